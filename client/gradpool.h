@@ -1,0 +1,163 @@
+/* libgradpool: ship gradients to a gradpool service and get their sum or mean back.
+ *
+ * One gradient, from ready to summed:
+ *
+ *   gp_push_pull()  notes the gradient's place and tells the lane that owns the tensor "round r of
+ *                   tensor t is ready here". The bytes stay where they are.
+ *   the lane        waits until all workers of the job have said so, reads all gradients, sums them
+ *                   in rank order in one pass and writes the result into each worker's memory.
+ *   gp_wait()       returns 0: `result` holds the sum (or mean), the same bits on every worker.
+ *
+ * Errors are negative errno values; gp_last_error() has the sentence that goes with the last one
+ * of the calling thread: who, what was expected, what came, what to do.
+ *
+ * Threads: all functions may be called from any thread, except that one object must not be
+ * destroyed while another call uses it. A forked child must not use what its parent made: every
+ * call there is -ECHILD, and its exit changes nothing for the parent.
+ *
+ * Every wait has a deadline. Nothing here spins.
+ *
+ * Memory: gradients in memory from gp_alloc() are read in place by a lane on the same host. Any
+ * other memory is copied once into such memory, and the result once out of it. */
+#ifndef GRADPOOL_H
+#define GRADPOOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GP_VERSION "0.1.0"
+
+typedef struct gp_client gp_client;   /* a connection to a service */
+typedef struct gp_job gp_job;         /* this worker's membership in a job */
+typedef struct gp_tensor gp_tensor;   /* a declared tensor */
+typedef struct gp_request gp_request; /* a push-pull under way */
+
+enum gp_dtype { GP_F32 = 1 };
+
+enum gp_operation {
+    GP_SUM = 1,       /* ((g0 + g1) + g2) + ..., in rank order */
+    GP_MEAN = 2,      /* the sum, then one division by the number of workers */
+    GP_BROADCAST = 3, /* rank `root`'s input on every worker */
+};
+
+/* Waiting for ever is not offered; this is what 0 means where a time-out in ms is asked for. It is
+ * GRADPOOL_TIMEOUT_MS, or 60000. */
+#define GP_TIMEOUT_DEFAULT 0
+
+/* "0.1.0" of the library at run time. */
+const char *gp_version(void);
+/* Plain words for a negative errno. */
+const char *gp_strerror(int error);
+/* The calling thread's last error as a sentence; "" when none. Valid until its next gp_ call. */
+const char *gp_last_error(void);
+
+/* What to do with log lines (level 0 error .. 3 debug). NULL: standard error (the default). */
+typedef void (*gp_log_fn)(int level, const char *line);
+void gp_set_log(gp_log_fn log);
+
+typedef struct gp_options {
+    const char *transport;      /* "auto", "shm", "tcp"; NULL: GRADPOOL_TRANSPORT, or auto */
+    const char *interface_name; /* for tcp; NULL: GRADPOOL_INTERFACE, or any */
+    int connect_timeout_ms;     /* 0: GRADPOOL_CONNECT_TIMEOUT_MS, or 10000 */
+} gp_options;
+
+/* Connects to the coordinator at `endpoint` ("gradpool://host:7077"; NULL: GRADPOOL_ENDPOINT).
+ * `options` NULL: all defaults. Errors: -EINVAL (endpoint or option, said which), -ECONNREFUSED,
+ * -ETIMEDOUT, -EHOSTUNREACH, -ENOENT (unknown host), -EPROTO (versions differ). */
+int gp_connect(const char *endpoint, const gp_options *options, gp_client **ret_client);
+/* Leaves all jobs, closes everything. NULL is fine. */
+void gp_disconnect(gp_client *client);
+
+typedef struct gp_job_spec {
+    const char *name; /* 1..127 bytes; the same on every worker */
+    uint32_t rank;    /* 0 .. workers-1, each once */
+    uint32_t workers; /* 1 .. 768 */
+} gp_job_spec;
+
+/* Does not wait for the other workers. Errors: -EINVAL; -EEXIST: the rank is taken (by whom);
+ * -EPROTO: the job runs with another number of workers; -ESTALE: the job has failed and its last
+ * workers have not left yet. */
+int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
+/* Says goodbye; requests still open end with -ECANCELED, tensors and gp_alloc memory of the job
+ * are released. Others that push afterwards get an error that names this rank. */
+void gp_job_leave(gp_job *job);
+uint32_t gp_job_rank(const gp_job *job);
+uint32_t gp_job_workers(const gp_job *job);
+
+typedef struct gp_tensor_spec {
+    const char *name;  /* 1..255 bytes; workers match tensors by name, in any order */
+    enum gp_dtype dtype;
+    uint64_t elements; /* may be 0: its rounds then only synchronise */
+} gp_tensor_spec;
+
+/* Declares `count` tensors at any time, in any order. Declaring a whole model in one call lets the
+ * service place it as a whole. A name that this worker has declared before gives the same handle,
+ * if dtype and elements agree.
+ * Errors: -EINVAL (which field of which tensor), -EEXIST (declared before with another shape or
+ * dtype: both are named), -ENOSPC (no lane has room). When ranks disagree, every rank gets
+ * -EINVAL from its declare or its next wait, naming the ranks and their values. */
+int gp_tensors_declare(gp_job *job, const gp_tensor_spec *specs, size_t count,
+                       gp_tensor **ret_tensors);
+int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,
+                      gp_tensor **ret_tensor);
+/* Forgets a tensor on this worker; the service forgets it when the last worker does. -EBUSY while a
+ * round of it is open. */
+int gp_tensor_undeclare(gp_tensor *tensor);
+const char *gp_tensor_name(const gp_tensor *tensor);
+uint64_t gp_tensor_elements(const gp_tensor *tensor);
+
+/* Memory that lanes on this host read and write in place: page-aligned, zeroed, shared, counted
+ * against the job. Errors: -ENOMEM, -ENOSPC, -EMFILE. Free with gp_free() (NULL is fine), not
+ * while a request uses it. */
+int gp_alloc(gp_job *job, size_t bytes, void **ret_memory);
+void gp_free(gp_job *job, void *memory);
+
+/* One tensor of a group. `gradient`: `elements` values of the tensor's dtype, lent from the call
+ * until gp_wait() returned 0 and the next gp_push_pull() of the tensor is accepted; do not write
+ * before gp_wait() returns. `result`: as many values; may be the gradient itself. */
+typedef struct gp_item {
+    gp_tensor *tensor;
+    const void *gradient; /* broadcast: may be NULL on ranks other than root */
+    void *result;
+} gp_item;
+
+/* Starts a push-pull and returns at once. Every worker must push every tensor the same number of
+ * times with the same operation; the order among tensors does not matter.
+ * Errors at once: -EINVAL, -EBUSY (this tensor has a request that nobody waited for),
+ * -ECONNRESET or -EPIPE (the job has failed; why is in gp_last_error()), -ENOMEM. */
+int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result, enum gp_operation operation,
+                 gp_request **ret_request);
+/* Several tensors, one request; each keeps its own round, so groups may be cut differently from
+ * one round to the next. */
+int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count, enum gp_operation operation,
+                       gp_request **ret_request);
+int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **ret_request);
+
+/* 0: every result is in place and, where `gradient` is `result` or lies in gp_alloc() memory,
+ * every worker has it too (it may be written again). The request is then freed.
+ * -ETIMEDOUT: not yet; the text names the tensor, the round and the ranks missing; the request
+ * lives on and may be waited for again. Any other error ends and frees the request:
+ * -ECONNRESET (a worker or an aggregator died: who), -EINVAL (ranks disagree: who and what),
+ * -ECANCELED (left). */
+int gp_wait(gp_request *request, int timeout_ms);
+/* 1: done, gp_wait() will not block; 0: not yet. Never blocks, frees nothing. */
+int gp_poll(gp_request *request);
+
+/* Returns when every worker of the job has called it as often. */
+int gp_barrier(gp_job *job, int timeout_ms);
+
+/* Rank, size and job name of this process from the launcher's environment, first found:
+ * GRADPOOL_RANK/GRADPOOL_SIZE, RANK/WORLD_SIZE (torch), OMPI_COMM_WORLD_RANK/_SIZE (Open MPI),
+ * PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_NTASKS; the job from GRADPOOL_JOB. Strings point into the
+ * environment. -ENOENT: nothing found (which variables were looked for is in gp_last_error());
+ * -EINVAL: found, but not a number or rank >= size. */
+int gp_job_spec_from_environment(gp_job_spec *ret_spec);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

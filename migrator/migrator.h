@@ -1,0 +1,99 @@
+/* migrator: the protocol that moves a task from one lane to another while training goes on. PURE: a
+ * table of (state, event) -> (state, action) and migrator_step(). No I/O, no clock: a time-out is
+ * an event. The rules are our reconstruction of Parameter Service's migration, not the paper's text.
+ *
+ * Three sides run it, each with its own table: the coordinator, the source lane, the target lane. */
+#ifndef GRADPOOL_MIGRATOR_MIGRATOR_H
+#define GRADPOOL_MIGRATOR_MIGRATOR_H
+
+#include <stdint.h>
+
+enum migrator_side { MIGRATOR_COORDINATOR, MIGRATOR_SOURCE, MIGRATOR_TARGET };
+
+enum migrator_state {
+    /* coordinator */
+    MIGRATOR_C_IDLE,
+    MIGRATOR_C_PREPARING,  /* target asked to allocate and open paths */
+    MIGRATOR_C_MOVING,     /* source asked to finish its round and freeze; state on its way */
+    MIGRATOR_C_COMMITTED,  /* route written with epoch + 1: the one switch point */
+    MIGRATOR_C_DONE,
+    MIGRATOR_C_ABORTED,
+    /* source */
+    MIGRATOR_S_SERVING,
+    MIGRATOR_S_FINISHING, /* a round is open; later announcements wait */
+    MIGRATOR_S_FROZEN,    /* state sent; thaws only when the coordinator aborts */
+    MIGRATOR_S_TOMBSTONE, /* answers each announcement "moved to X, epoch + 1" */
+    MIGRATOR_S_GONE,
+    /* target */
+    MIGRATOR_T_ABSENT,
+    MIGRATOR_T_PREPARED,
+    MIGRATOR_T_INSTALLED,
+    MIGRATOR_T_SERVING,
+    MIGRATOR_STATE_COUNT,
+};
+
+enum migrator_event {
+    /* to the coordinator */
+    MIGRATOR_E_START,
+    MIGRATOR_E_PREPARED,
+    MIGRATOR_E_INSTALLED,
+    MIGRATOR_E_ROUTE_WRITTEN,
+    MIGRATOR_E_ACTIVATED,
+    MIGRATOR_E_RELEASED,
+    MIGRATOR_E_REFUSED, /* target or source said no */
+    MIGRATOR_E_TIMEOUT,
+    MIGRATOR_E_SOURCE_LOST,
+    MIGRATOR_E_TARGET_LOST,
+    /* to source and target */
+    MIGRATOR_E_PREPARE,
+    MIGRATOR_E_MOVE,
+    MIGRATOR_E_ROUND_COMMITTED, /* the open round is over */
+    MIGRATOR_E_ANNOUNCEMENT,
+    MIGRATOR_E_STATE_ARRIVED,
+    MIGRATOR_E_ACTIVATE,
+    MIGRATOR_E_RELEASE,
+    MIGRATOR_E_ABORT,
+    MIGRATOR_E_ALL_SEEN_AT_TARGET,
+    MIGRATOR_EVENT_COUNT,
+};
+
+enum migrator_action {
+    MIGRATOR_A_NONE,
+    MIGRATOR_A_SEND_PREPARE,
+    MIGRATOR_A_SEND_MOVE,
+    MIGRATOR_A_WRITE_ROUTE,
+    MIGRATOR_A_SEND_ACTIVATE, /* ACTIVATE to the target and RELEASE to the source */
+    MIGRATOR_A_SEND_ABORT,
+    MIGRATOR_A_RECOVER,       /* source lost before the switch: hand over to crash recovery */
+    MIGRATOR_A_FINISH,
+    MIGRATOR_A_ALLOCATE,
+    MIGRATOR_A_SEND_STATE,
+    MIGRATOR_A_INSTALL,
+    MIGRATOR_A_SERVE,
+    MIGRATOR_A_HOLD,          /* keep the announcement unanswered */
+    MIGRATOR_A_REDIRECT,      /* answer it "moved" */
+    MIGRATOR_A_FREE,
+    MIGRATOR_A_THAW,          /* serve again, the held announcements first */
+    MIGRATOR_A_REFUSE,        /* not a row of the table: a peer's mistake */
+    MIGRATOR_ACTION_COUNT,
+};
+
+struct migrator_transition {
+    enum migrator_state state;
+    enum migrator_action action;
+};
+
+/* The row for (state, event). An event that the table does not know in this state leaves the state and
+ * says MIGRATOR_A_REFUSE: peers' mistakes are data, not bugs. `round_is_open`: for MOVE. */
+struct migrator_transition migrator_step(enum migrator_state state, enum migrator_event event,
+                                         _Bool round_is_open);
+
+/* Who owns the task when the sides are in these states: the source before the route is written, the
+ * target after. Never both, never none. */
+enum migrator_side migrator_owner(enum migrator_state coordinator);
+
+const char *migrator_state_name(enum migrator_state state);
+const char *migrator_event_name(enum migrator_event event);
+const char *migrator_action_name(enum migrator_action action);
+
+#endif

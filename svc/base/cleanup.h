@@ -1,0 +1,37 @@
+/* Scope-bound release for C: a function that acquires marks the variable, and takes the pointer out
+ * when it hands it on. */
+#ifndef GRADPOOL_BASE_CLEANUP_H
+#define GRADPOOL_BASE_CLEANUP_H
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define _cleanup_(function) __attribute__((cleanup(function)))
+
+static inline void cleanup_free(void *pointer) { free(*(void **)pointer); }
+static inline void cleanup_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+}
+
+#define _cleanup_free_ _cleanup_(cleanup_free)
+#define _cleanup_fd_ _cleanup_(cleanup_fd)
+
+/* The pointer's value, leaving NULL behind so that the cleanup does nothing. */
+#define take_ptr(pointer)                 \
+    ({                                    \
+        __typeof__(pointer) taken_ = (pointer); \
+        (pointer) = NULL;                 \
+        taken_;                           \
+    })
+
+/* The descriptor, leaving -1 behind. */
+static inline int take_fd(int *fd)
+{
+    int taken = *fd;
+    *fd = -1;
+    return taken;
+}
+
+#endif

@@ -1,0 +1,61 @@
+/* Bounded text building and strict number parsing. Owns nothing. */
+#include "svc/base/text.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool mark_cut(char *buffer, size_t buffer_bytes)
+{
+    if (buffer_bytes >= 4)
+        memcpy(buffer + buffer_bytes - 4, "...", 4);
+    return false;
+}
+
+_Bool text_append(char *buffer, size_t buffer_bytes, const char *format, ...)
+{
+    size_t used = strnlen(buffer, buffer_bytes);
+    if (used >= buffer_bytes)
+        return false;
+    va_list arguments;
+    va_start(arguments, format);
+    int wanted = vsnprintf(buffer + used, buffer_bytes - used, format, arguments);
+    va_end(arguments);
+    if (wanted < 0 || (size_t)wanted >= buffer_bytes - used)
+        return mark_cut(buffer, buffer_bytes);
+    return true;
+}
+
+int text_parse_u64(const char *text, uint64_t least, uint64_t most, uint64_t *ret_value)
+{
+    uint64_t value = 0;
+    if (!text || !*text)
+        return -EINVAL;
+    for (const char *c = text; *c; c++) {
+        if (*c < '0' || *c > '9')
+            return -EINVAL;
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*c - '0'), &value))
+            return -ERANGE;
+    }
+    if (value < least || value > most)
+        return -ERANGE;
+    *ret_value = value;
+    return 0;
+}
+
+const char *text_bytes(uint64_t bytes, char *buffer, size_t buffer_bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    while (value >= 1024 && unit < 4) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(buffer, buffer_bytes, value == (uint64_t)value ? "%.0f %s" : "%.1f %s", value,
+             units[unit]);
+    return buffer;
+}

@@ -1,0 +1,63 @@
+/* Plain snapshots of what people are shown: status, jobs, metrics, pages, reports. Filled by the
+ * coordinator's side, rendered by cli and ops; no behaviour. Strings belong to the snapshot's owner. */
+#ifndef GRADPOOL_VIEW_VIEW_H
+#define GRADPOOL_VIEW_VIEW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct view_use {
+    uint64_t heap_bytes;       /* service memory held for it */
+    uint64_t registered_bytes; /* worker memory lent to the service */
+    uint64_t busy_ns;          /* lane CPU time */
+    uint64_t pushed_bytes;     /* gradient bytes taken in */
+    uint64_t rounds;
+    uint32_t connections;
+};
+
+struct view_lane {
+    uint32_t lane, core, pu, tasks, jobs;
+    int32_t numa;
+    uint64_t cpu_ns, arena_bytes;
+    struct view_use use;
+    const char *shm, *ofi;
+};
+
+struct view_aggregator {
+    uint32_t aggregator, pid;
+    const char *node, *state;
+    uint64_t cpu_ns;
+    struct view_lane *lanes;
+    size_t lanes_count;
+};
+
+struct view_status {
+    const char *endpoint, *state_dir, *policy;
+    uint32_t pid, jobs, tasks;
+    uint64_t uptime_ns, cpu_ns, incarnation;
+    struct view_aggregator *aggregators;
+    size_t aggregators_count;
+};
+
+struct view_worker {
+    uint32_t rank, pid;
+    const char *node, *state;
+};
+
+struct view_job {
+    const char *job, *state, *failure;
+    uint32_t job_id, workers, tensors, tasks, epoch;
+    uint64_t tensor_bytes;
+    uint32_t *lanes;
+    size_t lanes_count;
+    struct view_use use;
+    struct view_worker *ranks;
+    size_t ranks_count;
+};
+
+struct view_jobs {
+    struct view_job *jobs;
+    size_t jobs_count;
+};
+
+#endif

@@ -1,0 +1,59 @@
+/* A control connection: length-prefixed protobuf-c Envelopes over a stream socket. Used by all four
+ * ends (coordinator, aggregator, client, CLI). One thread at a time; the socket is non-blocking.
+ *
+ * Frame: 32-bit little-endian length (1 .. CHANNEL_FRAME_BYTES_MAX), then that many bytes. */
+#ifndef GRADPOOL_WIRE_CHANNEL_H
+#define GRADPOOL_WIRE_CHANNEL_H
+
+#include "svc/base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "messages.pb-c.h"
+
+#define CHANNEL_VERSION 1
+#define CHANNEL_FRAME_BYTES_MAX (16u << 20)
+/* What may wait to be sent before the peer counts as gone (-ENOBUFS). */
+#define CHANNEL_BACKLOG_BYTES_MAX (64u << 20)
+
+typedef Gradpool__Wire__Envelope envelope;
+
+struct channel;
+
+/* Takes over `fd` (made non-blocking). */
+int channel_create(int fd, struct channel **ret_channel);
+void channel_destroy(struct channel *ch); /* NULL is fine; closes the socket */
+
+int channel_fd(const struct channel *ch);
+/* EPOLLIN, and EPOLLOUT while something waits to be sent. */
+uint32_t channel_events(const struct channel *ch);
+/* "127.0.0.1:51234" or "unix pid 4242 uid 0". */
+const char *channel_peer(const struct channel *ch);
+/* Unix socket: the peer's process and user; TCP: -ENOTSUP. */
+int channel_credentials(const struct channel *ch, int *ret_pid, uint32_t *ret_uid);
+
+/* Packs and queues the message, and sends what the socket takes. Errors: -ENOBUFS, -ECONNRESET,
+ * -ENOMEM, -EMSGSIZE; after any of them the channel is only good for channel_destroy(). */
+int channel_send(struct channel *ch, const envelope *message);
+/* Sends what is queued, as far as the socket takes it. */
+int channel_flush(struct channel *ch);
+
+/* The next whole message, to be freed with gradpool__wire__envelope__free_unpacked(m, NULL).
+ * -EAGAIN: none yet. -ECONNRESET: the peer is gone. -EBADMSG: not our protocol (oversized frame,
+ * unparsable bytes): a text for the log is in channel_failure(). */
+int channel_receive(struct channel *ch, envelope **ret_message);
+const char *channel_failure(const struct channel *ch);
+
+/* Sends a request (id filled in) and waits for the reply with that id; messages that come unasked
+ * meanwhile go to `unasked` (NULL: dropped). A Failure reply becomes its code and text in `err`.
+ * For the CLI and for set-up: it blocks. Errors also: -ETIMEDOUT. */
+int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
+                 void (*unasked)(void *context, envelope *message), void *context,
+                 envelope **ret_reply, struct err *err);
+
+/* Hello / Welcome from the calling side. -EPROTO: other version, with both in `err`. */
+int channel_greet(struct channel *ch, Gradpool__Wire__Role role, const char *program,
+                  uint64_t deadline_ns, uint64_t *ret_incarnation, struct err *err);
+
+#endif

@@ -1,0 +1,169 @@
+/* What lane and worker say to each other on a data connection: fixed little-endian records, sent
+ * as fabric messages. A result is not a record: it is the 32-bit word of the last write
+ * (FABRIC_EVENT_WORD). svc/wire/README.md tells the life of a round with them (W1 to W10).
+ *
+ * The reader copies a record, then checks it with record_check(); nothing in it is trusted before. */
+#ifndef GRADPOOL_WIRE_RECORD_H
+#define GRADPOOL_WIRE_RECORD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RECORD_TEXT_BYTES 100
+#define RECORD_OUTPUTS_MAX 1
+#define RECORD_COMMIT_WORDS_MAX 28
+#define RECORD_MISSING_WORDS 12 /* 64-bit words of a rank bitmap: 768 ranks */
+#define RECORD_TOKEN_BYTES 16
+
+enum record_kind {
+    RECORD_READY = 1,   /* worker -> lane: my input of (piece, round) may be read */
+    RECORD_COMMIT = 2,  /* lane -> worker: everybody holds these results; input and landing area
+                           are yours again */
+    RECORD_ERROR = 3,   /* lane -> worker: a request failed, or (word RECORD_WORD_NONE) the job */
+    RECORD_QUERY = 4,   /* worker -> lane: whom does this request wait for? */
+    RECORD_MISSING = 5, /* lane -> worker: the ranks that have not announced */
+    RECORD_TICKET = 6,  /* lane -> worker: the ticket for your next connect */
+    RECORD_LEAVE = 7,   /* worker -> lane: orderly goodbye; the connection closes after it */
+};
+
+#define RECORD_WORD_NONE 0xffffffffu
+#define RECORD_ROUND_NONE 0
+
+/* Rank set 0 is all workers of the job; others are to be declared (none yet). */
+#define RECORD_SET_ALL 0
+
+enum record_operation {
+    RECORD_SUM = 1,
+    RECORD_MEAN = 2,
+    RECORD_BROADCAST = 3,
+    RECORD_BARRIER = 4,
+};
+
+/* State a worker is in, told with READY (W5). All but ANNOUNCE are used after a lane was lost. */
+enum record_standing {
+    RECORD_ANNOUNCE = 0, /* my input of this round is lent */
+    RECORD_HOLDS = 1,    /* the result of this round lies whole in my landing area, uncommitted */
+    RECORD_IDLE = 2,     /* this round is committed here; nothing is lent */
+};
+
+/* A run of `count` outputs: output i comes from `source` + i (a rank, or RECORD_SOURCE_RESULT) and
+ * lands at offset + i * bytes of region. One run describes a sum, a broadcast, a gather. */
+#define RECORD_SOURCE_RESULT 0xffffffffu
+struct record_output {
+    uint32_t source;
+    uint32_t count;
+    uint32_t region;
+    uint32_t reserved; /* 0 */
+    uint64_t offset;   /* bytes */
+    uint64_t bytes;
+};
+
+struct record_ready {
+    uint8_t kind;      /* RECORD_READY */
+    uint8_t operation; /* enum record_operation */
+    uint8_t dtype;     /* enum reduce_dtype of the tensor */
+    uint8_t standing;  /* enum record_standing */
+    uint16_t outputs;  /* 0 .. RECORD_OUTPUTS_MAX */
+    uint16_t set;      /* rank set */
+    uint32_t piece;    /* what the coordinator named this part of a tensor */
+    uint32_t word;     /* comes back with the result: 24-bit request slot, 8-bit generation */
+    uint64_t round;    /* counted per tensor, from 1 */
+    uint32_t epoch;    /* of the route the worker knows */
+    uint32_t root;     /* broadcast: the rank whose input it is */
+    uint32_t input_region;
+    uint32_t payload_bytes; /* 0, or input_bytes: the input follows the record (a hint, W6) */
+    uint64_t input_offset;  /* bytes */
+    uint64_t input_bytes;   /* 0 for a barrier, and for a broadcast on ranks other than root */
+    float loss;             /* of this iteration; NaN: not told */
+    uint32_t priority;      /* larger first within the job */
+    struct record_output output[RECORD_OUTPUTS_MAX];
+};
+_Static_assert(sizeof(struct record_ready) == 96, "one ring record, no holes");
+
+struct record_commit {
+    uint8_t kind;
+    uint8_t reserved[3];
+    uint32_t count;
+    uint32_t words[RECORD_COMMIT_WORDS_MAX];
+};
+_Static_assert(sizeof(struct record_commit) == 120, "one ring record, no holes");
+
+struct record_error {
+    uint8_t kind;
+    uint8_t reserved[3];
+    uint32_t word; /* RECORD_WORD_NONE: every request of the job */
+    int32_t code;  /* negative errno */
+    uint32_t text_bytes;
+    char text[RECORD_TEXT_BYTES]; /* not terminated */
+    uint32_t padding;
+};
+_Static_assert(sizeof(struct record_error) == 120, "one ring record, no holes");
+
+struct record_query {
+    uint8_t kind;
+    uint8_t reserved[3];
+    uint32_t word;
+    uint32_t piece;
+    uint32_t padding;
+    uint64_t round;
+};
+
+struct record_missing {
+    uint8_t kind;
+    uint8_t reserved[3];
+    uint32_t word;
+    uint64_t round; /* the round the lane is in */
+    uint64_t ranks[RECORD_MISSING_WORDS];
+};
+_Static_assert(sizeof(struct record_missing) == 112, "one ring record, no holes");
+
+/* What a connect carries (W7): issued by the coordinator or, on a live connection, by the lane.
+ * Single use; the token is the secret. */
+struct record_connect {
+    uint32_t magic; /* RECORD_MAGIC */
+    uint32_t job;
+    uint32_t rank;
+    uint32_t lane;
+    uint64_t incarnation; /* of the aggregator process */
+    uint8_t token[RECORD_TOKEN_BYTES];
+    uint64_t reserved; /* 0 */
+};
+_Static_assert(sizeof(struct record_connect) == 48, "fits verbs connect data");
+#define RECORD_MAGIC 0x31505247u /* "GRP1": data-plane version 1 */
+
+struct record_ticket {
+    uint8_t kind;
+    uint8_t reserved[7];
+    struct record_connect connect;
+};
+
+struct record_leave {
+    uint8_t kind;
+    uint8_t reserved[7];
+};
+
+union record {
+    uint8_t kind;
+    struct record_ready ready;
+    struct record_commit commit;
+    struct record_error error;
+    struct record_query query;
+    struct record_missing missing;
+    struct record_ticket ticket;
+    struct record_leave leave;
+};
+
+/* Copies `bytes` bytes into `ret_record` and checks everything that can be checked without state:
+ * kind, length for that kind, counts, reserved fields, extents that overflow. For READY,
+ * payload_bytes must match what follows the record; `ret_record_bytes` says where that starts.
+ * Errors: -EBADMSG; `ret_record` is then undefined. Cost: one copy, no allocation. */
+int record_check(const void *data, size_t bytes, union record *ret_record,
+                 size_t *ret_record_bytes);
+
+/* Bytes to send for a record of its kind. */
+size_t record_bytes(const union record *record);
+
+/* Fills an ERROR; text is cut to RECORD_TEXT_BYTES. */
+void record_error_init(struct record_error *ret_error, uint32_t word, int code, const char *text);
+
+#endif

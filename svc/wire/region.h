@@ -1,0 +1,23 @@
+/* Memory a worker lends. Made here it is a sealed memfd, so that fabric_shm can pass it to a lane
+ * of the same host and fabric_ofi can register it; memory made elsewhere can only be registered. */
+#ifndef GRADPOOL_WIRE_REGION_H
+#define GRADPOOL_WIRE_REGION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct region {
+    void *base;
+    size_t bytes;
+    int fd; /* memfd sealed against shrinking and growing; -1: foreign memory */
+};
+
+/* Rounds `bytes` up to pages; pages are zero and appear on first touch. Errors: -ENOMEM, -EMFILE,
+ * -ENOSPC. */
+int region_create(size_t bytes, struct region *ret_region);
+/* Describes memory that stays the caller's. */
+void region_wrap(void *base, size_t bytes, struct region *ret_region);
+/* Unmaps and closes what region_create() made; wrapped memory is left alone. NULL is fine. */
+void region_destroy(struct region *region);
+
+#endif
