@@ -19,11 +19,11 @@ static inline void cleanup_fd(int *fd)
 #define _cleanup_fd_ _cleanup_(cleanup_fd)
 
 /* The pointer's value, leaving NULL behind so that the cleanup does nothing. */
-#define take_ptr(pointer)                 \
-    ({                                    \
+#define take_ptr(pointer)                       \
+    ({                                          \
         __typeof__(pointer) taken_ = (pointer); \
-        (pointer) = NULL;                 \
-        taken_;                           \
+        (pointer) = NULL;                       \
+        taken_;                                 \
     })
 
 /* The descriptor, leaving -1 behind. */

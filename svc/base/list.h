@@ -44,7 +44,7 @@ static inline struct list *list_first(struct list *head)
 #define list_for_each(node, head) \
     for (struct list *node = (head)->next; node != (head); node = node->next)
 /* The current node may be removed. */
-#define list_for_each_safe(node, head)                                               \
+#define list_for_each_safe(node, head)                                                \
     for (struct list *node = (head)->next, *node##_next = node->next; node != (head); \
          node = node##_next, node##_next = node->next)
 

@@ -46,8 +46,8 @@ static size_t put_time(char *line, size_t line_bytes)
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
     size_t used = strftime(line, line_bytes, "time=%Y-%m-%dT%H:%M:%S", &utc);
-    return used + (size_t)snprintf(line + used, line_bytes - used, ".%03ldZ ",
-                                   now.tv_nsec / 1000000);
+    return used +
+           (size_t)snprintf(line + used, line_bytes - used, ".%03ldZ ", now.tv_nsec / 1000000);
 }
 
 void log_write(enum log_level level, const char *format, ...)

@@ -3,7 +3,13 @@
 #ifndef GRADPOOL_BASE_LOG_H
 #define GRADPOOL_BASE_LOG_H
 
-enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG, LOG_LEVEL_TRACE };
+enum log_level {
+    LOG_LEVEL_ERROR,
+    LOG_LEVEL_WARN,
+    LOG_LEVEL_INFO,
+    LOG_LEVEL_DEBUG,
+    LOG_LEVEL_TRACE
+};
 
 /* `who` stands in every line: "coordinator", "aggregator 2", "client". Level from
  * GRADPOOL_LOG_LEVEL (default info; for `who` "client": warn). -EINVAL: unknown level name, set
