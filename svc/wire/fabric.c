@@ -1,0 +1,130 @@
+/* The transport seam: picks an implementation by name and hands each verb to it. Owns nothing else;
+ * must not know how any implementation works (that is fabric_ops.h's other side). Arguments that
+ * are wrong for every implementation are refused here, once. */
+#include "svc/wire/fabric.h"
+
+#include "svc/wire/fabric_ops.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*open)(const struct fabric_options *options, struct fabric **ret_fabric);
+} kinds[] = {
+#if __has_include("svc/wire/fabric_shm.c")
+    { "shm", fabric_shm_open },
+#endif
+#if __has_include("svc/wire/fabric_ofi.c")
+    { "ofi", fabric_ofi_open },
+#endif
+};
+
+int fabric_open(const char *kind, const struct fabric_options *options, struct fabric **ret_fabric)
+{
+    static const struct fabric_options defaults;
+
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kinds[i].name, kind) == 0)
+            return kinds[i].open(options ? options : &defaults, ret_fabric);
+    return -EINVAL;
+}
+
+void fabric_close(struct fabric *f)
+{
+    if (f)
+        f->ops->close(f);
+}
+
+const char *fabric_kind(const struct fabric *f) { return f->ops->kind; }
+const char *fabric_describe(const struct fabric *f) { return f->ops->describe(f); }
+
+int fabric_listen(struct fabric *f, const char *address, char *ret_address)
+{
+    return f->ops->listen(f, address, ret_address);
+}
+
+int fabric_connect(struct fabric *f, const char *address, const void *ticket, size_t ticket_bytes,
+                   void *owner, struct fabric_conn **ret_conn)
+{
+    if (ticket_bytes > FABRIC_TICKET_BYTES_MAX)
+        return -EINVAL;
+    return f->ops->connect(f, address, ticket, ticket_bytes, owner, ret_conn);
+}
+
+int fabric_accept(struct fabric_conn *c, void *owner) { return c->fabric->ops->accept(c, owner); }
+void fabric_refuse(struct fabric_conn *c, int reason) { c->fabric->ops->refuse(c, reason); }
+void fabric_disconnect(struct fabric_conn *c) { c->fabric->ops->disconnect(c); }
+const char *fabric_peer(const struct fabric_conn *c) { return c->fabric->ops->peer(c); }
+int fabric_peer_pid(const struct fabric_conn *c) { return c->fabric->ops->peer_pid(c); }
+
+int fabric_send(struct fabric_conn *c, const void *header, size_t header_bytes, const void *payload,
+                size_t payload_bytes)
+{
+    if (header_bytes > FABRIC_MESSAGE_BYTES_MAX)
+        return -EMSGSIZE;
+    return c->fabric->ops->send(c, header, header_bytes, payload, payload_bytes);
+}
+
+void fabric_message_done(struct fabric_conn *c, const void *data)
+{
+    c->fabric->ops->message_done(c, data);
+}
+
+int fabric_messages_held_max(const struct fabric *f) { return f->ops->messages_held_max(f); }
+
+int fabric_lend(struct fabric_conn *c, const struct region *region, uint32_t id)
+{
+    if (id >= FABRIC_REGIONS_MAX)
+        return -EINVAL;
+    return c->fabric->ops->lend(c, region, id);
+}
+
+void fabric_withdraw(struct fabric_conn *c, uint32_t id) { c->fabric->ops->withdraw(c, id); }
+
+void *fabric_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes)
+{
+    return c->fabric->ops->map(c, id, offset, bytes);
+}
+
+uint64_t fabric_region_bytes(const struct fabric_conn *c, uint32_t id)
+{
+    return c->fabric->ops->region_bytes(c, id);
+}
+
+int fabric_pool_register(struct fabric *f, void *base, size_t bytes)
+{
+    return f->ops->pool_register(f, base, bytes);
+}
+
+int fabric_read(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
+                void *context)
+{
+    return c->fabric->ops->read(c, id, offset, local, bytes, context);
+}
+
+int fabric_write(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
+                 size_t bytes, void *context)
+{
+    return c->fabric->ops->write(c, id, offset, local, bytes, context);
+}
+
+int fabric_write_word(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
+                      size_t bytes, uint32_t word, void *context)
+{
+    return c->fabric->ops->write_word(c, id, offset, local, bytes, word, context);
+}
+
+int fabric_notify(struct fabric_conn *c, uint32_t word, void *context)
+{
+    return c->fabric->ops->notify(c, word, context);
+}
+
+int fabric_poll(struct fabric *f, struct fabric_event *events, int events_max)
+{
+    return f->ops->poll(f, events, events_max);
+}
+
+void fabric_flush(struct fabric *f) { f->ops->flush(f); }
+int fabric_arm(struct fabric *f, struct fabric_wait *ret_wait) { return f->ops->arm(f, ret_wait); }
+void fabric_abandon_in_child(struct fabric *f) { f->ops->abandon_in_child(f); }
