@@ -1,0 +1,161 @@
+/* Checks the records of a data connection, and says how long they are.
+ * Knows no job, lane or connection: whatever needs state is checked by whoever has it. Nothing here
+ * may trust a byte, allocate, or assert on what a peer sent (W9). */
+#include "svc/wire/record.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define ERRNO_MOST 4095 /* what the kernel reserves; libfabric's own codes lie below it too */
+
+static const uint16_t kind_bytes[] = {
+    [RECORD_READY] = sizeof(struct record_ready),
+    [RECORD_COMMIT] = sizeof(struct record_commit),
+    [RECORD_ERROR] = sizeof(struct record_error),
+    [RECORD_QUERY] = sizeof(struct record_query),
+    [RECORD_MISSING] = sizeof(struct record_missing),
+    [RECORD_TICKET] = sizeof(struct record_ticket),
+    [RECORD_LEAVE] = sizeof(struct record_leave),
+};
+
+static size_t bytes_of_kind(uint8_t kind)
+{
+    return kind < sizeof(kind_bytes) / sizeof(kind_bytes[0]) ? kind_bytes[kind] : 0;
+}
+
+static bool is_zero(const void *data, size_t bytes)
+{
+    const uint8_t *p = data;
+    for (size_t i = 0; i < bytes; i++)
+        if (p[i])
+            return false;
+    return true;
+}
+
+static bool extent_fits(uint64_t offset, uint64_t bytes)
+{
+    uint64_t end;
+    return !__builtin_add_overflow(offset, bytes, &end);
+}
+
+static bool output_is_sound(const struct record_output *o)
+{
+    uint64_t last, bytes;
+    if (o->reserved != 0 || o->count == 0)
+        return false;
+    /* A run of results is the same result again; a run of ranks must stay within rank numbers. */
+    if (o->source != RECORD_SOURCE_RESULT && o->source > RECORD_SOURCE_RESULT - o->count)
+        return false;
+    if (o->source == RECORD_SOURCE_RESULT && o->count != 1)
+        return false;
+    return !__builtin_mul_overflow(o->bytes, o->count, &bytes) &&
+           !__builtin_add_overflow(o->offset, bytes, &last);
+}
+
+static bool outputs_are_sound(const struct record_ready *r)
+{
+    if (r->outputs > RECORD_OUTPUTS_MAX)
+        return false;
+    for (size_t i = 0; i < r->outputs; i++)
+        if (!output_is_sound(&r->output[i]))
+            return false;
+    size_t unused = RECORD_OUTPUTS_MAX - r->outputs;
+    return is_zero(r->output + r->outputs, unused * sizeof(r->output[0]));
+}
+
+static bool ready_is_sound(const struct record_ready *r)
+{
+    if (r->operation < RECORD_SUM || r->operation > RECORD_BARRIER)
+        return false;
+    if (r->standing > RECORD_IDLE)
+        return false;
+    /* Rounds count from 1; only a worker that has finished none may stand at 0. */
+    if (r->round == RECORD_ROUND_NONE && r->standing != RECORD_IDLE)
+        return false;
+    if (r->operation == RECORD_BARRIER && r->input_bytes != 0)
+        return false;
+    if (r->payload_bytes != 0 && r->payload_bytes != r->input_bytes)
+        return false;
+    return extent_fits(r->input_offset, r->input_bytes) && outputs_are_sound(r);
+}
+
+static bool commit_is_sound(const struct record_commit *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved)) && r->count >= 1 &&
+           r->count <= RECORD_COMMIT_WORDS_MAX;
+}
+
+static bool error_is_sound(const struct record_error *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved)) && r->padding == 0 && r->code < 0 &&
+           r->code >= -ERRNO_MOST && r->text_bytes <= RECORD_TEXT_BYTES;
+}
+
+static bool query_is_sound(const struct record_query *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved)) && r->padding == 0;
+}
+
+static bool missing_is_sound(const struct record_missing *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved));
+}
+
+static bool ticket_is_sound(const struct record_ticket *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved)) && r->connect.magic == RECORD_MAGIC &&
+           r->connect.reserved == 0;
+}
+
+static bool leave_is_sound(const struct record_leave *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved));
+}
+
+static bool is_sound(const union record *r)
+{
+    switch (r->kind) {
+    case RECORD_READY: return ready_is_sound(&r->ready);
+    case RECORD_COMMIT: return commit_is_sound(&r->commit);
+    case RECORD_ERROR: return error_is_sound(&r->error);
+    case RECORD_QUERY: return query_is_sound(&r->query);
+    case RECORD_MISSING: return missing_is_sound(&r->missing);
+    case RECORD_TICKET: return ticket_is_sound(&r->ticket);
+    case RECORD_LEAVE: return leave_is_sound(&r->leave);
+    }
+    return false;
+}
+
+int record_check(const void *data, size_t bytes, union record *ret_record, size_t *ret_record_bytes)
+{
+    /* The kind is read from the copy: shared memory may change between two looks. */
+    size_t copied = bytes < sizeof(*ret_record) ? bytes : sizeof(*ret_record);
+    if (copied == 0)
+        return -EBADMSG;
+    memcpy(ret_record, data, copied);
+    size_t fixed = bytes_of_kind(ret_record->kind);
+    if (fixed == 0 || bytes < fixed || !is_sound(ret_record))
+        return -EBADMSG;
+    size_t payload = ret_record->kind == RECORD_READY ? ret_record->ready.payload_bytes : 0;
+    if (bytes - fixed != payload)
+        return -EBADMSG;
+    *ret_record_bytes = fixed;
+    return 0;
+}
+
+size_t record_bytes(const union record *record)
+{
+    return bytes_of_kind(record->kind);
+}
+
+void record_error_init(struct record_error *ret_error, uint32_t word, int code, const char *text)
+{
+    size_t bytes = strnlen(text, RECORD_TEXT_BYTES);
+    memset(ret_error, 0, sizeof(*ret_error));
+    ret_error->kind = RECORD_ERROR;
+    ret_error->word = word;
+    ret_error->code = code;
+    ret_error->text_bytes = (uint32_t)bytes;
+    memcpy(ret_error->text, text, bytes);
+}

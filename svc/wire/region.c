@@ -1,0 +1,65 @@
+/* Makes memory that can be lent: sealed memfds, mapped shared.
+ * The seals are set before anyone else can hold the descriptor, so that a lane that checks them
+ * knows that no touch of the mapping can fault for want of size (W9). */
+#include "svc/wire/region.h"
+
+#include "svc/base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#define REGION_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+/* The few codes that the header promises: out of descriptors, of space, of memory. */
+static int region_error(int error)
+{
+    switch (error) {
+    case EMFILE:
+    case ENFILE: return -EMFILE;
+    case ENOSPC:
+    case EFBIG: return -ENOSPC;
+    default: return -ENOMEM;
+    }
+}
+
+/* Whole pages, at least one; 0 when that is more than can be mapped. */
+static size_t whole_pages(size_t bytes)
+{
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    if (bytes > PTRDIFF_MAX - page_bytes)
+        return 0;
+    size_t pages = (bytes + page_bytes - 1) / page_bytes;
+    return (pages ? pages : 1) * page_bytes;
+}
+
+int region_create(size_t bytes, struct region *ret_region)
+{
+    size_t mapped = whole_pages(bytes);
+    if (mapped == 0)
+        return -ENOMEM;
+    _cleanup_fd_ int fd = memfd_create("gradpool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 || ftruncate(fd, (off_t)mapped) < 0 || fcntl(fd, F_ADD_SEALS, REGION_SEALS) < 0)
+        return region_error(errno);
+    void *base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        return region_error(errno);
+    *ret_region = (struct region){.base = base, .bytes = mapped, .fd = take_fd(&fd)};
+    return 0;
+}
+
+void region_wrap(void *base, size_t bytes, struct region *ret_region)
+{
+    *ret_region = (struct region){.base = base, .bytes = bytes, .fd = -1};
+}
+
+void region_destroy(struct region *region)
+{
+    if (!region)
+        return;
+    if (region->fd >= 0) {
+        munmap(region->base, region->bytes);
+        close(region->fd);
+    }
+    *region = (struct region){.fd = -1};
+}
