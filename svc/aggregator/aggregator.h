@@ -1,0 +1,28 @@
+/* An aggregator process: its lanes, and the control connection on which the coordinator tells it
+ * what to serve. */
+#ifndef GRADPOOL_AGGREGATOR_AGGREGATOR_H
+#define GRADPOOL_AGGREGATOR_AGGREGATOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct aggregator_options {
+    const char *join;           /* the coordinator: host:port, gradpool://..., unix:/path */
+    const char *cores;          /* "0-3,8"; NULL: all that this process may use */
+    uint32_t lanes_per_core;    /* 0 or 1: one; more only for tests */
+    const char *advertise;      /* host or address told to workers; NULL: found out */
+    const char *interface_name; /* listen on this interface; NULL: the way to the coordinator */
+    uint16_t data_port;         /* of the first lane, the others count up; 0: any free ones */
+    const char *provider;       /* libfabric provider; NULL: tcp */
+    const char *grant;          /* secret from the provisioner; NULL: joined by hand */
+    const uint32_t *allowed_uids;
+    size_t allowed_uids_count;
+    uint64_t orphan_timeout_ns; /* exit when the coordinator stays away so long and no worker is
+                                   connected; 0: never */
+};
+
+/* Joins, serves until drained, and returns: 0 drained, negative errno: could not start or was
+ * refused (logged). Takes SIGTERM and SIGINT as a wish to drain. */
+int aggregator_run(const struct aggregator_options *options);
+
+#endif
