@@ -1,0 +1,51 @@
+#!/bin/bash
+# Installs what gradpool needs to build, test and demonstrate itself on a bare Debian 12 host.
+# Does nothing, at once, when all of it is there. Called by test/run.sh and bench/demo.sh.
+set -euo pipefail
+
+packages=(
+    # build
+    gcc libc6-dev pkg-config meson ninja-build git
+    libfabric-dev libprotobuf-c-dev protobuf-c-compiler
+    libhwloc-dev libjemalloc-dev libsqlite3-dev libjansson-dev
+    # tests
+    libcmocka-dev binutils clang libclang-rt-14-dev clang-format util-linux
+    # jobs: PyTorch, and data sets that come with scikit-learn
+    python3 python3-torch python3-numpy python3-sklearn
+    # several nodes on one host
+    iproute2
+)
+
+missing() {
+    local installed
+    # dpkg-query fails when it knows one of the names not at all; what it prints still holds.
+    installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null |
+        sed -n 's/^installed //p' || true)
+    printf '%s\n' "${packages[@]}" | grep -vxF -f <(printf '%s\n' "$installed") || true
+}
+
+main() {
+    if ! command -v apt-get >/dev/null; then
+        echo "setup.sh: no apt-get here. gradpool is built on Debian 12; install yourself:" >&2
+        printf '  %s\n' "${packages[@]}" >&2
+        return 1
+    fi
+    local wanted as_root=()
+    mapfile -t wanted < <(missing)
+    [ "${#wanted[@]}" -gt 0 ] || return 0
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null; then
+            echo "setup.sh: not root and no sudo. As root, run:" >&2
+            echo "  apt-get install --no-install-recommends ${wanted[*]}" >&2
+            return 1
+        fi
+        as_root=(sudo)
+    fi
+    echo "setup.sh: installing ${wanted[*]}"
+    local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive
+        apt-get -o DPkg::Lock::Timeout=600 -qq)
+    "${apt[@]}" update
+    "${apt[@]}" install -y --no-install-recommends "${wanted[@]}"
+}
+
+main "$@"
