@@ -21,7 +21,8 @@ typedef Gradpool__Wire__Envelope envelope;
 
 struct channel;
 
-/* Takes over `fd` (made non-blocking). */
+/* Takes over `fd` (made non-blocking); on failure it stays the caller's. Errors: -ENOTSOCK,
+ * -EAFNOSUPPORT (neither Unix nor TCP), -ENOMEM. */
 int channel_create(int fd, struct channel **ret_channel);
 void channel_destroy(struct channel *ch); /* NULL is fine; closes the socket */
 
@@ -45,8 +46,9 @@ int channel_flush(struct channel *ch);
 int channel_receive(struct channel *ch, envelope **ret_message);
 const char *channel_failure(const struct channel *ch);
 
-/* Sends a request (id filled in) and waits for the reply with that id; messages that come unasked
- * meanwhile go to `unasked` (NULL: dropped). A Failure reply becomes its code and text in `err`.
+/* Sends a request (id filled in) and waits for the reply with that id. What comes unasked
+ * meanwhile, the peer's requests among it, goes to `unasked`, which takes each message over (NULL:
+ * freed). A Failure reply becomes its code and text in `err`.
  * For the CLI and for set-up: it blocks. Errors also: -ETIMEDOUT. */
 int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
                  void (*unasked)(void *context, envelope *message), void *context,

@@ -28,11 +28,14 @@ bool endpoint_is_loopback(const struct endpoint *e);
 int endpoint_connect(const struct endpoint *e, uint64_t deadline_ns, int *ret_fd, struct err *err);
 
 /* A listening socket. Port 0 picks one and writes it back. A stale Unix socket file is replaced.
- * `interface_name`: bind to that interface (NULL: any). */
+ * `interface_name` (NULL: any): the host 0.0.0.0 or [::] becomes that interface's address, which is
+ * written back too; another host must be that address. -EADDRINUSE, -EADDRNOTAVAIL, -EACCES,
+ * -ENODEV (no such interface). */
 int endpoint_listen(struct endpoint *e, const char *interface_name, int *ret_fd, struct err *err);
 
-/* The address other hosts should use for this one: of `interface_name`, or of the socket that
- * reaches `towards`. */
+/* The address other hosts should use for this one: of `interface_name`, or of the socket
+ * `connected_fd` (used without an interface name; 127.0.0.1 for a Unix socket). -ENODEV,
+ * -EADDRNOTAVAIL (the interface has none), -ENOSPC. */
 int endpoint_local_address(const char *interface_name, int connected_fd, char *buffer,
                            size_t buffer_bytes);
 
