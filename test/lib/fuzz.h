@@ -1,0 +1,25 @@
+/* What a fuzz target and its replay share. */
+#ifndef GRADPOOL_TEST_FUZZ_H
+#define GRADPOOL_TEST_FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The target (name and shape are libFuzzer's): feeds the bytes to a parser and asserts what must
+ * hold whatever they are. Returns 0. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+/* splitmix64: the same sequence for a seed on every machine. */
+struct fuzz_random {
+    uint64_t state;
+};
+uint64_t fuzz_random_next(struct fuzz_random *random);
+/* 0 .. below-1; `below` > 0. */
+uint64_t fuzz_random_below(struct fuzz_random *random, uint64_t below);
+
+/* Changes `bytes` bytes of `data` (room for `bytes_max`) in one to four places: bits, bytes, odd
+ * integers, cuts, copies, pieces of `other`. Returns the new length. */
+size_t fuzz_mutate(struct fuzz_random *random, uint8_t *data, size_t bytes, size_t bytes_max,
+                   const uint8_t *other, size_t other_bytes);
+
+#endif

@@ -1,0 +1,68 @@
+"""Runs a unittest module as a TAP program, so that meson counts its cases one by one.
+
+    if __name__ == '__main__':
+        tap.main()
+
+A case is named after its method: test_a_stale_route_is_refused -> "a stale route is refused".
+"""
+import sys
+import traceback
+import unittest
+
+
+def statement(test):
+    name = test.id().rsplit('.', 1)[-1]
+    return name.removeprefix('test_').replace('_', ' ')
+
+
+def emit(line):
+    sys.stdout.write(line + '\n')
+    sys.stdout.flush()
+
+
+class TapResult(unittest.TestResult):
+    """Prints one line a case, and a failure's text as comments under it."""
+
+    def __init__(self):
+        super().__init__()
+        self.number = 0
+
+    def say(self, verdict, test, suffix=''):
+        self.number += 1
+        emit(f'{verdict} {self.number} - {statement(test)}{suffix}')
+
+    def explain(self, error):
+        for line in ''.join(traceback.format_exception(*error)).splitlines():
+            emit('# ' + line)
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.say('ok', test)
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.say('ok', test, f' # SKIP {reason}')
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.say('not ok', test)
+        self.explain(err)
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.say('not ok', test)
+        self.explain(err)
+
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self.say('not ok', test, f' {subtest.params}')
+            self.explain(err)
+
+
+def main(module='__main__'):
+    """Runs every case of the module; exits 1 if one failed. A plan of what ran is printed last."""
+    result = TapResult()
+    unittest.defaultTestLoader.loadTestsFromModule(sys.modules[module]).run(result)
+    emit(f'1..{result.number}')
+    sys.exit(0 if result.wasSuccessful() else 1)

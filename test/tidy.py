@@ -1,0 +1,435 @@
+#!/usr/bin/python3
+"""The rules of the tree that a script can check, as a TAP program: one case a rule.
+
+Usage: tidy.py ROOT
+
+A rule is a function of a Tree that yields complaints ("path:line: what is wrong"); its docstring is
+the name of the case. test_tidy.py feeds every rule something that it must refuse.
+"""
+import ast
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+# Who may include whom: a module and those below it that it names. Longest matching path wins.
+SERVICE = {'svc/aggregator', 'svc/coordinator', 'svc/cli', 'svc/ops', 'svc/wire', 'svc/cores',
+           'svc/reduce', 'svc/base', 'svc/view', 'packer', 'migrator'}
+ARROWS = {
+    'packer': set(),
+    'migrator': set(),
+    'svc/reduce': set(),
+    'svc/base': set(),
+    'svc/view': set(),
+    'svc/wire': {'svc/base'},
+    'svc/cores': {'svc/base'},
+    'svc/aggregator': {'migrator', 'svc/reduce', 'svc/wire', 'svc/cores', 'svc/view', 'svc/base'},
+    'svc/coordinator': {'packer', 'migrator', 'svc/wire', 'svc/cores', 'svc/view', 'svc/base'},
+    'svc/cli': {'svc/view', 'svc/wire', 'svc/base'},
+    'svc/ops': {'svc/view', 'svc/wire', 'svc/base'},
+    'svc': SERVICE,
+    'client': {'svc/wire', 'svc/reduce', 'svc/base'},
+    'bench/sim': {'packer', 'migrator'},
+    'bench': {'client', 'svc/aggregator', 'svc/reduce', 'svc/cores', 'svc/view', 'svc/ops',
+              'packer', 'migrator', 'svc/base'},
+    'test': SERVICE | {'svc', 'client', 'bench', 'bench/sim'},
+}
+PURE = {'packer', 'migrator', 'svc/reduce'}
+# Made at build time; stands for a header of that folder.
+GENERATED = {'messages.pb-c.h': 'svc/wire/messages.pb-c.h'}
+# As installed at the user's side.
+INSTALLED = {'gradpool.h': 'client/gradpool.h'}
+
+# Header (or its folder) of a library -> the files or folders that may include it.
+LIBRARIES = {
+    'rdma/': {'svc/wire'},
+    'protobuf-c/': {'svc/wire'},
+    'hwloc.h': {'svc/cores'},
+    'hwloc/': {'svc/cores'},
+    'jemalloc/': {'svc/aggregator/arena.c'},
+    'sqlite3.h': {'svc/coordinator'},
+    'jansson.h': {'svc/ops'},
+    'microhttpd.h': {'svc/ops'},
+    'cmocka.h': {'test'},
+}
+C_HEADERS = set('''assert ctype errno fenv float inttypes limits math setjmp stdalign stdarg stdatomic
+    stdbool stddef stdint stdio stdlib string strings time'''.split())
+PURE_HEADERS = C_HEADERS - {'ctype', 'setjmp', 'stdatomic', 'strings', 'time'}
+INTRINSICS = {'immintrin.h', 'cpuid.h'}
+SYSTEM_HEADERS = set('''dirent dlfcn fcntl getopt ifaddrs netdb poll pthread pwd sched semaphore
+    signal spawn syslog unistd'''.split())
+SYSTEM_FOLDERS = ('sys/', 'net/', 'netinet/', 'arpa/', 'linux/')
+
+BANNED = {
+    'strcpy': 'snprintf or memcpy', 'strcat': 'text_append', 'sprintf': 'snprintf',
+    'vsprintf': 'vsnprintf', 'gets': 'fgets', 'strtok': 'strsep or a loop',
+    'atoi': 'text_parse_u64', 'atol': 'text_parse_u64', 'atof': 'strtod', 'alloca': 'an array',
+    'system': 'posix_spawn', 'popen': 'posix_spawn', 'signal': 'sigaction or signalfd',
+    'sleep': 'a wait for readiness', 'usleep': 'a wait for readiness',
+}
+BANNED_BUT_IN_TESTS = {'sleep', 'usleep'}
+
+TOP_LEVEL = set('''meson.build svc client packer migrator bench test README.md meson_options.txt
+    LICENSE .ci .clang-format .editorconfig .gitignore'''.split())
+SHARED_NAMES = {'README.md', 'meson.build', '__init__.py', '__main__.py'}
+DATA_FOLDERS = ('test/fuzz/corpus/', 'test/golden/')
+# Put together, so that this file does not hold what it looks for.
+MACHINE_PATHS = ['/wo' + 'rk/', '/tm' + 'p/b-', '/ro' + 'ot/', '/ho' + 'me/', '../sha' + 'red']
+UNFINISHED = re.compile(r'\b(' + 'TO' + r'DO|FIX' + r'ME|X' + r'XX)\b')
+
+FILE_LINES_MAX = 600
+HEADER_LINES_MAX = 299
+FUNCTION_LINES_MAX = 70
+LINE_COLUMNS_MAX = 100
+
+
+class Skip(Exception):
+    """Raised by a rule that has nothing to look at yet."""
+
+
+class Tree:
+    """The files of the project: path from the root -> text (None for what is not text)."""
+
+    def __init__(self, files):
+        self.files = files
+
+    @classmethod
+    def load(cls, root):
+        return cls({path: read_text(os.path.join(root, path)) for path in list_paths(root)})
+
+    def select(self, *endings):
+        """Text files whose name ends so, in order."""
+        for path in sorted(self.files):
+            if path.endswith(endings) and self.files[path] is not None:
+                yield path, self.files[path]
+
+    def sources(self):
+        return self.select('.c', '.h')
+
+
+def list_paths(root):
+    """What git knows or would take; without git, all but hidden folders and builds."""
+    command = ['git', '-C', root, 'ls-files', '-z', '--cached', '--others', '--exclude-standard']
+    try:
+        listing = subprocess.run(command, capture_output=True, check=True).stdout.decode()
+        paths = set(filter(None, listing.split('\0')))
+    except (OSError, subprocess.CalledProcessError):
+        paths = set(walk(root))
+    return sorted(p for p in paths if os.path.isfile(os.path.join(root, p)))
+
+
+def walk(root):
+    for folder, folders, names in os.walk(root):
+        here = os.path.relpath(folder, root)
+        if here == '.':
+            folders[:] = [f for f in folders if f != '.git' and not f.startswith('build')]
+        folders[:] = [f for f in folders if f != '__pycache__']
+        yield from (os.path.normpath(os.path.join(here, name)) for name in names)
+
+
+def read_text(path):
+    try:
+        with open(path, encoding='utf-8') as file:
+            return file.read()
+    except UnicodeDecodeError:
+        return None
+
+
+TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+
+def blank(text):
+    """As many lines as `text`, and nothing on them."""
+    return '\n' * text.count('\n')
+
+
+def without_comments(text):
+    return TOKEN.sub(lambda m: blank(m[0]) + ' ' if m[0][0] == '/' else m[0], text)
+
+
+def code_only(text):
+    """C without comments, and with empty strings; the lines keep their numbers."""
+    return TOKEN.sub(lambda m: blank(m[0]) + ' ' if m[0][0] == '/' else m[0][0] * 2, text)
+
+
+def line_of(text, offset):
+    return text.count('\n', 0, offset) + 1
+
+
+def module_of(path):
+    owners = [m for m in ARROWS if path == m or path.startswith(m + '/')]
+    return max(owners, key=len, default=None)
+
+
+def lies_in(path, places):
+    return any(path == place or path.startswith(place + '/') for place in places)
+
+
+def includes(text):
+    """(line, opening mark, header) of each include."""
+    pattern = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.M)
+    plain = without_comments(text)
+    for match in pattern.finditer(plain):
+        yield line_of(plain, match.start()), match[1], match[2]
+
+
+# ---- the rules -----------------------------------------------------------------------------------
+
+def arrows_run_downwards(tree):
+    """a module includes only modules below it"""
+    for path, text in tree.sources():
+        own = module_of(path)
+        for line, mark, header in includes(text):
+            if mark != '"' or own is None:
+                continue
+            target = INSTALLED.get(header) or GENERATED.get(header) or header
+            other = module_of(target)
+            if other != own and other is not None and other not in ARROWS[own]:
+                yield f'{path}:{line}: {own} may not include {other} ("{header}")'
+
+
+def includes_are_written_from_the_root(tree):
+    """quoted includes name a file from the root"""
+    for path, text in tree.sources():
+        for line, mark, header in includes(text):
+            known = header in tree.files or header in GENERATED or header in INSTALLED
+            if mark == '"' and not known:
+                yield f'{path}:{line}: no file "{header}" from the root'
+
+
+def libraries_stay_in_their_files(tree):
+    """a library's headers are included only where conventions name it"""
+    for path, text in tree.sources():
+        for line, mark, header in includes(text):
+            if mark != '<' or header_is_allowed(path, header):
+                continue
+            yield f'{path}:{line}: <{header}> may not be included here'
+
+
+def header_is_allowed(path, header):
+    for prefix, places in LIBRARIES.items():
+        if header == prefix or (prefix.endswith('/') and header.startswith(prefix)):
+            return lies_in(path, places)
+    plain = header.removesuffix('.h')
+    if module_of(path) in PURE:
+        return plain in PURE_HEADERS or header in INTRINSICS
+    return (plain in C_HEADERS | SYSTEM_HEADERS or header in INTRINSICS
+            or header.startswith(SYSTEM_FOLDERS))
+
+
+def files_are_short(tree):
+    """no source file is longer than 600 lines, no header than 299"""
+    for path, text in tree.select('.c', '.h', '.py', '.sh', '.proto', '.build'):
+        most = HEADER_LINES_MAX if path.endswith('.h') else FILE_LINES_MAX
+        if text.count('\n') > most:
+            yield f'{path}:{most + 1}: {text.count(chr(10))} lines, at most {most}'
+
+
+def functions_are_short(tree):
+    """no function is longer than 70 lines"""
+    for path, text in tree.sources():
+        for line, lines in c_functions(code_only(text)):
+            if lines > FUNCTION_LINES_MAX:
+                yield f'{path}:{line}: {lines} lines, at most {FUNCTION_LINES_MAX}'
+    for path, text in tree.select('.py'):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                lines = node.end_lineno - node.lineno + 1
+                if lines > FUNCTION_LINES_MAX:
+                    yield f'{path}:{node.lineno}: {lines} lines, at most {FUNCTION_LINES_MAX}'
+
+
+def c_functions(code):
+    """(first line, lines) of each body: the format puts its braces into the first column."""
+    start = None
+    for number, line in enumerate(code.split('\n'), 1):
+        if line.startswith('{'):
+            start = number
+        elif line.startswith('}') and start is not None:
+            yield start, number - start + 1
+            start = None
+
+
+def lines_are_narrow(tree):
+    """no line is wider than 100 columns, ends in blanks or holds a tab"""
+    for path, text in tree.select('.c', '.h', '.py', '.sh', '.proto', '.build', '.ci/run'):
+        for number, line in enumerate(text.split('\n'), 1):
+            if len(line) > LINE_COLUMNS_MAX:
+                yield f'{path}:{number}: {len(line)} columns, at most {LINE_COLUMNS_MAX}'
+            if line != line.rstrip():
+                yield f'{path}:{number}: blanks at the end'
+            if '\t' in line:
+                yield f'{path}:{number}: a tab'
+
+
+def dangerous_calls_are_banned(tree):
+    """no call that overruns, guesses, hides errors or sleeps in place of readiness"""
+    pattern = re.compile(r'(?<![\w.>])(' + '|'.join(BANNED) + r')\s*\(')
+    for path, text in tree.sources():
+        code = code_only(text)
+        for match in pattern.finditer(code):
+            name = match[1]
+            if name in BANNED_BUT_IN_TESTS and lies_in(path, {'test'}):
+                continue
+            yield f'{path}:{line_of(code, match.start())}: {name}(): use {BANNED[name]}'
+
+
+def asserts_change_nothing(tree):
+    """an assert has no side effect"""
+    change = re.compile(r'\+\+|--|(?<![=!<>])=(?!=)|<<=|>>=')
+    for path, text in tree.sources():
+        code = code_only(text)
+        for match in re.finditer(r'\bassert\s*\(', code):
+            inside = balanced(code, match.end())
+            if change.search(inside):
+                yield f'{path}:{line_of(code, match.start())}: assert({inside.strip()})'
+
+
+def balanced(code, start):
+    """From `start`, behind a parenthesis, up to the one that closes it."""
+    depth = 1
+    for end in range(start, len(code)):
+        depth += {'(': 1, ')': -1}.get(code[end], 0)
+        if depth == 0:
+            return code[start:end]
+    return code[start:]
+
+
+def c_files_say_what_they_own(tree):
+    """each C file opens with a comment"""
+    for path, text in tree.sources():
+        if not text.startswith('/*'):
+            yield f'{path}:1: say what this file owns and what it must never do'
+
+
+def names_are_unique(tree):
+    """no two source files have the same name"""
+    seen = {}
+    for path in sorted(tree.files):
+        name = os.path.basename(path)
+        if name in SHARED_NAMES or path.startswith(DATA_FOLDERS):
+            continue
+        if name in seen:
+            yield f'{path}:1: same name as {seen[name]}'
+        seen.setdefault(name, path)
+
+
+def nothing_is_unfinished_or_local(tree):
+    """no mark of unfinished work and no path of one machine"""
+    for path, text in tree.select(''):
+        for number, line in enumerate(text.split('\n'), 1):
+            found = [p for p in MACHINE_PATHS if p in line]
+            found += UNFINISHED.findall(line)
+            for what in found:
+                yield f'{path}:{number}: {what}'
+
+
+def modules_have_a_readme(tree):
+    """each module has a README.md"""
+    inhabited = {module_of(path) for path in tree.files} - {None}
+    for module in sorted(inhabited):
+        if f'{module}/README.md' not in tree.files:
+            yield f'{module}/README.md:1: missing'
+
+
+def variables_stand_in_the_readme(tree):
+    """README.md has a row for each GRADPOOL_ variable, and no other"""
+    rows = documented_variables(tree)
+    if not rows:
+        raise Skip('README.md has no table of variables')
+    used = used_variables(tree)
+    for name in sorted(used.keys() - rows):
+        yield f'{used[name]}: {name} has no row in the table of README.md'
+    for name in sorted(rows - used.keys()):
+        yield f'README.md:1: nothing uses {name}'
+
+
+def documented_variables(tree):
+    readme = tree.files.get('README.md') or ''
+    return set(re.findall(r'^\|\s*`(GRADPOOL_[A-Z0-9_]+)`', readme, re.M))
+
+
+def used_variables(tree):
+    """Name -> where. In C a variable is a string; a macro of that name is not."""
+    used = {}
+    for path, text in tree.select('.c', '.h', '.py', '.sh', '.build'):
+        if path.startswith('test/test_'):
+            continue
+        in_c = path.endswith(('.c', '.h'))
+        pattern = r'"(GRADPOOL_[A-Z0-9_]+)"' if in_c else r'\b(GRADPOOL_[A-Z0-9_]+)\b'
+        plain = without_comments(text) if in_c else text
+        for match in re.finditer(pattern, plain):
+            used.setdefault(match[1], f'{path}:{line_of(plain, match.start())}')
+    return used
+
+
+def nothing_generated_is_committed(tree):
+    """no generated or binary file outside the data folders"""
+    endings = ('.pb-c.c', '.pb-c.h', '.o', '.a', '.so', '.pyc', '.log', '.orig', '.rej')
+    for path, text in sorted(tree.files.items()):
+        is_binary = text is None and not path.startswith(DATA_FOLDERS)
+        if path.endswith(endings) or is_binary:
+            yield f'{path}:1: generated or binary'
+
+
+def top_level_is_fixed(tree):
+    """the root holds nothing but the named folders and files"""
+    for name in sorted({path.split('/')[0] for path in tree.files} - TOP_LEVEL):
+        yield f'{name}:1: not a name of the top level'
+
+
+def sources_are_formatted(tree):
+    """clang-format changes nothing"""
+    if not (rules := tree.files.get('.clang-format')):
+        yield '.clang-format:1: missing'
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        write_files(folder, {'.clang-format': rules, **dict(tree.sources())})
+        paths = [path for path, _ in tree.sources()]
+        if not paths:
+            return
+        command = ['clang-format', '--dry-run', *paths]
+        said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+        yield from re.findall(r'^(\S+:\d+):\d+: .*clang-formatted.*$', said.stderr, re.M)
+
+
+def write_files(folder, files):
+    for path, text in files.items():
+        place = os.path.join(folder, path)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, 'w', encoding='utf-8') as file:
+            file.write(text)
+
+
+RULES = [
+    arrows_run_downwards, includes_are_written_from_the_root, libraries_stay_in_their_files,
+    files_are_short, functions_are_short, lines_are_narrow, dangerous_calls_are_banned,
+    asserts_change_nothing, c_files_say_what_they_own, names_are_unique,
+    nothing_is_unfinished_or_local, modules_have_a_readme, variables_stand_in_the_readme,
+    nothing_generated_is_committed, top_level_is_fixed, sources_are_formatted,
+]
+
+
+def run_rule(number, rule, tree):
+    """Prints the case; false when it failed."""
+    try:
+        complaints = list(rule(tree))
+    except Skip as reason:
+        print(f'ok {number} - {rule.__doc__} # SKIP {reason}')
+        return True
+    print(f'{"not ok" if complaints else "ok"} {number} - {rule.__doc__}')
+    for complaint in complaints:
+        print('# ' + complaint)
+    return not complaints
+
+
+def main(root):
+    tree = Tree.load(root)
+    print(f'1..{len(RULES)}')
+    passed = [run_rule(number, rule, tree) for number, rule in enumerate(RULES, 1)]
+    return 0 if all(passed) else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1]))
