@@ -15,7 +15,10 @@ enum migrator_state {
     MIGRATOR_C_IDLE,
     MIGRATOR_C_PREPARING,  /* target asked to allocate and open paths */
     MIGRATOR_C_MOVING,     /* source asked to finish its round and freeze; state on its way */
+    MIGRATOR_C_COMMITTING, /* target has the state; the route is being written, outcome unknown */
     MIGRATOR_C_COMMITTED,  /* route written with epoch + 1: the one switch point */
+    MIGRATOR_C_ACTIVATED,  /* target serves; the source has not let go yet */
+    MIGRATOR_C_RELEASED,   /* source has let go or is lost; target does not say that it serves */
     MIGRATOR_C_DONE,
     MIGRATOR_C_ABORTED,
     /* source */
@@ -40,7 +43,7 @@ enum migrator_event {
     MIGRATOR_E_ROUTE_WRITTEN,
     MIGRATOR_E_ACTIVATED,
     MIGRATOR_E_RELEASED,
-    MIGRATOR_E_REFUSED, /* target or source said no */
+    MIGRATOR_E_REFUSED, /* target, source or (COMMITTING) the store said no */
     MIGRATOR_E_TIMEOUT,
     MIGRATOR_E_SOURCE_LOST,
     MIGRATOR_E_TARGET_LOST,
@@ -63,16 +66,19 @@ enum migrator_action {
     MIGRATOR_A_SEND_MOVE,
     MIGRATOR_A_WRITE_ROUTE,
     MIGRATOR_A_SEND_ACTIVATE, /* ACTIVATE to the target and RELEASE to the source */
-    MIGRATOR_A_SEND_ABORT,
-    MIGRATOR_A_RECOVER,       /* source lost before the switch: hand over to crash recovery */
-    MIGRATOR_A_FINISH,
-    MIGRATOR_A_ALLOCATE,
-    MIGRATOR_A_SEND_STATE,
-    MIGRATOR_A_INSTALL,
-    MIGRATOR_A_SERVE,
+    MIGRATOR_A_SEND_ABORT,    /* to both */
+    MIGRATOR_A_RECOVER,       /* the owner is lost: ABORT to the other side if the switch has not
+                                 happened, then crash recovery */
+    MIGRATOR_A_FINISH,        /* the migration is over: report it, forget it */
+    MIGRATOR_A_ALLOCATE,      /* memory and paths; says PREPARED or REFUSED */
+    MIGRATOR_A_SEND_STATE,    /* to the target */
+    MIGRATOR_A_INSTALL,       /* says INSTALLED or REFUSED */
+    MIGRATOR_A_SERVE,         /* take the announcement; on ACTIVATE: serve, the held ones first,
+                                 and say ACTIVATED */
     MIGRATOR_A_HOLD,          /* keep the announcement unanswered */
     MIGRATOR_A_REDIRECT,      /* answer it "moved" */
-    MIGRATOR_A_FREE,
+    MIGRATOR_A_FREE,          /* free what is left; on RELEASE: answer the held announcements
+                                 "moved" and say RELEASED */
     MIGRATOR_A_THAW,          /* serve again, the held announcements first */
     MIGRATOR_A_REFUSE,        /* not a row of the table: a peer's mistake */
     MIGRATOR_ACTION_COUNT,
@@ -84,7 +90,8 @@ struct migrator_transition {
 };
 
 /* The row for (state, event). An event that the table does not know in this state leaves the state and
- * says MIGRATOR_A_REFUSE: peers' mistakes are data, not bugs. `round_is_open`: for MOVE. */
+ * says MIGRATOR_A_REFUSE: peers' mistakes are data, not bugs. `round_is_open`: for MOVE, whether a
+ * round of the task has its quorum and is not committed yet. */
 struct migrator_transition migrator_step(enum migrator_state state, enum migrator_event event,
                                          _Bool round_is_open);
 

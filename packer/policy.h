@@ -1,0 +1,18 @@
+/* The policies of the packer, one function each. A policy puts every element of every tensor of
+ * placement->request on a lane with placement_put(), each once, and says 0; or it refuses with
+ * placement_refuse(). What it has put when it refuses is thrown away. Not seen outside packer/. */
+#ifndef GRADPOOL_PACKER_POLICY_H
+#define GRADPOOL_PACKER_POLICY_H
+
+#include "packer/placement.h"
+
+typedef int (*policy_place_fn)(struct placement *placement);
+
+int policy_least_loaded(struct placement *placement);
+int policy_round_robin(struct placement *placement);
+int policy_hash(struct placement *placement);
+int policy_dedicated(struct placement *placement);
+int policy_mxnet(struct placement *placement);
+int policy_paa(struct placement *placement);
+
+#endif
