@@ -17,9 +17,11 @@ uint64_t clock_process_cpu_ns(void) { return read_clock(CLOCK_PROCESS_CPUTIME_ID
 
 uint64_t clock_deadline_ns(uint64_t now_ns, int64_t ms)
 {
-    if (ms < 0)
+    uint64_t wait_ns, deadline_ns;
+    if (ms < 0 || __builtin_mul_overflow((uint64_t)ms, NS_PER_MS, &wait_ns) ||
+        __builtin_add_overflow(now_ns, wait_ns, &deadline_ns))
         return UINT64_MAX;
-    return now_ns + (uint64_t)ms * NS_PER_MS;
+    return deadline_ns;
 }
 
 int clock_poll_ms(uint64_t deadline_ns, uint64_t now_ns)
@@ -28,6 +30,7 @@ int clock_poll_ms(uint64_t deadline_ns, uint64_t now_ns)
         return -1;
     if (deadline_ns <= now_ns)
         return 0;
-    uint64_t ms = (deadline_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
+    uint64_t left_ns = deadline_ns - now_ns;
+    uint64_t ms = left_ns / NS_PER_MS + (left_ns % NS_PER_MS != 0);
     return ms > INT_MAX ? INT_MAX : (int)ms;
 }

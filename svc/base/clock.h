@@ -14,7 +14,7 @@ uint64_t clock_now_ns(void);
 uint64_t clock_thread_cpu_ns(void);
 /* CPU time of the whole process. */
 uint64_t clock_process_cpu_ns(void);
-/* now + ms, or UINT64_MAX for a negative ms (no deadline). */
+/* now + ms, or UINT64_MAX for a negative ms (no deadline) and for one past the end of time. */
 uint64_t clock_deadline_ns(uint64_t now_ns, int64_t ms);
 /* Milliseconds from now to a deadline for poll(): rounded up, 0 when past, at most INT_MAX, -1 for
  * UINT64_MAX. */

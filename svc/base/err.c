@@ -1,6 +1,7 @@
 /* Error codes in words. Owns nothing; never fails. */
 #include "svc/base/err.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +10,8 @@ const char *err_text(int code)
 {
     if (code == 0)
         return "success";
+    if (code == INT_MIN)
+        return "unknown error"; /* it has no positive twin */
     const char *words = strerrordesc_np(code < 0 ? -code : code);
     return words ? words : "unknown error";
 }

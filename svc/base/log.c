@@ -10,16 +10,32 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINE_BYTES 1024
+#define WHO_BYTES 64
+#define TEXT_BYTES 1024
+#define LINE_BYTES (TEXT_BYTES + WHO_BYTES + 96) /* 96: time, level and the names of the fields */
 
 static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
-static char program[64] = "gradpool";
+static char program[WHO_BYTES] = "gradpool";
 static enum log_level threshold = LOG_LEVEL_INFO;
 static void (*hook)(enum log_level level, const char *line);
+
+/* Names of jobs and tensors come from outside: they must not end a line or a field (B5). */
+static void tame(char *text)
+{
+    for (char *c = text; *c; c++) {
+        if (*c == '"')
+            *c = '\'';
+        else if (*c == '\\')
+            *c = '/';
+        else if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = ' ';
+    }
+}
 
 int log_init(const char *who)
 {
     snprintf(program, sizeof program, "%s", who);
+    tame(program);
     threshold = strcmp(who, "client") == 0 ? LOG_LEVEL_WARN : LOG_LEVEL_INFO;
     const char *wanted = getenv("GRADPOOL_LOG_LEVEL");
     if (!wanted || !*wanted)
@@ -54,18 +70,21 @@ void log_write(enum log_level level, const char *format, ...)
 {
     if (level > threshold)
         return;
-    char text[LINE_BYTES], line[LINE_BYTES + 128];
+    char text[TEXT_BYTES], line[LINE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    int wanted = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    if (wanted >= (int)sizeof text)
+        memcpy(text + sizeof text - 4, "...", 4);
     if (hook) {
         hook(level, text);
         return;
     }
+    tame(text);
     size_t used = put_time(line, sizeof line);
-    int more = snprintf(line + used, sizeof line - used, "level=%s who=\"%s\" msg=\"%s\"\n",
-                        level_names[level], program, text);
-    if (more > 0 && write(STDERR_FILENO, line, used + (size_t)more) < 0)
+    used += (size_t)snprintf(line + used, sizeof line - used, "level=%s who=\"%s\" msg=\"%s\"\n",
+                             level_names[level], program, text);
+    if (write(STDERR_FILENO, line, used) < 0)
         return; /* nobody reads standard error: there is nowhere left to say so */
 }
