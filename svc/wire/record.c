@@ -144,10 +144,7 @@ int record_check(const void *data, size_t bytes, union record *ret_record, size_
     return 0;
 }
 
-size_t record_bytes(const union record *record)
-{
-    return bytes_of_kind(record->kind);
-}
+size_t record_bytes(const union record *record) { return bytes_of_kind(record->kind); }
 
 void record_error_init(struct record_error *ret_error, uint32_t word, int code, const char *text)
 {

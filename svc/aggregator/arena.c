@@ -1,0 +1,220 @@
+/* One jemalloc arena a lane. The only file that knows jemalloc; under sanitizers, which bring
+ * their own allocator, ARENA_MALLOC replaces it by malloc and a list.
+ * Accounts are plain counters that belong to the lane's thread; never touch one from another. */
+#include "svc/aggregator/arena.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/base/list.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef ARENA_MALLOC
+
+#include <string.h>
+
+/* Stands right before the memory it describes. */
+struct block {
+    struct list node;
+    void *start;
+    size_t bytes;
+};
+
+struct arena {
+    struct list blocks;
+    size_t allocated_bytes; /* atomic: any thread reads it */
+};
+
+static int heap_open(struct arena *arena, const struct cores *cores, size_t position)
+{
+    list_init(&arena->blocks);
+    return 0;
+}
+
+static void heap_close(struct arena *arena)
+{
+    list_for_each_safe (node, &arena->blocks)
+        free(list_entry(node, struct block, node)->start);
+}
+
+static struct block *block_of(void *memory) { return (struct block *)memory - 1; }
+
+static void *heap_alloc(struct arena *arena, size_t bytes, size_t alignment)
+{
+    size_t room = alignment > sizeof(struct block) ? alignment : sizeof(struct block);
+    char *start = NULL;
+    if (bytes > PTRDIFF_MAX - room || posix_memalign((void **)&start, alignment, room + bytes) != 0)
+        return NULL;
+    memset(start, 0, room + bytes);
+    struct block *block = block_of(start + room);
+    *block = (struct block){.start = start, .bytes = bytes};
+    list_append(&arena->blocks, &block->node);
+    __atomic_add_fetch(&arena->allocated_bytes, bytes, __ATOMIC_RELAXED);
+    return start + room;
+}
+
+static size_t heap_bytes(void *memory) { return block_of(memory)->bytes; }
+
+static void heap_free(struct arena *arena, void *memory)
+{
+    struct block *block = block_of(memory);
+    __atomic_sub_fetch(&arena->allocated_bytes, block->bytes, __ATOMIC_RELAXED);
+    list_remove(&block->node);
+    free(block->start);
+}
+
+size_t arena_allocated_bytes(const struct arena *arena)
+{
+    return __atomic_load_n(&arena->allocated_bytes, __ATOMIC_RELAXED);
+}
+
+#else
+
+#include <jemalloc/jemalloc.h>
+#include <stdio.h>
+
+struct arena {
+    extent_hooks_t hooks; /* first: jemalloc hands its address back */
+    extent_hooks_t *next; /* jemalloc's own */
+    const struct cores *cores;
+    size_t position;
+    unsigned index;
+};
+
+/* jemalloc calls this when the arena grows, rarely: extents are kept and used again. Binding is best
+ * effort; without it the lane's first touch decides. */
+static void *grow(extent_hooks_t *hooks, void *new_address, size_t bytes, size_t alignment,
+                  bool *zero, bool *commit, unsigned index)
+{
+    struct arena *arena = (struct arena *)hooks;
+    void *memory =
+        arena->next->alloc(arena->next, new_address, bytes, alignment, zero, commit, index);
+    if (memory)
+        (void)cores_bind_memory(arena->cores, arena->position, memory, bytes);
+    return memory;
+}
+
+/* "arena.3.destroy" and the like. */
+static const char *name_of(const struct arena *arena, const char *format, char buffer[64])
+{
+    snprintf(buffer, 64, format, arena->index);
+    return buffer;
+}
+
+static int install_hooks(struct arena *arena)
+{
+    char name[64];
+    extent_hooks_t *own = &arena->hooks;
+    size_t bytes = sizeof(arena->next);
+    name_of(arena, "arena.%u.extent_hooks", name);
+    int r = mallctl(name, &arena->next, &bytes, NULL, 0);
+    if (r != 0)
+        return -r;
+    arena->hooks = *arena->next;
+    arena->hooks.alloc = grow;
+    return -mallctl(name, NULL, NULL, &own, sizeof(own));
+}
+
+static void heap_close(struct arena *arena)
+{
+    char name[64];
+    int r = mallctl(name_of(arena, "arena.%u.destroy", name), NULL, NULL, NULL, 0);
+    assert(r == 0);
+    (void)r;
+}
+
+static int heap_open(struct arena *arena, const struct cores *cores, size_t position)
+{
+    size_t bytes = sizeof(arena->index);
+    arena->cores = cores;
+    arena->position = position;
+    int r = -mallctl("arenas.create", &arena->index, &bytes, NULL, 0);
+    if (r < 0 || !cores)
+        return r;
+    r = install_hooks(arena);
+    if (r < 0)
+        heap_close(arena);
+    return r;
+}
+
+/* Without the thread cache, which would hold memory that no account counts. */
+static void *heap_alloc(struct arena *arena, size_t bytes, size_t alignment)
+{
+    return mallocx(bytes, MALLOCX_ARENA(arena->index) | MALLOCX_TCACHE_NONE | MALLOCX_ZERO |
+                              MALLOCX_ALIGN(alignment));
+}
+
+static size_t heap_bytes(void *memory) { return sallocx(memory, 0); }
+
+static void heap_free(struct arena *arena, void *memory) { dallocx(memory, MALLOCX_TCACHE_NONE); }
+
+static size_t statistic(const struct arena *arena, const char *format)
+{
+    char name[64];
+    size_t value = 0, bytes = sizeof(value);
+    int r = mallctl(name_of(arena, format, name), &value, &bytes, NULL, 0);
+    assert(r == 0);
+    (void)r;
+    return value;
+}
+
+size_t arena_allocated_bytes(const struct arena *arena)
+{
+    uint64_t epoch = 1;
+    mallctl("epoch", NULL, NULL, &epoch, sizeof(epoch));
+    return statistic(arena, "stats.arenas.%u.small.allocated") +
+           statistic(arena, "stats.arenas.%u.large.allocated");
+}
+
+#endif
+
+int arena_create(const struct cores *cores, size_t position, struct arena **ret_arena)
+{
+    _cleanup_free_ struct arena *arena = calloc(1, sizeof(*arena));
+    if (!arena)
+        return -ENOMEM;
+    int r = heap_open(arena, cores, position);
+    if (r < 0)
+        return r;
+    *ret_arena = take_ptr(arena);
+    return 0;
+}
+
+void arena_destroy(struct arena *arena)
+{
+    if (!arena)
+        return;
+    heap_close(arena);
+    free(arena);
+}
+
+static void *alloc_counted(struct arena *arena, struct arena_account *account, size_t bytes,
+                           size_t alignment)
+{
+    void *memory = heap_alloc(arena, bytes ? bytes : 1, alignment);
+    if (memory)
+        account->bytes += heap_bytes(memory);
+    return memory;
+}
+
+void *arena_alloc(struct arena *arena, struct arena_account *account, size_t bytes)
+{
+    return alloc_counted(arena, account, bytes, _Alignof(max_align_t));
+}
+
+void *arena_alloc_aligned(struct arena *arena, struct arena_account *account, size_t bytes)
+{
+    return alloc_counted(arena, account, bytes, (size_t)sysconf(_SC_PAGESIZE));
+}
+
+void arena_free(struct arena *arena, struct arena_account *account, void *memory)
+{
+    if (!memory)
+        return;
+    size_t bytes = heap_bytes(memory);
+    assert(account->bytes >= bytes);
+    account->bytes -= bytes;
+    heap_free(arena, memory);
+}

@@ -1,0 +1,37 @@
+/* Memory of one lane, counted. A lane allocates everything from its arena, each job against an
+ * account of its own, so what a lane and a job hold is known at any moment, lies on the lane's NUMA
+ * node, and goes back as a whole.
+ *
+ * Threads: one at a time allocates and frees (the lane's); arena_allocated_bytes() is for any. */
+#ifndef GRADPOOL_AGGREGATOR_ARENA_H
+#define GRADPOOL_AGGREGATOR_ARENA_H
+
+#include "svc/cores/cores.h"
+
+#include <stddef.h>
+
+struct arena;
+
+/* Start it at zero; read it at any time. Bytes as the allocator rounds them. */
+struct arena_account {
+    size_t bytes;
+};
+
+/* Memory is bound to the NUMA node of core `position`; `cores` NULL: left to the kernel. `cores`
+ * is lent for the arena's life. Errors: -ENOMEM, -EAGAIN (too many arenas). */
+int arena_create(const struct cores *cores, size_t position, struct arena **ret_arena);
+/* Gives back all memory, also what was not freed; accounts then say nothing. NULL is fine. */
+void arena_destroy(struct arena *arena);
+
+/* Zeroed; NULL when there is no memory. 0 bytes give a pointer that can be freed. */
+void *arena_alloc(struct arena *arena, struct arena_account *account, size_t bytes);
+/* The same, aligned to a page: for slots that are registered. */
+void *arena_alloc_aligned(struct arena *arena, struct arena_account *account, size_t bytes);
+/* To the account that it came from. NULL is fine. */
+void arena_free(struct arena *arena, struct arena_account *account, void *memory);
+
+/* What the allocator says is in use: the sum of all accounts. Takes the allocator's locks, tens of
+ * microseconds: for statistics, not for the data path. */
+size_t arena_allocated_bytes(const struct arena *arena);
+
+#endif

@@ -1,0 +1,242 @@
+/* The memory of a lane: what accounts say is what the allocator holds. */
+#include "svc/aggregator/arena.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define PIECES 4000
+#define ACCOUNTS 5
+
+static struct arena *new_arena(void)
+{
+    struct arena *arena = NULL;
+    assert_int_equal(arena_create(NULL, 0, &arena), 0);
+    assert_non_null(arena);
+    return arena;
+}
+
+static void assert_within_5_percent(size_t accounts, size_t allocated)
+{
+    size_t apart = accounts > allocated ? accounts - allocated : allocated - accounts;
+    if (apart * 20 > allocated)
+        fail_msg("accounts say %zu bytes, the allocator %zu", accounts, allocated);
+}
+
+/* Mostly small, some of a slot's size. */
+static size_t any_size(void)
+{
+    int scale = (int)(random() % 100);
+    if (scale < 70)
+        return (size_t)random() % 512;
+    if (scale < 99)
+        return (size_t)random() % 65536;
+    return (size_t)random() % (1 << 20);
+}
+
+static bool is_zero(const void *memory, size_t bytes)
+{
+    const uint8_t *p = memory;
+    return bytes == 0 || (p[0] == 0 && memcmp(p, p + 1, bytes - 1) == 0);
+}
+
+static size_t sum_of(const struct arena_account *accounts)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < ACCOUNTS; i++)
+        bytes += accounts[i].bytes;
+    return bytes;
+}
+
+static void accounts_add_up_to_what_is_allocated(void **state)
+{
+    unsigned seed = 20240609;
+    print_message("# seed %u\n", seed);
+    srandom(seed);
+    struct arena *arena = new_arena();
+    struct arena_account accounts[ACCOUNTS] = {0};
+    static void *piece[PIECES];
+    memset(piece, 0, sizeof(piece));
+    for (int step = 0; step < 4 * PIECES; step++) {
+        int i = (int)(random() % PIECES);
+        struct arena_account *account = &accounts[i % ACCOUNTS];
+        size_t bytes = any_size();
+        arena_free(arena, account, piece[i]);
+        piece[i] = step % 50 ? arena_alloc(arena, account, bytes)
+                             : arena_alloc_aligned(arena, account, bytes);
+        assert_non_null(piece[i]);
+        assert_true(is_zero(piece[i], bytes));
+        memset(piece[i], 0xa5, bytes);
+        if (step % 1000 == 999)
+            assert_within_5_percent(sum_of(accounts), arena_allocated_bytes(arena));
+    }
+    assert_true(sum_of(accounts) > 1 << 20);
+    for (int i = 0; i < PIECES; i++)
+        arena_free(arena, &accounts[i % ACCOUNTS], piece[i]);
+    for (int i = 0; i < ACCOUNTS; i++)
+        assert_int_equal(accounts[i].bytes, 0);
+    assert_int_equal(arena_allocated_bytes(arena), 0);
+    arena_destroy(arena);
+}
+
+static void an_account_holds_at_least_what_was_asked(void **state)
+{
+    struct arena *arena = new_arena();
+    for (size_t bytes = 0; bytes < 5000; bytes += 7) {
+        struct arena_account account = {0};
+        void *memory = arena_alloc(arena, &account, bytes);
+        assert_non_null(memory);
+        assert_int_equal((uintptr_t)memory % _Alignof(max_align_t), 0);
+        assert_true(account.bytes >= bytes && account.bytes > 0);
+        arena_free(arena, &account, memory);
+        assert_int_equal(account.bytes, 0);
+    }
+    arena_destroy(arena);
+}
+
+static void slots_lie_on_pages_and_are_zeroed_again(void **state)
+{
+    struct arena *arena = new_arena();
+    struct arena_account account = {0};
+    size_t bytes = 3 << 20;
+    for (int i = 0; i < 8; i++) {
+        char *slots = arena_alloc_aligned(arena, &account, bytes);
+        assert_non_null(slots);
+        assert_int_equal((uintptr_t)slots % (uintptr_t)sysconf(_SC_PAGESIZE), 0);
+        assert_true(is_zero(slots, bytes));
+        memset(slots, i + 1, bytes);
+        arena_free(arena, &account, slots);
+    }
+    assert_int_equal(account.bytes, 0);
+    arena_destroy(arena);
+}
+
+static void arenas_do_not_count_each_others_memory(void **state)
+{
+    struct arena *one = new_arena(), *two = new_arena();
+    struct arena_account of_one = {0}, of_two = {0};
+    assert_non_null(arena_alloc(one, &of_one, 1 << 20));
+    assert_non_null(arena_alloc(two, &of_two, 100));
+    assert_int_equal(arena_allocated_bytes(one), of_one.bytes);
+    assert_int_equal(arena_allocated_bytes(two), of_two.bytes);
+    arena_destroy(one);
+    assert_int_equal(arena_allocated_bytes(two), of_two.bytes);
+    arena_destroy(two);
+}
+
+static size_t resident_bytes(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%*d %ld", &pages), 1);
+    fclose(file);
+    return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void what_was_never_freed_goes_with_the_arena(void **state)
+{
+    size_t before = resident_bytes();
+    for (int round = 0; round < 400; round++) {
+        struct arena *arena = new_arena();
+        struct arena_account account = {0};
+        for (int i = 0; i < 64; i++)
+            assert_non_null(arena_alloc(arena, &account, (size_t)(i + 1) * 1000));
+        char *large = arena_alloc_aligned(arena, &account, 4 << 20);
+        assert_non_null(large);
+        memset(large, 1, 4 << 20);
+        arena_destroy(arena);
+    }
+    /* 1600 MiB were touched; half leaves room for what a sanitizer keeps aside. */
+    assert_true(resident_bytes() < before + ((size_t)800 << 20));
+}
+
+static void memory_that_cannot_be_had_changes_no_account(void **state)
+{
+    struct arena *arena = new_arena();
+    struct arena_account account = {0};
+    assert_null(arena_alloc(arena, &account, SIZE_MAX / 2));
+    assert_null(arena_alloc_aligned(arena, &account, SIZE_MAX / 2));
+    assert_null(arena_alloc(arena, &account, SIZE_MAX));
+    arena_free(arena, &account, NULL);
+    assert_int_equal(account.bytes, 0);
+    arena_destroy(arena);
+}
+
+static void an_arena_bound_to_a_core_counts_the_same(void **state)
+{
+    struct cores *cores;
+    assert_int_equal(cores_create(NULL, &cores, NULL), 0);
+    for (size_t position = 0; position < cores_count(cores); position++) {
+        struct arena *arena;
+        struct arena_account account = {0};
+        assert_int_equal(arena_create(cores, position, &arena), 0);
+        char *slots = arena_alloc_aligned(arena, &account, 8 << 20);
+        assert_non_null(slots);
+        assert_true(is_zero(slots, 8 << 20));
+        assert_non_null(arena_alloc(arena, &account, 10));
+        assert_int_equal(arena_allocated_bytes(arena), account.bytes);
+        arena_destroy(arena);
+    }
+    cores_destroy(cores);
+}
+
+struct watch {
+    struct arena *arena;
+    bool stop;
+    size_t most_bytes;
+};
+
+static void *watch_from_another_thread(void *argument)
+{
+    struct watch *w = argument;
+    do {
+        size_t bytes = arena_allocated_bytes(w->arena);
+        if (bytes > w->most_bytes)
+            w->most_bytes = bytes;
+    } while (!__atomic_load_n(&w->stop, __ATOMIC_ACQUIRE));
+    return NULL;
+}
+
+static void any_thread_may_ask_how_much_there_is(void **state)
+{
+    struct watch w = {.arena = new_arena()};
+    struct arena_account account = {0};
+    pthread_t thread;
+    void *kept = arena_alloc(w.arena, &account, 1000);
+    assert_int_equal(pthread_create(&thread, NULL, watch_from_another_thread, &w), 0);
+    for (int i = 0; i < 20000; i++)
+        arena_free(w.arena, &account, arena_alloc(w.arena, &account, (size_t)i));
+    __atomic_store_n(&w.stop, true, __ATOMIC_RELEASE);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_in_range(w.most_bytes, 1000, 1 << 20);
+    arena_free(w.arena, &account, kept);
+    arena_destroy(w.arena);
+}
+
+static void destroying_nothing_is_fine(void **state) { arena_destroy(NULL); }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(accounts_add_up_to_what_is_allocated),
+        cmocka_unit_test(an_account_holds_at_least_what_was_asked),
+        cmocka_unit_test(slots_lie_on_pages_and_are_zeroed_again),
+        cmocka_unit_test(arenas_do_not_count_each_others_memory),
+        cmocka_unit_test(what_was_never_freed_goes_with_the_arena),
+        cmocka_unit_test(memory_that_cannot_be_had_changes_no_account),
+        cmocka_unit_test(an_arena_bound_to_a_core_counts_the_same),
+        cmocka_unit_test(any_thread_may_ask_how_much_there_is),
+        cmocka_unit_test(destroying_nothing_is_fine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

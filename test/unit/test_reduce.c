@@ -1,0 +1,275 @@
+/* The sums, bit for bit against the plainest loop there is. */
+#include "svc/reduce/reduce.h"
+
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SOURCES REDUCE_SOURCES_MAX
+#define ROOM 4096
+#define GUARD 64
+#define GUARD_BITS 0x7fedcba9u
+
+static float source_memory[SOURCES][ROOM];
+static float target_memory[REDUCE_TARGETS_MAX][ROOM];
+static float expected[ROOM];
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static float from_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* Values whose sum depends on the order: all magnitudes, both signs, some special ones. */
+static float any_value(void)
+{
+    static const uint32_t special[] = {0x00000000, 0x80000000, 0x00000001, 0x80000001,
+                                       0x007fffff, 0x00800000, 0x7f7fffff, 0xff7fffff,
+                                       0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001};
+    if (random() % 16 == 0)
+        return from_bits(special[(size_t)random() % (sizeof(special) / sizeof(special[0]))]);
+    return (float)(ldexp((double)random() - (1 << 30), (int)(random() % 40) - 50));
+}
+
+static void fill_sources(void)
+{
+    for (int s = 0; s < SOURCES; s++)
+        for (int i = 0; i < ROOM; i++)
+            source_memory[s][i] = any_value();
+}
+
+static void guard_targets(void)
+{
+    for (int t = 0; t < REDUCE_TARGETS_MAX; t++)
+        for (int i = 0; i < ROOM; i++)
+            target_memory[t][i] = from_bits(GUARD_BITS);
+}
+
+static void sum_plainly(const float *const source[], int count, size_t elements, uint32_t divisor)
+{
+    for (size_t i = 0; i < elements; i++) {
+        volatile float sum = source[0][i];
+        for (int s = 1; s < count; s++)
+            sum = sum + source[s][i];
+        if (divisor > 1)
+            sum = sum / (float)divisor;
+        expected[i] = sum;
+    }
+}
+
+static bool same_bits(float left, float right)
+{
+    return bits_of(left) == bits_of(right) || (isnan(left) && isnan(right));
+}
+
+static void assert_result(const float *result, size_t elements)
+{
+    for (size_t i = 0; i < elements; i++)
+        if (!same_bits(result[i], expected[i]))
+            fail_msg("element %zu of %zu: %a, expected %a", i, elements, (double)result[i],
+                     (double)expected[i]);
+}
+
+static void assert_guarded(const float *memory, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(bits_of(memory[i]), GUARD_BITS);
+}
+
+struct shape {
+    int sources, targets;
+    size_t elements, offset;
+    uint32_t divisor;
+};
+
+/* Source and target alignments differ from one to the next, all derived from `offset`. */
+static void check_shape(const struct shape *c)
+{
+    const float *source[SOURCES];
+    float *target[REDUCE_TARGETS_MAX];
+    for (int s = 0; s < c->sources; s++)
+        source[s] = source_memory[s] + (c->offset * (size_t)(s + 1)) % 16;
+    for (int t = 0; t < c->targets; t++)
+        target[t] = target_memory[t] + GUARD + (c->offset + (size_t)t) % 16;
+    sum_plainly(source, c->sources, c->elements, c->divisor);
+    reduce_pick(REDUCE_SUM, REDUCE_F32)((void *const *)target, c->targets,
+                                        (const void *const *)source, c->sources, c->elements,
+                                        c->divisor);
+    for (int t = 0; t < c->targets; t++) {
+        assert_result(target[t], c->elements);
+        assert_guarded(target_memory[t], (size_t)(target[t] - target_memory[t]));
+        assert_guarded(target[t] + c->elements, GUARD);
+        for (size_t i = 0; i < c->elements; i++)
+            target[t][i] = from_bits(GUARD_BITS);
+    }
+}
+
+static void all_short_lengths_at_all_alignments(void **state)
+{
+    for (size_t elements = 0; elements <= 70; elements++)
+        for (size_t offset = 0; offset < 16; offset++)
+            for (int sources = 1; sources <= SOURCES; sources++)
+                check_shape(&(struct shape){sources, 1 + (int)(offset % REDUCE_TARGETS_MAX),
+                                            elements, offset, (uint32_t)(offset % 4)});
+}
+
+static void all_counts_of_sources_and_targets(void **state)
+{
+    static const size_t lengths[] = {1, 7, 64, 1023, 1024, 1025, 2047, 2048, 2049, 3000};
+    for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++)
+        for (int sources = 1; sources <= SOURCES; sources++)
+            for (int targets = 1; targets <= REDUCE_TARGETS_MAX; targets++)
+                check_shape(&(struct shape){sources, targets, lengths[l],
+                                            (size_t)(sources + targets) % 16,
+                                            (uint32_t)(targets % 2 ? sources : 0)});
+}
+
+static void the_mean_is_a_true_division(void **state)
+{
+    for (uint32_t divisor = 0; divisor <= 768; divisor++)
+        check_shape(&(struct shape){3, 1, 257, 3, divisor});
+}
+
+static void special_values_pass_through(void **state)
+{
+    float a[] = {INFINITY, INFINITY, NAN, from_bits(1), -0.0f, FLT_MAX, from_bits(0x00800000)};
+    float b[] = {1.0f, -INFINITY, 1.0f, from_bits(1), -0.0f, FLT_MAX, -from_bits(1)};
+    float sum[7];
+    const void *source[] = {a, b};
+    void *target[] = {sum};
+    reduce_pick(REDUCE_SUM, REDUCE_F32)(target, 1, source, 2, 7, 0);
+    assert_true(isinf(sum[0]) && isnan(sum[1]) && isnan(sum[2]));
+    assert_int_equal(bits_of(sum[3]), 2);          /* denormals add up */
+    assert_int_equal(bits_of(sum[4]), 0x80000000); /* -0 + -0 */
+    assert_true(isinf(sum[5]));
+    assert_int_equal(bits_of(sum[6]), 0x007fffff); /* normal to denormal */
+    reduce_pick(REDUCE_SUM, REDUCE_F32)(target, 1, source, 1, 7, 2);
+    assert_int_equal(bits_of(sum[6]), 0x00400000); /* divided into the denormals */
+}
+
+static void a_target_may_be_any_of_the_sources(void **state)
+{
+    for (int aliased = 0; aliased < SOURCES; aliased++)
+        for (int targets = 1; targets <= 3; targets++) {
+            size_t elements = 2500;
+            const float *source[SOURCES];
+            void *target[3] = {target_memory[0] + aliased, target_memory[1], target_memory[2]};
+            for (int s = 0; s < SOURCES; s++)
+                source[s] = source_memory[s];
+            sum_plainly(source, SOURCES, elements, 8);
+            /* The last target is a source, so that copies are tried as well as sums. */
+            float *both = target[targets - 1];
+            memcpy(both, source[aliased], elements * sizeof(float));
+            source[aliased] = both;
+            reduce_pick(REDUCE_SUM, REDUCE_F32)(target, targets, (const void *const *)source,
+                                                SOURCES, elements, 8);
+            for (int t = 0; t < targets; t++)
+                assert_result(target[t], elements);
+            guard_targets();
+        }
+}
+
+static void many_workers_in_place(void **state)
+{
+    /* Every target is a source: workers that ask for the sum where the gradient was. */
+    const float *source[SOURCES];
+    void *target[SOURCES];
+    for (int s = 0; s < SOURCES; s++) {
+        memcpy(target_memory[s], source_memory[s], sizeof(source_memory[s]));
+        target[s] = target_memory[s];
+        source[s] = target_memory[s];
+    }
+    sum_plainly(source, SOURCES, ROOM, 8);
+    reduce_pick(REDUCE_SUM, REDUCE_F32)(target, SOURCES, (const void *const *)source, SOURCES, ROOM,
+                                        8);
+    for (int t = 0; t < SOURCES; t++)
+        assert_result(target[t], ROOM);
+    guard_targets();
+}
+
+#define MANY 37
+static void sum_in_passes(float *sum, const float *const source[], int count, size_t elements)
+{
+    reduce_fn reduce = reduce_pick(REDUCE_SUM, REDUCE_F32);
+    void *target[] = {sum};
+    for (int done = 0; done < count;) {
+        const void *pass[SOURCES];
+        int width = 0;
+        if (done > 0)
+            pass[width++] = sum;
+        while (width < SOURCES && done < count)
+            pass[width++] = source[done++];
+        reduce(target, 1, pass, width, elements, done == count ? (uint32_t)count : 0);
+    }
+}
+
+static void passes_give_the_bits_of_the_plain_order(void **state)
+{
+    static float memory[MANY][200];
+    const float *source[MANY];
+    float sum[200];
+    for (int s = 0; s < MANY; s++) {
+        source[s] = memory[s];
+        for (int i = 0; i < 200; i++)
+            memory[s][i] = any_value();
+    }
+    for (int count = 1; count <= MANY; count++) {
+        sum_plainly(source, count, 200, (uint32_t)count);
+        sum_in_passes(sum, source, count, 200);
+        assert_result(sum, 200);
+    }
+}
+
+static void what_is_not_in_the_table_is_said_to_be_unknown(void **state)
+{
+    assert_non_null(reduce_pick(REDUCE_SUM, REDUCE_F32));
+    assert_null(reduce_pick((enum reduce_operation)0, REDUCE_F32));
+    assert_null(reduce_pick((enum reduce_operation)2, REDUCE_F32));
+    assert_int_equal(reduce_element_bytes(REDUCE_F32), 4);
+    assert_string_equal(reduce_dtype_name(REDUCE_F32), "f32");
+    static const unsigned unknown[] = {0, 2, 3, 255, 1u << 31, UINT32_MAX};
+    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+        assert_null(reduce_pick(REDUCE_SUM, (enum reduce_dtype)unknown[i]));
+        assert_int_equal(reduce_element_bytes(unknown[i]), 0);
+        assert_string_equal(reduce_dtype_name(unknown[i]), "?");
+    }
+}
+
+static int prepare(void **state)
+{
+    unsigned seed = 20240608;
+    print_message("# seed %u\n", seed);
+    srandom(seed);
+    fill_sources();
+    guard_targets();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_short_lengths_at_all_alignments),
+        cmocka_unit_test(all_counts_of_sources_and_targets),
+        cmocka_unit_test(the_mean_is_a_true_division),
+        cmocka_unit_test(special_values_pass_through),
+        cmocka_unit_test(a_target_may_be_any_of_the_sources),
+        cmocka_unit_test(many_workers_in_place),
+        cmocka_unit_test(passes_give_the_bits_of_the_plain_order),
+        cmocka_unit_test(what_is_not_in_the_table_is_said_to_be_unknown),
+    };
+    return cmocka_run_group_tests(tests, prepare, NULL);
+}
