@@ -124,8 +124,8 @@ static void mutate_and_run(struct fuzz_random *random, size_t count)
         const struct input *from = &corpus[fuzz_random_below(random, corpus_count)];
         const struct input *other = &corpus[fuzz_random_below(random, corpus_count)];
         memcpy(changed, from->data, from->bytes);
-        size_t bytes = fuzz_mutate(random, changed, from->bytes, sizeof changed, other->data,
-                                   other->bytes);
+        size_t bytes =
+            fuzz_mutate(random, changed, from->bytes, sizeof changed, other->data, other->bytes);
         run(changed, bytes);
     }
 }

@@ -46,9 +46,14 @@ static void set_byte(struct fuzz_random *random, struct buffer *b)
 static void set_odd_integer(struct fuzz_random *random, struct buffer *b)
 {
     static const uint64_t odd[] = {
-        0,          1,          0x7f,       0x80,      0xff,       0x7fff,
-        0x8000,     0xffff,     0x7fffffff, 0x80000000, 0xffffffff, 0x100000000,
-        INT64_MAX,  (uint64_t)INT64_MAX + 1, UINT64_MAX, UINT64_MAX - 1,
+        0,          1,
+        0x7f,       0x80,
+        0xff,       0x7fff,
+        0x8000,     0xffff,
+        0x7fffffff, 0x80000000,
+        0xffffffff, 0x100000000,
+        INT64_MAX,  (uint64_t)INT64_MAX + 1,
+        UINT64_MAX, UINT64_MAX - 1,
     };
     uint64_t value = odd[fuzz_random_below(random, sizeof odd / sizeof odd[0])];
     size_t width = (size_t)1 << fuzz_random_below(random, 4);
@@ -104,8 +109,8 @@ static void overwrite_from_other(struct fuzz_random *random, struct buffer *b)
 }
 
 static const mutation_fn mutations[] = {
-    flip_bit,     set_byte,          set_odd_integer,      cut_tail, delete_range,
-    insert_noise, insert_from_other, overwrite_from_other,
+    flip_bit,     set_byte,     set_odd_integer,   cut_tail,
+    delete_range, insert_noise, insert_from_other, overwrite_from_other,
 };
 
 size_t fuzz_mutate(struct fuzz_random *random, uint8_t *data, size_t bytes, size_t bytes_max,

@@ -1,0 +1,87 @@
+#!/bin/bash
+# All tests of gradpool, from a fresh clone: set-up, three builds, every case, one closing line.
+set -uo pipefail
+
+usage() {
+    cat <<'END'
+usage: test/run.sh [--quick | --long]
+
+  (nothing)  plain, address+undefined and thread sanitizer builds; under 20 minutes on 2 cores
+  --quick    the plain build only
+  --long     also the counts and times that the READMEs name, and fuzzers that explore
+
+The last line is "N passed, N failed"; the exit code is 0 only if nothing failed.
+END
+}
+
+mode=normal
+case "$#:${1:-}" in
+    0:) ;;
+    1:--quick) mode=quick ;;
+    1:--long) mode=long ;;
+    1:--help | 1:-h) usage; exit 0 ;;
+    *) echo "test/run.sh: unknown option: $*" >&2; usage >&2; exit 2 ;;
+esac
+
+cd "$(dirname "$0")/.." || exit 1
+test/setup.sh || exit 1
+
+# The suites that sanitizer builds run: what is linked whole from our own code.
+sanitized=(--suite unit --suite fuzz --suite sim --suite e2e-sanitized)
+logs=()
+
+# build FOLDER MESON-OPTION...: quiet, unless it fails.
+build() {
+    local folder=$1 log=$1/build.log
+    shift
+    mkdir -p "$folder"
+    {
+        { [ -f "$folder/build.ninja" ] || meson setup "$folder" "$@"; } && ninja -C "$folder"
+    } >"$log" 2>&1 && return 0
+    echo "==== $folder: the build failed (all of it: $log)"
+    tail -60 "$log"
+    return 1
+}
+
+# run_build NAME FOLDER MESON-OPTION... -- TEST-OPTION...
+run_build() {
+    local name=$1 folder=$2 options=() results=$2/meson-logs/testlog.json
+    shift 2
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    shift
+    logs+=("$name=$results")
+    rm -f "$results"
+    echo "==== $name: building in $folder/ ($((SECONDS / 60)) min so far)"
+    build "$folder" "${options[@]}" || return 0
+    echo "==== $name: testing ($((SECONDS / 60)) min so far)"
+    # What failed is shown by the summary; meson's own exit code says no more.
+    meson test -C "$folder" --no-rebuild "$@" 2>&1 | grep -v '^ninja: '
+}
+
+# ThreadSanitizer needs the memory layout that it was built for.
+steady=()
+setarch "$(uname -m)" --addr-no-randomize true 2>/dev/null &&
+    steady=(--wrapper "setarch $(uname -m) --addr-no-randomize")
+checked=(-Dbuildtype=debugoptimized -Db_lundef=false)
+long=()
+[ "$mode" = long ] && long=(--setup long)
+
+echo "gradpool tests: $(nproc) cores, Linux $(uname -r), locked memory $(ulimit -l) KiB"
+run_build plain build -- "${long[@]}"
+if [ "$mode" != quick ]; then
+    run_build address build-address "${checked[@]}" -Db_sanitize=address,undefined -- \
+        "${sanitized[@]}"
+    run_build thread build-thread "${checked[@]}" -Db_sanitize=thread -- \
+        "${sanitized[@]}" "${steady[@]}"
+fi
+if [ "$mode" = long ]; then
+    CC=clang run_build explore build-explore "${checked[@]}" -Db_sanitize=address,undefined \
+        -Dc_args=-fsanitize=fuzzer-no-link -- --suite explore
+fi
+
+echo
+echo "==== $((SECONDS / 60)) min $((SECONDS % 60)) s"
+exec /usr/bin/python3 test/lib/summary.py "${logs[@]}"
