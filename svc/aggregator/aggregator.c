@@ -1,0 +1,218 @@
+/* The aggregator process: cores, lanes, signals, and a coordinator that may come and go. Owns the
+ * threads' life. Training does not need the coordinator: when it stays away the lanes serve on.
+ * README: A9, A10. */
+#include "svc/aggregator/aggregator_types.h"
+
+#include "svc/base/clock.h"
+#include "svc/base/log.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define JOIN_DEADLINE_NS (10 * NS_PER_S)
+#define REJOIN_DEADLINE_NS (2 * NS_PER_S)
+#define REJOIN_PAUSE_MS 200
+
+/* All threads inherit the mask: only the control loop learns of signals. */
+static int take_signals(struct aggregator *a)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return -errno;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigaction(SIGPIPE, &ignore, NULL); /* providers write to sockets of peers that die */
+    return a->signal_fd < 0 ? -errno : 0;
+}
+
+/* What workers are told to connect to: as given, or this host's address on the way to the
+ * coordinator. */
+static int find_host(struct aggregator *a, struct err *err)
+{
+    const struct aggregator_options *o = a->options;
+    int fd = -1;
+    if (o->advertise) {
+        snprintf(a->host, sizeof a->host, "%s", o->advertise);
+        return 0;
+    }
+    if (a->coordinator.is_unix && !o->interface_name) {
+        snprintf(a->host, sizeof a->host, "127.0.0.1");
+        return 0;
+    }
+    int r = o->interface_name
+                ? 0
+                : endpoint_connect(&a->coordinator, clock_now_ns() + JOIN_DEADLINE_NS, &fd, err);
+    if (r < 0)
+        return r;
+    r = endpoint_local_address(o->interface_name, fd, a->host, sizeof a->host);
+    if (fd >= 0)
+        close(fd);
+    if (r < 0)
+        return err_set(err, r, "no address found on %s; give one with --advertise",
+                       o->interface_name ? o->interface_name : "the way to the coordinator");
+    return 0;
+}
+
+static void format_ofi(const struct aggregator *a, size_t index, char *buffer, size_t buffer_bytes)
+{
+    uint16_t port = a->options->data_port ? (uint16_t)(a->options->data_port + index) : 0;
+    bool is_v6 = strchr(a->host, ':') != NULL;
+    snprintf(buffer, buffer_bytes, is_v6 ? "[%s]:%u" : "%s:%u", a->host, port);
+}
+
+static int start_lane(struct aggregator *a, size_t index, struct err *err)
+{
+    char shm[FABRIC_ADDRESS_BYTES_MAX], ofi[FABRIC_ADDRESS_BYTES_MAX + 256];
+    struct fabric_options fabric = {.interface_name = a->options->interface_name,
+                                    .provider = a->options->provider,
+                                    .payload_bytes_max = 64u << 10,
+                                    .allowed_uids = a->options->allowed_uids,
+                                    .allowed_uids_count = a->options->allowed_uids_count};
+    snprintf(shm, sizeof shm, "@gradpool-%016llx-%zu", (unsigned long long)a->incarnation, index);
+    format_ofi(a, index, ofi, sizeof ofi);
+    struct lane_thread_options options = {.index = (uint32_t)index,
+                                          .incarnation = a->incarnation,
+                                          .cores = a->cores,
+                                          .position = index % cores_count(a->cores),
+                                          .shm_address = shm,
+                                          .ofi_address = ofi,
+                                          .fabric_options = &fabric};
+    return lane_thread_start(&options, &a->lanes[index], err);
+}
+
+static int start_lanes(struct aggregator *a, struct err *err)
+{
+    uint32_t per_core = a->options->lanes_per_core ? a->options->lanes_per_core : 1;
+    size_t wanted = cores_count(a->cores) * per_core;
+    if (wanted > AGGREGATOR_LANES_MAX)
+        wanted = AGGREGATOR_LANES_MAX;
+    for (size_t i = 0; i < wanted; i++) {
+        int r = start_lane(a, i, err);
+        if (r < 0)
+            return r;
+        a->lanes_count = i + 1;
+    }
+    return 0;
+}
+
+static int start(struct aggregator *a, struct err *err)
+{
+    int r = endpoint_parse(a->options->join, &a->coordinator, err);
+    if (r == 0)
+        r = find_host(a, err);
+    if (r == 0)
+        r = cores_create(a->options->cores, &a->cores, err);
+    if (r == 0 && getrandom(&a->incarnation, sizeof a->incarnation, 0) < 0)
+        r = err_set(err, -errno, "no random numbers: %s", err_text(-errno));
+    if (r == 0)
+        r = start_lanes(a, err);
+    return r < 0 ? r : control_join(a, clock_now_ns() + JOIN_DEADLINE_NS, err);
+}
+
+static void stop(struct aggregator *a)
+{
+    for (size_t i = 0; i < a->lanes_count; i++)
+        lane_thread_stop(a->lanes[i]);
+    channel_destroy(a->channel);
+    cores_destroy(a->cores);
+    if (a->signal_fd >= 0)
+        close(a->signal_fd);
+}
+
+static void look_at_signals(struct aggregator *a)
+{
+    struct signalfd_siginfo info;
+    while (read(a->signal_fd, &info, sizeof info) == sizeof info) {
+        log_info("signal %u: draining", info.ssi_signo);
+        a->is_draining = true;
+    }
+}
+
+/* Sleeps until the coordinator or a signal has something to say. */
+static void wait_for_news(struct aggregator *a, int timeout_ms)
+{
+    struct pollfd fds[2] = {{.fd = a->signal_fd, .events = POLLIN}, {.fd = -1}};
+    if (a->channel)
+        fds[1] = (struct pollfd){.fd = channel_fd(a->channel),
+                                 .events = (short)channel_events(a->channel)};
+    (void)poll(fds, 2, timeout_ms);
+    look_at_signals(a);
+}
+
+static void lose_coordinator(struct aggregator *a, int reason)
+{
+    const char *detail = channel_failure(a->channel);
+    log_warn("the coordinator is away (%s%s%s); lanes serve on", err_text(reason),
+             detail && *detail ? ": " : "", detail ? detail : "");
+    channel_destroy(a->channel);
+    a->channel = NULL;
+}
+
+/* A process whose coordinator never comes back and whom no worker needs should not stay for ever. */
+static bool is_orphan(struct aggregator *a, uint64_t away_since_ns)
+{
+    uint64_t timeout_ns = a->options->orphan_timeout_ns;
+    return timeout_ns && clock_now_ns() - away_since_ns > timeout_ns && serve_connections(a) == 0;
+}
+
+static void rejoin(struct aggregator *a)
+{
+    uint64_t away_since_ns = clock_now_ns();
+    struct err err;
+    while (!a->is_draining) {
+        int r = control_join(a, clock_now_ns() + REJOIN_DEADLINE_NS, &err);
+        if (r == 0) {
+            log_info("joined again as aggregator %u", a->number);
+            return;
+        }
+        if (r == -ESTALE || is_orphan(a, away_since_ns)) {
+            log_error("giving up: %s", err.text);
+            a->is_draining = true;
+            return;
+        }
+        wait_for_news(a, REJOIN_PAUSE_MS);
+    }
+}
+
+static void loop(struct aggregator *a)
+{
+    while (!a->is_draining) {
+        if (!a->channel)
+            rejoin(a);
+        int r = a->channel ? control_receive(a) : 0;
+        if (r < 0 && r != -EAGAIN)
+            lose_coordinator(a, r);
+        else if (!a->is_draining)
+            wait_for_news(a, -1);
+    }
+}
+
+int aggregator_run(const struct aggregator_options *options)
+{
+    struct aggregator a = {.options = options, .signal_fd = -1};
+    struct err err = {0};
+    gethostname(a.node, sizeof a.node - 1);
+    int r = take_signals(&a);
+    if (r == 0)
+        r = start(&a, &err);
+    if (r < 0)
+        log_error("cannot start: %s", err.text[0] ? err.text : err_text(r));
+    else
+        loop(&a);
+    stop(&a);
+    if (r == 0)
+        log_info("drained");
+    return r;
+}

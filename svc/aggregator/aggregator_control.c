@@ -1,0 +1,112 @@
+/* The control connection: joining the coordinator, also again after it was away, and taking its
+ * requests one by one. Never touches a lane's data (aggregator_serve.c asks the lanes). */
+#include "svc/aggregator/aggregator_types.h"
+
+#include "svc/base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void fill_offer(struct aggregator *a, size_t i, Gradpool__Wire__LaneOffer *offer)
+{
+    struct core core = cores_at(a->cores, i % cores_count(a->cores));
+    gradpool__wire__lane_offer__init(offer);
+    offer->index = (uint32_t)i;
+    offer->core = core.index;
+    offer->pu = core.pu;
+    offer->numa = core.numa;
+    offer->memory_bytes = core.numa_memory_bytes;
+    offer->shm = (char *)lane_thread_shm(a->lanes[i]);
+    offer->ofi = (char *)lane_thread_ofi(a->lanes[i]);
+}
+
+static int set_lane_id(struct lane *lane, void *context)
+{
+    lane_set_id(lane, *(const uint32_t *)context);
+    return 0;
+}
+
+static int take_welcome(struct aggregator *a, const envelope *reply, struct err *err)
+{
+    const Gradpool__Wire__AggregatorWelcome *welcome = reply->aggregator_welcome;
+    if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_WELCOME ||
+        welcome->n_lanes != a->lanes_count)
+        return err_set(err, -EPROTO, "the coordinator answered our join with something else");
+    a->number = welcome->aggregator;
+    for (size_t i = 0; i < a->lanes_count; i++) {
+        a->lane_ids[i] = welcome->lanes[i];
+        lane_thread_call(a->lanes[i], set_lane_id, &a->lane_ids[i]);
+    }
+    return 0;
+}
+
+static int ask_to_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
+{
+    Gradpool__Wire__AggregatorJoin join = GRADPOOL__WIRE__AGGREGATOR_JOIN__INIT;
+    Gradpool__Wire__LaneOffer offers[AGGREGATOR_LANES_MAX], *pointers[AGGREGATOR_LANES_MAX];
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply = NULL;
+    for (size_t i = 0; i < a->lanes_count; i++) {
+        fill_offer(a, i, &offers[i]);
+        pointers[i] = &offers[i];
+    }
+    int r = serve_held(a, &join.held, &join.n_held);
+    if (r < 0)
+        return err_set(err, r, "no memory");
+    join.incarnation = a->incarnation;
+    join.aggregator = a->number;
+    join.node = a->node;
+    join.pid = (uint32_t)getpid();
+    join.grant = a->options->grant ? (char *)a->options->grant : "";
+    join.n_lanes = a->lanes_count;
+    join.lanes = pointers;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_JOIN;
+    request.aggregator_join = &join;
+    r = channel_call(a->channel, &request, deadline_ns, NULL, NULL, &reply, err);
+    serve_held_free(join.held, join.n_held);
+    if (r < 0)
+        return r;
+    r = take_welcome(a, reply, err);
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
+    return r;
+}
+
+int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
+{
+    int fd = -1;
+    uint64_t coordinator_incarnation;
+    int r = endpoint_connect(&a->coordinator, deadline_ns, &fd, err);
+    if (r < 0)
+        return r;
+    r = channel_create(fd, &a->channel);
+    if (r < 0) {
+        close(fd);
+        return err_set(err, r, "%s", err_text(r));
+    }
+    r = channel_greet(a->channel, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, "gradpool aggregator",
+                      deadline_ns, &coordinator_incarnation, err);
+    if (r == 0)
+        r = ask_to_join(a, deadline_ns, err);
+    if (r < 0) {
+        channel_destroy(a->channel);
+        a->channel = NULL;
+        return r;
+    }
+    log_info("joined as aggregator %u with %zu lane%s", a->number, a->lanes_count,
+             a->lanes_count == 1 ? "" : "s");
+    return 0;
+}
+
+int control_receive(struct aggregator *a)
+{
+    int r = channel_flush(a->channel);
+    while (r >= 0 && !a->is_draining) {
+        envelope *request = NULL;
+        r = channel_receive(a->channel, &request);
+        if (r < 0)
+            break;
+        r = serve_request(a, request);
+        gradpool__wire__envelope__free_unpacked(request, NULL);
+    }
+    return r;
+}

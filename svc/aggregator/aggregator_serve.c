@@ -1,0 +1,287 @@
+/* What each request of the coordinator does. Every one is a call into the lane it names, carried out
+ * between two turns of that lane, and gets one answer. README: A9. */
+#include "svc/aggregator/aggregator_types.h"
+
+#include "svc/base/clock.h"
+#include "svc/base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct lane_thread *find_lane(struct aggregator *a, uint32_t id)
+{
+    for (size_t i = 0; i < a->lanes_count; i++) {
+        if (a->lane_ids[i] == id)
+            return a->lanes[i];
+    }
+    return NULL;
+}
+
+static int reply_done(struct aggregator *a, uint64_t id)
+{
+    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
+    Gradpool__Wire__Done done = GRADPOOL__WIRE__DONE__INIT;
+    reply.id = id;
+    reply.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_DONE;
+    reply.done = &done;
+    return channel_send(a->channel, &reply);
+}
+
+static int reply_failure(struct aggregator *a, uint64_t id, int code, const char *text)
+{
+    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
+    Gradpool__Wire__Failure failure = GRADPOOL__WIRE__FAILURE__INIT;
+    reply.id = id;
+    reply.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE;
+    failure.code = code;
+    failure.text = (char *)text;
+    reply.failure = &failure;
+    return channel_send(a->channel, &reply);
+}
+
+static int reply(struct aggregator *a, uint64_t id, int result)
+{
+    return result < 0 ? reply_failure(a, id, result, err_text(result)) : reply_done(a, id);
+}
+
+static int call_lane(struct aggregator *a, uint32_t lane,
+                     int (*call)(struct lane *lane, void *context), void *context)
+{
+    struct lane_thread *thread = find_lane(a, lane);
+    return thread ? lane_thread_call(thread, call, context) : -ENOENT;
+}
+
+static int place(struct lane *lane, void *context)
+{
+    const Gradpool__Wire__PlaceRequest *request = context;
+    struct lane_piece *pieces = calloc(request->n_pieces ? request->n_pieces : 1, sizeof *pieces);
+    if (!pieces)
+        return -ENOMEM;
+    for (size_t i = 0; i < request->n_pieces; i++) {
+        const Gradpool__Wire__PieceSpec *spec = request->pieces[i];
+        pieces[i] = (struct lane_piece){.id = spec->piece,
+                                        .task = spec->task,
+                                        .dtype = spec->dtype,
+                                        .elements = spec->elements,
+                                        .tensor = spec->tensor};
+    }
+    int r = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
+                       request->recovering, pieces, request->n_pieces);
+    free(pieces);
+    return r;
+}
+
+static int drop(struct lane *lane, void *context)
+{
+    const Gradpool__Wire__DropRequest *request = context;
+    lane_drop(lane, request->job_id, request->pieces, request->n_pieces);
+    return 0;
+}
+
+static int grant(struct lane *lane, void *context) { return lane_grant(lane, context); }
+
+static int serve_grant(struct aggregator *a, const Gradpool__Wire__GrantRequest *request)
+{
+    struct record_connect ticket;
+    if (request->ticket.len != sizeof ticket)
+        return -EINVAL;
+    memcpy(&ticket, request->ticket.data, sizeof ticket);
+    return call_lane(a, request->lane, grant, &ticket);
+}
+
+struct measurement {
+    struct lane_use use;
+    uint64_t cpu_ns;
+    struct lane_job_use *jobs;
+    size_t jobs_max;
+};
+
+static int measure(struct lane *lane, void *context)
+{
+    struct measurement *m = context;
+    m->cpu_ns = clock_thread_cpu_ns();
+    lane_measure(lane, &m->use, m->jobs, m->jobs_max);
+    return 0;
+}
+
+/* Once for the count, again with room for all. A job that comes in between waits for the next time. */
+static int measure_lane(struct lane_thread *thread, struct measurement *m)
+{
+    *m = (struct measurement){0};
+    lane_thread_call(thread, measure, m);
+    m->jobs_max = m->use.jobs_count;
+    m->jobs = calloc(m->jobs_max ? m->jobs_max : 1, sizeof *m->jobs);
+    if (!m->jobs)
+        return -ENOMEM;
+    lane_thread_call(thread, measure, m);
+    return 0;
+}
+
+static Gradpool__Wire__JobUse *job_use_message(const struct lane_job_use *use)
+{
+    Gradpool__Wire__JobUse *message = malloc(sizeof *message);
+    if (!message)
+        return NULL;
+    gradpool__wire__job_use__init(message);
+    message->job_id = use->job;
+    message->heap_bytes = use->heap_bytes;
+    message->registered_bytes = use->registered_bytes;
+    message->busy_ns = use->busy_ns;
+    message->pushed_bytes = use->pushed_bytes;
+    message->rounds = use->rounds;
+    message->connections = use->connections;
+    return message;
+}
+
+static void fill_lane_use(const struct measurement *m, uint32_t id, Gradpool__Wire__LaneUse *use)
+{
+    size_t count = m->use.jobs_count < m->jobs_max ? m->use.jobs_count : m->jobs_max;
+    use->lane = id;
+    use->cpu_ns = m->cpu_ns;
+    use->busy_ns = m->use.busy_ns;
+    use->arena_bytes = m->use.arena_bytes;
+    use->rounds = m->use.rounds;
+    use->pushed_bytes = m->use.pushed_bytes;
+    use->jobs = calloc(count ? count : 1, sizeof *use->jobs);
+    for (size_t i = 0; use->jobs && i < count; i++) {
+        use->jobs[use->n_jobs] = job_use_message(&m->jobs[i]);
+        use->n_jobs += use->jobs[use->n_jobs] != NULL;
+    }
+}
+
+/* Built with malloc, so that protobuf-c frees it whole. */
+static Gradpool__Wire__StatsReply *build_stats(struct aggregator *a)
+{
+    Gradpool__Wire__StatsReply *stats = malloc(sizeof *stats);
+    if (!stats)
+        return NULL;
+    gradpool__wire__stats_reply__init(stats);
+    stats->cpu_ns = clock_process_cpu_ns();
+    stats->lanes = calloc(a->lanes_count, sizeof *stats->lanes);
+    for (size_t i = 0; stats->lanes && i < a->lanes_count; i++) {
+        struct measurement m;
+        Gradpool__Wire__LaneUse *use = malloc(sizeof *use);
+        if (!use || measure_lane(a->lanes[i], &m) < 0) {
+            free(use);
+            break;
+        }
+        gradpool__wire__lane_use__init(use);
+        fill_lane_use(&m, a->lane_ids[i], use);
+        free(m.jobs);
+        stats->lanes[stats->n_lanes++] = use;
+    }
+    return stats;
+}
+
+static int serve_stats(struct aggregator *a, uint64_t id)
+{
+    envelope answer = GRADPOOL__WIRE__ENVELOPE__INIT;
+    Gradpool__Wire__StatsReply *stats = build_stats(a);
+    if (!stats)
+        return reply(a, id, -ENOMEM);
+    answer.id = id;
+    answer.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REPLY;
+    answer.stats_reply = stats;
+    int r = channel_send(a->channel, &answer);
+    gradpool__wire__stats_reply__free_unpacked(stats, NULL);
+    return r;
+}
+
+int serve_request(struct aggregator *a, const envelope *request)
+{
+    switch (request->body_case) {
+    case GRADPOOL__WIRE__ENVELOPE__BODY_PLACE_REQUEST:
+        return reply(a, request->id,
+                     call_lane(a, request->place_request->lane, place, request->place_request));
+    case GRADPOOL__WIRE__ENVELOPE__BODY_DROP_REQUEST:
+        return reply(a, request->id,
+                     call_lane(a, request->drop_request->lane, drop, request->drop_request));
+    case GRADPOOL__WIRE__ENVELOPE__BODY_GRANT_REQUEST:
+        return reply(a, request->id, serve_grant(a, request->grant_request));
+    case GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REQUEST: return serve_stats(a, request->id);
+    case GRADPOOL__WIRE__ENVELOPE__BODY_DRAIN_REQUEST:
+        log_info("asked to drain");
+        a->is_draining = true;
+        return reply_done(a, request->id);
+    default:
+        return reply_failure(a, request->id, -EOPNOTSUPP,
+                             "an aggregator does not know this request; is the coordinator newer?");
+    }
+}
+
+static int count_connections(struct lane *lane, void *context)
+{
+    *(size_t *)context += lane_connections(lane);
+    return 0;
+}
+
+size_t serve_connections(struct aggregator *a)
+{
+    size_t connections = 0;
+    for (size_t i = 0; i < a->lanes_count; i++)
+        lane_thread_call(a->lanes[i], count_connections, &connections);
+    return connections;
+}
+
+struct held {
+    Gradpool__Wire__PieceHeld **rows;
+    size_t count, room;
+    uint32_t lane;
+    int error;
+};
+
+static void add_held(void *context, uint32_t job, uint32_t piece, uint32_t epoch)
+{
+    struct held *held = context;
+    if (held->count == held->room) {
+        size_t room = held->room ? held->room * 2 : 64;
+        void *rows = realloc(held->rows, room * sizeof *held->rows);
+        if (!rows) {
+            held->error = -ENOMEM;
+            return;
+        }
+        held->rows = rows;
+        held->room = room;
+    }
+    Gradpool__Wire__PieceHeld *row = malloc(sizeof *row);
+    if (!row) {
+        held->error = -ENOMEM;
+        return;
+    }
+    gradpool__wire__piece_held__init(row);
+    row->job_id = job;
+    row->piece = piece;
+    row->lane = held->lane;
+    row->epoch = epoch;
+    held->rows[held->count++] = row;
+}
+
+static int collect_held(struct lane *lane, void *context)
+{
+    lane_each_piece(lane, add_held, context);
+    return 0;
+}
+
+int serve_held(struct aggregator *a, Gradpool__Wire__PieceHeld ***ret_rows, size_t *ret_count)
+{
+    struct held held = {0};
+    for (size_t i = 0; i < a->lanes_count; i++) {
+        held.lane = a->lane_ids[i];
+        lane_thread_call(a->lanes[i], collect_held, &held);
+    }
+    if (held.error < 0) {
+        serve_held_free(held.rows, held.count);
+        return held.error;
+    }
+    *ret_rows = held.rows;
+    *ret_count = held.count;
+    return 0;
+}
+
+void serve_held_free(Gradpool__Wire__PieceHeld **rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(rows[i]);
+    free(rows);
+}

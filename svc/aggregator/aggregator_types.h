@@ -1,0 +1,44 @@
+/* The aggregator process, for its own files only. */
+#ifndef GRADPOOL_AGGREGATOR_AGGREGATOR_TYPES_H
+#define GRADPOOL_AGGREGATOR_AGGREGATOR_TYPES_H
+
+#include "svc/aggregator/aggregator.h"
+#include "svc/aggregator/lane_thread.h"
+#include "svc/wire/channel.h"
+#include "svc/wire/endpoint.h"
+
+#include <stdbool.h>
+
+#define AGGREGATOR_LANES_MAX 256
+
+struct aggregator {
+    const struct aggregator_options *options;
+    uint64_t incarnation; /* random: names this process in tickets */
+    uint32_t number;      /* given by the coordinator; 0: none yet */
+    struct endpoint coordinator;
+    char node[256];
+    char host[256]; /* told to workers */
+    struct cores *cores;
+    struct lane_thread *lanes[AGGREGATOR_LANES_MAX];
+    uint32_t lane_ids[AGGREGATOR_LANES_MAX]; /* service-wide */
+    size_t lanes_count;
+    struct channel *channel; /* NULL while the coordinator is away */
+    int signal_fd;
+    bool is_draining;
+};
+
+/* aggregator_control.c: connects, joins (again). -ETIMEDOUT, -ECONNREFUSED, ...: try later. */
+int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err);
+/* Takes what the coordinator sent. Any error: the coordinator is away. */
+int control_receive(struct aggregator *a);
+
+/* aggregator_serve.c: what each request does; answers it on the channel. */
+int serve_request(struct aggregator *a, const envelope *request);
+/* Connections of all lanes together. */
+size_t serve_connections(struct aggregator *a);
+/* What the lanes serve now, as rows for AggregatorJoin; free each and the array with
+ * serve_held_free(). */
+int serve_held(struct aggregator *a, Gradpool__Wire__PieceHeld ***ret_rows, size_t *ret_count);
+void serve_held_free(Gradpool__Wire__PieceHeld **rows, size_t count);
+
+#endif

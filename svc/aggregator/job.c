@@ -1,0 +1,179 @@
+/* A job as one lane sees it: its workers' connections, tickets, failure, memory account.
+ * Never frees anything that a posted operation may still touch (job_release). README: A3, A5. */
+#include "svc/aggregator/lane_types.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TABLE_SIZE_LEAST 64
+
+struct lane_job *job_find(struct lane *lane, uint32_t id)
+{
+    list_for_each (node, &lane->jobs) {
+        struct lane_job *job = list_entry(node, struct lane_job, link);
+        if (job->id == id && !job->is_dropped)
+            return job;
+    }
+    return NULL;
+}
+
+static void job_free(struct lane_job *job)
+{
+    struct arena *arena = job->lane->options.arena;
+    list_for_each_safe (node, &job->pieces) {
+        piece_free(list_entry(node, struct piece, link));
+    }
+    list_remove(&job->link);
+    list_remove(&job->run_link);
+    arena_free(arena, &job->account, job->workers);
+    arena_free(arena, &job->account, job->table);
+    arena_free(arena, &job->account, job->grants);
+    arena_free(arena, &job->account, job->window);
+    arena_free(arena, &job->lane->account, job);
+}
+
+static void workers_init(struct lane_job *job)
+{
+    for (uint32_t i = 0; i < job->workers_count; i++) {
+        job->workers[i].job = job;
+        job->workers[i].number = i;
+        list_init(&job->workers[i].owed);
+        list_init(&job->workers[i].tell_link);
+    }
+}
+
+int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t workers,
+               struct lane_job **ret_job)
+{
+    struct arena *arena = lane->options.arena;
+    struct lane_job *job = arena_alloc(arena, &lane->account, sizeof *job);
+    if (!job)
+        return -ENOMEM;
+    job->lane = lane;
+    job->id = id;
+    job->workers_count = workers;
+    snprintf(job->name, sizeof job->name, "%s", name);
+    list_init(&job->run_link);
+    list_init(&job->pieces);
+    list_init(&job->runnable);
+    job->table_size = TABLE_SIZE_LEAST;
+    job->grants_max = (size_t)workers * LANE_GRANTS_PER_RANK;
+    list_append(&lane->jobs, &job->link);
+    job->workers = arena_alloc(arena, &job->account, workers * sizeof *job->workers);
+    job->table = arena_alloc(arena, &job->account, job->table_size * sizeof(struct piece *));
+    job->grants = arena_alloc(arena, &job->account, job->grants_max * sizeof *job->grants);
+    if (!job->workers || !job->table || !job->grants) {
+        job_free(job);
+        return -ENOMEM;
+    }
+    workers_init(job);
+    *ret_job = job;
+    return 0;
+}
+
+void job_release(struct lane_job *job)
+{
+    if (!job->is_dropped || transfer_is_active(job))
+        return;
+    for (uint32_t i = 0; i < job->workers_count; i++) {
+        if (job->workers[i].conn)
+            return;
+    }
+    job_free(job);
+}
+
+void job_wake(struct lane_job *job)
+{
+    if (list_is_empty(&job->run_link))
+        list_append(&job->lane->running, &job->run_link);
+}
+
+/* The first failure is the cause; what follows from it is noise. */
+void job_fail(struct lane_job *job, int code, const char *format, ...)
+{
+    if (job->failure)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(job->failure_text, sizeof job->failure_text, format, arguments);
+    va_end(arguments);
+    job->failure = code;
+    for (uint32_t i = 0; i < job->workers_count; i++)
+        tell_error_now(&job->workers[i], RECORD_WORD_NONE, code, job->failure_text);
+    job_wake(job); /* what is under way ends in transfer_turn() */
+}
+
+int job_grant(struct lane_job *job, const struct record_connect *ticket)
+{
+    if (ticket->rank >= job->workers_count)
+        return -EINVAL;
+    if (job->grants_count == job->grants_max) { /* the oldest was never used */
+        memmove(job->grants, job->grants + 1, (job->grants_max - 1) * sizeof *job->grants);
+        job->grants_count--;
+    }
+    job->grants[job->grants_count++] = *ticket;
+    return 0;
+}
+
+int job_redeem(struct lane_job *job, const struct record_connect *ticket)
+{
+    for (size_t i = 0; i < job->grants_count; i++) {
+        if (memcmp(&job->grants[i], ticket, sizeof *ticket) != 0)
+            continue;
+        job->grants[i] = job->grants[--job->grants_count];
+        return 0;
+    }
+    return -EACCES;
+}
+
+void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn)
+{
+    w->state = WORKER_OPEN;
+    w->fabric = fabric;
+    w->conn = conn;
+    w->job->lane->connections++;
+    snprintf(w->peer, sizeof w->peer, "%s", fabric_peer(conn));
+}
+
+void worker_drop_payload(struct worker *w)
+{
+    if (!w->holding)
+        return;
+    if (w->conn)
+        fabric_message_done(w->conn, w->held);
+    w->holding->payload = NULL;
+    w->holding = NULL;
+    w->held = NULL;
+}
+
+/* Its lent memory is gone with the connection: nothing it said holds any longer (W4, W5). */
+void worker_close(struct worker *w, enum worker_state state)
+{
+    if (!w->conn)
+        return;
+    w->conn = NULL;
+    worker_drop_payload(w);
+    list_for_each_safe (node, &w->owed) {
+        list_remove(node);
+    }
+    list_remove(&w->tell_link);
+    w->state = state;
+    w->job->lane->connections--;
+}
+
+/* A round that is being summed has its input and may end; one that waits never will. */
+void worker_leave(struct worker *w)
+{
+    struct lane_job *job = w->job;
+    w->state = WORKER_LEFT;
+    if (!job->has_left)
+        job->left_rank = w->number;
+    job->has_left = true;
+    list_for_each (node, &job->pieces) {
+        struct piece *p = list_entry(node, struct piece, link);
+        if (p->state == PIECE_COLLECTING && p->announced > 0)
+            piece_fail(p, -EPIPE, "rank %u has left job '%s'", w->number, job->name);
+    }
+}

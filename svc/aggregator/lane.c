@@ -1,0 +1,204 @@
+/* The lane's loop body and its face to the control thread. Owns the list of jobs and the order in
+ * which they get the core: round-robin by chunk, which is processor sharing. README: A1, A8. */
+#include "svc/aggregator/lane_types.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EVENTS_PER_POLL 64
+/* Chunks between two looks at the network. */
+#define CHUNKS_PER_TURN 4
+
+int lane_create(const struct lane_options *options, struct lane **ret_lane)
+{
+    struct lane *lane = calloc(1, sizeof *lane);
+    if (!lane)
+        return -ENOMEM;
+    lane->options = *options;
+    list_init(&lane->jobs);
+    list_init(&lane->running);
+    list_init(&lane->telling);
+    *ret_lane = lane;
+    return 0;
+}
+
+static void forget_connections(struct lane_job *job)
+{
+    for (uint32_t i = 0; i < job->workers_count; i++)
+        worker_close(&job->workers[i], WORKER_ABSENT);
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++)
+        job->transfers[i].outstanding = 0;
+}
+
+void lane_destroy(struct lane *lane)
+{
+    if (!lane)
+        return;
+    list_for_each_safe (node, &lane->jobs) {
+        struct lane_job *job = list_entry(node, struct lane_job, link);
+        job->is_dropped = true;
+        forget_connections(job);
+        job_release(job);
+    }
+    free(lane);
+}
+
+void lane_set_id(struct lane *lane, uint32_t id) { lane->options.id = id; }
+
+static void take_events(struct lane *lane, struct fabric *fabric)
+{
+    struct fabric_event events[EVENTS_PER_POLL];
+    int count = fabric_poll(fabric, events, EVENTS_PER_POLL);
+    for (int i = 0; i < count; i++)
+        lane_handle(lane, fabric, &events[i]);
+}
+
+static void give_turns(struct lane *lane)
+{
+    for (int i = 0; i < CHUNKS_PER_TURN; i++) {
+        struct list *node = list_first(&lane->running);
+        if (!node)
+            return;
+        struct lane_job *job = list_entry(node, struct lane_job, run_link);
+        list_remove(&job->run_link);
+        if (transfer_turn(job))
+            job_wake(job); /* to the end of the line */
+        else
+            job_release(job);
+    }
+}
+
+bool lane_poll(struct lane *lane, uint64_t now_ns)
+{
+    (void)now_ns;
+    for (size_t i = 0; i < lane->options.fabrics_count; i++)
+        take_events(lane, lane->options.fabrics[i]);
+    give_turns(lane);
+    tell_flush(lane);
+    for (size_t i = 0; i < lane->options.fabrics_count; i++)
+        fabric_flush(lane->options.fabrics[i]);
+    return !list_is_empty(&lane->running);
+}
+
+static bool specs_are_valid(const struct lane_piece *pieces, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t element_bytes = reduce_element_bytes(pieces[i].dtype);
+        if (element_bytes == 0 || pieces[i].elements > UINT64_MAX / 2 / element_bytes)
+            return false;
+    }
+    return true;
+}
+
+int lane_place(struct lane *lane, uint32_t job_id, const char *name, uint32_t workers,
+               uint32_t epoch, bool recovering, const struct lane_piece *pieces, size_t count)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    if (workers == 0 || workers > LANE_WORKERS_MAX || !specs_are_valid(pieces, count))
+        return -EINVAL;
+    if (job && job->workers_count != workers)
+        return -EINVAL;
+    int r = job ? 0 : job_create(lane, job_id, name, workers, &job);
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = piece_place(job, &pieces[i], epoch, recovering);
+    return r;
+}
+
+static void drop_job(struct lane_job *job)
+{
+    job->is_dropped = true;
+    for (uint32_t i = 0; i < job->workers_count; i++) {
+        if (job->workers[i].conn)
+            fabric_disconnect(job->workers[i].conn);
+    }
+    job_wake(job); /* frees it in its turn, or when its last connection has closed */
+}
+
+static void drop_piece(struct lane_job *job, uint32_t id)
+{
+    struct piece *p = piece_find(job, id);
+    if (p && p->state == PIECE_COLLECTING)
+        piece_free(p);
+    else if (p)
+        p->is_dropped = true;
+}
+
+void lane_drop(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    if (!job)
+        return;
+    if (count == 0)
+        drop_job(job);
+    for (size_t i = 0; i < count; i++)
+        drop_piece(job, pieces[i]);
+}
+
+int lane_grant(struct lane *lane, const struct record_connect *ticket)
+{
+    struct lane_job *job = job_find(lane, ticket->job);
+    if (!job)
+        return -ENOENT;
+    if (ticket->magic != RECORD_MAGIC || ticket->lane != lane->options.id ||
+        ticket->incarnation != lane->options.incarnation)
+        return -EINVAL;
+    return job_grant(job, ticket);
+}
+
+static void measure_job(const struct lane_job *job, struct lane_job_use *use)
+{
+    *use = (struct lane_job_use){.job = job->id,
+                                 .heap_bytes = job->account.bytes,
+                                 .busy_ns = job->busy_ns,
+                                 .pushed_bytes = job->pushed_bytes,
+                                 .rounds = job->rounds};
+    for (uint32_t i = 0; i < job->workers_count; i++) {
+        if (!job->workers[i].conn)
+            continue;
+        use->connections++;
+        for (uint32_t id = 0; id < FABRIC_REGIONS_MAX; id++)
+            use->registered_bytes += fabric_region_bytes(job->workers[i].conn, id);
+    }
+}
+
+void lane_measure(const struct lane *lane, struct lane_use *ret_use, struct lane_job_use *ret_jobs,
+                  size_t jobs_max)
+{
+    *ret_use = (struct lane_use){.arena_bytes = arena_allocated_bytes(lane->options.arena),
+                                 .busy_ns = lane->busy_ns,
+                                 .rounds = lane->rounds,
+                                 .pushed_bytes = lane->pushed_bytes,
+                                 .stale = lane->stale};
+    for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
+        if (ret_use->jobs_count < jobs_max)
+            measure_job(list_entry(node, struct lane_job, link), &ret_jobs[ret_use->jobs_count]);
+        ret_use->jobs_count++;
+    }
+}
+
+void lane_each_piece(const struct lane *lane,
+                     void (*each)(void *context, uint32_t job, uint32_t piece, uint32_t epoch),
+                     void *context)
+{
+    for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
+        struct lane_job *job = list_entry(node, struct lane_job, link);
+        list_for_each (at, &job->pieces) {
+            struct piece *p = list_entry(at, struct piece, link);
+            each(context, job->id, p->id, p->epoch);
+        }
+    }
+}
+
+bool lane_is_quiet(const struct lane *lane)
+{
+    if (!list_is_empty(&lane->running) || !list_is_empty(&lane->telling))
+        return false;
+    for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
+        if (transfer_is_active(list_entry(node, struct lane_job, link)))
+            return false;
+    }
+    return true;
+}
+
+size_t lane_connections(const struct lane *lane) { return lane->connections; }

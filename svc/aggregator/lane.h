@@ -1,0 +1,80 @@
+/* A lane: one core's aggregation. lane_poll() is its whole loop body, driven by a thread in
+ * production (lane_thread.h) and by hand in tests. Everything here belongs to the lane's thread. */
+#ifndef GRADPOOL_AGGREGATOR_LANE_H
+#define GRADPOOL_AGGREGATOR_LANE_H
+
+#include "svc/aggregator/arena.h"
+#include "svc/wire/fabric.h"
+#include "svc/wire/record.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LANE_FABRICS_MAX 2
+#define LANE_WORKERS_MAX 768
+
+struct lane;
+
+struct lane_options {
+    uint32_t id;          /* service-wide; may be set later, before the first grant */
+    uint64_t incarnation; /* of the aggregator process: a ticket must name it */
+    struct arena *arena;  /* lent */
+    struct fabric *fabrics[LANE_FABRICS_MAX]; /* lent, listening */
+    size_t fabrics_count;
+};
+
+int lane_create(const struct lane_options *options, struct lane **ret_lane);
+/* Frees all jobs. The fabrics must be closed before: no event may come after it. */
+void lane_destroy(struct lane *lane);
+
+void lane_set_id(struct lane *lane, uint32_t id);
+
+/* One turn: takes events, works on at most a few chunks (round-robin over jobs), tells workers.
+ * Returns whether more work is due right now; false: sleep until a fabric wakes. */
+bool lane_poll(struct lane *lane, uint64_t now_ns);
+
+/* A part of a tensor that the lane shall serve. */
+struct lane_piece {
+    uint32_t id, task;
+    unsigned dtype;
+    uint64_t elements;
+    const char *tensor; /* name, for messages to people; copied */
+};
+
+/* Takes pieces of a job over; the job is made known with its first piece. `recovering`: workers
+ * tell where they stand before anything is summed (W5). Placing a piece again is no error when it is
+ * the same. -EINVAL: workers, dtype or shape do not agree with what is known; -ENOMEM. */
+int lane_place(struct lane *lane, uint32_t job, const char *name, uint32_t workers, uint32_t epoch,
+               bool recovering, const struct lane_piece *pieces, size_t count);
+
+/* Drops pieces; count 0: the job with its connections. Unknown ones are no error. */
+void lane_drop(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
+
+/* The ticket will be honoured once. -ENOENT: unknown job. -EINVAL: not for this lane. */
+int lane_grant(struct lane *lane, const struct record_connect *ticket);
+
+struct lane_job_use {
+    uint32_t job;
+    uint32_t connections;
+    uint64_t heap_bytes, registered_bytes, busy_ns, pushed_bytes, rounds;
+};
+struct lane_use {
+    uint64_t arena_bytes, busy_ns, rounds, pushed_bytes;
+    uint64_t stale; /* records dropped because nobody knows them any more */
+    size_t jobs_count;
+};
+/* Fills `ret_use` and up to `jobs_max` rows; ret_use->jobs_count says how many there are. */
+void lane_measure(const struct lane *lane, struct lane_use *ret_use, struct lane_job_use *ret_jobs,
+                  size_t jobs_max);
+
+/* What the lane serves, for a coordinator that comes back: calls `each` for every piece. */
+void lane_each_piece(const struct lane *lane,
+                     void (*each)(void *context, uint32_t job, uint32_t piece, uint32_t epoch),
+                     void *context);
+
+/* No round is being summed and nothing is owed to anybody: a good moment to stop. */
+bool lane_is_quiet(const struct lane *lane);
+size_t lane_connections(const struct lane *lane);
+
+#endif

@@ -1,0 +1,168 @@
+/* From fabric events to the lane's objects: who may connect, what a message means, what the end of
+ * a connection means. Peers' bytes are copied and checked here before anybody else sees them (W9).
+ * README: A4, A5. */
+#include "svc/aggregator/lane_types.h"
+
+#include "svc/base/err.h"
+#include "svc/base/log.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+static int check_ticket(struct lane *lane, const struct fabric_event *event,
+                        struct record_connect *ret_ticket)
+{
+    if (event->bytes != sizeof *ret_ticket)
+        return -EPROTO;
+    memcpy(ret_ticket, event->data, sizeof *ret_ticket);
+    if (ret_ticket->magic != RECORD_MAGIC)
+        return -EPROTO;
+    if (ret_ticket->lane != lane->options.id ||
+        ret_ticket->incarnation != lane->options.incarnation)
+        return -ESTALE;
+    return 0;
+}
+
+static const char *refusal_text(int reason)
+{
+    switch (reason) {
+    case -EPROTO: return "not a gradpool ticket, or another version of it";
+    case -ESTALE: return "the ticket is for another lane or an earlier process";
+    case -EACCES: return "the ticket was never issued here or was used before";
+    case -EBUSY: return "this rank is connected already";
+    default: return err_text(reason);
+    }
+}
+
+static int admit(struct lane *lane, const struct fabric_event *event, struct worker **ret_worker)
+{
+    struct record_connect ticket;
+    int r = check_ticket(lane, event, &ticket);
+    if (r < 0)
+        return r;
+    struct lane_job *job = job_find(lane, ticket.job);
+    if (!job || ticket.rank >= job->workers_count)
+        return -EACCES;
+    r = job_redeem(job, &ticket);
+    if (r < 0)
+        return r;
+    if (job->failure)
+        return -ECONNABORTED;
+    if (job->workers[ticket.rank].conn)
+        return -EBUSY;
+    *ret_worker = &job->workers[ticket.rank];
+    return 0;
+}
+
+static void on_request(struct lane *lane, struct fabric *fabric, const struct fabric_event *event)
+{
+    struct worker *w = NULL;
+    int r = admit(lane, event, &w);
+    if (r == 0) {
+        worker_open(w, fabric, event->conn);
+        r = fabric_accept(event->conn, w);
+        if (r < 0)
+            worker_close(w, WORKER_ABSENT);
+        return;
+    }
+    log_warn("lane %u refuses a connection from %s: %s", lane->options.id, fabric_peer(event->conn),
+             refusal_text(r));
+    fabric_refuse(event->conn, -r);
+}
+
+/* So that a reconnect needs no coordinator (W7). */
+static void hand_out_ticket(struct worker *w)
+{
+    struct lane *lane = w->job->lane;
+    struct record_ticket ticket = {.kind = RECORD_TICKET,
+                                   .connect = {.magic = RECORD_MAGIC,
+                                               .job = w->job->id,
+                                               .rank = w->number,
+                                               .lane = lane->options.id,
+                                               .incarnation = lane->options.incarnation}};
+    if (getrandom(ticket.connect.token, sizeof ticket.connect.token, GRND_NONBLOCK) !=
+        sizeof ticket.connect.token)
+        return;
+    if (job_grant(w->job, &ticket.connect) == 0)
+        (void)fabric_send(w->conn, &ticket, sizeof ticket, NULL, 0);
+}
+
+static void evict(struct worker *w, const char *why)
+{
+    log_warn("job '%s' rank %u (%s) is cut off: %s", w->job->name, w->number, w->peer, why);
+    job_fail(w->job, -EPROTO, "rank %u of job '%s' (%s) broke the protocol: %s", w->number,
+             w->job->name, w->peer, why);
+    fabric_disconnect(w->conn);
+}
+
+/* Returns whether the receive buffer is kept. */
+static bool dispatch(struct worker *w, const union record *record, const void *data,
+                     const void *payload)
+{
+    switch (record->kind) {
+    case RECORD_READY: return announce(w, &record->ready, data, payload);
+    case RECORD_QUERY: answer_query(w, &record->query); return false;
+    case RECORD_LEAVE: worker_leave(w); return false;
+    default: evict(w, "a record that only lanes send"); return false;
+    }
+}
+
+static void on_message(const struct fabric_event *event)
+{
+    struct worker *w = event->owner;
+    union record record;
+    size_t record_size;
+    bool keeps = false;
+    if (!w->conn) {
+        fabric_message_done(event->conn, event->data);
+        return;
+    }
+    if (record_check(event->data, event->bytes, &record, &record_size) < 0) {
+        evict(w, "a record that cannot be read");
+    } else {
+        const char *payload = (const char *)event->data + record_size;
+        keeps = dispatch(w, &record, event->data, event->bytes > record_size ? payload : NULL);
+    }
+    if (!keeps)
+        fabric_message_done(event->conn, event->data);
+}
+
+/* A worker that said goodbye ends only what still waits for its memory; one that vanished ends the
+ * job, because its input is gone with it. */
+static void on_closed(const struct fabric_event *event)
+{
+    struct worker *w = event->owner;
+    if (!w || !w->conn)
+        return;
+    struct lane_job *job = w->job;
+    if (job->is_dropped) {
+        worker_close(w, w->state);
+    } else if (w->state == WORKER_LEFT) {
+        worker_close(w, WORKER_LEFT);
+        if (transfer_needs(job, w->number))
+            job_fail(job, -EPIPE, "rank %u has left job '%s' in mid-round", w->number, job->name);
+    } else {
+        worker_close(w, WORKER_LOST);
+        log_warn("job '%s' lost rank %u (%s)", job->name, w->number, w->peer);
+        job_fail(job, -ECONNRESET, "rank %u of job '%s' (%s) is gone: %s", w->number, job->name,
+                 w->peer, err_text(event->error ? event->error : -ECONNRESET));
+    }
+    job_wake(job);
+    job_release(job);
+}
+
+void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_event *event)
+{
+    struct worker *w = event->owner;
+    switch (event->kind) {
+    case FABRIC_EVENT_REQUEST: on_request(lane, fabric, event); break;
+    case FABRIC_EVENT_OPEN: hand_out_ticket(w); break;
+    case FABRIC_EVENT_MESSAGE: on_message(event); break;
+    case FABRIC_EVENT_READ:
+    case FABRIC_EVENT_WRITTEN: transfer_progress(event->context, event->error); break;
+    case FABRIC_EVENT_ROOM: job_wake(w->job); break;
+    case FABRIC_EVENT_CLOSED: on_closed(event); break;
+    default: /* a lane needs no word and is told of regions when they are used */ break;
+    }
+}

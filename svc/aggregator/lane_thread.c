@@ -1,0 +1,254 @@
+/* The thread under a lane: binds it, sleeps when there is nothing to do, and carries out calls of
+ * the control thread. Owns arena, fabrics and lane. Never spins: between two turns it either has work or
+ * sleeps in poll(2). README: A8, A9. */
+#include "svc/aggregator/lane_thread.h"
+
+#include "svc/base/clock.h"
+#include "svc/base/log.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define STOP_DEADLINE_NS (2 * NS_PER_S)
+
+struct lane_thread {
+    struct lane_thread_options options;
+    pthread_t thread;
+    struct lane *lane;
+    struct arena *arena;
+    struct fabric *fabrics[LANE_FABRICS_MAX];
+    size_t fabrics_count;
+    char shm[FABRIC_ADDRESS_BYTES_MAX], ofi[FABRIC_ADDRESS_BYTES_MAX];
+    int wake_fd;
+
+    pthread_mutex_t mutex; /* guards what stands below; never taken in a turn */
+    pthread_cond_t changed;
+    bool is_ready, is_stopping;
+    struct err start_error;
+    int (*call)(struct lane *lane, void *context);
+    void *call_context;
+    int call_result;
+    atomic_bool has_news; /* a call or a wish to stop: looked at between turns without the mutex */
+};
+
+static int open_fabric(struct lane_thread *t, const char *kind, const char *address,
+                       char *ret_address)
+{
+    struct fabric *fabric = NULL;
+    if (!address)
+        return 0;
+    int r = fabric_open(kind, t->options.fabric_options, &fabric);
+    if (r == 0)
+        r = fabric_listen(fabric, address, ret_address);
+    if (r < 0) {
+        fabric_close(fabric);
+        return err_set(&t->start_error, r, "lane %u cannot listen on %s %s: %s", t->options.index,
+                       kind, address, err_text(r));
+    }
+    t->fabrics[t->fabrics_count++] = fabric;
+    log_info("lane %u: %s at %s", t->options.index, fabric_describe(fabric), ret_address);
+    return 0;
+}
+
+static void bind_to_core(struct lane_thread *t)
+{
+    if (!t->options.cores)
+        return;
+    struct core core = cores_at(t->options.cores, t->options.position);
+    int r = cores_bind_thread(t->options.cores, t->options.position);
+    if (r < 0)
+        log_warn("lane %u runs unbound: cannot bind to core %u: %s", t->options.index, core.index,
+                 err_text(r));
+    else
+        log_info("lane %u bound to core %u (cpu %u, NUMA node %d)", t->options.index, core.index,
+                 core.pu, core.numa);
+}
+
+static int open_all(struct lane_thread *t)
+{
+    struct lane_options options = {.incarnation = t->options.incarnation};
+    bind_to_core(t);
+    int r = arena_create(t->options.cores, t->options.position, &t->arena);
+    if (r < 0)
+        return err_set(&t->start_error, r, "lane %u: no memory arena: %s", t->options.index,
+                       err_text(r));
+    r = open_fabric(t, "shm", t->options.shm_address, t->shm);
+    if (r == 0)
+        r = open_fabric(t, "ofi", t->options.ofi_address, t->ofi);
+    if (r < 0)
+        return r;
+    options.arena = t->arena;
+    options.fabrics_count = t->fabrics_count;
+    memcpy(options.fabrics, t->fabrics, sizeof t->fabrics);
+    return lane_create(&options, &t->lane);
+}
+
+static void close_all(struct lane_thread *t)
+{
+    for (size_t i = 0; i < t->fabrics_count; i++)
+        fabric_close(t->fabrics[i]);
+    lane_destroy(t->lane);
+    arena_destroy(t->arena);
+}
+
+static void carry_out_call(struct lane_thread *t)
+{
+    uint64_t ticks;
+    while (read(t->wake_fd, &ticks, sizeof ticks) < 0 && errno == EINTR) {
+    }
+    pthread_mutex_lock(&t->mutex);
+    atomic_store(&t->has_news, t->is_stopping);
+    if (t->call) {
+        t->call_result = t->call(t->lane, t->call_context);
+        t->call = NULL;
+        pthread_cond_broadcast(&t->changed);
+    }
+    pthread_mutex_unlock(&t->mutex);
+}
+
+/* Sleeps until a fabric or the control thread has something, unless there is something already. */
+static void sleep_until_news(struct lane_thread *t, int timeout_ms)
+{
+    struct pollfd fds[LANE_FABRICS_MAX + 1] = {{.fd = t->wake_fd, .events = POLLIN}};
+    for (size_t i = 0; i < t->fabrics_count; i++) {
+        struct fabric_wait wait;
+        if (fabric_arm(t->fabrics[i], &wait) < 0)
+            return;
+        fds[i + 1] = (struct pollfd){.fd = wait.fd, .events = POLLIN};
+    }
+    (void)poll(fds, t->fabrics_count + 1, timeout_ms);
+}
+
+static bool wants_to_stop(struct lane_thread *t)
+{
+    pthread_mutex_lock(&t->mutex);
+    bool stops = t->is_stopping;
+    pthread_mutex_unlock(&t->mutex);
+    return stops;
+}
+
+static void finish_rounds(struct lane_thread *t)
+{
+    uint64_t deadline_ns = clock_now_ns() + STOP_DEADLINE_NS;
+    while (!lane_is_quiet(t->lane) && clock_now_ns() < deadline_ns) {
+        if (!lane_poll(t->lane, clock_now_ns()))
+            sleep_until_news(t, clock_poll_ms(deadline_ns, clock_now_ns()));
+    }
+}
+
+static void loop(struct lane_thread *t)
+{
+    for (;;) {
+        if (atomic_load(&t->has_news)) {
+            carry_out_call(t);
+            if (wants_to_stop(t))
+                break;
+        }
+        if (!lane_poll(t->lane, clock_now_ns()) && !atomic_load(&t->has_news))
+            sleep_until_news(t, -1);
+    }
+    finish_rounds(t);
+}
+
+static void *thread_main(void *context)
+{
+    struct lane_thread *t = context;
+    int r = open_all(t);
+    if (r < 0 && t->start_error.code == 0)
+        err_set(&t->start_error, r, "lane %u: %s", t->options.index, err_text(r));
+    pthread_mutex_lock(&t->mutex);
+    t->is_ready = true;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->mutex);
+    if (r == 0)
+        loop(t);
+    close_all(t);
+    return NULL;
+}
+
+static void thread_free(struct lane_thread *t)
+{
+    close(t->wake_fd);
+    pthread_mutex_destroy(&t->mutex);
+    pthread_cond_destroy(&t->changed);
+    free(t);
+}
+
+static int spawn(struct lane_thread *t, struct err *err)
+{
+    int r = -pthread_create(&t->thread, NULL, thread_main, t);
+    if (r < 0)
+        return err_set(err, r, "cannot start a thread: %s", err_text(r));
+    pthread_mutex_lock(&t->mutex);
+    while (!t->is_ready)
+        pthread_cond_wait(&t->changed, &t->mutex);
+    pthread_mutex_unlock(&t->mutex);
+    if (t->start_error.code < 0) {
+        pthread_join(t->thread, NULL);
+        if (err)
+            *err = t->start_error;
+    }
+    return t->start_error.code;
+}
+
+int lane_thread_start(const struct lane_thread_options *options, struct lane_thread **ret_thread,
+                      struct err *err)
+{
+    struct lane_thread *t = calloc(1, sizeof *t);
+    if (!t)
+        return -ENOMEM;
+    t->options = *options;
+    pthread_mutex_init(&t->mutex, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int r = t->wake_fd < 0 ? -errno : spawn(t, err);
+    if (r < 0) {
+        thread_free(t);
+        return r;
+    }
+    *ret_thread = t;
+    return 0;
+}
+
+static void wake(struct lane_thread *t)
+{
+    uint64_t one = 1;
+    atomic_store(&t->has_news, true);
+    while (write(t->wake_fd, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+}
+
+void lane_thread_stop(struct lane_thread *t)
+{
+    if (!t)
+        return;
+    pthread_mutex_lock(&t->mutex);
+    t->is_stopping = true;
+    pthread_mutex_unlock(&t->mutex);
+    wake(t);
+    pthread_join(t->thread, NULL);
+    thread_free(t);
+}
+
+int lane_thread_call(struct lane_thread *t, int (*call)(struct lane *lane, void *context),
+                     void *context)
+{
+    pthread_mutex_lock(&t->mutex);
+    t->call = call;
+    t->call_context = context;
+    wake(t);
+    while (t->call)
+        pthread_cond_wait(&t->changed, &t->mutex);
+    int result = t->call_result;
+    pthread_mutex_unlock(&t->mutex);
+    return result;
+}
+
+const char *lane_thread_shm(const struct lane_thread *t) { return t->shm; }
+const char *lane_thread_ofi(const struct lane_thread *t) { return t->ofi; }

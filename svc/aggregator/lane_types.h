@@ -1,0 +1,220 @@
+/* The lane's data, for the files of this folder only. Ownership: lane > job > worker, piece >
+ * rank > announcement; all memory is the job's account in the lane's arena. */
+#ifndef GRADPOOL_AGGREGATOR_LANE_TYPES_H
+#define GRADPOOL_AGGREGATOR_LANE_TYPES_H
+
+#include "svc/aggregator/lane.h"
+#include "svc/aggregator/operation.h"
+#include "svc/base/list.h"
+#include "svc/reduce/reduce.h"
+
+#define LANE_NAME_BYTES 128
+#define LANE_TEXT_BYTES 160
+/* Tickets granted and not yet used, per job and rank: a few reconnects ahead. */
+#define LANE_GRANTS_PER_RANK 4
+
+/* What a worker said about one round. Two are kept per rank, told apart by the round's last bit:
+ * a fast worker may announce round r+1 while a slow one lacks r (W3). */
+struct announcement {
+    struct list tell_link; /* in worker.owed while something is to be told */
+    uint64_t round;        /* 0: none */
+    uint32_t word;
+    uint8_t standing; /* enum record_standing */
+    uint8_t owes;     /* TELL_* */
+    uint32_t input_region;
+    uint64_t input_offset;
+    uint32_t output_region;
+    bool has_output;
+    uint64_t output_offset;
+    const struct operation *operation;
+    uint32_t root, priority;
+    const void *payload; /* the input itself, in a receive buffer held on the connection (W6) */
+};
+
+#define TELL_COMMIT 1
+#define TELL_ERROR 2
+
+/* A piece as one rank sees it. */
+struct rank {
+    struct piece *piece;
+    uint32_t number;
+    bool is_source, is_target, gets_word; /* in the round being worked on */
+    bool has_spoken;                      /* told where it stands (W5) */
+    struct announcement said[2];
+};
+
+enum piece_state {
+    PIECE_COLLECTING, /* waits for announcements */
+    PIECE_RUNNABLE,   /* in job.runnable: chunks are left to be started */
+    PIECE_FINISHING,  /* all chunks started, not all written */
+};
+
+struct piece {
+    struct list link;     /* in job.pieces */
+    struct list run_link; /* in job.runnable */
+    struct piece *hash_next;
+    struct lane_job *job;
+    uint32_t id, task, epoch;
+    unsigned dtype;
+    uint64_t elements;
+    uint64_t round;     /* the open one, from 1; 0: unknown, workers tell where they stand (W5) */
+    uint32_t announced; /* ranks whose bit of the open round is set */
+    uint32_t spoken;    /* ranks that told where they stand */
+    enum piece_state state;
+    bool is_dropped;                   /* to be freed when its round is over */
+    const struct operation *operation; /* of the open round, once somebody announced */
+    uint32_t root;
+    uint32_t priority;
+    bool is_copy; /* a result that somebody holds goes to the rest (W5) */
+    uint32_t sources;
+    uint64_t chunk_elements;
+    uint64_t next_element;  /* where the next chunk to be started begins */
+    uint64_t write_element; /* chunks are written in order: the last one carries the words */
+    uint32_t chunks_active;
+    int failure; /* once ranks disagree: every announcement gets it */
+    char failure_text[LANE_TEXT_BYTES];
+    char tensor[LANE_NAME_BYTES];
+    struct rank ranks[]; /* job.workers of them */
+};
+
+enum worker_state { WORKER_ABSENT, WORKER_OPEN, WORKER_LEFT, WORKER_LOST };
+
+struct worker {
+    struct lane_job *job;
+    uint32_t number;
+    enum worker_state state;
+    struct fabric *fabric;
+    struct fabric_conn *conn;     /* NULL unless OPEN */
+    struct list owed;             /* announcements with something to tell */
+    struct list tell_link;        /* in lane.telling while something is owed */
+    struct announcement *holding; /* whose payload sits in a receive buffer */
+    const void *held;             /* that buffer */
+    char peer[64];
+};
+
+/* One chunk on its way: reads in passes of up to REDUCE_SOURCES_MAX, sum, writes. Resumable at every
+ * post, because a full queue says -EAGAIN. */
+enum transfer_state { TRANSFER_FREE, TRANSFER_READING, TRANSFER_SUMMING, TRANSFER_WRITING };
+struct transfer {
+    enum transfer_state state;
+    struct piece *piece;
+    uint64_t first, elements;
+    uint32_t next_rank;   /* whose read or write is posted next */
+    uint32_t sources;     /* of this pass, in source[] */
+    bool is_posted;       /* everything of this state is posted */
+    bool is_broken;       /* a read failed: its connection's CLOSED decides what follows */
+    uint32_t outstanding; /* reads or writes */
+    const void *source[REDUCE_SOURCES_MAX]; /* a slot; NULL: look at source_rank's memory */
+    uint32_t source_rank[REDUCE_SOURCES_MAX];
+    char *slots; /* REDUCE_SOURCES_MAX inputs, then one result; NULL: none needed so far */
+};
+
+#define TRANSFERS_PER_JOB 3
+
+struct lane_job {
+    struct list link;     /* in lane.jobs */
+    struct list run_link; /* in lane.running: something can be done now */
+    struct lane *lane;
+    uint32_t id, workers_count;
+    char name[LANE_NAME_BYTES];
+    struct arena_account account;
+    struct worker *workers;
+    struct list pieces;
+    struct list runnable; /* by priority */
+    struct piece **table; /* hash of pieces by id */
+    size_t table_size, pieces_count;
+    struct record_connect *grants;
+    size_t grants_count, grants_max;
+    struct transfer transfers[TRANSFERS_PER_JOB];
+    char *window; /* slots of the transfers */
+    size_t slot_bytes;
+    bool has_left; /* an orderly goodbye of some rank: no new round can be complete */
+    uint32_t left_rank;
+    bool is_dropped; /* to be freed when its last operation is over */
+    int failure;
+    char failure_text[LANE_TEXT_BYTES];
+    uint64_t busy_ns, pushed_bytes, rounds;
+};
+
+struct lane {
+    struct lane_options options;
+    struct arena_account account;
+    struct list jobs;
+    struct list running; /* jobs that can use the core now; the first is next */
+    size_t connections;
+    uint64_t busy_ns, rounds, pushed_bytes, stale;
+    struct list telling; /* workers that are owed a COMMIT or an ERROR */
+};
+
+/* job.c */
+struct lane_job *job_find(struct lane *lane, uint32_t id);
+int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t workers,
+               struct lane_job **ret_job);
+/* Frees it once no operation touches its memory any more; called again after each completion. */
+void job_release(struct lane_job *job);
+void job_fail(struct lane_job *job, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Something can be done for it now. */
+void job_wake(struct lane_job *job);
+int job_grant(struct lane_job *job, const struct record_connect *ticket);
+/* Takes the grant that matches whole, once: -EACCES when there is none. */
+int job_redeem(struct lane_job *job, const struct record_connect *ticket);
+void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn);
+void worker_close(struct worker *w, enum worker_state state);
+/* An orderly goodbye: rounds that wait for it end with an error. */
+void worker_leave(struct worker *w);
+void worker_drop_payload(struct worker *w);
+
+/* piece.c */
+struct piece *piece_find(struct lane_job *job, uint32_t id);
+int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch,
+                bool recovering);
+void piece_free(struct piece *p);
+/* Every announcement of the piece gets this error, now and later. */
+void piece_fail(struct piece *p, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* announce.c */
+/* `data`: the receive buffer, `payload` in it or NULL. Returns whether the buffer is kept. */
+bool announce(struct worker *w, const struct record_ready *ready, const void *data,
+              const void *payload);
+void count_in(struct worker *w, struct piece *p, struct announcement *a);
+void answer_query(struct worker *w, const struct record_query *query);
+
+/* round.c */
+static inline struct announcement *rank_said(struct rank *r, uint64_t round)
+{
+    return &r->said[round & 1];
+}
+/* The two of a rank lie in one array, at the place of their round's last bit. */
+static inline struct piece *announcement_piece(struct announcement *a)
+{
+    return container_of(a - (a->round & 1), struct rank, said)->piece;
+}
+bool round_has_quorum(const struct piece *p);
+void round_start(struct piece *p);
+/* All results lie in all landing areas: COMMIT, and the next round opens. */
+void round_commit(struct piece *p);
+/* After a new owner was told where a worker stands: opens the round when all have (W5). */
+void round_recover(struct piece *p);
+
+/* transfer.c */
+/* Does one chunk's worth of work for the job. false: nothing can be done now. */
+bool transfer_turn(struct lane_job *job);
+/* A read or a write of it is over. */
+void transfer_progress(struct transfer *t, int error);
+bool transfer_is_active(const struct lane_job *job);
+/* A chunk not yet summed needs this rank's memory. */
+bool transfer_needs(const struct lane_job *job, uint32_t rank);
+
+/* tell.c */
+void tell_commit(struct worker *w, struct announcement *a);
+void tell_error(struct worker *w, struct announcement *a);
+void tell_error_now(struct worker *w, uint32_t word, int code, const char *text);
+/* Sends what is owed to everybody, as far as connections take it. */
+void tell_flush(struct lane *lane);
+
+/* lane_events.c */
+void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_event *event);
+
+#endif

@@ -1,0 +1,84 @@
+/* What a lane owes its workers besides results: COMMIT (batched, no hurry) and ERROR. Nothing is
+ * allocated: what is owed hangs on the announcement it answers. A worker that does not take its
+ * messages delays nobody (W10). README: A6. */
+#include "svc/aggregator/lane_types.h"
+
+#include <errno.h>
+
+static void owe(struct worker *w, struct announcement *a, uint8_t what)
+{
+    if (!w->conn)
+        return;
+    a->owes = what;
+    if (list_is_empty(&a->tell_link))
+        list_append(&w->owed, &a->tell_link);
+    if (list_is_empty(&w->tell_link))
+        list_append(&w->job->lane->telling, &w->tell_link);
+}
+
+void tell_commit(struct worker *w, struct announcement *a) { owe(w, a, TELL_COMMIT); }
+void tell_error(struct worker *w, struct announcement *a) { owe(w, a, TELL_ERROR); }
+
+/* Used where no announcement stands behind it. Who lets its queue fill up and sends on is cut off. */
+void tell_error_now(struct worker *w, uint32_t word, int code, const char *text)
+{
+    struct record_error error;
+    if (!w->conn)
+        return;
+    record_error_init(&error, word, code, text);
+    if (fabric_send(w->conn, &error, sizeof error, NULL, 0) == -EAGAIN)
+        fabric_disconnect(w->conn);
+}
+
+static struct announcement *first_owed(struct worker *w)
+{
+    struct list *node = list_first(&w->owed);
+    return node ? list_entry(node, struct announcement, tell_link) : NULL;
+}
+
+static int send_error(struct worker *w, struct announcement *a)
+{
+    struct record_error error;
+    const struct piece *p = announcement_piece(a);
+    record_error_init(&error, a->word, p->failure, p->failure_text);
+    int r = fabric_send(w->conn, &error, sizeof error, NULL, 0);
+    if (r == 0)
+        list_remove(&a->tell_link);
+    return r;
+}
+
+/* As many COMMITs as one record takes. They are taken off the list only once sent. */
+static int send_commits(struct worker *w)
+{
+    struct record_commit commit = {.kind = RECORD_COMMIT};
+    list_for_each (node, &w->owed) {
+        struct announcement *a = list_entry(node, struct announcement, tell_link);
+        if (a->owes != TELL_COMMIT || commit.count == RECORD_COMMIT_WORDS_MAX)
+            break;
+        commit.words[commit.count++] = a->word;
+    }
+    int r = fabric_send(w->conn, &commit, record_bytes((union record *)&commit), NULL, 0);
+    for (uint32_t i = 0; r == 0 && i < commit.count; i++)
+        list_remove(list_first(&w->owed));
+    return r;
+}
+
+static bool flush_worker(struct worker *w)
+{
+    struct announcement *a;
+    while (w->conn && (a = first_owed(w))) {
+        int r = a->owes == TELL_ERROR ? send_error(w, a) : send_commits(w);
+        if (r < 0)
+            return false; /* ROOM or CLOSED follows */
+    }
+    return true;
+}
+
+void tell_flush(struct lane *lane)
+{
+    list_for_each_safe (node, &lane->telling) {
+        struct worker *w = list_entry(node, struct worker, tell_link);
+        if (flush_worker(w))
+            list_remove(&w->tell_link);
+    }
+}
