@@ -45,7 +45,7 @@ build() {
 
 # run_build NAME FOLDER MESON-OPTION... -- TEST-OPTION...
 run_build() {
-    local name=$1 folder=$2 options=() results=$2/meson-logs/testlog.json
+    local name=$1 folder=$2 options=() results=$2/results.json
     shift 2
     while [ "$1" != -- ]; do
         options+=("$1")
@@ -53,12 +53,14 @@ run_build() {
     done
     shift
     logs+=("$name=$results")
-    rm -f "$results"
+    rm -f "$results" "$folder"/meson-logs/testlog*.json
     echo "==== $name: building in $folder/ ($((SECONDS / 60)) min so far)"
     build "$folder" "${options[@]}" || return 0
     echo "==== $name: testing ($((SECONDS / 60)) min so far)"
     # What failed is shown by the summary; meson's own exit code says no more.
     meson test -C "$folder" --no-rebuild "$@" 2>&1 | grep -v '^ninja: '
+    # Its name tells of the options.
+    cat "$folder"/meson-logs/testlog*.json >"$results"
 }
 
 # ThreadSanitizer needs the memory layout that it was built for.

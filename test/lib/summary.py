@@ -3,8 +3,8 @@
 
 Usage: summary.py BUILD=LOG...
 
-LOG is a build's meson-logs/testlog.json. A LOG that is not there is a build that did not get as far
-as testing: one failure. The last line is "N passed, N failed"; exits 1 if anything failed.
+LOG holds a build's meson-logs/testlog*.json. A LOG that is not there is a build that did not get
+as far as testing: one failure. The last line is "N passed, N failed"; exits 1 if anything failed.
 """
 import json
 import re
