@@ -3,8 +3,8 @@
 
 Usage: pure.py LIBRARY.a...
 
-A pure library may leave undefined only the symbols named here. What is not on the list (I/O, clocks,
-threads, randomness, the environment, locales) is a complaint.
+A pure library may leave undefined only the symbols named here. What is not on the list (I/O,
+clocks, threads, randomness, the environment, locales) is a complaint.
 """
 import re
 import subprocess
@@ -21,7 +21,7 @@ ALLOWED = set('''
     __memcpy_chk __memmove_chk __memset_chk __snprintf_chk __vsnprintf_chk
 '''.split())
 # What a sanitizer build puts in.
-INSTRUMENTED = re.compile(r'__(asan|ubsan|tsan|lsan|sanitizer|sancov)_|__start___sancov|__stop___san')
+INSTRUMENTED = re.compile(r'__(asan|ubsan|tsan|lsan|sanitizer|sancov)_|__(start|stop)___sancov')
 
 
 def symbols(library, which):

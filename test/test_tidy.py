@@ -141,7 +141,7 @@ PASSED = {
         {'svc/README.md': '', 'README.md': '', 'svc/meson.build': '', 'meson.build': ''},
         {'test/fuzz/corpus/a/1': '', 'test/fuzz/corpus/b/1': ''},
     ],
-    tidy.nothing_is_unfinished_or_local: [{'a.c': 'mkstemp("a.XXX' + 'XXX"); "/tmp/x";\n'}],
+    tidy.nothing_is_unfinished_or_local: [{'a.c': 'mkstemp("a.X' + 'XXXXX"); "/tmp/x";\n'}],
     tidy.modules_have_a_readme: [{'svc/base/a.c': '', 'svc/base/README.md': ''}],
     tidy.variables_stand_in_the_readme: [
         {'README.md': TABLE, 'a.c': '#ifndef GRADPOOL_A_H\n/* "GRADPOOL_X" */ f("GRADPOOL_A");\n'},

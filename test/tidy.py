@@ -53,8 +53,8 @@ LIBRARIES = {
     'microhttpd.h': {'svc/ops'},
     'cmocka.h': {'test'},
 }
-C_HEADERS = set('''assert ctype errno fenv float inttypes limits math setjmp stdalign stdarg stdatomic
-    stdbool stddef stdint stdio stdlib string strings time'''.split())
+C_HEADERS = set('''assert ctype errno fenv float inttypes limits math setjmp stdalign stdarg
+    stdatomic stdbool stddef stdint stdio stdlib string strings time'''.split())
 PURE_HEADERS = C_HEADERS - {'ctype', 'setjmp', 'stdatomic', 'strings', 'time'}
 INTRINSICS = {'immintrin.h', 'cpuid.h'}
 SYSTEM_HEADERS = set('''dirent dlfcn fcntl getopt ifaddrs netdb poll pthread pwd sched semaphore

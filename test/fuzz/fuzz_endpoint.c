@@ -23,9 +23,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct err err = {0};
     memset(&e, 0x5a, sizeof e);
     untouched = e;
-    char *text = strndup((const char *)data, bytes);
+    char *text = calloc(1, bytes + 1);
     if (!text)
         abort();
+    memcpy(text, data, bytes);
     int r = endpoint_parse(text, &e, &err);
     if (r < 0) {
         assert(r == -EINVAL && err.code == r && err.text[0] != '\0');

@@ -13,7 +13,8 @@ import sys
 CASE = re.compile(r'^(not ok|ok)\b(?P<rest>.*)$')
 SKIPPED = re.compile(r'#\s*skip', re.I)
 ALL_SKIPPED = re.compile(r'^1\.\.0\b', re.M)
-SHOWN_LINES = 80
+SHADOW = re.compile(r'^Shadow bytes around', re.M)  # of interest to nobody here
+SHOWN_LINES = 60  # of the beginning, and of the end
 
 
 class Outcome:
@@ -66,7 +67,10 @@ class Outcome:
     def show(self):
         print(f'---- {self.name}: {self.result}')
         told = [x for x in self.stdout.splitlines() if not re.match(r'ok\b|1\.\.\d', x)]
-        for line in (told + self.stderr.splitlines())[-SHOWN_LINES:]:
+        told += SHADOW.split(self.stderr)[0].splitlines()
+        if len(told) > 2 * SHOWN_LINES:
+            told[SHOWN_LINES:-SHOWN_LINES] = ['[...]']
+        for line in told:
             print('  ' + line)
 
 

@@ -1,6 +1,8 @@
 /* Cores of this machine and of machines we do not have. */
 #include "svc/cores/cores.h"
 
+#include "svc/base/text.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -190,9 +192,11 @@ static void restrict_process(const cpu_set_t *mask)
 {
     DIR *tasks = opendir("/proc/self/task");
     assert_non_null(tasks);
-    for (struct dirent *entry; (entry = readdir(tasks));)
-        if (atoi(entry->d_name) > 0)
-            assert_int_equal(sched_setaffinity(atoi(entry->d_name), sizeof(*mask), mask), 0);
+    for (struct dirent *entry; (entry = readdir(tasks));) {
+        uint64_t id;
+        if (text_parse_u64(entry->d_name, 1, INT32_MAX, &id) == 0)
+            assert_int_equal(sched_setaffinity((pid_t)id, sizeof(*mask), mask), 0);
+    }
     closedir(tasks);
 }
 
