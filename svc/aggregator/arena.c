@@ -83,8 +83,8 @@ struct arena {
     unsigned index;
 };
 
-/* jemalloc calls this when the arena grows, rarely: extents are kept and used again. Binding is best
- * effort; without it the lane's first touch decides. */
+/* jemalloc calls this when the arena grows, rarely: extents are kept and used again. Binding is
+ * best effort; without it the lane's first touch decides. */
 static void *grow(extent_hooks_t *hooks, void *new_address, size_t bytes, size_t alignment,
                   bool *zero, bool *commit, unsigned index)
 {

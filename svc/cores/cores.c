@@ -175,7 +175,7 @@ int cores_bind_thread(const struct cores *c, size_t position)
     if (hwloc_set_cpubind(c->topology, pu->cpuset, HWLOC_CPUBIND_THREAD) < 0)
         return bind_error();
     hwloc_const_nodeset_t nodes = has_one_node(c) ? NULL : nodeset_of(c, position);
-    /* Containers often forbid this; a bound thread gets memory of its node by first touch anyway. */
+    /* Containers often forbid this; first touch by a bound thread gives memory of its node. */
     if (nodes)
         (void)hwloc_set_membind(c->topology, nodes, HWLOC_MEMBIND_BIND,
                                 HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET);

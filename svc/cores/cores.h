@@ -14,9 +14,9 @@
 struct cores;
 
 struct core {
-    uint32_t index;   /* hwloc logical index of the core */
-    uint32_t pu;      /* operating-system index of the PU a thread is bound to */
-    int32_t numa;     /* operating-system index of its NUMA node; -1: unknown */
+    uint32_t index;             /* hwloc logical index of the core */
+    uint32_t pu;                /* operating-system index of the PU a thread is bound to */
+    int32_t numa;               /* operating-system index of its NUMA node; -1: unknown */
     uint64_t numa_memory_bytes; /* of that node; 0: unknown */
 };
 

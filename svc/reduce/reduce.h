@@ -11,7 +11,7 @@
 enum reduce_dtype { REDUCE_F32 = 1 };
 enum reduce_operation { REDUCE_SUM = 1 };
 
-/* Most sources of one pass; more are summed in passes, the partial result first (R1 still holds). */
+/* Most sources of one pass; more are summed in passes, the partial result first (R1 holds). */
 #define REDUCE_SOURCES_MAX 8
 #define REDUCE_TARGETS_MAX 8
 

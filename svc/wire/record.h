@@ -2,7 +2,7 @@
  * as fabric messages. A result is not a record: it is the 32-bit word of the last write
  * (FABRIC_EVENT_WORD). svc/wire/README.md tells the life of a round with them (W1 to W10).
  *
- * The reader copies a record, then checks it with record_check(); nothing in it is trusted before. */
+ * The reader copies a record, then checks it with record_check(); before, nothing is trusted. */
 #ifndef GRADPOOL_WIRE_RECORD_H
 #define GRADPOOL_WIRE_RECORD_H
 
