@@ -13,10 +13,10 @@ static const struct {
     int (*open)(const struct fabric_options *options, struct fabric **ret_fabric);
 } kinds[] = {
 #if __has_include("svc/wire/fabric_shm.c")
-    { "shm", fabric_shm_open },
+    {"shm", fabric_shm_open},
 #endif
 #if __has_include("svc/wire/fabric_ofi.c")
-    { "ofi", fabric_ofi_open },
+    {"ofi", fabric_ofi_open},
 #endif
 };
 

@@ -1,0 +1,184 @@
+/* What a connection of fabric_shm has to tell, in order: OPEN, completions, ROOM, the peer's
+ * records, CLOSED. A record is copied out of the ring before anything in it is looked at; nonsense
+ * ends the connection (S1), never the process. */
+#include "svc/wire/shm_conn.h"
+
+#include <errno.h>
+
+static struct fabric_event event_of(const struct shm_conn *c, enum fabric_event_kind kind)
+{
+    return (struct fabric_event){
+        .kind = kind, .conn = (struct fabric_conn *)&c->base, .owner = c->owner};
+}
+
+static int take_request(struct shm_conn *c, struct fabric_event *event)
+{
+    if (c->is_surfaced)
+        return 0;
+    c->is_surfaced = true;
+    *event = event_of(c, FABRIC_EVENT_REQUEST);
+    event->data = c->ticket;
+    event->bytes = c->ticket_bytes;
+    return 1;
+}
+
+static int take_closed(struct shm_conn *c, struct fabric_event *event)
+{
+    *event = event_of(c, FABRIC_EVENT_CLOSED);
+    event->error = c->error;
+    event->word = c->reason;
+    shm_conn_drop(c);
+    return 1;
+}
+
+static int take_completions(struct shm_conn *c, struct fabric_event *events, int events_max)
+{
+    int n = 0;
+
+    while (n < events_max && c->completions_head != c->completions_tail) {
+        const struct shm_completion *done =
+            &c->completions[c->completions_head++ % SHM_COMPLETIONS_MAX];
+        events[n] = event_of(c, done->kind);
+        events[n++].context = done->context;
+    }
+    return n;
+}
+
+static int take_message(struct shm_conn *c, const struct shm_record *record,
+                        struct fabric_event *event)
+{
+    c->messages_free &= ~(UINT64_C(1) << (record - c->messages));
+    *event = event_of(c, FABRIC_EVENT_MESSAGE);
+    event->data = record->body;
+    event->bytes = record->bytes;
+    return 1;
+}
+
+static int take_word(struct shm_conn *c, const struct shm_record *record,
+                     struct fabric_event *event)
+{
+    *event = event_of(c, FABRIC_EVENT_WORD);
+    event->word = record->word;
+    return 1;
+}
+
+static int take_lend(struct shm_conn *c, const struct shm_record *record,
+                     struct fabric_event *event)
+{
+    uint64_t bytes;
+    int r = shm_lane_lend(c, record, &bytes);
+
+    if (r < 0)
+        return r;
+    *event = event_of(c, FABRIC_EVENT_REGION);
+    event->word = record->word;
+    event->bytes = bytes;
+    return 1;
+}
+
+/* Only workers lend, only lanes say WORD. 1: an event; 0: none; else the connection is over. */
+static int take_record(struct shm_conn *c, const struct shm_record *record,
+                       struct fabric_event *event)
+{
+    bool is_lane = shm_owner(c)->is_lane;
+
+    if (record->kind == SHM_RECORD_MESSAGE)
+        return take_message(c, record, event);
+    if (record->kind == SHM_RECORD_WORD && !is_lane)
+        return take_word(c, record, event);
+    if (record->kind == SHM_RECORD_LEND && is_lane)
+        return take_lend(c, record, event);
+    if (record->kind == SHM_RECORD_WITHDRAW && is_lane)
+        return shm_lane_withdraw(c, record->word);
+    return -EBADMSG;
+}
+
+static bool is_drained(const struct shm_conn *c)
+{
+    return c->hung_up && c->in.head == c->final_tail;
+}
+
+/* Reads the ring straight into a message buffer that is free; a record of another kind leaves it
+ * free. Without one, records wait, so that they stay in order. */
+static int take_records(struct shm_conn *c, struct fabric_event *events, int events_max)
+{
+    uint32_t before = c->in.head;
+    int n = 0, r = 1;
+
+    for (int budget = events_max; budget > 0 && r >= 0; budget--) {
+        if (c->messages_free == 0 || is_drained(c))
+            break;
+        struct shm_record *record = &c->messages[__builtin_ctzll(c->messages_free)];
+        r = shm_take(&c->in, record);
+        if (r == 0)
+            break;
+        if (r > 0)
+            r = take_record(c, record, &events[n]);
+        if (r > 0)
+            n++;
+    }
+    if (c->in.head != before) {
+        shm_consumer_publish(&c->in);
+        shm_conn_note(c);
+    }
+    if (r < 0)
+        shm_conn_end(c, r, (uint32_t)-r);
+    return n;
+}
+
+static int take_open(struct shm_conn *c, struct fabric_event *events, int events_max)
+{
+    int n = 0;
+
+    if (c->open_due) {
+        c->open_due = false;
+        events[n++] = event_of(c, FABRIC_EVENT_OPEN);
+    }
+    n += take_completions(c, events + n, events_max - n);
+    if (c->withdrawals != 0)
+        shm_withdraw_rest(c);
+    if (n < events_max && c->room_wanted && shm_conn_has_room(c)) {
+        c->room_wanted = false;
+        events[n++] = event_of(c, FABRIC_EVENT_ROOM);
+    }
+    if (c->state == SHM_OPEN)
+        n += take_records(c, events + n, events_max - n);
+    if (c->state == SHM_OPEN && is_drained(c))
+        shm_conn_farewell(c);
+    return n;
+}
+
+int shm_conn_take(struct shm_conn *c, struct fabric_event *events, int events_max)
+{
+    int n = 0;
+
+    if (c->state == SHM_ASKED)
+        return take_request(c, events);
+    if (c->state == SHM_OPEN)
+        n = take_open(c, events, events_max);
+    if (c->state != SHM_ENDED)
+        return n;
+    n += take_completions(c, events + n, events_max - n);
+    if (n < events_max)
+        n += take_closed(c, events + n);
+    return n;
+}
+
+static bool open_has_work(struct shm_conn *c)
+{
+    if (c->open_due || c->completions_head != c->completions_tail || is_drained(c))
+        return true;
+    if (c->messages_free != 0 && !shm_consumer_is_empty(&c->in))
+        return true;
+    return c->room_wanted && shm_conn_has_room(c);
+}
+
+bool shm_conn_has_work(struct shm_conn *c)
+{
+    switch (c->state) {
+    case SHM_ASKED: return !c->is_surfaced;
+    case SHM_OPEN: return open_has_work(c) || c->state == SHM_ENDED;
+    case SHM_ENDED: return true;
+    default: return false;
+    }
+}

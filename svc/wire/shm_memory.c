@@ -1,0 +1,81 @@
+/* Sealed memfds. Must not map a descriptor that came from a peer before its seals, kind and size
+ * are checked (S3), nor make a call on it that its maker could block: asking for the seals comes
+ * first, since it fails at once on everything that is not memory. */
+#include "svc/wire/shm_memory.h"
+
+#include "svc/base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+    return (bytes + page - 1) / page * page;
+}
+
+int shm_memory_create(const char *name, uint64_t bytes, int *ret_fd, void **ret_base)
+{
+    _cleanup_fd_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    uint64_t whole = whole_pages(bytes);
+
+    if (fd < 0)
+        return -errno;
+    if (ftruncate(fd, (off_t)whole) < 0 || fcntl(fd, F_ADD_SEALS, SEALS) < 0)
+        return -errno;
+    void *base = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        return -errno;
+    *ret_base = base;
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+int shm_memory_seal_writes(int fd)
+{
+    return fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0 ? -errno : 0;
+}
+
+/* Plain memory of exactly the promised size. Huge pages are refused: such a mapping can fail with
+ * SIGBUS whenever the host has none left. */
+static int check(int fd, uint64_t bytes)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+    struct statfs fs;
+    struct stat st;
+
+    if (seals < 0 || (seals & SEALS) != SEALS)
+        return -EBADMSG;
+    if (fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC || fstat(fd, &st) < 0)
+        return -EBADMSG;
+    if (bytes == 0 || bytes > INT64_MAX || (uint64_t)st.st_size != whole_pages(bytes))
+        return -EBADMSG;
+    return 0;
+}
+
+int shm_memory_map(int fd, uint64_t bytes, int writable, void **ret_base)
+{
+    int r = check(fd, bytes);
+
+    if (r < 0)
+        return r;
+    void *base =
+        mmap(NULL, whole_pages(bytes), PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        return errno == EPERM ? -EACCES : -errno;
+    *ret_base = base;
+    return 0;
+}
+
+void shm_memory_unmap(void *base, uint64_t bytes)
+{
+    if (base)
+        munmap(base, whole_pages(bytes));
+}

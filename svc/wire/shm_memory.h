@@ -1,0 +1,24 @@
+/* Memory that two processes share: sealed memfds, made here or received from a peer. */
+#ifndef GRADPOOL_WIRE_SHM_MEMORY_H
+#define GRADPOOL_WIRE_SHM_MEMORY_H
+
+#include <stdint.h>
+
+/* A zeroed memfd of `bytes` (rounded up to pages) that can neither shrink nor grow, mapped for
+ * reading and writing. Errors: -ENOMEM, -EMFILE, -ENFILE. */
+int shm_memory_create(const char *name, uint64_t bytes, int *ret_fd, void **ret_base);
+
+/* From now on others can map it for reading only; mappings that exist keep their rights. */
+int shm_memory_seal_writes(int fd);
+
+/* Maps a peer's memfd shared, after checking that it can do us no harm: it is memory and nothing
+ * else, sealed against shrinking and growing, and `bytes` long once those are rounded up to pages.
+ * `writable`: 0 maps it for reading. Never blocks on the descriptor; does not take it over.
+ * Errors: -EBADMSG seals or size are not what was promised; -EACCES cannot be mapped writable;
+ * -ENOMEM. */
+int shm_memory_map(int fd, uint64_t bytes, int writable, void **ret_base);
+
+/* NULL is fine. */
+void shm_memory_unmap(void *base, uint64_t bytes);
+
+#endif

@@ -1,0 +1,221 @@
+/* What is done on an open connection of fabric_shm. Nothing here allocates, locks, copies a lent
+ * byte twice or makes a system call, except lending and withdrawing, which are set-up. */
+#include "svc/wire/shm_conn.h"
+
+#include "svc/wire/region.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+/* 0, or what a verb says on a connection that cannot be used. */
+static int usable(const struct shm_conn *c)
+{
+    if (c->state == SHM_OPEN && !c->hung_up)
+        return 0;
+    return c->state == SHM_ASKED || c->state == SHM_ASKING ? -ENOTCONN : -ECONNRESET;
+}
+
+static int try_later(struct shm_conn *c)
+{
+    c->room_wanted = true;
+    return -EAGAIN;
+}
+
+/* What a verb says after the ring has said `r`. */
+static int verdict(struct shm_conn *c, int r)
+{
+    if (r == 0)
+        return 0;
+    if (r == -EAGAIN)
+        return try_later(c);
+    shm_conn_end(c, r, (uint32_t)-r);
+    return -ECONNRESET;
+}
+
+static int push(struct shm_conn *c, enum shm_record_kind kind, uint32_t word, const void *body,
+                size_t bytes)
+{
+    int r = verdict(c, shm_push(&c->out, kind, word, body, bytes));
+
+    if (r == 0) {
+        c->pushed = true;
+        shm_conn_note(c);
+    }
+    return r;
+}
+
+int shm_verb_send(struct fabric_conn *base, const void *header, size_t header_bytes,
+                  const void *payload, size_t payload_bytes)
+{
+    struct shm_conn *c = shm_conn(base);
+    int r = usable(c);
+
+    if (r < 0)
+        return r;
+    if (payload_bytes > 0)
+        return -EMSGSIZE;
+    return push(c, SHM_RECORD_MESSAGE, 0, header, header_bytes);
+}
+
+void shm_verb_message_done(struct fabric_conn *base, const void *data)
+{
+    struct shm_conn *c = shm_conn(base);
+    const struct shm_record *record = container_of(data, struct shm_record, body);
+    size_t slot = (size_t)(record - c->messages);
+
+    assert(slot < SHM_MESSAGES_MAX && !(c->messages_free >> slot & 1));
+    c->messages_free |= UINT64_C(1) << slot;
+}
+
+/* The descriptor goes first: when the lane sees the record, it is there (S5). */
+static int send_region(struct shm_conn *c, const struct region *region, uint32_t id)
+{
+    struct shm_packet lend = {.kind = SHM_PACKET_LEND, .word = id, .bytes = region->bytes};
+    int r = shm_packet_send(c->socket, &lend, &region->fd, 1);
+
+    if (r == -EAGAIN) {
+        c->socket_full = true;
+        return try_later(c);
+    }
+    if (r < 0)
+        return r;
+    c->lent |= UINT64_C(1) << id;
+    return push(c, SHM_RECORD_LEND, id, &lend.bytes, sizeof lend.bytes);
+}
+
+int shm_verb_lend(struct fabric_conn *base, const struct region *region, uint32_t id)
+{
+    struct shm_conn *c = shm_conn(base);
+    int r = usable(c);
+
+    if (r < 0)
+        return r;
+    if (region->fd < 0)
+        return -ENOTSUP;
+    if (c->lent & (UINT64_C(1) << id))
+        return -EEXIST;
+    r = verdict(c, shm_reserve(&c->out));
+    return r < 0 ? r : send_region(c, region, id);
+}
+
+void shm_withdraw_rest(struct shm_conn *c)
+{
+    while (c->withdrawals != 0) {
+        uint32_t id = (uint32_t)__builtin_ctzll(c->withdrawals);
+
+        if (push(c, SHM_RECORD_WITHDRAW, id, NULL, 0) < 0)
+            return;
+        c->withdrawals &= ~(UINT64_C(1) << id);
+        c->lent &= ~(UINT64_C(1) << id);
+    }
+}
+
+void shm_verb_withdraw(struct fabric_conn *base, uint32_t id)
+{
+    struct shm_conn *c = shm_conn(base);
+
+    if (usable(c) < 0 || id >= FABRIC_REGIONS_MAX)
+        return;
+    c->withdrawals |= c->lent & (UINT64_C(1) << id);
+    shm_withdraw_rest(c);
+}
+
+static void *place(const struct shm_conn *c, uint32_t id, uint64_t offset, size_t bytes)
+{
+    if (id >= FABRIC_REGIONS_MAX || !c->regions[id].base)
+        return NULL;
+    if (offset > c->regions[id].bytes || bytes > c->regions[id].bytes - offset)
+        return NULL;
+    return (char *)c->regions[id].base + offset;
+}
+
+void *shm_verb_map(struct fabric_conn *base, uint32_t id, uint64_t offset, size_t bytes)
+{
+    return place(shm_conn(base), id, offset, bytes);
+}
+
+uint64_t shm_verb_region_bytes(const struct fabric_conn *base, uint32_t id)
+{
+    const struct shm_conn *c = (const struct shm_conn *)base;
+
+    return id < FABRIC_REGIONS_MAX ? c->regions[id].bytes : 0;
+}
+
+/* Room for one more completion, on a connection that can be used. */
+static int completable(struct shm_conn *c)
+{
+    int r = usable(c);
+
+    if (r == 0 && c->completions_tail - c->completions_head == SHM_COMPLETIONS_MAX)
+        r = try_later(c);
+    return r;
+}
+
+static void complete(struct shm_conn *c, enum fabric_event_kind kind, void *context)
+{
+    c->completions[c->completions_tail++ % SHM_COMPLETIONS_MAX] =
+        (struct shm_completion){kind, context};
+}
+
+int shm_verb_read(struct fabric_conn *base, uint32_t id, uint64_t offset, void *local, size_t bytes,
+                  void *context)
+{
+    struct shm_conn *c = shm_conn(base);
+    const void *source = place(c, id, offset, bytes);
+    int r = completable(c);
+
+    if (r < 0)
+        return r;
+    if (!source)
+        return -EFAULT;
+    memcpy(local, source, bytes);
+    complete(c, FABRIC_EVENT_READ, context);
+    return 0;
+}
+
+int shm_verb_write(struct fabric_conn *base, uint32_t id, uint64_t offset, const void *local,
+                   size_t bytes, void *context)
+{
+    struct shm_conn *c = shm_conn(base);
+    void *target = place(c, id, offset, bytes);
+    int r = completable(c);
+
+    if (r < 0)
+        return r;
+    if (!target)
+        return -EFAULT;
+    memcpy(target, local, bytes);
+    complete(c, FABRIC_EVENT_WRITTEN, context);
+    return 0;
+}
+
+int shm_verb_write_word(struct fabric_conn *base, uint32_t id, uint64_t offset, const void *local,
+                        size_t bytes, uint32_t word, void *context)
+{
+    struct shm_conn *c = shm_conn(base);
+    void *target = place(c, id, offset, bytes);
+    int r = completable(c);
+
+    if (r < 0)
+        return r;
+    if (!target)
+        return -EFAULT;
+    r = verdict(c, shm_reserve(&c->out));
+    if (r < 0)
+        return r;
+    memcpy(target, local, bytes);
+    return shm_verb_notify(base, word, context);
+}
+
+int shm_verb_notify(struct fabric_conn *base, uint32_t word, void *context)
+{
+    struct shm_conn *c = shm_conn(base);
+    int r = completable(c);
+
+    if (r == 0)
+        r = push(c, SHM_RECORD_WORD, word, NULL, 0);
+    if (r == 0)
+        complete(c, FABRIC_EVENT_WRITTEN, context);
+    return r;
+}

@@ -1,0 +1,133 @@
+/* The worker's side of fabric_shm: makes the shared memory, connects, takes the lane's answer. */
+#include "svc/wire/shm_conn.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/wire/shm_memory.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int say_hello(struct shm_conn *c, int rings_fd, const void *ticket, size_t ticket_bytes)
+{
+    struct shm_packet hello = {.kind = SHM_PACKET_HELLO, .ticket_bytes = (uint16_t)ticket_bytes};
+
+    if (ticket_bytes > 0)
+        memcpy(hello.ticket, ticket, ticket_bytes);
+    return shm_packet_send(c->socket, &hello, (const int[]){rings_fd, shm_owner(c)->bell_fd}, 2);
+}
+
+static int make_rings(struct shm_conn *c, int *ret_fd)
+{
+    void *memory;
+    int r = shm_memory_create("gradpool-rings", sizeof(struct shm_rings), ret_fd, &memory);
+
+    if (r < 0)
+        return r;
+    c->rings = memory;
+    c->in.ring = &c->rings->to_worker;
+    c->out.ring = &c->rings->to_lane;
+    return 0;
+}
+
+static int begin(struct shm_conn *c, const void *ticket, size_t ticket_bytes)
+{
+    struct shm_watch *w = &shm_owner(c)->watch;
+    _cleanup_fd_ int rings_fd = -1;
+    int r = make_rings(c, &rings_fd);
+
+    if (r == 0)
+        r = say_hello(c, rings_fd, ticket, ticket_bytes);
+    if (r == 0)
+        r = shm_watch_add(w, c->socket);
+    if (r == 0)
+        r = shm_watch_add(w, c->peer.pidfd);
+    return r;
+}
+
+/* A socket to the lane, and who that is. */
+static int reach(const char *address, int *ret_socket, struct shm_peer *ret_peer)
+{
+    _cleanup_fd_ int socket = -1;
+    int r = shm_socket_connect(address, &socket);
+
+    if (r == 0)
+        r = shm_socket_peer(socket, ret_peer);
+    if (r == 0)
+        *ret_socket = take_fd(&socket);
+    return r == -ENOTCONN ? -ECONNREFUSED : r; /* the listener has died meanwhile */
+}
+
+int shm_worker_connect(struct fabric *base, const char *address, const void *ticket,
+                       size_t ticket_bytes, void *owner, struct fabric_conn **ret_conn)
+{
+    struct shm_fabric *f = shm_fabric(base);
+    struct shm_peer peer;
+    struct shm_conn *c;
+    int socket;
+
+    if (f->is_lane)
+        return -EINVAL;
+    int r = reach(address, &socket, &peer);
+    if (r == 0)
+        r = shm_conn_create(f, socket, &peer, SHM_ASKING, &c);
+    if (r < 0)
+        return r;
+    r = shm_watch_start(&f->watch, f->bell);
+    if (r == 0)
+        r = begin(c, ticket, ticket_bytes);
+    if (r < 0) {
+        shm_conn_free(c);
+        return r;
+    }
+    c->owner = owner;
+    *ret_conn = &c->base;
+    return 0;
+}
+
+void shm_worker_look(struct shm_fabric *f)
+{
+    if (!shm_watch_take_news(&f->watch))
+        return;
+    list_for_each_safe (node, &f->conns)
+        shm_conn_look(list_entry(node, struct shm_conn, link));
+}
+
+/* The lane's bell can only be read from here (S4). */
+static int open_up(struct shm_conn *c, const int *fds, size_t fds_count)
+{
+    void *bell;
+
+    if (fds_count != 2)
+        return -EBADMSG;
+    int r = shm_memory_map(fds[1], sizeof(struct shm_bell), 0, &bell);
+    if (r < 0)
+        return r;
+    c->peer_bell = bell;
+    c->wake_fd = fds[0];
+    close(fds[1]);
+    c->state = SHM_OPEN;
+    c->open_due = true;
+    return 0;
+}
+
+void shm_worker_answer(struct shm_conn *c)
+{
+    struct shm_packet answer;
+    int fds[SHM_PACKET_FDS_MAX];
+    size_t fds_count;
+    int r = shm_packet_receive(c->socket, &answer, fds, &fds_count);
+
+    if (r == -EAGAIN || r == -EPIPE)
+        return; /* not yet; or hung up, which shm_conn_look() sees itself */
+    if (r == 0 && answer.kind == SHM_PACKET_ACCEPT) {
+        r = open_up(c, fds, fds_count);
+        if (r == 0)
+            return;
+    }
+    if (r == 0)
+        shm_fds_close(fds, fds_count);
+    if (r == 0 && answer.kind == SHM_PACKET_REFUSE)
+        shm_conn_end(c, -ECONNREFUSED, answer.word);
+    else
+        shm_conn_end(c, -ECONNRESET, r == 0 ? answer.word : (uint32_t)-r);
+}
