@@ -1,0 +1,530 @@
+/* fabric_ofi: libfabric's connected endpoints behind fabric.h (README, O1 to O9).
+ * Owns one fabric, domain and event queue, and polls its connections. It never sets libfabric's
+ * environment and never waits; libfabric itself makes progress only inside fabric_poll(). */
+#include "svc/wire/ofi_conn.h"
+
+#include "svc/base/clock.h"
+#include "svc/base/log.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <rdma/fi_errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+/* The tcp provider's connect data; verbs has less. */
+#define CONNECT_DATA_BYTES_MAX 256
+#define READY_A_POLL 64
+#define CLOSE_ALL_NS (200 * NS_PER_MS)
+
+static struct ofi_fabric *fabric_of(const struct fabric *f) { return (struct ofi_fabric *)f; }
+
+/* --- events of endpoints --------------------------------------------------------------------- */
+
+struct cm_event {
+    struct fi_eq_cm_entry entry;
+    uint8_t data[CONNECT_DATA_BYTES_MAX];
+};
+
+/* The queue may still hold an event of an endpoint that is closed: its fid must not be followed. */
+static struct ofi_conn *conn_of_fid(struct ofi_fabric *f, const struct fid *fid)
+{
+    list_for_each(node, &f->conns) {
+        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
+        if (c->ep != NULL && &c->ep->fid == fid)
+            return c;
+    }
+    return NULL;
+}
+
+static void on_request(struct ofi_fabric *f, struct cm_event *event, size_t data_bytes,
+                       struct ofi_batch *batch)
+{
+    struct ofi_conn *c = ofi_conn_request(f, event->entry.info, event->data, data_bytes);
+    if (c == NULL)
+        return;
+    struct fabric_event *e = ofi_emit(batch, c, FABRIC_EVENT_REQUEST);
+    e->data = c->ticket;
+    e->bytes = c->ticket_bytes;
+}
+
+static void on_event(struct ofi_fabric *f, uint32_t kind, struct cm_event *event,
+                     size_t data_bytes, struct ofi_batch *batch)
+{
+    if (kind == FI_CONNREQ) {
+        on_request(f, event, data_bytes, batch);
+        return;
+    }
+    struct ofi_conn *c = conn_of_fid(f, event->entry.fid);
+    if (c == NULL)
+        return;
+    if (kind == FI_SHUTDOWN)
+        ofi_conn_shut(c, -ECONNRESET, 0);
+    else if (kind == FI_CONNECTED && ofi_conn_connected(c, event->data, data_bytes))
+        ofi_emit(batch, c, FABRIC_EVENT_OPEN);
+}
+
+static void on_error(struct ofi_fabric *f)
+{
+    uint32_t reason = 0;
+    uint8_t data[CONNECT_DATA_BYTES_MAX];
+    struct fi_eq_err_entry error = {.err_data = data, .err_data_size = sizeof(data)};
+    if (fi_eq_readerr(f->eq, &error, 0) < 0)
+        return;
+    struct ofi_conn *c = conn_of_fid(f, error.fid);
+    if (c == NULL)
+        return;
+    if (error.err == FI_ECONNREFUSED && error.err_data != NULL &&
+        error.err_data_size >= sizeof(reason))
+        memcpy(&reason, error.err_data, sizeof(reason));
+    ofi_conn_shut(c, error.err ? ofi_errno(error.err) : -ECONNRESET, reason);
+}
+
+static void read_events(struct ofi_fabric *f, struct ofi_batch *batch)
+{
+    while (!ofi_batch_is_full(batch)) {
+        struct cm_event event;
+        uint32_t kind;
+        ssize_t bytes = fi_eq_read(f->eq, &kind, &event, sizeof(event), 0);
+        if (bytes == -FI_EAVAIL)
+            on_error(f);
+        else if (bytes < (ssize_t)sizeof(event.entry))
+            return;
+        else
+            on_event(f, kind, &event, (size_t)bytes - sizeof(event.entry), batch);
+    }
+}
+
+/* --- polling --------------------------------------------------------------------------------- */
+
+static void free_gone(struct ofi_fabric *f)
+{
+    list_for_each_safe(node, &f->gone)
+        ofi_conn_free(list_entry(node, struct ofi_conn, in_fabric));
+}
+
+static void on_timer(struct ofi_fabric *f)
+{
+    uint64_t expirations;
+    if (read(f->timer_fd, &expirations, sizeof(expirations)) < 0)
+        return;
+    uint64_t now_ns = clock_now_ns();
+    f->timer_ns = 0;
+    list_for_each(node, &f->conns) {
+        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
+        if (c->phase != OFI_LINGERING && c->phase != OFI_ENDING)
+            continue;
+        if (c->deadline_ns > now_ns)
+            ofi_timer_set(f, c->deadline_ns);
+        else
+            ofi_conn_activate(c);
+    }
+}
+
+/* Asks which queues have something, so that a poll costs what is active, not what is connected. */
+static void find_active(struct ofi_fabric *f)
+{
+    struct epoll_event ready[READY_A_POLL];
+    int count = epoll_wait(f->epoll_fd, ready, READY_A_POLL, 0);
+    for (int i = 0; i < count; i++) {
+        struct ofi_conn *c = ready[i].data.ptr;
+        if (ready[i].data.ptr == &f->timer_fd) {
+            on_timer(f);
+        } else if (ready[i].data.ptr != &f->eq_fd) {
+            c->is_armed = false;
+            ofi_conn_activate(c);
+        }
+    }
+}
+
+static bool has_data_phase(const struct ofi_conn *c)
+{
+    return c->phase == OFI_OPEN || c->phase == OFI_LINGERING || c->phase == OFI_ENDING;
+}
+
+/* A connection leaves the list when its queue is empty. One that is not open yet keeps its
+ * completions: OPEN comes first. Who filled the batch goes to the end of the list. */
+static void visit_active(struct ofi_fabric *f, struct ofi_batch *batch)
+{
+    uint64_t now_ns = clock_now_ns();
+    list_for_each_safe(node, &f->active) {
+        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_active);
+        if (ofi_batch_is_full(batch))
+            return;
+        list_remove(&c->in_active);
+        bool is_empty = !has_data_phase(c) || ofi_transfer_drain(c, batch);
+        if (is_empty)
+            ofi_conn_advance(c, now_ns, batch);
+        if (!is_empty)
+            ofi_conn_activate(c);
+    }
+}
+
+static int poll_fabric(struct fabric *base, struct fabric_event *events, int events_max)
+{
+    struct ofi_fabric *f = fabric_of(base);
+    struct ofi_batch batch = {.events = events, .events_max = events_max};
+    free_gone(f);
+    read_events(f, &batch);
+    find_active(f);
+    visit_active(f, &batch);
+    return batch.count;
+}
+
+static int arm(struct fabric *base, struct fabric_wait *ret_wait)
+{
+    struct ofi_fabric *f = fabric_of(base);
+    if (!list_is_empty(&f->active))
+        return -EAGAIN;
+    struct fid *eq = &f->eq->fid;
+    if (fi_trywait(f->fabric, &eq, 1) != 0)
+        return -EAGAIN;
+    list_for_each(node, &f->conns) {
+        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
+        if (c->is_armed || c->cq == NULL)
+            continue;
+        struct fid *cq = &c->cq->fid;
+        if (fi_trywait(f->fabric, &cq, 1) != 0) {
+            ofi_conn_activate(c);
+            return -EAGAIN;
+        }
+        c->is_armed = true;
+    }
+    *ret_wait = (struct fabric_wait){.fd = f->epoll_fd};
+    return 0;
+}
+
+/* Posting is sending: nothing is kept back for a doorbell. */
+static void flush(struct fabric *base) { (void)base; }
+
+/* --- opening and closing --------------------------------------------------------------------- */
+
+static void describe_into(struct ofi_fabric *f, const char *address)
+{
+    snprintf(f->description, sizeof(f->description),
+             "ofi: provider %s, libfabric %u.%u, interface %s, %s%s", f->info->fabric_attr->prov_name,
+             FI_MAJOR(fi_version()), FI_MINOR(fi_version()),
+             f->interface_name ? f->interface_name : "any",
+             address ? "listening on " : "not listening", address ? address : "");
+}
+
+static int watch(struct ofi_fabric *f, int fd, void *mark)
+{
+    struct epoll_event on_ready = {.events = EPOLLIN, .data.ptr = mark};
+    return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, fd, &on_ready) < 0 ? -errno : 0;
+}
+
+static int open_waits(struct ofi_fabric *f)
+{
+    f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    f->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (f->epoll_fd < 0 || f->timer_fd < 0)
+        return -errno;
+    int r = watch(f, f->timer_fd, &f->timer_fd);
+    return r < 0 ? r : watch(f, f->eq_fd, &f->eq_fd);
+}
+
+static int open_fabric(struct ofi_fabric *f)
+{
+    struct fi_eq_attr eq_wanted = {.wait_obj = FI_WAIT_FD};
+    int r = fi_fabric(f->info->fabric_attr, &f->fabric, NULL);
+    if (r == 0)
+        r = fi_domain(f->fabric, f->info, &f->domain, NULL);
+    if (r == 0)
+        r = fi_eq_open(f->fabric, &eq_wanted, &f->eq, NULL);
+    if (r == 0)
+        r = fi_control(&f->eq->fid, FI_GETWAIT, &f->eq_fd);
+    if (r != 0)
+        return ofi_errno(r);
+    ofi_memory_init(&f->memory, f->domain, f->info);
+    return open_waits(f);
+}
+
+static bool is_all_gone(struct ofi_fabric *f)
+{
+    list_for_each(node, &f->conns)
+        if (list_entry(node, struct ofi_conn, in_fabric)->ep != NULL)
+            return false;
+    return true;
+}
+
+/* Ends every connection the orderly way, within a bound: a peer that is stopped gets no more. */
+static void end_all(struct ofi_fabric *f)
+{
+    struct fabric_event ignored[READY_A_POLL];
+    uint64_t deadline_ns = clock_now_ns() + CLOSE_ALL_NS;
+    list_for_each_safe(node, &f->conns)
+        ofi_conn_disconnect(list_entry(node, struct ofi_conn, in_fabric));
+    for (uint64_t now_ns = 0; !is_all_gone(f) && now_ns < deadline_ns; now_ns = clock_now_ns()) {
+        struct fabric_wait wait;
+        poll_fabric(&f->base, ignored, READY_A_POLL);
+        struct pollfd quiet = {.fd = f->epoll_fd, .events = POLLIN};
+        if (!is_all_gone(f) && arm(&f->base, &wait) == 0)
+            poll(&quiet, 1, clock_poll_ms(deadline_ns, clock_now_ns()));
+    }
+    list_for_each_safe(node, &f->conns) {
+        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
+        ofi_conn_close(c);
+        ofi_conn_free(c);
+    }
+    free_gone(f);
+}
+
+/* Peers that connected and said nothing are known to libfabric alone, which forgets them when the
+ * listener closes: their sockets would stay open. Cut, they are closed by its own reading (O8). */
+static void close_listener(struct ofi_fabric *f)
+{
+    struct fabric_event ignored[READY_A_POLL];
+    struct ofi_batch batch = {.events = ignored, .events_max = READY_A_POLL};
+    if (f->listener == NULL)
+        return;
+    ofi_sockets_cut(f->listener);
+    read_events(f, &batch);
+    list_for_each_safe(node, &f->conns)
+        ofi_conn_refuse(list_entry(node, struct ofi_conn, in_fabric), ECONNREFUSED);
+    free_gone(f);
+    fi_close(&f->listener->fid);
+    f->listener = NULL;
+}
+
+static void close_fabric(struct fabric *base)
+{
+    struct ofi_fabric *f = fabric_of(base);
+    if (f->epoll_fd >= 0)
+        end_all(f);
+    close_listener(f);
+    if (f->memory.domain != NULL)
+        ofi_memory_fini(&f->memory);
+    if (f->domain != NULL)
+        fi_close(&f->domain->fid);
+    if (f->eq != NULL)
+        fi_close(&f->eq->fid);
+    if (f->fabric != NULL)
+        fi_close(&f->fabric->fid);
+    if (f->epoll_fd >= 0)
+        close(f->epoll_fd);
+    if (f->timer_fd >= 0)
+        close(f->timer_fd);
+    fi_freeinfo(f->info);
+    free(f->interface_name);
+    free(f);
+}
+
+/* The child's copies of the sockets would keep connections and the port alive after the parent's
+ * death. What else libfabric holds stays: no peer can see it. */
+static void abandon_in_child(struct fabric *base)
+{
+    struct ofi_fabric *f = fabric_of(base);
+    list_for_each(node, &f->conns) {
+        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
+        if (c->socket_fd >= 0)
+            close(c->socket_fd);
+        if (c->cq_fd >= 0)
+            close(c->cq_fd);
+    }
+    if (f->listen_fd >= 0)
+        close(f->listen_fd);
+    close(f->eq_fd);
+    close(f->timer_fd);
+    close(f->epoll_fd);
+}
+
+/* --- listening ------------------------------------------------------------------------------- */
+
+static int open_listener(struct ofi_fabric *f, const struct ofi_address *address)
+{
+    struct fi_info *info = ofi_info_for(f->info, address, NULL);
+    if (info == NULL)
+        return -ENOMEM;
+    int r = fi_passive_ep(f->fabric, info, &f->listener, NULL);
+    fi_freeinfo(info);
+    if (r == 0)
+        r = fi_pep_bind(f->listener, &f->eq->fid, 0);
+    if (r == 0)
+        r = fi_listen(f->listener);
+    if (r != 0 && f->listener != NULL) {
+        fi_close(&f->listener->fid);
+        f->listener = NULL;
+    }
+    return ofi_errno(r);
+}
+
+static int listen_at(struct fabric *base, const char *address, char *ret_address)
+{
+    struct ofi_fabric *f = fabric_of(base);
+    struct ofi_address wanted;
+    if (f->listener != NULL)
+        return -EALREADY;
+    int r = ofi_address_to_listen(address, f->interface_name, &wanted);
+    if (r == 0)
+        r = open_listener(f, &wanted);
+    if (r < 0)
+        return r;
+    size_t bytes = sizeof(wanted.socket);
+    if (fi_getname(&f->listener->fid, &wanted.socket, &bytes) != 0)
+        return -EADDRNOTAVAIL;
+    f->listen_fd = ofi_socket_find_listening(f->listener);
+    ofi_address_format(&wanted.socket, ret_address, FABRIC_ADDRESS_BYTES_MAX);
+    describe_into(f, ret_address);
+    return 0;
+}
+
+/* --- the table of verbs ---------------------------------------------------------------------- */
+
+static const char *describe(const struct fabric *base) { return fabric_of(base)->description; }
+
+static int connect_to(struct fabric *base, const char *address, const void *ticket,
+                      size_t ticket_bytes, void *owner, struct fabric_conn **ret_conn)
+{
+    struct ofi_conn *c;
+    int r = ofi_conn_connect(fabric_of(base), address, ticket, ticket_bytes, owner, &c);
+    if (r == 0)
+        *ret_conn = &c->base;
+    return r;
+}
+
+static int accept_from(struct fabric_conn *c, void *owner)
+{
+    return ofi_conn_accept(ofi_conn_of(c), owner);
+}
+
+static void refuse(struct fabric_conn *c, int reason) { ofi_conn_refuse(ofi_conn_of(c), reason); }
+static void disconnect(struct fabric_conn *c) { ofi_conn_disconnect(ofi_conn_of(c)); }
+
+static const char *peer(const struct fabric_conn *c)
+{
+    return ofi_conn_of((struct fabric_conn *)(uintptr_t)c)->peer;
+}
+
+static int peer_pid(const struct fabric_conn *c)
+{
+    (void)c;
+    return 0;
+}
+
+static int send_message(struct fabric_conn *c, const void *header, size_t header_bytes,
+                        const void *payload, size_t payload_bytes)
+{
+    return ofi_transfer_send(ofi_conn_of(c), header, header_bytes, payload, payload_bytes);
+}
+
+static void message_done(struct fabric_conn *c, const void *data)
+{
+    ofi_transfer_message_done(ofi_conn_of(c), data);
+}
+
+static int messages_held_max(const struct fabric *base)
+{
+    (void)base;
+    return OFI_RECEIVES - 1;
+}
+
+static int lend(struct fabric_conn *c, const struct region *region, uint32_t id)
+{
+    return ofi_transfer_lend(ofi_conn_of(c), region, id);
+}
+
+static void withdraw(struct fabric_conn *c, uint32_t id)
+{
+    ofi_transfer_withdraw(ofi_conn_of(c), id);
+}
+
+/* The peer's memory is elsewhere. */
+static void *map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes)
+{
+    (void)c, (void)id, (void)offset, (void)bytes;
+    return NULL;
+}
+
+static uint64_t region_bytes(const struct fabric_conn *c, uint32_t id)
+{
+    const struct ofi_conn *conn = (const struct ofi_conn *)c;
+    return id < FABRIC_REGIONS_MAX ? conn->foreign[id].bytes : 0;
+}
+
+static int pool_register(struct fabric *base, void *memory, size_t bytes)
+{
+    return ofi_memory_pool(&fabric_of(base)->memory, memory, bytes);
+}
+
+static int read_from(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local,
+                     size_t bytes, void *context)
+{
+    return ofi_transfer_read(ofi_conn_of(c), id, offset, local, bytes, context);
+}
+
+static int write_to(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
+                    size_t bytes, void *context)
+{
+    return ofi_transfer_write(ofi_conn_of(c), id, offset, local, bytes, NULL, context);
+}
+
+static int write_word(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
+                      size_t bytes, uint32_t word, void *context)
+{
+    return ofi_transfer_write(ofi_conn_of(c), id, offset, local, bytes, &word, context);
+}
+
+static int notify(struct fabric_conn *c, uint32_t word, void *context)
+{
+    return ofi_transfer_notify(ofi_conn_of(c), word, context);
+}
+
+static const struct fabric_ops ops = {
+    .kind = "ofi",
+    .close = close_fabric,
+    .describe = describe,
+    .listen = listen_at,
+    .connect = connect_to,
+    .accept = accept_from,
+    .refuse = refuse,
+    .disconnect = disconnect,
+    .peer = peer,
+    .peer_pid = peer_pid,
+    .send = send_message,
+    .message_done = message_done,
+    .messages_held_max = messages_held_max,
+    .lend = lend,
+    .withdraw = withdraw,
+    .map = map,
+    .region_bytes = region_bytes,
+    .pool_register = pool_register,
+    .read = read_from,
+    .write = write_to,
+    .write_word = write_word,
+    .notify = notify,
+    .poll = poll_fabric,
+    .flush = flush,
+    .arm = arm,
+    .abandon_in_child = abandon_in_child,
+};
+
+int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fabric)
+{
+    struct ofi_fabric *f = calloc(1, sizeof(*f));
+    if (f == NULL)
+        return -ENOMEM;
+    f->base.ops = &ops;
+    f->epoll_fd = f->eq_fd = f->timer_fd = f->listen_fd = -1;
+    f->payload_bytes_max = (uint32_t)options->payload_bytes_max;
+    list_init(&f->conns);
+    list_init(&f->active);
+    list_init(&f->gone);
+    int r = ofi_provider_choose(options->provider, options->interface_name, &f->info,
+                                &f->landed_flags);
+    if (r == 0 && options->interface_name != NULL)
+        f->interface_name = strdup(options->interface_name);
+    if (r == 0)
+        r = open_fabric(f);
+    if (r < 0) {
+        close_fabric(&f->base);
+        return r;
+    }
+    describe_into(f, NULL);
+    *ret_fabric = &f->base;
+    return 0;
+}

@@ -1,0 +1,352 @@
+/* The life of one connection: asked for, opened, ended.
+ * Owns the endpoint, its completion queue and its buffers. An endpoint is closed only after its
+ * socket was cut and everything posted has come back (O2): libfabric 1.17 corrupts memory when one
+ * is closed in the middle of a read's response. */
+#include "svc/wire/ofi_conn.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/base/clock.h"
+#include "svc/base/log.h"
+
+#include <errno.h>
+#include <rdma/fi_errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+
+/* What can be in a queue at a time, and words from the peer. */
+#define QUEUE_SIZE (OFI_RECEIVES + OFI_SENDS_MAX + OFI_TRANSFERS_MAX + 256)
+
+/* --- making ---------------------------------------------------------------------------------- */
+
+static struct ofi_conn *conn_new(struct ofi_fabric *f, void *owner, enum ofi_phase phase)
+{
+    struct ofi_conn *c = calloc(1, sizeof(*c));
+    if (c == NULL)
+        return NULL;
+    c->base.fabric = &f->base;
+    c->owner = owner;
+    c->phase = phase;
+    c->socket_fd = -1;
+    c->cq_fd = -1;
+    list_init(&c->in_active);
+    list_append(&f->conns, &c->in_fabric);
+    return c;
+}
+
+void ofi_conn_free(struct ofi_conn *c)
+{
+    list_remove(&c->in_active);
+    list_remove(&c->in_fabric);
+    free(c->buffers);
+    free(c);
+}
+
+static int open_queue(struct ofi_conn *c)
+{
+    struct ofi_fabric *f = ofi_fabric_of(c);
+    struct fi_cq_attr wanted = {
+        .size = QUEUE_SIZE, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
+    int r = fi_cq_open(f->domain, &wanted, &c->cq, c);
+    if (r == 0)
+        r = fi_control(&c->cq->fid, FI_GETWAIT, &c->cq_fd);
+    if (r != 0)
+        return ofi_errno(r);
+    struct epoll_event on_ready = {.events = EPOLLIN, .data.ptr = c};
+    return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, c->cq_fd, &on_ready) < 0 ? -errno : 0;
+}
+
+static int open_endpoint(struct ofi_conn *c, struct fi_info *info)
+{
+    struct ofi_fabric *f = ofi_fabric_of(c);
+    int r = open_queue(c);
+    if (r < 0)
+        return r;
+    r = fi_endpoint(f->domain, info, &c->ep, c);
+    if (r == 0)
+        r = fi_ep_bind(c->ep, &f->eq->fid, 0);
+    if (r == 0)
+        r = fi_ep_bind(c->ep, &c->cq->fid, FI_TRANSMIT | FI_RECV);
+    if (r == 0)
+        r = fi_enable(c->ep);
+    return r != 0 ? ofi_errno(r) : ofi_transfer_prepare(c);
+}
+
+static void reject(struct ofi_fabric *f, struct fi_info *info, uint32_t reason)
+{
+    fi_reject(f->listener, info->handle, &reason, sizeof(reason));
+    fi_freeinfo(info);
+}
+
+static void close_fid(struct fid *fid, const char *what)
+{
+    int r = fi_close(fid);
+    if (r != 0)
+        log_warn("transport=ofi error=\"closing the %s failed: %s\"", what, fi_strerror(-r));
+}
+
+void ofi_conn_close(struct ofi_conn *c)
+{
+    if (c->request != NULL)
+        reject(ofi_fabric_of(c), take_ptr(c->request), ECONNREFUSED);
+    if (c->ep != NULL)
+        close_fid(&c->ep->fid, "endpoint");
+    if (c->cq_fd >= 0)
+        epoll_ctl(ofi_fabric_of(c)->epoll_fd, EPOLL_CTL_DEL, c->cq_fd, NULL);
+    if (c->cq != NULL)
+        close_fid(&c->cq->fid, "completion queue");
+    if (c->buffers_mr != NULL)
+        close_fid(&c->buffers_mr->fid, "buffers");
+    for (int i = 0; i < FABRIC_REGIONS_MAX; i++)
+        if (c->lent[i] != NULL)
+            ofi_memory_return(c->lent[i]);
+    memset(c->lent, 0, sizeof(c->lent));
+    c->ep = NULL;
+    c->cq = NULL;
+    c->buffers_mr = NULL;
+    c->cq_fd = c->socket_fd = -1;
+    c->phase = OFI_GONE;
+}
+
+/* Closed and out of every list that poll walks; freed when the next poll begins. */
+static void retire(struct ofi_conn *c)
+{
+    ofi_conn_close(c);
+    list_remove(&c->in_active);
+    list_remove(&c->in_fabric);
+    list_append(&ofi_fabric_of(c)->gone, &c->in_fabric);
+}
+
+void ofi_conn_activate(struct ofi_conn *c)
+{
+    if (c->phase != OFI_GONE && list_is_empty(&c->in_active))
+        list_append(&ofi_fabric_of(c)->active, &c->in_active);
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static void hello_fill(const struct ofi_fabric *f, size_t ticket_bytes, struct ofi_hello *hello)
+{
+    hello->version = OFI_VERSION;
+    hello->ticket_bytes = (uint8_t)ticket_bytes;
+    memcpy(hello->payload_bytes_max, &f->payload_bytes_max, sizeof(hello->payload_bytes_max));
+}
+
+/* Checks a peer's hello and takes what it says; false when it is not one of ours. */
+static bool hello_take(struct ofi_conn *c, const void *data, size_t data_bytes)
+{
+    struct ofi_hello hello;
+    if (data_bytes < sizeof(hello))
+        return false;
+    memcpy(&hello, data, sizeof(hello));
+    if (hello.version != OFI_VERSION || hello.ticket_bytes > FABRIC_TICKET_BYTES_MAX ||
+        hello.ticket_bytes > data_bytes - sizeof(hello))
+        return false;
+    memcpy(&c->peer_payload_bytes_max, hello.payload_bytes_max, sizeof(hello.payload_bytes_max));
+    memcpy(c->ticket, (const uint8_t *)data + sizeof(hello), hello.ticket_bytes);
+    c->ticket_bytes = hello.ticket_bytes;
+    return true;
+}
+
+static int start_connect(struct ofi_conn *c, const struct ofi_address *target, const void *ticket,
+                         size_t ticket_bytes)
+{
+    struct ofi_fabric *f = ofi_fabric_of(c);
+    struct ofi_address own;
+    if (f->interface_name != NULL) {
+        int r = ofi_address_of_interface(f->interface_name, target->socket.ss_family, &own);
+        if (r < 0)
+            return r;
+    }
+    struct fi_info *info = ofi_info_for(f->info, f->interface_name ? &own : NULL, target);
+    if (info == NULL)
+        return -ENOMEM;
+    int r = open_endpoint(c, info);
+    fi_freeinfo(info);
+    if (r < 0)
+        return r;
+    uint8_t data[sizeof(struct ofi_hello) + FABRIC_TICKET_BYTES_MAX];
+    hello_fill(f, ticket_bytes, (struct ofi_hello *)data);
+    if (ticket_bytes > 0)
+        memcpy(data + sizeof(struct ofi_hello), ticket, ticket_bytes);
+    return ofi_errno(
+        fi_connect(c->ep, &target->socket, data, sizeof(struct ofi_hello) + ticket_bytes));
+}
+
+int ofi_conn_connect(struct ofi_fabric *f, const char *address, const void *ticket,
+                     size_t ticket_bytes, void *owner, struct ofi_conn **ret_conn)
+{
+    struct ofi_address target;
+    int r = ofi_address_of_peer(address, &target);
+    if (r < 0)
+        return r;
+    struct ofi_conn *c = conn_new(f, owner, OFI_OPENING);
+    if (c == NULL)
+        return -ENOMEM;
+    ofi_address_format(&target.socket, c->peer, sizeof(c->peer));
+    r = start_connect(c, &target, ticket, ticket_bytes);
+    if (r < 0) {
+        ofi_conn_close(c);
+        ofi_conn_free(c);
+        return r;
+    }
+    *ret_conn = c;
+    return 0;
+}
+
+struct ofi_conn *ofi_conn_request(struct ofi_fabric *f, struct fi_info *info, const void *data,
+                                  size_t data_bytes)
+{
+    struct ofi_conn *c = conn_new(f, NULL, OFI_REQUESTED);
+    if (c == NULL || !hello_take(c, data, data_bytes)) {
+        reject(f, info, c ? EPROTO : ENOMEM);
+        if (c != NULL)
+            ofi_conn_free(c);
+        return NULL;
+    }
+    c->request = info;
+    if (info->dest_addr != NULL)
+        ofi_address_format(info->dest_addr, c->peer, sizeof(c->peer));
+    return c;
+}
+
+void ofi_conn_refuse(struct ofi_conn *c, int reason)
+{
+    if (c->request == NULL)
+        return;
+    reject(ofi_fabric_of(c), take_ptr(c->request), (uint32_t)reason);
+    retire(c);
+}
+
+int ofi_conn_accept(struct ofi_conn *c, void *owner)
+{
+    if (c->request == NULL)
+        return -ECONNRESET;
+    struct ofi_hello hello;
+    hello_fill(ofi_fabric_of(c), 0, &hello);
+    int r = open_endpoint(c, c->request);
+    if (r == 0)
+        r = ofi_errno(fi_accept(c->ep, &hello, sizeof(hello)));
+    if (r < 0) {
+        ofi_conn_refuse(c, -r);
+        return r;
+    }
+    fi_freeinfo(c->request);
+    c->request = NULL;
+    c->owner = owner;
+    c->phase = OFI_OPENING;
+    return 0;
+}
+
+bool ofi_conn_connected(struct ofi_conn *c, const void *data, size_t data_bytes)
+{
+    if (c->phase != OFI_OPENING)
+        return false;
+    c->socket_fd = ofi_socket_find(c->ep);
+    /* The accepting side has had its peer's hello with the request. */
+    if (data_bytes > 0 && !hello_take(c, data, data_bytes)) {
+        ofi_conn_fail(c, -EPROTO);
+        return false;
+    }
+    c->phase = OFI_OPEN;
+    ofi_conn_activate(c);
+    return true;
+}
+
+/* --- ending ---------------------------------------------------------------------------------- */
+
+void ofi_timer_set(struct ofi_fabric *f, uint64_t when_ns)
+{
+    if (f->timer_ns != 0 && f->timer_ns <= when_ns)
+        return;
+    struct itimerspec when = {.it_value = {.tv_sec = (time_t)(when_ns / NS_PER_S),
+                                           .tv_nsec = (long)(when_ns % NS_PER_S)}};
+    timerfd_settime(f->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
+    f->timer_ns = when_ns;
+}
+
+static void set_deadline(struct ofi_conn *c)
+{
+    c->deadline_ns = clock_now_ns() + OFI_CLOSE_NS;
+    ofi_timer_set(ofi_fabric_of(c), c->deadline_ns);
+}
+
+/* Cuts the socket under the provider, so that it ends the endpoint by its own error path (O2). */
+static void cut(struct ofi_conn *c)
+{
+    c->phase = OFI_ENDING;
+    set_deadline(c);
+    ofi_conn_activate(c);
+    if (c->is_shut)
+        return;
+    if (c->socket_fd < 0)
+        c->socket_fd = ofi_socket_find(c->ep);
+    if (c->socket_fd >= 0)
+        shutdown(c->socket_fd, SHUT_RDWR);
+    else
+        fi_shutdown(c->ep, 0);
+}
+
+void ofi_conn_fail(struct ofi_conn *c, int error)
+{
+    if (c->phase >= OFI_ENDING)
+        return;
+    c->error = error;
+    cut(c);
+}
+
+void ofi_conn_shut(struct ofi_conn *c, int error, uint32_t reason)
+{
+    c->is_shut = true;
+    if (c->phase < OFI_ENDING) {
+        c->error = error;
+        c->reason = reason;
+    }
+    cut(c);
+}
+
+void ofi_conn_disconnect(struct ofi_conn *c)
+{
+    if (c->phase == OFI_REQUESTED)
+        ofi_conn_refuse(c, ECONNREFUSED);
+    if (c->is_ours || c->phase == OFI_GONE)
+        return;
+    c->is_ours = true;
+    if (c->phase == OFI_ENDING)
+        return;
+    c->error = 0;
+    if (c->phase != OFI_OPEN) {
+        cut(c);
+        return;
+    }
+    (void)ofi_transfer_goodbye(c); /* without room for it the peer sees a reset instead */
+    c->phase = OFI_LINGERING;
+    set_deadline(c);
+    ofi_conn_activate(c);
+}
+
+static void tell_closed(struct ofi_conn *c, struct ofi_batch *batch)
+{
+    struct fabric_event *e = ofi_emit(batch, c, FABRIC_EVENT_CLOSED);
+    bool is_orderly = c->is_ours || (c->peer_left && c->error == -ECONNRESET);
+    e->error = is_orderly ? 0 : c->error;
+    e->word = is_orderly ? 0 : c->reason;
+    retire(c);
+}
+
+void ofi_conn_advance(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch)
+{
+    if (c->phase == OFI_LINGERING && (c->sends_posted == 0 || now_ns >= c->deadline_ns))
+        cut(c);
+    if (c->phase != OFI_ENDING || ofi_batch_is_full(batch))
+        return;
+    bool is_empty = c->is_shut && c->sends_posted + c->transfers_posted == 0;
+    if (!is_empty && now_ns < c->deadline_ns)
+        return;
+    if (!is_empty)
+        log_warn("transport=ofi peer=%s error=\"endpoint kept %u sends and %u transfers for a "
+                 "second after it was cut; closed regardless\"",
+                 c->peer, c->sends_posted, c->transfers_posted);
+    tell_closed(c, batch);
+}

@@ -1,0 +1,209 @@
+/* A connection of fabric_ofi: endpoint, completion queue, buffers and what is posted on them.
+ * ofi_conn.c makes and ends it, ofi_transfer.c moves data over it, fabric_ofi.c polls it. */
+#ifndef GRADPOOL_WIRE_OFI_CONN_H
+#define GRADPOOL_WIRE_OFI_CONN_H
+
+#include "svc/base/list.h"
+#include "svc/wire/fabric_ops.h"
+#include "svc/wire/ofi_memory.h"
+#include "svc/wire/ofi_names.h"
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define OFI_RECEIVES 2
+/* Together what ofi_names.c asks of a provider's send queue. */
+#define OFI_SENDS_MAX 64
+#define OFI_TRANSFERS_MAX 192
+/* How long a connection may take to give back what was posted before it is closed regardless. */
+#define OFI_CLOSE_NS (1 * NS_PER_S)
+
+/* --- on the wire (little endian) ------------------------------------------------------------- */
+
+/* In front of the ticket in connect data, and alone in accept data. With a ticket of 48 bytes it
+ * stays below the 56 that a verbs device carries, which also pads: the length stands inside. */
+#define OFI_VERSION 1
+struct ofi_hello {
+    uint8_t version;
+    uint8_t ticket_bytes;
+    uint8_t payload_bytes_max[4];
+};
+_Static_assert(sizeof(struct ofi_hello) + FABRIC_TICKET_BYTES_MAX < 56, "fits verbs connect data");
+
+enum ofi_message_kind {
+    OFI_MESSAGE_USER = 1,     /* header and payload of fabric_send() follow */
+    OFI_MESSAGE_LEND = 2,     /* value: region id; struct ofi_lend follows */
+    OFI_MESSAGE_WITHDRAW = 3, /* value: region id */
+    OFI_MESSAGE_NOTIFY = 4,   /* value: word */
+    OFI_MESSAGE_GOODBYE = 5,  /* the end that follows is meant */
+};
+
+struct ofi_frame {
+    uint32_t kind;
+    uint32_t value;
+};
+
+struct ofi_lend {
+    uint64_t bytes;
+    uint64_t address; /* of the first byte: virtual, or 0 (FI_MR_VIRT_ADDR or not) */
+    uint64_t key;
+};
+
+/* --- state ----------------------------------------------------------------------------------- */
+
+enum ofi_op_kind { OFI_OP_RECEIVE, OFI_OP_SEND, OFI_OP_READ, OFI_OP_WRITE };
+
+/* Something posted. Its first member is the context the provider is given (FI_CONTEXT). */
+struct ofi_op {
+    struct fi_context provider;
+    enum ofi_op_kind kind;
+    bool is_notify; /* a send whose completion is WRITTEN */
+    bool is_held;   /* a receive whose message the caller has */
+    uint8_t *buffer;
+    void *context;
+    struct ofi_op *next_free;
+};
+
+/* A region of the peer; bytes 0: none. */
+struct ofi_foreign {
+    uint64_t bytes, address, key;
+};
+
+enum ofi_phase {
+    OFI_REQUESTED, /* a peer asks; no endpoint yet */
+    OFI_OPENING,   /* fi_connect or fi_accept done, FI_CONNECTED awaited */
+    OFI_OPEN,
+    OFI_LINGERING, /* fabric_disconnect: sends may still leave */
+    OFI_ENDING,    /* cut; what is posted comes back */
+    OFI_GONE,      /* closed and told; freed when the next poll begins */
+};
+
+struct ofi_fabric {
+    struct fabric base;
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_eq *eq;
+    struct fid_pep *listener;
+    int epoll_fd, eq_fd, timer_fd, listen_fd;
+    uint64_t timer_ns;     /* when the timer fires; 0: it is not set */
+    uint64_t landed_flags; /* O4 */
+    uint32_t payload_bytes_max;
+    char *interface_name; /* NULL: any */
+    struct ofi_memory memory;
+    struct list conns;  /* by in_fabric: every connection that is not gone */
+    struct list active; /* by in_active: those that the next poll must look at */
+    struct list gone;   /* by in_fabric */
+    char description[256];
+};
+
+struct ofi_conn {
+    struct fabric_conn base;
+    struct list in_fabric, in_active;
+    enum ofi_phase phase;
+    void *owner;
+    int error;       /* what CLOSED will say */
+    uint32_t reason; /* of a refusal, likewise */
+    bool is_ours;    /* fabric_disconnect was called: only CLOSED is told */
+    bool peer_left;  /* GOODBYE has come */
+    bool is_shut;    /* the provider has given up the endpoint: nothing is in its hands any more */
+    bool is_armed;   /* fi_trywait found the queue quiet, and its descriptor has not fired since */
+    bool wants_room, has_room;
+    uint64_t deadline_ns; /* LINGERING, ENDING */
+
+    struct fi_info *request; /* REQUESTED */
+    uint8_t ticket[FABRIC_TICKET_BYTES_MAX];
+    size_t ticket_bytes;
+
+    struct fid_ep *ep;
+    struct fid_cq *cq;
+    int cq_fd;
+    int socket_fd; /* libfabric's; -1: none or not known. Never closed here but in a forked child */
+
+    uint8_t *buffers;
+    struct fid_mr *buffers_mr; /* NULL where none is needed */
+    size_t receive_bytes;
+    struct ofi_op receives[OFI_RECEIVES], sends[OFI_SENDS_MAX], transfers[OFI_TRANSFERS_MAX];
+    struct ofi_op *free_sends, *free_transfers;
+    unsigned sends_posted, transfers_posted;
+
+    uint32_t peer_payload_bytes_max;
+    struct ofi_region *lent[FABRIC_REGIONS_MAX];
+    uint64_t withdraws; /* bit per id: told to the peer as soon as there is room */
+    struct ofi_foreign foreign[FABRIC_REGIONS_MAX];
+    char peer[64];
+};
+
+/* Where poll puts events. Never asked for more than is left. */
+struct ofi_batch {
+    struct fabric_event *events;
+    int events_max;
+    int count;
+};
+
+static inline bool ofi_batch_is_full(const struct ofi_batch *b)
+{
+    return b->count == b->events_max;
+}
+
+static inline struct ofi_conn *ofi_conn_of(struct fabric_conn *c) { return (struct ofi_conn *)c; }
+static inline struct ofi_fabric *ofi_fabric_of(const struct ofi_conn *c)
+{
+    return (struct ofi_fabric *)c->base.fabric;
+}
+
+/* --- ofi_conn.c ------------------------------------------------------------------------------ */
+
+int ofi_conn_connect(struct ofi_fabric *f, const char *address, const void *ticket,
+                     size_t ticket_bytes, void *owner, struct ofi_conn **ret_conn);
+/* A peer's request; takes `info` over. NULL: malformed or out of memory, and it was rejected. */
+struct ofi_conn *ofi_conn_request(struct ofi_fabric *f, struct fi_info *info, const void *data,
+                                  size_t data_bytes);
+int ofi_conn_accept(struct ofi_conn *c, void *owner);
+void ofi_conn_refuse(struct ofi_conn *c, int reason);
+/* FI_CONNECTED: true when the connection is open now and OPEN is to be told. */
+bool ofi_conn_connected(struct ofi_conn *c, const void *data, size_t data_bytes);
+/* FI_SHUTDOWN or an error of the endpoint. */
+void ofi_conn_shut(struct ofi_conn *c, int error, uint32_t reason);
+void ofi_conn_disconnect(struct ofi_conn *c);
+/* The connection is broken from our side of view: `error` is what CLOSED will say. */
+void ofi_conn_fail(struct ofi_conn *c, int error);
+/* To be looked at by the next poll. */
+void ofi_conn_activate(struct ofi_conn *c);
+/* Makes the timer fire at `when_ns` or earlier: for connections that have a deadline. */
+void ofi_timer_set(struct ofi_fabric *f, uint64_t when_ns);
+/* Moves a connection on that is LINGERING or ENDING; may put CLOSED into the batch. */
+void ofi_conn_advance(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch);
+/* Closes what libfabric holds; no event. Then only ofi_conn_free() is left to call. */
+void ofi_conn_close(struct ofi_conn *c);
+void ofi_conn_free(struct ofi_conn *c);
+
+/* --- ofi_transfer.c -------------------------------------------------------------------------- */
+
+/* Lays out buffers and posts the receives on a new endpoint. */
+int ofi_transfer_prepare(struct ofi_conn *c);
+int ofi_transfer_send(struct ofi_conn *c, const void *header, size_t header_bytes,
+                      const void *payload, size_t payload_bytes);
+void ofi_transfer_message_done(struct ofi_conn *c, const void *data);
+int ofi_transfer_lend(struct ofi_conn *c, const struct region *region, uint32_t id);
+void ofi_transfer_withdraw(struct ofi_conn *c, uint32_t id);
+int ofi_transfer_goodbye(struct ofi_conn *c);
+int ofi_transfer_read(struct ofi_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
+                      void *context);
+/* `word` NULL: none. */
+int ofi_transfer_write(struct ofi_conn *c, uint32_t id, uint64_t offset, const void *local,
+                       size_t bytes, const uint32_t *word, void *context);
+int ofi_transfer_notify(struct ofi_conn *c, uint32_t word, void *context);
+/* Turns completions into events. True: the queue is empty; false: the batch is full. */
+bool ofi_transfer_drain(struct ofi_conn *c, struct ofi_batch *batch);
+
+/* Appends an event of this connection; the batch must have space. */
+struct fabric_event *ofi_emit(struct ofi_batch *batch, struct ofi_conn *c,
+                              enum fabric_event_kind kind);
+
+#endif
