@@ -1,0 +1,21 @@
+/* Gradients that anybody can compute again: a value from (seed, tensor, round, rank, element), so
+ * that each worker can check each element of a result against the sum in rank order. */
+#ifndef GRADPOOL_BENCH_GRADIENT_H
+#define GRADPOOL_BENCH_GRADIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gradient {
+    uint64_t seed;
+    uint64_t tensor, round;
+};
+
+/* In [-1, 1), with enough bits that sums round: the order of summing shows. */
+float gradient_value(const struct gradient *g, uint32_t rank, uint64_t element);
+void gradient_fill(const struct gradient *g, uint32_t rank, float *values, uint64_t elements);
+/* How many of `values` differ in any bit from ((g0 + g1) + ...), divided by workers if `is_mean`. */
+uint64_t gradient_count_wrong(const struct gradient *g, uint32_t workers, bool is_mean,
+                              const float *values, uint64_t elements);
+
+#endif
