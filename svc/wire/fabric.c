@@ -12,12 +12,8 @@ static const struct {
     const char *name;
     int (*open)(const struct fabric_options *options, struct fabric **ret_fabric);
 } kinds[] = {
-#if __has_include("svc/wire/fabric_shm.c")
     {"shm", fabric_shm_open},
-#endif
-#if __has_include("svc/wire/fabric_ofi.c")
     {"ofi", fabric_ofi_open},
-#endif
 };
 
 int fabric_open(const char *kind, const struct fabric_options *options, struct fabric **ret_fabric)

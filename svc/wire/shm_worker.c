@@ -63,7 +63,7 @@ int shm_worker_connect(struct fabric *base, const char *address, const void *tic
     struct shm_fabric *f = shm_fabric(base);
     struct shm_peer peer;
     struct shm_conn *c;
-    int socket;
+    int socket = -1;
 
     if (f->is_lane)
         return -EINVAL;
