@@ -252,13 +252,11 @@ static bool is_all_gone(struct ofi_fabric *f)
     return true;
 }
 
-/* Ends every connection the orderly way, within a bound: a peer that is stopped gets no more. */
-static void end_all(struct ofi_fabric *f)
+/* Polls until every endpoint is closed, for at most so long. */
+static void poll_until_gone(struct ofi_fabric *f, uint64_t limit_ns)
 {
     struct fabric_event ignored[READY_A_POLL];
-    uint64_t deadline_ns = clock_now_ns() + CLOSE_ALL_NS;
-    list_for_each_safe(node, &f->conns)
-        ofi_conn_disconnect(list_entry(node, struct ofi_conn, in_fabric));
+    uint64_t deadline_ns = clock_now_ns() + limit_ns;
     for (uint64_t now_ns = 0; !is_all_gone(f) && now_ns < deadline_ns; now_ns = clock_now_ns()) {
         struct fabric_wait wait;
         poll_fabric(&f->base, ignored, READY_A_POLL);
@@ -266,6 +264,20 @@ static void end_all(struct ofi_fabric *f)
         if (!is_all_gone(f) && arm(&f->base, &wait) == 0)
             poll(&quiet, 1, clock_poll_ms(deadline_ns, clock_now_ns()));
     }
+}
+
+/* Ends every connection the orderly way; those whose peer takes nothing are then cut (O2). */
+static void end_all(struct ofi_fabric *f)
+{
+    list_for_each_safe(node, &f->conns)
+        ofi_conn_disconnect(list_entry(node, struct ofi_conn, in_fabric));
+    poll_until_gone(f, CLOSE_ALL_NS);
+    list_for_each(node, &f->conns) {
+        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
+        if (c->ep != NULL)
+            ofi_conn_fail(c, -ECONNRESET);
+    }
+    poll_until_gone(f, CLOSE_ALL_NS);
     list_for_each_safe(node, &f->conns) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
         ofi_conn_close(c);

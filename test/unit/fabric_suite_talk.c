@@ -219,7 +219,9 @@ static void a_stuck_peer_delays_nobody(void **state)
             rig_expect_text(rig, &rig->workers[i], "down");
         }
     }
-    assert_int_equal(rig->lane.seen_count, 0);
+    /* A network takes more than the queue: there may be room again. */
+    for (int i = 0; i < rig->lane.seen_count; i++)
+        assert_int_equal(rig->lane.seen[i].event.kind, FABRIC_EVENT_ROOM);
 }
 
 static void one_worker_talks_to_itself_through_two_connections(void **state)
