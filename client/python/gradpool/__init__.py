@@ -1,0 +1,21 @@
+"""gradpool: ship gradients to a gradpool service and get their mean back. See README.md.
+
+    gradpool.ddp.attach(model)     # one line in a DistributedDataParallel script
+    gradpool.connect()             # or by hand: Client, Job, Tensor, Request
+"""
+import importlib
+
+from ._library import lib as _lib
+from .client import Client, connect, Job, job_from_environment, Request, Tensor
+from .errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout
+
+__version__ = _lib.gp_version().decode()
+__all__ = ['Client', 'connect', 'ddp', 'Forked', 'GradpoolError', 'Job', 'job_from_environment',
+           'Mismatch', 'PeerLost', 'Request', 'Tensor', 'Timeout']
+
+
+def __getattr__(name):
+    """gradpool.ddp imports torch, which takes seconds and megabytes: only for those who use it."""
+    if name == 'ddp':
+        return importlib.import_module('.ddp', __name__)
+    raise AttributeError(f"module 'gradpool' has no attribute '{name}'")

@@ -1,0 +1,101 @@
+"""libgradpool.so by ctypes: where it is found, its prototypes, its errors as exceptions.
+
+Calls drop the interpreter's lock, so one thread may wait while others compute. Nothing here keeps
+state beyond the loaded library."""
+import ctypes
+import os
+import pathlib
+
+from .errors import error_of, GradpoolError
+
+NAME = 'libgradpool.so'
+F32 = 1
+OPERATIONS = {'sum': 1, 'mean': 2}
+
+_HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Options(ctypes.Structure):
+    """struct gp_options"""
+    _fields_ = [('transport', ctypes.c_char_p), ('interface_name', ctypes.c_char_p),
+                ('connect_timeout_ms', ctypes.c_int)]
+
+
+class JobSpec(ctypes.Structure):
+    """struct gp_job_spec"""
+    _fields_ = [('name', ctypes.c_char_p), ('rank', ctypes.c_uint32), ('workers', ctypes.c_uint32)]
+
+
+class TensorSpec(ctypes.Structure):
+    """struct gp_tensor_spec"""
+    _fields_ = [('name', ctypes.c_char_p), ('dtype', ctypes.c_int), ('elements', ctypes.c_uint64)]
+
+
+class Item(ctypes.Structure):
+    """struct gp_item"""
+    _fields_ = [('tensor', ctypes.c_void_p), ('gradient', ctypes.c_void_p),
+                ('result', ctypes.c_void_p)]
+
+
+_HANDLE, _INT, _U32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32
+_U64, _SIZE, _TEXT, _POINTER = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p, ctypes.POINTER
+
+_PROTOTYPES = {
+    'gp_version': (_TEXT,),
+    'gp_strerror': (_TEXT, _INT),
+    'gp_last_error': (_TEXT,),
+    'gp_connect': (_INT, _TEXT, _POINTER(Options), _POINTER(_HANDLE)),
+    'gp_disconnect': (None, _HANDLE),
+    'gp_job_join': (_INT, _HANDLE, _POINTER(JobSpec), _POINTER(_HANDLE)),
+    'gp_job_leave': (None, _HANDLE),
+    'gp_tensors_declare': (_INT, _HANDLE, _POINTER(TensorSpec), _SIZE, _POINTER(_HANDLE)),
+    'gp_tensor_undeclare': (_INT, _HANDLE),
+    'gp_push_pull_group': (_INT, _HANDLE, _POINTER(Item), _SIZE, _INT, _POINTER(_HANDLE)),
+    'gp_broadcast': (_INT, _HANDLE, _HANDLE, _U32, _POINTER(_HANDLE)),
+    'gp_wait': (_INT, _HANDLE, _INT),
+    'gp_poll': (_INT, _HANDLE),
+    'gp_barrier': (_INT, _HANDLE, _INT),
+    'gp_job_spec_from_environment': (_INT, _POINTER(JobSpec)),
+}
+
+
+def places():
+    """Where the library is looked for, best first: GRADPOOL_LIBRARY, beside this package, the build
+    folder of the source tree that the package lies in, then wherever the loader looks."""
+    named = os.environ.get('GRADPOOL_LIBRARY')
+    if named:
+        return [named]
+    found = [_HERE / NAME, _HERE.parent / NAME, _HERE.parents[2] / 'build' / 'client' / NAME]
+    return [str(path) for path in found if path.exists()] + [NAME, NAME + '.0']
+
+
+def load():
+    """The loaded library with prototypes. Raises GradpoolError (ENOENT) that says what was tried."""
+    problems = []
+    for place in places():
+        try:
+            library = ctypes.CDLL(place)
+        except OSError as problem:
+            problems.append(str(problem))
+            continue
+        for name, (result, *arguments) in _PROTOTYPES.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+        return library
+    raise GradpoolError(2, f'{NAME} cannot be loaded ({"; ".join(problems)}); '
+                           'set GRADPOOL_LIBRARY to its path')
+
+
+lib = load()
+
+
+def check(code):
+    """`code` if it is no error, else raises with the calling thread's last error text."""
+    if code >= 0:
+        return code
+    raise error_of(code, (lib.gp_last_error() or lib.gp_strerror(code)).decode(errors='replace'))
+
+
+def encode(text):
+    """A str as bytes for C, None as NULL."""
+    return None if text is None else text.encode()

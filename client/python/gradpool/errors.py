@@ -1,0 +1,52 @@
+"""What goes wrong, as exceptions: one class per kind, errno and the library's sentence inside."""
+import errno
+
+
+class GradpoolError(OSError):
+    """Base of all errors of this package. `errno`: as in gradpool.h, positive; `strerror`: a
+    sentence that says who, what was expected, what came and what to do."""
+
+    def __init__(self, number, text):
+        super().__init__(number, text)
+
+    def __str__(self):
+        return self.strerror
+
+
+class PeerLost(GradpoolError, ConnectionError):
+    """The job has failed: a worker, an aggregator or the service is gone. Join again."""
+
+
+class Timeout(GradpoolError, TimeoutError):
+    """A deadline passed; the text names the ranks that are missing. The request lives on."""
+
+
+class Mismatch(GradpoolError, ValueError):
+    """An argument is wrong, or ranks disagree about a name, a size, an operation or their number."""
+
+
+class Forked(GradpoolError):
+    """Used in a forked child; only the process that joined a job may use it."""
+
+
+_CLASSES = {
+    errno.ECONNRESET: PeerLost,
+    errno.EPIPE: PeerLost,
+    errno.ECONNREFUSED: PeerLost,
+    errno.ESTALE: PeerLost,
+    errno.ETIMEDOUT: Timeout,
+    errno.EINVAL: Mismatch,
+    errno.EEXIST: Mismatch,
+    errno.EPROTO: Mismatch,
+    errno.ECHILD: Forked,
+}
+
+
+def error_of(code, text):
+    """The exception for a negative errno `code` and its sentence."""
+    return _CLASSES.get(-code, GradpoolError)(-code, text)
+
+
+def mismatch(text):
+    """A Mismatch found on this side, before anything was sent."""
+    return Mismatch(errno.EINVAL, text)
