@@ -1,0 +1,48 @@
+/* The command line: what each subcommand of `gradpool` understands. Parsing exits the process by
+ * itself on --help (0) and on a mistake (2, said which); it fills plain structs otherwise. */
+#ifndef GRADPOOL_CLI_CLI_H
+#define GRADPOOL_CLI_CLI_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum cli_exit {
+    CLI_OK = 0,
+    CLI_FAILED = 1,
+    CLI_USAGE = 2,
+    CLI_NOTHING = 3, /* not found, or found unhealthy */
+};
+
+#define CLI_UIDS_MAX 64
+
+struct cli_serve {
+    const char *state_dir, *listen, *advertise, *interface_name, *cores, *policy, *allow_uids;
+    bool insecure;
+    uint32_t aggregators, lanes_per_core;
+    uint16_t data_port;
+    uint64_t orphan_timeout_s;
+    char state_dir_default[PATH_MAX];
+};
+/* `policies`: names for --policy, the default first, then NULL. */
+void cli_serve_parse(int argc, char **argv, const char *const *policies,
+                     struct cli_serve *ret_options);
+
+struct cli_aggregator {
+    const char *join, *cores, *advertise, *interface_name, *provider, *grant;
+    uint32_t lanes_per_core, allow_uids[CLI_UIDS_MAX], allow_uids_count;
+    uint16_t data_port;
+    uint64_t orphan_timeout_s;
+};
+void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_options);
+
+/* Whole subcommands; they return the exit code. */
+int cli_status(int argc, char **argv);
+int cli_jobs(int argc, char **argv);
+
+/* Warns of GRADPOOL_* variables that nothing reads, naming the closest one that something does. */
+void cli_environment_check(void);
+/* The closest of `names` (NULL at the end), if it is close; else NULL. */
+const char *cli_closest(const char *word, const char *const *names);
+
+#endif

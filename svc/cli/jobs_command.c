@@ -1,0 +1,77 @@
+/* gradpool jobs: the jobs of the service, or one of them with its workers. */
+#include "svc/base/cleanup.h"
+#include "svc/cli/cli.h"
+#include "svc/cli/operator.h"
+#include "svc/ops/ops.h"
+
+#include <errno.h>
+
+static int job_view(const Gradpool__Wire__JobView *job, struct view_job *ret_view)
+{
+    struct view_worker *ranks = calloc(job->n_ranks + 1, sizeof *ranks);
+    if (!ranks)
+        return -ENOMEM;
+    for (size_t i = 0; i < job->n_ranks; i++)
+        ranks[i] = (struct view_worker){.rank = job->ranks[i]->rank, .pid = job->ranks[i]->pid,
+            .node = job->ranks[i]->node, .state = job->ranks[i]->state};
+    *ret_view = (struct view_job){.job = job->job, .state = job->state, .failure = job->failure,
+        .job_id = job->job_id, .workers = job->workers, .tensors = job->tensors,
+        .tasks = job->tasks, .epoch = job->epoch, .tensor_bytes = job->tensor_bytes,
+        .lanes = job->lanes, .lanes_count = job->n_lanes, .ranks = ranks,
+        .ranks_count = job->n_ranks};
+    if (job->use)
+        operator_use(job->use, &ret_view->use);
+    return 0;
+}
+
+static int show(const Gradpool__Wire__JobsReply *reply, const struct operator_options *options)
+{
+    _cleanup_free_ struct view_job *views = calloc(reply->n_jobs + 1, sizeof *views);
+    struct view_jobs jobs = {.jobs = views};
+    int error = views ? 0 : -ENOMEM;
+    while (error == 0 && jobs.jobs_count < reply->n_jobs) {
+        error = job_view(reply->jobs[jobs.jobs_count], &views[jobs.jobs_count]);
+        jobs.jobs_count += error == 0;
+    }
+    if (error == 0 && options->json)
+        error = ops_jobs_json(&jobs, stdout);
+    else if (error == 0 && options->job && jobs.jobs_count == 1)
+        error = ops_job_table(&views[0], stdout);
+    else if (error == 0)
+        error = ops_jobs_table(&jobs, stdout);
+    for (size_t i = 0; i < jobs.jobs_count; i++)
+        free(views[i].ranks);
+    return error;
+}
+
+static int show_reply(const envelope *reply, const struct operator_options *options)
+{
+    if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY)
+        return CLI_FAILED;
+    if (options->job && reply->jobs_reply->n_jobs == 0) {
+        fprintf(stderr, "gradpool: there is no job %s\n", options->job);
+        return CLI_NOTHING;
+    }
+    return show(reply->jobs_reply, options) < 0 ? CLI_FAILED : CLI_OK;
+}
+
+int cli_jobs(int argc, char **argv)
+{
+    struct operator_options options;
+    operator_parse("gradpool jobs", "[JOB]", "Shows the jobs of the service, or one job with its "
+                   "workers.", "Examples:\n  gradpool jobs\n  gradpool jobs resnet-7 --json\n\n"
+                   "Exit code: 0 shown; 1 failed; 2 a mistake on the command line; 3 no service "
+                   "there, or no such job.", argc, argv, &options);
+    Gradpool__Wire__JobsRequest ask = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
+    if (options.job)
+        ask.job = (char *)options.job;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REQUEST;
+    request.jobs_request = &ask;
+    int error = operator_ask(&options, &request, &reply);
+    if (error < 0)
+        return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
+    int code = show_reply(reply, &options);
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
+    return code;
+}

@@ -1,0 +1,40 @@
+/* Options as data: one table a subcommand. --some-thing is also GRADPOOL_SOME_THING; the command
+ * line wins. */
+#ifndef GRADPOOL_CLI_KNOBS_H
+#define GRADPOOL_CLI_KNOBS_H
+
+#include "svc/base/err.h"
+
+#include <stddef.h>
+
+#define KNOBS_MAX 24
+
+struct knob {
+    const char *name;     /* "state-dir"; NULL ends the table */
+    const char *argument; /* "DIR"; NULL: a flag */
+    const char *help;
+};
+
+struct knob_command {
+    const char *name;     /* "gradpool serve" */
+    const char *operands; /* "[JOB]"; NULL: none */
+    const char *before, *after; /* what it does; examples, after the options */
+    const struct knob *knobs;
+    /* `index` in knobs; `value` NULL for a flag. A negative errno with a text that says what was
+     * expected. */
+    int (*set)(void *options, int index, const char *value, struct err *err);
+    /* NULL: no operands. */
+    int (*operand)(void *options, const char *value, struct err *err);
+};
+
+/* Exits with 2 on a mistake, with 0 after --help. */
+void knobs_parse(const struct knob_command *command, int argc, char **argv, void *options);
+/* A whole number within bounds; the text names both. */
+int knobs_number(const char *value, unsigned long long least, unsigned long long most,
+                 unsigned long long *ret_value, struct err *err);
+/* "GRADPOOL_STATE_DIR" of "state-dir". */
+const char *knobs_variable(const char *name, char *buffer, size_t buffer_bytes);
+
+extern const struct knob serve_knobs[], aggregator_knobs[], operator_knobs[];
+
+#endif

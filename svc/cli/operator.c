@@ -1,0 +1,91 @@
+/* Options of the operator's subcommands, and one question to the coordinator. */
+#include "svc/cli/operator.h"
+
+#include "svc/base/clock.h"
+#include "svc/cli/cli.h"
+#include "svc/cli/knobs.h"
+#include "svc/wire/endpoint.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define ENDPOINT_DEFAULT "gradpool://127.0.0.1:7077"
+#define ASK_TIMEOUT_MS 10000
+
+enum { ENDPOINT, JSON };
+
+const struct knob operator_knobs[] = {
+    [ENDPOINT] = {"endpoint", "URL", "the service (default: " ENDPOINT_DEFAULT ")"},
+    [JSON] = {"json", NULL, "print JSON instead of a table"},
+    {0},
+};
+
+static int set(void *context, int index, const char *value, struct err *err)
+{
+    struct operator_options *o = context;
+    if (index == ENDPOINT)
+        o->endpoint = value;
+    else
+        o->json = true;
+    return 0;
+}
+
+static int set_job(void *context, const char *value, struct err *err)
+{
+    struct operator_options *o = context;
+    if (o->job)
+        return err_set(err, -EINVAL, "'%s' is too much: one job is expected", value);
+    o->job = value;
+    return 0;
+}
+
+void operator_parse(const char *name, const char *operands, const char *before, const char *after,
+                    int argc, char **argv, struct operator_options *ret_options)
+{
+    const struct knob_command command = {.name = name, .operands = operands, .before = before,
+        .after = after, .knobs = operator_knobs, .set = set,
+        .operand = operands ? set_job : NULL};
+    *ret_options = (struct operator_options){.endpoint = ENDPOINT_DEFAULT};
+    knobs_parse(&command, argc, argv, ret_options);
+}
+
+static int connect_to(const char *url, uint64_t deadline_ns, struct channel **ret_channel,
+                      struct err *err)
+{
+    struct endpoint endpoint;
+    int fd;
+    int error = endpoint_parse(url, &endpoint, err);
+    if (error < 0)
+        return error;
+    if (endpoint_connect(&endpoint, deadline_ns, &fd, err) < 0)
+        return -EHOSTDOWN;
+    error = channel_create(fd, ret_channel);
+    return error < 0 ? err_set(err, error, "%s", err_text(error)) : 0;
+}
+
+int operator_ask(const struct operator_options *options, envelope *request, envelope **ret_reply)
+{
+    uint64_t deadline_ns = clock_deadline_ns(clock_now_ns(), ASK_TIMEOUT_MS), incarnation;
+    struct channel *channel = NULL;
+    struct err err = {0};
+    int error = connect_to(options->endpoint, deadline_ns, &channel, &err);
+    if (error == 0)
+        error = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, "gradpool",
+                              deadline_ns, &incarnation, &err);
+    if (error == 0)
+        error = channel_call(channel, request, deadline_ns, NULL, NULL, ret_reply, &err);
+    channel_destroy(channel);
+    if (error < 0)
+        fprintf(stderr, "gradpool: %s\n", err.text);
+    return error;
+}
+
+void operator_use(const Gradpool__Wire__JobUse *use, struct view_use *ret_use)
+{
+    ret_use->heap_bytes += use->heap_bytes;
+    ret_use->registered_bytes += use->registered_bytes;
+    ret_use->busy_ns += use->busy_ns;
+    ret_use->pushed_bytes += use->pushed_bytes;
+    ret_use->rounds += use->rounds;
+    ret_use->connections += use->connections;
+}

@@ -1,0 +1,116 @@
+/* gradpool serve: its options. */
+#include "svc/cli/cli.h"
+#include "svc/cli/knobs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STATE_DIR, LISTEN, INSECURE, ADVERTISE, INTERFACE, AGGREGATORS, CORES, POLICY, DATA_PORT,
+       ALLOW_UID, ORPHAN_TIMEOUT, LANES_PER_CORE };
+
+const struct knob serve_knobs[] = {
+    [STATE_DIR] = {"state-dir", "DIR", "where jobs, routes and the control socket are kept; "
+        "created if missing (default: $XDG_STATE_HOME/gradpool, or ~/.local/state/gradpool)"},
+    [LISTEN] = {"listen", "URL", "where clients, operators and aggregators of other nodes connect; "
+        "port 0 takes a free one (default: gradpool://127.0.0.1:7077)"},
+    [INSECURE] = {"insecure", NULL, "allow --listen on an address that other hosts reach, although "
+        "the control connection is not encrypted or authenticated yet"},
+    [ADVERTISE] = {"advertise", "HOST", "name or address told to others (default: found out)"},
+    [INTERFACE] = {"interface", "NAME", "network interface for control and data (default: any)"},
+    [AGGREGATORS] = {"aggregators", "N", "aggregator processes on this host; 0: none, wait for "
+        "`gradpool aggregator --join` (default: 1)"},
+    [CORES] = {"cores", "LIST", "cores they may use, like 0-3,8, split evenly among them (default: "
+        "all that this process may use)"},
+    [POLICY] = {"policy", "NAME", "which lane gets which piece of a tensor; names are below"},
+    [DATA_PORT] = {"data-port", "PORT", "TCP port of the first lane, the others count up; 0: any "
+        "free ones (default: 0)"},
+    [ALLOW_UID] = {"allow-uid", "UIDS", "users, like 1000,1001, whose workers may share memory "
+        "with this service (default: its own)"},
+    [ORPHAN_TIMEOUT] = {"orphan-timeout", "SECONDS", "local aggregators end when there has been no "
+        "coordinator for so long and no worker is connected; 0: never (default: 60)"},
+    [LANES_PER_CORE] = {"lanes-per-core", "N", "more than 1 only for tests (default: 1)"},
+    {0},
+};
+
+static int set(void *context, int index, const char *value, struct err *err)
+{
+    struct cli_serve *o = context;
+    unsigned long long number = 0;
+    int error = 0;
+    switch (index) {
+    case STATE_DIR: o->state_dir = value; break;
+    case LISTEN: o->listen = value; break;
+    case INSECURE: o->insecure = true; break;
+    case ADVERTISE: o->advertise = value; break;
+    case INTERFACE: o->interface_name = value; break;
+    case CORES: o->cores = value; break;
+    case POLICY: o->policy = value; break;
+    case ALLOW_UID: o->allow_uids = value; break;
+    case AGGREGATORS:
+        error = knobs_number(value, 0, 256, &number, err);
+        o->aggregators = (uint32_t)number;
+        break;
+    case DATA_PORT:
+        error = knobs_number(value, 0, 65535, &number, err);
+        o->data_port = (uint16_t)number;
+        break;
+    case ORPHAN_TIMEOUT:
+        error = knobs_number(value, 0, 86400u * 365, &number, err);
+        o->orphan_timeout_s = number;
+        break;
+    case LANES_PER_CORE:
+        error = knobs_number(value, 1, 64, &number, err);
+        o->lanes_per_core = (uint32_t)number;
+        break;
+    }
+    return error;
+}
+
+static const char *default_state_dir(char *buffer, size_t buffer_bytes)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    if (state && *state == '/')
+        snprintf(buffer, buffer_bytes, "%s/gradpool", state);
+    else
+        snprintf(buffer, buffer_bytes, "%s/.local/state/gradpool", home && *home ? home : "/tmp");
+    return buffer;
+}
+
+static void list_policies(const char *const *policies, char *text, size_t text_bytes)
+{
+    size_t used = strlen(text);
+    for (int i = 0; policies[i] && used < text_bytes; i++)
+        used += (size_t)snprintf(text + used, text_bytes - used, "%s%s%s", i ? ", " : "",
+                                 policies[i], i ? "" : " (default)");
+}
+
+void cli_serve_parse(int argc, char **argv, const char *const *policies,
+                     struct cli_serve *ret_options)
+{
+    static char after[2048] =
+        "Examples:\n"
+        "  gradpool serve\n"
+        "  gradpool serve --aggregators 2 --cores 0-7\n"
+        "  gradpool serve --listen gradpool://0.0.0.0:7077 --insecure --aggregators 0\n\n"
+        "Each option can be given as the environment variable in brackets; the command line wins. "
+        "GRADPOOL_LOG_LEVEL is error, warn, info (default), debug or trace.\n\n"
+        "SIGTERM and Ctrl-C drain: open rounds are finished, aggregators end, nothing but the "
+        "state dir is left; a second signal ends at once. Exit code: 0 after SIGTERM, 130 after "
+        "Ctrl-C, 1 when it could not start, 2 for a mistake on the command line.\n\n"
+        "After a crash start it again with the same --state-dir: jobs in training go on.\n\n"
+        "Policies: ";
+    static const struct knob_command command = {
+        .name = "gradpool serve", .knobs = serve_knobs, .set = set, .after = after,
+        .before = "Runs the coordinator of a gradpool service and its local aggregators, in the "
+                  "foreground. Jobs connect to it with GRADPOOL_ENDPOINT."};
+    struct cli_serve o = {.listen = "gradpool://127.0.0.1:7077", .aggregators = 1,
+                          .lanes_per_core = 1, .orphan_timeout_s = 60};
+    list_policies(policies, after, sizeof after);
+    knobs_parse(&command, argc, argv, &o);
+    *ret_options = o;
+    if (!o.state_dir)
+        ret_options->state_dir = default_state_dir(ret_options->state_dir_default,
+                                                   sizeof ret_options->state_dir_default);
+}

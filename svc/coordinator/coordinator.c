@@ -1,0 +1,376 @@
+/* The coordinator as a whole: from options to a running service, restoring, draining, ending. Owns
+ * struct service and the order in which its parts come and go. */
+#include "svc/coordinator/coordinator.h"
+
+#include "packer/packer.h"
+#include "svc/base/log.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/un.h>
+
+/* --- options --- */
+
+static int check_options(const struct coordinator_options *o, struct endpoint *ret_listen,
+                         struct err *err)
+{
+    int error = endpoint_parse(o->listen, ret_listen, err);
+    if (error < 0)
+        return error;
+    if (ret_listen->is_unix)
+        return err_set(err, -EINVAL, "--listen %s: expected gradpool://host:port (the Unix socket "
+                       "is always there, in the state dir)", o->listen);
+    if (!endpoint_is_loopback(ret_listen) && !o->insecure)
+        return err_set(err, -EINVAL, "--listen %s: the control connection is not encrypted or "
+                       "authenticated yet, so other hosts are only let in with --insecure, on a "
+                       "network that you trust", o->listen);
+    if (strlen(o->state_dir) + sizeof "/control.sock" > sizeof((struct sockaddr_un *)0)->sun_path)
+        return err_set(err, -EINVAL, "--state-dir %s: too long a path for the socket in it (at "
+                       "most 94 bytes)", o->state_dir);
+    for (const char *const *name = packer_policies(); *name; name++)
+        if (!o->policy || strcmp(*name, o->policy) == 0)
+            return 0;
+    return err_set(err, -EINVAL, "--policy %s: not a policy of the packer; see gradpool serve "
+                   "--help", o->policy);
+}
+
+static char *copy(const char *text) { return text ? strdup(text) : NULL; }
+
+static void copy_options(struct service *s, const struct coordinator_options *o)
+{
+    s->options = *o;
+    s->options.state_dir = copy(o->state_dir);
+    s->options.listen = NULL; /* tcp.endpoint has it */
+    s->options.advertise = copy(o->advertise);
+    s->options.interface_name = copy(o->interface_name);
+    s->options.cores = copy(o->cores);
+    s->options.policy = copy(o->policy ? o->policy : packer_policies()[0]);
+    s->options.allow_uids = copy(o->allow_uids);
+}
+
+static void free_options(struct coordinator_options *o)
+{
+    free((char *)o->state_dir);
+    free((char *)o->advertise);
+    free((char *)o->interface_name);
+    free((char *)o->cores);
+    free((char *)o->policy);
+    free((char *)o->allow_uids);
+}
+
+/* --- the store --- */
+
+void service_put_numbers(struct service *s)
+{
+    struct store_row row = {.table = STORE_SERVICE, .service = s->numbers};
+    store_put(s->store, &row);
+}
+
+static int restore_row(void *context, const struct store_row *row)
+{
+    struct service *s = context;
+    switch (row->table) {
+    case STORE_SERVICE:
+        s->numbers = row->service;
+        return 0;
+    case STORE_AGGREGATOR:
+        return aggregator_restore(s, &row->aggregator);
+    case STORE_LANE:
+        return lane_restore(s, &row->lane);
+    case STORE_JOB:
+        return jobs_restore(s, &row->job);
+    case STORE_SESSION:
+        return session_restore(s, &row->session);
+    case STORE_TENSOR:
+        return tensor_restore(s, &row->tensor);
+    case STORE_PIECE:
+        return piece_restore(s, &row->piece);
+    default:
+        return -EBADMSG;
+    }
+}
+
+static int restore(struct service *s, struct err *err)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/state.db", s->options.state_dir);
+    int error = store_sqlite_open(path, s->options.store_pages_max, &s->store, err);
+    if (error < 0)
+        return error;
+    s->numbers = (struct store_service){.key = 1, .next_aggregator = 1, .next_lane = 1,
+                                        .next_job = 1, .next_task = 1};
+    error = store_load(s->store, restore_row, s, err);
+    if (error < 0)
+        return error;
+    s->numbers.incarnation++;
+    store_begin(s->store);
+    service_put_numbers(s);
+    return store_commit(s->store, err);
+}
+
+/* --- draining --- */
+
+static void ask_to_drain(struct aggregator *a)
+{
+    WIRE(DrainRequest) request = GRADPOOL__WIRE__DRAIN_REQUEST__INIT;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(DRAIN_REQUEST);
+    e.drain_request = &request;
+    if (a->peer)
+        peer_send(a->peer, &e);
+    else if (a->state == AGGREGATOR_AWAY && a->process.fd >= 0)
+        process_kill(a->process.fd, SIGTERM);
+}
+
+static void kill_local(struct service *s)
+{
+    fleet_drain(s, true);
+    list_for_each(node, &s->aggregators) {
+        struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (a->process.fd >= 0)
+            process_kill(a->process.fd, SIGKILL);
+    }
+}
+
+static void end_jobs(struct service *s)
+{
+    list_for_each_safe(node, &s->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        struct store_row row = {.table = STORE_JOB, .job.job = job->id};
+        struct err err;
+        jobs_fail(job, NULL, -ESHUTDOWN, "gradpool serve was stopped");
+        store_begin(s->store);
+        store_erase(s->store, &row);
+        if (store_commit(s->store, &err) < 0)
+            log_error("%s", err.text);
+    }
+}
+
+static void drained(struct service *s)
+{
+    end_jobs(s);
+    s->phase = SERVICE_DOWN;
+    log_info("stopped");
+}
+
+static void drain_overdue(struct timer *timer)
+{
+    struct service *s = container_of(timer, struct service, drain_timer);
+    log_warn("aggregators are still busy after %d s: ending them",
+             (int)(DRAIN_DEADLINE_NS / NS_PER_S));
+    kill_local(s);
+    /* Those on other hosts end by themselves. */
+    list_for_each_safe(node, &s->aggregators) {
+        struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (a->process.fd < 0 && a->state == AGGREGATOR_UP)
+            peer_break(a->peer);
+    }
+}
+
+void service_check_drained(struct service *s)
+{
+    if (s->phase != SERVICE_DRAINING || !fleet_is_gone(s))
+        return;
+    list_for_each(node, &s->aggregators)
+        if (list_entry(node, struct aggregator, link)->state != AGGREGATOR_LOST)
+            return;
+    drained(s);
+}
+
+void coordinator_drain(struct coordinator *c, int signal)
+{
+    struct service *s = &c->service;
+    if (s->phase == SERVICE_DRAINING)
+        return kill_local(s);
+    if (s->phase == SERVICE_DOWN)
+        return;
+    log_info("stopping: aggregators finish their open rounds (once more: end them now)");
+    s->phase = SERVICE_DRAINING;
+    s->signal = signal;
+    timer_start(&s->loop, &s->drain_timer, clock_now_ns() + DRAIN_DEADLINE_NS);
+    list_for_each(node, &s->aggregators)
+        ask_to_drain(list_entry(node, struct aggregator, link));
+    fleet_drain(s, false);
+    service_check_drained(s);
+}
+
+static void signal_ready(struct source *source, uint32_t events)
+{
+    struct service *s = container_of(source, struct service, signals);
+    struct signalfd_siginfo info;
+    if (read(source->fd, &info, sizeof info) == sizeof info)
+        coordinator_drain(container_of(s, struct coordinator, service), (int)info.ssi_signo);
+}
+
+static void stranded_expired(struct timer *timer)
+{
+    recovery_place_stranded(container_of(timer, struct service, stranded_timer));
+}
+
+/* --- starting, ending --- */
+
+static void init(struct service *s)
+{
+    list_init(&s->peers);
+    list_init(&s->waits);
+    list_init(&s->jobs);
+    list_init(&s->aggregators);
+    timer_init(&s->drain_timer, drain_overdue);
+    timer_init(&s->stranded_timer, stranded_expired);
+    s->lock_fd = s->spare_fd = -1;
+    s->loop.epoll_fd = -1;
+    s->tcp.source.fd = s->local.source.fd = -1;
+    s->signals = (struct source){.fd = -1, .ready = signal_ready};
+    s->started_ns = clock_now_ns();
+    gethostname(s->node, sizeof s->node - 1);
+}
+
+/* Every worker is a descriptor or two. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int watch_signals(struct service *s)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    s->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return s->signals.fd < 0 ? -errno : loop_watch(&s->loop, &s->signals, EPOLLIN);
+}
+
+static int start_loop(struct service *s, struct err *err)
+{
+    int error = loop_init(&s->loop);
+    if (error == 0)
+        error = watch_signals(s);
+    s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (error == 0 && !s->provisioner)
+        error = provisioner_local_create(&s->provisioner);
+    return error < 0 ? err_set(err, error, "cannot start: %s", err_text(error)) : 0;
+}
+
+static int listen_all(struct service *s, struct err *err)
+{
+    s->local.endpoint.is_unix = true;
+    snprintf(s->local.endpoint.host, sizeof s->local.endpoint.host, "%s/control.sock",
+             s->options.state_dir);
+    int error = listener_open(s, &s->tcp, s->options.interface_name, err);
+    if (error == 0)
+        error = listener_open(s, &s->local, NULL, err);
+    struct endpoint shown = s->tcp.endpoint;
+    if (s->options.advertise)
+        snprintf(shown.host, sizeof shown.host, "%s", s->options.advertise);
+    endpoint_format(&shown, s->endpoint_url, sizeof s->endpoint_url);
+    return error;
+}
+
+static int start(struct service *s, struct err *err)
+{
+    int error = start_loop(s, err);
+    if (error == 0)
+        error = state_dir_create(s->options.state_dir, err);
+    if (error == 0)
+        error = state_dir_lock(s->options.state_dir, &s->lock_fd, err);
+    if (error == 0)
+        error = fleet_create(s, err);
+    if (error == 0)
+        error = restore(s, err);
+    if (error == 0)
+        error = listen_all(s, err);
+    return error;
+}
+
+int coordinator_create(const struct coordinator_options *options, struct coordinator **ret_c,
+                       struct err *err)
+{
+    struct endpoint listen;
+    struct coordinator *c = NULL;
+    int error = check_options(options, &listen, err);
+    if (error == 0 && !(c = calloc(1, sizeof *c)))
+        error = err_set(err, -ENOMEM, "out of memory");
+    if (error < 0) {
+        if (options->provisioner)
+            options->provisioner->ops->destroy(options->provisioner);
+        return error;
+    }
+    struct service *s = &c->service;
+    init(s);
+    copy_options(s, options);
+    s->provisioner = options->provisioner;
+    s->tcp.endpoint = listen;
+    raise_descriptor_limit();
+    error = start(s, err);
+    if (error < 0) {
+        coordinator_destroy(c);
+        return error;
+    }
+    log_info("listening on %s, state in %s, policy %s, incarnation %llu", s->endpoint_url,
+             s->options.state_dir, s->options.policy, (unsigned long long)s->numbers.incarnation);
+    fleet_check(s);
+    *ret_c = c;
+    return 0;
+}
+
+static void destroy_objects(struct service *s)
+{
+    peers_destroy(s);
+    list_for_each_safe(job, &s->jobs)
+        jobs_destroy(list_entry(job, struct job, link));
+    list_for_each_safe(node, &s->aggregators)
+        aggregator_destroy(list_entry(node, struct aggregator, link));
+    fleet_destroy(s);
+}
+
+void coordinator_destroy(struct coordinator *c)
+{
+    if (!c)
+        return;
+    struct service *s = &c->service;
+    listener_close(&s->tcp);
+    listener_close(&s->local);
+    destroy_objects(s);
+    store_close(s->store);
+    if (s->provisioner)
+        s->provisioner->ops->destroy(s->provisioner);
+    for (int i = 0, fds[] = {s->signals.fd, s->spare_fd, s->loop.epoll_fd, s->lock_fd}; i < 4; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    free_options(&s->options);
+    free(c);
+}
+
+int coordinator_step(struct coordinator *c, uint64_t deadline_ns)
+{
+    if (c->service.phase == SERVICE_DOWN)
+        return 0;
+    int error = loop_step(&c->service.loop, deadline_ns);
+    return error < 0 ? error : c->service.phase != SERVICE_DOWN;
+}
+
+int coordinator_run(struct coordinator *c)
+{
+    for (;;) {
+        int going = coordinator_step(c, UINT64_MAX);
+        if (going < 0)
+            return going;
+        if (going == 0)
+            return c->service.signal;
+    }
+}
+
+const char *coordinator_endpoint(const struct coordinator *c) { return c->service.endpoint_url; }

@@ -1,0 +1,52 @@
+/* The control plane: sessions, jobs, where each piece lies, and the aggregator processes. One
+ * process, one thread; never on the way of a gradient. See README.md. */
+#ifndef GRADPOOL_COORDINATOR_COORDINATOR_H
+#define GRADPOOL_COORDINATOR_COORDINATOR_H
+
+#include "svc/base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct coordinator;
+struct provisioner;
+
+/* Strings are copied. */
+struct coordinator_options {
+    const char *state_dir;      /* created if missing (its parents too), mode 0700 */
+    const char *listen;         /* gradpool://host:port; port 0: any free one */
+    bool insecure;              /* allow other than loopback addresses to listen on */
+    const char *advertise;      /* host or address told to others; NULL: found out */
+    const char *interface_name; /* NULL: any */
+    uint32_t aggregators;       /* local processes to keep running */
+    const char *cores;          /* of these, split among the local ones; NULL: all */
+    const char *policy;         /* a packer policy; NULL: its default */
+    uint32_t lanes_per_core;    /* more than 1 only for tests */
+    uint16_t data_port;         /* of the first local lane; 0: any free ones */
+    const char *allow_uids;     /* "1000,1001": users whose workers may share memory */
+    uint64_t orphan_timeout_ns; /* local aggregators without coordinator and workers; 0: for ever */
+    struct provisioner *provisioner; /* taken over, also on failure; NULL: local processes */
+    uint32_t store_pages_max;   /* of 4 KiB; 0: no limit */
+};
+
+/* Takes the state dir, restores what it holds, listens and starts the local aggregators.
+ * Errors (each with a text that says what to do): -EINVAL (an option), -EBUSY (the state dir is in
+ * use: by whom), -EADDRINUSE, -EROFS, -ENOSPC, -EACCES, ... */
+int coordinator_create(const struct coordinator_options *options, struct coordinator **ret_c,
+                       struct err *err);
+/* Kills nothing: aggregators that still run are left to a later coordinator. NULL is fine. */
+void coordinator_destroy(struct coordinator *c);
+
+/* Handles one event, waiting until `deadline_ns` at most. 1: go on; 0: drained. */
+int coordinator_step(struct coordinator *c, uint64_t deadline_ns);
+/* Steps until drained after SIGTERM or SIGINT (which must be blocked; it reads them). Returns the
+ * number of that signal, or a negative errno. */
+int coordinator_run(struct coordinator *c);
+/* What a first SIGTERM or SIGINT does; a second call kills the local aggregators at once. */
+void coordinator_drain(struct coordinator *c, int signal);
+
+/* "gradpool://127.0.0.1:7077", with the port in use. */
+const char *coordinator_endpoint(const struct coordinator *c);
+
+#endif

@@ -1,0 +1,199 @@
+/* The local aggregators that should run: one a slot, each on its share of the cores. Owns the
+ * slots. Starts what is missing, not more than RESTARTS_MAX times a minute each; never starts one
+ * while the slot's former aggregator may still be alive (K4). */
+#include "svc/base/log.h"
+#include "svc/coordinator/service.h"
+#include "svc/cores/cores.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+
+static bool has_aggregator(const struct slot *slot)
+{
+    list_for_each(node, &slot->service->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (a->slot == slot->number && a->state != AGGREGATOR_LOST)
+            return true;
+    }
+    return false;
+}
+
+static void ended(struct source *source, uint32_t events)
+{
+    struct slot *slot = container_of(source, struct slot, watch);
+    struct service *s = slot->service;
+    char how[64];
+    s->provisioner->ops->collect(s->provisioner, &slot->process, how, sizeof how);
+    if (s->phase == SERVICE_UP)
+        log_warn("the local aggregator with pid %d has ended: %s", slot->process.pid, how);
+    loop_unwatch(&s->loop, &slot->watch);
+    close(slot->watch.fd);
+    slot->watch.fd = -1;
+    slot->process = (struct provisioned){.watch_fd = -1};
+    fleet_check(s);
+    service_check_drained(s);
+}
+
+static int make_grant(struct slot *slot)
+{
+    uint8_t bytes[16];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        return -EIO;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(slot->grant + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
+static int start(struct slot *slot, struct err *err)
+{
+    struct service *s = slot->service;
+    char join[PATH_MAX + 8];
+    snprintf(join, sizeof join, "unix:%s", s->local.endpoint.host);
+    int error = make_grant(slot);
+    if (error < 0)
+        return err_set(err, error, "no random numbers: %s", err_text(error));
+    struct provision what = {.join = join, .cores = slot->cores, .grant = slot->grant,
+        .advertise = s->options.advertise, .interface_name = s->options.interface_name,
+        .allow_uids = s->options.allow_uids, .lanes_per_core = s->options.lanes_per_core,
+        .data_port = slot->data_port, .orphan_timeout_ns = s->options.orphan_timeout_ns};
+    error = s->provisioner->ops->start(s->provisioner, &what, &slot->process, err);
+    if (error < 0)
+        return error;
+    slot->watch.fd = slot->process.watch_fd;
+    log_info("started a local aggregator on cores %s, pid %d", slot->cores, slot->process.pid);
+    return loop_watch(&s->loop, &slot->watch, EPOLLIN);
+}
+
+/* When the slot may be started again: RESTARTS_MAX starts a period. */
+static uint64_t allowed_at(const struct slot *slot)
+{
+    if (slot->starts < RESTARTS_MAX)
+        return 0;
+    return slot->starts_ns[slot->starts % RESTARTS_MAX] + RESTARTS_PERIOD_NS;
+}
+
+static void check(struct slot *slot)
+{
+    struct service *s = slot->service;
+    uint64_t now_ns = clock_now_ns(), allowed_ns = allowed_at(slot);
+    if (slot->watch.fd >= 0 || has_aggregator(slot))
+        return;
+    if (now_ns < allowed_ns) {
+        if (list_is_empty(&slot->again.link))
+            log_error("the local aggregator on cores %s has ended %d times within a minute: next "
+                      "try in %llu s", slot->cores, RESTARTS_MAX,
+                      (unsigned long long)((allowed_ns - now_ns) / NS_PER_S));
+        return timer_start(&s->loop, &slot->again, allowed_ns);
+    }
+    struct err err;
+    slot->starts_ns[slot->starts++ % RESTARTS_MAX] = now_ns;
+    if (start(slot, &err) < 0) {
+        log_error("%s", err.text);
+        timer_start(&s->loop, &slot->again, now_ns + NS_PER_S);
+    }
+}
+
+static void try_again(struct timer *timer)
+{
+    fleet_check(container_of(timer, struct slot, again)->service);
+}
+
+void fleet_check(struct service *s)
+{
+    for (size_t i = 0; i < s->slots_count && s->phase == SERVICE_UP; i++)
+        check(&s->slots[i]);
+}
+
+struct slot *fleet_slot_of_grant(struct service *s, const char *grant)
+{
+    for (size_t i = 0; i < s->slots_count; i++)
+        if (s->slots[i].watch.fd >= 0 && strcmp(s->slots[i].grant, grant) == 0 && *grant)
+            return &s->slots[i];
+    return NULL;
+}
+
+bool fleet_expects_more(struct service *s)
+{
+    for (size_t i = 0; i < s->slots_count && s->phase == SERVICE_UP; i++)
+        if (!has_aggregator(&s->slots[i]))
+            return true;
+    return false;
+}
+
+void fleet_drain(struct service *s, bool now)
+{
+    for (size_t i = 0; i < s->slots_count; i++) {
+        timer_stop(&s->slots[i].again);
+        /* One that has joined is asked over its connection instead. */
+        if (s->slots[i].watch.fd >= 0 && (now || !has_aggregator(&s->slots[i])))
+            s->provisioner->ops->stop(s->provisioner, &s->slots[i].process, now);
+    }
+}
+
+bool fleet_is_gone(const struct service *s)
+{
+    for (size_t i = 0; i < s->slots_count; i++)
+        if (s->slots[i].watch.fd >= 0)
+            return false;
+    return true;
+}
+
+/* Contiguous runs of cores, as even as can be; with fewer cores than slots, several share one. */
+static void share_cores(struct service *s, const struct cores *cores)
+{
+    size_t total = cores_count(cores), lanes_before = 0;
+    uint32_t lanes_per_core = s->options.lanes_per_core ? s->options.lanes_per_core : 1;
+    for (size_t i = 0; i < s->slots_count; i++) {
+        struct slot *slot = &s->slots[i];
+        size_t first = i * total / s->slots_count, end = (i + 1) * total / s->slots_count;
+        if (end == first)
+            end = first + 1;
+        cores_format(cores, first, end - first, slot->cores, sizeof slot->cores);
+        if (s->options.data_port)
+            slot->data_port = (uint16_t)(s->options.data_port + lanes_before);
+        lanes_before += (end - first) * lanes_per_core;
+    }
+    if (total < s->slots_count)
+        log_warn("%zu local aggregators share %zu cores", s->slots_count, total);
+}
+
+int fleet_create(struct service *s, struct err *err)
+{
+    struct cores *cores;
+    size_t count = s->options.aggregators;
+    if (count == 0)
+        return 0;
+    int error = cores_create(s->options.cores, &cores, err);
+    if (error < 0)
+        return error;
+    s->slots = calloc(count, sizeof *s->slots);
+    s->slots_count = s->slots ? count : 0;
+    for (size_t i = 0; i < s->slots_count; i++) {
+        struct slot *slot = &s->slots[i];
+        slot->service = s;
+        slot->number = (uint32_t)i + 1;
+        slot->process.watch_fd = -1;
+        slot->watch = (struct source){.fd = -1, .ready = ended};
+        timer_init(&slot->again, try_again);
+    }
+    if (s->slots)
+        share_cores(s, cores);
+    cores_destroy(cores);
+    return s->slots ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+void fleet_destroy(struct service *s)
+{
+    for (size_t i = 0; i < s->slots_count; i++) {
+        timer_stop(&s->slots[i].again);
+        if (s->slots[i].watch.fd >= 0) {
+            loop_unwatch(&s->loop, &s->slots[i].watch);
+            close(s->slots[i].watch.fd);
+        }
+    }
+    free(s->slots);
+}

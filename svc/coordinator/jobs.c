@@ -1,0 +1,248 @@
+/* Jobs: what they hold and how they end. Owns struct job, with its sessions, tensors and shares.
+ * A job lives while somebody is in it; a failed one until its last worker has left. */
+#include "packer/packer.h"
+#include "svc/base/log.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct job *jobs_create(struct service *s, uint32_t id, const char *name, uint32_t workers)
+{
+    struct job *job = calloc(1, sizeof *job);
+    if (!job)
+        return NULL;
+    *job = (struct job){.service = s, .id = id, .workers = workers, .epoch = 1, .next_tensor = 1,
+                        .next_piece = 1};
+    list_init(&job->link);
+    job->name = strdup(name);
+    job->sessions = calloc(workers, sizeof *job->sessions);
+    if (!job->name || !job->sessions) {
+        jobs_destroy(job);
+        return NULL;
+    }
+    return job;
+}
+
+void jobs_destroy(struct job *job)
+{
+    for (uint32_t rank = 0; job->sessions && rank < job->workers; rank++)
+        if (job->sessions[rank])
+            session_destroy(job->sessions[rank]);
+    while (job->tensors_count > 0)
+        jobs_remove_tensor(job, job->tensors[job->tensors_count - 1]);
+    list_remove(&job->link);
+    free(job->sessions);
+    free(job->tensors);
+    free(job->shares);
+    free(job->failure);
+    free(job->name);
+    free(job);
+}
+
+struct job *jobs_find(struct service *s, const char *name)
+{
+    list_for_each(node, &s->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        if (strcmp(job->name, name) == 0)
+            return job;
+    }
+    return NULL;
+}
+
+struct job *jobs_find_id(struct service *s, uint32_t id)
+{
+    list_for_each(node, &s->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        if (job->id == id)
+            return job;
+    }
+    return NULL;
+}
+
+bool jobs_is_complete(const struct job *job)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (!job->sessions[rank])
+            return false;
+    return true;
+}
+
+void jobs_row(const struct job *job, struct store_row *ret_row)
+{
+    *ret_row = (struct store_row){.table = STORE_JOB};
+    ret_row->job = (struct store_job){.job = job->id, .name = job->name, .workers = job->workers,
+        .epoch = job->epoch, .next_tensor = job->next_tensor, .next_piece = job->next_piece,
+        .failure = job->failure ? job->failure : ""};
+}
+
+int jobs_restore(struct service *s, const struct store_job *row)
+{
+    if (row->workers < 1 || row->workers > WORKERS_MAX)
+        return -EBADMSG;
+    struct job *job = jobs_create(s, row->job, row->name, row->workers);
+    if (!job)
+        return -ENOMEM;
+    job->epoch = row->epoch;
+    job->next_tensor = row->next_tensor;
+    job->next_piece = row->next_piece;
+    job->failure = *row->failure ? strdup(row->failure) : NULL;
+    list_append(&s->jobs, &job->link);
+    return 0;
+}
+
+void jobs_broadcast(struct job *job, const struct session *except, const envelope *message)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        if (session && session != except && session->peer)
+            peer_send(session->peer, message);
+    }
+}
+
+static void keep_failure(struct job *job)
+{
+    struct store_row row;
+    struct err err;
+    jobs_row(job, &row);
+    store_begin(job->service->store);
+    store_put(job->service->store, &row);
+    if (store_commit(job->service->store, &err) < 0)
+        log_error("%s", err.text);
+}
+
+void jobs_fail(struct job *job, const struct session *except, int code, const char *format, ...)
+{
+    if (job->failure)
+        return;
+    char text[ERR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    log_error("job %s has failed: %s", job->name, text);
+    job->failure = strdup(text);
+    keep_failure(job);
+    WIRE(JobFailure) failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
+    failure.code = code;
+    failure.text = text;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(JOB_FAILURE);
+    e.job_failure = &failure;
+    jobs_broadcast(job, except, &e);
+}
+
+static bool job_is_empty(const struct job *job)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        if (session && (session->state == SESSION_JOINED || session->state == SESSION_AWAY))
+            return false;
+    }
+    return true;
+}
+
+void jobs_end_if_empty(struct job *job)
+{
+    if (!job_is_empty(job))
+        return;
+    struct service *s = job->service;
+    struct store_row row = {.table = STORE_JOB, .job.job = job->id};
+    struct err err;
+    store_begin(s->store);
+    store_erase(s->store, &row);
+    if (store_commit(s->store, &err) < 0)
+        log_error("%s (job %s will be found empty again after a restart)", err.text, job->name);
+    for (size_t i = 0; i < job->shares_count; i++)
+        placing_drop(job->shares[i].lane, job->id, NULL, 0);
+    log_info("job %s has ended", job->name);
+    jobs_destroy(job);
+}
+
+/* --- tensors of a job --- */
+
+int jobs_add_tensor(struct job *job, struct tensor *tensor)
+{
+    if (job->tensors_count == job->tensors_capacity) {
+        size_t capacity = job->tensors_capacity ? 2 * job->tensors_capacity : 16;
+        struct tensor **grown = realloc(job->tensors, capacity * sizeof *grown);
+        if (!grown)
+            return -ENOMEM;
+        job->tensors = grown;
+        job->tensors_capacity = capacity;
+    }
+    job->tensors[job->tensors_count++] = tensor;
+    return 0;
+}
+
+/* Index of the last tensor whose id (or first piece) is not beyond `id`; -1: none. */
+static ptrdiff_t tensor_at(const struct job *job, uint32_t id, bool by_piece)
+{
+    size_t low = 0, high = job->tensors_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct tensor *tensor = job->tensors[middle];
+        uint32_t key = by_piece ? tensor->pieces[0].id : tensor->id;
+        if (key <= id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (ptrdiff_t)low - 1;
+}
+
+struct tensor *jobs_tensor(const struct job *job, uint32_t id)
+{
+    ptrdiff_t at = tensor_at(job, id, false);
+    return at >= 0 && job->tensors[at]->id == id ? job->tensors[at] : NULL;
+}
+
+struct tensor *jobs_tensor_named(const struct job *job, const char *name)
+{
+    uint32_t hash = packer_hash(name);
+    for (size_t i = 0; i < job->tensors_count; i++)
+        if (job->tensors[i]->hash == hash && strcmp(job->tensors[i]->name, name) == 0)
+            return job->tensors[i];
+    return NULL;
+}
+
+struct piece *jobs_piece(const struct job *job, uint32_t id, struct tensor **ret_tensor)
+{
+    ptrdiff_t at = tensor_at(job, id, true);
+    if (at < 0)
+        return NULL;
+    struct tensor *tensor = job->tensors[at];
+    size_t index = id - tensor->pieces[0].id;
+    if (index >= tensor->pieces_count)
+        return NULL;
+    if (ret_tensor)
+        *ret_tensor = tensor;
+    return &tensor->pieces[index];
+}
+
+void jobs_remove_tensor(struct job *job, struct tensor *tensor)
+{
+    ptrdiff_t at = tensor_at(job, tensor->id, false);
+    for (size_t i = 0; i < tensor->pieces_count; i++)
+        piece_detach(tensor, &tensor->pieces[i]);
+    job->tensors_count--;
+    memmove(&job->tensors[at], &job->tensors[at + 1],
+            (job->tensors_count - (size_t)at) * sizeof *job->tensors);
+    tensor_destroy(tensor);
+}
+
+struct share *jobs_share(struct job *job, struct lane *lane)
+{
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].lane == lane)
+            return &job->shares[i];
+    struct share *grown = realloc(job->shares, (job->shares_count + 1) * sizeof *grown);
+    if (!grown)
+        return NULL;
+    job->shares = grown;
+    grown[job->shares_count] = (struct share){.lane = lane};
+    return &grown[job->shares_count++];
+}

@@ -1,0 +1,322 @@
+/* Control connections: accepting, greeting, handing each message to its handler, letting go. Owns
+ * struct peer. A peer is freed only from the loop (its own timer or event), never inside a handler,
+ * so handlers may break any peer at any time (K5). */
+#include "svc/base/log.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+/* Handled in a row before others get their turn. */
+#define MESSAGES_IN_A_ROW 64
+
+typedef void (*handler_fn)(struct peer *p, const envelope *message);
+
+static const struct {
+    int body;
+    int role;
+    handler_fn handle;
+} handlers[] = {
+    {BODY(JOIN_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, session_handle_join},
+    {BODY(LEAVE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, session_handle_leave},
+    {BODY(DECLARE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, tensors_handle_declare},
+    {BODY(UNDECLARE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, tensors_handle_undeclare},
+    {BODY(TICKET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, ticket_handle},
+    {BODY(AGGREGATOR_JOIN), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_join},
+    {BODY(STATUS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, view_handle_status},
+    {BODY(JOBS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, view_handle_jobs},
+};
+
+static void peer_destroy(struct peer *p)
+{
+    if (p->aggregator)
+        p->aggregator->peer = NULL;
+    if (p->session)
+        p->session->peer = NULL;
+    waits_cancel(p);
+    timer_stop(&p->timer);
+    loop_unwatch(&p->service->loop, &p->source);
+    list_remove(&p->link);
+    channel_destroy(p->channel);
+    free(p);
+}
+
+/* The connection has ended: what stood behind it learns so, then it goes. */
+static void peer_gone(struct peer *p)
+{
+    struct aggregator *aggregator = p->aggregator;
+    struct session *session = p->session;
+    peer_destroy(p);
+    if (aggregator)
+        aggregator_away(aggregator, aggregator->process.fd >= 0 ? AGGREGATOR_LOCAL_AWAY_NS
+                                                                : AGGREGATOR_REMOTE_AWAY_NS);
+    if (session)
+        session_away(session, SESSION_AWAY_NS);
+}
+
+static void peer_expired(struct timer *timer)
+{
+    struct peer *p = container_of(timer, struct peer, timer);
+    if (p->state == PEER_GREETING)
+        log_warn("%s did not say hello; closed", channel_peer(p->channel));
+    peer_gone(p);
+}
+
+void peer_break(struct peer *p)
+{
+    if (p->state == PEER_BROKEN)
+        return;
+    p->state = PEER_BROKEN;
+    timer_start(&p->service->loop, &p->timer, 0);
+}
+
+void peer_finish(struct peer *p)
+{
+    if (p->state == PEER_BROKEN)
+        return;
+    p->state = PEER_CLOSING;
+    timer_start(&p->service->loop, &p->timer, clock_now_ns() + CLOSE_DEADLINE_NS);
+    if (!(channel_events(p->channel) & EPOLLOUT))
+        shutdown(channel_fd(p->channel), SHUT_WR);
+}
+
+static void update_events(struct peer *p)
+{
+    loop_rewatch(&p->service->loop, &p->source, channel_events(p->channel));
+}
+
+void peer_send(struct peer *p, const envelope *message)
+{
+    if (p->state == PEER_BROKEN || p->state == PEER_CLOSING)
+        return;
+    int error = channel_send(p->channel, message);
+    if (error < 0) {
+        if (error != -ECONNRESET)
+            log_warn("%s: cannot send: %s; closed", channel_peer(p->channel), err_text(error));
+        peer_break(p);
+        return;
+    }
+    update_events(p);
+}
+
+void peer_reply_done(struct peer *p, uint64_t id)
+{
+    WIRE(Done) done = GRADPOOL__WIRE__DONE__INIT;
+    envelope e = ENVELOPE_INIT;
+    e.id = id;
+    e.body_case = BODY(DONE);
+    e.done = &done;
+    peer_send(p, &e);
+}
+
+void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
+{
+    char text[2 * ERR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    WIRE(Failure) failure = GRADPOOL__WIRE__FAILURE__INIT;
+    failure.code = code;
+    failure.text = text;
+    envelope e = ENVELOPE_INIT;
+    e.id = id;
+    e.body_case = BODY(FAILURE);
+    e.failure = &failure;
+    log_debug("%s: refused: %s", channel_peer(p->channel), text);
+    peer_send(p, &e);
+}
+
+static void greet(struct peer *p, const envelope *message)
+{
+    if (message->body_case != BODY(HELLO)) {
+        peer_fail(p, message->id, -EPROTO, "the first message of a connection must be Hello");
+        return peer_finish(p);
+    }
+    const WIRE(Hello) *hello = message->hello;
+    if (hello->version != CHANNEL_VERSION) {
+        log_warn("%s (%s) speaks protocol version %u, expected %d; closed",
+                 channel_peer(p->channel), hello->program, hello->version, CHANNEL_VERSION);
+        peer_fail(p, message->id, -EPROTO,
+                  "gradpool serve speaks protocol version %d, you speak %u: use programs of one "
+                  "version", CHANNEL_VERSION, hello->version);
+        return peer_finish(p);
+    }
+    WIRE(Welcome) welcome = GRADPOOL__WIRE__WELCOME__INIT;
+    welcome.version = CHANNEL_VERSION;
+    welcome.incarnation = p->service->numbers.incarnation;
+    welcome.program = (char *)"gradpool serve " GRADPOOL_VERSION;
+    envelope e = ENVELOPE_INIT;
+    e.id = message->id;
+    e.body_case = BODY(WELCOME);
+    e.welcome = &welcome;
+    p->role = hello->role;
+    p->state = PEER_OPEN;
+    timer_stop(&p->timer);
+    peer_send(p, &e);
+}
+
+static void handle(struct peer *p, const envelope *message)
+{
+    for (size_t i = 0; i < sizeof handlers / sizeof *handlers; i++) {
+        if (handlers[i].body != (int)message->body_case)
+            continue;
+        if (handlers[i].role == (int)p->role)
+            return handlers[i].handle(p, message);
+        return peer_fail(p, message->id, -EPERM, "not for a connection of this role");
+    }
+    if (p->aggregator && message->id != 0)
+        return call_answer(p->aggregator, message);
+    peer_fail(p, message->id, -EOPNOTSUPP, "gradpool serve does not answer this message");
+}
+
+static void receive(struct peer *p)
+{
+    for (int i = 0; i < MESSAGES_IN_A_ROW; i++) {
+        envelope *message;
+        int error = channel_receive(p->channel, &message);
+        if (error == -EAGAIN)
+            return;
+        if (error < 0) {
+            if (error != -ECONNRESET)
+                log_warn("%s: %s; closed", channel_peer(p->channel), channel_failure(p->channel));
+            return peer_break(p);
+        }
+        if (p->state == PEER_GREETING)
+            greet(p, message);
+        else if (p->state == PEER_OPEN)
+            handle(p, message);
+        gradpool__wire__envelope__free_unpacked(message, NULL);
+        if (p->state == PEER_BROKEN)
+            return;
+    }
+    /* More may lie in the channel already, of which epoll knows nothing. */
+    if (p->state == PEER_OPEN)
+        timer_start(&p->service->loop, &p->timer, clock_now_ns());
+}
+
+static void peer_ready(struct source *source, uint32_t events)
+{
+    struct peer *p = container_of(source, struct peer, source);
+    if (p->state == PEER_BROKEN)
+        return;
+    if ((events & EPOLLOUT) && channel_flush(p->channel) < 0)
+        return peer_break(p);
+    if (p->state == PEER_CLOSING && !(channel_events(p->channel) & EPOLLOUT))
+        shutdown(channel_fd(p->channel), SHUT_WR);
+    if (events & ~(uint32_t)EPOLLOUT)
+        receive(p);
+    if (p->state != PEER_BROKEN)
+        update_events(p);
+}
+
+static void timer_ready(struct timer *timer)
+{
+    struct peer *p = container_of(timer, struct peer, timer);
+    if (p->state != PEER_OPEN)
+        return peer_expired(timer);
+    receive(p);
+    if (p->state != PEER_BROKEN)
+        update_events(p);
+}
+
+/* A host that vanishes without a word is noticed within half a minute. */
+static void keep_alive(int fd)
+{
+    int on = 1, idle_s = 10, interval_s = 5, count = 4, unacknowledged_ms = 30000;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof unacknowledged_ms);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+int peer_accept(struct service *s, int fd)
+{
+    struct peer *p = calloc(1, sizeof *p);
+    if (!p) {
+        close(fd);
+        return -ENOMEM;
+    }
+    int error = channel_create(fd, &p->channel);
+    if (error < 0) {
+        free(p);
+        return error;
+    }
+    p->service = s;
+    p->source = (struct source){.fd = channel_fd(p->channel), .ready = peer_ready};
+    p->state = PEER_GREETING;
+    timer_init(&p->timer, timer_ready);
+    timer_start(&s->loop, &p->timer, clock_now_ns() + GREET_DEADLINE_NS);
+    list_append(&s->peers, &p->link);
+    error = loop_watch(&s->loop, &p->source, EPOLLIN);
+    if (error < 0)
+        peer_destroy(p);
+    return error;
+}
+
+/* Out of descriptors, a waiting connection would wake us for ever: a spare one serves to accept
+ * and close it. */
+static void turn_away(struct service *s, int listening_fd)
+{
+    log_error("out of file descriptors: a connection was turned away (see ulimit -n)");
+    close(s->spare_fd);
+    int fd = accept4(listening_fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void listener_ready(struct source *source, uint32_t events)
+{
+    struct listener *l = container_of(source, struct listener, source);
+    int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE)
+            turn_away(l->service, source->fd);
+        return;
+    }
+    if (!l->endpoint.is_unix)
+        keep_alive(fd);
+    int error = peer_accept(l->service, fd);
+    if (error < 0)
+        log_error("a connection was turned away: %s", err_text(error));
+}
+
+int listener_open(struct service *s, struct listener *l, const char *interface_name,
+                  struct err *err)
+{
+    int fd;
+    int error = endpoint_listen(&l->endpoint, interface_name, &fd, err);
+    if (error < 0)
+        return error;
+    l->service = s;
+    l->source = (struct source){.fd = fd, .ready = listener_ready};
+    error = loop_watch(&s->loop, &l->source, EPOLLIN);
+    return error < 0 ? err_set(err, error, "cannot watch a socket: %s", err_text(error)) : 0;
+}
+
+void listener_close(struct listener *l)
+{
+    if (l->source.fd < 0)
+        return;
+    loop_unwatch(&l->service->loop, &l->source);
+    close(l->source.fd);
+    l->source.fd = -1;
+    if (l->endpoint.is_unix)
+        unlink(l->endpoint.host);
+}
+
+void peers_destroy(struct service *s)
+{
+    list_for_each_safe(node, &s->peers)
+        peer_destroy(list_entry(node, struct peer, link));
+}

@@ -1,0 +1,140 @@
+/* Aggregator processes by fork and exec of this program. Owns no state: a started process is known
+ * by the pidfd that the caller keeps. */
+#include "svc/base/log.h"
+#include "svc/coordinator/provisioner.h"
+#include "svc/base/cleanup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+
+#define ARGUMENTS_MAX 32
+#define NUMBER_BYTES 24
+
+struct command {
+    char *argv[ARGUMENTS_MAX];
+    int count;
+    char numbers[4][NUMBER_BYTES];
+};
+
+static void add(struct command *command, const char *option, const char *value)
+{
+    if (!value || !*value)
+        return;
+    command->argv[command->count++] = (char *)option;
+    command->argv[command->count++] = (char *)value;
+}
+
+static void add_number(struct command *command, int slot, const char *option, uint64_t value)
+{
+    if (value == 0)
+        return;
+    snprintf(command->numbers[slot], NUMBER_BYTES, "%" PRIu64, value);
+    add(command, option, command->numbers[slot]);
+}
+
+static void build(struct command *command, const struct provision *what)
+{
+    *command = (struct command){.argv = {(char *)"gradpool", (char *)"aggregator"}, .count = 2};
+    add(command, "--join", what->join);
+    add(command, "--cores", what->cores);
+    add(command, "--advertise", what->advertise);
+    add(command, "--interface", what->interface_name);
+    add(command, "--allow-uid", what->allow_uids);
+    add_number(command, 0, "--lanes-per-core", what->lanes_per_core);
+    add_number(command, 1, "--data-port", what->data_port);
+    add_number(command, 2, "--orphan-timeout", what->orphan_timeout_ns / UINT64_C(1000000000));
+}
+
+/* In the child, where only async-signal-safe calls are allowed up to the exec. */
+static void become(const struct command *command, char **environment)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    setpgid(0, 0);
+    execve("/proc/self/exe", command->argv, environment);
+    _exit(127);
+}
+
+static char **environment_with(char *grant)
+{
+    size_t count = 0, kept = 0;
+    while (environ[count])
+        count++;
+    char **copy = calloc(count + 2, sizeof *copy);
+    for (size_t i = 0; copy && i < count; i++)
+        if (strncmp(environ[i], "GRADPOOL_GRANT=", 15) != 0)
+            copy[kept++] = environ[i];
+    if (copy)
+        copy[kept] = grant;
+    return copy;
+}
+
+static int local_start(struct provisioner *p, const struct provision *what,
+                       struct provisioned *ret_it, struct err *err)
+{
+    struct command command;
+    char grant[96];
+    snprintf(grant, sizeof grant, "GRADPOOL_GRANT=%s", what->grant);
+    _cleanup_free_ char **environment = environment_with(grant);
+    if (!environment)
+        return err_set(err, -ENOMEM, "out of memory");
+    build(&command, what);
+    pid_t pid = fork();
+    if (pid < 0)
+        return err_set(err, -errno, "cannot start an aggregator: %s", err_text(-errno));
+    if (pid == 0)
+        become(&command, environment);
+    int fd = pidfd_open(pid, 0);
+    if (fd < 0) {
+        int error = -errno;
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        return err_set(err, error, "cannot watch an aggregator: %s", err_text(error));
+    }
+    *ret_it = (struct provisioned){.pid = pid, .watch_fd = fd};
+    return 0;
+}
+
+static const char *local_collect(struct provisioner *p, const struct provisioned *it, char *buffer,
+                                 size_t buffer_bytes)
+{
+    int status = 0;
+    if (waitpid(it->pid, &status, WNOHANG) != it->pid)
+        snprintf(buffer, buffer_bytes, "ended");
+    else if (WIFSIGNALED(status))
+        snprintf(buffer, buffer_bytes, "killed by signal %d", WTERMSIG(status));
+    else
+        snprintf(buffer, buffer_bytes, "exit code %d", WEXITSTATUS(status));
+    return buffer;
+}
+
+static void local_stop(struct provisioner *p, const struct provisioned *it, bool now)
+{
+    pidfd_send_signal(it->watch_fd, now ? SIGKILL : SIGTERM, NULL, 0);
+}
+
+static void local_destroy(struct provisioner *p) { free(p); }
+
+static const struct provisioner_ops local_ops = {
+    .start = local_start,
+    .collect = local_collect,
+    .stop = local_stop,
+    .destroy = local_destroy,
+};
+
+int provisioner_local_create(struct provisioner **ret_provisioner)
+{
+    struct provisioner *p = calloc(1, sizeof *p);
+    if (!p)
+        return -ENOMEM;
+    p->ops = &local_ops;
+    *ret_provisioner = p;
+    return 0;
+}

@@ -1,0 +1,266 @@
+/* What happens to pieces when an aggregator is lost or comes back. A lost one is fenced before this
+ * file hears of it (K4). Tasks move whole, keep their numbers, and get the job's next epoch. */
+#include "svc/base/cleanup.h"
+#include "svc/base/log.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+typedef void (*piece_fn)(struct tensor *tensor, struct piece *piece, void *context);
+
+static void each_piece(struct job *job, piece_fn visit, void *context)
+{
+    for (size_t t = 0; t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
+            visit(job->tensors[t], &job->tensors[t]->pieces[i], context);
+}
+
+/* --- routes --- */
+
+static void send(struct job *job, const struct session *to, WIRE(RouteChange) *change)
+{
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(ROUTE_CHANGE);
+    e.route_change = change;
+    if (!to)
+        jobs_broadcast(job, NULL, &e);
+    else if (to->peer)
+        peer_send(to->peer, &e);
+    for (size_t i = 0; i < change->n_tensors; i++)
+        free(change->tensors[i]);
+    change->n_tensors = 0;
+}
+
+void recovery_send_routes(struct job *job, const struct session *to, piece_wanted_fn wanted,
+                          const void *context)
+{
+    WIRE(RouteChange) change = GRADPOOL__WIRE__ROUTE_CHANGE__INIT;
+    _cleanup_free_ WIRE(TensorRoute) **tensors = calloc(job->tensors_count + 1, sizeof *tensors);
+    size_t pieces = 0;
+    if (!tensors)
+        return log_error("out of memory: routes of job %s were not sent", job->name);
+    change.tensors = tensors;
+    for (size_t i = 0; i < job->tensors_count; i++) {
+        WIRE(TensorRoute) *route = tensor_route(job->tensors[i], wanted, context);
+        if (!route || route->n_pieces == 0) {
+            free(route);
+            continue;
+        }
+        pieces += route->n_pieces;
+        tensors[change.n_tensors++] = route;
+        if (pieces >= MESSAGE_PIECES_MAX) {
+            send(job, to, &change);
+            pieces = 0;
+        }
+    }
+    if (change.n_tensors > 0)
+        send(job, to, &change);
+}
+
+/* --- placing anew --- */
+
+struct stranded {
+    struct task *tasks;
+    size_t count, capacity;
+};
+
+static bool is_stranded(const struct tensor *tensor, const struct piece *piece)
+{
+    return piece->state == PIECE_STRANDED && !tensor->failure;
+}
+
+static void count_stranded(struct tensor *tensor, struct piece *piece, void *context)
+{
+    ((struct stranded *)context)->capacity += is_stranded(tensor, piece);
+}
+
+static void list_stranded(struct tensor *tensor, struct piece *piece, void *context)
+{
+    struct stranded *list = context;
+    if (is_stranded(tensor, piece))
+        list->tasks[list->count++] = (struct task){
+            .id = piece->task, .bytes = tensor_bytes(tensor, piece->elements)};
+}
+
+static int compare_tasks(const void *a, const void *b)
+{
+    uint32_t left = ((const struct task *)a)->id, right = ((const struct task *)b)->id;
+    return left < right ? -1 : left > right;
+}
+
+/* The job's stranded tasks, each once, ascending. */
+static int gather(struct job *job, struct stranded *ret_list)
+{
+    each_piece(job, count_stranded, ret_list);
+    if (ret_list->capacity == 0)
+        return 0;
+    ret_list->tasks = calloc(ret_list->capacity, sizeof *ret_list->tasks);
+    if (!ret_list->tasks)
+        return -ENOMEM;
+    each_piece(job, list_stranded, ret_list);
+    qsort(ret_list->tasks, ret_list->count, sizeof *ret_list->tasks, compare_tasks);
+    size_t kept = 0;
+    for (size_t i = 1; i < ret_list->count; i++) {
+        if (ret_list->tasks[i].id == ret_list->tasks[kept].id)
+            ret_list->tasks[kept].bytes += ret_list->tasks[i].bytes;
+        else
+            ret_list->tasks[++kept] = ret_list->tasks[i];
+    }
+    ret_list->count = kept + 1;
+    return 0;
+}
+
+static struct lane *new_lane(const struct stranded *list, const struct piece *piece)
+{
+    struct task key = {.id = piece->task};
+    const struct task *task = bsearch(&key, list->tasks, list->count, sizeof key, compare_tasks);
+    return task ? task->lane : NULL;
+}
+
+static void put_moved(struct tensor *tensor, struct piece *piece, void *context)
+{
+    struct lane *lane = is_stranded(tensor, piece) ? new_lane(context, piece) : NULL;
+    struct store_row row;
+    if (!lane)
+        return;
+    piece_row(tensor, piece, &row);
+    row.piece.lane = lane->id;
+    row.piece.epoch = tensor->job->epoch + 1;
+    store_put(tensor->job->service->store, &row);
+}
+
+static void move(struct tensor *tensor, struct piece *piece, void *context)
+{
+    struct lane *lane = is_stranded(tensor, piece) ? new_lane(context, piece) : NULL;
+    if (!lane)
+        return;
+    piece->epoch = tensor->job->epoch;
+    piece->recovering = true;
+    piece_attach(tensor, piece, lane);
+}
+
+/* K1: stored first. A store that fails is tried again, and the job waits meanwhile. */
+static int keep_moved(struct job *job, struct stranded *list)
+{
+    struct service *s = job->service;
+    struct store_row row;
+    struct err err;
+    jobs_row(job, &row);
+    row.job.epoch++;
+    store_begin(s->store);
+    store_put(s->store, &row);
+    each_piece(job, put_moved, list);
+    int error = store_commit(s->store, &err);
+    if (error < 0) {
+        log_error("job %s waits for its new routes: %s", job->name, err.text);
+        timer_start(&s->loop, &s->stranded_timer, clock_now_ns() + STORE_RETRY_NS);
+    }
+    return error;
+}
+
+static void place(struct job *job, const struct aggregator *lost)
+{
+    struct stranded list = {0};
+    struct err err = {0};
+    char name[128];
+    if (job->failure)
+        return;
+    int error = gather(job, &list);
+    if (error == 0 && list.count > 0) {
+        error = placing_plan_tasks(job, list.tasks, list.count, &err);
+        if (error == 0 && keep_moved(job, &list) == 0) {
+            job->epoch++;
+            each_piece(job, move, &list);
+            log_info("job %s: %zu tasks have new lanes, epoch %u", job->name, list.count,
+                     job->epoch);
+            placing_send(job);
+        }
+    }
+    free(list.tasks);
+    if (error == -ENOSPC && fleet_expects_more(job->service))
+        log_warn("job %s waits for a local aggregator to start again", job->name);
+    else if (error < 0 && lost)
+        jobs_fail(job, NULL, -ECONNRESET, "%s is gone; %s",
+                 aggregator_name(lost, name, sizeof name), err.text);
+}
+
+static void place_all(struct service *s, const struct aggregator *lost)
+{
+    list_for_each_safe(node, &s->jobs)
+        place(list_entry(node, struct job, link), lost);
+}
+
+void recovery_place_stranded(struct service *s) { place_all(s, NULL); }
+
+/* --- lost --- */
+
+static void strand(struct tensor *tensor, struct piece *piece, void *context)
+{
+    if (piece->lane && piece->lane->aggregator == context)
+        piece_detach(tensor, piece);
+}
+
+static void forget_shares(struct job *job, const struct aggregator *a)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].lane->aggregator != a)
+            job->shares[kept++] = job->shares[i];
+    job->shares_count = kept;
+}
+
+void recovery_aggregator_lost(struct aggregator *a)
+{
+    list_for_each(node, &a->service->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        each_piece(job, strand, a);
+        forget_shares(job, a);
+    }
+    place_all(a->service, a);
+}
+
+/* --- back --- */
+
+static void expect(struct tensor *tensor, struct piece *piece, void *context)
+{
+    if (!piece->lane || piece->lane->aggregator != context)
+        return;
+    piece->recovering = piece->recovering || piece->state == PIECE_READY;
+    piece->state = PIECE_PLACED;
+}
+
+static bool take_held(struct service *s, const WIRE(PieceHeld) *held)
+{
+    struct job *job = jobs_find_id(s, held->job_id);
+    struct piece *piece = job ? jobs_piece(job, held->piece, NULL) : NULL;
+    bool ours = piece && piece->lane && piece->lane->id == held->lane &&
+                piece->epoch == held->epoch;
+    if (ours)
+        piece->state = PIECE_READY;
+    return ours;
+}
+
+static bool is_back(const struct piece *piece, const void *aggregator)
+{
+    return piece->lane->aggregator == aggregator && piece->state == PIECE_READY &&
+           piece->recovering && piece->epoch > 1;
+}
+
+void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) *join)
+{
+    struct service *s = a->service;
+    list_for_each(node, &s->jobs)
+        each_piece(list_entry(node, struct job, link), expect, a);
+    for (size_t i = 0; i < join->n_held; i++) {
+        struct lane *lane = lane_find(s, join->held[i]->lane);
+        if (!take_held(s, join->held[i]) && lane && lane->aggregator == a)
+            placing_drop(lane, join->held[i]->job_id, &join->held[i]->piece, 1);
+    }
+    list_for_each_safe(node, &s->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        placing_send(job);
+        recovery_send_routes(job, NULL, is_back, a);
+        tensors_check_waits(job);
+    }
+}

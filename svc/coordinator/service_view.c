@@ -1,0 +1,345 @@
+/* What operators are shown: status and jobs. Asks the aggregators for their figures first, and shows
+ * the last known ones of those that do not answer in time. */
+#include "svc/base/cleanup.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct view {
+    bool is_jobs;
+    char job[JOB_NAME_BYTES_MAX + 1]; /* "": all */
+};
+
+/* --- figures --- */
+
+static const WIRE(LaneUse) *lane_use(const struct lane *lane)
+{
+    const envelope *stats = lane->aggregator->stats;
+    for (size_t i = 0; stats && i < stats->stats_reply->n_lanes; i++)
+        if (stats->stats_reply->lanes[i]->lane == lane->id)
+            return stats->stats_reply->lanes[i];
+    return NULL;
+}
+
+static void add_use(WIRE(JobUse) *total, const WIRE(LaneUse) *lane)
+{
+    for (size_t i = 0; lane && i < lane->n_jobs; i++) {
+        const WIRE(JobUse) *use = lane->jobs[i];
+        if (use->job_id != total->job_id)
+            continue;
+        total->heap_bytes += use->heap_bytes;
+        total->registered_bytes += use->registered_bytes;
+        total->busy_ns += use->busy_ns;
+        total->pushed_bytes += use->pushed_bytes;
+        total->rounds += use->rounds;
+        total->connections += use->connections;
+    }
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+/* Tasks of the job, on one lane or (NULL) in all. */
+static uint32_t count_tasks(const struct job *job, const struct lane *lane)
+{
+    size_t pieces = 0, count = 0;
+    for (size_t t = 0; t < job->tensors_count; t++)
+        pieces += job->tensors[t]->pieces_count;
+    _cleanup_free_ uint32_t *tasks = calloc(pieces + 1, sizeof *tasks);
+    for (size_t t = 0; tasks && t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
+            if (!lane || job->tensors[t]->pieces[i].lane == lane)
+                tasks[count++] = job->tensors[t]->pieces[i].task;
+    if (count == 0)
+        return 0;
+    qsort(tasks, count, sizeof *tasks, compare_numbers);
+    uint32_t different = 1;
+    for (size_t i = 1; i < count; i++)
+        different += tasks[i] != tasks[i - 1];
+    return different;
+}
+
+static uint32_t count_all_tasks(const struct service *s, const struct lane *lane, uint32_t *ret_jobs)
+{
+    uint32_t tasks = 0;
+    *ret_jobs = 0;
+    list_for_each(node, &s->jobs) {
+        uint32_t of_job = count_tasks(list_entry(node, struct job, link), lane);
+        tasks += of_job;
+        *ret_jobs += lane ? of_job > 0 : 1;
+    }
+    return tasks;
+}
+
+/* --- the memory of one reply: freed as a whole --- */
+
+struct block {
+    struct block *next;
+    max_align_t memory[];
+};
+
+struct pool {
+    struct block *blocks;
+    bool failed;
+};
+
+static void *take(struct pool *pool, size_t bytes)
+{
+    struct block *block = calloc(1, sizeof *block + bytes);
+    if (!block) {
+        pool->failed = true;
+        return NULL;
+    }
+    block->next = pool->blocks;
+    pool->blocks = block;
+    return block->memory;
+}
+
+static void pool_free(struct pool *pool)
+{
+    while (pool->blocks) {
+        struct block *next = pool->blocks->next;
+        free(pool->blocks);
+        pool->blocks = next;
+    }
+}
+
+/* --- status --- */
+
+static WIRE(LaneView) *lane_view(struct pool *pool, const struct service *s,
+                                 const struct lane *lane)
+{
+    WIRE(LaneView) *view = take(pool, sizeof *view);
+    if (!view)
+        return NULL;
+    gradpool__wire__lane_view__init(view);
+    view->lane = lane->id;
+    view->aggregator = lane->aggregator->id;
+    view->core = lane->core;
+    view->pu = lane->pu;
+    view->numa = lane->numa;
+    view->tasks = count_all_tasks(s, lane, &view->jobs);
+    view->use = (WIRE(LaneUse) *)lane_use(lane);
+    view->shm = lane->shm;
+    view->ofi = lane->ofi;
+    return view;
+}
+
+static WIRE(AggregatorView) *aggregator_view(struct pool *pool, const struct service *s,
+                                             const struct aggregator *a)
+{
+    WIRE(AggregatorView) *view = take(pool, sizeof *view);
+    WIRE(LaneView) **lanes = take(pool, a->lanes_count * sizeof *lanes);
+    if (!view || !lanes)
+        return NULL;
+    gradpool__wire__aggregator_view__init(view);
+    view->aggregator = a->id;
+    view->node = a->node;
+    view->pid = a->pid;
+    view->state = (char *)aggregator_state_name(s, a);
+    view->cpu_ns = a->stats ? a->stats->stats_reply->cpu_ns : 0;
+    view->lanes = lanes;
+    for (size_t i = 0; i < a->lanes_count; i++)
+        if ((lanes[view->n_lanes] = lane_view(pool, s, &a->lanes[i])))
+            view->n_lanes++;
+    return view;
+}
+
+static size_t list_length(const struct list *head)
+{
+    size_t length = 0;
+    list_for_each(node, head)
+        length++;
+    return length;
+}
+
+static void fill_status(struct pool *pool, struct service *s, WIRE(StatusReply) *reply)
+{
+    reply->endpoint = s->endpoint_url;
+    reply->state_dir = (char *)s->options.state_dir;
+    reply->policy = (char *)s->options.policy;
+    reply->pid = (uint32_t)getpid();
+    reply->uptime_ns = clock_now_ns() - s->started_ns;
+    reply->cpu_ns = clock_process_cpu_ns();
+    reply->tasks = count_all_tasks(s, NULL, &reply->jobs);
+    reply->incarnation = s->numbers.incarnation;
+    reply->aggregators = take(pool, list_length(&s->aggregators) * sizeof *reply->aggregators);
+    if (!reply->aggregators)
+        return;
+    list_for_each(node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        if ((reply->aggregators[reply->n_aggregators] = aggregator_view(pool, s, a)))
+            reply->n_aggregators++;
+    }
+}
+
+/* --- jobs --- */
+
+static void fill_workers(struct pool *pool, const struct job *job, WIRE(JobView) *view)
+{
+    view->ranks = take(pool, job->workers * sizeof *view->ranks);
+    for (uint32_t rank = 0; view->ranks && rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        WIRE(WorkerView) *worker = session ? take(pool, sizeof *worker) : NULL;
+        if (!worker)
+            continue;
+        gradpool__wire__worker_view__init(worker);
+        worker->rank = rank;
+        worker->node = session->node;
+        worker->pid = session->pid;
+        worker->state = (char *)session_state_name(session->state);
+        view->ranks[view->n_ranks++] = worker;
+    }
+}
+
+static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *view)
+{
+    view->lanes = take(pool, job->shares_count * sizeof *view->lanes);
+    view->use = take(pool, sizeof *view->use);
+    if (!view->lanes || !view->use)
+        return;
+    gradpool__wire__job_use__init(view->use);
+    view->use->job_id = job->id;
+    for (size_t i = 0; i < job->shares_count; i++) {
+        if (job->shares[i].pieces == 0)
+            continue;
+        view->lanes[view->n_lanes++] = job->shares[i].lane->id;
+        add_use(view->use, lane_use(job->shares[i].lane));
+    }
+    qsort(view->lanes, view->n_lanes, sizeof *view->lanes, compare_numbers);
+}
+
+static WIRE(JobView) *job_view(struct pool *pool, const struct job *job)
+{
+    WIRE(JobView) *view = take(pool, sizeof *view);
+    if (!view)
+        return NULL;
+    gradpool__wire__job_view__init(view);
+    view->job = job->name;
+    view->job_id = job->id;
+    view->workers = job->workers;
+    view->state = (char *)(job->failure           ? "failed"
+                           : jobs_is_complete(job) ? "training"
+                                                  : "joining");
+    view->failure = job->failure ? job->failure : (char *)"";
+    view->tensors = (uint32_t)job->tensors_count;
+    view->tasks = count_tasks(job, NULL);
+    view->epoch = job->epoch;
+    for (size_t i = 0; i < job->tensors_count; i++)
+        view->tensor_bytes += tensor_bytes(job->tensors[i], job->tensors[i]->elements);
+    fill_lanes(pool, job, view);
+    fill_workers(pool, job, view);
+    return view;
+}
+
+static void fill_jobs(struct pool *pool, struct service *s, const char *name,
+                      WIRE(JobsReply) *reply)
+{
+    reply->jobs = take(pool, list_length(&s->jobs) * sizeof *reply->jobs);
+    if (!reply->jobs)
+        return;
+    list_for_each(node, &s->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        if (*name && strcmp(name, job->name) != 0)
+            continue;
+        if ((reply->jobs[reply->n_jobs] = job_view(pool, job)))
+            reply->n_jobs++;
+    }
+}
+
+/* --- asking, answering --- */
+
+static void answer(struct wait *wait)
+{
+    struct service *s = wait->peer->service;
+    const struct view *view = wait->data;
+    struct pool pool = {0};
+    WIRE(StatusReply) status = GRADPOOL__WIRE__STATUS_REPLY__INIT;
+    WIRE(JobsReply) jobs = GRADPOOL__WIRE__JOBS_REPLY__INIT;
+    envelope e = ENVELOPE_INIT;
+    e.id = wait->request;
+    if (view->is_jobs) {
+        fill_jobs(&pool, s, view->job, &jobs);
+        e.body_case = BODY(JOBS_REPLY);
+        e.jobs_reply = &jobs;
+    } else {
+        fill_status(&pool, s, &status);
+        e.body_case = BODY(STATUS_REPLY);
+        e.status_reply = &status;
+    }
+    if (pool.failed)
+        peer_fail(wait->peer, wait->request, -ENOMEM, "gradpool serve is out of memory");
+    else
+        peer_send(wait->peer, &e);
+    pool_free(&pool);
+    wait_destroy(wait);
+}
+
+struct asked {
+    uint64_t wait;
+    uint32_t aggregator;
+};
+
+static void got_stats(struct service *s, void *data, const envelope *reply, int code,
+                      const char *text)
+{
+    const struct asked *asked = data;
+    struct aggregator *a = aggregator_find(s, asked->aggregator);
+    struct wait *wait = wait_find(s, asked->wait);
+    if (a && reply && reply->body_case == BODY(STATS_REPLY))
+        aggregator_handle_stats(s, a, reply);
+    if (wait && --wait->pending == 0)
+        answer(wait);
+}
+
+static void ask(struct wait *wait, struct aggregator *a)
+{
+    struct asked *asked = calloc(1, sizeof *asked);
+    if (!asked)
+        return;
+    *asked = (struct asked){.wait = wait->id, .aggregator = a->id};
+    WIRE(StatsRequest) request = GRADPOOL__WIRE__STATS_REQUEST__INIT;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(STATS_REQUEST);
+    e.stats_request = &request;
+    if (call_send(a, &e, STATS_DEADLINE_NS, got_stats, asked) == 0)
+        wait->pending++;
+}
+
+static void ask_all(struct peer *p, uint64_t request, bool is_jobs, const char *job)
+{
+    struct view *view = calloc(1, sizeof *view);
+    if (!view)
+        return peer_fail(p, request, -ENOMEM, "gradpool serve is out of memory");
+    view->is_jobs = is_jobs;
+    memcpy(view->job, job, strlen(job));
+    struct wait *wait = wait_create(p, request, 2 * STATS_DEADLINE_NS, answer, view);
+    if (!wait)
+        return;
+    list_for_each(node, &p->service->aggregators) {
+        struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (a->state == AGGREGATOR_UP)
+            ask(wait, a);
+    }
+    if (wait->pending == 0)
+        answer(wait);
+}
+
+void view_handle_status(struct peer *p, const envelope *request)
+{
+    ask_all(p, request->id, false, "");
+}
+
+void view_handle_jobs(struct peer *p, const envelope *request)
+{
+    const char *job = request->jobs_request->job;
+    if (strlen(job) > JOB_NAME_BYTES_MAX)
+        return peer_fail(p, request->id, -EINVAL, "a job's name has at most %d bytes",
+                         JOB_NAME_BYTES_MAX);
+    ask_all(p, request->id, true, job);
+}

@@ -1,0 +1,68 @@
+/* The state directory and the lock that keeps a second coordinator out. */
+#include "svc/base/cleanup.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+
+static int cannot(struct err *err, const char *what, const char *path)
+{
+    int error = -errno;
+    return err_set(err, error, "cannot %s %s: %s (choose another place with --state-dir)", what,
+                   path, err_text(error));
+}
+
+int state_dir_create(const char *path, struct err *err)
+{
+    char partial[PATH_MAX];
+    if (snprintf(partial, sizeof partial, "%s", path) >= (int)sizeof partial)
+        return err_set(err, -ENAMETOOLONG, "--state-dir: the path is too long");
+    for (char *slash = partial + 1; *slash; slash++) {
+        if (*slash != '/')
+            continue;
+        *slash = 0;
+        if (mkdir(partial, 0755) < 0 && errno != EEXIST)
+            return cannot(err, "create", partial);
+        *slash = '/';
+    }
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return cannot(err, "create", path);
+    return 0;
+}
+
+static void describe_self(int fd)
+{
+    char line[128];
+    struct tm utc;
+    time_t now = time(NULL);
+    gmtime_r(&now, &utc);
+    int bytes = snprintf(line, sizeof line, "pid %d, since ", (int)getpid());
+    bytes += (int)strftime(line + bytes, sizeof line - (size_t)bytes, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    /* Only said to people who try a second one; the lock itself is the flock. */
+    if (ftruncate(fd, 0) == 0 && pwrite(fd, line, (size_t)bytes, 0) < 0)
+        return;
+}
+
+int state_dir_lock(const char *path, int *ret_fd, struct err *err)
+{
+    char file[PATH_MAX + 8], holder[128] = "";
+    snprintf(file, sizeof file, "%s/lock", path);
+    _cleanup_fd_ int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return cannot(err, "write", file);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK)
+            return cannot(err, "lock", file);
+        ssize_t got = pread(fd, holder, sizeof holder - 1, 0);
+        return err_set(err, -EBUSY, "state dir %s is in use by gradpool serve, %s", path,
+                       got > 0 ? holder : "starting just now");
+    }
+    describe_self(fd);
+    *ret_fd = take_fd(&fd);
+    return 0;
+}

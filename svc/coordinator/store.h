@@ -1,0 +1,134 @@
+/* What the coordinator remembers across a restart, behind a small seam: SQLite is the first store,
+ * a key-value server can be another.
+ *
+ * A change is: store_begin, any puts and erases, store_commit. Puts do not fail by themselves; the
+ * first error is kept and comes out of the commit, which then leaves the store as it was before. */
+#ifndef GRADPOOL_COORDINATOR_STORE_H
+#define GRADPOOL_COORDINATOR_STORE_H
+
+#include "svc/base/err.h"
+
+#include <stdint.h>
+
+#define STORE_RANKS_BYTES 96 /* a bit a rank: 768 */
+
+/* In the order in which load() gives them: what refers comes after what it refers to. */
+enum store_table {
+    STORE_SERVICE,
+    STORE_AGGREGATOR,
+    STORE_LANE,
+    STORE_JOB,
+    STORE_SESSION,
+    STORE_TENSOR,
+    STORE_PIECE,
+    STORE_TABLES,
+};
+
+/* One row. The next numbers to give out, so that none is ever given twice. */
+struct store_service {
+    uint32_t key; /* 1 */
+    uint64_t incarnation;
+    uint32_t next_aggregator, next_lane, next_job, next_task;
+};
+struct store_aggregator {
+    uint32_t aggregator;
+    uint64_t incarnation;
+    uint64_t identity; /* process_identity() of pid; 0: not on this host */
+    uint32_t pid, slot;
+    const char *node;
+};
+struct store_lane {
+    uint32_t lane;
+    uint32_t aggregator, index, core, pu;
+    int32_t numa;
+    uint64_t memory_bytes;
+    const char *shm, *ofi;
+};
+struct store_job {
+    uint32_t job;
+    const char *name;
+    uint32_t workers, epoch, next_tensor, next_piece;
+    const char *failure; /* "": none */
+};
+struct store_session {
+    uint32_t job, rank;
+    uint64_t session, identity;
+    uint32_t pid, state;
+    const char *node;
+};
+struct store_tensor {
+    uint32_t job, tensor;
+    const char *name;
+    uint32_t dtype;
+    uint64_t elements;
+    const char *failure;  /* "": none */
+    const uint8_t *ranks; /* STORE_RANKS_BYTES: who has declared it */
+};
+struct store_piece {
+    uint32_t job, piece;
+    uint32_t tensor, task, lane, epoch;
+    uint64_t first, elements;
+};
+
+struct store_row {
+    enum store_table table;
+    union {
+        struct store_service service;
+        struct store_aggregator aggregator;
+        struct store_lane lane;
+        struct store_job job;
+        struct store_session session;
+        struct store_tensor tensor;
+        struct store_piece piece;
+    };
+};
+
+struct store;
+struct store_ops {
+    void (*begin)(struct store *store);
+    /* Inserts, or replaces the row with the same key. */
+    void (*put)(struct store *store, const struct store_row *row);
+    /* Only the key fields of `row` are read. Rows that belong to it go with it: a job's sessions,
+     * tensors and pieces, a tensor's pieces, an aggregator's lanes. */
+    void (*erase)(struct store *store, const struct store_row *row);
+    int (*commit)(struct store *store, struct err *err);
+    /* Strings of a row are valid during the callback, which ends the load with an error. */
+    int (*load)(struct store *store, int (*each)(void *context, const struct store_row *row),
+                void *context, struct err *err);
+    void (*close)(struct store *store);
+};
+struct store {
+    const struct store_ops *ops;
+};
+
+static inline void store_begin(struct store *store) { store->ops->begin(store); }
+static inline void store_put(struct store *store, const struct store_row *row)
+{
+    store->ops->put(store, row);
+}
+static inline void store_erase(struct store *store, const struct store_row *row)
+{
+    store->ops->erase(store, row);
+}
+/* -ENOSPC, -EROFS, -EIO, ...: nothing of it happened; the text names the file. */
+static inline int store_commit(struct store *store, struct err *err)
+{
+    return store->ops->commit(store, err);
+}
+static inline int store_load(struct store *store,
+                             int (*each)(void *context, const struct store_row *row),
+                             void *context, struct err *err)
+{
+    return store->ops->load(store, each, context, err);
+}
+static inline void store_close(struct store *store)
+{
+    if (store)
+        store->ops->close(store);
+}
+
+/* `pages_max`: refuse to grow over so many pages of 4 KiB (0: no limit). */
+int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_store,
+                      struct err *err);
+
+#endif

@@ -1,0 +1,407 @@
+/* The store in one SQLite file (WAL). The only file that knows SQLite. Tables are described by
+ * data, and their statements are made from that; every row type goes through the same few lines. */
+#include "svc/base/cleanup.h"
+#include "svc/base/log.h"
+#include "svc/base/text.h"
+#include "svc/coordinator/store.h"
+
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SCHEMA_VERSION 1
+#define SQL_BYTES 1024
+#define COLUMNS_MAX 10
+
+enum column_type { COLUMN_U32, COLUMN_I32, COLUMN_U64, COLUMN_TEXT, COLUMN_RANKS };
+
+struct column {
+    const char *name;
+    enum column_type type;
+    size_t offset; /* in struct store_row */
+};
+
+struct table {
+    const char *name;
+    int keys; /* the first columns are the key */
+    const char *constraint;
+    struct column columns[COLUMNS_MAX]; /* ends with a NULL name */
+};
+
+#define COLUMN(kind, field, column_type) \
+    {#field, COLUMN_##column_type, offsetof(struct store_row, kind.field)}
+
+static const struct table tables[STORE_TABLES] = {
+    [STORE_SERVICE] = {"service", 1, "",
+        {COLUMN(service, key, U32), COLUMN(service, incarnation, U64),
+         COLUMN(service, next_aggregator, U32), COLUMN(service, next_lane, U32),
+         COLUMN(service, next_job, U32), COLUMN(service, next_task, U32)}},
+    [STORE_AGGREGATOR] = {"aggregators", 1, "",
+        {COLUMN(aggregator, aggregator, U32), COLUMN(aggregator, incarnation, U64),
+         COLUMN(aggregator, identity, U64), COLUMN(aggregator, pid, U32),
+         COLUMN(aggregator, slot, U32), COLUMN(aggregator, node, TEXT)}},
+    [STORE_LANE] = {"lanes", 1,
+        ", FOREIGN KEY(aggregator) REFERENCES aggregators ON DELETE CASCADE",
+        {COLUMN(lane, lane, U32), COLUMN(lane, aggregator, U32), COLUMN(lane, index, U32),
+         COLUMN(lane, core, U32), COLUMN(lane, pu, U32), COLUMN(lane, numa, I32),
+         COLUMN(lane, memory_bytes, U64), COLUMN(lane, shm, TEXT), COLUMN(lane, ofi, TEXT)}},
+    [STORE_JOB] = {"jobs", 1, "",
+        {COLUMN(job, job, U32), COLUMN(job, name, TEXT), COLUMN(job, workers, U32),
+         COLUMN(job, epoch, U32), COLUMN(job, next_tensor, U32), COLUMN(job, next_piece, U32),
+         COLUMN(job, failure, TEXT)}},
+    [STORE_SESSION] = {"sessions", 2, ", FOREIGN KEY(job) REFERENCES jobs ON DELETE CASCADE",
+        {COLUMN(session, job, U32), COLUMN(session, rank, U32), COLUMN(session, session, U64),
+         COLUMN(session, identity, U64), COLUMN(session, pid, U32), COLUMN(session, state, U32),
+         COLUMN(session, node, TEXT)}},
+    [STORE_TENSOR] = {"tensors", 2, ", FOREIGN KEY(job) REFERENCES jobs ON DELETE CASCADE",
+        {COLUMN(tensor, job, U32), COLUMN(tensor, tensor, U32), COLUMN(tensor, name, TEXT),
+         COLUMN(tensor, dtype, U32), COLUMN(tensor, elements, U64),
+         COLUMN(tensor, failure, TEXT), COLUMN(tensor, ranks, RANKS)}},
+    [STORE_PIECE] = {"pieces", 3,
+        ", FOREIGN KEY(job, tensor) REFERENCES tensors ON DELETE CASCADE",
+        {COLUMN(piece, job, U32), COLUMN(piece, tensor, U32), COLUMN(piece, piece, U32),
+         COLUMN(piece, task, U32), COLUMN(piece, lane, U32), COLUMN(piece, epoch, U32),
+         COLUMN(piece, first, U64), COLUMN(piece, elements, U64)}},
+};
+
+struct store_sqlite {
+    struct store store;
+    sqlite3 *db;
+    char *path;
+    sqlite3_stmt *put[STORE_TABLES], *erase[STORE_TABLES];
+    int failed; /* first SQLite code of the open transaction */
+};
+
+static struct store_sqlite *of(struct store *store) { return (struct store_sqlite *)store; }
+
+static int errno_of(int code)
+{
+    switch (code & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_DONE:
+    case SQLITE_ROW:
+        return 0;
+    case SQLITE_FULL:
+        return -ENOSPC;
+    case SQLITE_READONLY:
+        return -EROFS;
+    case SQLITE_NOMEM:
+        return -ENOMEM;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return -EBUSY;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return -EBADMSG;
+    case SQLITE_CANTOPEN:
+        return -EACCES;
+    default:
+        return -EIO;
+    }
+}
+
+static int failure(struct store_sqlite *s, int code, const char *what, struct err *err)
+{
+    int error = errno_of(code);
+    return err_set(err, error, "cannot %s %s: %s (%s)", what, s->path, err_text(error),
+                   s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(code));
+}
+
+static int columns_count(const struct table *table)
+{
+    int count = 0;
+    while (count < COLUMNS_MAX && table->columns[count].name)
+        count++;
+    return count;
+}
+
+static const char *sql_type(enum column_type type)
+{
+    return type == COLUMN_TEXT ? "TEXT" : type == COLUMN_RANKS ? "BLOB" : "INTEGER";
+}
+
+static void sql_create(const struct table *table, char *sql)
+{
+    int count = columns_count(table);
+    sql[0] = 0;
+    text_append(sql, SQL_BYTES, "CREATE TABLE IF NOT EXISTS %s(", table->name);
+    for (int i = 0; i < count; i++)
+        text_append(sql, SQL_BYTES, "\"%s\" %s NOT NULL, ", table->columns[i].name,
+                    sql_type(table->columns[i].type));
+    text_append(sql, SQL_BYTES, "PRIMARY KEY(");
+    for (int i = 0; i < table->keys; i++)
+        text_append(sql, SQL_BYTES, "%s\"%s\"", i ? "," : "", table->columns[i].name);
+    text_append(sql, SQL_BYTES, ")%s) WITHOUT ROWID", table->constraint);
+}
+
+/* An upsert, not REPLACE: that would first delete the row, and what belongs to it. */
+static void sql_put(const struct table *table, char *sql)
+{
+    int count = columns_count(table);
+    sql[0] = 0;
+    text_append(sql, SQL_BYTES, "INSERT INTO %s VALUES(", table->name);
+    for (int i = 0; i < count; i++)
+        text_append(sql, SQL_BYTES, "%s?%d", i ? "," : "", i + 1);
+    text_append(sql, SQL_BYTES, ") ON CONFLICT DO UPDATE SET ");
+    for (int i = table->keys; i < count; i++)
+        text_append(sql, SQL_BYTES, "%s\"%s\"=?%d", i > table->keys ? "," : "",
+                    table->columns[i].name, i + 1);
+}
+
+static void sql_erase(const struct table *table, char *sql)
+{
+    sql[0] = 0;
+    text_append(sql, SQL_BYTES, "DELETE FROM %s WHERE ", table->name);
+    for (int i = 0; i < table->keys; i++)
+        text_append(sql, SQL_BYTES, "%s\"%s\"=?%d", i ? " AND " : "", table->columns[i].name,
+                    i + 1);
+}
+
+static int bind_column(sqlite3_stmt *statement, int index, const struct column *column,
+                       const struct store_row *row)
+{
+    const void *field = (const char *)row + column->offset;
+    switch (column->type) {
+    case COLUMN_U32:
+        return sqlite3_bind_int64(statement, index, *(const uint32_t *)field);
+    case COLUMN_I32:
+        return sqlite3_bind_int64(statement, index, *(const int32_t *)field);
+    case COLUMN_U64:
+        return sqlite3_bind_int64(statement, index, (int64_t) * (const uint64_t *)field);
+    case COLUMN_TEXT:
+        return sqlite3_bind_text(statement, index, *(const char *const *)field, -1, SQLITE_STATIC);
+    case COLUMN_RANKS:
+        return sqlite3_bind_blob(statement, index, *(const void *const *)field, STORE_RANKS_BYTES,
+                                 SQLITE_STATIC);
+    }
+    return SQLITE_ERROR;
+}
+
+static int run(sqlite3_stmt *statement, const struct table *table, int columns,
+               const struct store_row *row)
+{
+    int code = SQLITE_OK;
+    for (int i = 0; i < columns && code == SQLITE_OK; i++)
+        code = bind_column(statement, i + 1, &table->columns[i], row);
+    if (code == SQLITE_OK)
+        code = sqlite3_step(statement);
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement);
+    return code == SQLITE_DONE ? SQLITE_OK : code;
+}
+
+static void sqlite_begin(struct store *store)
+{
+    of(store)->failed = sqlite3_exec(of(store)->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+}
+
+static void sqlite_put(struct store *store, const struct store_row *row)
+{
+    const struct table *table = &tables[row->table];
+    if (of(store)->failed == SQLITE_OK)
+        of(store)->failed = run(of(store)->put[row->table], table, columns_count(table), row);
+}
+
+static void sqlite_erase(struct store *store, const struct store_row *row)
+{
+    const struct table *table = &tables[row->table];
+    if (of(store)->failed == SQLITE_OK)
+        of(store)->failed = run(of(store)->erase[row->table], table, table->keys, row);
+}
+
+static int sqlite_commit(struct store *store, struct err *err)
+{
+    struct store_sqlite *s = of(store);
+    int code = s->failed;
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL);
+    if (code == SQLITE_OK)
+        return 0;
+    int error = failure(s, code, "write", err);
+    sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL); /* fails when SQLite already did */
+    return error;
+}
+
+static int read_column(sqlite3_stmt *statement, int index, const struct column *column,
+                       struct store_row *row)
+{
+    void *field = (char *)row + column->offset;
+    int64_t value = sqlite3_column_int64(statement, index);
+    switch (column->type) {
+    case COLUMN_U32:
+        *(uint32_t *)field = (uint32_t)value;
+        return value < 0 || value > UINT32_MAX ? SQLITE_CORRUPT : SQLITE_OK;
+    case COLUMN_I32:
+        *(int32_t *)field = (int32_t)value;
+        return value < INT32_MIN || value > INT32_MAX ? SQLITE_CORRUPT : SQLITE_OK;
+    case COLUMN_U64:
+        *(uint64_t *)field = (uint64_t)value;
+        return SQLITE_OK;
+    case COLUMN_TEXT:
+        *(const char **)field = (const char *)sqlite3_column_text(statement, index);
+        return *(const char **)field ? SQLITE_OK : SQLITE_NOMEM;
+    case COLUMN_RANKS:
+        *(const void **)field = sqlite3_column_blob(statement, index);
+        return sqlite3_column_bytes(statement, index) == STORE_RANKS_BYTES ? SQLITE_OK
+                                                                           : SQLITE_CORRUPT;
+    }
+    return SQLITE_ERROR;
+}
+
+static int read_row(sqlite3_stmt *statement, enum store_table kind, struct store_row *ret_row)
+{
+    const struct table *table = &tables[kind];
+    int code = SQLITE_OK, count = columns_count(table);
+    memset(ret_row, 0, sizeof *ret_row);
+    ret_row->table = kind;
+    for (int i = 0; i < count && code == SQLITE_OK; i++)
+        code = read_column(statement, i, &table->columns[i], ret_row);
+    return code;
+}
+
+static void cleanup_statement(sqlite3_stmt **statement) { sqlite3_finalize(*statement); }
+
+static int load_table(struct store_sqlite *s, enum store_table kind,
+                      int (*each)(void *context, const struct store_row *row), void *context,
+                      struct err *err)
+{
+    _cleanup_(cleanup_statement) sqlite3_stmt *statement = NULL;
+    char sql[SQL_BYTES];
+    snprintf(sql, sizeof sql, "SELECT * FROM %s", tables[kind].name);
+    int code = sqlite3_prepare_v2(s->db, sql, -1, &statement, NULL);
+    if (code != SQLITE_OK)
+        return failure(s, code, "read", err);
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+        struct store_row row;
+        code = read_row(statement, kind, &row);
+        if (code != SQLITE_OK)
+            return failure(s, code, "read", err);
+        int error = each(context, &row);
+        if (error < 0)
+            return err_set(err, error, "%s: a row of table %s does not fit the others (%s); move "
+                           "the file away to start afresh", s->path, tables[kind].name,
+                           err_text(error));
+    }
+    return code == SQLITE_DONE ? 0 : failure(s, code, "read", err);
+}
+
+static int sqlite_load(struct store *store, int (*each)(void *, const struct store_row *),
+                       void *context, struct err *err)
+{
+    for (int kind = 0; kind < STORE_TABLES; kind++) {
+        int error = load_table(of(store), (enum store_table)kind, each, context, err);
+        if (error < 0)
+            return error;
+    }
+    return 0;
+}
+
+static void sqlite_close(struct store *store)
+{
+    struct store_sqlite *s = of(store);
+    for (int kind = 0; kind < STORE_TABLES; kind++) {
+        sqlite3_finalize(s->put[kind]);
+        sqlite3_finalize(s->erase[kind]);
+    }
+    sqlite3_close(s->db);
+    free(s->path);
+    free(s);
+}
+
+static const struct store_ops sqlite_ops = {
+    .begin = sqlite_begin,
+    .put = sqlite_put,
+    .erase = sqlite_erase,
+    .commit = sqlite_commit,
+    .load = sqlite_load,
+    .close = sqlite_close,
+};
+
+static int read_schema_version(void *context, int columns, char **values, char **names)
+{
+    uint64_t version = 0;
+    if (columns == 1 && text_parse_u64(values[0], 0, UINT32_MAX, &version) == 0)
+        *(uint32_t *)context = (uint32_t)version;
+    return 0;
+}
+
+/* NORMAL loses the last changes with the host's power, not with the process: then every local
+ * aggregator is gone too, and nothing is left that an older state could contradict. */
+static int configure(struct store_sqlite *s, uint32_t pages_max)
+{
+    char sql[SQL_BYTES];
+    snprintf(sql, sizeof sql,
+             "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
+             "PRAGMA foreign_keys=ON; PRAGMA max_page_count=%u;",
+             pages_max ? pages_max : 0xfffffffeu);
+    return sqlite3_exec(s->db, sql, NULL, NULL, NULL);
+}
+
+static int create_tables(struct store_sqlite *s)
+{
+    char sql[SQL_BYTES];
+    int code = sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    for (int kind = 0; kind < STORE_TABLES && code == SQLITE_OK; kind++) {
+        sql_create(&tables[kind], sql);
+        code = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
+    }
+    snprintf(sql, sizeof sql, "PRAGMA user_version=%d; COMMIT", SCHEMA_VERSION);
+    return code == SQLITE_OK ? sqlite3_exec(s->db, sql, NULL, NULL, NULL) : code;
+}
+
+static int prepare(struct store_sqlite *s)
+{
+    char sql[SQL_BYTES];
+    int code = SQLITE_OK;
+    for (int kind = 0; kind < STORE_TABLES && code == SQLITE_OK; kind++) {
+        sql_put(&tables[kind], sql);
+        code = sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->put[kind], NULL);
+        if (code != SQLITE_OK)
+            break;
+        sql_erase(&tables[kind], sql);
+        code = sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->erase[kind], NULL);
+    }
+    return code;
+}
+
+static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *err)
+{
+    uint32_t version = 0;
+    int code = configure(s, pages_max);
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(s->db, "PRAGMA user_version", read_schema_version, &version, NULL);
+    if (code != SQLITE_OK)
+        return failure(s, code, "open", err);
+    if (version > SCHEMA_VERSION)
+        return err_set(err, -EPROTO, "%s was written by another gradpool (schema %u, this one "
+                       "knows %d): use that one, or another --state-dir", s->path, version,
+                       SCHEMA_VERSION);
+    code = version == 0 ? create_tables(s) : SQLITE_OK;
+    if (code == SQLITE_OK)
+        code = prepare(s);
+    return code == SQLITE_OK ? 0 : failure(s, code, "open", err);
+}
+
+int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_store,
+                      struct err *err)
+{
+    struct store_sqlite *s = calloc(1, sizeof *s);
+    char *copy = strdup(path);
+    if (!s || !copy) {
+        free(s);
+        free(copy);
+        return err_set(err, -ENOMEM, "out of memory");
+    }
+    s->store.ops = &sqlite_ops;
+    s->path = copy;
+    int code = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
+    int error = code == SQLITE_OK ? open_tables(s, pages_max, err) : failure(s, code, "open", err);
+    if (error < 0) {
+        sqlite_close(&s->store);
+        return error;
+    }
+    *ret_store = &s->store;
+    return 0;
+}

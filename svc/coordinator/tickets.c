@@ -1,0 +1,114 @@
+/* Tickets for the data plane (wire W7): made here, told to the lane first, then to the worker. */
+#include "svc/coordinator/service.h"
+#include "svc/wire/record.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+struct grant {
+    uint64_t wait;
+    uint32_t lane;
+    struct record_connect connect;
+};
+
+static void send_ticket(struct wait *wait, const struct grant *grant, const struct lane *lane)
+{
+    WIRE(LaneAddress) address = GRADPOOL__WIRE__LANE_ADDRESS__INIT;
+    address.lane = lane->id;
+    address.aggregator = lane->aggregator->id;
+    address.incarnation = lane->aggregator->incarnation;
+    address.shm = lane->shm;
+    address.ofi = lane->ofi;
+    address.node = lane->aggregator->node;
+    WIRE(TicketReply) reply = GRADPOOL__WIRE__TICKET_REPLY__INIT;
+    reply.address = &address;
+    reply.ticket.data = (uint8_t *)&grant->connect;
+    reply.ticket.len = sizeof grant->connect;
+    envelope e = ENVELOPE_INIT;
+    e.id = wait->request;
+    e.body_case = BODY(TICKET_REPLY);
+    e.ticket_reply = &reply;
+    peer_send(wait->peer, &e);
+}
+
+static void granted(struct service *s, void *data, const envelope *reply, int code,
+                    const char *text)
+{
+    const struct grant *grant = data;
+    struct wait *wait = wait_find(s, grant->wait);
+    if (!wait)
+        return;
+    const struct lane *lane = lane_find(s, grant->lane);
+    if (!reply)
+        peer_fail(wait->peer, wait->request, code, "lane %u: %s", grant->lane, text);
+    else if (!lane || lane->aggregator->state != AGGREGATOR_UP)
+        peer_fail(wait->peer, wait->request, -EAGAIN, "lane %u has just been lost; its pieces get "
+                  "new routes", grant->lane);
+    else
+        send_ticket(wait, grant, lane);
+    wait_destroy(wait);
+}
+
+static void ticket_expired(struct wait *wait)
+{
+    peer_fail(wait->peer, wait->request, -ETIMEDOUT, "the aggregator did not confirm the ticket "
+              "in time");
+    wait_destroy(wait);
+}
+
+static void ask_lane(struct peer *p, uint64_t request, struct lane *lane)
+{
+    struct grant *grant = calloc(1, sizeof *grant);
+    struct wait *wait = wait_create(p, request, TICKET_DEADLINE_NS, ticket_expired, NULL);
+    if (!grant || !wait || getrandom(grant->connect.token, RECORD_TOKEN_BYTES, 0) < 0) {
+        free(grant);
+        if (wait)
+            wait->expired(wait);
+        return;
+    }
+    const struct session *session = p->session;
+    grant->wait = wait->id;
+    grant->lane = lane->id;
+    grant->connect.magic = RECORD_MAGIC;
+    grant->connect.job = session->job->id;
+    grant->connect.rank = session->rank;
+    grant->connect.lane = lane->id;
+    grant->connect.incarnation = lane->aggregator->incarnation;
+    WIRE(GrantRequest) ask = GRADPOOL__WIRE__GRANT_REQUEST__INIT;
+    ask.lane = lane->id;
+    ask.job_id = session->job->id;
+    ask.rank = session->rank;
+    ask.ticket.data = (uint8_t *)&grant->connect;
+    ask.ticket.len = sizeof grant->connect;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(GRANT_REQUEST);
+    e.grant_request = &ask;
+    call_send(lane->aggregator, &e, TICKET_DEADLINE_NS, granted, grant);
+}
+
+static bool job_is_on(const struct job *job, const struct lane *lane)
+{
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].lane == lane && job->shares[i].pieces > 0)
+            return true;
+    return false;
+}
+
+void ticket_handle(struct peer *p, const envelope *request)
+{
+    uint32_t id = request->ticket_request->lane;
+    if (!p->session)
+        return peer_fail(p, request->id, -ENOTCONN, "join a job first");
+    const struct job *job = p->session->job;
+    struct lane *lane = lane_find(p->service, id);
+    if (!lane || !job_is_on(job, lane))
+        return peer_fail(p, request->id, -ENOENT, "job %s has nothing on lane %u", job->name, id);
+    if (lane->aggregator->state != AGGREGATOR_UP) {
+        char name[128];
+        return peer_fail(p, request->id, -EAGAIN, "%s of lane %u is away; try again",
+                         aggregator_name(lane->aggregator, name, sizeof name), id);
+    }
+    ask_lane(p, request->id, lane);
+}

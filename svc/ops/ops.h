@@ -1,0 +1,20 @@
+/* Snapshots (svc/view) for people and for programs. */
+#ifndef GRADPOOL_OPS_OPS_H
+#define GRADPOOL_OPS_OPS_H
+
+#include "svc/view/view.h"
+
+#include <stdio.h>
+
+/* One JSON object and a newline. Members are named like the fields of the view structs; units are
+ * in the names. Errors: -ENOMEM, -EIO (nobody takes the output). */
+int ops_status_json(const struct view_status *status, FILE *out);
+int ops_jobs_json(const struct view_jobs *jobs, FILE *out);
+
+/* Readable tables, columns as wide as their content. */
+int ops_status_table(const struct view_status *status, FILE *out);
+int ops_jobs_table(const struct view_jobs *jobs, FILE *out);
+/* One job with its workers. */
+int ops_job_table(const struct view_job *job, FILE *out);
+
+#endif

@@ -1,0 +1,23 @@
+/* Text in columns. Numbers to the right, words to the left; a column is as wide as its widest cell. */
+#ifndef GRADPOOL_OPS_TABLE_H
+#define GRADPOOL_OPS_TABLE_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#define TABLE_COLUMNS_MAX 16
+
+struct table {
+    char **cells; /* row by row, the titles first */
+    size_t columns, count;
+    int error; /* -ENOMEM, once a cell could not be kept */
+};
+
+/* Titles end with NULL, at most TABLE_COLUMNS_MAX; one that begins with '>' is for numbers. */
+void table_init(struct table *table, const char *const *titles);
+void table_add(struct table *table, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Prints whole rows and frees. -ENOMEM, -EIO. */
+int table_print(struct table *table, FILE *out);
+
+#endif

@@ -1,0 +1,130 @@
+/* Views as tables for people. */
+#include "svc/base/text.h"
+#include "svc/ops/ops.h"
+#include "svc/ops/table.h"
+
+#include <inttypes.h>
+
+#define CELL_BYTES 64
+
+/* "3.2 ms", "4.1 s", "2h03m" */
+static const char *duration(uint64_t ns, char *buffer)
+{
+    uint64_t s = ns / UINT64_C(1000000000);
+    if (s >= 3600)
+        snprintf(buffer, CELL_BYTES, "%" PRIu64 "h%02um", s / 3600, (unsigned)(s / 60 % 60));
+    else if (s >= 60)
+        snprintf(buffer, CELL_BYTES, "%um%02us", (unsigned)(s / 60), (unsigned)(s % 60));
+    else if (s >= 1)
+        snprintf(buffer, CELL_BYTES, "%.1f s", (double)ns / 1e9);
+    else
+        snprintf(buffer, CELL_BYTES, "%.1f ms", (double)ns / 1e6);
+    return buffer;
+}
+
+static void add_bytes(struct table *table, uint64_t bytes)
+{
+    char cell[CELL_BYTES];
+    table_add(table, "%s", text_bytes(bytes, cell, sizeof cell));
+}
+
+static void add_duration(struct table *table, uint64_t ns)
+{
+    char cell[CELL_BYTES];
+    table_add(table, "%s", duration(ns, cell));
+}
+
+static void add_aggregator(struct table *table, const struct view_aggregator *a)
+{
+    table_add(table, "%u", a->aggregator);
+    table_add(table, "%s", a->node);
+    table_add(table, "%u", a->pid);
+    table_add(table, "%s", a->state);
+}
+
+static void add_lane(struct table *table, const struct view_lane *lane)
+{
+    table_add(table, "%u", lane->lane);
+    table_add(table, "%u", lane->core);
+    table_add(table, "%u", lane->jobs);
+    table_add(table, "%u", lane->tasks);
+    table_add(table, "%" PRIu64, lane->use.rounds);
+    add_bytes(table, lane->use.pushed_bytes);
+    add_duration(table, lane->cpu_ns);
+    add_bytes(table, lane->arena_bytes);
+}
+
+int ops_status_table(const struct view_status *status, FILE *out)
+{
+    static const char *const titles[] = {">AGGREGATOR", "NODE", ">PID", "STATE", ">LANE", ">CORE",
+        ">JOBS", ">TASKS", ">ROUNDS", ">TAKEN IN", ">CPU", ">MEMORY", NULL};
+    char up[CELL_BYTES];
+    struct table table;
+    fprintf(out, "%s  pid %u, up %s, policy %s\nstate in %s, start number %" PRIu64
+            ", %u jobs, %u tasks\n\n", status->endpoint, status->pid,
+            duration(status->uptime_ns, up), status->policy, status->state_dir,
+            status->incarnation, status->jobs, status->tasks);
+    table_init(&table, titles);
+    for (size_t a = 0; a < status->aggregators_count; a++) {
+        for (size_t i = 0; i < status->aggregators[a].lanes_count; i++) {
+            add_aggregator(&table, &status->aggregators[a]);
+            add_lane(&table, &status->aggregators[a].lanes[i]);
+        }
+    }
+    return table_print(&table, out);
+}
+
+static void add_lanes(struct table *table, const struct view_job *job)
+{
+    char cell[CELL_BYTES] = "";
+    for (size_t i = 0; i < job->lanes_count; i++)
+        text_append(cell, sizeof cell, "%s%u", i ? "," : "", job->lanes[i]);
+    table_add(table, "%s", cell);
+}
+
+static void add_job(struct table *table, const struct view_job *job)
+{
+    table_add(table, "%s", job->job);
+    table_add(table, "%s", job->state);
+    table_add(table, "%u", job->workers);
+    table_add(table, "%u", job->tensors);
+    add_bytes(table, job->tensor_bytes);
+    table_add(table, "%u", job->tasks);
+    table_add(table, "%u", job->epoch);
+    table_add(table, "%" PRIu64, job->use.rounds);
+    add_bytes(table, job->use.pushed_bytes);
+    add_duration(table, job->use.busy_ns);
+    add_bytes(table, job->use.heap_bytes + job->use.registered_bytes);
+    add_lanes(table, job);
+}
+
+int ops_jobs_table(const struct view_jobs *jobs, FILE *out)
+{
+    static const char *const titles[] = {"JOB", "STATE", ">WORKERS", ">TENSORS", ">SIZE", ">TASKS",
+        ">EPOCH", ">ROUNDS", ">TAKEN IN", ">CPU", ">MEMORY", "LANES", NULL};
+    struct table table;
+    table_init(&table, titles);
+    for (size_t i = 0; i < jobs->jobs_count; i++)
+        add_job(&table, &jobs->jobs[i]);
+    return table_print(&table, out);
+}
+
+int ops_job_table(const struct view_job *job, FILE *out)
+{
+    static const char *const titles[] = {">RANK", "NODE", ">PID", "STATE", NULL};
+    struct table table;
+    int error = ops_jobs_table(&(struct view_jobs){(struct view_job *)job, 1}, out);
+    if (error < 0)
+        return error;
+    if (job->failure && *job->failure)
+        fprintf(out, "failed: %s\n", job->failure);
+    fputc('\n', out);
+    table_init(&table, titles);
+    for (size_t i = 0; i < job->ranks_count; i++) {
+        table_add(&table, "%u", job->ranks[i].rank);
+        table_add(&table, "%s", job->ranks[i].node);
+        table_add(&table, "%u", job->ranks[i].pid);
+        table_add(&table, "%s", job->ranks[i].state);
+    }
+    return table_print(&table, out);
+}
