@@ -92,8 +92,8 @@ static int buffer_reserve(struct buffer *b, size_t bytes)
 /* --- failure --------------------------------------------------------------------------------- */
 
 /* Remembers the first failure and its text; returns its code. */
-__attribute__((format(printf, 3, 4)))
-static int channel_fail(struct channel *ch, int code, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int channel_fail(struct channel *ch, int code,
+                                                              const char *format, ...)
 {
     if (ch->failed != 0)
         return ch->failed;
@@ -232,8 +232,8 @@ int channel_credentials(const struct channel *ch, int *ret_pid, uint32_t *ret_ui
 int channel_flush(struct channel *ch)
 {
     while (ch->failed == 0 && buffer_waiting(&ch->out) > 0) {
-        ssize_t sent = send(ch->fd, ch->out.bytes + ch->out.first, buffer_waiting(&ch->out),
-                            MSG_NOSIGNAL);
+        ssize_t sent =
+            send(ch->fd, ch->out.bytes + ch->out.first, buffer_waiting(&ch->out), MSG_NOSIGNAL);
         if (sent >= 0)
             buffer_take(&ch->out, (size_t)sent);
         else if (errno == EAGAIN || errno == EWOULDBLOCK)
@@ -310,7 +310,8 @@ static int unpack_frame(struct channel *ch, const uint8_t *bytes, size_t count,
         describe_bytes(bytes, count, first, sizeof(first));
         return channel_fail(ch, -EBADMSG,
                             "expected a message, got %zu bytes that are none (first bytes %s); "
-                            "do both ends run the same version of gradpool?", count, first);
+                            "do both ends run the same version of gradpool?",
+                            count, first);
     }
     *ret_message = message;
     return 0;
@@ -386,10 +387,8 @@ static bool is_reply(const envelope *message)
     case GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_WELCOME:
     case GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REPLY:
     case GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REPLY:
-    case GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY:
-        return message->id != 0;
-    default:
-        return false;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY: return message->id != 0;
+    default: return false;
     }
 }
 
@@ -471,8 +470,8 @@ int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
     return call_error(ch, r, err);
 }
 
-static int check_welcome(const struct channel *ch, const envelope *reply,
-                         uint64_t *ret_incarnation, struct err *err)
+static int check_welcome(const struct channel *ch, const envelope *reply, uint64_t *ret_incarnation,
+                         struct err *err)
 {
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_WELCOME)
         return err_set(err, -EPROTO, "%s: expected Welcome, got message kind %d", ch->peer,
@@ -481,7 +480,8 @@ static int check_welcome(const struct channel *ch, const envelope *reply,
     if (welcome->version != CHANNEL_VERSION)
         return err_set(err, -EPROTO,
                        "%s: we speak protocol version %d, %s speaks %u; "
-                       "install the same gradpool at both ends", ch->peer, CHANNEL_VERSION,
+                       "install the same gradpool at both ends",
+                       ch->peer, CHANNEL_VERSION,
                        welcome->program[0] != '\0' ? welcome->program : "it", welcome->version);
     *ret_incarnation = welcome->incarnation;
     return 0;

@@ -45,11 +45,15 @@ static int parse_path(const char *text, const char *path, struct endpoint *e, st
 {
     size_t path_bytes_max = sizeof(((struct sockaddr_un *)0)->sun_path) - 1;
     if (path[0] != '/')
-        return err_set(err, -EINVAL, "endpoint '%s': a Unix socket needs an absolute path, as in "
-                       "gradpool+unix:///run/gradpool.sock", text);
+        return err_set(err, -EINVAL,
+                       "endpoint '%s': a Unix socket needs an absolute path, as in "
+                       "gradpool+unix:///run/gradpool.sock",
+                       text);
     if (strlen(path) > path_bytes_max)
-        return err_set(err, -EINVAL, "endpoint with a path of %zu bytes: a Unix socket's path has "
-                       "at most %zu; choose a shorter one", strlen(path), path_bytes_max);
+        return err_set(err, -EINVAL,
+                       "endpoint with a path of %zu bytes: a Unix socket's path has "
+                       "at most %zu; choose a shorter one",
+                       strlen(path), path_bytes_max);
     e->is_unix = true;
     snprintf(e->host, sizeof(e->host), "%s", path);
     return 0;
@@ -59,8 +63,10 @@ static int parse_port(const char *text, const char *port, struct endpoint *e, st
 {
     uint64_t number;
     if (text_parse_u64(port, 0, UINT16_MAX, &number) < 0)
-        return err_set(err, -EINVAL, "endpoint '%.100s': expected a port from 0 to 65535, got "
-                       "'%.20s'", text, port);
+        return err_set(err, -EINVAL,
+                       "endpoint '%.100s': expected a port from 0 to 65535, got "
+                       "'%.20s'",
+                       text, port);
     e->port = (uint16_t)number;
     return 0;
 }
@@ -81,8 +87,7 @@ static bool take_host(const char *host, size_t bytes, bool is_v6, struct endpoin
     return !is_v6 || inet_pton(AF_INET6, bare, &ignored) == 1;
 }
 
-static int parse_host_port(const char *text, const char *rest, struct endpoint *e,
-                           struct err *err)
+static int parse_host_port(const char *text, const char *rest, struct endpoint *e, struct err *err)
 {
     bool is_v6 = rest[0] == '[';
     const char *host = rest + is_v6;
@@ -93,8 +98,10 @@ static int parse_host_port(const char *text, const char *rest, struct endpoint *
     else if (is_v6)
         return err_set(err, -EINVAL, "endpoint '%.100s': '[' without ']'", text);
     if (!is_v6 && *tail == ':' && strchr(tail + 1, ':'))
-        return err_set(err, -EINVAL, "endpoint '%.100s': an IPv6 address stands in brackets, as in "
-                       "gradpool://[::1]:%d", text, ENDPOINT_PORT_DEFAULT);
+        return err_set(err, -EINVAL,
+                       "endpoint '%.100s': an IPv6 address stands in brackets, as in "
+                       "gradpool://[::1]:%d",
+                       text, ENDPOINT_PORT_DEFAULT);
     if ((*tail != '\0' && *tail != ':') || !take_host(host, host_bytes, is_v6, e))
         return err_set(err, -EINVAL, "endpoint '%.100s': expected " FORMS, text);
     e->port = ENDPOINT_PORT_DEFAULT;
@@ -233,15 +240,18 @@ static int interface_address(const char *interface_name, int family, struct addr
 static int resolve(const struct endpoint *e, bool to_listen, struct addrinfo **ret_list,
                    struct err *err)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM,
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0)};
     char port[8], url[URL_BYTES];
     snprintf(port, sizeof(port), "%u", e->port);
     int r = getaddrinfo(e->host, port, &hints, ret_list);
     if (r == 0)
         return 0;
-    return err_set(err, -ENOENT, "%s: host name '%s' is not known (%s); check its spelling or "
-                   "give an address", endpoint_format(e, url, sizeof(url)), e->host,
+    return err_set(err, -ENOENT,
+                   "%s: host name '%s' is not known (%s); check its spelling or "
+                   "give an address",
+                   endpoint_format(e, url, sizeof(url)), e->host,
                    r == EAI_SYSTEM ? err_text(-errno) : gai_strerror(r));
 }
 
@@ -320,16 +330,11 @@ static const char *next_step(int code, bool is_unix)
     case -ECONNREFUSED:
         return is_unix ? "the socket file is stale: is `gradpool serve` running?"
                        : "is `gradpool serve` running there, on that port?";
-    case -ENOENT:
-        return "is `gradpool serve` running with this path?";
-    case -ETIMEDOUT:
-        return "is the address right, and does a firewall let the port through?";
-    case -EHOSTUNREACH:
-        return "is the address right, and is this host on that network?";
-    case -EACCES:
-        return "may this user write to the socket file?";
-    default:
-        return "check the endpoint (GRADPOOL_ENDPOINT)";
+    case -ENOENT: return "is `gradpool serve` running with this path?";
+    case -ETIMEDOUT: return "is the address right, and does a firewall let the port through?";
+    case -EHOSTUNREACH: return "is the address right, and is this host on that network?";
+    case -EACCES: return "may this user write to the socket file?";
+    default: return "check the endpoint (GRADPOOL_ENDPOINT)";
     }
 }
 
@@ -339,8 +344,7 @@ static int connect_error(const struct endpoint *e, const struct address *tried, 
     char url[URL_BYTES], text[ADDRESS_TEXT_BYTES];
     if (code == -ENETUNREACH)
         code = -EHOSTUNREACH;
-    return err_set(err, code, "cannot reach %s: %s: %s; %s",
-                   endpoint_format(e, url, sizeof(url)),
+    return err_set(err, code, "cannot reach %s: %s: %s; %s", endpoint_format(e, url, sizeof(url)),
                    address_format(tried, text, sizeof(text)), err_text(code),
                    next_step(code, e->is_unix));
 }
@@ -430,8 +434,8 @@ static int listen_error(const struct endpoint *e, const struct address *tried, i
     else if (code == -ENOENT)
         advice = "make the directory first";
     return err_set(err, code, "cannot listen on %s: %s: %s; %s",
-                   endpoint_format(e, url, sizeof(url)),
-                   address_format(tried, text, sizeof(text)), err_text(code), advice);
+                   endpoint_format(e, url, sizeof(url)), address_format(tried, text, sizeof(text)),
+                   err_text(code), advice);
 }
 
 /* Removes a socket file that nobody listens on; anything else in its place is not ours to touch. */
@@ -458,8 +462,10 @@ static int listen_unix(const struct endpoint *e, int *ret_fd, struct err *err)
     if (r == -EADDRINUSE) {
         r = remove_stale(&a);
         if (r == -ENOTSOCK)
-            return err_set(err, -EADDRINUSE, "cannot listen on gradpool+unix://%s: a file that is "
-                           "no socket is there; remove it or use another path", e->host);
+            return err_set(err, -EADDRINUSE,
+                           "cannot listen on gradpool+unix://%s: a file that is "
+                           "no socket is there; remove it or use another path",
+                           e->host);
         if (r == 0)
             r = listen_address(&a, ret_fd);
     }
@@ -479,8 +485,10 @@ static int narrow_to_interface(const struct endpoint *e, const char *interface_n
     (void)address_host((const struct sockaddr *)&a->socket, given, sizeof(given));
     (void)address_host((const struct sockaddr *)&of_interface.socket, owned, sizeof(owned));
     if (strcmp(given, "0.0.0.0") != 0 && strcmp(given, "::") != 0 && strcmp(given, owned) != 0)
-        return err_set(err, -EADDRNOTAVAIL, "cannot listen on %s through interface '%s': its "
-                       "address is %s; give that one, or 0.0.0.0", e->host, interface_name, owned);
+        return err_set(err, -EADDRNOTAVAIL,
+                       "cannot listen on %s through interface '%s': its "
+                       "address is %s; give that one, or 0.0.0.0",
+                       e->host, interface_name, owned);
     *a = of_interface;
     address_set_port(a, e->port);
     return 0;
@@ -492,7 +500,8 @@ static int write_back(int fd, struct endpoint *e, bool host_too)
     if (getsockname(fd, (struct sockaddr *)&a.socket, &a.bytes) < 0)
         return -errno;
     e->port = address_port(&a);
-    return host_too ? address_host((const struct sockaddr *)&a.socket, e->host, sizeof(e->host)) : 0;
+    return host_too ? address_host((const struct sockaddr *)&a.socket, e->host, sizeof(e->host))
+                    : 0;
 }
 
 static int listen_any(struct endpoint *e, const struct addrinfo *list, const char *interface_name,
