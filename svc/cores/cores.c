@@ -48,7 +48,8 @@ static int find_allowed(const struct cores *c, hwloc_bitmap_t allowed, struct er
         return err_set(err, -ENOMEM, "no memory to list cores");
     if (!c->real)
         return 0;
-    if (hwloc_get_cpubind(c->topology, affinity, HWLOC_CPUBIND_PROCESS) < 0)
+    /* Of this thread: helper threads of libraries need not share the process's mask. */
+    if (hwloc_get_cpubind(c->topology, affinity, HWLOC_CPUBIND_THREAD) < 0)
         return hwloc_error(err, "read the affinity mask");
     hwloc_bitmap_and(allowed, allowed, affinity);
     return 0;
