@@ -33,7 +33,7 @@ struct cm_event {
 /* The queue may still hold an event of an endpoint that is closed: its fid must not be followed. */
 static struct ofi_conn *conn_of_fid(struct ofi_fabric *f, const struct fid *fid)
 {
-    list_for_each(node, &f->conns) {
+    list_for_each (node, &f->conns) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
         if (c->ep != NULL && &c->ep->fid == fid)
             return c;
@@ -52,8 +52,8 @@ static void on_request(struct ofi_fabric *f, struct cm_event *event, size_t data
     e->bytes = c->ticket_bytes;
 }
 
-static void on_event(struct ofi_fabric *f, uint32_t kind, struct cm_event *event,
-                     size_t data_bytes, struct ofi_batch *batch)
+static void on_event(struct ofi_fabric *f, uint32_t kind, struct cm_event *event, size_t data_bytes,
+                     struct ofi_batch *batch)
 {
     if (kind == FI_CONNREQ) {
         on_request(f, event, data_bytes, batch);
@@ -103,7 +103,7 @@ static void read_events(struct ofi_fabric *f, struct ofi_batch *batch)
 
 static void free_gone(struct ofi_fabric *f)
 {
-    list_for_each_safe(node, &f->gone)
+    list_for_each_safe (node, &f->gone)
         ofi_conn_free(list_entry(node, struct ofi_conn, in_fabric));
 }
 
@@ -114,13 +114,25 @@ static void on_timer(struct ofi_fabric *f)
         return;
     uint64_t now_ns = clock_now_ns();
     f->timer_ns = 0;
-    list_for_each(node, &f->conns) {
+    list_for_each (node, &f->conns) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
         if (c->phase != OFI_LINGERING && c->phase != OFI_ENDING)
             continue;
         if (c->deadline_ns > now_ns)
             ofi_timer_set(f, c->deadline_ns);
         else
+            ofi_conn_activate(c);
+    }
+}
+
+/* The provider moves bytes only when asked. A queue on which something was posted since it was
+ * last found quiet must be looked at: its descriptor need not fire for bytes that the provider has
+ * read ahead, nor for a send that found the socket full (O3). */
+static void find_unarmed(struct ofi_fabric *f)
+{
+    list_for_each(node, &f->conns) {
+        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
+        if (!c->is_armed && c->cq != NULL)
             ofi_conn_activate(c);
     }
 }
@@ -151,7 +163,7 @@ static bool has_data_phase(const struct ofi_conn *c)
 static void visit_active(struct ofi_fabric *f, struct ofi_batch *batch)
 {
     uint64_t now_ns = clock_now_ns();
-    list_for_each_safe(node, &f->active) {
+    list_for_each_safe (node, &f->active) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_active);
         if (ofi_batch_is_full(batch))
             return;
@@ -171,6 +183,7 @@ static int poll_fabric(struct fabric *base, struct fabric_event *events, int eve
     free_gone(f);
     read_events(f, &batch);
     find_active(f);
+    find_unarmed(f);
     visit_active(f, &batch);
     return batch.count;
 }
@@ -183,7 +196,7 @@ static int arm(struct fabric *base, struct fabric_wait *ret_wait)
     struct fid *eq = &f->eq->fid;
     if (fi_trywait(f->fabric, &eq, 1) != 0)
         return -EAGAIN;
-    list_for_each(node, &f->conns) {
+    list_for_each (node, &f->conns) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
         if (c->is_armed || c->cq == NULL)
             continue;
@@ -206,8 +219,8 @@ static void flush(struct fabric *base) { (void)base; }
 static void describe_into(struct ofi_fabric *f, const char *address)
 {
     snprintf(f->description, sizeof(f->description),
-             "ofi: provider %s, libfabric %u.%u, interface %s, %s%s", f->info->fabric_attr->prov_name,
-             FI_MAJOR(fi_version()), FI_MINOR(fi_version()),
+             "ofi: provider %s, libfabric %u.%u, interface %s, %s%s",
+             f->info->fabric_attr->prov_name, FI_MAJOR(fi_version()), FI_MINOR(fi_version()),
              f->interface_name ? f->interface_name : "any",
              address ? "listening on " : "not listening", address ? address : "");
 }
@@ -246,7 +259,7 @@ static int open_fabric(struct ofi_fabric *f)
 
 static bool is_all_gone(struct ofi_fabric *f)
 {
-    list_for_each(node, &f->conns)
+    list_for_each (node, &f->conns)
         if (list_entry(node, struct ofi_conn, in_fabric)->ep != NULL)
             return false;
     return true;
@@ -269,16 +282,16 @@ static void poll_until_gone(struct ofi_fabric *f, uint64_t limit_ns)
 /* Ends every connection the orderly way; those whose peer takes nothing are then cut (O2). */
 static void end_all(struct ofi_fabric *f)
 {
-    list_for_each_safe(node, &f->conns)
+    list_for_each_safe (node, &f->conns)
         ofi_conn_disconnect(list_entry(node, struct ofi_conn, in_fabric));
     poll_until_gone(f, CLOSE_ALL_NS);
-    list_for_each(node, &f->conns) {
+    list_for_each (node, &f->conns) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
         if (c->ep != NULL)
             ofi_conn_fail(c, -ECONNRESET);
     }
     poll_until_gone(f, CLOSE_ALL_NS);
-    list_for_each_safe(node, &f->conns) {
+    list_for_each_safe (node, &f->conns) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
         ofi_conn_close(c);
         ofi_conn_free(c);
@@ -296,7 +309,7 @@ static void close_listener(struct ofi_fabric *f)
         return;
     ofi_sockets_cut(f->listener);
     read_events(f, &batch);
-    list_for_each_safe(node, &f->conns)
+    list_for_each_safe (node, &f->conns)
         ofi_conn_refuse(list_entry(node, struct ofi_conn, in_fabric), ECONNREFUSED);
     free_gone(f);
     fi_close(&f->listener->fid);
@@ -331,7 +344,7 @@ static void close_fabric(struct fabric *base)
 static void abandon_in_child(struct fabric *base)
 {
     struct ofi_fabric *f = fabric_of(base);
-    list_for_each(node, &f->conns) {
+    list_for_each (node, &f->conns) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
         if (c->socket_fd >= 0)
             close(c->socket_fd);
@@ -463,8 +476,8 @@ static int pool_register(struct fabric *base, void *memory, size_t bytes)
     return ofi_memory_pool(&fabric_of(base)->memory, memory, bytes);
 }
 
-static int read_from(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local,
-                     size_t bytes, void *context)
+static int read_from(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
+                     void *context)
 {
     return ofi_transfer_read(ofi_conn_of(c), id, offset, local, bytes, context);
 }
@@ -526,8 +539,8 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     list_init(&f->conns);
     list_init(&f->active);
     list_init(&f->gone);
-    int r = ofi_provider_choose(options->provider, options->interface_name, &f->info,
-                                &f->landed_flags);
+    int r =
+        ofi_provider_choose(options->provider, options->interface_name, &f->info, &f->landed_flags);
     if (r == 0 && options->interface_name != NULL)
         f->interface_name = strdup(options->interface_name);
     if (r == 0)

@@ -52,13 +52,13 @@ static void *buffers_descriptor(const struct ofi_conn *c)
 static void lay_out(struct ofi_conn *c, size_t stride)
 {
     for (int i = 0; i < OFI_RECEIVES; i++)
-        c->receives[i] = (struct ofi_op){
-            .kind = OFI_OP_RECEIVE,
-            .buffer = c->buffers + (size_t)i * stride + LINE_BYTES - sizeof(struct ofi_frame)};
+        c->receives[i] = (struct ofi_op){.kind = OFI_OP_RECEIVE,
+                                         .buffer = c->buffers + (size_t)i * stride + LINE_BYTES -
+                                                   sizeof(struct ofi_frame)};
     for (int i = OFI_SENDS_MAX - 1; i >= 0; i--) {
-        c->sends[i] = (struct ofi_op){
-            .kind = OFI_OP_SEND,
-            .buffer = c->buffers + OFI_RECEIVES * stride + (size_t)i * SEND_BYTES};
+        c->sends[i] =
+            (struct ofi_op){.kind = OFI_OP_SEND,
+                            .buffer = c->buffers + OFI_RECEIVES * stride + (size_t)i * SEND_BYTES};
         op_free(&c->free_sends, &c->sends[i]);
     }
     for (int i = OFI_TRANSFERS_MAX - 1; i >= 0; i--)
@@ -68,6 +68,7 @@ static void lay_out(struct ofi_conn *c, size_t stride)
 static int post_receive(struct ofi_conn *c, struct ofi_op *op)
 {
     op->is_held = false;
+    c->is_armed = false;
     return (int)fi_recv(c->ep, op->buffer, c->receive_bytes, buffers_descriptor(c), 0,
                         &op->provider);
 }
@@ -137,16 +138,15 @@ static int post_failed(struct ofi_conn *c, int r)
 static int post_send(struct ofi_conn *c, struct ofi_op *op, struct iovec *parts, void **descriptors,
                      size_t parts_count, uint64_t flags)
 {
-    struct fi_msg message = {.msg_iov = parts,
-                             .desc = descriptors,
-                             .iov_count = parts_count,
-                             .context = &op->provider};
+    struct fi_msg message = {
+        .msg_iov = parts, .desc = descriptors, .iov_count = parts_count, .context = &op->provider};
     int r = (int)fi_sendmsg(c->ep, &message, FI_COMPLETION | flags);
     if (r != 0) {
         op_free(&c->free_sends, op);
         return post_failed(c, r);
     }
     c->sends_posted++;
+    c->is_armed = false;
     return 0;
 }
 
@@ -187,8 +187,7 @@ int ofi_transfer_send(struct ofi_conn *c, const void *header, size_t header_byte
         return refuse_verb(c);
     if (payload_bytes > c->peer_payload_bytes_max)
         return -EMSGSIZE;
-    struct ofi_region *region =
-        payload_bytes > 0 ? region_around(c, payload, payload_bytes) : NULL;
+    struct ofi_region *region = payload_bytes > 0 ? region_around(c, payload, payload_bytes) : NULL;
     if (payload_bytes > 0 && region == NULL)
         return -EINVAL;
     struct ofi_op *op = op_take(&c->free_sends);
@@ -241,6 +240,7 @@ static int post_transfer(struct ofi_conn *c, const struct ofi_op *like, struct f
         return post_failed(c, r);
     }
     c->transfers_posted++;
+    c->is_armed = false;
     return 0;
 }
 
@@ -255,8 +255,7 @@ static int transfer(struct ofi_conn *c, uint32_t id, uint64_t offset, void *loca
     if (there->bytes == 0 || offset > there->bytes || bytes > there->bytes - offset)
         return -EFAULT;
     struct iovec here = {.iov_base = local, .iov_len = bytes};
-    struct fi_rma_iov remote = {
-        .addr = there->address + offset, .len = bytes, .key = there->key};
+    struct fi_rma_iov remote = {.addr = there->address + offset, .len = bytes, .key = there->key};
     void *descriptor = ofi_memory_descriptor(&ofi_fabric_of(c)->memory, local);
     struct fi_msg_rma message = {.msg_iov = &here,
                                  .desc = &descriptor,
@@ -370,24 +369,15 @@ static void withdraw_arrived(struct ofi_conn *c, uint32_t id)
         ofi_conn_fail(c, -EPROTO);
 }
 
-static void internal_arrived(struct ofi_conn *c, const struct ofi_frame *frame,
-                             const uint8_t *body, size_t body_bytes, struct ofi_batch *batch)
+static void internal_arrived(struct ofi_conn *c, const struct ofi_frame *frame, const uint8_t *body,
+                             size_t body_bytes, struct ofi_batch *batch)
 {
     switch (frame->kind) {
-    case OFI_MESSAGE_LEND:
-        lend_arrived(c, frame->value, body, body_bytes, batch);
-        break;
-    case OFI_MESSAGE_WITHDRAW:
-        withdraw_arrived(c, frame->value);
-        break;
-    case OFI_MESSAGE_NOTIFY:
-        word_arrived(c, frame->value, batch);
-        break;
-    case OFI_MESSAGE_GOODBYE:
-        c->peer_left = true;
-        break;
-    default:
-        ofi_conn_fail(c, -EPROTO);
+    case OFI_MESSAGE_LEND: lend_arrived(c, frame->value, body, body_bytes, batch); break;
+    case OFI_MESSAGE_WITHDRAW: withdraw_arrived(c, frame->value); break;
+    case OFI_MESSAGE_NOTIFY: word_arrived(c, frame->value, batch); break;
+    case OFI_MESSAGE_GOODBYE: c->peer_left = true; break;
+    default: ofi_conn_fail(c, -EPROTO);
     }
 }
 
@@ -424,8 +414,8 @@ static void operation_over(struct ofi_conn *c, struct ofi_op *op, int error,
     c->has_room = c->wants_room;
     if (!is_told)
         return;
-    struct fabric_event *e = ofi_emit(
-        batch, c, op->kind == OFI_OP_READ ? FABRIC_EVENT_READ : FABRIC_EVENT_WRITTEN);
+    struct fabric_event *e =
+        ofi_emit(batch, c, op->kind == OFI_OP_READ ? FABRIC_EVENT_READ : FABRIC_EVENT_WRITTEN);
     e->context = op->context;
     e->error = error;
 }

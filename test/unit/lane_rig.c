@@ -1,0 +1,197 @@
+/* See lane_rig.h. */
+#include "test/unit/lane_rig.h"
+
+#include "svc/base/clock.h"
+#include "svc/reduce/reduce.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+uint64_t rig_now(void) { return clock_now_ns(); }
+
+void rig_start(struct rig *rig, const char *kind)
+{
+    static int number;
+    char address[FABRIC_ADDRESS_BYTES_MAX] = "127.0.0.1:0";
+    struct fabric_options options = {.payload_bytes_max = 64u << 10};
+    *rig = (struct rig){.kind = kind};
+    if (strcmp(kind, "shm") == 0)
+        snprintf(address, sizeof address, "@gradpool-test-%d-%d", (int)getpid(), number++);
+    assert_int_equal(arena_create(NULL, 0, &rig->arena), 0);
+    assert_int_equal(fabric_open(kind, &options, &rig->fabric), 0);
+    assert_int_equal(fabric_listen(rig->fabric, address, rig->address), 0);
+    struct lane_options lane = {.id = RIG_LANE,
+                                .incarnation = RIG_INCARNATION,
+                                .arena = rig->arena,
+                                .fabrics = {rig->fabric},
+                                .fabrics_count = 1};
+    assert_int_equal(lane_create(&lane, &rig->lane), 0);
+}
+
+void rig_stop(struct rig *rig)
+{
+    for (uint32_t i = 0; i < RIG_WORKERS_MAX; i++) {
+        fabric_close(rig->workers[i].fabric);
+        region_destroy(&rig->workers[i].region);
+    }
+    fabric_close(rig->fabric);
+    lane_destroy(rig->lane);
+    arena_destroy(rig->arena);
+}
+
+void rig_place(struct rig *rig, uint32_t job, uint32_t workers, uint32_t first, uint32_t count,
+               uint64_t elements, bool recovering)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct lane_piece piece = {
+            .id = first + i, .task = 1, .dtype = REDUCE_F32, .elements = elements, .tensor = "w"};
+        assert_int_equal(lane_place(rig->lane, job, "job", workers, 1, recovering, &piece, 1), 0);
+    }
+}
+
+struct record_connect rig_ticket(struct rig *rig, uint32_t job, uint32_t rank)
+{
+    static uint8_t number;
+    struct record_connect ticket = {.magic = RECORD_MAGIC,
+                                    .job = job,
+                                    .rank = rank,
+                                    .lane = RIG_LANE,
+                                    .incarnation = RIG_INCARNATION,
+                                    .token = {++number, 1, 2, 3}};
+    assert_int_equal(lane_grant(rig->lane, &ticket), 0);
+    return ticket;
+}
+
+static void take_message(struct rig_worker *w, const struct fabric_event *event)
+{
+    union record record;
+    size_t bytes;
+    assert_int_equal(record_check(event->data, event->bytes, &record, &bytes), 0);
+    if (record.kind == RECORD_COMMIT) {
+        for (uint32_t i = 0; i < record.commit.count; i++)
+            w->commits[w->commits_count++ % 4096] = record.commit.words[i];
+    } else if (record.kind == RECORD_ERROR) {
+        w->error = record.error;
+        w->errors_count++;
+    } else if (record.kind == RECORD_MISSING) {
+        w->missing = record.missing;
+        w->missing_count++;
+    } else if (record.kind == RECORD_TICKET) {
+        w->next_ticket = record.ticket.connect;
+    } else {
+        fail_msg("a worker got record %u", record.kind);
+    }
+    fabric_message_done(event->conn, event->data);
+}
+
+static void take(struct rig_worker *w, const struct fabric_event *event)
+{
+    switch (event->kind) {
+    case FABRIC_EVENT_OPEN: w->is_open = true; break;
+    case FABRIC_EVENT_WORD: w->words[w->words_count++ % 4096] = event->word; break;
+    case FABRIC_EVENT_MESSAGE: take_message(w, event); break;
+    case FABRIC_EVENT_CLOSED:
+        assert_false(w->is_closed);
+        w->is_closed = true;
+        w->close_error = event->error;
+        w->refused = event->word;
+        break;
+    default: break;
+    }
+}
+
+void rig_turn(struct rig *rig)
+{
+    struct fabric_event events[32];
+    (void)lane_poll(rig->lane, clock_now_ns());
+    for (uint32_t i = 0; i < RIG_WORKERS_MAX; i++) {
+        struct rig_worker *w = &rig->workers[i];
+        if (!w->fabric || w->is_stopped)
+            continue;
+        int count = fabric_poll(w->fabric, events, 32);
+        for (int j = 0; j < count; j++)
+            take(w, &events[j]);
+    }
+}
+
+/* Quiet for long enough that a loopback packet would have come. */
+void rig_settle(struct rig *rig)
+{
+    uint64_t until_ns = clock_now_ns() + (strcmp(rig->kind, "shm") == 0 ? 5 : 40) * NS_PER_MS;
+    while (clock_now_ns() < until_ns)
+        rig_turn(rig);
+}
+
+void rig_connect(struct rig *rig, uint32_t i, uint32_t job, uint32_t rank)
+{
+    struct rig_worker *w = &rig->workers[i];
+    struct fabric_options options = {.payload_bytes_max = 64u << 10};
+    struct record_connect ticket = rig_ticket(rig, job, rank);
+    assert_int_equal(fabric_open(rig->kind, &options, &w->fabric), 0);
+    assert_int_equal(region_create(RIG_REGION_BYTES, &w->region), 0);
+    assert_int_equal(fabric_connect(w->fabric, rig->address, &ticket, sizeof ticket, w, &w->conn),
+                     0);
+    rig_until(rig, w->is_open);
+    assert_int_equal(fabric_lend(w->conn, &w->region, 0), 0);
+    rig_until(rig, w->next_ticket.magic == RECORD_MAGIC);
+}
+
+void rig_start_job(struct rig *rig, const char *kind, uint32_t count, uint32_t pieces,
+                   uint64_t elements)
+{
+    rig_start(rig, kind);
+    rig_place(rig, RIG_JOB, count, 1, pieces, elements, false);
+    for (uint32_t i = 0; i < count; i++)
+        rig_connect(rig, i, RIG_JOB, i);
+    rig->count = count;
+}
+
+float *rig_input(struct rig *rig, uint32_t i, uint64_t offset)
+{
+    return (float *)((char *)rig->workers[i].region.base + offset);
+}
+
+float *rig_landing(struct rig *rig, uint32_t i, uint64_t offset)
+{
+    return rig_input(rig, i, RIG_LANDING + offset);
+}
+
+void rig_say(struct rig *rig, uint32_t i, struct say say)
+{
+    struct rig_worker *w = &rig->workers[i];
+    uint64_t bytes = say.elements * sizeof(float);
+    struct record_ready ready = {.kind = RECORD_READY,
+                                 .operation = say.operation ? say.operation : RECORD_SUM,
+                                 .dtype = say.dtype ? say.dtype : REDUCE_F32,
+                                 .standing = say.standing,
+                                 .piece = say.piece,
+                                 .word = say.word,
+                                 .round = say.round,
+                                 .epoch = say.epoch ? say.epoch : 1,
+                                 .root = say.root,
+                                 .input_offset = say.offset,
+                                 .input_bytes = say.has_no_input ? 0 : bytes,
+                                 .payload_bytes = say.is_inline ? (uint32_t)bytes : 0};
+    if (!say.has_no_output) {
+        ready.outputs = 1;
+        ready.output[0] = (struct record_output){.source = RECORD_SOURCE_RESULT,
+                                                 .count = 1,
+                                                 .offset = RIG_LANDING + say.offset,
+                                                 .bytes = bytes};
+    }
+    int r;
+    while ((r = fabric_send(w->conn, &ready, sizeof ready,
+                            say.is_inline ? rig_input(rig, i, say.offset) : NULL,
+                            say.is_inline ? bytes : 0)) == -EAGAIN)
+        rig_turn(rig);
+    assert_int_equal(r, 0);
+}

@@ -1,0 +1,92 @@
+/* One lane and a few workers in one thread, over a real fabric, driven by hand: what a worker says
+ * and what it hears can be written down as a transcript. */
+#ifndef GRADPOOL_TEST_LANE_RIG_H
+#define GRADPOOL_TEST_LANE_RIG_H
+
+#include "svc/aggregator/lane.h"
+#include "svc/wire/fabric.h"
+#include "svc/wire/record.h"
+#include "svc/wire/region.h"
+
+#define RIG_WORKERS_MAX 12
+#define RIG_JOB 7
+#define RIG_LANE 3
+#define RIG_INCARNATION UINT64_C(0xfeed)
+/* Worker memory: inputs from the start, landing areas from the middle. */
+#define RIG_REGION_BYTES (8u << 20)
+#define RIG_LANDING (RIG_REGION_BYTES / 2)
+
+struct rig_worker {
+    struct fabric *fabric;
+    struct fabric_conn *conn;
+    struct region region;
+    bool is_open, is_closed;
+    int close_error;
+    uint32_t refused; /* reason */
+    uint32_t words[4096];
+    int words_count;
+    uint32_t commits[4096];
+    int commits_count;
+    struct record_error error;
+    int errors_count;
+    struct record_missing missing;
+    int missing_count;
+    struct record_connect next_ticket;
+    bool is_stopped; /* is not polled */
+};
+
+struct rig {
+    const char *kind; /* "shm" or "ofi" */
+    struct arena *arena;
+    struct fabric *fabric;
+    struct lane *lane;
+    char address[FABRIC_ADDRESS_BYTES_MAX];
+    struct rig_worker workers[RIG_WORKERS_MAX];
+    uint32_t count;
+};
+
+/* What a worker announces; zeroed fields are the usual ones. */
+struct say {
+    uint32_t piece, word;
+    uint64_t round;
+    uint64_t elements;
+    uint8_t operation; /* 0: RECORD_SUM */
+    uint8_t dtype;     /* 0: f32 */
+    uint8_t standing;
+    uint32_t root;
+    uint32_t epoch;  /* 0: 1 */
+    uint64_t offset; /* bytes, of input and landing area */
+    bool has_no_input, has_no_output, is_inline;
+};
+
+void rig_start(struct rig *rig, const char *kind);
+void rig_stop(struct rig *rig);
+/* Pieces `first` .. of `elements` f32 each for a job of `workers`. */
+void rig_place(struct rig *rig, uint32_t job, uint32_t workers, uint32_t first, uint32_t count,
+               uint64_t elements, bool recovering);
+/* A ticket the lane will honour. */
+struct record_connect rig_ticket(struct rig *rig, uint32_t job, uint32_t rank);
+/* Connects worker i (rank as given) and lends its region. */
+void rig_connect(struct rig *rig, uint32_t i, uint32_t job, uint32_t rank);
+/* Starts with `count` workers of RIG_JOB connected. */
+void rig_start_job(struct rig *rig, const char *kind, uint32_t count, uint32_t pieces,
+                   uint64_t elements);
+float *rig_input(struct rig *rig, uint32_t i, uint64_t offset);
+float *rig_landing(struct rig *rig, uint32_t i, uint64_t offset);
+void rig_say(struct rig *rig, uint32_t i, struct say say);
+/* Polls everybody until nothing more happens. */
+void rig_settle(struct rig *rig);
+/* Polls until the condition holds; the test fails after ten seconds. */
+#define rig_until(rig, condition)                                   \
+    do {                                                            \
+        uint64_t rig_deadline_ = rig_now() + UINT64_C(10000000000); \
+        while (!(condition)) {                                      \
+            rig_turn(rig);                                          \
+            if (rig_now() > rig_deadline_)                          \
+                fail_msg("never: %s", #condition);                  \
+        }                                                           \
+    } while (0)
+void rig_turn(struct rig *rig);
+uint64_t rig_now(void);
+
+#endif
