@@ -31,6 +31,9 @@ extern "C" {
 
 #define GP_VERSION "0.1.0"
 
+/* Marks what the library exports; everything else in it is hidden. */
+#define GP_API __attribute__((visibility("default")))
+
 typedef struct gp_client gp_client;   /* a connection to a service */
 typedef struct gp_job gp_job;         /* this worker's membership in a job */
 typedef struct gp_tensor gp_tensor;   /* a declared tensor */
@@ -49,15 +52,15 @@ enum gp_operation {
 #define GP_TIMEOUT_DEFAULT 0
 
 /* "0.1.0" of the library at run time. */
-const char *gp_version(void);
+GP_API const char *gp_version(void);
 /* Plain words for a negative errno. */
-const char *gp_strerror(int error);
+GP_API const char *gp_strerror(int error);
 /* The calling thread's last error as a sentence; "" when none. Valid until its next gp_ call. */
-const char *gp_last_error(void);
+GP_API const char *gp_last_error(void);
 
 /* What to do with log lines (level 0 error .. 3 debug). NULL: standard error (the default). */
 typedef void (*gp_log_fn)(int level, const char *line);
-void gp_set_log(gp_log_fn log);
+GP_API void gp_set_log(gp_log_fn log);
 
 typedef struct gp_options {
     const char *transport;      /* "auto", "shm", "tcp"; NULL: GRADPOOL_TRANSPORT, or auto */
@@ -68,9 +71,9 @@ typedef struct gp_options {
 /* Connects to the coordinator at `endpoint` ("gradpool://host:7077"; NULL: GRADPOOL_ENDPOINT).
  * `options` NULL: all defaults. Errors: -EINVAL (endpoint or option, said which), -ECONNREFUSED,
  * -ETIMEDOUT, -EHOSTUNREACH, -ENOENT (unknown host), -EPROTO (versions differ). */
-int gp_connect(const char *endpoint, const gp_options *options, gp_client **ret_client);
+GP_API int gp_connect(const char *endpoint, const gp_options *options, gp_client **ret_client);
 /* Leaves all jobs, closes everything. NULL is fine. */
-void gp_disconnect(gp_client *client);
+GP_API void gp_disconnect(gp_client *client);
 
 typedef struct gp_job_spec {
     const char *name; /* 1..127 bytes; the same on every worker */
@@ -81,15 +84,15 @@ typedef struct gp_job_spec {
 /* Does not wait for the other workers. Errors: -EINVAL; -EEXIST: the rank is taken (by whom);
  * -EPROTO: the job runs with another number of workers; -ESTALE: the job has failed and its last
  * workers have not left yet. */
-int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
+GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
 /* Says goodbye; requests still open end with -ECANCELED, tensors and gp_alloc memory of the job
  * are released. Others that push afterwards get an error that names this rank. */
-void gp_job_leave(gp_job *job);
-uint32_t gp_job_rank(const gp_job *job);
-uint32_t gp_job_workers(const gp_job *job);
+GP_API void gp_job_leave(gp_job *job);
+GP_API uint32_t gp_job_rank(const gp_job *job);
+GP_API uint32_t gp_job_workers(const gp_job *job);
 
 typedef struct gp_tensor_spec {
-    const char *name;  /* 1..255 bytes; workers match tensors by name, in any order */
+    const char *name; /* 1..255 bytes; workers match tensors by name, in any order */
     enum gp_dtype dtype;
     uint64_t elements; /* may be 0: its rounds then only synchronise */
 } gp_tensor_spec;
@@ -100,21 +103,21 @@ typedef struct gp_tensor_spec {
  * Errors: -EINVAL (which field of which tensor), -EEXIST (declared before with another shape or
  * dtype: both are named), -ENOSPC (no lane has room). When ranks disagree, every rank gets
  * -EINVAL from its declare or its next wait, naming the ranks and their values. */
-int gp_tensors_declare(gp_job *job, const gp_tensor_spec *specs, size_t count,
-                       gp_tensor **ret_tensors);
-int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,
-                      gp_tensor **ret_tensor);
+GP_API int gp_tensors_declare(gp_job *job, const gp_tensor_spec *specs, size_t count,
+                              gp_tensor **ret_tensors);
+GP_API int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,
+                             gp_tensor **ret_tensor);
 /* Forgets a tensor on this worker; the service forgets it when the last worker does. -EBUSY while a
  * round of it is open. */
-int gp_tensor_undeclare(gp_tensor *tensor);
-const char *gp_tensor_name(const gp_tensor *tensor);
-uint64_t gp_tensor_elements(const gp_tensor *tensor);
+GP_API int gp_tensor_undeclare(gp_tensor *tensor);
+GP_API const char *gp_tensor_name(const gp_tensor *tensor);
+GP_API uint64_t gp_tensor_elements(const gp_tensor *tensor);
 
 /* Memory that lanes on this host read and write in place: page-aligned, zeroed, shared, counted
  * against the job. Errors: -ENOMEM, -ENOSPC, -EMFILE. Free with gp_free() (NULL is fine), not
  * while a request uses it. */
-int gp_alloc(gp_job *job, size_t bytes, void **ret_memory);
-void gp_free(gp_job *job, void *memory);
+GP_API int gp_alloc(gp_job *job, size_t bytes, void **ret_memory);
+GP_API void gp_free(gp_job *job, void *memory);
 
 /* One tensor of a group. `gradient`: `elements` values of the tensor's dtype, lent from the call
  * until gp_wait() returned 0 and the next gp_push_pull() of the tensor is accepted; do not write
@@ -129,13 +132,13 @@ typedef struct gp_item {
  * times with the same operation; the order among tensors does not matter.
  * Errors at once: -EINVAL, -EBUSY (this tensor has a request that nobody waited for),
  * -ECONNRESET or -EPIPE (the job has failed; why is in gp_last_error()), -ENOMEM. */
-int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result, enum gp_operation operation,
-                 gp_request **ret_request);
+GP_API int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result,
+                        enum gp_operation operation, gp_request **ret_request);
 /* Several tensors, one request; each keeps its own round, so groups may be cut differently from
  * one round to the next. */
-int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count, enum gp_operation operation,
-                       gp_request **ret_request);
-int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **ret_request);
+GP_API int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count,
+                              enum gp_operation operation, gp_request **ret_request);
+GP_API int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **ret_request);
 
 /* 0: every result is in place and, where `gradient` is `result` or lies in gp_alloc() memory,
  * every worker has it too (it may be written again). The request is then freed.
@@ -143,19 +146,19 @@ int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **re
  * lives on and may be waited for again. Any other error ends and frees the request:
  * -ECONNRESET (a worker or an aggregator died: who), -EINVAL (ranks disagree: who and what),
  * -ECANCELED (left). */
-int gp_wait(gp_request *request, int timeout_ms);
+GP_API int gp_wait(gp_request *request, int timeout_ms);
 /* 1: done, gp_wait() will not block; 0: not yet. Never blocks, frees nothing. */
-int gp_poll(gp_request *request);
+GP_API int gp_poll(gp_request *request);
 
 /* Returns when every worker of the job has called it as often. */
-int gp_barrier(gp_job *job, int timeout_ms);
+GP_API int gp_barrier(gp_job *job, int timeout_ms);
 
 /* Rank, size and job name of this process from the launcher's environment, first found:
  * GRADPOOL_RANK/GRADPOOL_SIZE, RANK/WORLD_SIZE (torch), OMPI_COMM_WORLD_RANK/_SIZE (Open MPI),
  * PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_NTASKS; the job from GRADPOOL_JOB. Strings point into the
  * environment. -ENOENT: nothing found (which variables were looked for is in gp_last_error());
  * -EINVAL: found, but not a number or rank >= size. */
-int gp_job_spec_from_environment(gp_job_spec *ret_spec);
+GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,214 @@
+/* Owns gp_client: options, environment, the first hello to the service. Keeps no connection: each
+ * job has its own (control.h). Also owns each thread's last error and the log callback. */
+#include "client/client.h"
+
+#include "client/fork.h"
+#include "client/job.h"
+#include "svc/base/cleanup.h"
+#include "svc/base/clock.h"
+#include "svc/base/log.h"
+#include "svc/base/text.h"
+#include "svc/wire/channel.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TIMEOUT_MS 60000
+#define CONNECT_TIMEOUT_MS 10000
+#define TIMEOUT_MS_MAX (24 * 3600 * 1000)
+#define EAGER_BYTES 65536 /* measured: beyond it a read by the lane is as fast */
+
+static _Thread_local struct err last_error;
+static gp_log_fn log_function;
+
+int client_error(int code, const char *format, ...)
+{
+    char text[ERR_TEXT_BYTES]; /* the arguments may lie in the last error */
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return err_set(&last_error, code, "%s", text);
+}
+
+int client_error_from(const struct err *err)
+{
+    return client_error(err->code, "%s", err->text[0] ? err->text : err_text(err->code));
+}
+
+const char *gp_version(void) { return GP_VERSION; }
+const char *gp_strerror(int error) { return err_text(error); }
+const char *gp_last_error(void) { return last_error.text; }
+
+static void forward_log(enum log_level level, const char *line)
+{
+    gp_log_fn function = __atomic_load_n(&log_function, __ATOMIC_ACQUIRE);
+    if (function)
+        function((int)level, line);
+}
+
+void gp_set_log(gp_log_fn log)
+{
+    __atomic_store_n(&log_function, log, __ATOMIC_RELEASE);
+    log_set_hook(log ? forward_log : NULL);
+}
+
+static void start_log(void)
+{
+    if (log_init("client") < 0)
+        log_warn("GRADPOOL_LOG_LEVEL is not one of error, warn, info, debug, trace");
+}
+
+/* `given` wins over the variable, the variable over the default. */
+static int read_number(const char *name, uint64_t given, uint64_t most, uint64_t otherwise,
+                       uint64_t *ret_value)
+{
+    const char *text = getenv(name);
+    *ret_value = given ? given : otherwise;
+    if (given || !text || !*text)
+        return 0;
+    if (text_parse_u64(text, 0, most, ret_value) < 0)
+        return client_error(-EINVAL, "%s is '%s', expected a number up to %llu", name, text,
+                            (unsigned long long)most);
+    return 0;
+}
+
+static int read_transport(const char *given, enum client_transport *ret_transport)
+{
+    static const char *const names[] = {
+        [TRANSPORT_AUTO] = "auto", [TRANSPORT_SHM] = "shm", [TRANSPORT_TCP] = "tcp"};
+    const char *name = given ? given : getenv("GRADPOOL_TRANSPORT");
+    if (!name || !*name)
+        name = "auto";
+    for (int i = TRANSPORT_AUTO; i <= TRANSPORT_TCP; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *ret_transport = i;
+            return 0;
+        }
+    }
+    return client_error(-EINVAL,
+                        "transport '%s' is unknown: auto, shm or tcp (option transport, "
+                        "variable GRADPOOL_TRANSPORT)",
+                        name);
+}
+
+static int read_times(const gp_options *options, gp_client *client)
+{
+    uint64_t connect_ms, timeout_ms;
+    if (options->connect_timeout_ms < 0)
+        return client_error(-EINVAL, "connect_timeout_ms is %d, expected 0 or more",
+                            options->connect_timeout_ms);
+    int r = read_number("GRADPOOL_CONNECT_TIMEOUT_MS", (uint64_t)options->connect_timeout_ms,
+                        TIMEOUT_MS_MAX, CONNECT_TIMEOUT_MS, &connect_ms);
+    if (r == 0)
+        r = read_number("GRADPOOL_TIMEOUT_MS", 0, TIMEOUT_MS_MAX, TIMEOUT_MS, &timeout_ms);
+    if (r < 0)
+        return r;
+    client->connect_timeout_ns = connect_ms * NS_PER_MS;
+    client->timeout_ns = timeout_ms * NS_PER_MS;
+    return 0;
+}
+
+static int read_interface(const char *given, gp_client *client)
+{
+    const char *name = given ? given : getenv("GRADPOOL_INTERFACE");
+    if (!name || !*name)
+        return 0;
+    client->interface_name = strdup(name);
+    return client->interface_name ? 0 : client_error(-ENOMEM, "out of memory");
+}
+
+static int read_endpoint(const char *given, gp_client *client)
+{
+    struct err err = {0};
+    const char *text = given ? given : getenv("GRADPOOL_ENDPOINT");
+    if (!text || !*text)
+        return client_error(-EINVAL, "no endpoint: pass one, or set GRADPOOL_ENDPOINT to "
+                                     "gradpool://host:port");
+    if (endpoint_parse(text, &client->endpoint, &err) < 0)
+        return client_error_from(&err);
+    endpoint_format(&client->endpoint, client->endpoint_text, sizeof client->endpoint_text);
+    return 0;
+}
+
+static int read_options(const char *endpoint, const gp_options *options, gp_client *client)
+{
+    int r = read_endpoint(endpoint, client);
+    if (r == 0)
+        r = read_transport(options->transport, &client->transport);
+    if (r == 0)
+        r = read_times(options, client);
+    if (r == 0)
+        r = read_number("GRADPOOL_EAGER_BYTES", 0, EAGER_BYTES, EAGER_BYTES, &client->eager_bytes);
+    if (r == 0)
+        r = read_interface(options->interface_name, client);
+    return r;
+}
+
+/* Says hello and goodbye: a wrong endpoint or version is told here, not at the first job. */
+static int greet(const gp_client *client)
+{
+    struct err err = {0};
+    struct channel *channel;
+    uint64_t incarnation;
+    uint64_t deadline_ns = clock_now_ns() + client->connect_timeout_ns;
+    int fd;
+    if (endpoint_connect(&client->endpoint, deadline_ns, &fd, &err) < 0)
+        return client_error_from(&err);
+    int r = channel_create(fd, &channel);
+    if (r < 0)
+        return client_error(r, "%s: %s", client->endpoint_text, err_text(r));
+    r = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, CLIENT_PROGRAM, deadline_ns,
+                      &incarnation, &err);
+    channel_destroy(channel);
+    if (r < 0)
+        return client_error(r, "%s: %s", client->endpoint_text,
+                            err.text[0] ? err.text : err_text(r));
+    return 0;
+}
+
+static void client_free(gp_client *client)
+{
+    free(client->interface_name);
+    pthread_mutex_destroy(&client->lock);
+    free(client);
+}
+
+int gp_connect(const char *endpoint, const gp_options *options, gp_client **ret_client)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static const gp_options defaults;
+    pthread_once(&once, start_log);
+    if (!ret_client)
+        return client_error(-EINVAL, "gp_connect: no place for the result");
+    gp_client *client = calloc(1, sizeof *client);
+    if (!client)
+        return client_error(-ENOMEM, "out of memory");
+    client->generation = fork_generation();
+    pthread_mutex_init(&client->lock, NULL);
+    list_init(&client->jobs);
+    list_init(&client->abandoned);
+    int r = read_options(endpoint, options ? options : &defaults, client);
+    if (r == 0)
+        r = greet(client);
+    if (r < 0) {
+        client_free(client);
+        return r;
+    }
+    *ret_client = client;
+    return 0;
+}
+
+void gp_disconnect(gp_client *client)
+{
+    if (!client || fork_is_foreign(client->generation))
+        return;
+    struct list *node;
+    while ((node = list_first(&client->jobs)))
+        gp_job_leave(list_entry(node, struct gp_job, node));
+    list_for_each_safe (request, &client->abandoned)
+        free(list_entry(request, struct gp_request, node));
+    client_free(client);
+}

@@ -1,0 +1,58 @@
+/* The control connection of one job: a thread that sleeps on the socket, hands replies to those who
+ * asked and unasked messages to the job, and comes back to a coordinator that died (L7).
+ * Locks: a job's lock may be held when calling in here; callbacks run without any. */
+#ifndef GRADPOOL_CLIENT_CONTROL_H
+#define GRADPOOL_CLIENT_CONTROL_H
+
+#include "svc/base/err.h"
+#include "svc/base/list.h"
+#include "svc/wire/channel.h"
+#include "svc/wire/endpoint.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct control;
+
+/* One request under way. The memory is the caller's until `done` has run. */
+struct control_call {
+    struct list node;
+    envelope request; /* filled by the caller, but for the id; what it points to must stay too */
+    /* In the control thread, in the order in which the coordinator spoke. `reply` is NULL when `err`
+     * is set; the callee does not free it. */
+    void (*done)(struct control_call *call, const envelope *reply, const struct err *err);
+    bool is_over; /* for control_wait() */
+};
+
+struct control_options {
+    const struct endpoint
+        *endpoint; /* lent for the life of the connection, as are the next three */
+    const char *endpoint_text;
+    const char *program;
+    Gradpool__Wire__JoinRequest *join; /* session and job_id are filled in once known */
+    /* Unasked messages, in the control thread; not freed by the callee. */
+    void (*unasked)(void *context, const envelope *message);
+    void *context;
+};
+
+/* Connects and joins; on success the thread runs. Errors: those of endpoint_connect(), channel_greet()
+ * and of the coordinator's refusal, with text. */
+int control_open(const struct control_options *options, uint64_t deadline_ns,
+                 struct control **ret_control, struct err *err);
+/* Ends the thread. Calls under way end with -ECANCELED. NULL is fine. */
+void control_close(struct control *c);
+
+/* Asks; `done` runs later, also when the coordinator has to come back first. */
+void control_post(struct control *c, struct control_call *call);
+/* Waits until a posted call is over. -ETIMEDOUT: it never will be, `done` does not run any more.
+ * Not with the job's lock held. */
+int control_wait(struct control *c, struct control_call *call, uint64_t deadline_ns);
+/* Whether the coordinator can be reached right now. */
+bool control_is_up(struct control *c);
+
+/* fork.c: nobody changes anything between these two; the child closes what it inherited. */
+void control_hold(struct control *c);
+void control_let_go(struct control *c);
+void control_abandon_in_child(struct control *c);
+
+#endif

@@ -1,0 +1,228 @@
+/* Owns a job's fabrics and decides who drives them: whoever waits; the progress thread only while
+ * nobody waits and something must go on (L3, L4). Knows nothing of tensors. */
+#include "client/engine.h"
+
+#include "svc/base/clock.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define EVENTS_MAX 32
+/* Waits follow each other closely in training: the progress thread is not woken in between. */
+#define HANDOVER_NS (200 * NS_PER_US)
+
+static void set_handover(struct engine *e, uint64_t in_ns)
+{
+    struct itimerspec when = {.it_value = {.tv_nsec = (long)in_ns}};
+    timerfd_settime(e->handover_fd, 0, &when, NULL);
+    e->is_handover_set = in_ns > 0;
+}
+
+/* The progress thread may be asleep as the driver: it finds its tenure over when it wakes. */
+static uint64_t take_over(struct engine *e, enum engine_driver driver)
+{
+    if (e->driver == DRIVER_PROGRESS)
+        engine_kick(e);
+    if (driver == DRIVER_WAITER && e->is_handover_set)
+        set_handover(e, 0);
+    e->driver = driver;
+    e->is_asleep = false;
+    return ++e->tenure;
+}
+
+static void hand_over(struct engine *e)
+{
+    e->driver = DRIVER_NONE;
+    e->tenure++;
+}
+
+/* Nobody drives: the next waiter does, or else, if need be, the progress thread. */
+static void find_driver(struct engine *e)
+{
+    if (e->driver != DRIVER_NONE)
+        return;
+    if (e->waiters > 0)
+        pthread_cond_broadcast(&e->turn);
+    else if (!e->is_handover_set && e->needs_progress(e->context))
+        set_handover(e, HANDOVER_NS);
+}
+
+static int take_events(struct engine *e, struct fabric *fabric)
+{
+    struct fabric_event events[EVENTS_MAX];
+    int n = fabric_poll(fabric, events, EVENTS_MAX);
+    for (int i = 0; i < n; i++)
+        e->handle(e->context, &events[i]);
+    return n;
+}
+
+static int step(struct engine *e)
+{
+    int n = 0;
+    if (e->shm_conns > 0)
+        n += take_events(e, e->shm);
+    if (e->ofi_conns > 0)
+        n += take_events(e, e->ofi);
+    if (n > 0 && e->waiters > 1)
+        pthread_cond_broadcast(&e->turn);
+    return n;
+}
+
+static void drive(struct engine *e, uint64_t deadline_ns, bool (*until)(void *), void *context)
+{
+    uint64_t tenure = take_over(e, DRIVER_WAITER);
+    do {
+        if (step(e) == 0)
+            engine_sleep(e, tenure, deadline_ns);
+    } while (!until(context) && clock_now_ns() < deadline_ns);
+    hand_over(e);
+}
+
+static void wait_for_turn(struct engine *e, uint64_t deadline_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
+                             .tv_nsec = (long)(deadline_ns % NS_PER_S)};
+    pthread_cond_timedwait(&e->turn, e->lock, &until);
+}
+
+bool engine_run(struct engine *e, uint64_t deadline_ns, bool (*until)(void *context), void *context)
+{
+    bool is_over;
+    e->waiters++;
+    while (!(is_over = until(context)) && clock_now_ns() < deadline_ns) {
+        if (e->driver == DRIVER_WAITER)
+            wait_for_turn(e, deadline_ns);
+        else
+            drive(e, deadline_ns, until, context);
+    }
+    e->waiters--;
+    find_driver(e);
+    return is_over;
+}
+
+void engine_poll(struct engine *e)
+{
+    if (e->driver == DRIVER_NONE)
+        step(e);
+}
+
+void engine_flush(struct engine *e)
+{
+    if (e->shm_conns > 0)
+        fabric_flush(e->shm);
+    if (e->ofi_conns > 0)
+        fabric_flush(e->ofi);
+    find_driver(e);
+}
+
+/* ---- the progress thread ----------------------------------------------------------------------- */
+
+static bool progress_is_due(struct engine *e)
+{
+    return e->driver == DRIVER_NONE && e->waiters == 0 && e->needs_progress(e->context);
+}
+
+static void progress_drive(struct engine *e)
+{
+    uint64_t tenure = take_over(e, DRIVER_PROGRESS);
+    while (e->tenure == tenure && !e->is_stopping && e->needs_progress(e->context)) {
+        if (step(e) == 0)
+            engine_sleep(e, tenure, UINT64_MAX);
+    }
+    if (e->tenure == tenure)
+        e->driver = DRIVER_NONE;
+}
+
+static void progress_park(struct engine *e)
+{
+    uint64_t expirations;
+    pthread_mutex_unlock(e->lock);
+    ssize_t got = read(e->handover_fd, &expirations, sizeof expirations);
+    pthread_mutex_lock(e->lock);
+    if (got > 0)
+        e->is_handover_set = false;
+}
+
+static void *progress_main(void *context)
+{
+    struct engine *e = context;
+    pthread_mutex_lock(e->lock);
+    while (!e->is_stopping) {
+        if (progress_is_due(e))
+            progress_drive(e);
+        else
+            progress_park(e);
+    }
+    pthread_mutex_unlock(e->lock);
+    return NULL;
+}
+
+/* ---- life -------------------------------------------------------------------------------------- */
+
+static void init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+int engine_init(struct engine *e, pthread_mutex_t *lock,
+                void (*handle)(void *context, const struct fabric_event *event),
+                bool (*needs_progress)(void *context), void *context)
+{
+    memset(e, 0, sizeof *e);
+    e->lock = lock;
+    e->handle = handle;
+    e->needs_progress = needs_progress;
+    e->context = context;
+    init_condition(&e->turn);
+    e->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    e->handover_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    int r = e->kick_fd < 0 || e->handover_fd < 0 ? -errno : 0;
+    if (r == 0)
+        r = engine_start_thread(&e->progress, progress_main, e);
+    e->has_progress = r == 0;
+    if (r < 0)
+        engine_fini(e);
+    return r;
+}
+
+void engine_stop(struct engine *e)
+{
+    if (!e->has_progress)
+        return;
+    pthread_mutex_lock(e->lock);
+    e->is_stopping = true;
+    engine_kick(e);
+    set_handover(e, 1);
+    pthread_mutex_unlock(e->lock);
+    pthread_join(e->progress, NULL);
+    e->has_progress = false;
+    engine_end_forwarder(e);
+}
+
+void engine_fini(struct engine *e)
+{
+    fabric_close(e->shm);
+    fabric_close(e->ofi);
+    if (e->kick_fd >= 0)
+        close(e->kick_fd);
+    if (e->handover_fd >= 0)
+        close(e->handover_fd);
+    pthread_cond_destroy(&e->turn);
+}
+
+void engine_abandon_in_child(struct engine *e)
+{
+    if (e->shm)
+        fabric_abandon_in_child(e->shm);
+    if (e->ofi)
+        fabric_abandon_in_child(e->ofi);
+    close(e->kick_fd);
+    close(e->handover_fd);
+}

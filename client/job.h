@@ -1,0 +1,183 @@
+/* The client's data: a job, its tensors and their pieces, requests, and who changes them. For the
+ * files of this folder only. Everything in a job is guarded by its lock unless said otherwise;
+ * README.md has the invariants (L1, ...). */
+#ifndef GRADPOOL_CLIENT_JOB_H
+#define GRADPOOL_CLIENT_JOB_H
+
+#include "client/client.h"
+#include "client/control.h"
+#include "client/engine.h"
+#include "client/slab.h"
+#include "svc/reduce/reduce.h"
+#include "svc/wire/record.h"
+
+#define JOB_NAME_BYTES_MAX 127
+#define TENSOR_NAME_BYTES_MAX 255
+#define JOB_BUCKETS 512
+
+struct link;
+struct gp_job;
+
+/* Where a piece stands in its tensor's round (W2, W5). */
+enum piece_standing {
+    PIECE_IDLE,      /* `committed` is; nothing is lent */
+    PIECE_ANNOUNCED, /* the input is lent; the lane knows, or will once the record is sent */
+    PIECE_LANDED,    /* the result is here, others may lack it: input and landing area are lent */
+};
+
+struct piece {
+    struct gp_tensor *tensor;
+    struct link *link;  /* to the lane that owns it */
+    struct link *fence; /* a former lane that must be closed first (W5); NULL: none */
+    struct list unsent; /* in link.unsent while a READY is to be sent */
+    uint64_t first, elements;
+    uint64_t committed; /* the last round that is */
+    uint32_t id, epoch;
+    uint32_t slot, word; /* word: slot and generation of the open round */
+    enum piece_standing standing;
+    bool is_orphan;     /* its lane is gone; a RouteChange will come */
+    bool owes_standing; /* a new owner must be told even if nothing is open */
+};
+
+/* What one call pushes of one tensor, and where the lane finds it. */
+struct push {
+    const void *gradient; /* of the caller; NULL: gives none */
+    void *result;         /* of the caller; NULL: takes none */
+    struct place input, landing;
+    uint32_t root;
+    uint8_t operation;   /* enum record_operation */
+    bool copies_in;      /* the gradient into the staging input */
+    bool copies_out;     /* the landing area into the result */
+    bool ends_committed; /* the caller's own memory is lent: the wait is over at COMMIT (L2) */
+};
+
+struct gp_tensor {
+    struct gp_job *job;
+    struct list node; /* in job.tensors */
+    struct gp_tensor *next_by_name, *next_by_id;
+    char *name;
+    uint64_t elements, bytes;
+    uint32_t id, index; /* index: in order of declaring */
+    uint8_t dtype;
+    bool is_routed; /* id and pieces are known */
+    struct err failure;
+    struct piece *pieces;
+    uint32_t pieces_count;
+    uint64_t round;                          /* the last one begun */
+    uint32_t without_result, without_commit; /* pieces of that round */
+    struct push open;                        /* of that round */
+    struct push next;                        /* to be begun */
+    bool is_starting;                        /* the caller of the push is copying `next` in */
+    bool is_queued;                        /* `next` begins when the open round is committed (L1) */
+    struct gp_request *request;            /* NULL once it was waited for */
+    struct gp_request *open_request;       /* the one that the open round ends; NULL: likewise */
+    struct list in_request;                /* in request.waiting, .landed or .done */
+    void *staging_input, *staging_landing; /* NULL until needed */
+};
+
+struct gp_request {
+    struct list node; /* in job.requests, job.pool or client.abandoned */
+    gp_client *client;
+    struct gp_job *job;  /* NULL: the job was left */
+    struct list waiting; /* tensors whose round goes on */
+    struct list landed;  /* ... is over, the result to be copied out */
+    struct list done;
+    struct err err;
+    uint64_t started_ns;
+    /* What lanes answered to the question whom it waits for (stall.c). */
+    uint32_t queries;
+    const struct gp_tensor *missing_tensor;
+    uint64_t missing_round;
+    uint64_t missing[RECORD_MISSING_WORDS];
+};
+
+struct slot {
+    struct piece *piece; /* NULL: free */
+    uint32_t next_free;
+    uint8_t generation;
+};
+
+struct gp_job {
+    struct gp_client *client;
+    unsigned generation;   /* fork.h */
+    struct list node;      /* in client.jobs */
+    struct list fork_node; /* fork.c */
+    char name[JOB_NAME_BYTES_MAX + 1];
+    char host[64];
+    uint32_t rank, workers, id;
+    Gradpool__Wire__JoinRequest join; /* the control thread's */
+    struct control *control;
+    pthread_mutex_t declaring; /* one declare or undeclare at a time; before the lock */
+    pthread_mutex_t lock;
+    struct engine engine;
+    struct slabs slabs;
+    struct err failure; /* of the whole job; code 0: none */
+    bool is_leaving;
+    uint32_t users; /* calls that wait */
+    struct list links, tensors;
+    struct gp_tensor *by_name[JOB_BUCKETS], *by_id[JOB_BUCKETS];
+    uint32_t declared;
+    struct slot *slots;
+    uint32_t slots_count, free_slot;
+    struct list requests, pool;
+    uint32_t queued, unsent, connecting; /* why somebody must drive although nobody waits (L4) */
+    uint64_t stale;                      /* words and records that nobody knew any more */
+    struct gp_tensor *barrier;
+    struct gp_request *barrier_request; /* NULL unless one is open */
+    bool is_in_barrier;
+};
+
+/* membership.c */
+/* -EINVAL for NULL, -ECHILD in a forked child, with text. */
+int job_check(const struct gp_job *job);
+/* Every request ends with this, open ones now and later ones at once. The first failure stays. */
+void job_break(struct gp_job *job, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* tensor_table.c */
+struct gp_tensor *tensor_find(struct gp_job *job, const char *name);
+struct gp_tensor *tensor_find_id(struct gp_job *job, uint32_t id);
+int tensor_add(struct gp_job *job, const char *name, uint8_t dtype, uint64_t elements,
+               struct gp_tensor **ret_tensor);
+/* Takes what the coordinator decided. -EPROTO: no sound route. */
+int tensor_route(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route);
+void tensor_remove(struct gp_tensor *t);
+/* Names the round that the piece begins. */
+void piece_new_word(struct piece *p);
+/* Whose open round the word names; NULL: nobody's any more. */
+struct piece *slot_piece(struct gp_job *job, uint32_t word);
+/* The tensor can never be pushed again; its open request ends. */
+void tensor_break(struct gp_tensor *t, int code, const char *text);
+
+/* declare.c */
+/* A tensor without elements under a reserved name. */
+int declare_internal(struct gp_job *job, const char *name, struct gp_tensor **ret_tensor);
+
+/* push_pull.c */
+/* Begins the round of `next`; its input must be in place. */
+void push_begin(struct gp_tensor *t);
+/* The open round is committed: begins the push that waits for it. */
+void push_begin_queued(struct gp_tensor *t);
+int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **ret_request);
+
+/* settle.c: what lanes say */
+void settle_word(struct link *link, uint32_t word);
+void settle_message(struct link *link, const void *data, size_t bytes);
+
+/* wait.c */
+struct gp_request *request_take(struct gp_job *job);
+/* No effect on one whose results are all here. */
+void request_fail(struct gp_request *q, int code, const char *text);
+/* Its tensors may be pushed again. */
+void request_release(struct gp_request *q);
+bool request_is_over(const struct gp_request *q);
+
+/* stall.c */
+/* At a deadline: asks the lanes, drives a little longer, and says why it is not over.
+ * 0: it was over after all. */
+int stall_explain(struct gp_request *q);
+
+/* reroute.c */
+void reroute(struct gp_job *job, const Gradpool__Wire__RouteChange *change);
+
+#endif

@@ -1,0 +1,285 @@
+/* Owns the connections to lanes: asks for tickets, chooses shared memory or the network, tries again
+ * once, gives up with a reason. Must not ask the coordinator for a new route: it will say by itself. */
+#include "client/link.h"
+
+#include "svc/base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* With a fresh ticket each; the second failure is final. */
+#define ATTEMPTS_MAX 2
+
+static void ticket_arrived(struct control_call *call, const envelope *reply, const struct err *err);
+
+const char *link_name(const struct link *l, char *buffer, size_t buffer_bytes)
+{
+    if (l->has_address)
+        snprintf(buffer, buffer_bytes, "lane %u of aggregator %u on %s", l->lane, l->aggregator,
+                 l->node_name);
+    else
+        snprintf(buffer, buffer_bytes, "lane %u", l->lane);
+    return buffer;
+}
+
+bool link_is_opening(const struct link *l)
+{
+    return l->state == LINK_TICKET || l->state == LINK_CONNECTING;
+}
+
+uint32_t link_pieces(const struct link *l)
+{
+    uint32_t count = 0;
+    list_for_each (node, &l->job->tensors) {
+        const struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+        for (uint32_t i = 0; i < t->pieces_count; i++)
+            count += t->pieces[i].link == l;
+    }
+    return count;
+}
+
+/* ---- giving up --------------------------------------------------------------------------------- */
+
+static void fail_requests(struct link *l)
+{
+    list_for_each (node, &l->job->tensors) {
+        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+        for (uint32_t i = 0; i < t->pieces_count; i++) {
+            if (t->pieces[i].link == l && t->request)
+                request_fail(t->request, l->failure.code, l->failure.text);
+        }
+    }
+}
+
+void link_break(struct link *l, int code, const char *format, ...)
+{
+    char text[ERR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    err_set(&l->failure, code, "%s", text);
+    l->is_hopeless = true;
+    if (l->conn)
+        link_close(l);
+    else
+        l->state = LINK_CLOSED;
+    fail_requests(l);
+    engine_kick(&l->job->engine);
+}
+
+void link_lose(struct link *l, int code, const char *what)
+{
+    char name[128];
+    err_set(&l->failure, code < 0 ? code : -ECONNRESET, "%s %s: %s",
+            link_name(l, name, sizeof name), what, err_text(code < 0 ? code : -ECONNRESET));
+    l->state = LINK_CLOSED;
+    list_for_each (node, &l->job->tensors) {
+        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+        for (uint32_t i = 0; i < t->pieces_count; i++)
+            t->pieces[i].is_orphan |= t->pieces[i].link == l;
+    }
+    log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
+    engine_kick(&l->job->engine);
+}
+
+/* ---- the ticket -------------------------------------------------------------------------------- */
+
+static void ask_for_ticket(struct link *l)
+{
+    l->state = LINK_TICKET;
+    l->has_ticket = false;
+    if (l->is_asking)
+        return;
+    gradpool__wire__ticket_request__init(&l->ticket_request);
+    l->ticket_request.lane = l->lane;
+    l->call.request = (envelope)GRADPOOL__WIRE__ENVELOPE__INIT;
+    l->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TICKET_REQUEST;
+    l->call.request.ticket_request = &l->ticket_request;
+    l->call.done = ticket_arrived;
+    l->is_asking = true;
+    control_post(l->job->control, &l->call);
+}
+
+static int take_ticket(struct link *l, const envelope *reply)
+{
+    if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_TICKET_REPLY)
+        return -EPROTO;
+    const Gradpool__Wire__TicketReply *said = reply->ticket_reply;
+    if (!said->address || said->ticket.len != sizeof l->ticket)
+        return -EPROTO;
+    memcpy(&l->ticket, said->ticket.data, sizeof l->ticket);
+    snprintf(l->shm, sizeof l->shm, "%s", said->address->shm);
+    snprintf(l->ofi, sizeof l->ofi, "%s", said->address->ofi);
+    snprintf(l->node_name, sizeof l->node_name, "%s", said->address->node);
+    l->aggregator = said->address->aggregator;
+    l->has_address = l->has_ticket = true;
+    return 0;
+}
+
+/* In the control thread. */
+static void ticket_arrived(struct control_call *call, const envelope *reply, const struct err *err)
+{
+    struct link *l = container_of(call, struct link, call);
+    struct gp_job *job = l->job;
+    pthread_mutex_lock(&job->lock);
+    l->is_asking = false;
+    if (l->state == LINK_TICKET && !job->is_leaving) {
+        int r = err ? err->code : take_ticket(l, reply);
+        if (r < 0)
+            link_lose(l, r, "gives no ticket");
+        else
+            link_connect(l);
+        engine_flush(&job->engine);
+        engine_kick(&job->engine);
+    }
+    pthread_mutex_unlock(&job->lock);
+}
+
+/* ---- connecting -------------------------------------------------------------------------------- */
+
+static int open_fabric(struct gp_job *job, const char *kind, struct fabric **fabric)
+{
+    struct fabric_options options = {.interface_name = job->client->interface_name};
+    if (*fabric)
+        return 0;
+    int r = fabric_open(kind, &options, fabric);
+    if (r == 0)
+        log_info("%s", fabric_describe(*fabric));
+    return r;
+}
+
+static int try_connect(struct link *l, bool is_ofi)
+{
+    struct engine *e = &l->job->engine;
+    struct fabric **fabric = is_ofi ? &e->ofi : &e->shm;
+    int r = open_fabric(l->job, is_ofi ? "ofi" : "shm", fabric);
+    if (r == 0)
+        r = fabric_connect(*fabric, is_ofi ? l->ofi : l->shm, &l->ticket, sizeof l->ticket, l,
+                           &l->conn);
+    if (r < 0)
+        return r;
+    l->is_ofi = is_ofi;
+    l->has_ticket = false;
+    l->state = LINK_CONNECTING;
+    l->job->connecting++;
+    *(is_ofi ? &e->ofi_conns : &e->shm_conns) += 1;
+    return 0;
+}
+
+/* One line a lane. On its own host that is worth a warning: shared memory was to be expected. */
+static void tell_fallback(struct link *l, int why)
+{
+    if (l->was_told || l->job->client->transport != TRANSPORT_AUTO)
+        return;
+    l->was_told = true;
+    bool is_same_node = strcmp(l->node_name, l->job->host) == 0;
+    log_write(is_same_node ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
+              "lane %u on %s is not on this host (%s); using tcp", l->lane, l->node_name,
+              why < 0 ? err_text(why) : "it offers no shared memory");
+}
+
+void link_connect(struct link *l)
+{
+    enum client_transport transport = l->job->client->transport;
+    int r = -EADDRNOTAVAIL;
+    if (transport != TRANSPORT_TCP && l->shm[0] && !l->wants_ofi) {
+        r = try_connect(l, false);
+        if (r == 0)
+            return;
+    }
+    if (transport != TRANSPORT_SHM && l->ofi[0]) {
+        tell_fallback(l, l->wants_ofi ? l->failure.code : l->shm[0] ? r : 0);
+        r = try_connect(l, true);
+        if (r == 0)
+            return;
+    }
+    link_retry(l, r, 0);
+}
+
+/* `reason`: what the lane said, 0 when it said nothing. A ticket may have been used up or be of an
+ * aggregator that is gone, so the next attempt has a fresh one. */
+void link_retry(struct link *l, int error, uint32_t reason)
+{
+    static const char *const names[] = {
+        [TRANSPORT_AUTO] = "auto", [TRANSPORT_SHM] = "shm", [TRANSPORT_TCP] = "tcp"};
+    enum client_transport transport = l->job->client->transport;
+    char name[128];
+    bool can_change = !l->is_ofi && !l->wants_ofi && transport == TRANSPORT_AUTO && l->ofi[0];
+    int code = reason ? -(int)reason : error < 0 ? error : -ECONNRESET;
+    l->attempts++;
+    err_set(&l->failure, code, "%s", err_text(code));
+    if (l->attempts >= ATTEMPTS_MAX && can_change) {
+        l->wants_ofi = true;
+        l->attempts--;
+    }
+    if (l->attempts < ATTEMPTS_MAX)
+        ask_for_ticket(l);
+    else if (reason)
+        link_break(l, code, "%s refuses rank %u of job '%s': %s", link_name(l, name, sizeof name),
+                   l->job->rank, l->job->name, err_text(code));
+    else if (error == -EADDRNOTAVAIL)
+        link_break(l, error, "%s offers nothing that transport '%s' could use (shm '%s', ofi '%s')",
+                   link_name(l, name, sizeof name), names[transport], l->shm, l->ofi);
+    else
+        link_lose(l, code, "cannot be reached");
+}
+
+/* ---- life -------------------------------------------------------------------------------------- */
+
+void link_open(struct link *l)
+{
+    if (l->state == LINK_CLOSING) {
+        l->wants_open = true;
+        return;
+    }
+    if (l->state != LINK_CLOSED)
+        return;
+    l->attempts = 0;
+    l->is_hopeless = l->wants_ofi = l->wants_open = false;
+    l->failure.code = 0;
+    if (l->has_ticket && l->has_address)
+        link_connect(l); /* the lane handed it out when we were last there (W7) */
+    else
+        ask_for_ticket(l);
+}
+
+struct link *link_get(struct gp_job *job, uint32_t lane)
+{
+    list_for_each (node, &job->links) {
+        struct link *l = list_entry(node, struct link, node);
+        if (l->lane == lane) {
+            link_open(l);
+            return l;
+        }
+    }
+    struct link *l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    l->job = job;
+    l->lane = lane;
+    l->state = LINK_CLOSED;
+    list_init(&l->unsent);
+    list_init(&l->call.node);
+    list_append(&job->links, &l->node);
+    link_open(l);
+    return l;
+}
+
+void link_close(struct link *l)
+{
+    if (l->state == LINK_TICKET)
+        l->state = LINK_CLOSED;
+    if (!l->conn || l->state == LINK_CLOSING)
+        return;
+    if (l->state == LINK_OPEN)
+        l->job->connecting++; /* somebody must see it through */
+    l->state = LINK_CLOSING;
+    l->wants_open = false;
+    fabric_disconnect(l->conn);
+}
+
+void link_free(struct link *l) { free(l); }

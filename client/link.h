@@ -1,0 +1,75 @@
+/* A connection to one lane: ticket, transport, what is lent, what is to be announced. */
+#ifndef GRADPOOL_CLIENT_LINK_H
+#define GRADPOOL_CLIENT_LINK_H
+
+#include "client/job.h"
+
+enum link_state {
+    LINK_TICKET, /* the coordinator is asked where the lane is */
+    LINK_CONNECTING,
+    LINK_OPEN,
+    LINK_CLOSING, /* by us */
+    LINK_CLOSED,
+};
+
+struct link {
+    struct list node; /* in job.links */
+    struct gp_job *job;
+    uint32_t lane;
+    enum link_state state;
+    struct fabric_conn *conn;
+    bool is_ofi;     /* of the connection */
+    bool wants_ofi;  /* shared memory was tried and will not do */
+    bool wants_open; /* again, once closed */
+    bool has_address, has_ticket;
+    bool was_told; /* that it is not on this host */
+    uint32_t attempts;
+    uint32_t aggregator;
+    char shm[FABRIC_ADDRESS_BYTES_MAX], ofi[FABRIC_ADDRESS_BYTES_MAX], node_name[64];
+    struct record_connect ticket;
+    struct control_call call;
+    Gradpool__Wire__TicketRequest ticket_request;
+    bool is_asking;     /* the call is under way */
+    struct list unsent; /* of piece.unsent */
+    uint32_t lent;      /* slabs 0 .. lent-1 are */
+    bool was_queried;   /* stall.c */
+    bool is_hopeless;   /* `failure` will not go away by waiting for a new route */
+    struct err failure; /* why it is closed; code 0: by us, or it is not */
+};
+
+/* The link to a lane, made and opened if need be. NULL: out of memory. */
+struct link *link_get(struct gp_job *job, uint32_t lane);
+/* Opens a closed one again. */
+void link_open(struct link *l);
+/* Closes it; what is routed there stays. */
+void link_close(struct link *l);
+void link_free(struct link *l);
+bool link_is_opening(const struct link *l);
+/* "lane 3 of aggregator 1 on node7" */
+const char *link_name(const struct link *l, char *buffer, size_t buffer_bytes);
+/* Ends it for a reason that waiting does not mend: requests that need the lane fail. */
+void link_break(struct link *l, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The lane is gone: its pieces wait for a new route. */
+void link_lose(struct link *l, int code, const char *what);
+/* Uses the ticket. */
+void link_connect(struct link *l);
+/* An attempt has failed: once more with a fresh ticket, or that was it. `reason`: what the lane said. */
+void link_retry(struct link *l, int error, uint32_t reason);
+/* How many pieces are routed there. */
+uint32_t link_pieces(const struct link *l);
+
+/* link_events.c */
+void link_event(void *job, const struct fabric_event *event);
+
+/* announce: link_send.c */
+void link_announce(struct link *l, struct piece *p);
+void link_retract(struct piece *p);
+/* Lends new slabs and sends what is to be said, as far as the connection takes it. */
+void link_flush(struct link *l);
+void link_flush_all(struct gp_job *job);
+/* Whom does the piece wait for? false: could not be asked now. */
+bool link_query(struct link *l, const struct piece *p);
+void link_say_goodbye(struct link *l);
+
+#endif

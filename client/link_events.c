@@ -1,0 +1,65 @@
+/* What a fabric says about connections to lanes; what it says about rounds goes to settle.c. */
+#include "client/link.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void opened(struct link *l)
+{
+    if (l->state != LINK_CONNECTING)
+        return;
+    l->job->connecting--;
+    l->state = LINK_OPEN;
+    l->attempts = 0;
+    l->failure.code = 0;
+    link_flush(l);
+}
+
+/* Whoever waited for this connection to be gone may speak to the successor now (W5). */
+static void lift_fences(struct link *l)
+{
+    list_for_each (node, &l->job->tensors) {
+        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+        for (uint32_t i = 0; i < t->pieces_count; i++) {
+            if (t->pieces[i].fence == l)
+                t->pieces[i].fence = NULL;
+        }
+    }
+    link_flush_all(l->job);
+}
+
+static void closed(struct link *l, const struct fabric_event *event)
+{
+    struct engine *e = &l->job->engine;
+    enum link_state was = l->state;
+    *(l->is_ofi ? &e->ofi_conns : &e->shm_conns) -= 1;
+    if (was != LINK_OPEN)
+        l->job->connecting--;
+    l->conn = NULL;
+    l->lent = 0;
+    l->state = LINK_CLOSED;
+    if (was == LINK_CONNECTING && !l->job->is_leaving)
+        link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);
+    else if (was == LINK_OPEN)
+        link_lose(l, event->error, "has closed the connection");
+    else if (l->wants_open && !l->job->is_leaving)
+        link_open(l);
+    lift_fences(l);
+}
+
+void link_event(void *context, const struct fabric_event *event)
+{
+    struct link *l = event->owner;
+    (void)context; /* the job: the link knows it */
+    switch (event->kind) {
+    case FABRIC_EVENT_OPEN: opened(l); break;
+    case FABRIC_EVENT_WORD: settle_word(l, event->word); break;
+    case FABRIC_EVENT_MESSAGE:
+        settle_message(l, event->data, event->bytes);
+        fabric_message_done(event->conn, event->data);
+        break;
+    case FABRIC_EVENT_ROOM: link_flush(l); break;
+    case FABRIC_EVENT_CLOSED: closed(l, event); break;
+    default: l->job->stale++; /* what only a lane is told */
+    }
+}

@@ -1,0 +1,154 @@
+/* What is said to a lane: regions, READY records, questions. Sends nothing twice and nothing before
+ * the memory it names is lent; what finds no room stays in the link's list until ROOM (W10). */
+#include "client/link.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- READY ------------------------------------------------------------------------------------- */
+
+static void describe_input(const struct piece *p, struct record_ready *ready)
+{
+    const struct gp_tensor *t = p->tensor;
+    size_t element_bytes = reduce_element_bytes(t->dtype);
+    if (!t->open.gradient)
+        return;
+    ready->input_region = t->open.input.region;
+    ready->input_offset = t->open.input.offset + p->first * element_bytes;
+    ready->input_bytes = p->elements * element_bytes;
+}
+
+static void describe_output(const struct piece *p, struct record_ready *ready)
+{
+    const struct gp_tensor *t = p->tensor;
+    size_t element_bytes = reduce_element_bytes(t->dtype);
+    if (!t->open.result)
+        return;
+    ready->outputs = 1;
+    ready->output[0] = (struct record_output){
+        .source = t->open.operation == RECORD_BROADCAST ? t->open.root : RECORD_SOURCE_RESULT,
+        .count = 1,
+        .region = t->open.landing.region,
+        .offset = t->open.landing.offset + p->first * element_bytes,
+        .bytes = p->elements * element_bytes};
+}
+
+static const uint8_t standings[] = {
+    [PIECE_IDLE] = RECORD_IDLE, [PIECE_ANNOUNCED] = RECORD_ANNOUNCE, [PIECE_LANDED] = RECORD_HOLDS};
+
+static void describe(const struct piece *p, struct record_ready *ready)
+{
+    const struct gp_tensor *t = p->tensor;
+    bool is_idle = p->standing == PIECE_IDLE;
+    *ready = (struct record_ready){
+        .kind = RECORD_READY,
+        .operation = t->open.operation ? t->open.operation : RECORD_SUM, /* before the first push */
+        .dtype = t->dtype,
+        .standing = standings[p->standing],
+        .set = RECORD_SET_ALL,
+        .piece = p->id,
+        .word = p->word,
+        .round = is_idle ? p->committed : t->round,
+        .epoch = p->epoch,
+        .root = t->open.root,
+        .loss = NAN,
+        .priority = UINT32_MAX - t->index}; /* declared first, needed first */
+    if (is_idle)
+        return;
+    describe_input(p, ready);
+    describe_output(p, ready);
+}
+
+/* Over a network a short input travels along; shared memory is read where it lies (W6). */
+static const void *choose_payload(const struct link *l, struct record_ready *ready)
+{
+    if (!l->is_ofi || ready->standing != RECORD_ANNOUNCE || ready->input_bytes == 0 ||
+        ready->input_bytes > l->job->client->eager_bytes)
+        return NULL;
+    ready->payload_bytes = (uint32_t)ready->input_bytes;
+    return slabs_at(&l->job->slabs,
+                    (struct place){.region = ready->input_region, .offset = ready->input_offset});
+}
+
+static int send_ready(struct link *l, const struct piece *p)
+{
+    struct record_ready ready;
+    describe(p, &ready);
+    const void *payload = choose_payload(l, &ready);
+    int r = fabric_send(l->conn, &ready, sizeof ready, payload, ready.payload_bytes);
+    if (r != -EMSGSIZE || !payload)
+        return r;
+    ready.payload_bytes = 0; /* it was a hint only */
+    return fabric_send(l->conn, &ready, sizeof ready, NULL, 0);
+}
+
+/* ---- the list ---------------------------------------------------------------------------------- */
+
+static bool lend_all(struct link *l)
+{
+    const struct slabs *slabs = &l->job->slabs;
+    char name[128];
+    while (l->lent < slabs->count) {
+        int r = fabric_lend(l->conn, &slabs->slab[l->lent].region, l->lent);
+        if (r < 0 && r != -EAGAIN && r != -ECONNRESET)
+            link_break(l, r, "memory cannot be lent to %s: %s", link_name(l, name, sizeof name),
+                       err_text(r));
+        if (r < 0)
+            return false;
+        l->lent++;
+    }
+    return true;
+}
+
+void link_retract(struct piece *p)
+{
+    if (list_is_empty(&p->unsent))
+        return;
+    list_remove(&p->unsent);
+    p->tensor->job->unsent--;
+}
+
+void link_flush(struct link *l)
+{
+    if (l->state != LINK_OPEN || !lend_all(l))
+        return;
+    list_for_each_safe (node, &l->unsent) {
+        struct piece *p = list_entry(node, struct piece, unsent);
+        if (p->fence)
+            continue;
+        if (send_ready(l, p) < 0)
+            return; /* ROOM or CLOSED follows */
+        p->owes_standing = false;
+        link_retract(p);
+    }
+}
+
+void link_flush_all(struct gp_job *job)
+{
+    list_for_each (node, &job->links)
+        link_flush(list_entry(node, struct link, node));
+}
+
+void link_announce(struct link *l, struct piece *p)
+{
+    if (list_is_empty(&p->unsent)) {
+        list_append(&l->unsent, &p->unsent);
+        l->job->unsent++;
+    }
+    link_flush(l);
+}
+
+bool link_query(struct link *l, const struct piece *p)
+{
+    struct record_query query = {
+        .kind = RECORD_QUERY, .word = p->word, .piece = p->id, .round = p->tensor->round};
+    return l->state == LINK_OPEN && fabric_send(l->conn, &query, sizeof query, NULL, 0) == 0;
+}
+
+void link_say_goodbye(struct link *l)
+{
+    struct record_leave leave = {.kind = RECORD_LEAVE};
+    if (l->state == LINK_OPEN)
+        (void)fabric_send(l->conn, &leave, sizeof leave, NULL, 0); /* it will see us go anyway */
+}

@@ -1,0 +1,332 @@
+/* Owns a worker's membership in a job: join, leave, and what the coordinator says unasked. Must
+ * release what lanes can reach only after every connection is closed. */
+#include "client/fork.h"
+#include "client/job.h"
+#include "client/link.h"
+#include "svc/base/clock.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A goodbye is polite, not a duty: none of its steps may take longer. */
+#define LEAVE_STEP_NS (1 * NS_PER_S)
+
+int job_check(const struct gp_job *job)
+{
+    if (!job)
+        return client_error(-EINVAL, "no job given");
+    if (fork_is_foreign(job->generation))
+        return client_error(-ECHILD,
+                            "job '%s' belongs to the parent process; join it anew after "
+                            "fork(), or use the spawn start method",
+                            job->name);
+    return 0;
+}
+
+void job_break(struct gp_job *job, int code, const char *format, ...)
+{
+    if (job->failure.code)
+        return;
+    char text[ERR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    err_set(&job->failure, code < 0 ? code : -EPROTO, "%s", text[0] ? text : err_text(code));
+    list_for_each (node, &job->requests)
+        request_fail(list_entry(node, struct gp_request, node), job->failure.code,
+                     job->failure.text);
+    engine_kick(&job->engine);
+}
+
+static bool needs_progress(void *context)
+{
+    const struct gp_job *job = context;
+    return job->engine.ofi_conns > 0 || job->queued || job->unsent || job->connecting;
+}
+
+/* ---- what the coordinator says unasked --------------------------------------------------------- */
+
+static void fail_tensor(struct gp_job *job, const Gradpool__Wire__TensorFailure *failure)
+{
+    struct gp_tensor *t = tensor_find_id(job, failure->tensor);
+    if (t)
+        tensor_break(t, failure->code, failure->text);
+}
+
+static void handle_unasked(void *context, const envelope *message)
+{
+    struct gp_job *job = context;
+    pthread_mutex_lock(&job->lock);
+    switch (message->body_case) {
+    case GRADPOOL__WIRE__ENVELOPE__BODY_TENSOR_FAILURE:
+        fail_tensor(job, message->tensor_failure);
+        break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_JOB_FAILURE:
+        job_break(job, message->job_failure->code, "%s", message->job_failure->text);
+        break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_ROUTE_CHANGE:
+        if (!job->is_leaving)
+            reroute(job, message->route_change);
+        break;
+    default: job->stale++;
+    }
+    engine_flush(&job->engine);
+    engine_kick(&job->engine);
+    pthread_mutex_unlock(&job->lock);
+}
+
+/* ---- join -------------------------------------------------------------------------------------- */
+
+static int check_spec(const gp_job_spec *spec)
+{
+    if (!spec || !spec->name || !*spec->name)
+        return client_error(-EINVAL, "the job has no name: give one, or set GRADPOOL_JOB");
+    if (strlen(spec->name) > JOB_NAME_BYTES_MAX)
+        return client_error(-EINVAL, "the job's name has %zu bytes, at most %d", strlen(spec->name),
+                            JOB_NAME_BYTES_MAX);
+    if (spec->workers < 1 || spec->workers > CLIENT_WORKERS_MAX)
+        return client_error(-EINVAL, "job '%s' with %u workers, expected 1 to %d", spec->name,
+                            spec->workers, CLIENT_WORKERS_MAX);
+    if (spec->rank >= spec->workers)
+        return client_error(-EINVAL, "job '%s': rank %u of %u workers; ranks count from 0",
+                            spec->name, spec->rank, spec->workers);
+    return 0;
+}
+
+static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
+{
+    struct gp_job *job = calloc(1, sizeof *job);
+    if (!job)
+        return NULL;
+    job->client = client;
+    job->generation = client->generation;
+    job->rank = spec->rank;
+    job->workers = spec->workers;
+    job->free_slot = UINT32_MAX;
+    snprintf(job->name, sizeof job->name, "%s", spec->name);
+    gethostname(job->host, sizeof job->host - 1);
+    pthread_mutex_init(&job->lock, NULL);
+    pthread_mutex_init(&job->declaring, NULL);
+    struct list *lists[] = {&job->node,    &job->fork_node, &job->links,
+                            &job->tensors, &job->requests,  &job->pool};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        list_init(lists[i]);
+    return job;
+}
+
+static void job_free(struct gp_job *job)
+{
+    pthread_mutex_destroy(&job->declaring);
+    pthread_mutex_destroy(&job->lock);
+    free(job->slots);
+    free(job);
+}
+
+static int open_control(struct gp_job *job, struct err *err)
+{
+    gp_client *client = job->client;
+    gradpool__wire__join_request__init(&job->join);
+    job->join.job = job->name;
+    job->join.rank = job->rank;
+    job->join.workers = job->workers;
+    job->join.node = job->host;
+    job->join.pid = (uint32_t)getpid();
+    struct control_options options = {.endpoint = &client->endpoint,
+                                      .endpoint_text = client->endpoint_text,
+                                      .program = CLIENT_PROGRAM,
+                                      .join = &job->join,
+                                      .unasked = handle_unasked,
+                                      .context = job};
+    return control_open(&options, clock_now_ns() + client->connect_timeout_ns, &job->control, err);
+}
+
+static int start(struct gp_job *job, struct err *err)
+{
+    int r = engine_init(&job->engine, &job->lock, link_event, needs_progress, job);
+    if (r < 0)
+        return err_set(err, r, "job '%s': no thread or descriptors: %s", job->name, err_text(r));
+    r = open_control(job, err);
+    if (r == 0 && (r = fork_watch(job)) < 0) {
+        err_set(err, r, "job '%s': %s", job->name, err_text(r));
+        control_close(job->control);
+    }
+    if (r < 0) {
+        engine_stop(&job->engine);
+        engine_fini(&job->engine);
+    }
+    return r;
+}
+
+int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
+{
+    struct err err = {0};
+    if (!client || !ret_job)
+        return client_error(-EINVAL, "gp_job_join: no client, or no place for the result");
+    if (fork_is_foreign(client->generation))
+        return client_error(-ECHILD, "the client belongs to the parent process; connect anew");
+    int r = check_spec(spec);
+    if (r < 0)
+        return r;
+    struct gp_job *job = job_create(client, spec);
+    if (!job)
+        return client_error(-ENOMEM, "out of memory");
+    r = start(job, &err);
+    if (r < 0) {
+        job_free(job);
+        return client_error(r, "%s", err.text[0] ? err.text : err_text(r));
+    }
+    job->id = job->join.job_id;
+    pthread_mutex_lock(&client->lock);
+    list_append(&client->jobs, &job->node);
+    pthread_mutex_unlock(&client->lock);
+    *ret_job = job;
+    return 0;
+}
+
+uint32_t gp_job_rank(const gp_job *job) { return job ? job->rank : 0; }
+uint32_t gp_job_workers(const gp_job *job) { return job ? job->workers : 0; }
+
+/* ---- leave ------------------------------------------------------------------------------------- */
+
+/* Others may still lack a result that this worker has read: leaving then would look like a loss. */
+static bool is_settled(void *context)
+{
+    struct gp_job *job = context;
+    if (job->failure.code)
+        return true;
+    list_for_each (node, &job->tensors) {
+        const struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+        if (t->without_commit > 0 && t->without_result == 0)
+            return false;
+    }
+    return true;
+}
+
+static bool is_unused(void *context)
+{
+    const struct gp_job *job = context;
+    return job->users == 0;
+}
+
+static bool is_disconnected(void *context)
+{
+    const struct gp_job *job = context;
+    return job->engine.shm_conns == 0 && job->engine.ofi_conns == 0;
+}
+
+static void cancel_requests(struct gp_job *job)
+{
+    job_break(job, -ECANCELED, "rank %u left job '%s'", job->rank, job->name);
+    list_for_each (node, &job->requests) {
+        struct gp_request *q = list_entry(node, struct gp_request, node);
+        if (!q->err.code) /* also one whose result nobody has fetched */
+            err_set(&q->err, -ECANCELED, "rank %u left job '%s'", job->rank, job->name);
+    }
+    engine_kick(&job->engine);
+    engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_unused, job);
+}
+
+static void disconnect(struct gp_job *job)
+{
+    list_for_each (node, &job->links)
+        link_say_goodbye(list_entry(node, struct link, node));
+    engine_flush(&job->engine);
+    list_for_each (node, &job->links)
+        link_close(list_entry(node, struct link, node));
+    engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_disconnected, job);
+}
+
+static void ignore_reply(struct control_call *call, const envelope *reply, const struct err *err)
+{
+    /* Whatever it says, the job is left. */
+}
+
+static void say_leave(struct gp_job *job)
+{
+    Gradpool__Wire__LeaveRequest leave = GRADPOOL__WIRE__LEAVE_REQUEST__INIT;
+    struct control_call call = {.request = GRADPOOL__WIRE__ENVELOPE__INIT, .done = ignore_reply};
+    call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_LEAVE_REQUEST;
+    call.request.leave_request = &leave;
+    if (!control_is_up(job->control))
+        return;
+    control_post(job->control, &call);
+    control_wait(job->control, &call, clock_now_ns() + LEAVE_STEP_NS);
+}
+
+/* A request that nobody waited for is still in its owner's hands. */
+static void abandon_requests(struct gp_job *job)
+{
+    list_for_each_safe (node, &job->requests) {
+        struct gp_request *q = list_entry(node, struct gp_request, node);
+        q->job = NULL;
+        list_remove(node);
+        pthread_mutex_lock(&job->client->lock);
+        list_append(&job->client->abandoned, node);
+        pthread_mutex_unlock(&job->client->lock);
+    }
+    list_for_each_safe (node, &job->pool)
+        free(list_entry(node, struct gp_request, node));
+}
+
+static void release_all(struct gp_job *job)
+{
+    abandon_requests(job);
+    list_for_each_safe (node, &job->tensors)
+        tensor_remove(list_entry(node, struct gp_tensor, node));
+    engine_fini(&job->engine);
+    list_for_each_safe (node, &job->links)
+        link_free(list_entry(node, struct link, node));
+    slabs_fini(&job->slabs);
+    job_free(job);
+}
+
+void gp_job_leave(gp_job *job)
+{
+    if (!job || fork_is_foreign(job->generation))
+        return;
+    fork_forget(job);
+    pthread_mutex_lock(&job->client->lock);
+    list_remove(&job->node);
+    pthread_mutex_unlock(&job->client->lock);
+    pthread_mutex_lock(&job->lock);
+    engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_settled, job);
+    job->is_leaving = true;
+    cancel_requests(job);
+    disconnect(job);
+    pthread_mutex_unlock(&job->lock);
+    say_leave(job);
+    control_close(job->control);
+    engine_stop(&job->engine);
+    release_all(job);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+int gp_alloc(gp_job *job, size_t bytes, void **ret_memory)
+{
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    if (!ret_memory)
+        return client_error(-EINVAL, "gp_alloc: no place for the result");
+    pthread_mutex_lock(&job->lock);
+    r = slabs_alloc(&job->slabs, bytes, ret_memory);
+    if (r == 0)
+        link_flush_all(job); /* a new slab is lent before it is needed */
+    pthread_mutex_unlock(&job->lock);
+    return r < 0 ? client_error(r, "gp_alloc of %zu bytes: %s", bytes, err_text(r)) : 0;
+}
+
+void gp_free(gp_job *job, void *memory)
+{
+    if (!memory || !job || fork_is_foreign(job->generation))
+        return;
+    pthread_mutex_lock(&job->lock);
+    slabs_free(&job->slabs, memory);
+    pthread_mutex_unlock(&job->lock);
+}

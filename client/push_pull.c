@@ -1,0 +1,269 @@
+/* Starting push-pulls: which memory a lane may use, what has to be copied, when a round begins (L1,
+ * L2). Allocates only when a tensor's memory is seen for the first time. */
+#include "client/job.h"
+#include "client/link.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* Shorter copies are not worth letting the lock go. */
+#define COPY_LOCKED_BYTES 16384
+/* After so many bytes copied the lanes are woken for what they have. */
+#define FLUSH_BYTES (256u << 10)
+
+_Static_assert((int)GP_SUM == RECORD_SUM && (int)GP_MEAN == RECORD_MEAN &&
+                   (int)GP_BROADCAST == RECORD_BROADCAST && (int)GP_F32 == REDUCE_F32,
+               "the API's numbers are the wire's");
+
+struct starting {
+    struct gp_job *job;
+    const gp_item *items;
+    size_t count;
+    uint8_t operation;
+    uint32_t root;
+};
+
+/* ---- where the bytes lie ----------------------------------------------------------------------- */
+
+static int stage(struct gp_tensor *t, void **area, struct place *ret_place)
+{
+    struct slabs *slabs = &t->job->slabs;
+    int r = *area ? 0 : slabs_alloc(slabs, t->bytes, area);
+    if (r < 0)
+        return client_error(r, "tensor '%s': no room for %" PRIu64 " bytes of staging memory: %s",
+                            t->name, t->bytes, err_text(r));
+    slabs_find(slabs, *area, t->bytes, ret_place);
+    return 0;
+}
+
+static bool overlaps(const struct push *push, uint64_t bytes)
+{
+    uintptr_t in = (uintptr_t)push->gradient, out = (uintptr_t)push->result;
+    return push->gradient && push->result && in < out + bytes && out < in + bytes;
+}
+
+/* Memory of a slab is used where it lies; but a result never lands on an input that is still lent. */
+static int place_all(struct gp_tensor *t, struct push *push)
+{
+    const struct slabs *slabs = &t->job->slabs;
+    bool lends_input = push->gradient && slabs_find(slabs, push->gradient, t->bytes, &push->input);
+    bool lends_result = push->result && slabs_find(slabs, push->result, t->bytes, &push->landing) &&
+                        !overlaps(push, t->bytes);
+    push->copies_in = push->gradient && !lends_input;
+    push->copies_out = push->result && !lends_result;
+    push->ends_committed = lends_input || lends_result;
+    int r = push->copies_in ? stage(t, &t->staging_input, &push->input) : 0;
+    if (r == 0 && push->copies_out)
+        r = stage(t, &t->staging_landing, &push->landing);
+    return r;
+}
+
+/* ---- checks ------------------------------------------------------------------------------------ */
+
+static const struct link *find_hopeless(const struct gp_tensor *t)
+{
+    for (uint32_t i = 0; i < t->pieces_count; i++) {
+        if (t->pieces[i].link->is_hopeless)
+            return t->pieces[i].link;
+    }
+    return NULL;
+}
+
+static int check_item(const struct starting *s, const gp_item *item, size_t i)
+{
+    const struct gp_tensor *t = item->tensor;
+    if (!t || t->job != s->job)
+        return client_error(-EINVAL, "item %zu: no tensor of job '%s'", i, s->job->name);
+    if (t->failure.code)
+        return client_error_from(&t->failure);
+    if (t->request)
+        return client_error(-EBUSY, "tensor '%s' has a request that nobody waited for", t->name);
+    const struct link *hopeless = find_hopeless(t);
+    if (hopeless)
+        return client_error_from(&hopeless->failure);
+    bool is_broadcast = s->operation == RECORD_BROADCAST;
+    bool gives = s->operation != RECORD_BARRIER && (!is_broadcast || s->job->rank == s->root);
+    if (t->elements > 0 && gives && !item->gradient)
+        return client_error(-EINVAL, "tensor '%s': no gradient given", t->name);
+    if (t->elements > 0 && !(is_broadcast && gives) && !item->result)
+        return client_error(-EINVAL, "tensor '%s': no place for the result", t->name);
+    return 0;
+}
+
+/* ---- begin ------------------------------------------------------------------------------------- */
+
+void push_begin(struct gp_tensor *t)
+{
+    t->open = t->next;
+    t->open_request = t->request;
+    t->round++;
+    t->without_result = t->without_commit = t->pieces_count;
+    for (uint32_t i = 0; i < t->pieces_count; i++) {
+        struct piece *p = &t->pieces[i];
+        piece_new_word(p);
+        p->standing = PIECE_ANNOUNCED;
+        link_announce(p->link, p);
+    }
+}
+
+static void copy_in(struct gp_tensor *t)
+{
+    if (t->next.copies_in)
+        memcpy(t->staging_input, t->next.gradient, t->bytes);
+}
+
+void push_begin_queued(struct gp_tensor *t)
+{
+    t->is_queued = false;
+    t->job->queued--;
+    copy_in(t);
+    push_begin(t);
+}
+
+static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
+                        struct gp_request *q)
+{
+    int r = check_item(s, item, i);
+    if (r < 0)
+        return r;
+    struct gp_tensor *t = item->tensor;
+    struct push push = {.operation = s->operation, .root = s->root};
+    if (t->elements > 0) {
+        push.gradient = item->gradient;
+        push.result = item->result;
+    }
+    r = place_all(t, &push);
+    if (r < 0)
+        return r;
+    t->next = push;
+    t->request = q;
+    list_append(&q->waiting, &t->in_request);
+    if (t->without_commit == 0) {
+        t->is_starting = true;
+    } else {
+        t->is_queued = true;
+        s->job->queued++;
+    }
+    return 0;
+}
+
+static int prepare(const struct starting *s, struct gp_request *q)
+{
+    int r = 0;
+    for (size_t i = 0; i < s->count && r == 0; i++) {
+        if (s->items[i].tensor && s->items[i].tensor->without_commit > 0)
+            engine_poll(&s->job->engine); /* the COMMIT may be here */
+        r = prepare_item(s, &s->items[i], i, q);
+    }
+    return r;
+}
+
+/* The lock is let go while bytes are copied: the tensor cannot change, it is starting. */
+static void start_tensor(struct gp_job *job, struct gp_tensor *t)
+{
+    bool is_long = t->next.copies_in && t->bytes > COPY_LOCKED_BYTES;
+    if (is_long)
+        pthread_mutex_unlock(&job->lock);
+    copy_in(t);
+    if (is_long)
+        pthread_mutex_lock(&job->lock);
+    t->is_starting = false;
+    if (!t->request->err.code)
+        push_begin(t);
+}
+
+static void start_all(const struct starting *s, const struct gp_request *q)
+{
+    uint64_t unflushed_bytes = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        struct gp_tensor *t = s->items[i].tensor;
+        if (!t->is_starting)
+            continue; /* begins when its last round is committed, or has begun meanwhile */
+        start_tensor(s->job, t);
+        unflushed_bytes += t->bytes;
+        if (unflushed_bytes >= FLUSH_BYTES) {
+            engine_flush(&s->job->engine);
+            unflushed_bytes = 0;
+        }
+    }
+    engine_flush(&s->job->engine);
+}
+
+static int start_locked(const struct starting *s, struct gp_request **ret_request)
+{
+    if (s->job->failure.code)
+        return client_error_from(&s->job->failure);
+    struct gp_request *q = request_take(s->job);
+    if (!q)
+        return client_error(-ENOMEM, "out of memory");
+    int r = prepare(s, q);
+    if (r < 0) {
+        request_release(q);
+        return r;
+    }
+    start_all(s, q);
+    *ret_request = q;
+    return 0;
+}
+
+static int start(const struct starting *s, struct gp_request **ret_request)
+{
+    if (!ret_request)
+        return client_error(-EINVAL, "no place for the request");
+    pthread_mutex_lock(&s->job->lock);
+    int r = start_locked(s, ret_request);
+    pthread_mutex_unlock(&s->job->lock);
+    return r;
+}
+
+/* ---- the API ----------------------------------------------------------------------------------- */
+
+int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count, enum gp_operation operation,
+                       gp_request **ret_request)
+{
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    if (!items || count == 0)
+        return client_error(-EINVAL, "an empty group");
+    if (operation == GP_BROADCAST)
+        return client_error(-EINVAL, "a broadcast needs a root: use gp_broadcast()");
+    if (operation != GP_SUM && operation != GP_MEAN)
+        return client_error(-EINVAL, "operation %d is unknown", operation);
+    struct starting s = {job, items, count, (uint8_t)operation, 0};
+    return start(&s, ret_request);
+}
+
+int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result, enum gp_operation operation,
+                 gp_request **ret_request)
+{
+    gp_item item = {tensor, gradient, result};
+    if (!tensor)
+        return client_error(-EINVAL, "no tensor given");
+    return gp_push_pull_group(tensor->job, &item, 1, operation, ret_request);
+}
+
+int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **ret_request)
+{
+    if (!tensor)
+        return client_error(-EINVAL, "no tensor given");
+    struct gp_job *job = tensor->job;
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    if (root >= job->workers)
+        return client_error(-EINVAL, "tensor '%s': root %u of %u workers", tensor->name, root,
+                            job->workers);
+    bool is_root = job->rank == root;
+    gp_item item = {tensor, is_root ? values : NULL, is_root ? NULL : values};
+    struct starting s = {job, &item, 1, RECORD_BROADCAST, root};
+    return start(&s, ret_request);
+}
+
+int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **ret_request)
+{
+    gp_item item = {t, NULL, NULL};
+    struct starting s = {t->job, &item, 1, operation, 0};
+    return start_locked(&s, ret_request);
+}

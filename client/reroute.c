@@ -1,0 +1,69 @@
+/* Pieces that get a new owner: where they stand is told to it before anything else is (W5), and not
+ * before a former owner that lost everything can no longer write (the fence). */
+#include "client/job.h"
+#include "client/link.h"
+#include "svc/base/log.h"
+
+static struct piece *find_piece(struct gp_tensor *t, uint32_t id)
+{
+    for (uint32_t i = 0; i < t->pieces_count; i++) {
+        if (t->pieces[i].id == id)
+            return &t->pieces[i];
+    }
+    return NULL;
+}
+
+static bool is_known(const struct piece *p, const Gradpool__Wire__Piece *said)
+{
+    return p->epoch == said->epoch && p->link->lane == said->lane && !p->is_orphan &&
+           p->link->state != LINK_CLOSED;
+}
+
+/* The READY waits in the new link until fences() has decided about the old one. */
+static void adopt(struct piece *p, const Gradpool__Wire__Piece *said)
+{
+    struct link *former = p->link, *link = link_get(p->tensor->job, said->lane);
+    if (!link || is_known(p, said))
+        return;
+    link_retract(p);
+    p->link = link;
+    p->epoch = said->epoch;
+    p->is_orphan = false;
+    p->owes_standing = true;
+    p->fence = former != link && former->conn ? former : NULL;
+}
+
+/* A lane that keeps pieces of ours is alive and gave these away itself. One that keeps none may be
+ * lost: its connection and our memory's registration go before the successor hears from us. */
+static void settle_piece(struct piece *p)
+{
+    if (!p->owes_standing)
+        return;
+    if (p->fence && link_pieces(p->fence) == 0)
+        link_close(p->fence);
+    else
+        p->fence = NULL;
+    if (p->fence && !p->fence->conn)
+        p->fence = NULL;
+    link_announce(p->link, p);
+}
+
+void reroute(struct gp_job *job, const Gradpool__Wire__RouteChange *change)
+{
+    log_info("job '%s' rank %u: new routes for %zu tensors", job->name, job->rank,
+             change->n_tensors);
+    for (size_t i = 0; i < change->n_tensors; i++) {
+        const Gradpool__Wire__TensorRoute *route = change->tensors[i];
+        struct gp_tensor *t = tensor_find_id(job, route->tensor);
+        for (size_t k = 0; t && k < route->n_pieces; k++) {
+            struct piece *p = find_piece(t, route->pieces[k]->id);
+            if (p)
+                adopt(p, route->pieces[k]);
+        }
+    }
+    list_for_each (node, &job->tensors) {
+        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+        for (uint32_t i = 0; i < t->pieces_count; i++)
+            settle_piece(&t->pieces[i]);
+    }
+}

@@ -1,0 +1,147 @@
+/* What lanes say about rounds: results, commits, errors, who is missing. The only file that moves a
+ * piece from announced to landed to idle (L1). A word that nobody knows is counted and dropped. */
+#include "client/job.h"
+#include "client/link.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The round of one tensor of a request is over for its caller. */
+static void settle_tensor(struct gp_tensor *t)
+{
+    struct gp_request *q = t->open_request;
+    if (!q || q->err.code)
+        return; /* nobody waits any more, or with an error that is told already */
+    list_remove(&t->in_request);
+    list_append(t->open.copies_out ? &q->landed : &q->done, &t->in_request);
+}
+
+static void land(struct piece *p)
+{
+    struct gp_tensor *t = p->tensor;
+    p->standing = PIECE_LANDED;
+    if (--t->without_result == 0 && !t->open.ends_committed)
+        settle_tensor(t);
+}
+
+static void end_round(struct gp_tensor *t)
+{
+    if (t->open.ends_committed)
+        settle_tensor(t);
+    if (t->is_queued)
+        push_begin_queued(t);
+}
+
+/* Everybody holds the result, so we do: also when the word of it is still on its way (W4). */
+static void commit(struct piece *p)
+{
+    struct gp_tensor *t = p->tensor;
+    if (p->standing == PIECE_ANNOUNCED)
+        land(p);
+    link_retract(p);
+    p->standing = PIECE_IDLE;
+    p->word = RECORD_WORD_NONE;
+    p->committed = t->round;
+    if (--t->without_commit == 0)
+        end_round(t);
+}
+
+/* The piece that a word of this lane names; one of another lane names nothing here. */
+static struct piece *piece_of(struct link *l, uint32_t word)
+{
+    struct piece *p = slot_piece(l->job, word);
+    if (p && p->link == l && p->standing != PIECE_IDLE)
+        return p;
+    l->job->stale++;
+    return NULL;
+}
+
+void settle_word(struct link *l, uint32_t word)
+{
+    struct piece *p = piece_of(l, word);
+    if (p && p->standing == PIECE_ANNOUNCED)
+        land(p);
+}
+
+static void take_commit(struct link *l, const struct record_commit *record)
+{
+    for (uint32_t i = 0; i < record->count; i++) {
+        struct piece *p = piece_of(l, record->words[i]);
+        if (p)
+            commit(p);
+    }
+}
+
+/* A lane knows a tensor by the name that the coordinator told it; of a mistake that is this worker's
+ * alone it says what, not where. */
+static void break_tensor(struct gp_tensor *t, int code, const char *text)
+{
+    char sentence[ERR_TEXT_BYTES];
+    bool is_named = strncmp(text, "tensor '", strlen("tensor '")) == 0;
+    if (is_named)
+        snprintf(sentence, sizeof sentence, "%s", text);
+    else
+        snprintf(sentence, sizeof sentence, "tensor '%.100s': %s", t->name,
+                 *text ? text : err_text(code));
+    tensor_break(t, code, sentence);
+}
+
+static void take_error(struct link *l, const struct record_error *record)
+{
+    char text[RECORD_TEXT_BYTES + 1] = {0};
+    memcpy(text, record->text, record->text_bytes);
+    if (record->word == RECORD_WORD_NONE) {
+        job_break(l->job, record->code, "%s", text);
+        return;
+    }
+    struct piece *p = piece_of(l, record->word);
+    if (!p)
+        return;
+    if (record->code == -ESTALE)
+        p->is_orphan = true; /* the route change that says where to is on its way */
+    else
+        break_tensor(p->tensor, record->code, text);
+}
+
+static void take_missing(struct link *l, const struct record_missing *record)
+{
+    static const uint64_t nobody[RECORD_MISSING_WORDS];
+    struct piece *p = piece_of(l, record->word);
+    struct gp_request *q = p ? p->tensor->request : NULL;
+    if (!q || q->queries == 0)
+        return;
+    q->queries--;
+    if (q->missing_tensor || memcmp(record->ranks, nobody, sizeof nobody) == 0)
+        return;
+    q->missing_tensor = p->tensor;
+    q->missing_round = p->tensor->round;
+    memcpy(q->missing, record->ranks, sizeof q->missing);
+}
+
+static void take_ticket(struct link *l, const struct record_ticket *record)
+{
+    const struct record_connect *ticket = &record->connect;
+    l->has_ticket =
+        ticket->job == l->job->id && ticket->rank == l->job->rank && ticket->lane == l->lane;
+    l->ticket = *ticket;
+}
+
+void settle_message(struct link *l, const void *data, size_t bytes)
+{
+    union record record;
+    size_t record_bytes_seen;
+    char name[128];
+    if (record_check(data, bytes, &record, &record_bytes_seen) < 0) {
+        link_break(l, -EBADMSG, "%s sent something that is no message of version %s",
+                   link_name(l, name, sizeof name), GP_VERSION);
+        return;
+    }
+    switch (record.kind) {
+    case RECORD_COMMIT: take_commit(l, &record.commit); break;
+    case RECORD_ERROR: take_error(l, &record.error); break;
+    case RECORD_MISSING: take_missing(l, &record.missing); break;
+    case RECORD_TICKET: take_ticket(l, &record.ticket); break;
+    default: l->job->stale++; /* what only a worker says */
+    }
+}

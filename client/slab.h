@@ -1,0 +1,45 @@
+/* Memory that lanes may read and write: a few growing regions, cut into whole pages. Region i of
+ * the wire is slab i (L6). The job's lock guards it. */
+#ifndef GRADPOOL_CLIENT_SLAB_H
+#define GRADPOOL_CLIENT_SLAB_H
+
+#include "svc/base/list.h"
+#include "svc/wire/fabric.h"
+#include "svc/wire/region.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where bytes lie in lent memory. */
+struct place {
+    uint32_t region;
+    uint64_t offset;
+};
+
+struct slab {
+    struct region region;
+    struct list extents; /* in order of offset, without gaps */
+};
+
+struct slabs {
+    struct slab slab[FABRIC_REGIONS_MAX];
+    uint32_t count;
+};
+
+/* Zeroed whole pages; at least one. A new slab raises `count`: the caller lends it.
+ * Errors: -ENOMEM, -EMFILE, -ENOSPC (also when there are as many slabs as can be lent). */
+int slabs_alloc(struct slabs *s, size_t bytes, void **ret_memory);
+/* The pages go back to the system. -ENOENT: not from here. */
+int slabs_free(struct slabs *s, void *memory);
+/* Whether all of it lies in one slab, and where. */
+bool slabs_find(const struct slabs *s, const void *memory, size_t bytes, struct place *ret_place);
+void slabs_fini(struct slabs *s);
+void slabs_abandon_in_child(struct slabs *s);
+
+static inline void *slabs_at(const struct slabs *s, struct place place)
+{
+    return (char *)s->slab[place.region].region.base + place.offset;
+}
+
+#endif

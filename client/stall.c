@@ -1,0 +1,157 @@
+/* Why a request is not over at its deadline, in words: the ranks that have not pushed, or the lane
+ * that does not answer or is lost. Asks at most a few lanes and waits for them only briefly. */
+#include "client/job.h"
+#include "client/link.h"
+#include "svc/base/clock.h"
+#include "svc/base/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ANSWER_WAIT_NS (200 * NS_PER_MS)
+#define QUERIES_MAX 8
+#define RANKS_NAMED_MAX 16
+
+static struct piece *open_piece(struct gp_tensor *t)
+{
+    for (uint32_t i = 0; i < t->pieces_count; i++) {
+        if (t->pieces[i].standing != PIECE_IDLE)
+            return &t->pieces[i];
+    }
+    return NULL;
+}
+
+/* Announced pieces are what a missing rank holds up; failing those, whatever is open. */
+static struct piece *stalled_piece(struct gp_tensor *t)
+{
+    for (uint32_t i = 0; i < t->pieces_count; i++) {
+        if (t->pieces[i].standing == PIECE_ANNOUNCED)
+            return &t->pieces[i];
+    }
+    return open_piece(t);
+}
+
+static void ask_about(struct gp_request *q, struct gp_tensor *t)
+{
+    for (uint32_t i = 0; i < t->pieces_count && q->queries < QUERIES_MAX; i++) {
+        struct piece *p = &t->pieces[i];
+        struct link *l = p->link;
+        if (p->standing == PIECE_IDLE || p->is_orphan || l->was_queried)
+            continue;
+        l->was_queried = link_query(l, p);
+        q->queries += l->was_queried;
+    }
+}
+
+/* One question a lane is enough to name ranks. */
+static void ask(struct gp_request *q)
+{
+    q->queries = 0;
+    q->missing_tensor = NULL;
+    list_for_each (node, &q->job->links)
+        list_entry(node, struct link, node)->was_queried = false;
+    list_for_each (node, &q->waiting)
+        ask_about(q, list_entry(node, struct gp_tensor, in_request));
+    engine_flush(&q->job->engine);
+}
+
+static bool is_answered(void *context)
+{
+    const struct gp_request *q = context;
+    return request_is_over(q) || q->queries == 0;
+}
+
+/* ---- the sentence ------------------------------------------------------------------------------ */
+
+static void append_ranks(const struct gp_request *q, char *text)
+{
+    uint32_t named = 0, more = 0;
+    for (uint32_t rank = 0; rank < q->job->workers; rank++) {
+        if (!(q->missing[rank / 64] >> (rank % 64) & 1))
+            continue;
+        if (named == RANKS_NAMED_MAX)
+            more++;
+        else
+            text_append(text, ERR_TEXT_BYTES, "%s%u", named++ ? ", " : "", rank);
+    }
+    if (more)
+        text_append(text, ERR_TEXT_BYTES, " and %u more", more);
+}
+
+static uint32_t missing_count(const struct gp_request *q)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < RECORD_MISSING_WORDS; i++)
+        count += (uint32_t)__builtin_popcountll(q->missing[i]);
+    return count;
+}
+
+static void say_missing(const struct gp_request *q, char *text)
+{
+    text_append(text, ERR_TEXT_BYTES, "no push from rank%s ", missing_count(q) == 1 ? "" : "s");
+    append_ranks(q, text);
+}
+
+static void say_unreachable(const struct gp_job *job, char *text)
+{
+    if (!control_is_up(job->control))
+        text_append(text, ERR_TEXT_BYTES, "; the coordinator at %s cannot be reached either",
+                    job->client->endpoint_text);
+}
+
+static void say_lane(const struct gp_request *q, const struct piece *p, char *text)
+{
+    const struct link *l = p->link;
+    char name[128];
+    link_name(l, name, sizeof name);
+    if (p->is_orphan || l->state == LINK_CLOSED) {
+        text_append(text, ERR_TEXT_BYTES, "%s is lost and no other has taken over", name);
+        say_unreachable(q->job, text);
+    } else if (l->state != LINK_OPEN) {
+        text_append(text, ERR_TEXT_BYTES, "not connected to %s yet", name);
+        say_unreachable(q->job, text);
+    } else if (q->queries > 0) {
+        text_append(text, ERR_TEXT_BYTES, "%s does not answer", name);
+    } else {
+        text_append(text, ERR_TEXT_BYTES, "all ranks have pushed, %s has not finished", name);
+    }
+}
+
+static struct gp_tensor *first_stalled(struct gp_request *q)
+{
+    list_for_each (node, &q->waiting) {
+        struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
+        if (stalled_piece(t))
+            return t;
+    }
+    return list_entry(list_first(&q->waiting), struct gp_tensor, in_request);
+}
+
+static int explain(struct gp_request *q)
+{
+    char text[ERR_TEXT_BYTES] = "";
+    struct gp_tensor *t = first_stalled(q);
+    const struct piece *p = stalled_piece(t);
+    if (q->missing_tensor) {
+        text_append(text, sizeof text, "tensor '%.100s' round %" PRIu64 ": ",
+                    q->missing_tensor->name, q->missing_round);
+        say_missing(q, text);
+    } else {
+        text_append(text, sizeof text, "tensor '%.100s' round %" PRIu64 ": ", t->name, t->round);
+        if (p)
+            say_lane(q, p, text);
+        else
+            text_append(text, sizeof text, "another thread is copying");
+    }
+    return client_error(-ETIMEDOUT, "%s after %" PRIu64 " ms", text,
+                        (clock_now_ns() - q->started_ns) / NS_PER_MS);
+}
+
+int stall_explain(struct gp_request *q)
+{
+    ask(q);
+    engine_run(&q->job->engine, clock_now_ns() + ANSWER_WAIT_NS, is_answered, q);
+    return request_is_over(q) || !list_is_empty(&q->landed) ? 0 : explain(q);
+}

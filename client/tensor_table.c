@@ -1,0 +1,212 @@
+/* Owns a job's tensors, their pieces and the words by which lanes name a piece's open round. Decides
+ * nothing; checks what the coordinator says a route is. */
+#include "client/job.h"
+#include "client/link.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOTS_FIRST 64
+#define SLOTS_MAX (1u << 24) /* 24 bits of a word */
+#define GENERATION_BITS 8
+
+/* ---- words ------------------------------------------------------------------------------------- */
+
+static int grow_slots(struct gp_job *job)
+{
+    uint32_t count = job->slots_count ? job->slots_count * 2 : SLOTS_FIRST;
+    if (count > SLOTS_MAX)
+        return -ENOSPC;
+    struct slot *slots = realloc(job->slots, count * sizeof *slots);
+    if (!slots)
+        return -ENOMEM;
+    for (uint32_t i = job->slots_count; i < count; i++) {
+        slots[i] = (struct slot){.next_free = job->free_slot};
+        job->free_slot = i;
+    }
+    job->slots = slots;
+    job->slots_count = count;
+    return 0;
+}
+
+static int take_slot(struct gp_job *job, struct piece *p)
+{
+    int r = job->free_slot == UINT32_MAX ? grow_slots(job) : 0;
+    if (r < 0)
+        return r;
+    p->slot = job->free_slot;
+    p->word = RECORD_WORD_NONE;
+    job->free_slot = job->slots[p->slot].next_free;
+    job->slots[p->slot].piece = p;
+    return 0;
+}
+
+static void give_slot_back(struct gp_job *job, struct piece *p)
+{
+    struct slot *slot = &job->slots[p->slot];
+    slot->piece = NULL;
+    slot->generation++; /* a word that is still on its way finds nobody */
+    slot->next_free = job->free_slot;
+    job->free_slot = p->slot;
+}
+
+void piece_new_word(struct piece *p)
+{
+    struct slot *slot = &p->tensor->job->slots[p->slot];
+    slot->generation++;
+    p->word = p->slot << GENERATION_BITS | slot->generation;
+    if (p->word == RECORD_WORD_NONE) { /* means something else */
+        slot->generation++;
+        p->word = p->slot << GENERATION_BITS | slot->generation;
+    }
+}
+
+struct piece *slot_piece(struct gp_job *job, uint32_t word)
+{
+    uint32_t number = word >> GENERATION_BITS;
+    if (number >= job->slots_count)
+        return NULL;
+    const struct slot *slot = &job->slots[number];
+    return slot->piece && slot->piece->word == word ? slot->piece : NULL;
+}
+
+/* ---- tensors ----------------------------------------------------------------------------------- */
+
+static uint32_t bucket_of_name(const char *name)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (; *name; name++)
+        hash = (hash ^ (uint8_t)*name) * 16777619u;
+    return hash % JOB_BUCKETS;
+}
+
+struct gp_tensor *tensor_find(struct gp_job *job, const char *name)
+{
+    struct gp_tensor *t = job->by_name[bucket_of_name(name)];
+    while (t && strcmp(t->name, name) != 0)
+        t = t->next_by_name;
+    return t;
+}
+
+struct gp_tensor *tensor_find_id(struct gp_job *job, uint32_t id)
+{
+    struct gp_tensor *t = job->by_id[id % JOB_BUCKETS];
+    while (t && t->id != id)
+        t = t->next_by_id;
+    return t;
+}
+
+int tensor_add(struct gp_job *job, const char *name, uint8_t dtype, uint64_t elements,
+               struct gp_tensor **ret_tensor)
+{
+    struct gp_tensor *t = calloc(1, sizeof *t);
+    if (!t || !(t->name = strdup(name))) {
+        free(t);
+        return -ENOMEM;
+    }
+    t->job = job;
+    t->dtype = dtype;
+    t->elements = elements;
+    t->bytes = elements * reduce_element_bytes(dtype);
+    t->index = job->declared++;
+    list_init(&t->in_request);
+    list_append(&job->tensors, &t->node);
+    struct gp_tensor **bucket = &job->by_name[bucket_of_name(name)];
+    t->next_by_name = *bucket;
+    *bucket = t;
+    *ret_tensor = t;
+    return 0;
+}
+
+/* Pieces lie end to end and cover the tensor. */
+static bool route_is_sound(const struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
+{
+    uint64_t next = 0;
+    for (size_t i = 0; i < route->n_pieces; i++) {
+        const Gradpool__Wire__Piece *piece = route->pieces[i];
+        if (piece->first != next || piece->elements > t->elements - next)
+            return false;
+        next += piece->elements;
+    }
+    return route->n_pieces > 0 && route->n_pieces <= SLOTS_MAX && next == t->elements;
+}
+
+static int add_piece(struct gp_tensor *t, const Gradpool__Wire__Piece *said)
+{
+    struct piece *p = &t->pieces[t->pieces_count];
+    *p = (struct piece){.tensor = t,
+                        .first = said->first,
+                        .elements = said->elements,
+                        .id = said->id,
+                        .epoch = said->epoch};
+    list_init(&p->unsent);
+    p->link = link_get(t->job, said->lane);
+    int r = p->link ? take_slot(t->job, p) : -ENOMEM;
+    if (r == 0)
+        t->pieces_count++;
+    return r;
+}
+
+int tensor_route(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
+{
+    if (!route_is_sound(t, route))
+        return -EPROTO;
+    t->pieces = calloc(route->n_pieces, sizeof *t->pieces);
+    if (!t->pieces)
+        return -ENOMEM;
+    for (size_t i = 0; i < route->n_pieces; i++) {
+        int r = add_piece(t, route->pieces[i]);
+        if (r < 0)
+            return r;
+    }
+    t->id = route->tensor;
+    t->next_by_id = t->job->by_id[t->id % JOB_BUCKETS];
+    t->job->by_id[t->id % JOB_BUCKETS] = t;
+    t->is_routed = true;
+    return 0;
+}
+
+static void unhash(struct gp_tensor *t)
+{
+    struct gp_tensor **at = &t->job->by_name[bucket_of_name(t->name)];
+    while (*at != t)
+        at = &(*at)->next_by_name;
+    *at = t->next_by_name;
+    if (!t->is_routed)
+        return;
+    at = &t->job->by_id[t->id % JOB_BUCKETS];
+    while (*at != t)
+        at = &(*at)->next_by_id;
+    *at = t->next_by_id;
+}
+
+void tensor_remove(struct gp_tensor *t)
+{
+    struct gp_job *job = t->job;
+    unhash(t);
+    for (uint32_t i = 0; i < t->pieces_count; i++) {
+        link_retract(&t->pieces[i]);
+        give_slot_back(job, &t->pieces[i]);
+    }
+    if (t->staging_input)
+        slabs_free(&job->slabs, t->staging_input);
+    if (t->staging_landing)
+        slabs_free(&job->slabs, t->staging_landing);
+    list_remove(&t->in_request);
+    list_remove(&t->node);
+    free(t->pieces);
+    free(t->name);
+    free(t);
+}
+
+void tensor_break(struct gp_tensor *t, int code, const char *text)
+{
+    if (!t->failure.code)
+        err_set(&t->failure, code < 0 ? code : -EPROTO, "%s", *text ? text : err_text(code));
+    if (t->request)
+        request_fail(t->request, t->failure.code, t->failure.text);
+}
+
+const char *gp_tensor_name(const gp_tensor *tensor) { return tensor ? tensor->name : ""; }
+uint64_t gp_tensor_elements(const gp_tensor *tensor) { return tensor ? tensor->elements : 0; }

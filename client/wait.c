@@ -1,0 +1,225 @@
+/* Requests: from the push that takes one to the wait that gives it back to the pool. Copies results
+ * out in the thread that waits for them, with the lock let go (L2). Every wait has a deadline. */
+#include "client/fork.h"
+#include "client/job.h"
+#include "client/link.h"
+#include "svc/base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COPY_LOCKED_BYTES 16384
+#define BARRIER_NAME "gradpool.barrier"
+
+/* ---- requests ---------------------------------------------------------------------------------- */
+
+static struct gp_request *request_create(struct gp_job *job)
+{
+    struct gp_request *q = calloc(1, sizeof *q);
+    if (q)
+        list_init(&q->node);
+    return q;
+}
+
+struct gp_request *request_take(struct gp_job *job)
+{
+    struct list *pooled = list_first(&job->pool);
+    struct gp_request *q =
+        pooled ? list_entry(pooled, struct gp_request, node) : request_create(job);
+    if (!q)
+        return NULL;
+    list_remove(&q->node);
+    q->client = job->client;
+    q->job = job;
+    q->err.code = 0;
+    q->started_ns = clock_now_ns();
+    q->queries = 0;
+    q->missing_tensor = NULL;
+    list_init(&q->waiting);
+    list_init(&q->landed);
+    list_init(&q->done);
+    list_append(&job->requests, &q->node);
+    return q;
+}
+
+bool request_is_over(const struct gp_request *q)
+{
+    return q->err.code || list_is_empty(&q->waiting);
+}
+
+void request_fail(struct gp_request *q, int code, const char *text)
+{
+    if (request_is_over(q))
+        return;
+    err_set(&q->err, code, "%s", text);
+    engine_kick(&q->job->engine);
+}
+
+static void detach(struct gp_request *q, struct list *tensors)
+{
+    list_for_each_safe (node, tensors) {
+        struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
+        list_remove(node);
+        t->request = NULL;
+        t->is_starting = false;
+        if (t->open_request == q)
+            t->open_request = NULL;
+        q->job->queued -= t->is_queued;
+        t->is_queued = false;
+    }
+}
+
+void request_release(struct gp_request *q)
+{
+    detach(q, &q->waiting);
+    detach(q, &q->landed);
+    detach(q, &q->done);
+    list_remove(&q->node);
+    list_append(&q->job->pool, &q->node);
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------- */
+
+static bool has_news(void *context)
+{
+    const struct gp_request *q = context;
+    return request_is_over(q) || !list_is_empty(&q->landed);
+}
+
+static void copy_landed(struct gp_request *q)
+{
+    struct list *node;
+    while (!q->err.code && (node = list_first(&q->landed))) {
+        struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
+        const void *landing = slabs_at(&q->job->slabs, t->open.landing);
+        bool is_long = t->bytes > COPY_LOCKED_BYTES;
+        if (is_long)
+            pthread_mutex_unlock(&q->job->lock);
+        memcpy(t->open.result, landing, t->bytes);
+        if (is_long)
+            pthread_mutex_lock(&q->job->lock);
+        list_remove(node);
+        list_append(&q->done, node);
+    }
+}
+
+/* -ETIMEDOUT leaves the request as it is; anything else has released it. */
+static int wait_locked(struct gp_request *q, uint64_t timeout_ns)
+{
+    struct gp_job *job = q->job;
+    uint64_t deadline_ns = clock_now_ns() + timeout_ns;
+    for (;;) {
+        copy_landed(q);
+        if (request_is_over(q))
+            break;
+        if (!engine_run(&job->engine, deadline_ns, has_news, q) && stall_explain(q) < 0)
+            return -ETIMEDOUT;
+    }
+    int r = q->err.code ? client_error_from(&q->err) : 0;
+    request_release(q);
+    return r;
+}
+
+/* gp_job_leave() lets those out first that are in here. */
+static int wait_as_user(struct gp_request *q, uint64_t timeout_ns)
+{
+    struct gp_job *job = q->job;
+    job->users++;
+    int r = wait_locked(q, timeout_ns);
+    job->users--;
+    if (job->is_leaving)
+        engine_kick(&job->engine);
+    return r;
+}
+
+static uint64_t timeout_of(const gp_client *client, int timeout_ms)
+{
+    return timeout_ms > 0 ? (uint64_t)timeout_ms * NS_PER_MS : client->timeout_ns;
+}
+
+static int check_request(const struct gp_request *q)
+{
+    if (!q)
+        return client_error(-EINVAL, "no request given");
+    if (fork_is_foreign(q->client->generation))
+        return client_error(-ECHILD, "the request belongs to the parent process");
+    return 0;
+}
+
+static int end_abandoned(struct gp_request *q)
+{
+    int r = client_error_from(&q->err);
+    gp_client *client = q->client;
+    pthread_mutex_lock(&client->lock);
+    list_remove(&q->node);
+    pthread_mutex_unlock(&client->lock);
+    free(q);
+    return r;
+}
+
+int gp_wait(gp_request *request, int timeout_ms)
+{
+    int r = check_request(request);
+    if (r < 0)
+        return r;
+    struct gp_job *job = request->job;
+    if (!job)
+        return end_abandoned(request);
+    pthread_mutex_lock(&job->lock);
+    r = wait_as_user(request, timeout_of(job->client, timeout_ms));
+    pthread_mutex_unlock(&job->lock);
+    return r;
+}
+
+int gp_poll(gp_request *request)
+{
+    int r = check_request(request);
+    if (r < 0)
+        return r;
+    struct gp_job *job = request->job;
+    if (!job)
+        return 1;
+    pthread_mutex_lock(&job->lock);
+    if (!request_is_over(request))
+        engine_poll(&job->engine);
+    r = request_is_over(request);
+    pthread_mutex_unlock(&job->lock);
+    return r;
+}
+
+/* ---- barrier ----------------------------------------------------------------------------------- */
+
+/* A barrier whose time ran out has been announced: the next call goes on waiting for the same. */
+static int pass_barrier(gp_job *job, uint64_t timeout_ns)
+{
+    if (!job->barrier_request) {
+        int r = push_internal(job->barrier, RECORD_BARRIER, &job->barrier_request);
+        if (r < 0)
+            return r;
+    } else if (job->is_in_barrier) {
+        return client_error(-EBUSY, "another thread waits in gp_barrier() of job '%s'", job->name);
+    }
+    job->is_in_barrier = true;
+    int r = wait_as_user(job->barrier_request, timeout_ns);
+    job->is_in_barrier = false;
+    if (r != -ETIMEDOUT)
+        job->barrier_request = NULL;
+    return r;
+}
+
+int gp_barrier(gp_job *job, int timeout_ms)
+{
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    struct gp_tensor *barrier;
+    r = declare_internal(job, BARRIER_NAME, &barrier);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&job->lock);
+    job->barrier = barrier;
+    r = pass_barrier(job, timeout_of(job->client, timeout_ms));
+    pthread_mutex_unlock(&job->lock);
+    return r;
+}

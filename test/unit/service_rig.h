@@ -1,0 +1,119 @@
+/* A scripted service for tests of the client: a coordinator that answers as it is told and lanes
+ * that hold results, commits or tickets back when asked to. One thread runs it all; a test takes the
+ * rig's lock to look or to change something. One job, named "job"; lanes over shared memory. */
+#ifndef GRADPOOL_TEST_SERVICE_RIG_H
+#define GRADPOOL_TEST_SERVICE_RIG_H
+
+#include "svc/wire/channel.h"
+#include "svc/wire/fabric.h"
+#include "svc/wire/record.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SCRIPT_LANES_MAX 3
+#define SCRIPT_WORKERS_MAX 4
+#define SCRIPT_PIECES_MAX 256
+#define SCRIPT_LOG_MAX 4096
+#define SCRIPT_CHANNELS_MAX 16
+#define SCRIPT_JOB_ID 7
+#define SCRIPT_SESSION 100
+
+struct script_worker {
+    struct fabric_conn *conn;
+    struct script_lane *lane;
+    uint32_t rank;
+};
+
+struct script_lane {
+    struct service_rig *rig;
+    uint32_t number;
+    struct fabric *fabric; /* NULL: dead */
+    char address[FABRIC_ADDRESS_BYTES_MAX];
+    struct script_worker workers[SCRIPT_WORKERS_MAX];
+};
+
+struct script_piece {
+    bool is_known;
+    uint32_t lane, epoch;
+    uint64_t round; /* the open one */
+    bool is_summed; /* its results are told, its commit is held */
+    bool is_recovering;
+    uint32_t spoken;
+    struct record_ready said[SCRIPT_WORKERS_MAX][2];
+};
+
+struct script_tensor {
+    char name[256];
+    uint32_t id, dtype;
+    uint64_t elements;
+    uint32_t first_piece, pieces, undeclared;
+};
+
+/* What the lanes were told, in order. */
+struct script_heard {
+    uint32_t lane, rank;
+    struct record_ready ready;
+};
+
+struct service_rig {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int wake_fd, listen_fd;
+    uint16_t port;
+    bool is_stopping;
+    char endpoint[64];
+    uint32_t workers;
+    struct {
+        struct channel *channel;
+        uint32_t rank;
+        bool has_joined;
+    } channels[SCRIPT_CHANNELS_MAX];
+    struct script_lane lanes[SCRIPT_LANES_MAX];
+    struct script_piece pieces[SCRIPT_PIECES_MAX];
+    struct script_tensor tensors[SCRIPT_PIECES_MAX];
+    uint32_t pieces_count, tensors_count;
+    struct script_heard heard[SCRIPT_LOG_MAX];
+    uint32_t heard_count, leaves, lane_leaves, resumed, tickets, refused;
+    uint64_t tickets_seen;
+    /* how it behaves */
+    uint32_t pieces_per_tensor; /* spread over lanes_used */
+    uint32_t lanes_used;
+    bool holds_results, holds_commits, is_silent /* to questions */, ignores_declares;
+    uint32_t refusals; /* of tickets, still to come */
+    int declare_failure;
+    const char *declare_text;
+    uint32_t version; /* of the greeting */
+};
+
+void script_start(struct service_rig *rig, uint32_t workers);
+void script_stop(struct service_rig *rig);
+void script_lock(struct service_rig *rig);
+/* Also lets the thread see what was changed. */
+void script_unlock(struct service_rig *rig);
+/* Waits, with the lock, until somebody has changed something; fails the test after 10 s. */
+void script_wait(struct service_rig *rig);
+
+/* All with the lock. */
+void script_drop_control(struct service_rig *rig);    /* kills the coordinator */
+void script_restart_control(struct service_rig *rig); /* on the same port */
+void script_send_all(struct service_rig *rig, const envelope *message);
+void script_kill_lane(struct service_rig *rig, uint32_t lane);
+/* Moves all pieces of a lane to another, and says so; they recover there (W5). */
+void script_move(struct service_rig *rig, uint32_t from, uint32_t to);
+void script_fail_job(struct service_rig *rig, int code, const char *text);
+void script_fail_tensor(struct service_rig *rig, uint32_t tensor, int code, const char *text);
+
+/* script_lane.c */
+void script_lane_start(struct service_rig *rig, uint32_t number);
+void script_lane_turn(struct script_lane *lane);
+/* Goes on with what was held back. */
+void script_lane_resume(struct service_rig *rig);
+void script_lane_recover(struct service_rig *rig, struct script_piece *p);
+void script_lane_say_error(struct service_rig *rig, uint32_t lane, uint32_t rank, uint32_t word,
+                           int code, const char *text);
+void script_lane_give_ticket(struct service_rig *rig, uint32_t lane, uint32_t rank);
+
+#endif
