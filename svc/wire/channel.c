@@ -1,25 +1,22 @@
 /* Owns one control connection: its socket and the bytes that wait in either direction.
- * It must never block outside channel_call(), never trust a length or a message of the peer, and
+ * It must never block, never trust a length or a message of the peer, and
  * never hold more memory for a peer than the maxima named here (README, H1 to H8). */
 #include "svc/wire/channel.h"
 
-#include "svc/base/cleanup.h"
-#include "svc/base/clock.h"
 #include "svc/base/text.h"
 
 #include <arpa/inet.h>
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
+#include <unistd.h>
 
 #define FRAME_HEADER_BYTES 4
 /* What one recv() asks for at least. */
@@ -209,6 +206,7 @@ uint32_t channel_events(const struct channel *ch)
 
 const char *channel_peer(const struct channel *ch) { return ch->peer; }
 const char *channel_failure(const struct channel *ch) { return ch->failure; }
+uint64_t channel_next_id(struct channel *ch) { return ++ch->last_id; }
 
 int channel_credentials(const struct channel *ch, int *ret_pid, uint32_t *ret_uid)
 {
@@ -369,139 +367,5 @@ int channel_receive(struct channel *ch, envelope **ret_message)
             return r;
         r = read_more(ch);
     }
-    return r;
-}
-
-/* --- calling --------------------------------------------------------------------------------- */
-
-/* Both ends number their requests from 1, so the id alone does not tell a reply (H7). */
-static bool is_reply(const envelope *message)
-{
-    switch (message->body_case) {
-    case GRADPOOL__WIRE__ENVELOPE__BODY_WELCOME:
-    case GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE:
-    case GRADPOOL__WIRE__ENVELOPE__BODY_DONE:
-    case GRADPOOL__WIRE__ENVELOPE__BODY_JOIN_REPLY:
-    case GRADPOOL__WIRE__ENVELOPE__BODY_DECLARE_REPLY:
-    case GRADPOOL__WIRE__ENVELOPE__BODY_TICKET_REPLY:
-    case GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_WELCOME:
-    case GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REPLY:
-    case GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REPLY:
-    case GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY: return message->id != 0;
-    default: return false;
-    }
-}
-
-static void message_free(envelope *message)
-{
-    gradpool__wire__envelope__free_unpacked(message, NULL);
-}
-
-/* Sleeps until the socket can go on, or the deadline. */
-static int channel_wait(struct channel *ch, uint64_t deadline_ns)
-{
-    uint64_t now_ns = clock_now_ns();
-    if (now_ns >= deadline_ns)
-        return -ETIMEDOUT;
-    struct pollfd wait = {.fd = ch->fd, .events = POLLIN};
-    if (buffer_waiting(&ch->out) > 0)
-        wait.events |= POLLOUT;
-    if (poll(&wait, 1, clock_poll_ms(deadline_ns, now_ns)) < 0 && errno != EINTR)
-        return -errno;
-    return channel_flush(ch);
-}
-
-static int receive_by(struct channel *ch, uint64_t deadline_ns, envelope **ret_message)
-{
-    int r;
-    while ((r = channel_receive(ch, ret_message)) == -EAGAIN) {
-        r = channel_wait(ch, deadline_ns);
-        if (r < 0)
-            return r;
-    }
-    return r;
-}
-
-/* The reply, or what the peer's Failure says in its place. Takes `reply` over. */
-static int finish_call(struct channel *ch, envelope *reply, envelope **ret_reply, struct err *err)
-{
-    if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE) {
-        *ret_reply = reply;
-        return 0;
-    }
-    int code = reply->failure->code;
-    if (code >= 0) /* a failure without a code must not look like a success */
-        code = -EPROTO;
-    const char *text = reply->failure->text;
-    err_set(err, code, "%s", text[0] != '\0' ? text : err_text(code));
-    message_free(reply);
-    return code;
-}
-
-static int call_error(const struct channel *ch, int code, struct err *err)
-{
-    if (code == -ETIMEDOUT)
-        return err_set(err, code, "%s: connected, but no answer within the deadline", ch->peer);
-    if (code == ch->failed)
-        return err_set(err, code, "%s", ch->failure);
-    return err_set(err, code, "%s: %s", ch->peer, err_text(code));
-}
-
-int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
-                 void (*unasked)(void *context, envelope *message), void *context,
-                 envelope **ret_reply, struct err *err)
-{
-    request->id = ++ch->last_id;
-    int r = channel_send(ch, request);
-    while (r == 0) {
-        envelope *message;
-        r = receive_by(ch, deadline_ns, &message);
-        if (r < 0)
-            break;
-        if (is_reply(message) && message->id == request->id)
-            return finish_call(ch, message, ret_reply, err);
-        if (is_reply(message) || unasked == NULL) /* a reply that an earlier call gave up on */
-            message_free(message);
-        else
-            unasked(context, message);
-        if (clock_now_ns() >= deadline_ns)
-            r = -ETIMEDOUT;
-    }
-    return call_error(ch, r, err);
-}
-
-static int check_welcome(const struct channel *ch, const envelope *reply, uint64_t *ret_incarnation,
-                         struct err *err)
-{
-    if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_WELCOME)
-        return err_set(err, -EPROTO, "%s: expected Welcome, got message kind %d", ch->peer,
-                       (int)reply->body_case);
-    const Gradpool__Wire__Welcome *welcome = reply->welcome;
-    if (welcome->version != CHANNEL_VERSION)
-        return err_set(err, -EPROTO,
-                       "%s: we speak protocol version %d, %s speaks %u; "
-                       "install the same gradpool at both ends",
-                       ch->peer, CHANNEL_VERSION,
-                       welcome->program[0] != '\0' ? welcome->program : "it", welcome->version);
-    *ret_incarnation = welcome->incarnation;
-    return 0;
-}
-
-int channel_greet(struct channel *ch, Gradpool__Wire__Role role, const char *program,
-                  uint64_t deadline_ns, uint64_t *ret_incarnation, struct err *err)
-{
-    Gradpool__Wire__Hello hello = GRADPOOL__WIRE__HELLO__INIT;
-    hello.version = CHANNEL_VERSION;
-    hello.role = role;
-    hello.program = (char *)program;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_HELLO;
-    request.hello = &hello;
-    envelope *reply;
-    int r = channel_call(ch, &request, deadline_ns, NULL, NULL, &reply, err);
-    if (r < 0)
-        return r;
-    r = check_welcome(ch, reply, ret_incarnation, err);
-    message_free(reply);
     return r;
 }

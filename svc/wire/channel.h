@@ -34,6 +34,9 @@ const char *channel_peer(const struct channel *ch);
 /* Unix socket: the peer's process and user; TCP: -ENOTSUP. */
 int channel_credentials(const struct channel *ch, int *ret_pid, uint32_t *ret_uid);
 
+/* A number for a request: 1, 2, ... channel_call() takes its own from here too. */
+uint64_t channel_next_id(struct channel *ch);
+
 /* Packs and queues the message, and sends what the socket takes. Errors: -ENOBUFS, -ECONNRESET,
  * -ENOMEM, -EMSGSIZE; after any of them the channel is only good for channel_destroy(). */
 int channel_send(struct channel *ch, const envelope *message);

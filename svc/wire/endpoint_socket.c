@@ -1,0 +1,438 @@
+/* Owns nothing: makes sockets that are connected to an endpoint, or listen on one. Every error says
+ * which endpoint, which address was tried and what to do next. Only name lookup can outlast a
+ * deadline (README, Decisions). */
+#include "svc/wire/endpoint.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/base/clock.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#define LISTEN_BACKLOG 1024
+#define URL_BYTES (sizeof(((struct endpoint *)0)->host) + 32)
+#define ADDRESS_TEXT_BYTES (INET6_ADDRSTRLEN + 32)
+
+struct address {
+    struct sockaddr_storage socket;
+    socklen_t bytes;
+};
+
+/* --- addresses ------------------------------------------------------------------------------- */
+
+static struct address unix_address(const struct endpoint *e)
+{
+    struct address a = {.bytes = sizeof(struct sockaddr_un)};
+    struct sockaddr_un *path = (struct sockaddr_un *)&a.socket;
+    path->sun_family = AF_UNIX;
+    memcpy(path->sun_path, e->host, strnlen(e->host, sizeof(path->sun_path) - 1));
+    return a;
+}
+
+static int address_host(const struct sockaddr *a, char *buffer, size_t buffer_bytes)
+{
+    const void *bytes = a->sa_family == AF_INET6
+                            ? (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr
+                            : (const void *)&((const struct sockaddr_in *)a)->sin_addr;
+    return inet_ntop(a->sa_family, bytes, buffer, (socklen_t)buffer_bytes) ? 0 : -errno;
+}
+
+static uint16_t address_port(const struct address *a)
+{
+    return ntohs(a->socket.ss_family == AF_INET6
+                     ? ((const struct sockaddr_in6 *)&a->socket)->sin6_port
+                     : ((const struct sockaddr_in *)&a->socket)->sin_port);
+}
+
+static void address_set_port(struct address *a, uint16_t port)
+{
+    if (a->socket.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)&a->socket)->sin6_port = htons(port);
+    else
+        ((struct sockaddr_in *)&a->socket)->sin_port = htons(port);
+}
+
+static const char *address_format(const struct address *a, char *buffer, size_t buffer_bytes)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (a->socket.ss_family == AF_UNIX)
+        return ((const struct sockaddr_un *)&a->socket)->sun_path;
+    (void)address_host((const struct sockaddr *)&a->socket, host, sizeof(host));
+    bool is_v6 = a->socket.ss_family == AF_INET6;
+    snprintf(buffer, buffer_bytes, is_v6 ? "[%s]:%u" : "%s:%u", host, address_port(a));
+    return buffer;
+}
+
+static bool is_link_local(const struct sockaddr *a)
+{
+    return a->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)a)->sin6_addr);
+}
+
+static bool is_usable(const struct ifaddrs *i, const char *interface_name)
+{
+    return i->ifa_addr != NULL && strcmp(i->ifa_name, interface_name) == 0 &&
+           (i->ifa_addr->sa_family == AF_INET || i->ifa_addr->sa_family == AF_INET6) &&
+           !is_link_local(i->ifa_addr);
+}
+
+/* An address of the interface: of `family`, or (AF_UNSPEC) IPv4 before IPv6. Choosing the address
+ * rather than binding to the device needs no privilege. */
+static int interface_address(const char *interface_name, int family, struct address *ret_address)
+{
+    struct ifaddrs *all;
+    const struct ifaddrs *best = NULL;
+    if (getifaddrs(&all) < 0)
+        return -errno;
+    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
+        if (!is_usable(i, interface_name))
+            continue;
+        int found = i->ifa_addr->sa_family;
+        if (family != AF_UNSPEC && found != family)
+            continue;
+        if (best == NULL || (found == AF_INET && best->ifa_addr->sa_family != AF_INET))
+            best = i;
+    }
+    if (best != NULL) {
+        bool is_v6 = best->ifa_addr->sa_family == AF_INET6;
+        *ret_address = (struct address){0};
+        ret_address->bytes = is_v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+        memcpy(&ret_address->socket, best->ifa_addr, ret_address->bytes);
+    }
+    freeifaddrs(all);
+    if (best != NULL)
+        return 0;
+    return if_nametoindex(interface_name) == 0 ? -ENODEV : -EADDRNOTAVAIL;
+}
+
+static int resolve(const struct endpoint *e, bool to_listen, struct addrinfo **ret_list,
+                   struct err *err)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0)};
+    char port[8], url[URL_BYTES];
+    snprintf(port, sizeof(port), "%u", e->port);
+    int r = getaddrinfo(e->host, port, &hints, ret_list);
+    if (r == 0)
+        return 0;
+    return err_set(err, -ENOENT,
+                   "%s: host name '%s' is not known (%s); check its spelling or "
+                   "give an address",
+                   endpoint_format(e, url, sizeof(url)), e->host,
+                   r == EAI_SYSTEM ? err_text(-errno) : gai_strerror(r));
+}
+
+/* --- connecting ------------------------------------------------------------------------------ */
+
+static int wait_connected(int fd, uint64_t deadline_ns)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    for (;;) {
+        uint64_t now_ns = clock_now_ns();
+        int ready = poll(&wait, 1, clock_poll_ms(deadline_ns, now_ns));
+        if (ready > 0)
+            break;
+        if (ready < 0 && errno != EINTR)
+            return -errno;
+        if (clock_now_ns() >= deadline_ns)
+            return -ETIMEDOUT;
+    }
+    int error = 0;
+    socklen_t error_bytes = sizeof(error);
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes) < 0)
+        return -errno;
+    return -error;
+}
+
+/* A non-blocking connect to a Unix socket whose queue is full says EAGAIN, and nothing tells when
+ * to try again. So that one blocks, with the kernel's own time limit. */
+static int connect_unix(int fd, const struct address *a, uint64_t deadline_ns)
+{
+    for (;;) {
+        uint64_t now_ns = clock_now_ns();
+        if (now_ns >= deadline_ns)
+            return -ETIMEDOUT;
+        int ms = clock_poll_ms(deadline_ns, now_ns);
+        struct timeval limit = {.tv_sec = ms < 0 ? 0 : ms / 1000,
+                                .tv_usec = ms < 0 ? 0 : ms % 1000 * 1000};
+        if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0)
+            return -errno;
+        if (connect(fd, (const struct sockaddr *)&a->socket, a->bytes) == 0)
+            break;
+        if (errno != EINTR && errno != EAGAIN)
+            return -errno;
+    }
+    struct timeval none = {0};
+    return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof(none)) < 0 ? -errno : 0;
+}
+
+static int connect_tcp(int fd, const struct address *a, uint64_t deadline_ns)
+{
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+        return -errno;
+    if (connect(fd, (const struct sockaddr *)&a->socket, a->bytes) == 0)
+        return 0;
+    if (errno != EINPROGRESS && errno != EINTR)
+        return -errno;
+    return wait_connected(fd, deadline_ns);
+}
+
+static int connect_address(const struct address *a, uint64_t deadline_ns, int *ret_fd)
+{
+    int family = a->socket.ss_family;
+    _cleanup_fd_ int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    int r = family == AF_UNIX ? connect_unix(fd, a, deadline_ns) : connect_tcp(fd, a, deadline_ns);
+    if (r < 0)
+        return r;
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+static const char *next_step(int code, bool is_unix)
+{
+    switch (code) {
+    case -ECONNREFUSED:
+        return is_unix ? "the socket file is stale: is `gradpool serve` running?"
+                       : "is `gradpool serve` running there, on that port?";
+    case -ENOENT: return "is `gradpool serve` running with this path?";
+    case -ETIMEDOUT: return "is the address right, and does a firewall let the port through?";
+    case -EHOSTUNREACH: return "is the address right, and is this host on that network?";
+    case -EACCES: return "may this user write to the socket file?";
+    default: return "check the endpoint (GRADPOOL_ENDPOINT)";
+    }
+}
+
+static int connect_error(const struct endpoint *e, const struct address *tried, int code,
+                         struct err *err)
+{
+    char url[URL_BYTES], text[ADDRESS_TEXT_BYTES];
+    if (code == -ENETUNREACH)
+        code = -EHOSTUNREACH;
+    return err_set(err, code, "cannot reach %s: %s: %s; %s", endpoint_format(e, url, sizeof(url)),
+                   address_format(tried, text, sizeof(text)), err_text(code),
+                   next_step(code, e->is_unix));
+}
+
+/* The share of the time left that the first of `addresses_left` addresses may use, so that one
+ * that swallows packets leaves time for the next. */
+static uint64_t share_deadline(uint64_t deadline_ns, unsigned addresses_left)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (deadline_ns == UINT64_MAX || deadline_ns <= now_ns)
+        return deadline_ns;
+    return now_ns + (deadline_ns - now_ns) / addresses_left;
+}
+
+static int connect_any(const struct endpoint *e, const struct addrinfo *list, uint64_t deadline_ns,
+                       int *ret_fd, struct err *err)
+{
+    struct address a = {0};
+    int r = -ENOENT;
+    unsigned left = 0;
+    for (const struct addrinfo *i = list; i != NULL; i = i->ai_next)
+        left++;
+    for (const struct addrinfo *i = list; i != NULL; i = i->ai_next, left--) {
+        a = (struct address){.bytes = i->ai_addrlen};
+        memcpy(&a.socket, i->ai_addr, i->ai_addrlen);
+        r = connect_address(&a, share_deadline(deadline_ns, left), ret_fd);
+        if (r == 0)
+            return 0;
+    }
+    return connect_error(e, &a, r, err);
+}
+
+int endpoint_connect(const struct endpoint *e, uint64_t deadline_ns, int *ret_fd, struct err *err)
+{
+    if (e->is_unix) {
+        struct address a = unix_address(e);
+        int r = connect_address(&a, deadline_ns, ret_fd);
+        return r == 0 ? 0 : connect_error(e, &a, r, err);
+    }
+    if (e->port == 0)
+        return err_set(err, -EINVAL, "endpoint gradpool://%s:0: port 0 is for listening only",
+                       e->host);
+    struct addrinfo *list;
+    int r = resolve(e, false, &list, err);
+    if (r < 0)
+        return r;
+    r = connect_any(e, list, deadline_ns, ret_fd, err);
+    freeaddrinfo(list);
+    return r;
+}
+
+/* --- listening ------------------------------------------------------------------------------- */
+
+static int listen_address(const struct address *a, int *ret_fd)
+{
+    int family = a->socket.ss_family;
+    int yes = 1, no = 0;
+    _cleanup_fd_ int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    if (family != AF_UNIX && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) < 0)
+        return -errno;
+    /* [::] takes IPv4 as well, whatever the host's default is. */
+    if (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no)) < 0)
+        return -errno;
+    if (bind(fd, (const struct sockaddr *)&a->socket, a->bytes) < 0)
+        return -errno;
+    if (listen(fd, LISTEN_BACKLOG) < 0)
+        return -errno;
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+static int listen_error(const struct endpoint *e, const struct address *tried, int code,
+                        struct err *err)
+{
+    char url[URL_BYTES], text[ADDRESS_TEXT_BYTES];
+    const char *advice = "check the address";
+    if (code == -EADDRINUSE)
+        advice = e->is_unix ? "is another `gradpool serve` running? stop it or use another path"
+                            : "is another `gradpool serve` running? stop it or use another port";
+    else if (code == -EACCES)
+        advice = e->is_unix ? "may this user write to that directory?"
+                            : "ports below 1024 need privileges; use another";
+    else if (code == -EADDRNOTAVAIL)
+        advice = "this host has no such address";
+    else if (code == -ENOENT)
+        advice = "make the directory first";
+    return err_set(err, code, "cannot listen on %s: %s: %s; %s",
+                   endpoint_format(e, url, sizeof(url)), address_format(tried, text, sizeof(text)),
+                   err_text(code), advice);
+}
+
+/* Removes a socket file that nobody listens on; anything else in its place is not ours to touch. */
+static int remove_stale(const struct address *a)
+{
+    const char *path = ((const struct sockaddr_un *)&a->socket)->sun_path;
+    struct stat status;
+    if (lstat(path, &status) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (!S_ISSOCK(status.st_mode))
+        return -ENOTSOCK;
+    _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (const struct sockaddr *)&a->socket, a->bytes) == 0 || errno != ECONNREFUSED)
+        return -EADDRINUSE;
+    return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+static int listen_unix(const struct endpoint *e, int *ret_fd, struct err *err)
+{
+    struct address a = unix_address(e);
+    int r = listen_address(&a, ret_fd);
+    if (r == -EADDRINUSE) {
+        r = remove_stale(&a);
+        if (r == -ENOTSOCK)
+            return err_set(err, -EADDRINUSE,
+                           "cannot listen on gradpool+unix://%s: a file that is "
+                           "no socket is there; remove it or use another path",
+                           e->host);
+        if (r == 0)
+            r = listen_address(&a, ret_fd);
+    }
+    return r == 0 ? 0 : listen_error(e, &a, r, err);
+}
+
+/* An unspecified host (0.0.0.0, [::]) becomes the interface's address; a given one must be it. */
+static int narrow_to_interface(const struct endpoint *e, const char *interface_name,
+                               struct address *a, struct err *err)
+{
+    char given[INET6_ADDRSTRLEN] = "", owned[INET6_ADDRSTRLEN] = "";
+    struct address of_interface;
+    int r = interface_address(interface_name, a->socket.ss_family, &of_interface);
+    if (r < 0)
+        return err_set(err, r, "cannot listen on interface '%s': %s; see `ip address`",
+                       interface_name, r == -ENODEV ? "there is none" : "it has no address");
+    (void)address_host((const struct sockaddr *)&a->socket, given, sizeof(given));
+    (void)address_host((const struct sockaddr *)&of_interface.socket, owned, sizeof(owned));
+    if (strcmp(given, "0.0.0.0") != 0 && strcmp(given, "::") != 0 && strcmp(given, owned) != 0)
+        return err_set(err, -EADDRNOTAVAIL,
+                       "cannot listen on %s through interface '%s': its "
+                       "address is %s; give that one, or 0.0.0.0",
+                       e->host, interface_name, owned);
+    *a = of_interface;
+    address_set_port(a, e->port);
+    return 0;
+}
+
+static int write_back(int fd, struct endpoint *e, bool host_too)
+{
+    struct address a = {.bytes = sizeof(a.socket)};
+    if (getsockname(fd, (struct sockaddr *)&a.socket, &a.bytes) < 0)
+        return -errno;
+    e->port = address_port(&a);
+    return host_too ? address_host((const struct sockaddr *)&a.socket, e->host, sizeof(e->host))
+                    : 0;
+}
+
+static int listen_any(struct endpoint *e, const struct addrinfo *list, const char *interface_name,
+                      int *ret_fd, struct err *err)
+{
+    struct address a = {0};
+    int r = -EADDRNOTAVAIL;
+    for (const struct addrinfo *i = list; i != NULL; i = i->ai_next) {
+        a = (struct address){.bytes = i->ai_addrlen};
+        memcpy(&a.socket, i->ai_addr, i->ai_addrlen);
+        if (interface_name != NULL && (r = narrow_to_interface(e, interface_name, &a, err)) < 0)
+            return r;
+        r = listen_address(&a, ret_fd);
+        /* A name may have an address of a family this host lacks; a port in use is final. */
+        if (r != -EADDRNOTAVAIL && r != -EAFNOSUPPORT)
+            break;
+    }
+    return r == 0 ? 0 : listen_error(e, &a, r, err);
+}
+
+int endpoint_listen(struct endpoint *e, const char *interface_name, int *ret_fd, struct err *err)
+{
+    if (e->is_unix)
+        return listen_unix(e, ret_fd, err);
+    struct addrinfo *list;
+    int r = resolve(e, true, &list, err);
+    if (r < 0)
+        return r;
+    _cleanup_fd_ int fd = -1;
+    r = listen_any(e, list, interface_name, &fd, err);
+    freeaddrinfo(list);
+    if (r < 0)
+        return r;
+    r = write_back(fd, e, interface_name != NULL);
+    if (r < 0)
+        return err_set(err, r, "cannot tell the port of %s: %s", e->host, err_text(r));
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+int endpoint_local_address(const char *interface_name, int connected_fd, char *buffer,
+                           size_t buffer_bytes)
+{
+    struct address a = {.bytes = sizeof(a.socket)};
+    if (interface_name != NULL) {
+        int r = interface_address(interface_name, AF_UNSPEC, &a);
+        if (r < 0)
+            return r;
+    } else if (getsockname(connected_fd, (struct sockaddr *)&a.socket, &a.bytes) < 0) {
+        return -errno;
+    }
+    if (a.socket.ss_family == AF_UNIX) /* the other end is on this host */
+        return snprintf(buffer, buffer_bytes, "127.0.0.1") < (int)buffer_bytes ? 0 : -ENOSPC;
+    return address_host((const struct sockaddr *)&a.socket, buffer, buffer_bytes);
+}
