@@ -30,7 +30,7 @@ static const struct row table[MIGRATOR_STATE_COUNT][MIGRATOR_EVENT_COUNT] = {
     ROW(C_MOVING, TARGET_LOST, C_ABORTED, SEND_ABORT),
     ROW(C_MOVING, SOURCE_LOST, C_ABORTED, RECOVER),
 
-    /* The store alone decides now (M4): whoever is lost is told of again when it is sent to (M6). */
+    /* The store alone decides now (M4); a loss is told again when the lost side is sent to (M6). */
     ROW(C_COMMITTING, ROUTE_WRITTEN, C_COMMITTED, SEND_ACTIVATE),
     ROW(C_COMMITTING, REFUSED, C_ABORTED, SEND_ABORT),
     ROW(C_COMMITTING, TIMEOUT, C_COMMITTING, NONE),

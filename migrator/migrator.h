@@ -1,6 +1,7 @@
-/* migrator: the protocol that moves a task from one lane to another while training goes on. PURE: a
- * table of (state, event) -> (state, action) and migrator_step(). No I/O, no clock: a time-out is
- * an event. The rules are our reconstruction of Parameter Service's migration, not the paper's text.
+/* migrator: the protocol that moves a task from one lane to another while training goes on. PURE:
+ * a table of (state, event) -> (state, action) and migrator_step(). No I/O, no clock: a time-out
+ * is an event. The rules are our reconstruction of Parameter Service's migration, not the paper's
+ * text (README.md).
  *
  * Three sides run it, each with its own table: the coordinator, the source lane, the target lane. */
 #ifndef GRADPOOL_MIGRATOR_MIGRATOR_H
@@ -89,9 +90,9 @@ struct migrator_transition {
     enum migrator_action action;
 };
 
-/* The row for (state, event). An event that the table does not know in this state leaves the state and
- * says MIGRATOR_A_REFUSE: peers' mistakes are data, not bugs. `round_is_open`: for MOVE, whether a
- * round of the task has its quorum and is not committed yet. */
+/* The row for (state, event). An event that the table does not know in this state leaves the state
+ * and says MIGRATOR_A_REFUSE: peers' mistakes are data, not bugs. `round_is_open`: for MOVE,
+ * whether a round of the task has its quorum and is not committed yet. */
 struct migrator_transition migrator_step(enum migrator_state state, enum migrator_event event,
                                          _Bool round_is_open);
 

@@ -1,0 +1,223 @@
+/* Placements of ten real models against test/golden/packer/. A change shows as a diff; when it is
+ * wanted, `test_packer_golden --update` writes the files anew and the diff is reviewed. */
+#include <errno.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "packer/packer.h"
+
+#define LANES_MAX 8
+#define TENSORS_MAX 1024
+#define LINES_OF_PLAN 6
+#define LINES_OF_DIFF 20
+
+struct model {
+    const char *name;
+    struct packer_tensor tensors[TENSORS_MAX];
+    size_t tensors_count;
+    uint64_t bytes;
+};
+
+static bool update;
+
+static FILE *open_or_fail(const char *path, const char *mode)
+{
+    FILE *file = fopen(path, mode);
+
+    if (!file)
+        fail_msg("%s: %s", path, strerror(errno));
+    return file;
+}
+
+/* Rows of model,tensor_index,name,elements,ready_frac; the first line names the columns. */
+static void read_model(const char *name, struct model *ret_model)
+{
+    char path[512], line[256], tensor[128];
+    uint64_t elements;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s.csv", MODELS_DIR, name);
+    file = open_or_fail(path, "r");
+    *ret_model = (struct model){.name = name};
+    assert_non_null(fgets(line, sizeof(line), file));
+    while (fgets(line, sizeof(line), file)) {
+        size_t i = ret_model->tensors_count++;
+
+        assert_true(i < TENSORS_MAX);
+        assert_int_equal(sscanf(line, "%*[^,],%*u,%127[^,],%" SCNu64, tensor, &elements), 2);
+        ret_model->tensors[i] = (struct packer_tensor){.id = (uint32_t)i,
+                                                       .name_hash = packer_hash(tensor),
+                                                       .elements = elements,
+                                                       .element_bytes = 4};
+        ret_model->bytes += 4 * elements;
+    }
+    fclose(file);
+}
+
+static uint64_t hash_number(uint64_t hash, uint64_t number)
+{
+    for (int i = 0; i < 8; i++)
+        hash = (hash ^ ((number >> (8 * i)) & 0xff)) * UINT64_C(1099511628211);
+    return hash;
+}
+
+/* 64-bit FNV-1a over all numbers of the plan. */
+static uint64_t hash_plan(const struct packer_plan *plan)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+
+    for (size_t i = 0; i < plan->pieces_count; i++) {
+        hash = hash_number(hash, plan->pieces[i].tensor);
+        hash = hash_number(hash, plan->pieces[i].lane);
+        hash = hash_number(hash, plan->pieces[i].first);
+        hash = hash_number(hash, plan->pieces[i].elements);
+    }
+    return hash;
+}
+
+static void write_plan(FILE *out, const struct model *model, size_t lanes,
+                       const struct packer_plan *plan)
+{
+    uint64_t bytes[LANES_MAX] = {0}, max = 0;
+    size_t pieces[LANES_MAX] = {0};
+
+    for (size_t i = 0; i < plan->pieces_count; i++) {
+        bytes[plan->pieces[i].lane] += 4 * plan->pieces[i].elements;
+        pieces[plan->pieces[i].lane]++;
+    }
+    for (size_t i = 0; i < lanes; i++)
+        max = bytes[i] > max ? bytes[i] : max;
+    fprintf(out, "  %zu pieces, max/mean %.4f, plan %016" PRIx64 "\n", plan->pieces_count,
+            (double)max * (double)lanes / (double)model->bytes, hash_plan(plan));
+    for (size_t i = 0; i < lanes; i++)
+        fprintf(out, "  lane %zu: %" PRIu64 " bytes in %zu pieces\n", i, bytes[i], pieces[i]);
+    for (size_t i = 0; lanes == 2 && i < LINES_OF_PLAN && i < plan->pieces_count; i++)
+        fprintf(out, "    tensor %" PRIu32 " from %" PRIu64 ": %" PRIu64 " on lane %" PRIu32 "\n",
+                plan->pieces[i].tensor, plan->pieces[i].first, plan->pieces[i].elements,
+                plan->pieces[i].lane);
+}
+
+static void write_policy(FILE *out, const struct model *model, const char *policy, size_t lanes)
+{
+    struct packer_lane lane[LANES_MAX];
+    struct packer_request request = {.policy = policy,
+                                     .workers = (uint32_t)lanes,
+                                     .lanes = lane,
+                                     .lanes_count = lanes,
+                                     .tensors = model->tensors,
+                                     .tensors_count = model->tensors_count};
+    struct packer_plan plan;
+    char reason[256];
+
+    for (size_t i = 0; i < lanes; i++)
+        lane[i] = (struct packer_lane){.id = (uint32_t)i, .memory_bytes = UINT64_MAX};
+    if (packer_place(&request, &plan, reason, sizeof(reason)) < 0)
+        fail_msg("%s, %s: %s", model->name, policy, reason);
+    fprintf(out, "\n%s, %zu lanes\n", policy, lanes);
+    write_plan(out, model, lanes, &plan);
+    packer_plan_fini(&plan);
+}
+
+/* All placements of a model as text, to be freed. */
+static char *describe(const struct model *model)
+{
+    size_t bytes;
+    char *text;
+    FILE *out = open_memstream(&text, &bytes);
+
+    assert_non_null(out);
+    fprintf(out, "%s: %zu tensors, %" PRIu64 " bytes\n", model->name, model->tensors_count,
+            model->bytes);
+    for (const char *const *p = packer_policies(); *p; p++) {
+        write_policy(out, model, *p, 2);
+        write_policy(out, model, *p, 8);
+    }
+    fclose(out);
+    return text;
+}
+
+static char *read_text(const char *path)
+{
+    FILE *file = open_or_fail(path, "r");
+    char *text = calloc(1, 1 << 16);
+
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 16) - 1, file) < (1 << 16) - 1);
+    fclose(file);
+    return text;
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = open_or_fail(path, "w");
+
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Takes the next line off the text; NULL at its end. */
+static char *next_line(char **text) { return *text && **text ? strsep(text, "\n") : NULL; }
+
+/* Prints the lines that differ, place by place; says how many. Eats both texts. */
+static int show_diff(char *expected, char *actual)
+{
+    int lines = 0;
+
+    for (;;) {
+        char *want = next_line(&expected), *have = next_line(&actual);
+
+        if (!want && !have)
+            return lines;
+        if (want && have && strcmp(want, have) == 0)
+            continue;
+        if (lines++ < LINES_OF_DIFF)
+            print_message("# -%s\n# +%s\n", want ? want : "", have ? have : "");
+    }
+}
+
+static void placements_are_the_golden_ones(void **state)
+{
+    struct model *model = calloc(1, sizeof(*model));
+    char path[512], *actual, *expected;
+
+    assert_non_null(model);
+    read_model(*state, model);
+    snprintf(path, sizeof(path), "%s/%s.txt", GOLDEN_DIR, model->name);
+    actual = describe(model);
+    if (update)
+        write_text(path, actual);
+    expected = read_text(path);
+    if (strcmp(expected, actual) != 0)
+        fail_msg("%d lines differ from %s; if that is wanted: test_packer_golden --update",
+                 show_diff(expected, actual), path);
+    free(expected);
+    free(actual);
+    free(model);
+}
+
+#define MODEL(name)                                                                                \
+    {                                                                                              \
+        "placements_of_" #name "_are_the_golden_ones", placements_are_the_golden_ones, NULL, NULL, \
+            (void *)#name                                                                          \
+    }
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        MODEL(alexnet),  MODEL(bert_base),    MODEL(deepspeech2), MODEL(densenet121),
+        MODEL(gpt2),     MODEL(inception_v3), MODEL(lstm_lm),     MODEL(mobilenet_v2),
+        MODEL(resnet50), MODEL(vgg16),
+    };
+
+    update = argc > 1 && strcmp(argv[1], "--update") == 0;
+    return cmocka_run_group_tests_name("packer golden", tests, NULL, NULL);
+}
