@@ -3,7 +3,7 @@
  * is an event. The rules are our reconstruction of Parameter Service's migration, not the paper's
  * text (README.md).
  *
- * Three sides run it, each with its own table: the coordinator, the source lane, the target lane. */
+ * Three sides run it, each with states of its own: coordinator, source lane, target lane. */
 #ifndef GRADPOOL_MIGRATOR_MIGRATOR_H
 #define GRADPOOL_MIGRATOR_MIGRATOR_H
 
