@@ -1,0 +1,387 @@
+/* What goes wrong between a lane and its workers: tickets, deaths, goodbyes, garbage, a new owner.
+ * Transcripts over shared memory and over libfabric. */
+#include "svc/reduce/reduce.h"
+#include "test/unit/lane_rig.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *kind;
+static struct rig rig;
+
+static int stop(void **state)
+{
+    rig_stop(&rig);
+    return 0;
+}
+
+static bool says(const struct rig_worker *w, const char *words)
+{
+    char text[RECORD_TEXT_BYTES + 1] = {0};
+    memcpy(text, w->error.text, w->error.text_bytes);
+    if (strstr(text, words))
+        return true;
+    print_message("said: %s\n", text);
+    return false;
+}
+
+/* --- W7: tickets --------------------------------------------------------------------------------- */
+
+static int try_ticket(uint32_t i, const void *ticket, size_t bytes)
+{
+    struct rig_worker *w = &rig.workers[i];
+    struct fabric_options options = {.payload_bytes_max = 64u << 10};
+    if (!w->fabric)
+        assert_int_equal(fabric_open(kind, &options, &w->fabric), 0);
+    w->is_closed = w->is_open = false;
+    assert_int_equal(fabric_connect(w->fabric, rig.address, ticket, bytes, w, &w->conn), 0);
+    rig_until(&rig, w->is_open || w->is_closed);
+    return w->is_open ? 0 : -(int)w->refused;
+}
+
+static void a_connection_without_a_granted_ticket_is_refused(void **state)
+{
+    rig_start(&rig, kind);
+    rig_place(&rig, RIG_JOB, 2, 1, 1, 10, false);
+    struct record_connect forged = {
+        .magic = RECORD_MAGIC, .job = RIG_JOB, .lane = RIG_LANE, .incarnation = RIG_INCARNATION};
+    assert_int_equal(try_ticket(0, &forged, sizeof forged), -EACCES);
+    assert_int_equal(lane_connections(rig.lane), 0);
+}
+
+static void a_ticket_works_once(void **state)
+{
+    rig_start(&rig, kind);
+    rig_place(&rig, RIG_JOB, 2, 1, 1, 10, false);
+    struct record_connect ticket = rig_ticket(&rig, RIG_JOB, 0);
+    assert_int_equal(try_ticket(0, &ticket, sizeof ticket), 0);
+    assert_int_equal(try_ticket(1, &ticket, sizeof ticket), -EACCES);
+}
+
+static void a_ticket_for_another_lane_process_job_or_rank_is_refused(void **state)
+{
+    rig_start(&rig, kind);
+    rig_place(&rig, RIG_JOB, 2, 1, 1, 10, false);
+    rig_place(&rig, RIG_JOB + 1, 2, 1, 1, 10, false);
+    struct record_connect ticket = rig_ticket(&rig, RIG_JOB, 0), changed = ticket;
+    changed.lane++;
+    assert_int_equal(try_ticket(0, &changed, sizeof changed), -ESTALE);
+    changed = ticket;
+    changed.incarnation++;
+    assert_int_equal(try_ticket(0, &changed, sizeof changed), -ESTALE);
+    changed = ticket;
+    changed.job++;
+    assert_int_equal(try_ticket(0, &changed, sizeof changed), -EACCES);
+    changed = ticket;
+    changed.rank = 1;
+    assert_int_equal(try_ticket(0, &changed, sizeof changed), -EACCES);
+    changed = ticket;
+    changed.magic ^= 1;
+    assert_int_equal(try_ticket(0, &changed, sizeof changed), -EPROTO);
+    assert_int_equal(try_ticket(0, &ticket, 40), -EPROTO);
+    assert_int_equal(try_ticket(0, &ticket, sizeof ticket), 0);
+}
+
+static void a_live_connection_hands_out_the_next_ticket(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 10);
+    struct record_connect next = rig.workers[0].next_ticket;
+    assert_int_equal(next.rank, 0);
+    assert_int_equal(try_ticket(2, &rig.workers[1].next_ticket, sizeof next), -EBUSY);
+}
+
+/* --- deaths and goodbyes ------------------------------------------------------------------------ */
+
+static void the_death_of_a_worker_is_told_to_the_others_by_name(void **state)
+{
+    rig_start_job(&rig, kind, 3, 1, 1u << 18);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1u << 18});
+    rig_turn(&rig);
+    fabric_close(rig.workers[2].fabric);
+    rig.workers[2].fabric = NULL;
+    rig_until(&rig, rig.workers[0].errors_count == 1 && rig.workers[1].errors_count == 1);
+    assert_int_equal(rig.workers[1].error.word, RECORD_WORD_NONE);
+    assert_true(says(&rig.workers[1], "rank 2"));
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 5, .round = 1, .elements = 1u << 18});
+    rig_until(&rig, rig.workers[1].errors_count == 2);
+    assert_int_equal(rig.workers[1].error.word, 5);
+}
+
+static void a_death_in_mid_round_leaves_lane_and_other_job_unhurt(void **state)
+{
+    enum { BIG = 1000000 };
+    for (int turns = 0; turns < 12; turns += 3) {
+        rig_start_job(&rig, kind, 2, 1, BIG);
+        rig_place(&rig, 8, 1, 1, 1, 1000, false);
+        rig_connect(&rig, 2, 8, 0);
+        rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = BIG});
+        rig_say(&rig, 1, (struct say){.piece = 1, .word = 1, .round = 1, .elements = BIG});
+        for (int i = 0; i < turns; i++)
+            rig_turn(&rig);
+        fabric_close(rig.workers[1].fabric);
+        rig.workers[1].fabric = NULL;
+        for (uint64_t round = 1; round <= 20; round++) {
+            for (int e = 0; e < 1000; e++)
+                rig_input(&rig, 2, 0)[e] = (float)(e + round);
+            rig_say(&rig, 2, (struct say){.piece = 1, .word = 1, .round = round, .elements = 1000});
+            rig_until(&rig, rig.workers[2].commits_count == (int)round);
+            assert_true(rig_landing(&rig, 2, 0)[999] == (float)(999 + round));
+        }
+        rig_until(&rig, lane_connections(rig.lane) == 2);
+        if (turns < 9)
+            rig_stop(&rig);
+    }
+}
+
+static void a_dropped_job_gives_all_its_memory_back(void **state)
+{
+    struct lane_use use;
+    struct lane_job_use jobs[4];
+    rig_start(&rig, kind);
+    lane_measure(rig.lane, &use, jobs, 4);
+    size_t before = use.arena_bytes;
+    rig_place(&rig, RIG_JOB, 2, 1, 500, 1000, false);
+    rig_connect(&rig, 0, RIG_JOB, 0);
+    rig_connect(&rig, 1, RIG_JOB, 1);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&rig, rank, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1000});
+    rig_until(&rig, rig.workers[0].commits_count == 1);
+    lane_measure(rig.lane, &use, jobs, 4);
+    assert_int_equal(use.jobs_count, 1);
+    assert_int_equal(jobs[0].registered_bytes, 2 * RIG_REGION_BYTES);
+    lane_drop(rig.lane, RIG_JOB, NULL, 0);
+    rig_until(&rig, rig.workers[0].is_closed && rig.workers[1].is_closed);
+    rig_settle(&rig);
+    lane_measure(rig.lane, &use, jobs, 4);
+    assert_int_equal(use.jobs_count, 0);
+    assert_int_equal(use.arena_bytes, before);
+}
+
+static void what_jobs_hold_is_what_the_arena_says_within_five_percent(void **state)
+{
+    struct lane_use use;
+    struct lane_job_use jobs[4];
+    rig_start_job(&rig, kind, 3, 200, 1000);
+    rig_place(&rig, 8, 2, 1, 300, 50, false);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        rig_say(&rig, rank, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1000});
+    rig_until(&rig, rig.workers[0].commits_count == 1);
+    lane_measure(rig.lane, &use, jobs, 4);
+    assert_int_equal(use.jobs_count, 2);
+    uint64_t held = jobs[0].heap_bytes + jobs[1].heap_bytes;
+    assert_in_range(held, use.arena_bytes * 95 / 100, use.arena_bytes * 105 / 100);
+}
+
+static void a_rank_that_left_ends_rounds_that_wait_for_it(void **state)
+{
+    struct record_leave leave = {.kind = RECORD_LEAVE};
+    rig_start_job(&rig, kind, 2, 2, 100);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100});
+    rig_turn(&rig);
+    assert_int_equal(fabric_send(rig.workers[1].conn, &leave, sizeof leave, NULL, 0), 0);
+    rig_until(&rig, rig.workers[0].errors_count == 1);
+    assert_int_equal(rig.workers[0].error.code, -EPIPE);
+    assert_true(says(&rig.workers[0], "rank 1 has left"));
+    rig_say(&rig, 0, (struct say){.piece = 2, .word = 2, .round = 1, .elements = 100});
+    rig_until(&rig, rig.workers[0].errors_count == 2);
+    assert_int_equal(rig.workers[0].error.code, -EPIPE);
+}
+
+static void a_rank_may_leave_once_it_has_its_result(void **state)
+{
+    struct record_leave leave = {.kind = RECORD_LEAVE};
+    rig_start_job(&rig, kind, 2, 1, 300000);
+    for (int e = 0; e < 300000; e++)
+        rig_input(&rig, 0, 0)[e] = rig_input(&rig, 1, 0)[e] = (float)e;
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 300000});
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 2, .round = 1, .elements = 300000});
+    rig_until(&rig, rig.workers[1].words_count == 1);
+    assert_int_equal(fabric_send(rig.workers[1].conn, &leave, sizeof leave, NULL, 0), 0);
+    fabric_disconnect(rig.workers[1].conn);
+    rig_until(&rig, rig.workers[0].words_count == 1);
+    assert_true(rig_landing(&rig, 0, 0)[299999] == 2.0f * 299999);
+    rig_until(&rig, rig.workers[1].is_closed);
+    assert_int_equal(rig.workers[0].errors_count, 0);
+}
+
+static void a_stopped_worker_is_late_and_the_other_job_goes_on(void **state)
+{
+    enum { BIG = 900000 };
+    rig_start_job(&rig, kind, 2, 1, BIG);
+    rig_place(&rig, 8, 1, 1, 1, 100, false);
+    rig_connect(&rig, 2, 8, 0);
+    for (int e = 0; e < BIG; e++)
+        rig_input(&rig, 0, 0)[e] = rig_input(&rig, 1, 0)[e] = 1.5f;
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = BIG});
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 1, .round = 1, .elements = BIG});
+    fabric_flush(rig.workers[1].fabric);
+    rig.workers[1].is_stopped = true;
+    for (uint64_t round = 1; round <= 200; round++) {
+        rig_say(&rig, 2, (struct say){.piece = 1, .word = 1, .round = round, .elements = 100});
+        rig_until(&rig, rig.workers[2].commits_count == (int)round);
+    }
+    assert_int_equal(rig.workers[0].errors_count, 0);
+    rig.workers[1].is_stopped = false;
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+    assert_true(rig_landing(&rig, 0, 0)[BIG - 1] == 3.0f);
+    assert_true(rig_landing(&rig, 1, 0)[BIG - 1] == 3.0f);
+}
+
+/* --- W9: mistrust --------------------------------------------------------------------------------- */
+
+static void garbage_on_a_connection_ends_its_job_only(void **state)
+{
+    char garbage[100];
+    memset(garbage, 0xa5, sizeof garbage);
+    rig_start_job(&rig, kind, 2, 1, 100);
+    rig_place(&rig, 8, 1, 1, 1, 100, false);
+    rig_connect(&rig, 2, 8, 0);
+    assert_int_equal(fabric_send(rig.workers[1].conn, garbage, sizeof garbage, NULL, 0), 0);
+    rig_until(&rig, rig.workers[1].is_closed && rig.workers[0].errors_count >= 1);
+    assert_true(says(&rig.workers[0], "rank 1"));
+    rig_say(&rig, 2, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100});
+    rig_until(&rig, rig.workers[2].commits_count == 1);
+}
+
+static void a_record_that_only_lanes_send_is_refused(void **state)
+{
+    struct record_commit commit = {.kind = RECORD_COMMIT, .count = 1};
+    rig_start_job(&rig, kind, 2, 1, 100);
+    assert_int_equal(fabric_send(rig.workers[1].conn, &commit, 12, NULL, 0), 0);
+    rig_until(&rig, rig.workers[1].is_closed && rig.workers[0].errors_count >= 1);
+}
+
+/* --- rule 3 / W5: a new owner ---------------------------------------------------------------------- */
+
+static void start_recovering(uint32_t workers, uint64_t elements)
+{
+    rig_start(&rig, kind);
+    rig_place(&rig, RIG_JOB, workers, 1, 1, elements, true);
+    for (uint32_t i = 0; i < workers; i++)
+        rig_connect(&rig, i, RIG_JOB, i);
+}
+
+static void a_new_owner_sums_again_when_nobody_holds_the_result(void **state)
+{
+    start_recovering(2, 100);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        rig_input(&rig, rank, 0)[7] = (float)(rank + 1);
+        rig_settle(&rig);
+        assert_int_equal(rig.workers[0].words_count, 0);
+        rig_say(&rig, rank,
+                (struct say){.piece = 1, .word = 10 + rank, .round = 5, .elements = 100});
+    }
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+    assert_true(rig_landing(&rig, 1, 0)[7] == 3.0f);
+}
+
+static void a_new_owner_copies_a_result_that_somebody_holds(void **state)
+{
+    start_recovering(3, 100);
+    rig_landing(&rig, 1, 0)[7] = 42.0f; /* whatever was summed: it must not be summed again */
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 10, .round = 5, .elements = 100});
+    rig_say(&rig, 1,
+            (struct say){
+                .piece = 1, .word = 11, .round = 5, .elements = 100, .standing = RECORD_HOLDS});
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[0].words_count, 0);
+    rig_say(&rig, 2, (struct say){.piece = 1, .word = 12, .round = 5, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1 &&
+                        rig.workers[2].commits_count == 1);
+    assert_true(rig_landing(&rig, 0, 0)[7] == 42.0f);
+    assert_true(rig_landing(&rig, 2, 0)[7] == 42.0f);
+    assert_int_equal(rig.workers[1].words_count, 0);
+    assert_int_equal(rig.workers[0].words_count, 1);
+}
+
+static void a_new_owner_commits_what_another_knows_to_be_committed(void **state)
+{
+    start_recovering(2, 100);
+    rig_say(&rig, 0,
+            (struct say){
+                .piece = 1, .word = 10, .round = 5, .elements = 100, .standing = RECORD_HOLDS});
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 11, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1);
+    assert_int_equal(rig.workers[0].commits[0], 10);
+    rig_input(&rig, 0, 0)[0] = 1.0f;
+    rig_input(&rig, 1, 0)[0] = 2.0f;
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 12, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 2 && rig.workers[1].commits_count == 1);
+    assert_true(rig_landing(&rig, 1, 0)[0] == 3.0f);
+}
+
+static void idle_workers_go_on_with_the_next_round_at_the_new_owner(void **state)
+{
+    start_recovering(2, 100);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&rig, rank,
+                (struct say){.piece = 1,
+                             .word = 0,
+                             .round = 5,
+                             .standing = RECORD_IDLE,
+                             .has_no_input = true,
+                             .has_no_output = true});
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[0].errors_count, 0);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&rig, rank, (struct say){.piece = 1, .word = 1, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+}
+
+static void all_holding_means_committed(void **state)
+{
+    start_recovering(2, 100);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&rig, rank,
+                (struct say){
+                    .piece = 1, .word = 3, .round = 5, .elements = 100, .standing = RECORD_HOLDS});
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+}
+
+static void a_worker_that_lacks_a_committed_round_is_an_error_not_a_wrong_sum(void **state)
+{
+    start_recovering(2, 100);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 5, .elements = 100});
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 2, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[1].errors_count == 1);
+    assert_int_equal(rig.workers[1].error.code, -EPROTO);
+    assert_int_equal(rig.workers[0].words_count + rig.workers[1].words_count, 0);
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, stop)
+static const struct CMUnitTest cases[] = {
+    CASE(a_connection_without_a_granted_ticket_is_refused),
+    CASE(a_ticket_works_once),
+    CASE(a_ticket_for_another_lane_process_job_or_rank_is_refused),
+    CASE(a_live_connection_hands_out_the_next_ticket),
+    CASE(the_death_of_a_worker_is_told_to_the_others_by_name),
+    CASE(a_death_in_mid_round_leaves_lane_and_other_job_unhurt),
+    CASE(a_dropped_job_gives_all_its_memory_back),
+    CASE(what_jobs_hold_is_what_the_arena_says_within_five_percent),
+    CASE(a_rank_that_left_ends_rounds_that_wait_for_it),
+    CASE(a_rank_may_leave_once_it_has_its_result),
+    CASE(a_stopped_worker_is_late_and_the_other_job_goes_on),
+    CASE(garbage_on_a_connection_ends_its_job_only),
+    CASE(a_record_that_only_lanes_send_is_refused),
+    CASE(a_new_owner_sums_again_when_nobody_holds_the_result),
+    CASE(a_new_owner_copies_a_result_that_somebody_holds),
+    CASE(a_new_owner_commits_what_another_knows_to_be_committed),
+    CASE(idle_workers_go_on_with_the_next_round_at_the_new_owner),
+    CASE(all_holding_means_committed),
+    CASE(a_worker_that_lacks_a_committed_round_is_an_error_not_a_wrong_sum),
+};
+
+int main(int argc, char **argv)
+{
+    kind = argc > 1 ? argv[1] : "shm";
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
+    return cmocka_run_group_tests_name(kind, cases, NULL, NULL);
+}
