@@ -1,0 +1,141 @@
+"""Child processes of the demo: their JSON lines, their logs, deadlines, and that none outlives it.
+
+Every child runs in a session of its own, so that Ctrl-C reaches the demo alone; it is killed when
+the demo dies in whatever way. Grandchildren that lose their parent become the demo's own."""
+import ctypes
+import json
+import os
+import pathlib
+import selectors
+import signal
+import subprocess
+import time
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+LOG_LINES = 15
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Failed(Exception):
+    """The demo cannot go on; the text says what happened and shows the end of a log."""
+
+
+class Child:
+    """A running process; `events`: the JSON lines it has printed so far."""
+
+    def __init__(self, name, process, log):
+        self.name, self.process, self.log = name, process, log
+        self.events = []
+        self._rest = b''
+
+    def last(self, event):
+        """The latest event of that name, or None."""
+        return next((e for e in reversed(self.events) if e['event'] == event), None)
+
+    def tail(self):
+        """The end of its log."""
+        lines = self.log.read_text(errors='replace').splitlines()[-LOG_LINES:]
+        return ''.join(f'\n    {line}' for line in lines) or '\n    (its log is empty)'
+
+    def read(self):
+        """Takes in what it has printed; False at the end."""
+        data = os.read(self.process.stdout.fileno(), 65536)
+        *lines, self._rest = (self._rest + data).split(b'\n')
+        for line in lines:
+            try:
+                self.events.append(dict(json.loads(line)))
+            except (ValueError, TypeError):
+                raise Failed(f'{self.name} printed {line[:80]!r}, expected JSON') from None
+        return bool(data)
+
+    def tell(self, line):
+        self.process.stdin.write(line.encode() + b'\n')
+        self.process.stdin.flush()
+
+
+def _die_with_parent():
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Children:
+    """All children of the demo. `on_wait(now_s)` is called at least ten times a second while
+    something is waited for."""
+
+    def __init__(self, folder, on_wait):
+        self._folder = pathlib.Path(folder)
+        self._on_wait = on_wait
+        self._selector = selectors.DefaultSelector()
+        self._all = []
+        _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+    def start(self, name, argv, environment=None):
+        """Starts a child; what it writes to standard error is in its log."""
+        log = self._folder / f'{name}.log'
+        with open(log, 'ab') as errors:
+            process = subprocess.Popen(
+                [str(word) for word in argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=errors, env={**os.environ, **(environment or {})},
+                start_new_session=True, preexec_fn=_die_with_parent)
+        child = Child(name, process, log)
+        self._all.append(child)
+        self._selector.register(process.stdout, selectors.EVENT_READ, child)
+        return child
+
+    def wait(self, what, is_done, needed, timeout_s):
+        """Waits until is_done(). Failed: the deadline passed, a child in `needed` failed, or all
+        of them ended first."""
+        deadline_s = time.monotonic() + timeout_s
+        while not is_done():
+            now_s = time.monotonic()
+            if now_s > deadline_s:
+                raise Failed(f'{what}: not after {timeout_s} s' +
+                             ''.join(f'\n  {child.name}:{child.tail()}' for child in needed))
+            self._read(0.1)
+            self._on_wait(now_s)
+            self._check_alive(what, is_done, needed)
+
+    def _check_alive(self, what, is_done, needed):
+        ended = [child for child in needed if child.process.poll() is not None]
+        for child in ended:
+            self._drain(child)
+        bad = [child for child in ended if child.process.returncode != 0 or ended == needed]
+        if bad and not is_done():
+            raise Failed(f'{what}: ' + ''.join(
+                f'\n  {child.name} ended with {child.process.returncode}:{child.tail()}'
+                for child in bad))
+
+    def wait_ended(self, children, timeout_s):
+        """Waits until all have ended and everything they printed is read."""
+        self.wait(' and '.join(child.name for child in children) + ' end',
+                  lambda: all(child.process.poll() is not None for child in children), [],
+                  timeout_s)
+        for child in children:
+            self._drain(child)
+
+    def _read(self, timeout_s):
+        for key, _ in self._selector.select(timeout_s):
+            if not key.data.read():
+                self._selector.unregister(key.fileobj)
+
+    def _drain(self, child):
+        while child.process.stdout in self._selector.get_map():
+            if not child.read():
+                self._selector.unregister(child.process.stdout)
+
+    def orphans(self):
+        """Pids of grandchildren that lost their parent and still run."""
+        ours = {child.process.pid for child in self._all}
+        found = pathlib.Path(f'/proc/self/task/{os.getpid()}/children').read_text().split()
+        return [int(pid) for pid in found if int(pid) not in ours]
+
+    def kill_all(self):
+        """Ends everything that was started, by process id, and collects it."""
+        for child in self._all:
+            if child.process.poll() is None:
+                child.process.kill()
+            child.process.wait()
+        while orphans := self.orphans():
+            for pid in orphans:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)

@@ -1,0 +1,127 @@
+"""The two jobs of the demo: their workers started together, watched, and what came of them."""
+import dataclasses
+import os
+import sys
+
+import numpy
+
+from children import Failed
+
+START_TIMEOUT_S = 90
+TRAIN_TIMEOUT_S = 120
+WARM_STEPS = 10     # not timed: first allocations, DDP's new buckets
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What is trained by how many workers, and how well it must end."""
+    name: str
+    text: str
+    workers: int
+    steps: int
+    accuracy: float
+
+
+JOBS = (Job('digits', 'CNN, handwritten digits', 2, 400, 0.95),
+        Job('cancer', 'MLP, breast cancer', 3, 2500, 0.93))
+
+
+class Run:
+    """One job's workers, from start to end."""
+
+    def __init__(self, job, phase, stage, steps=None):
+        """`stage`: what the demo runs on (run.py)."""
+        self.job, self.phase, self.stage = job, phase, stage
+        self.steps = steps or job.steps
+        self._results = [stage.folder / f'{phase}-{job.name}-{rank}.npz'
+                         for rank in range(job.workers)]
+        self.workers = [self._start(rank) for rank in range(job.workers)]
+
+    def _start(self, rank):
+        job, stage = self.job, self.stage
+        node = stage.network.node_of(job.name, rank)
+        argv = [sys.executable, stage.here / 'worker.py', job.name, '--data', stage.data,
+                '--store', stage.folder / f'{self.phase}-{job.name}.store',
+                '--steps', self.steps, '--result', self._results[rank]]
+        return stage.children.start(f'{self.phase}-{job.name}-{rank}',
+                                    stage.network.inside(node, map(str, argv)), {
+            **stage.environment, **stage.network.environment(),
+            'GRADPOOL_ENDPOINT': stage.service.endpoint, 'GRADPOOL_JOB': job.name,
+            'RANK': str(rank), 'WORLD_SIZE': str(job.workers)})
+
+    def progress(self):
+        """The step that all workers have reached, or what they still do."""
+        steps = [worker.last('step') for worker in self.workers]
+        if all(steps):
+            return f'{self.job.name} {min(s["step"] for s in steps)}/{self.steps}'
+        return f'{self.job.name} starts'
+
+    def reached(self, step):
+        return all((last := worker.last('step')) and last['step'] >= step
+                   for worker in self.workers)
+
+    def is_over(self):
+        return all(worker.process.poll() is not None for worker in self.workers)
+
+    def accuracy(self):
+        return min(worker.last('done')['accuracy'] for worker in self.workers)
+
+    def digests(self):
+        return {worker.last('done')['digest'] for worker in self.workers}
+
+    def ended_s(self):
+        """When each step ended on rank 0; the ranks are within a step of each other."""
+        return numpy.load(self._results[0])['ended_s']
+
+    def start_reference(self):
+        """Starts the one-process training that this one must equal bit by bit."""
+        stage = self.stage
+        return stage.children.start(f'reference-{self.job.name}', [
+            sys.executable, stage.here / 'reference.py', self.job.name, '--data', stage.data,
+            '--steps', self.steps, *self._results], stage.environment)
+
+
+def wait_ready(runs):
+    """All workers have joined; they wait for the word."""
+    workers = [worker for run in runs for worker in run.workers]
+    runs[0].stage.children.wait('the workers join', lambda: all(w.last('ready') for w in workers),
+                                workers, START_TIMEOUT_S)
+
+
+def go(runs):
+    for run in runs:
+        for worker in run.workers:
+            worker.tell('go')
+
+
+def wait_over(runs):
+    """All workers are done. Failed: one ended otherwise."""
+    workers = [worker for run in runs for worker in run.workers]
+    runs[0].stage.children.wait('the training ends', lambda: all(w.last('done') for w in workers),
+                                workers, TRAIN_TIMEOUT_S)
+    runs[0].stage.children.wait_ended(workers, START_TIMEOUT_S)
+
+
+def steps_per_s(runs):
+    """{job: steps/s} over the time in which all these runs were training."""
+    times = {run.job.name: run.ended_s()[WARM_STEPS:] for run in runs}
+    begin_s = max(t[0] for t in times.values())
+    end_s = min(t[-1] for t in times.values())
+    if end_s <= begin_s:
+        raise Failed('the jobs did not train at the same time')
+    return {name: float(((t > begin_s) & (t <= end_s)).sum() / (end_s - begin_s))
+            for name, t in times.items()}
+
+
+def longest_pause_s(run):
+    """The longest time between two steps."""
+    return float(numpy.diff(run.ended_s()).max())
+
+
+def environment(library, package, transport):
+    """What all workers and references get: one thread a process, and where gradpool is."""
+    return {'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1',
+            'PYTHONDONTWRITEBYTECODE': '1', 'GRADPOOL_LIBRARY': str(library),
+            'GRADPOOL_TRANSPORT': transport,
+            'PYTHONPATH': os.pathsep.join(filter(None, [str(package),
+                                                        os.environ.get('PYTHONPATH')]))}

@@ -1,0 +1,61 @@
+"""The same training in one process, without gradpool: each rank's gradient of the same batch, their
+mean in rank order in float32, the same optimizer. Compares the parameters of every worker with it,
+bit by bit, and says what differs as one JSON line."""
+import argparse
+import json
+
+import numpy
+import torch
+
+import training
+
+
+def gradients(model, batch):
+    """One rank's gradients, apart from the model."""
+    model.zero_grad(set_to_none=True)
+    training.backward(model, batch)
+    return [parameter.grad for parameter in model.parameters()]
+
+
+def mean_in_rank_order(of_ranks):
+    """((g0 + g1) + g2) + ..., then one division by their number, for each parameter."""
+    means = []
+    for tensors in zip(*of_ranks):
+        total = tensors[0].clone()
+        for tensor in tensors[1:]:
+            total += tensor
+        means.append(total / torch.full_like(total, len(tensors)))
+    return means
+
+
+def train(kind, path, workers, steps):
+    """The parameters after `steps` steps, one float32 array."""
+    model, optimizer = training.start(kind)
+    data = training.Data(path, kind)
+    batches = [data.batches(rank, workers) for rank in range(workers)]
+    for _ in range(steps):
+        means = mean_in_rank_order([gradients(model, next(shard)) for shard in batches])
+        for parameter, mean in zip(model.parameters(), means):
+            parameter.grad = mean
+        optimizer.step()
+    return training.flatten(model)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('kind', choices=training.TRAININGS)
+    parser.add_argument('--data', required=True)
+    parser.add_argument('--steps', type=int, required=True)
+    parser.add_argument('results', nargs='+', help="one file of a worker's parameters a rank")
+    options = parser.parse_args()
+    expected = train(options.kind, options.data, len(options.results), options.steps)
+    wrong = 0
+    for path in options.results:
+        found = numpy.load(path)['parameters']
+        wrong += int((found.view(numpy.uint32) != expected.view(numpy.uint32)).sum())
+    print(json.dumps({'event': 'compared', 'wrong': wrong,
+                      'elements': expected.size * len(options.results)}), flush=True)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,179 @@
+#!/usr/bin/python3
+"""The main job of gradpool on this host: two PyTorch jobs at the same time on one shared service.
+
+A small CNN on handwritten digits (2 workers) and an MLP on the breast-cancer set (3 workers) train
+with DistributedDataParallel; the service averages their gradients. Checked: accuracy, replicas equal
+to the last bit, parameters equal to a one-process reference, and that nothing trains without the
+service. Exit code: 0 all of it holds, 1 something does not, 2 it cannot be run like this, 130 Ctrl-C.
+The last line of standard output is JSON."""
+import argparse
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+import numpy
+
+import datasets
+import jobs
+import report
+from children import Children, Failed
+from network import Host, Nodes
+from service import Meter, Service
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CUT_S = 2.0
+CUT_NODE = 'c'
+STEPS_BEFORE_STOP = 40
+STEPS_WITHOUT_END = 1000000
+
+
+class Stage:
+    """What the demo runs on: folder, children, network, service."""
+
+    def __init__(self, options):
+        self.here = pathlib.Path(__file__).resolve().parent
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-demo-'))
+        self.data = self.folder / 'data.npz'
+        self.progress = report.Progress()
+        self.children = Children(self.folder, self.progress.tick)
+        self.network = Nodes() if options.nodes == 3 else Host()
+        self.program = options.build / 'gradpool'
+        self.environment = jobs.environment(options.build / 'client' / 'libgradpool.so',
+                                            ROOT / 'client' / 'python', options.transport)
+        self.service = None
+
+    def begin(self):
+        """Data, network and service."""
+        self.progress.phase('data, service')
+        numpy.savez(self.data, **datasets.prepare())
+        if isinstance(self.network, Nodes):
+            self.network.create()
+        self.service = Service(self.program, self.folder, self.children, self.network)
+
+    def end(self):
+        """Nothing is left of it: no process, no namespace, no file."""
+        self.progress.end()
+        self.children.kill_all()
+        self.network.remove()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def train(stage, phase, some_jobs, during=None):
+    """Trains these jobs at the same time; returns (runs, service CPU s, s)."""
+    runs = [jobs.Run(job, phase, stage) for job in some_jobs]
+    stage.progress.phase(phase, runs)
+    jobs.wait_ready(runs)
+    meter = Meter(stage.service.pids())
+    jobs.go(runs)
+    if during:
+        during(stage, runs)
+    jobs.wait_over(runs)
+    return runs, *meter.read()
+
+
+def cut_link(stage, runs):
+    """Takes a node off the network in mid-run, for a while."""
+    workers = [worker for run in runs for worker in run.workers]
+    stage.children.wait('a third of the training', lambda: all(
+        run.reached(run.steps // 3) for run in runs), workers, jobs.TRAIN_TIMEOUT_S)
+    stage.network.cut(CUT_NODE)
+    until_s = time.monotonic() + CUT_S
+    stage.children.wait('the link is down', lambda: time.monotonic() >= until_s, workers,
+                        2 * CUT_S)
+    stage.network.restore(CUT_NODE)
+
+
+def compare(stage, runs):
+    """(wrong, compared) elements against the one-process references."""
+    stage.progress.phase('reference')
+    references = [run.start_reference() for run in runs]
+    stage.children.wait('the references', lambda: all(r.last('compared') for r in references),
+                        references, jobs.TRAIN_TIMEOUT_S)
+    compared = [reference.last('compared') for reference in references]
+    return sum(c['wrong'] for c in compared), sum(c['elements'] for c in compared)
+
+
+def stop_in_mid_run(stage):
+    """Stops the service under a job that trains; returns what its workers said of it."""
+    run = jobs.Run(jobs.JOBS[0], 'stopped', stage, STEPS_WITHOUT_END)
+    stage.progress.phase('service stopped', [run])
+    jobs.wait_ready([run])
+    jobs.go([run])
+    stage.children.wait('some steps', lambda: run.reached(STEPS_BEFORE_STOP), run.workers,
+                        jobs.TRAIN_TIMEOUT_S)
+    code = stage.service.stop()
+    stage.children.wait_ended(run.workers, jobs.START_TIMEOUT_S)
+    return report.Stopped(code, [worker.last('failed') for worker in run.workers],
+                          stage.children.orphans())
+
+
+def demonstrate(stage):
+    """All phases in order; returns a report.Result."""
+    stage.begin()
+    result = report.Result(stage.network.text, stage.service.lanes())
+    for job in jobs.JOBS:
+        (run,), _, _ = train(stage, 'alone', [job])
+        result.alone(run, jobs.steps_per_s([run]))
+    runs, cpu_s, elapsed_s = train(stage, 'together', jobs.JOBS,
+                                   cut_link if stage.network.can_cut else None)
+    result.together(runs, jobs.steps_per_s(runs), cpu_s, elapsed_s)
+    if stage.network.can_cut:
+        result.cut({run.job.name: jobs.longest_pause_s(run) for run in runs}, CUT_S)
+    result.compared(*compare(stage, runs))
+    result.stopped(stop_in_mid_run(stage))
+    return result
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog='bench/demo.sh', description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--transport', choices=('auto', 'shm', 'tcp'), default='auto',
+                        help='how workers reach the lanes (default: auto: shared memory on the '
+                             'same host, tcp otherwise)')
+    parser.add_argument('--nodes', type=int, choices=(1, 3), default=1,
+                        help='3: coordinator, aggregators and workers in network namespaces of '
+                             'their own, one link cut and restored in mid-run; needs root')
+    parser.add_argument('--build', type=pathlib.Path, default=ROOT / 'build',
+                        help='the build folder (default: build)')
+    options = parser.parse_args()
+    if options.nodes == 3 and os.geteuid() != 0:
+        parser.error('--nodes 3 makes network namespaces, which takes root: run it with sudo')
+    if options.nodes == 3 and options.transport == 'shm':
+        parser.error('--nodes 3 needs tcp between its nodes: leave --transport out')
+    options.build = options.build.resolve()
+    if not (options.build / 'gradpool').exists():
+        parser.error(f'{options.build}/gradpool is not there: build first (bench/demo.sh does)')
+    return options
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def main():
+    options = parse()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupted)
+    stage = Stage(options)
+    try:
+        result = demonstrate(stage)
+    except Failed as problem:
+        print(f'\ndemo: {problem}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print('\ndemo: interrupted', file=sys.stderr)
+        return 130
+    finally:
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        stage.end()
+    result.print()
+    return 0 if result.holds() else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())

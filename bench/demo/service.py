@@ -1,0 +1,81 @@
+"""The gradpool service of the demo: started, asked, measured, stopped."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+START_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 30
+
+
+class Service:
+    """A coordinator and two aggregator processes, on this host or spread over nodes."""
+
+    def __init__(self, program, folder, children, network):
+        self._program, self._state, self._children = program, folder / 'state', children
+        self.endpoint = None
+        place = network.service_place()
+        listen = f'gradpool://{place.address}:{place.port}'
+        self._processes = [children.start('service', network.inside(place.node, [
+            program, 'serve', '--state-dir', self._state, '--listen', listen,
+            '--aggregators', str(place.local_aggregators), '--orphan-timeout', '5',
+            *place.options]))]
+        if place.aggregator_nodes:
+            self._wait_up(0)
+        for node in place.aggregator_nodes:
+            self._processes.append(children.start(f'aggregator-{node}', network.inside(node, [
+                program, 'aggregator', '--join', self.endpoint, *place.aggregator_options(node)])))
+        self._wait_up(2)
+
+    def _wait_up(self, aggregators):
+        def is_up():
+            status = self.status()
+            self.endpoint = status and status['endpoint']
+            return status is not None and aggregators == sum(
+                a['state'] == 'up' for a in status['aggregators'])
+        self._children.wait('the service starts', is_up, self._processes, START_TIMEOUT_S)
+
+    def status(self):
+        """`gradpool status --json` as a dict, or None while nobody answers."""
+        asked = subprocess.run([self._program, 'status', '--json', '--endpoint',
+                                f'unix:{self._state}/control.sock'], capture_output=True,
+                               timeout=START_TIMEOUT_S, check=False)
+        return json.loads(asked.stdout) if asked.stdout else None
+
+    def pids(self):
+        """Coordinator and aggregators."""
+        status = self.status()
+        return [status['pid']] + [a['pid'] for a in status['aggregators']]
+
+    def lanes(self):
+        return sum(len(a['lanes']) for a in self.status()['aggregators'])
+
+    def stop(self):
+        """SIGTERM to all that were started; returns the coordinator's exit code."""
+        for process in reversed(self._processes):
+            process.process.send_signal(signal.SIGTERM)
+        self._children.wait_ended(self._processes, STOP_TIMEOUT_S)
+        return self._processes[0].process.returncode
+
+
+def cpu_s(pids):
+    """CPU seconds, user and system, that these processes have used so far."""
+    ticks = 0
+    for pid in pids:
+        with open(f'/proc/{pid}/stat', encoding='ascii') as file:
+            fields = file.read().rpartition(')')[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf('SC_CLK_TCK')
+
+
+class Meter:
+    """CPU of some processes over a span of time."""
+
+    def __init__(self, pids):
+        self._pids = pids
+        self._cpu_s, self._at_s = cpu_s(pids), time.monotonic()
+
+    def read(self):
+        """(CPU seconds, seconds) since it was made."""
+        return cpu_s(self._pids) - self._cpu_s, time.monotonic() - self._at_s

@@ -1,0 +1,79 @@
+#!/usr/bin/python3
+"""One worker of a job of the demo: an ordinary DDP script with one line of gradpool in it.
+
+Started by run.py with rank, size, job and endpoint in the environment. Says how it is doing in JSON
+lines on standard output; begins to train when a line comes in on standard input."""
+import argparse
+import itertools
+import json
+import os
+import sys
+import time
+
+import numpy
+import torch
+import torch.distributed
+
+import gradpool
+import training
+
+REPORT_EVERY = 20
+
+
+def say(event, **values):
+    print(json.dumps({'event': event, **values}), flush=True)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('kind', choices=training.TRAININGS)
+    parser.add_argument('--data', required=True)
+    parser.add_argument('--store', required=True, help='file where the ranks meet')
+    parser.add_argument('--steps', type=int, required=True)
+    parser.add_argument('--result', required=True, help='file for parameters and step times')
+    return parser.parse_args()
+
+
+def train(model, optimizer, batches, steps):
+    """Trains; returns when each step ended (s, the host's monotonic clock)."""
+    ended_s = []
+    for step, batch in enumerate(itertools.islice(batches, steps), 1):
+        optimizer.zero_grad(set_to_none=True)
+        training.backward(model, batch)
+        optimizer.step()
+        ended_s.append(time.monotonic())
+        if step % REPORT_EVERY == 0 or step == steps:
+            say('step', step=step)
+    return ended_s
+
+
+def main():
+    options = parse()
+    rank, workers = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])
+    net, optimizer = training.start(options.kind)
+    data = training.Data(options.data, options.kind)
+    torch.distributed.init_process_group('gloo', init_method='file://' + options.store,
+                                         rank=rank, world_size=workers)
+    model = torch.nn.parallel.DistributedDataParallel(net, broadcast_buffers=False)
+    gradpool.ddp.attach(model)
+    say('ready')
+    if not sys.stdin.readline():
+        return 1
+    ended_s = train(model, optimizer, data.batches(rank, workers), options.steps)
+    numpy.savez(options.result, parameters=training.flatten(net), ended_s=ended_s)
+    say('done', accuracy=data.accuracy(net), digest=training.digest(net))
+    return 0
+
+
+def run():
+    """main(), and what the service's absence looks like to a script: an exception."""
+    try:
+        return main()
+    except (gradpool.GradpoolError, RuntimeError) as error:
+        say('failed', kind=type(error).__name__, text=str(error))
+        print(f'{type(error).__name__}: {error}', file=sys.stderr)
+        return 3
+
+
+if __name__ == '__main__':
+    sys.exit(run())
