@@ -7,26 +7,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { JOIN, CORES, ADVERTISE, INTERFACE, DATA_PORT, ALLOW_UID, PROVIDER, ORPHAN_TIMEOUT, GRANT,
-       LANES_PER_CORE };
+enum {
+    JOIN,
+    CORES,
+    ADVERTISE,
+    INTERFACE,
+    DATA_PORT,
+    ALLOW_UID,
+    PROVIDER,
+    ORPHAN_TIMEOUT,
+    GRANT,
+    LANES_PER_CORE
+};
 
 const struct knob aggregator_knobs[] = {
-    [JOIN] = {"join", "HOST:PORT", "the coordinator: host:port, gradpool://host:port or unix:PATH "
-        "(required)"},
-    [CORES] = {"cores", "LIST", "cores to use, like 0-3,8: one lane each (default: all that this "
-        "process may use)"},
+    [JOIN] = {"join", "HOST:PORT",
+              "the coordinator: host:port, gradpool://host:port or unix:PATH "
+              "(required)"},
+    [CORES] = {"cores", "LIST",
+               "cores to use, like 0-3,8: one lane each (default: all that this "
+               "process may use)"},
     [ADVERTISE] = {"advertise", "HOST", "name or address told to workers (default: found out)"},
-    [INTERFACE] = {"interface", "NAME", "network interface for data (default: the way to the "
-        "coordinator)"},
-    [DATA_PORT] = {"data-port", "PORT", "TCP port of the first lane, the others count up; 0: any "
-        "free ones (default: 0)"},
-    [ALLOW_UID] = {"allow-uid", "UIDS", "users, like 1000,1001, whose workers may share memory "
-        "with it (default: its own)"},
+    [INTERFACE] = {"interface", "NAME",
+                   "network interface for data (default: the way to the "
+                   "coordinator)"},
+    [DATA_PORT] = {"data-port", "PORT",
+                   "TCP port of the first lane, the others count up; 0: any "
+                   "free ones (default: 0)"},
+    [ALLOW_UID] = {"allow-uid", "UIDS",
+                   "users, like 1000,1001, whose workers may share memory "
+                   "with it (default: its own)"},
     [PROVIDER] = {"provider", "NAME", "libfabric provider (default: tcp)"},
-    [ORPHAN_TIMEOUT] = {"orphan-timeout", "SECONDS", "end when there has been no coordinator for "
-        "so long and no worker is connected; 0: never (default: 0)"},
-    [GRANT] = {"grant", "SECRET", "from the coordinator that started it; better given in the "
-        "environment, which other users cannot read"},
+    [ORPHAN_TIMEOUT] = {"orphan-timeout", "SECONDS",
+                        "end when there has been no coordinator for "
+                        "so long and no worker is connected; 0: never (default: 0)"},
+    [GRANT] = {"grant", "SECRET",
+               "from the coordinator that started it; better given in the "
+               "environment, which other users cannot read"},
     [LANES_PER_CORE] = {"lanes-per-core", "N", "more than 1 only for tests (default: 1)"},
     {0},
 };
@@ -81,9 +98,12 @@ static int set(void *context, int index, const char *value, struct err *err)
 void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_options)
 {
     static const struct knob_command command = {
-        .name = "gradpool aggregator", .knobs = aggregator_knobs, .set = set,
-        .before = "Adds this host's cores to a gradpool service: one lane for each core, which sums "
-                  "the gradients of the jobs that the coordinator places on it.",
+        .name = "gradpool aggregator",
+        .knobs = aggregator_knobs,
+        .set = set,
+        .before =
+            "Adds this host's cores to a gradpool service: one lane for each core, which sums "
+            "the gradients of the jobs that the coordinator places on it.",
         .after = "Examples:\n"
                  "  gradpool aggregator --join node7:7077\n"
                  "  gradpool aggregator --join 10.0.0.7:7077 --cores 0-15 --interface eth1\n\n"

@@ -3,9 +3,12 @@
 #ifndef GRADPOOL_CLI_CLI_H
 #define GRADPOOL_CLI_CLI_H
 
+#include "svc/view/view.h"
+
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum cli_exit {
     CLI_OK = 0,
@@ -13,6 +16,14 @@ enum cli_exit {
     CLI_USAGE = 2,
     CLI_NOTHING = 3, /* not found, or found unhealthy */
 };
+
+struct cli_command {
+    const char *name, *summary; /* a NULL name ends the table */
+    int (*run)(int argc, char **argv);
+    bool has_help; /* understands --help */
+};
+/* Runs the subcommand named first; returns the exit code. */
+int cli_main(int argc, char **argv, const struct cli_command *commands);
 
 #define CLI_UIDS_MAX 64
 
@@ -36,9 +47,18 @@ struct cli_aggregator {
 };
 void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_options);
 
+/* How answers are shown; each returns 0 or a negative errno. */
+struct cli_show {
+    int (*status_table)(const struct view_status *status, FILE *out);
+    int (*status_json)(const struct view_status *status, FILE *out);
+    int (*jobs_table)(const struct view_jobs *jobs, FILE *out);
+    int (*jobs_json)(const struct view_jobs *jobs, FILE *out);
+    int (*job_table)(const struct view_job *job, FILE *out);
+};
+
 /* Whole subcommands; they return the exit code. */
-int cli_status(int argc, char **argv);
-int cli_jobs(int argc, char **argv);
+int cli_status(int argc, char **argv, const struct cli_show *show);
+int cli_jobs(int argc, char **argv, const struct cli_show *show);
 
 /* Warns of GRADPOOL_* variables that nothing reads, naming the closest one that something does. */
 void cli_environment_check(void);

@@ -2,7 +2,6 @@
 #include "svc/base/cleanup.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
-#include "svc/ops/ops.h"
 
 #include <errno.h>
 
@@ -12,19 +11,30 @@ static int job_view(const Gradpool__Wire__JobView *job, struct view_job *ret_vie
     if (!ranks)
         return -ENOMEM;
     for (size_t i = 0; i < job->n_ranks; i++)
-        ranks[i] = (struct view_worker){.rank = job->ranks[i]->rank, .pid = job->ranks[i]->pid,
-            .node = job->ranks[i]->node, .state = job->ranks[i]->state};
-    *ret_view = (struct view_job){.job = job->job, .state = job->state, .failure = job->failure,
-        .job_id = job->job_id, .workers = job->workers, .tensors = job->tensors,
-        .tasks = job->tasks, .epoch = job->epoch, .tensor_bytes = job->tensor_bytes,
-        .lanes = job->lanes, .lanes_count = job->n_lanes, .ranks = ranks,
-        .ranks_count = job->n_ranks};
+        ranks[i] = (struct view_worker){.rank = job->ranks[i]->rank,
+                                        .pid = job->ranks[i]->pid,
+                                        .node = job->ranks[i]->node,
+                                        .state = job->ranks[i]->state};
+    *ret_view = (struct view_job){.job = job->job,
+                                  .state = job->state,
+                                  .failure = job->failure,
+                                  .job_id = job->job_id,
+                                  .workers = job->workers,
+                                  .tensors = job->tensors,
+                                  .tasks = job->tasks,
+                                  .epoch = job->epoch,
+                                  .tensor_bytes = job->tensor_bytes,
+                                  .lanes = job->lanes,
+                                  .lanes_count = job->n_lanes,
+                                  .ranks = ranks,
+                                  .ranks_count = job->n_ranks};
     if (job->use)
         operator_use(job->use, &ret_view->use);
     return 0;
 }
 
-static int show(const Gradpool__Wire__JobsReply *reply, const struct operator_options *options)
+static int show(const Gradpool__Wire__JobsReply *reply, const struct operator_options *options,
+                const struct cli_show *how)
 {
     _cleanup_free_ struct view_job *views = calloc(reply->n_jobs + 1, sizeof *views);
     struct view_jobs jobs = {.jobs = views};
@@ -34,17 +44,18 @@ static int show(const Gradpool__Wire__JobsReply *reply, const struct operator_op
         jobs.jobs_count += error == 0;
     }
     if (error == 0 && options->json)
-        error = ops_jobs_json(&jobs, stdout);
+        error = how->jobs_json(&jobs, stdout);
     else if (error == 0 && options->job && jobs.jobs_count == 1)
-        error = ops_job_table(&views[0], stdout);
+        error = how->job_table(&views[0], stdout);
     else if (error == 0)
-        error = ops_jobs_table(&jobs, stdout);
+        error = how->jobs_table(&jobs, stdout);
     for (size_t i = 0; i < jobs.jobs_count; i++)
         free(views[i].ranks);
     return error;
 }
 
-static int show_reply(const envelope *reply, const struct operator_options *options)
+static int show_reply(const envelope *reply, const struct operator_options *options,
+                      const struct cli_show *how)
 {
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY)
         return CLI_FAILED;
@@ -52,16 +63,19 @@ static int show_reply(const envelope *reply, const struct operator_options *opti
         fprintf(stderr, "gradpool: there is no job %s\n", options->job);
         return CLI_NOTHING;
     }
-    return show(reply->jobs_reply, options) < 0 ? CLI_FAILED : CLI_OK;
+    return show(reply->jobs_reply, options, how) < 0 ? CLI_FAILED : CLI_OK;
 }
 
-int cli_jobs(int argc, char **argv)
+int cli_jobs(int argc, char **argv, const struct cli_show *how)
 {
     struct operator_options options;
-    operator_parse("gradpool jobs", "[JOB]", "Shows the jobs of the service, or one job with its "
-                   "workers.", "Examples:\n  gradpool jobs\n  gradpool jobs resnet-7 --json\n\n"
+    operator_parse("gradpool jobs", "[JOB]",
+                   "Shows the jobs of the service, or one job with its "
+                   "workers.",
+                   "Examples:\n  gradpool jobs\n  gradpool jobs resnet-7 --json\n\n"
                    "Exit code: 0 shown; 1 failed; 2 a mistake on the command line; 3 no service "
-                   "there, or no such job.", argc, argv, &options);
+                   "there, or no such job.",
+                   argc, argv, &options);
     Gradpool__Wire__JobsRequest ask = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     if (options.job)
@@ -71,7 +85,7 @@ int cli_jobs(int argc, char **argv)
     int error = operator_ask(&options, &request, &reply);
     if (error < 0)
         return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
-    int code = show_reply(reply, &options);
+    int code = show_reply(reply, &options, how);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
     return code;
 }

@@ -53,8 +53,8 @@ static void parse_environment(const struct parse *parse)
     for (int i = 0; parse->command->knobs[i].name; i++) {
         char variable[64];
         struct err err;
-        const char *value = getenv(knobs_variable(parse->command->knobs[i].name, variable,
-                                                  sizeof variable));
+        const char *value =
+            getenv(knobs_variable(parse->command->knobs[i].name, variable, sizeof variable));
         if (!value || !*value || set_from_environment(parse, i, value, &err) == 0)
             continue;
         fprintf(stderr, "%s: %s: %s\n", parse->command->name, variable, err.text);
@@ -89,8 +89,10 @@ static void describe(const struct knob_command *command, struct argp_option *opt
         char variable[64];
         snprintf(help[i], sizeof help[i], "%s [%s]", command->knobs[i].help,
                  knobs_variable(command->knobs[i].name, variable, sizeof variable));
-        options[i] = (struct argp_option){.name = command->knobs[i].name, .key = KEY_FIRST + i,
-                                          .arg = command->knobs[i].argument, .doc = help[i]};
+        options[i] = (struct argp_option){.name = command->knobs[i].name,
+                                          .key = KEY_FIRST + i,
+                                          .arg = command->knobs[i].argument,
+                                          .doc = help[i]};
     }
 }
 
@@ -102,8 +104,8 @@ void knobs_parse(const struct knob_command *command, int argc, char **argv, void
     struct parse parse = {command, options};
     describe(command, described, help);
     snprintf(text, sizeof text, "%s\v%s", command->before, command->after);
-    struct argp argp = {.options = described, .parser = handle, .args_doc = command->operands,
-                        .doc = text};
+    struct argp argp = {
+        .options = described, .parser = handle, .args_doc = command->operands, .doc = text};
     argp_err_exit_status = CLI_USAGE;
     argv[0] = (char *)command->name;
     parse_environment(&parse);

@@ -16,8 +16,8 @@ struct knob {
 };
 
 struct knob_command {
-    const char *name;     /* "gradpool serve" */
-    const char *operands; /* "[JOB]"; NULL: none */
+    const char *name;           /* "gradpool serve" */
+    const char *operands;       /* "[JOB]"; NULL: none */
     const char *before, *after; /* what it does; examples, after the options */
     const struct knob *knobs;
     /* `index` in knobs; `value` NULL for a flag. A negative errno with a text that says what was

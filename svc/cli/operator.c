@@ -42,9 +42,13 @@ static int set_job(void *context, const char *value, struct err *err)
 void operator_parse(const char *name, const char *operands, const char *before, const char *after,
                     int argc, char **argv, struct operator_options *ret_options)
 {
-    const struct knob_command command = {.name = name, .operands = operands, .before = before,
-        .after = after, .knobs = operator_knobs, .set = set,
-        .operand = operands ? set_job : NULL};
+    const struct knob_command command = {.name = name,
+                                         .operands = operands,
+                                         .before = before,
+                                         .after = after,
+                                         .knobs = operator_knobs,
+                                         .set = set,
+                                         .operand = operands ? set_job : NULL};
     *ret_options = (struct operator_options){.endpoint = ENDPOINT_DEFAULT};
     knobs_parse(&command, argc, argv, ret_options);
 }
@@ -70,8 +74,8 @@ int operator_ask(const struct operator_options *options, envelope *request, enve
     struct err err = {0};
     int error = connect_to(options->endpoint, deadline_ns, &channel, &err);
     if (error == 0)
-        error = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, "gradpool",
-                              deadline_ns, &incarnation, &err);
+        error = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, "gradpool", deadline_ns,
+                              &incarnation, &err);
     if (error == 0)
         error = channel_call(channel, request, deadline_ns, NULL, NULL, ret_reply, &err);
     channel_destroy(channel);

@@ -16,7 +16,7 @@ struct operator_options {
 /* `operands`: "[JOB]", or NULL for none. */
 void operator_parse(const char *name, const char *operands, const char *before, const char *after,
                     int argc, char **argv, struct operator_options *ret_options);
-/* Asks and waits for the reply. Mistakes are said on standard error; -EHOSTDOWN: no service there. */
+/* Asks and waits for the reply. Failures are said on standard error; -EHOSTDOWN: nobody there. */
 int operator_ask(const struct operator_options *options, envelope *request, envelope **ret_reply);
 void operator_use(const Gradpool__Wire__JobUse *use, struct view_use *ret_use);
 

@@ -7,29 +7,51 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATE_DIR, LISTEN, INSECURE, ADVERTISE, INTERFACE, AGGREGATORS, CORES, POLICY, DATA_PORT,
-       ALLOW_UID, ORPHAN_TIMEOUT, LANES_PER_CORE };
+enum {
+    STATE_DIR,
+    LISTEN,
+    INSECURE,
+    ADVERTISE,
+    INTERFACE,
+    AGGREGATORS,
+    CORES,
+    POLICY,
+    DATA_PORT,
+    ALLOW_UID,
+    ORPHAN_TIMEOUT,
+    LANES_PER_CORE
+};
 
 const struct knob serve_knobs[] = {
-    [STATE_DIR] = {"state-dir", "DIR", "where jobs, routes and the control socket are kept; "
-        "created if missing (default: $XDG_STATE_HOME/gradpool, or ~/.local/state/gradpool)"},
-    [LISTEN] = {"listen", "URL", "where clients, operators and aggregators of other nodes connect; "
-        "port 0 takes a free one (default: gradpool://127.0.0.1:7077)"},
-    [INSECURE] = {"insecure", NULL, "allow --listen on an address that other hosts reach, although "
-        "the control connection is not encrypted or authenticated yet"},
+    [STATE_DIR] =
+        {"state-dir", "DIR",
+         "where jobs, routes and the control socket are kept; "
+         "created if missing (default: $XDG_STATE_HOME/gradpool, or ~/.local/state/gradpool)"},
+    [LISTEN] = {"listen", "URL",
+                "where clients, operators and aggregators of other nodes connect; "
+                "port 0 takes a free one (default: gradpool://127.0.0.1:7077)"},
+    [INSECURE] = {"insecure", NULL,
+                  "allow --listen on an address that other hosts reach, although "
+                  "the control connection is not encrypted or authenticated yet"},
     [ADVERTISE] = {"advertise", "HOST", "name or address told to others (default: found out)"},
     [INTERFACE] = {"interface", "NAME", "network interface for control and data (default: any)"},
-    [AGGREGATORS] = {"aggregators", "N", "aggregator processes on this host; 0: none, wait for "
-        "`gradpool aggregator --join` (default: 1)"},
-    [CORES] = {"cores", "LIST", "cores they may use, like 0-3,8, split evenly among them (default: "
-        "all that this process may use)"},
+    [AGGREGATORS] = {"aggregators", "N",
+                     "aggregator processes on this host; 0: none, wait for "
+                     "`gradpool aggregator --join` (default: 1)"},
+    [CORES] = {"cores", "LIST",
+               "cores they may use, like 0-3,8, split evenly among them (default: "
+               "all that this process may use)"},
     [POLICY] = {"policy", "NAME", "which lane gets which piece of a tensor; names are below"},
-    [DATA_PORT] = {"data-port", "PORT", "TCP port of the first lane, the others count up; 0: any "
-        "free ones (default: 0)"},
-    [ALLOW_UID] = {"allow-uid", "UIDS", "users, like 1000,1001, whose workers may share memory "
-        "with this service (default: its own)"},
-    [ORPHAN_TIMEOUT] = {"orphan-timeout", "SECONDS", "local aggregators end when there has been no "
-        "coordinator for so long and no worker is connected; 0: never (default: 60)"},
+    [DATA_PORT] = {"data-port", "PORT",
+                   "TCP port of the first lane, the others count up; 0: any "
+                   "free ones (default: 0)"},
+    [ALLOW_UID] = {"allow-uid", "UIDS",
+                   "users, like 1000,1001, whose workers may share memory "
+                   "with this service (default: its own)"},
+    [ORPHAN_TIMEOUT] =
+        {"orphan-timeout", "SECONDS",
+         "local aggregators end when there has been no "
+         "coordinator for so long and no worker is connected; 0: never (default: 60)"},
     [LANES_PER_CORE] = {"lanes-per-core", "N", "more than 1 only for tests (default: 1)"},
     {0},
 };
@@ -102,11 +124,16 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
         "After a crash start it again with the same --state-dir: jobs in training go on.\n\n"
         "Policies: ";
     static const struct knob_command command = {
-        .name = "gradpool serve", .knobs = serve_knobs, .set = set, .after = after,
+        .name = "gradpool serve",
+        .knobs = serve_knobs,
+        .set = set,
+        .after = after,
         .before = "Runs the coordinator of a gradpool service and its local aggregators, in the "
                   "foreground. Jobs connect to it with GRADPOOL_ENDPOINT."};
-    struct cli_serve o = {.listen = "gradpool://127.0.0.1:7077", .aggregators = 1,
-                          .lanes_per_core = 1, .orphan_timeout_s = 60};
+    struct cli_serve o = {.listen = "gradpool://127.0.0.1:7077",
+                          .aggregators = 1,
+                          .lanes_per_core = 1,
+                          .orphan_timeout_s = 60};
     list_policies(policies, after, sizeof after);
     knobs_parse(&command, argc, argv, &o);
     *ret_options = o;

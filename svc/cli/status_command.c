@@ -2,16 +2,20 @@
 #include "svc/base/cleanup.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
-#include "svc/ops/ops.h"
 
 #include <errno.h>
 #include <string.h>
 
 static void lane_view(const Gradpool__Wire__LaneView *lane, struct view_lane *ret_lane)
 {
-    *ret_lane = (struct view_lane){.lane = lane->lane, .core = lane->core, .pu = lane->pu,
-        .numa = lane->numa, .tasks = lane->tasks, .jobs = lane->jobs, .shm = lane->shm,
-        .ofi = lane->ofi};
+    *ret_lane = (struct view_lane){.lane = lane->lane,
+                                   .core = lane->core,
+                                   .pu = lane->pu,
+                                   .numa = lane->numa,
+                                   .tasks = lane->tasks,
+                                   .jobs = lane->jobs,
+                                   .shm = lane->shm,
+                                   .ofi = lane->ofi};
     if (!lane->use)
         return;
     for (size_t i = 0; i < lane->use->n_jobs; i++)
@@ -35,14 +39,19 @@ static size_t lanes_total(const Gradpool__Wire__StatusReply *reply)
 static void aggregator_view(const Gradpool__Wire__AggregatorView *a, struct view_lane *lanes,
                             struct view_aggregator *ret_view)
 {
-    *ret_view = (struct view_aggregator){.aggregator = a->aggregator, .pid = a->pid,
-        .node = a->node, .state = a->state, .cpu_ns = a->cpu_ns, .lanes = lanes,
-        .lanes_count = a->n_lanes};
+    *ret_view = (struct view_aggregator){.aggregator = a->aggregator,
+                                         .pid = a->pid,
+                                         .node = a->node,
+                                         .state = a->state,
+                                         .cpu_ns = a->cpu_ns,
+                                         .lanes = lanes,
+                                         .lanes_count = a->n_lanes};
     for (size_t i = 0; i < a->n_lanes; i++)
         lane_view(a->lanes[i], &lanes[i]);
 }
 
-static int show(const Gradpool__Wire__StatusReply *reply, bool json)
+static int show(const Gradpool__Wire__StatusReply *reply,
+                int (*print)(const struct view_status *status, FILE *out))
 {
     _cleanup_free_ struct view_lane *lanes = calloc(lanes_total(reply) + 1, sizeof *lanes);
     _cleanup_free_ struct view_aggregator *aggregators =
@@ -54,11 +63,18 @@ static int show(const Gradpool__Wire__StatusReply *reply, bool json)
         aggregator_view(reply->aggregators[i], lanes + at, &aggregators[i]);
         at += reply->aggregators[i]->n_lanes;
     }
-    struct view_status status = {.endpoint = reply->endpoint, .state_dir = reply->state_dir,
-        .policy = reply->policy, .pid = reply->pid, .jobs = reply->jobs, .tasks = reply->tasks,
-        .uptime_ns = reply->uptime_ns, .cpu_ns = reply->cpu_ns, .incarnation = reply->incarnation,
-        .aggregators = aggregators, .aggregators_count = reply->n_aggregators};
-    return json ? ops_status_json(&status, stdout) : ops_status_table(&status, stdout);
+    struct view_status status = {.endpoint = reply->endpoint,
+                                 .state_dir = reply->state_dir,
+                                 .policy = reply->policy,
+                                 .pid = reply->pid,
+                                 .jobs = reply->jobs,
+                                 .tasks = reply->tasks,
+                                 .uptime_ns = reply->uptime_ns,
+                                 .cpu_ns = reply->cpu_ns,
+                                 .incarnation = reply->incarnation,
+                                 .aggregators = aggregators,
+                                 .aggregators_count = reply->n_aggregators};
+    return print(&status, stdout);
 }
 
 static bool is_healthy(const Gradpool__Wire__StatusReply *reply)
@@ -69,14 +85,15 @@ static bool is_healthy(const Gradpool__Wire__StatusReply *reply)
     return lanes_total(reply) > 0;
 }
 
-int cli_status(int argc, char **argv)
+int cli_status(int argc, char **argv, const struct cli_show *how)
 {
     struct operator_options options;
-    operator_parse("gradpool status", NULL, "Shows the service, its aggregators and their lanes.",
-                   "Examples:\n  gradpool status\n  gradpool status --endpoint gradpool://node7:7077 "
-                   "--json\n\nExit code: 0 all is well; 1 failed; 2 a mistake on the command line; "
-                   "3 no service there, no lanes, or an aggregator that is not up.", argc, argv,
-                   &options);
+    operator_parse(
+        "gradpool status", NULL, "Shows the service, its aggregators and their lanes.",
+        "Examples:\n  gradpool status\n  gradpool status --endpoint gradpool://node7:7077 "
+        "--json\n\nExit code: 0 all is well; 1 failed; 2 a mistake on the command line; "
+        "3 no service there, no lanes, or an aggregator that is not up.",
+        argc, argv, &options);
     Gradpool__Wire__StatusRequest ask = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REQUEST;
@@ -86,7 +103,7 @@ int cli_status(int argc, char **argv)
         return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
     int code = CLI_FAILED;
     if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REPLY &&
-        show(reply->status_reply, options.json) == 0)
+        show(reply->status_reply, options.json ? how->status_json : how->status_table) == 0)
         code = is_healthy(reply->status_reply) ? CLI_OK : CLI_NOTHING;
     gradpool__wire__envelope__free_unpacked(reply, NULL);
     return code;

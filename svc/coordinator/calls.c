@@ -37,8 +37,8 @@ static void call_expired(struct timer *timer)
     char name[128], text[ERR_TEXT_BYTES];
     aggregator_name(call->aggregator, name, sizeof name);
     int code = call->aggregator->peer ? -ETIMEDOUT : -ENOTCONN;
-    snprintf(text, sizeof text, code == -ETIMEDOUT ? "%s did not answer in time"
-                                                   : "%s is not connected", name);
+    snprintf(text, sizeof text,
+             code == -ETIMEDOUT ? "%s did not answer in time" : "%s is not connected", name);
     call_end(call, NULL, code, text);
 }
 
@@ -63,7 +63,7 @@ int call_send(struct aggregator *a, envelope *request, uint64_t timeout_ns, call
 
 void call_answer(struct aggregator *a, const envelope *reply)
 {
-    list_for_each(node, &a->calls) {
+    list_for_each (node, &a->calls) {
         struct call *call = list_entry(node, struct call, link);
         if (call->id != reply->id)
             continue;

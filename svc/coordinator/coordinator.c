@@ -26,20 +26,28 @@ static int check_options(const struct coordinator_options *o, struct endpoint *r
     if (error < 0)
         return error;
     if (ret_listen->is_unix)
-        return err_set(err, -EINVAL, "--listen %s: expected gradpool://host:port (the Unix socket "
-                       "is always there, in the state dir)", o->listen);
+        return err_set(err, -EINVAL,
+                       "--listen %s: expected gradpool://host:port (the Unix socket "
+                       "is always there, in the state dir)",
+                       o->listen);
     if (!endpoint_is_loopback(ret_listen) && !o->insecure)
-        return err_set(err, -EINVAL, "--listen %s: the control connection is not encrypted or "
+        return err_set(err, -EINVAL,
+                       "--listen %s: the control connection is not encrypted or "
                        "authenticated yet, so other hosts are only let in with --insecure, on a "
-                       "network that you trust", o->listen);
+                       "network that you trust",
+                       o->listen);
     if (strlen(o->state_dir) + sizeof "/control.sock" > sizeof((struct sockaddr_un *)0)->sun_path)
-        return err_set(err, -EINVAL, "--state-dir %s: too long a path for the socket in it (at "
-                       "most 94 bytes)", o->state_dir);
+        return err_set(err, -EINVAL,
+                       "--state-dir %s: too long a path for the socket in it (at "
+                       "most 94 bytes)",
+                       o->state_dir);
     for (const char *const *name = packer_policies(); *name; name++)
         if (!o->policy || strcmp(*name, o->policy) == 0)
             return 0;
-    return err_set(err, -EINVAL, "--policy %s: not a policy of the packer; see gradpool serve "
-                   "--help", o->policy);
+    return err_set(err, -EINVAL,
+                   "--policy %s: not a policy of the packer; see gradpool serve "
+                   "--help",
+                   o->policy);
 }
 
 static char *copy(const char *text) { return text ? strdup(text) : NULL; }
@@ -78,23 +86,14 @@ static int restore_row(void *context, const struct store_row *row)
 {
     struct service *s = context;
     switch (row->table) {
-    case STORE_SERVICE:
-        s->numbers = row->service;
-        return 0;
-    case STORE_AGGREGATOR:
-        return aggregator_restore(s, &row->aggregator);
-    case STORE_LANE:
-        return lane_restore(s, &row->lane);
-    case STORE_JOB:
-        return jobs_restore(s, &row->job);
-    case STORE_SESSION:
-        return session_restore(s, &row->session);
-    case STORE_TENSOR:
-        return tensor_restore(s, &row->tensor);
-    case STORE_PIECE:
-        return piece_restore(s, &row->piece);
-    default:
-        return -EBADMSG;
+    case STORE_SERVICE: s->numbers = row->service; return 0;
+    case STORE_AGGREGATOR: return aggregator_restore(s, &row->aggregator);
+    case STORE_LANE: return lane_restore(s, &row->lane);
+    case STORE_JOB: return jobs_restore(s, &row->job);
+    case STORE_SESSION: return session_restore(s, &row->session);
+    case STORE_TENSOR: return tensor_restore(s, &row->tensor);
+    case STORE_PIECE: return piece_restore(s, &row->piece);
+    default: return -EBADMSG;
     }
 }
 
@@ -105,8 +104,8 @@ static int restore(struct service *s, struct err *err)
     int error = store_sqlite_open(path, s->options.store_pages_max, &s->store, err);
     if (error < 0)
         return error;
-    s->numbers = (struct store_service){.key = 1, .next_aggregator = 1, .next_lane = 1,
-                                        .next_job = 1, .next_task = 1};
+    s->numbers = (struct store_service){
+        .key = 1, .next_aggregator = 1, .next_lane = 1, .next_job = 1, .next_task = 1};
     error = store_load(s->store, restore_row, s, err);
     if (error < 0)
         return error;
@@ -133,7 +132,7 @@ static void ask_to_drain(struct aggregator *a)
 static void kill_local(struct service *s)
 {
     fleet_drain(s, true);
-    list_for_each(node, &s->aggregators) {
+    list_for_each (node, &s->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);
         if (a->process.fd >= 0)
             process_kill(a->process.fd, SIGKILL);
@@ -142,15 +141,10 @@ static void kill_local(struct service *s)
 
 static void end_jobs(struct service *s)
 {
-    list_for_each_safe(node, &s->jobs) {
+    list_for_each_safe (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
-        struct store_row row = {.table = STORE_JOB, .job.job = job->id};
-        struct err err;
         jobs_fail(job, NULL, -ESHUTDOWN, "gradpool serve was stopped");
-        store_begin(s->store);
-        store_erase(s->store, &row);
-        if (store_commit(s->store, &err) < 0)
-            log_error("%s", err.text);
+        jobs_forget(job);
     }
 }
 
@@ -168,7 +162,7 @@ static void drain_overdue(struct timer *timer)
              (int)(DRAIN_DEADLINE_NS / NS_PER_S));
     kill_local(s);
     /* Those on other hosts end by themselves. */
-    list_for_each_safe(node, &s->aggregators) {
+    list_for_each_safe (node, &s->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);
         if (a->process.fd < 0 && a->state == AGGREGATOR_UP)
             peer_break(a->peer);
@@ -179,7 +173,7 @@ void service_check_drained(struct service *s)
 {
     if (s->phase != SERVICE_DRAINING || !fleet_is_gone(s))
         return;
-    list_for_each(node, &s->aggregators)
+    list_for_each (node, &s->aggregators)
         if (list_entry(node, struct aggregator, link)->state != AGGREGATOR_LOST)
             return;
     drained(s);
@@ -196,7 +190,7 @@ void coordinator_drain(struct coordinator *c, int signal)
     s->phase = SERVICE_DRAINING;
     s->signal = signal;
     timer_start(&s->loop, &s->drain_timer, clock_now_ns() + DRAIN_DEADLINE_NS);
-    list_for_each(node, &s->aggregators)
+    list_for_each (node, &s->aggregators)
         ask_to_drain(list_entry(node, struct aggregator, link));
     fleet_drain(s, false);
     service_check_drained(s);
@@ -329,9 +323,9 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
 static void destroy_objects(struct service *s)
 {
     peers_destroy(s);
-    list_for_each_safe(job, &s->jobs)
+    list_for_each_safe (job, &s->jobs)
         jobs_destroy(list_entry(job, struct job, link));
-    list_for_each_safe(node, &s->aggregators)
+    list_for_each_safe (node, &s->aggregators)
         aggregator_destroy(list_entry(node, struct aggregator, link));
     fleet_destroy(s);
 }

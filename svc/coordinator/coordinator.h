@@ -27,7 +27,7 @@ struct coordinator_options {
     const char *allow_uids;     /* "1000,1001": users whose workers may share memory */
     uint64_t orphan_timeout_ns; /* local aggregators without coordinator and workers; 0: for ever */
     struct provisioner *provisioner; /* taken over, also on failure; NULL: local processes */
-    uint32_t store_pages_max;   /* of 4 KiB; 0: no limit */
+    uint32_t store_pages_max;        /* of 4 KiB; 0: no limit */
 };
 
 /* Takes the state dir, restores what it holds, listens and starts the local aggregators.

@@ -14,7 +14,7 @@
 
 static bool has_aggregator(const struct slot *slot)
 {
-    list_for_each(node, &slot->service->aggregators) {
+    list_for_each (node, &slot->service->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
         if (a->slot == slot->number && a->state != AGGREGATOR_LOST)
             return true;
@@ -56,10 +56,15 @@ static int start(struct slot *slot, struct err *err)
     int error = make_grant(slot);
     if (error < 0)
         return err_set(err, error, "no random numbers: %s", err_text(error));
-    struct provision what = {.join = join, .cores = slot->cores, .grant = slot->grant,
-        .advertise = s->options.advertise, .interface_name = s->options.interface_name,
-        .allow_uids = s->options.allow_uids, .lanes_per_core = s->options.lanes_per_core,
-        .data_port = slot->data_port, .orphan_timeout_ns = s->options.orphan_timeout_ns};
+    struct provision what = {.join = join,
+                             .cores = slot->cores,
+                             .grant = slot->grant,
+                             .advertise = s->options.advertise,
+                             .interface_name = s->options.interface_name,
+                             .allow_uids = s->options.allow_uids,
+                             .lanes_per_core = s->options.lanes_per_core,
+                             .data_port = slot->data_port,
+                             .orphan_timeout_ns = s->options.orphan_timeout_ns};
     error = s->provisioner->ops->start(s->provisioner, &what, &slot->process, err);
     if (error < 0)
         return error;
@@ -85,7 +90,8 @@ static void check(struct slot *slot)
     if (now_ns < allowed_ns) {
         if (list_is_empty(&slot->again.link))
             log_error("the local aggregator on cores %s has ended %d times within a minute: next "
-                      "try in %llu s", slot->cores, RESTARTS_MAX,
+                      "try in %llu s",
+                      slot->cores, RESTARTS_MAX,
                       (unsigned long long)((allowed_ns - now_ns) / NS_PER_S));
         return timer_start(&s->loop, &slot->again, allowed_ns);
     }
@@ -116,7 +122,7 @@ struct slot *fleet_slot_of_grant(struct service *s, const char *grant)
     return NULL;
 }
 
-bool fleet_expects_more(struct service *s)
+bool fleet_expects_more(const struct service *s)
 {
     for (size_t i = 0; i < s->slots_count && s->phase == SERVICE_UP; i++)
         if (!has_aggregator(&s->slots[i]))

@@ -15,8 +15,8 @@ struct job *jobs_create(struct service *s, uint32_t id, const char *name, uint32
     struct job *job = calloc(1, sizeof *job);
     if (!job)
         return NULL;
-    *job = (struct job){.service = s, .id = id, .workers = workers, .epoch = 1, .next_tensor = 1,
-                        .next_piece = 1};
+    *job = (struct job){
+        .service = s, .id = id, .workers = workers, .epoch = 1, .next_tensor = 1, .next_piece = 1};
     list_init(&job->link);
     job->name = strdup(name);
     job->sessions = calloc(workers, sizeof *job->sessions);
@@ -45,7 +45,7 @@ void jobs_destroy(struct job *job)
 
 struct job *jobs_find(struct service *s, const char *name)
 {
-    list_for_each(node, &s->jobs) {
+    list_for_each (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
         if (strcmp(job->name, name) == 0)
             return job;
@@ -55,7 +55,7 @@ struct job *jobs_find(struct service *s, const char *name)
 
 struct job *jobs_find_id(struct service *s, uint32_t id)
 {
-    list_for_each(node, &s->jobs) {
+    list_for_each (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
         if (job->id == id)
             return job;
@@ -74,9 +74,13 @@ bool jobs_is_complete(const struct job *job)
 void jobs_row(const struct job *job, struct store_row *ret_row)
 {
     *ret_row = (struct store_row){.table = STORE_JOB};
-    ret_row->job = (struct store_job){.job = job->id, .name = job->name, .workers = job->workers,
-        .epoch = job->epoch, .next_tensor = job->next_tensor, .next_piece = job->next_piece,
-        .failure = job->failure ? job->failure : ""};
+    ret_row->job = (struct store_job){.job = job->id,
+                                      .name = job->name,
+                                      .workers = job->workers,
+                                      .epoch = job->epoch,
+                                      .next_tensor = job->next_tensor,
+                                      .next_piece = job->next_piece,
+                                      .failure = job->failure ? job->failure : ""};
 }
 
 int jobs_restore(struct service *s, const struct store_job *row)
@@ -114,6 +118,17 @@ static void keep_failure(struct job *job)
         log_error("%s", err.text);
 }
 
+void jobs_send_failure(const struct job *job, int code, struct peer *to)
+{
+    WIRE(JobFailure) failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
+    failure.code = code;
+    failure.text = job->failure ? job->failure : (char *)"";
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(JOB_FAILURE);
+    e.job_failure = &failure;
+    peer_send(to, &e);
+}
+
 void jobs_fail(struct job *job, const struct session *except, int code, const char *format, ...)
 {
     if (job->failure)
@@ -126,13 +141,23 @@ void jobs_fail(struct job *job, const struct session *except, int code, const ch
     log_error("job %s has failed: %s", job->name, text);
     job->failure = strdup(text);
     keep_failure(job);
-    WIRE(JobFailure) failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
-    failure.code = code;
-    failure.text = text;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(JOB_FAILURE);
-    e.job_failure = &failure;
-    jobs_broadcast(job, except, &e);
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        if (session && session != except && session->peer)
+            jobs_send_failure(job, code, session->peer);
+    }
+}
+
+/* What the store keeps by mistake is found empty after a restart, and ends then. */
+void jobs_forget(struct job *job)
+{
+    struct store *store = job->service->store;
+    struct store_row row = {.table = STORE_JOB, .job.job = job->id};
+    struct err err;
+    store_begin(store);
+    store_erase(store, &row);
+    if (store_commit(store, &err) < 0)
+        log_error("%s", err.text);
 }
 
 static bool job_is_empty(const struct job *job)
@@ -149,15 +174,9 @@ void jobs_end_if_empty(struct job *job)
 {
     if (!job_is_empty(job))
         return;
-    struct service *s = job->service;
-    struct store_row row = {.table = STORE_JOB, .job.job = job->id};
-    struct err err;
-    store_begin(s->store);
-    store_erase(s->store, &row);
-    if (store_commit(s->store, &err) < 0)
-        log_error("%s (job %s will be found empty again after a restart)", err.text, job->name);
+    jobs_forget(job);
     for (size_t i = 0; i < job->shares_count; i++)
-        placing_drop(job->shares[i].lane, job->id, NULL, 0);
+        telling_drop(job->shares[i].lane, job->id, NULL, 0);
     log_info("job %s has ended", job->name);
     jobs_destroy(job);
 }

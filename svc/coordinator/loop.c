@@ -60,7 +60,7 @@ void timer_stop(struct timer *timer) { list_remove(&timer->link); }
 static struct timer *earliest(struct loop *loop)
 {
     struct timer *first = NULL;
-    list_for_each(node, &loop->timers) {
+    list_for_each (node, &loop->timers) {
         struct timer *timer = list_entry(node, struct timer, link);
         if (!first || timer->deadline_ns < first->deadline_ns)
             first = timer;

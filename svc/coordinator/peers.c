@@ -14,6 +14,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#define GREET_DEADLINE_NS (5 * NS_PER_S) /* from accept to Hello */
+#define CLOSE_DEADLINE_NS NS_PER_S       /* to take our last words */
 /* Handled in a row before others get their turn. */
 #define MESSAGES_IN_A_ROW 64
 
@@ -24,10 +26,10 @@ static const struct {
     int role;
     handler_fn handle;
 } handlers[] = {
-    {BODY(JOIN_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, session_handle_join},
-    {BODY(LEAVE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, session_handle_leave},
-    {BODY(DECLARE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, tensors_handle_declare},
-    {BODY(UNDECLARE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, tensors_handle_undeclare},
+    {BODY(JOIN_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, join_handle},
+    {BODY(LEAVE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, leave_handle},
+    {BODY(DECLARE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, declare_handle},
+    {BODY(UNDECLARE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, undeclare_handle},
     {BODY(TICKET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, ticket_handle},
     {BODY(AGGREGATOR_JOIN), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_join},
     {BODY(STATUS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, view_handle_status},
@@ -77,7 +79,8 @@ void peer_break(struct peer *p)
     timer_start(&p->service->loop, &p->timer, 0);
 }
 
-void peer_finish(struct peer *p)
+/* Lets it go once it has read what was sent. */
+static void finish(struct peer *p)
 {
     if (p->state == PEER_BROKEN)
         return;
@@ -134,11 +137,16 @@ void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
     peer_send(p, &e);
 }
 
+void peer_fail_memory(struct peer *p, uint64_t id)
+{
+    peer_fail(p, id, -ENOMEM, "gradpool serve is out of memory");
+}
+
 static void greet(struct peer *p, const envelope *message)
 {
     if (message->body_case != BODY(HELLO)) {
         peer_fail(p, message->id, -EPROTO, "the first message of a connection must be Hello");
-        return peer_finish(p);
+        return finish(p);
     }
     const WIRE(Hello) *hello = message->hello;
     if (hello->version != CHANNEL_VERSION) {
@@ -146,8 +154,9 @@ static void greet(struct peer *p, const envelope *message)
                  channel_peer(p->channel), hello->program, hello->version, CHANNEL_VERSION);
         peer_fail(p, message->id, -EPROTO,
                   "gradpool serve speaks protocol version %d, you speak %u: use programs of one "
-                  "version", CHANNEL_VERSION, hello->version);
-        return peer_finish(p);
+                  "version",
+                  CHANNEL_VERSION, hello->version);
+        return finish(p);
     }
     WIRE(Welcome) welcome = GRADPOOL__WIRE__WELCOME__INIT;
     welcome.version = CHANNEL_VERSION;
@@ -317,6 +326,6 @@ void listener_close(struct listener *l)
 
 void peers_destroy(struct service *s)
 {
-    list_for_each_safe(node, &s->peers)
+    list_for_each_safe (node, &s->peers)
         peer_destroy(list_entry(node, struct peer, link));
 }

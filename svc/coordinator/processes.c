@@ -53,6 +53,12 @@ uint64_t process_identity(uint32_t pid)
     return identity ? identity : 1;
 }
 
+static bool is_dead(int pidfd)
+{
+    struct pollfd poll_fd = {.fd = pidfd, .events = POLLIN};
+    return poll(&poll_fd, 1, 0) == 1;
+}
+
 int process_open(uint32_t pid, uint64_t identity, int *ret_fd)
 {
     if (!pid || !identity)
@@ -61,7 +67,7 @@ int process_open(uint32_t pid, uint64_t identity, int *ret_fd)
     if (fd < 0)
         return -errno;
     /* Checked after the open: from here on the descriptor cannot come to mean another one. */
-    if (process_identity(pid) != identity || process_is_dead(fd)) {
+    if (process_identity(pid) != identity || is_dead(fd)) {
         close(fd);
         return -ESRCH;
     }
@@ -70,9 +76,3 @@ int process_open(uint32_t pid, uint64_t identity, int *ret_fd)
 }
 
 void process_kill(int pidfd, int signal) { pidfd_send_signal(pidfd, signal, NULL, 0); }
-
-bool process_is_dead(int pidfd)
-{
-    struct pollfd poll_fd = {.fd = pidfd, .events = POLLIN};
-    return poll(&poll_fd, 1, 0) == 1;
-}

@@ -1,8 +1,8 @@
 /* Aggregator processes by fork and exec of this program. Owns no state: a started process is known
  * by the pidfd that the caller keeps. */
+#include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/provisioner.h"
-#include "svc/base/cleanup.h"
 
 #include <errno.h>
 #include <inttypes.h>

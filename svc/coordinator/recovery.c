@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define STORE_RETRY_NS NS_PER_S
+
 typedef void (*piece_fn)(struct tensor *tensor, struct piece *piece, void *context);
 
 static void each_piece(struct job *job, piece_fn visit, void *context)
@@ -14,48 +16,6 @@ static void each_piece(struct job *job, piece_fn visit, void *context)
     for (size_t t = 0; t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
             visit(job->tensors[t], &job->tensors[t]->pieces[i], context);
-}
-
-/* --- routes --- */
-
-static void send(struct job *job, const struct session *to, WIRE(RouteChange) *change)
-{
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(ROUTE_CHANGE);
-    e.route_change = change;
-    if (!to)
-        jobs_broadcast(job, NULL, &e);
-    else if (to->peer)
-        peer_send(to->peer, &e);
-    for (size_t i = 0; i < change->n_tensors; i++)
-        free(change->tensors[i]);
-    change->n_tensors = 0;
-}
-
-void recovery_send_routes(struct job *job, const struct session *to, piece_wanted_fn wanted,
-                          const void *context)
-{
-    WIRE(RouteChange) change = GRADPOOL__WIRE__ROUTE_CHANGE__INIT;
-    _cleanup_free_ WIRE(TensorRoute) **tensors = calloc(job->tensors_count + 1, sizeof *tensors);
-    size_t pieces = 0;
-    if (!tensors)
-        return log_error("out of memory: routes of job %s were not sent", job->name);
-    change.tensors = tensors;
-    for (size_t i = 0; i < job->tensors_count; i++) {
-        WIRE(TensorRoute) *route = tensor_route(job->tensors[i], wanted, context);
-        if (!route || route->n_pieces == 0) {
-            free(route);
-            continue;
-        }
-        pieces += route->n_pieces;
-        tensors[change.n_tensors++] = route;
-        if (pieces >= MESSAGE_PIECES_MAX) {
-            send(job, to, &change);
-            pieces = 0;
-        }
-    }
-    if (change.n_tensors > 0)
-        send(job, to, &change);
 }
 
 /* --- placing anew --- */
@@ -79,8 +39,8 @@ static void list_stranded(struct tensor *tensor, struct piece *piece, void *cont
 {
     struct stranded *list = context;
     if (is_stranded(tensor, piece))
-        list->tasks[list->count++] = (struct task){
-            .id = piece->task, .bytes = tensor_bytes(tensor, piece->elements)};
+        list->tasks[list->count++] =
+            (struct task){.id = piece->task, .bytes = tensor_bytes(tensor, piece->elements)};
 }
 
 static int compare_tasks(const void *a, const void *b)
@@ -174,7 +134,7 @@ static void place(struct job *job, const struct aggregator *lost)
             each_piece(job, move, &list);
             log_info("job %s: %zu tasks have new lanes, epoch %u", job->name, list.count,
                      job->epoch);
-            placing_send(job);
+            telling_place(job);
         }
     }
     free(list.tasks);
@@ -182,12 +142,12 @@ static void place(struct job *job, const struct aggregator *lost)
         log_warn("job %s waits for a local aggregator to start again", job->name);
     else if (error < 0 && lost)
         jobs_fail(job, NULL, -ECONNRESET, "%s is gone; %s",
-                 aggregator_name(lost, name, sizeof name), err.text);
+                  aggregator_name(lost, name, sizeof name), err.text);
 }
 
 static void place_all(struct service *s, const struct aggregator *lost)
 {
-    list_for_each_safe(node, &s->jobs)
+    list_for_each_safe (node, &s->jobs)
         place(list_entry(node, struct job, link), lost);
 }
 
@@ -212,7 +172,7 @@ static void forget_shares(struct job *job, const struct aggregator *a)
 
 void recovery_aggregator_lost(struct aggregator *a)
 {
-    list_for_each(node, &a->service->jobs) {
+    list_for_each (node, &a->service->jobs) {
         struct job *job = list_entry(node, struct job, link);
         each_piece(job, strand, a);
         forget_shares(job, a);
@@ -230,12 +190,12 @@ static void expect(struct tensor *tensor, struct piece *piece, void *context)
     piece->state = PIECE_PLACED;
 }
 
-static bool take_held(struct service *s, const WIRE(PieceHeld) *held)
+static bool take_held(struct service *s, const WIRE(PieceHeld) * held)
 {
     struct job *job = jobs_find_id(s, held->job_id);
     struct piece *piece = job ? jobs_piece(job, held->piece, NULL) : NULL;
-    bool ours = piece && piece->lane && piece->lane->id == held->lane &&
-                piece->epoch == held->epoch;
+    bool ours =
+        piece && piece->lane && piece->lane->id == held->lane && piece->epoch == held->epoch;
     if (ours)
         piece->state = PIECE_READY;
     return ours;
@@ -247,20 +207,20 @@ static bool is_back(const struct piece *piece, const void *aggregator)
            piece->recovering && piece->epoch > 1;
 }
 
-void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) *join)
+void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
 {
     struct service *s = a->service;
-    list_for_each(node, &s->jobs)
+    list_for_each (node, &s->jobs)
         each_piece(list_entry(node, struct job, link), expect, a);
     for (size_t i = 0; i < join->n_held; i++) {
         struct lane *lane = lane_find(s, join->held[i]->lane);
         if (!take_held(s, join->held[i]) && lane && lane->aggregator == a)
-            placing_drop(lane, join->held[i]->job_id, &join->held[i]->piece, 1);
+            telling_drop(lane, join->held[i]->job_id, &join->held[i]->piece, 1);
     }
-    list_for_each_safe(node, &s->jobs) {
+    list_for_each_safe (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
-        placing_send(job);
-        recovery_send_routes(job, NULL, is_back, a);
-        tensors_check_waits(job);
+        telling_place(job);
+        tensors_send_routes(job, NULL, is_back, a);
+        declare_check_waits(job);
     }
 }

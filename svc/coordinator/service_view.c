@@ -1,11 +1,13 @@
-/* What operators are shown: status and jobs. Asks the aggregators for their figures first, and shows
- * the last known ones of those that do not answer in time. */
+/* What operators are shown: status and jobs. Asks the aggregators for figures first, and shows the
+ * last known ones of those that do not answer in time. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define STATS_DEADLINE_NS (500 * NS_PER_MS)
 
 struct view {
     bool is_jobs;
@@ -14,7 +16,7 @@ struct view {
 
 /* --- figures --- */
 
-static const WIRE(LaneUse) *lane_use(const struct lane *lane)
+static const WIRE(LaneUse) * lane_use(const struct lane *lane)
 {
     const envelope *stats = lane->aggregator->stats;
     for (size_t i = 0; stats && i < stats->stats_reply->n_lanes; i++)
@@ -23,7 +25,7 @@ static const WIRE(LaneUse) *lane_use(const struct lane *lane)
     return NULL;
 }
 
-static void add_use(WIRE(JobUse) *total, const WIRE(LaneUse) *lane)
+static void add_use(WIRE(JobUse) * total, const WIRE(LaneUse) * lane)
 {
     for (size_t i = 0; lane && i < lane->n_jobs; i++) {
         const WIRE(JobUse) *use = lane->jobs[i];
@@ -64,11 +66,12 @@ static uint32_t count_tasks(const struct job *job, const struct lane *lane)
     return different;
 }
 
-static uint32_t count_all_tasks(const struct service *s, const struct lane *lane, uint32_t *ret_jobs)
+static uint32_t count_all_tasks(const struct service *s, const struct lane *lane,
+                                uint32_t *ret_jobs)
 {
     uint32_t tasks = 0;
     *ret_jobs = 0;
-    list_for_each(node, &s->jobs) {
+    list_for_each (node, &s->jobs) {
         uint32_t of_job = count_tasks(list_entry(node, struct job, link), lane);
         tasks += of_job;
         *ret_jobs += lane ? of_job > 0 : 1;
@@ -111,8 +114,8 @@ static void pool_free(struct pool *pool)
 
 /* --- status --- */
 
-static WIRE(LaneView) *lane_view(struct pool *pool, const struct service *s,
-                                 const struct lane *lane)
+static WIRE(LaneView) *
+    lane_view(struct pool *pool, const struct service *s, const struct lane *lane)
 {
     WIRE(LaneView) *view = take(pool, sizeof *view);
     if (!view)
@@ -130,8 +133,8 @@ static WIRE(LaneView) *lane_view(struct pool *pool, const struct service *s,
     return view;
 }
 
-static WIRE(AggregatorView) *aggregator_view(struct pool *pool, const struct service *s,
-                                             const struct aggregator *a)
+static WIRE(AggregatorView) *
+    aggregator_view(struct pool *pool, const struct service *s, const struct aggregator *a)
 {
     WIRE(AggregatorView) *view = take(pool, sizeof *view);
     WIRE(LaneView) **lanes = take(pool, a->lanes_count * sizeof *lanes);
@@ -141,7 +144,7 @@ static WIRE(AggregatorView) *aggregator_view(struct pool *pool, const struct ser
     view->aggregator = a->id;
     view->node = a->node;
     view->pid = a->pid;
-    view->state = (char *)aggregator_state_name(s, a);
+    view->state = (char *)aggregator_state_name(a);
     view->cpu_ns = a->stats ? a->stats->stats_reply->cpu_ns : 0;
     view->lanes = lanes;
     for (size_t i = 0; i < a->lanes_count; i++)
@@ -153,12 +156,12 @@ static WIRE(AggregatorView) *aggregator_view(struct pool *pool, const struct ser
 static size_t list_length(const struct list *head)
 {
     size_t length = 0;
-    list_for_each(node, head)
+    list_for_each (node, head)
         length++;
     return length;
 }
 
-static void fill_status(struct pool *pool, struct service *s, WIRE(StatusReply) *reply)
+static void fill_status(struct pool *pool, struct service *s, WIRE(StatusReply) * reply)
 {
     reply->endpoint = s->endpoint_url;
     reply->state_dir = (char *)s->options.state_dir;
@@ -171,7 +174,7 @@ static void fill_status(struct pool *pool, struct service *s, WIRE(StatusReply) 
     reply->aggregators = take(pool, list_length(&s->aggregators) * sizeof *reply->aggregators);
     if (!reply->aggregators)
         return;
-    list_for_each(node, &s->aggregators) {
+    list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
         if ((reply->aggregators[reply->n_aggregators] = aggregator_view(pool, s, a)))
             reply->n_aggregators++;
@@ -180,7 +183,7 @@ static void fill_status(struct pool *pool, struct service *s, WIRE(StatusReply) 
 
 /* --- jobs --- */
 
-static void fill_workers(struct pool *pool, const struct job *job, WIRE(JobView) *view)
+static void fill_workers(struct pool *pool, const struct job *job, WIRE(JobView) * view)
 {
     view->ranks = take(pool, job->workers * sizeof *view->ranks);
     for (uint32_t rank = 0; view->ranks && rank < job->workers; rank++) {
@@ -197,7 +200,7 @@ static void fill_workers(struct pool *pool, const struct job *job, WIRE(JobView)
     }
 }
 
-static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *view)
+static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) * view)
 {
     view->lanes = take(pool, job->shares_count * sizeof *view->lanes);
     view->use = take(pool, sizeof *view->use);
@@ -214,7 +217,7 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
     qsort(view->lanes, view->n_lanes, sizeof *view->lanes, compare_numbers);
 }
 
-static WIRE(JobView) *job_view(struct pool *pool, const struct job *job)
+static WIRE(JobView) * job_view(struct pool *pool, const struct job *job)
 {
     WIRE(JobView) *view = take(pool, sizeof *view);
     if (!view)
@@ -223,9 +226,9 @@ static WIRE(JobView) *job_view(struct pool *pool, const struct job *job)
     view->job = job->name;
     view->job_id = job->id;
     view->workers = job->workers;
-    view->state = (char *)(job->failure           ? "failed"
+    view->state = (char *)(job->failure            ? "failed"
                            : jobs_is_complete(job) ? "training"
-                                                  : "joining");
+                                                   : "joining");
     view->failure = job->failure ? job->failure : (char *)"";
     view->tensors = (uint32_t)job->tensors_count;
     view->tasks = count_tasks(job, NULL);
@@ -238,12 +241,12 @@ static WIRE(JobView) *job_view(struct pool *pool, const struct job *job)
 }
 
 static void fill_jobs(struct pool *pool, struct service *s, const char *name,
-                      WIRE(JobsReply) *reply)
+                      WIRE(JobsReply) * reply)
 {
     reply->jobs = take(pool, list_length(&s->jobs) * sizeof *reply->jobs);
     if (!reply->jobs)
         return;
-    list_for_each(node, &s->jobs) {
+    list_for_each (node, &s->jobs) {
         const struct job *job = list_entry(node, struct job, link);
         if (*name && strcmp(name, job->name) != 0)
             continue;
@@ -273,11 +276,28 @@ static void answer(struct wait *wait)
         e.status_reply = &status;
     }
     if (pool.failed)
-        peer_fail(wait->peer, wait->request, -ENOMEM, "gradpool serve is out of memory");
+        peer_fail_memory(wait->peer, wait->request);
     else
         peer_send(wait->peer, &e);
     pool_free(&pool);
     wait_destroy(wait);
+}
+
+static void keep_stats(struct aggregator *a, const envelope *reply)
+{
+    /* The reply is the receiver's: a copy is kept through its packed form. */
+    size_t bytes = gradpool__wire__envelope__get_packed_size(reply);
+    uint8_t *packed = malloc(bytes);
+    if (!packed)
+        return;
+    gradpool__wire__envelope__pack(reply, packed);
+    envelope *copy = gradpool__wire__envelope__unpack(NULL, bytes, packed);
+    free(packed);
+    if (!copy)
+        return;
+    if (a->stats)
+        gradpool__wire__envelope__free_unpacked(a->stats, NULL);
+    a->stats = copy;
 }
 
 struct asked {
@@ -292,7 +312,7 @@ static void got_stats(struct service *s, void *data, const envelope *reply, int 
     struct aggregator *a = aggregator_find(s, asked->aggregator);
     struct wait *wait = wait_find(s, asked->wait);
     if (a && reply && reply->body_case == BODY(STATS_REPLY))
-        aggregator_handle_stats(s, a, reply);
+        keep_stats(a, reply);
     if (wait && --wait->pending == 0)
         answer(wait);
 }
@@ -315,13 +335,13 @@ static void ask_all(struct peer *p, uint64_t request, bool is_jobs, const char *
 {
     struct view *view = calloc(1, sizeof *view);
     if (!view)
-        return peer_fail(p, request, -ENOMEM, "gradpool serve is out of memory");
+        return peer_fail_memory(p, request);
     view->is_jobs = is_jobs;
     memcpy(view->job, job, strlen(job));
     struct wait *wait = wait_create(p, request, 2 * STATS_DEADLINE_NS, answer, view);
     if (!wait)
         return;
-    list_for_each(node, &p->service->aggregators) {
+    list_for_each (node, &p->service->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);
         if (a->state == AGGREGATOR_UP)
             ask(wait, a);

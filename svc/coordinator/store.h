@@ -116,8 +116,8 @@ static inline int store_commit(struct store *store, struct err *err)
     return store->ops->commit(store, err);
 }
 static inline int store_load(struct store *store,
-                             int (*each)(void *context, const struct store_row *row),
-                             void *context, struct err *err)
+                             int (*each)(void *context, const struct store_row *row), void *context,
+                             struct err *err)
 {
     return store->ops->load(store, each, context, err);
 }

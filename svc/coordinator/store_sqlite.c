@@ -1,70 +1,16 @@
 /* The store in one SQLite file (WAL). The only file that knows SQLite. Tables are described by
- * data, and their statements are made from that; every row type goes through the same few lines. */
+ * data (store_schema.c); every kind of row goes through the same few lines. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
-#include "svc/coordinator/store.h"
+#include "svc/coordinator/store_schema.h"
 
 #include <errno.h>
 #include <sqlite3.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SCHEMA_VERSION 1
-#define SQL_BYTES 1024
-#define COLUMNS_MAX 10
-
-enum column_type { COLUMN_U32, COLUMN_I32, COLUMN_U64, COLUMN_TEXT, COLUMN_RANKS };
-
-struct column {
-    const char *name;
-    enum column_type type;
-    size_t offset; /* in struct store_row */
-};
-
-struct table {
-    const char *name;
-    int keys; /* the first columns are the key */
-    const char *constraint;
-    struct column columns[COLUMNS_MAX]; /* ends with a NULL name */
-};
-
-#define COLUMN(kind, field, column_type) \
-    {#field, COLUMN_##column_type, offsetof(struct store_row, kind.field)}
-
-static const struct table tables[STORE_TABLES] = {
-    [STORE_SERVICE] = {"service", 1, "",
-        {COLUMN(service, key, U32), COLUMN(service, incarnation, U64),
-         COLUMN(service, next_aggregator, U32), COLUMN(service, next_lane, U32),
-         COLUMN(service, next_job, U32), COLUMN(service, next_task, U32)}},
-    [STORE_AGGREGATOR] = {"aggregators", 1, "",
-        {COLUMN(aggregator, aggregator, U32), COLUMN(aggregator, incarnation, U64),
-         COLUMN(aggregator, identity, U64), COLUMN(aggregator, pid, U32),
-         COLUMN(aggregator, slot, U32), COLUMN(aggregator, node, TEXT)}},
-    [STORE_LANE] = {"lanes", 1,
-        ", FOREIGN KEY(aggregator) REFERENCES aggregators ON DELETE CASCADE",
-        {COLUMN(lane, lane, U32), COLUMN(lane, aggregator, U32), COLUMN(lane, index, U32),
-         COLUMN(lane, core, U32), COLUMN(lane, pu, U32), COLUMN(lane, numa, I32),
-         COLUMN(lane, memory_bytes, U64), COLUMN(lane, shm, TEXT), COLUMN(lane, ofi, TEXT)}},
-    [STORE_JOB] = {"jobs", 1, "",
-        {COLUMN(job, job, U32), COLUMN(job, name, TEXT), COLUMN(job, workers, U32),
-         COLUMN(job, epoch, U32), COLUMN(job, next_tensor, U32), COLUMN(job, next_piece, U32),
-         COLUMN(job, failure, TEXT)}},
-    [STORE_SESSION] = {"sessions", 2, ", FOREIGN KEY(job) REFERENCES jobs ON DELETE CASCADE",
-        {COLUMN(session, job, U32), COLUMN(session, rank, U32), COLUMN(session, session, U64),
-         COLUMN(session, identity, U64), COLUMN(session, pid, U32), COLUMN(session, state, U32),
-         COLUMN(session, node, TEXT)}},
-    [STORE_TENSOR] = {"tensors", 2, ", FOREIGN KEY(job) REFERENCES jobs ON DELETE CASCADE",
-        {COLUMN(tensor, job, U32), COLUMN(tensor, tensor, U32), COLUMN(tensor, name, TEXT),
-         COLUMN(tensor, dtype, U32), COLUMN(tensor, elements, U64),
-         COLUMN(tensor, failure, TEXT), COLUMN(tensor, ranks, RANKS)}},
-    [STORE_PIECE] = {"pieces", 3,
-        ", FOREIGN KEY(job, tensor) REFERENCES tensors ON DELETE CASCADE",
-        {COLUMN(piece, job, U32), COLUMN(piece, tensor, U32), COLUMN(piece, piece, U32),
-         COLUMN(piece, task, U32), COLUMN(piece, lane, U32), COLUMN(piece, epoch, U32),
-         COLUMN(piece, first, U64), COLUMN(piece, elements, U64)}},
-};
 
 struct store_sqlite {
     struct store store;
@@ -81,24 +27,16 @@ static int errno_of(int code)
     switch (code & 0xff) {
     case SQLITE_OK:
     case SQLITE_DONE:
-    case SQLITE_ROW:
-        return 0;
-    case SQLITE_FULL:
-        return -ENOSPC;
-    case SQLITE_READONLY:
-        return -EROFS;
-    case SQLITE_NOMEM:
-        return -ENOMEM;
+    case SQLITE_ROW: return 0;
+    case SQLITE_FULL: return -ENOSPC;
+    case SQLITE_READONLY: return -EROFS;
+    case SQLITE_NOMEM: return -ENOMEM;
     case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        return -EBUSY;
+    case SQLITE_LOCKED: return -EBUSY;
     case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-        return -EBADMSG;
-    case SQLITE_CANTOPEN:
-        return -EACCES;
-    default:
-        return -EIO;
+    case SQLITE_NOTADB: return -EBADMSG;
+    case SQLITE_CANTOPEN: return -EACCES;
+    default: return -EIO;
     }
 }
 
@@ -109,65 +47,13 @@ static int failure(struct store_sqlite *s, int code, const char *what, struct er
                    s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(code));
 }
 
-static int columns_count(const struct table *table)
-{
-    int count = 0;
-    while (count < COLUMNS_MAX && table->columns[count].name)
-        count++;
-    return count;
-}
-
-static const char *sql_type(enum column_type type)
-{
-    return type == COLUMN_TEXT ? "TEXT" : type == COLUMN_RANKS ? "BLOB" : "INTEGER";
-}
-
-static void sql_create(const struct table *table, char *sql)
-{
-    int count = columns_count(table);
-    sql[0] = 0;
-    text_append(sql, SQL_BYTES, "CREATE TABLE IF NOT EXISTS %s(", table->name);
-    for (int i = 0; i < count; i++)
-        text_append(sql, SQL_BYTES, "\"%s\" %s NOT NULL, ", table->columns[i].name,
-                    sql_type(table->columns[i].type));
-    text_append(sql, SQL_BYTES, "PRIMARY KEY(");
-    for (int i = 0; i < table->keys; i++)
-        text_append(sql, SQL_BYTES, "%s\"%s\"", i ? "," : "", table->columns[i].name);
-    text_append(sql, SQL_BYTES, ")%s) WITHOUT ROWID", table->constraint);
-}
-
-/* An upsert, not REPLACE: that would first delete the row, and what belongs to it. */
-static void sql_put(const struct table *table, char *sql)
-{
-    int count = columns_count(table);
-    sql[0] = 0;
-    text_append(sql, SQL_BYTES, "INSERT INTO %s VALUES(", table->name);
-    for (int i = 0; i < count; i++)
-        text_append(sql, SQL_BYTES, "%s?%d", i ? "," : "", i + 1);
-    text_append(sql, SQL_BYTES, ") ON CONFLICT DO UPDATE SET ");
-    for (int i = table->keys; i < count; i++)
-        text_append(sql, SQL_BYTES, "%s\"%s\"=?%d", i > table->keys ? "," : "",
-                    table->columns[i].name, i + 1);
-}
-
-static void sql_erase(const struct table *table, char *sql)
-{
-    sql[0] = 0;
-    text_append(sql, SQL_BYTES, "DELETE FROM %s WHERE ", table->name);
-    for (int i = 0; i < table->keys; i++)
-        text_append(sql, SQL_BYTES, "%s\"%s\"=?%d", i ? " AND " : "", table->columns[i].name,
-                    i + 1);
-}
-
 static int bind_column(sqlite3_stmt *statement, int index, const struct column *column,
                        const struct store_row *row)
 {
     const void *field = (const char *)row + column->offset;
     switch (column->type) {
-    case COLUMN_U32:
-        return sqlite3_bind_int64(statement, index, *(const uint32_t *)field);
-    case COLUMN_I32:
-        return sqlite3_bind_int64(statement, index, *(const int32_t *)field);
+    case COLUMN_U32: return sqlite3_bind_int64(statement, index, *(const uint32_t *)field);
+    case COLUMN_I32: return sqlite3_bind_int64(statement, index, *(const int32_t *)field);
     case COLUMN_U64:
         return sqlite3_bind_int64(statement, index, (int64_t) * (const uint64_t *)field);
     case COLUMN_TEXT:
@@ -199,14 +85,14 @@ static void sqlite_begin(struct store *store)
 
 static void sqlite_put(struct store *store, const struct store_row *row)
 {
-    const struct table *table = &tables[row->table];
+    const struct table *table = &schema_tables[row->table];
     if (of(store)->failed == SQLITE_OK)
-        of(store)->failed = run(of(store)->put[row->table], table, columns_count(table), row);
+        of(store)->failed = run(of(store)->put[row->table], table, schema_columns(table), row);
 }
 
 static void sqlite_erase(struct store *store, const struct store_row *row)
 {
-    const struct table *table = &tables[row->table];
+    const struct table *table = &schema_tables[row->table];
     if (of(store)->failed == SQLITE_OK)
         of(store)->failed = run(of(store)->erase[row->table], table, table->keys, row);
 }
@@ -236,9 +122,7 @@ static int read_column(sqlite3_stmt *statement, int index, const struct column *
     case COLUMN_I32:
         *(int32_t *)field = (int32_t)value;
         return value < INT32_MIN || value > INT32_MAX ? SQLITE_CORRUPT : SQLITE_OK;
-    case COLUMN_U64:
-        *(uint64_t *)field = (uint64_t)value;
-        return SQLITE_OK;
+    case COLUMN_U64: *(uint64_t *)field = (uint64_t)value; return SQLITE_OK;
     case COLUMN_TEXT:
         *(const char **)field = (const char *)sqlite3_column_text(statement, index);
         return *(const char **)field ? SQLITE_OK : SQLITE_NOMEM;
@@ -252,8 +136,8 @@ static int read_column(sqlite3_stmt *statement, int index, const struct column *
 
 static int read_row(sqlite3_stmt *statement, enum store_table kind, struct store_row *ret_row)
 {
-    const struct table *table = &tables[kind];
-    int code = SQLITE_OK, count = columns_count(table);
+    const struct table *table = &schema_tables[kind];
+    int code = SQLITE_OK, count = schema_columns(table);
     memset(ret_row, 0, sizeof *ret_row);
     ret_row->table = kind;
     for (int i = 0; i < count && code == SQLITE_OK; i++)
@@ -269,7 +153,7 @@ static int load_table(struct store_sqlite *s, enum store_table kind,
 {
     _cleanup_(cleanup_statement) sqlite3_stmt *statement = NULL;
     char sql[SQL_BYTES];
-    snprintf(sql, sizeof sql, "SELECT * FROM %s", tables[kind].name);
+    snprintf(sql, sizeof sql, "SELECT * FROM %s", schema_tables[kind].name);
     int code = sqlite3_prepare_v2(s->db, sql, -1, &statement, NULL);
     if (code != SQLITE_OK)
         return failure(s, code, "read", err);
@@ -280,9 +164,10 @@ static int load_table(struct store_sqlite *s, enum store_table kind,
             return failure(s, code, "read", err);
         int error = each(context, &row);
         if (error < 0)
-            return err_set(err, error, "%s: a row of table %s does not fit the others (%s); move "
-                           "the file away to start afresh", s->path, tables[kind].name,
-                           err_text(error));
+            return err_set(err, error,
+                           "%s: a row of table %s does not fit the others (%s); move "
+                           "the file away to start afresh",
+                           s->path, schema_tables[kind].name, err_text(error));
     }
     return code == SQLITE_DONE ? 0 : failure(s, code, "read", err);
 }
@@ -344,7 +229,7 @@ static int create_tables(struct store_sqlite *s)
     char sql[SQL_BYTES];
     int code = sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
     for (int kind = 0; kind < STORE_TABLES && code == SQLITE_OK; kind++) {
-        sql_create(&tables[kind], sql);
+        schema_create(&schema_tables[kind], sql);
         code = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
     }
     snprintf(sql, sizeof sql, "PRAGMA user_version=%d; COMMIT", SCHEMA_VERSION);
@@ -356,11 +241,11 @@ static int prepare(struct store_sqlite *s)
     char sql[SQL_BYTES];
     int code = SQLITE_OK;
     for (int kind = 0; kind < STORE_TABLES && code == SQLITE_OK; kind++) {
-        sql_put(&tables[kind], sql);
+        schema_put(&schema_tables[kind], sql);
         code = sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->put[kind], NULL);
         if (code != SQLITE_OK)
             break;
-        sql_erase(&tables[kind], sql);
+        schema_erase(&schema_tables[kind], sql);
         code = sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->erase[kind], NULL);
     }
     return code;
@@ -375,9 +260,10 @@ static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *e
     if (code != SQLITE_OK)
         return failure(s, code, "open", err);
     if (version > SCHEMA_VERSION)
-        return err_set(err, -EPROTO, "%s was written by another gradpool (schema %u, this one "
-                       "knows %d): use that one, or another --state-dir", s->path, version,
-                       SCHEMA_VERSION);
+        return err_set(err, -EPROTO,
+                       "%s was written by another gradpool (schema %u, this one "
+                       "knows %d): use that one, or another --state-dir",
+                       s->path, version, SCHEMA_VERSION);
     code = version == 0 ? create_tables(s) : SQLITE_OK;
     if (code == SQLITE_OK)
         code = prepare(s);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#define TICKET_DEADLINE_NS (5 * NS_PER_S)
+
 struct grant {
     uint64_t wait;
     uint32_t lane;
@@ -44,8 +46,10 @@ static void granted(struct service *s, void *data, const envelope *reply, int co
     if (!reply)
         peer_fail(wait->peer, wait->request, code, "lane %u: %s", grant->lane, text);
     else if (!lane || lane->aggregator->state != AGGREGATOR_UP)
-        peer_fail(wait->peer, wait->request, -EAGAIN, "lane %u has just been lost; its pieces get "
-                  "new routes", grant->lane);
+        peer_fail(wait->peer, wait->request, -EAGAIN,
+                  "lane %u has just been lost; its pieces get "
+                  "new routes",
+                  grant->lane);
     else
         send_ticket(wait, grant, lane);
     wait_destroy(wait);
@@ -53,7 +57,8 @@ static void granted(struct service *s, void *data, const envelope *reply, int co
 
 static void ticket_expired(struct wait *wait)
 {
-    peer_fail(wait->peer, wait->request, -ETIMEDOUT, "the aggregator did not confirm the ticket "
+    peer_fail(wait->peer, wait->request, -ETIMEDOUT,
+              "the aggregator did not confirm the ticket "
               "in time");
     wait_destroy(wait);
 }

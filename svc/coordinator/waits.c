@@ -17,12 +17,12 @@ struct wait *wait_create(struct peer *p, uint64_t request, uint64_t timeout_ns,
     struct wait *wait = calloc(1, sizeof *wait);
     if (!wait) {
         free(data);
-        peer_fail(p, request, -ENOMEM, "gradpool serve is out of memory");
+        peer_fail_memory(p, request);
         return NULL;
     }
     struct service *s = p->service;
-    *wait = (struct wait){.id = ++s->next_id, .peer = p, .request = request, .expired = expired,
-                          .data = data};
+    *wait = (struct wait){
+        .id = ++s->next_id, .peer = p, .request = request, .expired = expired, .data = data};
     timer_init(&wait->timer, wait_expired);
     timer_start(&s->loop, &wait->timer, clock_now_ns() + timeout_ns);
     list_append(&s->waits, &wait->link);
@@ -39,7 +39,7 @@ void wait_destroy(struct wait *wait)
 
 struct wait *wait_find(struct service *s, uint64_t id)
 {
-    list_for_each(node, &s->waits) {
+    list_for_each (node, &s->waits) {
         struct wait *wait = list_entry(node, struct wait, link);
         if (wait->id == id)
             return wait;
@@ -49,7 +49,7 @@ struct wait *wait_find(struct service *s, uint64_t id)
 
 void waits_cancel(struct peer *p)
 {
-    list_for_each_safe(node, &p->service->waits) {
+    list_for_each_safe (node, &p->service->waits) {
         struct wait *wait = list_entry(node, struct wait, link);
         if (wait->peer == p)
             wait_destroy(wait);

@@ -1,4 +1,4 @@
-/* Text in columns. Numbers to the right, words to the left; a column is as wide as its widest cell. */
+/* Text in columns as wide as their widest cell; numbers to the right, words to the left. */
 #ifndef GRADPOOL_OPS_TABLE_H
 #define GRADPOOL_OPS_TABLE_H
 
@@ -15,8 +15,7 @@ struct table {
 
 /* Titles end with NULL, at most TABLE_COLUMNS_MAX; one that begins with '>' is for numbers. */
 void table_init(struct table *table, const char *const *titles);
-void table_add(struct table *table, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void table_add(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Prints whole rows and frees. -ENOMEM, -EIO. */
 int table_print(struct table *table, FILE *out);
 

@@ -56,14 +56,16 @@ static void add_lane(struct table *table, const struct view_lane *lane)
 
 int ops_status_table(const struct view_status *status, FILE *out)
 {
-    static const char *const titles[] = {">AGGREGATOR", "NODE", ">PID", "STATE", ">LANE", ">CORE",
-        ">JOBS", ">TASKS", ">ROUNDS", ">TAKEN IN", ">CPU", ">MEMORY", NULL};
+    static const char *const titles[] = {">AGGREGATOR", "NODE",    ">PID",   "STATE",   ">LANE",
+                                         ">CORE",       ">JOBS",   ">TASKS", ">ROUNDS", ">TAKEN IN",
+                                         ">CPU",        ">MEMORY", NULL};
     char up[CELL_BYTES];
     struct table table;
-    fprintf(out, "%s  pid %u, up %s, policy %s\nstate in %s, start number %" PRIu64
-            ", %u jobs, %u tasks\n\n", status->endpoint, status->pid,
-            duration(status->uptime_ns, up), status->policy, status->state_dir,
-            status->incarnation, status->jobs, status->tasks);
+    fprintf(out,
+            "%s  pid %u, up %s, policy %s\nstate in %s, start number %" PRIu64
+            ", %u jobs, %u tasks\n\n",
+            status->endpoint, status->pid, duration(status->uptime_ns, up), status->policy,
+            status->state_dir, status->incarnation, status->jobs, status->tasks);
     table_init(&table, titles);
     for (size_t a = 0; a < status->aggregators_count; a++) {
         for (size_t i = 0; i < status->aggregators[a].lanes_count; i++) {
@@ -100,8 +102,9 @@ static void add_job(struct table *table, const struct view_job *job)
 
 int ops_jobs_table(const struct view_jobs *jobs, FILE *out)
 {
-    static const char *const titles[] = {"JOB", "STATE", ">WORKERS", ">TENSORS", ">SIZE", ">TASKS",
-        ">EPOCH", ">ROUNDS", ">TAKEN IN", ">CPU", ">MEMORY", "LANES", NULL};
+    static const char *const titles[] = {"JOB",     "STATE",  ">WORKERS", ">TENSORS",  ">SIZE",
+                                         ">TASKS",  ">EPOCH", ">ROUNDS",  ">TAKEN IN", ">CPU",
+                                         ">MEMORY", "LANES",  NULL};
     struct table table;
     table_init(&table, titles);
     for (size_t i = 0; i < jobs->jobs_count; i++)

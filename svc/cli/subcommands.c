@@ -1,0 +1,65 @@
+/* Picking the subcommand, and the help above all of them. */
+#include "svc/cli/cli.h"
+
+#include <string.h>
+
+#define COMMANDS_MAX 16
+
+static const struct cli_command *find(const struct cli_command *commands, const char *name)
+{
+    for (; commands->name; commands++)
+        if (strcmp(commands->name, name) == 0)
+            return commands;
+    return NULL;
+}
+
+static int unknown(const struct cli_command *commands, const char *name)
+{
+    const char *names[COMMANDS_MAX + 1] = {"help"};
+    for (size_t i = 0; commands[i].name && i + 1 < COMMANDS_MAX; i++)
+        names[i + 1] = commands[i].name;
+    const char *closest = cli_closest(name, names);
+    fprintf(stderr, "gradpool: there is no subcommand '%s'%s%s%s; see gradpool help\n", name,
+            closest ? ", did you mean '" : "", closest ? closest : "", closest ? "'?" : "");
+    return CLI_USAGE;
+}
+
+static void print_help(const struct cli_command *commands, FILE *out)
+{
+    fputs("gradpool: one service that sums the gradients of many training jobs.\n\n"
+          "Usage: gradpool SUBCOMMAND [OPTION...]\n\n",
+          out);
+    for (; commands->name; commands++)
+        fprintf(out, "  %-12s %s\n", commands->name, commands->summary);
+    fputs("  help         print this, or the help of a subcommand\n\n"
+          "Start with:\n"
+          "  gradpool serve                                             on a CPU node\n"
+          "  GRADPOOL_ENDPOINT=gradpool://node7:7077 python3 train.py   where jobs run\n\n"
+          "`gradpool help SUBCOMMAND` says more.\n",
+          out);
+}
+
+static int help(const struct cli_command *commands, int argc, char **argv)
+{
+    const struct cli_command *command = argc > 2 ? find(commands, argv[2]) : NULL;
+    if (argc > 2 && !command)
+        return unknown(commands, argv[2]);
+    if (command && command->has_help)
+        return command->run(2, (char *[]){argv[2], (char *)"--help", NULL});
+    print_help(commands, stdout);
+    return CLI_OK;
+}
+
+int cli_main(int argc, char **argv, const struct cli_command *commands)
+{
+    if (argc < 2) {
+        print_help(commands, stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+        strcmp(argv[1], "-h") == 0)
+        return help(commands, argc, argv);
+    const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
+    const struct cli_command *command = find(commands, name);
+    return command ? command->run(argc - 1, argv + 1) : unknown(commands, name);
+}

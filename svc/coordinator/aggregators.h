@@ -1,0 +1,76 @@
+/* Aggregator processes and their lanes as the coordinator sees them, and requests to them. */
+#ifndef GRADPOOL_COORDINATOR_AGGREGATORS_H
+#define GRADPOOL_COORDINATOR_AGGREGATORS_H
+
+#include "svc/coordinator/peers.h"
+#include "svc/coordinator/store.h"
+
+#define AGGREGATOR_NAME_BYTES 128
+
+struct lane {
+    uint32_t id, index, core, pu;
+    int32_t numa;
+    uint64_t memory_bytes;
+    char *shm, *ofi;
+    struct aggregator *aggregator;
+    uint64_t load_bytes; /* of all pieces on it */
+    uint32_t jobs;
+};
+
+enum aggregator_state { AGGREGATOR_UP, AGGREGATOR_AWAY, AGGREGATOR_LOST };
+
+struct aggregator {
+    struct list link;
+    struct service *service;
+    uint32_t id, pid, slot; /* slot 0: not ours to restart */
+    uint64_t incarnation, identity;
+    char *node;
+    enum aggregator_state state;
+    struct peer *peer;
+    struct source process; /* pidfd, when it runs on this host */
+    struct timer timer;    /* away: until it is lost; lost: until it is forgotten */
+    struct list calls;
+    struct lane *lanes;
+    size_t lanes_count;
+    envelope *stats; /* its last StatsReply */
+};
+
+/* In no list and not stored yet; room for `lanes_max` lanes, which never move. */
+struct aggregator *aggregator_create(struct service *s, uint32_t id, const char *node,
+                                     size_t lanes_max);
+int aggregator_add_lane(struct aggregator *a, uint32_t id, const WIRE(LaneOffer) * offer);
+void aggregator_destroy(struct aggregator *a);
+struct aggregator *aggregator_find(struct service *s, uint32_t id);
+struct lane *lane_find(struct service *s, uint32_t id);
+const char *aggregator_state_name(const struct aggregator *a);
+/* "aggregator 2 (node7, pid 4242)"; AGGREGATOR_NAME_BYTES are enough. Returns the buffer. */
+const char *aggregator_name(const struct aggregator *a, char *buffer, size_t buffer_bytes);
+
+/* From now on the process's end is noticed at once, if it runs on this host. */
+void aggregator_watch(struct aggregator *a);
+/* It has this connection now, and is up. */
+void aggregator_attach(struct aggregator *a, struct peer *p);
+/* Its control connection is gone. */
+void aggregator_away(struct aggregator *a, uint64_t grace_ns);
+void aggregator_put(const struct aggregator *a);
+int aggregator_restore(struct service *s, const struct store_aggregator *row);
+int lane_restore(struct service *s, const struct store_lane *row);
+
+/* --- calls.c --- */
+
+/* `reply` NULL: it failed, `code` and `text` say how. Comes from the loop, never from within
+ * call_send(). */
+typedef void (*call_done_fn)(struct service *s, void *data, const envelope *reply, int code,
+                             const char *text);
+
+/* Sends `request` (its id is filled in). Takes over `data`, which is freed after `done`, and also
+ * on the one error, -ENOMEM. */
+int call_send(struct aggregator *a, envelope *request, uint64_t timeout_ns, call_done_fn done,
+              void *data);
+void call_answer(struct aggregator *a, const envelope *reply);
+/* Fails them all. */
+void calls_abandon(struct aggregator *a, int code, const char *text);
+/* Frees them all, telling nobody. */
+void calls_free(struct aggregator *a);
+
+#endif

@@ -1,0 +1,354 @@
+/* Declaring tensors. The first rank that names a tensor creates it; the others must agree with it.
+ * A declare is answered when every lane has confirmed its pieces (K3), so an announcement never
+ * comes before its piece is known. */
+#include "packer/packer.h"
+#include "svc/base/cleanup.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DECLARE_DEADLINE_NS (30 * NS_PER_S) /* all lanes' answers to one declare */
+#define TENSOR_NAME_BYTES_MAX 255
+#define TENSOR_BYTES_MAX (UINT64_C(1) << 40)
+
+struct declaration {
+    uint32_t job;
+    size_t count;
+    uint32_t tensors[]; /* in the order of the request */
+};
+
+static void send_routes(struct wait *wait, struct job *job, const struct declaration *declaration)
+{
+    WIRE(DeclareReply) reply = GRADPOOL__WIRE__DECLARE_REPLY__INIT;
+    size_t count = declaration->count;
+    reply.tensors = calloc(count ? count : 1, sizeof *reply.tensors);
+    for (size_t i = 0; reply.tensors && i < count; i++) {
+        reply.tensors[i] = tensor_route(jobs_tensor(job, declaration->tensors[i]), NULL, NULL);
+        if (!reply.tensors[i])
+            break;
+        reply.n_tensors++;
+    }
+    envelope e = ENVELOPE_INIT;
+    e.id = wait->request;
+    e.body_case = BODY(DECLARE_REPLY);
+    e.declare_reply = &reply;
+    if (reply.tensors && reply.n_tensors == count)
+        peer_send(wait->peer, &e);
+    else
+        peer_fail_memory(wait->peer, wait->request);
+    for (size_t i = 0; i < reply.n_tensors; i++)
+        free(reply.tensors[i]);
+    free(reply.tensors);
+}
+
+static bool is_ready(const struct tensor *tensor)
+{
+    for (size_t i = 0; i < tensor->pieces_count; i++)
+        if (tensor->pieces[i].state != PIECE_READY)
+            return false;
+    return true;
+}
+
+/* Whether the wait has been answered. */
+static bool try_answer(struct wait *wait, struct job *job, const struct declaration *declaration)
+{
+    bool ready = true;
+    for (size_t i = 0; i < declaration->count; i++) {
+        const struct tensor *tensor = jobs_tensor(job, declaration->tensors[i]);
+        if (!tensor)
+            peer_fail(wait->peer, wait->request, -ECANCELED, "a tensor was undeclared meanwhile");
+        else if (tensor->failure)
+            peer_fail(wait->peer, wait->request, -EINVAL, "%s", tensor->failure);
+        if (!tensor || tensor->failure)
+            return true;
+        ready = ready && is_ready(tensor);
+    }
+    if (ready)
+        send_routes(wait, job, declaration);
+    return ready;
+}
+
+static void declare_expired(struct wait *wait)
+{
+    const struct declaration *declaration = wait->data;
+    const struct job *job = jobs_find_id(wait->peer->service, declaration->job);
+    peer_fail(wait->peer, wait->request, -ETIMEDOUT,
+              "job %s: the lanes did not confirm all pieces "
+              "in time",
+              job ? job->name : "?");
+    wait_destroy(wait);
+}
+
+void declare_check_waits(struct job *job)
+{
+    list_for_each_safe (node, &job->service->waits) {
+        struct wait *wait = list_entry(node, struct wait, link);
+        const struct declaration *declaration = wait->data;
+        if (wait->expired == declare_expired && declaration->job == job->id &&
+            try_answer(wait, job, declaration))
+            wait_destroy(wait);
+    }
+}
+
+/* --- declaring --- */
+
+/* One request while it is worked on. New tensors become the job's when they are in the store. */
+struct declare {
+    struct peer *peer;
+    struct job *job;
+    uint64_t request;
+    struct tensor **wanted; /* one for each spec */
+    size_t wanted_count;
+    struct tensor **created;
+    size_t created_count;
+    uint32_t next_tensor, next_piece, next_task; /* as they were */
+};
+
+static bool spec_is_valid(const struct declare *d, const WIRE(TensorSpec) * spec)
+{
+    size_t bytes = strlen(spec->name);
+    const struct dtype *dtype = dtype_find(spec->dtype);
+    if (bytes < 1 || bytes > TENSOR_NAME_BYTES_MAX)
+        peer_fail(d->peer, d->request, -EINVAL,
+                  "a tensor's name has 1 to %d bytes; this one has "
+                  "%zu: '%.32s'",
+                  TENSOR_NAME_BYTES_MAX, bytes, spec->name);
+    else if (!dtype)
+        peer_fail(d->peer, d->request, -EINVAL,
+                  "tensor '%s': dtype %u is not known; expected 1 "
+                  "(f32)",
+                  spec->name, spec->dtype);
+    else if (spec->elements > TENSOR_BYTES_MAX / dtype->bytes)
+        peer_fail(d->peer, d->request, -EINVAL,
+                  "tensor '%s': %" PRIu64 " elements are more than "
+                  "1 TiB",
+                  spec->name, spec->elements);
+    else
+        return true;
+    return false;
+}
+
+static struct tensor *find_wanted(const struct declare *d, const char *name)
+{
+    uint32_t hash = packer_hash(name);
+    for (size_t i = 0; i < d->created_count; i++)
+        if (d->created[i]->hash == hash && strcmp(d->created[i]->name, name) == 0)
+            return d->created[i];
+    return jobs_tensor_named(d->job, name);
+}
+
+/* "rank 0", "ranks 0 and 2", "ranks 0, 1, 2 and 5 more" */
+static const char *ranks_text(const struct tensor *tensor, char *buffer, size_t buffer_bytes)
+{
+    uint32_t shown = 0;
+    int used = snprintf(buffer, buffer_bytes, tensor->ranks_count == 1 ? "rank" : "ranks");
+    for (uint32_t rank = 0; rank < tensor->job->workers && shown < 3; rank++)
+        if (tensor_has_rank(tensor, rank))
+            used += snprintf(buffer + used, buffer_bytes - (size_t)used, "%s %u",
+                             shown++ ? "," : "", rank);
+    if (tensor->ranks_count > shown)
+        snprintf(buffer + used, buffer_bytes - (size_t)used, " and %u more",
+                 tensor->ranks_count - shown);
+    return buffer;
+}
+
+/* The same name with another shape or dtype: a mistake of this rank, if it has declared it before;
+ * else the ranks disagree, which every one of them is told. */
+static void refuse_mismatch(struct declare *d, struct tensor *tensor, const WIRE(TensorSpec) * spec)
+{
+    uint32_t rank = d->peer->session->rank;
+    const char *had = dtype_find(tensor->dtype)->name, *came = dtype_find(spec->dtype)->name;
+    bool again = tensor_has_rank(tensor, rank) || tensor->ranks_count == 0;
+    char ranks[64], text[2 * ERR_TEXT_BYTES];
+    if (again)
+        return peer_fail(d->peer, d->request, -EEXIST,
+                         "tensor '%s' of job %s: rank %u declared it "
+                         "as %s[%" PRIu64 "] before, now as %s[%" PRIu64 "]",
+                         tensor->name, d->job->name, rank, had, tensor->elements, came,
+                         spec->elements);
+    snprintf(text, sizeof text,
+             "tensor '%.255s' of job %.127s: %s declared %s[%" PRIu64 "], rank "
+             "%u declared %s[%" PRIu64 "]",
+             tensor->name, d->job->name, ranks_text(tensor, ranks, sizeof ranks), had,
+             tensor->elements, rank, came, spec->elements);
+    tensor_fail(tensor, d->peer->session, -EINVAL, text);
+    peer_fail(d->peer, d->request, -EINVAL, "%s", text);
+    declare_check_waits(d->job);
+}
+
+static struct tensor *create(struct declare *d, const WIRE(TensorSpec) * spec)
+{
+    struct tensor *tensor =
+        tensor_create(d->job, d->job->next_tensor, spec->name, spec->dtype, spec->elements);
+    if (!tensor) {
+        peer_fail_memory(d->peer, d->request);
+        return NULL;
+    }
+    d->job->next_tensor++;
+    d->created[d->created_count++] = tensor;
+    return tensor;
+}
+
+static bool resolve(struct declare *d, const WIRE(TensorSpec) * spec)
+{
+    if (!spec_is_valid(d, spec))
+        return false;
+    struct tensor *tensor = find_wanted(d, spec->name);
+    if (!tensor) {
+        tensor = create(d, spec);
+    } else if (tensor->failure) {
+        peer_fail(d->peer, d->request, -EINVAL, "%s", tensor->failure);
+        return false;
+    } else if (tensor->dtype != spec->dtype || tensor->elements != spec->elements) {
+        refuse_mismatch(d, tensor, spec);
+        return false;
+    }
+    if (tensor)
+        d->wanted[d->wanted_count++] = tensor;
+    return tensor;
+}
+
+static void set_ranks(struct declare *d, const bool *had, bool on)
+{
+    for (size_t i = 0; i < d->wanted_count; i++)
+        if (!had[i])
+            tensor_set_rank(d->wanted[i], d->peer->session->rank, on);
+}
+
+/* K1: one transaction; memory follows only when it is in the store. */
+static int keep(struct declare *d, const bool *had, struct err *err)
+{
+    struct service *s = d->peer->service;
+    struct store_row row;
+    store_begin(s->store);
+    if (d->created_count > 0) {
+        service_put_numbers(s);
+        jobs_row(d->job, &row);
+        store_put(s->store, &row);
+    }
+    for (size_t i = 0; i < d->wanted_count; i++) {
+        if (had[i])
+            continue;
+        tensor_row(d->wanted[i], &row);
+        store_put(s->store, &row);
+    }
+    for (size_t t = 0; t < d->created_count; t++) {
+        for (size_t i = 0; i < d->created[t]->pieces_count; i++) {
+            piece_row(d->created[t], &d->created[t]->pieces[i], &row);
+            store_put(s->store, &row);
+        }
+    }
+    return store_commit(s->store, err);
+}
+
+static void adopt(struct declare *d)
+{
+    for (size_t t = 0; t < d->created_count; t++) {
+        struct tensor *tensor = d->created[t];
+        for (size_t i = 0; i < tensor->pieces_count; i++) {
+            struct lane *lane = tensor->pieces[i].lane;
+            tensor->pieces[i].lane = NULL;
+            piece_attach(tensor, &tensor->pieces[i], lane);
+        }
+    }
+    d->created_count = 0;
+}
+
+static int reserve(struct job *job, struct declare *d)
+{
+    size_t at = job->tensors_count;
+    for (size_t i = 0; i < d->created_count; i++) {
+        if (jobs_add_tensor(job, d->created[i]) < 0) {
+            job->tensors_count = at;
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+static int settle(struct declare *d, struct err *err)
+{
+    struct job *job = d->job;
+    size_t at = job->tensors_count;
+    _cleanup_free_ bool *had = calloc(d->wanted_count ? d->wanted_count : 1, sizeof *had);
+    if (!had)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    if (d->created_count > 0) {
+        int error = placing_plan(job, d->created, d->created_count, err);
+        if (error < 0)
+            return error;
+        if (reserve(job, d) < 0)
+            return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    }
+    for (size_t i = 0; i < d->wanted_count; i++)
+        had[i] = tensor_has_rank(d->wanted[i], d->peer->session->rank);
+    set_ranks(d, had, true);
+    int error = keep(d, had, err);
+    if (error < 0) {
+        set_ranks(d, had, false);
+        job->tensors_count = at;
+        return error;
+    }
+    adopt(d);
+    return 0;
+}
+
+static void answer_when_ready(struct declare *d)
+{
+    struct declaration *declaration =
+        calloc(1, sizeof *declaration + d->wanted_count * sizeof declaration->tensors[0]);
+    if (!declaration)
+        return peer_fail_memory(d->peer, d->request);
+    declaration->job = d->job->id;
+    declaration->count = d->wanted_count;
+    for (size_t i = 0; i < d->wanted_count; i++)
+        declaration->tensors[i] = d->wanted[i]->id;
+    if (!wait_create(d->peer, d->request, DECLARE_DEADLINE_NS, declare_expired, declaration))
+        return;
+    telling_place(d->job);
+    declare_check_waits(d->job);
+}
+
+static void undo(struct declare *d)
+{
+    for (size_t i = 0; i < d->created_count; i++)
+        tensor_destroy(d->created[i]);
+    d->job->next_tensor = d->next_tensor;
+    d->job->next_piece = d->next_piece;
+}
+
+void declare_handle(struct peer *p, const envelope *request)
+{
+    const WIRE(DeclareRequest) *wanted = request->declare_request;
+    if (!p->session)
+        return peer_fail(p, request->id, -ENOTCONN, "join a job first");
+    struct job *job = p->session->job;
+    if (job->failure)
+        return peer_fail(p, request->id, -ECONNRESET, "job %s has failed: %s", job->name,
+                         job->failure);
+    size_t count = wanted->n_tensors ? wanted->n_tensors : 1;
+    _cleanup_free_ struct tensor **found = calloc(count, sizeof *found);
+    _cleanup_free_ struct tensor **created = calloc(count, sizeof *created);
+    if (!found || !created)
+        return peer_fail_memory(p, request->id);
+    struct declare d = {.peer = p,
+                        .job = job,
+                        .request = request->id,
+                        .wanted = found,
+                        .created = created,
+                        .next_tensor = job->next_tensor,
+                        .next_piece = job->next_piece};
+    struct err err;
+    for (size_t i = 0; i < wanted->n_tensors; i++)
+        if (!resolve(&d, wanted->tensors[i]))
+            return undo(&d);
+    int error = settle(&d, &err);
+    if (error < 0) {
+        undo(&d);
+        return peer_fail(p, request->id, error, "%s", err.text);
+    }
+    answer_when_ready(&d);
+}

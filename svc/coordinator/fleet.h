@@ -1,0 +1,44 @@
+/* The local aggregators that should run, and other processes on this host. */
+#ifndef GRADPOOL_COORDINATOR_FLEET_H
+#define GRADPOOL_COORDINATOR_FLEET_H
+
+#include "svc/coordinator/loop.h"
+#include "svc/coordinator/provisioner.h"
+
+#define RESTARTS_MAX 5                     /* of one local aggregator ... */
+#define RESTARTS_PERIOD_NS (60 * NS_PER_S) /* ... within this time */
+
+struct service;
+
+struct slot {
+    struct service *service;
+    uint32_t number; /* from 1 */
+    char cores[256];
+    char grant[33];
+    uint16_t data_port;
+    struct provisioned process;
+    struct source watch;              /* fd -1: none runs that we started */
+    uint64_t starts_ns[RESTARTS_MAX]; /* ring */
+    uint32_t starts;
+    struct timer again;
+};
+
+int fleet_create(struct service *s, struct err *err);
+/* Starts what is missing. */
+void fleet_check(struct service *s);
+struct slot *fleet_slot_of_grant(struct service *s, const char *grant);
+/* Whether a local aggregator is about to come. */
+bool fleet_expects_more(const struct service *s);
+void fleet_drain(struct service *s, bool now);
+bool fleet_is_gone(const struct service *s);
+void fleet_destroy(struct service *s);
+
+/* --- processes.c --- */
+
+/* A number that no other process of this host ever has, also after a reboot; 0: no such process. */
+uint64_t process_identity(uint32_t pid);
+/* A pidfd, if `pid` still is the process with that identity; else -ESRCH. */
+int process_open(uint32_t pid, uint64_t identity, int *ret_fd);
+void process_kill(int pidfd, int signal);
+
+#endif

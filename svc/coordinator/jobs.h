@@ -1,0 +1,117 @@
+/* Jobs and what they consist of: workers' sessions, tensors and their pieces. */
+#ifndef GRADPOOL_COORDINATOR_JOBS_H
+#define GRADPOOL_COORDINATOR_JOBS_H
+
+#include "svc/coordinator/aggregators.h"
+
+#define WORKERS_MAX 768
+#define JOB_NAME_BYTES_MAX 127
+#define SESSION_NAME_BYTES 256
+
+enum piece_state {
+    PIECE_STRANDED, /* has no lane */
+    PIECE_PLACED,   /* has one, which does not know yet */
+    PIECE_ASKED,    /* a PlaceRequest is under way */
+    PIECE_READY,
+};
+
+struct piece {
+    uint32_t id, task, epoch;
+    uint64_t first, elements;
+    struct lane *lane;
+    enum piece_state state;
+    bool recovering; /* workers must tell the lane first where they stand */
+};
+
+struct tensor {
+    struct job *job;
+    uint32_t id, dtype, hash;
+    uint64_t elements;
+    char *name;
+    char *failure;                    /* NULL: none */
+    uint8_t ranks[STORE_RANKS_BYTES]; /* who has declared it */
+    uint32_t ranks_count;
+    struct piece *pieces; /* ids without gaps */
+    size_t pieces_count;
+};
+
+/* What a job has on one lane. */
+struct share {
+    struct lane *lane;
+    uint32_t pieces;
+    uint64_t bytes;
+    uint32_t open_task;
+    uint64_t open_task_bytes;
+};
+
+enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };
+
+struct session {
+    struct job *job;
+    uint32_t rank, pid;
+    uint64_t number, identity;
+    char *node;
+    enum session_state state;
+    struct peer *peer;
+    struct source process; /* pidfd, when it runs on this host */
+    struct timer away;
+};
+
+struct job {
+    struct list link;
+    struct service *service;
+    uint32_t id, workers, epoch, next_tensor, next_piece;
+    char *name;
+    char *failure;             /* NULL: none */
+    struct session **sessions; /* by rank; NULL: has not joined */
+    struct tensor **tensors;   /* ids ascend */
+    size_t tensors_count, tensors_capacity;
+    struct share *shares;
+    size_t shares_count;
+};
+
+/* --- jobs.c --- */
+
+struct job *jobs_create(struct service *s, uint32_t id, const char *name, uint32_t workers);
+void jobs_destroy(struct job *job);
+struct job *jobs_find(struct service *s, const char *name);
+struct job *jobs_find_id(struct service *s, uint32_t id);
+/* Whether every rank has joined. */
+bool jobs_is_complete(const struct job *job);
+/* Tells every rank (but `except`), once. */
+void jobs_fail(struct job *job, const struct session *except, int code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+void jobs_send_failure(const struct job *job, int code, struct peer *to);
+/* Ends the job when nobody is left in it; it may be gone afterwards. */
+void jobs_end_if_empty(struct job *job);
+/* For the end of the service: forgets it in the store. */
+void jobs_forget(struct job *job);
+void jobs_broadcast(struct job *job, const struct session *except, const envelope *message);
+void jobs_row(const struct job *job, struct store_row *ret_row);
+int jobs_restore(struct service *s, const struct store_job *row);
+
+int jobs_add_tensor(struct job *job, struct tensor *tensor);
+/* Its pieces are given back; the tensor is freed. */
+void jobs_remove_tensor(struct job *job, struct tensor *tensor);
+struct tensor *jobs_tensor(const struct job *job, uint32_t id);
+struct tensor *jobs_tensor_named(const struct job *job, const char *name);
+struct piece *jobs_piece(const struct job *job, uint32_t id, struct tensor **ret_tensor);
+/* The job's share of the lane, made if there is none; NULL: no memory. Valid until the next. */
+struct share *jobs_share(struct job *job, struct lane *lane);
+
+/* --- session.c --- */
+
+struct session *session_create(struct job *job, uint32_t rank, const char *node);
+void session_destroy(struct session *session);
+void session_attach(struct session *session, struct peer *p);
+/* Its connection is gone; it is lost when it has not come back in time, or its process is dead. */
+void session_away(struct session *session, uint64_t grace_ns);
+/* It has said goodbye. */
+void session_leave(struct session *session);
+void session_row(const struct session *session, struct store_row *ret_row);
+int session_restore(struct service *s, const struct store_session *row);
+const char *session_state_name(enum session_state state);
+/* "rank 2 of job resnet (node7, pid 4242)"; SESSION_NAME_BYTES are enough. Returns the buffer. */
+const char *session_name(const struct session *session, char *buffer, size_t buffer_bytes);
+
+#endif

@@ -1,0 +1,217 @@
+/* Workers come and go on purpose: joining a job, resuming after the connection was lost, leaving.
+ * Nothing happens that is not in the store first (K1). */
+#include "svc/base/log.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+static void reply_joined(const struct session *session, uint64_t request)
+{
+    WIRE(JoinReply) reply = GRADPOOL__WIRE__JOIN_REPLY__INIT;
+    reply.job_id = session->job->id;
+    reply.session = session->number;
+    reply.policy = (char *)session->job->service->options.policy;
+    envelope e = ENVELOPE_INIT;
+    e.id = request;
+    e.body_case = BODY(JOIN_REPLY);
+    e.join_reply = &reply;
+    peer_send(session->peer, &e);
+}
+
+static bool is_plain(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f || *text == '"')
+            return false;
+    return true;
+}
+
+static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
+{
+    size_t bytes = strlen(join->job);
+    if (p->service->phase != SERVICE_UP)
+        peer_fail(p, request, -ESHUTDOWN, "gradpool serve is stopping");
+    else if (p->session)
+        peer_fail(p, request, -EINVAL,
+                  "this connection has joined job %s already; a connection "
+                  "is for one job",
+                  p->session->job->name);
+    else if (bytes < 1 || bytes > JOB_NAME_BYTES_MAX || !is_plain(join->job))
+        peer_fail(p, request, -EINVAL,
+                  "a job's name has 1 to %d bytes, without quotes and control "
+                  "characters; this one has %zu bytes",
+                  JOB_NAME_BYTES_MAX, bytes);
+    else if (join->workers < 1 || join->workers > WORKERS_MAX)
+        peer_fail(p, request, -EINVAL, "job %s: %u workers; expected 1 to %d", join->job,
+                  join->workers, WORKERS_MAX);
+    else if (join->rank >= join->workers)
+        peer_fail(p, request, -EINVAL, "job %s: rank %u of %u workers; expected 0 to %u", join->job,
+                  join->rank, join->workers, join->workers - 1);
+    else if (strlen(join->node) > HOST_NAME_MAX || !is_plain(join->node))
+        peer_fail(p, request, -EINVAL, "job %s: the node name is not one", join->job);
+    else
+        return true;
+    return false;
+}
+
+static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join,
+                         const struct job *job)
+{
+    const struct session *taken = join->rank < job->workers ? job->sessions[join->rank] : NULL;
+    if (job->failure)
+        peer_fail(p, request, -ESTALE,
+                  "job %s has failed (%s) and its last workers have not left "
+                  "yet; join again when they have, or under another name",
+                  job->name, job->failure);
+    else if (job->workers != join->workers)
+        peer_fail(p, request, -EPROTO, "job %s runs with %u workers, rank %u came with %u",
+                  job->name, job->workers, join->rank, join->workers);
+    else if (taken && (taken->state == SESSION_JOINED || taken->state == SESSION_AWAY))
+        peer_fail(p, request, -EEXIST, "rank %u of job %s is taken by %s, pid %u%s", join->rank,
+                  job->name, taken->node, taken->pid,
+                  taken->state == SESSION_AWAY ? " (away)" : "");
+    else if (taken)
+        peer_fail(p, request, -ESTALE,
+                  "rank %u of job %s has left, and the others have not yet; "
+                  "join again when they have, or under another name",
+                  join->rank, job->name);
+    else
+        return true;
+    return false;
+}
+
+/* Only a process of this host can be watched; that it is one is the peer address and the name. */
+static uint64_t local_identity(const struct peer *p, const WIRE(JoinRequest) * join)
+{
+    int pid;
+    uint32_t uid;
+    if (channel_credentials(p->channel, &pid, &uid) == 0)
+        return pid == (int)join->pid ? process_identity(join->pid) : 0;
+    bool loopback = strncmp(channel_peer(p->channel), "127.", 4) == 0 ||
+                    strncmp(channel_peer(p->channel), "[::1]", 5) == 0;
+    return loopback && strcmp(join->node, p->service->node) == 0 ? process_identity(join->pid) : 0;
+}
+
+static int keep_joined(const struct session *session, bool job_is_new, struct err *err)
+{
+    struct service *s = session->job->service;
+    struct store_row row;
+    store_begin(s->store);
+    if (job_is_new) {
+        service_put_numbers(s);
+        jobs_row(session->job, &row);
+        store_put(s->store, &row);
+    }
+    session_row(session, &row);
+    store_put(s->store, &row);
+    return store_commit(s->store, err);
+}
+
+/* K1: stored first; what did not reach the store did not happen. */
+static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *job, bool job_is_new,
+                struct err *err)
+{
+    struct service *s = p->service;
+    struct session *session = session_create(job, request->rank, request->node);
+    if (!session)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    session->pid = request->pid;
+    session->identity = local_identity(p, request);
+    while (session->number == 0)
+        if (getrandom(&session->number, sizeof session->number, 0) < 0)
+            break;
+    s->numbers.next_job += job_is_new;
+    int error = keep_joined(session, job_is_new, err);
+    if (error < 0) {
+        s->numbers.next_job -= job_is_new;
+        session_destroy(session);
+        return error;
+    }
+    job->sessions[session->rank] = session;
+    session_attach(session, p);
+    return 0;
+}
+
+static void join_new(struct peer *p, uint64_t request, const WIRE(JoinRequest) * wanted)
+{
+    struct service *s = p->service;
+    struct job *job = jobs_find(s, wanted->job);
+    bool job_is_new = !job;
+    struct err err;
+    if (job && !rank_is_free(p, request, wanted, job))
+        return;
+    if (job_is_new)
+        job = jobs_create(s, s->numbers.next_job, wanted->job, wanted->workers);
+    if (!job)
+        return peer_fail_memory(p, request);
+    int error = join(p, wanted, job, job_is_new, &err);
+    if (error < 0) {
+        if (job_is_new)
+            jobs_destroy(job);
+        return peer_fail(p, request, error, "%s", err.text);
+    }
+    char name[ERR_TEXT_BYTES];
+    log_info("%s has joined", session_name(p->session, name, sizeof name));
+    if (job_is_new)
+        list_append(&s->jobs, &job->link);
+    reply_joined(p->session, request);
+}
+
+/* The routes it may have missed come with the reply; it knows by their epochs which are news. */
+static void resume(struct peer *p, uint64_t request, struct session *session)
+{
+    struct job *job = session->job;
+    if (session->peer) {
+        session->peer->session = NULL;
+        waits_cancel(session->peer);
+        peer_break(session->peer);
+    }
+    session_attach(session, p);
+    reply_joined(session, request);
+    if (job->epoch > 1)
+        tensors_send_routes(job, session, NULL, NULL);
+    if (job->failure)
+        jobs_send_failure(job, -ECONNRESET, p);
+}
+
+static struct session *find_session(struct service *s, const WIRE(JoinRequest) * join)
+{
+    struct job *job = jobs_find_id(s, join->job_id);
+    if (!job || join->rank >= job->workers)
+        return NULL;
+    struct session *session = job->sessions[join->rank];
+    bool open = session && (session->state == SESSION_JOINED || session->state == SESSION_AWAY);
+    return open && session->number == join->session ? session : NULL;
+}
+
+void join_handle(struct peer *p, const envelope *request)
+{
+    const WIRE(JoinRequest) *join = request->join_request;
+    if (!join_is_valid(p, request->id, join))
+        return;
+    if (join->session == 0)
+        return join_new(p, request->id, join);
+    struct session *session = find_session(p->service, join);
+    if (!session)
+        return peer_fail(p, request->id, -ESTALE,
+                         "rank %u was away from job %s too long and "
+                         "counts as lost",
+                         join->rank, join->job);
+    resume(p, request->id, session);
+}
+
+void leave_handle(struct peer *p, const envelope *request)
+{
+    struct session *session = p->session;
+    char name[ERR_TEXT_BYTES];
+    if (!session)
+        return peer_fail(p, request->id, -ENOTCONN, "no job has been joined");
+    log_info("%s has left", session_name(session, name, sizeof name));
+    waits_cancel(p);
+    session_leave(session);
+    peer_reply_done(p, request->id);
+    jobs_end_if_empty(session->job);
+}

@@ -1,0 +1,89 @@
+/* Control connections, and requests on them that are answered later. */
+#ifndef GRADPOOL_COORDINATOR_PEERS_H
+#define GRADPOOL_COORDINATOR_PEERS_H
+
+#include "svc/coordinator/loop.h"
+#include "svc/wire/channel.h"
+#include "svc/wire/endpoint.h"
+
+#define WIRE(type) Gradpool__Wire__##type
+#define BODY(name) GRADPOOL__WIRE__ENVELOPE__BODY_##name
+#define ENVELOPE_INIT GRADPOOL__WIRE__ENVELOPE__INIT
+
+struct service;
+struct session;
+struct aggregator;
+
+enum peer_state {
+    PEER_GREETING, /* has not said hello */
+    PEER_OPEN,
+    PEER_CLOSING, /* may read our last words */
+    PEER_BROKEN,  /* goes when this handler ends */
+};
+
+struct peer {
+    struct source source;
+    struct list link;
+    struct service *service;
+    struct channel *channel;
+    struct timer timer; /* of greeting, of closing, or to go on receiving */
+    enum peer_state state;
+    WIRE(Role) role;
+    struct session *session;
+    struct aggregator *aggregator;
+};
+
+struct listener {
+    struct source source;
+    struct service *service;
+    struct endpoint endpoint;
+};
+
+int listener_open(struct service *s, struct listener *l, const char *interface_name,
+                  struct err *err);
+void listener_close(struct listener *l);
+
+/* Takes over `fd`. */
+int peer_accept(struct service *s, int fd);
+/* A failed send breaks the peer, so no caller has to look. */
+void peer_send(struct peer *p, const envelope *message);
+void peer_reply_done(struct peer *p, uint64_t id);
+void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+void peer_fail_memory(struct peer *p, uint64_t id);
+/* Lets it go from the loop, not before this handler ends. */
+void peer_break(struct peer *p);
+void peers_destroy(struct service *s);
+
+/* --- waits.c --- */
+
+struct wait {
+    struct list link;
+    uint64_t id;
+    struct peer *peer;
+    uint64_t request; /* the id that the reply must carry */
+    struct timer timer;
+    void (*expired)(struct wait *wait);
+    uint32_t pending; /* calls not answered yet */
+    void *data;       /* freed with it */
+};
+
+/* Takes over `data`. NULL: no memory, and the peer was told. */
+struct wait *wait_create(struct peer *p, uint64_t request, uint64_t timeout_ns,
+                         void (*expired)(struct wait *wait), void *data);
+void wait_destroy(struct wait *wait);
+struct wait *wait_find(struct service *s, uint64_t id);
+void waits_cancel(struct peer *p);
+
+/* --- what a peer's messages go to; `message` is the handler's for the call only --- */
+
+void join_handle(struct peer *p, const envelope *message);
+void leave_handle(struct peer *p, const envelope *message);
+void declare_handle(struct peer *p, const envelope *message);
+void undeclare_handle(struct peer *p, const envelope *message);
+void ticket_handle(struct peer *p, const envelope *message);
+void aggregator_handle_join(struct peer *p, const envelope *message);
+void view_handle_status(struct peer *p, const envelope *message);
+void view_handle_jobs(struct peer *p, const envelope *message);
+
+#endif

@@ -1,0 +1,109 @@
+/* What each kind of row looks like in SQLite. A new field is a line here. */
+#include "svc/coordinator/store_schema.h"
+
+#include "svc/base/text.h"
+
+#define COLUMN(kind, field, column_type)                                     \
+    {                                                                        \
+#field, COLUMN_##column_type, offsetof(struct store_row, kind.field) \
+    }
+
+const struct table schema_tables[STORE_TABLES] = {
+    [STORE_SERVICE] = {"service",
+                       1,
+                       "",
+                       {COLUMN(service, key, U32), COLUMN(service, incarnation, U64),
+                        COLUMN(service, next_aggregator, U32), COLUMN(service, next_lane, U32),
+                        COLUMN(service, next_job, U32), COLUMN(service, next_task, U32)}},
+    [STORE_AGGREGATOR] = {"aggregators",
+                          1,
+                          "",
+                          {COLUMN(aggregator, aggregator, U32),
+                           COLUMN(aggregator, incarnation, U64), COLUMN(aggregator, identity, U64),
+                           COLUMN(aggregator, pid, U32), COLUMN(aggregator, slot, U32),
+                           COLUMN(aggregator, node, TEXT)}},
+    [STORE_LANE] = {"lanes",
+                    1,
+                    ", FOREIGN KEY(aggregator) REFERENCES aggregators ON DELETE CASCADE",
+                    {COLUMN(lane, lane, U32), COLUMN(lane, aggregator, U32),
+                     COLUMN(lane, index, U32), COLUMN(lane, core, U32), COLUMN(lane, pu, U32),
+                     COLUMN(lane, numa, I32), COLUMN(lane, memory_bytes, U64),
+                     COLUMN(lane, shm, TEXT), COLUMN(lane, ofi, TEXT)}},
+    [STORE_JOB] = {"jobs",
+                   1,
+                   "",
+                   {COLUMN(job, job, U32), COLUMN(job, name, TEXT), COLUMN(job, workers, U32),
+                    COLUMN(job, epoch, U32), COLUMN(job, next_tensor, U32),
+                    COLUMN(job, next_piece, U32), COLUMN(job, failure, TEXT)}},
+    [STORE_SESSION] =
+        {"sessions",
+         2,
+         ", FOREIGN KEY(job) REFERENCES jobs ON DELETE CASCADE",
+         {COLUMN(session, job, U32), COLUMN(session, rank, U32), COLUMN(session, session, U64),
+          COLUMN(session, identity, U64), COLUMN(session, pid, U32), COLUMN(session, state, U32),
+          COLUMN(session, node, TEXT)}},
+    [STORE_TENSOR] =
+        {"tensors",
+         2,
+         ", FOREIGN KEY(job) REFERENCES jobs ON DELETE CASCADE",
+         {COLUMN(tensor, job, U32), COLUMN(tensor, tensor, U32), COLUMN(tensor, name, TEXT),
+          COLUMN(tensor, dtype, U32), COLUMN(tensor, elements, U64), COLUMN(tensor, failure, TEXT),
+          COLUMN(tensor, ranks, RANKS)}},
+    [STORE_PIECE] =
+        {"pieces",
+         3,
+         ", FOREIGN KEY(job, tensor) REFERENCES tensors ON DELETE CASCADE",
+         {COLUMN(piece, job, U32), COLUMN(piece, tensor, U32), COLUMN(piece, piece, U32),
+          COLUMN(piece, task, U32), COLUMN(piece, lane, U32), COLUMN(piece, epoch, U32),
+          COLUMN(piece, first, U64), COLUMN(piece, elements, U64)}},
+};
+
+int schema_columns(const struct table *table)
+{
+    int count = 0;
+    while (count < COLUMNS_MAX && table->columns[count].name)
+        count++;
+    return count;
+}
+
+static const char *sql_type(enum column_type type)
+{
+    return type == COLUMN_TEXT ? "TEXT" : type == COLUMN_RANKS ? "BLOB" : "INTEGER";
+}
+
+void schema_create(const struct table *table, char *sql)
+{
+    int count = schema_columns(table);
+    sql[0] = 0;
+    text_append(sql, SQL_BYTES, "CREATE TABLE IF NOT EXISTS %s(", table->name);
+    for (int i = 0; i < count; i++)
+        text_append(sql, SQL_BYTES, "\"%s\" %s NOT NULL, ", table->columns[i].name,
+                    sql_type(table->columns[i].type));
+    text_append(sql, SQL_BYTES, "PRIMARY KEY(");
+    for (int i = 0; i < table->keys; i++)
+        text_append(sql, SQL_BYTES, "%s\"%s\"", i ? "," : "", table->columns[i].name);
+    text_append(sql, SQL_BYTES, ")%s) WITHOUT ROWID", table->constraint);
+}
+
+/* An upsert, not REPLACE: that would first delete the row, and what belongs to it. */
+void schema_put(const struct table *table, char *sql)
+{
+    int count = schema_columns(table);
+    sql[0] = 0;
+    text_append(sql, SQL_BYTES, "INSERT INTO %s VALUES(", table->name);
+    for (int i = 0; i < count; i++)
+        text_append(sql, SQL_BYTES, "%s?%d", i ? "," : "", i + 1);
+    text_append(sql, SQL_BYTES, ") ON CONFLICT DO UPDATE SET ");
+    for (int i = table->keys; i < count; i++)
+        text_append(sql, SQL_BYTES, "%s\"%s\"=?%d", i > table->keys ? "," : "",
+                    table->columns[i].name, i + 1);
+}
+
+void schema_erase(const struct table *table, char *sql)
+{
+    sql[0] = 0;
+    text_append(sql, SQL_BYTES, "DELETE FROM %s WHERE ", table->name);
+    for (int i = 0; i < table->keys; i++)
+        text_append(sql, SQL_BYTES, "%s\"%s\"=?%d", i ? " AND " : "", table->columns[i].name,
+                    i + 1);
+}

@@ -1,0 +1,153 @@
+/* Telling lanes what they are to serve, and what no longer. A piece is PIECE_ASKED from the request
+ * to the answer; an answer for a piece that has moved meanwhile is passed over. */
+#include "svc/base/cleanup.h"
+#include "svc/base/log.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+
+struct placed {
+    uint32_t job, lane, epoch;
+    bool recovering;
+    size_t count;
+    uint32_t pieces[];
+};
+
+static bool is_of(const struct piece *piece, const void *context)
+{
+    const struct placed *placed = context;
+    return piece->epoch == placed->epoch && piece->recovering && piece->state == PIECE_READY;
+}
+
+static void settle(struct job *job, const struct placed *placed, int code, const char *text)
+{
+    for (size_t i = 0; i < placed->count; i++) {
+        struct tensor *tensor;
+        struct piece *piece = jobs_piece(job, placed->pieces[i], &tensor);
+        if (!piece || !piece->lane || piece->lane->id != placed->lane ||
+            piece->epoch != placed->epoch || piece->state != PIECE_ASKED)
+            continue; /* it has gone elsewhere meanwhile */
+        piece->state = code < 0 ? PIECE_PLACED : PIECE_READY;
+        if (code < 0 && code != -ECONNRESET && code != -ENOTCONN)
+            tensor_fail(tensor, NULL, code, text);
+    }
+}
+
+static void lane_answered(struct service *s, void *data, const envelope *reply, int code,
+                          const char *text)
+{
+    const struct placed *placed = data;
+    struct job *job = jobs_find_id(s, placed->job);
+    if (!job)
+        return;
+    if (!reply)
+        log_warn("job %s: lane %u did not take %zu pieces: %s", job->name, placed->lane,
+                 placed->count, text);
+    settle(job, placed, reply ? 0 : code, text);
+    if (reply && placed->recovering)
+        tensors_send_routes(job, NULL, is_of, placed);
+    declare_check_waits(job);
+}
+
+static void add_spec(WIRE(PieceSpec) * spec, const struct tensor *tensor, const struct piece *piece)
+{
+    gradpool__wire__piece_spec__init(spec);
+    spec->piece = piece->id;
+    spec->task = piece->task;
+    spec->dtype = tensor->dtype;
+    spec->elements = piece->elements;
+    spec->tensor = tensor->name;
+}
+
+/* The job's pieces that wait for their lane to be told, those of one message. */
+static size_t gather(struct job *job, struct placed *placed, WIRE(PieceSpec) * specs)
+{
+    struct lane *lane = NULL;
+    for (size_t t = 0; t < job->tensors_count; t++) {
+        struct tensor *tensor = job->tensors[t];
+        for (size_t i = 0; i < tensor->pieces_count; i++) {
+            struct piece *piece = &tensor->pieces[i];
+            if (piece->state != PIECE_PLACED || tensor->failure ||
+                piece->lane->aggregator->state != AGGREGATOR_UP)
+                continue;
+            if (!lane) {
+                lane = piece->lane;
+                *placed = (struct placed){.job = job->id,
+                                          .lane = lane->id,
+                                          .epoch = piece->epoch,
+                                          .recovering = piece->recovering};
+            }
+            if (piece->lane != lane || piece->epoch != placed->epoch ||
+                piece->recovering != placed->recovering || placed->count == MESSAGE_PIECES_MAX)
+                continue;
+            add_spec(&specs[placed->count], tensor, piece);
+            placed->pieces[placed->count++] = piece->id;
+            piece->state = PIECE_ASKED;
+        }
+    }
+    return placed->count;
+}
+
+/* Takes over `placed`. Out of memory, its pieces stay asked until the declare is overdue. */
+static void ask_lane(struct job *job, struct placed *placed, WIRE(PieceSpec) * specs)
+{
+    WIRE(PieceSpec) **list = calloc(placed->count, sizeof *list);
+    if (!list)
+        return free(placed);
+    for (size_t i = 0; i < placed->count; i++)
+        list[i] = &specs[i];
+    WIRE(PlaceRequest) request = GRADPOOL__WIRE__PLACE_REQUEST__INIT;
+    request.lane = placed->lane;
+    request.job_id = job->id;
+    request.job = job->name;
+    request.workers = job->workers;
+    request.epoch = placed->epoch;
+    request.recovering = placed->recovering;
+    request.pieces = list;
+    request.n_pieces = placed->count;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(PLACE_REQUEST);
+    e.place_request = &request;
+    struct lane *lane = lane_find(job->service, placed->lane);
+    call_send(lane->aggregator, &e, CALL_DEADLINE_NS, lane_answered, placed);
+    free(list);
+}
+
+void telling_place(struct job *job)
+{
+    size_t pieces = 0;
+    for (size_t t = 0; t < job->tensors_count; t++)
+        pieces += job->tensors[t]->pieces_count;
+    size_t room = pieces < MESSAGE_PIECES_MAX ? pieces : MESSAGE_PIECES_MAX;
+    _cleanup_free_ WIRE(PieceSpec) *specs = calloc(room ? room : 1, sizeof *specs);
+    for (;;) {
+        struct placed *placed = calloc(1, sizeof *placed + room * sizeof placed->pieces[0]);
+        if (!specs || !placed || gather(job, placed, specs) == 0) {
+            free(placed);
+            return;
+        }
+        ask_lane(job, placed, specs);
+    }
+}
+
+static void dropped(struct service *s, void *data, const envelope *reply, int code,
+                    const char *text)
+{
+    if (!reply && code != -ECONNRESET && code != -ENOTCONN)
+        log_warn("a lane did not drop what it was told to: %s", text);
+}
+
+void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count)
+{
+    if (lane->aggregator->state != AGGREGATOR_UP)
+        return; /* when it is back, it is told what to drop by what it holds */
+    WIRE(DropRequest) request = GRADPOOL__WIRE__DROP_REQUEST__INIT;
+    request.lane = lane->id;
+    request.job_id = job_id;
+    request.pieces = pieces;
+    request.n_pieces = count;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(DROP_REQUEST);
+    e.drop_request = &request;
+    call_send(lane->aggregator, &e, CALL_DEADLINE_NS, dropped, NULL);
+}

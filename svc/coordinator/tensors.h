@@ -1,0 +1,76 @@
+/* Tensors, where their pieces lie, and what becomes of them when an aggregator is lost. */
+#ifndef GRADPOOL_COORDINATOR_TENSORS_H
+#define GRADPOOL_COORDINATOR_TENSORS_H
+
+#include "svc/coordinator/jobs.h"
+
+#define MESSAGE_PIECES_MAX 32768u /* of one PlaceRequest or RouteChange, so that it fits a frame */
+
+/* --- tensors.c --- */
+
+/* As numbered on the wire (TensorSpec.dtype). NULL: unknown. */
+struct dtype {
+    const char *name;
+    uint32_t bytes;
+};
+const struct dtype *dtype_find(uint32_t dtype);
+
+struct tensor *tensor_create(struct job *job, uint32_t id, const char *name, uint32_t dtype,
+                             uint64_t elements);
+void tensor_destroy(struct tensor *tensor);
+uint64_t tensor_bytes(const struct tensor *tensor, uint64_t elements);
+bool tensor_has_rank(const struct tensor *tensor, uint32_t rank);
+void tensor_set_rank(struct tensor *tensor, uint32_t rank, bool on);
+/* Tells every rank that has declared it (but `except`), once; it stays failed. */
+void tensor_fail(struct tensor *tensor, const struct session *except, int code, const char *text);
+void tensor_row(const struct tensor *tensor, struct store_row *ret_row);
+void piece_row(const struct tensor *tensor, const struct piece *piece, struct store_row *ret_row);
+int tensor_restore(struct service *s, const struct store_tensor *row);
+int piece_restore(struct service *s, const struct store_piece *row);
+
+typedef bool (*piece_wanted_fn)(const struct piece *piece, const void *context);
+/* Protobuf form of the pieces that `wanted` accepts (NULL: all); one block, for free(). */
+WIRE(TensorRoute) *
+    tensor_route(const struct tensor *tensor, piece_wanted_fn wanted, const void *context);
+/* RouteChange to one session, or (NULL) to all that are connected. */
+void tensors_send_routes(struct job *job, const struct session *to, piece_wanted_fn wanted,
+                         const void *context);
+
+/* --- declaration.c --- */
+
+/* Answers the declares of the job whose pieces are all ready, or have failed. */
+void declare_check_waits(struct job *job);
+
+/* --- placing.c --- */
+
+/* Gives pieces, lanes and tasks to new tensors; what the lanes carry does not change yet. */
+int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, struct err *err);
+
+struct task {
+    uint32_t id;
+    uint64_t bytes;
+    struct lane *lane;
+};
+/* Fills `lane` of each. -ENOSPC: no lane is up. */
+int placing_plan_tasks(struct job *job, struct task *tasks, size_t count, struct err *err);
+
+void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane);
+void piece_detach(struct tensor *tensor, struct piece *piece);
+
+/* --- telling.c --- */
+
+/* Asks every lane that is up to take its pieces that are PIECE_PLACED. */
+void telling_place(struct job *job);
+/* Tells the lane to forget pieces; count 0: the whole job. */
+void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count);
+
+/* --- recovery.c --- */
+
+/* The aggregator cannot write any more (fenced): its pieces are stranded, then placed anew. */
+void recovery_aggregator_lost(struct aggregator *a);
+/* Places what is stranded, of all jobs. */
+void recovery_place_stranded(struct service *s);
+/* What a rejoining aggregator holds against what it should hold. */
+void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join);
+
+#endif
