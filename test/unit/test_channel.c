@@ -1,0 +1,790 @@
+/* The control connection: whole messages in order over a stream that cuts them anywhere, peers
+ * that talk nonsense, do not read or go away, and calls that end by their deadline. */
+#include "svc/base/clock.h"
+#include "svc/wire/channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define CALL_NS (10 * NS_PER_S)
+
+/* A channel and the bare socket of its peer. */
+struct pair {
+    struct channel *channel;
+    int peer;
+};
+
+static struct pair pair_open(void)
+{
+    struct pair pair;
+    int fds[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    assert_int_equal(channel_create(fds[0], &pair.channel), 0);
+    pair.peer = fds[1];
+    return pair;
+}
+
+static void pair_close(struct pair *pair)
+{
+    channel_destroy(pair->channel);
+    if (pair->peer >= 0)
+        close(pair->peer);
+}
+
+static void put(int fd, const void *bytes, size_t count)
+{
+    assert_int_equal(send(fd, bytes, count, MSG_NOSIGNAL), count);
+}
+
+static void message_free(envelope *message)
+{
+    gradpool__wire__envelope__free_unpacked(message, NULL);
+}
+
+/* A Failure is the message that carries a code and any text. */
+struct failure {
+    envelope envelope;
+    Gradpool__Wire__Failure failure;
+};
+
+static envelope *failure_init(struct failure *f, uint64_t id, int code, const char *text)
+{
+    f->envelope = (envelope)GRADPOOL__WIRE__ENVELOPE__INIT;
+    f->failure = (Gradpool__Wire__Failure)GRADPOOL__WIRE__FAILURE__INIT;
+    f->failure.code = code;
+    f->failure.text = (char *)text;
+    f->envelope.id = id;
+    f->envelope.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE;
+    f->envelope.failure = &f->failure;
+    return &f->envelope;
+}
+
+/* As it stands on the wire; to be freed. */
+static uint8_t *frame(const envelope *message, size_t *ret_bytes)
+{
+    size_t bytes = gradpool__wire__envelope__get_packed_size(message);
+    uint8_t *out = malloc(4 + bytes);
+    assert_non_null(out);
+    for (int i = 0; i < 4; i++)
+        out[i] = (uint8_t)(bytes >> (8 * i));
+    gradpool__wire__envelope__pack(message, out + 4);
+    *ret_bytes = 4 + bytes;
+    return out;
+}
+
+static void put_message(int fd, const envelope *message)
+{
+    size_t bytes;
+    uint8_t *out = frame(message, &bytes);
+    put(fd, out, bytes);
+    free(out);
+}
+
+static envelope *receive_wait(struct channel *ch)
+{
+    envelope *message;
+    int r;
+    while ((r = channel_receive(ch, &message)) == -EAGAIN) {
+        struct pollfd wait = {.fd = channel_fd(ch), .events = POLLIN};
+        assert_int_equal(poll(&wait, 1, 10000), 1);
+    }
+    assert_int_equal(r, 0);
+    return message;
+}
+
+static void expect_failure(envelope *message, uint64_t id, int code, const char *text)
+{
+    assert_int_equal(message->body_case, GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE);
+    assert_int_equal(message->id, id);
+    assert_int_equal(message->failure->code, code);
+    assert_string_equal(message->failure->text, text);
+    message_free(message);
+}
+
+static void expect_text(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL)
+        fail_msg("expected '%s' in '%s'", part, text);
+}
+
+/* --- messages -------------------------------------------------------------------------------- */
+
+static void a_message_arrives_as_it_was_sent(void **state)
+{
+    int fds[2];
+    struct channel *a, *b;
+    struct failure f;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    assert_int_equal(channel_create(fds[0], &a), 0);
+    assert_int_equal(channel_create(fds[1], &b), 0);
+    for (int i = 1; i < 100; i++)
+        assert_int_equal(channel_send(a, failure_init(&f, (uint64_t)i, -i, "over there")), 0);
+    for (int i = 1; i < 100; i++)
+        expect_failure(receive_wait(b), (uint64_t)i, -i, "over there");
+    envelope *none;
+    assert_int_equal(channel_receive(b, &none), -EAGAIN);
+    channel_destroy(a);
+    assert_int_equal(channel_receive(b, &none), -ECONNRESET);
+    expect_text(channel_failure(b), "closed the connection");
+    channel_destroy(b);
+}
+
+static void the_frame_is_a_little_endian_length_and_an_envelope(void **state)
+{
+    struct pair pair = pair_open();
+    struct failure f;
+    uint8_t got[64], *expected;
+    size_t bytes;
+    failure_init(&f, 7, -EINVAL, "no");
+    expected = frame(&f.envelope, &bytes);
+    assert_int_equal(channel_send(pair.channel, &f.envelope), 0);
+    assert_int_equal(recv(pair.peer, got, sizeof got, 0), bytes);
+    assert_memory_equal(got, expected, bytes);
+    assert_int_equal(got[0], bytes - 4);
+    assert_int_equal(got[1] | got[2] | got[3], 0);
+    free(expected);
+    pair_close(&pair);
+}
+
+static void a_message_that_dribbles_in_byte_by_byte_is_whole(void **state)
+{
+    struct pair pair = pair_open();
+    struct failure f;
+    envelope *message;
+    size_t bytes;
+    uint8_t *out = frame(failure_init(&f, 1, -EPERM, "drop by drop"), &bytes);
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < bytes; i++) {
+            assert_int_equal(channel_receive(pair.channel, &message), -EAGAIN);
+            put(pair.peer, out + i, 1);
+        }
+        assert_int_equal(channel_receive(pair.channel, &message), 0);
+        expect_failure(message, 1, -EPERM, "drop by drop");
+    }
+    free(out);
+    pair_close(&pair);
+}
+
+static void messages_that_come_together_are_taken_one_by_one(void **state)
+{
+    struct pair pair = pair_open();
+    struct failure f;
+    for (uint64_t i = 1; i <= 150; i++)
+        put_message(pair.peer, failure_init(&f, i, -1, "one of many"));
+    close(pair.peer);
+    pair.peer = -1;
+    for (uint64_t i = 1; i <= 150; i++)
+        expect_failure(receive_wait(pair.channel), i, -1, "one of many");
+    envelope *message;
+    assert_int_equal(channel_receive(pair.channel, &message), -ECONNRESET);
+    pair_close(&pair);
+}
+
+/* Sends what both ends must move in many parts, and counts the steps. */
+static void a_message_of_nearly_the_most_passes_in_parts(void **state)
+{
+    int fds[2];
+    struct channel *a, *b;
+    size_t length = CHANNEL_FRAME_BYTES_MAX - 100;
+    char *text = malloc(length + 1);
+    struct failure f;
+    envelope *message;
+    int r, parts = 0;
+    assert_non_null(text);
+    for (size_t i = 0; i < length; i++)
+        text[i] = (char)('a' + i % 23);
+    text[length] = '\0';
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    assert_int_equal(channel_create(fds[0], &a), 0);
+    assert_int_equal(channel_create(fds[1], &b), 0);
+    assert_int_equal(channel_events(a), EPOLLIN);
+    assert_int_equal(channel_send(a, failure_init(&f, 9, -9, text)), 0);
+    assert_int_equal(channel_events(a), EPOLLIN | EPOLLOUT);
+    while ((r = channel_receive(b, &message)) == -EAGAIN) {
+        assert_int_equal(channel_flush(a), 0);
+        parts++;
+    }
+    assert_int_equal(r, 0);
+    assert_true(parts > 1);
+    assert_int_equal(channel_events(a), EPOLLIN);
+    expect_failure(message, 9, -9, text);
+    channel_destroy(a);
+    channel_destroy(b);
+    free(text);
+}
+
+static void a_message_over_the_most_is_not_sent(void **state)
+{
+    struct pair pair = pair_open();
+    char *text = malloc(CHANNEL_FRAME_BYTES_MAX + 1);
+    struct failure f;
+    char byte;
+    assert_non_null(text);
+    memset(text, 'x', CHANNEL_FRAME_BYTES_MAX);
+    text[CHANNEL_FRAME_BYTES_MAX] = '\0';
+    assert_int_equal(channel_send(pair.channel, failure_init(&f, 1, -1, text)), -EMSGSIZE);
+    assert_int_equal(channel_send(pair.channel, failure_init(&f, 1, -1, "short")), -EMSGSIZE);
+    assert_int_equal(recv(pair.peer, &byte, 1, MSG_DONTWAIT), -1);
+    free(text);
+    pair_close(&pair);
+}
+
+static void an_empty_envelope_is_not_sent(void **state)
+{
+    struct pair pair = pair_open();
+    envelope empty = GRADPOOL__WIRE__ENVELOPE__INIT;
+    assert_int_equal(channel_send(pair.channel, &empty), -EMSGSIZE);
+    pair_close(&pair);
+}
+
+static void a_peer_that_does_not_read_is_given_up_at_the_backlog(void **state)
+{
+    struct pair pair = pair_open();
+    size_t length = 1u << 20;
+    char *text = malloc(length + 1);
+    struct failure f;
+    size_t sent = 0;
+    int r;
+    assert_non_null(text);
+    memset(text, 'x', length);
+    text[length] = '\0';
+    failure_init(&f, 1, -1, text);
+    while ((r = channel_send(pair.channel, &f.envelope)) == 0)
+        sent++;
+    assert_int_equal(r, -ENOBUFS);
+    assert_in_range(sent * length, CHANNEL_BACKLOG_BYTES_MAX - 2 * length,
+                    CHANNEL_BACKLOG_BYTES_MAX + 2 * length);
+    expect_text(channel_failure(pair.channel), "does not read");
+    assert_int_equal(channel_flush(pair.channel), -ENOBUFS);
+    free(text);
+    pair_close(&pair);
+}
+
+static void a_peer_that_is_gone_is_an_error_and_no_signal(void **state)
+{
+    struct pair pair = pair_open();
+    struct failure f;
+    close(pair.peer);
+    pair.peer = -1;
+    assert_int_equal(channel_send(pair.channel, failure_init(&f, 1, -1, "hello?")), -ECONNRESET);
+    expect_text(channel_failure(pair.channel), "connection lost: Broken pipe");
+    pair_close(&pair);
+}
+
+/* --- nonsense -------------------------------------------------------------------------------- */
+
+static void expect_nonsense(const void *bytes, size_t count, const char *part)
+{
+    struct pair pair = pair_open();
+    envelope *message = NULL;
+    put(pair.peer, bytes, count);
+    assert_int_equal(channel_receive(pair.channel, &message), -EBADMSG);
+    assert_null(message);
+    expect_text(channel_failure(pair.channel), part);
+    expect_text(channel_failure(pair.channel), "unix pid");
+    assert_int_equal(channel_receive(pair.channel, &message), -EBADMSG);
+    pair_close(&pair);
+}
+
+static void a_length_that_cannot_be_is_another_protocol(void **state)
+{
+    expect_nonsense("GET / HTTP/1.1\r\n\r\n", 18,
+                    "not a gradpool endpoint? first bytes 47 45 54 20 2f 20 48 54");
+    expect_nonsense("\0\0\0\0", 4, "got one of 0; not a gradpool endpoint? first bytes 00 00");
+    expect_nonsense("\x01\0\0\x01", 4, "got one of 16777217");
+    expect_nonsense("\xff\xff\xff\xff", 4, "got one of 4294967295");
+}
+
+static void bytes_that_are_no_message_are_refused(void **state)
+{
+    expect_nonsense("\x03\0\0\0\xff\xff\xff", 7,
+                    "got 3 bytes that are none (first bytes ff ff ff)");
+    /* A body that claims to be longer than its frame. */
+    expect_nonsense("\x02\0\0\0\x12\x7f", 6, "got 2 bytes that are none");
+}
+
+/* Two bytes a TensorSpec on the wire, some sixty in memory. */
+static void a_message_that_swells_when_unpacked_is_refused(void **state)
+{
+    struct pair pair = pair_open();
+    size_t specs = 4u << 20, bytes = 2 * specs;
+    uint8_t head[] = {0, 0, 0, 0, 0x6a, 0x80, 0x80, 0x80, 0x04}; /* field 13, 8 MiB */
+    uint8_t *body = malloc(bytes);
+    envelope *message;
+    size_t put_bytes = 0;
+    int r;
+    assert_non_null(body);
+    for (size_t i = 0; i < specs; i++)
+        memcpy(body + 2 * i, "\x0a\x00", 2);
+    size_t frame_bytes = sizeof head - 4 + bytes;
+    for (int i = 0; i < 4; i++)
+        head[i] = (uint8_t)(frame_bytes >> (8 * i));
+    put(pair.peer, head, sizeof head);
+    while ((r = channel_receive(pair.channel, &message)) == -EAGAIN) {
+        ssize_t n = send(pair.peer, body + put_bytes, bytes - put_bytes, MSG_DONTWAIT);
+        assert_true(n > 0);
+        put_bytes += (size_t)n;
+    }
+    assert_int_equal(r, -EBADMSG);
+    free(body);
+    pair_close(&pair);
+}
+
+static void an_end_in_mid_message_is_said(void **state)
+{
+    struct pair pair = pair_open();
+    envelope *message;
+    put(pair.peer, "\x10\0\0\0\x08", 5);
+    close(pair.peer);
+    pair.peer = -1;
+    assert_int_equal(channel_receive(pair.channel, &message), -ECONNRESET);
+    expect_text(channel_failure(pair.channel), "closed the connection in the middle of a message");
+    pair_close(&pair);
+}
+
+static void random_bytes_never_harm(void **state)
+{
+    unsigned seed = 20240611;
+    print_message("# seed %u\n", seed);
+    for (int round = 0; round < 2000; round++) {
+        struct pair pair = pair_open();
+        uint8_t bytes[64] = {0};
+        size_t count = 1 + (size_t)rand_r(&seed) % 60;
+        envelope *message;
+        int r;
+        for (size_t i = 0; i < count; i++)
+            bytes[4 + i] = (uint8_t)rand_r(&seed);
+        bytes[0] = (uint8_t)count;
+        put(pair.peer, bytes, 4 + count);
+        close(pair.peer);
+        pair.peer = -1;
+        while ((r = channel_receive(pair.channel, &message)) == 0)
+            message_free(message);
+        assert_true(r == -EBADMSG || r == -ECONNRESET);
+        pair_close(&pair);
+    }
+}
+
+/* --- who is there ---------------------------------------------------------------------------- */
+
+static void a_unix_peer_is_known_by_process_and_user(void **state)
+{
+    struct pair pair = pair_open();
+    char expected[64];
+    int pid;
+    uint32_t uid;
+    assert_int_equal(channel_credentials(pair.channel, &pid, &uid), 0);
+    assert_int_equal(pid, getpid());
+    assert_int_equal(uid, getuid());
+    snprintf(expected, sizeof expected, "unix pid %d uid %u", (int)getpid(), (unsigned)getuid());
+    assert_string_equal(channel_peer(pair.channel), expected);
+    pair_close(&pair);
+}
+
+/* A TCP connection over loopback: its channel, the other socket, and that one's port. */
+static struct pair tcp_open(int family, unsigned *ret_port)
+{
+    struct pair pair;
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
+    struct sockaddr *address = family == AF_INET ? (void *)&v4 : (void *)&v6;
+    socklen_t bytes = family == AF_INET ? sizeof v4 : sizeof v6;
+    int listener = socket(family, SOCK_STREAM, 0);
+    pair.peer = socket(family, SOCK_STREAM, 0);
+    if (listener < 0 || bind(listener, address, bytes) < 0)
+        skip(); /* a host without IPv6 */
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, address, &bytes), 0);
+    assert_int_equal(connect(pair.peer, address, bytes), 0);
+    assert_int_equal(getsockname(pair.peer, address, &bytes), 0);
+    *ret_port = ntohs(family == AF_INET ? v4.sin_port : v6.sin6_port);
+    assert_int_equal(channel_create(accept(listener, NULL, NULL), &pair.channel), 0);
+    close(listener);
+    return pair;
+}
+
+static void a_tcp_peer_is_known_by_address(void **state)
+{
+    static const struct {
+        int family;
+        const char *format;
+    } cases[] = {{AF_INET, "127.0.0.1:%u"}, {AF_INET6, "[::1]:%u"}};
+    for (size_t i = 0; i < 2; i++) {
+        char expected[64];
+        unsigned port;
+        int pid;
+        uint32_t uid;
+        struct pair pair = tcp_open(cases[i].family, &port);
+        snprintf(expected, sizeof expected, cases[i].format, port);
+        assert_string_equal(channel_peer(pair.channel), expected);
+        assert_int_equal(channel_credentials(pair.channel, &pid, &uid), -ENOTSUP);
+        pair_close(&pair);
+    }
+}
+
+static void a_tcp_channel_does_not_wait_and_notices_silent_death(void **state)
+{
+    unsigned port;
+    struct pair pair = tcp_open(AF_INET, &port);
+    static const struct {
+        int level, option, least, most;
+    } cases[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1, 1},
+        {SOL_SOCKET, SO_KEEPALIVE, 1, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 1, 9},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, 10000, 10000},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int value = 0;
+        socklen_t bytes = sizeof value;
+        assert_int_equal(getsockopt(channel_fd(pair.channel), cases[i].level, cases[i].option,
+                                    &value, &bytes),
+                         0);
+        assert_in_range(value, cases[i].least, cases[i].most);
+    }
+    pair_close(&pair);
+}
+
+static void a_reset_by_tcp_is_a_peer_that_is_gone(void **state)
+{
+    unsigned port;
+    struct pair pair = tcp_open(AF_INET, &port);
+    struct linger linger = {.l_onoff = 1, .l_linger = 0};
+    struct pollfd wait = {.fd = channel_fd(pair.channel), .events = POLLIN};
+    envelope *message;
+    setsockopt(pair.peer, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+    close(pair.peer);
+    pair.peer = -1;
+    assert_int_equal(poll(&wait, 1, 10000), 1);
+    assert_int_equal(channel_receive(pair.channel, &message), -ECONNRESET);
+    expect_text(channel_failure(pair.channel), "Connection reset by peer");
+    pair_close(&pair);
+}
+
+static void what_is_no_stream_socket_stays_the_callers(void **state)
+{
+    struct channel *ch;
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(channel_create(fds[0], &ch), -ENOTSOCK);
+    assert_int_equal(channel_create(-1, &ch), -EBADF);
+    assert_int_equal(close(fds[0]), 0);
+    assert_int_equal(close(fds[1]), 0);
+    channel_destroy(NULL);
+}
+
+/* --- calls ----------------------------------------------------------------------------------- */
+
+static envelope status_request(void)
+{
+    static Gradpool__Wire__StatusRequest body = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REQUEST;
+    request.status_request = &body;
+    return request;
+}
+
+static void put_done(int fd, uint64_t id)
+{
+    Gradpool__Wire__Done body = GRADPOOL__WIRE__DONE__INIT;
+    envelope done = GRADPOOL__WIRE__ENVELOPE__INIT;
+    done.id = id;
+    done.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_DONE;
+    done.done = &body;
+    put_message(fd, &done);
+}
+
+static void a_call_gets_the_reply_with_its_number(void **state)
+{
+    struct pair pair = pair_open();
+    struct err err = {0};
+    for (uint64_t i = 1; i <= 3; i++) {
+        envelope request = status_request(), *reply;
+        put_done(pair.peer, i); /* in the socket before the request: the stream keeps it */
+        assert_int_equal(channel_call(pair.channel, &request, clock_now_ns() + CALL_NS, NULL, NULL,
+                                      &reply, &err),
+                         0);
+        assert_int_equal(reply->id, i);
+        assert_int_equal(request.id, i);
+        message_free(reply);
+    }
+    assert_int_equal(channel_next_id(pair.channel), 4);
+    pair_close(&pair);
+}
+
+struct collected {
+    int count;
+    int kinds[8]; /* of body */
+    uint64_t ids[8];
+};
+
+static void collect(void *context, envelope *message)
+{
+    struct collected *c = context;
+    assert_true(c->count < 8);
+    c->kinds[c->count] = message->body_case;
+    c->ids[c->count++] = message->id;
+    message_free(message);
+}
+
+/* A message that nobody asked for, and a request of the peer that happens to have our number. */
+static void put_unasked(int fd)
+{
+    Gradpool__Wire__JobFailure job = GRADPOOL__WIRE__JOB_FAILURE__INIT;
+    envelope failure = GRADPOOL__WIRE__ENVELOPE__INIT, drain = GRADPOOL__WIRE__ENVELOPE__INIT;
+    Gradpool__Wire__DrainRequest body = GRADPOOL__WIRE__DRAIN_REQUEST__INIT;
+    failure.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOB_FAILURE;
+    failure.job_failure = &job;
+    put_message(fd, &failure);
+    drain.id = 1;
+    drain.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_DRAIN_REQUEST;
+    drain.drain_request = &body;
+    put_message(fd, &drain);
+}
+
+static void what_comes_unasked_during_a_call_is_handed_on(void **state)
+{
+    for (int listens = 0; listens < 2; listens++) {
+        struct pair pair = pair_open();
+        struct collected c = {0};
+        struct err err = {0};
+        envelope request = status_request(), *reply;
+        put_unasked(pair.peer);
+        put_done(pair.peer, 77); /* of a call that was given up */
+        put_done(pair.peer, 1);
+        assert_int_equal(channel_call(pair.channel, &request, clock_now_ns() + CALL_NS,
+                                      listens ? collect : NULL, &c, &reply, &err),
+                         0);
+        assert_int_equal(reply->body_case, GRADPOOL__WIRE__ENVELOPE__BODY_DONE);
+        message_free(reply);
+        assert_int_equal(c.count, listens ? 2 : 0);
+        if (listens) {
+            assert_int_equal(c.kinds[0], GRADPOOL__WIRE__ENVELOPE__BODY_JOB_FAILURE);
+            assert_int_equal(c.kinds[1], GRADPOOL__WIRE__ENVELOPE__BODY_DRAIN_REQUEST);
+            assert_int_equal(c.ids[1], 1);
+        }
+        pair_close(&pair);
+    }
+}
+
+static int call_with_reply(const envelope *reply, struct err *err)
+{
+    struct pair pair = pair_open();
+    envelope request = status_request(), *got;
+    put_message(pair.peer, reply);
+    int r = channel_call(pair.channel, &request, clock_now_ns() + CALL_NS, NULL, NULL, &got, err);
+    pair_close(&pair);
+    return r;
+}
+
+static void a_failure_becomes_code_and_text(void **state)
+{
+    struct failure f;
+    struct err err = {0};
+    failure_init(&f, 1, -EBUSY, "rank 3 of job 'a' is connected already");
+    assert_int_equal(call_with_reply(&f.envelope, &err), -EBUSY);
+    assert_int_equal(err.code, -EBUSY);
+    assert_string_equal(err.text, "rank 3 of job 'a' is connected already");
+    failure_init(&f, 1, -EBUSY, "");
+    assert_int_equal(call_with_reply(&f.envelope, &err), -EBUSY);
+    assert_string_equal(err.text, "Device or resource busy");
+    failure_init(&f, 1, 0, "a failure that claims success");
+    assert_int_equal(call_with_reply(&f.envelope, &err), -EPROTO);
+    failure_init(&f, 1, -EBUSY, "err may be NULL");
+    assert_int_equal(call_with_reply(&f.envelope, NULL), -EBUSY);
+}
+
+static void a_call_without_an_answer_ends_by_its_deadline(void **state)
+{
+    struct pair pair = pair_open();
+    struct err err = {0};
+    envelope request = status_request(), *reply;
+    uint64_t before_ns = clock_now_ns();
+    put_unasked(pair.peer); /* news is no answer */
+    assert_int_equal(channel_call(pair.channel, &request, before_ns + 50 * NS_PER_MS, NULL, NULL,
+                                  &reply, &err),
+                     -ETIMEDOUT);
+    assert_true(clock_now_ns() - before_ns >= 50 * NS_PER_MS);
+    expect_text(err.text, "connected, but no answer within the deadline");
+    /* The late answer is not taken for that of the next call. */
+    put_done(pair.peer, 1);
+    put_done(pair.peer, 2);
+    assert_int_equal(channel_call(pair.channel, &request, clock_now_ns() + CALL_NS, NULL, NULL,
+                                  &reply, &err),
+                     0);
+    assert_int_equal(reply->id, 2);
+    message_free(reply);
+    pair_close(&pair);
+}
+
+static void a_call_to_a_peer_that_leaves_or_raves_says_so(void **state)
+{
+    struct err err = {0};
+    struct pair pair = pair_open();
+    envelope request = status_request(), *reply;
+    shutdown(pair.peer, SHUT_WR);
+    assert_int_equal(channel_call(pair.channel, &request, clock_now_ns() + CALL_NS, NULL, NULL,
+                                  &reply, &err),
+                     -ECONNRESET);
+    expect_text(err.text, "closed the connection");
+    pair_close(&pair);
+    pair = pair_open();
+    put(pair.peer, "HTTP/1.1 400 Bad Request\r\n", 26);
+    assert_int_equal(channel_call(pair.channel, &request, clock_now_ns() + CALL_NS, NULL, NULL,
+                                  &reply, &err),
+                     -EBADMSG);
+    expect_text(err.text, "not a gradpool endpoint? first bytes 48 54 54 50");
+    pair_close(&pair);
+}
+
+/* --- greeting -------------------------------------------------------------------------------- */
+
+static void put_welcome(int fd, uint32_t version, const char *program)
+{
+    Gradpool__Wire__Welcome body = GRADPOOL__WIRE__WELCOME__INIT;
+    envelope welcome = GRADPOOL__WIRE__ENVELOPE__INIT;
+    body.version = version;
+    body.incarnation = UINT64_C(0x1234567890abcdef);
+    body.program = (char *)program;
+    welcome.id = 1;
+    welcome.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_WELCOME;
+    welcome.welcome = &body;
+    put_message(fd, &welcome);
+}
+
+static int greet(struct pair *pair, uint64_t *ret_incarnation, struct err *err)
+{
+    return channel_greet(pair->channel, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, "gradpool 0.1.0",
+                         clock_now_ns() + CALL_NS, ret_incarnation, err);
+}
+
+static void a_greeting_says_who_we_are_and_learns_the_incarnation(void **state)
+{
+    struct pair pair = pair_open();
+    struct channel *other;
+    struct err err = {0};
+    uint64_t incarnation = 0;
+    put_welcome(pair.peer, CHANNEL_VERSION, "gradpool 0.1.0");
+    assert_int_equal(greet(&pair, &incarnation, &err), 0);
+    assert_true(incarnation == UINT64_C(0x1234567890abcdef));
+    assert_int_equal(channel_create(dup(pair.peer), &other), 0);
+    envelope *hello = receive_wait(other);
+    assert_int_equal(hello->body_case, GRADPOOL__WIRE__ENVELOPE__BODY_HELLO);
+    assert_int_equal(hello->hello->version, CHANNEL_VERSION);
+    assert_int_equal(hello->hello->role, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    assert_string_equal(hello->hello->program, "gradpool 0.1.0");
+    message_free(hello);
+    channel_destroy(other);
+    pair_close(&pair);
+}
+
+static void another_version_is_told_with_both_numbers(void **state)
+{
+    struct pair pair = pair_open();
+    struct err err = {0};
+    uint64_t incarnation = 5;
+    put_welcome(pair.peer, CHANNEL_VERSION + 41, "gradpool 9.9");
+    assert_int_equal(greet(&pair, &incarnation, &err), -EPROTO);
+    assert_int_equal(incarnation, 5);
+    expect_text(err.text, "we speak protocol version 1, gradpool 9.9 speaks 42");
+    pair_close(&pair);
+}
+
+static void a_reply_that_is_no_welcome_is_an_error(void **state)
+{
+    struct pair pair = pair_open();
+    struct err err = {0};
+    uint64_t incarnation;
+    put_done(pair.peer, 1);
+    assert_int_equal(greet(&pair, &incarnation, &err), -EPROTO);
+    expect_text(err.text, "expected Welcome");
+    pair_close(&pair);
+}
+
+/* The far end as a server would be: answers each request with Done, in a thread of its own. */
+static void *serve(void *argument)
+{
+    struct channel *ch = argument;
+    Gradpool__Wire__Done body = GRADPOOL__WIRE__DONE__INIT;
+    for (int i = 0; i < 1000; i++) {
+        envelope *request = receive_wait(ch), done = GRADPOOL__WIRE__ENVELOPE__INIT;
+        done.id = request->id;
+        done.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_DONE;
+        done.done = &body;
+        message_free(request);
+        assert_int_equal(channel_send(ch, &done), 0);
+    }
+    return NULL;
+}
+
+static void a_thousand_calls_are_answered_across_threads(void **state)
+{
+    unsigned port;
+    struct pair pair = tcp_open(AF_INET, &port);
+    struct channel *server;
+    pthread_t thread;
+    assert_int_equal(channel_create(pair.peer, &server), 0);
+    assert_int_equal(pthread_create(&thread, NULL, serve, server), 0);
+    for (uint64_t i = 1; i <= 1000; i++) {
+        envelope request = status_request(), *reply;
+        struct err err = {0};
+        assert_int_equal(channel_call(pair.channel, &request, clock_now_ns() + CALL_NS, NULL, NULL,
+                                      &reply, &err),
+                         0);
+        assert_int_equal(reply->id, i);
+        message_free(reply);
+    }
+    pthread_join(thread, NULL);
+    channel_destroy(server);
+    channel_destroy(pair.channel);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(a_message_arrives_as_it_was_sent),
+        cmocka_unit_test(the_frame_is_a_little_endian_length_and_an_envelope),
+        cmocka_unit_test(a_message_that_dribbles_in_byte_by_byte_is_whole),
+        cmocka_unit_test(messages_that_come_together_are_taken_one_by_one),
+        cmocka_unit_test(a_message_of_nearly_the_most_passes_in_parts),
+        cmocka_unit_test(a_message_over_the_most_is_not_sent),
+        cmocka_unit_test(an_empty_envelope_is_not_sent),
+        cmocka_unit_test(a_peer_that_does_not_read_is_given_up_at_the_backlog),
+        cmocka_unit_test(a_peer_that_is_gone_is_an_error_and_no_signal),
+        cmocka_unit_test(a_length_that_cannot_be_is_another_protocol),
+        cmocka_unit_test(bytes_that_are_no_message_are_refused),
+        cmocka_unit_test(a_message_that_swells_when_unpacked_is_refused),
+        cmocka_unit_test(an_end_in_mid_message_is_said),
+        cmocka_unit_test(random_bytes_never_harm),
+        cmocka_unit_test(a_unix_peer_is_known_by_process_and_user),
+        cmocka_unit_test(a_tcp_peer_is_known_by_address),
+        cmocka_unit_test(a_tcp_channel_does_not_wait_and_notices_silent_death),
+        cmocka_unit_test(a_reset_by_tcp_is_a_peer_that_is_gone),
+        cmocka_unit_test(what_is_no_stream_socket_stays_the_callers),
+        cmocka_unit_test(a_call_gets_the_reply_with_its_number),
+        cmocka_unit_test(what_comes_unasked_during_a_call_is_handed_on),
+        cmocka_unit_test(a_failure_becomes_code_and_text),
+        cmocka_unit_test(a_call_without_an_answer_ends_by_its_deadline),
+        cmocka_unit_test(a_call_to_a_peer_that_leaves_or_raves_says_so),
+        cmocka_unit_test(a_greeting_says_who_we_are_and_learns_the_incarnation),
+        cmocka_unit_test(another_version_is_told_with_both_numbers),
+        cmocka_unit_test(a_reply_that_is_no_welcome_is_an_error),
+        cmocka_unit_test(a_thousand_calls_are_answered_across_threads),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
