@@ -52,9 +52,9 @@ class Service:
         return sum(len(a['lanes']) for a in self.status()['aggregators'])
 
     def stop(self):
-        """SIGTERM to all that were started; returns the coordinator's exit code."""
-        for process in reversed(self._processes):
-            process.process.send_signal(signal.SIGTERM)
+        """SIGTERM to the coordinator, which ends its aggregators wherever they are; returns its exit
+        code."""
+        self._processes[0].process.send_signal(signal.SIGTERM)
         self._children.wait_ended(self._processes, STOP_TIMEOUT_S)
         return self._processes[0].process.returncode
 

@@ -55,11 +55,15 @@ def main():
     torch.distributed.init_process_group('gloo', init_method='file://' + options.store,
                                          rank=rank, world_size=workers)
     model = torch.nn.parallel.DistributedDataParallel(net, broadcast_buffers=False)
-    gradpool.ddp.attach(model)
+    attachment = gradpool.ddp.attach(model)
     say('ready')
     if not sys.stdin.readline():
         return 1
-    ended_s = train(model, optimizer, data.batches(rank, workers), options.steps)
+    try:
+        ended_s = train(model, optimizer, data.batches(rank, workers), options.steps)
+    except RuntimeError:
+        attachment.check()      # says what backward() could not
+        raise
     numpy.savez(options.result, parameters=training.flatten(net), ended_s=ended_s)
     say('done', accuracy=data.accuracy(net), digest=training.digest(net))
     return 0
@@ -69,9 +73,8 @@ def run():
     """main(), and what the service's absence looks like to a script: an exception."""
     try:
         return main()
-    except (gradpool.GradpoolError, RuntimeError) as error:
+    except gradpool.GradpoolError as error:
         say('failed', kind=type(error).__name__, text=str(error))
-        print(f'{type(error).__name__}: {error}', file=sys.stderr)
         return 3
 
 

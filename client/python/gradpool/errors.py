@@ -34,6 +34,7 @@ _CLASSES = {
     errno.EPIPE: PeerLost,
     errno.ECONNREFUSED: PeerLost,
     errno.ESTALE: PeerLost,
+    errno.ESHUTDOWN: PeerLost,
     errno.ETIMEDOUT: Timeout,
     errno.EINVAL: Mismatch,
     errno.EEXIST: Mismatch,
