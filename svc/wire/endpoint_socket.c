@@ -127,11 +127,9 @@ static int resolve(const struct endpoint *e, bool to_listen, struct addrinfo **r
     int r = getaddrinfo(e->host, port, &hints, ret_list);
     if (r == 0)
         return 0;
-    return err_set(err, -ENOENT,
-                   "%s: host name '%s' is not known (%s); check its spelling or "
-                   "give an address",
-                   endpoint_format(e, url, sizeof(url)), e->host,
-                   r == EAI_SYSTEM ? err_text(-errno) : gai_strerror(r));
+    return err_set(
+        err, -ENOENT, "%s: this host name is not known (%s); check its spelling or give an address",
+        endpoint_format(e, url, sizeof(url)), r == EAI_SYSTEM ? err_text(-errno) : gai_strerror(r));
 }
 
 /* --- connecting ------------------------------------------------------------------------------ */

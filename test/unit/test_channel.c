@@ -452,9 +452,9 @@ static void a_tcp_channel_does_not_wait_and_notices_silent_death(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int value = 0;
         socklen_t bytes = sizeof value;
-        assert_int_equal(getsockopt(channel_fd(pair.channel), cases[i].level, cases[i].option,
-                                    &value, &bytes),
-                         0);
+        assert_int_equal(
+            getsockopt(channel_fd(pair.channel), cases[i].level, cases[i].option, &value, &bytes),
+            0);
         assert_in_range(value, cases[i].least, cases[i].most);
     }
     pair_close(&pair);
@@ -616,17 +616,17 @@ static void a_call_without_an_answer_ends_by_its_deadline(void **state)
     envelope request = status_request(), *reply;
     uint64_t before_ns = clock_now_ns();
     put_unasked(pair.peer); /* news is no answer */
-    assert_int_equal(channel_call(pair.channel, &request, before_ns + 50 * NS_PER_MS, NULL, NULL,
-                                  &reply, &err),
-                     -ETIMEDOUT);
+    assert_int_equal(
+        channel_call(pair.channel, &request, before_ns + 50 * NS_PER_MS, NULL, NULL, &reply, &err),
+        -ETIMEDOUT);
     assert_true(clock_now_ns() - before_ns >= 50 * NS_PER_MS);
     expect_text(err.text, "connected, but no answer within the deadline");
     /* The late answer is not taken for that of the next call. */
     put_done(pair.peer, 1);
     put_done(pair.peer, 2);
-    assert_int_equal(channel_call(pair.channel, &request, clock_now_ns() + CALL_NS, NULL, NULL,
-                                  &reply, &err),
-                     0);
+    assert_int_equal(
+        channel_call(pair.channel, &request, clock_now_ns() + CALL_NS, NULL, NULL, &reply, &err),
+        0);
     assert_int_equal(reply->id, 2);
     message_free(reply);
     pair_close(&pair);
@@ -638,16 +638,16 @@ static void a_call_to_a_peer_that_leaves_or_raves_says_so(void **state)
     struct pair pair = pair_open();
     envelope request = status_request(), *reply;
     shutdown(pair.peer, SHUT_WR);
-    assert_int_equal(channel_call(pair.channel, &request, clock_now_ns() + CALL_NS, NULL, NULL,
-                                  &reply, &err),
-                     -ECONNRESET);
+    assert_int_equal(
+        channel_call(pair.channel, &request, clock_now_ns() + CALL_NS, NULL, NULL, &reply, &err),
+        -ECONNRESET);
     expect_text(err.text, "closed the connection");
     pair_close(&pair);
     pair = pair_open();
     put(pair.peer, "HTTP/1.1 400 Bad Request\r\n", 26);
-    assert_int_equal(channel_call(pair.channel, &request, clock_now_ns() + CALL_NS, NULL, NULL,
-                                  &reply, &err),
-                     -EBADMSG);
+    assert_int_equal(
+        channel_call(pair.channel, &request, clock_now_ns() + CALL_NS, NULL, NULL, &reply, &err),
+        -EBADMSG);
     expect_text(err.text, "not a gradpool endpoint? first bytes 48 54 54 50");
     pair_close(&pair);
 }
