@@ -127,10 +127,10 @@ static void on_timer(struct ofi_fabric *f)
 
 /* The provider moves bytes only when asked. A queue on which something was posted since it was
  * last found quiet must be looked at: its descriptor need not fire for bytes that the provider has
- * read ahead, nor for a send that found the socket full (O3). */
+ * read ahead, nor for a send that found the socket full (O5). */
 static void find_unarmed(struct ofi_fabric *f)
 {
-    list_for_each(node, &f->conns) {
+    list_for_each (node, &f->conns) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
         if (!c->is_armed && c->cq != NULL)
             ofi_conn_activate(c);

@@ -17,8 +17,8 @@ void ofi_memory_init(struct ofi_memory *m, struct fid_domain *domain, const stru
     *m = (struct ofi_memory){
         .domain = domain,
         .mode = (uint64_t)info->domain_attr->mr_mode,
-        .key_mask = key_bytes >= sizeof(uint64_t) ? UINT64_MAX
-                                                  : (UINT64_C(1) << (8 * key_bytes)) - 1,
+        .key_mask =
+            key_bytes >= sizeof(uint64_t) ? UINT64_MAX : (UINT64_C(1) << (8 * key_bytes)) - 1,
     };
     list_init(&m->regions);
     list_init(&m->pools);
@@ -26,12 +26,12 @@ void ofi_memory_init(struct ofi_memory *m, struct fid_domain *domain, const stru
 
 void ofi_memory_fini(struct ofi_memory *m)
 {
-    list_for_each_safe(node, &m->regions) {
+    list_for_each_safe (node, &m->regions) {
         struct ofi_region *region = list_entry(node, struct ofi_region, node);
         region->users = 1;
         ofi_memory_return(region);
     }
-    list_for_each_safe(node, &m->pools) {
+    list_for_each_safe (node, &m->pools) {
         struct ofi_pool *pool = list_entry(node, struct ofi_pool, node);
         list_remove(node);
         fi_close(&pool->mr->fid);
@@ -65,7 +65,7 @@ static int register_memory(struct ofi_memory *m, void *base, size_t bytes, uint6
 
 static struct ofi_region *find_region(struct ofi_memory *m, const struct region *region)
 {
-    list_for_each(node, &m->regions) {
+    list_for_each (node, &m->regions) {
         struct ofi_region *known = list_entry(node, struct ofi_region, node);
         if (known->base == region->base && known->bytes == region->bytes)
             return known;
@@ -142,7 +142,7 @@ int ofi_memory_pool(struct ofi_memory *m, void *base, size_t bytes)
 
 void *ofi_memory_descriptor(const struct ofi_memory *m, const void *local)
 {
-    list_for_each(node, &m->pools) {
+    list_for_each (node, &m->pools) {
         const struct ofi_pool *pool = list_entry(node, struct ofi_pool, node);
         if ((const char *)local >= pool->base && (const char *)local < pool->base + pool->bytes)
             return fi_mr_desc(pool->mr);

@@ -3,14 +3,15 @@
  * Keeps no state; must never fall back to another provider than the one that was asked for. */
 #include "svc/wire/ofi_names.h"
 
-#include "svc/base/err.h"
 #include "svc/base/log.h"
+#include "svc/base/text.h"
 #include "svc/wire/endpoint.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <rdma/fi_cm.h>
@@ -129,8 +130,8 @@ int ofi_address_of_interface(const char *interface_name, int family,
             best = i->ifa_addr;
     if (best != NULL) {
         bool is_v6 = best->sa_family == AF_INET6;
-        *ret_address = (struct ofi_address){
-            .bytes = is_v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in)};
+        *ret_address = (struct ofi_address){.bytes = is_v6 ? sizeof(struct sockaddr_in6)
+                                                           : sizeof(struct sockaddr_in)};
         memcpy(&ret_address->socket, best, ret_address->bytes);
     }
     freeifaddrs(all);
@@ -170,8 +171,7 @@ static struct fi_info *provider_hints(const char *provider, uint64_t landed_flag
     hints->tx_attr->size = TX_SIZE_NEEDED;
     hints->tx_attr->op_flags = landed_flags;
     hints->domain_attr->cq_data_size = sizeof(uint32_t);
-    hints->domain_attr->mr_mode =
-        FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     hints->fabric_attr->prov_name = strdup(provider);
     return hints;
 }
@@ -198,12 +198,13 @@ static int provider_info(const char *provider, const char *node, uint64_t landed
 static int provider_missing(const char *provider, const char *why)
 {
     log_error("transport=ofi provider=%s error=\"%s\" next=\"see fi_info -t FI_EP_MSG for what "
-              "this host offers; nothing else is tried in its place\"", provider, why);
+              "this host offers; nothing else is tried in its place\"",
+              provider, why);
     return -ENOSYS;
 }
 
-int ofi_provider_choose(const char *provider, const char *interface_name,
-                        struct fi_info **ret_info, uint64_t *ret_landed_flags)
+int ofi_provider_choose(const char *provider, const char *interface_name, struct fi_info **ret_info,
+                        uint64_t *ret_landed_flags)
 {
     struct ofi_address own;
     char node[INET6_ADDRSTRLEN] = "";
@@ -212,7 +213,8 @@ int ofi_provider_choose(const char *provider, const char *interface_name,
         int r = ofi_address_of_interface(interface_name, AF_UNSPEC, &own);
         if (r < 0) {
             log_error("transport=ofi interface=%s error=\"no such interface, or it has no "
-                      "address\"", interface_name);
+                      "address\"",
+                      interface_name);
             return r;
         }
         inet_ntop(own.socket.ss_family, host_of(&own.socket, &host_bytes), node, sizeof(node));
@@ -305,9 +307,9 @@ static int each_descriptor(bool (*visit)(int fd, const struct wanted_socket *wan
         return -1;
     int found = -1;
     for (struct dirent *entry; found < 0 && (entry = readdir(folder)) != NULL;) {
-        int fd = atoi(entry->d_name);
-        if (entry->d_name[0] != '.' && visit(fd, wanted))
-            found = fd;
+        uint64_t fd;
+        if (text_parse_u64(entry->d_name, 0, INT_MAX, &fd) == 0 && visit((int)fd, wanted))
+            found = (int)fd;
     }
     closedir(folder);
     return found;
@@ -357,20 +359,15 @@ int ofi_errno(ssize_t code)
 {
     ssize_t positive = code < 0 ? -code : code;
     switch (positive) {
-    case 0:
-        return 0;
+    case 0: return 0;
     /* Operations are cancelled for one reason only: their connection has ended. */
     case FI_ECANCELED:
     case FI_ENOTCONN:
     case EPIPE:
-    case FI_ESHUTDOWN:
-        return -ECONNRESET;
+    case FI_ESHUTDOWN: return -ECONNRESET;
     case FI_ETRUNC:
-    case FI_ETOOSMALL:
-        return -EMSGSIZE;
-    case FI_ENODATA:
-        return -ENOSYS;
-    default:
-        return positive >= FI_ERRNO_OFFSET ? -EIO : -(int)positive;
+    case FI_ETOOSMALL: return -EMSGSIZE;
+    case FI_ENODATA: return -ENOSYS;
+    default: return positive >= FI_ERRNO_OFFSET ? -EIO : -(int)positive;
     }
 }

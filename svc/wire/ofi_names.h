@@ -34,8 +34,8 @@ const char *ofi_address_format(const struct sockaddr_storage *socket, char *buff
  * `ret_landed_flags`: what to post a write with so that its completion means that the bytes lie
  * in the peer's memory (O4). Logs why, then -ENOSYS (no such provider, or it lacks something) or
  * -EADDRNOTAVAIL (no such interface). */
-int ofi_provider_choose(const char *provider, const char *interface_name,
-                        struct fi_info **ret_info, uint64_t *ret_landed_flags);
+int ofi_provider_choose(const char *provider, const char *interface_name, struct fi_info **ret_info,
+                        uint64_t *ret_landed_flags);
 
 /* A copy of `base` for one endpoint; either address may be NULL. NULL: out of memory. */
 struct fi_info *ofi_info_for(const struct fi_info *base, const struct ofi_address *source,

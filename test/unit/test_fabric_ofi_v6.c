@@ -1,5 +1,5 @@
 /* fabric_ofi over the tcp provider on ::1: the cases that every fabric passes. */
-#include "fabric_suite.h"
+#include "test/unit/fabric_suite.h"
 
 #include <stdio.h>
 
