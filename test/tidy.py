@@ -26,7 +26,7 @@ ARROWS = {
     'svc/cores': {'svc/base'},
     'svc/aggregator': {'migrator', 'svc/reduce', 'svc/wire', 'svc/cores', 'svc/view', 'svc/base'},
     'svc/coordinator': {'packer', 'migrator', 'svc/wire', 'svc/cores', 'svc/view', 'svc/base'},
-    'svc/cli': {'svc/view', 'svc/wire', 'svc/base'},
+    'svc/cli': {'svc/ops', 'svc/view', 'svc/wire', 'svc/base'},  # ops writes the JSON of --json
     'svc/ops': {'svc/view', 'svc/wire', 'svc/base'},
     'svc': SERVICE,
     'client': {'svc/wire', 'svc/reduce', 'svc/base'},
