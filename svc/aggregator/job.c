@@ -30,7 +30,7 @@ static void job_free(struct lane_job *job)
     arena_free(arena, &job->account, job->workers);
     arena_free(arena, &job->account, job->table);
     arena_free(arena, &job->account, job->grants);
-    arena_free(arena, &job->account, job->window);
+    window_close(job);
     arena_free(arena, &job->lane->account, job);
 }
 

@@ -35,6 +35,7 @@ void lane_destroy(struct lane *lane)
 {
     if (!lane)
         return;
+    lane->is_closing = true;
     list_for_each_safe (node, &lane->jobs) {
         struct lane_job *job = list_entry(node, struct lane_job, link);
         job->is_dropped = true;

@@ -106,7 +106,7 @@ struct transfer {
     uint32_t outstanding; /* reads or writes */
     const void *source[REDUCE_SOURCES_MAX]; /* a slot; NULL: look at source_rank's memory */
     uint32_t source_rank[REDUCE_SOURCES_MAX];
-    char *slots; /* REDUCE_SOURCES_MAX inputs, then one result; NULL: none needed so far */
+    char *slots; /* the result, then inputs; NULL: none needed so far */
 };
 
 #define TRANSFERS_PER_JOB 3
@@ -142,6 +142,7 @@ struct lane {
     struct list jobs;
     struct list running; /* jobs that can use the core now; the first is next */
     size_t connections;
+    bool is_closing; /* the fabrics are closed already */
     uint64_t busy_ns, rounds, pushed_bytes, stale;
     struct list telling; /* workers that are owed a COMMIT or an ERROR */
 };
@@ -206,6 +207,13 @@ void transfer_progress(struct transfer *t, int error);
 bool transfer_is_active(const struct lane_job *job);
 /* A chunk not yet summed needs this rank's memory. */
 bool transfer_needs(const struct lane_job *job, uint32_t rank);
+
+/* window.c */
+/* Made when the first worker turns up whose memory is not mapped, or when sums need passes. */
+int window_open(struct lane_job *job);
+void window_close(struct lane_job *job);
+/* What a chunk may be at most. */
+size_t window_slot_bytes(const struct lane_job *job);
 
 /* tell.c */
 void tell_commit(struct worker *w, struct announcement *a);

@@ -10,13 +10,6 @@
 
 #include <errno.h>
 
-/* Reads and writes of a job in flight, all its workers together. Over 16 MiB costs CPU (the data
- * leaves the cache before it is summed), under 2 MiB the network idles. */
-#define WINDOW_BYTES (4u << 20)
-#define SLOT_BYTES_LEAST (64u << 10)
-#define SLOT_BYTES_MOST (1u << 20)
-#define SLOTS_PER_TRANSFER (REDUCE_SOURCES_MAX + 1)
-
 bool transfer_is_active(const struct lane_job *job)
 {
     for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
@@ -37,49 +30,16 @@ bool transfer_needs(const struct lane_job *job, uint32_t rank)
     return false;
 }
 
-static size_t slot_bytes_for(uint32_t workers)
-{
-    size_t inputs = workers < REDUCE_SOURCES_MAX ? workers : REDUCE_SOURCES_MAX;
-    size_t bytes = WINDOW_BYTES / TRANSFERS_PER_JOB / (inputs + 1) / SLOT_BYTES_LEAST;
-    bytes *= SLOT_BYTES_LEAST;
-    if (bytes < SLOT_BYTES_LEAST)
-        return SLOT_BYTES_LEAST;
-    return bytes > SLOT_BYTES_MOST ? SLOT_BYTES_MOST : bytes;
-}
-
-/* The job's own slots: what a stopped worker pins is its job's alone. Made when the first worker
- * turns up whose memory is not mapped, or when sums need passes. */
-static int window_open(struct lane_job *job)
-{
-    struct lane *lane = job->lane;
-    size_t slot_bytes = slot_bytes_for(job->workers_count);
-    size_t transfer_bytes = slot_bytes * SLOTS_PER_TRANSFER;
-    if (job->window)
-        return 0;
-    char *window =
-        arena_alloc_aligned(lane->options.arena, &job->account, TRANSFERS_PER_JOB * transfer_bytes);
-    if (!window)
-        return -ENOMEM;
-    for (size_t i = 0; i < lane->options.fabrics_count; i++) {
-        int r = fabric_pool_register(lane->options.fabrics[i], window,
-                                     TRANSFERS_PER_JOB * transfer_bytes);
-        if (r < 0) {
-            arena_free(lane->options.arena, &job->account, window);
-            return r;
-        }
-    }
-    for (int i = 0; i < TRANSFERS_PER_JOB; i++)
-        job->transfers[i].slots = window + (size_t)i * transfer_bytes;
-    job->window = window;
-    job->slot_bytes = slot_bytes;
-    return 0;
-}
-
 static char *slot_at(const struct transfer *t, uint32_t index)
 {
     return t->slots + index * t->piece->job->slot_bytes;
 }
-static char *result_slot(const struct transfer *t) { return slot_at(t, REDUCE_SOURCES_MAX); }
+/* The first; inputs follow. */
+static char *result_slot(const struct transfer *t) { return slot_at(t, 0); }
+static char *input_slot(const struct transfer *t, uint32_t source)
+{
+    return slot_at(t, source + 1);
+}
 
 static uint64_t bytes_of(const struct piece *p, uint64_t elements)
 {
@@ -130,7 +90,7 @@ static int post_read(struct transfer *t, uint32_t number)
         return r;
     if (!w->conn)
         return -ECONNRESET;
-    char *slot = slot_at(t, t->sources);
+    char *slot = input_slot(t, t->sources);
     r = fabric_read(w->conn, a->input_region, a->input_offset + bytes_of(p, t->first), slot,
                     bytes_of(p, t->elements), t);
     if (r < 0)
@@ -365,8 +325,7 @@ static struct transfer *free_transfer(struct lane_job *job)
 static uint64_t chunk_elements(const struct piece *p)
 {
     uint64_t left = p->elements - p->next_element, chunk = p->chunk_elements;
-    size_t slot = p->job->slot_bytes ? p->job->slot_bytes : slot_bytes_for(p->job->workers_count);
-    uint64_t fits = slot / reduce_element_bytes(p->dtype);
+    uint64_t fits = window_slot_bytes(p->job) / reduce_element_bytes(p->dtype);
     if (chunk > fits)
         chunk = fits;
     return left < chunk ? left : chunk;

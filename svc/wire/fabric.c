@@ -93,6 +93,8 @@ int fabric_pool_register(struct fabric *f, void *base, size_t bytes)
     return f->ops->pool_register(f, base, bytes);
 }
 
+void fabric_pool_unregister(struct fabric *f, void *base) { f->ops->pool_unregister(f, base); }
+
 int fabric_read(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                 void *context)
 {

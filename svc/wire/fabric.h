@@ -129,6 +129,8 @@ uint64_t fabric_region_bytes(const struct fabric_conn *c, uint32_t id);
 /* Memory that fabric_read() and fabric_write() will use locally (a lane's slots): registered once,
  * without remote rights. Not needed for shm and mem, where it does nothing. */
 int fabric_pool_register(struct fabric *f, void *base, size_t bytes);
+/* Before the memory is freed; no operation may use it any more. Unknown memory is no error. */
+void fabric_pool_unregister(struct fabric *f, void *base);
 
 /* Lane side: posts a read from, or a write to, the peer's region. Bounds are checked first:
  * -EFAULT. One event READ or WRITTEN follows for each that returned 0. -EAGAIN: queue full (ROOM

@@ -252,6 +252,7 @@ static const struct fabric_ops mem_ops = {
     .map = mem_verb_map,
     .region_bytes = mem_verb_region_bytes,
     .pool_register = mem_verb_pool_register,
+    .pool_unregister = mem_verb_pool_unregister,
     .read = mem_verb_read,
     .write = mem_verb_write,
     .write_word = mem_verb_write_word,

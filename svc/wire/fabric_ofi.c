@@ -476,6 +476,11 @@ static int pool_register(struct fabric *base, void *memory, size_t bytes)
     return ofi_memory_pool(&fabric_of(base)->memory, memory, bytes);
 }
 
+static void pool_unregister(struct fabric *base, void *memory)
+{
+    ofi_memory_pool_end(&fabric_of(base)->memory, memory);
+}
+
 static int read_from(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                      void *context)
 {
@@ -518,6 +523,7 @@ static const struct fabric_ops ops = {
     .map = map,
     .region_bytes = region_bytes,
     .pool_register = pool_register,
+    .pool_unregister = pool_unregister,
     .read = read_from,
     .write = write_to,
     .write_word = write_word,

@@ -30,6 +30,7 @@ struct fabric_ops {
     void *(*map)(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes);
     uint64_t (*region_bytes)(const struct fabric_conn *c, uint32_t id);
     int (*pool_register)(struct fabric *f, void *base, size_t bytes);
+    void (*pool_unregister)(struct fabric *f, void *base);
     int (*read)(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                 void *context);
     int (*write)(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,

@@ -65,6 +65,7 @@ static int shm_peer_pid(const struct fabric_conn *base)
 static int shm_messages_held_max(const struct fabric *f) { return SHM_MESSAGES_MAX - 1; }
 
 static int shm_pool_register(struct fabric *f, void *base, size_t bytes) { return 0; }
+static void shm_pool_unregister(struct fabric *f, void *base) {}
 
 static void wake_peer(struct shm_conn *c)
 {
@@ -201,6 +202,7 @@ static const struct fabric_ops ops = {
     .map = shm_verb_map,
     .region_bytes = shm_verb_region_bytes,
     .pool_register = shm_pool_register,
+    .pool_unregister = shm_pool_unregister,
     .read = shm_verb_read,
     .write = shm_verb_write,
     .write_word = shm_verb_write_word,

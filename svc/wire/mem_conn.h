@@ -165,6 +165,7 @@ void mem_verb_withdraw(struct fabric_conn *c, uint32_t id);
 void *mem_verb_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes);
 uint64_t mem_verb_region_bytes(const struct fabric_conn *c, uint32_t id);
 int mem_verb_pool_register(struct fabric *f, void *base, size_t bytes);
+void mem_verb_pool_unregister(struct fabric *f, void *base);
 int mem_verb_read(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                   void *context);
 int mem_verb_write(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,

@@ -160,6 +160,7 @@ uint64_t mem_verb_region_bytes(const struct fabric_conn *c, uint32_t id)
 }
 
 int mem_verb_pool_register(struct fabric *f, void *base, size_t bytes) { return 0; }
+void mem_verb_pool_unregister(struct fabric *f, void *base) {}
 
 /* --- reading and writing --------------------------------------------------------------------- */
 

@@ -24,6 +24,13 @@ void ofi_memory_init(struct ofi_memory *m, struct fid_domain *domain, const stru
     list_init(&m->pools);
 }
 
+static void pool_free(struct ofi_pool *pool)
+{
+    list_remove(&pool->node);
+    fi_close(&pool->mr->fid);
+    free(pool);
+}
+
 void ofi_memory_fini(struct ofi_memory *m)
 {
     list_for_each_safe (node, &m->regions) {
@@ -31,12 +38,8 @@ void ofi_memory_fini(struct ofi_memory *m)
         region->users = 1;
         ofi_memory_return(region);
     }
-    list_for_each_safe (node, &m->pools) {
-        struct ofi_pool *pool = list_entry(node, struct ofi_pool, node);
-        list_remove(node);
-        fi_close(&pool->mr->fid);
-        free(pool);
-    }
+    list_for_each_safe (node, &m->pools)
+        pool_free(list_entry(node, struct ofi_pool, node));
 }
 
 static int random_key(const struct ofi_memory *m, uint64_t *ret_key)
@@ -138,6 +141,15 @@ int ofi_memory_pool(struct ofi_memory *m, void *base, size_t bytes)
     pool->bytes = bytes;
     list_append(&m->pools, &pool->node);
     return 0;
+}
+
+void ofi_memory_pool_end(struct ofi_memory *m, void *base)
+{
+    list_for_each_safe (node, &m->pools) {
+        struct ofi_pool *pool = list_entry(node, struct ofi_pool, node);
+        if (pool->base == base)
+            pool_free(pool);
+    }
 }
 
 void *ofi_memory_descriptor(const struct ofi_memory *m, const void *local)

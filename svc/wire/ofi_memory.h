@@ -47,6 +47,7 @@ uint64_t ofi_region_address(const struct ofi_memory *m, const struct ofi_region 
 /* Registers without remote rights, where the provider wants local memory registered at all;
  * otherwise there is nothing to do and nothing is remembered. */
 int ofi_memory_pool(struct ofi_memory *m, void *base, size_t bytes);
+void ofi_memory_pool_end(struct ofi_memory *m, void *base);
 /* The provider's descriptor of local memory: NULL where none is needed, or for a pool that was
  * never registered (the provider then refuses the operation). */
 void *ofi_memory_descriptor(const struct ofi_memory *m, const void *local);

@@ -1,0 +1,76 @@
+/* A job's window: the slots its transfers read into and write from, and thereby what the job can have
+ * in flight. The job's own, so that what a stopped worker pins is its job's alone, and no byte of one
+ * tenant is ever in another's slot. README: A7. */
+#include "svc/aggregator/lane_types.h"
+
+#include <errno.h>
+
+/* Reads and writes of a job in flight, all its workers together. Over 16 MiB costs CPU (the data
+ * leaves the cache before it is summed), under 2 MiB the network idles. */
+#define WINDOW_BYTES (4u << 20)
+#define SLOT_BYTES_LEAST (64u << 10)
+#define SLOT_BYTES_MOST (1u << 20)
+
+/* Inputs of one pass, and the result. */
+static size_t slots_per_transfer(const struct lane_job *job)
+{
+    uint32_t workers = job->workers_count;
+    return (workers < REDUCE_SOURCES_MAX ? workers : REDUCE_SOURCES_MAX) + 1;
+}
+
+size_t window_slot_bytes(const struct lane_job *job)
+{
+    size_t bytes = WINDOW_BYTES / TRANSFERS_PER_JOB / slots_per_transfer(job);
+    bytes -= bytes % SLOT_BYTES_LEAST;
+    if (bytes < SLOT_BYTES_LEAST)
+        return SLOT_BYTES_LEAST;
+    return bytes > SLOT_BYTES_MOST ? SLOT_BYTES_MOST : bytes;
+}
+
+static void unregister_first(struct lane_job *job, void *window, size_t fabrics)
+{
+    for (size_t i = 0; i < fabrics; i++)
+        fabric_pool_unregister(job->lane->options.fabrics[i], window);
+}
+
+static int register_all(struct lane_job *job, void *window, size_t bytes)
+{
+    for (size_t i = 0; i < job->lane->options.fabrics_count; i++) {
+        int r = fabric_pool_register(job->lane->options.fabrics[i], window, bytes);
+        if (r < 0) {
+            unregister_first(job, window, i);
+            return r;
+        }
+    }
+    return 0;
+}
+
+int window_open(struct lane_job *job)
+{
+    size_t transfer_bytes = window_slot_bytes(job) * slots_per_transfer(job);
+    size_t bytes = TRANSFERS_PER_JOB * transfer_bytes;
+    if (job->window)
+        return 0;
+    char *window = arena_alloc_aligned(job->lane->options.arena, &job->account, bytes);
+    if (!window)
+        return -ENOMEM;
+    int r = register_all(job, window, bytes);
+    if (r < 0) {
+        arena_free(job->lane->options.arena, &job->account, window);
+        return r;
+    }
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++)
+        job->transfers[i].slots = window + (size_t)i * transfer_bytes;
+    job->window = window;
+    job->slot_bytes = window_slot_bytes(job);
+    return 0;
+}
+
+void window_close(struct lane_job *job)
+{
+    if (!job->window)
+        return;
+    if (!job->lane->is_closing)
+        unregister_first(job, job->window, job->lane->options.fabrics_count);
+    arena_free(job->lane->options.arena, &job->account, job->window);
+}

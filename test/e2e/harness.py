@@ -1,0 +1,156 @@
+"""A service and emulated workers as real processes, for end-to-end tests.
+
+Everything that is started is ended, also when a case fails; every wait has a deadline and says what
+it waited for, with the end of the log in question.
+"""
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+BUILD = pathlib.Path(os.environ['GRADPOOL_BUILD'])
+GRADPOOL = BUILD / 'gradpool'
+BENCH = BUILD / 'bench' / 'gradpool-bench'
+WAIT_S = 30
+
+
+class Process:
+    """A child whose output goes to a file that can be read while it runs."""
+
+    def __init__(self, command, folder, name, environment=None):
+        self.name = name
+        self.log = folder / f'{name}.log'
+        with open(self.log, 'wb') as log:
+            self.child = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL,
+                                          stdout=log, stderr=subprocess.STDOUT,
+                                          env={**os.environ, **(environment or {})})
+
+    @property
+    def pid(self):
+        return self.child.pid
+
+    def text(self):
+        return self.log.read_text(errors='replace')
+
+    def signal(self, number):
+        self.child.send_signal(number)
+
+    def kill(self):
+        with contextlib.suppress(ProcessLookupError):
+            self.child.kill()
+        self.child.wait()
+
+    def wait(self, seconds=WAIT_S):
+        """The exit code."""
+        try:
+            return self.child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f'{self.name} did not end in {seconds} s:\n{self.tail()}') from None
+
+    def wait_for(self, words, seconds=WAIT_S):
+        until(lambda: words in self.text() or self.child.poll() is not None,
+              f'{self.name} says {words!r}', seconds, self)
+        if words not in self.text():
+            raise AssertionError(f'{self.name} ended without saying {words!r}:\n{self.tail()}')
+
+    def tail(self):
+        return self.text()[-3000:]
+
+
+def until(condition, what, seconds=WAIT_S, process=None):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f'never: {what}' + (f'\n{process.tail()}' if process else ''))
+        time.sleep(0.01)
+
+
+class Service:
+    """`gradpool serve` in a folder of its own, on a port that the kernel picks."""
+
+    def __init__(self, *options, aggregators=2, folder=None, name='serve'):
+        self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix='gradpool-test-'))
+        self.owns_folder = folder is None
+        self.state = self.folder / 'state'
+        self.options, self.aggregators = options, aggregators
+        self.children = []
+        self.endpoint = None
+        self.start(name)
+
+    def start(self, name='serve', listen='gradpool://127.0.0.1:0'):
+        self.serve = Process([GRADPOOL, 'serve', '--state-dir', self.state, '--listen',
+                              self.endpoint or listen, '--aggregators', self.aggregators,
+                              *self.options], self.folder, name)
+        self.children.append(self.serve)
+        until(self.is_up, 'the service is up', process=self.serve)
+        self.endpoint = self.status()['endpoint']
+
+    def is_up(self):
+        if self.serve.child.poll() is not None:
+            raise AssertionError(f'serve ended:\n{self.serve.tail()}')
+        status = self.status()
+        return status is not None and self.aggregators == sum(
+            a['state'] == 'up' for a in status['aggregators'])
+
+    def ask(self, *command):
+        return subprocess.run([str(GRADPOOL), *command, '--endpoint',
+                               f'unix:{self.state}/control.sock'], capture_output=True, text=True,
+                              timeout=WAIT_S, check=False)
+
+    def status(self):
+        answer = self.ask('status', '--json')
+        return json.loads(answer.stdout) if answer.stdout.strip() else None
+
+    def job(self, name):
+        answer = self.ask('jobs', '--json')
+        return next((j for j in json.loads(answer.stdout)['jobs'] if j['job'] == name), None)
+
+    def pids(self):
+        return [a['pid'] for a in self.status()['aggregators'] if a['state'] == 'up']
+
+    def worker(self, job, rank, workers, *options, name=None, environment=None):
+        process = Process([BENCH, 'push', '--endpoint', self.endpoint, '--job', job, '--rank', rank,
+                           '--workers', workers, '--json', *options], self.folder,
+                          name or f'{job}.{rank}', environment)
+        self.children.append(process)
+        return process
+
+    def workers(self, job, count, *options, **keywords):
+        return [self.worker(job, rank, count, *options, **keywords) for rank in range(count)]
+
+    def stop(self, number=signal.SIGTERM):
+        self.serve.signal(number)
+        return self.serve.wait()
+
+    def end(self):
+        pids = []
+        with contextlib.suppress(Exception):
+            pids = self.pids()
+        for child in self.children:
+            child.kill()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if self.owns_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def result(process):
+    """The JSON line of a worker that ended well."""
+    code = process.wait(120)
+    if code != 0:
+        raise AssertionError(f'{process.name} ended with {code}:\n{process.tail()}')
+    return json.loads(process.text().strip().splitlines()[-1])
+
+
+def is_alive(pid):
+    """Running, not merely waiting to be reaped."""
+    try:
+        return pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0] != 'Z'
+    except OSError:
+        return False

@@ -1,0 +1,319 @@
+"""What goes wrong in a real service, and what everybody else then sees."""
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+import tap
+from harness import BENCH, GRADPOOL, Process, Service, is_alive, result, until
+
+FOREVER = ('--rounds', '1000000', '--verbose', '--elements', '100000')
+
+
+class Faults(unittest.TestCase):
+    """Each case has the service to itself in all but its processes."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.service = Service()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.service.end()
+
+    def setUp(self):
+        self.started = len(self.service.children)
+
+    def tearDown(self):
+        for child in self.service.children[self.started:]:
+            child.kill()
+
+    def training(self, job, count, *options):
+        workers = self.service.workers(job, count, *FOREVER, *options)
+        for worker in workers:
+            worker.wait_for('round 5\n')
+        return workers
+
+    def check_other_job(self, transport='auto'):
+        """Somebody else trains unhurt."""
+        for worker in self.service.workers(f'other-{time.monotonic_ns()}', 2, '--rounds', '20',
+                                           '--transport', transport):
+            self.assertEqual(result(worker)['wrong'], 0)
+
+    def kill_a_worker(self, transport):
+        job = f'killed-{transport}'
+        workers = self.training(job, 3, '--transport', transport)
+        killed = time.monotonic()
+        workers[2].kill()
+        for worker in workers[:2]:
+            self.assertEqual(worker.wait(), 1)
+            self.assertLess(time.monotonic() - killed, 2.0)
+            self.assertIn('rank 2 of job', worker.text())
+        self.check_other_job(transport)
+        until(lambda: self.service.job(job) is None, 'the failed job is forgotten')
+
+    def test_a_worker_killed_in_mid_round_is_named_to_the_others_within_two_seconds_shm(self):
+        self.kill_a_worker('shm')
+
+    def test_a_worker_killed_in_mid_round_is_named_to_the_others_within_two_seconds_tcp(self):
+        self.kill_a_worker('tcp')
+
+    def test_memory_of_a_killed_job_is_given_back(self):
+        def held():
+            lanes = [lane for a in self.service.status()['aggregators'] for lane in a['lanes']]
+            return sum(lane['arena_bytes'] for lane in lanes)
+        until(lambda: not self.service.status()['jobs'], 'no job is left')
+        before = held()
+        workers = self.training('memory', 2)
+        self.assertGreater(held(), before)
+        for worker in workers:
+            worker.kill()
+        until(lambda: held() == before, 'the lanes hold what they held before')
+
+    def stop_a_worker(self, transport):
+        job = f'stopped-{transport}'
+        workers = self.training(job, 2, '--transport', transport)
+        other = self.service.workers('beside-' + transport, 2, '--rounds', '600', '--elements', '50000',
+                                     '--transport', transport)
+        workers[1].signal(signal.SIGSTOP)
+        for worker in other:
+            self.assertEqual(result(worker)['wrong'], 0)
+        time.sleep(3)  # the fault itself: stopped for three seconds
+        self.assertIsNone(workers[0].child.poll())
+        seen = len(workers[0].text())
+        workers[1].signal(signal.SIGCONT)
+        until(lambda: len(workers[0].text()) > seen + 100, 'training goes on', process=workers[0])
+
+    def test_a_worker_stopped_for_three_seconds_is_late_and_not_dead_shm(self):
+        self.stop_a_worker('shm')
+
+    def test_a_worker_stopped_for_three_seconds_is_late_and_not_dead_tcp(self):
+        self.stop_a_worker('tcp')
+
+    def test_a_push_that_one_rank_never_makes_ends_at_the_deadline_naming_it(self):
+        workers = [self.service.worker('missing', 0, 3, '--rounds', '2', '--timeout-ms', '700'),
+                   self.service.worker('missing', 2, 3, '--rounds', '2', '--timeout-ms', '700')]
+        self.assertEqual(workers[0].wait(), 1)
+        self.assertRegex(workers[0].text(), r"tensor\.0.* round 1.*rank.* 1\b")
+
+    def test_ranks_that_disagree_on_the_size_all_get_an_error_with_ranks_and_values(self):
+        first = self.service.worker('sizes', 0, 2, '--elements', '1000', '--timeout-ms', '20000')
+        until(lambda: (self.service.job('sizes') or {}).get('tensors'), 'rank 0 has declared')
+        second = self.service.worker('sizes', 1, 2, '--elements', '1001')
+        for worker in first, second:
+            self.assertEqual(worker.wait(), 1)
+            for word in 'tensor.0', '1000', '1001', 'rank 0', 'rank 1':
+                self.assertIn(word, worker.text())
+
+    def test_ranks_that_disagree_on_the_operation_all_get_an_error(self):
+        workers = [self.service.worker('operations', 0, 2),
+                   self.service.worker('operations', 1, 2, '--mean')]
+        for worker in workers:
+            self.assertEqual(worker.wait(), 1)
+            self.assertRegex(worker.text(), r'rank \d pushes (sum|mean), others (sum|mean)')
+
+    def test_a_rank_that_is_taken_is_refused_with_who_has_it(self):
+        workers = self.training('taken', 2)
+        double = self.service.worker('taken', 1, 2, name='double')
+        self.assertEqual(double.wait(), 1)
+        self.assertIn('rank 1', double.text())
+        self.assertIn(str(workers[1].pid), double.text())
+        self.assertIsNone(workers[0].child.poll())
+
+    def test_another_number_of_workers_is_refused(self):
+        self.training('count', 2)
+        other = self.service.worker('count', 2, 3, name='other')
+        self.assertEqual(other.wait(), 1)
+        self.assertRegex(other.text(), r'2 workers')
+
+    def test_a_tensor_without_elements_synchronises(self):
+        for worker in self.service.workers('empty', 2, '--elements', '0', '--rounds', '10'):
+            self.assertEqual(result(worker)['rounds'], 10)
+
+    def lap(self, transport):
+        for worker in self.service.workers(f'lap-{transport}', 3, '--rounds', '100', '--elements', '5000',
+                                           '--compute-ms', '1', '--slow-rank', '1',
+                                           '--transport', transport):
+            self.assertEqual(result(worker)['wrong'], 0)
+
+    def test_a_fast_worker_laps_a_slow_one_and_every_element_is_right_shm(self):
+        self.lap('shm')
+
+    def test_a_fast_worker_laps_a_slow_one_and_every_element_is_right_tcp(self):
+        self.lap('tcp')
+
+    def test_opposite_orders_of_many_inline_tensors_do_not_block(self):
+        for worker in self.service.workers('inline', 3, '--tensors', '400', '--elements', '250',
+                                           '--group', '1', '--shuffle', '--rounds', '5',
+                                           '--transport', 'tcp'):
+            self.assertEqual(result(worker)['wrong'], 0)
+
+    def test_foreign_memory_in_place_gives_the_right_mean(self):
+        for transport in 'shm', 'tcp':
+            for worker in self.service.workers(f'foreign-{transport}', 3, '--foreign', '--in-place',
+                                               '--mean', '--tensors', '7', '--elements', '30001',
+                                               '--rounds', '10', '--transport', transport):
+                self.assertEqual(result(worker)['wrong'], 0)
+
+    def test_an_unknown_host_is_said(self):
+        worker = Process([BENCH, 'push', '--endpoint', 'gradpool://no.such.host.invalid:7077'],
+                         self.service.folder, 'unknown')
+        self.assertEqual(worker.wait(), 1)
+        self.assertIn('no.such.host.invalid', worker.text())
+
+    def test_a_refused_port_is_said_with_the_next_step(self):
+        with socket.socket() as probe:
+            probe.bind(('127.0.0.1', 0))
+            port = probe.getsockname()[1]
+        worker = Process([BENCH, 'push', '--endpoint', f'gradpool://127.0.0.1:{port}'],
+                         self.service.folder, 'refused')
+        self.assertEqual(worker.wait(), 1)
+        self.assertIn(f'127.0.0.1:{port}', worker.text())
+        self.assertIn('gradpool serve', worker.text())
+
+    def garbage(self, host, port):
+        for data in (b'GET / HTTP/1.1\r\n\r\n', b'\xff' * 4096, b'\0' * 4096, os.urandom(1000), b''):
+            with socket.create_connection((host, int(port)), timeout=10) as peer:
+                peer.settimeout(0.2)
+                with contextlib.suppress(OSError):  # being cut off is the right answer
+                    peer.sendall(data)
+                    peer.shutdown(socket.SHUT_WR)
+                    while peer.recv(4096):
+                        pass
+
+    def test_garbage_on_the_control_port_does_no_harm(self):
+        workers = self.training('garbage-control', 2)
+        self.garbage(*self.service.endpoint.removeprefix('gradpool://').rsplit(':', 1))
+        self.check_other_job()
+        self.assertIsNone(workers[0].child.poll())
+
+    def test_garbage_on_the_data_ports_does_no_harm(self):
+        workers = self.training('garbage-data', 2, '--transport', 'tcp')
+        pids = self.service.pids()
+        for aggregator in self.service.status()['aggregators']:
+            for lane in aggregator['lanes']:
+                self.garbage(*lane['ofi'].rsplit(':', 1))
+        self.check_other_job('tcp')
+        self.assertIsNone(workers[0].child.poll())
+        self.assertEqual(pids, self.service.pids())
+
+    def test_garbage_on_a_lane_s_local_socket_does_no_harm(self):
+        workers = self.training('garbage-shm', 2, '--transport', 'shm')
+        pids = self.service.pids()
+        for aggregator in self.service.status()['aggregators']:
+            for lane in aggregator['lanes']:
+                for kind in socket.SOCK_SEQPACKET, socket.SOCK_STREAM:
+                    with socket.socket(socket.AF_UNIX, kind) as peer:
+                        try:
+                            peer.connect('\0' + lane['shm'].removeprefix('@'))
+                            peer.sendall(os.urandom(500))
+                        except OSError:
+                            pass
+        self.check_other_job('shm')
+        self.assertIsNone(workers[0].child.poll())
+        self.assertEqual(pids, self.service.pids())
+
+    def test_a_silent_peer_is_no_harm(self):
+        host, port = self.service.endpoint.removeprefix('gradpool://').rsplit(':', 1)
+        with socket.create_connection((host, int(port)), timeout=10):
+            self.check_other_job()
+
+    def test_memory_of_a_job_is_the_arena_s_figure_and_what_it_lends(self):
+        until(lambda: not self.service.status()['jobs'], 'no job is left')
+        self.training('figures', 2, '--tensors', '50')
+        status, job = self.service.status(), self.service.job('figures')
+        arenas = sum(lane['arena_bytes'] for a in status['aggregators'] for lane in a['lanes'])
+        self.assertGreater(job['use']['registered_bytes'], 2 * 400000)
+        self.assertLessEqual(abs(job['use']['heap_bytes'] - arenas), 0.05 * arenas)
+
+
+class Killed(unittest.TestCase):
+    """Processes of the service die: training goes on, to the same bits."""
+
+    def setUp(self):
+        self.service = Service()
+
+    def tearDown(self):
+        self.service.end()
+
+    def start(self, transport, *options):
+        workers = self.service.workers('job', 3, '--rounds', '400', '--verbose', '--elements', '300000',
+                                       '--compute-ms', '2', '--transport', transport, *options)
+        for worker in workers:
+            worker.wait_for('round 20\n')
+        return workers
+
+    def finish(self, workers):
+        for worker in workers:
+            answer = result(worker)
+            self.assertEqual((answer['rounds'], answer['wrong']), (400, 0))
+
+    def kill_coordinator(self, transport):
+        workers = self.start(transport)
+        epoch, lanes = (self.service.job('job')[k] for k in ('epoch', 'lanes'))
+        pids = self.service.pids()
+        self.service.serve.kill()
+        seen = len(workers[0].text())
+        until(lambda: len(workers[0].text()) > seen + 200, 'training goes on without a coordinator')
+        self.service.start('serve-again')
+        job = self.service.job('job')
+        self.assertEqual((job['epoch'], job['lanes'], job['state']), (epoch, lanes, 'training'))
+        self.assertEqual(pids, self.service.pids())
+        self.finish(workers)
+
+    def test_a_coordinator_killed_and_started_again_is_not_noticed_by_jobs_shm(self):
+        self.kill_coordinator('shm')
+
+    def test_a_coordinator_killed_and_started_again_is_not_noticed_by_jobs_tcp(self):
+        self.kill_coordinator('tcp')
+
+    def kill_aggregator(self, transport):
+        workers = self.start(transport, '--tensors', '4', '--foreign')
+        for pid in self.service.pids():
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: pid not in self.service.pids() and len(self.service.pids()) == 2,
+                  'a new aggregator has taken its place', process=self.service.serve)
+            seen = len(workers[0].text())
+            until(lambda: len(workers[0].text()) > seen + 100, 'training goes on', process=workers[0])
+        self.finish(workers)
+
+    def test_an_aggregator_killed_in_mid_round_changes_no_bit_shm(self):
+        self.kill_aggregator('shm')
+
+    def test_an_aggregator_killed_in_mid_round_changes_no_bit_tcp(self):
+        self.kill_aggregator('tcp')
+
+    def end_by(self, number):
+        workers = self.start('auto')
+        pids = self.service.pids() + [self.service.serve.pid]
+        code = self.service.stop(number)
+        for pid in pids:
+            until(lambda: not is_alive(pid), f'process {pid} is gone')
+        for worker in workers:
+            self.assertEqual(worker.wait(), 1)
+        self.assertEqual(sorted(p.name for p in self.service.state.iterdir() if p.is_socket()), [])
+        sockets = pathlib.Path('/proc/net/unix').read_text()
+        self.assertNotIn(str(self.service.state), sockets)
+        return code
+
+    def test_ctrl_c_leaves_no_process_and_no_socket_and_exits_with_130(self):
+        self.assertEqual(self.end_by(signal.SIGINT), 130)
+
+    def test_sigterm_drains_and_exits_with_0(self):
+        self.assertEqual(self.end_by(signal.SIGTERM), 0)
+
+    def test_a_second_serve_on_the_same_state_dir_is_refused_with_the_reason(self):
+        second = subprocess.run([str(GRADPOOL), 'serve', '--state-dir', str(self.service.state),
+                                 '--listen', 'gradpool://127.0.0.1:0'], capture_output=True,
+                                text=True, timeout=30, check=False)
+        self.assertEqual(second.returncode, 1)
+        self.assertIn(str(self.service.serve.pid), second.stderr)
+        self.assertIn('in use', second.stderr)
+
+
+if __name__ == '__main__':
+    tap.main()
