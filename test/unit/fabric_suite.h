@@ -24,7 +24,8 @@ struct fabric_factory {
     void (*advance)(void);
     /* Longest payload behind a message; 0: payloads are refused. */
     size_t payload_bytes_max;
-    /* Rounds of the case in which two threads wake each other; 0: no threads here. */
+    /* Rounds of the case in which two threads wake each other; 0: no threads here, so that the
+     * cases about sleepers are left out. */
     int ping_pongs;
 };
 

@@ -68,8 +68,6 @@ static void no_wake_up_is_lost_between_two_sleepers(void **state)
     struct rig *rig = *state;
     pthread_t thread;
 
-    if (rig->factory->ping_pongs == 0)
-        skip();
     rig_connect(rig, 0);
     struct player lane = {rig->lane.fabric, rig->at_lane[0], true, rig->factory->ping_pongs, 0, 0};
     struct player worker = {
@@ -103,8 +101,6 @@ static void a_sleeping_worker_learns_of_answer_and_close(void **state)
     pthread_t thread;
     void *result;
 
-    if (rig->factory->ping_pongs == 0)
-        skip();
     assert_int_equal(fabric_connect(rig->workers[0].fabric, rig->address, "t", 1, NULL, &c), 0);
     assert_int_equal(pthread_create(&thread, NULL, connect_late, rig), 0);
     rig->workers[0].is_stuck = true;

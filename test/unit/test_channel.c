@@ -406,8 +406,8 @@ static struct pair tcp_open(int family, unsigned *ret_port)
     socklen_t bytes = family == AF_INET ? sizeof v4 : sizeof v6;
     int listener = socket(family, SOCK_STREAM, 0);
     pair.peer = socket(family, SOCK_STREAM, 0);
-    if (listener < 0 || bind(listener, address, bytes) < 0)
-        skip(); /* a host without IPv6 */
+    assert_true(listener >= 0);
+    assert_int_equal(bind(listener, address, bytes), 0);
     assert_int_equal(listen(listener, 1), 0);
     assert_int_equal(getsockname(listener, address, &bytes), 0);
     assert_int_equal(connect(pair.peer, address, bytes), 0);
@@ -416,6 +416,16 @@ static struct pair tcp_open(int family, unsigned *ret_port)
     assert_int_equal(channel_create(accept(listener, NULL, NULL), &pair.channel), 0);
     close(listener);
     return pair;
+}
+
+static bool has_ipv6(void)
+{
+    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    bool has = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    if (fd >= 0)
+        close(fd);
+    return has;
 }
 
 static void a_tcp_peer_is_known_by_address(void **state)
@@ -429,6 +439,8 @@ static void a_tcp_peer_is_known_by_address(void **state)
         unsigned port;
         int pid;
         uint32_t uid;
+        if (cases[i].family == AF_INET6 && !has_ipv6())
+            continue;
         struct pair pair = tcp_open(cases[i].family, &port);
         snprintf(expected, sizeof expected, cases[i].format, port);
         assert_string_equal(channel_peer(pair.channel), expected);
