@@ -90,8 +90,9 @@ int fabric_connect(struct fabric *f, const char *address, const void *ticket, si
 int fabric_accept(struct fabric_conn *c, void *owner);
 void fabric_refuse(struct fabric_conn *c, int reason);
 
-/* Begins to close: only the READ or WRITTEN of each posted operation follows (mostly with an error),
- * then CLOSED, when no operation touches local memory any more. The peer sees CLOSED too. Safe to call twice. */
+/* Begins to close: only READ or WRITTEN of each posted operation follows (with an error, mostly),
+ * then CLOSED, when no operation touches local memory any more. The peer sees CLOSED too. Safe to
+ * call twice. */
 void fabric_disconnect(struct fabric_conn *c);
 
 /* Who is at the other end, for messages to people: "pid 4242 uid 0" or "10.0.0.3:51234". */
