@@ -125,18 +125,6 @@ static void on_timer(struct ofi_fabric *f)
     }
 }
 
-/* The provider moves bytes only when asked. A queue on which something was posted since it was
- * last found quiet must be looked at: its descriptor need not fire for bytes that the provider has
- * read ahead, nor for a send that found the socket full (O5). */
-static void find_unarmed(struct ofi_fabric *f)
-{
-    list_for_each (node, &f->conns) {
-        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
-        if (!c->is_armed && c->cq != NULL)
-            ofi_conn_activate(c);
-    }
-}
-
 /* Asks which queues have something, so that a poll costs what is active, not what is connected. */
 static void find_active(struct ofi_fabric *f)
 {
@@ -144,12 +132,10 @@ static void find_active(struct ofi_fabric *f)
     int count = epoll_wait(f->epoll_fd, ready, READY_A_POLL, 0);
     for (int i = 0; i < count; i++) {
         struct ofi_conn *c = ready[i].data.ptr;
-        if (ready[i].data.ptr == &f->timer_fd) {
+        if (ready[i].data.ptr == &f->timer_fd)
             on_timer(f);
-        } else if (ready[i].data.ptr != &f->eq_fd) {
-            c->is_armed = false;
-            ofi_conn_activate(c);
-        }
+        else if (ready[i].data.ptr != &f->eq_fd)
+            ofi_conn_disarm(c);
     }
 }
 
@@ -158,21 +144,29 @@ static bool has_data_phase(const struct ofi_conn *c)
     return c->phase == OFI_OPEN || c->phase == OFI_LINGERING || c->phase == OFI_ENDING;
 }
 
-/* A connection leaves the list when its queue is empty. One that is not open yet keeps its
- * completions: OPEN comes first. Who filled the batch goes to the end of the list. */
+/* One that is not open yet keeps its completions: OPEN comes first. A full batch may have left
+ * something untold. */
+static void visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch)
+{
+    c->is_due = false;
+    if (!has_data_phase(c) || ofi_transfer_drain(c, batch))
+        ofi_conn_advance(c, now_ns, batch);
+    c->is_due |= ofi_batch_is_full(batch);
+}
+
+/* Reads every queue that is not armed: the provider moves bytes only when asked, and need not fire
+ * a descriptor for what it has read ahead (O5). When the batch is full the list is turned, so that
+ * the next poll begins with whoever had no turn. */
 static void visit_active(struct ofi_fabric *f, struct ofi_batch *batch)
 {
     uint64_t now_ns = clock_now_ns();
     list_for_each_safe (node, &f->active) {
-        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_active);
-        if (ofi_batch_is_full(batch))
-            return;
-        list_remove(&c->in_active);
-        bool is_empty = !has_data_phase(c) || ofi_transfer_drain(c, batch);
-        if (is_empty)
-            ofi_conn_advance(c, now_ns, batch);
-        if (!is_empty)
-            ofi_conn_activate(c);
+        visit(list_entry(node, struct ofi_conn, in_active), now_ns, batch);
+        if (!ofi_batch_is_full(batch) || node_next == &f->active)
+            continue;
+        list_remove(&f->active);
+        list_insert_before(node_next, &f->active);
+        return;
     }
 }
 
@@ -183,29 +177,28 @@ static int poll_fabric(struct fabric *base, struct fabric_event *events, int eve
     free_gone(f);
     read_events(f, &batch);
     find_active(f);
-    find_unarmed(f);
     visit_active(f, &batch);
     return batch.count;
+}
+
+static bool may_sleep(struct ofi_fabric *f, struct ofi_conn *c)
+{
+    if (c->is_due)
+        return false;
+    struct fid *cq = c->cq ? &c->cq->fid : NULL;
+    return cq == NULL || fi_trywait(f->fabric, &cq, 1) == 0;
 }
 
 static int arm(struct fabric *base, struct fabric_wait *ret_wait)
 {
     struct ofi_fabric *f = fabric_of(base);
-    if (!list_is_empty(&f->active))
-        return -EAGAIN;
     struct fid *eq = &f->eq->fid;
     if (fi_trywait(f->fabric, &eq, 1) != 0)
         return -EAGAIN;
-    list_for_each (node, &f->conns) {
-        struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
-        if (c->is_armed || c->cq == NULL)
-            continue;
-        struct fid *cq = &c->cq->fid;
-        if (fi_trywait(f->fabric, &cq, 1) != 0) {
-            ofi_conn_activate(c);
+    list_for_each_safe (node, &f->active) {
+        if (!may_sleep(f, list_entry(node, struct ofi_conn, in_active)))
             return -EAGAIN;
-        }
-        c->is_armed = true;
+        list_remove(node);
     }
     *ret_wait = (struct fabric_wait){.fd = f->epoll_fd};
     return 0;

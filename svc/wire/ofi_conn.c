@@ -118,10 +118,16 @@ static void retire(struct ofi_conn *c)
     list_append(&ofi_fabric_of(c)->gone, &c->in_fabric);
 }
 
-void ofi_conn_activate(struct ofi_conn *c)
+void ofi_conn_disarm(struct ofi_conn *c)
 {
     if (c->phase != OFI_GONE && list_is_empty(&c->in_active))
         list_append(&ofi_fabric_of(c)->active, &c->in_active);
+}
+
+void ofi_conn_activate(struct ofi_conn *c)
+{
+    c->is_due = true;
+    ofi_conn_disarm(c);
 }
 
 /* --- opening --------------------------------------------------------------------------------- */

@@ -97,7 +97,7 @@ struct ofi_fabric {
     char *interface_name; /* NULL: any */
     struct ofi_memory memory;
     struct list conns;  /* by in_fabric: every connection that is not gone */
-    struct list active; /* by in_active: those that the next poll must look at */
+    struct list active; /* by in_active: those whose queue is not armed (O5) */
     struct list gone;   /* by in_fabric */
     char description[256];
 };
@@ -112,7 +112,7 @@ struct ofi_conn {
     bool is_ours;    /* fabric_disconnect was called: only CLOSED is told */
     bool peer_left;  /* GOODBYE has come */
     bool is_shut;    /* the provider has given up the endpoint: nothing is in its hands any more */
-    bool is_armed;   /* fi_trywait found the queue quiet, and its descriptor has not fired since */
+    bool is_due;     /* the next poll has something to do here that no descriptor tells */
     bool wants_room, has_room;
     uint64_t deadline_ns; /* LINGERING, ENDING */
 
@@ -173,7 +173,10 @@ void ofi_conn_shut(struct ofi_conn *c, int error, uint32_t reason);
 void ofi_conn_disconnect(struct ofi_conn *c);
 /* The connection is broken from our side of view: `error` is what CLOSED will say. */
 void ofi_conn_fail(struct ofi_conn *c, int error);
-/* To be looked at by the next poll. */
+/* Something was posted, or the queue's descriptor has fired: polls read the queue until it is armed
+ * again (O5). */
+void ofi_conn_disarm(struct ofi_conn *c);
+/* The same, and there is work: the next poll must come before any sleep. */
 void ofi_conn_activate(struct ofi_conn *c);
 /* Makes the timer fire at `when_ns` or earlier: for connections that have a deadline. */
 void ofi_timer_set(struct ofi_fabric *f, uint64_t when_ns);

@@ -68,7 +68,7 @@ static void lay_out(struct ofi_conn *c, size_t stride)
 static int post_receive(struct ofi_conn *c, struct ofi_op *op)
 {
     op->is_held = false;
-    c->is_armed = false;
+    ofi_conn_disarm(c);
     return (int)fi_recv(c->ep, op->buffer, c->receive_bytes, buffers_descriptor(c), 0,
                         &op->provider);
 }
@@ -146,7 +146,7 @@ static int post_send(struct ofi_conn *c, struct ofi_op *op, struct iovec *parts,
         return post_failed(c, r);
     }
     c->sends_posted++;
-    c->is_armed = false;
+    ofi_conn_disarm(c);
     return 0;
 }
 
@@ -240,7 +240,7 @@ static int post_transfer(struct ofi_conn *c, const struct ofi_op *like, struct f
         return post_failed(c, r);
     }
     c->transfers_posted++;
-    c->is_armed = false;
+    ofi_conn_disarm(c);
     return 0;
 }
 
