@@ -32,7 +32,7 @@ enum fabric_event_kind {
     FABRIC_EVENT_OPEN,    /* the connection may be used (both sides get it, once) */
     FABRIC_EVENT_MESSAGE, /* data, bytes: message and payload; give it back: fabric_message_done() */
     FABRIC_EVENT_REGION,  /* the peer lends region `word` of `bytes` bytes (data is NULL) */
-    FABRIC_EVENT_READ,    /* a fabric_read() with this context is over; error 0: the bytes are here */
+    FABRIC_EVENT_READ, /* a fabric_read() with this context is over; error 0: the bytes are here */
     FABRIC_EVENT_WRITTEN, /* a fabric_write() with this context is over; error 0: the bytes lie in
                              the peer's memory, not merely in a buffer on the way (W4) */
     FABRIC_EVENT_WORD,    /* worker side: a write or notify carrying `word` has landed whole */
@@ -54,12 +54,12 @@ struct fabric_event {
 };
 
 struct fabric_options {
-    const char *interface_name; /* ofi: listen and connect through this interface; NULL: any */
-    const char *provider;       /* ofi: NULL means "tcp" */
-    size_t payload_bytes_max;   /* longest payload behind a message; 0: none taken */
+    const char *interface_name;   /* ofi: listen and connect through this interface; NULL: any */
+    const char *provider;         /* ofi: NULL means "tcp" */
+    size_t payload_bytes_max;     /* longest payload behind a message; 0: none taken */
     const uint32_t *allowed_uids; /* shm listener: peers' uids besides our own */
     size_t allowed_uids_count;
-    uint64_t mapped_bytes_max;  /* shm listener: most bytes one connection may lend; 0: 1 TiB */
+    uint64_t mapped_bytes_max; /* shm listener: most bytes one connection may lend; 0: 1 TiB */
 };
 
 /* `kind`: "shm" or "ofi" ("mem" is made by fabric_mem.h: it needs a network of its own).
