@@ -58,7 +58,7 @@ static void set_fd(struct control *c, int fd)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* ---- connecting -------------------------------------------------------------------------------- */
+/* ---- connecting ---- */
 
 static void pass_on(void *context, envelope *message)
 {
@@ -128,7 +128,7 @@ static int make_channel(struct control *c, uint64_t deadline_ns, struct channel 
     return 0;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 static void finish(struct control *c, struct control_call *call, const envelope *reply,
                    const struct err *err)
@@ -216,7 +216,7 @@ bool control_is_up(struct control *c)
     return up;
 }
 
-/* ---- the thread -------------------------------------------------------------------------------- */
+/* ---- the thread ---- */
 
 static void dispatch(struct control *c, const envelope *message)
 {
@@ -344,7 +344,7 @@ static int start_thread(struct control *c)
     return -r;
 }
 
-/* ---- life -------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 static void control_free(struct control *c)
 {
@@ -405,7 +405,7 @@ void control_close(struct control *c)
     control_free(c);
 }
 
-/* ---- fork -------------------------------------------------------------------------------------- */
+/* ---- fork ---- */
 
 void control_hold(struct control *c) { pthread_mutex_lock(&c->lock); }
 void control_let_go(struct control *c) { pthread_mutex_unlock(&c->lock); }

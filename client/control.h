@@ -18,8 +18,8 @@ struct control;
 struct control_call {
     struct list node;
     envelope request; /* filled by the caller, but for the id; what it points to must stay too */
-    /* In the control thread, in the order in which the coordinator spoke. `reply` is NULL when `err`
-     * is set; the callee does not free it. */
+    /* In the control thread, in the order in which the coordinator spoke. `reply` is NULL when
+     * `err` is set; the callee does not free it. */
     void (*done)(struct control_call *call, const envelope *reply, const struct err *err);
     bool is_over; /* for control_wait() */
 };
@@ -35,8 +35,8 @@ struct control_options {
     void *context;
 };
 
-/* Connects and joins; on success the thread runs. Errors: those of endpoint_connect(), channel_greet()
- * and of the coordinator's refusal, with text. */
+/* Connects and joins; on success the thread runs. Errors: those of endpoint_connect(),
+ * channel_greet() and of the coordinator's refusal, with text. */
 int control_open(const struct control_options *options, uint64_t deadline_ns,
                  struct control **ret_control, struct err *err);
 /* Ends the thread. Calls under way end with -ECANCELED. NULL is fine. */

@@ -1,5 +1,5 @@
-/* Declaring and forgetting tensors: what a user may ask for, and what the coordinator answers. Waits
- * until the lanes are connected, so that a lane that cannot be reached is told here. */
+/* Declaring and forgetting tensors: what a user may ask for, and what the coordinator answers.
+ * Waits until the lanes are connected, so that a lane that cannot be reached is told here. */
 #include "client/job.h"
 #include "client/link.h"
 #include "svc/base/clock.h"
@@ -24,7 +24,7 @@ struct declaration {
     struct err err;
 };
 
-/* ---- checks ------------------------------------------------------------------------------------ */
+/* ---- checks ---- */
 
 static int check_spec(const gp_tensor_spec *spec, size_t i)
 {
@@ -55,7 +55,7 @@ static int check_same(const struct gp_tensor *t, const gp_tensor_spec *spec)
                         reduce_dtype_name(spec->dtype), spec->elements);
 }
 
-/* ---- the request ------------------------------------------------------------------------------- */
+/* ---- the request ---- */
 
 static int take_specs(struct declaration *d, const gp_tensor_spec *specs)
 {
@@ -145,7 +145,7 @@ static int ask(struct declaration *d, uint64_t deadline_ns)
     return d->err.code ? client_error_from(&d->err) : 0;
 }
 
-/* ---- connections ------------------------------------------------------------------------------- */
+/* ---- connections ---- */
 
 static const struct link *find_link(const struct declaration *d, bool hopeless_only)
 {
@@ -193,7 +193,7 @@ static int connect_lanes(struct declaration *d, uint64_t deadline_ns)
                         d->job->client->connect_timeout_ns / NS_PER_MS);
 }
 
-/* ---- declare ----------------------------------------------------------------------------------- */
+/* ---- declare ---- */
 
 static void forget_fresh(struct declaration *d)
 {
@@ -271,7 +271,7 @@ int declare_internal(struct gp_job *job, const char *name, struct gp_tensor **re
     return declare(job, &spec, 1, ret_tensor);
 }
 
-/* ---- undeclare --------------------------------------------------------------------------------- */
+/* ---- undeclare ---- */
 
 struct forgetting {
     struct control_call call;

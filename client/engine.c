@@ -59,6 +59,14 @@ static int take_events(struct engine *e, struct fabric *fabric)
     return n;
 }
 
+static void ring_doorbells(struct engine *e)
+{
+    if (e->shm_conns > 0)
+        fabric_flush(e->shm);
+    if (e->ofi_conns > 0)
+        fabric_flush(e->ofi);
+}
+
 static int step(struct engine *e)
 {
     int n = 0;
@@ -66,6 +74,8 @@ static int step(struct engine *e)
         n += take_events(e, e->shm);
     if (e->ofi_conns > 0)
         n += take_events(e, e->ofi);
+    if (n > 0)
+        ring_doorbells(e); /* the driver may stop here: what was posted must be heard */
     if (n > 0 && e->waiters > 1)
         pthread_cond_broadcast(&e->turn);
     return n;
@@ -111,14 +121,11 @@ void engine_poll(struct engine *e)
 
 void engine_flush(struct engine *e)
 {
-    if (e->shm_conns > 0)
-        fabric_flush(e->shm);
-    if (e->ofi_conns > 0)
-        fabric_flush(e->ofi);
+    ring_doorbells(e);
     find_driver(e);
 }
 
-/* ---- the progress thread ----------------------------------------------------------------------- */
+/* ---- the progress thread ---- */
 
 static bool progress_is_due(struct engine *e)
 {
@@ -160,7 +167,7 @@ static void *progress_main(void *context)
     return NULL;
 }
 
-/* ---- life -------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 static void init_condition(pthread_cond_t *condition)
 {

@@ -34,8 +34,8 @@ struct engine {
     bool forwarder_ends; /* atomic */
 };
 
-/* `handle` gets every event, `needs_progress` is asked when the last waiter leaves; both run with the
- * lock held. */
+/* `handle` gets every event, `needs_progress` is asked when the last waiter leaves; both run with
+ * the lock held. */
 int engine_init(struct engine *e, pthread_mutex_t *lock,
                 void (*handle)(void *context, const struct fabric_event *event),
                 bool (*needs_progress)(void *context), void *context);

@@ -51,10 +51,10 @@ void engine_kick(struct engine *e)
         eventfd_write(e->kick_fd, 1);
 }
 
-/* ---- both at once ------------------------------------------------------------------------------ */
+/* ---- both at once ---- */
 
-/* Turns rings of the bell into kicks. A bell is rung only for a sleeper, so this thread uses no time
- * while data flows. */
+/* Turns rings of the bell into kicks. A bell is rung only for a sleeper, so this thread uses no
+ * time while data flows. */
 static void *forwarder_main(void *context)
 {
     struct engine *e = context;
@@ -89,7 +89,7 @@ void engine_end_forwarder(struct engine *e)
     e->has_forwarder = false;
 }
 
-/* ---- one sleep --------------------------------------------------------------------------------- */
+/* ---- one sleep ---- */
 
 static int arm(struct fabric *fabric, struct sleep_plan *plan)
 {

@@ -1,6 +1,6 @@
 /* Owns the list of jobs that a fork concerns. The handlers hold every lock across the fork, so that
- * the child sees no half-made change; the child then closes descriptors and frees nothing: memory is
- * its own copy, and what is shared belongs to the parent (L8). */
+ * the child sees no half-made change; the child then closes descriptors and frees nothing: memory
+ * is its own copy, and what is shared belongs to the parent (L8). */
 #include "client/fork.h"
 
 #include "client/job.h"

@@ -1,5 +1,6 @@
-/* Owns the connections to lanes: asks for tickets, chooses shared memory or the network, tries again
- * once, gives up with a reason. Must not ask the coordinator for a new route: it will say by itself. */
+/* Owns the connections to lanes: asks for tickets, chooses shared memory or the network, tries
+ * again once, gives up with a reason. Must not ask the coordinator for a new route: it will say so
+ * by itself. */
 #include "client/link.h"
 
 #include "svc/base/log.h"
@@ -41,7 +42,7 @@ uint32_t link_pieces(const struct link *l)
     return count;
 }
 
-/* ---- giving up --------------------------------------------------------------------------------- */
+/* ---- giving up ---- */
 
 static void fail_requests(struct link *l)
 {
@@ -86,7 +87,7 @@ void link_lose(struct link *l, int code, const char *what)
     engine_kick(&l->job->engine);
 }
 
-/* ---- the ticket -------------------------------------------------------------------------------- */
+/* ---- the ticket ---- */
 
 static void ask_for_ticket(struct link *l)
 {
@@ -139,7 +140,7 @@ static void ticket_arrived(struct control_call *call, const envelope *reply, con
     pthread_mutex_unlock(&job->lock);
 }
 
-/* ---- connecting -------------------------------------------------------------------------------- */
+/* ---- connecting ---- */
 
 static int open_fabric(struct gp_job *job, const char *kind, struct fabric **fabric)
 {
@@ -200,7 +201,7 @@ void link_connect(struct link *l)
     link_retry(l, r, 0);
 }
 
-/* `reason`: what the lane said, 0 when it said nothing. A ticket may have been used up or be of an
+/* A ticket may have been used up or be of an
  * aggregator that is gone, so the next attempt has a fresh one. */
 void link_retry(struct link *l, int error, uint32_t reason)
 {
@@ -228,7 +229,7 @@ void link_retry(struct link *l, int error, uint32_t reason)
         link_lose(l, code, "cannot be reached");
 }
 
-/* ---- life -------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 void link_open(struct link *l)
 {

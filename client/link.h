@@ -54,7 +54,8 @@ void link_break(struct link *l, int code, const char *format, ...)
 void link_lose(struct link *l, int code, const char *what);
 /* Uses the ticket. */
 void link_connect(struct link *l);
-/* An attempt has failed: once more with a fresh ticket, or that was it. `reason`: what the lane said. */
+/* An attempt has failed: once more with a fresh ticket, or that was it. `reason`: what the lane
+ * said; 0: nothing. */
 void link_retry(struct link *l, int error, uint32_t reason);
 /* How many pieces are routed there. */
 uint32_t link_pieces(const struct link *l);

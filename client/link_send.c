@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- READY ------------------------------------------------------------------------------------- */
+/* ---- READY ---- */
 
 static void describe_input(const struct piece *p, struct record_ready *ready)
 {
@@ -83,7 +83,7 @@ static int send_ready(struct link *l, const struct piece *p)
     return fabric_send(l->conn, &ready, sizeof ready, NULL, 0);
 }
 
-/* ---- the list ---------------------------------------------------------------------------------- */
+/* ---- the list ---- */
 
 static bool lend_all(struct link *l)
 {

@@ -49,7 +49,7 @@ static bool needs_progress(void *context)
     return job->engine.ofi_conns > 0 || job->queued || job->unsent || job->connecting;
 }
 
-/* ---- what the coordinator says unasked --------------------------------------------------------- */
+/* ---- what the coordinator says unasked ---- */
 
 static void fail_tensor(struct gp_job *job, const Gradpool__Wire__TensorFailure *failure)
 {
@@ -80,7 +80,7 @@ static void handle_unasked(void *context, const envelope *message)
     pthread_mutex_unlock(&job->lock);
 }
 
-/* ---- join -------------------------------------------------------------------------------------- */
+/* ---- join ---- */
 
 static int check_spec(const gp_job_spec *spec)
 {
@@ -191,7 +191,7 @@ int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
 uint32_t gp_job_rank(const gp_job *job) { return job ? job->rank : 0; }
 uint32_t gp_job_workers(const gp_job *job) { return job ? job->workers : 0; }
 
-/* ---- leave ------------------------------------------------------------------------------------- */
+/* ---- leave ---- */
 
 /* Others may still lack a result that this worker has read: leaving then would look like a loss. */
 static bool is_settled(void *context)
@@ -305,7 +305,7 @@ void gp_job_leave(gp_job *job)
     release_all(job);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 
 int gp_alloc(gp_job *job, size_t bytes, void **ret_memory)
 {

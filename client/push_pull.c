@@ -24,7 +24,7 @@ struct starting {
     uint32_t root;
 };
 
-/* ---- where the bytes lie ----------------------------------------------------------------------- */
+/* ---- where the bytes lie ---- */
 
 static int stage(struct gp_tensor *t, void **area, struct place *ret_place)
 {
@@ -43,7 +43,7 @@ static bool overlaps(const struct push *push, uint64_t bytes)
     return push->gradient && push->result && in < out + bytes && out < in + bytes;
 }
 
-/* Memory of a slab is used where it lies; but a result never lands on an input that is still lent. */
+/* Memory of a slab is used where it lies, but a result never lands on an input that is lent. */
 static int place_all(struct gp_tensor *t, struct push *push)
 {
     const struct slabs *slabs = &t->job->slabs;
@@ -59,7 +59,7 @@ static int place_all(struct gp_tensor *t, struct push *push)
     return r;
 }
 
-/* ---- checks ------------------------------------------------------------------------------------ */
+/* ---- checks ---- */
 
 static const struct link *find_hopeless(const struct gp_tensor *t)
 {
@@ -91,7 +91,7 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
     return 0;
 }
 
-/* ---- begin ------------------------------------------------------------------------------------- */
+/* ---- begin ---- */
 
 void push_begin(struct gp_tensor *t)
 {
@@ -217,7 +217,7 @@ static int start(const struct starting *s, struct gp_request **ret_request)
     return r;
 }
 
-/* ---- the API ----------------------------------------------------------------------------------- */
+/* ---- the API ---- */
 
 int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count, enum gp_operation operation,
                        gp_request **ret_request)

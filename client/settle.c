@@ -73,8 +73,8 @@ static void take_commit(struct link *l, const struct record_commit *record)
     }
 }
 
-/* A lane knows a tensor by the name that the coordinator told it; of a mistake that is this worker's
- * alone it says what, not where. */
+/* A lane names the tensor when ranks disagree; of a mistake that is this worker's alone it says
+ * what, not where. */
 static void break_tensor(struct gp_tensor *t, int code, const char *text)
 {
     char sentence[ERR_TEXT_BYTES];

@@ -63,7 +63,7 @@ static bool is_answered(void *context)
     return request_is_over(q) || q->queries == 0;
 }
 
-/* ---- the sentence ------------------------------------------------------------------------------ */
+/* ---- the sentence ---- */
 
 static void append_ranks(const struct gp_request *q, char *text)
 {

@@ -1,5 +1,5 @@
-/* Owns a job's tensors, their pieces and the words by which lanes name a piece's open round. Decides
- * nothing; checks what the coordinator says a route is. */
+/* Owns a job's tensors, their pieces and the words by which lanes name a piece's open round.
+ * Decides nothing; checks what the coordinator says a route is. */
 #include "client/job.h"
 #include "client/link.h"
 
@@ -11,7 +11,7 @@
 #define SLOTS_MAX (1u << 24) /* 24 bits of a word */
 #define GENERATION_BITS 8
 
-/* ---- words ------------------------------------------------------------------------------------- */
+/* ---- words ---- */
 
 static int grow_slots(struct gp_job *job)
 {
@@ -71,7 +71,7 @@ struct piece *slot_piece(struct gp_job *job, uint32_t word)
     return slot->piece && slot->piece->word == word ? slot->piece : NULL;
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------- */
+/* ---- tensors ---- */
 
 static uint32_t bucket_of_name(const char *name)
 {

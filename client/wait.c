@@ -12,7 +12,7 @@
 #define COPY_LOCKED_BYTES 16384
 #define BARRIER_NAME "gradpool.barrier"
 
-/* ---- requests ---------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 static struct gp_request *request_create(struct gp_job *job)
 {
@@ -79,7 +79,7 @@ void request_release(struct gp_request *q)
     list_append(&q->job->pool, &q->node);
 }
 
-/* ---- waiting ----------------------------------------------------------------------------------- */
+/* ---- waiting ---- */
 
 static bool has_news(void *context)
 {
@@ -188,7 +188,7 @@ int gp_poll(gp_request *request)
     return r;
 }
 
-/* ---- barrier ----------------------------------------------------------------------------------- */
+/* ---- barrier ---- */
 
 /* A barrier whose time ran out has been announced: the next call goes on waiting for the same. */
 static int pass_barrier(gp_job *job, uint64_t timeout_ns)

@@ -50,7 +50,7 @@ void script_lane_give_ticket(struct service_rig *rig, uint32_t lane, uint32_t ra
     fabric_flush(rig->lanes[lane].fabric);
 }
 
-/* ---- rounds ------------------------------------------------------------------------------------ */
+/* ---- rounds ---- */
 
 static struct record_ready *said(struct script_piece *p, uint32_t rank)
 {
@@ -102,7 +102,7 @@ static void sum(struct script_lane *lane, struct script_piece *p)
         holder = said(p, rank)->standing == RECORD_HOLDS ? rank : holder;
     for (uint32_t rank = 0; rank < workers; rank++) {
         const struct record_ready *r = said(p, rank);
-        if (r->standing == RECORD_HOLDS)
+        if (r->standing == RECORD_HOLDS || lane->rig->withheld >> rank & 1)
             continue;
         for (size_t i = 0; r->outputs && i < r->output[0].bytes / sizeof(float); i++)
             output_of(lane, p, rank)[i] =
@@ -166,7 +166,7 @@ static void recover(struct service_rig *rig, struct script_piece *p, const struc
         p->is_recovering = false;
 }
 
-/* ---- messages ---------------------------------------------------------------------------------- */
+/* ---- messages ---- */
 
 static void hear_ready(struct script_worker *w, const struct record_ready *ready)
 {

@@ -21,7 +21,7 @@
 
 #define PATIENCE_NS (10 * NS_PER_S)
 
-/* ---- the coordinator's answers ----------------------------------------------------------------- */
+/* ---- the coordinator's answers ---- */
 
 static void reply(struct channel *channel, uint64_t id, envelope *message)
 {
@@ -207,7 +207,7 @@ static void answer(struct service_rig *rig, uint32_t i, const envelope *request)
     }
 }
 
-/* ---- the thread -------------------------------------------------------------------------------- */
+/* ---- the thread ---- */
 
 static void serve_channel(struct service_rig *rig, uint32_t i)
 {
@@ -286,7 +286,7 @@ static void *script_main(void *context)
     return NULL;
 }
 
-/* ---- the test's side --------------------------------------------------------------------------- */
+/* ---- the test's side ---- */
 
 void script_lock(struct service_rig *rig) { pthread_mutex_lock(&rig->lock); }
 
@@ -300,7 +300,11 @@ void script_wait(struct service_rig *rig)
 {
     uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;
     struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_S)};
-    assert_int_equal(pthread_cond_timedwait(&rig->changed, &rig->lock, &until), 0);
+    eventfd_write(rig->wake_fd, 1);
+    if (pthread_cond_timedwait(&rig->changed, &rig->lock, &until) == 0)
+        return;
+    pthread_mutex_unlock(&rig->lock); /* or else the teardown would hang */
+    fail_msg("what the test waits for has not happened");
 }
 
 static void listen_again(struct service_rig *rig)
@@ -389,7 +393,12 @@ void script_start(struct service_rig *rig, uint32_t workers)
     rig->workers = workers;
     rig->version = CHANNEL_VERSION;
     rig->pieces_per_tensor = rig->lanes_used = 1;
-    pthread_mutex_init(&rig->lock, NULL);
+    /* A test that fails with the lock held still gets through its teardown. */
+    pthread_mutexattr_t checks;
+    pthread_mutexattr_init(&checks);
+    pthread_mutexattr_settype(&checks, PTHREAD_MUTEX_ERRORCHECK);
+    pthread_mutex_init(&rig->lock, &checks);
+    pthread_mutexattr_destroy(&checks);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&rig->changed, &attributes);

@@ -1,6 +1,6 @@
 /* A scripted service for tests of the client: a coordinator that answers as it is told and lanes
- * that hold results, commits or tickets back when asked to. One thread runs it all; a test takes the
- * rig's lock to look or to change something. One job, named "job"; lanes over shared memory. */
+ * that hold results, commits or tickets back when asked to. One thread runs it all; a test takes
+ * the rig's lock to look or to change something. One job, named "job"; lanes over shared memory. */
 #ifndef GRADPOOL_TEST_SERVICE_RIG_H
 #define GRADPOOL_TEST_SERVICE_RIG_H
 
@@ -82,6 +82,7 @@ struct service_rig {
     uint32_t pieces_per_tensor; /* spread over lanes_used */
     uint32_t lanes_used;
     bool holds_results, holds_commits, is_silent /* to questions */, ignores_declares;
+    uint32_t withheld; /* bits of ranks that get no result and no word */
     uint32_t refusals; /* of tickets, still to come */
     int declare_failure;
     const char *declare_text;

@@ -83,11 +83,10 @@ class Client(_Owned):
         """Joins a job and returns a Job; does not wait for the other workers. What is None comes
         from the launcher's environment (job_from_environment)."""
         handle = self._live()
-        if name is None or rank is None or workers is None:
-            found = job_from_environment()
-            name, rank, workers = (given if given is not None else otherwise
-                                   for given, otherwise in zip((name, rank, workers), found))
-        if name is None:
+        name = name or os.environ.get('GRADPOOL_JOB')
+        if rank is None or workers is None:
+            _, rank, workers = job_from_environment()
+        if not name:
             raise mismatch('the job has no name: give one or set GRADPOOL_JOB, '
                            'the same on every worker')
         spec = JobSpec(encode(name), rank, workers)

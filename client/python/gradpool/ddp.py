@@ -72,7 +72,6 @@ def _parameters_of(model):
 
 
 def _join(client, name, group):
-    name = name or os.environ.get('GRADPOOL_JOB')
     return client.join(name, torch.distributed.get_rank(group),
                        torch.distributed.get_world_size(group))
 
