@@ -1,0 +1,91 @@
+#!/usr/bin/python3
+"""What libgradpool.so shows and needs, as a TAP program: one case a rule.
+
+Usage: test_client_library.py LIBRARY HEADER
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def declared(header):
+    """Functions that carry the export mark."""
+    with open(header, encoding='utf-8') as file:
+        text = re.sub(r'/\*.*?\*/', '', file.read(), flags=re.S)
+    return set(re.findall(r'^GP_API [^;(]*?(gp_\w+)\(', text, re.M))
+
+
+def symbols(library):
+    """Defined dynamic symbols, without the name of the version."""
+    lines = run('nm', '--dynamic', '--defined-only', '--with-symbol-versions', library).split('\n')
+    return {line.split()[-1] for line in lines if line} - {'GRADPOOL_0'}
+
+
+def exports_are_the_header(library, header):
+    """the library exports what gradpool.h declares, and nothing else"""
+    wanted = {f'{name}@@GRADPOOL_0' for name in declared(header)}
+    assert len(wanted) > 20, wanted
+    found = symbols(library)
+    assert found == wanted, f'missing {wanted - found}, unwanted {found - wanted}'
+
+
+def functions_without_the_mark_are_none(library, header):
+    """every function of gradpool.h carries the export mark"""
+    with open(header, encoding='utf-8') as file:
+        text = re.sub(r'/\*.*?\*/', '', file.read(), flags=re.S)
+    functions = set(re.findall(r'\b(gp_\w+)\(', text))
+    assert functions == declared(header), functions ^ declared(header)
+
+
+def no_allocator_and_no_topology(library, header):
+    """jemalloc and hwloc are not pulled in: Python could not load the library"""
+    needed = run('ldd', library)
+    assert 'jemalloc' not in needed and 'hwloc' not in needed, needed
+
+
+def soname_carries_the_abi(library, header):
+    """the soname is libgradpool.so.0"""
+    assert 'Library soname: [libgradpool.so.0]' in run('readelf', '-d', library)
+
+
+def no_static_tls(library, header):
+    """the library can be loaded late: no static TLS"""
+    assert 'STATIC_TLS' not in run('readelf', '-d', library)
+
+
+def header_stands_alone(library, header):
+    """gradpool.h compiles alone as C99 and as C++"""
+    for language, standard in (('c', 'c99'), ('c++', 'c++11')):
+        with tempfile.NamedTemporaryFile('w', suffix='.' + language) as source:
+            source.write(f'#include "{os.path.abspath(header)}"\nint main(void) {{ return 0; }}\n')
+            source.flush()
+            subprocess.run(['cc', '-x', language, f'-std={standard}', '-pedantic-errors', '-Wall',
+                            '-Werror', '-fsyntax-only', source.name], check=True)
+
+
+CASES = [exports_are_the_header, functions_without_the_mark_are_none, no_allocator_and_no_topology,
+         soname_carries_the_abi, no_static_tls, header_stands_alone]
+
+
+def main():
+    print(f'1..{len(CASES)}')
+    wrong = 0
+    for number, case in enumerate(CASES, 1):
+        try:
+            case(*sys.argv[1:3])
+            print(f'ok {number} - {case.__doc__}')
+        except (AssertionError, subprocess.CalledProcessError) as complaint:
+            wrong += 1
+            print(f'not ok {number} - {case.__doc__}')
+            print('# ' + str(complaint).replace('\n', '\n# '))
+    return 1 if wrong else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
