@@ -67,6 +67,7 @@ struct shm_conn {
     bool room_wanted; /* a verb said -EAGAIN; ROOM is due when there is some */
     bool socket_full; /* a region's descriptor did not go out */
     bool hung_up;     /* the peer is gone; what it published before is still to be surfaced */
+    _Atomic bool is_poisoned; /* a page of the worker's memory has failed under us */
     uint32_t final_tail;
     struct shm_producer out;
     struct shm_consumer in;

@@ -126,10 +126,20 @@ static int take_records(struct shm_conn *c, struct fabric_event *events, int eve
     return n;
 }
 
+/* Set by the handler of SIGBUS, in this very thread. */
+static bool is_poisoned(const struct shm_conn *c)
+{
+    return atomic_load_explicit(&c->is_poisoned, memory_order_relaxed);
+}
+
 static int take_open(struct shm_conn *c, struct fabric_event *events, int events_max)
 {
     int n = 0;
 
+    if (is_poisoned(c)) {
+        shm_conn_end(c, -EFAULT, EFAULT);
+        return 0;
+    }
     if (c->open_due) {
         c->open_due = false;
         events[n++] = event_of(c, FABRIC_EVENT_OPEN);
@@ -166,7 +176,8 @@ int shm_conn_take(struct shm_conn *c, struct fabric_event *events, int events_ma
 
 static bool open_has_work(struct shm_conn *c)
 {
-    if (c->open_due || c->completions_head != c->completions_tail || is_drained(c))
+    if (is_poisoned(c) || c->open_due || c->completions_head != c->completions_tail ||
+        is_drained(c))
         return true;
     if (c->messages_free != 0 && !shm_consumer_is_empty(&c->in))
         return true;

@@ -167,12 +167,12 @@ void shm_lane_look(struct shm_fabric *f)
 static int map_hello(struct shm_conn *c, const int fds[2])
 {
     void *rings, *bell;
-    int r = shm_memory_map(fds[0], sizeof(struct shm_rings), 1, &rings);
+    int r = shm_memory_map_guarded(fds[0], sizeof(struct shm_rings), &c->is_poisoned, &rings);
 
     if (r < 0)
         return r;
     c->rings = rings;
-    r = shm_memory_map(fds[1], sizeof(struct shm_bell), 1, &bell);
+    r = shm_memory_map_guarded(fds[1], sizeof(struct shm_bell), &c->is_poisoned, &bell);
     if (r < 0)
         return r;
     c->peer_bell = bell;
@@ -260,7 +260,7 @@ static int map_region(struct shm_conn *c, uint32_t id, uint64_t bytes)
     if (r < 0)
         return -EBADMSG; /* it was to be sent before the record */
     if (lend.kind == SHM_PACKET_LEND && lend.word == id && lend.bytes == bytes && fds_count == 1)
-        r = shm_memory_map(fds[0], bytes, 1, &memory);
+        r = shm_memory_map_guarded(fds[0], bytes, &c->is_poisoned, &memory);
     else
         r = -EBADMSG;
     shm_fds_close(fds, fds_count);

@@ -4,6 +4,7 @@
 #include "svc/wire/shm_memory.h"
 
 #include "svc/base/cleanup.h"
+#include "svc/wire/shm_sigbus.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,22 +61,44 @@ static int check(int fd, uint64_t bytes)
     return 0;
 }
 
-int shm_memory_map(int fd, uint64_t bytes, int writable, void **ret_base)
+static int map(int fd, uint64_t bytes, int protection, void **ret_base)
 {
     int r = check(fd, bytes);
 
     if (r < 0)
         return r;
-    void *base =
-        mmap(NULL, whole_pages(bytes), PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+    void *base = mmap(NULL, whole_pages(bytes), protection, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return errno == EPERM ? -EACCES : -errno;
     *ret_base = base;
     return 0;
 }
 
+int shm_memory_map_to_read(int fd, uint64_t bytes, void **ret_base)
+{
+    return map(fd, bytes, PROT_READ, ret_base);
+}
+
+int shm_memory_map_guarded(int fd, uint64_t bytes, _Atomic bool *poisoned, void **ret_base)
+{
+    void *base = NULL;
+    int r = map(fd, bytes, PROT_READ | PROT_WRITE, &base);
+
+    if (r < 0)
+        return r;
+    r = shm_sigbus_guard(base, whole_pages(bytes), poisoned);
+    if (r < 0) {
+        munmap(base, whole_pages(bytes));
+        return r;
+    }
+    *ret_base = base;
+    return 0;
+}
+
 void shm_memory_unmap(void *base, uint64_t bytes)
 {
-    if (base)
-        munmap(base, whole_pages(bytes));
+    if (!base)
+        return;
+    shm_sigbus_release(base);
+    munmap(base, whole_pages(bytes));
 }

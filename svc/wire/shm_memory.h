@@ -2,6 +2,8 @@
 #ifndef GRADPOOL_WIRE_SHM_MEMORY_H
 #define GRADPOOL_WIRE_SHM_MEMORY_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* A zeroed memfd of `bytes` (rounded up to pages) that can neither shrink nor grow, mapped for
@@ -13,12 +15,14 @@ int shm_memory_seal_writes(int fd);
 
 /* Maps a peer's memfd shared, after checking that it can do us no harm: it is memory and nothing
  * else, sealed against shrinking and growing, and `bytes` long once those are rounded up to pages.
- * `writable`: 0 maps it for reading. Never blocks on the descriptor; does not take it over.
- * Errors: -EBADMSG seals or size are not what was promised; -EACCES cannot be mapped writable;
- * -ENOMEM. */
-int shm_memory_map(int fd, uint64_t bytes, int writable, void **ret_base);
+ * Never blocks on the descriptor; does not take it over.
+ * Errors: -EBADMSG seals or size are not what was promised; -ENOMEM. */
+int shm_memory_map_to_read(int fd, uint64_t bytes, void **ret_base);
+/* The same for reading and writing, and guarded: a page that fails sets `poisoned`
+ * (shm_sigbus.h). Errors also: -EACCES cannot be mapped writable; -ENOSPC too many guarded. */
+int shm_memory_map_guarded(int fd, uint64_t bytes, _Atomic bool *poisoned, void **ret_base);
 
-/* NULL is fine. */
+/* Of either kind, or of shm_memory_create(). NULL is fine. */
 void shm_memory_unmap(void *base, uint64_t bytes);
 
 #endif

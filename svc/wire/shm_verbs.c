@@ -11,7 +11,7 @@
 /* 0, or what a verb says on a connection that cannot be used. */
 static int usable(const struct shm_conn *c)
 {
-    if (c->state == SHM_OPEN && !c->hung_up)
+    if (c->state == SHM_OPEN && !c->hung_up && !c->is_poisoned)
         return 0;
     return c->state == SHM_ASKED || c->state == SHM_ASKING ? -ENOTCONN : -ECONNRESET;
 }

@@ -13,7 +13,9 @@ static int say_hello(struct shm_conn *c, int rings_fd, const void *ticket, size_
 
     if (ticket_bytes > 0)
         memcpy(hello.ticket, ticket, ticket_bytes);
-    return shm_packet_send(c->socket, &hello, (const int[]){rings_fd, shm_owner(c)->bell_fd}, 2);
+    int r = shm_packet_send(c->socket, &hello, (const int[]){rings_fd, shm_owner(c)->bell_fd}, 2);
+    /* A lane that does not even want to hear us has said why; that is read like any answer. */
+    return r == -ECONNRESET ? 0 : r;
 }
 
 static int make_rings(struct shm_conn *c, int *ret_fd)
@@ -99,7 +101,7 @@ static int open_up(struct shm_conn *c, const int *fds, size_t fds_count)
 
     if (fds_count != 2)
         return -EBADMSG;
-    int r = shm_memory_map(fds[1], sizeof(struct shm_bell), 0, &bell);
+    int r = shm_memory_map_to_read(fds[1], sizeof(struct shm_bell), &bell);
     if (r < 0)
         return r;
     c->peer_bell = bell;
