@@ -1,0 +1,358 @@
+"""gradpool.ddp with real DistributedDataParallel models, a process a rank, against a real service."""
+import hashlib
+import os
+import sys
+import tempfile
+import unittest
+
+import harness
+import ranks
+
+STEPS = 6
+FIRST_BUCKET_BYTES = 1024   # DDP's default would take in the whole model
+service = None
+
+
+def setUpModule():
+    global service
+    service = harness.Service()
+    os.environ['GRADPOOL_ENDPOINT'] = service.endpoint
+
+
+def tearDownModule():
+    service.end()
+
+
+class Rank:
+    """What a rank's function trains with. Names of folders and jobs come from the test."""
+
+    def __init__(self, rank, workers, **options):
+        import torch
+        import torch.distributed
+        self.torch, self.rank, self.workers = torch, rank, workers
+        torch.set_num_threads(1)
+        torch.distributed.init_process_group('gloo', rank=rank, world_size=workers,
+                                             init_method='file://' + os.environ['TEST_STORE'])
+        torch.manual_seed(1)
+        torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = FIRST_BUCKET_BYTES
+        self.net = self.make_net()
+        self.model = torch.nn.parallel.DistributedDataParallel(
+            self.net, broadcast_buffers=False, bucket_cap_mb=0.02, **options)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), 0.05, momentum=0.9)
+        self.generator = torch.Generator().manual_seed(100 + rank)
+
+    def make_net(self):
+        nn = self.torch.nn
+        return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
+                             nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
+
+    def batch(self):
+        return self.torch.randn(8, 16, generator=self.generator)
+
+    def step(self, batch):
+        self.optimizer.zero_grad(set_to_none=True)
+        self.model(batch).square().mean().backward()
+        self.optimizer.step()
+
+    def digest(self):
+        return hashlib.sha256(b''.join(p.detach().numpy().tobytes()
+                                       for p in self.net.parameters())).hexdigest()
+
+
+def attach(trainer, **options):
+    import gradpool
+    return gradpool.ddp.attach(trainer.model, **options)
+
+
+def reference(workers):
+    """The digest after STEPS steps in one process, gradients averaged in rank order."""
+    class Alone(Rank):
+        def __init__(self, rank):
+            import torch
+            self.torch, self.rank = torch, rank
+            torch.manual_seed(1)
+            self.model = self.net = self.make_net()
+            self.generator = torch.Generator().manual_seed(100 + rank)
+
+    import torch
+    torch.set_num_threads(1)
+    each = [Alone(rank) for rank in range(workers)]
+    net = each[0].net
+    optimizer = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
+    for _ in range(STEPS):
+        total = None
+        for one in each:
+            net.zero_grad(set_to_none=True)
+            net(one.batch()).square().mean().backward()
+            grads = [p.grad for p in net.parameters()]
+            total = grads if total is None else [a + b for a, b in zip(total, grads)]
+        for parameter, mean in zip(net.parameters(), total):
+            parameter.grad = mean / torch.full_like(mean, workers)
+        optimizer.step()
+    return each[0].digest()
+
+
+def train(trainer):
+    for _ in range(STEPS):
+        trainer.step(trainer.batch())
+    return trainer.digest()
+
+
+def rank_trains(rank, workers):
+    trainer = Rank(rank, workers)
+    attachment = attach(trainer)
+    layouts = set()
+    for _ in range(STEPS):
+        trainer.step(trainer.batch())
+        layouts.add(tuple(len(items) for _, items in attachment._buckets.values()))
+    return {'digest': trainer.digest(), 'layouts': len(layouts)}
+
+
+def rank_trains_on_views(rank, workers):
+    trainer = Rank(rank, workers, gradient_as_bucket_view=True)
+    attach(trainer)
+    return train(trainer)
+
+
+def rank_trains_in_a_joined_job(rank, workers):
+    import gradpool
+    trainer = Rank(rank, workers)
+    with gradpool.connect() as client, client.join('joined', rank, workers) as job:
+        with attach(trainer, job=job):
+            digest = train(trainer)
+        job.barrier()
+    return digest
+
+
+def rank_accumulates(rank, workers):
+    """Two backward passes a step, only the second with communication."""
+    trainer = Rank(rank, workers)
+    attach(trainer)
+    for _ in range(STEPS):
+        with trainer.model.no_sync():
+            trainer.model(trainer.batch()).square().mean().backward()
+        trainer.model(trainer.batch()).square().mean().backward()
+        trainer.optimizer.step()
+        trainer.optimizer.zero_grad(set_to_none=True)
+    return trainer.digest()
+
+
+def rank_skips_a_branch(rank, workers):
+    """Each rank leaves another layer out in each step."""
+    class Branches(Rank):
+        def make_net(self):
+            nn = self.torch.nn
+
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.trunk = nn.Linear(16, 16)
+                    self.ways = nn.ModuleList(nn.Linear(16, 4) for _ in range(3))
+                    self.way = 0
+
+                def forward(self, x):
+                    return self.ways[self.way](self.trunk(x))
+            return Net()
+    trainer = Branches(rank, workers, find_unused_parameters=True)
+    attach(trainer)
+    for step in range(STEPS):
+        trainer.net.way = (rank + step) % 3
+        trainer.step(trainer.batch())
+    return trainer.digest()
+
+
+def load_and_train(rank, workers, context):
+    trainer = Rank(rank, workers)
+    attach(trainer)
+    data = trainer.torch.utils.data.TensorDataset(trainer.torch.randn(
+        64, 16, generator=trainer.generator))
+    loader = trainer.torch.utils.data.DataLoader(data, batch_size=8, num_workers=2,
+                                                 multiprocessing_context=context)
+    for _ in range(2):
+        for batch, in loader:
+            trainer.step(batch)
+    return trainer.digest()
+
+
+def rank_loads_with_fork(rank, workers):
+    return load_and_train(rank, workers, 'fork')
+
+
+def rank_loads_with_spawn(rank, workers):
+    return load_and_train(rank, workers, 'spawn')
+
+
+def rank_forks(rank, workers):
+    """A forked child may not push; the parent trains on."""
+    import gradpool
+    trainer = Rank(rank, workers)
+    attachment = attach(trainer)
+    trainer.step(trainer.batch())
+    child = os.fork()
+    if child == 0:
+        try:
+            attachment.job.barrier()
+        except gradpool.Forked:
+            attachment.close()
+            os._exit(7)
+        os._exit(1)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    trainer.step(trainer.batch())
+    return [code, trainer.digest()]
+
+
+def rank_loses_the_other(rank, workers):
+    """Rank 1 ends after two steps; rank 0 tells what backward(), forward() and check() raise."""
+    trainer = Rank(rank, workers)
+    attachment = attach(trainer)
+    for _ in range(2):
+        trainer.step(trainer.batch())
+    if rank == 1:
+        os._exit(0)
+    found = []
+    for attempt in (lambda: trainer.model(trainer.batch()).sum().backward(),
+                    lambda: trainer.model(trainer.batch()), attachment.check):
+        try:
+            attempt()
+        except Exception as error:
+            found.append([type(error).__name__, str(error)])
+    return found
+
+
+def rank_times_out(rank, workers):
+    """Rank 1 stops after DDP has built its new buckets together, but lives."""
+    trainer = Rank(rank, workers)
+    attach(trainer, timeout_ms=300)
+    for _ in range(2):
+        trainer.step(trainer.batch())
+    if rank == 1:
+        sys.stdin.readline()
+        return ''
+    try:
+        trainer.step(trainer.batch())
+    except RuntimeError as error:
+        return str(error)
+    return 'no error'
+
+
+def rank_has_another_model(rank, workers):
+    """The same names, other sizes. DDP itself is kept from noticing."""
+    import gradpool
+
+    class Other(Rank):
+        def make_net(self):
+            return self.torch.nn.Linear(16, 4 + rank)
+    import torch.distributed
+    torch.distributed._verify_params_across_processes = lambda *_: None
+    torch.nn.parallel.distributed._verify_param_shape_across_processes = lambda *_: None
+    torch.nn.parallel.distributed._sync_module_states = lambda *_, **__: None
+    trainer = Other(rank, workers)
+    try:
+        attach(trainer)
+        for _ in range(2):
+            trainer.step(trainer.batch())
+    except (gradpool.GradpoolError, RuntimeError) as error:
+        return str(error)
+    return 'no error'
+
+
+def rank_is_refused(rank, workers):
+    """What attach() says to a plain module, to doubles, to a second hook and to no job name."""
+    import gradpool
+    trainer = Rank(rank, workers)
+    torch = trainer.torch
+    double = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2).double())
+    os.environ.pop('GRADPOOL_JOB')
+    attempts = [lambda: gradpool.ddp.attach(trainer.net, 'j'),
+                lambda: gradpool.ddp.attach(double, 'j'),
+                lambda: gradpool.ddp.attach(trainer.model)]
+    found = []
+    for attempt in attempts:
+        try:
+            attempt()
+        except gradpool.Mismatch as error:
+            found.append(str(error))
+    gradpool.ddp.attach(trainer.model, 'refused').close()
+    return found
+
+
+class Ddp(unittest.TestCase):
+    def run_ranks(self, function, workers=2, start=ranks.run_ranks):
+        with tempfile.TemporaryDirectory() as folder:
+            return start(function, workers, TEST_STORE=folder + '/store',
+                         GRADPOOL_JOB=self.id().rsplit('.', 1)[-1])
+
+    def all_equal(self, digests):
+        self.assertEqual(len(set(digests)), 1, digests)
+        return digests[0]
+
+    def test_parameters_equal_a_one_process_reference_across_the_bucket_rebuild(self):
+        found = self.run_ranks('rank_trains', 3)
+        self.assertEqual(self.all_equal([f['digest'] for f in found]), reference(3))
+        self.assertTrue(all(f['layouts'] > 1 for f in found), 'DDP built no new buckets')
+
+    def test_gradients_that_are_views_of_buckets_give_the_same_bits(self):
+        self.assertEqual(self.all_equal(self.run_ranks('rank_trains_on_views')), reference(2))
+
+    def test_a_job_that_the_script_joined_gives_the_same_bits(self):
+        self.assertEqual(self.all_equal(self.run_ranks('rank_trains_in_a_joined_job')),
+                         reference(2))
+
+    def test_no_sync_accumulates(self):
+        self.all_equal(self.run_ranks('rank_accumulates'))
+
+    def test_an_unused_parameter_blocks_nothing(self):
+        self.all_equal(self.run_ranks('rank_skips_a_branch'))
+
+    def test_a_data_loader_may_fork(self):
+        self.all_equal(self.run_ranks('rank_loads_with_fork'))
+
+    def test_a_data_loader_may_spawn(self):
+        self.all_equal(self.run_ranks('rank_loads_with_spawn'))
+
+    def test_a_forked_child_may_not_push_and_the_parent_trains_on(self):
+        found = self.run_ranks('rank_forks')
+        self.assertEqual([code for code, _ in found], [7, 7])
+        self.all_equal([digest for _, digest in found])
+
+    def test_a_lost_worker_surfaces_as_the_error_it_was(self):
+        (backward, forward, check), _ = self.run_ranks('rank_loses_the_other', start=lose_rank_1)
+        self.assertEqual(backward[0], 'RuntimeError')
+        self.assertEqual(forward, check)
+        self.assertEqual(forward[0], 'PeerLost')
+        for _, text in (backward, forward):
+            self.assertIn('rank 1', text)
+
+    def test_a_worker_that_does_not_push_is_named_at_the_deadline(self):
+        text, _ = self.run_ranks('rank_times_out', start=release_rank_1)
+        self.assertIn('rank 1', text)
+
+    def test_models_that_differ_are_an_error_on_every_rank(self):
+        for text in self.run_ranks('rank_has_another_model'):
+            for word in ('weight', '64', '80'):
+                self.assertIn(word, text)
+
+    def test_what_cannot_be_attached_is_refused_clearly(self):
+        module, dtype, name = self.run_ranks('rank_is_refused', 1)[0]
+        self.assertIn('DistributedDataParallel', module)
+        self.assertIn('float64', dtype)
+        self.assertIn('GRADPOOL_JOB', name)
+
+
+def lose_rank_1(function, workers, **environment):
+    """Rank 1 ends on purpose and has nothing to say."""
+    processes = ranks.start_ranks(function, workers, **environment)
+    found = ranks.finish_ranks(processes[:1])
+    processes[1].communicate(timeout=ranks.RANK_TIMEOUT_S)
+    return [*found, None]
+
+
+def release_rank_1(function, workers, **environment):
+    """Rank 1 lives until rank 0 has seen enough."""
+    processes = ranks.start_ranks(function, workers, **environment)
+    found = ranks.finish_ranks(processes[:1])
+    return [*found, *ranks.finish_ranks(processes[1:])]
+
+
+if __name__ == '__main__':
+    ranks.main(globals())

@@ -1,0 +1,356 @@
+"""The package gradpool against a real service: values, refusals, failures. Ranks of a job live in
+this process where they can: a push returns at once, so one thread is enough for all of them."""
+import array
+import ctypes
+import errno
+import gc
+import os
+import signal
+import subprocess
+import sys
+import unittest
+import unittest.mock
+
+import numpy
+
+import harness
+import ranks
+import gradpool
+
+LEAST_MS = 200
+service = None
+
+
+def setUpModule():
+    global service
+    service = harness.Service()
+    os.environ['GRADPOOL_ENDPOINT'] = service.endpoint
+
+
+def tearDownModule():
+    service.end()
+
+
+def rank_pushes_until_killed(rank, workers):
+    """Rank 1 dies in mid-round; rank 0 tells how it learns of it."""
+    job = gradpool.connect().join('killed', rank, workers)
+    tensor = job.declare('t', 1000)
+    values = numpy.ones(1000, numpy.float32)
+    job.push_pull(tensor, values).wait()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        job.push_pull(tensor, values).wait()
+    except gradpool.PeerLost as error:
+        return str(error)
+    return 'no error'
+
+
+class Case(unittest.TestCase):
+    """A test with a job of its own, all ranks of it in this process."""
+
+    def join(self, workers=1):
+        name = self.id().rsplit('.', 1)[-1]
+        self.client = gradpool.connect()
+        self.addCleanup(self.client.close)
+        jobs = [self.client.join(name, rank, workers) for rank in range(workers)]
+        return jobs[0] if workers == 1 else jobs
+
+    def raises(self, kind, *words):
+        return ranks.expects(self, kind, *words)
+
+
+def full(value, count=100):
+    return numpy.full(count, value, numpy.float32)
+
+
+class Values(Case):
+    def test_a_mean_is_the_sum_in_rank_order_divided_once(self):
+        jobs = self.join(3)
+        random = numpy.random.RandomState(5)
+        given = [random.standard_normal(70001).astype(numpy.float32) for _ in jobs]
+        expected = ((given[0] + given[1]) + given[2]) / numpy.float32(3)
+        found = [values.copy() for values in given]
+        requests = [job.push_pull(job.declare('t', 70001), values)
+                    for job, values in zip(jobs, found)]
+        for request, values in zip(requests, found):
+            request.wait()
+            numpy.testing.assert_array_equal(values.view(numpy.uint32),
+                                             expected.view(numpy.uint32))
+
+    def test_a_sum_may_land_beside_the_gradient(self):
+        jobs = self.join(2)
+        gradients, results = [full(1), full(2)], [full(0), full(0)]
+        requests = [job.push_pull(job.declare('t', 100), gradient, result, operation='sum')
+                    for job, gradient, result in zip(jobs, gradients, results)]
+        for request, gradient, result, value in zip(requests, gradients, results, (1, 2)):
+            request.wait()
+            self.assertEqual((set(gradient), set(result)), ({value}, {3}))
+
+    def test_any_writable_float_buffer_will_do(self):
+        job = self.join()
+        buffers = [array.array('f', [1] * 6), (ctypes.c_float * 6)(*[1] * 6),
+                   numpy.ones((2, 3), numpy.float32), memoryview(bytearray(24)).cast('f')]
+        for number, buffer in enumerate(buffers):
+            job.push_pull(job.declare(f't{number}', 6), buffer).wait()
+
+    def test_groups_may_be_cut_differently_on_each_rank(self):
+        jobs = self.join(2)
+        names = [f't{i}' for i in range(6)]
+        values = [{name: full(rank + i) for i, name in enumerate(names)} for rank in range(2)]
+        for job in jobs:
+            job.declare_all({name: 100 for name in names})
+        groups = [(jobs[0], values[0], names), (jobs[1], values[1], names[3:]),
+                  (jobs[1], values[1], names[:3])]
+        requests = [job.push_pull_group([(name, mine[name], None) for name in some])
+                    for job, mine, some in groups]
+        for request in requests:
+            request.wait()
+        for mine in values:
+            self.assertEqual([set(mine[name]) for name in names], [{i + 0.5} for i in range(6)])
+
+    def test_a_broadcast_carries_the_values_of_its_root(self):
+        jobs = self.join(3)
+        values = [full(rank) for rank in range(3)]
+        requests = [job.broadcast(job.declare('t', 100), mine, root=1)
+                    for job, mine in zip(jobs, values)]
+        for request, mine in zip(requests, values):
+            request.wait()
+            self.assertEqual(set(mine), {1})
+
+    def test_a_tensor_of_no_elements_only_synchronises(self):
+        jobs = self.join(2)
+        first = jobs[0].push_pull(jobs[0].declare('t', 0), full(0, 0))
+        with self.raises(gradpool.Timeout):
+            first.wait(LEAST_MS)
+        jobs[1].push_pull(jobs[1].declare('t', 0), full(0, 0)).wait()
+        first.wait()
+
+    def test_a_barrier_waits_for_the_other(self):
+        jobs = self.join(2)
+        with self.raises(gradpool.Timeout, '1'):
+            jobs[0].barrier(LEAST_MS)
+
+    def test_a_forgotten_request_keeps_its_values_alive(self):
+        jobs = self.join(2)
+        tensors = [job.declare('t', 100000) for job in jobs]
+        jobs[0].push_pull(tensors[0], full(3, 100000))
+        gc.collect()
+        values = full(1, 100000)
+        jobs[1].push_pull(tensors[1], values).wait()
+        self.assertEqual(set(values), {2})
+
+    def test_done_says_that_wait_will_not_block(self):
+        jobs = self.join(2)
+        requests = [jobs[0].push_pull(jobs[0].declare('t', 100), full(1))]
+        self.assertFalse(requests[0].done())
+        requests.append(jobs[1].push_pull(jobs[1].declare('t', 100), full(1)))
+        for request in requests:
+            request.wait()
+            self.assertTrue(request.done())
+            request.wait()
+
+
+class Refusals(Case):
+    def test_another_dtype_is_refused_by_name(self):
+        job = self.join()
+        tensor = job.declare('fc.weight', 4)
+        with self.raises(gradpool.Mismatch, 'fc.weight', "'d'", 'float32'):
+            job.push_pull(tensor, numpy.zeros(4))
+
+    def test_another_size_is_refused_with_both_sizes(self):
+        job = self.join()
+        with self.raises(gradpool.Mismatch, '5 elements', 'expected 4'):
+            job.push_pull(job.declare('t', 4), full(0, 5))
+
+    def test_a_result_of_another_size_is_refused(self):
+        job = self.join()
+        with self.raises(gradpool.Mismatch, "result of 't'"):
+            job.push_pull(job.declare('t', 4), full(0, 4), full(0, 3))
+
+    def test_strided_values_are_refused(self):
+        job = self.join()
+        with self.raises(gradpool.Mismatch, 'not contiguous'):
+            job.push_pull(job.declare('t', 4), full(0, 8)[::2])
+
+    def test_read_only_values_are_refused(self):
+        job = self.join()
+        with self.raises(gradpool.Mismatch, 'read-only'):
+            job.push_pull(job.declare('t', 1), memoryview(bytes(4)).cast('f'))
+
+    def test_what_is_no_buffer_is_refused(self):
+        job = self.join()
+        with self.raises(gradpool.Mismatch, 'a list'):
+            job.push_pull(job.declare('t', 1), [1.0])
+
+    def test_a_name_that_was_not_declared_is_refused(self):
+        job = self.join()
+        with self.raises(gradpool.Mismatch, "'u'", 'not been declared'):
+            job.push_pull('u', full(0))
+
+    def test_an_unknown_operation_is_refused(self):
+        job = self.join()
+        with self.raises(gradpool.Mismatch, 'median', 'mean'):
+            job.push_pull(job.declare('t', 100), full(0), operation='median')
+
+    def test_one_name_declared_with_two_sizes_is_refused(self):
+        job = self.join()
+        job.declare('t', 100)
+        with self.raises(gradpool.Mismatch, 't', '100', '101'):
+            job.declare('t', 101)
+
+    def test_a_name_declared_again_is_the_same_tensor(self):
+        job = self.join()
+        self.assertEqual(job.declare('t', 100), job.declare('t', 100))
+
+    def test_a_tensor_can_be_forgotten_and_declared_anew(self):
+        job = self.join()
+        job.undeclare(job.declare('t', 100))
+        job.push_pull(job.declare('t', 50), full(1, 50)).wait()
+
+    def test_a_tensor_with_an_open_round_cannot_be_forgotten(self):
+        job = self.join(2)[0]
+        tensor = job.declare('t', 100)
+        job.push_pull(tensor, full(1))
+        with self.assertRaises(gradpool.GradpoolError) as raised:
+            job.undeclare(tensor)
+        self.assertEqual(raised.exception.errno, errno.EBUSY)
+
+    def test_ranks_that_disagree_about_a_size_all_hear_of_it(self):
+        jobs = self.join(2)
+        request = jobs[0].push_pull(jobs[0].declare('t', 100), full(1))
+        with self.raises(gradpool.Mismatch, 'rank 0', 'rank 1', '100', '101'):
+            jobs[1].declare('t', 101)
+            jobs[1].push_pull('t', full(1, 101)).wait()
+        with self.raises(gradpool.Mismatch, 'rank 0', 'rank 1', '100', '101'):
+            request.wait()
+
+    def test_a_rank_that_is_taken_is_refused(self):
+        self.join(2)
+        with self.raises(gradpool.Mismatch, '0'):
+            self.client.join(self.id().rsplit('.', 1)[-1], 0, 2)
+
+    def test_another_number_of_workers_is_refused(self):
+        self.join(2)
+        with self.raises(gradpool.Mismatch, '2', '3'):
+            self.client.join(self.id().rsplit('.', 1)[-1], 2, 3)
+
+    def test_a_job_needs_a_name(self):
+        client = gradpool.connect()
+        self.addCleanup(client.close)
+        with unittest.mock.patch.dict(os.environ, {'RANK': '0', 'WORLD_SIZE': '1'}):
+            os.environ.pop('GRADPOOL_JOB', None)
+            with self.raises(gradpool.Mismatch, 'GRADPOOL_JOB'):
+                client.join()
+
+
+class Failures(Case):
+    def test_a_missing_push_is_named_at_the_deadline_and_may_still_come(self):
+        jobs = self.join(2)
+        tensors = [job.declare('fc.weight', 100) for job in jobs]
+        values = full(1)
+        request = jobs[0].push_pull(tensors[0], values)
+        with self.raises(gradpool.Timeout, 'fc.weight', '1'):
+            request.wait(LEAST_MS)
+        jobs[1].push_pull(tensors[1], full(3)).wait()
+        request.wait()
+        self.assertEqual(set(values), {2})
+
+    def test_a_killed_worker_is_named_by_the_others(self):
+        processes = ranks.start_ranks('rank_pushes_until_killed', 2)
+        self.assertEqual(processes[1].wait(ranks.RANK_TIMEOUT_S), -signal.SIGKILL)
+        text, = ranks.finish_ranks(processes[:1])
+        processes[1].communicate()
+        self.assertIn('rank 1', text)
+
+    def test_an_error_of_a_request_is_raised_again(self):
+        jobs = self.join(2)
+        request = jobs[0].push_pull(jobs[0].declare('t', 100), full(1))
+        jobs[0].leave()
+        for _ in range(2):
+            with self.assertRaises(gradpool.GradpoolError) as raised:
+                request.wait()
+            self.assertEqual(raised.exception.errno, errno.ECANCELED)
+
+    def test_a_job_that_was_left_says_so(self):
+        job = self.join()
+        job.leave()
+        with self.raises(gradpool.GradpoolError, 'closed'):
+            job.declare('t', 1)
+
+    def test_a_closed_client_leaves_its_jobs(self):
+        job = self.join()
+        self.client.close()
+        with self.raises(gradpool.GradpoolError, 'closed'):
+            job.barrier()
+
+    def test_a_forked_child_gets_a_clear_error_and_its_end_changes_nothing(self):
+        job = self.join()
+        tensor = job.declare('t', 100)
+        child = os.fork()
+        if child == 0:
+            try:
+                job.push_pull(tensor, full(1))
+            except gradpool.Forked:
+                gc.collect()
+                del job
+                os._exit(7)
+            os._exit(1)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+        job.push_pull(tensor, full(1)).wait()
+
+    def test_nobody_at_the_endpoint_is_an_error_that_names_it(self):
+        with self.raises(gradpool.GradpoolError, '127.0.0.1:1'):
+            gradpool.connect('gradpool://127.0.0.1:1')
+
+    def test_an_endpoint_that_makes_no_sense_is_a_mismatch(self):
+        with self.raises(gradpool.Mismatch, 'http://'):
+            gradpool.connect('http://127.0.0.1')
+
+    def test_an_unknown_transport_is_a_mismatch(self):
+        with self.raises(gradpool.Mismatch, 'pigeon'):
+            gradpool.connect(transport='pigeon')
+
+
+class Surroundings(Case):
+    launchers = {'GRADPOOL_RANK': 'GRADPOOL_SIZE', 'RANK': 'WORLD_SIZE',
+                 'OMPI_COMM_WORLD_RANK': 'OMPI_COMM_WORLD_SIZE', 'PMI_RANK': 'PMI_SIZE',
+                 'SLURM_PROCID': 'SLURM_NTASKS'}
+
+    def launched(self, **variables):
+        """This environment without any launcher's variables, but with these."""
+        kept = {name: value for name, value in os.environ.items()
+                if name not in {*self.launchers, *self.launchers.values(), 'GRADPOOL_JOB'}}
+        return unittest.mock.patch.dict(os.environ, {**kept, **variables}, clear=True)
+
+    def test_rank_and_size_come_from_any_launcher(self):
+        for rank, size in self.launchers.items():
+            with self.launched(**{rank: '3', size: '8', 'GRADPOOL_JOB': 'j'}):
+                self.assertEqual(gradpool.job_from_environment(), ('j', 3, 8))
+
+    def test_no_launcher_is_an_error_that_lists_the_variables(self):
+        with self.launched(), self.raises(gradpool.GradpoolError, *self.launchers):
+            gradpool.job_from_environment()
+
+    def test_importing_gradpool_imports_neither_torch_nor_numpy(self):
+        code = 'import sys, gradpool; print({"torch", "numpy"} & set(sys.modules))'
+        self.assertEqual(self.python(code).stdout, 'set()\n')
+
+    def test_a_library_that_is_not_there_is_an_error_that_says_where_it_was_sought(self):
+        done = self.python('import gradpool', GRADPOOL_LIBRARY='/nowhere/libgradpool.so')
+        self.assertIn('/nowhere/libgradpool.so', done.stderr)
+        self.assertIn('set GRADPOOL_LIBRARY', done.stderr)
+
+    def test_a_script_that_forgets_to_close_ends_well(self):
+        done = self.python('import gradpool; j = gradpool.connect().join("ends", 0, 1);'
+                           't = j.declare("t", 10)')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+
+    @staticmethod
+    def python(code, **environment):
+        return subprocess.run([sys.executable, '-c', code], capture_output=True, text=True,
+                              check=False, env={**os.environ, **environment})
+
+
+if __name__ == '__main__':
+    ranks.main(globals())
