@@ -1,5 +1,5 @@
-/* The text that names a coordinator, taken apart and put together. Owns nothing, touches no network.
- * Whatever a person may have written gets an answer that says what was expected. */
+/* The text that names a coordinator, taken apart and put together. Owns nothing, touches no
+ * network. Whatever a person may have written gets an answer that says what was expected. */
 #include "svc/wire/endpoint.h"
 
 #include "svc/base/text.h"

@@ -30,7 +30,8 @@ enum fabric_event_kind {
     FABRIC_EVENT_NONE,
     FABRIC_EVENT_REQUEST, /* a peer asks to connect; data, bytes: its ticket. Accept or refuse it */
     FABRIC_EVENT_OPEN,    /* the connection may be used (both sides get it, once) */
-    FABRIC_EVENT_MESSAGE, /* data, bytes: message and payload; give it back: fabric_message_done() */
+    FABRIC_EVENT_MESSAGE, /* data, bytes: message and payload; to be given back, see
+                             fabric_message_done() */
     FABRIC_EVENT_REGION,  /* the peer lends region `word` of `bytes` bytes (data is NULL) */
     FABRIC_EVENT_READ, /* a fabric_read() with this context is over; error 0: the bytes are here */
     FABRIC_EVENT_WRITTEN, /* a fabric_write() with this context is over; error 0: the bytes lie in
@@ -103,7 +104,7 @@ int fabric_peer_pid(const struct fabric_conn *c);
 /* Sends header (copied; at most FABRIC_MESSAGE_BYTES_MAX) and payload (not copied: it must stay
  * unchanged until the peer has answered; lent memory does by the commit rule, W4). Messages of a
  * connection arrive in order, and after the writes posted before them. `payload` must lie in a
- * region lent on this connection. shm: payloads are refused with -EMSGSIZE (the peer maps the region).
+ * region lent on this connection. shm: payloads are refused with -EMSGSIZE (the peer maps it).
  * Errors: -EAGAIN queue full (ROOM follows), -ECONNRESET, -EMSGSIZE. */
 int fabric_send(struct fabric_conn *c, const void *header, size_t header_bytes, const void *payload,
                 size_t payload_bytes);
@@ -144,7 +145,7 @@ int fabric_write(struct fabric_conn *c, uint32_t id, uint64_t offset, const void
  * landed. */
 int fabric_write_word(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
                       size_t bytes, uint32_t word, void *context);
-/* WORD without bytes: for results stored through fabric_map(), and for a barrier. WRITTEN follows. */
+/* WORD without bytes, for results stored through fabric_map() and barriers. WRITTEN follows. */
 int fabric_notify(struct fabric_conn *c, uint32_t word, void *context);
 
 /* Takes up to `events_max` events; progresses everything. Returns their number; never negative:

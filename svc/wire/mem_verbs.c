@@ -1,5 +1,5 @@
-/* What is posted on an open connection of fabric_mem, and the memory that is lent on it. Checks like
- * the strictest of the real fabrics; allocates where they would not (N9). */
+/* What is posted on an open connection of fabric_mem, and the memory that is lent on it. Checks
+ * like the strictest of the real fabrics; allocates where they would not (N9). */
 #include "svc/wire/mem_conn.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* What fabric_read() leaves in the caller's memory until READ: nobody may rely on what was there. */
+/* Left by fabric_read() in the caller's memory until READ: nobody may rely on what was there. */
 #define JUNK 0xa5
 
 /* --- posting --------------------------------------------------------------------------------- */

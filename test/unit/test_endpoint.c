@@ -151,7 +151,7 @@ static void random_text_never_harms(void **state)
         struct err err = {0};
         char url[300];
         if (i % 2)
-            strcpy(text, "gradpool://");
+            snprintf(text, sizeof text, "gradpool://");
         size_t used = strlen(text);
         for (size_t j = 0; j < length; j++)
             text[used + j] = alphabet[(size_t)rand_r(&seed) % (sizeof alphabet - 1)];
@@ -365,7 +365,7 @@ static struct endpoint unix_endpoint(const char *name)
 
 static int folder_make(void **state)
 {
-    strcpy(folder, "/tmp/gradpool-endpoint-XXXXXX");
+    snprintf(folder, sizeof folder, "/tmp/gradpool-endpoint-XXXXXX");
     return mkdtemp(folder) ? 0 : -1;
 }
 

@@ -1,6 +1,6 @@
 /* fabric_mem as a network would be: the common cases, then what only virtual time can do: delays,
  * deaths and refusals that a seed repeats. */
-#include "fabric_suite.h"
+#include "test/unit/fabric_suite.h"
 
 #include "svc/base/text.h"
 #include "svc/wire/fabric_mem.h"
@@ -141,7 +141,7 @@ static void a_read_leaves_junk_until_it_is_over(void **state)
     struct world w;
     char local[4] = "old";
     world_open(&w, 1, DELAY_NS);
-    strcpy(w.memory, "new");
+    memcpy(w.memory, "new", 4);
     assert_int_equal(fabric_read(w.at_lane, 0, 0, local, 4, NULL), 0);
     assert_memory_equal(local, "\xa5\xa5\xa5\xa5", 4);
     step(DELAY_NS);
@@ -309,7 +309,7 @@ static void a_stopped_worker_serves_nothing_until_it_goes_on(void **state)
     char local[8];
     world_open(&w, 1, DELAY_NS);
     mem_fabric_stop(w.worker, true);
-    strcpy(w.memory, "late");
+    memcpy(w.memory, "late", 5);
     assert_int_equal(fabric_read(w.at_lane, 0, 0, local, 5, NULL), 0);
     for (int i = 0; i < 100; i++) {
         step(DELAY_NS);
@@ -507,7 +507,7 @@ static void a_refused_post_changes_nothing_but_the_time(void **state)
         struct world w;
         int rooms = 0;
         world_open(&w, 1, DELAY_NS);
-        strcpy(w.memory, "input");
+        memcpy(w.memory, "input", 6);
         mem_fabric_fail_post(w.lane, n, MEM_FAULT_AGAIN);
         assert_int_equal(work(&w, &rooms), 0);
         assert_int_equal(rooms, n <= POSTS);

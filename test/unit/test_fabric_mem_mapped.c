@@ -1,5 +1,5 @@
 /* fabric_mem as shared memory would be: the common cases, then what a mapping promises. */
-#include "fabric_suite.h"
+#include "test/unit/fabric_suite.h"
 
 #include "svc/wire/fabric_mem.h"
 
@@ -38,7 +38,7 @@ static void memory_of_a_stopped_worker_can_be_read_and_written(void **state)
     rig_connect(rig, 0);
     struct region region = rig_lend(rig, 0, 0, 4096);
     mem_fabric_stop(rig->workers[0].fabric, true);
-    strcpy(region.base, "input");
+    memcpy(region.base, "input", 6);
     assert_int_equal(fabric_read(rig->at_lane[0], 0, 0, local, 6, NULL), 0);
     assert_int_equal(rig_expect(rig, &rig->lane, FABRIC_EVENT_READ).event.error, 0);
     assert_string_equal(local, "input");
@@ -82,7 +82,7 @@ static void a_mapping_lives_until_the_lane_has_seen_the_end(void **state)
     struct fabric_event event;
     rig_connect(rig, 0);
     struct region region = rig_lend(rig, 0, 0, 4096);
-    strcpy(region.base, "input");
+    memcpy(region.base, "input", 6);
     mem_fabric_kill(rig->workers[0].fabric);
     fabric_close(rig->workers[0].fabric);
     rig->workers[0].fabric = NULL;
