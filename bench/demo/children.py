@@ -54,6 +54,12 @@ class Child:
         self.process.stdin.flush()
 
 
+def _surroundings():
+    """This environment without variables of gradpool, so that the demo is what it says."""
+    return {name: value for name, value in os.environ.items()
+            if not name.startswith('GRADPOOL_') or name == 'GRADPOOL_LOG_LEVEL'}
+
+
 def _die_with_parent():
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -75,7 +81,7 @@ class Children:
         with open(log, 'ab') as errors:
             process = subprocess.Popen(
                 [str(word) for word in argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=errors, env={**os.environ, **(environment or {})},
+                stderr=errors, env={**_surroundings(), **(environment or {})},
                 start_new_session=True, preexec_fn=_die_with_parent)
         child = Child(name, process, log)
         self._all.append(child)

@@ -7,7 +7,8 @@ ORDER_SEED = 20240229
 
 def prepare():
     """{name: array} of both data sets, shuffled, scaled, the last fifth held out:
-    digits_x (1797, 1, 8, 8), cancer_x (569, 30), both float32; _y int64; _held the held-out count."""
+    digits_x (1797, 1, 8, 8), cancer_x (569, 30), both float32; _y int64; _held: how
+    many are held out."""
     arrays = {}
     for kind, load in (('digits', load_digits), ('cancer', load_breast_cancer)):
         data = load()

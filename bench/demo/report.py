@@ -115,8 +115,8 @@ class Result:
             print(f'{name + ": " + job.text:30} {job.workers:7} {self._alone[name]:14.1f} '
                   f'{self._together[name]:9.1f} {self._accuracy[name]:9.4f}')
         used = self._cpu_s / self._elapsed_s
-        print(f'\nservice, both jobs training: {self._cpu_s:.2f} CPU s in {self._elapsed_s:.1f} s = '
-              f'{used:.2f} cores used, of {self._lanes} lanes held')
+        print(f'\nservice, both jobs training: {self._cpu_s:.2f} CPU s in {self._elapsed_s:.1f} s '
+              f'= {used:.2f} cores used, of {self._lanes} lanes held')
         print(f'dedicated servers would hold {self._dedicated()} cores '
               f'(one server a worker, {CORES_A_SERVER} core each)')
         print(f'the {self._workers()} workers compute on the same {len(os.sched_getaffinity(0))} '

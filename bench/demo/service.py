@@ -52,8 +52,8 @@ class Service:
         return sum(len(a['lanes']) for a in self.status()['aggregators'])
 
     def stop(self):
-        """SIGTERM to the coordinator, which ends its aggregators wherever they are; returns its exit
-        code."""
+        """SIGTERM to the coordinator, which ends its aggregators wherever they are. Returns its
+        exit code."""
         self._processes[0].process.send_signal(signal.SIGTERM)
         self._children.wait_ended(self._processes, STOP_TIMEOUT_S)
         return self._processes[0].process.returncode

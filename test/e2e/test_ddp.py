@@ -1,4 +1,4 @@
-"""gradpool.ddp with real DistributedDataParallel models, a process a rank, against a real service."""
+"""gradpool.ddp with real DistributedDataParallel models, a process a rank, on a real service."""
 import hashlib
 import os
 import sys

@@ -60,8 +60,8 @@ _PROTOTYPES = {
 
 
 def places():
-    """Where the library is looked for, best first: GRADPOOL_LIBRARY, beside this package, the build
-    folder of the source tree that the package lies in, then wherever the loader looks."""
+    """Where the library is looked for, best first: GRADPOOL_LIBRARY, beside this package, the
+    build folder of the source tree that the package lies in, then wherever the loader looks."""
     named = os.environ.get('GRADPOOL_LIBRARY')
     if named:
         return [named]
@@ -70,7 +70,7 @@ def places():
 
 
 def load():
-    """The loaded library with prototypes. Raises GradpoolError (ENOENT) that says what was tried."""
+    """The loaded library with prototypes. Raises GradpoolError (ENOENT): what was tried."""
     problems = []
     for place in places():
         try:

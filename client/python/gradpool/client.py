@@ -4,8 +4,8 @@
         weight = job.declare('fc.weight', 1000)
         job.push_pull(weight, gradient).wait()      # gradient now holds the mean of all workers
 
-Values are float32, contiguous, in CPU memory: torch tensors, numpy arrays or other writable buffers,
-of any shape. Time-outs are in ms; 0 is GRADPOOL_TIMEOUT_MS, or a minute. Every call may raise
+Values are float32, contiguous, in CPU memory: torch tensors, numpy arrays or other writable
+buffers, of any shape. Time-outs are in ms; 0 is GRADPOOL_TIMEOUT_MS, or a minute. Every call may raise
 GradpoolError or one of its kinds (errors.py). Objects may be used from any thread, one Request from
 one thread at a time; none of them in a forked child."""
 import ctypes

@@ -22,7 +22,7 @@ class Timeout(GradpoolError, TimeoutError):
 
 
 class Mismatch(GradpoolError, ValueError):
-    """An argument is wrong, or ranks disagree about a name, a size, an operation or their number."""
+    """An argument is wrong, or ranks disagree about a size, an operation or their number."""
 
 
 class Forked(GradpoolError):
