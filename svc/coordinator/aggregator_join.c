@@ -121,6 +121,7 @@ static void rejoin(struct aggregator *a, struct peer *p, uint64_t request,
     log_info("%s is back", aggregator_name(a, name, sizeof name));
     welcome(a, request);
     recovery_reconcile(a, join);
+    recovery_place_stranded(p->service);
     fleet_check(p->service);
 }
 

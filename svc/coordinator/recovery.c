@@ -119,6 +119,14 @@ static int keep_moved(struct job *job, struct stranded *list)
     return error;
 }
 
+static bool more_may_come(const struct service *s)
+{
+    list_for_each (node, &s->aggregators)
+        if (list_entry(node, struct aggregator, link)->state == AGGREGATOR_AWAY)
+            return true;
+    return fleet_expects_more(s);
+}
+
 static void place(struct job *job, const struct aggregator *lost)
 {
     struct stranded list = {0};
@@ -138,8 +146,8 @@ static void place(struct job *job, const struct aggregator *lost)
         }
     }
     free(list.tasks);
-    if (error == -ENOSPC && fleet_expects_more(job->service))
-        log_warn("job %s waits for a local aggregator to start again", job->name);
+    if (error == -ENOSPC && more_may_come(job->service))
+        log_warn("job %s waits for an aggregator", job->name);
     else if (error < 0 && lost)
         jobs_fail(job, NULL, -ECONNRESET, "%s is gone; %s",
                   aggregator_name(lost, name, sizeof name), err.text);

@@ -5,6 +5,7 @@
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 struct placed {
     uint32_t job, lane, epoch;
@@ -19,6 +20,13 @@ static bool is_of(const struct piece *piece, const void *context)
     return piece->epoch == placed->epoch && piece->recovering && piece->state == PIECE_READY;
 }
 
+static void fail_tensor(struct tensor *tensor, int code, const char *why)
+{
+    char text[2 * ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "tensor '%s' of job %s: %s", tensor->name, tensor->job->name, why);
+    tensor_fail(tensor, NULL, code, text);
+}
+
 static void settle(struct job *job, const struct placed *placed, int code, const char *text)
 {
     for (size_t i = 0; i < placed->count; i++) {
@@ -29,7 +37,7 @@ static void settle(struct job *job, const struct placed *placed, int code, const
             continue; /* it has gone elsewhere meanwhile */
         piece->state = code < 0 ? PIECE_PLACED : PIECE_READY;
         if (code < 0 && code != -ECONNRESET && code != -ENOTCONN)
-            tensor_fail(tensor, NULL, code, text);
+            fail_tensor(tensor, code, text);
     }
 }
 

@@ -1,0 +1,109 @@
+/* A coordinator in this process, stepped by hand, and ends that speak to it over real sockets:
+ * clients, operators and aggregators. Every wait has a deadline. */
+#ifndef GRADPOOL_TEST_COORDINATOR_RIG_H
+#define GRADPOOL_TEST_COORDINATOR_RIG_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "svc/coordinator/coordinator.h"
+#include "svc/coordinator/provisioner.h"
+#include "svc/wire/channel.h"
+#include "svc/wire/record.h"
+
+#define WIRE(type) Gradpool__Wire__##type
+#define BODY(name) GRADPOOL__WIRE__ENVELOPE__BODY_##name
+#define RIG_ENDS_MAX 16
+#define RIG_INBOX_MAX 64
+#define RIG_SLOTS_MAX 4
+
+/* One connection to the coordinator. */
+struct end {
+    struct rig *rig;
+    struct channel *channel; /* NULL: not connected */
+    bool is_gone;            /* the coordinator has closed it */
+    bool answers;            /* an aggregator that says Done (and figures) by itself */
+    envelope *inbox[RIG_INBOX_MAX];
+    size_t inbox_count;
+    uint64_t last_id;
+    /* of an aggregator */
+    uint32_t aggregator, lanes[4], lanes_count;
+    uint64_t incarnation;
+    int process; /* that it counts as; 0: this one */
+};
+
+struct rig {
+    char dir[64];
+    struct coordinator *coordinator;
+    struct coordinator_options options;
+    struct end ends[RIG_ENDS_MAX];
+    size_t ends_count;
+    char grants[RIG_SLOTS_MAX][64]; /* that the coordinator's provisioner was told, latest last */
+    uint32_t starts, stops;         /* of local aggregators */
+    int processes[RIG_SLOTS_MAX];
+};
+
+/* cmocka set-up and tear-down; *state is the rig, with a running coordinator without local
+ * aggregators. */
+int rig_setup(void **state);
+int rig_teardown(void **state);
+/* As after kill -9: everything in memory is gone, connections break. */
+void rig_crash(struct rig *rig);
+void rig_start(struct rig *rig);
+
+/* A connection that has said hello. */
+struct end *rig_connect(struct rig *rig, WIRE(Role) role);
+/* The same, made by a child process, as which it then counts. */
+struct end *rig_connect_as_child(struct rig *rig, WIRE(Role) role);
+/* Neither hello nor anything else said yet. */
+struct end *rig_connect_silently(struct rig *rig);
+void end_close(struct end *e);
+/* A process that does nothing; ended by rig_kill() or the tear-down. */
+int rig_spawn(struct rig *rig);
+void rig_kill(struct rig *rig, int pid);
+
+/* Sends with a fresh id, which it returns. */
+uint64_t end_send(struct end *e, envelope *message);
+/* The next message of that kind, waiting for it; others stay. The caller frees it. */
+envelope *end_expect(struct end *e, int body);
+/* Waits for the reply to the message with that id. */
+envelope *end_expect_reply(struct end *e, uint64_t id);
+/* Sends, and waits for the reply. */
+envelope *end_ask(struct end *e, envelope *request);
+/* Asks, expects a Failure with that code whose text contains `text`. */
+void end_ask_refused(struct end *e, envelope *request, int code, const char *text);
+void end_expect_closed(struct end *e);
+/* Everything under way has been handled, and nothing of that kind has come. */
+void end_expect_none(struct end *e, int body);
+void rig_settle(struct rig *rig);
+void message_free(envelope *message);
+
+/* --- requests --- */
+
+void join_request(envelope *e, WIRE(JoinRequest) * join, const char *job, uint32_t rank,
+                  uint32_t workers);
+/* A client that has joined; its session and job number. */
+struct end *rig_join(struct rig *rig, const char *job, uint32_t rank, uint32_t workers,
+                     uint64_t *ret_session, uint32_t *ret_job);
+/* Its reply is asked for apart (end_expect DECLARE_REPLY or FAILURE). */
+uint64_t end_declare(struct end *e, size_t count, const char *const *names,
+                     const uint64_t *elements);
+uint64_t end_declare_one(struct end *e, const char *name, uint64_t elements);
+void end_undeclare(struct end *e, uint32_t tensor);
+/* Expects the reply. */
+void end_leave(struct end *e);
+
+/* An aggregator with `lanes` lanes that has joined and answers by itself. */
+struct end *rig_aggregator(struct rig *rig, uint32_t lanes);
+/* The same in a child process, with the grant of a local one ("" for none). */
+struct end *rig_local_aggregator(struct rig *rig, uint32_t lanes, const char *grant);
+/* Comes back over a new connection with what it holds. */
+struct end *rig_rejoin(struct rig *rig, const struct end *old, size_t held_count,
+                       const WIRE(PieceHeld) * held);
+void end_answer(struct end *e, const envelope *request);
+
+#endif

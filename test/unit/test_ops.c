@@ -1,0 +1,187 @@
+/* Views as JSON and as tables: every figure is there, under its name, and columns line up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "svc/ops/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct view_lane lane = {.lane = 3,
+                                .core = 1,
+                                .pu = 2,
+                                .numa = -1,
+                                .tasks = 4,
+                                .jobs = 5,
+                                .cpu_ns = 1500000000,
+                                .arena_bytes = 6144,
+                                .shm = "@a",
+                                .ofi = "h:1",
+                                .use = {.pushed_bytes = 1 << 20, .rounds = 9, .busy_ns = 7}};
+static struct view_aggregator aggregator = {.aggregator = 2,
+                                            .pid = 77,
+                                            .node = "node7",
+                                            .state = "up",
+                                            .cpu_ns = 8,
+                                            .lanes = &lane,
+                                            .lanes_count = 1};
+static const struct view_status status = {.endpoint = "gradpool://h:7077",
+                                          .state_dir = "/s",
+                                          .policy = "hash",
+                                          .pid = 42,
+                                          .jobs = 1,
+                                          .tasks = 4,
+                                          .uptime_ns = UINT64_C(7384) * 1000000000,
+                                          .cpu_ns = 11,
+                                          .incarnation = 12,
+                                          .aggregators = &aggregator,
+                                          .aggregators_count = 1};
+
+static uint32_t lanes[] = {3, 10};
+static struct view_worker ranks[] = {{.rank = 0, .pid = 5, .node = "n", .state = "joined"},
+                                     {.rank = 1, .pid = 6, .node = "n", .state = "lost"}};
+static struct view_job jobs_list[] = {
+    {.job = "r\xc3\xa9s",
+     .state = "failed",
+     .failure = "rank 1 is gone",
+     .job_id = 1,
+     .workers = 2,
+     .tensors = 3,
+     .tasks = 4,
+     .epoch = 2,
+     .tensor_bytes = 4096,
+     .lanes = lanes,
+     .lanes_count = 2,
+     .use = {.heap_bytes = 100, .registered_bytes = 924},
+     .ranks = ranks,
+     .ranks_count = 2},
+    {.job = "a-much-longer-name", .state = "training", .job_id = 2}};
+static const struct view_jobs jobs = {.jobs = jobs_list, .jobs_count = 2};
+
+/* What `print` wrote, into `text`; for free(). */
+#define PRINT(text, print, view)                       \
+    do {                                               \
+        size_t bytes_;                                 \
+        FILE *out_ = open_memstream(&(text), &bytes_); \
+        assert_int_equal(print(view, out_), 0);        \
+        fclose(out_);                                  \
+    } while (0)
+
+static void has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("no %s in %s", part, text);
+}
+
+static void status_json_has_every_field_under_its_name(void **state)
+{
+    char *text;
+    PRINT(text, ops_status_json, &status);
+    has(text, "\"policy\": \"hash\",");
+    has(text, "\"uptime_ns\": 7384000000000,");
+    has(text, "\"incarnation\": 12,");
+    has(text, "\"pid\": 77,");
+    has(text, "\"state\": \"up\",");
+    has(text, "\"numa\": -1,");
+    has(text, "\"arena_bytes\": 6144,");
+    has(text, "\"pushed_bytes\": 1048576,");
+    free(text);
+}
+
+static void jobs_json_has_workers_lanes_and_failure(void **state)
+{
+    char *text;
+    PRINT(text, ops_jobs_json, &jobs);
+    has(text, "\"job\": \"r\xc3\xa9s\",");
+    has(text, "\"failure\": \"rank 1 is gone\",");
+    has(text, "\"failure\": \"\",");
+    has(text, "\"lanes\": [\n        3,\n        10\n      ],");
+    has(text, "\"registered_bytes\": 924,");
+    has(text, "\"state\": \"lost\"");
+    free(text);
+}
+
+static void no_jobs_are_an_empty_list(void **state)
+{
+    static const struct view_jobs none = {0};
+    char *text;
+    PRINT(text, ops_jobs_json, &none);
+    assert_string_equal(text, "{\n  \"jobs\": []\n}\n");
+    free(text);
+}
+
+static void bytes_that_are_not_utf8_do_not_break_the_json(void **state)
+{
+    struct view_job bad = {.job = "\xff\xfe", .state = "joining"};
+    const struct view_jobs view = {.jobs = &bad, .jobs_count = 1};
+    char *text;
+    PRINT(text, ops_jobs_json, &view);
+    has(text, "\"job\": \"?\",");
+    free(text);
+}
+
+static void the_status_table_reads_well(void **state)
+{
+    char *text;
+    PRINT(text, ops_status_table, &status);
+    assert_string_equal(
+        text,
+        "gradpool://h:7077  pid 42, up 2h03m, policy hash\n"
+        "state in /s, start number 12, 1 jobs, 4 tasks\n\n"
+        "AGGREGATOR  NODE   PID  STATE  LANE  CORE  JOBS  TASKS  ROUNDS  TAKEN IN    CPU  MEMORY\n"
+        "         2  node7   77  up        3     1     5      4       9     1 MiB  1.5 s   6 "
+        "KiB\n");
+    free(text);
+}
+
+static void columns_count_characters_and_fit_the_widest_cell(void **state)
+{
+    char *text;
+    PRINT(text, ops_jobs_table, &jobs);
+    char *second = strchr(text, '\n') + 1, *third = strchr(second, '\n') + 1;
+    assert_int_equal(strncmp(text, "JOB                 STATE", 25), 0);
+    assert_int_equal(strncmp(second, "r\xc3\xa9s                 failed", 27), 0);
+    assert_int_equal(strncmp(third, "a-much-longer-name  training", 28), 0);
+    assert_non_null(strstr(second, "1 KiB"));
+    assert_non_null(strstr(second, "3,10\n"));
+    free(text);
+}
+
+static void one_job_is_shown_with_its_workers_and_failure(void **state)
+{
+    char *text;
+    PRINT(text, ops_job_table, &jobs_list[0]);
+    assert_non_null(strstr(text, "failed: rank 1 is gone\n"));
+    assert_non_null(strstr(text, "RANK  NODE  PID  STATE\n   0  n       5  joined\n"));
+    free(text);
+}
+
+static void output_that_nobody_takes_is_an_error(void **state)
+{
+    FILE *out = fopen("/dev/full", "w");
+    assert_non_null(out);
+    assert_true(ops_status_json(&status, out) < 0);
+    fclose(out);
+    out = fopen("/dev/full", "w");
+    assert_true(ops_status_table(&status, out) < 0);
+    fclose(out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(status_json_has_every_field_under_its_name),
+        cmocka_unit_test(jobs_json_has_workers_lanes_and_failure),
+        cmocka_unit_test(no_jobs_are_an_empty_list),
+        cmocka_unit_test(bytes_that_are_not_utf8_do_not_break_the_json),
+        cmocka_unit_test(the_status_table_reads_well),
+        cmocka_unit_test(columns_count_characters_and_fit_the_widest_cell),
+        cmocka_unit_test(one_job_is_shown_with_its_workers_and_failure),
+        cmocka_unit_test(output_that_nobody_takes_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

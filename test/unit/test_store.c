@@ -1,0 +1,279 @@
+/* The store by itself: rows come back as they were put, changes are all or nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "svc/coordinator/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROWS_MAX 64
+
+struct fixture {
+    char dir[64], path[96];
+    struct store *store;
+    /* of the last load */
+    struct store_row rows[ROWS_MAX];
+    char texts[ROWS_MAX][3][32];
+    uint8_t ranks[ROWS_MAX][STORE_RANKS_BYTES];
+    size_t count;
+};
+
+static int keep_row(void *context, const struct store_row *row)
+{
+    struct fixture *f = context;
+    if (f->count == ROWS_MAX)
+        return -ENOSPC;
+    struct store_row *kept = &f->rows[f->count];
+    *kept = *row;
+    if (row->table == STORE_TENSOR) {
+        memcpy(f->ranks[f->count], row->tensor.ranks, STORE_RANKS_BYTES);
+        snprintf(f->texts[f->count][0], 32, "%s", row->tensor.name);
+        kept->tensor.ranks = f->ranks[f->count];
+        kept->tensor.name = f->texts[f->count][0];
+    } else if (row->table == STORE_JOB) {
+        snprintf(f->texts[f->count][0], 32, "%s", row->job.name);
+        kept->job.name = f->texts[f->count][0];
+    }
+    f->count++;
+    return 0;
+}
+
+static size_t load(struct fixture *f)
+{
+    struct err err;
+    f->count = 0;
+    assert_int_equal(store_load(f->store, keep_row, f, &err), 0);
+    return f->count;
+}
+
+static void reopen(struct fixture *f, uint32_t pages_max)
+{
+    struct err err = {0};
+    store_close(f->store);
+    f->store = NULL;
+    if (store_sqlite_open(f->path, pages_max, &f->store, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    snprintf(f->dir, sizeof f->dir, "/tmp/gradpool-store-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    snprintf(f->path, sizeof f->path, "%s/state.db", f->dir);
+    reopen(f, 0);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    char path[128];
+    store_close(f->store);
+    unlink(f->path);
+    snprintf(path, sizeof path, "%s-wal", f->path);
+    unlink(path);
+    snprintf(path, sizeof path, "%s-shm", f->path);
+    unlink(path);
+    rmdir(f->dir);
+    free(f);
+    return 0;
+}
+
+static struct store_row job_row(uint32_t job, const char *name)
+{
+    struct store_row row = {.table = STORE_JOB};
+    row.job = (struct store_job){.job = job, .name = name, .workers = 2, .epoch = 1, .failure = ""};
+    return row;
+}
+
+static struct store_row tensor_row(uint32_t job, uint32_t tensor)
+{
+    static const uint8_t ranks[STORE_RANKS_BYTES] = {0x81, [95] = 0x80};
+    struct store_row row = {.table = STORE_TENSOR};
+    row.tensor = (struct store_tensor){.job = job,
+                                       .tensor = tensor,
+                                       .name = "layer'1\"",
+                                       .dtype = 1,
+                                       .elements = UINT64_MAX,
+                                       .failure = "",
+                                       .ranks = ranks};
+    return row;
+}
+
+static struct store_row piece_row(uint32_t job, uint32_t tensor, uint32_t piece)
+{
+    struct store_row row = {.table = STORE_PIECE};
+    row.piece = (struct store_piece){.job = job,
+                                     .tensor = tensor,
+                                     .piece = piece,
+                                     .first = UINT64_C(1) << 40,
+                                     .elements = 7,
+                                     .task = 3,
+                                     .lane = 4,
+                                     .epoch = 5};
+    return row;
+}
+
+static struct store_row session_row(uint32_t job, uint32_t rank)
+{
+    struct store_row row = {.table = STORE_SESSION};
+    row.session =
+        (struct store_session){.job = job, .rank = rank, .session = UINT64_MAX, .node = "n"};
+    return row;
+}
+
+static void put(struct fixture *f, struct store_row row)
+{
+    struct err err;
+    store_begin(f->store);
+    store_put(f->store, &row);
+    assert_int_equal(store_commit(f->store, &err), 0);
+}
+
+static void rows_come_back_as_they_were_put(void **state)
+{
+    struct fixture *f = *state;
+    put(f, job_row(7, "resnet"));
+    put(f, tensor_row(7, 2));
+    put(f, piece_row(7, 2, 9));
+    reopen(f, 0);
+    assert_int_equal(load(f), 3);
+    assert_int_equal(f->rows[0].job.job, 7);
+    assert_string_equal(f->rows[0].job.name, "resnet");
+    assert_string_equal(f->rows[1].tensor.name, "layer'1\"");
+    assert_true(f->rows[1].tensor.elements == UINT64_MAX);
+    assert_int_equal(f->rows[1].tensor.ranks[0], 0x81);
+    assert_int_equal(f->rows[1].tensor.ranks[95], 0x80);
+    assert_true(f->rows[2].piece.first == UINT64_C(1) << 40);
+    assert_int_equal(f->rows[2].piece.epoch, 5);
+}
+
+static void a_row_put_again_replaces_and_keeps_what_belongs_to_it(void **state)
+{
+    struct fixture *f = *state;
+    put(f, job_row(7, "resnet"));
+    put(f, session_row(7, 0));
+    struct store_row changed = job_row(7, "resnet");
+    changed.job.epoch = 12;
+    put(f, changed);
+    assert_int_equal(load(f), 2);
+    assert_int_equal(f->rows[0].job.epoch, 12);
+    assert_true(f->rows[1].session.session == UINT64_MAX);
+}
+
+static void erasing_a_row_erases_what_belongs_to_it_and_nothing_else(void **state)
+{
+    struct fixture *f = *state;
+    struct err err;
+    for (uint32_t job = 7; job <= 8; job++) {
+        put(f, job_row(job, "resnet"));
+        put(f, session_row(job, 0));
+        put(f, tensor_row(job, 1));
+        put(f, tensor_row(job, 2));
+        put(f, piece_row(job, 1, 1));
+        put(f, piece_row(job, 2, 2));
+    }
+    struct store_row tensor = tensor_row(7, 1), job = job_row(7, "");
+    store_begin(f->store);
+    store_erase(f->store, &tensor);
+    assert_int_equal(store_commit(f->store, &err), 0);
+    assert_int_equal(load(f), 10);
+    store_begin(f->store);
+    store_erase(f->store, &job);
+    assert_int_equal(store_commit(f->store, &err), 0);
+    assert_int_equal(load(f), 6);
+    for (size_t i = 0; i < f->count; i++)
+        assert_int_equal(f->rows[i].table == STORE_JOB ? f->rows[i].job.job : 8, 8);
+}
+
+static void a_row_without_its_owner_fails_the_whole_change(void **state)
+{
+    struct fixture *f = *state;
+    struct store_row job = job_row(1, "a"), orphan = session_row(99, 0);
+    struct err err;
+    store_begin(f->store);
+    store_put(f->store, &job);
+    store_put(f->store, &orphan);
+    assert_true(store_commit(f->store, &err) < 0);
+    assert_int_equal(load(f), 0);
+    put(f, job_row(1, "a"));
+    assert_int_equal(load(f), 1);
+}
+
+static void a_full_disk_leaves_what_was_there(void **state)
+{
+    struct fixture *f = *state;
+    struct err err = {0};
+    reopen(f, 30);
+    put(f, job_row(1, "kept"));
+    store_begin(f->store);
+    for (uint32_t tensor = 1; tensor < 5000; tensor++) {
+        struct store_row row = tensor_row(1, tensor);
+        store_put(f->store, &row);
+    }
+    assert_int_equal(store_commit(f->store, &err), -ENOSPC);
+    assert_non_null(strstr(err.text, f->path));
+    assert_int_equal(load(f), 1);
+    put(f, job_row(2, "later"));
+    reopen(f, 0);
+    assert_int_equal(load(f), 2);
+}
+
+static void a_change_that_was_not_committed_is_gone(void **state)
+{
+    struct fixture *f = *state;
+    struct store_row row = job_row(1, "a");
+    store_begin(f->store);
+    store_put(f->store, &row);
+    reopen(f, 0);
+    assert_int_equal(load(f), 0);
+}
+
+static int refuse(void *context, const struct store_row *row) { return -EBADMSG; }
+
+static void a_load_ends_with_the_error_of_its_reader(void **state)
+{
+    struct fixture *f = *state;
+    struct err err;
+    put(f, job_row(1, "a"));
+    assert_int_equal(store_load(f->store, refuse, NULL, &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "table jobs"));
+}
+
+static void a_store_that_cannot_be_opened_is_named(void **state)
+{
+    struct store *store = NULL;
+    struct err err;
+    assert_true(store_sqlite_open("/nowhere/state.db", 0, &store, &err) < 0);
+    assert_null(store);
+    assert_non_null(strstr(err.text, "/nowhere/state.db"));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(rows_come_back_as_they_were_put),
+        CASE(a_row_put_again_replaces_and_keeps_what_belongs_to_it),
+        CASE(erasing_a_row_erases_what_belongs_to_it_and_nothing_else),
+        CASE(a_row_without_its_owner_fails_the_whole_change),
+        CASE(a_full_disk_leaves_what_was_there),
+        CASE(a_change_that_was_not_committed_is_gone),
+        CASE(a_load_ends_with_the_error_of_its_reader),
+        CASE(a_store_that_cannot_be_opened_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
