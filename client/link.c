@@ -171,13 +171,23 @@ static int try_connect(struct link *l, bool is_ofi)
     return 0;
 }
 
-/* One line a lane. On its own host that is worth a warning: shared memory was to be expected. */
+static bool node_was_told(const struct link *l)
+{
+    list_for_each (node, &l->job->links) {
+        const struct link *other = list_entry(node, struct link, node);
+        if (other->was_told && strcmp(other->node_name, l->node_name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* One line a node. On its own host that is worth a warning: shared memory was to be expected. */
 static void tell_fallback(struct link *l, int why)
 {
-    if (l->was_told || l->job->client->transport != TRANSPORT_AUTO)
+    bool is_same_node = strcmp(l->node_name, l->job->host) == 0;
+    if (node_was_told(l) || l->job->client->transport != TRANSPORT_AUTO)
         return;
     l->was_told = true;
-    bool is_same_node = strcmp(l->node_name, l->job->host) == 0;
     log_write(is_same_node ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
               "lane %u on %s is not on this host (%s); using tcp", l->lane, l->node_name,
               why < 0 ? err_text(why) : "it offers no shared memory");

@@ -366,10 +366,14 @@ static void a_child_does_not_keep_its_parents_connections_open(void **state)
 {
     int ends[2], status;
     pid_t child;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* the sanitizer allows no threads in the child of a process with threads */
+#endif
     assert_int_equal(pipe(ends), 0);
     pid_t parent = fork();
     if (parent == 0)
         die_with_a_child(ends[1]);
+    close(ends[1]);
     assert_int_equal(read(ends[0], &child, sizeof child), sizeof child);
     assert_int_equal(waitpid(parent, &status, 0), parent);
     script_lock(&rig);
@@ -378,7 +382,6 @@ static void a_child_does_not_keep_its_parents_connections_open(void **state)
     script_unlock(&rig);
     assert_int_equal(kill(child, SIGKILL), 0);
     close(ends[0]);
-    close(ends[1]);
 }
 
 static int start(void **state) { return clear_environment(state) || fixture_start(state); }
