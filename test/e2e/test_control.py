@@ -1,0 +1,291 @@
+"""The service as an operator meets it: the command line, starting, ending, adding nodes."""
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import tap
+from harness import GRADPOOL, WAIT_S, Process, Service, is_alive, until
+
+
+
+def run(*command, environment=None):
+    """Without the caller's GRADPOOL_* variables."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith('GRADPOOL_')}
+    return subprocess.run([str(GRADPOOL), *map(str, command)], capture_output=True, text=True,
+                          timeout=WAIT_S, check=False, env={**clean, **(environment or {})})
+
+
+class CommandLine(unittest.TestCase):
+    def test_each_subcommand_has_a_help_with_examples_and_variables(self):
+        for name in ('serve', 'aggregator', 'status', 'jobs'):
+            for command in ((name, '--help'), ('help', name)):
+                answer = run(*command)
+                self.assertEqual(answer.returncode, 0)
+                self.assertIn('Examples:', answer.stdout)
+                self.assertIn('[GRADPOOL_', answer.stdout)
+                self.assertIn('default', answer.stdout)
+                self.assertEqual(answer.stderr, '')
+
+    def test_a_subcommand_that_is_not_there_names_the_one_that_was_meant(self):
+        answer = run('statsu')
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn("did you mean 'status'?", answer.stderr)
+        self.assertEqual(run().returncode, 2)
+
+    def test_the_version_is_printed(self):
+        self.assertEqual(run('version').stdout, run('--version').stdout)
+        self.assertRegex(run('version').stdout, r'^gradpool \d+\.\d+\.\d+\n$')
+
+    def test_a_mistake_on_the_command_line_is_exit_code_2(self):
+        for command, words in ((('serve', '--bogus'), '--bogus'),
+                               (('serve', '--aggregators', 'two'), '--aggregators'),
+                               (('serve', '--data-port', '70000'), 'from 0 to 65535'),
+                               (('serve', 'operand'), 'operand'),
+                               (('aggregator',), '--join is required'),
+                               (('aggregator', '--join', 'h', '--allow-uid', '1,x'), "'x'"),
+                               (('jobs', 'a', 'b'), 'one job')):
+            answer = run(*command)
+            self.assertEqual(answer.returncode, 2, command)
+            self.assertIn(words, answer.stderr)
+
+    def test_a_variable_with_a_bad_value_is_exit_code_2_naming_it(self):
+        answer = run('serve', environment={'GRADPOOL_AGGREGATORS': 'many'})
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn('GRADPOOL_AGGREGATORS', answer.stderr)
+        answer = run('serve', environment={'GRADPOOL_INSECURE': 'perhaps'})
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn('expected 0 or 1', answer.stderr)
+
+    def test_options_that_make_no_service_are_refused_with_the_reason(self):
+        for option, value, words in (
+                ('--listen', 'gradpool://0.0.0.0:0', 'not encrypted or authenticated'),
+                ('--listen', 'http://localhost', 'http'),
+                ('--policy', 'best', '--policy best'),
+                ('--cores', '4000', '4000'),
+                ('--state-dir', '/proc/none', '/proc/none')):
+            with tempfile.TemporaryDirectory() as folder:
+                answer = run('serve', '--state-dir', folder, '--listen', 'gradpool://127.0.0.1:0',
+                             option, value)
+            self.assertEqual(answer.returncode, 1, option)
+            self.assertIn(words, answer.stderr)
+
+    def test_without_a_service_status_and_jobs_say_so_with_exit_code_3(self):
+        for command in ('status', 'jobs'):
+            answer = run(command, '--endpoint', 'unix:/nowhere/control.sock')
+            self.assertEqual(answer.returncode, 3)
+            self.assertIn('/nowhere/control.sock', answer.stderr)
+
+
+class OneService(unittest.TestCase):
+    """What needs a service, but leaves it as it was."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.service = Service(aggregators=1)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.service.end()
+
+    def test_the_endpoint_is_taken_from_the_environment_and_the_option_wins(self):
+        there = {'GRADPOOL_ENDPOINT': self.service.endpoint}
+        self.assertEqual(run('status', environment=there).returncode, 0)
+        nowhere = {'GRADPOOL_ENDPOINT': 'unix:/nowhere'}
+        answer = run('status', '--endpoint', self.service.endpoint, environment=nowhere)
+        self.assertEqual(answer.returncode, 0)
+
+    def test_status_is_a_table_or_json_with_the_same_figures(self):
+        table, as_json = self.service.ask('status'), self.service.ask('status', '--json')
+        status = json.loads(as_json.stdout)
+        self.assertIn('AGGREGATOR', table.stdout)
+        self.assertIn(str(status['aggregators'][0]['pid']), table.stdout)
+        self.assertEqual(status['state_dir'], str(self.service.state))
+        self.assertEqual(status['pid'], self.service.serve.pid)
+
+    def test_a_job_that_is_not_there_is_exit_code_3(self):
+        answer = self.service.ask('jobs', 'nobody')
+        self.assertEqual(answer.returncode, 3)
+        self.assertIn('there is no job nobody', answer.stderr)
+        self.assertEqual(json.loads(self.service.ask('jobs', '--json').stdout), {'jobs': []})
+
+    def test_a_job_is_shown_with_its_workers(self):
+        worker = self.service.worker('shown', 0, 2, '--rounds', '1')
+        until(lambda: self.service.job('shown'), 'the job is there', process=worker)
+        answer = self.service.ask('jobs', 'shown')
+        self.assertEqual(answer.returncode, 0)
+        self.assertIn('joining', answer.stdout)
+        self.assertIn(str(worker.pid), answer.stdout)
+        worker.kill()
+        until(lambda: self.service.job('shown') is None, 'the job has ended')
+
+    def test_status_does_not_wait_for_an_aggregator_that_is_stopped(self):
+        pid = self.service.pids()[0]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            started = time.monotonic()
+            self.assertEqual(self.service.ask('status').returncode, 0)
+            self.assertLess(time.monotonic() - started, 5)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+class OwnServices(unittest.TestCase):
+    """Each case starts what it needs."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-control-'))
+        self.ends = contextlib.ExitStack()
+        self.ends.callback(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def tearDown(self):
+        self.ends.close()
+
+    def service(self, *options, **keywords):
+        service = Service(*options, folder=self.folder, **keywords)
+        self.ends.callback(service.end)
+        return service
+
+    def process(self, *command, name, environment=None, **keywords):
+        process = Process([GRADPOOL, *command], self.folder, name, environment, **keywords)
+        self.ends.callback(process.kill)
+        return process
+
+    def test_an_option_may_come_from_the_environment_and_typing_errors_are_named(self):
+        state = self.folder / 'from-environment'
+        serve = self.process('serve', '--listen', 'gradpool://127.0.0.1:0', '--aggregators', '0',
+                             name='serve', environment={'GRADPOOL_STATE_DIR': str(state),
+                                                        'GRADPOOL_LISTEN': 'nonsense://',
+                                                        'GRADPOOL_POLICIES': 'hash'})
+        serve.wait_for('listening on')
+        self.assertIn('GRADPOOL_POLICIES; did you mean GRADPOOL_POLICY?', serve.text())
+        self.assertTrue((state / 'control.sock').is_socket())
+        serve.signal(signal.SIGTERM)
+        self.assertEqual(serve.wait(), 0)
+
+    def test_the_state_dir_has_a_default_place_and_is_private(self):
+        serve = self.process('serve', '--listen', 'gradpool://127.0.0.1:0', '--aggregators', '0',
+                             name='serve', environment={'XDG_STATE_HOME': str(self.folder)})
+        serve.wait_for('listening on')
+        self.assertEqual((self.folder / 'gradpool').stat().st_mode & 0o777, 0o700)
+
+    def test_nothing_but_store_and_lock_is_left(self):
+        for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
+            service = self.service()
+            pids = service.pids()
+            self.assertEqual(service.stop(number), code)
+            self.assertEqual(sorted(os.listdir(service.state)), ['lock', 'state.db'])
+            self.assertFalse([pid for pid in pids if is_alive(pid)])
+
+    def test_ctrl_c_in_a_terminal_reaches_the_coordinator_only(self):
+        service = self.service(aggregators=1)
+        self.assertNotEqual(os.getpgid(service.pids()[0]), os.getpgid(service.serve.pid))
+
+    def test_cores_are_split_and_shared_when_there_are_too_few(self):
+        service = self.service('--cores', '0', aggregators=2)
+        self.assertIn('2 local aggregators share 1 core', service.serve.text())
+        cores = [lane['core'] for a in service.status()['aggregators'] for lane in a['lanes']]
+        self.assertEqual(cores, [0, 0])
+
+    def test_data_ports_count_up_from_the_base(self):
+        service = self.service('--data-port', '21500', '--lanes-per-core', '2', '--cores', '0',
+                               aggregators=2)
+        ports = sorted(int(lane['ofi'].rsplit(':', 1)[1])
+                       for a in service.status()['aggregators'] for lane in a['lanes'])
+        self.assertEqual(ports, [21500, 21501, 21502, 21503])
+
+    def test_an_aggregator_may_join_by_hand_and_serve(self):
+        service = self.service(aggregators=0)
+        self.assertEqual(service.ask('status').returncode, 3)
+        joined = self.process('aggregator', '--join', service.endpoint.removeprefix('gradpool://'),
+                              '--cores', '0', name='joined')
+        joined.wait_for('joined as aggregator 1')
+        self.assertEqual(service.ask('status').returncode, 0)
+        for worker in service.workers('by-hand', 2, '--rounds', '5'):
+            self.assertEqual(worker.wait(), 0)
+        joined.signal(signal.SIGTERM)
+        self.assertEqual(joined.wait(), 0)
+
+    def test_an_aggregator_that_finds_no_coordinator_says_so(self):
+        answer = run('aggregator', '--join', '127.0.0.1:1')
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn('127.0.0.1:1', answer.stderr)
+
+    def test_a_dead_local_aggregator_is_replaced(self):
+        service = self.service(aggregators=2)
+        killed = service.pids()[0]
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: service.is_up() and killed not in service.pids(), 'two are up again',
+              process=service.serve)
+        self.assertEqual(service.ask('status').returncode, 0)
+
+    def test_a_coordinator_killed_again_and_again_finds_its_aggregators(self):
+        service = self.service(aggregators=2)
+        pids, incarnation = sorted(service.pids()), service.status()['incarnation']
+        for i in range(3):
+            service.serve.kill()
+            service.start(f'serve-{i}')
+            self.assertEqual(sorted(service.pids()), pids)
+            self.assertGreater(service.status()['incarnation'], incarnation)
+            incarnation = service.status()['incarnation']
+        self.assertEqual(service.stop(), 0)
+        self.assertFalse([pid for pid in pids if is_alive(pid)])
+
+    def test_without_a_coordinator_local_aggregators_end_after_a_while(self):
+        service = self.service('--orphan-timeout', '1', aggregators=1)
+        pid = service.pids()[0]
+        service.serve.kill()
+        until(lambda: not is_alive(pid), 'the orphan has ended')
+
+    def mounted(self, name, options, *command):
+        """`command` with a small or read-only file system of its own at <folder>/mounted."""
+        target = self.folder / 'mounted'
+        target.mkdir(exist_ok=True)
+        mount = f'mount -t tmpfs -o {options} none {target} && exec "$0" "$@"'
+        process = Process(['unshare', '-m', 'sh', '-c', mount, GRADPOOL, *command], self.folder,
+                          name)
+        self.ends.callback(process.kill)
+        return process
+
+    @unittest.skipUnless(os.geteuid() == 0, 'mounting needs root')
+    def test_a_read_only_state_dir_is_said_at_the_start(self):
+        serve = self.mounted('serve', 'ro', 'serve', '--state-dir', self.folder / 'mounted',
+                             '--listen', 'gradpool://127.0.0.1:0')
+        self.assertEqual(serve.wait(), 1)
+        self.assertIn('Read-only file system', serve.text())
+        self.assertIn('--state-dir', serve.text())
+
+    @unittest.skipUnless(os.geteuid() == 0, 'mounting needs root')
+    def test_a_full_state_dir_is_said_at_the_start(self):
+        serve = self.mounted('serve', 'size=8k', 'serve', '--state-dir', self.folder / 'mounted',
+                             '--listen', 'gradpool://127.0.0.1:0')
+        self.assertEqual(serve.wait(), 1)
+        self.assertRegex(serve.text(), 'No space left on device|full')
+
+    @unittest.skipUnless(os.geteuid() == 0, 'mounting needs root')
+    def test_a_disk_that_fills_refuses_the_request_and_the_service_goes_on(self):
+        port = 21600 + os.getpid() % 1000
+        endpoint = f'gradpool://127.0.0.1:{port}'
+        serve = self.mounted('serve', 'size=400k', 'serve', '--state-dir',
+                             self.folder / 'mounted', '--listen', endpoint)
+        serve.wait_for('joined with')
+        there = {'GRADPOOL_ENDPOINT': endpoint}
+        full = Process([os.environ['GRADPOOL_BUILD'] + '/bench/gradpool-bench', 'push', '--job',
+                        'full', '--rank', '0', '--workers', '1', '--tensors', '4000', '--elements',
+                        '8', '--rounds', '1'], self.folder, 'full', there)
+        self.ends.callback(full.kill)
+        self.assertEqual(full.wait(), 1)
+        self.assertIn('No space left on device', full.text())
+        self.assertEqual(run('status', environment=there).returncode, 0)
+        serve.signal(signal.SIGTERM)
+        serve.wait()
+
+
+if __name__ == '__main__':
+    tap.main()
