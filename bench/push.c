@@ -113,7 +113,8 @@ static void tear_down(struct worker *w)
     free(w->round_us);
 }
 
-/* Ranks walk through the tensors in different orders when asked to: forwards, backwards, rotated. */
+/* Ranks walk through the tensors in different orders when asked to: forwards, backwards, rotated.
+ */
 static uint32_t order(const struct push_options *o, uint32_t position)
 {
     if (!o->is_shuffled)

@@ -29,6 +29,8 @@ CUT_S = 2.0
 CUT_NODE = 'c'
 STEPS_BEFORE_STOP = 40
 STEPS_WITHOUT_END = 1000000
+# SIGINT too: a script's background job inherits it ignored.
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stage:
@@ -156,7 +158,7 @@ def interrupted(*_):
 
 def main():
     options = parse()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING_SIGNALS:
         signal.signal(number, interrupted)
     stage = Stage(options)
     try:
@@ -168,7 +170,7 @@ def main():
         print('\ndemo: interrupted', file=sys.stderr)
         return 130
     finally:
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        for number in ENDING_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         stage.end()
     result.print()

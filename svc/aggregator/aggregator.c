@@ -160,7 +160,8 @@ static void lose_coordinator(struct aggregator *a, int reason)
     a->channel = NULL;
 }
 
-/* A process whose coordinator never comes back and whom no worker needs should not stay for ever. */
+/* A process whose coordinator never comes back and whom no worker needs should not stay for ever.
+ */
 static bool is_orphan(struct aggregator *a, uint64_t away_since_ns)
 {
     uint64_t timeout_ns = a->options->orphan_timeout_ns;

@@ -1,5 +1,5 @@
-/* What each request of the coordinator does. Every one is a call into the lane it names, carried out
- * between two turns of that lane, and gets one answer. README: A9. */
+/* What each request of the coordinator does. Every one is a call into the lane it names, carried
+ * out between two turns of that lane, and gets one answer. README: A9. */
 #include "svc/aggregator/aggregator_types.h"
 
 #include "svc/base/clock.h"
@@ -105,7 +105,8 @@ static int measure(struct lane *lane, void *context)
     return 0;
 }
 
-/* Once for the count, again with room for all. A job that comes in between waits for the next time. */
+/* Once for the count, again with room for all. A job that comes in between waits for the next time.
+ */
 static int measure_lane(struct lane_thread *thread, struct measurement *m)
 {
     *m = (struct measurement){0};

@@ -1,6 +1,6 @@
 /* The thread under a lane: binds it, sleeps when there is nothing to do, and carries out calls of
- * the control thread. Owns arena, fabrics and lane. Never spins: between two turns it either has work or
- * sleeps in poll(2). README: A8, A9. */
+ * the control thread. Owns arena, fabrics and lane. Never spins: between two turns it either has
+ * work or sleeps in poll(2). README: A8, A9. */
 #include "svc/aggregator/lane_thread.h"
 
 #include "svc/base/clock.h"

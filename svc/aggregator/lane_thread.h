@@ -25,7 +25,8 @@ int lane_thread_start(const struct lane_thread_options *options, struct lane_thr
 /* Finishes rounds under way (at most two seconds), closes all connections, joins. NULL is fine. */
 void lane_thread_stop(struct lane_thread *thread);
 
-/* Runs `call` on the lane's thread between two turns and returns what it returned. Blocks for a turn. */
+/* Runs `call` on the lane's thread between two turns and returns what it returned. Blocks for a
+ * turn. */
 int lane_thread_call(struct lane_thread *thread, int (*call)(struct lane *lane, void *context),
                      void *context);
 

@@ -92,8 +92,8 @@ struct worker {
     char peer[64];
 };
 
-/* One chunk on its way: reads in passes of up to REDUCE_SOURCES_MAX, sum, writes. Resumable at every
- * post, because a full queue says -EAGAIN. */
+/* One chunk on its way: reads in passes of up to REDUCE_SOURCES_MAX, sum, writes. Resumable at
+ * every post, because a full queue says -EAGAIN. */
 enum transfer_state { TRANSFER_FREE, TRANSFER_READING, TRANSFER_SUMMING, TRANSFER_WRITING };
 struct transfer {
     enum transfer_state state;

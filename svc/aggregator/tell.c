@@ -19,7 +19,8 @@ static void owe(struct worker *w, struct announcement *a, uint8_t what)
 void tell_commit(struct worker *w, struct announcement *a) { owe(w, a, TELL_COMMIT); }
 void tell_error(struct worker *w, struct announcement *a) { owe(w, a, TELL_ERROR); }
 
-/* Used where no announcement stands behind it. Who lets its queue fill up and sends on is cut off. */
+/* Used where no announcement stands behind it. Who lets its queue fill up and sends on is cut off.
+ */
 void tell_error_now(struct worker *w, uint32_t word, int code, const char *text)
 {
     struct record_error error;

@@ -1,9 +1,8 @@
-/* One chunk on its way through the lane: read the inputs (or look at them where they are mapped), sum in
- * rank order, write the results. Every post may say -EAGAIN, so each step can be taken up again.
- * More than REDUCE_SOURCES_MAX inputs are summed in passes, the partial sum first: the bits are those
- * of one pass. Never keeps a pointer into a worker's memory from one turn to the next: the worker may
- * have taken it back.
- * README: A3, A7. */
+/* One chunk on its way through the lane: read the inputs (or look at them where they are mapped),
+ * sum in rank order, write the results. Every post may say -EAGAIN, so each step can be taken up
+ * again. More than REDUCE_SOURCES_MAX inputs are summed in passes, the partial sum first: the bits
+ * are those of one pass. Never keeps a pointer into a worker's memory from one turn to the next:
+ * the worker may have taken it back. README: A3, A7. */
 #include "svc/aggregator/lane_types.h"
 
 #include "svc/base/clock.h"
@@ -161,7 +160,8 @@ static int sum_partial(struct transfer *t)
     return 0;
 }
 
-/* Mapped outputs take the result directly, up to a batch; the result slot takes it for the others. */
+/* Mapped outputs take the result directly, up to a batch; the result slot takes it for the others.
+ */
 static int collect_targets(const struct transfer *t, uint32_t *next, void *targets[], int count,
                            bool *ret_unmapped)
 {

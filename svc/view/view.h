@@ -1,5 +1,6 @@
 /* Plain snapshots of what people are shown: status, jobs, metrics, pages, reports. Filled by the
- * coordinator's side, rendered by cli and ops; no behaviour. Strings belong to the snapshot's owner. */
+ * coordinator's side, rendered by cli and ops; no behaviour. Strings belong to the snapshot's
+ * owner. */
 #ifndef GRADPOOL_VIEW_VIEW_H
 #define GRADPOOL_VIEW_VIEW_H
 

@@ -50,7 +50,8 @@ class Process:
         try:
             return self.child.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f'{self.name} did not end in {seconds} s:\n{self.tail()}') from None
+            raise AssertionError(
+                f'{self.name} did not end in {seconds} s:\n{self.tail()}') from None
 
     def wait_for(self, words, seconds=WAIT_S):
         until(lambda: words in self.text() or self.child.poll() is not None,

@@ -77,8 +77,8 @@ class Faults(unittest.TestCase):
     def stop_a_worker(self, transport):
         job = f'stopped-{transport}'
         workers = self.training(job, 2, '--transport', transport)
-        other = self.service.workers('beside-' + transport, 2, '--rounds', '600', '--elements', '50000',
-                                     '--transport', transport)
+        other = self.service.workers('beside-' + transport, 2, '--rounds', '600', '--elements',
+                                     '50000', '--transport', transport)
         workers[1].signal(signal.SIGSTOP)
         for worker in other:
             self.assertEqual(result(worker)['wrong'], 0)
@@ -135,8 +135,8 @@ class Faults(unittest.TestCase):
             self.assertEqual(result(worker)['rounds'], 10)
 
     def lap(self, transport):
-        for worker in self.service.workers(f'lap-{transport}', 3, '--rounds', '100', '--elements', '5000',
-                                           '--compute-ms', '1', '--slow-rank', '1',
+        for worker in self.service.workers(f'lap-{transport}', 3, '--rounds', '100', '--elements',
+                                           '5000', '--compute-ms', '1', '--slow-rank', '1',
                                            '--transport', transport):
             self.assertEqual(result(worker)['wrong'], 0)
 
@@ -176,7 +176,8 @@ class Faults(unittest.TestCase):
         self.assertIn('gradpool serve', worker.text())
 
     def garbage(self, host, port):
-        for data in (b'GET / HTTP/1.1\r\n\r\n', b'\xff' * 4096, b'\0' * 4096, os.urandom(1000), b''):
+        for data in (b'GET / HTTP/1.1\r\n\r\n', b'\xff' * 4096, b'\0' * 4096,
+                     os.urandom(1000), b''):
             with socket.create_connection((host, int(port)), timeout=10) as peer:
                 peer.settimeout(0.2)
                 with contextlib.suppress(OSError):  # being cut off is the right answer
@@ -241,8 +242,9 @@ class Killed(unittest.TestCase):
         self.service.end()
 
     def start(self, transport, *options):
-        workers = self.service.workers('job', 3, '--rounds', '400', '--verbose', '--elements', '300000',
-                                       '--compute-ms', '2', '--transport', transport, *options)
+        workers = self.service.workers('job', 3, '--rounds', '400', '--verbose', '--elements',
+                                       '300000', '--compute-ms', '2', '--transport', transport,
+                                       *options)
         for worker in workers:
             worker.wait_for('round 20\n')
         return workers
@@ -278,7 +280,8 @@ class Killed(unittest.TestCase):
             until(lambda: pid not in self.service.pids() and len(self.service.pids()) == 2,
                   'a new aggregator has taken its place', process=self.service.serve)
             seen = len(workers[0].text())
-            until(lambda: len(workers[0].text()) > seen + 100, 'training goes on', process=workers[0])
+            until(lambda: len(workers[0].text()) > seen + 100, 'training goes on',
+                  process=workers[0])
         self.finish(workers)
 
     def test_an_aggregator_killed_in_mid_round_changes_no_bit_shm(self):

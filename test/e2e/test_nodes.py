@@ -43,8 +43,8 @@ class NodeService(Service):
         return process
 
     def worker_on(self, node, job, rank, workers, *options, prefix=()):
-        command = [*prefix, BENCH, 'push', '--endpoint', self.endpoint, '--job', job, '--rank', rank,
-                   '--workers', workers, '--json', *options]
+        command = [*prefix, BENCH, 'push', '--endpoint', self.endpoint, '--job', job,
+                   '--rank', rank, '--workers', workers, '--json', *options]
         process = Process(self.nodes.inside(node, [str(c) for c in command]), self.folder,
                           f'{job}.{rank}')
         self.children.append(process)
@@ -72,8 +72,8 @@ class SeveralNodes(unittest.TestCase):
         cls.service.stop()
         cls.cleanup.close()
 
-    def test_a_worker_in_a_user_and_network_namespace_of_its_own_falls_to_tcp_with_one_log_line(self):
-        """As in a container that kept the host's name: it expects shared memory and cannot have it."""
+    def test_a_worker_in_user_and_network_namespaces_of_its_own_falls_to_tcp_with_one_line(self):
+        """As in a container with the host's name: it expects shared memory and cannot have it."""
         unshare = ('unshare', '--user', '--map-root-user', '--uts')
         as_node_b = ('sh', '-c', 'hostname node-b && exec "$@"', 'sh')
         workers = [self.service.worker_on('a', 'apart', rank, 2, '--rounds', '20', '--tensors', '8',
@@ -86,8 +86,8 @@ class SeveralNodes(unittest.TestCase):
             self.assertIn('using tcp', lines[0])
 
     def test_a_worker_on_a_lane_s_node_shares_memory_and_one_elsewhere_does_not(self):
-        workers = [self.service.worker_on(node, 'mixed', rank, 2, '--rounds', '50', '--tensors', '6',
-                                          '--elements', '300000')
+        workers = [self.service.worker_on(node, 'mixed', rank, 2, '--rounds', '50',
+                                          '--tensors', '6', '--elements', '300000')
                    for rank, node in enumerate('bc')]
         for worker in workers:
             self.assertEqual(result(worker)['wrong'], 0)
