@@ -123,7 +123,8 @@ int fabric_lend(struct fabric_conn *c, const struct region *region, uint32_t id)
 void fabric_withdraw(struct fabric_conn *c, uint32_t id);
 
 /* Lane side: a pointer to `bytes` bytes of region `id` at `offset` when the peer's memory is local
- * to us, else NULL. Out of bounds or unknown: NULL too, and fabric_region_bytes() tells which. */
+ * to us, else NULL. Out of bounds or unknown: NULL too, and fabric_region_bytes() tells which. The
+ * pointer is good until the next fabric_poll(): that one may find that the peer took it back. */
 void *fabric_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes);
 /* Bytes of a lent region, 0 when there is none with that id. */
 uint64_t fabric_region_bytes(const struct fabric_conn *c, uint32_t id);

@@ -1,6 +1,6 @@
 /* fabric_shm: one host, shared memory. Owns the fabric and its poll loop; connections are in
  * shm_conn.c, what they tell in shm_events.c, what is done on them in shm_verbs.c, the two ends in
- * shm_lane.c and shm_worker.c. Never blocks. Invariants S1 to S8 are in svc/wire/README.md. */
+ * shm_lane.c and shm_worker.c. Never blocks. Invariants S1 to S10 are in svc/wire/README.md. */
 #include "svc/wire/fabric_ops.h"
 #include "svc/wire/shm_conn.h"
 #include "svc/wire/shm_memory.h"
@@ -44,13 +44,7 @@ static const char *shm_describe(const struct fabric *base)
     return ((const struct shm_fabric *)base)->description;
 }
 
-static void shm_disconnect(struct fabric_conn *base)
-{
-    struct shm_conn *c = shm_conn(base);
-
-    c->completions_head = c->completions_tail;
-    shm_conn_end(c, 0, 0);
-}
+static void shm_disconnect(struct fabric_conn *c) { shm_conn_end(shm_conn(c), 0, 0); }
 
 static const char *shm_peer_text(const struct fabric_conn *base)
 {

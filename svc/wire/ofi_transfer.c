@@ -403,7 +403,7 @@ static void message_arrived(struct ofi_conn *c, struct ofi_op *op, size_t bytes,
 static void operation_over(struct ofi_conn *c, struct ofi_op *op, int error,
                            struct ofi_batch *batch)
 {
-    bool is_told = !c->is_ours && (op->kind != OFI_OP_SEND || op->is_notify);
+    bool is_told = op->kind != OFI_OP_SEND || op->is_notify;
     if (op->kind == OFI_OP_SEND) {
         op_free(&c->free_sends, op);
         c->sends_posted--;

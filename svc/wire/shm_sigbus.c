@@ -69,13 +69,23 @@ static void handle(int signal_number, siginfo_t *info, void *context)
     errno = saved;
 }
 
+/* Looked at with each mapping, not once: another part of the process may have put its own handler
+ * over ours since. */
 static void install(void)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    struct sigaction current;
 
-    page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
     sigemptyset(&action.sa_mask);
-    sigaction(SIGBUS, &action, &before);
+    pthread_mutex_lock(&lock);
+    sigaction(SIGBUS, NULL, &current);
+    if (!(current.sa_flags & SA_SIGINFO) || current.sa_sigaction != handle) {
+        page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+        before = current;
+        sigaction(SIGBUS, &action, NULL);
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 static void note_used(uint32_t used)
@@ -89,9 +99,7 @@ static void note_used(uint32_t used)
 
 int shm_sigbus_guard(void *base, uint64_t bytes, _Atomic bool *poisoned)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, install);
+    install();
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
         uintptr_t empty = 0;
         if (!atomic_compare_exchange_strong_explicit(&slots[i].base, &empty, TAKEN,

@@ -197,6 +197,29 @@ static void operations_out_of_bounds_are_refused(void **state)
     region_destroy(&region);
 }
 
+static void what_was_posted_ends_before_the_connection_does(void **state)
+{
+    struct rig *rig = *state;
+    static char local[3][100];
+
+    rig_connect(rig, 0);
+    struct region region = rig_lend(rig, 0, 0, 4096);
+    assert_int_equal(fabric_pool_register(rig->lane.fabric, local, sizeof local), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(fabric_read(rig->at_lane[0], 0, 0, local[i], 100, local[i]), 0);
+    fabric_disconnect(rig->at_lane[0]);
+    for (int i = 0; i < 3; i++) {
+        rig_expect(rig, &rig->lane, FABRIC_EVENT_READ);
+        /* The rig keeps events in their order: what is still there came later. */
+        for (int k = 0; k < rig->lane.seen_count; k++)
+            assert_true(rig->lane.seen[k].event.kind == FABRIC_EVENT_READ ||
+                        k == rig->lane.seen_count - 1);
+    }
+    rig_expect_closed(rig, &rig->lane, &rig->at_lane[0], 0);
+    fabric_pool_unregister(rig->lane.fabric, local);
+    region_destroy(&region);
+}
+
 static void an_unknown_region_is_refused(void **state)
 {
     struct rig *rig = *state;
@@ -329,6 +352,7 @@ const struct CMUnitTest fabric_memory_cases[] = {
     FABRIC_CASE(a_message_comes_after_the_writes_before_it),
     FABRIC_CASE(operations_out_of_bounds_are_refused),
     FABRIC_CASE(an_unknown_region_is_refused),
+    FABRIC_CASE(what_was_posted_ends_before_the_connection_does),
     FABRIC_CASE(a_withdrawn_region_is_gone_and_its_id_free),
     FABRIC_CASE(one_region_is_lent_on_two_connections),
     FABRIC_CASE(every_byte_of_a_big_transfer_is_right),
