@@ -57,7 +57,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* --- rule 1: a round is counted per tensor -------------------------------------------------- */
+/* --- rule 1: a round is counted per tensor --- */
 
 static void a_round_is_summed_when_all_ranks_have_announced_it(void **state)
 {
@@ -111,7 +111,7 @@ static void an_unused_tensor_blocks_nothing_but_itself(void **state)
     assert_int_equal(rig.workers[0].words[0], 2);
 }
 
-/* --- rule 2: the commit rule ------------------------------------------------------------------- */
+/* --- rule 2: the commit rule --- */
 
 static void commit_goes_out_only_when_every_worker_holds_the_result(void **state)
 {
@@ -146,7 +146,7 @@ static void a_stopped_worker_holds_the_commit_of_the_others_back(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* --- rule 4: the lap rule ---------------------------------------------------------------------- */
+/* --- rule 4: the lap rule --- */
 
 static void a_fast_worker_laps_a_slow_one_and_nothing_is_overwritten(void **state)
 {
@@ -201,7 +201,7 @@ static void a_round_two_ahead_is_refused(void **state)
     assert_int_equal(rig.workers[0].error.word, 9);
 }
 
-/* --- W3: an announcement is a bit -------------------------------------------------------------- */
+/* --- W3: an announcement is a bit --- */
 
 static void an_announcement_may_be_repeated_and_counts_once(void **state)
 {
@@ -218,7 +218,7 @@ static void an_announcement_may_be_repeated_and_counts_once(void **state)
     assert_int_equal(rig.workers[0].words_count, 1);
 }
 
-/* --- rule 5: an inline payload is a hint ------------------------------------------------------- */
+/* --- rule 5: an inline payload is a hint --- */
 
 static void opposite_orders_of_many_inline_tensors_do_not_block(void **state)
 {
@@ -275,7 +275,7 @@ static void an_inline_payload_is_summed_out_of_the_receive_buffer(void **state)
     }
 }
 
-/* --- rule 6: chunks and passes ----------------------------------------------------------------- */
+/* --- rule 6: chunks and passes --- */
 
 static void a_tensor_of_many_chunks_is_summed_whole(void **state)
 {
@@ -308,7 +308,7 @@ static void more_workers_than_a_pass_takes_sum_to_the_same_bits(void **state)
     }
 }
 
-/* --- rule 7: operations ------------------------------------------------------------------------ */
+/* --- rule 7: operations --- */
 
 static void broadcast_gives_everybody_the_root_s_values(void **state)
 {
@@ -397,7 +397,7 @@ static void a_wrong_dtype_or_size_or_extent_is_refused(void **state)
     assert_int_equal(rig.workers[0].error.code, -ESTALE);
 }
 
-/* --- rule 8: the quorum; who is missing ------------------------------------------------------- */
+/* --- rule 8: the quorum; who is missing --- */
 
 static void a_query_names_the_ranks_that_have_not_announced(void **state)
 {
@@ -410,7 +410,7 @@ static void a_query_names_the_ranks_that_have_not_announced(void **state)
     assert_int_equal(rig.workers[1].missing.ranks[0], 1 << 0 | 1 << 2);
 }
 
-/* --- rule 9: fairness ---------------------------------------------------------------------------- */
+/* --- rule 9: fairness --- */
 
 static void a_small_job_does_not_wait_for_a_big_one_to_end(void **state)
 {
@@ -426,7 +426,7 @@ static void a_small_job_does_not_wait_for_a_big_one_to_end(void **state)
     rig_until(&rig, rig.workers[0].words_count == 1);
 }
 
-/* --- rule 11: bits ------------------------------------------------------------------------------- */
+/* --- rule 11: bits --- */
 
 static void the_sum_goes_in_rank_order_whatever_the_order_of_arrival(void **state)
 {

@@ -32,7 +32,7 @@ static bool says(const struct rig_worker *w, const char *words)
     return false;
 }
 
-/* --- W7: tickets --------------------------------------------------------------------------------- */
+/* --- W7: tickets --- */
 
 static int try_ticket(uint32_t i, const void *ticket, size_t bytes)
 {
@@ -97,7 +97,7 @@ static void a_live_connection_hands_out_the_next_ticket(void **state)
     assert_int_equal(try_ticket(2, &rig.workers[1].next_ticket, sizeof next), -EBUSY);
 }
 
-/* --- deaths and goodbyes ------------------------------------------------------------------------ */
+/* --- deaths and goodbyes --- */
 
 static void the_death_of_a_worker_is_told_to_the_others_by_name(void **state)
 {
@@ -234,7 +234,7 @@ static void a_stopped_worker_is_late_and_the_other_job_goes_on(void **state)
     assert_true(rig_landing(&rig, 1, 0)[BIG - 1] == 3.0f);
 }
 
-/* --- W9: mistrust --------------------------------------------------------------------------------- */
+/* --- W9: mistrust --- */
 
 static void garbage_on_a_connection_ends_its_job_only(void **state)
 {
@@ -258,7 +258,7 @@ static void a_record_that_only_lanes_send_is_refused(void **state)
     rig_until(&rig, rig.workers[1].is_closed && rig.workers[0].errors_count >= 1);
 }
 
-/* --- rule 3 / W5: a new owner ---------------------------------------------------------------------- */
+/* --- rule 3 / W5: a new owner --- */
 
 static void start_recovering(uint32_t workers, uint64_t elements)
 {
