@@ -231,7 +231,7 @@ static void init(struct shm_fabric *f)
     list_init(&f->news);
     f->bell_fd = f->listener_fd = f->epoll_fd = f->spare_fd = -1;
     shm_watch_init(&f->watch);
-    strcpy(f->description, "shm: memfd and futex");
+    snprintf(f->description, sizeof f->description, "shm: memfd and futex");
 }
 
 int fabric_shm_open(const struct fabric_options *options, struct fabric **ret_fabric)

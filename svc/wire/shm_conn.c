@@ -36,8 +36,8 @@ int shm_conn_create(struct shm_fabric *f, int socket, const struct shm_peer *pee
     return 0;
 }
 
-/* Registrations are taken back by hand: a descriptor that somebody else still holds (a forked child,
- * the worker its eventfd) would stay in our epoll set when we close it. */
+/* Registrations are taken back by hand: a descriptor that somebody else still holds (a forked
+ * child, the worker its eventfd) would stay in our epoll set when we close it. */
 static void unwatch(struct shm_conn *c)
 {
     struct shm_fabric *f = shm_owner(c);

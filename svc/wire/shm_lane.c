@@ -64,7 +64,7 @@ int shm_lane_listen(struct fabric *base, const char *address, char *ret_address)
     if (r < 0)
         return r;
     f->is_lane = true;
-    strcpy(ret_address, address); /* shm_socket_listen() has refused what does not fit */
+    snprintf(ret_address, FABRIC_ADDRESS_BYTES_MAX, "%s", address);
     snprintf(f->description, sizeof f->description, "shm: memfd and futex, address %s", address);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* A ring of fixed-size records in memory that two processes share: one produces, one consumes, and
- * neither trusts what the other writes (svc/wire/README.md, S1 and S2). No system calls, no waiting:
- * who is woken when is shm_bell.h's business. */
+ * neither trusts what the other writes (svc/wire/README.md, S1 and S2). No system calls, no
+ * waiting: who is woken when is shm_bell.h's business. */
 #ifndef GRADPOOL_WIRE_SHM_RING_H
 #define GRADPOOL_WIRE_SHM_RING_H
 

@@ -54,7 +54,7 @@ static void pass_on(int signal_number, siginfo_t *info, void *context)
     else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
         before.sa_handler(signal_number);
     else
-        signal(SIGBUS, SIG_DFL);
+        sigaction(SIGBUS, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 }
 
 static void handle(int signal_number, siginfo_t *info, void *context)

@@ -1,5 +1,5 @@
-/* Abstract Unix sockets of type SEQPACKET: one packet, one message, its descriptors with it. Owns no
- * descriptor beyond a call; must never block, and never leaks one that a peer has sent. */
+/* Abstract Unix sockets of type SEQPACKET: one packet, one message, its descriptors with it. Owns
+ * no descriptor beyond a call; must never block, and never leaks one that a peer has sent. */
 #include "svc/wire/shm_socket.h"
 
 #include "svc/base/cleanup.h"

@@ -1,6 +1,6 @@
 /* The bench on which fabrics are tested: a lane and its workers in one thread, with every event
  * kept until the test asks for it. */
-#include "fabric_suite.h"
+#include "test/unit/fabric_suite.h"
 
 #include "svc/base/clock.h"
 

@@ -1,5 +1,5 @@
 /* Runs all cases that bind every fabric, and those that a test of one fabric adds, as one group. */
-#include "fabric_suite.h"
+#include "test/unit/fabric_suite.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The contract of svc/wire/fabric.h: memory that is lent, read, written, mapped, taken back. */
-#include "fabric_suite.h"
+#include "test/unit/fabric_suite.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ static void a_read_brings_what_lies_in_the_region(void **state)
     rig_connect(rig, 0);
     struct region region = rig_lend(rig, 0, 5, 8192);
     assert_int_equal(fabric_pool_register(rig->lane.fabric, local, sizeof local), 0);
-    strcpy((char *)region.base + 5000, "gradient");
+    memcpy((char *)region.base + 5000, "gradient", 9);
     assert_int_equal(fabric_read(rig->at_lane[0], 5, 5000, local, 9, rig), 0);
     struct seen seen = rig_expect(rig, &rig->lane, FABRIC_EVENT_READ);
     assert_int_equal(seen.event.error, 0);
@@ -70,7 +70,7 @@ static void a_mapping_is_the_workers_memory_or_there_is_none(void **state)
 
     rig_connect(rig, 0);
     struct region region = rig_lend(rig, 0, 0, 8192);
-    strcpy((char *)region.base + 4000, "gradient");
+    memcpy((char *)region.base + 4000, "gradient", 9);
     char *mapped = fabric_map(rig->at_lane[0], 0, 4000, 100);
     if (mapped) {
         assert_string_equal(mapped, "gradient");
@@ -267,7 +267,7 @@ static void one_region_is_lent_on_two_connections(void **state)
     rig_expect(rig, worker, FABRIC_EVENT_OPEN);
     assert_int_equal(fabric_lend(second, &region, 1), 0);
     rig_expect(rig, &rig->lane, FABRIC_EVENT_REGION);
-    strcpy(region.base, "shared");
+    memcpy(region.base, "shared", 7);
     assert_int_equal(fabric_pool_register(rig->lane.fabric, a, sizeof a), 0);
     assert_int_equal(fabric_pool_register(rig->lane.fabric, b, sizeof b), 0);
     assert_int_equal(fabric_read(rig->at_lane[0], 0, 0, a, 7, NULL), 0);

@@ -1,5 +1,5 @@
 /* The contract of svc/wire/fabric.h: who sleeps is woken (W8), with both ends in threads. */
-#include "fabric_suite.h"
+#include "test/unit/fabric_suite.h"
 
 #include "svc/base/clock.h"
 

@@ -1,5 +1,5 @@
 /* The contract of svc/wire/fabric.h: connections come and go, messages pass. */
-#include "fabric_suite.h"
+#include "test/unit/fabric_suite.h"
 
 #include "svc/base/clock.h"
 

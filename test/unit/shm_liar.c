@@ -1,5 +1,5 @@
 /* A worker made by hand, packet by packet and record by record. */
-#include "shm_liar.h"
+#include "test/unit/shm_liar.h"
 
 #include "svc/wire/shm_memory.h"
 #include "svc/wire/shm_socket.h"

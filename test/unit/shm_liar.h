@@ -2,9 +2,9 @@
 #ifndef GRADPOOL_TEST_SHM_LIAR_H
 #define GRADPOOL_TEST_SHM_LIAR_H
 
-#include "fabric_suite.h"
 #include "svc/wire/shm_bell.h"
 #include "svc/wire/shm_ring.h"
+#include "test/unit/fabric_suite.h"
 
 /* Most that a connection of the rig may lend. */
 #define LIAR_BYTES_MAX (1 << 20)

@@ -1,6 +1,6 @@
 /* fabric_shm: the common cases, then what only processes that share memory can do: die, fork, be
  * somebody else. Hostile peers are in test_shm_mistrust.c. */
-#include "fabric_suite.h"
+#include "test/unit/fabric_suite.h"
 
 #include "svc/base/clock.h"
 

@@ -1,6 +1,6 @@
 /* fabric_shm, who may come in: hand-shakes that are not as they should be. The lane refuses, keeps
  * nothing of it and serves the others. */
-#include "shm_liar.h"
+#include "test/unit/shm_liar.h"
 
 #include "svc/wire/shm_memory.h"
 #include "svc/wire/shm_socket.h"

@@ -1,6 +1,6 @@
 /* fabric_shm against a worker that came in honestly and then lies: the lane ends its connection,
  * and serves the others. */
-#include "shm_liar.h"
+#include "test/unit/shm_liar.h"
 
 #include "svc/wire/shm_memory.h"
 #include "svc/wire/shm_sigbus.h"
@@ -309,7 +309,7 @@ static void a_fault_elsewhere_still_kills(void **state)
         _Atomic bool poisoned;
         void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         setrlimit(RLIMIT_CORE, &none);
-        signal(SIGBUS, SIG_DFL);
+        sigaction(SIGBUS, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
         shm_sigbus_guard(page, 4096, &poisoned);
         shm_sigbus_release(page);
         break_page(page);
