@@ -21,6 +21,10 @@ class Failed(Exception):
     """The demo cannot go on; the text says what happened and shows the end of a log."""
 
 
+class Interrupted(Exception):
+    """Somebody wants the demo to end."""
+
+
 class Child:
     """A running process; `events`: the JSON lines it has printed so far."""
 
@@ -73,6 +77,7 @@ class Children:
         self._on_wait = on_wait
         self._selector = selectors.DefaultSelector()
         self._all = []
+        self._is_interrupted = False
         _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
     def start(self, name, argv, environment=None):
@@ -88,9 +93,14 @@ class Children:
         self._selector.register(process.stdout, selectors.EVENT_READ, child)
         return child
 
+    def interrupt(self, *_):
+        """A signal handler: ends the wait under way, or the next. (An exception thrown by a handler
+        can land where Python drops it.)"""
+        self._is_interrupted = True
+
     def wait(self, what, is_done, needed, timeout_s):
         """Waits until is_done(). Failed: the deadline passed, a child in `needed` failed, or all
-        of them ended first."""
+        of them ended first. Interrupted: a signal came."""
         deadline_s = time.monotonic() + timeout_s
         while not is_done():
             now_s = time.monotonic()
@@ -98,6 +108,8 @@ class Children:
                 raise Failed(f'{what}: not after {timeout_s} s' +
                              ''.join(f'\n  {child.name}:{child.tail()}' for child in needed))
             self._read(0.1)
+            if self._is_interrupted:
+                raise Interrupted
             self._on_wait(now_s)
             self._check_alive(what, is_done, needed)
 

@@ -20,7 +20,7 @@ import numpy
 import datasets
 import jobs
 import report
-from children import Children, Failed
+from children import Children, Failed, Interrupted
 from network import Host, Nodes
 from service import Meter, Service
 
@@ -152,21 +152,17 @@ def parse():
     return options
 
 
-def interrupted(*_):
-    raise KeyboardInterrupt
-
-
 def main():
     options = parse()
-    for number in ENDING_SIGNALS:
-        signal.signal(number, interrupted)
     stage = Stage(options)
+    for number in ENDING_SIGNALS:
+        signal.signal(number, stage.children.interrupt)
     try:
         result = demonstrate(stage)
     except Failed as problem:
         print(f'\ndemo: {problem}', file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except Interrupted:
         print('\ndemo: interrupted', file=sys.stderr)
         return 130
     finally:

@@ -5,9 +5,9 @@
         job.push_pull(weight, gradient).wait()      # gradient now holds the mean of all workers
 
 Values are float32, contiguous, in CPU memory: torch tensors, numpy arrays or other writable
-buffers, of any shape. Time-outs are in ms; 0 is GRADPOOL_TIMEOUT_MS, or a minute. Every call may raise
-GradpoolError or one of its kinds (errors.py). Objects may be used from any thread, one Request from
-one thread at a time; none of them in a forked child."""
+buffers, of any shape. Time-outs are in ms; 0 is GRADPOOL_TIMEOUT_MS, or a minute. Every call may
+raise GradpoolError or one of its kinds (errors.py). Objects may be used from any thread, one
+Request from one thread at a time; none of them in a forked child."""
 import ctypes
 import errno
 import os
@@ -41,7 +41,7 @@ def job_from_environment():
 
 
 class _Owned:
-    """Something with an end, in the process that made it. Subclasses say how in _end()."""
+    """Something with an end, in the process that made it (Y4). Subclasses say how in _end()."""
 
     def __init__(self, handle):
         self._handle = handle
@@ -214,7 +214,7 @@ class Job(_Owned):
 
 class Request:
     """A push-pull or broadcast under way. It keeps its buffers alive until it is done, also when
-    nobody holds the Request."""
+    nobody holds the Request (Y2)."""
 
     def __init__(self, job, handle, kept):
         self._job, self._handle, self._kept, self._error = job, handle, kept, None

@@ -11,7 +11,7 @@ One gradient, from loss.backward() to optimizer.step():
     lane   writes the mean over the slices, the same bits on every worker
     waiter wakes from the library's wait and completes the Future; backward() returns when all are
 
-Because a parameter is a tensor and a bucket merely a group, the new buckets that DDP builds after
+Because a parameter is a tensor and a bucket merely a group (Y1), the new buckets that DDP builds after
 iteration 1 change nothing for the service. DDP's own process group is used for what DDP does at
 set-up, for find_unused_parameters and for broadcast_buffers, never for gradients."""
 import atexit
@@ -165,7 +165,7 @@ class Attachment:
                 future.set_exception(self._failure)
 
     def _fail(self, error):
-        """Keeps the first failure and says it once: what backward() raises hides it."""
+        """Keeps the first failure and says it once: what backward() raises hides it (Y3)."""
         if self._failure is None:
             self._failure = error
             print(f"gradpool: job '{self.job.name}', rank {self.job.rank}: {error}",
