@@ -1,6 +1,7 @@
 """Where values lie: the address of a tensor's or a buffer's float32 values, or a clear refusal.
 
-Nothing is copied or converted (Y5) and nothing is kept; the caller holds the object for as long as it is lent."""
+Nothing is copied or converted (Y5) and nothing is kept; the caller holds the object for as long as
+it is lent."""
 import ctypes
 import sys
 

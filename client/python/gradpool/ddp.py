@@ -11,9 +11,9 @@ One gradient, from loss.backward() to optimizer.step():
     lane   writes the mean over the slices, the same bits on every worker
     waiter wakes from the library's wait and completes the Future; backward() returns when all are
 
-Because a parameter is a tensor and a bucket merely a group (Y1), the new buckets that DDP builds after
-iteration 1 change nothing for the service. DDP's own process group is used for what DDP does at
-set-up, for find_unused_parameters and for broadcast_buffers, never for gradients."""
+Because a parameter is a tensor and a bucket merely a group (Y1), the new buckets that DDP builds
+after iteration 1 change nothing for the service. DDP's own process group is used for what DDP does
+at set-up, for find_unused_parameters and for broadcast_buffers, never for gradients."""
 import atexit
 import os
 import queue
