@@ -22,15 +22,12 @@ enum {
 
 const struct knob aggregator_knobs[] = {
     [JOIN] = {"join", "HOST:PORT",
-              "the coordinator: host:port, gradpool://host:port or unix:PATH "
-              "(required)"},
+              "the coordinator: host:port, gradpool://host:port or unix:PATH (required)"},
     [CORES] = {"cores", "LIST",
-               "cores to use, like 0-3,8: one lane each (default: all that this "
-               "process may use)"},
+               "cores to use, like 0-3,8: one lane each (default: all that this process may use)"},
     [ADVERTISE] = {"advertise", "HOST", "name or address told to workers (default: found out)"},
     [INTERFACE] = {"interface", "NAME",
-                   "network interface for data (default: the way to the "
-                   "coordinator)"},
+                   "network interface for data (default: the way to the coordinator)"},
     [DATA_PORT] = {"data-port", "PORT",
                    "TCP port of the first lane, the others count up; 0: any "
                    "free ones (default: 0)"},

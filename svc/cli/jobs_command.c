@@ -70,8 +70,7 @@ int cli_jobs(int argc, char **argv, const struct cli_show *how)
 {
     struct operator_options options;
     operator_parse("gradpool jobs", "[JOB]",
-                   "Shows the jobs of the service, or one job with its "
-                   "workers.",
+                   "Shows the jobs of the service, or one job with its workers.",
                    "Examples:\n  gradpool jobs\n  gradpool jobs resnet-7 --json\n\n"
                    "Exit code: 0 shown; 1 failed; 2 a mistake on the command line; 3 no service "
                    "there, or no such job.",

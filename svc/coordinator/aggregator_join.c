@@ -145,8 +145,8 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(Aggregato
         wrong = "this connection has joined already";
     else if (join->n_lanes < 1 || join->n_lanes > OFFERS_MAX)
         wrong = "it offers no lanes, or too many";
-    else if (strlen(join->node) > HOST_NAME_MAX)
-        wrong = "its node name is too long";
+    else if (!text_is_node(join->node))
+        wrong = "its node name is not one";
     if (wrong)
         peer_fail(p, request, -EINVAL, "aggregator refused: %s", wrong);
     return !wrong;

@@ -105,8 +105,7 @@ static void lost(struct aggregator *a)
     forget(s, a);
     timer_start(&s->loop, &a->timer, clock_now_ns() + SHOWN_NS);
     fleet_check(s);
-    if (s->phase == SERVICE_UP)
-        recovery_aggregator_lost(a);
+    recovery_aggregator_lost(a);
     service_check_drained(s);
 }
 

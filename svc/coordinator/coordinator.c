@@ -38,16 +38,13 @@ static int check_options(const struct coordinator_options *o, struct endpoint *r
                        o->listen);
     if (strlen(o->state_dir) + sizeof "/control.sock" > sizeof((struct sockaddr_un *)0)->sun_path)
         return err_set(err, -EINVAL,
-                       "--state-dir %s: too long a path for the socket in it (at "
-                       "most 94 bytes)",
+                       "--state-dir %s: too long a path for the socket in it (at most 94 bytes)",
                        o->state_dir);
     for (const char *const *name = packer_policies(); *name; name++)
         if (!o->policy || strcmp(*name, o->policy) == 0)
             return 0;
     return err_set(err, -EINVAL,
-                   "--policy %s: not a policy of the packer; see gradpool serve "
-                   "--help",
-                   o->policy);
+                   "--policy %s: not a policy of the packer; see gradpool serve --help", o->policy);
 }
 
 static char *copy(const char *text) { return text ? strdup(text) : NULL; }
@@ -62,6 +59,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
     s->options.cores = copy(o->cores);
     s->options.policy = copy(o->policy ? o->policy : packer_policies()[0]);
     s->options.allow_uids = copy(o->allow_uids);
+    s->options.lanes_per_core = o->lanes_per_core ? o->lanes_per_core : 1;
 }
 
 static void free_options(struct coordinator_options *o)
@@ -97,6 +95,18 @@ static int restore_row(void *context, const struct store_row *row)
     }
 }
 
+/* Every tensor has a piece at least; the rest of the code relies on it. */
+static bool is_whole(const struct service *s)
+{
+    list_for_each (node, &s->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        for (size_t i = 0; i < job->tensors_count; i++)
+            if (job->tensors[i]->pieces_count == 0)
+                return false;
+    }
+    return true;
+}
+
 static int restore(struct service *s, struct err *err)
 {
     char path[PATH_MAX];
@@ -109,6 +119,9 @@ static int restore(struct service *s, struct err *err)
     error = store_load(s->store, restore_row, s, err);
     if (error < 0)
         return error;
+    if (!is_whole(s))
+        return err_set(err, -EBADMSG, "%s: pieces are missing; move the file away to start afresh",
+                       path);
     s->numbers.incarnation++;
     store_begin(s->store);
     service_put_numbers(s);
@@ -266,11 +279,7 @@ static int listen_all(struct service *s, struct err *err)
     int error = listener_open(s, &s->tcp, s->options.interface_name, err);
     if (error == 0)
         error = listener_open(s, &s->local, NULL, err);
-    struct endpoint shown = s->tcp.endpoint;
-    if (s->options.advertise)
-        snprintf(shown.host, sizeof shown.host, "%s", s->options.advertise);
-    endpoint_format(&shown, s->endpoint_url, sizeof s->endpoint_url);
-    return error;
+    return error == 0 ? advertise_choose(s, err) : error;
 }
 
 static int start(struct service *s, struct err *err)

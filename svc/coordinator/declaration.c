@@ -76,9 +76,7 @@ static void declare_expired(struct wait *wait)
     const struct declaration *declaration = wait->data;
     const struct job *job = jobs_find_id(wait->peer->service, declaration->job);
     peer_fail(wait->peer, wait->request, -ETIMEDOUT,
-              "job %s: the lanes did not confirm all pieces "
-              "in time",
-              job ? job->name : "?");
+              "job %s: the lanes did not confirm all pieces in time", job ? job->name : "?");
     wait_destroy(wait);
 }
 
@@ -102,9 +100,8 @@ struct declare {
     uint64_t request;
     struct tensor **wanted; /* one for each spec */
     size_t wanted_count;
-    struct tensor **created;
-    size_t created_count;
-    uint32_t next_tensor, next_piece, next_task; /* as they were */
+    size_t created_count;             /* the last ones of the job's */
+    uint32_t next_tensor, next_piece; /* as they were */
 };
 
 static bool spec_is_valid(const struct declare *d, const WIRE(TensorSpec) * spec)
@@ -113,31 +110,18 @@ static bool spec_is_valid(const struct declare *d, const WIRE(TensorSpec) * spec
     const struct dtype *dtype = dtype_find(spec->dtype);
     if (bytes < 1 || bytes > TENSOR_NAME_BYTES_MAX)
         peer_fail(d->peer, d->request, -EINVAL,
-                  "a tensor's name has 1 to %d bytes; this one has "
-                  "%zu: '%.32s'",
+                  "a tensor's name has 1 to %d bytes; this one has %zu: '%.32s'",
                   TENSOR_NAME_BYTES_MAX, bytes, spec->name);
     else if (!dtype)
         peer_fail(d->peer, d->request, -EINVAL,
-                  "tensor '%s': dtype %u is not known; expected 1 "
-                  "(f32)",
-                  spec->name, spec->dtype);
+                  "tensor '%s': dtype %u is not known; expected 1 (f32)", spec->name, spec->dtype);
     else if (spec->elements > TENSOR_BYTES_MAX / dtype->bytes)
         peer_fail(d->peer, d->request, -EINVAL,
-                  "tensor '%s': %" PRIu64 " elements are more than "
-                  "1 TiB",
-                  spec->name, spec->elements);
+                  "tensor '%s': %" PRIu64 " elements are more than 1 TiB", spec->name,
+                  spec->elements);
     else
         return true;
     return false;
-}
-
-static struct tensor *find_wanted(const struct declare *d, const char *name)
-{
-    uint32_t hash = packer_hash(name);
-    for (size_t i = 0; i < d->created_count; i++)
-        if (d->created[i]->hash == hash && strcmp(d->created[i]->name, name) == 0)
-            return d->created[i];
-    return jobs_tensor_named(d->job, name);
 }
 
 /* "rank 0", "ranks 0 and 2", "ranks 0, 1, 2 and 5 more" */
@@ -179,24 +163,32 @@ static void refuse_mismatch(struct declare *d, struct tensor *tensor, const WIRE
     declare_check_waits(d->job);
 }
 
+/* The job's at once, so that the next specs of this request find it; undo() takes it back. */
 static struct tensor *create(struct declare *d, const WIRE(TensorSpec) * spec)
 {
     struct tensor *tensor =
         tensor_create(d->job, d->job->next_tensor, spec->name, spec->dtype, spec->elements);
-    if (!tensor) {
-        peer_fail_memory(d->peer, d->request);
-        return NULL;
+    int error = tensor ? jobs_add_tensor(d->job, tensor) : -ENOMEM;
+    if (error == 0) {
+        d->job->next_tensor++;
+        d->created_count++;
+        return tensor;
     }
-    d->job->next_tensor++;
-    d->created[d->created_count++] = tensor;
-    return tensor;
+    if (tensor)
+        tensor_destroy(tensor);
+    if (error == -ENOSPC)
+        peer_fail(d->peer, d->request, error, "job %s has %u tensors, which is the most",
+                  d->job->name, JOB_TENSORS_MAX);
+    else
+        peer_fail_memory(d->peer, d->request);
+    return NULL;
 }
 
 static bool resolve(struct declare *d, const WIRE(TensorSpec) * spec)
 {
     if (!spec_is_valid(d, spec))
         return false;
-    struct tensor *tensor = find_wanted(d, spec->name);
+    struct tensor *tensor = jobs_tensor_named(d->job, spec->name);
     if (!tensor) {
         tensor = create(d, spec);
     } else if (tensor->failure) {
@@ -209,6 +201,11 @@ static bool resolve(struct declare *d, const WIRE(TensorSpec) * spec)
     if (tensor)
         d->wanted[d->wanted_count++] = tensor;
     return tensor;
+}
+
+static struct tensor **created(const struct declare *d)
+{
+    return d->job->tensors + d->job->tensors_count - d->created_count;
 }
 
 static void set_ranks(struct declare *d, const bool *had, bool on)
@@ -236,8 +233,8 @@ static int keep(struct declare *d, const bool *had, struct err *err)
         store_put(s->store, &row);
     }
     for (size_t t = 0; t < d->created_count; t++) {
-        for (size_t i = 0; i < d->created[t]->pieces_count; i++) {
-            piece_row(d->created[t], &d->created[t]->pieces[i], &row);
+        for (size_t i = 0; i < created(d)[t]->pieces_count; i++) {
+            piece_row(created(d)[t], &created(d)[t]->pieces[i], &row);
             store_put(s->store, &row);
         }
     }
@@ -247,7 +244,7 @@ static int keep(struct declare *d, const bool *had, struct err *err)
 static void adopt(struct declare *d)
 {
     for (size_t t = 0; t < d->created_count; t++) {
-        struct tensor *tensor = d->created[t];
+        struct tensor *tensor = created(d)[t];
         for (size_t i = 0; i < tensor->pieces_count; i++) {
             struct lane *lane = tensor->pieces[i].lane;
             tensor->pieces[i].lane = NULL;
@@ -257,47 +254,39 @@ static void adopt(struct declare *d)
     d->created_count = 0;
 }
 
-static int reserve(struct job *job, struct declare *d)
-{
-    size_t at = job->tensors_count;
-    for (size_t i = 0; i < d->created_count; i++) {
-        if (jobs_add_tensor(job, d->created[i]) < 0) {
-            job->tensors_count = at;
-            return -ENOMEM;
-        }
-    }
-    return 0;
-}
-
 static int settle(struct declare *d, struct err *err)
 {
-    struct job *job = d->job;
-    size_t at = job->tensors_count;
     _cleanup_free_ bool *had = calloc(d->wanted_count ? d->wanted_count : 1, sizeof *had);
     if (!had)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
-    if (d->created_count > 0) {
-        int error = placing_plan(job, d->created, d->created_count, err);
-        if (error < 0)
-            return error;
-        if (reserve(job, d) < 0)
-            return err_set(err, -ENOMEM, "gradpool serve is out of memory");
-    }
+    int error = d->created_count == 0 ? 0 : placing_plan(d->job, created(d), d->created_count, err);
+    if (error < 0)
+        return error;
     for (size_t i = 0; i < d->wanted_count; i++)
         had[i] = tensor_has_rank(d->wanted[i], d->peer->session->rank);
     set_ranks(d, had, true);
-    int error = keep(d, had, err);
-    if (error < 0) {
+    error = keep(d, had, err);
+    if (error < 0)
         set_ranks(d, had, false);
-        job->tensors_count = at;
-        return error;
-    }
-    adopt(d);
-    return 0;
+    else
+        adopt(d);
+    return error;
+}
+
+static bool fits_a_reply(const struct declare *d)
+{
+    size_t pieces = 0;
+    for (size_t i = 0; i < d->wanted_count; i++)
+        pieces += d->wanted[i]->pieces_count;
+    return pieces <= DECLARE_PIECES_MAX;
 }
 
 static void answer_when_ready(struct declare *d)
 {
+    if (!fits_a_reply(d))
+        return peer_fail(d->peer, d->request, -EMSGSIZE,
+                         "these tensors have more than %u pieces: declare them in several calls",
+                         DECLARE_PIECES_MAX);
     struct declaration *declaration =
         calloc(1, sizeof *declaration + d->wanted_count * sizeof declaration->tensors[0]);
     if (!declaration)
@@ -312,10 +301,14 @@ static void answer_when_ready(struct declare *d)
     declare_check_waits(d->job);
 }
 
+/* Its pieces have a lane by now, but no lane has them. */
 static void undo(struct declare *d)
 {
-    for (size_t i = 0; i < d->created_count; i++)
-        tensor_destroy(d->created[i]);
+    for (; d->created_count > 0; d->created_count--) {
+        struct tensor *last = d->job->tensors[d->job->tensors_count - 1];
+        last->pieces_count = 0;
+        jobs_remove_tensor(d->job, last);
+    }
     d->job->next_tensor = d->next_tensor;
     d->job->next_piece = d->next_piece;
 }
@@ -331,14 +324,12 @@ void declare_handle(struct peer *p, const envelope *request)
                          job->failure);
     size_t count = wanted->n_tensors ? wanted->n_tensors : 1;
     _cleanup_free_ struct tensor **found = calloc(count, sizeof *found);
-    _cleanup_free_ struct tensor **created = calloc(count, sizeof *created);
-    if (!found || !created)
+    if (!found)
         return peer_fail_memory(p, request->id);
     struct declare d = {.peer = p,
                         .job = job,
                         .request = request->id,
                         .wanted = found,
-                        .created = created,
                         .next_tensor = job->next_tensor,
                         .next_piece = job->next_piece};
     struct err err;

@@ -59,7 +59,7 @@ static int start(struct slot *slot, struct err *err)
     struct provision what = {.join = join,
                              .cores = slot->cores,
                              .grant = slot->grant,
-                             .advertise = s->options.advertise,
+                             .advertise = s->data_host,
                              .interface_name = s->options.interface_name,
                              .allow_uids = s->options.allow_uids,
                              .lanes_per_core = s->options.lanes_per_core,
@@ -152,7 +152,6 @@ bool fleet_is_gone(const struct service *s)
 static void share_cores(struct service *s, const struct cores *cores)
 {
     size_t total = cores_count(cores), lanes_before = 0;
-    uint32_t lanes_per_core = s->options.lanes_per_core ? s->options.lanes_per_core : 1;
     for (size_t i = 0; i < s->slots_count; i++) {
         struct slot *slot = &s->slots[i];
         size_t first = i * total / s->slots_count, end = (i + 1) * total / s->slots_count;
@@ -161,10 +160,11 @@ static void share_cores(struct service *s, const struct cores *cores)
         cores_format(cores, first, end - first, slot->cores, sizeof slot->cores);
         if (s->options.data_port)
             slot->data_port = (uint16_t)(s->options.data_port + lanes_before);
-        lanes_before += (end - first) * lanes_per_core;
+        lanes_before += (end - first) * s->options.lanes_per_core;
     }
     if (total < s->slots_count)
-        log_warn("%zu local aggregators share %zu cores", s->slots_count, total);
+        log_warn("%zu local aggregators share %zu core%s", s->slots_count, total,
+                 total == 1 ? "" : "s");
 }
 
 int fleet_create(struct service *s, struct err *err)

@@ -183,8 +183,15 @@ void jobs_end_if_empty(struct job *job)
 
 /* --- tensors of a job --- */
 
+static struct tensor **bucket(const struct job *job, uint32_t hash)
+{
+    return (struct tensor **)&job->buckets[hash % JOB_BUCKETS];
+}
+
 int jobs_add_tensor(struct job *job, struct tensor *tensor)
 {
+    if (job->tensors_count == JOB_TENSORS_MAX)
+        return -ENOSPC;
     if (job->tensors_count == job->tensors_capacity) {
         size_t capacity = job->tensors_capacity ? 2 * job->tensors_capacity : 16;
         struct tensor **grown = realloc(job->tensors, capacity * sizeof *grown);
@@ -194,6 +201,8 @@ int jobs_add_tensor(struct job *job, struct tensor *tensor)
         job->tensors_capacity = capacity;
     }
     job->tensors[job->tensors_count++] = tensor;
+    tensor->next = *bucket(job, tensor->hash);
+    *bucket(job, tensor->hash) = tensor;
     return 0;
 }
 
@@ -222,10 +231,10 @@ struct tensor *jobs_tensor(const struct job *job, uint32_t id)
 struct tensor *jobs_tensor_named(const struct job *job, const char *name)
 {
     uint32_t hash = packer_hash(name);
-    for (size_t i = 0; i < job->tensors_count; i++)
-        if (job->tensors[i]->hash == hash && strcmp(job->tensors[i]->name, name) == 0)
-            return job->tensors[i];
-    return NULL;
+    struct tensor *tensor = *bucket(job, hash);
+    while (tensor && (tensor->hash != hash || strcmp(tensor->name, name) != 0))
+        tensor = tensor->next;
+    return tensor;
 }
 
 struct piece *jobs_piece(const struct job *job, uint32_t id, struct tensor **ret_tensor)
@@ -247,6 +256,10 @@ void jobs_remove_tensor(struct job *job, struct tensor *tensor)
     ptrdiff_t at = tensor_at(job, tensor->id, false);
     for (size_t i = 0; i < tensor->pieces_count; i++)
         piece_detach(tensor, &tensor->pieces[i]);
+    struct tensor **link = bucket(job, tensor->hash);
+    while (*link != tensor)
+        link = &(*link)->next;
+    *link = tensor->next;
     job->tensors_count--;
     memmove(&job->tensors[at], &job->tensors[at + 1],
             (job->tensors_count - (size_t)at) * sizeof *job->tensors);

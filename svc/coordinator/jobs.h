@@ -6,6 +6,8 @@
 
 #define WORKERS_MAX 768
 #define JOB_NAME_BYTES_MAX 127
+#define JOB_TENSORS_MAX 262144u
+#define JOB_BUCKETS 256u
 #define SESSION_NAME_BYTES 256
 
 enum piece_state {
@@ -24,6 +26,7 @@ struct piece {
 };
 
 struct tensor {
+    struct tensor *next; /* in its bucket */
     struct job *job;
     uint32_t id, dtype, hash;
     uint64_t elements;
@@ -66,6 +69,7 @@ struct job {
     struct session **sessions; /* by rank; NULL: has not joined */
     struct tensor **tensors;   /* ids ascend */
     size_t tensors_count, tensors_capacity;
+    struct tensor *buckets[JOB_BUCKETS]; /* tensors by hash of their name */
     struct share *shares;
     size_t shares_count;
 };
@@ -90,6 +94,7 @@ void jobs_broadcast(struct job *job, const struct session *except, const envelop
 void jobs_row(const struct job *job, struct store_row *ret_row);
 int jobs_restore(struct service *s, const struct store_job *row);
 
+/* -ENOMEM; -ENOSPC: it has JOB_TENSORS_MAX. */
 int jobs_add_tensor(struct job *job, struct tensor *tensor);
 /* Its pieces are given back; the tensor is freed. */
 void jobs_remove_tensor(struct job *job, struct tensor *tensor);

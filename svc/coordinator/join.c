@@ -21,14 +21,6 @@ static void reply_joined(const struct session *session, uint64_t request)
     peer_send(session->peer, &e);
 }
 
-static bool is_plain(const char *text)
-{
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f || *text == '"')
-            return false;
-    return true;
-}
-
 static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
 {
     size_t bytes = strlen(join->job);
@@ -36,10 +28,9 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
         peer_fail(p, request, -ESHUTDOWN, "gradpool serve is stopping");
     else if (p->session)
         peer_fail(p, request, -EINVAL,
-                  "this connection has joined job %s already; a connection "
-                  "is for one job",
+                  "this connection has joined job %s already; a connection is for one job",
                   p->session->job->name);
-    else if (bytes < 1 || bytes > JOB_NAME_BYTES_MAX || !is_plain(join->job))
+    else if (bytes < 1 || bytes > JOB_NAME_BYTES_MAX || !text_is_plain(join->job))
         peer_fail(p, request, -EINVAL,
                   "a job's name has 1 to %d bytes, without quotes and control "
                   "characters; this one has %zu bytes",
@@ -50,7 +41,7 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
     else if (join->rank >= join->workers)
         peer_fail(p, request, -EINVAL, "job %s: rank %u of %u workers; expected 0 to %u", join->job,
                   join->rank, join->workers, join->workers - 1);
-    else if (strlen(join->node) > HOST_NAME_MAX || !is_plain(join->node))
+    else if (!text_is_node(join->node))
         peer_fail(p, request, -EINVAL, "job %s: the node name is not one", join->job);
     else
         return true;
@@ -197,9 +188,8 @@ void join_handle(struct peer *p, const envelope *request)
     struct session *session = find_session(p->service, join);
     if (!session)
         return peer_fail(p, request->id, -ESTALE,
-                         "rank %u was away from job %s too long and "
-                         "counts as lost",
-                         join->rank, join->job);
+                         "rank %u was away from job %s too long and counts as lost", join->rank,
+                         join->job);
     resume(p, request->id, session);
 }
 

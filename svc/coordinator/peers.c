@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -35,6 +36,16 @@ static const struct {
     {BODY(STATUS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, view_handle_status},
     {BODY(JOBS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, view_handle_jobs},
 };
+
+bool text_is_plain(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f || *text == '"')
+            return false;
+    return true;
+}
+
+bool text_is_node(const char *text) { return strlen(text) <= HOST_NAME_MAX && text_is_plain(text); }
 
 static void peer_destroy(struct peer *p)
 {

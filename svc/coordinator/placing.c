@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #define TASK_BYTES_MAX (UINT64_C(4) << 20)
-#define DECLARE_PIECES_MAX 300000u /* one DeclareReply fits a frame */
 
 /* --- what lies where --- */
 

@@ -32,8 +32,6 @@ static void add(struct command *command, const char *option, const char *value)
 
 static void add_number(struct command *command, int slot, const char *option, uint64_t value)
 {
-    if (value == 0)
-        return;
     snprintf(command->numbers[slot], NUMBER_BYTES, "%" PRIu64, value);
     add(command, option, command->numbers[slot]);
 }

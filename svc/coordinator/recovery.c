@@ -185,7 +185,8 @@ void recovery_aggregator_lost(struct aggregator *a)
         each_piece(job, strand, a);
         forget_shares(job, a);
     }
-    place_all(a->service, a);
+    if (a->service->phase == SERVICE_UP)
+        place_all(a->service, a);
 }
 
 /* --- back --- */

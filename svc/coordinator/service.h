@@ -39,6 +39,7 @@ struct service {
     int signal;
     char node[HOST_NAME_MAX + 1];
     char endpoint_url[300];
+    char data_host[256]; /* for local lanes; "": they choose */
 };
 
 struct coordinator {
@@ -48,6 +49,11 @@ struct coordinator {
 void service_put_numbers(struct service *s);
 /* After an aggregator or a local process has gone: the end of a drain, perhaps. */
 void service_check_drained(struct service *s);
+
+/* --- advertise.c --- */
+
+/* Fills endpoint_url and data_host, once we listen. */
+int advertise_choose(struct service *s, struct err *err);
 
 /* --- state_dir.c --- */
 

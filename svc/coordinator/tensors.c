@@ -108,7 +108,8 @@ int piece_restore(struct service *s, const struct store_piece *row)
 {
     struct job *job = jobs_find_id(s, row->job);
     struct tensor *tensor = job ? jobs_tensor(job, row->tensor) : NULL;
-    if (!tensor)
+    if (!tensor ||
+        (tensor->pieces_count > 0 && tensor->pieces[tensor->pieces_count - 1].id + 1 != row->piece))
         return -EBADMSG;
     struct piece *grown = realloc(tensor->pieces, (tensor->pieces_count + 1) * sizeof *grown);
     if (!grown)

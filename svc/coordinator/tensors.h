@@ -4,7 +4,8 @@
 
 #include "svc/coordinator/jobs.h"
 
-#define MESSAGE_PIECES_MAX 32768u /* of one PlaceRequest or RouteChange, so that it fits a frame */
+#define DECLARE_PIECES_MAX 300000u /* one DeclareReply fits a frame */
+#define MESSAGE_PIECES_MAX 32768u  /* of one PlaceRequest or RouteChange, so that it fits a frame */
 
 /* --- tensors.c --- */
 
@@ -66,7 +67,8 @@ void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t c
 
 /* --- recovery.c --- */
 
-/* The aggregator cannot write any more (fenced): its pieces are stranded, then placed anew. */
+/* The aggregator cannot write any more (fenced): its pieces are stranded, and placed anew
+ * unless the service is stopping. */
 void recovery_aggregator_lost(struct aggregator *a);
 /* Places what is stranded, of all jobs. */
 void recovery_place_stranded(struct service *s);

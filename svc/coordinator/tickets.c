@@ -47,9 +47,7 @@ static void granted(struct service *s, void *data, const envelope *reply, int co
         peer_fail(wait->peer, wait->request, code, "lane %u: %s", grant->lane, text);
     else if (!lane || lane->aggregator->state != AGGREGATOR_UP)
         peer_fail(wait->peer, wait->request, -EAGAIN,
-                  "lane %u has just been lost; its pieces get "
-                  "new routes",
-                  grant->lane);
+                  "lane %u has just been lost; its pieces get new routes", grant->lane);
     else
         send_ticket(wait, grant, lane);
     wait_destroy(wait);
@@ -58,8 +56,7 @@ static void granted(struct service *s, void *data, const envelope *reply, int co
 static void ticket_expired(struct wait *wait)
 {
     peer_fail(wait->peer, wait->request, -ETIMEDOUT,
-              "the aggregator did not confirm the ticket "
-              "in time");
+              "the aggregator did not confirm the ticket in time");
     wait_destroy(wait);
 }
 

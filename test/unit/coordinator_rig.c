@@ -230,10 +230,10 @@ static void receive(struct end *e)
     e->is_gone = error != -EAGAIN;
 }
 
-static void pump(struct rig *rig)
+static void pump(struct rig *rig, uint64_t wait_ns)
 {
     if (rig->coordinator)
-        assert_true(coordinator_step(rig->coordinator, clock_now_ns() + SLICE_NS) >= 0);
+        assert_true(coordinator_step(rig->coordinator, clock_now_ns() + wait_ns) >= 0);
     for (size_t i = 0; i < rig->ends_count; i++) {
         struct end *e = &rig->ends[i];
         if (!e->channel || e->is_gone)
@@ -243,10 +243,12 @@ static void pump(struct rig *rig)
     }
 }
 
+void rig_step(struct rig *rig) { pump(rig, 0); }
+
 void rig_settle(struct rig *rig)
 {
     for (int i = 0; i < QUIET_SLICES; i++)
-        pump(rig);
+        pump(rig, SLICE_NS);
 }
 
 uint64_t end_send(struct end *e, envelope *message)
@@ -284,7 +286,7 @@ envelope *end_expect(struct end *e, int body)
                      e->inbox_count && e->inbox[0]->body_case == BODY(FAILURE)
                          ? e->inbox[0]->failure->text
                          : "");
-        pump(e->rig);
+        pump(e->rig, SLICE_NS);
     }
     return message;
 }
@@ -298,7 +300,7 @@ envelope *end_expect_reply(struct end *e, uint64_t id)
                 return take(e, i);
         if (clock_now_ns() > deadline_ns || e->is_gone)
             fail_msg("no reply to message %u", (unsigned)id);
-        pump(e->rig);
+        pump(e->rig, SLICE_NS);
     }
 }
 
@@ -322,7 +324,7 @@ void end_expect_closed(struct end *e)
     uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;
     while (!e->is_gone) {
         assert_true(clock_now_ns() < deadline_ns);
-        pump(e->rig);
+        pump(e->rig, SLICE_NS);
     }
 }
 

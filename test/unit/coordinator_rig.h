@@ -17,8 +17,8 @@
 
 #define WIRE(type) Gradpool__Wire__##type
 #define BODY(name) GRADPOOL__WIRE__ENVELOPE__BODY_##name
-#define RIG_ENDS_MAX 16
-#define RIG_INBOX_MAX 64
+#define RIG_ENDS_MAX 2048
+#define RIG_INBOX_MAX 256
 #define RIG_SLOTS_MAX 4
 
 /* One connection to the coordinator. */
@@ -80,6 +80,8 @@ void end_expect_closed(struct end *e);
 /* Everything under way has been handled, and nothing of that kind has come. */
 void end_expect_none(struct end *e, int body);
 void rig_settle(struct rig *rig);
+/* One event, and whatever has come for the ends. */
+void rig_step(struct rig *rig);
 void message_free(envelope *message);
 
 /* --- requests --- */

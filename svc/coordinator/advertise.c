@@ -1,0 +1,47 @@
+/* What others are told to connect to: given, or found out from where we listen. */
+#include "svc/base/cleanup.h"
+#include "svc/coordinator/service.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The source address of the default route: connecting a datagram socket sends nothing, and the
+ * address is one of those kept for documentation. */
+static int default_route_address(char *buffer, size_t buffer_bytes)
+{
+    _cleanup_fd_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in far = {.sin_family = AF_INET, .sin_port = htons(9)};
+    inet_pton(AF_INET, "192.0.2.1", &far.sin_addr);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&far, sizeof far) < 0)
+        return -errno;
+    return endpoint_local_address(NULL, fd, buffer, buffer_bytes);
+}
+
+static int find_host(const struct service *s, char *buffer, size_t buffer_bytes, struct err *err)
+{
+    const char *interface_name = s->options.interface_name;
+    int error = interface_name ? endpoint_local_address(interface_name, -1, buffer, buffer_bytes)
+                               : default_route_address(buffer, buffer_bytes);
+    return error < 0 ? err_set(err, error,
+                               "cannot find the address at which others reach this "
+                               "host (%s): give it with --advertise",
+                               err_text(error))
+                     : 0;
+}
+
+int advertise_choose(struct service *s, struct err *err)
+{
+    struct endpoint shown = s->tcp.endpoint;
+    bool is_any = strcmp(shown.host, "0.0.0.0") == 0 || strcmp(shown.host, "::") == 0;
+    if (s->options.advertise)
+        snprintf(shown.host, sizeof shown.host, "%s", s->options.advertise);
+    else if (is_any && find_host(s, shown.host, sizeof shown.host, err) < 0)
+        return err->code;
+    endpoint_format(&shown, s->endpoint_url, sizeof s->endpoint_url);
+    /* Lanes of a service that only this host reaches choose for themselves. */
+    if (s->options.advertise || !endpoint_is_loopback(&s->tcp.endpoint))
+        snprintf(s->data_host, sizeof s->data_host, "%s", shown.host);
+    return 0;
+}
