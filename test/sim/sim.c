@@ -1,0 +1,358 @@
+/* The world: builds it, gives everybody turns in random order, moves the clock, and takes it down. All
+ * chance comes from one seed, and nothing here looks at real time. README: S1 to S6. */
+#include "test/sim/sim_types.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* A world that has not come to its end by then never will. */
+#define TURNS_MAX 400000
+#define STEP_NS_MOST 500
+
+/* --- chance and failure ------------------------------------------------------------------------ */
+
+/* splitmix64, apart from the network's, so that one more draw here does not change delays. */
+uint64_t sim_draw(struct sim *sim, uint64_t below)
+{
+    uint64_t z = sim->random += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (z ^ (z >> 31)) % below;
+}
+
+bool sim_chance(struct sim *sim, uint32_t one_in) { return sim_draw(sim, one_in) == 0; }
+
+void sim_note(struct sim *sim, uint64_t what)
+{
+    sim->result.transcript = (sim->result.transcript ^ what) * UINT64_C(0x100000001b3) + 1;
+}
+
+void sim_fail(const struct sim *sim, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    print_error("GRADPOOL_TEST_SEED=%" PRIu64 " turn %" PRIu64 ": %s\n", sim->options.seed,
+                sim->result.turns, text);
+    fail_msg("%s", text);
+    abort(); /* fail_msg() does not return, but does not say so */
+}
+
+struct sim_options sim_options_draw(uint64_t seed)
+{
+    struct sim chance = {.random = seed * 2 + 1};
+    struct sim *s = &chance;
+    struct sim_options o = {.seed = seed};
+    o.lanes = 1 + (uint32_t)sim_draw(s, 3);
+    o.jobs = 1 + (uint32_t)sim_draw(s, 3);
+    o.workers = 1 + (uint32_t)sim_draw(s, sim_chance(s, 6) ? SIM_WORKERS_MAX : 4);
+    o.pieces = 1 + (uint32_t)sim_draw(s, 6);
+    o.rounds = 1 + (uint32_t)sim_draw(s, 6);
+    o.elements_most = sim_chance(s, 8) ? 150000 : 600;
+    o.is_mapped = sim_chance(s, 3);
+    o.queue_depth = sim_chance(s, 2) ? 0 : 1 + (uint32_t)sim_draw(s, 8);
+    o.delay_max_ns = sim_chance(s, 4) ? 0 : 1 + sim_draw(s, 20000);
+    o.payload_bytes_max = sim_chance(s, 3) ? 0 : 64u << 10;
+    o.laps = sim_chance(s, 3);
+    o.repeats = sim_chance(s, 2);
+    o.stops = (uint32_t)sim_draw(s, 3);
+    o.lane_deaths = (uint32_t)sim_draw(s, 3);
+    o.moves = (uint32_t)sim_draw(s, 3);
+    o.worker_deaths = sim_chance(s, 3);
+    o.leaves_early = !o.lane_deaths && !o.moves && sim_chance(s, 2);
+    return o;
+}
+
+/* --- building ---------------------------------------------------------------------------------- */
+
+static uint64_t draw_elements(struct sim *sim)
+{
+    if (sim_chance(sim, 8))
+        return 0;
+    return 1 + sim_draw(sim, sim_chance(sim, 3) ? 8 : sim->options.elements_most);
+}
+
+static uint64_t lay_out(struct sim_piece *piece, uint64_t at, uint64_t offset[2], bool is_double)
+{
+    for (int k = 0; k < 1 + is_double; k++) {
+        offset[k] = at;
+        at += piece->elements * sizeof(float) + SIM_GUARD_BYTES;
+    }
+    return at;
+}
+
+/* A mapped network wants what can be mapped; else plain memory of the exact size, so that a
+ * sanitizer sees who goes too far. */
+static void make_region(struct sim *sim, size_t bytes, struct region *ret_region)
+{
+    int r = 0;
+    if (sim->options.is_mapped)
+        r = region_create(bytes, ret_region);
+    else
+        region_wrap(malloc(bytes), bytes, ret_region);
+    sim_require(sim, r == 0 && ret_region->base, "no memory for a worker: %d", r);
+}
+
+static void make_worker(struct sim *sim, struct sim_job *job, uint32_t rank, size_t input_bytes,
+                        size_t landing_bytes)
+{
+    struct sim_worker *w = &job->workers[rank];
+    struct fabric_options options = {.payload_bytes_max = sim->options.payload_bytes_max};
+    w->sim = sim;
+    w->job = job;
+    w->rank = rank;
+    make_region(sim, input_bytes, &w->regions[SIM_INPUTS]);
+    make_region(sim, landing_bytes, &w->regions[SIM_LANDINGS]);
+    check_prepare_memory(w, input_bytes, landing_bytes);
+    int r = mem_fabric_open(sim->network, &options, &w->fabric);
+    sim_require(sim, r == 0, "no fabric: %d", r);
+}
+
+static void make_job(struct sim *sim, uint32_t index)
+{
+    struct sim_job *job = &sim->jobs[index];
+    uint64_t inputs = 0, landings = SIM_GUARD_BYTES;
+    job->id = 100 + index;
+    job->victim = SIM_NOWHERE;
+    job->workers_count = 1 + (uint32_t)sim_draw(sim, sim->options.workers);
+    job->pieces_count = 1 + (uint32_t)sim_draw(sim, sim->options.pieces);
+    job->rounds = 1 + sim_draw(sim, sim->options.rounds);
+    job->is_double = sim_chance(sim, 2);
+    job->is_inline = sim->options.payload_bytes_max && sim_chance(sim, 2);
+    for (uint32_t i = 0; i < job->pieces_count; i++) {
+        struct sim_piece *piece = &job->pieces[i];
+        *piece = (struct sim_piece){.job = job, .id = i + 1, .elements = draw_elements(sim)};
+        inputs = lay_out(piece, inputs, piece->input_offset, job->is_double);
+        landings = lay_out(piece, landings, piece->landing_offset, job->is_double);
+        for (int k = 0; k < 2; k++)
+            piece->result[k] = calloc(piece->elements + 1, sizeof(float));
+    }
+    for (uint32_t rank = 0; rank < job->workers_count; rank++)
+        make_worker(sim, job, rank, inputs, landings);
+    coordinator_place_job(sim, job);
+}
+
+static void order_fault(struct sim *sim)
+{
+    struct sim_fault fault = sim->options.fault;
+    if (fault.post)
+        mem_fabric_fail_post(fault.is_worker ? sim->jobs[0].workers[0].fabric
+                                             : sim->lanes[0].fabric,
+                             fault.post, fault.fault);
+}
+
+static struct sim *make(const struct sim_options *options)
+{
+    struct sim *sim = calloc(1, sizeof *sim);
+    assert_non_null(sim);
+    sim->options = *options;
+    sim->random = options->seed;
+    sim->stops_left = options->stops;
+    sim->moves_left = options->lanes > 1 ? options->moves : 0;
+    sim->lane_deaths_left = options->lane_deaths;
+    sim->worker_deaths_left = options->worker_deaths;
+    sim->next_accident_turn = sim_draw(sim, 60);
+    struct mem_network_options network = {.seed = options->seed,
+                                          .delay_max_ns = options->delay_max_ns,
+                                          .is_mapped = options->is_mapped,
+                                          .queue_depth = options->queue_depth};
+    int r = mem_network_create(&network, &sim->network);
+    sim_require(sim, r == 0, "no network: %d", r);
+    memory_start();
+    for (uint32_t i = 0; i < options->lanes; i++)
+        coordinator_start_lane(sim);
+    for (uint32_t i = 0; i < options->jobs; i++)
+        make_job(sim, i);
+    order_fault(sim);
+    sim->result.allocations = memory_allocations();
+    memory_fail(options->allocation_fails);
+    return sim;
+}
+
+/* --- turning ----------------------------------------------------------------------------------- */
+
+struct actor {
+    struct sim_lane *lane; /* or */
+    struct sim_worker *worker;
+};
+
+static size_t list_actors(struct sim *sim, struct actor *actors)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < sim->lanes_count; i++) {
+        if (sim->lanes[i].is_alive)
+            actors[count++] = (struct actor){.lane = &sim->lanes[i]};
+    }
+    for (uint32_t i = 0; i < sim->options.jobs; i++) {
+        for (uint32_t rank = 0; rank < sim->jobs[i].workers_count; rank++) {
+            struct sim_worker *w = &sim->jobs[i].workers[rank];
+            if (!w->is_killed && !w->stopped_until_ns)
+                actors[count++] = (struct actor){.worker = w};
+        }
+    }
+    return count;
+}
+
+static bool lane_turn(struct sim *sim, struct sim_lane *lane)
+{
+    struct mem_counters before = mem_fabric_counters(lane->fabric);
+    struct fabric_wait wait;
+    bool has_more = lane_poll(lane->lane, mem_network_now_ns(sim->network));
+    struct mem_counters after = mem_fabric_counters(lane->fabric);
+    sim_note(sim, after.messages << 40 ^ after.reads << 20 ^ after.writes);
+    return has_more || after.posts != before.posts || fabric_arm(lane->fabric, &wait) == -EAGAIN;
+}
+
+/* Everybody in a new order, some left out. Returns whether anything can still happen now. */
+static bool give_turns(struct sim *sim)
+{
+    struct actor actors[SIM_LANES_MAX + SIM_JOBS_MAX * SIM_WORKERS_MAX];
+    size_t count = list_actors(sim, actors);
+    bool did = false;
+    for (size_t left = count; left > 0; left--) {
+        size_t i = sim_draw(sim, left);
+        struct actor actor = actors[i];
+        actors[i] = actors[left - 1];
+        if (sim_chance(sim, 4))
+            did = true; /* it may have had something to do */
+        else if (actor.lane)
+            did |= lane_turn(sim, actor.lane);
+        else
+            did |= worker_turn(actor.worker);
+    }
+    return did;
+}
+
+static uint64_t next_wake_ns(const struct sim *sim)
+{
+    uint64_t next_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < sim->options.jobs; i++) {
+        for (uint32_t rank = 0; rank < sim->jobs[i].workers_count; rank++) {
+            uint64_t until_ns = sim->jobs[i].workers[rank].stopped_until_ns;
+            if (until_ns && until_ns < next_ns)
+                next_ns = until_ns;
+        }
+    }
+    return next_ns;
+}
+
+static void pass_time(struct sim *sim, bool did)
+{
+    uint64_t now_ns = mem_network_now_ns(sim->network);
+    uint64_t next_ns = mem_network_next_ns(sim->network), wake_ns = next_wake_ns(sim);
+    if (wake_ns < next_ns)
+        next_ns = wake_ns;
+    if (!did && next_ns != UINT64_MAX && next_ns > now_ns)
+        mem_network_advance(sim->network, next_ns);
+    else
+        mem_network_advance(sim->network, now_ns + 1 + sim_draw(sim, STEP_NS_MOST));
+}
+
+static bool is_over(const struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->options.jobs; i++) {
+        if (!sim->jobs[i].is_dropped)
+            return false;
+    }
+    for (uint32_t i = 0; i < sim->lanes_count; i++) {
+        if (sim->lanes[i].is_alive && memory_blocks(sim->lanes[i].arena) > 0)
+            return false;
+    }
+    return true;
+}
+
+static void explain_stuck(const struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->options.jobs; i++) {
+        const struct sim_job *job = &sim->jobs[i];
+        for (uint32_t rank = 0; rank < job->workers_count && !job->is_dropped; rank++) {
+            for (uint32_t k = 0; k < job->pieces_count; k++) {
+                const struct sim_view *v = &job->workers[rank].views[k];
+                print_error("job %u rank %u piece %u: begun %" PRIu64 ", committed %" PRIu64
+                            " of %" PRIu64 ", lane %u epoch %u (next %d), link %d, fence %d\n",
+                            job->id, rank, k + 1, v->begun, v->committed, job->rounds, v->lane,
+                            v->epoch, (int)v->next_lane, job->workers[rank].links[v->lane].state,
+                            (int)v->fence);
+            }
+        }
+    }
+    sim_fail(sim, "the world stands still");
+}
+
+static void turn(struct sim *sim)
+{
+    bool did = fate_turn(sim);
+    did |= coordinator_turn(sim);
+    did |= give_turns(sim);
+    check_world(sim);
+    pass_time(sim, did);
+    if (++sim->result.turns == TURNS_MAX)
+        explain_stuck(sim);
+}
+
+/* --- taking down ------------------------------------------------------------------------------- */
+
+static void free_job(struct sim_job *job)
+{
+    for (uint32_t rank = 0; rank < job->workers_count; rank++) {
+        struct sim_worker *w = &job->workers[rank];
+        fabric_close(w->fabric);
+        for (int id = 0; id < 2; id++) {
+            if (w->sim->options.is_mapped)
+                region_destroy(&w->regions[id]);
+            else
+                free(w->regions[id].base);
+        }
+    }
+    for (uint32_t i = 0; i < job->pieces_count; i++) {
+        free(job->pieces[i].result[0]);
+        free(job->pieces[i].result[1]);
+    }
+}
+
+static void measure(struct sim *sim)
+{
+    sim->result.lane_posts = mem_fabric_counters(sim->lanes[0].fabric).posts;
+    sim->result.worker_posts = mem_fabric_counters(sim->jobs[0].workers[0].fabric).posts;
+    sim->result.allocations = memory_allocations() - sim->result.allocations;
+    for (uint32_t i = 0; i < sim->lanes_count; i++) {
+        struct lane_use use;
+        lane_measure(sim->lanes[i].lane, &use, NULL, 0);
+        sim->result.rounds += use.rounds;
+        if (sim->lanes[i].is_alive)
+            check_lane_is_empty(sim, &sim->lanes[i]);
+    }
+}
+
+static void unmake(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->options.jobs; i++)
+        free_job(&sim->jobs[i]);
+    for (uint32_t i = 0; i < sim->lanes_count; i++) {
+        fabric_close(sim->lanes[i].fabric);
+        lane_destroy(sim->lanes[i].lane);
+        arena_destroy(sim->lanes[i].arena);
+    }
+    mem_network_destroy(sim->network);
+    free(sim);
+}
+
+struct sim_result sim_run(const struct sim_options *options)
+{
+    struct sim *sim = make(options);
+    while (!is_over(sim))
+        turn(sim);
+    measure(sim);
+    struct sim_result result = sim->result;
+    unmake(sim);
+    return result;
+}

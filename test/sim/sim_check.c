@@ -1,0 +1,246 @@
+/* What must hold, checked against sums that are computed here, one float after the other in rank
+ * order, without anything from svc/reduce. Owns the contents of the workers' memory. README: S1 to S6. */
+#include "test/sim/sim_types.h"
+
+#include "svc/reduce/reduce.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GUARD 0xee
+#define GARBAGE 0xdb
+/* What a job's window may take (svc/aggregator/window.c), pages rounded up. */
+#define WINDOW_BYTES_MOST ((4u << 20) + 4096)
+
+static uint32_t mix(uint64_t x)
+{
+    x *= UINT64_C(0x9e3779b97f4a7c15);
+    x ^= x >> 29;
+    x *= UINT64_C(0xbf58476d1ce4e5b9);
+    return (uint32_t)(x >> 32);
+}
+
+static uint32_t stream_of(const struct sim_piece *piece, uint64_t round, uint32_t rank)
+{
+    uint64_t who = (uint64_t)piece->job->id << 24 ^ (uint64_t)piece->id << 12 ^ rank;
+    return mix(who * UINT64_C(1000003) + round);
+}
+
+/* A gradient's element: lost or taken twice, it changes the sum. */
+static float value(uint32_t stream, uint64_t element)
+{
+    uint32_t x = stream ^ (uint32_t)element * 2654435761u;
+    x ^= x >> 15;
+    x *= 0x2c1b3c6du;
+    return (float)(x >> 8) * 0x1p-23f - 1.0f;
+}
+
+/* --- what a round does ------------------------------------------------------------------------ */
+
+struct sim_plan plan_of(const struct sim_piece *piece, uint64_t round)
+{
+    uint32_t chance = stream_of(piece, round, 4095);
+    struct sim_plan plan = {.operation = RECORD_SUM};
+    if (piece->elements == 0 && chance % 2 == 0)
+        plan.operation = RECORD_BARRIER;
+    else if (chance % 8 == 1)
+        plan.operation = RECORD_MEAN;
+    else if (chance % 8 == 3)
+        plan = (struct sim_plan){RECORD_BROADCAST, chance / 8 % piece->job->workers_count};
+    return plan;
+}
+
+bool plan_has_input(struct sim_plan plan, uint32_t rank)
+{
+    if (plan.operation == RECORD_BROADCAST)
+        return plan.root == rank;
+    return plan.operation != RECORD_BARRIER;
+}
+
+/* A broadcast's root keeps what it has. */
+bool plan_has_output(struct sim_plan plan, uint32_t rank)
+{
+    if (plan.operation == RECORD_BROADCAST)
+        return plan.root != rank;
+    return plan.operation != RECORD_BARRIER;
+}
+
+static void add_rank(float *sum, const struct sim_piece *piece, uint64_t round, uint32_t rank,
+                     bool is_first)
+{
+    uint32_t stream = stream_of(piece, round, rank);
+    for (uint64_t e = 0; e < piece->elements; e++)
+        sum[e] = is_first ? value(stream, e) : sum[e] + value(stream, e);
+}
+
+static const float *expected(struct sim_piece *piece, uint64_t round)
+{
+    struct sim_plan plan = plan_of(piece, round);
+    uint32_t workers = piece->job->workers_count;
+    float *sum = piece->result[round & 1];
+    if (piece->result_round[round & 1] == round)
+        return sum;
+    if (plan.operation == RECORD_BROADCAST)
+        add_rank(sum, piece, round, plan.root, true);
+    for (uint32_t rank = 0; rank < workers && plan.operation != RECORD_BROADCAST; rank++)
+        add_rank(sum, piece, round, rank, rank == 0);
+    for (uint64_t e = 0; e < piece->elements && plan.operation == RECORD_MEAN; e++)
+        sum[e] /= (float)workers;
+    piece->result_round[round & 1] = round;
+    return sum;
+}
+
+/* --- workers' memory --------------------------------------------------------------------------- */
+
+static size_t bytes_of(const struct sim_piece *piece) { return piece->elements * sizeof(float); }
+
+static uint32_t buffer_of(const struct sim_piece *piece, uint64_t round)
+{
+    return piece->job->is_double ? round & 1 : 0;
+}
+
+void *input_at(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round)
+{
+    return (char *)w->regions[SIM_INPUTS].base + piece->input_offset[buffer_of(piece, round)];
+}
+
+void *landing_at(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round)
+{
+    return (char *)w->regions[SIM_LANDINGS].base + piece->landing_offset[buffer_of(piece, round)];
+}
+
+void check_prepare_memory(struct sim_worker *w, size_t input_bytes, size_t landing_bytes)
+{
+    memset(w->regions[SIM_INPUTS].base, GUARD, input_bytes);
+    memset(w->regions[SIM_LANDINGS].base, GUARD, landing_bytes);
+}
+
+void check_begin(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
+{
+    uint32_t stream = stream_of(piece, round, w->rank);
+    float *input = input_at(w, piece, round);
+    for (uint64_t e = 0; e < piece->elements; e++)
+        input[e] = value(stream, e);
+    memset(landing_at(w, piece, round), GARBAGE, bytes_of(piece));
+}
+
+static void fail_element(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round,
+                         const float *got, const float *want)
+{
+    uint64_t e = 0;
+    while (memcmp(&got[e], &want[e], sizeof *got) == 0)
+        e++;
+    sim_fail(w->sim,
+             "job %u rank %u piece %u round %" PRIu64 " element %" PRIu64 " is %.9g, not %.9g",
+             w->job->id, w->rank, piece->id, round, e, got[e], want[e]);
+}
+
+static bool holds_result(const struct sim_worker *w, struct sim_piece *piece, uint64_t round)
+{
+    if (!plan_has_output(plan_of(piece, round), w->rank) || piece->elements == 0)
+        return true;
+    return memcmp(landing_at(w, piece, round), expected(piece, round), bytes_of(piece)) == 0;
+}
+
+static void check_input(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round)
+{
+    uint32_t stream = stream_of(piece, round, w->rank);
+    const float *input = input_at(w, piece, round);
+    for (uint64_t e = 0; e < piece->elements; e++)
+        sim_require(w->sim, input[e] == value(stream, e),
+                    "job %u rank %u piece %u round %" PRIu64 ": the input was written to",
+                    w->job->id, w->rank, piece->id, round);
+}
+
+static void check_guard(const struct sim_worker *w, const struct sim_piece *piece, const char *area)
+{
+    const unsigned char *guard = (const unsigned char *)area + bytes_of(piece);
+    for (int i = 0; i < SIM_GUARD_BYTES; i++)
+        sim_require(w->sim, guard[i] == GUARD, "job %u rank %u piece %u: written past its end",
+                    w->job->id, w->rank, piece->id);
+}
+
+void check_landed(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
+{
+    if (!holds_result(w, piece, round))
+        fail_element(w, piece, round, landing_at(w, piece, round), expected(piece, round));
+    check_input(w, piece, round);
+    check_guard(w, piece, input_at(w, piece, round));
+    check_guard(w, piece, landing_at(w, piece, round));
+}
+
+/* Who has had the COMMIT already has shown its result then, and may have written over it since. */
+static void check_all_hold(const struct sim_worker *w, struct sim_piece *piece, uint64_t round)
+{
+    for (uint32_t i = 0; i < w->job->workers_count; i++) {
+        const struct sim_worker *other = &w->job->workers[i];
+        if (other->is_killed || other->views[piece->id - 1].committed >= round)
+            continue;
+        sim_require(
+            w->sim, other->views[piece->id - 1].begun >= round && holds_result(other, piece, round),
+            "job %u piece %u round %" PRIu64 ": rank %u got COMMIT, rank %u lacks the result",
+            w->job->id, piece->id, round, w->rank, i);
+    }
+}
+
+/* Whoever reads on from here gets garbage into a sum, or hands it to a worker as a result. */
+void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
+{
+    check_landed(w, piece, round);
+    check_all_hold(w, piece, round);
+    memset(input_at(w, piece, round), GARBAGE, bytes_of(piece));
+    memset(landing_at(w, piece, round), GARBAGE, bytes_of(piece));
+}
+
+/* --- between two turns ------------------------------------------------------------------------- */
+
+static void check_owner(struct sim *sim, const struct sim_piece *piece)
+{
+    uint32_t owners = 0;
+    for (uint32_t i = 0; i < sim->lanes_count; i++)
+        owners += sim->lanes[i].is_alive && sim_lane_serves(&sim->lanes[i], piece);
+    sim_require(sim, owners <= 1, "job %u piece %u has %u owners", piece->job->id, piece->id,
+                owners);
+}
+
+/* Pieces and ranks are made when placed; after that a job may only open its window (A11). */
+static void check_memory(struct sim *sim, const struct sim_lane *lane)
+{
+    size_t most = 0;
+    if (!lane->is_alive)
+        return;
+    for (uint32_t i = 0; i < sim->options.jobs; i++) {
+        const struct sim_job *job = &sim->jobs[i];
+        size_t rank_bytes = 2048; /* with its announcements, tickets and connection */
+        most +=
+            WINDOW_BYTES_MOST + 8192 + job->workers_count * rank_bytes * (1 + job->pieces_count);
+    }
+    sim_require(sim, memory_bytes(lane->arena) <= most, "%s holds %zu bytes, at most %zu are due",
+                lane->address, memory_bytes(lane->arena), most);
+}
+
+void check_world(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->options.jobs; i++) {
+        for (uint32_t k = 0; k < sim->jobs[i].pieces_count; k++)
+            check_owner(sim, &sim->jobs[i].pieces[k]);
+    }
+    for (uint32_t i = 0; i < sim->lanes_count; i++)
+        check_memory(sim, &sim->lanes[i]);
+}
+
+void check_lane_is_empty(struct sim *sim, const struct sim_lane *lane)
+{
+    sim_require(sim, lane_connections(lane->lane) == 0, "%s has %zu connections left",
+                lane->address, lane_connections(lane->lane));
+    sim_require(sim, lane_is_quiet(lane->lane), "%s is not quiet", lane->address);
+    sim_require(sim, memory_blocks(lane->arena) == 0 && memory_bytes(lane->arena) == 0,
+                "%s keeps %zu blocks, %zu bytes of jobs that are gone", lane->address,
+                memory_blocks(lane->arena), memory_bytes(lane->arena));
+    sim_require(sim, arena_allocated_bytes(lane->arena) == 0,
+                "the arena of %s still says %zu bytes", lane->address,
+                arena_allocated_bytes(lane->arena));
+    sim_require(sim, mem_fabric_counters(lane->fabric).changed_early == 0,
+                "%s changed a slot before it was written", lane->address);
+}

@@ -1,0 +1,233 @@
+/* Plays the coordinator: places pieces, grants tickets, finds out late that a lane is dead, gives its
+ * pieces a new owner with the next epoch, and tells each worker at another moment. Must not place a
+ * piece while another lane that lives still serves it (S3). */
+#include "test/sim/sim_types.h"
+
+#include "svc/reduce/reduce.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LANE_ID_FIRST 10
+/* Turns in which the survivors of a dead worker can hear of it, unless they are stopped. */
+#define DOOM_TURNS 4000
+
+/* --- lanes ------------------------------------------------------------------------------------- */
+
+static uint64_t incarnation_of(uint32_t number) { return UINT64_C(0xfeed0000) + number; }
+
+void coordinator_start_lane(struct sim *sim)
+{
+    uint32_t number = sim->lanes_count++;
+    struct sim_lane *lane = &sim->lanes[number];
+    struct fabric_options options = {.payload_bytes_max = sim->options.payload_bytes_max};
+    char name[32];
+    sim_require(sim, number < SIM_LANES_MAX, "too many lanes");
+    snprintf(name, sizeof name, "lane %u", number);
+    int r = arena_create(NULL, 0, &lane->arena);
+    sim_require(sim, r == 0, "no arena: %d", r);
+    r = mem_fabric_open(sim->network, &options, &lane->fabric);
+    sim_require(sim, r == 0, "no fabric: %d", r);
+    r = fabric_listen(lane->fabric, name, lane->address);
+    sim_require(sim, r == 0, "cannot listen: %d", r);
+    struct lane_options lane_options = {.id = LANE_ID_FIRST + number,
+                                        .incarnation = incarnation_of(number),
+                                        .arena = lane->arena,
+                                        .fabrics = {lane->fabric},
+                                        .fabrics_count = 1};
+    r = lane_create(&lane_options, &lane->lane);
+    sim_require(sim, r == 0, "no lane: %d", r);
+    lane->is_alive = true;
+}
+
+static uint32_t choose_lane(struct sim *sim, uint32_t but)
+{
+    uint32_t first = (uint32_t)sim_draw(sim, sim->lanes_count);
+    for (uint32_t i = 0; i < sim->lanes_count; i++) {
+        uint32_t number = (first + i) % sim->lanes_count;
+        if (sim->lanes[number].is_alive && number != but)
+            return number;
+    }
+    return SIM_NOWHERE;
+}
+
+struct search {
+    const struct sim_piece *piece;
+    bool found;
+};
+
+static void look(void *context, uint32_t job, uint32_t piece, uint32_t epoch)
+{
+    struct search *search = context;
+    search->found |= job == search->piece->job->id && piece == search->piece->id;
+}
+
+bool sim_lane_serves(const struct sim_lane *lane, const struct sim_piece *piece)
+{
+    struct search search = {.piece = piece};
+    lane_each_piece(lane->lane, look, &search);
+    return search.found;
+}
+
+bool coordinator_grant(struct sim *sim, const struct sim_worker *w, uint32_t lane,
+                       struct record_connect *ret_ticket)
+{
+    if (!sim->lanes[lane].is_alive)
+        return false;
+    *ret_ticket = (struct record_connect){.magic = RECORD_MAGIC,
+                                          .job = w->job->id,
+                                          .rank = w->rank,
+                                          .lane = LANE_ID_FIRST + lane,
+                                          .incarnation = incarnation_of(lane)};
+    uint32_t token = ++sim->tokens;
+    memcpy(ret_ticket->token, &token, sizeof token);
+    return lane_grant(sim->lanes[lane].lane, ret_ticket) == 0;
+}
+
+/* --- placing ----------------------------------------------------------------------------------- */
+
+static void place(struct sim *sim, struct sim_piece *piece, uint32_t lane, bool recovering)
+{
+    struct lane_piece spec = {.id = piece->id,
+                              .task = piece->id / 3,
+                              .dtype = REDUCE_F32,
+                              .elements = piece->elements,
+                              .tensor = "w"};
+    piece->lane = lane;
+    piece->epoch++;
+    piece->is_leaving = false;
+    int r = lane_place(sim->lanes[lane].lane, piece->job->id, "sim", piece->job->workers_count,
+                       piece->epoch, recovering, &spec, 1);
+    sim_require(sim, r == 0, "cannot place: %d", r);
+}
+
+void coordinator_place_job(struct sim *sim, struct sim_job *job)
+{
+    for (uint32_t i = 0; i < job->pieces_count; i++) {
+        struct sim_piece *piece = &job->pieces[i];
+        place(sim, piece, choose_lane(sim, SIM_NOWHERE), false);
+        for (uint32_t rank = 0; rank < job->workers_count; rank++) {
+            struct sim_view *v = &job->workers[rank].views[i];
+            v->lane = piece->lane;
+            v->epoch = piece->epoch;
+            v->next_lane = v->fence = SIM_NOWHERE;
+        }
+    }
+}
+
+static void place_again(struct sim *sim, struct sim_piece *piece, uint32_t lane)
+{
+    place(sim, piece, lane, true);
+    for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
+        struct sim_view *v = &piece->job->workers[rank].views[piece->id - 1];
+        v->next_lane = piece->lane;
+        v->next_epoch = piece->epoch;
+    }
+}
+
+/* --- between two turns -------------------------------------------------------------------------- */
+
+static bool replace_dead(struct sim *sim, uint32_t number)
+{
+    struct sim_lane *lane = &sim->lanes[number];
+    if (lane->is_alive || !lane->rerouted_turn)
+        return false;
+    if (sim->result.turns < lane->rerouted_turn)
+        return true;
+    lane->rerouted_turn = 0;
+    if (choose_lane(sim, SIM_NOWHERE) == SIM_NOWHERE || sim_chance(sim, 3))
+        coordinator_start_lane(sim);
+    for (uint32_t i = 0; i < sim->options.jobs; i++) {
+        struct sim_job *job = &sim->jobs[i];
+        for (uint32_t k = 0; k < job->pieces_count && !job->is_dropped; k++) {
+            if (job->pieces[k].lane == number)
+                place_again(sim, &job->pieces[k], choose_lane(sim, SIM_NOWHERE));
+        }
+    }
+    return true;
+}
+
+/* A lane that was told to drop a piece serves it until its open round is over. */
+static bool finish_move(struct sim *sim, struct sim_piece *piece)
+{
+    if (!piece->is_leaving || !sim->lanes[piece->lane].is_alive)
+        return false;
+    uint32_t target = choose_lane(sim, piece->lane);
+    if (!sim_lane_serves(&sim->lanes[piece->lane], piece))
+        place_again(sim, piece, target == SIM_NOWHERE ? piece->lane : target);
+    return true;
+}
+
+bool job_is_finished(const struct sim_job *job)
+{
+    for (uint32_t rank = 0; rank < job->workers_count; rank++) {
+        if (!worker_is_finished(&job->workers[rank]))
+            return false;
+    }
+    return true;
+}
+
+/* Everybody that shared a lane with the victim has to hear of it; who has lost a lane too may not. */
+static bool doom_is_told(const struct sim_job *job)
+{
+    for (uint32_t rank = 0; rank < job->workers_count; rank++) {
+        const struct sim_worker *w = &job->workers[rank];
+        if (!w->is_killed && !w->has_error && !w->is_cut && !w->has_left)
+            return false;
+    }
+    return true;
+}
+
+static bool somebody_is_stopped(const struct sim_job *job)
+{
+    for (uint32_t rank = 0; rank < job->workers_count; rank++) {
+        if (job->workers[rank].stopped_until_ns && !job->workers[rank].is_killed)
+            return true;
+    }
+    return false;
+}
+
+static void drop_job(struct sim *sim, struct sim_job *job)
+{
+    job->is_dropped = true;
+    for (uint32_t i = 0; i < sim->lanes_count; i++) {
+        if (sim->lanes[i].is_alive)
+            lane_drop(sim->lanes[i].lane, job->id, NULL, 0);
+    }
+}
+
+static bool end_job(struct sim *sim, struct sim_job *job)
+{
+    bool is_over = job->is_doomed && doom_is_told(job);
+    if (job->is_dropped)
+        return false;
+    if (somebody_is_stopped(job))
+        job->doomed_turn = sim->result.turns;
+    if (job->is_doomed && !is_over && sim->result.turns > job->doomed_turn + DOOM_TURNS) {
+        sim_require(sim, job->lost_lane || job_is_finished(job),
+                    "job %u: not everybody heard that rank %u is gone", job->id, job->victim);
+        is_over = true;
+    }
+    if (!is_over && (job->is_doomed || !job_is_finished(job)))
+        return job->is_doomed; /* its time passes */
+    sim->result.jobs_failed += job->is_doomed;
+    sim->result.jobs_done += !job->is_doomed;
+    drop_job(sim, job);
+    return true;
+}
+
+bool coordinator_turn(struct sim *sim)
+{
+    bool did = false;
+    for (uint32_t i = 0; i < sim->lanes_count; i++)
+        did |= replace_dead(sim, i);
+    for (uint32_t i = 0; i < sim->options.jobs; i++) {
+        struct sim_job *job = &sim->jobs[i];
+        for (uint32_t k = 0; k < job->pieces_count && !job->is_dropped; k++)
+            did |= finish_move(sim, &job->pieces[k]);
+        did |= end_job(sim, job);
+    }
+    return did;
+}

@@ -1,0 +1,148 @@
+/* What befalls the world: workers that are stopped or killed, lanes that are killed, pieces that have
+ * to move. Decides when and whom; what follows from it is for the others to get right. */
+#include "test/sim/sim_types.h"
+
+#include <string.h>
+
+/* Turns between two accidents, at most. */
+#define PEACE_TURNS 120
+#define STOP_NS_MOST UINT64_C(2000000)
+/* Until a coordinator knows that a lane is dead. */
+#define NOTICE_TURNS_MOST 30
+
+void fate_doom(struct sim *sim, struct sim_job *job, uint32_t victim)
+{
+    if (job->is_doomed)
+        return;
+    job->is_doomed = true;
+    job->victim = victim;
+    job->doomed_turn = sim->result.turns;
+}
+
+static struct sim_job *random_job(struct sim *sim)
+{
+    struct sim_job *job = &sim->jobs[sim_draw(sim, sim->options.jobs)];
+    return job->is_doomed || job->is_dropped ? NULL : job;
+}
+
+static struct sim_worker *random_worker(struct sim *sim)
+{
+    struct sim_job *job = random_job(sim);
+    if (!job)
+        return NULL;
+    struct sim_worker *w = &job->workers[sim_draw(sim, job->workers_count)];
+    return w->is_killed || w->has_left ? NULL : w;
+}
+
+static void stop_worker(struct sim *sim)
+{
+    struct sim_worker *w = random_worker(sim);
+    if (!w)
+        return;
+    w->stopped_until_ns = mem_network_now_ns(sim->network) + 1 + sim_draw(sim, STOP_NS_MOST);
+    mem_fabric_stop(w->fabric, true);
+}
+
+/* Every lane that it was connected to has to tell the others. */
+static bool is_everywhere(const struct sim_job *job)
+{
+    for (uint32_t rank = 0; rank < job->workers_count; rank++) {
+        const struct sim_worker *w = &job->workers[rank];
+        for (uint32_t i = 0; i < job->pieces_count; i++) {
+            if (w->links[w->views[i].lane].state != SIM_LINK_OPEN)
+                return false;
+        }
+    }
+    return true;
+}
+
+static void kill_worker(struct sim *sim)
+{
+    struct sim_worker *w = random_worker(sim);
+    if (!w || w->job->workers_count == 1 || !is_everywhere(w->job))
+        return;
+    sim->worker_deaths_left--;
+    sim->result.deaths++;
+    mem_fabric_kill(w->fabric);
+    w->is_killed = true;
+    fate_doom(sim, w->job, w->rank);
+}
+
+static void mark_lost(struct sim *sim, uint32_t number)
+{
+    for (uint32_t i = 0; i < sim->options.jobs; i++) {
+        for (uint32_t k = 0; k < sim->jobs[i].pieces_count; k++)
+            sim->jobs[i].lost_lane |= sim->jobs[i].pieces[k].lane == number;
+    }
+}
+
+/* As kill -9 of its process: what it had posted may still arrive in part, its memory is gone. */
+static void kill_lane(struct sim *sim)
+{
+    uint32_t number = (uint32_t)sim_draw(sim, sim->lanes_count);
+    struct sim_lane *lane = &sim->lanes[number];
+    if (!lane->is_alive || sim->lanes_count == SIM_LANES_MAX)
+        return;
+    sim->lane_deaths_left--;
+    sim->result.deaths++;
+    mem_fabric_kill(lane->fabric);
+    mark_lost(sim, number);
+    lane->is_alive = false;
+    lane->rerouted_turn = sim->result.turns + 1 + sim_draw(sim, NOTICE_TURNS_MOST);
+}
+
+static void move_piece(struct sim *sim)
+{
+    struct sim_job *job = random_job(sim);
+    if (!job)
+        return;
+    struct sim_piece *piece = &job->pieces[sim_draw(sim, job->pieces_count)];
+    if (piece->is_leaving || !sim->lanes[piece->lane].is_alive)
+        return;
+    piece->is_leaving = true;
+    sim->moves_left--;
+    lane_drop(sim->lanes[piece->lane].lane, job->id, &piece->id, 1);
+}
+
+static void wake_workers(struct sim *sim, bool *did)
+{
+    for (uint32_t i = 0; i < sim->options.jobs; i++) {
+        for (uint32_t rank = 0; rank < sim->jobs[i].workers_count; rank++) {
+            struct sim_worker *w = &sim->jobs[i].workers[rank];
+            if (!w->stopped_until_ns || w->stopped_until_ns > mem_network_now_ns(sim->network))
+                continue;
+            w->stopped_until_ns = 0;
+            mem_fabric_stop(w->fabric, false);
+            *did = true;
+        }
+    }
+}
+
+bool fate_turn(struct sim *sim)
+{
+    bool did = false;
+    wake_workers(sim, &did);
+    if (sim->result.turns < sim->next_accident_turn)
+        return did;
+    sim->next_accident_turn = sim->result.turns + 1 + sim_draw(sim, PEACE_TURNS);
+    switch (sim_draw(sim, 4)) {
+    case 0:
+        if (sim->stops_left > 0) {
+            sim->stops_left--;
+            stop_worker(sim);
+        }
+        break;
+    case 1:
+        if (sim->moves_left > 0)
+            move_piece(sim);
+        break;
+    case 2:
+        if (sim->lane_deaths_left > 0)
+            kill_lane(sim);
+        break;
+    default:
+        if (sim->worker_deaths_left > 0)
+            kill_worker(sim);
+    }
+    return did;
+}

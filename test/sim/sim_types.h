@@ -1,0 +1,187 @@
+/* The world's data, for the files of this folder only. */
+#ifndef GRADPOOL_TEST_SIM_TYPES_H
+#define GRADPOOL_TEST_SIM_TYPES_H
+
+#include "svc/aggregator/lane.h"
+#include "svc/wire/region.h"
+#include "test/sim/sim.h"
+
+#define SIM_LANES_MAX 8 /* over time: a lane that died is not used again */
+#define SIM_JOBS_MAX 4
+#define SIM_WORKERS_MAX 12
+#define SIM_PIECES_MAX 16
+#define SIM_NOWHERE UINT32_MAX
+#define SIM_INPUTS 0 /* region ids */
+#define SIM_LANDINGS 1
+#define SIM_GUARD_BYTES 64
+
+/* What a round of a piece does; all workers know it. */
+struct sim_plan {
+    uint8_t operation; /* enum record_operation */
+    uint32_t root;
+};
+
+/* --- a worker's view ------------------------------------------------------------------------ */
+
+enum sim_standing { SIM_IDLE, SIM_ANNOUNCED, SIM_LANDED };
+
+/* One of the two rounds of a piece that may be open, by the round's last bit. */
+struct sim_open {
+    uint64_t round;
+    enum sim_standing standing;
+    uint32_t word;
+    bool is_unsent;
+};
+
+struct sim_view {
+    struct sim_open open[2];
+    uint64_t begun, committed;
+    uint32_t lane, epoch;
+    uint32_t next_lane, next_epoch; /* the route that will be known soon; SIM_NOWHERE: none */
+    uint32_t fence;                 /* lane that must not be able to write any more (W5) */
+    bool owes_idle;                 /* has to tell that nothing is open */
+};
+
+enum sim_link_state { SIM_LINK_NONE, SIM_LINK_CONNECTING, SIM_LINK_OPEN, SIM_LINK_CLOSED };
+
+struct sim_link {
+    enum sim_link_state state;
+    struct fabric_conn *conn;
+    uint32_t number; /* of the lane */
+};
+
+struct sim_worker {
+    struct sim *sim;
+    struct sim_job *job;
+    uint32_t rank;
+    struct fabric *fabric;
+    struct region regions[2];
+    struct sim_link links[SIM_LANES_MAX];
+    struct sim_view views[SIM_PIECES_MAX];
+    uint32_t next_word;
+    uint64_t stopped_until_ns;
+    bool is_killed, has_left;
+    bool has_error; /* of the whole job */
+    bool is_cut;    /* lost a connection to a lane that lives */
+};
+
+/* --- the world ------------------------------------------------------------------------------- */
+
+struct sim_piece {
+    struct sim_job *job;
+    uint32_t id;
+    uint64_t elements;
+    uint64_t input_offset[2], landing_offset[2]; /* of every worker alike */
+    uint32_t lane, epoch;
+    bool is_leaving; /* its lane was told to drop it */
+    float *result[2];
+    uint64_t result_round[2];
+};
+
+struct sim_job {
+    uint32_t id, workers_count, pieces_count;
+    uint64_t rounds;
+    bool is_double; /* two buffers: may lap */
+    bool is_inline; /* short inputs travel along */
+    bool is_doomed; /* a worker was killed or lost a connection */
+    bool lost_lane; /* a lane of it was killed */
+    bool is_dropped;
+    uint32_t victim; /* rank; SIM_NOWHERE: not known who */
+    uint64_t doomed_turn;
+    struct sim_piece pieces[SIM_PIECES_MAX];
+    struct sim_worker workers[SIM_WORKERS_MAX];
+};
+
+struct sim_lane {
+    struct arena *arena;
+    struct fabric *fabric;
+    struct lane *lane;
+    bool is_alive;
+    uint64_t rerouted_turn; /* when the coordinator finds out */
+    char address[FABRIC_ADDRESS_BYTES_MAX];
+};
+
+struct sim {
+    struct sim_options options;
+    struct sim_result result;
+    uint64_t random;
+    struct mem_network *network;
+    struct sim_lane lanes[SIM_LANES_MAX];
+    uint32_t lanes_count;
+    struct sim_job jobs[SIM_JOBS_MAX];
+    uint32_t tokens;
+    uint32_t stops_left, moves_left, lane_deaths_left, worker_deaths_left;
+    uint64_t next_accident_turn;
+};
+
+/* --- sim.c ------------------------------------------------------------------------------------- */
+
+/* 0 .. below-1 */
+uint64_t sim_draw(struct sim *sim, uint64_t below);
+bool sim_chance(struct sim *sim, uint32_t one_in);
+/* Into the transcript. */
+void sim_note(struct sim *sim, uint64_t what);
+void sim_fail(const struct sim *sim, const char *format, ...)
+    __attribute__((format(printf, 2, 3), noreturn));
+#define sim_require(sim, condition, ...)  \
+    do {                                  \
+        if (!(condition))                 \
+            sim_fail((sim), __VA_ARGS__); \
+    } while (0)
+
+/* --- sim_coordinator.c ------------------------------------------------------------------------- */
+
+void coordinator_start_lane(struct sim *sim);
+void coordinator_place_job(struct sim *sim, struct sim_job *job);
+/* What it does between two turns: routes, drops. Returns whether anything was done. */
+bool coordinator_turn(struct sim *sim);
+/* A ticket that the lane will take; false: the lane is dead or does not know the job. */
+bool coordinator_grant(struct sim *sim, const struct sim_worker *w, uint32_t lane,
+                       struct record_connect *ret_ticket);
+bool sim_lane_serves(const struct sim_lane *lane, const struct sim_piece *piece);
+bool job_is_finished(const struct sim_job *job);
+
+/* --- sim_fate.c -------------------------------------------------------------------------------- */
+
+/* Kills, stops and moves, when it is time. Returns whether anything was done. */
+bool fate_turn(struct sim *sim);
+/* Somebody lost a connection or memory on purpose of the test: the job will end with an error. */
+void fate_doom(struct sim *sim, struct sim_job *job, uint32_t victim);
+
+/* --- sim_worker.c ------------------------------------------------------------------------------ */
+
+void worker_open_memory(struct sim_worker *w);
+/* Events, then what there is to do. Returns whether anything happened. */
+bool worker_turn(struct sim_worker *w);
+bool worker_is_finished(const struct sim_worker *w);
+
+/* --- sim_check.c -------------------------------------------------------------------------------- */
+
+struct sim_plan plan_of(const struct sim_piece *piece, uint64_t round);
+bool plan_has_input(struct sim_plan plan, uint32_t rank);
+bool plan_has_output(struct sim_plan plan, uint32_t rank);
+void *input_at(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round);
+void *landing_at(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round);
+void check_prepare_memory(struct sim_worker *w, size_t input_bytes, size_t landing_bytes);
+/* Writes the gradient of a round; the landing area gets what nobody may take for a result. */
+void check_begin(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
+/* A result is said to have landed: every element, and that the input is untouched (S1). */
+void check_landed(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
+/* The round is said to be committed (S2); afterwards the memory is garbage. */
+void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
+/* What holds between any two turns. */
+void check_world(struct sim *sim);
+/* Nothing is left in a lane whose jobs were dropped (S5). */
+void check_lane_is_empty(struct sim *sim, const struct sim_lane *lane);
+
+/* --- sim_memory.c: stands between the lanes and their arenas ------------------------------------ */
+
+void memory_start(void);
+/* The n-th allocation from now fails; 0: none. */
+void memory_fail(uint64_t n);
+uint64_t memory_allocations(void);
+/* What was asked for and not given back. */
+size_t memory_blocks(const struct arena *arena);
+size_t memory_bytes(const struct arena *arena);
+
+#endif

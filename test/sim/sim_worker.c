@@ -1,0 +1,420 @@
+/* A worker: the client's side of the protocol as one state machine a piece, without the client. Pushes
+ * in random order, tells its standing to a new owner, and never speaks to one before the old one
+ * is cut off (W5). What it is told is checked in sim_check.c. */
+#include "test/sim/sim_types.h"
+
+#include "svc/reduce/reduce.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct sim_piece *piece_at(struct sim_worker *w, uint32_t index)
+{
+    return &w->job->pieces[index];
+}
+
+/* --- telling ----------------------------------------------------------------------------------- */
+
+static void describe(struct sim_worker *w, const struct sim_piece *piece, uint64_t round,
+                     uint8_t standing, struct record_ready *ret_ready)
+{
+    const struct sim_view *v = &w->views[piece->id - 1];
+    struct sim_plan plan = plan_of(piece, round ? round : 1);
+    uint64_t bytes = piece->elements * sizeof(float);
+    uint32_t buffer = w->job->is_double ? round & 1 : 0;
+    *ret_ready = (struct record_ready){.kind = RECORD_READY,
+                                       .operation = plan.operation,
+                                       .dtype = REDUCE_F32,
+                                       .standing = standing,
+                                       .piece = piece->id,
+                                       .word = RECORD_WORD_NONE,
+                                       .round = round,
+                                       .epoch = v->epoch,
+                                       .root = plan.root,
+                                       .loss = NAN,
+                                       .priority = UINT32_MAX - piece->id};
+    if (standing == RECORD_IDLE)
+        return;
+    ret_ready->word = v->open[round & 1].word;
+    if (plan_has_input(plan, w->rank)) {
+        ret_ready->input_region = SIM_INPUTS;
+        ret_ready->input_offset = piece->input_offset[buffer];
+        ret_ready->input_bytes = bytes;
+    }
+    if (plan_has_output(plan, w->rank)) {
+        ret_ready->outputs = 1;
+        ret_ready->output[0] = (struct record_output){.source = RECORD_SOURCE_RESULT,
+                                                      .count = 1,
+                                                      .region = SIM_LANDINGS,
+                                                      .offset = piece->landing_offset[buffer],
+                                                      .bytes = bytes};
+    }
+}
+
+static int send_ready(struct sim_worker *w, const struct sim_piece *piece, uint64_t round,
+                      uint8_t standing)
+{
+    struct sim_view *v = &w->views[piece->id - 1];
+    struct record_ready ready;
+    const void *payload = NULL;
+    describe(w, piece, round, standing, &ready);
+    if (w->job->is_inline && standing == RECORD_ANNOUNCE &&
+        ready.input_bytes <= w->sim->options.payload_bytes_max && !w->sim->options.is_mapped) {
+        ready.payload_bytes = (uint32_t)ready.input_bytes;
+        payload = ready.payload_bytes ? input_at(w, piece, round) : NULL;
+    }
+    return fabric_send(w->links[v->lane].conn, &ready, sizeof ready, payload, ready.payload_bytes);
+}
+
+static int send_open(struct sim_worker *w, const struct sim_piece *piece, struct sim_open *o)
+{
+    uint8_t standing = o->standing == SIM_LANDED ? RECORD_HOLDS : RECORD_ANNOUNCE;
+    return send_ready(w, piece, o->round, standing);
+}
+
+static bool may_speak(const struct sim_worker *w, const struct sim_view *v)
+{
+    return v->fence == SIM_NOWHERE && w->links[v->lane].state == SIM_LINK_OPEN;
+}
+
+/* The round that is open first comes first: it is the standing (W5). false: no room now. */
+static bool flush_piece(struct sim_worker *w, struct sim_piece *piece)
+{
+    struct sim_view *v = &w->views[piece->id - 1];
+    if (!may_speak(w, v))
+        return true;
+    if (v->owes_idle && send_ready(w, piece, v->committed, RECORD_IDLE) < 0)
+        return false;
+    w->sim->result.standings += v->owes_idle;
+    v->owes_idle = false;
+    for (uint64_t round = v->committed + 1; round <= v->begun; round++) {
+        struct sim_open *o = &v->open[round & 1];
+        if (o->is_unsent && send_open(w, piece, o) < 0)
+            return false;
+        o->is_unsent = false;
+    }
+    return true;
+}
+
+static void flush(struct sim_worker *w)
+{
+    for (uint32_t i = 0; i < w->job->pieces_count; i++)
+        (void)flush_piece(w, piece_at(w, i));
+}
+
+/* --- being told -------------------------------------------------------------------------------- */
+
+/* What a word of this lane names. NULL: an old round, or a piece that lives elsewhere by now. */
+static struct sim_open *find_word(struct sim_worker *w, const struct sim_link *link, uint32_t word,
+                                  struct sim_piece **ret_piece)
+{
+    sim_require(w->sim, word < w->next_word, "job %u rank %u: nobody gave out word %u", w->job->id,
+                w->rank, word);
+    for (uint32_t i = 0; i < w->job->pieces_count; i++) {
+        struct sim_view *v = &w->views[i];
+        for (int k = 0; k < 2; k++) {
+            if (v->lane != link->number || v->open[k].standing == SIM_IDLE ||
+                v->open[k].word != word)
+                continue;
+            *ret_piece = piece_at(w, i);
+            return &v->open[k];
+        }
+    }
+    return NULL;
+}
+
+static void take_commit(struct sim_worker *w, struct sim_piece *piece, struct sim_open *o)
+{
+    struct sim_view *v = &w->views[piece->id - 1];
+    sim_require(w->sim, o->round == v->committed + 1,
+                "job %u rank %u piece %u: round %" PRIu64 " is committed after round %" PRIu64,
+                w->job->id, w->rank, piece->id, o->round, v->committed);
+    check_committed(w, piece, o->round);
+    v->committed = o->round;
+    *o = (struct sim_open){0};
+    w->sim->result.commits++;
+}
+
+/* A result of the round after an open one proves that the open one is committed: the lane does not
+ * begin a round before. Only the message of it is late. */
+static void take_word(struct sim_worker *w, const struct sim_link *link, uint32_t word)
+{
+    struct sim_piece *piece;
+    struct sim_open *o = find_word(w, link, word, &piece);
+    if (!o)
+        return;
+    sim_require(w->sim, o->standing == SIM_ANNOUNCED,
+                "job %u rank %u piece %u round %" PRIu64 ": the result came twice", w->job->id,
+                w->rank, piece->id, o->round);
+    check_landed(w, piece, o->round);
+    o->standing = SIM_LANDED;
+    w->sim->result.results++;
+    if (o->round == w->views[piece->id - 1].committed + 2)
+        take_commit(w, piece, &w->views[piece->id - 1].open[(o->round - 1) & 1]);
+}
+
+static void take_error(struct sim_worker *w, const struct sim_link *link,
+                       const struct record_error *error)
+{
+    char text[RECORD_TEXT_BYTES + 1] = {0}, name[16];
+    struct sim_piece *piece;
+    if (error->word != RECORD_WORD_NONE && error->code == -ESTALE)
+        return; /* the new route is on its way */
+    memcpy(text, error->text, error->text_bytes);
+    if (error->code == -ENOMEM && w->sim->options.allocation_fails)
+        fate_doom(w->sim, w->job, SIM_NOWHERE);
+    if (error->word == RECORD_WORD_NONE || w->job->is_doomed) {
+        snprintf(name, sizeof name, "rank %u", w->job->victim);
+        sim_require(w->sim, w->job->is_doomed, "job %u rank %u got: %s", w->job->id, w->rank, text);
+        sim_require(w->sim, w->job->victim == SIM_NOWHERE || strstr(text, name),
+                    "job %u rank %u: %s should name %s", w->job->id, w->rank, text, name);
+        w->has_error = true;
+        return;
+    }
+    sim_require(w->sim, !find_word(w, link, error->word, &piece), "job %u rank %u piece %u got: %s",
+                w->job->id, w->rank, piece->id, text);
+}
+
+static void take_message(struct sim_worker *w, struct sim_link *link,
+                         const struct fabric_event *event)
+{
+    union record record;
+    size_t bytes;
+    struct sim_piece *piece;
+    int r = record_check(event->data, event->bytes, &record, &bytes);
+    sim_require(w->sim, r == 0, "job %u rank %u got a bad record", w->job->id, w->rank);
+    sim_note(w->sim, record.kind);
+    if (record.kind == RECORD_ERROR) {
+        take_error(w, link, &record.error);
+    } else if (record.kind == RECORD_COMMIT) {
+        for (uint32_t i = 0; i < record.commit.count; i++) {
+            sim_note(w->sim, record.commit.words[i]);
+            struct sim_open *o = find_word(w, link, record.commit.words[i], &piece);
+            if (o)
+                take_commit(w, piece, o);
+        }
+    } else {
+        sim_require(w->sim, record.kind == RECORD_TICKET, "job %u rank %u got record %u",
+                    w->job->id, w->rank, record.kind);
+    }
+    fabric_message_done(event->conn, event->data);
+}
+
+static void take_open(struct sim_worker *w, struct sim_link *link)
+{
+    link->state = SIM_LINK_OPEN;
+    for (uint32_t id = 0; id < 2; id++) {
+        int r = fabric_lend(link->conn, &w->regions[id], id);
+        sim_require(w->sim, r == 0 || r == -ECONNRESET, "cannot lend: %d", r);
+    }
+}
+
+/* Whoever waited for this lane to be cut off may speak to its successor. */
+static void take_closed(struct sim_worker *w, struct sim_link *link, int error)
+{
+    bool was_expected = !w->sim->lanes[link->number].is_alive || w->job->is_dropped || w->has_left;
+    link->state = SIM_LINK_CLOSED;
+    link->conn = NULL;
+    for (uint32_t i = 0; i < w->job->pieces_count; i++) {
+        if (w->views[i].fence == link->number)
+            w->views[i].fence = SIM_NOWHERE;
+        was_expected |= w->views[i].lane != link->number && !w->job->is_doomed;
+    }
+    if (was_expected)
+        return;
+    w->is_cut = true;
+    if (w->sim->options.fault.post && w->sim->options.fault.fault == MEM_FAULT_RESET)
+        fate_doom(w->sim, w->job, w->rank);
+    sim_require(w->sim, w->job->is_doomed, "job %u rank %u lost lane %u: %d", w->job->id, w->rank,
+                link->number, error);
+}
+
+static void take(struct sim_worker *w, const struct fabric_event *event)
+{
+    struct sim_link *link = event->owner;
+    sim_note(w->sim, (uint64_t)event->kind << 32 ^ event->word ^ (uint64_t)event->error << 48);
+    switch (event->kind) {
+    case FABRIC_EVENT_OPEN: take_open(w, link); break;
+    case FABRIC_EVENT_MESSAGE: take_message(w, link, event); break;
+    case FABRIC_EVENT_WORD: take_word(w, link, event->word); break;
+    case FABRIC_EVENT_ROOM: break; /* flush() comes after the events */
+    case FABRIC_EVENT_CLOSED: take_closed(w, link, event->error); break;
+    default: sim_fail(w->sim, "a worker got event %d", event->kind);
+    }
+}
+
+/* --- routes ------------------------------------------------------------------------------------ */
+
+static void connect_lane(struct sim_worker *w, uint32_t number)
+{
+    struct sim_link *link = &w->links[number];
+    struct record_connect ticket;
+    if (link->state != SIM_LINK_NONE || !coordinator_grant(w->sim, w, number, &ticket))
+        return;
+    link->number = number;
+    int r = fabric_connect(w->fabric, w->sim->lanes[number].address, &ticket, sizeof ticket, link,
+                           &link->conn);
+    sim_require(w->sim, r == 0, "cannot connect: %d", r);
+    link->state = SIM_LINK_CONNECTING;
+}
+
+static bool link_is_used(const struct sim_worker *w, uint32_t number)
+{
+    for (uint32_t i = 0; i < w->job->pieces_count; i++) {
+        if (w->views[i].lane == number)
+            return true;
+    }
+    return false;
+}
+
+/* What was said to the old owner is said again to the new one, once the old one is cut off. */
+static void adopt(struct sim_worker *w, struct sim_view *v)
+{
+    uint32_t old = v->lane;
+    v->lane = v->next_lane;
+    v->epoch = v->next_epoch;
+    v->next_lane = SIM_NOWHERE;
+    v->owes_idle = v->begun == v->committed;
+    for (int k = 0; k < 2; k++)
+        v->open[k].is_unsent = v->open[k].standing != SIM_IDLE;
+    /* A fence stays until it falls: what was between has never been spoken to. */
+    if (v->fence == SIM_NOWHERE && old != v->lane && !w->sim->lanes[old].is_alive &&
+        w->links[old].conn)
+        v->fence = old;
+    w->sim->result.standings++;
+}
+
+static bool adopt_routes(struct sim_worker *w)
+{
+    bool did = false;
+    for (uint32_t i = 0; i < w->job->pieces_count; i++) {
+        if (w->views[i].next_lane == SIM_NOWHERE)
+            continue;
+        did = true;
+        if (sim_chance(w->sim, 4))
+            adopt(w, &w->views[i]);
+    }
+    for (uint32_t i = 0; i < w->sim->lanes_count && did; i++) {
+        if (w->links[i].conn && !w->sim->lanes[i].is_alive && !link_is_used(w, i))
+            fabric_disconnect(w->links[i].conn);
+    }
+    return did;
+}
+
+/* --- what a worker does of its own ------------------------------------------------------------- */
+
+bool worker_is_finished(const struct sim_worker *w)
+{
+    if (w->is_killed || w->has_left)
+        return true;
+    for (uint32_t i = 0; i < w->job->pieces_count; i++) {
+        if (w->views[i].committed < w->job->rounds)
+            return false;
+    }
+    return true;
+}
+
+/* A second buffer lets it lap, but not while a new owner does not know yet where it stands. */
+static bool can_begin(const struct sim_worker *w, const struct sim_view *v)
+{
+    if (v->begun == w->job->rounds)
+        return false;
+    if (v->begun == v->committed)
+        return true;
+    return w->job->is_double && w->sim->options.laps && v->begun == v->committed + 1;
+}
+
+static void begin(struct sim_worker *w, struct sim_piece *piece)
+{
+    struct sim_view *v = &w->views[piece->id - 1];
+    uint64_t round = ++v->begun;
+    sim_require(w->sim, v->open[round & 1].standing == SIM_IDLE, "two rounds in one place");
+    v->open[round & 1] = (struct sim_open){
+        .round = round, .standing = SIM_ANNOUNCED, .word = w->next_word++, .is_unsent = true};
+    w->sim->result.laps += v->begun == v->committed + 2;
+    check_begin(w, piece, round);
+}
+
+/* false: there is nothing to begin before something is committed. */
+static bool begin_some(struct sim_worker *w)
+{
+    uint32_t first = (uint32_t)sim_draw(w->sim, w->job->pieces_count);
+    bool could = false;
+    for (uint32_t i = 0; i < w->job->pieces_count; i++) {
+        uint32_t index = (first + i) % w->job->pieces_count;
+        if (!can_begin(w, &w->views[index]))
+            continue;
+        could = true;
+        if (sim_chance(w->sim, 2))
+            continue;
+        connect_lane(w, w->views[index].lane);
+        begin(w, piece_at(w, index));
+    }
+    return could;
+}
+
+static void repeat_some(struct sim_worker *w)
+{
+    uint32_t index = (uint32_t)sim_draw(w->sim, w->job->pieces_count);
+    struct sim_view *v = &w->views[index];
+    struct sim_open *o = &v->open[sim_draw(w->sim, 2)];
+    if (!sim_chance(w->sim, 4) || o->standing == SIM_IDLE || o->is_unsent || v->owes_idle ||
+        !may_speak(w, v))
+        return;
+    if (send_open(w, piece_at(w, index), o) == 0)
+        w->sim->result.repeats++;
+}
+
+static bool holds_everything(const struct sim_worker *w)
+{
+    for (uint32_t i = 0; i < w->job->pieces_count; i++) {
+        const struct sim_view *v = &w->views[i];
+        const struct sim_open *last = &v->open[w->job->rounds & 1];
+        if (v->committed < w->job->rounds &&
+            (v->committed + 1 < w->job->rounds || last->standing != SIM_LANDED))
+            return false;
+    }
+    return true;
+}
+
+static void leave(struct sim_worker *w)
+{
+    struct record_leave leave = {.kind = RECORD_LEAVE};
+    w->has_left = true;
+    for (uint32_t i = 0; i < w->sim->lanes_count; i++) {
+        if (!w->links[i].conn)
+            continue;
+        if (w->links[i].state == SIM_LINK_OPEN)
+            (void)fabric_send(w->links[i].conn, &leave, sizeof leave, NULL, 0);
+        fabric_disconnect(w->links[i].conn);
+    }
+}
+
+/* New routes first: what is begun then goes the right way. */
+static bool act(struct sim_worker *w)
+{
+    bool did = adopt_routes(w);
+    for (uint32_t i = 0; i < w->job->pieces_count; i++)
+        connect_lane(w, w->views[i].lane);
+    did |= begin_some(w);
+    flush(w);
+    if (w->sim->options.repeats)
+        repeat_some(w);
+    if (w->sim->options.leaves_early && holds_everything(w) && sim_chance(w->sim, 3))
+        leave(w);
+    return did;
+}
+
+bool worker_turn(struct sim_worker *w)
+{
+    struct fabric_event events[16];
+    int count = fabric_poll(w->fabric, events, 1 + (int)sim_draw(w->sim, 16));
+    for (int i = 0; i < count; i++)
+        take(w, &events[i]);
+    if (w->has_left || w->has_error || w->is_cut || w->job->is_dropped)
+        return count > 0;
+    return act(w) || count > 0;
+}
