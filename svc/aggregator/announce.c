@@ -149,8 +149,16 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
     return true;
 }
 
-/* A repeated announcement has no effect (W3), except that a committed one is told so again.
- * Returns whether the payload is kept. */
+/* Said before, however often: no effect (W3), whatever has become of the round since. What is owed for
+ * it comes anyway. */
+static bool is_repeated(const struct worker *w, struct piece *p, const struct record_ready *ready)
+{
+    struct rank *rank = &p->ranks[w->number];
+    const struct announcement *a = rank_said(rank, ready->round);
+    return rank->has_spoken && a->round == ready->round && a->word == ready->word;
+}
+
+/* Returns whether the payload is kept. */
 static bool take(struct worker *w, struct piece *p, const struct operation *operation,
                  const struct record_ready *ready, const void *data, const void *payload)
 {
@@ -172,8 +180,6 @@ static bool take(struct worker *w, struct piece *p, const struct operation *oper
     }
     if (p->round == 0)
         round_recover(p);
-    else if (ready->standing == RECORD_HOLDS && ready->round < p->round)
-        tell_commit(w, a);
     else if (is_new && ready->round == p->round && ready->standing == RECORD_ANNOUNCE)
         count_in(w, p, a);
     return keeps;
@@ -188,6 +194,8 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
     char text[RECORD_TEXT_BYTES];
     if (job->failure) {
         refuse(w, ready, job->failure, job->failure_text);
+    } else if (p && is_repeated(w, p, ready)) {
+        return false;
     } else if (job->has_left) {
         snprintf(text, sizeof text, "rank %u has left the job", job->left_rank);
         refuse(w, ready, -EPIPE, text);

@@ -96,9 +96,13 @@ void round_commit(struct piece *p)
     count_early(p);
 }
 
-static struct announcement *latest(struct rank *rank)
+/* Where it stands is what it said first, the earlier round; the other is a lap (W3). */
+static struct announcement *standing_of(struct rank *rank)
 {
-    return rank->said[0].round > rank->said[1].round ? &rank->said[0] : &rank->said[1];
+    struct announcement *a = &rank->said[0], *b = &rank->said[1];
+    if (a->round == 0 || b->round == 0)
+        return a->round > b->round ? a : b;
+    return a->round < b->round ? a : b;
 }
 
 static uint64_t committed_by(const struct announcement *a)
@@ -110,33 +114,41 @@ static uint64_t last_committed(struct piece *p)
 {
     uint64_t committed = 0;
     for (uint32_t i = 0; i < p->job->workers_count; i++) {
-        uint64_t here = committed_by(latest(&p->ranks[i]));
+        uint64_t here = committed_by(standing_of(&p->ranks[i]));
         if (here > committed)
             committed = here;
     }
     return committed;
 }
 
+/* It says to be in a round that is committed. Its landing area has held the result since before
+ * anybody was told so (W4), even when the word of it was lost with the lane. */
+static void catch_up(struct piece *p, uint32_t number, struct announcement *a)
+{
+    if (a->round + 1 == p->round)
+        tell_commit(&p->job->workers[number], a);
+    else
+        piece_fail(p, -EPROTO,
+                   "tensor '%s': rank %u is in round %" PRIu64 ", another has committed %" PRIu64,
+                   p->tensor, number, a->round, p->round - 1);
+}
+
 /* One rank's place in the round that opens. Returns whether it holds that round's result. */
 static bool settle_rank(struct piece *p, uint32_t number)
 {
-    struct announcement *a = latest(&p->ranks[number]);
-    struct worker *w = &p->job->workers[number];
-    if (a->standing == RECORD_HOLDS && a->round == p->round) {
-        if (a->has_output) { /* a broadcast's root has no landing area: its input is the result */
-            a->input_region = a->output_region;
-            a->input_offset = a->output_offset;
-        }
-        p->announced++;
-        return true;
+    struct announcement *a = standing_of(&p->ranks[number]);
+    if (a->standing == RECORD_IDLE || a->round == 0)
+        return false;
+    if (a->round < p->round)
+        catch_up(p, number, a);
+    if (a->round < p->round || a->standing != RECORD_HOLDS)
+        return false;
+    if (a->has_output) { /* a broadcast's root has no landing area: its input is the result */
+        a->input_region = a->output_region;
+        a->input_offset = a->output_offset;
     }
-    if (a->standing == RECORD_HOLDS)
-        tell_commit(w, a);
-    else if (a->standing == RECORD_ANNOUNCE && a->round && a->round < p->round)
-        piece_fail(p, -EPROTO,
-                   "tensor '%s': rank %u lacks round %" PRIu64 ", which another has committed",
-                   p->tensor, number, a->round);
-    return false;
+    p->announced++;
+    return true;
 }
 
 /* Open round = one after the last that anybody knows to be committed. If somebody holds its result,

@@ -218,6 +218,24 @@ static void an_announcement_may_be_repeated_and_counts_once(void **state)
     assert_int_equal(rig.workers[0].words_count, 1);
 }
 
+static void a_repeated_announcement_of_a_committed_round_is_no_error(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 100);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&rig, rank, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100});
+    rig_say(
+        &rig, 0,
+        (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100, .standing = RECORD_HOLDS});
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[0].errors_count, 0);
+    assert_int_equal(rig.workers[0].commits_count, 1);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 2, .round = 1, .elements = 100});
+    rig_until(&rig, rig.workers[0].errors_count == 1); /* the same round in another request is */
+    assert_int_equal(rig.workers[0].error.code, -EPROTO);
+}
+
 /* --- rule 5: an inline payload is a hint --- */
 
 static void opposite_orders_of_many_inline_tensors_do_not_block(void **state)
@@ -459,6 +477,7 @@ static const struct CMUnitTest cases[] = {
     CASE(an_announcement_of_the_next_round_waits),
     CASE(a_round_two_ahead_is_refused),
     CASE(an_announcement_may_be_repeated_and_counts_once),
+    CASE(a_repeated_announcement_of_a_committed_round_is_no_error),
     CASE(opposite_orders_of_many_inline_tensors_do_not_block),
     CASE(an_inline_payload_is_summed_out_of_the_receive_buffer),
     CASE(a_tensor_of_many_chunks_is_summed_whole),

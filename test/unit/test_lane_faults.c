@@ -345,14 +345,46 @@ static void all_holding_means_committed(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-static void a_worker_that_lacks_a_committed_round_is_an_error_not_a_wrong_sum(void **state)
+/* By W4 its landing area holds the result; only the word was lost. */
+static void a_worker_that_missed_the_end_of_a_committed_round_is_told(void **state)
 {
     start_recovering(2, 100);
+    rig_landing(&rig, 0, 0)[7] = 42.0f;
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 5, .elements = 100});
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 2, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1);
+    assert_int_equal(rig.workers[0].commits[0], 1);
+    assert_int_equal(rig.workers[0].words_count, 0);
+    assert_true(rig_landing(&rig, 0, 0)[7] == 42.0f);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 3, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 2 && rig.workers[1].commits_count == 1);
+}
+
+static void a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum(void **state)
+{
+    start_recovering(2, 100);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 4, .elements = 100});
     rig_say(&rig, 1, (struct say){.piece = 1, .word = 2, .round = 6, .elements = 100});
     rig_until(&rig, rig.workers[1].errors_count == 1);
     assert_int_equal(rig.workers[1].error.code, -EPROTO);
     assert_int_equal(rig.workers[0].words_count + rig.workers[1].words_count, 0);
+}
+
+/* Its standing is the earlier round; that it has announced the next as well proves nothing. */
+static void a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit(void **state)
+{
+    start_recovering(2, 100);
+    rig_input(&rig, 0, 0)[7] = 1.0f;
+    rig_input(&rig, 1, 0)[7] = 2.0f;
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 5, .elements = 100});
+    rig_say(&rig, 0,
+            (struct say){.piece = 1, .word = 2, .round = 6, .elements = 100, .offset = 4096});
+    rig_settle(&rig);
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 3, .round = 5, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+    assert_true(rig_landing(&rig, 1, 0)[7] == 3.0f);
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 4, .round = 6, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 2 && rig.workers[1].commits_count == 2);
 }
 
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
@@ -375,7 +407,9 @@ static const struct CMUnitTest cases[] = {
     CASE(a_new_owner_commits_what_another_knows_to_be_committed),
     CASE(idle_workers_go_on_with_the_next_round_at_the_new_owner),
     CASE(all_holding_means_committed),
-    CASE(a_worker_that_lacks_a_committed_round_is_an_error_not_a_wrong_sum),
+    CASE(a_worker_that_missed_the_end_of_a_committed_round_is_told),
+    CASE(a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum),
+    CASE(a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit),
 };
 
 int main(int argc, char **argv)
