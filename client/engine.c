@@ -178,6 +178,27 @@ static void init_condition(pthread_cond_t *condition)
     pthread_condattr_destroy(&attributes);
 }
 
+static int open_descriptors(struct engine *e)
+{
+    e->forward_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    e->handover_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    for (int i = 0; i < DRIVER_NONE; i++)
+        e->kick_fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    bool all = e->forward_fd >= 0 && e->handover_fd >= 0 && e->kick_fds[DRIVER_WAITER] >= 0 &&
+               e->kick_fds[DRIVER_PROGRESS] >= 0;
+    return all ? 0 : -EMFILE;
+}
+
+static void close_descriptors(struct engine *e)
+{
+    int fds[] = {e->forward_fd, e->handover_fd, e->kick_fds[DRIVER_WAITER],
+                 e->kick_fds[DRIVER_PROGRESS]};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+}
+
 int engine_init(struct engine *e, pthread_mutex_t *lock,
                 void (*handle)(void *context, const struct fabric_event *event),
                 bool (*needs_progress)(void *context), void *context)
@@ -188,9 +209,8 @@ int engine_init(struct engine *e, pthread_mutex_t *lock,
     e->needs_progress = needs_progress;
     e->context = context;
     init_condition(&e->turn);
-    e->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    e->handover_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
-    int r = e->kick_fd < 0 || e->handover_fd < 0 ? -errno : 0;
+    e->driver = DRIVER_NONE;
+    int r = open_descriptors(e);
     if (r == 0)
         r = engine_start_thread(&e->progress, progress_main, e);
     e->has_progress = r == 0;
@@ -217,10 +237,7 @@ void engine_fini(struct engine *e)
 {
     fabric_close(e->shm);
     fabric_close(e->ofi);
-    if (e->kick_fd >= 0)
-        close(e->kick_fd);
-    if (e->handover_fd >= 0)
-        close(e->handover_fd);
+    close_descriptors(e);
     pthread_cond_destroy(&e->turn);
 }
 
@@ -230,6 +247,5 @@ void engine_abandon_in_child(struct engine *e)
         fabric_abandon_in_child(e->shm);
     if (e->ofi)
         fabric_abandon_in_child(e->ofi);
-    close(e->kick_fd);
-    close(e->handover_fd);
+    close_descriptors(e);
 }

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum engine_driver { DRIVER_NONE, DRIVER_WAITER, DRIVER_PROGRESS };
+enum engine_driver { DRIVER_WAITER, DRIVER_PROGRESS, DRIVER_NONE };
 
 struct engine {
     pthread_mutex_t *lock; /* the job's */
@@ -21,11 +21,12 @@ struct engine {
     enum engine_driver driver;
     uint64_t tenure; /* changes with the driver */
     uint32_t waiters;
-    pthread_cond_t turn; /* for waiters that do not drive */
-    bool is_asleep;      /* the driver is */
-    uint32_t *bell;      /* what it sleeps on; NULL: kick_fd and perhaps more */
-    int kick_fd;
-    int handover_fd; /* timer on which the progress thread is parked */
+    pthread_cond_t turn;       /* for waiters that do not drive */
+    bool is_asleep;            /* the driver is */
+    uint32_t *bell;            /* what it sleeps on; NULL: descriptors */
+    int kick_fds[DRIVER_NONE]; /* one each: nobody must drain what was meant for the other */
+    int forward_fd;            /* the bell, as a descriptor */
+    int handover_fd;           /* timer on which the progress thread is parked */
     bool is_handover_set;
     bool is_stopping;
     bool has_progress, has_forwarder;

@@ -48,7 +48,7 @@ void engine_kick(struct engine *e)
     if (e->bell)
         ring(e->bell);
     else
-        eventfd_write(e->kick_fd, 1);
+        eventfd_write(e->kick_fds[e->driver], 1);
 }
 
 /* ---- both at once ---- */
@@ -63,7 +63,7 @@ static void *forwarder_main(void *context)
         futex_wait(e->forwarded_bell, seen, UINT64_MAX);
         uint32_t value = __atomic_load_n(e->forwarded_bell, __ATOMIC_ACQUIRE);
         if (value != seen)
-            eventfd_write(e->kick_fd, 1);
+            eventfd_write(e->forward_fd, 1);
         seen = value;
     }
     return NULL;
@@ -116,37 +116,49 @@ static bool make_plan(struct engine *e, struct sleep_plan *plan)
     return plan->fd < 0 || !plan->bell || ensure_forwarder(e, plan);
 }
 
-/* Returns whether the kick descriptor is readable. */
-static bool poll_until(const struct engine *e, const struct sleep_plan *plan, uint64_t deadline_ns)
+static void drain(int fd)
 {
-    struct pollfd fds[] = {{.fd = e->kick_fd, .events = POLLIN},
-                           {.fd = plan->fd, .events = POLLIN}}; /* -1 is skipped */
+    eventfd_t value;
+    eventfd_read(fd, &value);
+}
+
+/* A kick is drained by whom it was meant for, even if it has lost the role: another would sleep on
+ * for want of it. Returns whether the bell was forwarded. */
+static bool poll_until(int kick_fd, int forward_fd, int fabric_fd, uint64_t deadline_ns)
+{
+    struct pollfd fds[] = {{.fd = kick_fd, .events = POLLIN},
+                           {.fd = forward_fd, .events = POLLIN},
+                           {.fd = fabric_fd, .events = POLLIN}}; /* -1 is skipped */
     uint64_t now_ns = clock_now_ns();
     struct timespec left = timespec_of(deadline_ns > now_ns ? deadline_ns - now_ns : 0);
-    return ppoll(fds, 2, deadline_ns == UINT64_MAX ? NULL : &left, NULL) > 0 && fds[0].revents;
+    if (ppoll(fds, 3, deadline_ns == UINT64_MAX ? NULL : &left, NULL) <= 0)
+        return false;
+    if (fds[0].revents)
+        drain(kick_fd);
+    return fds[1].revents;
 }
 
 void engine_sleep(struct engine *e, uint64_t tenure, uint64_t deadline_ns)
 {
     struct sleep_plan plan;
-    bool is_kicked = false;
+    bool is_forwarded = false;
     if (!make_plan(e, &plan))
         return;
     bool by_bell = plan.bell && plan.fd < 0;
+    int kick_fd = e->kick_fds[e->driver];
     e->bell = by_bell ? plan.bell : NULL;
     e->is_asleep = true;
     pthread_mutex_unlock(e->lock);
     if (by_bell)
         futex_wait(plan.bell, plan.bell_value, deadline_ns);
     else
-        is_kicked = poll_until(e, &plan, deadline_ns);
+        is_forwarded = poll_until(kick_fd, plan.bell ? e->forward_fd : -1, plan.fd, deadline_ns);
     pthread_mutex_lock(e->lock);
     if (e->tenure != tenure)
-        return; /* a kick that is still there may be for the next driver */
+        return;
     e->is_asleep = false;
-    eventfd_t value;
-    if (is_kicked)
-        eventfd_read(e->kick_fd, &value);
+    if (is_forwarded)
+        drain(e->forward_fd);
 }
 
 int engine_start_thread(pthread_t *ret_thread, void *(*main)(void *), void *context)
