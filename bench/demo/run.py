@@ -78,10 +78,11 @@ def train(stage, phase, some_jobs, during=None):
 
 
 def cut_link(stage, runs):
-    """Takes a node off the network in mid-run, for a while."""
+    """Takes a node off the network for a while: when all train and the first has done a quarter."""
     workers = [worker for run in runs for worker in run.workers]
-    stage.children.wait('a third of the training', lambda: all(
-        run.reached(run.steps // 3) for run in runs), workers, jobs.TRAIN_TIMEOUT_S)
+    stage.children.wait('a quarter of the training', lambda: (
+        all(run.reached(1) for run in runs) and any(run.reached(run.steps // 4) for run in runs)),
+        workers, jobs.TRAIN_TIMEOUT_S)
     stage.network.cut(CUT_NODE)
     until_s = time.monotonic() + CUT_S
     stage.children.wait('the link is down', lambda: time.monotonic() >= until_s, workers,
