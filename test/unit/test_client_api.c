@@ -293,15 +293,25 @@ static int in_child(gp_tensor *t, gp_request *q)
     return 0;
 }
 
+/* Its exit handlers must not touch what the parent has. (The leak checker's handler would report what
+ * only the parent's other threads held.) */
+static void end_child(int status, bool by_exit)
+{
+#ifdef __SANITIZE_ADDRESS__
+    by_exit = false;
+#endif
+    if (by_exit)
+        exit(status);
+    _exit(status);
+}
+
 static void fork_and_check(gp_tensor *t, gp_request *q, bool by_exit)
 {
     int status;
     pid_t pid = fork();
     assert_true(pid >= 0);
-    if (pid == 0 && by_exit)
-        exit(in_child(t, q)); /* with its handlers: they must not touch what the parent has */
     if (pid == 0)
-        _exit(in_child(t, q));
+        end_child(in_child(t, q), by_exit);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
