@@ -339,6 +339,46 @@ class Ddp(unittest.TestCase):
         self.assertIn('GRADPOOL_JOB', name)
 
 
+class TorchTensors(unittest.TestCase):
+    """push_pull() of torch tensors by hand, one worker."""
+
+    def push(self, values):
+        import gradpool
+        with gradpool.connect() as client, client.join('by-hand', 0, 1) as job:
+            job.push_pull(job.declare('fc.weight', 6), values).wait()
+
+    def refuses(self, values, *words):
+        import gradpool
+        with ranks.expects(self, gradpool.Mismatch, 'fc.weight', *words):
+            self.push(values)
+
+    def test_a_contiguous_tensor_of_any_shape_is_taken(self):
+        import torch
+        values = torch.arange(6.0).reshape(2, 3)
+        self.push(values)
+        self.assertEqual(values.flatten().tolist(), [0, 1, 2, 3, 4, 5])
+
+    def test_a_tensor_of_another_dtype_is_refused(self):
+        import torch
+        self.refuses(torch.zeros(6, dtype=torch.float64), 'torch.float64', 'torch.float32')
+
+    def test_a_tensor_with_strides_is_refused(self):
+        import torch
+        self.refuses(torch.zeros(2, 3).t(), 'contiguous()')
+
+    def test_a_sparse_tensor_is_refused(self):
+        import torch
+        self.refuses(torch.zeros(6).to_sparse(), 'sparse', 'to_dense()')
+
+    def test_a_tensor_on_another_device_is_refused(self):
+        import torch
+        self.refuses(torch.zeros(6, device='meta'), 'meta', 'cpu')
+
+    def test_a_tensor_of_another_size_is_refused(self):
+        import torch
+        self.refuses(torch.zeros(7), '7 elements', 'expected 6')
+
+
 def lose_rank_1(function, workers, **environment):
     """Rank 1 ends on purpose and has nothing to say."""
     processes = ranks.start_ranks(function, workers, **environment)
