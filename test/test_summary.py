@@ -40,6 +40,13 @@ class Counting(unittest.TestCase):
     def test_a_skipped_case_is_neither_passed_nor_failed(self):
         self.assertEqual(counts('1..2\nok 1 - a # SKIP no IPv6\nok 2 - b\n'), (1, 0, 1))
 
+    def test_what_cmocka_skips_is_skipped_and_hides_no_failure(self):
+        said = '1..2\nok 1 - a\nnot ok 2 # SKIP b\n'
+        self.assertEqual(counts(said, 'FAIL', 0), (1, 0, 1))
+        self.assertEqual(counts(said, 'ERROR', 1), (1, 1, 1))
+        self.assertEqual(counts(said, 'ERROR', -6), (1, 1, 1))
+        self.assertEqual(counts('1..2\nnot ok 1 - a\nnot ok 2 # SKIP b\n', 'ERROR', 1), (0, 1, 1))
+
     def test_a_crash_after_good_cases_is_a_failure(self):
         self.assertEqual(counts('1..3\nok 1 - a\n', 'ERROR', -11), (1, 1, 0))
 
