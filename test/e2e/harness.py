@@ -157,3 +157,9 @@ def is_alive(pid):
         return pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0] != 'Z'
     except OSError:
         return False
+
+
+def cpu_s(pid):
+    """CPU seconds of a process so far, in clock ticks of 10 ms."""
+    fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')

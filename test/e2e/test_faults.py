@@ -9,7 +9,7 @@ import time
 import unittest
 
 import tap
-from harness import BENCH, GRADPOOL, Process, Service, is_alive, result, until
+from harness import BENCH, GRADPOOL, Process, Service, cpu_s, is_alive, result, until
 
 FOREVER = ('--rounds', '1000000', '--verbose', '--elements', '100000')
 
@@ -222,6 +222,20 @@ class Faults(unittest.TestCase):
         host, port = self.service.endpoint.removeprefix('gradpool://').rsplit(':', 1)
         with socket.create_connection((host, int(port)), timeout=10):
             self.check_other_job()
+
+    def test_nobody_spins_idle_lanes_coordinator_and_workers_use_no_cpu(self):
+        """Rule: an idle lane blocks. Less than one percent of a core each, over two seconds."""
+        workers = []
+        for transport in 'shm', 'tcp':
+            workers += self.service.workers(f'idle-{transport}', 3, '--compute-ms', '600000',
+                                            '--transport', transport)
+            until(lambda: (self.service.job(f'idle-{transport}') or {'use': {}})['use'].get(
+                'connections') == 3, 'the idle workers are connected')
+        pids = [self.service.serve.pid, *self.service.pids(), *(w.pid for w in workers)]
+        before = {pid: cpu_s(pid) for pid in pids}
+        time.sleep(2)  # what is measured
+        for pid in pids:
+            self.assertLess(cpu_s(pid) - before[pid], 0.02 + 0.01, f'pid {pid}')
 
     def test_memory_of_a_job_is_the_arena_s_figure_and_what_it_lends(self):
         until(lambda: not self.service.status()['jobs'], 'no job is left')
