@@ -11,6 +11,7 @@
 #include "svc/wire/channel.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,16 +63,16 @@ static void start_log(void)
 }
 
 /* `given` wins over the variable, the variable over the default. */
-static int read_number(const char *name, uint64_t given, uint64_t most, uint64_t otherwise,
-                       uint64_t *ret_value)
+static int read_number(const char *name, uint64_t given, uint64_t least, uint64_t most,
+                       uint64_t otherwise, uint64_t *ret_value)
 {
     const char *text = getenv(name);
     *ret_value = given ? given : otherwise;
     if (given || !text || !*text)
         return 0;
-    if (text_parse_u64(text, 0, most, ret_value) < 0)
-        return client_error(-EINVAL, "%s is '%s', expected a number up to %llu", name, text,
-                            (unsigned long long)most);
+    if (text_parse_u64(text, least, most, ret_value) < 0)
+        return client_error(-EINVAL, "%s is '%s', expected a number from %" PRIu64 " to %" PRIu64,
+                            name, text, least, most);
     return 0;
 }
 
@@ -100,10 +101,10 @@ static int read_times(const gp_options *options, gp_client *client)
     if (options->connect_timeout_ms < 0)
         return client_error(-EINVAL, "connect_timeout_ms is %d, expected 0 or more",
                             options->connect_timeout_ms);
-    int r = read_number("GRADPOOL_CONNECT_TIMEOUT_MS", (uint64_t)options->connect_timeout_ms,
+    int r = read_number("GRADPOOL_CONNECT_TIMEOUT_MS", (uint64_t)options->connect_timeout_ms, 1,
                         TIMEOUT_MS_MAX, CONNECT_TIMEOUT_MS, &connect_ms);
     if (r == 0)
-        r = read_number("GRADPOOL_TIMEOUT_MS", 0, TIMEOUT_MS_MAX, TIMEOUT_MS, &timeout_ms);
+        r = read_number("GRADPOOL_TIMEOUT_MS", 0, 1, TIMEOUT_MS_MAX, TIMEOUT_MS, &timeout_ms);
     if (r < 0)
         return r;
     client->connect_timeout_ns = connect_ms * NS_PER_MS;
@@ -141,7 +142,8 @@ static int read_options(const char *endpoint, const gp_options *options, gp_clie
     if (r == 0)
         r = read_times(options, client);
     if (r == 0)
-        r = read_number("GRADPOOL_EAGER_BYTES", 0, EAGER_BYTES, EAGER_BYTES, &client->eager_bytes);
+        r = read_number("GRADPOOL_EAGER_BYTES", 0, 0, EAGER_BYTES, EAGER_BYTES,
+                        &client->eager_bytes);
     if (r == 0)
         r = read_interface(options->interface_name, client);
     return r;

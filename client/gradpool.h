@@ -58,7 +58,9 @@ GP_API const char *gp_strerror(int error);
 /* The calling thread's last error as a sentence; "" when none. Valid until its next gp_ call. */
 GP_API const char *gp_last_error(void);
 
-/* What to do with log lines (level 0 error .. 3 debug). NULL: standard error (the default). */
+/* What to do with log lines (level 0 error .. 3 debug). NULL: standard error (the default). To be
+ * set before gp_connect(). It may be called from threads of the library, and must not call gp_
+ * functions. */
 typedef void (*gp_log_fn)(int level, const char *line);
 GP_API void gp_set_log(gp_log_fn log);
 
@@ -121,10 +123,11 @@ GP_API void gp_free(gp_job *job, void *memory);
 
 /* One tensor of a group. `gradient`: `elements` values of the tensor's dtype, lent from the call
  * until gp_wait() returned 0 and the next gp_push_pull() of the tensor is accepted; do not write
- * before gp_wait() returns. `result`: as many values; may be the gradient itself. */
+ * before gp_wait() returns. `result`: as many values; may be the gradient itself. Both may be NULL
+ * for a tensor without elements. */
 typedef struct gp_item {
     gp_tensor *tensor;
-    const void *gradient; /* broadcast: may be NULL on ranks other than root */
+    const void *gradient;
     void *result;
 } gp_item;
 
@@ -135,7 +138,7 @@ typedef struct gp_item {
 GP_API int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result,
                         enum gp_operation operation, gp_request **ret_request);
 /* Several tensors, one request; each keeps its own round, so groups may be cut differently from
- * one round to the next. */
+ * one round to the next. -EINVAL also for a broadcast: that has a root, see gp_broadcast(). */
 GP_API int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count,
                               enum gp_operation operation, gp_request **ret_request);
 GP_API int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **ret_request);
@@ -155,9 +158,9 @@ GP_API int gp_barrier(gp_job *job, int timeout_ms);
 
 /* Rank, size and job name of this process from the launcher's environment, first found:
  * GRADPOOL_RANK/GRADPOOL_SIZE, RANK/WORLD_SIZE (torch), OMPI_COMM_WORLD_RANK/_SIZE (Open MPI),
- * PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_NTASKS; the job from GRADPOOL_JOB. Strings point into the
- * environment. -ENOENT: nothing found (which variables were looked for is in gp_last_error());
- * -EINVAL: found, but not a number or rank >= size. */
+ * PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_NTASKS; the job's name from GRADPOOL_JOB, NULL when that is
+ * not set. Strings point into the environment. -ENOENT: nothing found (which variables were looked
+ * for is in gp_last_error()); -EINVAL: found, but not a number or rank >= size. */
 GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
 
 #ifdef __cplusplus

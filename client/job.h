@@ -33,7 +33,7 @@ struct piece {
     uint64_t first, elements;
     uint64_t committed; /* the last round that is */
     uint32_t id, epoch;
-    uint32_t slot, word; /* word: slot and generation of the open round */
+    uint32_t slot, word; /* word: slot and generation, of the last round begun */
     enum piece_standing standing;
     bool is_orphan;     /* its lane is gone; a RouteChange will come */
     bool owes_standing; /* a new owner must be told even if nothing is open */

@@ -21,6 +21,7 @@ static void land(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
     p->standing = PIECE_LANDED;
+    p->is_orphan = false; /* whoever wrote it owns it */
     if (--t->without_result == 0 && !t->open.ends_committed)
         settle_tensor(t);
 }
@@ -41,7 +42,6 @@ static void commit(struct piece *p)
         land(p);
     link_retract(p);
     p->standing = PIECE_IDLE;
-    p->word = RECORD_WORD_NONE;
     p->committed = t->round;
     if (--t->without_commit == 0)
         end_round(t);

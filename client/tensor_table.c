@@ -30,15 +30,24 @@ static int grow_slots(struct gp_job *job)
     return 0;
 }
 
+void piece_new_word(struct piece *p)
+{
+    struct slot *slot = &p->tensor->job->slots[p->slot];
+    do {
+        slot->generation++;
+        p->word = p->slot << GENERATION_BITS | slot->generation;
+    } while (p->word == RECORD_WORD_NONE); /* which means something else */
+}
+
 static int take_slot(struct gp_job *job, struct piece *p)
 {
     int r = job->free_slot == UINT32_MAX ? grow_slots(job) : 0;
     if (r < 0)
         return r;
     p->slot = job->free_slot;
-    p->word = RECORD_WORD_NONE;
     job->free_slot = job->slots[p->slot].next_free;
     job->slots[p->slot].piece = p;
+    piece_new_word(p); /* also an idle piece is named by its own: RECORD_WORD_NONE is the job */
     return 0;
 }
 
@@ -49,17 +58,6 @@ static void give_slot_back(struct gp_job *job, struct piece *p)
     slot->generation++; /* a word that is still on its way finds nobody */
     slot->next_free = job->free_slot;
     job->free_slot = p->slot;
-}
-
-void piece_new_word(struct piece *p)
-{
-    struct slot *slot = &p->tensor->job->slots[p->slot];
-    slot->generation++;
-    p->word = p->slot << GENERATION_BITS | slot->generation;
-    if (p->word == RECORD_WORD_NONE) { /* means something else */
-        slot->generation++;
-        p->word = p->slot << GENERATION_BITS | slot->generation;
-    }
 }
 
 struct piece *slot_piece(struct gp_job *job, uint32_t word)

@@ -293,8 +293,8 @@ static int in_child(gp_tensor *t, gp_request *q)
     return 0;
 }
 
-/* Its exit handlers must not touch what the parent has. (The leak checker's handler would report what
- * only the parent's other threads held.) */
+/* Its exit handlers must not touch what the parent has. (The leak checker's handler would report
+ * what only the parent's other threads held.) */
 static void end_child(int status, bool by_exit)
 {
 #ifdef __SANITIZE_ADDRESS__

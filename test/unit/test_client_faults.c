@@ -316,7 +316,7 @@ static void idle_pieces_tell_their_new_lane_the_last_round(void **state)
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         assert_int_equal(heard(rank, 2)->ready.standing, RECORD_IDLE);
         assert_int_equal(heard(rank, 0)->ready.standing, RECORD_IDLE);
-        assert_int_equal(heard(rank, 2)->ready.word, RECORD_WORD_NONE);
+        assert_int_not_equal(heard(rank, 2)->ready.word, RECORD_WORD_NONE);
     }
     script_unlock(&rig);
     run_round(t, 3);
@@ -407,6 +407,23 @@ static void a_stale_route_waits_for_the_new_one(void **state)
     script_move(&rig, 0, 1);
     script_unlock(&rig);
     finish(2);
+}
+
+/* What an idle worker says may be out of date, too: that concerns nobody else. */
+static void a_standing_that_comes_too_late_does_not_end_the_job(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    script_lock(&rig);
+    uint32_t before = rig.heard_count;
+    script_kill_lane(&rig, 0);
+    script_move(&rig, 0, 1);
+    rig.pieces[0].epoch++; /* moved on before the workers have spoken */
+    while (rig.heard_count < before + WORKERS)
+        script_wait(&rig);
+    script_move(&rig, 1, 2);
+    script_unlock(&rig);
+    run_round(t, 2);
 }
 
 /* ---- the coordinator dies ---- */
@@ -523,6 +540,7 @@ int main(void)
         CASE(a_lane_that_comes_back_is_entered_with_the_ticket_it_gave),
         CASE(a_lost_lane_without_successor_is_named_at_the_deadline),
         CASE(a_stale_route_waits_for_the_new_one),
+        CASE(a_standing_that_comes_too_late_does_not_end_the_job),
         CASE(training_goes_on_without_a_coordinator),
         CASE(a_declare_survives_the_coordinators_restart),
         ALONE(a_declare_that_nobody_answers_ends_at_its_deadline),
