@@ -25,6 +25,7 @@ static void prepare_signals(void)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 }
@@ -55,7 +56,7 @@ static int serve(int argc, char **argv)
     }
     int ended = coordinator_run(coordinator);
     coordinator_destroy(coordinator);
-    return ended < 0 ? CLI_FAILED : ended == SIGINT ? 128 + SIGINT : CLI_OK;
+    return ended < 0 ? CLI_FAILED : ended == SIGTERM ? CLI_OK : 128 + ended;
 }
 
 static int aggregator(int argc, char **argv)

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #define ENDPOINT_DEFAULT "gradpool://127.0.0.1:7077"
 #define ASK_TIMEOUT_MS 10000
@@ -64,6 +65,8 @@ static int connect_to(const char *url, uint64_t deadline_ns, struct channel **re
     if (endpoint_connect(&endpoint, deadline_ns, &fd, err) < 0)
         return -EHOSTDOWN;
     error = channel_create(fd, ret_channel);
+    if (error < 0)
+        close(fd);
     return error < 0 ? err_set(err, error, "%s", err_text(error)) : 0;
 }
 

@@ -63,8 +63,8 @@ int lane_restore(struct service *s, const struct store_lane *row);
 typedef void (*call_done_fn)(struct service *s, void *data, const envelope *reply, int code,
                              const char *text);
 
-/* Sends `request` (its id is filled in). Takes over `data`, which is freed after `done`, and also
- * on the one error, -ENOMEM. */
+/* Sends `request` (its id is filled in). Takes over `data`, which is freed after `done`. The one
+ * error is -ENOMEM: nothing was sent, `data` is still the caller's. */
 int call_send(struct aggregator *a, envelope *request, uint64_t timeout_ns, call_done_fn done,
               void *data);
 void call_answer(struct aggregator *a, const envelope *reply);

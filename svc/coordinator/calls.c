@@ -46,10 +46,8 @@ int call_send(struct aggregator *a, envelope *request, uint64_t timeout_ns, call
               void *data)
 {
     struct call *call = calloc(1, sizeof *call);
-    if (!call) {
-        free(data);
+    if (!call)
         return -ENOMEM;
-    }
     struct service *s = a->service;
     *call = (struct call){.aggregator = a, .id = ++s->next_id, .done = done, .data = data};
     timer_init(&call->timer, call_expired);

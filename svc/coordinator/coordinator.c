@@ -217,9 +217,9 @@ static void signal_ready(struct source *source, uint32_t events)
         coordinator_drain(container_of(s, struct coordinator, service), (int)info.ssi_signo);
 }
 
-static void stranded_expired(struct timer *timer)
+static void try_again(struct timer *timer)
 {
-    recovery_place_stranded(container_of(timer, struct service, stranded_timer));
+    recovery_place_stranded(container_of(timer, struct service, retry_timer));
 }
 
 /* --- starting, ending --- */
@@ -231,7 +231,7 @@ static void init(struct service *s)
     list_init(&s->jobs);
     list_init(&s->aggregators);
     timer_init(&s->drain_timer, drain_overdue);
-    timer_init(&s->stranded_timer, stranded_expired);
+    timer_init(&s->retry_timer, try_again);
     s->lock_fd = s->spare_fd = -1;
     s->loop.epoll_fd = -1;
     s->tcp.source.fd = s->local.source.fd = -1;
@@ -256,6 +256,7 @@ static int watch_signals(struct service *s)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     s->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return s->signals.fd < 0 ? -errno : loop_watch(&s->loop, &s->signals, EPOLLIN);
 }

@@ -40,10 +40,10 @@ void coordinator_destroy(struct coordinator *c);
 
 /* Handles one event, waiting until `deadline_ns` at most. 1: go on; 0: drained. */
 int coordinator_step(struct coordinator *c, uint64_t deadline_ns);
-/* Steps until drained after SIGTERM or SIGINT (which must be blocked; it reads them). Returns the
- * number of that signal, or a negative errno. */
+/* Steps until drained after SIGTERM, SIGINT or SIGHUP (which must be blocked; it reads them).
+ * Returns the number of that signal, or a negative errno. */
 int coordinator_run(struct coordinator *c);
-/* What a first SIGTERM or SIGINT does; a second call kills the local aggregators at once. */
+/* What a first such signal does; a second call kills the local aggregators at once. */
 void coordinator_drain(struct coordinator *c, int signal);
 
 /* "gradpool://127.0.0.1:7077", with the port in use. */

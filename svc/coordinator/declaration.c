@@ -56,6 +56,11 @@ static bool is_ready(const struct tensor *tensor)
 static bool try_answer(struct wait *wait, struct job *job, const struct declaration *declaration)
 {
     bool ready = true;
+    if (job->failure) {
+        peer_fail(wait->peer, wait->request, -ECONNRESET, "job %s has failed: %s", job->name,
+                  job->failure);
+        return true;
+    }
     for (size_t i = 0; i < declaration->count; i++) {
         const struct tensor *tensor = jobs_tensor(job, declaration->tensors[i]);
         if (!tensor)

@@ -146,6 +146,7 @@ void jobs_fail(struct job *job, const struct session *except, int code, const ch
         if (session && session != except && session->peer)
             jobs_send_failure(job, code, session->peer);
     }
+    declare_check_waits(job);
 }
 
 /* What the store keeps by mistake is found empty after a restart, and ends then. */

@@ -6,8 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -247,18 +245,6 @@ static void timer_ready(struct timer *timer)
         update_events(p);
 }
 
-/* A host that vanishes without a word is noticed within half a minute. */
-static void keep_alive(int fd)
-{
-    int on = 1, idle_s = 10, interval_s = 5, count = 4, unacknowledged_ms = 30000;
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof unacknowledged_ms);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
-
 int peer_accept(struct service *s, int fd)
 {
     struct peer *p = calloc(1, sizeof *p);
@@ -268,6 +254,7 @@ int peer_accept(struct service *s, int fd)
     }
     int error = channel_create(fd, &p->channel);
     if (error < 0) {
+        close(fd);
         free(p);
         return error;
     }
@@ -304,8 +291,6 @@ static void listener_ready(struct source *source, uint32_t events)
             turn_away(l->service, source->fd);
         return;
     }
-    if (!l->endpoint.is_unix)
-        keep_alive(fd);
     int error = peer_accept(l->service, fd);
     if (error < 0)
         log_error("a connection was turned away: %s", err_text(error));

@@ -17,7 +17,8 @@ void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane)
     struct share *share = jobs_share(tensor->job, lane);
     uint64_t bytes = tensor_bytes(tensor, piece->elements);
     if (!share)
-        return; /* stays stranded, and is placed later */
+        return timer_start(&tensor->job->service->loop, &tensor->job->service->retry_timer,
+                           clock_now_ns() + RETRY_NS); /* stays stranded meanwhile */
     lane->jobs += share->pieces == 0;
     lane->load_bytes += bytes;
     share->pieces++;

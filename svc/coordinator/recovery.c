@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define STORE_RETRY_NS NS_PER_S
-
 typedef void (*piece_fn)(struct tensor *tensor, struct piece *piece, void *context);
 
 static void each_piece(struct job *job, piece_fn visit, void *context)
@@ -100,6 +98,11 @@ static void move(struct tensor *tensor, struct piece *piece, void *context)
     piece_attach(tensor, piece, lane);
 }
 
+static void retry_later(struct service *s)
+{
+    timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
+}
+
 /* K1: stored first. A store that fails is tried again, and the job waits meanwhile. */
 static int keep_moved(struct job *job, struct stranded *list)
 {
@@ -114,7 +117,7 @@ static int keep_moved(struct job *job, struct stranded *list)
     int error = store_commit(s->store, &err);
     if (error < 0) {
         log_error("job %s waits for its new routes: %s", job->name, err.text);
-        timer_start(&s->loop, &s->stranded_timer, clock_now_ns() + STORE_RETRY_NS);
+        retry_later(s);
     }
     return error;
 }
@@ -127,30 +130,46 @@ static bool more_may_come(const struct service *s)
     return fleet_expects_more(s);
 }
 
+/* The job has stranded tasks that found no lane. */
+static void place_failed(struct job *job, const struct aggregator *lost, const struct err *err)
+{
+    char name[AGGREGATOR_NAME_BYTES];
+    if (err->code == -ENOMEM) {
+        log_error("job %s waits: %s", job->name, err->text);
+        retry_later(job->service);
+    } else if (err->code == -ENOSPC && more_may_come(job->service)) {
+        log_warn("job %s waits for an aggregator", job->name);
+    } else if (lost) {
+        jobs_fail(job, NULL, -ECONNRESET, "%s is gone; %s",
+                  aggregator_name(lost, name, sizeof name), err->text);
+    } else {
+        jobs_fail(job, NULL, -ECONNRESET, "%s", err->text);
+    }
+}
+
+static void move_all(struct job *job, struct stranded *list)
+{
+    job->epoch++;
+    each_piece(job, move, list);
+    log_info("job %s: %zu tasks have new lanes, epoch %u", job->name, list->count, job->epoch);
+    telling_place(job);
+}
+
 static void place(struct job *job, const struct aggregator *lost)
 {
     struct stranded list = {0};
     struct err err = {0};
-    char name[128];
     if (job->failure)
         return;
-    int error = gather(job, &list);
-    if (error == 0 && list.count > 0) {
-        error = placing_plan_tasks(job, list.tasks, list.count, &err);
-        if (error == 0 && keep_moved(job, &list) == 0) {
-            job->epoch++;
-            each_piece(job, move, &list);
-            log_info("job %s: %zu tasks have new lanes, epoch %u", job->name, list.count,
-                     job->epoch);
-            telling_place(job);
-        }
-    }
+    if (gather(job, &list) < 0)
+        err_set(&err, -ENOMEM, "gradpool serve is out of memory");
+    else if (list.count > 0)
+        placing_plan_tasks(job, list.tasks, list.count, &err);
+    if (err.code < 0)
+        place_failed(job, lost, &err);
+    else if (list.count > 0 && keep_moved(job, &list) == 0)
+        move_all(job, &list);
     free(list.tasks);
-    if (error == -ENOSPC && more_may_come(job->service))
-        log_warn("job %s waits for an aggregator", job->name);
-    else if (error < 0 && lost)
-        jobs_fail(job, NULL, -ECONNRESET, "%s is gone; %s",
-                  aggregator_name(lost, name, sizeof name), err.text);
 }
 
 static void place_all(struct service *s, const struct aggregator *lost)
@@ -159,7 +178,12 @@ static void place_all(struct service *s, const struct aggregator *lost)
         place(list_entry(node, struct job, link), lost);
 }
 
-void recovery_place_stranded(struct service *s) { place_all(s, NULL); }
+void recovery_place_stranded(struct service *s)
+{
+    place_all(s, NULL);
+    list_for_each_safe (node, &s->jobs)
+        telling_place(list_entry(node, struct job, link));
+}
 
 /* --- lost --- */
 

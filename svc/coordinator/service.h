@@ -17,6 +17,7 @@
 #define AGGREGATOR_REMOTE_AWAY_NS (10 * NS_PER_S)
 #define CALL_DEADLINE_NS (10 * NS_PER_S) /* an aggregator's answer */
 #define DRAIN_DEADLINE_NS (10 * NS_PER_S)
+#define RETRY_NS NS_PER_S /* of what memory or the store did not allow */
 
 enum service_phase { SERVICE_UP, SERVICE_DRAINING, SERVICE_DOWN };
 
@@ -29,7 +30,7 @@ struct service {
     int lock_fd, spare_fd;
     struct listener tcp, local;
     struct source signals;
-    struct timer drain_timer, stranded_timer;
+    struct timer drain_timer, retry_timer;
     struct list peers, waits, jobs, aggregators;
     struct slot *slots;
     size_t slots_count;

@@ -329,6 +329,8 @@ static void ask(struct wait *wait, struct aggregator *a)
     e.stats_request = &request;
     if (call_send(a, &e, STATS_DEADLINE_NS, got_stats, asked) == 0)
         wait->pending++;
+    else
+        free(asked);
 }
 
 static void ask_all(struct peer *p, uint64_t request, bool is_jobs, const char *job)

@@ -96,14 +96,8 @@ static size_t gather(struct job *job, struct placed *placed, WIRE(PieceSpec) * s
     return placed->count;
 }
 
-/* Takes over `placed`. Out of memory, its pieces stay asked until the declare is overdue. */
-static void ask_lane(struct job *job, struct placed *placed, WIRE(PieceSpec) * specs)
+static int send_place(struct job *job, struct placed *placed, WIRE(PieceSpec) * *list)
 {
-    WIRE(PieceSpec) **list = calloc(placed->count, sizeof *list);
-    if (!list)
-        return free(placed);
-    for (size_t i = 0; i < placed->count; i++)
-        list[i] = &specs[i];
     WIRE(PlaceRequest) request = GRADPOOL__WIRE__PLACE_REQUEST__INIT;
     request.lane = placed->lane;
     request.job_id = job->id;
@@ -117,8 +111,19 @@ static void ask_lane(struct job *job, struct placed *placed, WIRE(PieceSpec) * s
     e.body_case = BODY(PLACE_REQUEST);
     e.place_request = &request;
     struct lane *lane = lane_find(job->service, placed->lane);
-    call_send(lane->aggregator, &e, CALL_DEADLINE_NS, lane_answered, placed);
-    free(list);
+    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, lane_answered, placed);
+}
+
+/* Takes over `placed`. */
+static void ask_lane(struct job *job, struct placed *placed, WIRE(PieceSpec) * specs)
+{
+    _cleanup_free_ WIRE(PieceSpec) **list = calloc(placed->count, sizeof *list);
+    for (size_t i = 0; list && i < placed->count; i++)
+        list[i] = &specs[i];
+    if (list && send_place(job, placed, list) == 0)
+        return;
+    settle(job, placed, -ENOMEM, "gradpool serve is out of memory");
+    free(placed);
 }
 
 void telling_place(struct job *job)
@@ -130,6 +135,8 @@ void telling_place(struct job *job)
     _cleanup_free_ WIRE(PieceSpec) *specs = calloc(room ? room : 1, sizeof *specs);
     for (;;) {
         struct placed *placed = calloc(1, sizeof *placed + room * sizeof placed->pieces[0]);
+        if (!specs || !placed)
+            timer_start(&job->service->loop, &job->service->retry_timer, clock_now_ns() + RETRY_NS);
         if (!specs || !placed || gather(job, placed, specs) == 0) {
             free(placed);
             return;

@@ -70,7 +70,7 @@ void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t c
 /* The aggregator cannot write any more (fenced): its pieces are stranded, and placed anew
  * unless the service is stopping. */
 void recovery_aggregator_lost(struct aggregator *a);
-/* Places what is stranded, of all jobs. */
+/* Places what is stranded, and tells lanes what they do not know yet, of all jobs. */
 void recovery_place_stranded(struct service *s);
 /* What a rejoining aggregator holds against what it should hold. */
 void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join);

@@ -60,34 +60,51 @@ static void ticket_expired(struct wait *wait)
     wait_destroy(wait);
 }
 
-static void ask_lane(struct peer *p, uint64_t request, struct lane *lane)
+static struct grant *grant_create(const struct session *session, const struct lane *lane)
 {
     struct grant *grant = calloc(1, sizeof *grant);
-    struct wait *wait = wait_create(p, request, TICKET_DEADLINE_NS, ticket_expired, NULL);
-    if (!grant || !wait || getrandom(grant->connect.token, RECORD_TOKEN_BYTES, 0) < 0) {
-        free(grant);
-        if (wait)
-            wait->expired(wait);
-        return;
-    }
-    const struct session *session = p->session;
-    grant->wait = wait->id;
+    if (!grant)
+        return NULL;
     grant->lane = lane->id;
-    grant->connect.magic = RECORD_MAGIC;
-    grant->connect.job = session->job->id;
-    grant->connect.rank = session->rank;
-    grant->connect.lane = lane->id;
-    grant->connect.incarnation = lane->aggregator->incarnation;
+    grant->connect = (struct record_connect){.magic = RECORD_MAGIC,
+                                             .job = session->job->id,
+                                             .rank = session->rank,
+                                             .lane = lane->id,
+                                             .incarnation = lane->aggregator->incarnation};
+    if (getrandom(grant->connect.token, RECORD_TOKEN_BYTES, 0) == RECORD_TOKEN_BYTES)
+        return grant;
+    free(grant);
+    return NULL;
+}
+
+static int send_grant(struct lane *lane, struct grant *grant)
+{
     WIRE(GrantRequest) ask = GRADPOOL__WIRE__GRANT_REQUEST__INIT;
     ask.lane = lane->id;
-    ask.job_id = session->job->id;
-    ask.rank = session->rank;
+    ask.job_id = grant->connect.job;
+    ask.rank = grant->connect.rank;
     ask.ticket.data = (uint8_t *)&grant->connect;
     ask.ticket.len = sizeof grant->connect;
     envelope e = ENVELOPE_INIT;
     e.body_case = BODY(GRANT_REQUEST);
     e.grant_request = &ask;
-    call_send(lane->aggregator, &e, TICKET_DEADLINE_NS, granted, grant);
+    return call_send(lane->aggregator, &e, TICKET_DEADLINE_NS, granted, grant);
+}
+
+static void ask_lane(struct peer *p, uint64_t request, struct lane *lane)
+{
+    struct grant *grant = grant_create(p->session, lane);
+    if (!grant)
+        return peer_fail_memory(p, request);
+    struct wait *wait = wait_create(p, request, TICKET_DEADLINE_NS, ticket_expired, NULL);
+    if (!wait)
+        return free(grant);
+    grant->wait = wait->id;
+    if (send_grant(lane, grant) == 0)
+        return;
+    free(grant);
+    wait_destroy(wait);
+    peer_fail_memory(p, request);
 }
 
 static bool job_is_on(const struct job *job, const struct lane *lane)

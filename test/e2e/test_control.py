@@ -3,8 +3,10 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +22,21 @@ def run(*command, environment=None):
     clean = {k: v for k, v in os.environ.items() if not k.startswith('GRADPOOL_')}
     return subprocess.run([str(GRADPOOL), *map(str, command)], capture_output=True, text=True,
                           timeout=WAIT_S, check=False, env={**clean, **(environment or {})})
+
+
+def free_ports(count):
+    """The first of so many ports in a row that nobody has now."""
+    while True:
+        with contextlib.ExitStack() as held:
+            first = None
+            try:
+                for i in range(count):
+                    one = held.enter_context(socket.socket())
+                    one.bind(('127.0.0.1', first + i if first else 0))
+                    first = first or one.getsockname()[1]
+            except OSError:
+                continue
+            return first
 
 
 class CommandLine(unittest.TestCase):
@@ -194,11 +211,12 @@ class OwnServices(unittest.TestCase):
         self.assertEqual(cores, [0, 0])
 
     def test_data_ports_count_up_from_the_base(self):
-        service = self.service('--data-port', '21500', '--lanes-per-core', '2', '--cores', '0',
+        base = free_ports(4)
+        service = self.service('--data-port', base, '--lanes-per-core', '2', '--cores', '0',
                                aggregators=2)
         ports = sorted(int(lane['ofi'].rsplit(':', 1)[1])
                        for a in service.status()['aggregators'] for lane in a['lanes'])
-        self.assertEqual(ports, [21500, 21501, 21502, 21503])
+        self.assertEqual(ports, list(range(base, base + 4)))
 
     def test_an_aggregator_may_join_by_hand_and_serve(self):
         service = self.service(aggregators=0)
@@ -270,11 +288,10 @@ class OwnServices(unittest.TestCase):
 
     @unittest.skipUnless(os.geteuid() == 0, 'mounting needs root')
     def test_a_disk_that_fills_refuses_the_request_and_the_service_goes_on(self):
-        port = 21600 + os.getpid() % 1000
-        endpoint = f'gradpool://127.0.0.1:{port}'
         serve = self.mounted('serve', 'size=400k', 'serve', '--state-dir',
-                             self.folder / 'mounted', '--listen', endpoint)
+                             self.folder / 'mounted', '--listen', 'gradpool://127.0.0.1:0')
         serve.wait_for('joined with')
+        endpoint = re.search(r'listening on (\S+),', serve.text())[1]
         there = {'GRADPOOL_ENDPOINT': endpoint}
         full = Process([os.environ['GRADPOOL_BUILD'] + '/bench/gradpool-bench', 'push', '--job',
                         'full', '--rank', '0', '--workers', '1', '--tensors', '4000', '--elements',

@@ -161,7 +161,7 @@ int rig_setup(void **state)
     return 0;
 }
 
-static void remove_dir(const char *dir)
+static void empty_dir(const char *dir)
 {
     static const char *const files[] = {"lock", "state.db", "state.db-wal", "state.db-shm",
                                         "control.sock"};
@@ -170,7 +170,13 @@ static void remove_dir(const char *dir)
         snprintf(path, sizeof path, "%s/%s", dir, files[i]);
         unlink(path);
     }
-    rmdir(dir);
+}
+
+void rig_start_afresh(struct rig *rig)
+{
+    rig_crash(rig);
+    empty_dir(rig->dir);
+    rig_start(rig);
 }
 
 int rig_teardown(void **state)
@@ -179,7 +185,8 @@ int rig_teardown(void **state)
     rig_crash(rig);
     for (int i = 0; i < RIG_SLOTS_MAX; i++)
         rig_kill(rig, rig->processes[i]);
-    remove_dir(rig->dir);
+    empty_dir(rig->dir);
+    rmdir(rig->dir);
     free(rig);
     return 0;
 }
@@ -232,8 +239,12 @@ static void receive(struct end *e)
 
 static void pump(struct rig *rig, uint64_t wait_ns)
 {
+    if (rig->in_step)
+        rig->in_step(true);
     if (rig->coordinator)
         assert_true(coordinator_step(rig->coordinator, clock_now_ns() + wait_ns) >= 0);
+    if (rig->in_step)
+        rig->in_step(false);
     for (size_t i = 0; i < rig->ends_count; i++) {
         struct end *e = &rig->ends[i];
         if (!e->channel || e->is_gone)

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include <stdbool.h>
+
 #include "svc/coordinator/coordinator.h"
 #include "svc/coordinator/provisioner.h"
 #include "svc/wire/channel.h"
@@ -45,6 +47,7 @@ struct rig {
     char grants[RIG_SLOTS_MAX][64]; /* that the coordinator's provisioner was told, latest last */
     uint32_t starts, stops;         /* of local aggregators */
     int processes[RIG_SLOTS_MAX];
+    void (*in_step)(bool begins); /* around what the coordinator does; NULL: nothing */
 };
 
 /* cmocka set-up and tear-down; *state is the rig, with a running coordinator without local
@@ -54,6 +57,8 @@ int rig_teardown(void **state);
 /* As after kill -9: everything in memory is gone, connections break. */
 void rig_crash(struct rig *rig);
 void rig_start(struct rig *rig);
+/* Starts another one on an empty state dir. */
+void rig_start_afresh(struct rig *rig);
 
 /* A connection that has said hello. */
 struct end *rig_connect(struct rig *rig, WIRE(Role) role);

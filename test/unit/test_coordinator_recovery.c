@@ -58,6 +58,21 @@ static void pieces_of_a_dead_aggregator_get_a_new_lane_and_epoch(void **state)
     }
 }
 
+static void a_declare_that_waits_for_a_lost_aggregator_ends_with_its_job(void **state)
+{
+    struct rig *rig = *state;
+    struct end *first = rig_local_aggregator(rig, 1, "");
+    struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
+    first->answers = false;
+    end_declare_one(zero, "w", 100);
+    message_free(end_expect(first, BODY(PLACE_REQUEST)));
+    rig_kill(rig, first->process);
+    envelope *reply = end_expect(zero, BODY(FAILURE));
+    assert_int_equal(reply->failure->code, -ECONNRESET);
+    assert_non_null(strstr(reply->failure->text, "aggregator 1"));
+    message_free(reply);
+}
+
 static void a_process_that_closes_its_connection_but_lives_is_not_replaced(void **state)
 {
     struct rig *rig = *state;
@@ -314,6 +329,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(pieces_of_a_dead_aggregator_get_a_new_lane_and_epoch),
+        CASE(a_declare_that_waits_for_a_lost_aggregator_ends_with_its_job),
         CASE(a_process_that_closes_its_connection_but_lives_is_not_replaced),
         CASE(without_another_lane_the_job_fails_naming_the_aggregator),
         CASE(who_stays_away_too_long_is_lost),
