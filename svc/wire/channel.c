@@ -318,9 +318,9 @@ static int unpack_frame(struct channel *ch, const uint8_t *bytes, size_t count,
 /* Takes the next whole frame out of what has been read; -EAGAIN when it is not whole yet. */
 static int take_frame(struct channel *ch, envelope **ret_message)
 {
-    const uint8_t *at = ch->in.bytes + ch->in.first;
     if (buffer_waiting(&ch->in) < FRAME_HEADER_BYTES)
         return -EAGAIN;
+    const uint8_t *at = ch->in.bytes + ch->in.first;
     uint32_t bytes = get_u32(at);
     if (bytes == 0 || bytes > CHANNEL_FRAME_BYTES_MAX) {
         char first[32];
