@@ -62,20 +62,27 @@ struct sim_options sim_options_draw(uint64_t seed)
     o.queue_depth = sim_chance(s, 2) ? 0 : 1 + (uint32_t)sim_draw(s, 8);
     o.delay_max_ns = sim_chance(s, 4) ? 0 : 1 + sim_draw(s, 20000);
     o.payload_bytes_max = sim_chance(s, 3) ? 0 : 64u << 10;
-    o.laps = sim_chance(s, 3);
     o.repeats = sim_chance(s, 2);
     o.stops = (uint32_t)sim_draw(s, 3);
-    o.lane_deaths = (uint32_t)sim_draw(s, 3);
-    o.moves = (uint32_t)sim_draw(s, 3);
+    o.lane_deaths = sim_chance(s, 3) ? 0 : (uint32_t)sim_draw(s, 3);
+    o.moves = sim_chance(s, 2) ? 0 : (uint32_t)sim_draw(s, 4);
     o.worker_deaths = sim_chance(s, 3);
+    o.laps = !o.lane_deaths && !o.moves;
     o.leaves_early = !o.lane_deaths && !o.moves && sim_chance(s, 2);
     return o;
 }
 
 /* --- building ---------------------------------------------------------------------------------- */
 
+static uint32_t draw_count(struct sim *sim, uint32_t most)
+{
+    return sim->options.is_exact ? most : 1 + (uint32_t)sim_draw(sim, most);
+}
+
 static uint64_t draw_elements(struct sim *sim)
 {
+    if (sim->options.is_exact)
+        return sim->options.elements_most;
     if (sim_chance(sim, 8))
         return 0;
     return 1 + sim_draw(sim, sim_chance(sim, 3) ? 8 : sim->options.elements_most);
@@ -123,9 +130,9 @@ static void make_job(struct sim *sim, uint32_t index)
     uint64_t inputs = 0, landings = SIM_GUARD_BYTES;
     job->id = 100 + index;
     job->victim = SIM_NOWHERE;
-    job->workers_count = 1 + (uint32_t)sim_draw(sim, sim->options.workers);
-    job->pieces_count = 1 + (uint32_t)sim_draw(sim, sim->options.pieces);
-    job->rounds = 1 + sim_draw(sim, sim->options.rounds);
+    job->workers_count = draw_count(sim, sim->options.workers);
+    job->pieces_count = draw_count(sim, sim->options.pieces);
+    job->rounds = draw_count(sim, sim->options.rounds);
     job->is_double = sim_chance(sim, 2);
     job->is_inline = sim->options.payload_bytes_max && sim_chance(sim, 2);
     for (uint32_t i = 0; i < job->pieces_count; i++) {

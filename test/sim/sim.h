@@ -22,6 +22,7 @@ struct sim_options {
     uint64_t seed; /* decides delays, orders and contents */
     uint32_t lanes, jobs, workers, pieces, rounds;
     uint64_t elements_most; /* of a piece */
+    bool is_exact;          /* so many, not up to so many */
     bool is_mapped;
     uint32_t queue_depth; /* 0: the network's default */
     uint64_t delay_max_ns;

@@ -48,6 +48,7 @@ struct sim_link {
     enum sim_link_state state;
     struct fabric_conn *conn;
     uint32_t number; /* of the lane */
+    bool said_goodbye;
 };
 
 struct sim_worker {

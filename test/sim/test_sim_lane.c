@@ -14,34 +14,37 @@
 #define WORLDS 300
 #define WORLDS_LONG 20000
 
-/* The seeds to run: one that was asked for, or the first so many. */
-static void each_world(uint64_t count, struct sim_result *ret_sum,
-                       void (*change)(struct sim_options *options))
+static void add(struct sim_result *sum, const struct sim_result *result)
 {
+    sum->turns += result->turns;
+    sum->rounds += result->rounds;
+    sum->results += result->results;
+    sum->commits += result->commits;
+    sum->repeats += result->repeats;
+    sum->laps += result->laps;
+    sum->deaths += result->deaths;
+    sum->standings += result->standings;
+    sum->jobs_done += result->jobs_done;
+    sum->jobs_failed += result->jobs_failed;
+}
+
+/* The world that was asked for, or the first so many. */
+static struct sim_result run_worlds(uint64_t count)
+{
+    struct sim_result sum = {0};
     const char *one = getenv("GRADPOOL_TEST_SEED");
     uint64_t first = one ? strtoull(one, NULL, 10) : 1;
     for (uint64_t seed = first; seed < first + (one ? 1 : count); seed++) {
         struct sim_options options = sim_options_draw(seed);
-        if (change)
-            change(&options);
         struct sim_result result = sim_run(&options);
-        ret_sum->turns += result.turns;
-        ret_sum->rounds += result.rounds;
-        ret_sum->results += result.results;
-        ret_sum->commits += result.commits;
-        ret_sum->repeats += result.repeats;
-        ret_sum->laps += result.laps;
-        ret_sum->deaths += result.deaths;
-        ret_sum->standings += result.standings;
-        ret_sum->jobs_done += result.jobs_done;
-        ret_sum->jobs_failed += result.jobs_failed;
+        add(&sum, &result);
     }
+    return sum;
 }
 
 static void every_random_world_keeps_all_invariants(void **state)
 {
-    struct sim_result sum = {0};
-    each_world(getenv("GRADPOOL_TEST_LONG") ? WORLDS_LONG : WORLDS, &sum, NULL);
+    struct sim_result sum = run_worlds(getenv("GRADPOOL_TEST_LONG") ? WORLDS_LONG : WORLDS);
     print_message("# %" PRIu64 " turns, %" PRIu64 " rounds, %" PRIu64 " results, %" PRIu64
                   " commits, %" PRIu64 " repeats, %" PRIu64 " laps, %" PRIu64 " deaths, %" PRIu64
                   " standings, %" PRIu64 " jobs done, %" PRIu64 " failed\n",
@@ -50,7 +53,20 @@ static void every_random_world_keeps_all_invariants(void **state)
     assert_true(sum.jobs_done > 0);
 }
 
+static void the_same_seed_is_the_same_world(void **state)
+{
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct sim_options options = sim_options_draw(seed);
+        struct sim_result once = sim_run(&options), again = sim_run(&options);
+        assert_memory_equal(&once, &again, sizeof once);
+        options.seed++;
+        again = sim_run(&options);
+        assert_true(once.transcript != again.transcript);
+    }
+}
+
 static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(the_same_seed_is_the_same_world),
     cmocka_unit_test(every_random_world_keeps_all_invariants),
 };
 

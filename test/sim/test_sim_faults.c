@@ -1,0 +1,157 @@
+/* Whatever can fail does, one after the other: the n-th post, the n-th allocation, for each n until a
+ * run comes through without. An error, never a crash, a leak or a wrong sum. */
+#include "test/sim/sim_types.h"
+
+#include "svc/base/log.h"
+#include "svc/reduce/reduce.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define LANES 2
+#define JOBS 2
+
+/* Small, but with reads, writes, inline inputs, two chunks and two lanes. */
+static struct sim_options small_world(bool is_mapped)
+{
+    return (struct sim_options){.seed = 7,
+                                .lanes = LANES,
+                                .jobs = JOBS,
+                                .workers = 3,
+                                .pieces = 2,
+                                .rounds = 2,
+                                .elements_most = 100,
+                                .is_exact = true,
+                                .is_mapped = is_mapped,
+                                .delay_max_ns = 3000,
+                                .payload_bytes_max = 4096};
+}
+
+static uint64_t posts_of(const struct sim_options *options, const struct sim_result *result)
+{
+    return options->fault.is_worker ? result->worker_posts : result->lane_posts;
+}
+
+/* Each post in its turn, as many as there are when none fails. `jobs_failed_max`: what one may cost. */
+static void fail_each_post(struct sim_options options, struct sim_fault fault,
+                           uint64_t jobs_failed_max)
+{
+    options.fault.is_worker = fault.is_worker;
+    struct sim_result result = sim_run(&options);
+    uint64_t posts = posts_of(&options, &result), failed = 0;
+    for (fault.post = 1; fault.post <= posts; fault.post++) {
+        options.fault = fault;
+        result = sim_run(&options);
+        assert_int_equal(result.jobs_done + result.jobs_failed, JOBS);
+        assert_in_range(result.jobs_failed, 0, jobs_failed_max);
+        failed += result.jobs_failed;
+    }
+    assert_true(posts >= 4 && (failed > 0) == (jobs_failed_max > 0));
+}
+
+static void any_post_of_a_lane_may_find_no_room(void **state)
+{
+    fail_each_post(small_world(false), (struct sim_fault){.fault = MEM_FAULT_AGAIN}, 0);
+    fail_each_post(small_world(true), (struct sim_fault){.fault = MEM_FAULT_AGAIN}, 0);
+}
+
+static void any_post_of_a_worker_may_find_no_room(void **state)
+{
+    struct sim_fault fault = {.fault = MEM_FAULT_AGAIN, .is_worker = true};
+    fail_each_post(small_world(false), fault, 0);
+    fail_each_post(small_world(true), fault, 0);
+}
+
+static void a_connection_that_ends_at_any_post_of_a_lane_ends_one_job(void **state)
+{
+    fail_each_post(small_world(false), (struct sim_fault){.fault = MEM_FAULT_RESET}, 1);
+    fail_each_post(small_world(true), (struct sim_fault){.fault = MEM_FAULT_RESET}, 1);
+}
+
+static void a_connection_that_ends_at_any_post_of_a_worker_ends_one_job(void **state)
+{
+    struct sim_fault fault = {.fault = MEM_FAULT_RESET, .is_worker = true};
+    fail_each_post(small_world(false), fault, 1);
+    fail_each_post(small_world(true), fault, 1);
+}
+
+/* More ranks than a pass takes: partial sums need slots even where everything is mapped. */
+static void any_allocation_of_a_running_lane_may_fail(void **state)
+{
+    for (uint32_t workers = 2; workers <= 10; workers += 8) {
+        for (int is_mapped = 0; is_mapped < 2; is_mapped++) {
+            struct sim_options options = small_world(is_mapped);
+            struct sim_result result;
+            options.workers = workers;
+            do {
+                options.allocation_fails++;
+                result = sim_run(&options);
+                assert_int_equal(result.jobs_done + result.jobs_failed, JOBS);
+            } while (options.allocation_fails <= result.allocations);
+            assert_int_equal(result.jobs_failed, 0);
+        }
+    }
+}
+
+/* A lane without a network: placing needs none. */
+static struct lane *open_lane(struct arena **ret_arena)
+{
+    struct lane *lane;
+    assert_int_equal(arena_create(NULL, 0, ret_arena), 0);
+    struct lane_options options = {.id = 1, .incarnation = 1, .arena = *ret_arena};
+    assert_int_equal(lane_create(&options, &lane), 0);
+    memory_start();
+    return lane;
+}
+
+static int place_many(struct lane *lane)
+{
+    struct lane_piece pieces[100];
+    for (uint32_t i = 0; i < 100; i++)
+        pieces[i] = (struct lane_piece){
+            .id = i, .task = 1, .dtype = REDUCE_F32, .elements = i, .tensor = "w"};
+    return lane_place(lane, 5, "job", 3, 1, false, pieces, 100);
+}
+
+static void any_allocation_of_placing_may_fail_and_placing_again_works(void **state)
+{
+    bool has_failed = true;
+    for (uint64_t n = 1; has_failed; n++) {
+        struct arena *arena;
+        struct lane *lane = open_lane(&arena);
+        memory_fail(n);
+        int r = place_many(lane);
+        has_failed = memory_allocations() >= n;
+        assert_true(r == 0 || (r == -ENOMEM && has_failed));
+        assert_int_equal(place_many(lane), 0);
+        lane_drop(lane, 5, NULL, 0);
+        (void)lane_poll(lane, 0);
+        assert_int_equal(memory_blocks(arena), 0);
+        assert_int_equal(arena_allocated_bytes(arena), 0);
+        lane_destroy(lane);
+        arena_destroy(arena);
+    }
+}
+
+static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(any_post_of_a_lane_may_find_no_room),
+    cmocka_unit_test(any_post_of_a_worker_may_find_no_room),
+    cmocka_unit_test(a_connection_that_ends_at_any_post_of_a_lane_ends_one_job),
+    cmocka_unit_test(a_connection_that_ends_at_any_post_of_a_worker_ends_one_job),
+    cmocka_unit_test(any_allocation_of_a_running_lane_may_fail),
+    cmocka_unit_test(any_allocation_of_placing_may_fail_and_placing_again_works),
+};
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    log_set_level(LOG_LEVEL_ERROR); /* refusals and deaths are wanted here */
+    return cmocka_run_group_tests_name("sim_faults", cases, NULL, NULL);
+}
