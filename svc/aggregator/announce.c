@@ -92,6 +92,8 @@ void count_in(struct worker *w, struct piece *p, struct announcement *a)
     p->announced++;
     if (p->failure)
         tell_error(w, a);
+    else if (p->job->has_left)
+        piece_fail(p, -EPIPE, "rank %u has left job '%s'", p->job->left_rank, p->job->name);
     else
         agree(w, p, a);
     if (!p->failure && round_has_quorum(p))
@@ -108,9 +110,15 @@ static bool round_is_acceptable(const struct piece *p, const struct record_ready
     return ready->round == p->round || ready->round == p->round + 1;
 }
 
+/* What finds no room is lost where the worker hears of it anyway: from the coordinator where the piece
+ * is now, from us that its job has failed. Who makes mistakes and does not listen is cut off. */
 static void refuse(struct worker *w, const struct record_ready *ready, int code, const char *text)
 {
-    tell_error_now(w, ready->word, code, text);
+    if (ready->standing == RECORD_IDLE && code == -ESTALE)
+        return; /* it names no request: the error would be the whole job's */
+    int r = tell_error_now(w, ready->word, code, text);
+    if (r == -EAGAIN && code != -ESTALE && !w->job->failure)
+        fabric_disconnect(w->conn);
 }
 
 /* All that can be wrong with an announcement before it touches the round. */
@@ -178,8 +186,10 @@ static bool take(struct worker *w, struct piece *p, const struct operation *oper
         rank->has_spoken = true;
         p->spoken++;
     }
-    if (p->round == 0)
+    if (p->round == 0 && !p->failure)
         round_recover(p);
+    else if (is_new && p->failure && ready->standing != RECORD_IDLE)
+        tell_error(w, a);
     else if (is_new && ready->round == p->round && ready->standing == RECORD_ANNOUNCE)
         count_in(w, p, a);
     return keeps;
@@ -191,14 +201,10 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
     struct lane_job *job = w->job;
     struct piece *p = piece_find(job, ready->piece);
     const struct operation *operation = operation_find(ready->operation);
-    char text[RECORD_TEXT_BYTES];
     if (job->failure) {
         refuse(w, ready, job->failure, job->failure_text);
     } else if (p && is_repeated(w, p, ready)) {
         return false;
-    } else if (job->has_left) {
-        snprintf(text, sizeof text, "rank %u has left the job", job->left_rank);
-        refuse(w, ready, -EPIPE, text);
     } else if (!p) {
         refuse(w, ready, -ESTALE, "this lane does not serve the piece; wait for the new route");
     } else if (check(w, p, operation, ready)) {

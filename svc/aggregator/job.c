@@ -101,7 +101,7 @@ void job_fail(struct lane_job *job, int code, const char *format, ...)
     va_end(arguments);
     job->failure = code;
     for (uint32_t i = 0; i < job->workers_count; i++)
-        tell_error_now(&job->workers[i], RECORD_WORD_NONE, code, job->failure_text);
+        tell_job_failure(&job->workers[i]);
     job_wake(job); /* what is under way ends in transfer_turn() */
 }
 
@@ -159,6 +159,7 @@ void worker_close(struct worker *w, enum worker_state state)
         list_remove(node);
     }
     list_remove(&w->tell_link);
+    w->owes_failure = false;
     w->state = state;
     w->job->lane->connections--;
 }
@@ -175,5 +176,7 @@ void worker_leave(struct worker *w)
         struct piece *p = list_entry(node, struct piece, link);
         if (p->state == PIECE_COLLECTING && p->announced > 0)
             piece_fail(p, -EPIPE, "rank %u has left job '%s'", w->number, job->name);
+        else if (p->round == 0 && p->spoken > 0 && !p->failure)
+            round_recover(p);
     }
 }

@@ -160,7 +160,7 @@ void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_e
     case FABRIC_EVENT_OPEN: hand_out_ticket(w); break;
     case FABRIC_EVENT_MESSAGE: on_message(event); break;
     case FABRIC_EVENT_READ:
-    case FABRIC_EVENT_WRITTEN: transfer_progress(event->context, event->error); break;
+    case FABRIC_EVENT_WRITTEN: transfer_progress(event->context, w, event->error); break;
     case FABRIC_EVENT_ROOM: job_wake(w->job); break;
     case FABRIC_EVENT_CLOSED: on_closed(event); break;
     default: /* a lane needs no word and is told of regions when they are used */ break;

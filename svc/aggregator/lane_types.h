@@ -86,6 +86,7 @@ struct worker {
     struct fabric *fabric;
     struct fabric_conn *conn;     /* NULL unless OPEN */
     struct list owed;             /* announcements with something to tell */
+    bool owes_failure;            /* of the job, after these */
     struct list tell_link;        /* in lane.telling while something is owed */
     struct announcement *holding; /* whose payload sits in a receive buffer */
     const void *held;             /* that buffer */
@@ -102,7 +103,7 @@ struct transfer {
     uint32_t next_rank;   /* whose read or write is posted next */
     uint32_t sources;     /* of this pass, in source[] */
     bool is_posted;       /* everything of this state is posted */
-    bool is_broken;       /* a read failed: its connection's CLOSED decides what follows */
+    bool is_broken;       /* a post failed: its connection's CLOSED decides what follows */
     uint32_t outstanding; /* reads or writes */
     const void *source[REDUCE_SOURCES_MAX]; /* a slot; NULL: look at source_rank's memory */
     uint32_t source_rank[REDUCE_SOURCES_MAX];
@@ -202,10 +203,10 @@ void round_recover(struct piece *p);
 /* transfer.c */
 /* Does one chunk's worth of work for the job. false: nothing can be done now. */
 bool transfer_turn(struct lane_job *job);
-/* A read or a write of it is over. */
-void transfer_progress(struct transfer *t, int error);
+/* A read or a write of it, by this worker, is over. */
+void transfer_progress(struct transfer *t, const struct worker *w, int error);
 bool transfer_is_active(const struct lane_job *job);
-/* A chunk not yet summed needs this rank's memory. */
+/* A chunk not yet summed needs this rank's memory, or one cannot be finished any more. */
 bool transfer_needs(const struct lane_job *job, uint32_t rank);
 
 /* window.c */
@@ -218,7 +219,10 @@ size_t window_slot_bytes(const struct lane_job *job);
 /* tell.c */
 void tell_commit(struct worker *w, struct announcement *a);
 void tell_error(struct worker *w, struct announcement *a);
-void tell_error_now(struct worker *w, uint32_t word, int code, const char *text);
+/* Every request of the job has failed. */
+void tell_job_failure(struct worker *w);
+/* Where no announcement stands behind it. -EAGAIN: no room, nothing is owed. */
+int tell_error_now(struct worker *w, uint32_t word, int code, const char *text);
 /* Sends what is owed to everybody, as far as connections take it. */
 void tell_flush(struct lane *lane);
 

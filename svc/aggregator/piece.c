@@ -58,6 +58,8 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
                 bool recovering)
 {
     struct piece *p = piece_find(job, spec->id);
+    if (p && (p->is_dropped || p->epoch != epoch))
+        return -EBUSY;
     if (p)
         return piece_is_same(p, spec) ? 0 : -EINVAL;
     p = arena_alloc(job->lane->options.arena, &job->account,
@@ -108,12 +110,15 @@ void piece_free(struct piece *p)
     arena_free(job->lane->options.arena, &job->account, p);
 }
 
+/* All that is announced and not committed, laps too. */
 static void tell_failure(struct piece *p)
 {
     for (uint32_t i = 0; i < p->job->workers_count; i++) {
-        struct announcement *a = rank_said(&p->ranks[i], p->round);
-        if (a->round == p->round && p->round)
-            tell_error(&p->job->workers[i], a);
+        for (int k = 0; k < 2; k++) {
+            struct announcement *a = &p->ranks[i].said[k];
+            if (a->round && a->round >= p->round && a->standing != RECORD_IDLE)
+                tell_error(&p->job->workers[i], a);
+        }
     }
 }
 

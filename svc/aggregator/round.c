@@ -151,10 +151,22 @@ static bool settle_rank(struct piece *p, uint32_t number)
     return true;
 }
 
+/* Who has left without a word never tells where it stood. */
+static bool waits_for_leaver(const struct piece *p)
+{
+    for (uint32_t i = 0; i < p->job->workers_count; i++) {
+        if (p->job->workers[i].state == WORKER_LEFT && !p->ranks[i].has_spoken)
+            return true;
+    }
+    return false;
+}
+
 /* Open round = one after the last that anybody knows to be committed. If somebody holds its result,
  * that is what the rest get, never a second sum (W5). */
 void round_recover(struct piece *p)
 {
+    if (waits_for_leaver(p))
+        piece_fail(p, -EPIPE, "rank %u has left job '%s'", p->job->left_rank, p->job->name);
     if (p->spoken < p->job->workers_count)
         return;
     p->round = last_committed(p) + 1;

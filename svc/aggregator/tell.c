@@ -5,6 +5,12 @@
 
 #include <errno.h>
 
+static void line_up(struct worker *w)
+{
+    if (list_is_empty(&w->tell_link))
+        list_append(&w->job->lane->telling, &w->tell_link);
+}
+
 static void owe(struct worker *w, struct announcement *a, uint8_t what)
 {
     if (!w->conn)
@@ -12,23 +18,25 @@ static void owe(struct worker *w, struct announcement *a, uint8_t what)
     a->owes = what;
     if (list_is_empty(&a->tell_link))
         list_append(&w->owed, &a->tell_link);
-    if (list_is_empty(&w->tell_link))
-        list_append(&w->job->lane->telling, &w->tell_link);
+    line_up(w);
 }
 
 void tell_commit(struct worker *w, struct announcement *a) { owe(w, a, TELL_COMMIT); }
 void tell_error(struct worker *w, struct announcement *a) { owe(w, a, TELL_ERROR); }
 
-/* Used where no announcement stands behind it. Who lets its queue fill up and sends on is cut off.
- */
-void tell_error_now(struct worker *w, uint32_t word, int code, const char *text)
+void tell_job_failure(struct worker *w)
 {
-    struct record_error error;
     if (!w->conn)
         return;
+    w->owes_failure = true;
+    line_up(w);
+}
+
+int tell_error_now(struct worker *w, uint32_t word, int code, const char *text)
+{
+    struct record_error error;
     record_error_init(&error, word, code, text);
-    if (fabric_send(w->conn, &error, sizeof error, NULL, 0) == -EAGAIN)
-        fabric_disconnect(w->conn);
+    return w->conn ? fabric_send(w->conn, &error, sizeof error, NULL, 0) : -ECONNRESET;
 }
 
 static struct announcement *first_owed(struct worker *w)
@@ -39,10 +47,8 @@ static struct announcement *first_owed(struct worker *w)
 
 static int send_error(struct worker *w, struct announcement *a)
 {
-    struct record_error error;
     const struct piece *p = announcement_piece(a);
-    record_error_init(&error, a->word, p->failure, p->failure_text);
-    int r = fabric_send(w->conn, &error, sizeof error, NULL, 0);
+    int r = tell_error_now(w, a->word, p->failure, p->failure_text);
     if (r == 0)
         list_remove(&a->tell_link);
     return r;
@@ -72,7 +78,10 @@ static bool flush_worker(struct worker *w)
         if (r < 0)
             return false; /* ROOM or CLOSED follows */
     }
-    return true;
+    if (w->conn && w->owes_failure)
+        w->owes_failure =
+            tell_error_now(w, RECORD_WORD_NONE, w->job->failure, w->job->failure_text) == -EAGAIN;
+    return !w->owes_failure;
 }
 
 void tell_flush(struct lane *lane)

@@ -23,7 +23,7 @@ bool transfer_needs(const struct lane_job *job, uint32_t rank)
     for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
         const struct transfer *t = &job->transfers[i];
         bool unsummed = t->state == TRANSFER_READING || t->state == TRANSFER_SUMMING;
-        if (unsummed && t->piece->ranks[rank].is_source)
+        if (t->is_broken || (unsummed && t->piece->ranks[rank].is_source))
             return true;
     }
     return false;
@@ -262,14 +262,23 @@ static int post_write(struct transfer *t, uint32_t number, bool is_last)
     return r < 0 ? r : 1;
 }
 
+/* A result that did not land must not be committed (W4), except to who said goodbye: its CLOSED event
+ * decides what becomes of the job. */
+static void note_lost_write(struct transfer *t, const struct worker *w)
+{
+    t->is_broken |= w->state != WORKER_LEFT;
+}
+
 static int post_writes(struct transfer *t)
 {
     struct piece *p = t->piece;
     bool is_last = t->first + t->elements == p->elements;
     for (; t->next_rank < p->job->workers_count; t->next_rank++) {
         int r = post_write(t, t->next_rank, is_last);
-        if (r == -ECONNRESET)
-            continue; /* its CLOSED event decides what becomes of the job */
+        if (r == -ECONNRESET) {
+            note_lost_write(t, &p->job->workers[t->next_rank]);
+            continue;
+        }
         if (r < 0)
             return fail_transfer(t, t->next_rank, r);
         t->outstanding += (uint32_t)r;
@@ -282,7 +291,7 @@ static int post_writes(struct transfer *t)
 static void finish_if_done(struct transfer *t)
 {
     struct piece *p = t->piece;
-    if (t->state != TRANSFER_WRITING || !t->is_posted || t->outstanding > 0)
+    if (t->state != TRANSFER_WRITING || !t->is_posted || t->outstanding > 0 || t->is_broken)
         return;
     t->state = TRANSFER_FREE;
     t->piece = NULL;
@@ -392,12 +401,14 @@ bool transfer_turn(struct lane_job *job)
     return did;
 }
 
-void transfer_progress(struct transfer *t, int error)
+void transfer_progress(struct transfer *t, const struct worker *w, int error)
 {
     struct lane_job *job = t->piece->job;
     t->outstanding--;
     if (error && t->state == TRANSFER_READING)
         t->is_broken = true;
+    else if (error)
+        note_lost_write(t, w);
     if (job->failure || job->is_dropped) {
         abort_all(job);
         job_release(job);

@@ -194,6 +194,41 @@ static void a_rank_that_left_ends_rounds_that_wait_for_it(void **state)
     assert_int_equal(rig.workers[0].error.code, -EPIPE);
 }
 
+static void say_goodbye(uint32_t i)
+{
+    struct record_leave leave = {.kind = RECORD_LEAVE};
+    assert_int_equal(fabric_send(rig.workers[i].conn, &leave, sizeof leave, NULL, 0), 0);
+}
+
+/* The next round is announced already when the rank leaves that will never be in it. */
+static void a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 300000);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 300000});
+    rig_say(&rig, 0,
+            (struct say){.piece = 1, .word = 2, .round = 2, .elements = 300000, .offset = 1200000});
+    rig_settle(&rig);
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 300000});
+    rig_until(&rig, rig.workers[1].words_count == 1);
+    say_goodbye(1);
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[0].errors_count == 1);
+    assert_int_equal(rig.workers[0].error.word, 2);
+    assert_int_equal(rig.workers[0].error.code, -EPIPE);
+}
+
+static void what_was_said_before_the_goodbye_may_be_said_again_after_it(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 300000);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&rig, rank, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 300000});
+    rig_until(&rig, rig.workers[1].words_count == 1);
+    say_goodbye(1);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 300000});
+    rig_until(&rig, rig.workers[0].commits_count == 1);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[0].errors_count, 0);
+}
+
 static void a_rank_may_leave_once_it_has_its_result(void **state)
 {
     struct record_leave leave = {.kind = RECORD_LEAVE};
@@ -387,6 +422,39 @@ static void a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 2 && rig.workers[1].commits_count == 2);
 }
 
+static void a_new_owner_does_not_wait_for_who_left_without_a_word(void **state)
+{
+    start_recovering(3, 100);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 7, .round = 5, .elements = 100});
+    rig_settle(&rig);
+    say_goodbye(1);
+    rig_until(&rig, rig.workers[0].errors_count == 1);
+    assert_int_equal(rig.workers[0].error.code, -EPIPE);
+    assert_int_equal(rig.workers[0].error.word, 7);
+    rig_say(&rig, 2, (struct say){.piece = 1, .word = 8, .round = 5, .elements = 100});
+    rig_until(&rig, rig.workers[2].errors_count == 1);
+}
+
+/* The open round has to end before the piece can be here again, under whatever epoch. */
+static void a_piece_that_is_being_dropped_cannot_be_placed_again(void **state)
+{
+    enum { BIG = 1000000 };
+    const uint32_t id = 1;
+    struct lane_piece piece = {
+        .id = id, .task = 1, .dtype = REDUCE_F32, .elements = BIG, .tensor = "w"};
+    rig_start_job(&rig, kind, 2, 1, BIG);
+    assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, true, &piece, 1), -EBUSY);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&rig, rank, (struct say){.piece = 1, .word = 1, .round = 1, .elements = BIG});
+    while (lane_is_quiet(rig.lane))
+        rig_turn(&rig);
+    lane_drop(rig.lane, RIG_JOB, &id, 1);
+    assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 1, true, &piece, 1), -EBUSY);
+    rig_until(&rig, rig.workers[0].words_count == 1 && rig.workers[1].words_count == 1);
+    rig_settle(&rig);
+    assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, true, &piece, 1), 0);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 static const struct CMUnitTest cases[] = {
     CASE(a_connection_without_a_granted_ticket_is_refused),
@@ -398,6 +466,8 @@ static const struct CMUnitTest cases[] = {
     CASE(a_dropped_job_gives_all_its_memory_back),
     CASE(what_jobs_hold_is_what_the_arena_says_within_five_percent),
     CASE(a_rank_that_left_ends_rounds_that_wait_for_it),
+    CASE(a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait),
+    CASE(what_was_said_before_the_goodbye_may_be_said_again_after_it),
     CASE(a_rank_may_leave_once_it_has_its_result),
     CASE(a_stopped_worker_is_late_and_the_other_job_goes_on),
     CASE(garbage_on_a_connection_ends_its_job_only),
@@ -410,6 +480,8 @@ static const struct CMUnitTest cases[] = {
     CASE(a_worker_that_missed_the_end_of_a_committed_round_is_told),
     CASE(a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum),
     CASE(a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit),
+    CASE(a_new_owner_does_not_wait_for_who_left_without_a_word),
+    CASE(a_piece_that_is_being_dropped_cannot_be_placed_again),
 };
 
 int main(int argc, char **argv)
