@@ -83,7 +83,6 @@ struct gp_request {
     struct list landed;  /* ... is over, the result to be copied out */
     struct list done;
     struct err err;
-    uint64_t started_ns;
     /* What lanes answered to the question whom it waits for (stall.c). */
     uint32_t queries;
     const struct gp_tensor *missing_tensor;
@@ -173,9 +172,9 @@ void request_release(struct gp_request *q);
 bool request_is_over(const struct gp_request *q);
 
 /* stall.c */
-/* At a deadline: asks the lanes, drives a little longer, and says why it is not over.
- * 0: it was over after all. */
-int stall_explain(struct gp_request *q);
+/* When `timeout_ns` have passed: asks the lanes, drives a little longer, and says why it is not
+ * over. 0: it was over after all. */
+int stall_explain(struct gp_request *q, uint64_t timeout_ns);
 
 /* reroute.c */
 void reroute(struct gp_job *job, const Gradpool__Wire__RouteChange *change);

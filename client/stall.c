@@ -129,7 +129,7 @@ static struct gp_tensor *first_stalled(struct gp_request *q)
     return list_entry(list_first(&q->waiting), struct gp_tensor, in_request);
 }
 
-static int explain(struct gp_request *q)
+static int explain(struct gp_request *q, uint64_t timeout_ns)
 {
     char text[ERR_TEXT_BYTES] = "";
     struct gp_tensor *t = first_stalled(q);
@@ -145,13 +145,12 @@ static int explain(struct gp_request *q)
         else
             text_append(text, sizeof text, "another thread is copying");
     }
-    return client_error(-ETIMEDOUT, "%s after %" PRIu64 " ms", text,
-                        (clock_now_ns() - q->started_ns) / NS_PER_MS);
+    return client_error(-ETIMEDOUT, "%s after %" PRIu64 " ms", text, timeout_ns / NS_PER_MS);
 }
 
-int stall_explain(struct gp_request *q)
+int stall_explain(struct gp_request *q, uint64_t timeout_ns)
 {
     ask(q);
     engine_run(&q->job->engine, clock_now_ns() + ANSWER_WAIT_NS, is_answered, q);
-    return request_is_over(q) || !list_is_empty(&q->landed) ? 0 : explain(q);
+    return request_is_over(q) || !list_is_empty(&q->landed) ? 0 : explain(q, timeout_ns);
 }

@@ -33,7 +33,6 @@ struct gp_request *request_take(struct gp_job *job)
     q->client = job->client;
     q->job = job;
     q->err.code = 0;
-    q->started_ns = clock_now_ns();
     q->queries = 0;
     q->missing_tensor = NULL;
     list_init(&q->waiting);
@@ -113,7 +112,7 @@ static int wait_locked(struct gp_request *q, uint64_t timeout_ns)
         copy_landed(q);
         if (request_is_over(q))
             break;
-        if (!engine_run(&job->engine, deadline_ns, has_news, q) && stall_explain(q) < 0)
+        if (!engine_run(&job->engine, deadline_ns, has_news, q) && stall_explain(q, timeout_ns) < 0)
             return -ETIMEDOUT;
     }
     int r = q->err.code ? client_error_from(&q->err) : 0;

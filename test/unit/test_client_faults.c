@@ -63,7 +63,7 @@ static void a_push_that_one_rank_never_makes_is_told_at_the_deadline(void **stat
     run_round(t, 1);
     push(0, 2);
     failed(gp_wait(q[0], SHORT_MS), -ETIMEDOUT,
-           "tensor 'fc.weight' round 2: ", "no push from rank 1 after ", " ms", NULL);
+           "tensor 'fc.weight' round 2: ", "no push from rank 1 after 50 ms", NULL);
     push(1, 2);
     finish(2); /* the request has lived on */
 }
