@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(
     # build
-    gcc libc6-dev pkg-config meson ninja-build git
+    gcc g++ libc6-dev pkg-config meson ninja-build git
     libfabric-dev libprotobuf-c-dev protobuf-c-compiler
     libhwloc-dev libjemalloc-dev libsqlite3-dev libjansson-dev
     # tests
