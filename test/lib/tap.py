@@ -11,7 +11,8 @@ import unittest
 
 
 def statement(test):
-    name = test.id().rsplit('.', 1)[-1]
+    # What is no method (a failed setUpClass) has only an id.
+    name = getattr(test, '_testMethodName', None) or test.id()
     return name.removeprefix('test_').replace('_', ' ')
 
 
