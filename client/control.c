@@ -254,10 +254,8 @@ static void lose_channel(struct control *c)
     channel_destroy(channel);
 }
 
-/* Sleeps until the socket or the others have something, then hands it on. */
-static void serve(struct control *c)
+static void sleep_until_news(struct control *c)
 {
-    envelope *message;
     pthread_mutex_lock(&c->lock);
     struct pollfd fds[] = {
         {.fd = channel_fd(c->channel), .events = (short)channel_events(c->channel)},
@@ -266,12 +264,21 @@ static void serve(struct control *c)
     poll(fds, 2, -1);
     if (fds[1].revents)
         drain_wake(c);
+}
+
+/* Hands on what has come, then sleeps: in this order, because what came right behind the answer to
+ * our join lies in the channel already and no socket will tell of it again. */
+static void serve(struct control *c)
+{
+    envelope *message;
     int r;
     while ((r = receive(c, &message)) == 0) {
         dispatch(c, message);
         gradpool__wire__envelope__free_unpacked(message, NULL);
     }
-    if (r != -EAGAIN)
+    if (r == -EAGAIN)
+        sleep_until_news(c);
+    else
         lose_channel(c);
 }
 

@@ -148,7 +148,9 @@ bool link_query(struct link *l, const struct piece *p)
 
 void link_say_goodbye(struct link *l)
 {
-    struct record_leave leave = {.kind = RECORD_LEAVE};
+    int failure = l->job->failure.code;
+    struct record_leave leave = {.kind = RECORD_LEAVE,
+                                 .after_failure = failure != 0 && failure != -ECANCELED};
     if (l->state == LINK_OPEN)
         (void)fabric_send(l->conn, &leave, sizeof leave, NULL, 0); /* it will see us go anyway */
 }

@@ -33,16 +33,15 @@ static void adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     p->fence = former != link && former->conn ? former : NULL;
 }
 
-/* A lane that keeps pieces of ours is alive and gave these away itself. One that keeps none may be
- * lost: its connection and our memory's registration go before the successor hears from us. */
+/* The lane that lost the piece may only be cut off from the coordinator, and write on: its
+ * connection and our memory's registration go before the successor hears from us. Other pieces that
+ * it had get their new owners in messages of their own. */
 static void settle_piece(struct piece *p)
 {
     if (!p->owes_standing)
         return;
-    if (p->fence && link_pieces(p->fence) == 0)
+    if (p->fence)
         link_close(p->fence);
-    else
-        p->fence = NULL;
     if (p->fence && !p->fence->conn)
         p->fence = NULL;
     link_announce(p->link, p);

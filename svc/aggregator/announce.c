@@ -135,10 +135,10 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         refuse(w, ready, -EOPNOTSUPP, "unknown operation, rank set or root; is the library newer?");
         return false;
     }
-    if (ready->dtype != p->dtype) {
-        snprintf(text, sizeof text, "pushed as %s, declared as %s", reduce_dtype_name(ready->dtype),
-                 reduce_dtype_name(p->dtype));
-        refuse(w, ready, -EINVAL, text);
+    if (ready->dtype != p->dtype) { /* every rank hears of it, not only who did it */
+        piece_fail(p, -EINVAL, "tensor '%s': rank %u pushes %s, declared as %s", p->tensor,
+                   w->number, reduce_dtype_name(ready->dtype), reduce_dtype_name(p->dtype));
+        refuse(w, ready, p->failure, p->failure_text);
         return false;
     }
     int r = check_extents(w, p, operation, ready);

@@ -165,10 +165,12 @@ void worker_close(struct worker *w, enum worker_state state)
 }
 
 /* A round that is being summed has its input and may end; one that waits never will. */
-void worker_leave(struct worker *w)
+void worker_leave(struct worker *w, bool after_failure)
 {
     struct lane_job *job = w->job;
     w->state = WORKER_LEFT;
+    if (after_failure)
+        return; /* the cause is another, and reaches the others on the way it reached this one */
     if (!job->has_left)
         job->left_rank = w->number;
     job->has_left = true;

@@ -103,7 +103,7 @@ static bool dispatch(struct worker *w, const union record *record, const void *d
     switch (record->kind) {
     case RECORD_READY: return announce(w, &record->ready, data, payload);
     case RECORD_QUERY: answer_query(w, &record->query); return false;
-    case RECORD_LEAVE: worker_leave(w); return false;
+    case RECORD_LEAVE: worker_leave(w, record->leave.after_failure); return false;
     default: evict(w, "a record that only lanes send"); return false;
     }
 }

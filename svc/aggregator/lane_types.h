@@ -164,7 +164,7 @@ int job_redeem(struct lane_job *job, const struct record_connect *ticket);
 void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn);
 void worker_close(struct worker *w, enum worker_state state);
 /* An orderly goodbye: rounds that wait for it end with an error. */
-void worker_leave(struct worker *w);
+void worker_leave(struct worker *w, bool after_failure);
 void worker_drop_payload(struct worker *w);
 
 /* piece.c */

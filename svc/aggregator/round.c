@@ -58,7 +58,7 @@ static void count_early(struct piece *p)
 {
     for (uint32_t i = 0; i < p->job->workers_count; i++) {
         struct announcement *a = rank_said(&p->ranks[i], p->round);
-        if (a->round == p->round && a->standing == RECORD_ANNOUNCE)
+        if (a->round == p->round && a->operation && a->standing == RECORD_ANNOUNCE)
             count_in(&p->job->workers[i], p, a);
     }
 }

@@ -73,6 +73,8 @@ static bool ready_is_sound(const struct record_ready *r)
     /* Rounds count from 1; only a worker that has finished none may stand at 0. */
     if (r->round == RECORD_ROUND_NONE && r->standing != RECORD_IDLE)
         return false;
+    if (r->round > RECORD_ROUND_MOST)
+        return false;
     if (r->operation == RECORD_BARRIER && r->input_bytes != 0)
         return false;
     if (r->payload_bytes != 0 && r->payload_bytes != r->input_bytes)
@@ -110,7 +112,7 @@ static bool ticket_is_sound(const struct record_ticket *r)
 
 static bool leave_is_sound(const struct record_leave *r)
 {
-    return is_zero(r->reserved, sizeof(r->reserved));
+    return r->after_failure <= 1 && is_zero(r->reserved, sizeof(r->reserved));
 }
 
 static bool is_sound(const union record *r)

@@ -28,6 +28,8 @@ enum record_kind {
 
 #define RECORD_WORD_NONE 0xffffffffu
 #define RECORD_ROUND_NONE 0
+/* So that the rounds after it can still be counted. */
+#define RECORD_ROUND_MOST (UINT64_MAX / 2)
 
 /* Rank set 0 is all workers of the job; others are to be declared (none yet). */
 #define RECORD_SET_ALL 0
@@ -139,7 +141,9 @@ struct record_ticket {
 
 struct record_leave {
     uint8_t kind;
-    uint8_t reserved[7];
+    uint8_t
+        after_failure; /* 1: the job has failed, and that is why; others learn the cause, not us */
+    uint8_t reserved[6];
 };
 
 union record {

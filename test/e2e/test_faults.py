@@ -304,6 +304,15 @@ class Killed(unittest.TestCase):
     def test_an_aggregator_killed_in_mid_round_changes_no_bit_tcp(self):
         self.kill_aggregator('tcp')
 
+    def test_coordinator_and_aggregators_killed_together_and_started_again_change_no_bit(self):
+        workers = self.start('auto', '--tensors', '4')
+        pids = self.service.pids()
+        self.service.serve.kill()
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        self.service.start('serve-again')
+        self.finish(workers)
+
     def end_by(self, number):
         workers = self.start('auto')
         pids = self.service.pids() + [self.service.serve.pid]

@@ -229,6 +229,48 @@ static void what_was_said_before_the_goodbye_may_be_said_again_after_it(void **s
     assert_int_equal(rig.workers[0].errors_count, 0);
 }
 
+static void a_rank_that_leaves_after_a_failure_is_not_taken_for_its_cause(void **state)
+{
+    struct record_leave leave = {.kind = RECORD_LEAVE, .after_failure = 1};
+    rig_start_job(&rig, kind, 3, 1, 100);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100});
+    rig_turn(&rig);
+    assert_int_equal(fabric_send(rig.workers[1].conn, &leave, sizeof leave, NULL, 0), 0);
+    fabric_disconnect(rig.workers[1].conn);
+    rig_until(&rig, rig.workers[1].is_closed);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[0].errors_count, 0);
+    fabric_close(rig.workers[2].fabric);
+    rig.workers[2].fabric = NULL;
+    rig_until(&rig, rig.workers[0].errors_count == 1);
+    assert_true(says(&rig.workers[0], "rank 2"));
+}
+
+static void a_round_that_cannot_be_counted_on_from_is_no_record(void **state)
+{
+    rig_start(&rig, kind);
+    rig_place(&rig, RIG_JOB, 1, 1, 1, 100, true);
+    rig_connect(&rig, 0, RIG_JOB, 0);
+    rig_say(&rig, 0,
+            (struct say){.piece = 1,
+                         .round = UINT64_MAX,
+                         .standing = RECORD_IDLE,
+                         .has_no_input = true,
+                         .has_no_output = true});
+    rig_until(&rig, rig.workers[0].is_closed);
+}
+
+static void a_wrong_dtype_is_told_to_every_rank(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 100);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100});
+    rig_settle(&rig);
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100, .dtype = 9});
+    rig_until(&rig, rig.workers[0].errors_count == 1 && rig.workers[1].errors_count == 1);
+    assert_int_equal(rig.workers[0].error.code, -EINVAL);
+    assert_true(says(&rig.workers[0], "rank 1 pushes ?, declared as f32"));
+}
+
 static void a_rank_may_leave_once_it_has_its_result(void **state)
 {
     struct record_leave leave = {.kind = RECORD_LEAVE};
@@ -468,6 +510,9 @@ static const struct CMUnitTest cases[] = {
     CASE(a_rank_that_left_ends_rounds_that_wait_for_it),
     CASE(a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait),
     CASE(what_was_said_before_the_goodbye_may_be_said_again_after_it),
+    CASE(a_rank_that_leaves_after_a_failure_is_not_taken_for_its_cause),
+    CASE(a_round_that_cannot_be_counted_on_from_is_no_record),
+    CASE(a_wrong_dtype_is_told_to_every_rank),
     CASE(a_rank_may_leave_once_it_has_its_result),
     CASE(a_stopped_worker_is_late_and_the_other_job_goes_on),
     CASE(garbage_on_a_connection_ends_its_job_only),
