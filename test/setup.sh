@@ -24,6 +24,15 @@ missing() {
     printf '%s\n' "${packages[@]}" | grep -vxF -f <(printf '%s\n' "$installed") || true
 }
 
+# Says nothing unless the command fails.
+quietly() {
+    local said
+    said=$("$@" 2>&1) || {
+        printf '%s\n' "$said" "setup.sh: failed: $*" >&2
+        return 1
+    }
+}
+
 main() {
     if ! command -v apt-get >/dev/null; then
         echo "setup.sh: no apt-get here. gradpool is built on Debian 12; install yourself:" >&2
@@ -41,11 +50,11 @@ main() {
         fi
         as_root=(sudo)
     fi
-    echo "setup.sh: installing ${wanted[*]}"
+    echo "setup.sh: installing (minutes, the first time) ${wanted[*]}"
     local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive
         apt-get -o DPkg::Lock::Timeout=600 -qq)
-    "${apt[@]}" update
-    "${apt[@]}" install -y --no-install-recommends "${wanted[@]}"
+    quietly "${apt[@]}" update
+    quietly "${apt[@]}" install -y --no-install-recommends "${wanted[@]}"
 }
 
 main "$@"
