@@ -116,15 +116,15 @@ GP_API const char *gp_tensor_name(const gp_tensor *tensor);
 GP_API uint64_t gp_tensor_elements(const gp_tensor *tensor);
 
 /* Memory that lanes on this host read and write in place: page-aligned, zeroed, shared, counted
- * against the job. Errors: -ENOMEM, -ENOSPC, -EMFILE. Free with gp_free() (NULL is fine), not
- * while a request uses it. */
+ * against the job. Errors: -ENOMEM, -ENOSPC (also over 512 GiB in all), -EMFILE. Free with
+ * gp_free() (NULL is fine), not while a request uses it. */
 GP_API int gp_alloc(gp_job *job, size_t bytes, void **ret_memory);
 GP_API void gp_free(gp_job *job, void *memory);
 
 /* One tensor of a group. `gradient`: `elements` values of the tensor's dtype, lent from the call
- * until gp_wait() returned 0 and the next gp_push_pull() of the tensor is accepted; do not write
- * before gp_wait() returns. `result`: as many values; may be the gradient itself. Both may be NULL
- * for a tensor without elements. */
+ * until gp_wait() returned 0, or failed with another error than -ETIMEDOUT; then it may be written
+ * again. `result`: as many values; may be the gradient itself. Both may be NULL for a tensor
+ * without elements. */
 typedef struct gp_item {
     gp_tensor *tensor;
     const void *gradient;
@@ -147,8 +147,8 @@ GP_API int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_reque
  * every worker has it too (it may be written again). The request is then freed.
  * -ETIMEDOUT: not yet; the text names the tensor, the round and the ranks missing; the request
  * lives on and may be waited for again. Any other error ends and frees the request:
- * -ECONNRESET (a worker or an aggregator died: who), -EINVAL (ranks disagree: who and what),
- * -ECANCELED (left). */
+ * -ECONNRESET or -EPIPE (a worker or an aggregator died or left: who), -EINVAL (ranks disagree:
+ * who and what), -ESHUTDOWN (the service was stopped), -ECANCELED (left). */
 GP_API int gp_wait(gp_request *request, int timeout_ms);
 /* 1: done, gp_wait() will not block; 0: not yet. Never blocks, frees nothing. */
 GP_API int gp_poll(gp_request *request);

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 /* Slabs double, so that 64 of them hold any model; untouched pages cost nothing. */
+/* Of a job on one worker. A lane maps at most 1 TiB of a connection and cuts off who lends more. */
+#define SLABS_BYTES_MOST (UINT64_C(512) << 30)
 #define SLAB_BYTES_FIRST (UINT64_C(4) << 20)
 #define SLAB_DOUBLINGS_MAX 8
 
@@ -36,13 +38,22 @@ static struct slab_extent *add_extent(struct list *at, uint64_t offset, uint64_t
     return extent;
 }
 
+static uint64_t bytes_of_all(const struct slabs *s)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < s->count; i++)
+        bytes += s->slab[i].region.bytes;
+    return bytes;
+}
+
 static int grow(struct slabs *s, uint64_t bytes)
 {
-    if (s->count == FABRIC_REGIONS_MAX)
-        return -ENOSPC;
     struct slab *slab = &s->slab[s->count];
     uint32_t doublings = s->count < SLAB_DOUBLINGS_MAX ? s->count : SLAB_DOUBLINGS_MAX;
     uint64_t slab_bytes = SLAB_BYTES_FIRST << doublings;
+    if (s->count == FABRIC_REGIONS_MAX || bytes > SLABS_BYTES_MOST ||
+        bytes_of_all(s) > SLABS_BYTES_MOST - bytes)
+        return -ENOSPC;
     int r = region_create(bytes > slab_bytes ? bytes : slab_bytes, &slab->region);
     if (r < 0)
         return r;

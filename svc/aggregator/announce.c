@@ -110,8 +110,9 @@ static bool round_is_acceptable(const struct piece *p, const struct record_ready
     return ready->round == p->round || ready->round == p->round + 1;
 }
 
-/* What finds no room is lost where the worker hears of it anyway: from the coordinator where the piece
- * is now, from us that its job has failed. Who makes mistakes and does not listen is cut off. */
+/* What finds no room is lost where the worker hears of it anyway: from the coordinator where the
+ * piece is now, from us that its job has failed. Who makes mistakes and does not listen is cut off.
+ */
 static void refuse(struct worker *w, const struct record_ready *ready, int code, const char *text)
 {
     if (ready->standing == RECORD_IDLE && code == -ESTALE)
@@ -157,8 +158,8 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
     return true;
 }
 
-/* Said before, however often: no effect (W3), whatever has become of the round since. What is owed for
- * it comes anyway. */
+/* Said before, however often: no effect (W3), whatever has become of the round since. What is owed
+ * for it comes anyway. */
 static bool is_repeated(const struct worker *w, struct piece *p, const struct record_ready *ready)
 {
     struct rank *rank = &p->ranks[w->number];

@@ -262,8 +262,8 @@ static int post_write(struct transfer *t, uint32_t number, bool is_last)
     return r < 0 ? r : 1;
 }
 
-/* A result that did not land must not be committed (W4), except to who said goodbye: its CLOSED event
- * decides what becomes of the job. */
+/* A result that did not land must not be committed (W4), except to who said goodbye: its CLOSED
+ * event decides what becomes of the job. */
 static void note_lost_write(struct transfer *t, const struct worker *w)
 {
     t->is_broken |= w->state != WORKER_LEFT;
