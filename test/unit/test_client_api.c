@@ -422,6 +422,7 @@ int main(void)
         cmocka_unit_test_setup(ranks_that_are_none_are_refused, clear_environment),
         cmocka_unit_test_setup(slabs_never_hand_memory_out_twice, clear_environment),
         cmocka_unit_test_setup(more_slabs_than_can_be_lent_are_refused, clear_environment),
+        cmocka_unit_test_setup(more_memory_than_a_lane_maps_is_refused_at_once, clear_environment),
         cmocka_unit_test_setup(an_endpoint_that_is_none_is_refused, clear_environment),
         cmocka_unit_test_setup(a_host_that_does_not_exist_is_named, clear_environment),
         ALONE(the_endpoint_comes_from_the_environment),
