@@ -5,6 +5,7 @@ import pathlib
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import unittest
 
@@ -339,6 +340,22 @@ class Killed(unittest.TestCase):
         self.assertEqual(second.returncode, 1)
         self.assertIn(str(self.service.serve.pid), second.stderr)
         self.assertIn('in use', second.stderr)
+
+
+@unittest.skipUnless(os.geteuid() == 0, 'a read-only file system needs root to be mounted')
+class StateDir(unittest.TestCase):
+
+    def test_a_read_only_state_dir_is_refused_at_start_with_the_reason(self):
+        """In a mount namespace of its own: root may write where permissions forbid it."""
+        with tempfile.TemporaryDirectory(prefix='gradpool-test-') as folder:
+            script = 'mount -t tmpfs -o ro none "$1" && exec "$2" serve --state-dir "$1/state" ' \
+                     '--listen gradpool://127.0.0.1:0'
+            serve = subprocess.run(['unshare', '--mount', 'sh', '-c', script, 'sh', folder,
+                                    str(GRADPOOL)], capture_output=True, text=True, timeout=30,
+                                   check=False)
+            self.assertEqual(serve.returncode, 1)
+            self.assertIn(f'{folder}/state', serve.stderr)
+            self.assertRegex(serve.stderr.lower(), 'read-only')
 
 
 if __name__ == '__main__':
