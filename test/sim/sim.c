@@ -56,7 +56,7 @@ struct sim_options sim_options_draw(uint64_t seed)
     o.jobs = 1 + (uint32_t)sim_draw(s, 3);
     o.workers = 1 + (uint32_t)sim_draw(s, sim_chance(s, 6) ? SIM_WORKERS_MAX : 4);
     o.pieces = 1 + (uint32_t)sim_draw(s, 6);
-    o.rounds = 1 + (uint32_t)sim_draw(s, 6);
+    o.rounds = 1 + (uint32_t)sim_draw(s, 10);
     o.elements_most = sim_chance(s, 8) ? 150000 : 600;
     o.is_mapped = sim_chance(s, 3);
     o.queue_depth = sim_chance(s, 2) ? 0 : 1 + (uint32_t)sim_draw(s, 8);
@@ -65,8 +65,9 @@ struct sim_options sim_options_draw(uint64_t seed)
     o.repeats = sim_chance(s, 2);
     o.stops = (uint32_t)sim_draw(s, 3);
     o.lane_deaths = sim_chance(s, 3) ? 0 : (uint32_t)sim_draw(s, 3);
-    o.moves = sim_chance(s, 2) ? 0 : (uint32_t)sim_draw(s, 4);
+    o.moves = sim_chance(s, 2) ? 0 : (uint32_t)sim_draw(s, 30);
     o.worker_deaths = sim_chance(s, 3);
+    o.cuts = sim_chance(s, 3);
     o.laps = !o.lane_deaths && !o.moves;
     o.leaves_early = !o.lane_deaths && !o.moves && sim_chance(s, 2);
     return o;
@@ -129,7 +130,7 @@ static void make_job(struct sim *sim, uint32_t index)
     struct sim_job *job = &sim->jobs[index];
     uint64_t inputs = 0, landings = SIM_GUARD_BYTES;
     job->id = 100 + index;
-    job->victim = SIM_NOWHERE;
+    job->victim = job->to_cut = SIM_NOWHERE;
     job->workers_count = draw_count(sim, sim->options.workers);
     job->pieces_count = draw_count(sim, sim->options.pieces);
     job->rounds = draw_count(sim, sim->options.rounds);
@@ -148,13 +149,12 @@ static void make_job(struct sim *sim, uint32_t index)
     coordinator_place_job(sim, job);
 }
 
-static void order_fault(struct sim *sim)
+static struct fabric *faulty_fabric(struct sim *sim)
 {
-    struct sim_fault fault = sim->options.fault;
-    if (fault.post)
-        mem_fabric_fail_post(fault.is_worker ? sim->jobs[0].workers[0].fabric
-                                             : sim->lanes[0].fabric,
-                             fault.post, fault.fault);
+    struct sim_job *job = &sim->jobs[0];
+    if (sim->options.fault.is_worker)
+        return job->workers[job->workers_count - 1].fabric;
+    return sim->lanes[0].fabric;
 }
 
 static struct sim *make(const struct sim_options *options)
@@ -164,7 +164,8 @@ static struct sim *make(const struct sim_options *options)
     sim->options = *options;
     sim->random = options->seed;
     sim->stops_left = options->stops;
-    sim->moves_left = options->lanes > 1 ? options->moves : 0;
+    sim->moves_left = options->moves;
+    sim->cuts_left = options->cuts;
     sim->lane_deaths_left = options->lane_deaths;
     sim->worker_deaths_left = options->worker_deaths;
     sim->next_accident_turn = sim_draw(sim, 60);
@@ -179,7 +180,8 @@ static struct sim *make(const struct sim_options *options)
         coordinator_start_lane(sim);
     for (uint32_t i = 0; i < options->jobs; i++)
         make_job(sim, i);
-    order_fault(sim);
+    if (options->fault.post)
+        mem_fabric_fail_post(faulty_fabric(sim), options->fault.post, options->fault.fault);
     sim->result.allocations = memory_allocations();
     memory_fail(options->allocation_fails);
     return sim;
@@ -328,8 +330,7 @@ static void free_job(struct sim_job *job)
 
 static void measure(struct sim *sim)
 {
-    sim->result.lane_posts = mem_fabric_counters(sim->lanes[0].fabric).posts;
-    sim->result.worker_posts = mem_fabric_counters(sim->jobs[0].workers[0].fabric).posts;
+    sim->result.posts = mem_fabric_counters(faulty_fabric(sim)).posts;
     sim->result.allocations = memory_allocations() - sim->result.allocations;
     for (uint32_t i = 0; i < sim->lanes_count; i++) {
         struct lane_use use;

@@ -11,11 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A post that fails on purpose, once, on the fabric of the first lane or of a worker. */
+/* A post that fails on purpose, once: of the first lane, or of the last rank of the first job. */
 struct sim_fault {
     uint64_t post; /* the n-th from the start; 0: none */
     enum mem_fault fault;
-    bool is_worker; /* rank 0 of job 0; else the first lane */
+    bool is_worker;
 };
 
 struct sim_options {
@@ -33,6 +33,7 @@ struct sim_options {
     uint32_t stops;             /* how often some worker is stopped for long */
     uint32_t moves;             /* how often a piece is moved away from a lane that lives */
     uint32_t lane_deaths, worker_deaths;
+    uint32_t cuts; /* how often a worker loses a connection, and lives */
     struct sim_fault fault;
     uint64_t allocation_fails; /* the n-th of all lanes from the first poll on; 0: none */
 };
@@ -42,8 +43,8 @@ struct sim_result {
     uint64_t transcript; /* hash of every event of everybody */
     uint64_t turns, rounds, results, commits, repeats, laps, deaths, standings;
     uint64_t jobs_done, jobs_failed;
-    uint64_t lane_posts, worker_posts; /* of the fabric that a sim_fault names */
-    uint64_t allocations;              /* from the first poll on */
+    uint64_t posts;       /* of whom the sim_fault names */
+    uint64_t allocations; /* from the first poll on */
 };
 
 /* A random mixture: every draw of `seed` is another world. */

@@ -149,12 +149,13 @@ static bool replace_dead(struct sim *sim, uint32_t number)
     return true;
 }
 
-/* A lane that was told to drop a piece serves it until its open round is over. */
+/* A lane that was told to drop a piece serves it until its open round is over. The piece may come back to
+ * it, under another epoch. */
 static bool finish_move(struct sim *sim, struct sim_piece *piece)
 {
     if (!piece->is_leaving || !sim->lanes[piece->lane].is_alive)
         return false;
-    uint32_t target = choose_lane(sim, piece->lane);
+    uint32_t target = choose_lane(sim, sim_chance(sim, 3) ? SIM_NOWHERE : piece->lane);
     if (!sim_lane_serves(&sim->lanes[piece->lane], piece))
         place_again(sim, piece, target == SIM_NOWHERE ? piece->lane : target);
     return true;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Turns between two accidents, at most. */
-#define PEACE_TURNS 120
+#define PEACE_TURNS 40
 #define STOP_NS_MOST UINT64_C(2000000)
 /* Until a coordinator knows that a lane is dead. */
 #define NOTICE_TURNS_MOST 30
@@ -39,6 +39,7 @@ static void stop_worker(struct sim *sim)
     struct sim_worker *w = random_worker(sim);
     if (!w)
         return;
+    sim->stops_left--;
     w->stopped_until_ns = mem_network_now_ns(sim->network) + 1 + sim_draw(sim, STOP_NS_MOST);
     mem_fabric_stop(w->fabric, true);
 }
@@ -68,11 +69,13 @@ static void kill_worker(struct sim *sim)
     fate_doom(sim, w->job, w->rank);
 }
 
+/* What it had to say to a job it may not have said. */
 static void mark_lost(struct sim *sim, uint32_t number)
 {
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
-        for (uint32_t k = 0; k < sim->jobs[i].pieces_count; k++)
-            sim->jobs[i].lost_lane |= sim->jobs[i].pieces[k].lane == number;
+        struct sim_job *job = &sim->jobs[i];
+        for (uint32_t rank = 0; rank < job->workers_count; rank++)
+            job->lost_lane |= job->workers[rank].links[number].state != SIM_LINK_NONE;
     }
 }
 
@@ -104,6 +107,16 @@ static void move_piece(struct sim *sim)
     lane_drop(sim->lanes[piece->lane].lane, job->id, &piece->id, 1);
 }
 
+static void cut_worker(struct sim *sim)
+{
+    struct sim_worker *w = random_worker(sim);
+    if (!w || w->job->to_cut != SIM_NOWHERE)
+        return;
+    sim->cuts_left--;
+    w->job->to_cut = w->rank;
+    mem_fabric_fail_post(w->fabric, 1 + sim_draw(sim, 6), MEM_FAULT_RESET);
+}
+
 static void wake_workers(struct sim *sim, bool *did)
 {
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
@@ -118,6 +131,31 @@ static void wake_workers(struct sim *sim, bool *did)
     }
 }
 
+static void befall(struct sim *sim)
+{
+    switch (sim_draw(sim, 6)) {
+    case 0:
+        if (sim->stops_left > 0)
+            stop_worker(sim);
+        break;
+    case 1:
+        if (sim->cuts_left > 0)
+            cut_worker(sim);
+        break;
+    case 2:
+        if (sim->lane_deaths_left > 0)
+            kill_lane(sim);
+        break;
+    case 3:
+        if (sim->worker_deaths_left > 0)
+            kill_worker(sim);
+        break;
+    default:
+        if (sim->moves_left > 0)
+            move_piece(sim);
+    }
+}
+
 bool fate_turn(struct sim *sim)
 {
     bool did = false;
@@ -125,24 +163,6 @@ bool fate_turn(struct sim *sim)
     if (sim->result.turns < sim->next_accident_turn)
         return did;
     sim->next_accident_turn = sim->result.turns + 1 + sim_draw(sim, PEACE_TURNS);
-    switch (sim_draw(sim, 4)) {
-    case 0:
-        if (sim->stops_left > 0) {
-            sim->stops_left--;
-            stop_worker(sim);
-        }
-        break;
-    case 1:
-        if (sim->moves_left > 0)
-            move_piece(sim);
-        break;
-    case 2:
-        if (sim->lane_deaths_left > 0)
-            kill_lane(sim);
-        break;
-    default:
-        if (sim->worker_deaths_left > 0)
-            kill_worker(sim);
-    }
+    befall(sim);
     return did;
 }

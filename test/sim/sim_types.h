@@ -85,9 +85,10 @@ struct sim_job {
     bool is_double; /* two buffers: may lap */
     bool is_inline; /* short inputs travel along */
     bool is_doomed; /* a worker was killed or lost a connection */
-    bool lost_lane; /* a lane of it was killed */
+    bool lost_lane; /* one that a worker of it knew was killed */
     bool is_dropped;
     uint32_t victim; /* rank; SIM_NOWHERE: not known who */
+    uint32_t to_cut; /* rank that may lose a connection at any post; SIM_NOWHERE: none */
     uint64_t doomed_turn;
     struct sim_piece pieces[SIM_PIECES_MAX];
     struct sim_worker workers[SIM_WORKERS_MAX];
@@ -111,7 +112,7 @@ struct sim {
     uint32_t lanes_count;
     struct sim_job jobs[SIM_JOBS_MAX];
     uint32_t tokens;
-    uint32_t stops_left, moves_left, lane_deaths_left, worker_deaths_left;
+    uint32_t stops_left, moves_left, cuts_left, lane_deaths_left, worker_deaths_left;
     uint64_t next_accident_turn;
 };
 

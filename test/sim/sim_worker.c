@@ -161,10 +161,11 @@ static void take_word(struct sim_worker *w, const struct sim_link *link, uint32_
     w->sim->result.results++;
 }
 
-/* A connection will end on purpose of the test. */
-static bool is_reset(const struct sim *sim)
+/* A connection of the job ends on purpose of the test. */
+static bool may_be_cut(const struct sim_job *job, const struct sim *sim)
 {
-    return sim->options.fault.post && sim->options.fault.fault == MEM_FAULT_RESET;
+    bool is_fault = sim->options.fault.post && sim->options.fault.fault == MEM_FAULT_RESET;
+    return is_fault || job->to_cut != SIM_NOWHERE;
 }
 
 static void take_error(struct sim_worker *w, const struct sim_link *link,
@@ -175,8 +176,8 @@ static void take_error(struct sim_worker *w, const struct sim_link *link,
     if (error->word != RECORD_WORD_NONE && error->code == -ESTALE)
         return; /* the new route is on its way */
     memcpy(text, error->text, error->text_bytes);
-    if ((error->code == -ENOMEM && w->sim->options.allocation_fails) || is_reset(w->sim))
-        fate_doom(w->sim, w->job, SIM_NOWHERE);
+    if ((error->code == -ENOMEM && w->sim->options.allocation_fails) || may_be_cut(w->job, w->sim))
+        fate_doom(w->sim, w->job, w->job->to_cut);
     if (error->word == RECORD_WORD_NONE || w->job->is_doomed) {
         snprintf(name, sizeof name, w->job->victim == SIM_NOWHERE ? "rank " : "rank %u",
                  w->job->victim);
@@ -238,7 +239,7 @@ static void take_closed(struct sim_worker *w, struct sim_link *link, int error)
     if (was_expected)
         return;
     w->is_cut = true;
-    if (is_reset(w->sim))
+    if (may_be_cut(w->job, w->sim))
         fate_doom(w->sim, w->job, w->rank);
     sim_require(w->sim, w->job->is_doomed, "job %u rank %u lost lane %u: %d", w->job->id, w->rank,
                 link->number, error);

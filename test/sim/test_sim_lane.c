@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#define WORLDS 300
+#define WORLDS 800
 #define WORLDS_LONG 20000
 
 static void add(struct sim_result *sum, const struct sim_result *result)
