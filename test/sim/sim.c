@@ -1,5 +1,5 @@
-/* The world: builds it, gives everybody turns in random order, moves the clock, and takes it down. All
- * chance comes from one seed, and nothing here looks at real time. README: S1 to S6. */
+/* The world: builds it, gives everybody turns in random order, moves the clock, and takes it down.
+ * All chance comes from one seed, and nothing here looks at real time. README: S1 to S6. */
 #include "test/sim/sim_types.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #define TURNS_MAX 400000
 #define STEP_NS_MOST 500
 
-/* --- chance and failure ------------------------------------------------------------------------ */
+/* --- chance and failure --- */
 
 /* splitmix64, apart from the network's, so that one more draw here does not change delays. */
 uint64_t sim_draw(struct sim *sim, uint64_t below)
@@ -73,7 +73,7 @@ struct sim_options sim_options_draw(uint64_t seed)
     return o;
 }
 
-/* --- building ---------------------------------------------------------------------------------- */
+/* --- building --- */
 
 static uint32_t draw_count(struct sim *sim, uint32_t most)
 {
@@ -187,7 +187,7 @@ static struct sim *make(const struct sim_options *options)
     return sim;
 }
 
-/* --- turning ----------------------------------------------------------------------------------- */
+/* --- turning --- */
 
 struct actor {
     struct sim_lane *lane; /* or */
@@ -308,7 +308,7 @@ static void turn(struct sim *sim)
         explain_stuck(sim);
 }
 
-/* --- taking down ------------------------------------------------------------------------------- */
+/* --- taking down --- */
 
 static void free_job(struct sim_job *job)
 {

@@ -1,5 +1,5 @@
-/* A whole job, or several, in one thread on a virtual clock: real lanes over fabric_mem, workers that
- * follow the client's protocol, and this file's caller as the coordinator and as fate.
+/* A whole job, or several, in one thread on a virtual clock: real lanes over fabric_mem, workers
+ * that follow the client's protocol, and this file's caller as the coordinator and as fate.
  * test/sim/README.md: what holds after every step (S1, S2, ...). A broken invariant fails the
  * running cmocka case and names the seed. */
 #ifndef GRADPOOL_TEST_SIM_H

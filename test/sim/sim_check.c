@@ -1,5 +1,6 @@
 /* What must hold, checked against sums that are computed here, one float after the other in rank
- * order, without anything from svc/reduce. Owns the contents of the workers' memory. README: S1 to S6. */
+ * order, without anything from svc/reduce. Owns the contents of the workers' memory. README: S1 to
+ * S6. */
 #include "test/sim/sim_types.h"
 
 #include "svc/reduce/reduce.h"
@@ -36,7 +37,7 @@ static float value(uint32_t stream, uint64_t element)
     return (float)(x >> 8) * 0x1p-23f - 1.0f;
 }
 
-/* --- what a round does ------------------------------------------------------------------------ */
+/* --- what a round does --- */
 
 struct sim_plan plan_of(const struct sim_piece *piece, uint64_t round)
 {
@@ -91,7 +92,7 @@ static const float *expected(struct sim_piece *piece, uint64_t round)
     return sum;
 }
 
-/* --- workers' memory --------------------------------------------------------------------------- */
+/* --- workers' memory --- */
 
 static size_t bytes_of(const struct sim_piece *piece) { return piece->elements * sizeof(float); }
 
@@ -193,7 +194,7 @@ void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t rou
     memset(landing_at(w, piece, round), GARBAGE, bytes_of(piece));
 }
 
-/* --- between two turns ------------------------------------------------------------------------- */
+/* --- between two turns --- */
 
 static void check_owner(struct sim *sim, const struct sim_piece *piece)
 {

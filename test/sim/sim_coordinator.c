@@ -1,6 +1,6 @@
-/* Plays the coordinator: places pieces, grants tickets, finds out late that a lane is dead, gives its
- * pieces a new owner with the next epoch, and tells each worker at another moment. Must not place a
- * piece while another lane that lives still serves it (S3). */
+/* Plays the coordinator: places pieces, grants tickets, finds out late that a lane is dead, gives
+ * its pieces a new owner with the next epoch, and tells each worker at another moment. Must not
+ * place a piece while another lane that lives still serves it (S3). */
 #include "test/sim/sim_types.h"
 
 #include "svc/reduce/reduce.h"
@@ -14,7 +14,7 @@
 /* Turns in which the survivors of a dead worker can hear of it, unless they are stopped. */
 #define DOOM_TURNS 4000
 
-/* --- lanes ------------------------------------------------------------------------------------- */
+/* --- lanes --- */
 
 static uint64_t incarnation_of(uint32_t number) { return UINT64_C(0xfeed0000) + number; }
 
@@ -86,7 +86,7 @@ bool coordinator_grant(struct sim *sim, const struct sim_worker *w, uint32_t lan
     return lane_grant(sim->lanes[lane].lane, ret_ticket) == 0;
 }
 
-/* --- placing ----------------------------------------------------------------------------------- */
+/* --- placing --- */
 
 static void place(struct sim *sim, struct sim_piece *piece, uint32_t lane, bool recovering)
 {
@@ -127,7 +127,7 @@ static void place_again(struct sim *sim, struct sim_piece *piece, uint32_t lane)
     }
 }
 
-/* --- between two turns -------------------------------------------------------------------------- */
+/* --- between two turns --- */
 
 static bool replace_dead(struct sim *sim, uint32_t number)
 {
@@ -149,8 +149,8 @@ static bool replace_dead(struct sim *sim, uint32_t number)
     return true;
 }
 
-/* A lane that was told to drop a piece serves it until its open round is over. The piece may come back to
- * it, under another epoch. */
+/* A lane that was told to drop a piece serves it until its open round is over. The piece may come
+ * back to it, under another epoch. */
 static bool finish_move(struct sim *sim, struct sim_piece *piece)
 {
     if (!piece->is_leaving || !sim->lanes[piece->lane].is_alive)
@@ -170,7 +170,7 @@ bool job_is_finished(const struct sim_job *job)
     return true;
 }
 
-/* Everybody that shared a lane with the victim has to hear of it; who has lost a lane too may not. */
+/* All who shared a lane with the victim have to hear of it; who has lost a lane too may not. */
 static bool doom_is_told(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {

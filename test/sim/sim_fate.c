@@ -1,5 +1,5 @@
-/* What befalls the world: workers that are stopped or killed, lanes that are killed, pieces that have
- * to move. Decides when and whom; what follows from it is for the others to get right. */
+/* What befalls the world: workers that are stopped or killed, lanes that are killed, pieces that
+ * have to move. Decides when and whom; what follows from it is for the others to get right. */
 #include "test/sim/sim_types.h"
 
 #include <string.h>
@@ -60,7 +60,7 @@ static bool is_everywhere(const struct sim_job *job)
 static void kill_worker(struct sim *sim)
 {
     struct sim_worker *w = random_worker(sim);
-    if (!w || w->job->workers_count == 1 || !is_everywhere(w->job))
+    if (!w || w->job->workers_count == 1 || w->job->to_cut != SIM_NOWHERE || !is_everywhere(w->job))
         return;
     sim->worker_deaths_left--;
     sim->result.deaths++;

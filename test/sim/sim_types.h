@@ -21,7 +21,7 @@ struct sim_plan {
     uint32_t root;
 };
 
-/* --- a worker's view ------------------------------------------------------------------------ */
+/* --- a worker's view --- */
 
 enum sim_standing { SIM_IDLE, SIM_ANNOUNCED, SIM_LANDED };
 
@@ -66,7 +66,7 @@ struct sim_worker {
     bool is_cut;    /* lost a connection to a lane that lives */
 };
 
-/* --- the world ------------------------------------------------------------------------------- */
+/* --- the world --- */
 
 struct sim_piece {
     struct sim_job *job;
@@ -116,7 +116,7 @@ struct sim {
     uint64_t next_accident_turn;
 };
 
-/* --- sim.c ------------------------------------------------------------------------------------- */
+/* --- sim.c --- */
 
 /* 0 .. below-1 */
 uint64_t sim_draw(struct sim *sim, uint64_t below);
@@ -131,7 +131,7 @@ void sim_fail(const struct sim *sim, const char *format, ...)
             sim_fail((sim), __VA_ARGS__); \
     } while (0)
 
-/* --- sim_coordinator.c ------------------------------------------------------------------------- */
+/* --- sim_coordinator.c --- */
 
 void coordinator_start_lane(struct sim *sim);
 void coordinator_place_job(struct sim *sim, struct sim_job *job);
@@ -143,21 +143,21 @@ bool coordinator_grant(struct sim *sim, const struct sim_worker *w, uint32_t lan
 bool sim_lane_serves(const struct sim_lane *lane, const struct sim_piece *piece);
 bool job_is_finished(const struct sim_job *job);
 
-/* --- sim_fate.c -------------------------------------------------------------------------------- */
+/* --- sim_fate.c --- */
 
 /* Kills, stops and moves, when it is time. Returns whether anything was done. */
 bool fate_turn(struct sim *sim);
 /* Somebody lost a connection or memory on purpose of the test: the job will end with an error. */
 void fate_doom(struct sim *sim, struct sim_job *job, uint32_t victim);
 
-/* --- sim_worker.c ------------------------------------------------------------------------------ */
+/* --- sim_worker.c --- */
 
 void worker_open_memory(struct sim_worker *w);
 /* Events, then what there is to do. Returns whether anything happened. */
 bool worker_turn(struct sim_worker *w);
 bool worker_is_finished(const struct sim_worker *w);
 
-/* --- sim_check.c -------------------------------------------------------------------------------- */
+/* --- sim_check.c --- */
 
 struct sim_plan plan_of(const struct sim_piece *piece, uint64_t round);
 bool plan_has_input(struct sim_plan plan, uint32_t rank);
@@ -176,7 +176,7 @@ void check_world(struct sim *sim);
 /* Nothing is left in a lane whose jobs were dropped (S5). */
 void check_lane_is_empty(struct sim *sim, const struct sim_lane *lane);
 
-/* --- sim_memory.c: stands between the lanes and their arenas ------------------------------------ */
+/* --- sim_memory.c: stands between the lanes and their arenas --- */
 
 void memory_start(void);
 /* The n-th allocation from now fails; 0: none. */

@@ -1,6 +1,6 @@
-/* A worker: the client's side of the protocol as one state machine a piece, without the client. Pushes
- * in random order, tells its standing to a new owner, and never speaks to one before the old one
- * is cut off (W5). What it is told is checked in sim_check.c. */
+/* A worker: the client's side of the protocol as one state machine a piece, without the client.
+ * Pushes in random order, tells its standing to a new owner, and never speaks to one before the old
+ * one is cut off (W5). What it is told is checked in sim_check.c. */
 #include "test/sim/sim_types.h"
 
 #include "svc/reduce/reduce.h"
@@ -25,7 +25,7 @@ static bool link_is_used(const struct sim_worker *w, uint32_t number)
     return false;
 }
 
-/* --- telling ----------------------------------------------------------------------------------- */
+/* --- telling --- */
 
 static void describe(struct sim_worker *w, const struct sim_piece *piece, uint64_t round,
                      uint8_t standing, struct record_ready *ret_ready)
@@ -114,7 +114,7 @@ static void flush(struct sim_worker *w)
         (void)flush_piece(w, piece_at(w, i));
 }
 
-/* --- being told -------------------------------------------------------------------------------- */
+/* --- being told --- */
 
 /* What a word of this lane names. NULL: an old round, or a piece that lives elsewhere by now. */
 static struct sim_open *find_word(struct sim_worker *w, const struct sim_link *link, uint32_t word,
@@ -259,7 +259,7 @@ static void take(struct sim_worker *w, const struct fabric_event *event)
     }
 }
 
-/* --- routes ------------------------------------------------------------------------------------ */
+/* --- routes --- */
 
 static void connect_lane(struct sim_worker *w, uint32_t number)
 {
@@ -274,8 +274,8 @@ static void connect_lane(struct sim_worker *w, uint32_t number)
     link->state = SIM_LINK_CONNECTING;
 }
 
-/* What was said to the old owner is said again to the new one, once the old one is cut off. Under new
- * words: a piece may come back to a lane whose COMMIT of its first stay is still on its way. */
+/* What was said to the old owner is said again to the new one, once the old one is cut off. Under
+ * new words: a piece may come back to a lane whose COMMIT of its first stay is still on its way. */
 static void adopt(struct sim_worker *w, struct sim_view *v)
 {
     uint32_t old = v->lane;
@@ -311,7 +311,7 @@ static bool adopt_routes(struct sim_worker *w)
     return did;
 }
 
-/* --- what a worker does of its own ------------------------------------------------------------- */
+/* --- what a worker does of its own --- */
 
 bool worker_is_finished(const struct sim_worker *w)
 {
@@ -324,7 +324,8 @@ bool worker_is_finished(const struct sim_worker *w)
     return true;
 }
 
-/* A second buffer lets it lap, where no lane can be lost: a lap may leave it two rounds behind (W5). */
+/* A second buffer lets it lap, where no lane can be lost: a lap may leave it two rounds behind
+ * (W5). */
 static bool can_begin(const struct sim_worker *w, const struct sim_view *v)
 {
     if (v->begun == w->job->rounds)

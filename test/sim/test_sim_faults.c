@@ -1,5 +1,5 @@
-/* Whatever can fail does, one after the other: the n-th post, the n-th allocation, for each n until a
- * run comes through without. An error, never a crash, a leak or a wrong sum. */
+/* Whatever can fail does, one after the other: the n-th post, the n-th allocation, for each n until
+ * a run comes through without. An error, never a crash, a leak or a wrong sum. */
 #include "test/sim/sim_types.h"
 
 #include "svc/base/log.h"
@@ -33,7 +33,8 @@ static struct sim_options small_world(bool is_mapped)
                                 .payload_bytes_max = 4096};
 }
 
-/* Each post in its turn, as many as there are when none fails. `jobs_failed_max`: what one may cost. */
+/* Each post in its turn, as many as there are when none fails. `jobs_failed_max`: what one may
+ * cost. */
 static void fail_each_post(struct sim_options options, struct sim_fault fault,
                            uint64_t jobs_failed_max)
 {
@@ -71,8 +72,8 @@ static void a_connection_that_ends_at_any_post_of_a_lane_ends_one_job(void **sta
     fail_everywhere((struct sim_fault){.fault = MEM_FAULT_RESET}, 1);
 }
 
-/* It repeats itself, so that the end comes at every point of a round: also when its result is the only
- * one that has not landed, and must not be committed. */
+/* It repeats itself, so that the end comes at every point of a round: also when its result is the
+ * only one that has not landed, and must not be committed. */
 static void a_connection_that_ends_at_any_post_of_a_worker_ends_one_job(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
