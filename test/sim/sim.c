@@ -27,6 +27,8 @@ uint64_t sim_draw(struct sim *sim, uint64_t below)
     return (z ^ (z >> 31)) % below;
 }
 
+uint64_t sim_now_ns(const struct sim *sim) { return mem_network_now_ns(sim->networks[0]); }
+
 bool sim_chance(struct sim *sim, uint32_t one_in) { return sim_draw(sim, one_in) == 0; }
 
 void sim_note(struct sim *sim, uint64_t what)
@@ -58,7 +60,7 @@ struct sim_options sim_options_draw(uint64_t seed)
     o.pieces = 1 + (uint32_t)sim_draw(s, 6);
     o.rounds = 1 + (uint32_t)sim_draw(s, 10);
     o.elements_most = sim_chance(s, 8) ? 150000 : 600;
-    o.is_mapped = sim_chance(s, 3);
+    o.reach = (enum sim_reach)sim_draw(s, 3);
     o.queue_depth = sim_chance(s, 2) ? 0 : 1 + (uint32_t)sim_draw(s, 8);
     o.delay_max_ns = sim_chance(s, 4) ? 0 : 1 + sim_draw(s, 20000);
     o.payload_bytes_max = sim_chance(s, 3) ? 0 : 64u << 10;
@@ -100,10 +102,10 @@ static uint64_t lay_out(struct sim_piece *piece, uint64_t at, uint64_t offset[2]
 
 /* A mapped network wants what can be mapped; else plain memory of the exact size, so that a
  * sanitizer sees who goes too far. */
-static void make_region(struct sim *sim, size_t bytes, struct region *ret_region)
+static void make_region(struct sim *sim, bool is_mapped, size_t bytes, struct region *ret_region)
 {
     int r = 0;
-    if (sim->options.is_mapped)
+    if (is_mapped)
         r = region_create(bytes, ret_region);
     else
         region_wrap(malloc(bytes), bytes, ret_region);
@@ -118,10 +120,12 @@ static void make_worker(struct sim *sim, struct sim_job *job, uint32_t rank, siz
     w->sim = sim;
     w->job = job;
     w->rank = rank;
-    make_region(sim, input_bytes, &w->regions[SIM_INPUTS]);
-    make_region(sim, landing_bytes, &w->regions[SIM_LANDINGS]);
+    w->is_mapped =
+        sim->options.reach == SIM_MIXED ? sim_chance(sim, 2) : sim->options.reach == SIM_MAPPED;
+    make_region(sim, w->is_mapped, input_bytes, &w->regions[SIM_INPUTS]);
+    make_region(sim, w->is_mapped, landing_bytes, &w->regions[SIM_LANDINGS]);
     check_prepare_memory(w, input_bytes, landing_bytes);
-    int r = mem_fabric_open(sim->network, &options, &w->fabric);
+    int r = mem_fabric_open(sim->networks[w->is_mapped], &options, &w->fabric);
     sim_require(sim, r == 0, "no fabric: %d", r);
 }
 
@@ -154,7 +158,19 @@ static struct fabric *faulty_fabric(struct sim *sim)
     struct sim_job *job = &sim->jobs[0];
     if (sim->options.fault.is_worker)
         return job->workers[job->workers_count - 1].fabric;
-    return sim->lanes[0].fabric;
+    return sim->lanes[0].fabrics[sim->options.reach == SIM_MAPPED];
+}
+
+static void make_networks(struct sim *sim)
+{
+    for (int i = 0; i < 2; i++) {
+        struct mem_network_options network = {.seed = sim->options.seed + (uint64_t)i,
+                                              .delay_max_ns = sim->options.delay_max_ns,
+                                              .is_mapped = i == SIM_MAPPED,
+                                              .queue_depth = sim->options.queue_depth};
+        int r = mem_network_create(&network, &sim->networks[i]);
+        sim_require(sim, r == 0, "no network: %d", r);
+    }
 }
 
 static struct sim *make(const struct sim_options *options)
@@ -169,12 +185,7 @@ static struct sim *make(const struct sim_options *options)
     sim->lane_deaths_left = options->lane_deaths;
     sim->worker_deaths_left = options->worker_deaths;
     sim->next_accident_turn = sim_draw(sim, 60);
-    struct mem_network_options network = {.seed = options->seed,
-                                          .delay_max_ns = options->delay_max_ns,
-                                          .is_mapped = options->is_mapped,
-                                          .queue_depth = options->queue_depth};
-    int r = mem_network_create(&network, &sim->network);
-    sim_require(sim, r == 0, "no network: %d", r);
+    make_networks(sim);
     memory_start();
     for (uint32_t i = 0; i < options->lanes; i++)
         coordinator_start_lane(sim);
@@ -211,14 +222,22 @@ static size_t list_actors(struct sim *sim, struct actor *actors)
     return count;
 }
 
+static uint64_t lane_posts(const struct sim_lane *lane)
+{
+    return mem_fabric_counters(lane->fabrics[SIM_MESSAGES]).posts +
+           mem_fabric_counters(lane->fabrics[SIM_MAPPED]).posts;
+}
+
 static bool lane_turn(struct sim *sim, struct sim_lane *lane)
 {
-    struct mem_counters before = mem_fabric_counters(lane->fabric);
     struct fabric_wait wait;
-    bool has_more = lane_poll(lane->lane, mem_network_now_ns(sim->network));
-    struct mem_counters after = mem_fabric_counters(lane->fabric);
-    sim_note(sim, after.messages << 40 ^ after.reads << 20 ^ after.writes);
-    return has_more || after.posts != before.posts || fabric_arm(lane->fabric, &wait) == -EAGAIN;
+    uint64_t before = lane_posts(lane);
+    bool has_more = lane_poll(lane->lane, sim_now_ns(sim));
+    uint64_t after = lane_posts(lane);
+    sim_note(sim, after);
+    return has_more || after != before ||
+           fabric_arm(lane->fabrics[SIM_MESSAGES], &wait) == -EAGAIN ||
+           fabric_arm(lane->fabrics[SIM_MAPPED], &wait) == -EAGAIN;
 }
 
 /* Everybody in a new order, some left out. Returns whether anything can still happen now. */
@@ -254,16 +273,25 @@ static uint64_t next_wake_ns(const struct sim *sim)
     return next_ns;
 }
 
+/* A packet, or somebody who wakes. */
+static uint64_t next_due_ns(const struct sim *sim)
+{
+    uint64_t due_ns = next_wake_ns(sim);
+    for (int i = 0; i < 2; i++) {
+        uint64_t next_ns = mem_network_next_ns(sim->networks[i]);
+        if (next_ns < due_ns)
+            due_ns = next_ns;
+    }
+    return due_ns;
+}
+
 static void pass_time(struct sim *sim, bool did)
 {
-    uint64_t now_ns = mem_network_now_ns(sim->network);
-    uint64_t next_ns = mem_network_next_ns(sim->network), wake_ns = next_wake_ns(sim);
-    if (wake_ns < next_ns)
-        next_ns = wake_ns;
-    if (!did && next_ns != UINT64_MAX && next_ns > now_ns)
-        mem_network_advance(sim->network, next_ns);
-    else
-        mem_network_advance(sim->network, now_ns + 1 + sim_draw(sim, STEP_NS_MOST));
+    uint64_t now_ns = sim_now_ns(sim), next_ns = next_due_ns(sim);
+    if (did || next_ns == UINT64_MAX || next_ns <= now_ns)
+        next_ns = now_ns + 1 + sim_draw(sim, STEP_NS_MOST);
+    for (int i = 0; i < 2; i++)
+        mem_network_advance(sim->networks[i], next_ns);
 }
 
 static bool is_over(const struct sim *sim)
@@ -316,7 +344,7 @@ static void free_job(struct sim_job *job)
         struct sim_worker *w = &job->workers[rank];
         fabric_close(w->fabric);
         for (int id = 0; id < 2; id++) {
-            if (w->sim->options.is_mapped)
+            if (w->is_mapped)
                 region_destroy(&w->regions[id]);
             else
                 free(w->regions[id].base);
@@ -346,11 +374,13 @@ static void unmake(struct sim *sim)
     for (uint32_t i = 0; i < sim->options.jobs; i++)
         free_job(&sim->jobs[i]);
     for (uint32_t i = 0; i < sim->lanes_count; i++) {
-        fabric_close(sim->lanes[i].fabric);
+        fabric_close(sim->lanes[i].fabrics[SIM_MESSAGES]);
+        fabric_close(sim->lanes[i].fabrics[SIM_MAPPED]);
         lane_destroy(sim->lanes[i].lane);
         arena_destroy(sim->lanes[i].arena);
     }
-    mem_network_destroy(sim->network);
+    mem_network_destroy(sim->networks[SIM_MESSAGES]);
+    mem_network_destroy(sim->networks[SIM_MAPPED]);
     free(sim);
 }
 

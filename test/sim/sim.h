@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* How workers reach the lanes. Mixed: each in its own way, like those of one host among others. */
+enum sim_reach { SIM_MESSAGES, SIM_MAPPED, SIM_MIXED };
+
 /* A post that fails on purpose, once: of the first lane, or of the last rank of the first job. */
 struct sim_fault {
     uint64_t post; /* the n-th from the start; 0: none */
@@ -23,7 +26,7 @@ struct sim_options {
     uint32_t lanes, jobs, workers, pieces, rounds;
     uint64_t elements_most; /* of a piece */
     bool is_exact;          /* so many, not up to so many */
-    bool is_mapped;
+    enum sim_reach reach;
     uint32_t queue_depth; /* 0: the network's default */
     uint64_t delay_max_ns;
     uint32_t payload_bytes_max; /* longer inputs do not travel inline */

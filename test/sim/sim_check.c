@@ -242,6 +242,6 @@ void check_lane_is_empty(struct sim *sim, const struct sim_lane *lane)
     sim_require(sim, arena_allocated_bytes(lane->arena) == 0,
                 "the arena of %s still says %zu bytes", lane->address,
                 arena_allocated_bytes(lane->arena));
-    sim_require(sim, mem_fabric_counters(lane->fabric).changed_early == 0,
+    sim_require(sim, mem_fabric_counters(lane->fabrics[SIM_MESSAGES]).changed_early == 0,
                 "%s changed a slot before it was written", lane->address);
 }

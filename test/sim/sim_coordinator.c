@@ -28,15 +28,17 @@ void coordinator_start_lane(struct sim *sim)
     snprintf(name, sizeof name, "lane %u", number);
     int r = arena_create(NULL, 0, &lane->arena);
     sim_require(sim, r == 0, "no arena: %d", r);
-    r = mem_fabric_open(sim->network, &options, &lane->fabric);
-    sim_require(sim, r == 0, "no fabric: %d", r);
-    r = fabric_listen(lane->fabric, name, lane->address);
-    sim_require(sim, r == 0, "cannot listen: %d", r);
+    for (int i = 0; i < 2; i++) {
+        r = mem_fabric_open(sim->networks[i], &options, &lane->fabrics[i]);
+        sim_require(sim, r == 0, "no fabric: %d", r);
+        r = fabric_listen(lane->fabrics[i], name, lane->address);
+        sim_require(sim, r == 0, "cannot listen: %d", r);
+    }
     struct lane_options lane_options = {.id = LANE_ID_FIRST + number,
                                         .incarnation = incarnation_of(number),
                                         .arena = lane->arena,
-                                        .fabrics = {lane->fabric},
-                                        .fabrics_count = 1};
+                                        .fabrics = {lane->fabrics[0], lane->fabrics[1]},
+                                        .fabrics_count = 2};
     r = lane_create(&lane_options, &lane->lane);
     sim_require(sim, r == 0, "no lane: %d", r);
     lane->is_alive = true;

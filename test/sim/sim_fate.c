@@ -40,7 +40,7 @@ static void stop_worker(struct sim *sim)
     if (!w)
         return;
     sim->stops_left--;
-    w->stopped_until_ns = mem_network_now_ns(sim->network) + 1 + sim_draw(sim, STOP_NS_MOST);
+    w->stopped_until_ns = sim_now_ns(sim) + 1 + sim_draw(sim, STOP_NS_MOST);
     mem_fabric_stop(w->fabric, true);
 }
 
@@ -88,7 +88,8 @@ static void kill_lane(struct sim *sim)
         return;
     sim->lane_deaths_left--;
     sim->result.deaths++;
-    mem_fabric_kill(lane->fabric);
+    mem_fabric_kill(lane->fabrics[SIM_MESSAGES]);
+    mem_fabric_kill(lane->fabrics[SIM_MAPPED]);
     mark_lost(sim, number);
     lane->is_alive = false;
     lane->rerouted_turn = sim->result.turns + 1 + sim_draw(sim, NOTICE_TURNS_MOST);
@@ -122,7 +123,7 @@ static void wake_workers(struct sim *sim, bool *did)
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
         for (uint32_t rank = 0; rank < sim->jobs[i].workers_count; rank++) {
             struct sim_worker *w = &sim->jobs[i].workers[rank];
-            if (!w->stopped_until_ns || w->stopped_until_ns > mem_network_now_ns(sim->network))
+            if (!w->stopped_until_ns || w->stopped_until_ns > sim_now_ns(sim))
                 continue;
             w->stopped_until_ns = 0;
             mem_fabric_stop(w->fabric, false);

@@ -56,6 +56,7 @@ struct sim_worker {
     struct sim_job *job;
     uint32_t rank;
     struct fabric *fabric;
+    bool is_mapped;
     struct region regions[2];
     struct sim_link links[SIM_LANES_MAX];
     struct sim_view views[SIM_PIECES_MAX];
@@ -96,7 +97,7 @@ struct sim_job {
 
 struct sim_lane {
     struct arena *arena;
-    struct fabric *fabric;
+    struct fabric *fabrics[2]; /* one a network */
     struct lane *lane;
     bool is_alive;
     uint64_t rerouted_turn; /* when the coordinator finds out */
@@ -107,7 +108,7 @@ struct sim {
     struct sim_options options;
     struct sim_result result;
     uint64_t random;
-    struct mem_network *network;
+    struct mem_network *networks[2]; /* SIM_MESSAGES, SIM_MAPPED; one time */
     struct sim_lane lanes[SIM_LANES_MAX];
     uint32_t lanes_count;
     struct sim_job jobs[SIM_JOBS_MAX];
@@ -118,6 +119,7 @@ struct sim {
 
 /* --- sim.c --- */
 
+uint64_t sim_now_ns(const struct sim *sim);
 /* 0 .. below-1 */
 uint64_t sim_draw(struct sim *sim, uint64_t below);
 bool sim_chance(struct sim *sim, uint32_t one_in);

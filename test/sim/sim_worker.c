@@ -71,7 +71,7 @@ static int send_ready(struct sim_worker *w, const struct sim_piece *piece, uint6
     const void *payload = NULL;
     describe(w, piece, round, standing, &ready);
     if (w->job->is_inline && standing == RECORD_ANNOUNCE &&
-        ready.input_bytes <= w->sim->options.payload_bytes_max && !w->sim->options.is_mapped) {
+        ready.input_bytes <= w->sim->options.payload_bytes_max && !w->is_mapped) {
         ready.payload_bytes = (uint32_t)ready.input_bytes;
         payload = ready.payload_bytes ? input_at(w, piece, round) : NULL;
     }

@@ -18,7 +18,7 @@
 #define JOBS 2
 
 /* Small, but with reads, writes, inline inputs, two chunks and two lanes. */
-static struct sim_options small_world(bool is_mapped)
+static struct sim_options small_world(enum sim_reach reach)
 {
     return (struct sim_options){.seed = 7,
                                 .lanes = LANES,
@@ -28,7 +28,7 @@ static struct sim_options small_world(bool is_mapped)
                                 .rounds = 2,
                                 .elements_most = 100,
                                 .is_exact = true,
-                                .is_mapped = is_mapped,
+                                .reach = reach,
                                 .delay_max_ns = 3000,
                                 .payload_bytes_max = 4096};
 }
@@ -53,8 +53,9 @@ static void fail_each_post(struct sim_options options, struct sim_fault fault,
 
 static void fail_everywhere(struct sim_fault fault, uint64_t jobs_failed_max)
 {
-    fail_each_post(small_world(false), fault, jobs_failed_max);
-    fail_each_post(small_world(true), fault, jobs_failed_max);
+    fail_each_post(small_world(SIM_MESSAGES), fault, jobs_failed_max);
+    fail_each_post(small_world(SIM_MAPPED), fault, jobs_failed_max);
+    fail_each_post(small_world(SIM_MIXED), fault, jobs_failed_max);
 }
 
 static void any_post_of_a_lane_may_find_no_room(void **state)
@@ -77,7 +78,7 @@ static void a_connection_that_ends_at_any_post_of_a_lane_ends_one_job(void **sta
 static void a_connection_that_ends_at_any_post_of_a_worker_ends_one_job(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        struct sim_options options = small_world(false);
+        struct sim_options options = small_world(SIM_MESSAGES);
         options.seed = seed;
         options.repeats = true;
         fail_each_post(options, (struct sim_fault){.fault = MEM_FAULT_RESET, .is_worker = true}, 1);
@@ -88,8 +89,8 @@ static void a_connection_that_ends_at_any_post_of_a_worker_ends_one_job(void **s
 static void any_allocation_of_a_running_lane_may_fail(void **state)
 {
     for (uint32_t workers = 2; workers <= 10; workers += 8) {
-        for (int is_mapped = 0; is_mapped < 2; is_mapped++) {
-            struct sim_options options = small_world(is_mapped);
+        for (int reach = SIM_MESSAGES; reach <= SIM_MIXED; reach++) {
+            struct sim_options options = small_world((enum sim_reach)reach);
             struct sim_result result;
             options.workers = workers;
             do {
