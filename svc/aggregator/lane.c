@@ -169,8 +169,7 @@ void lane_measure(const struct lane *lane, struct lane_use *ret_use, struct lane
     *ret_use = (struct lane_use){.arena_bytes = arena_allocated_bytes(lane->options.arena),
                                  .busy_ns = lane->busy_ns,
                                  .rounds = lane->rounds,
-                                 .pushed_bytes = lane->pushed_bytes,
-                                 .stale = lane->stale};
+                                 .pushed_bytes = lane->pushed_bytes};
     for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
         if (ret_use->jobs_count < jobs_max)
             measure_job(list_entry(node, struct lane_job, link), &ret_jobs[ret_use->jobs_count]);

@@ -62,7 +62,6 @@ struct lane_job_use {
 };
 struct lane_use {
     uint64_t arena_bytes, busy_ns, rounds, pushed_bytes;
-    uint64_t stale; /* records dropped because nobody knows them any more */
     size_t jobs_count;
 };
 /* Fills `ret_use` and up to `jobs_max` rows; ret_use->jobs_count says how many there are. */

@@ -144,7 +144,7 @@ struct lane {
     struct list running; /* jobs that can use the core now; the first is next */
     size_t connections;
     bool is_closing; /* the fabrics are closed already */
-    uint64_t busy_ns, rounds, pushed_bytes, stale;
+    uint64_t busy_ns, rounds, pushed_bytes;
     struct list telling; /* workers that are owed a COMMIT or an ERROR */
 };
 
