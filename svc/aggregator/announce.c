@@ -142,6 +142,12 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         refuse(w, ready, p->failure, p->failure_text);
         return false;
     }
+    if (operation->divides && !reduce_divides(p->dtype)) {
+        snprintf(text, sizeof text, "%s is not defined for %s; sum them", operation->name,
+                 reduce_dtype_name(p->dtype));
+        refuse(w, ready, -EINVAL, text);
+        return false;
+    }
     int r = check_extents(w, p, operation, ready);
     if (r < 0) {
         snprintf(text, sizeof text, "input or output is not %" PRIu64 " elements of lent memory",

@@ -4,6 +4,7 @@
 #define GRADPOOL_AGGREGATOR_LANE_H
 
 #include "svc/aggregator/arena.h"
+#include "svc/reduce/reduce.h"
 #include "svc/wire/fabric.h"
 #include "svc/wire/record.h"
 
@@ -22,6 +23,7 @@ struct lane_options {
     struct arena *arena;  /* lent */
     struct fabric *fabrics[LANE_FABRICS_MAX]; /* lent, listening */
     size_t fabrics_count;
+    enum reduce_set kernels; /* 0: the best this machine has */
 };
 
 int lane_create(const struct lane_options *options, struct lane **ret_lane);

@@ -102,12 +102,13 @@ struct transfer {
     uint64_t first, elements;
     uint32_t next_rank;   /* whose read or write is posted next */
     uint32_t sources;     /* of this pass, in source[] */
+    bool has_partial;     /* of the passes before, in the partial slot */
     bool is_posted;       /* everything of this state is posted */
     bool is_broken;       /* a post failed: its connection's CLOSED decides what follows */
     uint32_t outstanding; /* reads or writes */
     const void *source[REDUCE_SOURCES_MAX]; /* a slot; NULL: look at source_rank's memory */
     uint32_t source_rank[REDUCE_SOURCES_MAX];
-    char *slots; /* the result, then inputs; NULL: none needed so far */
+    char *slots; /* the partial result, then inputs; NULL: none needed so far */
 };
 
 #define TRANSFERS_PER_JOB 3

@@ -1,7 +1,7 @@
 /* One chunk on its way through the lane: read the inputs (or look at them where they are mapped),
  * sum in rank order, write the results. Every post may say -EAGAIN, so each step can be taken up
- * again. More than REDUCE_SOURCES_MAX inputs are summed in passes, the partial sum first: the bits
- * are those of one pass. Never keeps a pointer into a worker's memory from one turn to the next:
+ * again. More than REDUCE_SOURCES_MAX inputs are summed in passes, each with the partial result of
+ * those before: the bits are those of one pass. Never keeps a pointer into a worker's memory from one turn to the next:
  * the worker may have taken it back. README: A3, A7. */
 #include "svc/aggregator/lane_types.h"
 
@@ -33,11 +33,18 @@ static char *slot_at(const struct transfer *t, uint32_t index)
 {
     return t->slots + index * t->piece->job->slot_bytes;
 }
-/* The first; inputs follow. */
-static char *result_slot(const struct transfer *t) { return slot_at(t, 0); }
+static char *partial_slot(const struct transfer *t) { return slot_at(t, 0); }
 static char *input_slot(const struct transfer *t, uint32_t source)
 {
     return slot_at(t, source + 1);
+}
+
+/* Over the partial result if that is no wider, else over the first input: a kernel allows both,
+ * but not to narrow in place (R4 of svc/reduce). */
+static char *result_slot(const struct transfer *t)
+{
+    unsigned dtype = t->piece->dtype;
+    return reduce_accumulator(dtype) == dtype ? partial_slot(t) : input_slot(t, 0);
 }
 
 static uint64_t bytes_of(const struct piece *p, uint64_t elements)
@@ -127,19 +134,32 @@ static bool more_sources(const struct transfer *t)
     return false;
 }
 
+static reduce_fn kernel(const struct transfer *t, enum reduce_operation operation,
+                        enum reduce_dtype target)
+{
+    const struct piece *p = t->piece;
+    return reduce_pick(p->job->lane->options.kernels, operation, p->dtype, target);
+}
+
 /* Sums what the pass has gathered. -EFAULT: a worker took memory back that it had announced. */
-static int reduce(struct transfer *t, void *const targets[], int count, uint32_t divisor)
+static int reduce(struct transfer *t, void *const targets[], int count, enum reduce_dtype target,
+                  uint32_t divisor)
 {
     const struct piece *p = t->piece;
     const void *sources[REDUCE_SOURCES_MAX];
-    enum reduce_operation operation = p->is_copy ? REDUCE_SUM : p->operation->reduce;
     for (uint32_t i = 0; i < t->sources; i++) {
         sources[i] = t->source[i] ? t->source[i] : look_at(t, t->source_rank[i]);
         if (!sources[i])
             return fail_transfer(t, t->source_rank[i], -EFAULT);
     }
-    reduce_pick(operation, p->dtype)(targets, count, sources, (int)t->sources, t->elements,
-                                     divisor);
+    const struct reduce_pass pass = {.targets = targets,
+                                     .targets_count = count,
+                                     .sources = sources,
+                                     .sources_count = (int)t->sources,
+                                     .partial = t->has_partial ? partial_slot(t) : NULL,
+                                     .elements = t->elements,
+                                     .divisor = divisor};
+    kernel(t, p->is_copy ? REDUCE_SUM : p->operation->reduce, target)(&pass);
     return 0;
 }
 
@@ -149,12 +169,12 @@ static int sum_partial(struct transfer *t)
     int r = window_open(t->piece->job);
     if (r < 0)
         return fail_transfer(t, t->next_rank, r);
-    void *target = result_slot(t);
-    r = reduce(t, &target, 1, 0);
+    void *target = partial_slot(t);
+    r = reduce(t, &target, 1, reduce_accumulator(t->piece->dtype), 0);
     if (r < 0)
         return r;
-    t->source[0] = target;
-    t->sources = 1;
+    t->has_partial = true;
+    t->sources = 0;
     t->state = TRANSFER_READING;
     t->is_posted = false;
     return 0;
@@ -196,7 +216,11 @@ static void copy_to_rest(struct transfer *t, uint32_t next)
     while (next < t->piece->job->workers_count) {
         int count = collect_targets(t, &next, targets, 0, &unmapped);
         if (count > 0)
-            reduce_pick(REDUCE_SUM, t->piece->dtype)(targets, count, &result, 1, t->elements, 0);
+            kernel(t, REDUCE_SUM, t->piece->dtype)(&(struct reduce_pass){.targets = targets,
+                                                                         .targets_count = count,
+                                                                         .sources = &result,
+                                                                         .sources_count = 1,
+                                                                         .elements = t->elements});
     }
 }
 
@@ -223,7 +247,7 @@ static int sum_final(struct transfer *t)
     if (uses_slot)
         targets[0] = result_slot(t);
     int count = collect_targets(t, &next, targets, uses_slot, &unmapped);
-    r = count > 0 ? reduce(t, targets, count, divides ? p->sources : 0) : 0;
+    r = count > 0 ? reduce(t, targets, count, p->dtype, divides ? p->sources : 0) : 0;
     if (r < 0)
         return r;
     copy_to_rest(t, next);
@@ -330,11 +354,13 @@ static struct transfer *free_transfer(struct lane_job *job)
     return NULL;
 }
 
-/* With a window, a chunk must fit a slot. */
+/* With a window, a chunk must fit a slot; with passes, its partial result must. */
 static uint64_t chunk_elements(const struct piece *p)
 {
     uint64_t left = p->elements - p->next_element, chunk = p->chunk_elements;
-    uint64_t fits = window_slot_bytes(p->job) / reduce_element_bytes(p->dtype);
+    bool has_passes = p->job->workers_count > REDUCE_SOURCES_MAX;
+    unsigned widest = has_passes ? reduce_accumulator(p->dtype) : p->dtype;
+    uint64_t fits = window_slot_bytes(p->job) / reduce_element_bytes(widest);
     if (chunk > fits)
         chunk = fits;
     return left < chunk ? left : chunk;

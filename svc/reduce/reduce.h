@@ -1,33 +1,65 @@
 /* The sums. Pure: no state, no allocation, no I/O.
  *
- * R1: sources are added in the order given, ((s0 + s1) + s2) + ..., then divided once; the same
+ * R1: sources are taken in the order given, ((s0 + s1) + s2) + ..., then divided once; the same
  * inputs give the same bits on every machine, instruction set and number of passes. */
 #ifndef GRADPOOL_REDUCE_REDUCE_H
 #define GRADPOOL_REDUCE_REDUCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum reduce_dtype { REDUCE_F32 = 1 };
-enum reduce_operation { REDUCE_SUM = 1 };
+/* The numbers are those of the wire and of the public header. */
+enum reduce_dtype {
+    REDUCE_F32 = 1,
+    REDUCE_F64 = 2,
+    REDUCE_F16 = 3,  /* IEEE 754 binary16 */
+    REDUCE_BF16 = 4, /* the upper half of a float */
+    REDUCE_I32 = 5,
+    REDUCE_I64 = 6,
+};
+#define REDUCE_DTYPES 7 /* one more than the largest */
 
-/* Most sources of one pass; more are summed in passes, the partial result first (R1 holds). */
+/* A mean is a sum with a divisor. Integers wrap; min and max pass NaN on (R3). */
+enum reduce_operation { REDUCE_SUM = 1, REDUCE_MIN = 2, REDUCE_MAX = 3, REDUCE_PRODUCT = 4 };
+#define REDUCE_OPERATIONS 5
+
+/* Which machine code does it; the bits are the same (R5). */
+enum reduce_set { REDUCE_BEST = 0, REDUCE_C = 1, REDUCE_AVX2 = 2, REDUCE_AVX512 = 3 };
+#define REDUCE_SETS 4
+
+/* Most sources of one pass; more are taken in passes, each with the partial result of the one
+ * before (R7). */
 #define REDUCE_SOURCES_MAX 8
 #define REDUCE_TARGETS_MAX 8
 
-/* targets[0..targets_count) each get the reduction of sources[0..sources_count), both counts from
- * 1 to their maximum. `divisor` 0 or 1: no division. A target may be exactly a source; partial
- * overlap is undefined. Pointers need the alignment of the element only.
+/* Each target gets the reduction of the partial result, if any, and then the sources, in order. */
+struct reduce_pass {
+    void *const *targets;
+    int targets_count; /* 1 .. REDUCE_TARGETS_MAX */
+    const void *const *sources;
+    int sources_count;   /* 1 .. REDUCE_SOURCES_MAX */
+    const void *partial; /* of the accumulator's dtype; NULL: this is the first pass */
+    size_t elements;
+    uint32_t divisor; /* 0 or 1: no division; integers are never divided */
+};
+
+/* A target may be exactly a source, or exactly the partial result, if their dtypes are the same;
+ * any other overlap is undefined. Pointers need the alignment of a byte only.
  * Cost: one pass over each source, one store to each target. */
-typedef void (*reduce_fn)(void *const targets[], int targets_count, const void *const sources[],
-                          int sources_count, size_t elements, uint32_t divisor);
+typedef void (*reduce_fn)(const struct reduce_pass *pass);
 
-/* NULL: no such row. */
-reduce_fn reduce_pick(enum reduce_operation operation, enum reduce_dtype dtype);
+/* From sources of dtype `from` to targets of dtype `to`: the same, or the accumulator's. NULL: no
+ * such row, or not on this machine. */
+reduce_fn reduce_pick(enum reduce_set set, enum reduce_operation operation, enum reduce_dtype from,
+                      enum reduce_dtype to);
 
-/* Bytes of an element; 0 for an unknown dtype (values from peers may be passed as they come). */
+/* Values from peers may be passed to these as they come. Of an unknown dtype: 0, "?", 0, false. */
 size_t reduce_element_bytes(unsigned dtype);
-/* "f32"; "?" for an unknown one. */
 const char *reduce_dtype_name(unsigned dtype);
+/* What a result is kept in until it is complete: f32 for f16 and bf16, else the same (R7). */
+enum reduce_dtype reduce_accumulator(unsigned dtype);
+/* Whether it has a mean. */
+bool reduce_divides(unsigned dtype);
 
 #endif

@@ -90,6 +90,18 @@ static void assert_guarded(const float *memory, size_t count)
         assert_int_equal(bits_of(memory[i]), GUARD_BITS);
 }
 
+static void reduce(void *const *targets, int targets_count, const void *const *sources,
+                   int sources_count, size_t elements, uint32_t divisor)
+{
+    reduce_pick(REDUCE_BEST, REDUCE_SUM, REDUCE_F32,
+                REDUCE_F32)(&(struct reduce_pass){.targets = targets,
+                                                  .targets_count = targets_count,
+                                                  .sources = sources,
+                                                  .sources_count = sources_count,
+                                                  .elements = elements,
+                                                  .divisor = divisor});
+}
+
 struct shape {
     int sources, targets;
     size_t elements, offset;
@@ -106,9 +118,8 @@ static void check_shape(const struct shape *c)
     for (int t = 0; t < c->targets; t++)
         target[t] = target_memory[t] + GUARD + (c->offset + (size_t)t) % 16;
     sum_plainly(source, c->sources, c->elements, c->divisor);
-    reduce_pick(REDUCE_SUM, REDUCE_F32)((void *const *)target, c->targets,
-                                        (const void *const *)source, c->sources, c->elements,
-                                        c->divisor);
+    reduce((void *const *)target, c->targets, (const void *const *)source, c->sources, c->elements,
+           c->divisor);
     for (int t = 0; t < c->targets; t++) {
         assert_result(target[t], c->elements);
         assert_guarded(target_memory[t], (size_t)(target[t] - target_memory[t]));
@@ -151,13 +162,13 @@ static void special_values_pass_through(void **state)
     float sum[7];
     const void *source[] = {a, b};
     void *target[] = {sum};
-    reduce_pick(REDUCE_SUM, REDUCE_F32)(target, 1, source, 2, 7, 0);
+    reduce(target, 1, source, 2, 7, 0);
     assert_true(isinf(sum[0]) && isnan(sum[1]) && isnan(sum[2]));
     assert_int_equal(bits_of(sum[3]), 2);          /* denormals add up */
     assert_int_equal(bits_of(sum[4]), 0x80000000); /* -0 + -0 */
     assert_true(isinf(sum[5]));
     assert_int_equal(bits_of(sum[6]), 0x007fffff); /* normal to denormal */
-    reduce_pick(REDUCE_SUM, REDUCE_F32)(target, 1, source, 1, 7, 2);
+    reduce(target, 1, source, 1, 7, 2);
     assert_int_equal(bits_of(sum[6]), 0x00400000); /* divided into the denormals */
 }
 
@@ -175,8 +186,7 @@ static void a_target_may_be_any_of_the_sources(void **state)
             float *both = target[targets - 1];
             memcpy(both, source[aliased], elements * sizeof(float));
             source[aliased] = both;
-            reduce_pick(REDUCE_SUM, REDUCE_F32)(target, targets, (const void *const *)source,
-                                                SOURCES, elements, 8);
+            reduce(target, targets, (const void *const *)source, SOURCES, elements, 8);
             for (int t = 0; t < targets; t++)
                 assert_result(target[t], elements);
             guard_targets();
@@ -194,8 +204,7 @@ static void many_workers_in_place(void **state)
         source[s] = target_memory[s];
     }
     sum_plainly(source, SOURCES, ROOM, 8);
-    reduce_pick(REDUCE_SUM, REDUCE_F32)(target, SOURCES, (const void *const *)source, SOURCES, ROOM,
-                                        8);
+    reduce(target, SOURCES, (const void *const *)source, SOURCES, ROOM, 8);
     for (int t = 0; t < SOURCES; t++)
         assert_result(target[t], ROOM);
     guard_targets();
@@ -204,7 +213,6 @@ static void many_workers_in_place(void **state)
 #define MANY 37
 static void sum_in_passes(float *sum, const float *const source[], int count, size_t elements)
 {
-    reduce_fn reduce = reduce_pick(REDUCE_SUM, REDUCE_F32);
     void *target[] = {sum};
     for (int done = 0; done < count;) {
         const void *pass[SOURCES];
@@ -236,15 +244,20 @@ static void passes_give_the_bits_of_the_plain_order(void **state)
 
 static void what_is_not_in_the_table_is_said_to_be_unknown(void **state)
 {
-    assert_non_null(reduce_pick(REDUCE_SUM, REDUCE_F32));
-    assert_null(reduce_pick((enum reduce_operation)0, REDUCE_F32));
-    assert_null(reduce_pick((enum reduce_operation)2, REDUCE_F32));
+    assert_null(reduce_pick(REDUCE_C, (enum reduce_operation)0, REDUCE_F32, REDUCE_F32));
+    assert_null(reduce_pick(REDUCE_C, (enum reduce_operation)99, REDUCE_F32, REDUCE_F32));
+    assert_null(reduce_pick((enum reduce_set)99, REDUCE_SUM, REDUCE_F32, REDUCE_F32));
+    assert_null(reduce_pick(REDUCE_C, REDUCE_SUM, REDUCE_F32, REDUCE_F16));
+    assert_null(reduce_pick(REDUCE_C, REDUCE_SUM, REDUCE_I32, REDUCE_I64));
     assert_int_equal(reduce_element_bytes(REDUCE_F32), 4);
-    assert_string_equal(reduce_dtype_name(REDUCE_F32), "f32");
-    static const unsigned unknown[] = {0, 2, 3, 255, 1u << 31, UINT32_MAX};
+    assert_string_equal(reduce_dtype_name(REDUCE_BF16), "bf16");
+    static const unsigned unknown[] = {0, REDUCE_DTYPES, 255, 1u << 31, UINT32_MAX};
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
-        assert_null(reduce_pick(REDUCE_SUM, (enum reduce_dtype)unknown[i]));
+        enum reduce_dtype dtype = (enum reduce_dtype)unknown[i];
+        assert_null(reduce_pick(REDUCE_C, REDUCE_SUM, dtype, dtype));
         assert_int_equal(reduce_element_bytes(unknown[i]), 0);
+        assert_int_equal(reduce_accumulator(unknown[i]), 0);
+        assert_false(reduce_divides(unknown[i]));
         assert_string_equal(reduce_dtype_name(unknown[i]), "?");
     }
 }

@@ -1,0 +1,141 @@
+/* How a kernel goes over its arrays, and the table of all kernels of one instruction set. Included
+ * by reduce_<set>.c, which says the width (VECTOR_BYTES) and the table's name (KERNELS). */
+#include "svc/reduce/reduce_kernels.h"
+#include "svc/reduce/reduce_vector.h"
+
+#include <assert.h>
+
+/* Vectors summed side by side in registers: hides the latency of the additions. */
+#define TILE_VECTORS 4
+/* Elements reduced before the other targets get their copy: small enough to be in the first-level
+ * cache still, large enough that the set-up does not show. */
+#define BLOCK_ELEMENTS 1024
+
+/* What is fixed in one kernel. Known at every call, so that all of it is compiled in. */
+struct fold {
+    vec (*load)(const void *at);         /* a source */
+    vec (*load_partial)(const void *at); /* the accumulator's dtype */
+    void (*store)(void *at, vec v);
+    vec (*combine)(vec have, vec next);
+    vec (*divide)(vec sum, uint32_t n);
+    size_t source_bytes, partial_bytes, target_bytes; /* of an element */
+};
+
+inline_always const void *element(const void *array, size_t at, size_t bytes)
+{
+    return (const char *)array + at * bytes;
+}
+
+/* `vectors` of them from element `at` on: all sources are read before the target is written (R4). */
+inline_always void fold_tile(const struct fold *f, const struct reduce_pass *p, size_t at,
+                             void *target, const int vectors)
+{
+    const size_t step = VECTOR_BYTES / f->partial_bytes;
+    vec sum[TILE_VECTORS];
+    for (int v = 0; v < vectors; v++)
+        sum[v] = p->partial ? f->load_partial(element(p->partial, at + v * step, f->partial_bytes))
+                            : f->load(element(p->sources[0], at + v * step, f->source_bytes));
+    for (int s = p->partial ? 0 : 1; s < p->sources_count; s++) {
+        const void *source = element(p->sources[s], at, f->source_bytes);
+        for (int v = 0; v < vectors; v++)
+            sum[v] = f->combine(sum[v], f->load(element(source, v * step, f->source_bytes)));
+    }
+    if (p->divisor > 1)
+        for (int v = 0; v < vectors; v++)
+            sum[v] = f->divide(sum[v], p->divisor);
+    for (int v = 0; v < vectors; v++)
+        f->store((char *)target + (at + v * step) * f->target_bytes, sum[v]);
+}
+
+/* Less than a vector: through memory of our own, so that nothing past an end is touched. */
+inline_always void fold_rest(const struct fold *f, const struct reduce_pass *p, size_t at,
+                             size_t elements, void *target)
+{
+    char source[REDUCE_SOURCES_MAX][VECTOR_BYTES] = {{0}}, partial[VECTOR_BYTES] = {0};
+    char result[VECTOR_BYTES];
+    const void *sources[REDUCE_SOURCES_MAX] = {source[0]};
+    struct reduce_pass rest = *p;
+    for (int s = 0; s < p->sources_count; s++) {
+        memcpy(source[s], element(p->sources[s], at, f->source_bytes), elements * f->source_bytes);
+        sources[s] = source[s];
+    }
+    rest.sources = sources;
+    if (p->partial) {
+        memcpy(partial, element(p->partial, at, f->partial_bytes), elements * f->partial_bytes);
+        rest.partial = partial;
+    }
+    fold_tile(f, &rest, 0, result, 1);
+    memcpy((char *)target + at * f->target_bytes, result, elements * f->target_bytes);
+}
+
+inline_always void fold_block(const struct fold *f, const struct reduce_pass *p, size_t at,
+                              size_t end, void *target)
+{
+    const size_t step = VECTOR_BYTES / f->partial_bytes;
+    for (; at + TILE_VECTORS * step <= end; at += TILE_VECTORS * step)
+        fold_tile(f, p, at, target, TILE_VECTORS);
+    for (; at + step <= end; at += step)
+        fold_tile(f, p, at, target, 1);
+    if (at < end)
+        fold_rest(f, p, at, end - at, target);
+}
+
+/* Nothing to compute: every bit stays, of a NaN too (R8). */
+inline_always bool is_copy(const struct fold *f, const struct reduce_pass *p)
+{
+    return p->sources_count == 1 && !p->partial && p->divisor <= 1 &&
+           f->source_bytes == f->target_bytes;
+}
+
+inline_always void fold(const struct reduce_pass *p, const struct fold f)
+{
+    assert(p->sources_count >= 1 && p->sources_count <= REDUCE_SOURCES_MAX);
+    assert(p->targets_count >= 1 && p->targets_count <= REDUCE_TARGETS_MAX);
+    const bool copies = is_copy(&f, p);
+    for (size_t at = 0; at < p->elements; at += BLOCK_ELEMENTS) {
+        size_t left = p->elements - at;
+        size_t elements = left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS;
+        const void *first = element(copies ? p->sources[0] : p->targets[0], at, f.target_bytes);
+        if (!copies)
+            fold_block(&f, p, at, at + elements, p->targets[0]);
+        for (int t = copies ? 0 : 1; t < p->targets_count; t++)
+            if (p->targets[t] != p->sources[0] || !copies)
+                memcpy((char *)p->targets[t] + at * f.target_bytes, first,
+                       elements * f.target_bytes);
+    }
+}
+
+/* name, dtypes of source, target and accumulator, bytes of an element of each */
+#define KERNEL(operation, from, to, held, from_bytes, to_bytes, held_bytes)             \
+    static void operation##_##from##_##to(const struct reduce_pass *p)                  \
+    {                                                                                   \
+        fold(p, (struct fold){load_##from, load_##held, store_##to, operation##_##held, \
+                              divide_##held, from_bytes, held_bytes, to_bytes});        \
+    }
+#define KERNELS_OF(operation)                   \
+    KERNEL(operation, f32, f32, f32, 4, 4, 4)   \
+    KERNEL(operation, f64, f64, f64, 8, 8, 8)   \
+    KERNEL(operation, f16, f16, f32, 2, 2, 4)   \
+    KERNEL(operation, f16, f32, f32, 2, 4, 4)   \
+    KERNEL(operation, bf16, bf16, f32, 2, 2, 4) \
+    KERNEL(operation, bf16, f32, f32, 2, 4, 4)  \
+    KERNEL(operation, i32, i32, i32, 4, 4, 4)   \
+    KERNEL(operation, i64, i64, i64, 8, 8, 8)
+KERNELS_OF(sum)
+KERNELS_OF(min)
+KERNELS_OF(max)
+KERNELS_OF(product)
+
+#define ROW(operation)                                                 \
+    {                                                                  \
+        [REDUCE_F32] = {operation##_f32_f32, operation##_f32_f32},     \
+        [REDUCE_F64] = {operation##_f64_f64, operation##_f64_f64},     \
+        [REDUCE_F16] = {operation##_f16_f16, operation##_f16_f32},     \
+        [REDUCE_BF16] = {operation##_bf16_bf16, operation##_bf16_f32}, \
+        [REDUCE_I32] = {operation##_i32_i32, operation##_i32_i32},     \
+        [REDUCE_I64] = {operation##_i64_i64, operation##_i64_i64},     \
+    }
+const struct reduce_kernels KERNELS = {.fold = {[REDUCE_SUM] = ROW(sum),
+                                                [REDUCE_MIN] = ROW(min),
+                                                [REDUCE_MAX] = ROW(max),
+                                                [REDUCE_PRODUCT] = ROW(product)}};
