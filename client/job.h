@@ -13,7 +13,6 @@
 
 #define JOB_NAME_BYTES_MAX 127
 #define TENSOR_NAME_BYTES_MAX 255
-#define JOB_BUCKETS 512
 
 struct link;
 struct gp_job;
@@ -58,6 +57,7 @@ struct gp_tensor {
     char *name;
     uint64_t elements, bytes;
     uint32_t id, index; /* index: in order of declaring */
+    uint32_t name_hash;
     uint8_t dtype;
     bool is_routed; /* id and pieces are known */
     struct err failure;
@@ -114,8 +114,8 @@ struct gp_job {
     bool is_leaving;
     uint32_t users; /* calls that wait */
     struct list links, tensors;
-    struct gp_tensor *by_name[JOB_BUCKETS], *by_id[JOB_BUCKETS];
-    uint32_t declared;
+    struct gp_tensor **by_name, **by_id; /* `buckets` each; grow with the tensors */
+    uint32_t buckets, tensors_count, declared;
     struct slot *slots;
     uint32_t slots_count, free_slot;
     struct list requests, pool;
@@ -141,6 +141,8 @@ int tensor_add(struct gp_job *job, const char *name, uint8_t dtype, uint64_t ele
 /* Takes what the coordinator decided. -EPROTO: no sound route. */
 int tensor_route(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route);
 void tensor_remove(struct gp_tensor *t);
+/* After the last one is removed. */
+void tensor_table_fini(struct gp_job *job);
 /* Names the round that the piece begins. */
 void piece_new_word(struct piece *p);
 /* Whose open round the word names; NULL: nobody's any more. */

@@ -123,6 +123,7 @@ static void job_free(struct gp_job *job)
 {
     pthread_mutex_destroy(&job->declaring);
     pthread_mutex_destroy(&job->lock);
+    tensor_table_fini(job);
     free(job->slots);
     free(job);
 }

@@ -1,6 +1,6 @@
-/* Owns the regions a job lends and says which pages of them are taken. First fit, because it is
- * asked when tensors are declared and never on the way of a push. Must never unmap a slab that is
- * lent: slabs live as long as the job. */
+/* Owns the regions a job lends and says which pages of them are taken. Taking and giving back cost
+ * the same however many extents there are: a model may have 262,144 tensors, each with two. Must
+ * never unmap a slab that is lent: slabs live as long as the job. */
 #include "client/slab.h"
 
 #include <errno.h>
@@ -14,28 +14,65 @@
 #define SLABS_BYTES_MOST (UINT64_C(512) << 30)
 #define SLAB_BYTES_FIRST (UINT64_C(4) << 20)
 #define SLAB_DOUBLINGS_MAX 8
+#define CLASS_LOOKS 8 /* at extents that may be too small, before a class where all are enough */
 
 struct slab_extent {
     struct list node;
+    struct list free_node; /* in a class of the slab while it is free */
     uint64_t offset, bytes;
     bool is_used;
 };
 
+static uint64_t page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
+
 static uint64_t whole_pages(uint64_t bytes)
 {
-    uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-    return bytes ? (bytes + page_bytes - 1) / page_bytes * page_bytes : page_bytes;
+    uint64_t page = page_bytes();
+    return bytes ? (bytes + page - 1) / page * page : page;
 }
 
-static struct slab_extent *add_extent(struct list *at, uint64_t offset, uint64_t bytes)
+/* Extents of class c have 2^c pages and less than twice as many. */
+static uint32_t class_of(uint64_t bytes)
+{
+    return 63 - (uint32_t)__builtin_clzll(bytes / page_bytes());
+}
+
+static void set_free(struct slab *slab, struct slab_extent *extent)
+{
+    extent->is_used = false;
+    list_prepend(&slab->free[class_of(extent->bytes)], &extent->free_node);
+}
+
+static struct slab_extent **at_page(struct slab *slab, uint64_t offset)
+{
+    return &slab->by_page[offset / page_bytes()];
+}
+
+static struct slab_extent *add_extent(struct slab *slab, struct list *at, uint64_t offset,
+                                      uint64_t bytes)
 {
     struct slab_extent *extent = calloc(1, sizeof *extent);
     if (!extent)
         return NULL;
-    extent->offset = offset;
-    extent->bytes = bytes;
+    *extent = (struct slab_extent){.offset = offset, .bytes = bytes};
+    list_init(&extent->free_node);
     list_insert_before(at, &extent->node);
+    *at_page(slab, offset) = extent;
+    set_free(slab, extent);
     return extent;
+}
+
+/* Pages that no extent has ever begun in are never touched. */
+static int init_extents(struct slab *slab)
+{
+    list_init(&slab->extents);
+    for (uint32_t i = 0; i < SLAB_CLASSES; i++)
+        list_init(&slab->free[i]);
+    slab->by_page = calloc(slab->region.bytes / page_bytes(), sizeof *slab->by_page);
+    if (slab->by_page && add_extent(slab, &slab->extents, 0, slab->region.bytes))
+        return 0;
+    free(slab->by_page);
+    return -ENOMEM;
 }
 
 static uint64_t bytes_of_all(const struct slabs *s)
@@ -57,32 +94,38 @@ static int grow(struct slabs *s, uint64_t bytes)
     int r = region_create(bytes > slab_bytes ? bytes : slab_bytes, &slab->region);
     if (r < 0)
         return r;
-    list_init(&slab->extents);
-    if (!add_extent(&slab->extents, 0, slab->region.bytes)) {
+    r = init_extents(slab);
+    if (r < 0)
         region_destroy(&slab->region);
-        return -ENOMEM;
-    }
-    s->count++;
-    return 0;
+    else
+        s->count++;
+    return r;
 }
 
 static struct slab_extent *find_free(struct slab *slab, uint64_t bytes)
 {
-    list_for_each (node, &slab->extents) {
-        struct slab_extent *extent = list_entry(node, struct slab_extent, node);
-        if (!extent->is_used && extent->bytes >= bytes)
+    uint32_t looks = 0, class = class_of(bytes);
+    list_for_each (node, &slab->free[class]) {
+        struct slab_extent *extent = list_entry(node, struct slab_extent, free_node);
+        if (extent->bytes >= bytes)
             return extent;
+        if (++looks == CLASS_LOOKS)
+            break;
     }
+    while (++class < SLAB_CLASSES)
+        if (!list_is_empty(&slab->free[class]))
+            return list_entry(slab->free[class].next, struct slab_extent, free_node);
     return NULL;
 }
 
 static int take(struct slab *slab, struct slab_extent *extent, uint64_t bytes, void **ret_memory)
 {
     uint64_t rest = extent->bytes - bytes;
-    if (rest > 0 && !add_extent(extent->node.next, extent->offset + bytes, rest))
+    if (rest > 0 && !add_extent(slab, extent->node.next, extent->offset + bytes, rest))
         return -ENOMEM;
     extent->bytes = bytes;
     extent->is_used = true;
+    list_remove(&extent->free_node);
     *ret_memory = (char *)slab->region.base + extent->offset;
     return 0;
 }
@@ -104,16 +147,26 @@ int slabs_alloc(struct slabs *s, size_t bytes, void **ret_memory)
     return take(slab, find_free(slab, wanted), wanted, ret_memory);
 }
 
-static void merge_with_next(struct slab *slab, struct slab_extent *extent)
+/* The free extent at that place of the list, if there is one: it leaves its class. */
+static struct slab_extent *take_free(struct slab *slab, struct list *at)
 {
-    if (extent->node.next == &slab->extents)
-        return;
-    struct slab_extent *next = list_entry(extent->node.next, struct slab_extent, node);
-    if (extent->is_used || next->is_used)
-        return;
-    extent->bytes += next->bytes;
-    list_remove(&next->node);
-    free(next);
+    struct slab_extent *extent = list_entry(at, struct slab_extent, node);
+    if (at == &slab->extents || extent->is_used)
+        return NULL;
+    list_remove(&extent->free_node);
+    return extent;
+}
+
+static struct slab_extent *merge(struct slab *slab, struct slab_extent *first,
+                                 struct slab_extent *second)
+{
+    if (!first || !second)
+        return first ? first : second;
+    first->bytes += second->bytes;
+    *at_page(slab, second->offset) = NULL;
+    list_remove(&second->node);
+    free(second);
+    return first;
 }
 
 static void release(struct slab *slab, struct slab_extent *extent)
@@ -122,10 +175,8 @@ static void release(struct slab *slab, struct slab_extent *extent)
     /* A hole reads as zero, which is what the next owner was promised. */
     if (madvise(memory, extent->bytes, MADV_REMOVE) < 0)
         memset(memory, 0, extent->bytes);
-    extent->is_used = false;
-    merge_with_next(slab, extent);
-    if (extent->node.previous != &slab->extents)
-        merge_with_next(slab, list_entry(extent->node.previous, struct slab_extent, node));
+    extent = merge(slab, extent, take_free(slab, extent->node.next));
+    set_free(slab, merge(slab, take_free(slab, extent->node.previous), extent));
 }
 
 int slabs_free(struct slabs *s, void *memory)
@@ -134,14 +185,11 @@ int slabs_free(struct slabs *s, void *memory)
     if (!slabs_find(s, memory, 1, &place))
         return -ENOENT;
     struct slab *slab = &s->slab[place.region];
-    list_for_each (node, &slab->extents) {
-        struct slab_extent *extent = list_entry(node, struct slab_extent, node);
-        if (extent->offset == place.offset && extent->is_used) {
-            release(slab, extent);
-            return 0;
-        }
-    }
-    return -ENOENT;
+    struct slab_extent *extent = *at_page(slab, place.offset);
+    if (!extent || extent->offset != place.offset || !extent->is_used)
+        return -ENOENT;
+    release(slab, extent);
+    return 0;
 }
 
 bool slabs_find(const struct slabs *s, const void *memory, size_t bytes, struct place *ret_place)
@@ -162,6 +210,7 @@ void slabs_fini(struct slabs *s)
     for (uint32_t i = 0; i < s->count; i++) {
         list_for_each_safe (node, &s->slab[i].extents)
             free(list_entry(node, struct slab_extent, node));
+        free(s->slab[i].by_page);
         region_destroy(&s->slab[i].region);
     }
     s->count = 0;

@@ -17,9 +17,14 @@ struct place {
     uint64_t offset;
 };
 
+#define SLAB_CLASSES 40 /* of free extents, by doubling size */
+
+struct slab_extent;
 struct slab {
     struct region region;
     struct list extents; /* in order of offset, without gaps */
+    struct list free[SLAB_CLASSES];
+    struct slab_extent **by_page; /* the extent that begins there; NULL: none */
 };
 
 struct slabs {

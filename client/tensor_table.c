@@ -10,6 +10,7 @@
 #define SLOTS_FIRST 64
 #define SLOTS_MAX (1u << 24) /* 24 bits of a word */
 #define GENERATION_BITS 8
+#define BUCKETS_FIRST 64
 
 /* ---- words ---- */
 
@@ -71,48 +72,97 @@ struct piece *slot_piece(struct gp_job *job, uint32_t word)
 
 /* ---- tensors ---- */
 
-static uint32_t bucket_of_name(const char *name)
+static uint32_t hash_name(const char *name)
 {
     uint32_t hash = 2166136261u; /* FNV-1a */
     for (; *name; name++)
         hash = (hash ^ (uint8_t)*name) * 16777619u;
-    return hash % JOB_BUCKETS;
+    return hash;
 }
 
 struct gp_tensor *tensor_find(struct gp_job *job, const char *name)
 {
-    struct gp_tensor *t = job->by_name[bucket_of_name(name)];
-    while (t && strcmp(t->name, name) != 0)
+    uint32_t hash = hash_name(name);
+    struct gp_tensor *t = job->buckets ? job->by_name[hash % job->buckets] : NULL;
+    while (t && (t->name_hash != hash || strcmp(t->name, name) != 0))
         t = t->next_by_name;
     return t;
 }
 
 struct gp_tensor *tensor_find_id(struct gp_job *job, uint32_t id)
 {
-    struct gp_tensor *t = job->by_id[id % JOB_BUCKETS];
+    struct gp_tensor *t = job->buckets ? job->by_id[id % job->buckets] : NULL;
     while (t && t->id != id)
         t = t->next_by_id;
     return t;
+}
+
+static void hash_by_name(struct gp_tensor *t)
+{
+    struct gp_tensor **bucket = &t->job->by_name[t->name_hash % t->job->buckets];
+    t->next_by_name = *bucket;
+    *bucket = t;
+}
+
+static void hash_by_id(struct gp_tensor *t)
+{
+    struct gp_tensor **bucket = &t->job->by_id[t->id % t->job->buckets];
+    t->next_by_id = *bucket;
+    *bucket = t;
+}
+
+/* Doubled when there are as many tensors as buckets. Without memory for more the old ones do. */
+static int make_buckets(struct gp_job *job)
+{
+    uint32_t count = job->buckets ? 2 * job->buckets : BUCKETS_FIRST;
+    if (job->tensors_count < job->buckets)
+        return 0;
+    struct gp_tensor **by_name = calloc(count, sizeof *by_name);
+    struct gp_tensor **by_id = calloc(count, sizeof *by_id);
+    if (!by_name || !by_id) {
+        free(by_name);
+        free(by_id);
+        return job->buckets ? 0 : -ENOMEM;
+    }
+    tensor_table_fini(job);
+    job->by_name = by_name;
+    job->by_id = by_id;
+    job->buckets = count;
+    list_for_each (node, &job->tensors) {
+        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+        hash_by_name(t);
+        if (t->is_routed)
+            hash_by_id(t);
+    }
+    return 0;
+}
+
+void tensor_table_fini(struct gp_job *job)
+{
+    free(job->by_name);
+    free(job->by_id);
+    job->by_name = job->by_id = NULL;
+    job->buckets = 0;
 }
 
 int tensor_add(struct gp_job *job, const char *name, uint8_t dtype, uint64_t elements,
                struct gp_tensor **ret_tensor)
 {
     struct gp_tensor *t = calloc(1, sizeof *t);
-    if (!t || !(t->name = strdup(name))) {
+    if (!t || make_buckets(job) < 0 || !(t->name = strdup(name))) {
         free(t);
         return -ENOMEM;
     }
     t->job = job;
+    t->name_hash = hash_name(name);
     t->dtype = dtype;
     t->elements = elements;
     t->bytes = elements * reduce_element_bytes(dtype);
     t->index = job->declared++;
     list_init(&t->in_request);
     list_append(&job->tensors, &t->node);
-    struct gp_tensor **bucket = &job->by_name[bucket_of_name(name)];
-    t->next_by_name = *bucket;
-    *bucket = t;
+    hash_by_name(t);
+    job->tensors_count++;
     *ret_tensor = t;
     return 0;
 }
@@ -159,21 +209,20 @@ int tensor_route(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
             return r;
     }
     t->id = route->tensor;
-    t->next_by_id = t->job->by_id[t->id % JOB_BUCKETS];
-    t->job->by_id[t->id % JOB_BUCKETS] = t;
+    hash_by_id(t);
     t->is_routed = true;
     return 0;
 }
 
 static void unhash(struct gp_tensor *t)
 {
-    struct gp_tensor **at = &t->job->by_name[bucket_of_name(t->name)];
+    struct gp_tensor **at = &t->job->by_name[t->name_hash % t->job->buckets];
     while (*at != t)
         at = &(*at)->next_by_name;
     *at = t->next_by_name;
     if (!t->is_routed)
         return;
-    at = &t->job->by_id[t->id % JOB_BUCKETS];
+    at = &t->job->by_id[t->id % t->job->buckets];
     while (*at != t)
         at = &(*at)->next_by_id;
     *at = t->next_by_id;
@@ -183,6 +232,7 @@ void tensor_remove(struct gp_tensor *t)
 {
     struct gp_job *job = t->job;
     unhash(t);
+    job->tensors_count--;
     for (uint32_t i = 0; i < t->pieces_count; i++) {
         link_retract(&t->pieces[i]);
         give_slot_back(job, &t->pieces[i]);

@@ -37,6 +37,7 @@ void jobs_destroy(struct job *job)
     list_remove(&job->link);
     free(job->sessions);
     free(job->tensors);
+    free(job->buckets);
     free(job->shares);
     free(job->failure);
     free(job->name);
@@ -186,24 +187,47 @@ void jobs_end_if_empty(struct job *job)
 
 static struct tensor **bucket(const struct job *job, uint32_t hash)
 {
-    return (struct tensor **)&job->buckets[hash % JOB_BUCKETS];
+    return &job->buckets[hash % job->buckets_count];
+}
+
+static void hash_tensor(struct job *job, struct tensor *tensor)
+{
+    struct tensor **first = bucket(job, tensor->hash);
+    tensor->next = *first;
+    *first = tensor;
+}
+
+/* Room for one more: as many buckets as tensors. */
+static int grow_tables(struct job *job)
+{
+    if (job->tensors_count < job->tensors_capacity)
+        return 0;
+    size_t capacity = job->tensors_capacity ? 2 * job->tensors_capacity : 16;
+    struct tensor **buckets = calloc(capacity, sizeof *buckets);
+    struct tensor **grown = buckets ? realloc(job->tensors, capacity * sizeof *grown) : NULL;
+    if (!grown) {
+        free(buckets);
+        return -ENOMEM;
+    }
+    free(job->buckets);
+    job->buckets = buckets;
+    job->buckets_count = capacity;
+    job->tensors = grown;
+    job->tensors_capacity = capacity;
+    for (size_t i = 0; i < job->tensors_count; i++)
+        hash_tensor(job, job->tensors[i]);
+    return 0;
 }
 
 int jobs_add_tensor(struct job *job, struct tensor *tensor)
 {
     if (job->tensors_count == JOB_TENSORS_MAX)
         return -ENOSPC;
-    if (job->tensors_count == job->tensors_capacity) {
-        size_t capacity = job->tensors_capacity ? 2 * job->tensors_capacity : 16;
-        struct tensor **grown = realloc(job->tensors, capacity * sizeof *grown);
-        if (!grown)
-            return -ENOMEM;
-        job->tensors = grown;
-        job->tensors_capacity = capacity;
-    }
+    int error = grow_tables(job);
+    if (error < 0)
+        return error;
     job->tensors[job->tensors_count++] = tensor;
-    tensor->next = *bucket(job, tensor->hash);
-    *bucket(job, tensor->hash) = tensor;
+    hash_tensor(job, tensor);
     return 0;
 }
 
@@ -232,7 +256,7 @@ struct tensor *jobs_tensor(const struct job *job, uint32_t id)
 struct tensor *jobs_tensor_named(const struct job *job, const char *name)
 {
     uint32_t hash = packer_hash(name);
-    struct tensor *tensor = *bucket(job, hash);
+    struct tensor *tensor = job->buckets ? *bucket(job, hash) : NULL;
     while (tensor && (tensor->hash != hash || strcmp(tensor->name, name) != 0))
         tensor = tensor->next;
     return tensor;

@@ -7,7 +7,6 @@
 #define WORKERS_MAX 768
 #define JOB_NAME_BYTES_MAX 127
 #define JOB_TENSORS_MAX 262144u
-#define JOB_BUCKETS 256u
 #define SESSION_NAME_BYTES 256
 
 enum piece_state {
@@ -69,7 +68,8 @@ struct job {
     struct session **sessions; /* by rank; NULL: has not joined */
     struct tensor **tensors;   /* ids ascend */
     size_t tensors_count, tensors_capacity;
-    struct tensor *buckets[JOB_BUCKETS]; /* tensors by hash of their name */
+    struct tensor **buckets; /* tensors by hash of their name; grow with their number */
+    size_t buckets_count;
     struct share *shares;
     size_t shares_count;
 };

@@ -262,6 +262,30 @@ static void slabs_never_hand_memory_out_twice(void **state)
     slabs_fini(&slabs);
 }
 
+/* With a walk over all areas this would not end before the program's time limit. */
+static void two_hundred_thousand_areas_cost_no_more_each_than_a_few(void **state)
+{
+    enum { AREAS = 200000 };
+    static struct slabs slabs;
+    void **held = calloc(AREAS, sizeof *held);
+    assert_non_null(held);
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < AREAS; i++)
+            assert_int_equal(slabs_alloc(&slabs, 1 + (size_t)i % 9000, &held[i]), 0);
+        for (int i = 0; i < AREAS; i++) /* from both ends, and every other one first */
+            assert_int_equal(slabs_free(&slabs, held[i % 2 ? i : AREAS - 2 - i]), 0);
+        for (int i = 0; i < AREAS; i++)
+            assert_int_equal(slabs_free(&slabs, held[i]), -ENOENT);
+    }
+    uint32_t count = slabs.count;
+    void *memory;
+    for (uint32_t i = 0; i < count; i++) /* all in one piece again */
+        assert_int_equal(slabs_alloc(&slabs, slabs.slab[i].region.bytes, &memory), 0);
+    assert_int_equal(slabs.count, count);
+    slabs_fini(&slabs);
+    free(held);
+}
+
 static void more_slabs_than_can_be_lent_are_refused(void **state)
 {
     static struct slabs slabs;
@@ -421,6 +445,8 @@ int main(void)
                                clear_environment),
         cmocka_unit_test_setup(ranks_that_are_none_are_refused, clear_environment),
         cmocka_unit_test_setup(slabs_never_hand_memory_out_twice, clear_environment),
+        cmocka_unit_test_setup(two_hundred_thousand_areas_cost_no_more_each_than_a_few,
+                               clear_environment),
         cmocka_unit_test_setup(more_slabs_than_can_be_lent_are_refused, clear_environment),
         cmocka_unit_test_setup(more_memory_than_a_lane_maps_is_refused_at_once, clear_environment),
         cmocka_unit_test_setup(an_endpoint_that_is_none_is_refused, clear_environment),
