@@ -39,11 +39,12 @@ typedef struct gp_job gp_job;         /* this worker's membership in a job */
 typedef struct gp_tensor gp_tensor;   /* a declared tensor */
 typedef struct gp_request gp_request; /* a push-pull under way */
 
-enum gp_dtype { GP_F32 = 1 };
+/* f16 and bf16 are summed in f32 and rounded once, to nearest; integers wrap. */
+enum gp_dtype { GP_F32 = 1, GP_F64 = 2, GP_F16 = 3, GP_BF16 = 4, GP_I32 = 5, GP_I64 = 6 };
 
 enum gp_operation {
     GP_SUM = 1,       /* ((g0 + g1) + g2) + ..., in rank order */
-    GP_MEAN = 2,      /* the sum, then one division by the number of workers */
+    GP_MEAN = 2,      /* the sum, then one division by the number of workers; not of integers */
     GP_BROADCAST = 3, /* rank `root`'s input on every worker */
 };
 

@@ -13,8 +13,12 @@
 #define FLUSH_BYTES (256u << 10)
 
 _Static_assert((int)GP_SUM == RECORD_SUM && (int)GP_MEAN == RECORD_MEAN &&
-                   (int)GP_BROADCAST == RECORD_BROADCAST && (int)GP_F32 == REDUCE_F32,
+                   (int)GP_BROADCAST == RECORD_BROADCAST,
                "the API's numbers are the wire's");
+_Static_assert((int)GP_F32 == REDUCE_F32 && (int)GP_F64 == REDUCE_F64 &&
+                   (int)GP_F16 == REDUCE_F16 && (int)GP_BF16 == REDUCE_BF16 &&
+                   (int)GP_I32 == REDUCE_I32 && (int)GP_I64 == REDUCE_I64,
+               "dtypes too");
 
 struct starting {
     struct gp_job *job;
@@ -79,6 +83,9 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
         return client_error_from(&t->failure);
     if (t->request)
         return client_error(-EBUSY, "tensor '%s' has a request that nobody waited for", t->name);
+    if (s->operation == RECORD_MEAN && !reduce_divides(t->dtype))
+        return client_error(-EINVAL, "tensor '%s': %s have no mean; sum them", t->name,
+                            reduce_dtype_name(t->dtype));
     const struct link *hopeless = find_hopeless(t);
     if (hopeless)
         return client_error_from(&hopeless->failure);

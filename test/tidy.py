@@ -25,7 +25,8 @@ ARROWS = {
     'svc/wire': {'svc/base'},
     'svc/cores': {'svc/base'},
     'svc/aggregator': {'migrator', 'svc/reduce', 'svc/wire', 'svc/cores', 'svc/view', 'svc/base'},
-    'svc/coordinator': {'packer', 'migrator', 'svc/wire', 'svc/cores', 'svc/view', 'svc/base'},
+    'svc/coordinator': {'packer', 'migrator', 'svc/reduce', 'svc/wire', 'svc/cores', 'svc/view',
+                        'svc/base'},  # reduce: the names and sizes of dtypes
     'svc/cli': {'svc/ops', 'svc/view', 'svc/wire', 'svc/base'},  # ops writes the JSON of --json
     'svc/ops': {'svc/view', 'svc/wire', 'svc/base'},
     'svc': SERVICE,

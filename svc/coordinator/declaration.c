@@ -4,6 +4,7 @@
 #include "packer/packer.h"
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/service.h"
+#include "svc/reduce/reduce.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -112,15 +113,16 @@ struct declare {
 static bool spec_is_valid(const struct declare *d, const WIRE(TensorSpec) * spec)
 {
     size_t bytes = strlen(spec->name);
-    const struct dtype *dtype = dtype_find(spec->dtype);
+    size_t element_bytes = reduce_element_bytes(spec->dtype);
     if (bytes < 1 || bytes > TENSOR_NAME_BYTES_MAX)
         peer_fail(d->peer, d->request, -EINVAL,
                   "a tensor's name has 1 to %d bytes; this one has %zu: '%.32s'",
                   TENSOR_NAME_BYTES_MAX, bytes, spec->name);
-    else if (!dtype)
+    else if (element_bytes == 0)
         peer_fail(d->peer, d->request, -EINVAL,
-                  "tensor '%s': dtype %u is not known; expected 1 (f32)", spec->name, spec->dtype);
-    else if (spec->elements > TENSOR_BYTES_MAX / dtype->bytes)
+                  "tensor '%s': dtype %u is not known; is the library newer?", spec->name,
+                  spec->dtype);
+    else if (spec->elements > TENSOR_BYTES_MAX / element_bytes)
         peer_fail(d->peer, d->request, -EINVAL,
                   "tensor '%s': %" PRIu64 " elements are more than 1 TiB", spec->name,
                   spec->elements);
@@ -149,7 +151,7 @@ static const char *ranks_text(const struct tensor *tensor, char *buffer, size_t 
 static void refuse_mismatch(struct declare *d, struct tensor *tensor, const WIRE(TensorSpec) * spec)
 {
     uint32_t rank = d->peer->session->rank;
-    const char *had = dtype_find(tensor->dtype)->name, *came = dtype_find(spec->dtype)->name;
+    const char *had = reduce_dtype_name(tensor->dtype), *came = reduce_dtype_name(spec->dtype);
     bool again = tensor_has_rank(tensor, rank) || tensor->ranks_count == 0;
     char ranks[64], text[2 * ERR_TEXT_BYTES];
     if (again)

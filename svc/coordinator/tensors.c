@@ -4,18 +4,11 @@
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/service.h"
+#include "svc/reduce/reduce.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const struct dtype dtypes[] = {[1] = {"f32", 4}};
-
-const struct dtype *dtype_find(uint32_t dtype)
-{
-    bool known = dtype < sizeof dtypes / sizeof *dtypes && dtypes[dtype].name;
-    return known ? &dtypes[dtype] : NULL;
-}
 
 struct tensor *tensor_create(struct job *job, uint32_t id, const char *name, uint32_t dtype,
                              uint64_t elements)
@@ -46,7 +39,7 @@ void tensor_destroy(struct tensor *tensor)
 
 uint64_t tensor_bytes(const struct tensor *tensor, uint64_t elements)
 {
-    return elements * dtypes[tensor->dtype].bytes;
+    return elements * reduce_element_bytes(tensor->dtype);
 }
 
 bool tensor_has_rank(const struct tensor *tensor, uint32_t rank)
@@ -90,7 +83,7 @@ void piece_row(const struct tensor *tensor, const struct piece *piece, struct st
 int tensor_restore(struct service *s, const struct store_tensor *row)
 {
     struct job *job = jobs_find_id(s, row->job);
-    if (!job || !dtype_find(row->dtype))
+    if (!job || reduce_element_bytes(row->dtype) == 0)
         return -EBADMSG;
     struct tensor *tensor = tensor_create(job, row->tensor, row->name, row->dtype, row->elements);
     if (!tensor)

@@ -9,13 +9,6 @@
 
 /* --- tensors.c --- */
 
-/* As numbered on the wire (TensorSpec.dtype). NULL: unknown. */
-struct dtype {
-    const char *name;
-    uint32_t bytes;
-};
-const struct dtype *dtype_find(uint32_t dtype);
-
 struct tensor *tensor_create(struct job *job, uint32_t id, const char *name, uint32_t dtype,
                              uint64_t elements);
 void tensor_destroy(struct tensor *tensor);
