@@ -85,6 +85,7 @@ static int restore_row(void *context, const struct store_row *row)
     struct service *s = context;
     switch (row->table) {
     case STORE_SERVICE: s->numbers = row->service; return 0;
+    case STORE_TENANT: return tenants_restore(s, &row->tenant);
     case STORE_AGGREGATOR: return aggregator_restore(s, &row->aggregator);
     case STORE_LANE: return lane_restore(s, &row->lane);
     case STORE_JOB: return jobs_restore(s, &row->job);
@@ -228,6 +229,7 @@ static void init(struct service *s)
 {
     list_init(&s->peers);
     list_init(&s->waits);
+    list_init(&s->tenants);
     list_init(&s->jobs);
     list_init(&s->aggregators);
     timer_init(&s->drain_timer, drain_overdue);
@@ -263,7 +265,9 @@ static int watch_signals(struct service *s)
 
 static int start_loop(struct service *s, struct err *err)
 {
-    int error = loop_init(&s->loop);
+    int error = tenants_init(s);
+    if (error == 0)
+        error = loop_init(&s->loop);
     if (error == 0)
         error = watch_signals(s);
     s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -325,6 +329,7 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
     }
     log_info("listening on %s, state in %s, policy %s, incarnation %llu", s->endpoint_url,
              s->options.state_dir, s->options.policy, (unsigned long long)s->numbers.incarnation);
+    tenants_end_revoked(s);
     fleet_check(s);
     *ret_c = c;
     return 0;
@@ -337,6 +342,7 @@ static void destroy_objects(struct service *s)
         jobs_destroy(list_entry(job, struct job, link));
     list_for_each_safe (node, &s->aggregators)
         aggregator_destroy(list_entry(node, struct aggregator, link));
+    tenants_destroy(s);
     fleet_destroy(s);
 }
 

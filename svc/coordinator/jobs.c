@@ -10,13 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct job *jobs_create(struct service *s, uint32_t id, const char *name, uint32_t workers)
+struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, const char *name,
+                        uint32_t workers)
 {
     struct job *job = calloc(1, sizeof *job);
     if (!job)
         return NULL;
-    *job = (struct job){
-        .service = s, .id = id, .workers = workers, .epoch = 1, .next_tensor = 1, .next_piece = 1};
+    *job = (struct job){.service = s,
+                        .tenant = tenant,
+                        .id = id,
+                        .workers = workers,
+                        .epoch = 1,
+                        .next_tensor = 1,
+                        .next_piece = 1};
     list_init(&job->link);
     job->name = strdup(name);
     job->sessions = calloc(workers, sizeof *job->sessions);
@@ -44,11 +50,11 @@ void jobs_destroy(struct job *job)
     free(job);
 }
 
-struct job *jobs_find(struct service *s, const char *name)
+struct job *jobs_find(struct service *s, const struct tenant *tenant, const char *name)
 {
     list_for_each (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
-        if (strcmp(job->name, name) == 0)
+        if (job->tenant == tenant && strcmp(job->name, name) == 0)
             return job;
     }
     return NULL;
@@ -76,6 +82,7 @@ void jobs_row(const struct job *job, struct store_row *ret_row)
 {
     *ret_row = (struct store_row){.table = STORE_JOB};
     ret_row->job = (struct store_job){.job = job->id,
+                                      .tenant = job->tenant->key.tenant,
                                       .name = job->name,
                                       .workers = job->workers,
                                       .epoch = job->epoch,
@@ -86,9 +93,10 @@ void jobs_row(const struct job *job, struct store_row *ret_row)
 
 int jobs_restore(struct service *s, const struct store_job *row)
 {
-    if (row->workers < 1 || row->workers > WORKERS_MAX)
+    struct tenant *tenant = tenants_find(s, row->tenant);
+    if (!tenant || row->workers < 1 || row->workers > WORKERS_MAX)
         return -EBADMSG;
-    struct job *job = jobs_create(s, row->job, row->name, row->workers);
+    struct job *job = jobs_create(s, tenant, row->job, row->name, row->workers);
     if (!job)
         return -ENOMEM;
     job->epoch = row->epoch;
@@ -139,7 +147,8 @@ void jobs_fail(struct job *job, const struct session *except, int code, const ch
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    log_error("job %s has failed: %s", job->name, text);
+    char prefix[TENANT_PREFIX_BYTES];
+    log_error("job %s%s has failed: %s", tenant_prefix(job->tenant, prefix), job->name, text);
     job->failure = strdup(text);
     keep_failure(job);
     for (uint32_t rank = 0; rank < job->workers; rank++) {
@@ -172,15 +181,20 @@ static bool job_is_empty(const struct job *job)
     return true;
 }
 
-void jobs_end_if_empty(struct job *job)
+void jobs_end(struct job *job)
 {
-    if (!job_is_empty(job))
-        return;
+    char prefix[TENANT_PREFIX_BYTES];
     jobs_forget(job);
     for (size_t i = 0; i < job->shares_count; i++)
         telling_drop(job->shares[i].lane, job->id, NULL, 0);
-    log_info("job %s has ended", job->name);
+    log_info("job %s%s has ended", tenant_prefix(job->tenant, prefix), job->name);
     jobs_destroy(job);
+}
+
+void jobs_end_if_empty(struct job *job)
+{
+    if (job_is_empty(job))
+        jobs_end(job);
 }
 
 /* --- tensors of a job --- */

@@ -3,11 +3,12 @@
 #define GRADPOOL_COORDINATOR_JOBS_H
 
 #include "svc/coordinator/aggregators.h"
+#include "svc/coordinator/tenants.h"
 
 #define WORKERS_MAX 768
 #define JOB_NAME_BYTES_MAX 127
 #define JOB_TENSORS_MAX 262144u
-#define SESSION_NAME_BYTES 256
+#define SESSION_NAME_BYTES 384
 
 enum piece_state {
     PIECE_STRANDED, /* has no lane */
@@ -62,6 +63,7 @@ struct session {
 struct job {
     struct list link;
     struct service *service;
+    struct tenant *tenant;
     uint32_t id, workers, epoch, next_tensor, next_piece;
     char *name;
     char *failure;             /* NULL: none */
@@ -76,9 +78,11 @@ struct job {
 
 /* --- jobs.c --- */
 
-struct job *jobs_create(struct service *s, uint32_t id, const char *name, uint32_t workers);
+struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, const char *name,
+                        uint32_t workers);
 void jobs_destroy(struct job *job);
-struct job *jobs_find(struct service *s, const char *name);
+/* Names are a tenant's own: two may each have a job of the same name. */
+struct job *jobs_find(struct service *s, const struct tenant *tenant, const char *name);
 struct job *jobs_find_id(struct service *s, uint32_t id);
 /* Whether every rank has joined. */
 bool jobs_is_complete(const struct job *job);
@@ -86,6 +90,8 @@ bool jobs_is_complete(const struct job *job);
 void jobs_fail(struct job *job, const struct session *except, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void jobs_send_failure(const struct job *job, int code, struct peer *to);
+/* Ends the job, whoever is in it: it is gone afterwards. */
+void jobs_end(struct job *job);
 /* Ends the job when nobody is left in it; it may be gone afterwards. */
 void jobs_end_if_empty(struct job *job);
 /* For the end of the service: forgets it in the store. */

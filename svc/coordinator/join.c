@@ -129,13 +129,13 @@ static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *j
 static void join_new(struct peer *p, uint64_t request, const WIRE(JoinRequest) * wanted)
 {
     struct service *s = p->service;
-    struct job *job = jobs_find(s, wanted->job);
+    struct job *job = jobs_find(s, p->tenant, wanted->job);
     bool job_is_new = !job;
     struct err err;
     if (job && !rank_is_free(p, request, wanted, job))
         return;
     if (job_is_new)
-        job = jobs_create(s, s->numbers.next_job, wanted->job, wanted->workers);
+        job = jobs_create(s, p->tenant, s->numbers.next_job, wanted->job, wanted->workers);
     if (!job)
         return peer_fail_memory(p, request);
     int error = join(p, wanted, job, job_is_new, &err);
@@ -168,10 +168,10 @@ static void resume(struct peer *p, uint64_t request, struct session *session)
         jobs_send_failure(job, -ECONNRESET, p);
 }
 
-static struct session *find_session(struct service *s, const WIRE(JoinRequest) * join)
+static struct session *find_session(const struct peer *p, const WIRE(JoinRequest) * join)
 {
-    struct job *job = jobs_find_id(s, join->job_id);
-    if (!job || join->rank >= job->workers)
+    struct job *job = jobs_find_id(p->service, join->job_id);
+    if (!job || job->tenant != p->tenant || join->rank >= job->workers)
         return NULL;
     struct session *session = job->sessions[join->rank];
     bool open = session && (session->state == SESSION_JOINED || session->state == SESSION_AWAY);
@@ -185,7 +185,7 @@ void join_handle(struct peer *p, const envelope *request)
         return;
     if (join->session == 0)
         return join_new(p, request->id, join);
-    struct session *session = find_session(p->service, join);
+    struct session *session = find_session(p, join);
     if (!session)
         return peer_fail(p, request->id, -ESTALE,
                          "rank %u was away from job %s too long and counts as lost", join->rank,

@@ -33,6 +33,9 @@ static const struct {
     {BODY(AGGREGATOR_JOIN), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_join},
     {BODY(STATUS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, view_handle_status},
     {BODY(JOBS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, view_handle_jobs},
+    {BODY(TENANT_ADD_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_add},
+    {BODY(TENANT_REVOKE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_revoke},
+    {BODY(TENANTS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_list},
 };
 
 bool text_is_plain(const char *text)
@@ -89,7 +92,7 @@ void peer_break(struct peer *p)
 }
 
 /* Lets it go once it has read what was sent. */
-static void finish(struct peer *p)
+void peer_finish(struct peer *p)
 {
     if (p->state == PEER_BROKEN)
         return;
@@ -155,7 +158,7 @@ static void greet(struct peer *p, const envelope *message)
 {
     if (message->body_case != BODY(HELLO)) {
         peer_fail(p, message->id, -EPROTO, "the first message of a connection must be Hello");
-        return finish(p);
+        return peer_finish(p);
     }
     const WIRE(Hello) *hello = message->hello;
     if (hello->version != CHANNEL_VERSION) {
@@ -165,7 +168,7 @@ static void greet(struct peer *p, const envelope *message)
                   "gradpool serve speaks protocol version %d, you speak %u: use programs of one "
                   "version",
                   CHANNEL_VERSION, hello->version);
-        return finish(p);
+        return peer_finish(p);
     }
     WIRE(Welcome) welcome = GRADPOOL__WIRE__WELCOME__INIT;
     welcome.version = CHANNEL_VERSION;
@@ -176,6 +179,7 @@ static void greet(struct peer *p, const envelope *message)
     e.body_case = BODY(WELCOME);
     e.welcome = &welcome;
     p->role = hello->role;
+    p->tenant = tenants_local(p->service);
     p->state = PEER_OPEN;
     timer_stop(&p->timer);
     peer_send(p, &e);

@@ -13,6 +13,7 @@
 struct service;
 struct session;
 struct aggregator;
+struct tenant;
 
 enum peer_state {
     PEER_GREETING, /* has not said hello */
@@ -29,6 +30,7 @@ struct peer {
     struct timer timer; /* of greeting, of closing, or to go on receiving */
     enum peer_state state;
     WIRE(Role) role;
+    struct tenant *tenant; /* NULL while greeting */
     struct session *session;
     struct aggregator *aggregator;
 };
@@ -56,6 +58,8 @@ void peer_break(struct peer *p);
 /* Names that go into log lines: no quotes, no control characters; a node's not too long. */
 bool text_is_plain(const char *text);
 bool text_is_node(const char *text);
+/* It hears nothing after what has been sent, and goes once it has read that. */
+void peer_finish(struct peer *p);
 void peers_destroy(struct service *s);
 
 /* --- waits.c --- */
@@ -85,6 +89,9 @@ void leave_handle(struct peer *p, const envelope *message);
 void declare_handle(struct peer *p, const envelope *message);
 void undeclare_handle(struct peer *p, const envelope *message);
 void ticket_handle(struct peer *p, const envelope *message);
+void tenant_handle_add(struct peer *p, const envelope *message);
+void tenant_handle_revoke(struct peer *p, const envelope *message);
+void tenant_handle_list(struct peer *p, const envelope *message);
 void aggregator_handle_join(struct peer *p, const envelope *message);
 void view_handle_status(struct peer *p, const envelope *message);
 void view_handle_jobs(struct peer *p, const envelope *message);

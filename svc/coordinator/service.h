@@ -31,7 +31,7 @@ struct service {
     struct listener tcp, local;
     struct source signals;
     struct timer drain_timer, retry_timer;
-    struct list peers, waits, jobs, aggregators;
+    struct list peers, waits, tenants, jobs, aggregators;
     struct slot *slots;
     size_t slots_count;
     uint64_t next_id; /* of calls and waits */

@@ -224,6 +224,7 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job)
         return NULL;
     gradpool__wire__job_view__init(view);
     view->job = job->name;
+    view->tenant = job->tenant->key.tenant;
     view->job_id = job->id;
     view->workers = job->workers;
     view->state = (char *)(job->failure            ? "failed"
@@ -240,15 +241,18 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job)
     return view;
 }
 
-static void fill_jobs(struct pool *pool, struct service *s, const char *name,
+/* A tenant sees its own jobs, an operator all. */
+static void fill_jobs(struct pool *pool, const struct peer *p, const char *name,
                       WIRE(JobsReply) * reply)
 {
+    struct service *s = p->service;
     reply->jobs = take(pool, list_length(&s->jobs) * sizeof *reply->jobs);
     if (!reply->jobs)
         return;
     list_for_each (node, &s->jobs) {
         const struct job *job = list_entry(node, struct job, link);
-        if (*name && strcmp(name, job->name) != 0)
+        bool is_visible = p->tenant->is_operator || job->tenant == p->tenant;
+        if (!is_visible || (*name && strcmp(name, job->name) != 0))
             continue;
         if ((reply->jobs[reply->n_jobs] = job_view(pool, job)))
             reply->n_jobs++;
@@ -267,7 +271,7 @@ static void answer(struct wait *wait)
     envelope e = ENVELOPE_INIT;
     e.id = wait->request;
     if (view->is_jobs) {
-        fill_jobs(&pool, s, view->job, &jobs);
+        fill_jobs(&pool, wait->peer, view->job, &jobs);
         e.body_case = BODY(JOBS_REPLY);
         e.jobs_reply = &jobs;
     } else {

@@ -17,8 +17,10 @@ const char *session_state_name(enum session_state state)
 
 const char *session_name(const struct session *session, char *buffer, size_t buffer_bytes)
 {
-    snprintf(buffer, buffer_bytes, "rank %u of job %s (%.64s, pid %u)", session->rank,
-             session->job->name, session->node, session->pid);
+    char prefix[TENANT_PREFIX_BYTES];
+    snprintf(buffer, buffer_bytes, "rank %u of job %s%s (%.64s, pid %u)", session->rank,
+             tenant_prefix(session->job->tenant, prefix), session->job->name, session->node,
+             session->pid);
     return buffer;
 }
 

@@ -15,6 +15,7 @@
 /* In the order in which load() gives them: what refers comes after what it refers to. */
 enum store_table {
     STORE_SERVICE,
+    STORE_TENANT,
     STORE_AGGREGATOR,
     STORE_LANE,
     STORE_JOB,
@@ -29,6 +30,12 @@ struct store_service {
     uint32_t key; /* 1 */
     uint64_t incarnation;
     uint32_t next_aggregator, next_lane, next_job, next_task;
+};
+struct store_tenant {
+    const char *name;
+    const char *secret; /* hex */
+    uint32_t is_operator, is_revoked;
+    uint64_t added_s;
 };
 struct store_aggregator {
     uint32_t aggregator;
@@ -46,6 +53,7 @@ struct store_lane {
 };
 struct store_job {
     uint32_t job;
+    const char *tenant; /* "": the local one */
     const char *name;
     uint32_t workers, epoch, next_tensor, next_piece;
     const char *failure; /* "": none */
@@ -74,6 +82,7 @@ struct store_row {
     enum store_table table;
     union {
         struct store_service service;
+        struct store_tenant tenant;
         struct store_aggregator aggregator;
         struct store_lane lane;
         struct store_job job;

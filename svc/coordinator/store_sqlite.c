@@ -6,11 +6,13 @@
 #include "svc/coordinator/store_schema.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#define SCHEMA_VERSION 1
+#define SCHEMA_VERSION 2
 
 struct store_sqlite {
     struct store store;
@@ -259,7 +261,7 @@ static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *e
         code = sqlite3_exec(s->db, "PRAGMA user_version", read_schema_version, &version, NULL);
     if (code != SQLITE_OK)
         return failure(s, code, "open", err);
-    if (version > SCHEMA_VERSION)
+    if (version != 0 && version != SCHEMA_VERSION)
         return err_set(err, -EPROTO,
                        "%s was written by another gradpool (schema %u, this one "
                        "knows %d): use that one, or another --state-dir",
@@ -268,6 +270,15 @@ static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *e
     if (code == SQLITE_OK)
         code = prepare(s);
     return code == SQLITE_OK ? 0 : failure(s, code, "open", err);
+}
+
+/* It holds the tenants' keys. What SQLite puts beside it gets the same mode. */
+static int make_private(const char *path, struct err *err)
+{
+    _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0 && fchmod(fd, 0600) == 0)
+        return 0;
+    return err_set(err, -errno, "cannot open %s: %s", path, err_text(-errno));
 }
 
 int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_store,
@@ -282,8 +293,11 @@ int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_s
     }
     s->store.ops = &sqlite_ops;
     s->path = copy;
-    int code = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
-    int error = code == SQLITE_OK ? open_tables(s, pages_max, err) : failure(s, code, "open", err);
+    int error = make_private(path, err);
+    if (error == 0) {
+        int code = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE, NULL);
+        error = code == SQLITE_OK ? open_tables(s, pages_max, err) : failure(s, code, "open", err);
+    }
     if (error < 0) {
         sqlite_close(&s->store);
         return error;

@@ -21,7 +21,9 @@ static bool is_reply(const envelope *message)
     case GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_WELCOME:
     case GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REPLY:
     case GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REPLY:
-    case GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY: return message->id != 0;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY:
+    case GRADPOOL__WIRE__ENVELOPE__BODY_TENANT_ADD_REPLY:
+    case GRADPOOL__WIRE__ENVELOPE__BODY_TENANTS_REPLY: return message->id != 0;
     default: return false;
     }
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define ROWS_MAX 64
@@ -94,7 +95,8 @@ static int teardown(void **state)
 static struct store_row job_row(uint32_t job, const char *name)
 {
     struct store_row row = {.table = STORE_JOB};
-    row.job = (struct store_job){.job = job, .name = name, .workers = 2, .epoch = 1, .failure = ""};
+    row.job = (struct store_job){
+        .job = job, .tenant = "", .name = name, .workers = 2, .epoch = 1, .failure = ""};
     return row;
 }
 
@@ -216,7 +218,7 @@ static void a_full_disk_leaves_what_was_there(void **state)
 {
     struct fixture *f = *state;
     struct err err = {0};
-    reopen(f, 30);
+    reopen(f, 40);
     put(f, job_row(1, "kept"));
     store_begin(f->store);
     for (uint32_t tensor = 1; tensor < 5000; tensor++) {
@@ -239,6 +241,26 @@ static void a_change_that_was_not_committed_is_gone(void **state)
     store_put(f->store, &row);
     reopen(f, 0);
     assert_int_equal(load(f), 0);
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    return status.st_mode & 0777;
+}
+
+static void only_its_user_can_read_the_file_also_one_that_was_open_to_others(void **state)
+{
+    struct fixture *f = *state;
+    char wal[128];
+    snprintf(wal, sizeof wal, "%s-wal", f->path);
+    put(f, job_row(1, "a"));
+    assert_int_equal(mode_of(f->path), 0600);
+    assert_int_equal(mode_of(wal), 0600);
+    assert_int_equal(chmod(f->path, 0644), 0);
+    reopen(f, 0);
+    assert_int_equal(mode_of(f->path), 0600);
 }
 
 static int refuse(void *context, const struct store_row *row) { return -EBADMSG; }
@@ -272,6 +294,7 @@ int main(void)
         CASE(a_row_without_its_owner_fails_the_whole_change),
         CASE(a_full_disk_leaves_what_was_there),
         CASE(a_change_that_was_not_committed_is_gone),
+        CASE(only_its_user_can_read_the_file_also_one_that_was_open_to_others),
         CASE(a_load_ends_with_the_error_of_its_reader),
         CASE(a_store_that_cannot_be_opened_is_named),
     };

@@ -1,0 +1,37 @@
+/* Who owns jobs. A tenant is known by its key; the local one ("") stands for whoever comes without:
+ * over the Unix socket, or in plain TCP where that is allowed. */
+#ifndef GRADPOOL_COORDINATOR_TENANTS_H
+#define GRADPOOL_COORDINATOR_TENANTS_H
+
+#include "svc/base/list.h"
+#include "svc/coordinator/store.h"
+#include "svc/wire/key.h"
+
+#define TENANT_PREFIX_BYTES (KEY_TENANT_BYTES_MAX + 2)
+
+struct service;
+
+/* Lives as long as the service, so that jobs and peers may point at it. */
+struct tenant {
+    struct list link; /* in service.tenants, the local one first */
+    struct key key;
+    bool is_operator; /* may add aggregators and see all jobs */
+    bool is_revoked;
+    uint64_t added_s; /* since 1970; 0: the local one */
+};
+
+/* Makes the local tenant. -ENOMEM. */
+int tenants_init(struct service *s);
+void tenants_destroy(struct service *s);
+int tenants_restore(struct service *s, const struct store_tenant *row);
+struct tenant *tenants_local(struct service *s);
+/* NULL: never added. Revoked ones are found. */
+struct tenant *tenants_find(struct service *s, const char *name);
+/* "" or "acme/", which stands before a job's name; fills TENANT_PREFIX_BYTES. */
+const char *tenant_prefix(const struct tenant *tenant, char *buffer);
+/* For channel_accept_keys(); `context` is the service. -ENOENT, -EKEYREVOKED. */
+int tenants_find_key(void *context, const char *name, struct key *ret_key);
+/* A revoke that a crash cut short is carried on: its jobs end. */
+void tenants_end_revoked(struct service *s);
+
+#endif
