@@ -1,8 +1,11 @@
 /* The table of what can be reduced: element types, their names, the kernel for each operation.
- * Holds no arithmetic; that is one file for each instruction set (R5). */
+ * and which of the instruction sets are to be had here. Holds no arithmetic (R5). */
 #include "svc/reduce/reduce.h"
 
 #include "svc/reduce/reduce_kernels.h"
+
+#include <errno.h>
+#include <string.h>
 
 static const struct {
     const char *name;
@@ -18,19 +21,71 @@ static const struct {
 /* Unsigned, so that any value from a peer is only a number out of range. */
 static bool is_known(unsigned dtype) { return dtype > 0 && dtype < REDUCE_DTYPES; }
 
-static const struct reduce_kernels *kernels_of(enum reduce_set set)
+#ifdef __x86_64__
+static bool has_avx2(void)
 {
-    switch (set) {
-    case REDUCE_BEST:
-    case REDUCE_C: return &reduce_kernels_c;
-    default: return NULL;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+}
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+static bool has_c(void) { return true; }
+
+/* Best last. */
+static const struct {
+    const char *name;
+    const struct reduce_kernels *kernels;
+    bool (*is_here)(void);
+} sets[REDUCE_SETS] = {
+    [REDUCE_BEST] = {"best", NULL, NULL},
+    [REDUCE_C] = {"c", &reduce_kernels_c, has_c},
+#ifdef __x86_64__
+    [REDUCE_AVX2] = {"avx2", &reduce_kernels_avx2, has_avx2},
+    [REDUCE_AVX512] = {"avx512", &reduce_kernels_avx512, has_avx512},
+#else
+    [REDUCE_AVX2] = {"avx2", NULL, NULL},
+    [REDUCE_AVX512] = {"avx512", NULL, NULL},
+#endif
+};
+
+static bool is_here(enum reduce_set set) { return sets[set].is_here && sets[set].is_here(); }
+
+/* What it stands for on this machine; 0: nothing. */
+static enum reduce_set resolve(enum reduce_set set)
+{
+    if (set != REDUCE_BEST)
+        return (unsigned)set < REDUCE_SETS && is_here(set) ? set : 0;
+    for (set = REDUCE_SETS - 1; !is_here(set);)
+        set--;
+    return set;
+}
+
+int reduce_set_find(const char *name, enum reduce_set *ret_set)
+{
+    for (enum reduce_set set = 0; set < REDUCE_SETS; set++) {
+        if (strcmp(name, sets[set].name) != 0)
+            continue;
+        if (!resolve(set))
+            return -ENOTSUP;
+        *ret_set = set;
+        return 0;
     }
+    return -EINVAL;
+}
+
+const char *reduce_set_name(enum reduce_set set)
+{
+    set = resolve(set);
+    return set ? sets[set].name : "?";
 }
 
 reduce_fn reduce_pick(enum reduce_set set, enum reduce_operation operation, enum reduce_dtype from,
                       enum reduce_dtype to)
 {
-    const struct reduce_kernels *kernels = kernels_of(set);
+    const struct reduce_kernels *kernels = sets[resolve(set)].kernels;
     if (!kernels || !is_known((unsigned)from) || (unsigned)operation >= REDUCE_OPERATIONS)
         return NULL;
     if (from == to)

@@ -49,6 +49,11 @@ struct reduce_pass {
  * Cost: one pass over each source, one store to each target. */
 typedef void (*reduce_fn)(const struct reduce_pass *pass);
 
+/* "c", "avx2", "avx512", "best". -EINVAL: no such name; -ENOTSUP: not on this machine. */
+int reduce_set_find(const char *name, enum reduce_set *ret_set);
+/* Of the set that is used: never "best". "?" where reduce_pick() gives NULL. */
+const char *reduce_set_name(enum reduce_set set);
+
 /* From sources of dtype `from` to targets of dtype `to`: the same, or the accumulator's. NULL: no
  * such row, or not on this machine. */
 reduce_fn reduce_pick(enum reduce_set set, enum reduce_operation operation, enum reduce_dtype from,

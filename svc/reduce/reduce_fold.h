@@ -26,7 +26,8 @@ inline_always const void *element(const void *array, size_t at, size_t bytes)
     return (const char *)array + at * bytes;
 }
 
-/* `vectors` of them from element `at` on: all sources are read before the target is written (R4). */
+/* `vectors` of them from element `at` on: every source is read before the target is written (R4).
+ */
 inline_always void fold_tile(const struct fold *f, const struct reduce_pass *p, size_t at,
                              void *target, const int vectors)
 {

@@ -13,5 +13,8 @@ struct reduce_kernels {
 };
 
 extern const struct reduce_kernels reduce_kernels_c;
+#ifdef __x86_64__
+extern const struct reduce_kernels reduce_kernels_avx2, reduce_kernels_avx512;
+#endif
 
 #endif

@@ -1,6 +1,6 @@
 /* Vectors of VECTOR_BYTES in the compiler's own notation: what a kernel does to the elements in a
- * register. Defines the arithmetic of every instruction set; only conversions of f16 may be
- * replaced by the machine's (HAS_F16_CONVERSION), because theirs are the same (R5). Never reorder,
+ * register. Defines the arithmetic of every instruction set; a set with HAS_F16_CONVERSION brings
+ * load_f16() and store_f16() of its own, whose bits are the same (R5). Never reorder,
  * never multiply by a reciprocal (R1, R2). Included by the files of instruction sets alone. */
 #ifndef GRADPOOL_REDUCE_VECTOR_H
 #define GRADPOOL_REDUCE_VECTOR_H
@@ -21,7 +21,7 @@ typedef uint64_t u64_vec __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint16_t u16_half_vec __attribute__((vector_size(VECTOR_BYTES / 2)));
 
 /* All ones or all zeros in each element of `mask`. */
-inline_always vec select(vec mask, vec yes, vec no) { return (yes & mask) | (no & ~mask); }
+inline_always vec choose(vec mask, vec yes, vec no) { return (yes & mask) | (no & ~mask); }
 
 inline_always vec load_whole(const void *at)
 {
@@ -62,14 +62,12 @@ inline_always void store_bf16(void *at, vec v)
     u32_vec rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     vec is_nan = (vec)((f32_vec)v != (f32_vec)v);
     u32_vec quiet = (bits >> 16) | 0x40;
-    store_half(at, (u32_vec)select(is_nan, (vec)quiet, (vec)rounded));
+    store_half(at, (u32_vec)choose(is_nan, (vec)quiet, (vec)rounded));
 }
 
 /* --- f16 --- */
 
-#ifdef HAS_F16_CONVERSION
-/* The set's own load_f16() and store_f16(). */
-#else
+#ifndef HAS_F16_CONVERSION
 /* Shifted into the place of a float's exponent and fraction, it is too small by 2^112: a product
  * that is exact, for denormals too. Infinity and NaN have an exponent of their own. */
 inline_always vec load_f16(const void *at)
@@ -89,9 +87,9 @@ inline_always void store_f16(void *at, vec v)
     u32_vec normal = (size - (112u << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
     vec is_small = (vec)(size < 0x38800000), is_large = (vec)(size >= 0x47800000);
     vec is_nan = (vec)(size > 0x7f800000);
-    vec half = select(is_small, (vec)small, (vec)normal);
-    half = select(is_large, (vec)((u32_vec){0} + 0x7c00), half);
-    half = select(is_nan, (vec)((u32_vec){0} + 0x7e00), half);
+    vec half = choose(is_small, (vec)small, (vec)normal);
+    half = choose(is_large, (vec)((u32_vec){0} + 0x7c00), half);
+    half = choose(is_nan, (vec)((u32_vec){0} + 0x7e00), half);
     store_half(at, (u32_vec)half | sign);
 }
 #endif
@@ -113,7 +111,7 @@ inline_always vec product_i64(vec have, vec next) { return (vec)((u64_vec)have *
     inline_always vec name(vec have, vec next)                                                \
     {                                                                                         \
         vec takes_next = (vec)((type)next sign(type) have) | (vec)((type)next != (type)next); \
-        return select(takes_next, next, have);                                                \
+        return choose(takes_next, next, have);                                                \
     }
 BETTER(min_f32, f32_vec, <)
 BETTER(min_f64, f64_vec, <)

@@ -1,0 +1,18 @@
+/* The kernels with 64-byte vectors: a processor with AVX-512 F, BW, DQ and VL, asked for by
+ * reduce.c alone. Compiled with its own flags; nothing here may run, or be shared with other files,
+ * without them. */
+#define VECTOR_BYTES 64
+#define HAS_F16_CONVERSION
+#define KERNELS reduce_kernels_avx512
+#include "svc/reduce/reduce_vector.h"
+
+#include <immintrin.h>
+
+inline_always vec load_f16(const void *at) { return (vec)_mm512_cvtph_ps(_mm256_loadu_si256(at)); }
+
+inline_always void store_f16(void *at, vec v)
+{
+    _mm256_storeu_si256(at, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+#include "svc/reduce/reduce_fold.h"
