@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -72,6 +73,11 @@ static void format_ofi(const struct aggregator *a, size_t index, char *buffer, s
     snprintf(buffer, buffer_bytes, is_v6 ? "[%s]:%u" : "%s:%u", a->host, port);
 }
 
+static void note_failure(void *context)
+{
+    eventfd_write(((struct aggregator *)context)->failure_fd, 1);
+}
+
 static int start_lane(struct aggregator *a, size_t index, struct err *err)
 {
     char shm[FABRIC_ADDRESS_BYTES_MAX], ofi[FABRIC_ADDRESS_BYTES_MAX + 256];
@@ -88,7 +94,9 @@ static int start_lane(struct aggregator *a, size_t index, struct err *err)
                                           .position = index % cores_count(a->cores),
                                           .shm_address = shm,
                                           .ofi_address = ofi,
-                                          .fabric_options = &fabric};
+                                          .fabric_options = &fabric,
+                                          .job_failed = note_failure,
+                                          .context = a};
     return lane_thread_start(&options, &a->lanes[index], err);
 }
 
@@ -116,6 +124,8 @@ static int start(struct aggregator *a, struct err *err)
         r = cores_create(a->options->cores, &a->cores, err);
     if (r == 0 && getrandom(&a->incarnation, sizeof a->incarnation, 0) < 0)
         r = err_set(err, -errno, "no random numbers: %s", err_text(-errno));
+    if (r == 0 && (a->failure_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
+        r = err_set(err, -errno, "no eventfd: %s", err_text(-errno));
     if (r == 0)
         r = start_lanes(a, err);
     return r < 0 ? r : control_join(a, clock_now_ns() + JOIN_DEADLINE_NS, err);
@@ -129,6 +139,8 @@ static void stop(struct aggregator *a)
     cores_destroy(a->cores);
     if (a->signal_fd >= 0)
         close(a->signal_fd);
+    if (a->failure_fd >= 0)
+        close(a->failure_fd);
 }
 
 static void look_at_signals(struct aggregator *a)
@@ -140,15 +152,26 @@ static void look_at_signals(struct aggregator *a)
     }
 }
 
-/* Sleeps until the coordinator or a signal has something to say. */
+/* While the coordinator is away there is nobody to tell: it hears of all of them when it is back. */
+static void look_at_failures(struct aggregator *a)
+{
+    eventfd_t failures;
+    if (eventfd_read(a->failure_fd, &failures) == 0 && a->channel)
+        (void)serve_failures(a); /* the next receive finds the channel broken */
+}
+
+/* Sleeps until the coordinator, a lane or a signal has something to say. */
 static void wait_for_news(struct aggregator *a, int timeout_ms)
 {
-    struct pollfd fds[2] = {{.fd = a->signal_fd, .events = POLLIN}, {.fd = -1}};
+    struct pollfd fds[3] = {{.fd = a->signal_fd, .events = POLLIN},
+                            {.fd = a->failure_fd, .events = POLLIN},
+                            {.fd = -1}};
     if (a->channel)
-        fds[1] = (struct pollfd){.fd = channel_fd(a->channel),
+        fds[2] = (struct pollfd){.fd = channel_fd(a->channel),
                                  .events = (short)channel_events(a->channel)};
-    (void)poll(fds, 2, timeout_ms);
+    (void)poll(fds, 3, timeout_ms);
     look_at_signals(a);
+    look_at_failures(a);
 }
 
 static void lose_coordinator(struct aggregator *a, int reason)
@@ -202,7 +225,7 @@ static void loop(struct aggregator *a)
 
 int aggregator_run(const struct aggregator_options *options)
 {
-    struct aggregator a = {.options = options, .signal_fd = -1};
+    struct aggregator a = {.options = options, .signal_fd = -1, .failure_fd = -1};
     struct err err = {0};
     gethostname(a.node, sizeof a.node - 1);
     int r = take_signals(&a);

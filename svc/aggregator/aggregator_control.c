@@ -94,7 +94,7 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
     }
     log_info("joined as aggregator %u with %zu lane%s", a->number, a->lanes_count,
              a->lanes_count == 1 ? "" : "s");
-    return 0;
+    return serve_failures(a);
 }
 
 int control_receive(struct aggregator *a)

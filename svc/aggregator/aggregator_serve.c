@@ -6,6 +6,7 @@
 #include "svc/base/log.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -209,6 +210,66 @@ int serve_request(struct aggregator *a, const envelope *request)
         return reply_failure(a, request->id, -EOPNOTSUPP,
                              "an aggregator does not know this request; is the coordinator newer?");
     }
+}
+
+struct failure {
+    uint32_t job;
+    int code;
+    char text[ERR_TEXT_BYTES];
+};
+
+struct failures {
+    struct failure *rows;
+    size_t count, room;
+};
+
+/* What finds no memory is told at the next occasion. */
+static void add_failure(void *context, uint32_t job, int code, const char *text)
+{
+    struct failures *failures = context;
+    if (failures->count == failures->room) {
+        size_t room = failures->room ? failures->room * 2 : 8;
+        void *rows = realloc(failures->rows, room * sizeof *failures->rows);
+        if (!rows)
+            return;
+        failures->rows = rows;
+        failures->room = room;
+    }
+    struct failure *row = &failures->rows[failures->count++];
+    *row = (struct failure){.job = job, .code = code};
+    snprintf(row->text, sizeof row->text, "%s", text);
+}
+
+static int collect_failures(struct lane *lane, void *context)
+{
+    lane_each_failure(lane, add_failure, context);
+    return 0;
+}
+
+static int send_failure(struct aggregator *a, uint32_t lane, const struct failure *failure)
+{
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    Gradpool__Wire__LaneFailure body = GRADPOOL__WIRE__LANE_FAILURE__INIT;
+    body.lane = lane;
+    body.job_id = failure->job;
+    body.code = failure->code;
+    body.text = (char *)failure->text;
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_LANE_FAILURE;
+    message.lane_failure = &body;
+    return channel_send(a->channel, &message);
+}
+
+int serve_failures(struct aggregator *a)
+{
+    int r = 0;
+    for (size_t i = 0; i < a->lanes_count && r == 0; i++) {
+        struct failures failures = {0};
+        lane_thread_call(a->lanes[i], collect_failures, &failures);
+        for (size_t k = 0; k < failures.count && r == 0; k++)
+            r = send_failure(a, a->lane_ids[i], &failures.rows[k]);
+        free(failures.rows);
+    }
+    return r;
 }
 
 static int count_connections(struct lane *lane, void *context)

@@ -24,6 +24,7 @@ struct aggregator {
     size_t lanes_count;
     struct channel *channel; /* NULL while the coordinator is away */
     int signal_fd;
+    int failure_fd; /* readable: a lane has a failed job to tell of */
     bool is_draining;
 };
 
@@ -34,6 +35,8 @@ int control_receive(struct aggregator *a);
 
 /* aggregator_serve.c: what each request does; answers it on the channel. */
 int serve_request(struct aggregator *a, const envelope *request);
+/* Tells the coordinator of every job that has failed on a lane (A12). Any error: it is away. */
+int serve_failures(struct aggregator *a);
 /* Connections of all lanes together. */
 size_t serve_connections(struct aggregator *a);
 /* What the lanes serve now, as rows for AggregatorJoin; free each and the array with

@@ -90,7 +90,8 @@ void job_wake(struct lane_job *job)
         list_append(&job->lane->running, &job->run_link);
 }
 
-/* The first failure is the cause; what follows from it is noise. */
+/* The first failure is the cause; what follows from it is noise. Who is connected hears it from
+ * here; whose connection it was that ended, by way of the coordinator (A12). */
 void job_fail(struct lane_job *job, int code, const char *format, ...)
 {
     if (job->failure)
@@ -102,6 +103,8 @@ void job_fail(struct lane_job *job, int code, const char *format, ...)
     job->failure = code;
     for (uint32_t i = 0; i < job->workers_count; i++)
         tell_job_failure(&job->workers[i]);
+    if (job->lane->options.job_failed)
+        job->lane->options.job_failed(job->lane->options.context);
     job_wake(job); /* what is under way ends in transfer_turn() */
 }
 

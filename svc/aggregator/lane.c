@@ -190,6 +190,17 @@ void lane_each_piece(const struct lane *lane,
     }
 }
 
+void lane_each_failure(const struct lane *lane,
+                       void (*each)(void *context, uint32_t job, int code, const char *text),
+                       void *context)
+{
+    for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
+        const struct lane_job *job = list_entry(node, struct lane_job, link);
+        if (job->failure && !job->is_dropped)
+            each(context, job->id, job->failure, job->failure_text);
+    }
+}
+
 bool lane_is_quiet(const struct lane *lane)
 {
     if (!list_is_empty(&lane->running) || !list_is_empty(&lane->telling))

@@ -24,6 +24,10 @@ struct lane_options {
     struct fabric *fabrics[LANE_FABRICS_MAX]; /* lent, listening */
     size_t fabrics_count;
     enum reduce_set kernels; /* 0: the best this machine has */
+    /* On the lane's thread, after a job has failed (lane_each_failure() tells which); NULL: nobody
+     * wants to know. Must not call back. */
+    void (*job_failed)(void *context);
+    void *context; /* of job_failed */
 };
 
 int lane_create(const struct lane_options *options, struct lane **ret_lane);
@@ -74,6 +78,11 @@ void lane_measure(const struct lane *lane, struct lane_use *ret_use, struct lane
 void lane_each_piece(const struct lane *lane,
                      void (*each)(void *context, uint32_t job, uint32_t piece, uint32_t epoch),
                      void *context);
+
+/* The jobs that have failed here and are not dropped yet: calls `each` for every one. */
+void lane_each_failure(const struct lane *lane,
+                       void (*each)(void *context, uint32_t job, int code, const char *text),
+                       void *context);
 
 /* No round is being summed and nothing is owed to anybody: a good moment to stop. */
 bool lane_is_quiet(const struct lane *lane);

@@ -145,8 +145,9 @@ static void on_closed(const struct fabric_event *event)
     } else {
         worker_close(w, WORKER_LOST);
         log_warn("job '%s' lost rank %u (%s)", job->name, w->number, w->peer);
-        job_fail(job, -ECONNRESET, "rank %u of job '%s' (%s) is gone: %s", w->number, job->name,
-                 w->peer, err_text(event->error ? event->error : -ECONNRESET));
+        job_fail(job, -ECONNRESET, "rank %u of job '%s' (%s) has lost its connection: %s",
+                 w->number, job->name, w->peer,
+                 err_text(event->error ? event->error : -ECONNRESET));
     }
     job_wake(job);
     job_release(job);

@@ -72,7 +72,9 @@ static void bind_to_core(struct lane_thread *t)
 
 static int open_all(struct lane_thread *t)
 {
-    struct lane_options options = {.incarnation = t->options.incarnation};
+    struct lane_options options = {.incarnation = t->options.incarnation,
+                                   .job_failed = t->options.job_failed,
+                                   .context = t->options.context};
     bind_to_core(t);
     int r = arena_create(t->options.cores, t->options.position, &t->arena);
     if (r < 0)

@@ -261,3 +261,27 @@ int lane_restore(struct service *s, const struct store_lane *row)
     offer.ofi = (char *)row->ofi;
     return aggregator_add_lane(a, row->lane, &offer);
 }
+
+static bool lane_carries(const struct lane *lane, const struct job *job)
+{
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].lane == lane)
+            return job->shares[i].pieces > 0;
+    return false;
+}
+
+/* What a lane says of a job that it does not carry (any more) comes late, and ends nothing. */
+void aggregator_handle_failure(struct peer *p, const envelope *message)
+{
+    const WIRE(LaneFailure) *said = message->lane_failure;
+    struct lane *lane = lane_find(p->service, said->lane);
+    struct job *job = jobs_find_id(p->service, said->job_id);
+    char name[AGGREGATOR_NAME_BYTES];
+    if (!p->aggregator || !lane || lane->aggregator != p->aggregator || !job ||
+        !lane_carries(lane, job))
+        return;
+    int code = said->code < 0 ? said->code : -ECONNRESET;
+    jobs_fail(job, NULL, code, "%.200s (said by lane %u of %s)",
+              *said->text && text_is_plain(said->text) ? said->text : err_text(code), lane->id,
+              aggregator_name(p->aggregator, name, sizeof name));
+}

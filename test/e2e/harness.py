@@ -4,19 +4,23 @@ Everything that is started is ended, also when a case fails; every wait has a de
 it waited for, with the end of the log in question.
 """
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
+import unittest
 
 BUILD = pathlib.Path(os.environ['GRADPOOL_BUILD'])
 GRADPOOL = BUILD / 'gradpool'
 BENCH = BUILD / 'bench' / 'gradpool-bench'
 WAIT_S = 30
+PIDFD_GETFD = 438  # the same number on every architecture
 
 
 class Process:
@@ -141,6 +145,27 @@ class Service:
                 os.kill(pid, signal.SIGKILL)
         if self.owns_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def cut_connections(pid, port):
+    """Ends a process's TCP connections to that port from outside, as a network does. How many."""
+    links = {}
+    for line in pathlib.Path('/proc/net/tcp').read_text().splitlines()[1:]:
+        fields = line.split()
+        links[f'socket:[{fields[9]}]'] = int(fields[2].rsplit(':', 1)[1], 16)
+    libc, cut = ctypes.CDLL(None, use_errno=True), 0
+    process = os.pidfd_open(pid)
+    for entry in pathlib.Path(f'/proc/{pid}/fd').iterdir():
+        with contextlib.suppress(OSError):
+            if links.get(os.readlink(entry)) == port:
+                copy = libc.syscall(PIDFD_GETFD, process, int(entry.name), 0)
+                if copy < 0:
+                    raise unittest.SkipTest('pidfd_getfd: ' + os.strerror(ctypes.get_errno()))
+                with socket.socket(fileno=copy) as link:
+                    link.shutdown(socket.SHUT_RDWR)
+                cut += 1
+    os.close(process)
+    return cut
 
 
 def result(process):

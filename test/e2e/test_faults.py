@@ -10,9 +10,21 @@ import time
 import unittest
 
 import tap
-from harness import BENCH, GRADPOOL, Process, Service, cpu_s, is_alive, result, until
+from harness import (BENCH, GRADPOOL, Process, Service, cpu_s, cut_connections, is_alive, result,
+                     until)
 
 FOREVER = ('--rounds', '1000000', '--verbose', '--elements', '100000')
+
+
+def lane_ports(service):
+    return [int(lane['ofi'].rsplit(':', 1)[1]) for a in service.status()['aggregators']
+            for lane in a['lanes']]
+
+
+def cut_one(worker, ports):
+    """A connection of the worker to a lane ends while both live."""
+    if not any(cut_connections(worker.pid, port) for port in ports):
+        raise AssertionError(f'{worker.name} has no connection to a lane')
 
 
 class Faults(unittest.TestCase):
@@ -62,6 +74,24 @@ class Faults(unittest.TestCase):
 
     def test_a_worker_killed_in_mid_round_is_named_to_the_others_within_two_seconds_tcp(self):
         self.kill_a_worker('tcp')
+
+    def test_a_connection_that_is_cut_ends_the_job_at_once_for_its_rank_and_all_others(self):
+        workers = self.training('cut', 3, '--transport', 'tcp')
+        workers[2].signal(signal.SIGSTOP)  # stays, so that the job does
+        ports = lane_ports(self.service)
+        cut = time.monotonic()
+        cut_one(workers[1], ports)
+        for worker in workers[:2]:
+            self.assertEqual(worker.wait(), 1)
+            self.assertIn("rank 1 of job 'cut'", worker.text())
+        self.assertLess(time.monotonic() - cut, 2.0)
+        job = self.service.job('cut')
+        self.assertEqual(job['state'], 'failed')
+        self.assertIn("rank 1 of job 'cut'", job['failure'])
+        workers[2].signal(signal.SIGCONT)
+        self.assertEqual(workers[2].wait(), 1)
+        until(lambda: self.service.job('cut') is None, 'the failed job is forgotten')
+        self.check_other_job('tcp')
 
     def test_memory_of_a_killed_job_is_given_back(self):
         def held():
@@ -313,6 +343,18 @@ class Killed(unittest.TestCase):
             os.kill(pid, signal.SIGKILL)
         self.service.start('serve-again')
         self.finish(workers)
+
+    def test_a_connection_cut_while_the_coordinator_is_away_is_told_when_it_is_back(self):
+        workers = self.service.workers('job', 2, *FOREVER, '--transport', 'tcp')
+        for worker in workers:
+            worker.wait_for('round 5\n')
+        workers[0].signal(signal.SIGSTOP)  # whose end would be a cause of its own
+        ports = lane_ports(self.service)
+        self.service.serve.kill()
+        cut_one(workers[1], ports)
+        self.service.start('serve-again')
+        self.assertEqual(workers[1].wait(), 1)
+        self.assertIn("rank 1 of job 'job'", workers[1].text())
 
     def end_by(self, number):
         workers = self.start('auto')

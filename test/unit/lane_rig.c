@@ -18,6 +18,8 @@
 
 uint64_t rig_now(void) { return clock_now_ns(); }
 
+static void count_failure(void *context) { ((struct rig *)context)->failures++; }
+
 void rig_start(struct rig *rig, const char *kind)
 {
     static int number;
@@ -33,7 +35,9 @@ void rig_start(struct rig *rig, const char *kind)
                                 .incarnation = RIG_INCARNATION,
                                 .arena = rig->arena,
                                 .fabrics = {rig->fabric},
-                                .fabrics_count = 1};
+                                .fabrics_count = 1,
+                                .job_failed = count_failure,
+                                .context = rig};
     assert_int_equal(lane_create(&lane, &rig->lane), 0);
 }
 

@@ -43,6 +43,7 @@ struct rig {
     char address[FABRIC_ADDRESS_BYTES_MAX];
     struct rig_worker workers[RIG_WORKERS_MAX];
     uint32_t count;
+    uint32_t failures; /* of jobs, that the lane has called out */
 };
 
 /* What a worker announces; zeroed fields are the usual ones. */

@@ -294,6 +294,60 @@ static void a_rank_that_was_away_gets_the_new_routes_when_it_resumes(void **stat
     message_free(change);
 }
 
+static void say_failure(struct end *e, uint32_t lane, uint32_t job, const char *text)
+{
+    WIRE(LaneFailure) failure = GRADPOOL__WIRE__LANE_FAILURE__INIT;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    failure.lane = lane;
+    failure.job_id = job;
+    failure.code = -ECONNRESET;
+    failure.text = (char *)text;
+    message.body_case = BODY(LANE_FAILURE);
+    message.lane_failure = &failure;
+    assert_int_equal(channel_send(e->channel, &message), 0); /* unasked: it has no number */
+}
+
+static void expect_failed(struct end *e, const char *text)
+{
+    envelope *message = end_expect(e, BODY(JOB_FAILURE));
+    assert_int_equal(message->job_failure->code, -ECONNRESET);
+    assert_non_null(strstr(message->job_failure->text, text));
+    message_free(message);
+}
+
+static void a_job_that_failed_on_a_lane_has_failed_for_every_rank(void **state)
+{
+    struct rig *rig = *state;
+    uint32_t job;
+    struct end *first = rig_aggregator(rig, 1);
+    struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, NULL);
+    struct end *one = rig_join(rig, "resnet", 1, 2, NULL, &job);
+    WIRE(Piece) piece = declare(zero, "w");
+    say_failure(first, piece.lane, job, "rank 1 of job 'resnet' (10.0.0.2:5) has lost it");
+    expect_failed(zero, "rank 1 of job 'resnet' (10.0.0.2:5)");
+    expect_failed(one, "said by lane"); /* who has lost the connection has no other way to know */
+    say_failure(first, piece.lane, job, "said again, as after a rejoin");
+    end_expect_none(zero, BODY(JOB_FAILURE));
+    end_expect_none(first, BODY(FAILURE));
+}
+
+static void a_failure_on_a_lane_that_does_not_carry_the_job_ends_nothing(void **state)
+{
+    struct rig *rig = *state;
+    uint32_t job;
+    struct end *first = rig_aggregator(rig, 1);
+    struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, &job);
+    WIRE(Piece) piece = declare(zero, "w");
+    struct end *second = rig_aggregator(rig, 1);
+    say_failure(second, second->lanes[0], job, "late");
+    say_failure(second, piece.lane, job, "of somebody else's lane");
+    say_failure(second, 4000, job, "of no lane");
+    say_failure(first, piece.lane, job + 1, "of no job");
+    say_failure(zero, piece.lane, job, "from a client");
+    rig_settle(rig);
+    end_expect_none(zero, BODY(JOB_FAILURE));
+}
+
 static void status_shows_aggregators_lanes_and_figures(void **state)
 {
     struct rig *rig = *state;
@@ -342,6 +396,8 @@ int main(void)
         CASE(what_it_holds_and_should_not_is_dropped),
         CASE(an_answer_of_the_former_owner_does_not_make_a_piece_ready),
         CASE(a_rank_that_was_away_gets_the_new_routes_when_it_resumes),
+        CASE(a_job_that_failed_on_a_lane_has_failed_for_every_rank),
+        CASE(a_failure_on_a_lane_that_does_not_carry_the_job_ends_nothing),
         CASE(status_shows_aggregators_lanes_and_figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -477,6 +477,40 @@ static void a_new_owner_does_not_wait_for_who_left_without_a_word(void **state)
     rig_until(&rig, rig.workers[2].errors_count == 1);
 }
 
+struct failed {
+    uint32_t job, count;
+    int code;
+    char text[256];
+};
+
+static void note_failed(void *context, uint32_t job, int code, const char *text)
+{
+    struct failed *failed = context;
+    failed->job = job;
+    failed->code = code;
+    failed->count++;
+    snprintf(failed->text, sizeof failed->text, "%s", text);
+}
+
+/* Whose connection it was cannot hear it from here. */
+static void a_connection_that_ends_is_a_failure_to_be_told_elsewhere(void **state)
+{
+    struct failed failed = {0};
+    rig_start_job(&rig, kind, 2, 1, 10);
+    lane_each_failure(rig.lane, note_failed, &failed);
+    assert_int_equal(failed.count + rig.failures, 0);
+    fabric_disconnect(rig.workers[1].conn);
+    rig_until(&rig, rig.failures == 1);
+    lane_each_failure(rig.lane, note_failed, &failed);
+    assert_int_equal(failed.count, 1);
+    assert_int_equal(failed.job, RIG_JOB);
+    assert_int_equal(failed.code, -ECONNRESET);
+    assert_non_null(strstr(failed.text, "rank 1 of job 'job'"));
+    lane_drop(rig.lane, RIG_JOB, NULL, 0);
+    lane_each_failure(rig.lane, note_failed, &failed);
+    assert_int_equal(failed.count, 1);
+}
+
 /* The open round has to end before the piece can be here again, under whatever epoch. */
 static void a_piece_that_is_being_dropped_cannot_be_placed_again(void **state)
 {
@@ -526,6 +560,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum),
     CASE(a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit),
     CASE(a_new_owner_does_not_wait_for_who_left_without_a_word),
+    CASE(a_connection_that_ends_is_a_failure_to_be_told_elsewhere),
     CASE(a_piece_that_is_being_dropped_cannot_be_placed_again),
 };
 
