@@ -67,4 +67,7 @@ enum reduce_dtype reduce_accumulator(unsigned dtype);
 /* Whether it has a mean. */
 bool reduce_divides(unsigned dtype);
 
+/* The sum of the squares of `elements` values of a known dtype, in order, in double precision. */
+double reduce_squares(unsigned dtype, const void *values, size_t elements);
+
 #endif

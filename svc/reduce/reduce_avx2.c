@@ -2,11 +2,28 @@
  * Compiled with its own flags; nothing here may run, or be shared with other files, without them.
  */
 #define VECTOR_BYTES 32
-#define HAS_F16_CONVERSION
+#define HAS_CONVERSIONS
 #define KERNELS reduce_kernels_avx2
 #include "svc/reduce/reduce_vector.h"
 
 #include <immintrin.h>
+
+inline_always vec choose(vec mask, vec yes, vec no)
+{
+    return (vec)_mm256_blendv_epi8((__m256i)no, (__m256i)yes, (__m256i)mask);
+}
+
+inline_always u32_vec load_half(const void *at)
+{
+    return (u32_vec)_mm256_cvtepu16_epi32(_mm_loadu_si128(at));
+}
+
+/* The upper halves of `bits` are zero. */
+inline_always void store_half(void *at, u32_vec bits)
+{
+    __m256i packed = _mm256_packus_epi32((__m256i)bits, (__m256i)bits);
+    _mm_storeu_si128(at, _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
+}
 
 inline_always vec load_f16(const void *at) { return (vec)_mm256_cvtph_ps(_mm_loadu_si128(at)); }
 

@@ -2,11 +2,26 @@
  * reduce.c alone. Compiled with its own flags; nothing here may run, or be shared with other files,
  * without them. */
 #define VECTOR_BYTES 64
-#define HAS_F16_CONVERSION
+#define HAS_CONVERSIONS
 #define KERNELS reduce_kernels_avx512
 #include "svc/reduce/reduce_vector.h"
 
 #include <immintrin.h>
+
+inline_always vec choose(vec mask, vec yes, vec no)
+{
+    return (vec)_mm512_ternarylogic_epi64((__m512i)mask, (__m512i)yes, (__m512i)no, 0xca);
+}
+
+inline_always u32_vec load_half(const void *at)
+{
+    return (u32_vec)_mm512_cvtepu16_epi32(_mm256_loadu_si256(at));
+}
+
+inline_always void store_half(void *at, u32_vec bits)
+{
+    _mm256_storeu_si256(at, _mm512_cvtepi32_epi16((__m512i)bits));
+}
 
 inline_always vec load_f16(const void *at) { return (vec)_mm512_cvtph_ps(_mm256_loadu_si256(at)); }
 

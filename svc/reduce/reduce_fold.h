@@ -1,7 +1,7 @@
 /* How a kernel goes over its arrays, and the table of all kernels of one instruction set. Included
  * by reduce_<set>.c, which says the width (VECTOR_BYTES) and the table's name (KERNELS). */
+#include "svc/reduce/reduce_arithmetic.h"
 #include "svc/reduce/reduce_kernels.h"
-#include "svc/reduce/reduce_vector.h"
 
 #include <assert.h>
 

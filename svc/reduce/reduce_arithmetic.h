@@ -1,0 +1,122 @@
+/* What a kernel does to the elements in a register: defines the arithmetic of every instruction set.
+ * Never reorders, never multiplies by a reciprocal (R1, R2). A set with HAS_CONVERSIONS brings
+ * choose(), load_half(), store_half(), load_f16() and store_f16() of its own, with the same bits (R5).
+ */
+#ifndef GRADPOOL_REDUCE_ARITHMETIC_H
+#define GRADPOOL_REDUCE_ARITHMETIC_H
+
+#include "svc/reduce/reduce_vector.h"
+
+#include <string.h>
+
+inline_always vec load_whole(const void *at)
+{
+    vec v;
+    memcpy(&v, at, sizeof v);
+    return v;
+}
+inline_always void store_whole(void *at, vec v) { memcpy(at, &v, sizeof v); }
+
+#define load_f32 load_whole
+#define load_f64 load_whole
+#define load_i32 load_whole
+#define load_i64 load_whole
+#define store_f32 store_whole
+#define store_f64 store_whole
+#define store_i32 store_whole
+#define store_i64 store_whole
+
+/* --- what a machine may do in its own way --- */
+
+#ifndef HAS_CONVERSIONS
+/* All ones or all zeros in each element of `mask`. */
+inline_always vec choose(vec mask, vec yes, vec no) { return (yes & mask) | (no & ~mask); }
+
+inline_always u32_vec load_half(const void *at)
+{
+    u16_half_vec v;
+    memcpy(&v, at, sizeof v);
+    return __builtin_convertvector(v, u32_vec);
+}
+inline_always void store_half(void *at, u32_vec bits)
+{
+    u16_half_vec v = __builtin_convertvector(bits, u16_half_vec);
+    memcpy(at, &v, sizeof v);
+}
+
+/* Shifted into the place of a float's exponent and fraction, it is too small by 2^112: a product
+ * that is exact, for denormals too. Infinity and NaN have an exponent of their own. */
+inline_always vec load_f16(const void *at)
+{
+    u32_vec half = load_half(at);
+    f32_vec scaled = (f32_vec)((half & 0x7fff) << 13) * 0x1p112f;
+    u32_vec special = (u32_vec)((half & 0x7c00) == 0x7c00) & 0x7f800000;
+    return (vec)((u32_vec)scaled | special | (half & 0x8000) << 16);
+}
+
+/* To nearest, ties to even. Below the smallest normal number a sum with 0.5 rounds, whose last bit
+ * is the smallest denormal; above the largest one the bits have grown into infinity or beyond. */
+inline_always void store_f16(void *at, vec v)
+{
+    u32_vec bits = (u32_vec)v, sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+    u32_vec small = (u32_vec)((f32_vec)size + 0.5f) - 0x3f000000;
+    u32_vec normal = (size - (112u << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
+    i32_vec ordered = (i32_vec)size; /* no machine compares unsigned numbers faster */
+    vec is_small = (vec)(ordered < 0x38800000), is_large = (vec)(ordered >= 0x47800000);
+    vec is_nan = (vec)(ordered > 0x7f800000);
+    vec half = choose(is_small, (vec)small, (vec)normal);
+    half = choose(is_large, (vec)((u32_vec){0} + 0x7c00), half);
+    half = choose(is_nan, (vec)((u32_vec){0} + 0x7e00), half);
+    store_half(at, (u32_vec)half | sign);
+}
+#endif
+
+/* --- bf16: the upper half of a float, rounded to nearest, ties to even --- */
+
+inline_always vec load_bf16(const void *at) { return (vec)(load_half(at) << 16); }
+
+inline_always void store_bf16(void *at, vec v)
+{
+    u32_vec bits = (u32_vec)v;
+    u32_vec rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    vec is_nan = (vec)((f32_vec)v != (f32_vec)v);
+    u32_vec quiet = (bits >> 16) | 0x40;
+    store_half(at, (u32_vec)choose(is_nan, (vec)quiet, (vec)rounded));
+}
+
+/* --- operations: `have`, then `next` --- */
+
+inline_always vec sum_f32(vec have, vec next) { return (vec)((f32_vec)have + (f32_vec)next); }
+inline_always vec sum_f64(vec have, vec next) { return (vec)((f64_vec)have + (f64_vec)next); }
+inline_always vec sum_i32(vec have, vec next) { return (vec)((u32_vec)have + (u32_vec)next); }
+inline_always vec sum_i64(vec have, vec next) { return (vec)((u64_vec)have + (u64_vec)next); }
+
+inline_always vec product_f32(vec have, vec next) { return (vec)((f32_vec)have * (f32_vec)next); }
+inline_always vec product_f64(vec have, vec next) { return (vec)((f64_vec)have * (f64_vec)next); }
+inline_always vec product_i32(vec have, vec next) { return (vec)((u32_vec)have * (u32_vec)next); }
+inline_always vec product_i64(vec have, vec next) { return (vec)((u64_vec)have * (u64_vec)next); }
+
+/* The earlier one stays when they are equal (-0 and 0 are); a NaN is taken and then kept (R3). */
+#define BETTER(name, type, sign)                                                              \
+    inline_always vec name(vec have, vec next)                                                \
+    {                                                                                         \
+        vec takes_next = (vec)((type)next sign(type) have) | (vec)((type)next != (type)next); \
+        return choose(takes_next, next, have);                                                \
+    }
+BETTER(min_f32, f32_vec, <)
+BETTER(min_f64, f64_vec, <)
+BETTER(min_i32, i32_vec, <)
+BETTER(min_i64, i64_vec, <)
+BETTER(max_f32, f32_vec, >)
+BETTER(max_f64, f64_vec, >)
+BETTER(max_i32, i32_vec, >)
+BETTER(max_i64, i64_vec, >)
+#undef BETTER
+
+inline_always vec divide_f32(vec sum, uint32_t n) { return (vec)((f32_vec)sum / (float)n); }
+inline_always vec divide_f64(vec sum, uint32_t n) { return (vec)((f64_vec)sum / (double)n); }
+/* Not reached: integers have no mean. */
+inline_always vec divide_i32(vec sum, uint32_t n) { return sum; }
+inline_always vec divide_i64(vec sum, uint32_t n) { return sum; }
+
+#endif
