@@ -84,10 +84,12 @@ static int step(struct engine *e)
 static void drive(struct engine *e, uint64_t deadline_ns, bool (*until)(void *), void *context)
 {
     uint64_t tenure = take_over(e, DRIVER_WAITER);
-    do {
-        if (step(e) == 0)
-            engine_sleep(e, tenure, deadline_ns);
-    } while (!until(context) && clock_now_ns() < deadline_ns);
+    for (;;) {
+        step(e);
+        if (until(context) || clock_now_ns() >= deadline_ns)
+            break;
+        engine_sleep(e, tenure, deadline_ns); /* returns at once when there is more */
+    }
     hand_over(e);
 }
 

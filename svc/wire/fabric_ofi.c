@@ -18,17 +18,14 @@
 
 /* The tcp provider's connect data; verbs has less. */
 #define CONNECT_DATA_BYTES_MAX 256
+#define EVENT_BYTES_MAX (sizeof(struct fi_eq_cm_entry) + CONNECT_DATA_BYTES_MAX)
 #define READY_A_POLL 64
+#define POLLS_WITHOUT_LOOK_MAX 8
 #define CLOSE_ALL_NS (200 * NS_PER_MS)
 
 static struct ofi_fabric *fabric_of(const struct fabric *f) { return (struct ofi_fabric *)f; }
 
 /* --- events of endpoints --------------------------------------------------------------------- */
-
-struct cm_event {
-    struct fi_eq_cm_entry entry;
-    uint8_t data[CONNECT_DATA_BYTES_MAX];
-};
 
 /* The queue may still hold an event of an endpoint that is closed: its fid must not be followed. */
 static struct ofi_conn *conn_of_fid(struct ofi_fabric *f, const struct fid *fid)
@@ -41,10 +38,10 @@ static struct ofi_conn *conn_of_fid(struct ofi_fabric *f, const struct fid *fid)
     return NULL;
 }
 
-static void on_request(struct ofi_fabric *f, struct cm_event *event, size_t data_bytes,
+static void on_request(struct ofi_fabric *f, const struct fi_eq_cm_entry *event, size_t data_bytes,
                        struct ofi_batch *batch)
 {
-    struct ofi_conn *c = ofi_conn_request(f, event->entry.info, event->data, data_bytes);
+    struct ofi_conn *c = ofi_conn_request(f, event->info, event->data, data_bytes);
     if (c == NULL)
         return;
     struct fabric_event *e = ofi_emit(batch, c, FABRIC_EVENT_REQUEST);
@@ -52,14 +49,14 @@ static void on_request(struct ofi_fabric *f, struct cm_event *event, size_t data
     e->bytes = c->ticket_bytes;
 }
 
-static void on_event(struct ofi_fabric *f, uint32_t kind, struct cm_event *event, size_t data_bytes,
-                     struct ofi_batch *batch)
+static void on_event(struct ofi_fabric *f, uint32_t kind, const struct fi_eq_cm_entry *event,
+                     size_t data_bytes, struct ofi_batch *batch)
 {
     if (kind == FI_CONNREQ) {
         on_request(f, event, data_bytes, batch);
         return;
     }
-    struct ofi_conn *c = conn_of_fid(f, event->entry.fid);
+    struct ofi_conn *c = conn_of_fid(f, event->fid);
     if (c == NULL)
         return;
     if (kind == FI_SHUTDOWN)
@@ -84,18 +81,20 @@ static void on_error(struct ofi_fabric *f)
     ofi_conn_shut(c, error.err ? ofi_errno(error.err) : -ECONNRESET, reason);
 }
 
+/* Armed, it fires its descriptor. */
 static void read_events(struct ofi_fabric *f, struct ofi_batch *batch)
 {
-    while (!ofi_batch_is_full(batch)) {
-        struct cm_event event;
+    while (!f->is_eq_armed && !ofi_batch_is_full(batch)) {
+        _Alignas(struct fi_eq_cm_entry) uint8_t buffer[EVENT_BYTES_MAX];
         uint32_t kind;
-        ssize_t bytes = fi_eq_read(f->eq, &kind, &event, sizeof(event), 0);
+        ssize_t bytes = fi_eq_read(f->eq, &kind, buffer, sizeof(buffer), 0);
         if (bytes == -FI_EAVAIL)
             on_error(f);
-        else if (bytes < (ssize_t)sizeof(event.entry))
+        else if (bytes < (ssize_t)sizeof(struct fi_eq_cm_entry))
             return;
         else
-            on_event(f, kind, &event, (size_t)bytes - sizeof(event.entry), batch);
+            on_event(f, kind, (const struct fi_eq_cm_entry *)buffer,
+                     (size_t)bytes - sizeof(struct fi_eq_cm_entry), batch);
     }
 }
 
@@ -134,7 +133,9 @@ static void find_active(struct ofi_fabric *f)
         struct ofi_conn *c = ready[i].data.ptr;
         if (ready[i].data.ptr == &f->timer_fd)
             on_timer(f);
-        else if (ready[i].data.ptr != &f->eq_fd)
+        else if (ready[i].data.ptr == &f->eq_fd)
+            f->is_eq_armed = false;
+        else
             ofi_conn_disarm(c);
     }
 }
@@ -154,30 +155,40 @@ static void visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch)
     c->is_due |= ofi_batch_is_full(batch);
 }
 
-/* Reads every queue that is not armed: the provider moves bytes only when asked, and need not fire
- * a descriptor for what it has read ahead (O5). When the batch is full the list is turned, so that
- * the next poll begins with whoever had no turn. */
-static void visit_active(struct ofi_fabric *f, struct ofi_batch *batch)
+/* Reads every queue from `first` on that is not armed: the provider moves bytes only when asked,
+ * and need not fire a descriptor for what it has read ahead (O5). When the batch is full the list is
+ * turned, so that the next poll begins with whoever had no turn. */
+static void visit_active(struct ofi_fabric *f, struct list *first, struct ofi_batch *batch)
 {
     uint64_t now_ns = clock_now_ns();
-    list_for_each_safe (node, &f->active) {
+    for (struct list *node = first, *next; node != &f->active; node = next) {
+        next = node->next;
         visit(list_entry(node, struct ofi_conn, in_active), now_ns, batch);
-        if (!ofi_batch_is_full(batch) || node_next == &f->active)
+        if (!ofi_batch_is_full(batch) || next == &f->active)
             continue;
         list_remove(&f->active);
-        list_insert_before(node_next, &f->active);
+        list_insert_before(next, &f->active);
         return;
     }
 }
 
+/* Those known to be active first. The descriptors are asked when these had nothing, and every so
+ * often: a system call a poll less for who is busy. */
 static int poll_fabric(struct fabric *base, struct fabric_event *events, int events_max)
 {
     struct ofi_fabric *f = fabric_of(base);
     struct ofi_batch batch = {.events = events, .events_max = events_max};
     free_gone(f);
     read_events(f, &batch);
+    visit_active(f, f->active.next, &batch);
+    if (batch.count > 0 && ++f->polls_without_look < POLLS_WITHOUT_LOOK_MAX)
+        return batch.count;
+    struct list *last = f->active.previous;
+    f->polls_without_look = 0;
     find_active(f);
-    visit_active(f, &batch);
+    read_events(f, &batch);
+    if (!ofi_batch_is_full(&batch))
+        visit_active(f, last->next, &batch);
     return batch.count;
 }
 
@@ -193,8 +204,9 @@ static int arm(struct fabric *base, struct fabric_wait *ret_wait)
 {
     struct ofi_fabric *f = fabric_of(base);
     struct fid *eq = &f->eq->fid;
-    if (fi_trywait(f->fabric, &eq, 1) != 0)
+    if (!f->is_eq_armed && fi_trywait(f->fabric, &eq, 1) != 0)
         return -EAGAIN;
+    f->is_eq_armed = true;
     list_for_each_safe (node, &f->active) {
         if (!may_sleep(f, list_entry(node, struct ofi_conn, in_active)))
             return -EAGAIN;
@@ -301,6 +313,7 @@ static void close_listener(struct ofi_fabric *f)
     if (f->listener == NULL)
         return;
     ofi_sockets_cut(f->listener);
+    f->is_eq_armed = false;
     read_events(f, &batch);
     list_for_each_safe (node, &f->conns)
         ofi_conn_refuse(list_entry(node, struct ofi_conn, in_fabric), ECONNREFUSED);
@@ -427,7 +440,7 @@ static int peer_pid(const struct fabric_conn *c)
 static int send_message(struct fabric_conn *c, const void *header, size_t header_bytes,
                         const void *payload, size_t payload_bytes)
 {
-    return ofi_transfer_send(ofi_conn_of(c), header, header_bytes, payload, payload_bytes);
+    return ofi_send(ofi_conn_of(c), header, header_bytes, payload, payload_bytes);
 }
 
 static void message_done(struct fabric_conn *c, const void *data)
@@ -443,13 +456,10 @@ static int messages_held_max(const struct fabric *base)
 
 static int lend(struct fabric_conn *c, const struct region *region, uint32_t id)
 {
-    return ofi_transfer_lend(ofi_conn_of(c), region, id);
+    return ofi_send_lend(ofi_conn_of(c), region, id);
 }
 
-static void withdraw(struct fabric_conn *c, uint32_t id)
-{
-    ofi_transfer_withdraw(ofi_conn_of(c), id);
-}
+static void withdraw(struct fabric_conn *c, uint32_t id) { ofi_send_withdraw(ofi_conn_of(c), id); }
 
 /* The peer's memory is elsewhere. */
 static void *map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes)

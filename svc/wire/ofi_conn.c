@@ -67,7 +67,9 @@ static int open_endpoint(struct ofi_conn *c, struct fi_info *info)
     if (r == 0)
         r = fi_ep_bind(c->ep, &f->eq->fid, 0);
     if (r == 0)
-        r = fi_ep_bind(c->ep, &c->cq->fid, FI_TRANSMIT | FI_RECV);
+        r = fi_ep_bind(c->ep, &c->cq->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION);
+    if (r == 0)
+        r = fi_ep_bind(c->ep, &c->cq->fid, FI_RECV);
     if (r == 0)
         r = fi_enable(c->ep);
     return r != 0 ? ofi_errno(r) : ofi_transfer_prepare(c);
@@ -326,8 +328,8 @@ void ofi_conn_disconnect(struct ofi_conn *c)
         cut(c);
         return;
     }
-    (void)ofi_transfer_goodbye(c); /* without room for it the peer sees a reset instead */
     c->phase = OFI_LINGERING;
+    c->has_left = ofi_send_goodbye(c) == 0; /* without room for it: later */
     set_deadline(c);
     ofi_conn_activate(c);
 }
@@ -341,18 +343,27 @@ static void tell_closed(struct ofi_conn *c, struct ofi_batch *batch)
     retire(c);
 }
 
+/* All sends have left when the last of them has, the goodbye. */
+static void linger(struct ofi_conn *c, uint64_t now_ns)
+{
+    if (!c->has_left)
+        c->has_left = ofi_send_goodbye(c) == 0;
+    if ((c->has_left && c->sends_head == c->sends_tail) || now_ns >= c->deadline_ns)
+        cut(c);
+}
+
 void ofi_conn_advance(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch)
 {
-    if (c->phase == OFI_LINGERING && (c->sends_posted == 0 || now_ns >= c->deadline_ns))
-        cut(c);
+    if (c->phase == OFI_LINGERING)
+        linger(c, now_ns);
     if (c->phase != OFI_ENDING || ofi_batch_is_full(batch))
         return;
-    bool is_empty = c->is_shut && c->sends_posted + c->transfers_posted == 0;
+    bool is_empty = c->is_shut && c->sends_asked + c->transfers_posted == 0;
     if (!is_empty && now_ns < c->deadline_ns)
         return;
     if (!is_empty)
         log_warn("transport=ofi peer=%s error=\"endpoint kept %u sends and %u transfers for a "
                  "second after it was cut; closed regardless\"",
-                 c->peer, c->sends_posted, c->transfers_posted);
+                 c->peer, c->sends_asked, c->transfers_posted);
     tell_closed(c, batch);
 }

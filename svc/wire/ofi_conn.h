@@ -1,5 +1,6 @@
 /* A connection of fabric_ofi: endpoint, completion queue, buffers and what is posted on them.
- * ofi_conn.c makes and ends it, ofi_transfer.c moves data over it, fabric_ofi.c polls it. */
+ * ofi_conn.c makes and ends it, ofi_transfer.c and ofi_send.c move data over it, fabric_ofi.c polls
+ * it. */
 #ifndef GRADPOOL_WIRE_OFI_CONN_H
 #define GRADPOOL_WIRE_OFI_CONN_H
 
@@ -20,6 +21,8 @@
 /* Together what ofi_names.c asks of a provider's send queue. */
 #define OFI_SENDS_MAX 64
 #define OFI_TRANSFERS_MAX 192
+/* Of a send buffer: the longest message that has no payload. */
+#define OFI_SEND_BYTES (sizeof(struct ofi_frame) + FABRIC_MESSAGE_BYTES_MAX)
 /* How long a connection may take to give back what was posted before it is closed regardless. */
 #define OFI_CLOSE_NS (1 * NS_PER_S)
 
@@ -62,8 +65,8 @@ enum ofi_op_kind { OFI_OP_RECEIVE, OFI_OP_SEND, OFI_OP_READ, OFI_OP_WRITE };
 struct ofi_op {
     struct fi_context provider;
     enum ofi_op_kind kind;
-    bool is_notify; /* a send whose completion is WRITTEN */
-    bool is_held;   /* a receive whose message the caller has */
+    bool is_asked; /* a send that will be told of when it has left (O10) */
+    bool is_held;  /* a receive whose message the caller has */
     uint8_t *buffer;
     void *context;
     struct ofi_op *next_free;
@@ -91,6 +94,8 @@ struct ofi_fabric {
     struct fid_eq *eq;
     struct fid_pep *listener;
     int epoll_fd, eq_fd, timer_fd, listen_fd;
+    bool is_eq_armed; /* quiet: its descriptor fires when it has something (O5) */
+    unsigned polls_without_look;
     uint64_t timer_ns;     /* when the timer fires; 0: it is not set */
     uint64_t landed_flags; /* O4 */
     uint32_t payload_bytes_max;
@@ -111,6 +116,7 @@ struct ofi_conn {
     uint32_t reason; /* of a refusal, likewise */
     bool is_ours;    /* fabric_disconnect was called: only CLOSED is told */
     bool peer_left;  /* GOODBYE has come */
+    bool has_left;   /* ours has been posted */
     bool is_shut;    /* the provider has given up the endpoint: nothing is in its hands any more */
     bool is_due;     /* the next poll has something to do here that no descriptor tells */
     bool wants_room, has_room;
@@ -129,8 +135,10 @@ struct ofi_conn {
     struct fid_mr *buffers_mr; /* NULL where none is needed */
     size_t receive_bytes;
     struct ofi_op receives[OFI_RECEIVES], sends[OFI_SENDS_MAX], transfers[OFI_TRANSFERS_MAX];
-    struct ofi_op *free_sends, *free_transfers;
-    unsigned sends_posted, transfers_posted;
+    struct ofi_op *free_transfers;
+    /* Sends from tail on to head may be on their way, sends_asked of them will be told of. */
+    unsigned sends_head, sends_tail, sends_asked;
+    unsigned transfers_posted, receives_posted;
 
     uint32_t peer_payload_bytes_max;
     struct ofi_region *lent[FABRIC_REGIONS_MAX];
@@ -190,12 +198,7 @@ void ofi_conn_free(struct ofi_conn *c);
 
 /* Lays out buffers and posts the receives on a new endpoint. */
 int ofi_transfer_prepare(struct ofi_conn *c);
-int ofi_transfer_send(struct ofi_conn *c, const void *header, size_t header_bytes,
-                      const void *payload, size_t payload_bytes);
 void ofi_transfer_message_done(struct ofi_conn *c, const void *data);
-int ofi_transfer_lend(struct ofi_conn *c, const struct region *region, uint32_t id);
-void ofi_transfer_withdraw(struct ofi_conn *c, uint32_t id);
-int ofi_transfer_goodbye(struct ofi_conn *c);
 int ofi_transfer_read(struct ofi_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                       void *context);
 /* `word` NULL: none. */
@@ -204,6 +207,26 @@ int ofi_transfer_write(struct ofi_conn *c, uint32_t id, uint64_t offset, const v
 int ofi_transfer_notify(struct ofi_conn *c, uint32_t word, void *context);
 /* Turns completions into events. True: the queue is empty; false: the batch is full. */
 bool ofi_transfer_drain(struct ofi_conn *c, struct ofi_batch *batch);
+
+/* What a verb returns: on a connection that is not open; when all slots are taken (ROOM follows);
+ * when the provider refused a post. */
+int ofi_refuse_verb(const struct ofi_conn *c);
+int ofi_no_room(struct ofi_conn *c);
+int ofi_post_failed(struct ofi_conn *c, int r);
+/* Of the connection's own buffers, for posts; NULL where none is needed. */
+void *ofi_buffers_descriptor(const struct ofi_conn *c);
+
+/* --- ofi_send.c ------------------------------------------------------------------------------ */
+
+int ofi_send(struct ofi_conn *c, const void *header, size_t header_bytes, const void *payload,
+             size_t payload_bytes);
+int ofi_send_goodbye(struct ofi_conn *c);
+int ofi_send_lend(struct ofi_conn *c, const struct region *region, uint32_t id);
+void ofi_send_withdraw(struct ofi_conn *c, uint32_t id);
+/* Those that found no room. */
+void ofi_send_withdraws(struct ofi_conn *c);
+/* A completion of a send: it and all before it have left. */
+void ofi_send_over(struct ofi_conn *c, struct ofi_op *op);
 
 /* Appends an event of this connection; the batch must have space. */
 struct fabric_event *ofi_emit(struct ofi_batch *batch, struct ofi_conn *c,

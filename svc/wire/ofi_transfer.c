@@ -1,6 +1,6 @@
-/* Moves data over one connection: posts sends, reads and writes, and turns completions into events.
- * Owns the operations' slots. Must never wait, never loop on -FI_EAGAIN, and never trust a length,
- * an id or a message kind that a peer sent. */
+/* Moves data over one connection: posts receives, reads and writes, and turns completions into
+ * events (what is sent: ofi_send.c). Owns the slots of reads and writes. Must never wait, never loop
+ * on -FI_EAGAIN, and never trust a length, an id or a message kind that a peer sent. */
 #include "svc/wire/ofi_conn.h"
 
 #include "svc/base/clock.h"
@@ -12,11 +12,9 @@
 #include <string.h>
 
 #define LINE_BYTES 64
-#define SEND_BYTES (sizeof(struct ofi_frame) + FABRIC_MESSAGE_BYTES_MAX)
 #define COMPLETIONS_A_READ 16
 
-_Static_assert(SEND_BYTES % LINE_BYTES == 0, "send buffers start on cache lines");
-_Static_assert(sizeof(struct ofi_frame) + sizeof(struct ofi_lend) <= SEND_BYTES, "fits a buffer");
+_Static_assert(OFI_SEND_BYTES % LINE_BYTES == 0, "send buffers start on cache lines");
 
 /* --- buffers and slots ----------------------------------------------------------------------- */
 
@@ -28,21 +26,21 @@ struct fabric_event *ofi_emit(struct ofi_batch *batch, struct ofi_conn *c,
     return e;
 }
 
-static void op_free(struct ofi_op **list, struct ofi_op *op)
+static void transfer_free(struct ofi_conn *c, struct ofi_op *op)
 {
-    op->next_free = *list;
-    *list = op;
+    op->next_free = c->free_transfers;
+    c->free_transfers = op;
 }
 
-static struct ofi_op *op_take(struct ofi_op **list)
+static struct ofi_op *transfer_take(struct ofi_conn *c)
 {
-    struct ofi_op *op = *list;
+    struct ofi_op *op = c->free_transfers;
     if (op != NULL)
-        *list = op->next_free;
+        c->free_transfers = op->next_free;
     return op;
 }
 
-static void *buffers_descriptor(const struct ofi_conn *c)
+void *ofi_buffers_descriptor(const struct ofi_conn *c)
 {
     return c->buffers_mr ? fi_mr_desc(c->buffers_mr) : NULL;
 }
@@ -55,30 +53,36 @@ static void lay_out(struct ofi_conn *c, size_t stride)
         c->receives[i] = (struct ofi_op){.kind = OFI_OP_RECEIVE,
                                          .buffer = c->buffers + (size_t)i * stride + LINE_BYTES -
                                                    sizeof(struct ofi_frame)};
-    for (int i = OFI_SENDS_MAX - 1; i >= 0; i--) {
-        c->sends[i] =
-            (struct ofi_op){.kind = OFI_OP_SEND,
-                            .buffer = c->buffers + OFI_RECEIVES * stride + (size_t)i * SEND_BYTES};
-        op_free(&c->free_sends, &c->sends[i]);
-    }
+    for (int i = 0; i < OFI_SENDS_MAX; i++)
+        c->sends[i] = (struct ofi_op){.kind = OFI_OP_SEND,
+                                      .buffer = c->buffers + OFI_RECEIVES * stride +
+                                                (size_t)i * OFI_SEND_BYTES};
     for (int i = OFI_TRANSFERS_MAX - 1; i >= 0; i--)
-        op_free(&c->free_transfers, &c->transfers[i]);
+        transfer_free(c, &c->transfers[i]);
 }
 
+/* Where there was none, the provider may hold a message back that it has read already: no sign will
+ * come of it, so the queue must be read before the next sleep (O5). */
 static int post_receive(struct ofi_conn *c, struct ofi_op *op)
 {
+    int r = (int)fi_recv(c->ep, op->buffer, c->receive_bytes, ofi_buffers_descriptor(c), 0,
+                         &op->provider);
     op->is_held = false;
-    ofi_conn_disarm(c);
-    return (int)fi_recv(c->ep, op->buffer, c->receive_bytes, buffers_descriptor(c), 0,
-                        &op->provider);
+    if (r != 0)
+        return r;
+    if (c->receives_posted++ == 0)
+        ofi_conn_activate(c);
+    else
+        ofi_conn_disarm(c);
+    return 0;
 }
 
 int ofi_transfer_prepare(struct ofi_conn *c)
 {
     struct ofi_fabric *f = ofi_fabric_of(c);
-    c->receive_bytes = SEND_BYTES + f->payload_bytes_max;
+    c->receive_bytes = OFI_SEND_BYTES + f->payload_bytes_max;
     size_t stride = LINE_BYTES + (c->receive_bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-    size_t bytes = OFI_RECEIVES * stride + OFI_SENDS_MAX * SEND_BYTES;
+    size_t bytes = OFI_RECEIVES * stride + OFI_SENDS_MAX * OFI_SEND_BYTES;
     c->buffers = aligned_alloc(LINE_BYTES, bytes);
     if (c->buffers == NULL)
         return -ENOMEM;
@@ -111,12 +115,12 @@ void ofi_transfer_message_done(struct ofi_conn *c, const void *data)
 
 /* --- posting --------------------------------------------------------------------------------- */
 
-static int refuse_verb(const struct ofi_conn *c)
+int ofi_refuse_verb(const struct ofi_conn *c)
 {
     return c->phase == OFI_OPENING || c->phase == OFI_REQUESTED ? -ENOTCONN : -ECONNRESET;
 }
 
-static int no_room(struct ofi_conn *c)
+int ofi_no_room(struct ofi_conn *c)
 {
     c->wants_room = true;
     return -EAGAIN;
@@ -124,131 +128,46 @@ static int no_room(struct ofi_conn *c)
 
 /* What to say after the provider refused a post. Full with nothing posted of ours means that it
  * ran out of something else: then no completion would tell, so the next poll does. */
-static int post_failed(struct ofi_conn *c, int r)
+int ofi_post_failed(struct ofi_conn *c, int r)
 {
     if (r != -FI_EAGAIN)
         return ofi_errno(r);
-    if (c->sends_posted + c->transfers_posted == 0) {
+    if (c->sends_asked + c->transfers_posted == 0) {
         c->has_room = true;
         ofi_conn_activate(c);
     }
-    return no_room(c);
+    return ofi_no_room(c);
 }
 
-static int post_send(struct ofi_conn *c, struct ofi_op *op, struct iovec *parts, void **descriptors,
-                     size_t parts_count, uint64_t flags)
+static int posted(struct ofi_conn *c, struct ofi_op *op, int r)
 {
-    struct fi_msg message = {
-        .msg_iov = parts, .desc = descriptors, .iov_count = parts_count, .context = &op->provider};
-    int r = (int)fi_sendmsg(c->ep, &message, FI_COMPLETION | flags);
     if (r != 0) {
-        op_free(&c->free_sends, op);
-        return post_failed(c, r);
-    }
-    c->sends_posted++;
-    ofi_conn_disarm(c);
-    return 0;
-}
-
-/* Sends one of our own messages: a frame and at most a few bytes. */
-static int send_internal(struct ofi_conn *c, enum ofi_message_kind kind, uint32_t value,
-                         const void *body, size_t body_bytes)
-{
-    struct ofi_op *op = op_take(&c->free_sends);
-    if (op == NULL)
-        return no_room(c);
-    struct ofi_frame frame = {.kind = kind, .value = value};
-    memcpy(op->buffer, &frame, sizeof(frame));
-    if (body_bytes > 0)
-        memcpy(op->buffer + sizeof(frame), body, body_bytes);
-    op->is_notify = false;
-    struct iovec part = {.iov_base = op->buffer, .iov_len = sizeof(frame) + body_bytes};
-    void *descriptor = buffers_descriptor(c);
-    return post_send(c, op, &part, &descriptor, 1, 0);
-}
-
-/* The lent region that holds all of the payload, or NULL. */
-static struct ofi_region *region_around(struct ofi_conn *c, const void *data, size_t bytes)
-{
-    for (int i = 0; i < FABRIC_REGIONS_MAX; i++) {
-        struct ofi_region *r = c->lent[i];
-        if (r == NULL || (uintptr_t)data < (uintptr_t)r->base || bytes > r->bytes)
-            continue;
-        if ((uintptr_t)data - (uintptr_t)r->base <= r->bytes - bytes)
-            return r;
-    }
-    return NULL;
-}
-
-int ofi_transfer_send(struct ofi_conn *c, const void *header, size_t header_bytes,
-                      const void *payload, size_t payload_bytes)
-{
-    if (c->phase != OFI_OPEN)
-        return refuse_verb(c);
-    if (payload_bytes > c->peer_payload_bytes_max)
-        return -EMSGSIZE;
-    struct ofi_region *region = payload_bytes > 0 ? region_around(c, payload, payload_bytes) : NULL;
-    if (payload_bytes > 0 && region == NULL)
-        return -EINVAL;
-    struct ofi_op *op = op_take(&c->free_sends);
-    if (op == NULL)
-        return no_room(c);
-    struct ofi_frame frame = {.kind = OFI_MESSAGE_USER};
-    memcpy(op->buffer, &frame, sizeof(frame));
-    if (header_bytes > 0)
-        memcpy(op->buffer + sizeof(frame), header, header_bytes);
-    op->is_notify = false;
-    struct iovec parts[2] = {{op->buffer, sizeof(frame) + header_bytes},
-                             {(void *)(uintptr_t)payload, payload_bytes}};
-    void *descriptors[2] = {buffers_descriptor(c), region ? fi_mr_desc(region->mr) : NULL};
-    return post_send(c, op, parts, descriptors, region ? 2 : 1, 0);
-}
-
-int ofi_transfer_goodbye(struct ofi_conn *c)
-{
-    return send_internal(c, OFI_MESSAGE_GOODBYE, 0, NULL, 0);
-}
-
-int ofi_transfer_notify(struct ofi_conn *c, uint32_t word, void *context)
-{
-    if (c->phase != OFI_OPEN)
-        return refuse_verb(c);
-    struct ofi_op *op = op_take(&c->free_sends);
-    if (op == NULL)
-        return no_room(c);
-    struct ofi_frame frame = {.kind = OFI_MESSAGE_NOTIFY, .value = word};
-    memcpy(op->buffer, &frame, sizeof(frame));
-    op->is_notify = true;
-    op->context = context;
-    struct iovec part = {.iov_base = op->buffer, .iov_len = sizeof(frame)};
-    void *descriptor = buffers_descriptor(c);
-    return post_send(c, op, &part, &descriptor, 1, ofi_fabric_of(c)->landed_flags);
-}
-
-static int post_transfer(struct ofi_conn *c, const struct ofi_op *like, struct fi_msg_rma *message,
-                         uint64_t flags)
-{
-    struct ofi_op *op = op_take(&c->free_transfers);
-    if (op == NULL)
-        return no_room(c);
-    *op = *like;
-    message->context = &op->provider;
-    int r = (int)(op->kind == OFI_OP_READ ? fi_readmsg(c->ep, message, flags)
-                                          : fi_writemsg(c->ep, message, flags));
-    if (r != 0) {
-        op_free(&c->free_transfers, op);
-        return post_failed(c, r);
+        transfer_free(c, op);
+        return ofi_post_failed(c, r);
     }
     c->transfers_posted++;
     ofi_conn_disarm(c);
     return 0;
 }
 
+static int post_transfer(struct ofi_conn *c, const struct ofi_op *like, struct fi_msg_rma *message,
+                         uint64_t flags)
+{
+    struct ofi_op *op = transfer_take(c);
+    if (op == NULL)
+        return ofi_no_room(c);
+    *op = *like;
+    message->context = &op->provider;
+    int r = (int)(op->kind == OFI_OP_READ ? fi_readmsg(c->ep, message, flags)
+                                          : fi_writemsg(c->ep, message, flags));
+    return posted(c, op, r);
+}
+
 static int transfer(struct ofi_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                     const struct ofi_op *like, uint64_t flags, uint64_t data)
 {
     if (c->phase != OFI_OPEN)
-        return refuse_verb(c);
+        return ofi_refuse_verb(c);
     if (id >= FABRIC_REGIONS_MAX)
         return -EFAULT;
     const struct ofi_foreign *there = &c->foreign[id];
@@ -266,6 +185,24 @@ static int transfer(struct ofi_conn *c, uint32_t id, uint64_t offset, void *loca
     return post_transfer(c, like, &message, FI_COMPLETION | flags);
 }
 
+/* A word without bytes is a message, not a write of none: the `tcp` provider refuses those without a
+ * valid region. The frame is copied by the provider (FI_INJECT). */
+int ofi_transfer_notify(struct ofi_conn *c, uint32_t word, void *context)
+{
+    struct ofi_frame frame = {.kind = OFI_MESSAGE_NOTIFY, .value = word};
+    struct iovec part = {.iov_base = &frame, .iov_len = sizeof(frame)};
+    if (c->phase != OFI_OPEN)
+        return ofi_refuse_verb(c);
+    struct ofi_op *op = transfer_take(c);
+    if (op == NULL)
+        return ofi_no_room(c);
+    *op = (struct ofi_op){.kind = OFI_OP_WRITE, .context = context};
+    struct fi_msg message = {.msg_iov = &part, .iov_count = 1, .context = &op->provider};
+    int r = (int)fi_sendmsg(c->ep, &message,
+                            FI_INJECT | FI_COMPLETION | ofi_fabric_of(c)->landed_flags);
+    return posted(c, op, r);
+}
+
 int ofi_transfer_read(struct ofi_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                       void *context)
 {
@@ -279,56 +216,6 @@ int ofi_transfer_write(struct ofi_conn *c, uint32_t id, uint64_t offset, const v
     struct ofi_op like = {.kind = OFI_OP_WRITE, .context = context};
     uint64_t flags = ofi_fabric_of(c)->landed_flags | (word ? FI_REMOTE_CQ_DATA : 0);
     return transfer(c, id, offset, (void *)(uintptr_t)local, bytes, &like, flags, word ? *word : 0);
-}
-
-/* --- regions --------------------------------------------------------------------------------- */
-
-int ofi_transfer_lend(struct ofi_conn *c, const struct region *region, uint32_t id)
-{
-    struct ofi_fabric *f = ofi_fabric_of(c);
-    if (c->phase != OFI_OPEN)
-        return refuse_verb(c);
-    if (region->bytes == 0)
-        return -EINVAL;
-    if (c->lent[id] != NULL)
-        return -EEXIST;
-    struct ofi_region *lent;
-    int r = ofi_memory_lend(&f->memory, region, &lent);
-    if (r < 0)
-        return r;
-    struct ofi_lend body = {.bytes = lent->bytes,
-                            .address = ofi_region_address(&f->memory, lent),
-                            .key = fi_mr_key(lent->mr)};
-    r = send_internal(c, OFI_MESSAGE_LEND, id, &body, sizeof(body));
-    if (r < 0) {
-        ofi_memory_return(lent);
-        return r;
-    }
-    c->lent[id] = lent;
-    return 0;
-}
-
-void ofi_transfer_withdraw(struct ofi_conn *c, uint32_t id)
-{
-    if (id >= FABRIC_REGIONS_MAX || c->lent[id] == NULL)
-        return;
-    uint64_t bit = UINT64_C(1) << id;
-    int r = c->phase == OFI_OPEN ? send_internal(c, OFI_MESSAGE_WITHDRAW, id, NULL, 0) : 0;
-    if (r == -EAGAIN) {
-        c->withdraws |= bit;
-        return;
-    }
-    c->withdraws &= ~bit;
-    ofi_memory_return(c->lent[id]);
-    c->lent[id] = NULL;
-}
-
-static void retry_withdraws(struct ofi_conn *c)
-{
-    uint64_t left = c->withdraws;
-    for (uint32_t id = 0; left != 0; id++, left >>= 1)
-        if (left & 1)
-            ofi_transfer_withdraw(c, id);
 }
 
 /* --- what comes back ------------------------------------------------------------------------- */
@@ -385,6 +272,7 @@ static void message_arrived(struct ofi_conn *c, struct ofi_op *op, size_t bytes,
                             struct ofi_batch *batch)
 {
     struct ofi_frame frame = {0};
+    c->receives_posted--;
     if (bytes >= sizeof(frame) && bytes <= c->receive_bytes)
         memcpy(&frame, op->buffer, sizeof(frame));
     const uint8_t *body = op->buffer + sizeof(frame);
@@ -403,17 +291,13 @@ static void message_arrived(struct ofi_conn *c, struct ofi_op *op, size_t bytes,
 static void operation_over(struct ofi_conn *c, struct ofi_op *op, int error,
                            struct ofi_batch *batch)
 {
-    bool is_told = op->kind != OFI_OP_SEND || op->is_notify;
-    if (op->kind == OFI_OP_SEND) {
-        op_free(&c->free_sends, op);
-        c->sends_posted--;
-    } else {
-        op_free(&c->free_transfers, op);
-        c->transfers_posted--;
-    }
     c->has_room = c->wants_room;
-    if (!is_told)
+    if (op->kind == OFI_OP_SEND) {
+        ofi_send_over(c, op);
         return;
+    }
+    transfer_free(c, op);
+    c->transfers_posted--;
     struct fabric_event *e =
         ofi_emit(batch, c, op->kind == OFI_OP_READ ? FABRIC_EVENT_READ : FABRIC_EVENT_WRITTEN);
     e->context = op->context;
@@ -427,8 +311,10 @@ static void completed(struct ofi_conn *c, const struct fi_cq_data_entry *entry,
     if (entry->flags & FI_REMOTE_WRITE) {
         word_arrived(c, (uint32_t)entry->data, batch);
         /* With FI_RX_CQ_DATA the word has used up a receive. */
-        if (ofi_fabric_of(c)->info->mode & FI_RX_CQ_DATA)
+        if (ofi_fabric_of(c)->info->mode & FI_RX_CQ_DATA) {
+            c->receives_posted--;
             repost(c, op);
+        }
     } else if (op->kind == OFI_OP_RECEIVE) {
         message_arrived(c, op, entry->len, batch);
     } else {
@@ -466,6 +352,8 @@ static bool drain_queue(struct ofi_conn *c, struct ofi_batch *batch)
         }
         for (ssize_t i = 0; i < count; i++)
             completed(c, &entries[i], batch);
+        if ((size_t)count < asked)
+            return true;
     }
     return false;
 }
@@ -476,7 +364,7 @@ bool ofi_transfer_drain(struct ofi_conn *c, struct ofi_batch *batch)
         return false;
     if (!c->has_room || c->phase != OFI_OPEN)
         return true;
-    retry_withdraws(c);
+    ofi_send_withdraws(c);
     if (ofi_batch_is_full(batch))
         return false;
     c->has_room = c->wants_room = false;

@@ -314,9 +314,7 @@ static void a_peer_that_breaks_the_protocol_is_closed(void **state)
         memcpy(bytes + sizeof(cases[i].frame), &cases[i].lend, sizeof(cases[i].lend));
         rig_connect(rig, 0);
         struct ofi_conn *worker = (struct ofi_conn *)rig->at_worker[0];
-        struct ofi_op *op = worker->free_sends;
-        worker->free_sends = op->next_free;
-        worker->sends_posted++;
+        struct ofi_op *op = &worker->sends[worker->sends_head++ % OFI_SENDS_MAX];
         assert_int_equal(fi_send(worker->ep, bytes, cases[i].bytes, NULL, 0, &op->provider), 0);
         rig_expect_closed(rig, &rig->lane, &rig->at_lane[0], cases[i].error);
         assert_int_equal(rig_expect(rig, &rig->workers[0], FABRIC_EVENT_CLOSED).event.error,
