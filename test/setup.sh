@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(
     # build
     gcc g++ libc6-dev pkg-config meson ninja-build git
-    libfabric-dev libprotobuf-c-dev protobuf-c-compiler
+    libfabric-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev
     libhwloc-dev libjemalloc-dev libsqlite3-dev libjansson-dev
     # tests
     libcmocka-dev binutils clang libclang-rt-14-dev clang-format util-linux

@@ -46,6 +46,7 @@ INSTALLED = {'gradpool.h': 'client/gradpool.h'}
 LIBRARIES = {
     'rdma/': {'svc/wire'},
     'protobuf-c/': {'svc/wire'},
+    'openssl/': {'svc/wire/tls.c'},
     'hwloc.h': {'svc/cores'},
     'hwloc/': {'svc/cores'},
     'jemalloc/': {'svc/aggregator/arena.c'},

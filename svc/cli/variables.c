@@ -15,10 +15,19 @@
 
 /* Read by the client library, the Python package, the demo and the log. */
 static const char *const other_variables[] = {
-    "GRADPOOL_CONNECT_TIMEOUT_MS", "GRADPOOL_EAGER_BYTES", "GRADPOOL_ENDPOINT",
-    "GRADPOOL_INTERFACE",          "GRADPOOL_JOB",         "GRADPOOL_LIBRARY",
-    "GRADPOOL_LOG_LEVEL",          "GRADPOOL_RANK",        "GRADPOOL_SIZE",
-    "GRADPOOL_TIMEOUT_MS",         "GRADPOOL_TRANSPORT",
+    "GRADPOOL_CONNECT_TIMEOUT_MS",
+    "GRADPOOL_EAGER_BYTES",
+    "GRADPOOL_ENDPOINT",
+    "GRADPOOL_INTERFACE",
+    "GRADPOOL_KEY",
+    "GRADPOOL_KEY_FILE",
+    "GRADPOOL_JOB",
+    "GRADPOOL_LIBRARY",
+    "GRADPOOL_LOG_LEVEL",
+    "GRADPOOL_RANK",
+    "GRADPOOL_SIZE",
+    "GRADPOOL_TIMEOUT_MS",
+    "GRADPOOL_TRANSPORT",
 };
 
 /* Edits (insert, delete, replace) from one word to the other. */

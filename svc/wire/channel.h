@@ -5,7 +5,7 @@
 #ifndef GRADPOOL_WIRE_CHANNEL_H
 #define GRADPOOL_WIRE_CHANNEL_H
 
-#include "svc/base/err.h"
+#include "svc/wire/key.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,6 +14,8 @@
 
 #define CHANNEL_VERSION 1
 #define CHANNEL_FRAME_BYTES_MAX (16u << 20)
+/* Of the first one that an accepting end takes. */
+#define CHANNEL_GREETING_BYTES_MAX 65535u
 /* What may wait to be sent before the peer counts as gone (-ENOBUFS). */
 #define CHANNEL_BACKLOG_BYTES_MAX (64u << 20)
 
@@ -33,6 +35,20 @@ uint32_t channel_events(const struct channel *ch);
 const char *channel_peer(const struct channel *ch);
 /* Unix socket: the peer's process and user; TCP: -ENOTSUP. */
 int channel_credentials(const struct channel *ch, int *ret_pid, uint32_t *ret_uid);
+
+/* Whether the peer is on this host: a Unix socket, or a loopback address. */
+bool channel_is_loopback(const struct channel *ch);
+
+/* The connecting end, before it sends: speaks TLS 1.3 with this key. What is sent meanwhile waits
+ * for the handshake, which goes on in channel_receive() and ends there too: -EKEYREJECTED, -EPROTO
+ * (no TLS there). -ENOMEM. */
+int channel_use_key(struct channel *ch, const struct key *key);
+/* The accepting end, before it receives: a peer whose first bytes are TLS has to prove a key that
+ * `find` knows, within channel_receive(): -EKEYREJECTED, -ENOKEY (none), -EPROTO. Others go on in
+ * plain, with a first frame of at most CHANNEL_GREETING_BYTES_MAX. */
+void channel_accept_keys(struct channel *ch, key_find_fn find, void *context);
+/* Whose key is proven; NULL: nobody's, it is plain or not yet known. */
+const char *channel_tenant(const struct channel *ch);
 
 /* A number for a request: 1, 2, ... channel_call() takes its own from here too. */
 uint64_t channel_next_id(struct channel *ch);

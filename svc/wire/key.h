@@ -18,6 +18,9 @@ struct key {
     uint8_t secret[KEY_SECRET_BYTES];
 };
 
+/* What a server knows of that tenant. -ENOENT: nothing; -EKEYREVOKED. */
+typedef int (*key_find_fn)(void *context, const char *tenant, struct key *ret_key);
+
 /* Letters, digits, '.', '_' and '-', 1 to KEY_TENANT_BYTES_MAX of them. */
 bool key_tenant_is_valid(const char *tenant);
 /* A new secret for a valid name. Negative errno of getrandom(). */

@@ -1,0 +1,93 @@
+/* Who is at the other end of a control connection, and how its TCP socket is set. Owns nothing. */
+#include "svc/wire/channel_types.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* A peer whose host lost power is noticed after about this long (H6). */
+#define SILENT_PEER_MS 10000
+#define KEEPALIVE_IDLE_S 4
+#define KEEPALIVE_INTERVAL_S 2
+#define KEEPALIVE_PROBES 3
+
+static void describe_unix_peer(struct channel *ch)
+{
+    int pid;
+    uint32_t uid;
+    if (channel_credentials(ch, &pid, &uid) == 0)
+        snprintf(ch->peer, sizeof(ch->peer), "unix pid %d uid %u", pid, uid);
+    else
+        snprintf(ch->peer, sizeof(ch->peer), "unix peer");
+}
+
+void channel_describe_peer(struct channel *ch, int family)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t address_bytes = sizeof(address);
+    char host[INET6_ADDRSTRLEN];
+    if (family == AF_UNIX) {
+        describe_unix_peer(ch);
+    } else if (getpeername(ch->fd, (struct sockaddr *)&address, &address_bytes) < 0) {
+        snprintf(ch->peer, sizeof(ch->peer), "peer that has already left");
+    } else if (family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address;
+        inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
+        snprintf(ch->peer, sizeof(ch->peer), "[%s]:%u", host, ntohs(v6->sin6_port));
+    } else {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address;
+        inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
+        snprintf(ch->peer, sizeof(ch->peer), "%s:%u", host, ntohs(v4->sin_port));
+    }
+}
+
+static void set_option(int fd, int level, int option, int value)
+{
+    /* Best effort: without these the connection is slower or notices death later, but works. */
+    (void)setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+void channel_tune_tcp(int fd)
+{
+    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES);
+    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SILENT_PEER_MS);
+}
+
+int channel_credentials(const struct channel *ch, int *ret_pid, uint32_t *ret_uid)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t address_bytes = sizeof(address);
+    struct ucred who;
+    socklen_t who_bytes = sizeof(who);
+    if (getsockname(ch->fd, (struct sockaddr *)&address, &address_bytes) < 0)
+        return -errno;
+    if (address.ss_family != AF_UNIX)
+        return -ENOTSUP; /* on TCP SO_PEERCRED succeeds too, and tells nothing */
+    if (getsockopt(ch->fd, SOL_SOCKET, SO_PEERCRED, &who, &who_bytes) < 0)
+        return -errno;
+    *ret_pid = who.pid;
+    *ret_uid = who.uid;
+    return 0;
+}
+
+bool channel_is_loopback(const struct channel *ch)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t address_bytes = sizeof(address);
+    if (getpeername(ch->fd, (struct sockaddr *)&address, &address_bytes) < 0)
+        return false;
+    if (address.ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)&address)->sin_addr.s_addr) >> 24 == 127;
+    if (address.ss_family != AF_INET6)
+        return address.ss_family == AF_UNIX;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)&address)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+}

@@ -1,0 +1,54 @@
+/* The inside of a control connection, for the channel's own files. */
+#ifndef GRADPOOL_WIRE_CHANNEL_TYPES_H
+#define GRADPOOL_WIRE_CHANNEL_TYPES_H
+
+#include "svc/wire/channel.h"
+#include "svc/wire/tls.h"
+
+#define CHANNEL_PEER_TEXT_BYTES 80
+
+/* Bytes first .. end wait; what lies before them has been taken. */
+struct buffer {
+    uint8_t *bytes;
+    size_t capacity, first, end;
+};
+
+enum channel_mode {
+    CHANNEL_PLAIN,
+    CHANNEL_UNDECIDED, /* the peer's first bytes will tell */
+    CHANNEL_SHAKING,   /* TLS, before the key is proven: nothing of ours is sent yet */
+    CHANNEL_SEALED,
+};
+
+struct channel {
+    int fd;
+    int failed;               /* the first error; every later verb returns it */
+    uint32_t frame_bytes_max; /* of the next one to come */
+    uint64_t last_id;
+    enum channel_mode mode;
+    struct buffer in, out; /* frames */
+    struct buffer sealed;  /* TLS: what waits for the socket */
+    struct tls *tls;       /* NULL: plain */
+    key_find_fn find_key;
+    void *find_context;
+    char peer[CHANNEL_PEER_TEXT_BYTES];
+    char failure[ERR_TEXT_BYTES];
+};
+
+/* channel.c: remembers the first failure and its text; returns its code. */
+int channel_fail(struct channel *ch, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* channel_io.c */
+static inline size_t buffer_waiting(const struct buffer *b) { return b->end - b->first; }
+void buffer_take(struct buffer *b, size_t bytes);
+/* Makes room for `bytes` more behind the end. -ENOMEM. */
+int buffer_reserve(struct buffer *b, size_t bytes);
+/* Reads once. 0: something came, perhaps not a whole frame; -EAGAIN, or the channel's failure. */
+int channel_read(struct channel *ch);
+
+/* channel_peer.c: the socket's other end in words, and a TCP socket's options. */
+void channel_describe_peer(struct channel *ch, int family);
+void channel_tune_tcp(int fd);
+
+#endif
