@@ -72,6 +72,7 @@ static int aggregator(int argc, char **argv)
                                          .data_port = o.data_port,
                                          .provider = o.provider,
                                          .grant = o.grant,
+                                         .kernels = o.kernels,
                                          .allowed_uids = o.allow_uids,
                                          .allowed_uids_count = o.allow_uids_count,
                                          .orphan_timeout_ns = o.orphan_timeout_s * NS_PER_S};

@@ -95,6 +95,7 @@ static int start_lane(struct aggregator *a, size_t index, struct err *err)
                                           .shm_address = shm,
                                           .ofi_address = ofi,
                                           .fabric_options = &fabric,
+                                          .kernels = a->kernels,
                                           .job_failed = note_failure,
                                           .context = a};
     return lane_thread_start(&options, &a->lanes[index], err);
@@ -115,9 +116,23 @@ static int start_lanes(struct aggregator *a, struct err *err)
     return 0;
 }
 
+static int find_kernels(struct aggregator *a, struct err *err)
+{
+    const char *name = a->options->kernels ? a->options->kernels : "best";
+    int r = reduce_set_find(name, &a->kernels);
+    if (r == -ENOTSUP)
+        return err_set(err, r, "--kernels %s: this processor does not have it", name);
+    if (r < 0)
+        return err_set(err, r, "--kernels %s: expected best, c, avx2 or avx512", name);
+    log_info("sums with %s", reduce_set_name(a->kernels));
+    return 0;
+}
+
 static int start(struct aggregator *a, struct err *err)
 {
-    int r = endpoint_parse(a->options->join, &a->coordinator, err);
+    int r = find_kernels(a, err);
+    if (r == 0)
+        r = endpoint_parse(a->options->join, &a->coordinator, err);
     if (r == 0)
         r = find_host(a, err);
     if (r == 0)

@@ -14,6 +14,7 @@ struct aggregator_options {
     const char *interface_name; /* listen on this interface; NULL: the way to the coordinator */
     uint16_t data_port;         /* of the first lane, the others count up; 0: any free ones */
     const char *provider;       /* libfabric provider; NULL: tcp */
+    const char *kernels;        /* instruction set of the sums: c, avx2, ...; NULL: best */
     const char *grant;          /* secret from the provisioner; NULL: joined by hand */
     const uint32_t *allowed_uids;
     size_t allowed_uids_count;

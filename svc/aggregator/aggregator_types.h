@@ -14,7 +14,8 @@
 struct aggregator {
     const struct aggregator_options *options;
     uint64_t incarnation; /* random: names this process in tickets */
-    uint32_t number;      /* given by the coordinator; 0: none yet */
+    enum reduce_set kernels;
+    uint32_t number; /* given by the coordinator; 0: none yet */
     struct endpoint coordinator;
     char node[256];
     char host[256]; /* told to workers */

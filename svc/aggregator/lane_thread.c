@@ -73,6 +73,7 @@ static void bind_to_core(struct lane_thread *t)
 static int open_all(struct lane_thread *t)
 {
     struct lane_options options = {.incarnation = t->options.incarnation,
+                                   .kernels = t->options.kernels,
                                    .job_failed = t->options.job_failed,
                                    .context = t->options.context};
     bind_to_core(t);

@@ -17,6 +17,7 @@ struct lane_thread_options {
     const char *shm_address;   /* "@name"; NULL: none */
     const char *ofi_address;   /* "host:port"; NULL: none */
     const struct fabric_options *fabric_options;
+    enum reduce_set kernels;
     void (*job_failed)(void *context); /* on the lane's thread, see lane.h */
     void *context;
 };

@@ -17,7 +17,8 @@ enum {
     PROVIDER,
     ORPHAN_TIMEOUT,
     GRANT,
-    LANES_PER_CORE
+    LANES_PER_CORE,
+    KERNELS
 };
 
 const struct knob aggregator_knobs[] = {
@@ -42,6 +43,9 @@ const struct knob aggregator_knobs[] = {
                "from the coordinator that started it; better given in the "
                "environment, which other users cannot read"},
     [LANES_PER_CORE] = {"lanes-per-core", "N", "more than 1 only for tests (default: 1)"},
+    [KERNELS] = {"kernels", "SET",
+                 "instruction set of the sums: best, c, avx2 or avx512; the bits are the same "
+                 "(default: best)"},
     {0},
 };
 
@@ -75,6 +79,7 @@ static int set(void *context, int index, const char *value, struct err *err)
     case INTERFACE: o->interface_name = value; break;
     case PROVIDER: o->provider = value; break;
     case GRANT: o->grant = value; break;
+    case KERNELS: o->kernels = value; break;
     case ALLOW_UID: return set_uids(o, value, err);
     case DATA_PORT:
         error = knobs_number(value, 0, 65535, &number, err);

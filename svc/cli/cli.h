@@ -40,7 +40,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
                      struct cli_serve *ret_options);
 
 struct cli_aggregator {
-    const char *join, *cores, *advertise, *interface_name, *provider, *grant;
+    const char *join, *cores, *advertise, *interface_name, *provider, *grant, *kernels;
     uint32_t lanes_per_core, allow_uids[CLI_UIDS_MAX], allow_uids_count;
     uint16_t data_port;
     uint64_t orphan_timeout_s;

@@ -235,6 +235,13 @@ class OwnServices(unittest.TestCase):
         self.assertEqual(answer.returncode, 1)
         self.assertIn('127.0.0.1:1', answer.stderr)
 
+    def test_the_kernels_of_an_aggregator_are_the_ones_asked_for(self):
+        answer = run('aggregator', '--join', '127.0.0.1:1', environment={'GRADPOOL_KERNELS': 'c'})
+        self.assertIn('sums with c', answer.stderr)
+        answer = run('aggregator', '--join', '127.0.0.1:1', '--kernels', 'sse9')
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn('--kernels sse9: expected best, c', answer.stderr)
+
     def test_a_dead_local_aggregator_is_replaced(self):
         service = self.service(aggregators=2)
         killed = service.pids()[0]
