@@ -46,7 +46,6 @@ static void describe(const struct piece *p, struct record_ready *ready)
         .operation = t->open.operation ? t->open.operation : RECORD_SUM, /* before the first push */
         .dtype = t->dtype,
         .standing = standings[p->standing],
-        .set = RECORD_SET_ALL,
         .piece = p->id,
         .word = p->word,
         .round = is_idle ? p->committed : t->round,

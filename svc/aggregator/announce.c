@@ -16,25 +16,40 @@ static uint64_t input_bytes_expected(const struct worker *w, const struct piece 
                                      const struct operation *operation,
                                      const struct record_ready *ready)
 {
-    uint64_t bytes = p->elements * reduce_element_bytes(p->dtype);
     bool gives = operation->inputs == INPUT_ALL ||
                  (operation->inputs == INPUT_ROOT && ready->root == w->number);
-    return gives && ready->standing != RECORD_IDLE ? bytes : 0;
+    return gives && ready->standing != RECORD_IDLE ? piece_bytes(p, p->elements) : 0;
+}
+
+/* `count` blocks, each `stride` after the one before. */
+static bool blocks_are_lent(struct worker *w, uint32_t region, uint64_t offset, uint64_t bytes,
+                            uint64_t stride, uint32_t count)
+{
+    uint64_t before;
+    if (count > 1 && stride < bytes)
+        return false;
+    return !__builtin_mul_overflow(stride, count - 1, &before) &&
+           !__builtin_add_overflow(offset, before, &offset) &&
+           extent_is_lent(w, region, offset, bytes);
 }
 
 /* The extents that this one worker names. Its own mistake alone: the others need not fail. */
 static int check_extents(struct worker *w, const struct piece *p, const struct operation *operation,
                          const struct record_ready *ready)
 {
-    uint64_t bytes = p->elements * reduce_element_bytes(p->dtype);
+    uint64_t bytes = piece_bytes(p, p->elements);
     const struct record_output *output = ready->outputs ? &ready->output[0] : NULL;
+    uint32_t inputs = operation->splits ? p->members : 1;
+    uint32_t outputs = operation->collects ? p->members : 1;
     if (ready->input_bytes != input_bytes_expected(w, p, operation, ready))
         return -EMSGSIZE;
-    if (output && (output->bytes != bytes || output->count != 1))
+    if (output && (output->bytes != bytes || output->count != outputs))
         return -EMSGSIZE;
-    if (!extent_is_lent(w, ready->input_region, ready->input_offset, ready->input_bytes))
+    if (!blocks_are_lent(w, ready->input_region, ready->input_offset, ready->input_bytes,
+                         inputs > 1 ? ready->input_stride : 0, inputs))
         return -EFAULT;
-    if (output && !extent_is_lent(w, output->region, output->offset, output->bytes))
+    if (output &&
+        !blocks_are_lent(w, output->region, output->offset, output->bytes, output->stride, outputs))
         return -EFAULT;
     return 0;
 }
@@ -44,6 +59,8 @@ static int check_extents(struct worker *w, const struct piece *p, const struct o
 static bool keep_payload(struct worker *w, struct announcement *a, const void *data,
                          const void *payload)
 {
+    if (a->operation->splits)
+        return false; /* it is one block of several */
     if (w->holding && announcement_piece(w->holding)->state != PIECE_COLLECTING)
         return false;
     worker_drop_payload(w);
@@ -64,9 +81,11 @@ static void fill(struct announcement *a, const struct operation *operation,
     a->standing = ready->standing;
     a->input_region = ready->input_region;
     a->input_offset = ready->input_offset;
+    a->input_stride = ready->input_stride;
     a->has_output = ready->outputs > 0;
     a->output_region = ready->output[0].region;
     a->output_offset = ready->output[0].offset;
+    a->output_stride = ready->output[0].stride;
 }
 
 /* The first to announce says what the round does; the rest must agree, or nobody gets a result. */
@@ -87,26 +106,34 @@ static void agree(struct worker *w, struct piece *p, const struct announcement *
         p->priority = a->priority;
 }
 
-void count_in(struct worker *w, struct piece *p, struct announcement *a)
+void count_in(struct rank *rank, struct announcement *a)
 {
+    struct piece *p = rank->piece;
+    uint32_t left;
     p->announced++;
     if (p->failure)
-        tell_error(w, a);
-    else if (p->job->has_left)
-        piece_fail(p, -EPIPE, "rank %u has left job '%s'", p->job->left_rank, p->job->name);
+        tell_error(rank->worker, a);
+    else if (p->job->has_left && quorum_is_hopeless(p, &left))
+        piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
     else
-        agree(w, p, a);
-    if (!p->failure && round_has_quorum(p))
-        round_start(p);
+        agree(rank->worker, p, a);
+    round_go_on(p);
 }
 
-/* A lane that took the piece over knows no round yet: any will do until all have spoken. */
-static bool round_is_acceptable(const struct piece *p, const struct record_ready *ready)
+/* A lane that took the piece over knows no round yet: any will do until all have spoken. Where not
+ * all take part, a rank may come back to a round that is long closed, but never to an earlier one
+ * of its own, nor while it waits for an answer. */
+static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
+                                const struct record_ready *ready)
 {
     if (p->round == 0)
         return true;
     if (ready->standing != RECORD_ANNOUNCE)
-        return ready->round + 1 == p->round || ready->round == p->round;
+        return ready->round <= p->round;
+    if (quorum_is_loose(p))
+        return ready->round == rank->clock + 1 && !rank->part;
+    if (quorum_is_partial(p))
+        return ready->round > rank->clock && ready->round <= p->round + 1 && !rank->late;
     return ready->round == p->round || ready->round == p->round + 1;
 }
 
@@ -122,6 +149,21 @@ static void refuse(struct worker *w, const struct record_ready *ready, int code,
         fabric_disconnect(w->conn);
 }
 
+/* Where not all take part, a result must make sense without the rest. */
+static bool suits_terms(const struct piece *p, const struct operation *operation)
+{
+    if (p->terms.quorum == QUORUM_ALL)
+        return true;
+    if (quorum_is_loose(p))
+        return operation->code == RECORD_SUM;
+    return operation->inputs == INPUT_NONE || operation_is_reduction(operation);
+}
+
+static bool root_is_sound(struct piece *p, const struct operation *operation, uint32_t root)
+{
+    return operation->inputs != INPUT_ROOT || (root < p->job->workers_count && piece_rank(p, root));
+}
+
 /* All that can be wrong with an announcement before it touches the round. */
 static bool check(struct worker *w, struct piece *p, const struct operation *operation,
                   const struct record_ready *ready)
@@ -131,9 +173,19 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         refuse(w, ready, -ESTALE, "the route has changed; wait for the new one");
         return false;
     }
-    if (!operation || ready->set != RECORD_SET_ALL ||
-        (operation->inputs == INPUT_ROOT && ready->root >= p->job->workers_count)) {
-        refuse(w, ready, -EOPNOTSUPP, "unknown operation, rank set or root; is the library newer?");
+    const struct rank *rank = piece_rank(p, w->number);
+    if (!rank) {
+        refuse(w, ready, -EINVAL, "the tensor was declared for other ranks");
+        return false;
+    }
+    if (!operation || !root_is_sound(p, operation, ready->root)) {
+        refuse(w, ready, -EOPNOTSUPP, "unknown operation or root; is the library newer?");
+        return false;
+    }
+    if (!suits_terms(p, operation)) {
+        snprintf(text, sizeof text, "%s is not defined for the quorum that was declared",
+                 operation->name);
+        refuse(w, ready, -EOPNOTSUPP, text);
         return false;
     }
     if (ready->dtype != p->dtype) { /* every rank hears of it, not only who did it */
@@ -155,7 +207,7 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         refuse(w, ready, r, text);
         return false;
     }
-    if (!round_is_acceptable(p, ready)) {
+    if (!round_is_acceptable(p, rank, ready)) {
         snprintf(text, sizeof text, "round %" PRIu64 " announced, round %" PRIu64 " is open",
                  ready->round, p->round);
         refuse(w, ready, -EPROTO, text);
@@ -168,16 +220,29 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
  * for it comes anyway. */
 static bool is_repeated(const struct worker *w, struct piece *p, const struct record_ready *ready)
 {
-    struct rank *rank = &p->ranks[w->number];
+    struct rank *rank = piece_rank(p, w->number);
+    if (!rank)
+        return false;
     const struct announcement *a = rank_said(rank, ready->round);
     return rank->has_spoken && a->round == ready->round && a->word == ready->word;
 }
 
+/* In the open round, after it, or before the one that opens. */
+static void place_in_round(struct rank *rank, struct announcement *a)
+{
+    uint64_t open = quorum_round(rank->piece, rank);
+    if (a->round == open)
+        count_in(rank, a);
+    else if (a->round < open)
+        round_answer_late(rank, a);
+}
+
 /* Returns whether the payload is kept. */
-static bool take(struct worker *w, struct piece *p, const struct operation *operation,
+static bool take(struct rank *rank, const struct operation *operation,
                  const struct record_ready *ready, const void *data, const void *payload)
 {
-    struct rank *rank = &p->ranks[w->number];
+    struct piece *p = rank->piece;
+    struct worker *w = rank->worker;
     struct announcement *a = rank_said(rank, ready->round);
     bool is_new = a->round != ready->round || !rank->has_spoken;
     bool keeps = false;
@@ -187,7 +252,7 @@ static bool take(struct worker *w, struct piece *p, const struct operation *oper
     }
     if (is_new)
         fill(a, operation, ready);
-    if (is_new && payload && ready->round == p->round)
+    if (is_new && payload && ready->round == quorum_round(p, rank))
         keeps = keep_payload(w, a, data, payload);
     if (!rank->has_spoken) {
         rank->has_spoken = true;
@@ -197,9 +262,9 @@ static bool take(struct worker *w, struct piece *p, const struct operation *oper
         round_recover(p);
     else if (is_new && p->failure && ready->standing != RECORD_IDLE)
         tell_error(w, a);
-    else if (is_new && ready->round == p->round && ready->standing == RECORD_ANNOUNCE)
-        count_in(w, p, a);
-    return keeps;
+    else if (is_new && ready->standing == RECORD_ANNOUNCE)
+        place_in_round(rank, a);
+    return keeps && a->payload;
 }
 
 bool announce(struct worker *w, const struct record_ready *ready, const void *data,
@@ -215,7 +280,7 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
     } else if (!p) {
         refuse(w, ready, -ESTALE, "this lane does not serve the piece; wait for the new route");
     } else if (check(w, p, operation, ready)) {
-        return take(w, p, operation, ready, data, payload);
+        return take(piece_rank(p, w->number), operation, ready, data, payload);
     }
     return false;
 }
@@ -227,10 +292,11 @@ void answer_query(struct worker *w, const struct record_query *query)
     if (!p)
         return;
     missing.round = p->round;
-    for (uint32_t i = 0; i < w->job->workers_count; i++) {
-        const struct announcement *a = rank_said(&p->ranks[i], query->round);
-        if (a->round != query->round)
-            missing.ranks[i / 64] |= UINT64_C(1) << (i % 64);
+    for (uint32_t i = 0; i < p->members; i++) {
+        const struct rank *rank = &p->ranks[i];
+        uint32_t number = rank->worker->number;
+        if (rank->said[0].round < query->round && rank->said[1].round < query->round)
+            missing.ranks[number / 64] |= UINT64_C(1) << (number % 64);
     }
     /* Whoever asks does so at its deadline and asks again: an answer that finds no room is lost. */
     (void)fabric_send(w->conn, &missing, sizeof missing, NULL, 0);

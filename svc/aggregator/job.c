@@ -1,6 +1,6 @@
 /* A job as one lane sees it: its workers' connections, tickets, failure, memory account.
  * Never frees anything that a posted operation may still touch (job_release). README: A3, A5. */
-#include "svc/aggregator/lane_types.h"
+#include "svc/aggregator/transfer.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -167,6 +167,22 @@ void worker_close(struct worker *w, enum worker_state state)
     w->job->lane->connections--;
 }
 
+static void rank_leave(struct rank *rank)
+{
+    struct piece *p = rank->piece;
+    uint32_t left;
+    if (p->round == 0 && p->spoken > 0 && !p->failure) {
+        round_recover(p);
+    } else if (p->state == PIECE_COLLECTING && p->round > 0 && p->announced > 0) {
+        struct announcement *a = rank_said(rank, quorum_round(p, rank));
+        p->announced -= a->round == quorum_round(p, rank) && a->standing == RECORD_ANNOUNCE;
+        if (quorum_is_hopeless(p, &left))
+            piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
+        else
+            round_go_on(p); /* nobody waits for the slowest any more */
+    }
+}
+
 /* A round that is being summed has its input and may end; one that waits never will. */
 void worker_leave(struct worker *w, bool after_failure)
 {
@@ -174,14 +190,11 @@ void worker_leave(struct worker *w, bool after_failure)
     w->state = WORKER_LEFT;
     if (after_failure)
         return; /* the cause is another, and reaches the others on the way it reached this one */
-    if (!job->has_left)
-        job->left_rank = w->number;
     job->has_left = true;
-    list_for_each (node, &job->pieces) {
+    list_for_each_safe (node, &job->pieces) {
         struct piece *p = list_entry(node, struct piece, link);
-        if (p->state == PIECE_COLLECTING && p->announced > 0)
-            piece_fail(p, -EPIPE, "rank %u has left job '%s'", w->number, job->name);
-        else if (p->round == 0 && p->spoken > 0 && !p->failure)
-            round_recover(p);
+        struct rank *rank = piece_rank(p, w->number);
+        if (rank)
+            rank_leave(rank);
     }
 }

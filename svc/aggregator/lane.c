@@ -1,6 +1,6 @@
 /* The lane's loop body and its face to the control thread. Owns the list of jobs and the order in
  * which they get the core: round-robin by chunk, which is processor sharing. README: A1, A8. */
-#include "svc/aggregator/lane_types.h"
+#include "svc/aggregator/transfer.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -153,7 +153,8 @@ static void measure_job(const struct lane_job *job, struct lane_job_use *use)
                                  .heap_bytes = job->account.bytes,
                                  .busy_ns = job->busy_ns,
                                  .pushed_bytes = job->pushed_bytes,
-                                 .rounds = job->rounds};
+                                 .rounds = job->rounds,
+                                 .squares = job->squares};
     for (uint32_t i = 0; i < job->workers_count; i++) {
         if (!job->workers[i].conn)
             continue;

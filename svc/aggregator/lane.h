@@ -40,12 +40,32 @@ void lane_set_id(struct lane *lane, uint32_t id);
  * Returns whether more work is due right now; false: sleep until a fabric wakes. */
 bool lane_poll(struct lane *lane, uint64_t now_ns);
 
+/* Whose announcements make a round. All but ALL are for reductions only. */
+enum lane_quorum {
+    QUORUM_ALL,    /* every rank of the set */
+    QUORUM_FIRST,  /* the first `bound` ranks; the late get the newest result (W12) */
+    QUORUM_CHOSEN, /* the set that the job's leader chose for the round (W13) */
+    QUORUM_STALE,  /* each rank by itself, at most `bound` rounds ahead of the slowest */
+    QUORUM_ANY,    /* each rank by itself */
+};
+#define LANE_QUORUMS 5
+
+/* What the tensor's declaration says besides its shape. */
+struct lane_terms {
+    enum lane_quorum quorum;
+    uint32_t bound;
+    bool leads; /* the set of each round (QUORUM_FIRST) is what the job's QUORUM_CHOSEN wait for */
+    bool measures; /* squares of inputs and results */
+};
+
 /* A part of a tensor that the lane shall serve. */
 struct lane_piece {
     uint32_t id, task;
     unsigned dtype;
     uint64_t elements;
     const char *tensor; /* name, for messages to people; copied */
+    struct lane_terms terms;
+    const uint64_t *ranks; /* the set: a bitmap of RECORD_MISSING_WORDS; NULL: all of the job */
 };
 
 /* Takes pieces of a job over; the job is made known with its first piece. `recovering`: workers
@@ -61,10 +81,17 @@ void lane_drop(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t c
 /* The ticket will be honoured once. -ENOENT: unknown job. -EINVAL: not for this lane. */
 int lane_grant(struct lane *lane, const struct record_connect *ticket);
 
+/* Sums over the job's measured pieces here, of one round. */
+struct lane_squares {
+    uint64_t round;
+    uint32_t inputs, pieces;
+    double input_squares, result_squares;
+};
 struct lane_job_use {
     uint32_t job;
     uint32_t connections;
     uint64_t heap_bytes, registered_bytes, busy_ns, pushed_bytes, rounds;
+    struct lane_squares squares; /* round 0: nothing is measured */
 };
 struct lane_use {
     uint64_t arena_bytes, busy_ns, rounds, pushed_bytes;

@@ -1,7 +1,7 @@
 /* From fabric events to the lane's objects: who may connect, what a message means, what the end of
  * a connection means. Peers' bytes are copied and checked here before anybody else sees them (W9).
  * README: A4, A5. */
-#include "svc/aggregator/lane_types.h"
+#include "svc/aggregator/transfer.h"
 
 #include "svc/base/err.h"
 #include "svc/base/log.h"
@@ -96,6 +96,13 @@ static void evict(struct worker *w, const char *why)
     fabric_disconnect(w->conn);
 }
 
+/* What the job's leader decided comes through its workers: only they talk to all lanes (W13). */
+static void take_choice(struct worker *w, const struct record_chosen *chosen)
+{
+    if (!w->job->failure && quorum_choose(w->job, chosen) < 0)
+        evict(w, "a set of ranks that is not the one that others passed on");
+}
+
 /* Returns whether the receive buffer is kept. */
 static bool dispatch(struct worker *w, const union record *record, const void *data,
                      const void *payload)
@@ -104,6 +111,7 @@ static bool dispatch(struct worker *w, const union record *record, const void *d
     case RECORD_READY: return announce(w, &record->ready, data, payload);
     case RECORD_QUERY: answer_query(w, &record->query); return false;
     case RECORD_LEAVE: worker_leave(w, record->leave.after_failure); return false;
+    case RECORD_CHOSEN: take_choice(w, &record->chosen); return false;
     default: evict(w, "a record that only lanes send"); return false;
     }
 }

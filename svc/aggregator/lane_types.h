@@ -18,14 +18,15 @@
 struct announcement {
     struct list tell_link; /* in worker.owed while something is to be told */
     uint64_t round;        /* 0: none */
+    uint64_t closed_round; /* whose result answers it, when it came late */
     uint32_t word;
     uint8_t standing; /* enum record_standing */
     uint8_t owes;     /* TELL_* */
     uint32_t input_region;
-    uint64_t input_offset;
+    uint64_t input_offset, input_stride;
     uint32_t output_region;
     bool has_output;
-    uint64_t output_offset;
+    uint64_t output_offset, output_stride;
     const struct operation *operation;
     uint32_t root, priority;
     const void *payload; /* the input itself, in a receive buffer held on the connection (W6) */
@@ -33,13 +34,18 @@ struct announcement {
 
 #define TELL_COMMIT 1
 #define TELL_ERROR 2
+#define TELL_CLOSED 3
+#define TELL_CHOSEN 4 /* the set that its round decided, then COMMIT */
 
-/* A piece as one rank sees it. */
+/* A piece as one rank of its set sees it. */
 struct rank {
     struct piece *piece;
-    uint32_t number;
-    bool is_source, is_target, gets_word; /* in the round being worked on */
+    struct worker *worker;
+    struct announcement *part;            /* what is being worked on; NULL: takes no part in it */
+    bool is_source, is_target, gets_word; /* in that */
     bool has_spoken;                      /* told where it stands (W5) */
+    struct announcement *late;            /* came after its round was closed, not yet answered */
+    uint64_t clock;                       /* its last round that was answered */
     struct announcement said[2];
 };
 
@@ -57,24 +63,32 @@ struct piece {
     uint32_t id, task, epoch;
     unsigned dtype;
     uint64_t elements;
+    struct lane_terms terms;
     uint64_t round;     /* the open one, from 1; 0: unknown, workers tell where they stand (W5) */
     uint32_t announced; /* ranks whose bit of the open round is set */
     uint32_t spoken;    /* ranks that told where they stand */
+    uint32_t late;      /* ranks that wait for the newest result */
     enum piece_state state;
     bool is_dropped;                   /* to be freed when its round is over */
     const struct operation *operation; /* of the open round, once somebody announced */
     uint32_t root;
     uint32_t priority;
-    bool is_copy; /* a result that somebody holds goes to the rest (W5) */
+    bool is_copy;   /* a result that somebody holds goes to the rest (W5) */
+    bool is_answer; /* the kept result goes to the late */
+    char *kept;     /* the newest result, or the running sum; NULL: the terms need none */
+    bool has_kept;
+    double input_squares, result_squares; /* of the round being summed, where measured */
     uint32_t sources;
     uint64_t chunk_elements;
-    uint64_t next_element;  /* where the next chunk to be started begins */
-    uint64_t write_element; /* chunks are written in order: the last one carries the words */
+    uint32_t steps, step;             /* operation.h */
+    uint64_t next_element;            /* where the next chunk to be started begins, in its step */
+    uint32_t next_chunk, write_chunk; /* they are written in order: the last carries the words */
     uint32_t chunks_active;
     int failure; /* once ranks disagree: every announcement gets it */
     char failure_text[LANE_TEXT_BYTES];
     char tensor[LANE_NAME_BYTES];
-    struct rank ranks[]; /* job.workers of them */
+    uint32_t members;
+    struct rank ranks[]; /* the members, ascending */
 };
 
 enum worker_state { WORKER_ABSENT, WORKER_OPEN, WORKER_LEFT, WORKER_LOST };
@@ -100,18 +114,23 @@ struct transfer {
     enum transfer_state state;
     struct piece *piece;
     uint64_t first, elements;
-    uint32_t next_rank;   /* whose read or write is posted next */
-    uint32_t sources;     /* of this pass, in source[] */
-    bool has_partial;     /* of the passes before, in the partial slot */
-    bool is_posted;       /* everything of this state is posted */
-    bool is_broken;       /* a post failed: its connection's CLOSED decides what follows */
-    uint32_t outstanding; /* reads or writes */
-    const void *source[REDUCE_SOURCES_MAX]; /* a slot; NULL: look at source_rank's memory */
+    uint32_t number;         /* among the chunks of its round */
+    uint32_t source, target; /* of its step: a place among the members, or OPERATION_EVERYBODY */
+    bool is_last;            /* of its round */
+    uint32_t next_rank;      /* whose read or write is posted next: a place among the members */
+    uint32_t sources;        /* of this pass, in source[] */
+    bool has_partial;        /* of the passes before, in the partial slot */
+    bool is_posted;          /* everything of this state is posted */
+    bool is_broken;          /* a post failed: its connection's CLOSED decides what follows */
+    uint32_t outstanding;    /* reads or writes */
+    const void *input[REDUCE_SOURCES_MAX]; /* a slot; NULL: look at source_rank's memory */
     uint32_t source_rank[REDUCE_SOURCES_MAX];
     char *slots; /* the partial result, then inputs; NULL: none needed so far */
 };
 
 #define TRANSFERS_PER_JOB 3
+/* Sets of ranks that are known for rounds to come or just gone. */
+#define CHOICES_PER_JOB 4
 
 struct lane_job {
     struct list link;     /* in lane.jobs */
@@ -131,10 +150,11 @@ struct lane_job {
     char *window; /* slots of the transfers */
     size_t slot_bytes;
     bool has_left; /* an orderly goodbye of some rank: no new round can be complete */
-    uint32_t left_rank;
     bool is_dropped; /* to be freed when its last operation is over */
     int failure;
     char failure_text[LANE_TEXT_BYTES];
+    struct record_chosen choices[CHOICES_PER_JOB]; /* by round; W13 */
+    struct lane_squares squares;
     uint64_t busy_ns, pushed_bytes, rounds;
 };
 
@@ -170,6 +190,12 @@ void worker_drop_payload(struct worker *w);
 
 /* piece.c */
 struct piece *piece_find(struct lane_job *job, uint32_t id);
+/* NULL: not of the piece's set. */
+struct rank *piece_rank(struct piece *p, uint32_t number);
+static inline uint64_t piece_bytes(const struct piece *p, uint64_t elements)
+{
+    return elements * reduce_element_bytes(p->dtype);
+}
 int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch,
                 bool recovering);
 void piece_free(struct piece *p);
@@ -181,8 +207,31 @@ void piece_fail(struct piece *p, int code, const char *format, ...)
 /* `data`: the receive buffer, `payload` in it or NULL. Returns whether the buffer is kept. */
 bool announce(struct worker *w, const struct record_ready *ready, const void *data,
               const void *payload);
-void count_in(struct worker *w, struct piece *p, struct announcement *a);
+void count_in(struct rank *rank, struct announcement *a);
 void answer_query(struct worker *w, const struct record_query *query);
+
+/* quorum.c */
+static inline bool quorum_is_partial(const struct piece *p)
+{
+    return p->terms.quorum == QUORUM_FIRST || p->terms.quorum == QUORUM_CHOSEN;
+}
+/* Each rank has a clock of its own, and the piece a running sum. */
+static inline bool quorum_is_loose(const struct piece *p)
+{
+    return p->terms.quorum == QUORUM_STALE || p->terms.quorum == QUORUM_ANY;
+}
+/* The round that the rank may announce. */
+uint64_t quorum_round(const struct piece *p, const struct rank *rank);
+/* What it has said about that round and nothing was made of yet; NULL: nothing. */
+struct announcement *quorum_waiting(struct piece *p, struct rank *rank);
+bool round_has_quorum(struct piece *p);
+/* Whether it takes part in the round that starts now. */
+bool quorum_takes(struct piece *p, struct rank *rank);
+/* With those who have left it can never start. `ret_left`: one of them. */
+bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left);
+/* The ranks whose inputs make a round, of all pieces with QUORUM_CHOSEN (W13). -EPROTO: another set
+ * is known, -EINVAL: ranks that the job does not have. */
+int quorum_choose(struct lane_job *job, const struct record_chosen *chosen);
 
 /* round.c */
 static inline struct announcement *rank_said(struct rank *r, uint64_t round)
@@ -194,31 +243,21 @@ static inline struct piece *announcement_piece(struct announcement *a)
 {
     return container_of(a - (a->round & 1), struct rank, said)->piece;
 }
-bool round_has_quorum(const struct piece *p);
-void round_start(struct piece *p);
+/* Starts what can be started now: an answer to the late, or the open round. */
+void round_go_on(struct piece *p);
+/* The rank announced a round that is closed. */
+void round_answer_late(struct rank *rank, struct announcement *a);
 /* All results lie in all landing areas: COMMIT, and the next round opens. */
 void round_commit(struct piece *p);
 /* After a new owner was told where a worker stands: opens the round when all have (W5). */
 void round_recover(struct piece *p);
 
-/* transfer.c */
-/* Does one chunk's worth of work for the job. false: nothing can be done now. */
-bool transfer_turn(struct lane_job *job);
-/* A read or a write of it, by this worker, is over. */
-void transfer_progress(struct transfer *t, const struct worker *w, int error);
-bool transfer_is_active(const struct lane_job *job);
-/* A chunk not yet summed needs this rank's memory, or one cannot be finished any more. */
-bool transfer_needs(const struct lane_job *job, uint32_t rank);
-
-/* window.c */
-/* Made when the first worker turns up whose memory is not mapped, or when sums need passes. */
-int window_open(struct lane_job *job);
-void window_close(struct lane_job *job);
-/* What a chunk may be at most. */
-size_t window_slot_bytes(const struct lane_job *job);
-
 /* tell.c */
 void tell_commit(struct worker *w, struct announcement *a);
+/* It got the result of `round`. */
+void tell_closed(struct worker *w, struct announcement *a, uint64_t round);
+/* COMMIT, and before it the set that the round has decided. */
+void tell_chosen(struct worker *w, struct announcement *a);
 void tell_error(struct worker *w, struct announcement *a);
 /* Every request of the job has failed. */
 void tell_job_failure(struct worker *w);

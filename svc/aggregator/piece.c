@@ -39,19 +39,92 @@ static void table_grow(struct lane_job *job)
     }
 }
 
-static void ranks_init(struct piece *p)
+struct rank *piece_rank(struct piece *p, uint32_t number)
 {
+    if (p->members == p->job->workers_count)
+        return &p->ranks[number];
+    uint32_t low = 0, high = p->members;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (p->ranks[middle].worker->number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool is_member = low < p->members && p->ranks[low].worker->number == number;
+    return is_member ? &p->ranks[low] : NULL;
+}
+
+static bool spec_has_rank(const struct lane_piece *spec, uint32_t rank)
+{
+    return !spec->ranks || spec->ranks[rank / 64] & (UINT64_C(1) << (rank % 64));
+}
+
+static uint32_t count_members(const struct lane_job *job, const struct lane_piece *spec)
+{
+    uint32_t members = 0;
+    for (uint32_t i = 0; i < job->workers_count; i++)
+        members += spec_has_rank(spec, i);
+    return members;
+}
+
+static void ranks_init(struct piece *p, const struct lane_piece *spec)
+{
+    struct rank *rank = p->ranks;
     for (uint32_t i = 0; i < p->job->workers_count; i++) {
-        p->ranks[i].piece = p;
-        p->ranks[i].number = i;
-        list_init(&p->ranks[i].said[0].tell_link);
-        list_init(&p->ranks[i].said[1].tell_link);
+        if (!spec_has_rank(spec, i))
+            continue;
+        rank->piece = p;
+        rank->worker = &p->job->workers[i];
+        list_init(&rank->said[0].tell_link);
+        list_init(&rank->said[1].tell_link);
+        rank++;
     }
 }
 
 static bool piece_is_same(const struct piece *p, const struct lane_piece *spec)
 {
     return p->dtype == spec->dtype && p->elements == spec->elements;
+}
+
+/* Without members there is no quorum, with a larger bound than members never one. */
+static bool terms_are_sound(const struct lane_terms *terms, uint32_t members)
+{
+    if (members == 0 || (unsigned)terms->quorum >= LANE_QUORUMS)
+        return false;
+    if (terms->leads && terms->quorum != QUORUM_FIRST)
+        return false;
+    return terms->quorum != QUORUM_FIRST || (terms->bound >= 1 && terms->bound <= members);
+}
+
+static bool needs_kept(const struct piece *p)
+{
+    return p->terms.quorum != QUORUM_ALL && p->elements > 0;
+}
+
+static struct piece *piece_create(struct lane_job *job, const struct lane_piece *spec)
+{
+    struct arena *arena = job->lane->options.arena;
+    uint32_t members = count_members(job, spec);
+    struct piece *p = arena_alloc(arena, &job->account, sizeof *p + members * sizeof *p->ranks);
+    if (!p)
+        return NULL;
+    p->job = job;
+    p->id = spec->id;
+    p->task = spec->task;
+    p->dtype = spec->dtype;
+    p->elements = spec->elements;
+    p->terms = spec->terms;
+    p->members = members;
+    if (needs_kept(p) &&
+        !(p->kept = arena_alloc(arena, &job->account, piece_bytes(p, p->elements)))) {
+        arena_free(arena, &job->account, p);
+        return NULL;
+    }
+    snprintf(p->tensor, sizeof p->tensor, "%s", spec->tensor);
+    list_init(&p->run_link);
+    ranks_init(p, spec);
+    return p;
 }
 
 int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch,
@@ -62,20 +135,13 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
         return -EBUSY;
     if (p)
         return piece_is_same(p, spec) ? 0 : -EINVAL;
-    p = arena_alloc(job->lane->options.arena, &job->account,
-                    sizeof *p + job->workers_count * sizeof *p->ranks);
+    if (!terms_are_sound(&spec->terms, count_members(job, spec)))
+        return -EINVAL;
+    p = piece_create(job, spec);
     if (!p)
         return -ENOMEM;
-    p->job = job;
-    p->id = spec->id;
-    p->task = spec->task;
     p->epoch = epoch;
-    p->dtype = spec->dtype;
-    p->elements = spec->elements;
     p->round = recovering ? 0 : 1;
-    snprintf(p->tensor, sizeof p->tensor, "%s", spec->tensor);
-    list_init(&p->run_link);
-    ranks_init(p);
     if (++job->pieces_count > job->table_size)
         table_grow(job);
     list_append(&job->pieces, &p->link);
@@ -85,9 +151,8 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
     return 0;
 }
 
-static void forget_announcement(struct lane_job *job, uint32_t rank, struct announcement *a)
+static void forget_announcement(struct worker *w, struct announcement *a)
 {
-    struct worker *w = &job->workers[rank];
     if (w->holding == a)
         worker_drop_payload(w);
     list_remove(&a->tell_link);
@@ -96,9 +161,9 @@ static void forget_announcement(struct lane_job *job, uint32_t rank, struct anno
 void piece_free(struct piece *p)
 {
     struct lane_job *job = p->job;
-    for (uint32_t i = 0; i < job->workers_count; i++) {
-        forget_announcement(job, i, &p->ranks[i].said[0]);
-        forget_announcement(job, i, &p->ranks[i].said[1]);
+    for (uint32_t i = 0; i < p->members; i++) {
+        forget_announcement(p->ranks[i].worker, &p->ranks[i].said[0]);
+        forget_announcement(p->ranks[i].worker, &p->ranks[i].said[1]);
     }
     struct piece **at = bucket(job, p->id);
     while (*at != p)
@@ -107,17 +172,20 @@ void piece_free(struct piece *p)
     job->pieces_count--;
     list_remove(&p->link);
     list_remove(&p->run_link);
+    arena_free(job->lane->options.arena, &job->account, p->kept);
     arena_free(job->lane->options.arena, &job->account, p);
 }
 
-/* All that is announced and not committed, laps too. */
+/* All that is announced and not answered, laps too. */
 static void tell_failure(struct piece *p)
 {
-    for (uint32_t i = 0; i < p->job->workers_count; i++) {
+    for (uint32_t i = 0; i < p->members; i++) {
+        struct rank *rank = &p->ranks[i];
         for (int k = 0; k < 2; k++) {
-            struct announcement *a = &p->ranks[i].said[k];
-            if (a->round && a->round >= p->round && a->standing != RECORD_IDLE)
-                tell_error(&p->job->workers[i], a);
+            struct announcement *a = &rank->said[k];
+            bool is_open = a == rank->late || a->round >= quorum_round(p, rank);
+            if (a->round && is_open && a->standing != RECORD_IDLE)
+                tell_error(rank->worker, a);
         }
     }
 }

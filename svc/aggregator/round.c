@@ -1,5 +1,6 @@
-/* A round of a piece: who must have announced, what is read and written, when it is committed, and
- * how a new owner finds out where a round stood. README: A1, A2; svc/wire/README.md: W2 to W5. */
+/* A round of a piece: what is read and written, when it is committed, what the late get, and how a
+ * new owner finds out where a round stood. Whose announcements it takes is quorum.c's.
+ * README: A1, A2, A12, A14; svc/wire/README.md: W2 to W5, W12. */
 #include "svc/aggregator/lane_types.h"
 
 #include <errno.h>
@@ -8,25 +9,34 @@
 /* A mapped chunk is a unit of fairness between jobs only. */
 #define MAPPED_CHUNK_BYTES (256u << 10)
 
-/* The one quorum function: all of the rank set. */
-bool round_has_quorum(const struct piece *p) { return p->announced == p->job->workers_count; }
-
-static bool is_source(const struct piece *p, const struct rank *rank, const struct announcement *a)
+static bool is_source(const struct piece *p, const struct rank *rank)
 {
+    if (p->elements == 0 || p->is_answer)
+        return false;
     if (p->is_copy)
-        return a->standing == RECORD_HOLDS && p->sources == 0;
+        return rank->part->standing == RECORD_HOLDS && p->sources == 0;
     return p->operation->inputs == INPUT_ALL ||
-           (p->operation->inputs == INPUT_ROOT && rank->number == p->root);
+           (p->operation->inputs == INPUT_ROOT && rank->worker->number == p->root);
 }
 
+static struct announcement *part_of(struct piece *p, struct rank *rank)
+{
+    if (p->is_answer)
+        return rank->late;
+    bool takes = p->is_copy ? quorum_waiting(p, rank) != NULL : quorum_takes(p, rank);
+    return takes ? rank_said(rank, quorum_round(p, rank)) : NULL;
+}
+
+/* All parts first: who takes part may depend on the others' clocks and parts. */
 static void assign_parts(struct piece *p)
 {
+    struct announcement *a;
     p->sources = 0;
-    for (uint32_t i = 0; i < p->job->workers_count; i++) {
+    for (uint32_t i = 0; i < p->members; i++) {
         struct rank *rank = &p->ranks[i];
-        const struct announcement *a = rank_said(rank, p->round);
-        rank->is_source = p->elements > 0 && is_source(p, rank, a);
-        rank->gets_word = a->standing == RECORD_ANNOUNCE;
+        a = rank->part = part_of(p, rank);
+        rank->is_source = a && is_source(p, rank);
+        rank->gets_word = a && a->standing == RECORD_ANNOUNCE;
         rank->is_target = p->elements > 0 && rank->gets_word && a->has_output;
         p->sources += rank->is_source;
     }
@@ -42,59 +52,162 @@ static void queue_by_priority(struct piece *p)
     list_insert_before(at, &p->run_link);
 }
 
-void round_start(struct piece *p)
+static void start(struct piece *p)
 {
-    size_t element_bytes = reduce_element_bytes(p->dtype);
     assign_parts(p);
-    p->next_element = p->write_element = 0;
-    p->chunk_elements = MAPPED_CHUNK_BYTES / element_bytes;
+    bool is_plain = p->is_copy || p->is_answer || p->elements == 0;
+    p->steps = is_plain ? 1 : operation_steps(p->operation, p->members);
+    p->step = p->next_chunk = p->write_chunk = 0;
+    p->next_element = 0;
+    p->input_squares = p->result_squares = 0;
+    p->chunk_elements = MAPPED_CHUNK_BYTES / reduce_element_bytes(p->dtype);
     p->state = PIECE_RUNNABLE;
     queue_by_priority(p);
     job_wake(p->job);
 }
 
+void round_go_on(struct piece *p)
+{
+    if (p->failure || p->state != PIECE_COLLECTING || p->round == 0)
+        return;
+    p->is_answer = p->late > 0 && (p->has_kept || p->elements == 0);
+    if (p->is_answer || round_has_quorum(p))
+        start(p);
+}
+
+void round_answer_late(struct rank *rank, struct announcement *a)
+{
+    if (rank->worker->holding == a)
+        worker_drop_payload(rank->worker);
+    rank->late = a;
+    rank->piece->late++;
+    round_go_on(rank->piece);
+}
+
+/* ---- commit ---- */
+
 /* Announcements of the round that opens may be here already: a fast worker laps a slow one (W3). */
 static void count_early(struct piece *p)
 {
-    for (uint32_t i = 0; i < p->job->workers_count; i++) {
-        struct announcement *a = rank_said(&p->ranks[i], p->round);
-        if (a->round == p->round && a->operation && a->standing == RECORD_ANNOUNCE)
-            count_in(&p->job->workers[i], p, a);
+    for (uint32_t i = 0; i < p->members; i++) {
+        struct announcement *a = quorum_waiting(p, &p->ranks[i]);
+        if (a && a->standing == RECORD_ANNOUNCE)
+            count_in(&p->ranks[i], a);
     }
 }
 
 static void account(struct piece *p)
 {
     struct lane_job *job = p->job;
-    uint64_t bytes = p->elements * reduce_element_bytes(p->dtype) * p->sources;
+    uint64_t bytes = piece_bytes(p, p->elements) * p->sources;
+    if (p->operation && p->operation->splits)
+        bytes *= p->members;
     job->pushed_bytes += bytes;
     job->lane->pushed_bytes += bytes;
     job->rounds++;
     job->lane->rounds++;
 }
 
-void round_commit(struct piece *p)
+/* Pieces of an older round than the newest that is measured come too late to be added. */
+static void add_squares(struct piece *p)
+{
+    struct lane_squares *squares = &p->job->squares;
+    if (!p->terms.measures || p->is_copy || p->round < squares->round)
+        return;
+    if (p->round > squares->round)
+        *squares = (struct lane_squares){.round = p->round};
+    squares->inputs = p->sources;
+    squares->pieces++;
+    squares->input_squares += p->input_squares;
+    squares->result_squares += p->result_squares;
+}
+
+static void tell_part(struct piece *p, struct rank *rank)
+{
+    struct announcement *a = rank->part;
+    if (rank->worker->holding == a)
+        worker_drop_payload(rank->worker);
+    rank->clock = a->round;
+    rank->part = NULL;
+    if (p->is_answer) {
+        rank->late = NULL;
+        p->late--;
+        tell_closed(rank->worker, a, p->round - 1);
+    } else if (p->terms.leads) {
+        tell_chosen(rank->worker, a);
+    } else {
+        tell_commit(rank->worker, a);
+    }
+}
+
+/* Who announced the round that is now closed and took no part. */
+static void find_late(struct piece *p, struct rank *rank)
+{
+    struct announcement *a = quorum_waiting(p, rank);
+    if (a && quorum_is_partial(p)) {
+        rank->late = a;
+        p->late++;
+    }
+    if (a && rank->worker->holding == a)
+        worker_drop_payload(rank->worker);
+}
+
+static void lead(struct piece *p)
+{
+    struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = p->round};
+    for (uint32_t i = 0; i < p->members; i++) {
+        uint32_t number = p->ranks[i].worker->number;
+        if (p->ranks[i].part)
+            chosen.ranks[number / 64] |= UINT64_C(1) << (number % 64);
+    }
+    (void)quorum_choose(p->job, &chosen); /* what a worker said before us is its job's own lie */
+}
+
+static void close_round(struct piece *p)
 {
     account(p);
-    for (uint32_t i = 0; i < p->job->workers_count; i++) {
-        struct worker *w = &p->job->workers[i];
-        struct announcement *a = rank_said(&p->ranks[i], p->round);
-        if (w->holding == a)
-            worker_drop_payload(w);
-        tell_commit(w, a);
+    add_squares(p);
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (!p->ranks[i].part)
+            find_late(p, &p->ranks[i]);
+    }
+    if (p->terms.leads)
+        lead(p);
+    p->has_kept = p->kept != NULL;
+    p->is_copy = false;
+}
+
+static void open_round(struct piece *p)
+{
+    p->round++;
+    p->announced = 0;
+    p->operation = NULL;
+    p->priority = 0;
+    p->state = PIECE_COLLECTING;
+    count_early(p);
+}
+
+void round_commit(struct piece *p)
+{
+    bool is_answer = p->is_answer;
+    if (!is_answer)
+        close_round(p);
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (p->ranks[i].part)
+            tell_part(p, &p->ranks[i]);
     }
     if (p->is_dropped) {
         piece_free(p);
         return;
     }
-    p->round++;
-    p->announced = 0;
-    p->operation = NULL;
-    p->is_copy = false;
-    p->priority = 0;
+    p->is_answer = false;
     p->state = PIECE_COLLECTING;
-    count_early(p);
+    if (!is_answer)
+        open_round(p);
+    round_go_on(p);
 }
+
+/* ---- a new owner ---- */
 
 /* Where it stands is what it said first, the earlier round; the other is a lap (W3). */
 static struct announcement *standing_of(struct rank *rank)
@@ -113,7 +226,7 @@ static uint64_t committed_by(const struct announcement *a)
 static uint64_t last_committed(struct piece *p)
 {
     uint64_t committed = 0;
-    for (uint32_t i = 0; i < p->job->workers_count; i++) {
+    for (uint32_t i = 0; i < p->members; i++) {
         uint64_t here = committed_by(standing_of(&p->ranks[i]));
         if (here > committed)
             committed = here;
@@ -121,28 +234,48 @@ static uint64_t last_committed(struct piece *p)
     return committed;
 }
 
-/* It says to be in a round that is committed. Its landing area has held the result since before
- * anybody was told so (W4), even when the word of it was lost with the lane. */
-static void catch_up(struct piece *p, uint32_t number, struct announcement *a)
+/* It says to be in a round that is committed. Where all take part its landing area has held the
+ * result since before anybody was told so (W4), even when the word of it was lost with the lane;
+ * else only if it says so, and the others wait for the next result (W12). */
+static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
 {
-    if (a->round + 1 == p->round)
-        tell_commit(&p->job->workers[number], a);
-    else
+    if (quorum_is_partial(p) && a->standing == RECORD_HOLDS) {
+        rank->clock = a->round;
+        tell_closed(rank->worker, a, p->round - 1);
+    } else if (quorum_is_partial(p)) {
+        rank->late = a;
+        p->late++;
+    } else if (a->round + 1 == p->round) {
+        tell_commit(rank->worker, a);
+    } else {
         piece_fail(p, -EPROTO,
                    "tensor '%s': rank %u is in round %" PRIu64 ", another has committed %" PRIu64,
-                   p->tensor, number, a->round, p->round - 1);
+                   p->tensor, rank->worker->number, a->round, p->round - 1);
+    }
 }
 
-/* One rank's place in the round that opens. Returns whether it holds that round's result. */
-static bool settle_rank(struct piece *p, uint32_t number)
+/* A result that is the same for all can be copied from whoever holds it. */
+static bool is_common(const struct announcement *a)
 {
-    struct announcement *a = standing_of(&p->ranks[number]);
+    return !a->operation->splits && !a->operation->collects;
+}
+
+/* One rank's place in the round that opens. Returns whether it holds that round's result, and the
+ * others can have it from there. */
+static bool settle_rank(struct piece *p, struct rank *rank)
+{
+    struct announcement *a = standing_of(rank);
+    rank->clock = committed_by(a);
     if (a->standing == RECORD_IDLE || a->round == 0)
         return false;
     if (a->round < p->round)
-        catch_up(p, number, a);
+        catch_up(p, rank, a);
     if (a->round < p->round || a->standing != RECORD_HOLDS)
         return false;
+    if (!is_common(a)) {
+        count_in(rank, a); /* its input is lent still: the round is done again for the others */
+        return false;
+    }
     if (a->has_output) { /* a broadcast's root has no landing area: its input is the result */
         a->input_region = a->output_region;
         a->input_offset = a->output_offset;
@@ -152,29 +285,44 @@ static bool settle_rank(struct piece *p, uint32_t number)
 }
 
 /* Who has left without a word never tells where it stood. */
-static bool waits_for_leaver(const struct piece *p)
+static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
 {
-    for (uint32_t i = 0; i < p->job->workers_count; i++) {
-        if (p->job->workers[i].state == WORKER_LEFT && !p->ranks[i].has_spoken)
-            return true;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (p->ranks[i].worker->state != WORKER_LEFT || p->ranks[i].has_spoken)
+            continue;
+        *ret_left = p->ranks[i].worker->number;
+        count++;
     }
-    return false;
+    return count;
 }
+
+/* What a lost lane takes with it: a running sum lies in no worker's memory. */
+static bool is_lost(const struct piece *p) { return quorum_is_loose(p) && p->round > 1; }
 
 /* Open round = one after the last that anybody knows to be committed. If somebody holds its result,
  * that is what the rest get, never a second sum (W5). */
 void round_recover(struct piece *p)
 {
-    if (waits_for_leaver(p))
-        piece_fail(p, -EPIPE, "rank %u has left job '%s'", p->job->left_rank, p->job->name);
-    if (p->spoken < p->job->workers_count)
+    uint32_t left = 0, silent = silent_leavers(p, &left);
+    if (silent > 0 && p->terms.quorum == QUORUM_ALL)
+        piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
+    if (p->spoken + silent < p->members)
         return;
     p->round = last_committed(p) + 1;
-    for (uint32_t i = 0; i < p->job->workers_count; i++)
-        p->is_copy |= settle_rank(p, i);
-    p->sources = 0;
-    if (round_has_quorum(p))
+    if (is_lost(p))
+        piece_fail(p, -EOWNERDEAD, "tensor '%s': its running sum was lost with its lane",
+                   p->tensor);
+    for (uint32_t i = 0; i < p->members && !p->failure; i++)
+        p->is_copy |= settle_rank(p, &p->ranks[i]);
+    if (p->failure)
+        return;
+    if (p->is_copy && p->kept) {
+        start(p); /* the late need it here */
+    } else if (p->is_copy && round_has_quorum(p)) {
+        assign_parts(p);
         round_commit(p); /* all hold the result */
-    else
+    } else {
         count_early(p);
+    }
 }

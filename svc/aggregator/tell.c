@@ -1,6 +1,6 @@
-/* What a lane owes its workers besides results: COMMIT (batched, no hurry) and ERROR. Nothing is
- * allocated: what is owed hangs on the announcement it answers. A worker that does not take its
- * messages delays nobody (W10). README: A6. */
+/* What a lane owes its workers besides results: COMMIT (batched, no hurry), CLOSED, CHOSEN and
+ * ERROR. Nothing is allocated: what is owed hangs on the announcement it answers. A worker that
+ * does not take its messages delays nobody (W10). README: A6. */
 #include "svc/aggregator/lane_types.h"
 
 #include <errno.h>
@@ -23,6 +23,12 @@ static void owe(struct worker *w, struct announcement *a, uint8_t what)
 
 void tell_commit(struct worker *w, struct announcement *a) { owe(w, a, TELL_COMMIT); }
 void tell_error(struct worker *w, struct announcement *a) { owe(w, a, TELL_ERROR); }
+void tell_chosen(struct worker *w, struct announcement *a) { owe(w, a, TELL_CHOSEN); }
+void tell_closed(struct worker *w, struct announcement *a, uint64_t round)
+{
+    a->closed_round = round;
+    owe(w, a, TELL_CLOSED);
+}
 
 void tell_job_failure(struct worker *w)
 {
@@ -54,6 +60,29 @@ static int send_error(struct worker *w, struct announcement *a)
     return r;
 }
 
+static int send_closed(struct worker *w, struct announcement *a)
+{
+    struct record_closed closed = {
+        .kind = RECORD_CLOSED, .word = a->word, .round = a->closed_round};
+    int r = fabric_send(w->conn, &closed, sizeof closed, NULL, 0);
+    if (r == 0)
+        list_remove(&a->tell_link);
+    return r;
+}
+
+/* Its lanes wait for the set, so it comes before COMMIT. One that is forgotten already has gone out
+ * through the others. */
+static int send_chosen(struct worker *w, struct announcement *a)
+{
+    const struct record_chosen *chosen = &w->job->choices[a->round % CHOICES_PER_JOB];
+    int r = 0;
+    if (chosen->round == a->round)
+        r = fabric_send(w->conn, chosen, sizeof *chosen, NULL, 0);
+    if (r == 0)
+        a->owes = TELL_COMMIT;
+    return r;
+}
+
 /* As many COMMITs as one record takes. They are taken off the list only once sent. */
 static int send_commits(struct worker *w)
 {
@@ -70,11 +99,21 @@ static int send_commits(struct worker *w)
     return r;
 }
 
+static int send_owed(struct worker *w, struct announcement *a)
+{
+    switch (a->owes) {
+    case TELL_ERROR: return send_error(w, a);
+    case TELL_CLOSED: return send_closed(w, a);
+    case TELL_CHOSEN: return send_chosen(w, a);
+    default: return send_commits(w);
+    }
+}
+
 static bool flush_worker(struct worker *w)
 {
     struct announcement *a;
     while (w->conn && (a = first_owed(w))) {
-        int r = a->owes == TELL_ERROR ? send_error(w, a) : send_commits(w);
+        int r = send_owed(w, a);
         if (r < 0)
             return false; /* ROOM or CLOSED follows */
     }

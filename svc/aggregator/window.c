@@ -1,7 +1,7 @@
 /* A job's window: the slots its transfers read into and write from, and thereby what the job can
  * have in flight. The job's own, so that what a stopped worker pins is its job's alone, and no byte
  * of one tenant is ever in another's slot. README: A7. */
-#include "svc/aggregator/lane_types.h"
+#include "svc/aggregator/transfer.h"
 
 #include <errno.h>
 

@@ -17,6 +17,8 @@ static const uint16_t kind_bytes[] = {
     [RECORD_MISSING] = sizeof(struct record_missing),
     [RECORD_TICKET] = sizeof(struct record_ticket),
     [RECORD_LEAVE] = sizeof(struct record_leave),
+    [RECORD_CLOSED] = sizeof(struct record_closed),
+    [RECORD_CHOSEN] = sizeof(struct record_chosen),
 };
 
 static size_t bytes_of_kind(uint8_t kind)
@@ -39,9 +41,18 @@ static bool extent_fits(uint64_t offset, uint64_t bytes)
     return !__builtin_add_overflow(offset, bytes, &end);
 }
 
+/* Blocks that would overlap are nobody's intention. One block has no stride. */
+static bool blocks_fit(uint64_t offset, uint64_t bytes, uint64_t stride, uint32_t count)
+{
+    uint64_t last;
+    if (count == 1 ? stride != 0 : stride < bytes)
+        return false;
+    return !__builtin_mul_overflow(stride, count - 1, &last) &&
+           !__builtin_add_overflow(offset, last, &last) && extent_fits(last, bytes);
+}
+
 static bool output_is_sound(const struct record_output *o)
 {
-    uint64_t last, bytes;
     if (o->reserved != 0 || o->count == 0)
         return false;
     /* A run of results is the same result again; a run of ranks must stay within rank numbers. */
@@ -49,8 +60,7 @@ static bool output_is_sound(const struct record_output *o)
         return false;
     if (o->source == RECORD_SOURCE_RESULT && o->count != 1)
         return false;
-    return !__builtin_mul_overflow(o->bytes, o->count, &bytes) &&
-           !__builtin_add_overflow(o->offset, bytes, &last);
+    return blocks_fit(o->offset, o->bytes, o->stride, o->count);
 }
 
 static bool outputs_are_sound(const struct record_ready *r)
@@ -66,7 +76,7 @@ static bool outputs_are_sound(const struct record_ready *r)
 
 static bool ready_is_sound(const struct record_ready *r)
 {
-    if (r->operation < RECORD_SUM || r->operation > RECORD_BARRIER)
+    if (r->operation < RECORD_SUM || r->operation > RECORD_SEND || r->reserved != 0)
         return false;
     if (r->standing > RECORD_IDLE)
         return false;
@@ -115,6 +125,18 @@ static bool leave_is_sound(const struct record_leave *r)
     return r->after_failure <= 1 && is_zero(r->reserved, sizeof(r->reserved));
 }
 
+static bool closed_is_sound(const struct record_closed *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved)) && r->round >= 1 &&
+           r->round <= RECORD_ROUND_MOST;
+}
+
+static bool chosen_is_sound(const struct record_chosen *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved)) && r->round >= 1 &&
+           r->round <= RECORD_ROUND_MOST && !is_zero(r->ranks, sizeof(r->ranks));
+}
+
 static bool is_sound(const union record *r)
 {
     switch (r->kind) {
@@ -125,6 +147,8 @@ static bool is_sound(const union record *r)
     case RECORD_MISSING: return missing_is_sound(&r->missing);
     case RECORD_TICKET: return ticket_is_sound(&r->ticket);
     case RECORD_LEAVE: return leave_is_sound(&r->leave);
+    case RECORD_CLOSED: return closed_is_sound(&r->closed);
+    case RECORD_CHOSEN: return chosen_is_sound(&r->chosen);
     }
     return false;
 }

@@ -1,6 +1,6 @@
 /* What lane and worker say to each other on a data connection: fixed little-endian records, sent
  * as fabric messages. A result is not a record: it is the 32-bit word of the last write
- * (FABRIC_EVENT_WORD). svc/wire/README.md tells the life of a round with them (W1 to W10).
+ * (FABRIC_EVENT_WORD). svc/wire/README.md tells the life of a round with them (W1 to W13).
  *
  * The reader copies a record, then checks it with record_check(); before, nothing is trusted. */
 #ifndef GRADPOOL_WIRE_RECORD_H
@@ -24,6 +24,9 @@ enum record_kind {
     RECORD_MISSING = 5, /* lane -> worker: the ranks that have not announced */
     RECORD_TICKET = 6,  /* lane -> worker: the ticket for your next connect */
     RECORD_LEAVE = 7,   /* worker -> lane: orderly goodbye; the connection closes after it */
+    RECORD_CLOSED = 8,  /* lane -> worker: you came after your round was closed; your landing area
+                           holds the newest result, your input was not read (W12) */
+    RECORD_CHOSEN = 9,  /* lane -> worker -> lanes: the ranks whose inputs make a round (W13) */
 };
 
 #define RECORD_WORD_NONE 0xffffffffu
@@ -31,14 +34,18 @@ enum record_kind {
 /* So that the rounds after it can still be counted. */
 #define RECORD_ROUND_MOST (UINT64_MAX / 2)
 
-/* Rank set 0 is all workers of the job; others are to be declared (none yet). */
-#define RECORD_SET_ALL 0
-
 enum record_operation {
     RECORD_SUM = 1,
     RECORD_MEAN = 2,
     RECORD_BROADCAST = 3,
     RECORD_BARRIER = 4,
+    RECORD_MIN = 5,
+    RECORD_MAX = 6,
+    RECORD_PRODUCT = 7,
+    RECORD_GATHER = 8,
+    RECORD_ALL_TO_ALL = 9,
+    RECORD_REDUCE_SCATTER = 10, /* sums */
+    RECORD_SEND = 11,           /* sender and receiver say it; `root` is the sender */
 };
 
 /* State a worker is in, told with READY (W5). All but ANNOUNCE are used after a lane was lost. */
@@ -48,8 +55,9 @@ enum record_standing {
     RECORD_IDLE = 2,     /* this round is committed here; nothing is lent */
 };
 
-/* A run of `count` outputs: output i comes from `source` + i (a rank, or RECORD_SOURCE_RESULT) and
- * lands at offset + i * bytes of region. One run describes a sum, a broadcast, a gather. */
+/* A run of `count` outputs: output i comes from the i-th input that the operation gives this worker
+ * (or is RECORD_SOURCE_RESULT) and lands at offset + i * stride of region. One run describes a sum,
+ * a broadcast, a gather: there `source` is the first rank of the tensor's set. */
 #define RECORD_SOURCE_RESULT 0xffffffffu
 struct record_output {
     uint32_t source;
@@ -58,6 +66,7 @@ struct record_output {
     uint32_t reserved; /* 0 */
     uint64_t offset;   /* bytes */
     uint64_t bytes;
+    uint64_t stride; /* from one output to the next; 0 when there is one */
 };
 
 struct record_ready {
@@ -66,7 +75,7 @@ struct record_ready {
     uint8_t dtype;     /* enum reduce_dtype of the tensor */
     uint8_t standing;  /* enum record_standing */
     uint16_t outputs;  /* 0 .. RECORD_OUTPUTS_MAX */
-    uint16_t set;      /* rank set */
+    uint16_t reserved; /* 0 */
     uint32_t piece;    /* what the coordinator named this part of a tensor */
     uint32_t word;     /* comes back with the result: 24-bit request slot, 8-bit generation */
     uint64_t round;    /* counted per tensor, from 1 */
@@ -75,12 +84,13 @@ struct record_ready {
     uint32_t input_region;
     uint32_t payload_bytes; /* 0, or input_bytes: the input follows the record (a hint, W6) */
     uint64_t input_offset;  /* bytes */
-    uint64_t input_bytes;   /* 0 for a barrier, and for a broadcast on ranks other than root */
+    uint64_t input_bytes;   /* of one block; 0 for a barrier, and where only the root gives */
+    uint64_t input_stride;  /* from one block to the next, where an input has one for each rank */
     float loss;             /* of this iteration; NaN: not told */
     uint32_t priority;      /* larger first within the job */
     struct record_output output[RECORD_OUTPUTS_MAX];
 };
-_Static_assert(sizeof(struct record_ready) == 96, "one ring record, no holes");
+_Static_assert(sizeof(struct record_ready) == 112, "one ring record, no holes");
 
 struct record_commit {
     uint8_t kind;
@@ -146,6 +156,21 @@ struct record_leave {
     uint8_t reserved[6];
 };
 
+struct record_closed {
+    uint8_t kind;
+    uint8_t reserved[3];
+    uint32_t word;
+    uint64_t round; /* whose result it got: the worker goes on with the one after it */
+};
+
+struct record_chosen {
+    uint8_t kind;
+    uint8_t reserved[7];
+    uint64_t round;
+    uint64_t ranks[RECORD_MISSING_WORDS];
+};
+_Static_assert(sizeof(struct record_chosen) == 112, "one ring record, no holes");
+
 union record {
     uint8_t kind;
     struct record_ready ready;
@@ -155,6 +180,8 @@ union record {
     struct record_missing missing;
     struct record_ticket ticket;
     struct record_leave leave;
+    struct record_closed closed;
+    struct record_chosen chosen;
 };
 
 /* Copies `bytes` bytes into `ret_record` and checks everything that can be checked without state:

@@ -5,13 +5,15 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-static const uint8_t kinds[] = {RECORD_READY,   RECORD_COMMIT, RECORD_ERROR, RECORD_QUERY,
-                                RECORD_MISSING, RECORD_TICKET, RECORD_LEAVE};
+static const uint8_t kinds[] = {RECORD_READY, RECORD_COMMIT,  RECORD_ERROR,
+                                RECORD_QUERY, RECORD_MISSING, RECORD_TICKET,
+                                RECORD_LEAVE, RECORD_CLOSED,  RECORD_CHOSEN};
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
 static union record sound(uint8_t kind)
@@ -41,6 +43,10 @@ static union record sound(uint8_t kind)
         r.commit = (struct record_commit){.kind = RECORD_COMMIT, .count = 2, .words = {5, 6}};
     if (kind == RECORD_ERROR)
         record_error_init(&r.error, 9, -EINVAL, "rank 1 says 3 elements, rank 0 says 4");
+    if (kind == RECORD_CLOSED)
+        r.closed = (struct record_closed){.kind = RECORD_CLOSED, .word = 9, .round = 4};
+    if (kind == RECORD_CHOSEN)
+        r.chosen = (struct record_chosen){.kind = RECORD_CHOSEN, .round = 4, .ranks = {5}};
     if (kind == RECORD_TICKET)
         r.ticket.connect = (struct record_connect){.magic = RECORD_MAGIC, .job = 1, .rank = 2};
     return r;
@@ -87,7 +93,7 @@ static void unknown_kinds_are_refused(void **state)
 {
     for (unsigned kind = 0; kind < 256; kind++) {
         uint8_t data[256] = {(uint8_t)kind};
-        if (kind >= RECORD_READY && kind <= RECORD_LEAVE)
+        if (kind >= RECORD_READY && kind <= RECORD_CHOSEN)
             continue;
         for (size_t bytes = 0; bytes < sizeof(data); bytes++)
             assert_int_equal(check(data, bytes), -EBADMSG);
@@ -130,9 +136,8 @@ static void reserved_bytes_must_be_zero(void **state)
 {
     for (size_t i = 0; i < KINDS; i++) {
         union record r = sound(kinds[i]);
-        size_t reserved = r.kind == RECORD_READY                              ? 0
-                          : r.kind == RECORD_TICKET || r.kind == RECORD_LEAVE ? 7
-                                                                              : 3;
+        bool is_wide = r.kind == RECORD_TICKET || r.kind == RECORD_LEAVE || r.kind == RECORD_CHOSEN;
+        size_t reserved = r.kind == RECORD_READY ? 0 : is_wide ? 7 : 3;
         for (size_t at = 1; at <= reserved; at++) {
             union record bad = r;
             ((uint8_t *)&bad)[at] = 2; /* a flag may be 1 */
@@ -159,7 +164,8 @@ static void reserved_bytes_must_be_zero(void **state)
 static void each_field_of_ready_is_checked(void **state)
 {
     refuses(RECORD_READY, ready.operation, 0);
-    refuses(RECORD_READY, ready.operation, RECORD_BARRIER + 1);
+    refuses(RECORD_READY, ready.operation, RECORD_SEND + 1);
+    refuses(RECORD_READY, ready.reserved, 1);
     refuses(RECORD_READY, ready.operation, 255);
     refuses(RECORD_READY, ready.operation, RECORD_BARRIER); /* with input bytes */
     refuses(RECORD_READY, ready.standing, RECORD_IDLE + 1);
@@ -184,9 +190,13 @@ static void each_field_of_an_output_is_checked(void **state)
     accepts(RECORD_READY, ready.output[0].offset, UINT64_MAX - 64);
     refuses(RECORD_READY, ready.output[0].bytes, UINT64_MAX);
     union record r = sound(RECORD_READY);
-    r.ready.output[0] = (struct record_output){.source = 2, .count = 4, .bytes = 1 << 20};
+    refuses(RECORD_READY, ready.output[0].stride, 64); /* of one block */
+    r.ready.output[0] =
+        (struct record_output){.source = 2, .count = 4, .bytes = 1 << 20, .stride = 1 << 21};
     assert_int_equal(check_record(&r), 0);
-    r.ready.output[0].bytes = UINT64_C(1) << 62;
+    r.ready.output[0].stride = (1 << 20) - 1; /* blocks overlap */
+    assert_int_equal(check_record(&r), -EBADMSG);
+    r.ready.output[0].stride = UINT64_C(1) << 63;
     assert_int_equal(check_record(&r), -EBADMSG);
     r.ready.output[0] = (struct record_output){.source = RECORD_SOURCE_RESULT - 3, .count = 4};
     assert_int_equal(check_record(&r), -EBADMSG);
@@ -228,6 +238,10 @@ static void the_other_kinds_are_checked_field_by_field(void **state)
     accepts(RECORD_ERROR, error.text_bytes, RECORD_TEXT_BYTES);
     refuses(RECORD_ERROR, error.padding, 1);
     refuses(RECORD_QUERY, query.padding, 1);
+    refuses(RECORD_CLOSED, closed.round, 0);
+    refuses(RECORD_CLOSED, closed.round, RECORD_ROUND_MOST + 1);
+    refuses(RECORD_CHOSEN, chosen.round, 0);
+    refuses(RECORD_CHOSEN, chosen.ranks[0], 0); /* nobody */
     refuses(RECORD_TICKET, ticket.connect.magic, RECORD_MAGIC ^ 1);
     refuses(RECORD_TICKET, ticket.connect.reserved, 1);
 }

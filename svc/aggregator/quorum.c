@@ -1,0 +1,134 @@
+/* The one quorum function: whose announcements make a round of a piece, and who takes part in it.
+ * Decides from bits that announcements have set; touches no gradient and tells nobody anything.
+ * README: A14; svc/wire/README.md: W12, W13. */
+#include "svc/aggregator/lane_types.h"
+
+#include <errno.h>
+#include <string.h>
+
+uint64_t quorum_round(const struct piece *p, const struct rank *rank)
+{
+    return quorum_is_loose(p) ? rank->clock + 1 : p->round;
+}
+
+struct announcement *quorum_waiting(struct piece *p, struct rank *rank)
+{
+    struct announcement *a = rank_said(rank, quorum_round(p, rank));
+    bool waits = a->round && a->round == quorum_round(p, rank) && a->standing != RECORD_IDLE;
+    return waits && a != rank->part && rank->worker->state != WORKER_LEFT ? a : NULL;
+}
+
+static struct record_chosen *choice_of(struct lane_job *job, uint64_t round)
+{
+    return &job->choices[round % CHOICES_PER_JOB];
+}
+
+static bool is_chosen(struct piece *p, const struct rank *rank)
+{
+    const struct record_chosen *choice = choice_of(p->job, p->round);
+    uint32_t number = rank->worker->number;
+    return choice->round == p->round && choice->ranks[number / 64] & (UINT64_C(1) << (number % 64));
+}
+
+/* Who has said goodbye holds nobody up. */
+static uint64_t slowest_clock(const struct piece *p)
+{
+    uint64_t slowest = UINT64_MAX;
+    for (uint32_t i = 0; i < p->members; i++) {
+        const struct rank *rank = &p->ranks[i];
+        if (rank->worker->state != WORKER_LEFT && rank->clock < slowest)
+            slowest = rank->clock;
+    }
+    return slowest;
+}
+
+bool quorum_takes(struct piece *p, struct rank *rank)
+{
+    const struct announcement *a = quorum_waiting(p, rank);
+    if (!a)
+        return false;
+    switch (p->terms.quorum) {
+    case QUORUM_CHOSEN: return is_chosen(p, rank);
+    case QUORUM_STALE: return a->round - 1 <= slowest_clock(p) + p->terms.bound;
+    default: return true;
+    }
+}
+
+static bool all_chosen_are_here(struct piece *p)
+{
+    uint32_t chosen = 0;
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (!is_chosen(p, &p->ranks[i]))
+            continue;
+        if (!quorum_takes(p, &p->ranks[i]))
+            return false;
+        chosen++;
+    }
+    return chosen > 0;
+}
+
+static bool somebody_takes_part(struct piece *p)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (quorum_takes(p, &p->ranks[i]))
+            return true;
+    }
+    return false;
+}
+
+bool round_has_quorum(struct piece *p)
+{
+    switch (p->terms.quorum) {
+    case QUORUM_ALL: return p->announced == p->members;
+    case QUORUM_FIRST: return p->announced >= p->terms.bound;
+    case QUORUM_CHOSEN: return all_chosen_are_here(p);
+    case QUORUM_STALE:
+    case QUORUM_ANY: return somebody_takes_part(p);
+    }
+    return false;
+}
+
+bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left)
+{
+    uint32_t left = 0, needed_left = 0;
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (p->ranks[i].worker->state != WORKER_LEFT)
+            continue;
+        *ret_left = p->ranks[i].worker->number;
+        left++;
+        needed_left += is_chosen(p, &p->ranks[i]);
+    }
+    switch (p->terms.quorum) {
+    case QUORUM_ALL: return left > 0;
+    case QUORUM_FIRST: return p->members - left < p->terms.bound;
+    case QUORUM_CHOSEN: return needed_left > 0;
+    default: return false;
+    }
+}
+
+static bool ranks_exist(const struct lane_job *job, const struct record_chosen *chosen)
+{
+    for (uint32_t i = job->workers_count; i < RECORD_MISSING_WORDS * 64; i++) {
+        if (chosen->ranks[i / 64] & (UINT64_C(1) << (i % 64)))
+            return false;
+    }
+    return true;
+}
+
+int quorum_choose(struct lane_job *job, const struct record_chosen *chosen)
+{
+    struct record_chosen *choice = choice_of(job, chosen->round);
+    if (!ranks_exist(job, chosen))
+        return -EINVAL;
+    if (choice->round == chosen->round)
+        return memcmp(choice->ranks, chosen->ranks, sizeof choice->ranks) ? -EPROTO : 0;
+    if (choice->round > chosen->round)
+        return 0; /* long past */
+    *choice = *chosen;
+    list_for_each_safe (node, &job->pieces) {
+        struct piece *p = list_entry(node, struct piece, link);
+        if (p->terms.quorum == QUORUM_CHOSEN && p->round == chosen->round)
+            round_go_on(p);
+    }
+    return 0;
+}

@@ -1,0 +1,49 @@
+/* Chunks on their way through a lane, for the files of this folder only: transfer.c moves them,
+ * pass.c knows where their bytes lie, window.c owns the slots. */
+#ifndef GRADPOOL_AGGREGATOR_TRANSFER_H
+#define GRADPOOL_AGGREGATOR_TRANSFER_H
+
+#include "svc/aggregator/lane_types.h"
+
+/* transfer.c */
+/* Does one chunk's worth of work for the job. false: nothing can be done now. */
+bool transfer_turn(struct lane_job *job);
+/* A read or a write of it, by this worker, is over. */
+void transfer_progress(struct transfer *t, const struct worker *w, int error);
+bool transfer_is_active(const struct lane_job *job);
+/* A chunk not yet summed needs this rank's memory, or one cannot be finished any more. */
+bool transfer_needs(const struct lane_job *job, uint32_t rank);
+/* Its job fails unless the post may be tried again (-EAGAIN). Returns `code`. */
+int transfer_fail(struct transfer *t, uint32_t place, int code);
+static inline bool transfer_gives(const struct transfer *t, uint32_t place)
+{
+    return t->piece->ranks[place].is_source &&
+           (t->source == OPERATION_EVERYBODY || t->source == place);
+}
+static inline bool transfer_takes(const struct transfer *t, uint32_t place)
+{
+    return t->piece->ranks[place].is_target &&
+           (t->target == OPERATION_EVERYBODY || t->target == place);
+}
+
+/* pass.c */
+/* Posts the reads of a pass. Where all inputs are at hand it is over at once. */
+int pass_read(struct transfer *t);
+bool pass_is_last(const struct transfer *t);
+/* More inputs than one pass takes: keeps the partial result. */
+int pass_sum_partial(struct transfer *t);
+/* One store to each target that is mapped, and to the result slot for the rest. */
+int pass_sum(struct transfer *t);
+const void *pass_result(const struct transfer *t);
+uint64_t pass_output_offset(const struct transfer *t, uint32_t place);
+/* NULL: not mapped. */
+void *pass_map_output(const struct transfer *t, uint32_t place);
+
+/* window.c */
+/* Made when the first worker turns up whose memory is not mapped, or when sums need passes. */
+int window_open(struct lane_job *job);
+void window_close(struct lane_job *job);
+/* What a chunk may be at most. */
+size_t window_slot_bytes(const struct lane_job *job);
+
+#endif
