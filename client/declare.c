@@ -3,6 +3,7 @@
 #include "client/job.h"
 #include "client/link.h"
 #include "svc/base/clock.h"
+#include "svc/base/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,6 +16,7 @@
 struct declaration {
     struct control_call call;
     struct gp_job *job;
+    uint64_t timeout_ns, deadline_ns;
     struct gp_tensor **all; /* of the specs; lent by the caller of the API */
     size_t count;
     struct gp_tensor **fresh; /* those not known before */
@@ -32,6 +34,8 @@ static int check_spec(const gp_tensor_spec *spec, size_t i)
     if (name_bytes == 0 || name_bytes > TENSOR_NAME_BYTES_MAX)
         return client_error(-EINVAL, "tensor %zu: the name has %s bytes, expected 1 to %d", i,
                             name_bytes ? "too many" : "no", TENSOR_NAME_BYTES_MAX);
+    if (!text_is_utf8(spec->name))
+        return client_error(-EINVAL, "tensor %zu: the name is no UTF-8", i);
     if (strncmp(spec->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0)
         return client_error(-EINVAL, "tensor '%s': names that begin with '%s' are reserved",
                             spec->name, NAME_RESERVED);
@@ -126,22 +130,22 @@ static void fill_request(struct declaration *d)
     d->call.done = declared;
 }
 
-static int unanswered(struct gp_job *job, const char *what)
+static int unanswered(struct gp_job *job, const char *what, uint64_t timeout_ns)
 {
     return client_error(-ETIMEDOUT, "%s: the coordinator at %s %s after %" PRIu64 " ms", what,
                         job->client->endpoint_text,
                         control_is_up(job->control) ? "has not answered" : "cannot be reached",
-                        job->client->connect_timeout_ns / NS_PER_MS);
+                        timeout_ns / NS_PER_MS);
 }
 
-static int ask(struct declaration *d, uint64_t deadline_ns)
+static int ask(struct declaration *d)
 {
     if (d->fresh_count == 0)
         return 0;
     fill_request(d);
     control_post(d->job->control, &d->call);
-    if (control_wait(d->job->control, &d->call, deadline_ns) < 0)
-        return unanswered(d->job, d->fresh[0]->name);
+    if (control_wait(d->job->control, &d->call, d->deadline_ns) < 0)
+        return unanswered(d->job, d->fresh[0]->name, d->timeout_ns);
     return d->err.code ? client_error_from(&d->err) : 0;
 }
 
@@ -176,11 +180,11 @@ static void retry_hopeless(struct declaration *d)
 }
 
 /* A lane that was lost meanwhile gets a successor: that, too, is waited for. */
-static int connect_lanes(struct declaration *d, uint64_t deadline_ns)
+static int connect_lanes(struct declaration *d)
 {
     char name[128];
     retry_hopeless(d);
-    bool settled = engine_run(&d->job->engine, deadline_ns, links_are_settled, d);
+    bool settled = engine_run(&d->job->engine, d->deadline_ns, links_are_settled, d);
     if (d->job->failure.code)
         return client_error_from(&d->job->failure);
     const struct link *l = find_link(d, settled);
@@ -189,8 +193,7 @@ static int connect_lanes(struct declaration *d, uint64_t deadline_ns)
     if (l->failure.code)
         return client_error_from(&l->failure);
     return client_error(-ETIMEDOUT, "%s: not connected after %" PRIu64 " ms",
-                        link_name(l, name, sizeof name),
-                        d->job->client->connect_timeout_ns / NS_PER_MS);
+                        link_name(l, name, sizeof name), d->timeout_ns / NS_PER_MS);
 }
 
 /* ---- declare ---- */
@@ -205,25 +208,26 @@ static void forget_fresh(struct declaration *d)
 static int declare_locked(struct declaration *d, const gp_tensor_spec *specs)
 {
     struct gp_job *job = d->job;
-    uint64_t deadline_ns = clock_now_ns() + job->client->connect_timeout_ns;
+    d->deadline_ns = clock_now_ns() + d->timeout_ns;
     pthread_mutex_lock(&job->lock);
     int r = job->failure.code ? client_error_from(&job->failure) : take_specs(d, specs);
     pthread_mutex_unlock(&job->lock);
     if (r == 0)
-        r = ask(d, deadline_ns);
+        r = ask(d);
     pthread_mutex_lock(&job->lock);
     if (r < 0)
         forget_fresh(d);
     else
-        r = connect_lanes(d, deadline_ns);
+        r = connect_lanes(d);
     engine_flush(&job->engine);
     pthread_mutex_unlock(&job->lock);
     return r;
 }
 
-static int declare(gp_job *job, const gp_tensor_spec *specs, size_t count, gp_tensor **ret_tensors)
+static int declare(gp_job *job, const gp_tensor_spec *specs, size_t count, uint64_t timeout_ns,
+                   gp_tensor **ret_tensors)
 {
-    struct declaration d = {.job = job, .count = count};
+    struct declaration d = {.job = job, .count = count, .timeout_ns = timeout_ns};
     d.all = calloc(count, sizeof *d.all);
     d.fresh = calloc(count, sizeof *d.fresh);
     d.specs = calloc(count, sizeof *d.specs);
@@ -255,7 +259,7 @@ int gp_tensors_declare(gp_job *job, const gp_tensor_spec *specs, size_t count,
         return client_error(-EINVAL, "gp_tensors_declare: no specs, or no place for the result");
     for (size_t i = 0; i < count && r == 0; i++)
         r = check_spec(&specs[i], i);
-    return r < 0 ? r : declare(job, specs, count, ret_tensors);
+    return r < 0 ? r : declare(job, specs, count, job->client->connect_timeout_ns, ret_tensors);
 }
 
 int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,
@@ -265,10 +269,11 @@ int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype, uint64
     return gp_tensors_declare(job, &spec, 1, ret_tensor);
 }
 
-int declare_internal(struct gp_job *job, const char *name, struct gp_tensor **ret_tensor)
+int declare_internal(struct gp_job *job, const char *name, uint64_t timeout_ns,
+                     struct gp_tensor **ret_tensor)
 {
     gp_tensor_spec spec = {.name = name, .dtype = GP_F32, .elements = 0};
-    return declare(job, &spec, 1, ret_tensor);
+    return declare(job, &spec, 1, timeout_ns, ret_tensor);
 }
 
 /* ---- undeclare ---- */
@@ -312,7 +317,7 @@ static int tell_coordinator(struct gp_job *job, struct gp_tensor *t)
     f.call.request.undeclare_request = &undeclare;
     control_post(job->control, &f.call);
     if (control_wait(job->control, &f.call, clock_now_ns() + job->client->connect_timeout_ns) < 0)
-        return unanswered(job, t->name);
+        return unanswered(job, t->name, job->client->connect_timeout_ns);
     return f.err.code ? client_error_from(&f.err) : 0;
 }
 

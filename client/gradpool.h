@@ -79,7 +79,7 @@ GP_API int gp_connect(const char *endpoint, const gp_options *options, gp_client
 GP_API void gp_disconnect(gp_client *client);
 
 typedef struct gp_job_spec {
-    const char *name; /* 1..127 bytes; the same on every worker */
+    const char *name; /* 1..127 bytes of UTF-8; the same on every worker */
     uint32_t rank;    /* 0 .. workers-1, each once */
     uint32_t workers; /* 1 .. 768 */
 } gp_job_spec;
@@ -95,7 +95,7 @@ GP_API uint32_t gp_job_rank(const gp_job *job);
 GP_API uint32_t gp_job_workers(const gp_job *job);
 
 typedef struct gp_tensor_spec {
-    const char *name; /* 1..255 bytes; workers match tensors by name, in any order */
+    const char *name; /* 1..255 bytes of UTF-8; workers match tensors by name, in any order */
     enum gp_dtype dtype;
     uint64_t elements; /* may be 0: its rounds then only synchronise */
 } gp_tensor_spec;

@@ -152,7 +152,8 @@ void tensor_break(struct gp_tensor *t, int code, const char *text);
 
 /* declare.c */
 /* A tensor without elements under a reserved name. */
-int declare_internal(struct gp_job *job, const char *name, struct gp_tensor **ret_tensor);
+int declare_internal(struct gp_job *job, const char *name, uint64_t timeout_ns,
+                     struct gp_tensor **ret_tensor);
 
 /* push_pull.c */
 /* Begins the round of `next`; its input must be in place. */

@@ -31,6 +31,7 @@ struct link {
     Gradpool__Wire__TicketRequest ticket_request;
     bool is_asking;     /* the call is under way */
     struct list unsent; /* of piece.unsent */
+    bool owes_goodbye;  /* it found no room */
     uint32_t lent;      /* slabs 0 .. lent-1 are */
     bool was_queried;   /* stall.c */
     bool is_hopeless;   /* `failure` will not go away by waiting for a new route */
@@ -71,6 +72,8 @@ void link_flush(struct link *l);
 void link_flush_all(struct gp_job *job);
 /* Whom does the piece wait for? false: could not be asked now. */
 bool link_query(struct link *l, const struct piece *p);
+/* At once, or when there is room (`owes_goodbye`). */
 void link_say_goodbye(struct link *l);
+bool link_owes_goodbye(const struct link *l);
 
 #endif

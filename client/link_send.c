@@ -108,10 +108,8 @@ void link_retract(struct piece *p)
     p->tensor->job->unsent--;
 }
 
-void link_flush(struct link *l)
+static void send_unsent(struct link *l)
 {
-    if (l->state != LINK_OPEN || !lend_all(l))
-        return;
     list_for_each_safe (node, &l->unsent) {
         struct piece *p = list_entry(node, struct piece, unsent);
         if (p->fence)
@@ -121,6 +119,14 @@ void link_flush(struct link *l)
         p->owes_standing = false;
         link_retract(p);
     }
+}
+
+void link_flush(struct link *l)
+{
+    if (l->owes_goodbye)
+        link_say_goodbye(l); /* and nothing after it */
+    else if (l->state == LINK_OPEN && lend_all(l))
+        send_unsent(l);
 }
 
 void link_flush_all(struct gp_job *job)
@@ -145,11 +151,14 @@ bool link_query(struct link *l, const struct piece *p)
     return l->state == LINK_OPEN && fabric_send(l->conn, &query, sizeof query, NULL, 0) == 0;
 }
 
+/* Without it our end would look like a death, and end the job for the others. */
 void link_say_goodbye(struct link *l)
 {
     int failure = l->job->failure.code;
     struct record_leave leave = {.kind = RECORD_LEAVE,
                                  .after_failure = failure != 0 && failure != -ECANCELED};
-    if (l->state == LINK_OPEN)
-        (void)fabric_send(l->conn, &leave, sizeof leave, NULL, 0); /* it will see us go anyway */
+    l->owes_goodbye =
+        l->state == LINK_OPEN && fabric_send(l->conn, &leave, sizeof leave, NULL, 0) == -EAGAIN;
 }
+
+bool link_owes_goodbye(const struct link *l) { return l->owes_goodbye && l->state == LINK_OPEN; }

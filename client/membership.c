@@ -4,6 +4,7 @@
 #include "client/job.h"
 #include "client/link.h"
 #include "svc/base/clock.h"
+#include "svc/base/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -89,6 +90,9 @@ static int check_spec(const gp_job_spec *spec)
     if (strlen(spec->name) > JOB_NAME_BYTES_MAX)
         return client_error(-EINVAL, "the job's name has %zu bytes, at most %d", strlen(spec->name),
                             JOB_NAME_BYTES_MAX);
+    if (!text_is_utf8(spec->name))
+        return client_error(-EINVAL,
+                            "the job's name is no UTF-8: everybody has to be able to show it");
     if (spec->workers < 1 || spec->workers > CLIENT_WORKERS_MAX)
         return client_error(-EINVAL, "job '%s' with %u workers, expected 1 to %d", spec->name,
                             spec->workers, CLIENT_WORKERS_MAX);
@@ -232,11 +236,22 @@ static void cancel_requests(struct gp_job *job)
     engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_unused, job);
 }
 
+static bool goodbyes_are_said(void *context)
+{
+    struct gp_job *job = context;
+    list_for_each (node, &job->links) {
+        if (link_owes_goodbye(list_entry(node, struct link, node)))
+            return false;
+    }
+    return true;
+}
+
 static void disconnect(struct gp_job *job)
 {
     list_for_each (node, &job->links)
         link_say_goodbye(list_entry(node, struct link, node));
     engine_flush(&job->engine);
+    engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, goodbyes_are_said, job);
     list_for_each (node, &job->links)
         link_close(list_entry(node, struct link, node));
     engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_disconnected, job);

@@ -26,6 +26,7 @@ static void adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     if (!link || is_known(p, said))
         return;
     link_retract(p);
+    piece_new_word(p); /* what the former owner still says under the old one finds nobody (W5) */
     p->link = link;
     p->epoch = said->epoch;
     p->is_orphan = false;

@@ -103,11 +103,11 @@ static void copy_landed(struct gp_request *q)
     }
 }
 
-/* -ETIMEDOUT leaves the request as it is; anything else has released it. */
-static int wait_locked(struct gp_request *q, uint64_t timeout_ns)
+/* `timeout_ns` is what the caller gave, for the text. -ETIMEDOUT leaves the request as it is;
+ * anything else has released it. */
+static int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
 {
     struct gp_job *job = q->job;
-    uint64_t deadline_ns = clock_now_ns() + timeout_ns;
     for (;;) {
         copy_landed(q);
         if (request_is_over(q))
@@ -121,11 +121,11 @@ static int wait_locked(struct gp_request *q, uint64_t timeout_ns)
 }
 
 /* gp_job_leave() lets those out first that are in here. */
-static int wait_as_user(struct gp_request *q, uint64_t timeout_ns)
+static int wait_as_user(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
 {
     struct gp_job *job = q->job;
     job->users++;
-    int r = wait_locked(q, timeout_ns);
+    int r = wait_locked(q, deadline_ns, timeout_ns);
     job->users--;
     if (job->is_leaving)
         engine_kick(&job->engine);
@@ -165,8 +165,9 @@ int gp_wait(gp_request *request, int timeout_ms)
     struct gp_job *job = request->job;
     if (!job)
         return end_abandoned(request);
+    uint64_t timeout_ns = timeout_of(job->client, timeout_ms);
     pthread_mutex_lock(&job->lock);
-    r = wait_as_user(request, timeout_of(job->client, timeout_ms));
+    r = wait_as_user(request, clock_now_ns() + timeout_ns, timeout_ns);
     pthread_mutex_unlock(&job->lock);
     return r;
 }
@@ -190,7 +191,7 @@ int gp_poll(gp_request *request)
 /* ---- barrier ---- */
 
 /* A barrier whose time ran out has been announced: the next call goes on waiting for the same. */
-static int pass_barrier(gp_job *job, uint64_t timeout_ns)
+static int pass_barrier(gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
 {
     if (!job->barrier_request) {
         int r = push_internal(job->barrier, RECORD_BARRIER, &job->barrier_request);
@@ -200,7 +201,7 @@ static int pass_barrier(gp_job *job, uint64_t timeout_ns)
         return client_error(-EBUSY, "another thread waits in gp_barrier() of job '%s'", job->name);
     }
     job->is_in_barrier = true;
-    int r = wait_as_user(job->barrier_request, timeout_ns);
+    int r = wait_as_user(job->barrier_request, deadline_ns, timeout_ns);
     job->is_in_barrier = false;
     if (r != -ETIMEDOUT)
         job->barrier_request = NULL;
@@ -213,12 +214,14 @@ int gp_barrier(gp_job *job, int timeout_ms)
     if (r < 0)
         return r;
     struct gp_tensor *barrier;
-    r = declare_internal(job, BARRIER_NAME, &barrier);
+    uint64_t timeout_ns = timeout_of(job->client, timeout_ms);
+    uint64_t deadline_ns = clock_now_ns() + timeout_ns; /* of declaring and waiting together */
+    r = declare_internal(job, BARRIER_NAME, timeout_ns, &barrier);
     if (r < 0)
         return r;
     pthread_mutex_lock(&job->lock);
     job->barrier = barrier;
-    r = pass_barrier(job, timeout_of(job->client, timeout_ms));
+    r = pass_barrier(job, deadline_ns, timeout_ns);
     pthread_mutex_unlock(&job->lock);
     return r;
 }

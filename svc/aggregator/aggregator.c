@@ -167,7 +167,7 @@ static void look_at_signals(struct aggregator *a)
     }
 }
 
-/* While the coordinator is away there is nobody to tell: it hears of all of them when it is back. */
+/* While the coordinator is away there is nobody to tell: it hears of all when it is back. */
 static void look_at_failures(struct aggregator *a)
 {
     eventfd_t failures;

@@ -28,6 +28,40 @@ _Bool text_append(char *buffer, size_t buffer_bytes, const char *format, ...)
     return true;
 }
 
+/* Bytes of the character that begins here; 0: none does. A string's end stops it like any byte that
+ * does not continue. */
+static size_t utf8_bytes(const unsigned char *c)
+{
+    static const struct {
+        unsigned char mask, lead;
+        uint32_t least;
+    } forms[] = {{0x80, 0x00, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
+    for (size_t more = 0; more < sizeof forms / sizeof *forms; more++) {
+        if ((c[0] & forms[more].mask) != forms[more].lead)
+            continue;
+        uint32_t point = c[0] & (unsigned char)~forms[more].mask;
+        for (size_t i = 1; i <= more; i++) {
+            if ((c[i] & 0xc0) != 0x80)
+                return 0;
+            point = point << 6 | (c[i] & 0x3f);
+        }
+        bool is_surrogate = point >= 0xd800 && point <= 0xdfff;
+        return point < forms[more].least || point > 0x10ffff || is_surrogate ? 0 : more + 1;
+    }
+    return 0;
+}
+
+_Bool text_is_utf8(const char *text)
+{
+    for (const unsigned char *c = (const unsigned char *)text; *c;) {
+        size_t bytes = utf8_bytes(c);
+        if (bytes == 0)
+            return false;
+        c += bytes;
+    }
+    return true;
+}
+
 int text_parse_u64(const char *text, uint64_t least, uint64_t most, uint64_t *ret_value)
 {
     uint64_t value = 0;

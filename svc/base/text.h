@@ -10,6 +10,9 @@
 _Bool text_append(char *buffer, size_t buffer_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Whether the bytes up to the end are UTF-8 as RFC 3629 has it: shortest form, no surrogates. */
+_Bool text_is_utf8(const char *text);
+
 /* Parses a whole decimal number; -EINVAL for anything else, -ERANGE outside [least, most]. */
 int text_parse_u64(const char *text, uint64_t least, uint64_t most, uint64_t *ret_value);
 

@@ -3,6 +3,7 @@
  * comes before its piece is known. */
 #include "packer/packer.h"
 #include "svc/base/cleanup.h"
+#include "svc/base/text.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/reduce.h"
 
@@ -118,6 +119,8 @@ static bool spec_is_valid(const struct declare *d, const WIRE(TensorSpec) * spec
         peer_fail(d->peer, d->request, -EINVAL,
                   "a tensor's name has 1 to %d bytes; this one has %zu: '%.32s'",
                   TENSOR_NAME_BYTES_MAX, bytes, spec->name);
+    else if (!text_is_utf8(spec->name))
+        peer_fail(d->peer, d->request, -EINVAL, "a tensor's name is no UTF-8");
     else if (element_bytes == 0)
         peer_fail(d->peer, d->request, -EINVAL,
                   "tensor '%s': dtype %u is not known; is the library newer?", spec->name,

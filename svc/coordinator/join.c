@@ -1,6 +1,7 @@
 /* Workers come and go on purpose: joining a job, resuming after the connection was lost, leaving.
  * Nothing happens that is not in the store first (K1). */
 #include "svc/base/log.h"
+#include "svc/base/text.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -32,9 +33,9 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
                   p->session->job->name);
     else if (bytes < 1 || bytes > JOB_NAME_BYTES_MAX || !text_is_plain(join->job))
         peer_fail(p, request, -EINVAL,
-                  "a job's name has 1 to %d bytes, without quotes and control "
-                  "characters; this one has %zu bytes",
-                  JOB_NAME_BYTES_MAX, bytes);
+                  "a job's name has 1 to %d bytes of UTF-8, without quotes and control "
+                  "characters; this one has %zu bytes%s",
+                  JOB_NAME_BYTES_MAX, bytes, text_is_utf8(join->job) ? "" : " and is no UTF-8");
     else if (join->workers < 1 || join->workers > WORKERS_MAX)
         peer_fail(p, request, -EINVAL, "job %s: %u workers; expected 1 to %d", join->job,
                   join->workers, WORKERS_MAX);

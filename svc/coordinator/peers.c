@@ -2,6 +2,7 @@
  * struct peer. A peer is freed only from the loop (its own timer or event), never inside a handler,
  * so handlers may break any peer at any time (K5). */
 #include "svc/base/log.h"
+#include "svc/base/text.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -41,10 +42,11 @@ static const struct {
 
 bool text_is_plain(const char *text)
 {
+    const char *all = text;
     for (; *text; text++)
         if ((unsigned char)*text < 0x20 || *text == 0x7f || *text == '"')
             return false;
-    return true;
+    return text_is_utf8(all);
 }
 
 bool text_is_node(const char *text) { return strlen(text) <= HOST_NAME_MAX && text_is_plain(text); }

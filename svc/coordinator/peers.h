@@ -55,7 +55,7 @@ void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
 void peer_fail_memory(struct peer *p, uint64_t id);
 /* Lets it go from the loop, not before this handler ends. */
 void peer_break(struct peer *p);
-/* Names that go into log lines: no quotes, no control characters; a node's not too long. */
+/* Names that go into log lines: UTF-8, no quotes, no control characters; a node's not too long. */
 bool text_is_plain(const char *text);
 bool text_is_node(const char *text);
 /* It hears nothing after what has been sent, and goes once it has read that. */

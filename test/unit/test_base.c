@@ -115,6 +115,27 @@ static void text_in_a_tiny_buffer_stays_terminated(void **state)
     }
 }
 
+static void text_is_utf8_in_its_shortest_form_only(void **state)
+{
+    static const char *const good[] = {"",
+                                       "resnet-7",
+                                       "modèle",
+                                       "\xe2\x82\xac",
+                                       "\xf0\x9f\x9a\x80",
+                                       "\xed\x9f\xbf",
+                                       "\xee\x80\x80",
+                                       "\xf4\x8f\xbf\xbf"};
+    static const char *const bad[] = {"\xff",         "a\xc3",
+                                      "\x80",         "\xc0\xaf",
+                                      "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf",
+                                      "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                                      "\xe2\x82"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_true(text_is_utf8(good[i]));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(text_is_utf8(bad[i]));
+}
+
 static void a_number_is_read_between_its_bounds(void **state)
 {
     uint64_t value = 99;
@@ -437,6 +458,7 @@ int main(void)
         cmocka_unit_test(text_that_fills_the_buffer_exactly_is_whole),
         cmocka_unit_test(text_that_does_not_fit_ends_in_dots),
         cmocka_unit_test(text_in_a_tiny_buffer_stays_terminated),
+        cmocka_unit_test(text_is_utf8_in_its_shortest_form_only),
         cmocka_unit_test(a_number_is_read_between_its_bounds),
         cmocka_unit_test(a_number_out_of_bounds_is_a_range_error),
         cmocka_unit_test(what_is_not_a_whole_number_is_refused),

@@ -166,6 +166,8 @@ static void jobs_that_cannot_be_are_refused(void **state)
     failed(gp_job_join(clients[0], &spec, &job), -EINVAL, "rank 2 of 2", NULL);
     spec = (gp_job_spec){"job", 0, 769};
     failed(gp_job_join(clients[0], &spec, &job), -EINVAL, "769", NULL);
+    spec = (gp_job_spec){.name = "job\xff", .rank = 0, .workers = 2};
+    failed(gp_job_join(clients[0], &spec, &job), -EINVAL, "UTF-8", NULL);
     failed(gp_job_join(NULL, &spec, &job), -EINVAL, NULL);
 }
 

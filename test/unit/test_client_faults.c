@@ -305,8 +305,8 @@ static void idle_pieces_tell_their_new_lane_the_last_round(void **state)
     declare("never", ELEMENTS, never);
     run_round(t, 1);
     run_round(t, 2);
-    failed(gp_barrier(jobs[0], 1), -ETIMEDOUT, NULL); /* brings the last COMMIT in */
-    failed(gp_barrier(jobs[1], SHORT_MS), 0, NULL);
+    failed(gp_barrier(jobs[0], 300), -ETIMEDOUT, NULL); /* brings the last COMMIT in */
+    ok(gp_barrier(jobs[1], WAIT_MS));
     script_lock(&rig);
     uint32_t before = rig.heard_count;
     script_unlock(&rig);
@@ -407,6 +407,32 @@ static void a_stale_route_waits_for_the_new_one(void **state)
     script_move(&rig, 0, 1);
     script_unlock(&rig);
     finish(2);
+}
+
+/* The lane is the same, the epoch is not. */
+static void words_of_a_former_route_name_nothing_on_the_new_one(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    set(&rig.holds_results, true);
+    push(0, 2);
+    push(1, 2);
+    uint32_t former = word_of(0, 2);
+    wait_heard(4);
+    script_lock(&rig);
+    script_move(&rig, 0, 0);
+    script_unlock(&rig);
+    wait_heard(6);
+    assert_int_not_equal(word_of(0, 2), former);
+    say_error(0, former, -EINVAL, "of the former owner");
+    say_error(0, former, -ESTALE, "of the former owner");
+    failed(gp_wait(q[0], SHORT_MS), -ETIMEDOUT, "all ranks have pushed", NULL);
+    set(&rig.holds_results, false);
+    script_lock(&rig);
+    script_lane_resume(&rig);
+    script_unlock(&rig);
+    finish(2);
+    run_round(t, 3);
 }
 
 /* What an idle worker says may be out of date, too: that concerns nobody else. */
@@ -540,6 +566,7 @@ int main(void)
         CASE(a_lane_that_comes_back_is_entered_with_the_ticket_it_gave),
         CASE(a_lost_lane_without_successor_is_named_at_the_deadline),
         CASE(a_stale_route_waits_for_the_new_one),
+        CASE(words_of_a_former_route_name_nothing_on_the_new_one),
         CASE(a_standing_that_comes_too_late_does_not_end_the_job),
         CASE(training_goes_on_without_a_coordinator),
         CASE(a_declare_survives_the_coordinators_restart),
