@@ -8,6 +8,7 @@
 #include "svc/coordinator/coordinator.h"
 #include "svc/ops/ops.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 
@@ -30,6 +31,12 @@ static void prepare_signals(void)
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 }
 
+/* Only the host can tell whether some options are right: these errors mean that one is not. */
+static int exit_code(int error)
+{
+    return error == 0 ? CLI_OK : error == -EINVAL || error == -ENODEV ? CLI_USAGE : CLI_FAILED;
+}
+
 static int serve(int argc, char **argv)
 {
     struct cli_serve o;
@@ -40,19 +47,20 @@ static int serve(int argc, char **argv)
     struct coordinator_options options = {.state_dir = o.state_dir,
                                           .listen = o.listen,
                                           .insecure = o.insecure,
-                                          .advertise = o.advertise,
-                                          .interface_name = o.interface_name,
+                                          .advertise = o.lanes.advertise,
+                                          .interface_name = o.lanes.interface_name,
                                           .aggregators = o.aggregators,
-                                          .cores = o.cores,
+                                          .cores = o.lanes.cores,
                                           .policy = o.policy,
-                                          .lanes_per_core = o.lanes_per_core,
-                                          .data_port = o.data_port,
-                                          .allow_uids = o.allow_uids,
-                                          .orphan_timeout_ns = o.orphan_timeout_s * NS_PER_S};
+                                          .lanes_per_core = o.lanes.lanes_per_core,
+                                          .data_port = o.lanes.data_port,
+                                          .allow_uids = o.lanes.allow_uids,
+                                          .orphan_timeout_ns = o.lanes.orphan_timeout_s * NS_PER_S};
     prepare_signals();
-    if (coordinator_create(&options, &coordinator, &err) < 0) {
+    int error = coordinator_create(&options, &coordinator, &err);
+    if (error < 0) {
         log_error("%s", err.text);
-        return CLI_FAILED;
+        return exit_code(error);
     }
     int ended = coordinator_run(coordinator);
     coordinator_destroy(coordinator);
@@ -65,18 +73,18 @@ static int aggregator(int argc, char **argv)
     cli_aggregator_parse(argc, argv, &o);
     start_log("aggregator");
     struct aggregator_options options = {.join = o.join,
-                                         .cores = o.cores,
-                                         .lanes_per_core = o.lanes_per_core,
-                                         .advertise = o.advertise,
-                                         .interface_name = o.interface_name,
-                                         .data_port = o.data_port,
+                                         .cores = o.lanes.cores,
+                                         .lanes_per_core = o.lanes.lanes_per_core,
+                                         .advertise = o.lanes.advertise,
+                                         .interface_name = o.lanes.interface_name,
+                                         .data_port = o.lanes.data_port,
                                          .provider = o.provider,
                                          .grant = o.grant,
                                          .kernels = o.kernels,
-                                         .allowed_uids = o.allow_uids,
-                                         .allowed_uids_count = o.allow_uids_count,
-                                         .orphan_timeout_ns = o.orphan_timeout_s * NS_PER_S};
-    return aggregator_run(&options) < 0 ? CLI_FAILED : CLI_OK;
+                                         .allowed_uids = o.lanes.uids,
+                                         .allowed_uids_count = o.lanes.uids_count,
+                                         .orphan_timeout_ns = o.lanes.orphan_timeout_s * NS_PER_S};
+    return exit_code(aggregator_run(&options));
 }
 
 static const struct cli_show show = {ops_status_table, ops_status_json, ops_jobs_table,

@@ -4,9 +4,11 @@
 #include "svc/aggregator/aggregator_types.h"
 
 #include "svc/base/clock.h"
+#include "svc/base/descriptors.h"
 #include "svc/base/log.h"
 
 #include <errno.h>
+#include <net/if.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +21,8 @@
 #define JOIN_DEADLINE_NS (10 * NS_PER_S)
 #define REJOIN_DEADLINE_NS (2 * NS_PER_S)
 #define REJOIN_PAUSE_MS 200
+#define DESCRIPTORS_PROCESS 16
+#define DESCRIPTORS_LANE 24 /* a dozen of its own, and a few workers */
 
 /* All threads inherit the mask: only the control loop learns of signals. */
 static int take_signals(struct aggregator *a)
@@ -101,19 +105,32 @@ static int start_lane(struct aggregator *a, size_t index, struct err *err)
     return lane_thread_start(&options, &a->lanes[index], err);
 }
 
-static int start_lanes(struct aggregator *a, struct err *err)
+static size_t lanes_wanted(const struct aggregator *a)
 {
     uint32_t per_core = a->options->lanes_per_core ? a->options->lanes_per_core : 1;
     size_t wanted = cores_count(a->cores) * per_core;
-    if (wanted > AGGREGATOR_LANES_MAX)
-        wanted = AGGREGATOR_LANES_MAX;
-    for (size_t i = 0; i < wanted; i++) {
-        int r = start_lane(a, i, err);
-        if (r < 0)
-            return r;
-        a->lanes_count = i + 1;
+    return wanted < AGGREGATOR_LANES_MAX ? wanted : AGGREGATOR_LANES_MAX;
+}
+
+/* A lane that runs out of them later turns workers away; one that cannot even open its own would
+ * fail in many ways, none of which says why. */
+static int check_descriptors(const struct aggregator *a, struct err *err)
+{
+    char whose[64];
+    size_t lanes = lanes_wanted(a);
+    snprintf(whose, sizeof whose, "an aggregator with %zu lane%s", lanes, lanes == 1 ? "" : "s");
+    return descriptors_raise(DESCRIPTORS_PROCESS + lanes * DESCRIPTORS_LANE, whose, err);
+}
+
+static int start_lanes(struct aggregator *a, struct err *err)
+{
+    size_t wanted = lanes_wanted(a);
+    int r = check_descriptors(a, err);
+    for (size_t i = 0; i < wanted && r == 0; i++) {
+        r = start_lane(a, i, err);
+        a->lanes_count += r == 0;
     }
-    return 0;
+    return r;
 }
 
 static int find_kernels(struct aggregator *a, struct err *err)
@@ -128,28 +145,52 @@ static int find_kernels(struct aggregator *a, struct err *err)
     return 0;
 }
 
-static int start(struct aggregator *a, struct err *err)
+static int check_ports(const struct aggregator *a, struct err *err)
 {
+    size_t first = a->options->data_port, lanes = lanes_wanted(a);
+    if (first + lanes - 1 <= UINT16_MAX || first == 0)
+        return 0;
+    return err_set(err, -EINVAL, "--data-port %zu: %zu lanes count up beyond port %u", first, lanes,
+                   UINT16_MAX);
+}
+
+/* The one place whose -EINVAL and -ENODEV reach the caller as such. */
+static int take_options(struct aggregator *a, struct err *err)
+{
+    const char *interface_name = a->options->interface_name;
     int r = find_kernels(a, err);
     if (r == 0)
         r = endpoint_parse(a->options->join, &a->coordinator, err);
     if (r == 0)
-        r = find_host(a, err);
-    if (r == 0)
         r = cores_create(a->options->cores, &a->cores, err);
+    if (r == 0)
+        r = check_ports(a, err);
+    if (r == 0 && interface_name && if_nametoindex(interface_name) == 0)
+        r = err_set(err, -ENODEV, "--interface %s: there is none of that name; see `ip address`",
+                    interface_name);
+    return r;
+}
+
+static int start(struct aggregator *a, struct err *err)
+{
+    int r = find_host(a, err);
     if (r == 0 && getrandom(&a->incarnation, sizeof a->incarnation, 0) < 0)
         r = err_set(err, -errno, "no random numbers: %s", err_text(-errno));
     if (r == 0 && (a->failure_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
         r = err_set(err, -errno, "no eventfd: %s", err_text(-errno));
     if (r == 0)
         r = start_lanes(a, err);
-    return r < 0 ? r : control_join(a, clock_now_ns() + JOIN_DEADLINE_NS, err);
+    if (r == 0)
+        r = control_join(a, clock_now_ns() + JOIN_DEADLINE_NS, err);
+    return r == -EINVAL || r == -ENODEV ? -EIO : r;
 }
 
 static void stop(struct aggregator *a)
 {
     for (size_t i = 0; i < a->lanes_count; i++)
         lane_thread_stop(a->lanes[i]);
+    if (a->number)
+        control_leave(a);
     channel_destroy(a->channel);
     cores_destroy(a->cores);
     if (a->signal_fd >= 0)
@@ -244,6 +285,8 @@ int aggregator_run(const struct aggregator_options *options)
     struct err err = {0};
     gethostname(a.node, sizeof a.node - 1);
     int r = take_signals(&a);
+    if (r == 0)
+        r = take_options(&a, &err);
     if (r == 0)
         r = start(&a, &err);
     if (r < 0)

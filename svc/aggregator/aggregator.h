@@ -22,8 +22,8 @@ struct aggregator_options {
                                    connected; 0: never */
 };
 
-/* Joins, serves until drained, and returns: 0 drained, negative errno: could not start or was
- * refused (logged). Takes SIGTERM and SIGINT as a wish to drain. */
+/* Joins, serves until drained, and returns: 0 drained, -EINVAL and -ENODEV: an option is wrong, any
+ * other negative errno: could not start or was refused (all logged). Takes SIGTERM and SIGINT as a wish to drain. */
 int aggregator_run(const struct aggregator_options *options);
 
 #endif

@@ -2,11 +2,14 @@
  * requests one by one. Never touches a lane's data (aggregator_serve.c asks the lanes). */
 #include "svc/aggregator/aggregator_types.h"
 
+#include "svc/base/clock.h"
 #include "svc/base/log.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#define LEAVE_DEADLINE_NS NS_PER_S
 
 static void fill_offer(struct aggregator *a, size_t i, Gradpool__Wire__LaneOffer *offer)
 {
@@ -95,6 +98,23 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
     log_info("joined as aggregator %u with %zu lane%s", a->number, a->lanes_count,
              a->lanes_count == 1 ? "" : "s");
     return serve_failures(a);
+}
+
+/* A call, not a message: closing a socket with unread bytes could take back what was said. */
+void control_leave(struct aggregator *a)
+{
+    Gradpool__Wire__AggregatorLeave leave = GRADPOOL__WIRE__AGGREGATOR_LEAVE__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply = NULL;
+    struct err err;
+    if (!a->channel)
+        return;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_LEAVE;
+    request.aggregator_leave = &leave;
+    uint64_t deadline_ns = clock_now_ns() + LEAVE_DEADLINE_NS;
+    if (channel_call(a->channel, &request, deadline_ns, NULL, NULL, &reply, &err) < 0)
+        log_info("left without an answer of the coordinator: %s", err.text);
+    else
+        gradpool__wire__envelope__free_unpacked(reply, NULL);
 }
 
 int control_receive(struct aggregator *a)

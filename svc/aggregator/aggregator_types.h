@@ -31,6 +31,8 @@ struct aggregator {
 
 /* aggregator_control.c: connects, joins (again). -ETIMEDOUT, -ECONNREFUSED, ...: try later. */
 int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err);
+/* Says goodbye, once the lanes are closed; a coordinator that does not answer is left without. */
+void control_leave(struct aggregator *a);
 /* Takes what the coordinator sent. Any error: the coordinator is away. */
 int control_receive(struct aggregator *a);
 

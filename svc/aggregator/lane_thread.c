@@ -64,7 +64,7 @@ static void bind_to_core(struct lane_thread *t)
     int r = cores_bind_thread(t->options.cores, t->options.position);
     if (r < 0)
         log_warn("lane %u runs unbound: cannot bind to core %u: %s", t->options.index, core.index,
-                 err_text(r));
+                 r == -ENOTSUP ? "HWLOC_SYNTHETIC describes another machine" : err_text(r));
     else
         log_info("lane %u bound to core %u (cpu %u, NUMA node %d)", t->options.index, core.index,
                  core.pu, core.numa);

@@ -27,12 +27,21 @@ int cli_main(int argc, char **argv, const struct cli_command *commands);
 
 #define CLI_UIDS_MAX 64
 
-struct cli_serve {
-    const char *state_dir, *listen, *advertise, *interface_name, *cores, *policy, *allow_uids;
-    bool insecure;
-    uint32_t aggregators, lanes_per_core;
+/* What both `serve` and `aggregator` are told about lanes. */
+struct cli_lanes {
+    const char *advertise, *interface_name, *cores; /* NULL: not given */
+    const char *allow_uids;                         /* as given */
+    uint32_t uids[CLI_UIDS_MAX], uids_count;        /* as read */
+    uint32_t lanes_per_core;
     uint16_t data_port;
     uint64_t orphan_timeout_s;
+};
+
+struct cli_serve {
+    const char *state_dir, *listen, *policy;
+    bool insecure;
+    uint32_t aggregators;
+    struct cli_lanes lanes;
     char state_dir_default[PATH_MAX];
 };
 /* `policies`: names for --policy, the default first, then NULL. */
@@ -40,10 +49,8 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
                      struct cli_serve *ret_options);
 
 struct cli_aggregator {
-    const char *join, *cores, *advertise, *interface_name, *provider, *grant, *kernels;
-    uint32_t lanes_per_core, allow_uids[CLI_UIDS_MAX], allow_uids_count;
-    uint16_t data_port;
-    uint64_t orphan_timeout_s;
+    const char *join, *provider, *grant, *kernels;
+    struct cli_lanes lanes;
 };
 void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_options);
 

@@ -24,11 +24,13 @@ const struct knob operator_knobs[] = {
 static int set(void *context, int index, const char *value, struct err *err)
 {
     struct operator_options *o = context;
-    if (index == ENDPOINT)
-        o->endpoint = value;
-    else
+    struct endpoint endpoint;
+    if (index == JSON) {
         o->json = true;
-    return 0;
+        return 0;
+    }
+    o->endpoint = value;
+    return endpoint_parse(value, &endpoint, err);
 }
 
 static int set_job(void *context, const char *value, struct err *err)

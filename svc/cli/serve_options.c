@@ -1,28 +1,16 @@
 /* gradpool serve: its options. */
 #include "svc/cli/cli.h"
-#include "svc/cli/knobs.h"
+#include "svc/cli/lane_options.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    STATE_DIR,
-    LISTEN,
-    INSECURE,
-    ADVERTISE,
-    INTERFACE,
-    AGGREGATORS,
-    CORES,
-    POLICY,
-    DATA_PORT,
-    ALLOW_UID,
-    ORPHAN_TIMEOUT,
-    LANES_PER_CORE
-};
+enum { STATE_DIR = LANE_OPTIONS, LISTEN, INSECURE, AGGREGATORS, POLICY };
 
 const struct knob serve_knobs[] = {
+    LANE_KNOBS,
     [STATE_DIR] =
         {"state-dir", "DIR",
          "where jobs, routes and the control socket are kept; "
@@ -33,26 +21,10 @@ const struct knob serve_knobs[] = {
     [INSECURE] = {"insecure", NULL,
                   "allow --listen on an address that other hosts reach, although "
                   "the control connection is not encrypted or authenticated yet"},
-    [ADVERTISE] = {"advertise", "HOST", "name or address told to others (default: found out)"},
-    [INTERFACE] = {"interface", "NAME", "network interface for control and data (default: any)"},
     [AGGREGATORS] = {"aggregators", "N",
                      "aggregator processes on this host; 0: none, wait for "
                      "`gradpool aggregator --join` (default: 1)"},
-    [CORES] = {"cores", "LIST",
-               "cores they may use, like 0-3,8, split evenly among them (default: "
-               "all that this process may use)"},
     [POLICY] = {"policy", "NAME", "which lane gets which piece of a tensor; names are below"},
-    [DATA_PORT] = {"data-port", "PORT",
-                   "TCP port of the first lane, the others count up; 0: any "
-                   "free ones (default: 0)"},
-    [ALLOW_UID] = {"allow-uid", "UIDS",
-                   "users, like 1000,1001, whose workers may share memory "
-                   "with this service (default: its own)"},
-    [ORPHAN_TIMEOUT] =
-        {"orphan-timeout", "SECONDS",
-         "local aggregators end when there has been no "
-         "coordinator for so long and no worker is connected; 0: never (default: 60)"},
-    [LANES_PER_CORE] = {"lanes-per-core", "N", "more than 1 only for tests (default: 1)"},
     {0},
 };
 
@@ -61,30 +33,16 @@ static int set(void *context, int index, const char *value, struct err *err)
     struct cli_serve *o = context;
     unsigned long long number = 0;
     int error = 0;
+    if (index < LANE_OPTIONS)
+        return lane_option_set(&o->lanes, index, value, err);
     switch (index) {
     case STATE_DIR: o->state_dir = value; break;
     case LISTEN: o->listen = value; break;
     case INSECURE: o->insecure = true; break;
-    case ADVERTISE: o->advertise = value; break;
-    case INTERFACE: o->interface_name = value; break;
-    case CORES: o->cores = value; break;
     case POLICY: o->policy = value; break;
-    case ALLOW_UID: o->allow_uids = value; break;
     case AGGREGATORS:
         error = knobs_number(value, 0, 256, &number, err);
         o->aggregators = (uint32_t)number;
-        break;
-    case DATA_PORT:
-        error = knobs_number(value, 0, 65535, &number, err);
-        o->data_port = (uint16_t)number;
-        break;
-    case ORPHAN_TIMEOUT:
-        error = knobs_number(value, 0, 86400u * 365, &number, err);
-        o->orphan_timeout_s = number;
-        break;
-    case LANES_PER_CORE:
-        error = knobs_number(value, 1, 64, &number, err);
-        o->lanes_per_core = (uint32_t)number;
         break;
     }
     return error;
@@ -133,8 +91,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
                   "foreground. Jobs connect to it with GRADPOOL_ENDPOINT."};
     struct cli_serve o = {.listen = "gradpool://127.0.0.1:7077",
                           .aggregators = 1,
-                          .lanes_per_core = 1,
-                          .orphan_timeout_s = 60};
+                          .lanes = {.lanes_per_core = 1, .orphan_timeout_s = 60}};
     list_policies(policies, after, sizeof after);
     knobs_parse(&command, argc, argv, &o);
     *ret_options = o;

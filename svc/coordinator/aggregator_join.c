@@ -1,4 +1,5 @@
-/* Aggregators join, and rejoin after either side lost the connection or this side restarted. */
+/* Aggregators join, rejoin after either side lost the connection or this side restarted, and
+ * leave. */
 #include "svc/base/log.h"
 #include "svc/coordinator/service.h"
 
@@ -70,11 +71,11 @@ static void drop_lost_of_slot(struct service *s, uint32_t slot)
 }
 
 static void join_new(struct peer *p, uint64_t request, const WIRE(AggregatorJoin) * join,
-                     uint32_t slot)
+                     struct slot *slot)
 {
     struct service *s = p->service;
     struct err err;
-    struct aggregator *a = create_from_join(p, join, slot);
+    struct aggregator *a = create_from_join(p, join, slot ? slot->number : 0);
     if (!a)
         return peer_fail_memory(p, request);
     struct store_service before = s->numbers;
@@ -93,8 +94,10 @@ static void join_new(struct peer *p, uint64_t request, const WIRE(AggregatorJoin
     aggregator_watch(a);
     aggregator_attach(a, p);
     log_info("%s joined with %zu lanes", aggregator_name(a, name, sizeof name), a->lanes_count);
+    if (slot)
+        fleet_joined(slot);
     welcome(a, request);
-    drop_lost_of_slot(s, slot);
+    drop_lost_of_slot(s, a->slot);
     recovery_place_stranded(s);
 }
 
@@ -169,5 +172,12 @@ void aggregator_handle_join(struct peer *p, const envelope *request)
     struct slot *slot = fleet_slot_of_grant(s, join->grant);
     if (*join->grant && !slot)
         return peer_fail(p, request->id, -EPERM, "the grant is not of this service");
-    join_new(p, request->id, join, slot ? slot->number : 0);
+    join_new(p, request->id, join, slot);
+}
+
+void aggregator_handle_leave(struct peer *p, const envelope *request)
+{
+    peer_reply_done(p, request->id);
+    if (p->aggregator)
+        aggregator_left(p->aggregator);
 }

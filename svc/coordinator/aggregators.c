@@ -109,6 +109,15 @@ static void lost(struct aggregator *a)
     service_check_drained(s);
 }
 
+/* The end of a process on this host follows at once, and proves more than its word (K4). */
+void aggregator_left(struct aggregator *a)
+{
+    char name[AGGREGATOR_NAME_BYTES];
+    log_info("%s has drained and leaves", aggregator_name(a, name, sizeof name));
+    if (a->process.fd < 0)
+        lost(a);
+}
+
 static void process_ended(struct source *source, uint32_t events)
 {
     lost(container_of(source, struct aggregator, process));

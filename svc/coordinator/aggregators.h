@@ -50,6 +50,8 @@ const char *aggregator_name(const struct aggregator *a, char *buffer, size_t buf
 void aggregator_watch(struct aggregator *a);
 /* It has this connection now, and is up. */
 void aggregator_attach(struct aggregator *a, struct peer *p);
+/* It has said goodbye, with its lanes closed. */
+void aggregator_left(struct aggregator *a);
 /* Its control connection is gone. */
 void aggregator_away(struct aggregator *a, uint64_t grace_ns);
 void aggregator_put(const struct aggregator *a);

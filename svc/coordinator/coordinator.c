@@ -3,6 +3,7 @@
 #include "svc/coordinator/coordinator.h"
 
 #include "packer/packer.h"
+#include "svc/base/descriptors.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/service.h"
 
@@ -13,9 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/un.h>
+
+/* Ours, those of an aggregator and some workers; each further worker is a descriptor or two. */
+#define DESCRIPTORS_LEAST 64
 
 /* --- options --- */
 
@@ -193,6 +196,17 @@ void service_check_drained(struct service *s)
     drained(s);
 }
 
+static void drain(struct service *s, int ended_by)
+{
+    s->phase = SERVICE_DRAINING;
+    s->ended_by = ended_by;
+    timer_start(&s->loop, &s->drain_timer, clock_now_ns() + DRAIN_DEADLINE_NS);
+    list_for_each (node, &s->aggregators)
+        ask_to_drain(list_entry(node, struct aggregator, link));
+    fleet_drain(s, false);
+    service_check_drained(s);
+}
+
 void coordinator_drain(struct coordinator *c, int signal)
 {
     struct service *s = &c->service;
@@ -201,13 +215,13 @@ void coordinator_drain(struct coordinator *c, int signal)
     if (s->phase == SERVICE_DOWN)
         return;
     log_info("stopping: aggregators finish their open rounds (once more: end them now)");
-    s->phase = SERVICE_DRAINING;
-    s->signal = signal;
-    timer_start(&s->loop, &s->drain_timer, clock_now_ns() + DRAIN_DEADLINE_NS);
-    list_for_each (node, &s->aggregators)
-        ask_to_drain(list_entry(node, struct aggregator, link));
-    fleet_drain(s, false);
-    service_check_drained(s);
+    drain(s, signal);
+}
+
+void service_give_up(struct service *s, int code)
+{
+    if (s->phase == SERVICE_UP)
+        drain(s, code);
 }
 
 static void signal_ready(struct source *source, uint32_t events)
@@ -240,16 +254,6 @@ static void init(struct service *s)
     s->signals = (struct source){.fd = -1, .ready = signal_ready};
     s->started_ns = clock_now_ns();
     gethostname(s->node, sizeof s->node - 1);
-}
-
-/* Every worker is a descriptor or two. */
-static void raise_descriptor_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
 }
 
 static int watch_signals(struct service *s)
@@ -289,7 +293,9 @@ static int listen_all(struct service *s, struct err *err)
 
 static int start(struct service *s, struct err *err)
 {
-    int error = start_loop(s, err);
+    int error = descriptors_raise(DESCRIPTORS_LEAST, "gradpool serve", err);
+    if (error == 0)
+        error = start_loop(s, err);
     if (error == 0)
         error = state_dir_create(s->options.state_dir, err);
     if (error == 0)
@@ -321,7 +327,6 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
     copy_options(s, options);
     s->provisioner = options->provisioner;
     s->tcp.endpoint = listen;
-    raise_descriptor_limit();
     error = start(s, err);
     if (error < 0) {
         coordinator_destroy(c);
@@ -379,7 +384,7 @@ int coordinator_run(struct coordinator *c)
         if (going < 0)
             return going;
         if (going == 0)
-            return c->service.signal;
+            return c->service.ended_by;
     }
 }
 

@@ -31,7 +31,7 @@ struct coordinator_options {
 };
 
 /* Takes the state dir, restores what it holds, listens and starts the local aggregators.
- * Errors (each with a text that says what to do): -EINVAL (an option), -EBUSY (the state dir is in
+ * Errors (each with a text that says what to do): -EINVAL and -ENODEV (an option), -EBUSY (the state dir is in
  * use: by whom), -EADDRINUSE, -EROFS, -ENOSPC, -EACCES, ... */
 int coordinator_create(const struct coordinator_options *options, struct coordinator **ret_c,
                        struct err *err);
@@ -41,7 +41,7 @@ void coordinator_destroy(struct coordinator *c);
 /* Handles one event, waiting until `deadline_ns` at most. 1: go on; 0: drained. */
 int coordinator_step(struct coordinator *c, uint64_t deadline_ns);
 /* Steps until drained after SIGTERM, SIGINT or SIGHUP (which must be blocked; it reads them).
- * Returns the number of that signal, or a negative errno. */
+ * Returns the number of that signal, or a negative errno: it could not go on, as was logged. */
 int coordinator_run(struct coordinator *c);
 /* What a first such signal does; a second call kills the local aggregators at once. */
 void coordinator_drain(struct coordinator *c, int signal);

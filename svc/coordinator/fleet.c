@@ -22,18 +22,42 @@ static bool has_aggregator(const struct slot *slot)
     return false;
 }
 
+/* Jobs that train on other aggregators are worth more than one that cannot be started. */
+static bool others_are_needed(const struct service *s)
+{
+    list_for_each (node, &s->aggregators)
+        if (list_entry(node, struct aggregator, link)->state != AGGREGATOR_LOST)
+            return !list_is_empty(&s->jobs);
+    return false;
+}
+
+/* Again and again, it would fail for the same reason. */
+static void start_failed(struct slot *slot, const char *how)
+{
+    struct service *s = slot->service;
+    if (++slot->start_failures < START_FAILURES_MAX || s->phase != SERVICE_UP ||
+        others_are_needed(s))
+        return;
+    log_error("giving up: the local aggregator on cores %s could not start %u times in a row (%s); "
+              "the lines above say why",
+              slot->cores, slot->start_failures, how);
+    service_give_up(s, -EIO);
+}
+
 static void ended(struct source *source, uint32_t events)
 {
     struct slot *slot = container_of(source, struct slot, watch);
     struct service *s = slot->service;
     char how[64];
-    s->provisioner->ops->collect(s->provisioner, &slot->process, how, sizeof how);
+    bool gave_up = s->provisioner->ops->collect(s->provisioner, &slot->process, how, sizeof how);
     if (s->phase == SERVICE_UP)
         log_warn("the local aggregator with pid %d has ended: %s", slot->process.pid, how);
     loop_unwatch(&s->loop, &slot->watch);
     close(slot->watch.fd);
     slot->watch.fd = -1;
     slot->process = (struct provisioned){.watch_fd = -1};
+    if (gave_up && !slot->has_joined)
+        start_failed(slot, how);
     fleet_check(s);
     service_check_drained(s);
 }
@@ -56,6 +80,7 @@ static int start(struct slot *slot, struct err *err)
     int error = make_grant(slot);
     if (error < 0)
         return err_set(err, error, "no random numbers: %s", err_text(error));
+    slot->has_joined = false;
     struct provision what = {.join = join,
                              .cores = slot->cores,
                              .grant = slot->grant,
@@ -100,6 +125,7 @@ static void check(struct slot *slot)
     if (start(slot, &err) < 0) {
         log_error("%s", err.text);
         timer_start(&s->loop, &slot->again, now_ns + NS_PER_S);
+        start_failed(slot, err_text(err.code));
     }
 }
 
@@ -120,6 +146,12 @@ struct slot *fleet_slot_of_grant(struct service *s, const char *grant)
         if (s->slots[i].watch.fd >= 0 && strcmp(s->slots[i].grant, grant) == 0 && *grant)
             return &s->slots[i];
     return NULL;
+}
+
+void fleet_joined(struct slot *slot)
+{
+    slot->has_joined = true;
+    slot->start_failures = 0;
 }
 
 bool fleet_expects_more(const struct service *s)
@@ -167,6 +199,17 @@ static void share_cores(struct service *s, const struct cores *cores)
                  total == 1 ? "" : "s");
 }
 
+static int check_ports(const struct service *s, const struct cores *cores, struct err *err)
+{
+    size_t first = s->options.data_port, slots = s->options.aggregators;
+    size_t shares = cores_count(cores) > slots ? cores_count(cores) : slots;
+    size_t lanes = shares * s->options.lanes_per_core;
+    if (first + lanes - 1 <= UINT16_MAX || first == 0)
+        return 0;
+    return err_set(err, -EINVAL, "--data-port %zu: %zu lanes count up beyond port %u", first, lanes,
+                   UINT16_MAX);
+}
+
 int fleet_create(struct service *s, struct err *err)
 {
     struct cores *cores;
@@ -176,7 +219,8 @@ int fleet_create(struct service *s, struct err *err)
     int error = cores_create(s->options.cores, &cores, err);
     if (error < 0)
         return error;
-    s->slots = calloc(count, sizeof *s->slots);
+    error = check_ports(s, cores, err);
+    s->slots = error == 0 ? calloc(count, sizeof *s->slots) : NULL;
     s->slots_count = s->slots ? count : 0;
     for (size_t i = 0; i < s->slots_count; i++) {
         struct slot *slot = &s->slots[i];
@@ -189,7 +233,7 @@ int fleet_create(struct service *s, struct err *err)
     if (s->slots)
         share_cores(s, cores);
     cores_destroy(cores);
-    return s->slots ? 0 : err_set(err, -ENOMEM, "out of memory");
+    return s->slots || error < 0 ? error : err_set(err, -ENOMEM, "out of memory");
 }
 
 void fleet_destroy(struct service *s)

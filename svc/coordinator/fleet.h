@@ -7,6 +7,7 @@
 
 #define RESTARTS_MAX 5                     /* of one local aggregator ... */
 #define RESTARTS_PERIOD_NS (60 * NS_PER_S) /* ... within this time */
+#define START_FAILURES_MAX 3               /* in a row, and the service ends */
 
 struct service;
 
@@ -20,6 +21,8 @@ struct slot {
     struct source watch;              /* fd -1: none runs that we started */
     uint64_t starts_ns[RESTARTS_MAX]; /* ring */
     uint32_t starts;
+    uint32_t start_failures; /* in a row: gave up before it had joined */
+    bool has_joined;         /* the one that runs */
     struct timer again;
 };
 
@@ -27,6 +30,7 @@ int fleet_create(struct service *s, struct err *err);
 /* Starts what is missing. */
 void fleet_check(struct service *s);
 struct slot *fleet_slot_of_grant(struct service *s, const char *grant);
+void fleet_joined(struct slot *slot);
 /* Whether a local aggregator is about to come. */
 bool fleet_expects_more(const struct service *s);
 void fleet_drain(struct service *s, bool now);

@@ -33,6 +33,7 @@ static const struct {
     {BODY(TICKET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, ticket_handle},
     {BODY(AGGREGATOR_JOIN), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_join},
     {BODY(LANE_FAILURE), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_failure},
+    {BODY(AGGREGATOR_LEAVE), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_leave},
     {BODY(STATUS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, view_handle_status},
     {BODY(JOBS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, view_handle_jobs},
     {BODY(TENANT_ADD_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_add},

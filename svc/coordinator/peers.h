@@ -94,6 +94,7 @@ void tenant_handle_revoke(struct peer *p, const envelope *message);
 void tenant_handle_list(struct peer *p, const envelope *message);
 void aggregator_handle_join(struct peer *p, const envelope *message);
 void aggregator_handle_failure(struct peer *p, const envelope *message);
+void aggregator_handle_leave(struct peer *p, const envelope *message);
 void view_handle_status(struct peer *p, const envelope *message);
 void view_handle_jobs(struct peer *p, const envelope *message);
 

@@ -29,9 +29,10 @@ struct provisioner;
 struct provisioner_ops {
     int (*start)(struct provisioner *p, const struct provision *what, struct provisioned *ret_it,
                  struct err *err);
-    /* After watch_fd became readable: lets it go and says how it ended ("exit code 1"). */
-    const char *(*collect)(struct provisioner *p, const struct provisioned *it, char *buffer,
-                           size_t buffer_bytes);
+    /* After watch_fd became readable: lets it go and says how it ended ("exit code 1"). Whether it
+     * gave up by itself: neither well nor killed. */
+    bool (*collect)(struct provisioner *p, const struct provisioned *it, char *buffer,
+                    size_t buffer_bytes);
     /* Asks it to end (drain), or ends it now. */
     void (*stop)(struct provisioner *p, const struct provisioned *it, bool now);
     void (*destroy)(struct provisioner *p);

@@ -100,8 +100,8 @@ static int local_start(struct provisioner *p, const struct provision *what,
     return 0;
 }
 
-static const char *local_collect(struct provisioner *p, const struct provisioned *it, char *buffer,
-                                 size_t buffer_bytes)
+static bool local_collect(struct provisioner *p, const struct provisioned *it, char *buffer,
+                          size_t buffer_bytes)
 {
     int status = 0;
     if (waitpid(it->pid, &status, WNOHANG) != it->pid)
@@ -110,7 +110,7 @@ static const char *local_collect(struct provisioner *p, const struct provisioned
         snprintf(buffer, buffer_bytes, "killed by signal %d", WTERMSIG(status));
     else
         snprintf(buffer, buffer_bytes, "exit code %d", WEXITSTATUS(status));
-    return buffer;
+    return WIFEXITED(status) && WEXITSTATUS(status) != 0;
 }
 
 static void local_stop(struct provisioner *p, const struct provisioned *it, bool now)

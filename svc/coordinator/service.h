@@ -37,7 +37,7 @@ struct service {
     uint64_t next_id; /* of calls and waits */
     uint64_t started_ns;
     enum service_phase phase;
-    int signal;
+    int ended_by; /* a signal's number, or a negative errno: it could not go on */
     char node[HOST_NAME_MAX + 1];
     char endpoint_url[300];
     char data_host[256]; /* for local lanes; "": they choose */
@@ -48,6 +48,8 @@ struct coordinator {
 };
 
 void service_put_numbers(struct service *s);
+/* Drains, as after a signal, because it cannot go on; the reason has been logged. */
+void service_give_up(struct service *s, int code);
 /* After an aggregator or a local process has gone: the end of a drain, perhaps. */
 void service_check_drained(struct service *s);
 

@@ -171,7 +171,9 @@ int cores_bind_thread(const struct cores *c, size_t position)
 {
     struct core core = cores_at(c, position);
     hwloc_obj_t pu = hwloc_get_pu_obj_by_os_index(c->topology, core.pu);
-    if (!c->real || !pu)
+    if (!c->real)
+        return -ENOTSUP;
+    if (!pu)
         return -EINVAL;
     if (hwloc_set_cpubind(c->topology, pu->cpuset, HWLOC_CPUBIND_THREAD) < 0)
         return bind_error();

@@ -13,7 +13,7 @@ import time
 import unittest
 
 import tap
-from harness import GRADPOOL, WAIT_S, Process, Service, is_alive, until
+from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, is_alive, until
 
 
 
@@ -86,12 +86,37 @@ class CommandLine(unittest.TestCase):
                 ('--listen', 'http://localhost', 'http'),
                 ('--policy', 'best', '--policy best'),
                 ('--cores', '4000', '4000'),
-                ('--state-dir', '/proc/none', '/proc/none')):
+                ('--cores', 'all', 'write 0-3,8'),
+                ('--interface', 'none9', 'none9'),
+                ('--data-port', '65535', 'beyond port 65535'),
+                ('--allow-uid', 'root', "'root'"),
+                ('--advertise', 'node7:7077', "'node7:7077'"),
+                ('--state-dir', '/' + 200 * 'x', 'too long'),
+                ('--lanes-per-core', '0', 'from 1 to 64')):
             with tempfile.TemporaryDirectory() as folder:
                 answer = run('serve', '--state-dir', folder, '--listen', 'gradpool://127.0.0.1:0',
-                             option, value)
-            self.assertEqual(answer.returncode, 1, option)
+                             '--lanes-per-core', '2', option, value)
+            self.assertEqual(answer.returncode, 2, (option, value))
             self.assertIn(words, answer.stderr)
+
+    def test_what_is_no_mistake_on_the_command_line_is_exit_code_1(self):
+        answer = run('serve', '--state-dir', '/proc/none')
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn('/proc/none', answer.stderr)
+
+    def test_an_aggregator_refuses_options_before_it_joins(self):
+        for option, value, words in (
+                ('--join', 'http://localhost', 'http'), ('--cores', '4000', '4000'),
+                ('--interface', 'none9', 'none9'), ('--advertise', 'a b', "'a b'"),
+                ('--data-port', '65535', 'beyond port 65535')):
+            answer = run('aggregator', '--join', '127.0.0.1:1', '--lanes-per-core', '2', option,
+                         value)
+            self.assertEqual(answer.returncode, 2, (option, value))
+            self.assertIn(words, answer.stderr)
+
+    def test_a_service_that_is_no_endpoint_is_a_mistake(self):
+        for command in ('status', 'jobs'):
+            self.assertEqual(run(command, '--endpoint', 'http://x').returncode, 2)
 
     def test_without_a_service_status_and_jobs_say_so_with_exit_code_3(self):
         for command in ('status', 'jobs'):
@@ -230,6 +255,60 @@ class OwnServices(unittest.TestCase):
         joined.signal(signal.SIGTERM)
         self.assertEqual(joined.wait(), 0)
 
+    def test_an_aggregator_that_drains_hands_its_jobs_on_at_once(self):
+        service = self.service(aggregators=0)
+        there = service.endpoint.removeprefix('gradpool://')
+        joined = []
+        for name in ('first', 'second'):
+            joined.append(self.process('aggregator', '--join', there, '--cores', '0', name=name))
+            joined[-1].wait_for('joined as aggregator')
+        workers = service.workers('moved', 2, '--tensors', '4', '--rounds', '400',
+                                  '--compute-ms', '5')
+        until(lambda: (service.job('moved') or {}).get('state') == 'training', 'it trains',
+              process=service.serve)
+        for aggregator in joined:
+            aggregator.signal(signal.SIGTERM)
+            self.assertEqual(aggregator.wait(), 0)
+            if aggregator is joined[0]:
+                service.serve.wait_for('have new lanes, epoch 2')
+        self.assertRegex(service.serve.text(), 'has drained and leaves.*\n.*is gone')
+        for worker in workers:  # no lane is left: told so, and not after the 10 s of a loss
+            self.assertNotEqual(worker.wait(8), 0)
+            self.assertIn('is gone', worker.text())
+
+    def test_when_local_aggregators_cannot_start_serve_ends_with_the_reason(self):
+        with socket.socket() as taken:
+            taken.bind(('127.0.0.1', 0))
+            taken.listen()
+            serve = self.process('serve', '--listen', 'gradpool://127.0.0.1:0', '--cores', '0',
+                                 '--data-port', taken.getsockname()[1], '--state-dir',
+                                 self.folder / 'state', name='serve')
+            self.assertEqual(serve.wait(), 1)
+        self.assertIn('cannot listen on ofi', serve.text())
+        self.assertIn('could not start 3 times in a row', serve.text())
+
+    def test_too_few_open_files_are_said_and_end_serve(self):
+        for limit, words in ((24, 'gradpool serve needs 64 open files at least, and the limit is 24'),
+                             (100, 'an aggregator with 8 lanes needs 208 open files at least')):
+            serve = Process(['sh', '-c', f'ulimit -n {limit} && exec "$0" "$@"', GRADPOOL, 'serve',
+                             '--listen', 'gradpool://127.0.0.1:0', '--cores', '0',
+                             '--lanes-per-core', '8', '--state-dir', self.folder / 'state'],
+                            self.folder, f'serve-{limit}')
+            self.ends.callback(serve.kill)
+            self.assertEqual(serve.wait(), 1)
+            self.assertIn(words, serve.text())
+            self.assertIn('LimitNOFILE', serve.text())
+
+    def test_an_aggregator_killed_while_it_starts_is_replaced(self):
+        serve = self.process('serve', '--listen', 'gradpool://127.0.0.1:0', '--cores', '0',
+                             '--state-dir', self.folder / 'state', name='serve')
+        for i in range(4):  # one more than may fail to start by itself
+            until(lambda: serve.text().count('started a local aggregator') > i, 'it is started',
+                  process=serve)
+            os.kill(int(re.findall(r'cores 0, pid (\d+)', serve.text())[i]), signal.SIGKILL)
+        serve.wait_for('joined with 1 lanes')
+        self.assertIn('killed by signal 9', serve.text())
+
     def test_an_aggregator_that_finds_no_coordinator_says_so(self):
         answer = run('aggregator', '--join', '127.0.0.1:1')
         self.assertEqual(answer.returncode, 1)
@@ -239,7 +318,7 @@ class OwnServices(unittest.TestCase):
         answer = run('aggregator', '--join', '127.0.0.1:1', environment={'GRADPOOL_KERNELS': 'c'})
         self.assertIn('sums with c', answer.stderr)
         answer = run('aggregator', '--join', '127.0.0.1:1', '--kernels', 'sse9')
-        self.assertEqual(answer.returncode, 1)
+        self.assertEqual(answer.returncode, 2)
         self.assertIn('--kernels sse9: expected best, c', answer.stderr)
 
     def test_a_dead_local_aggregator_is_replaced(self):
@@ -292,6 +371,34 @@ class OwnServices(unittest.TestCase):
                              '--listen', 'gradpool://127.0.0.1:0')
         self.assertEqual(serve.wait(), 1)
         self.assertRegex(serve.text(), 'No space left on device|full')
+
+    @unittest.skipUnless(os.geteuid() == 0, 'mounting needs root')
+    def test_a_full_dev_shm_changes_nothing(self):
+        """Shared memory is memfds, which no mount bounds."""
+        script = ('mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero > /dev/shm/x;'
+                  'exec "$0" "$@"')
+        local = Process(['unshare', '-m', 'sh', '-c', script, BENCH, 'local', '--endpoint',
+                         self.service(aggregators=1).endpoint, '--transport', 'shm', '--rounds',
+                         '3'], self.folder, 'local')
+        self.ends.callback(local.kill)
+        self.assertEqual(local.wait(), 0, local.text())
+
+    @unittest.skipUnless(os.geteuid() == 0, 'dropping a capability needs root')
+    def test_without_lockable_memory_tcp_works(self):
+        def unlockable(name, *command):
+            process = Process(['sh', '-c', 'ulimit -l 0 && exec setpriv --bounding-set=-ipc_lock '
+                               '"$0" "$@"', *command], self.folder, name)
+            self.ends.callback(process.kill)
+            return process
+        serve = unlockable('serve', GRADPOOL, 'serve', '--state-dir', self.folder / 'state',
+                           '--listen', 'gradpool://127.0.0.1:0', '--cores', '0')
+        serve.wait_for('joined with')
+        endpoint = re.search(r'listening on (\S+),', serve.text())[1]
+        local = unlockable('local', BENCH, 'local', '--endpoint', endpoint, '--transport', 'tcp',
+                           '--rounds', '3')
+        self.assertEqual(local.wait(), 0, local.text())
+        serve.signal(signal.SIGTERM)
+        self.assertEqual(serve.wait(), 0)
 
     @unittest.skipUnless(os.geteuid() == 0, 'mounting needs root')
     def test_a_disk_that_fills_refuses_the_request_and_the_service_goes_on(self):

@@ -97,12 +97,12 @@ static int stage_start(struct provisioner *p, const struct provision *what,
     return ret_it->watch_fd < 0 ? err_set(err, -errno, "pidfd_open") : 0;
 }
 
-static const char *stage_collect(struct provisioner *p, const struct provisioned *it, char *buffer,
-                                 size_t buffer_bytes)
+static bool stage_collect(struct provisioner *p, const struct provisioned *it, char *buffer,
+                          size_t buffer_bytes)
 {
     rig_kill(((struct stage *)p)->rig, it->pid);
     snprintf(buffer, buffer_bytes, "ended");
-    return buffer;
+    return ((struct stage *)p)->rig->locals_give_up;
 }
 
 static void stage_stop(struct provisioner *p, const struct provisioned *it, bool now)

@@ -47,6 +47,7 @@ struct rig {
     char grants[RIG_SLOTS_MAX][64]; /* that the coordinator's provisioner was told, latest last */
     uint32_t starts, stops;         /* of local aggregators */
     int processes[RIG_SLOTS_MAX];
+    bool locals_give_up;          /* how they end: by themselves with an error, or killed */
     void (*in_step)(bool begins); /* around what the coordinator does; NULL: nothing */
 };
 

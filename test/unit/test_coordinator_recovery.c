@@ -1,6 +1,9 @@
 /* Aggregators that come, vanish, come back: what happens to the pieces that they serve. */
 #include "test/unit/coordinator_rig.h"
 
+#include "svc/base/clock.h"
+#include "svc/coordinator/fleet.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -123,6 +126,51 @@ static void who_stays_away_too_long_is_lost(void **state)
     rig->processes[0] = 0;
 }
 
+static void say_goodbye(struct end *e)
+{
+    WIRE(AggregatorLeave) leave = GRADPOOL__WIRE__AGGREGATOR_LEAVE__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    request.body_case = BODY(AGGREGATOR_LEAVE);
+    request.aggregator_leave = &leave;
+    end_send(e, &request);
+    message_free(end_expect(e, BODY(DONE)));
+}
+
+static void one_on_another_host_that_says_goodbye_is_not_waited_for(void **state)
+{
+    struct rig *rig = *state;
+    struct end *first = rig_aggregator(rig, 1);
+    struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
+    WIRE(Piece) piece = declare(zero, "w");
+    struct end *second = rig_aggregator(rig, 1);
+    uint64_t started_ns = clock_now_ns();
+    say_goodbye(first);
+    end_expect_closed(first);
+    envelope *change = end_expect(zero, BODY(ROUTE_CHANGE));
+    assert_int_equal(change->route_change->tensors[0]->pieces[0]->id, piece.id);
+    assert_int_equal(change->route_change->tensors[0]->pieces[0]->lane, second->lanes[0]);
+    message_free(change);
+    say_goodbye(second); /* no lane is left */
+    envelope *failure = end_expect(zero, BODY(JOB_FAILURE));
+    assert_non_null(strstr(failure->job_failure->text, "aggregator 2 (node7, pid"));
+    message_free(failure);
+    /* Lost without a word, each would have been waited for. */
+    assert_true(clock_now_ns() - started_ns < UINT64_C(10) * NS_PER_S);
+}
+
+/* Its process could still write: only its end counts (K4). */
+static void a_local_one_that_says_goodbye_is_lost_when_its_process_has_ended(void **state)
+{
+    struct rig *rig = *state;
+    struct end *first = rig_local_aggregator(rig, 1, "");
+    struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
+    declare(zero, "w");
+    say_goodbye(first);
+    end_expect_none(zero, BODY(JOB_FAILURE));
+    rig_kill(rig, first->process);
+    message_free(end_expect(zero, BODY(JOB_FAILURE)));
+}
+
 static void a_job_without_pieces_there_does_not_notice(void **state)
 {
     struct rig *rig = *state;
@@ -174,6 +222,37 @@ static void a_local_aggregator_that_keeps_dying_is_left_alone_for_a_while(void *
         rig_settle(rig);
     }
     assert_int_equal(rig->starts, 5);
+}
+
+static void when_local_ones_cannot_start_the_service_ends_with_the_reason(void **state)
+{
+    struct rig *rig = *state;
+    coordinator_destroy(rig->coordinator);
+    rig->options.aggregators = 1;
+    rig->locals_give_up = true;
+    rig_start(rig);
+    do
+        rig_kill(rig, rig->processes[0]);
+    while (coordinator_step(rig->coordinator, clock_now_ns() + NS_PER_S) == 1);
+    assert_int_equal(rig->starts, START_FAILURES_MAX);
+    assert_int_equal(coordinator_run(rig->coordinator), -EIO);
+}
+
+static void while_jobs_train_elsewhere_one_that_cannot_start_ends_nothing(void **state)
+{
+    struct rig *rig = *state;
+    coordinator_destroy(rig->coordinator);
+    rig->options.aggregators = 1;
+    rig->locals_give_up = true;
+    rig_start(rig);
+    rig_aggregator(rig, 1);
+    rig_join(rig, "resnet", 0, 1, NULL, NULL);
+    for (uint32_t i = 1; i < START_FAILURES_MAX + 1; i++) {
+        rig_kill(rig, rig->processes[0]);
+        while (rig->starts == i)
+            rig_step(rig);
+    }
+    assert_int_equal(coordinator_step(rig->coordinator, 0), 1);
 }
 
 static void a_foreign_grant_is_refused(void **state)
@@ -387,9 +466,13 @@ int main(void)
         CASE(a_process_that_closes_its_connection_but_lives_is_not_replaced),
         CASE(without_another_lane_the_job_fails_naming_the_aggregator),
         CASE(who_stays_away_too_long_is_lost),
+        CASE(one_on_another_host_that_says_goodbye_is_not_waited_for),
+        CASE(a_local_one_that_says_goodbye_is_lost_when_its_process_has_ended),
         CASE(a_job_without_pieces_there_does_not_notice),
         CASE(a_local_aggregator_is_started_again_and_gets_its_pieces_back),
         CASE(a_local_aggregator_that_keeps_dying_is_left_alone_for_a_while),
+        CASE(when_local_ones_cannot_start_the_service_ends_with_the_reason),
+        CASE(while_jobs_train_elsewhere_one_that_cannot_start_ends_nothing),
         CASE(a_foreign_grant_is_refused),
         CASE(an_aggregator_that_comes_back_keeps_what_it_holds),
         CASE(what_it_should_hold_and_does_not_is_placed_again),

@@ -1,0 +1,25 @@
+/* RLIMIT_NOFILE. The soft limit is for programs that use select(2); none here does. */
+#include "svc/base/descriptors.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sys/resource.h>
+
+int descriptors_raise(uint64_t least, const char *whose, struct err *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return err_set(err, -errno, "cannot read the limit on open files: %s", err_text(-errno));
+    if (limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+            return err_set(err, -errno, "cannot raise the limit on open files: %s",
+                           err_text(-errno));
+    }
+    if (limit.rlim_cur >= least)
+        return 0;
+    return err_set(err, -EMFILE,
+                   "%s needs %" PRIu64 " open files at least, and the limit is %" PRIu64
+                   ": raise it (ulimit -Hn, LimitNOFILE= of a systemd unit)",
+                   whose, least, (uint64_t)limit.rlim_cur);
+}

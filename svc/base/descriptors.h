@@ -1,0 +1,13 @@
+/* The limit on open files, which workers use up. */
+#ifndef GRADPOOL_BASE_DESCRIPTORS_H
+#define GRADPOOL_BASE_DESCRIPTORS_H
+
+#include "svc/base/err.h"
+
+#include <stdint.h>
+
+/* Raises the soft limit to the hard one. -EMFILE: it is still below `least`, which `whose` needs
+ * to begin with; the text says what to do. */
+int descriptors_raise(uint64_t least, const char *whose, struct err *err);
+
+#endif
