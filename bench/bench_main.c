@@ -15,6 +15,7 @@ static const struct command {
 } commands[] = {
     {"push", "be one worker of a job, against a running service", push_command},
     {"local", "fork all workers of a job, against a running service", local_command},
+    {"compare", "gradpool beside gloo, Open MPI and plain sockets", compare_command},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 

@@ -12,6 +12,8 @@ packages=(
     libcmocka-dev binutils clang libclang-rt-14-dev clang-format util-linux
     # jobs: PyTorch, and data sets that come with scikit-learn
     python3 python3-torch python3-numpy python3-sklearn
+    # what gradpool is compared with
+    openmpi-bin libopenmpi-dev
     # several nodes on one host
     iproute2
 )

@@ -54,12 +54,13 @@ LIBRARIES = {
     'jansson.h': {'svc/ops'},
     'microhttpd.h': {'svc/ops'},
     'cmocka.h': {'test'},
+    'mpi.h': {'bench/peers'},
 }
 C_HEADERS = set('''assert ctype errno fenv float inttypes limits math setjmp stdalign stdarg
     stdatomic stdbool stddef stdint stdio stdlib string strings time'''.split())
 PURE_HEADERS = C_HEADERS - {'ctype', 'setjmp', 'stdatomic', 'strings', 'time'}
 INTRINSICS = {'immintrin.h', 'cpuid.h'}
-SYSTEM_HEADERS = set('''argp dirent dlfcn fcntl getopt ifaddrs netdb poll pthread pwd sched
+SYSTEM_HEADERS = set('''argp dirent dlfcn fcntl ftw getopt ifaddrs netdb poll pthread pwd sched
     semaphore signal spawn syslog unistd'''.split())
 SYSTEM_FOLDERS = ('sys/', 'net/', 'netinet/', 'arpa/', 'linux/')
 

@@ -1,0 +1,38 @@
+/* Systems side by side, alternating in one run. */
+#ifndef GRADPOOL_BENCH_COMPARE_H
+#define GRADPOOL_BENCH_COMPARE_H
+
+#include "bench/compare/systems.h"
+
+#define COMPARE_CHOICES_MAX 16
+
+struct compare_options {
+    uint32_t workers[COMPARE_CHOICES_MAX]; /* 0 ends each list */
+    uint64_t tensor_bytes[COMPARE_CHOICES_MAX];
+    const char *systems; /* names, separated by commas; NULL: all */
+    uint32_t passes;     /* turns each system gets for a cell */
+    uint64_t cell_ns;    /* time of the rounds of a cell, as far as two rounds a turn allow */
+    uint32_t slow_rank;  /* pauses ten times as long before each round; UINT32_MAX: nobody pauses */
+    bool is_json;
+};
+
+/* What was measured of one system, number of workers, and size. */
+struct cell {
+    const struct system *system;
+    uint32_t workers;
+    uint64_t tensor_bytes;
+    uint64_t rounds, wrong;
+    uint64_t worker_cpu_ns, server_cpu_ns, elapsed_ns;
+    uint64_t *round_ns; /* of all workers */
+    size_t round_ns_count;
+};
+
+/* Exit code: 1 when a system failed that was there, or a result was wrong. */
+int compare_run(const struct compare_options *options);
+
+/* compare_report.c: `cells_count` cells of one size; the table's ratios are to the floor of the
+ * same cell. Sorts the cells' round times. */
+void compare_report_start(const struct compare_options *options);
+void compare_report(const struct compare_options *options, struct cell *cells, size_t cells_count);
+
+#endif

@@ -1,0 +1,71 @@
+/* The processes of one system for one number of workers, and what is asked of them (seat.h has the
+ * words). One thread; every wait has a deadline. */
+#ifndef GRADPOOL_BENCH_CREW_H
+#define GRADPOOL_BENCH_CREW_H
+
+#include "bench/compare/own_service.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define CREW_WORKERS_MAX 64
+#define CREW_SEATS_MAX (CREW_WORKERS_MAX + 1) /* a server of the system's own */
+
+struct crew;
+
+struct system {
+    const char *name, *transport;
+    bool uses_service;    /* its server is the gradpool service */
+    bool has_server_seat; /* its server is a process of the crew */
+    /* Its results replace the gradients: after r rounds sums have grown workers^(r-1) fold, which
+     * stays exact for powers of two until the exponent ends. */
+    bool is_in_place;
+    /* Starts the processes, notes them with crew_note(). -ENOENT: the system is not here; the
+     * reason is on standard error. */
+    int (*start)(struct crew *crew);
+};
+
+struct crew {
+    const struct system *system;
+    const struct service *service; /* of those who use it */
+    uint32_t workers, seats;
+    char address[64]; /* what seats connect to */
+    char job[64];
+    char folder[PATH_MAX]; /* of systems that need one; removed at the end */
+    int listen_fd;
+    pid_t children[CREW_SEATS_MAX];
+    size_t children_count;
+    FILE *in[CREW_SEATS_MAX]; /* by rank; the server of the system last */
+    char *line;               /* last heard */
+    size_t line_bytes;
+    uint32_t next_round;
+    bool is_up;
+};
+
+/* One run of rounds, without a break. */
+struct segment {
+    uint32_t rounds;
+    const uint32_t *pause_us;              /* per rank, before each round; NULL: none */
+    uint64_t worker_cpu_ns, server_cpu_ns; /* here and below: what came out */
+    uint64_t elapsed_ns;                   /* of the slowest worker */
+    uint64_t wrong;
+    uint64_t *round_ns; /* workers * rounds of them */
+};
+
+/* Starts the processes and returns at once; crew_await() waits until all are there. */
+int crew_start(struct crew *crew, const struct system *system, const struct service *service,
+               uint32_t workers);
+int crew_await(struct crew *crew);
+int crew_resize(struct crew *crew, uint64_t bytes);
+int crew_run(struct crew *crew, struct segment *segment);
+/* Ends all processes; safe on one that did not start. */
+void crew_end(struct crew *crew);
+
+void crew_note(struct crew *crew, pid_t child);
+/* Most rounds that may be run at a stretch. */
+uint32_t crew_rounds_max(const struct crew *crew);
+/* CPU time of the workers so far, as the kernel counts it. */
+uint64_t crew_children_cpu_ns(const struct crew *crew);
+
+#endif

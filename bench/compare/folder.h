@@ -1,0 +1,11 @@
+/* A folder for a while, under TMPDIR or /tmp. */
+#ifndef GRADPOOL_BENCH_FOLDER_H
+#define GRADPOOL_BENCH_FOLDER_H
+
+#include <stddef.h>
+
+/* Negative errno, with a text on standard error; the path is then empty. */
+int folder_make(char *ret_path, size_t path_bytes);
+void folder_remove(const char *path); /* with all that is in it; "" is fine */
+
+#endif

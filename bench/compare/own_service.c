@@ -1,0 +1,119 @@
+/* Starts and ends `gradpool serve`. Owns its processes and its folder. */
+#include "bench/compare/own_service.h"
+
+#include "bench/compare/folder.h"
+#include "bench/compare/host.h"
+#include "svc/base/clock.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define START_NS (20 * NS_PER_S)
+#define STOP_NS (10 * NS_PER_S)
+#define ASK_AGAIN_NS (20 * NS_PER_MS)
+
+extern char **environ;
+
+static int spawn(struct service *s)
+{
+    char state[PATH_MAX + 8], core[16];
+    snprintf(state, sizeof state, "%s/state", s->folder);
+    snprintf(core, sizeof core, "%d", process_core(0));
+    char *argv[] = {s->program,
+                    (char *)"serve",
+                    (char *)"--state-dir",
+                    state,
+                    (char *)"--listen",
+                    (char *)"gradpool://127.0.0.1:0",
+                    (char *)"--aggregators",
+                    (char *)"1",
+                    (char *)"--cores",
+                    core,
+                    NULL};
+    pid_t pid = process_spawn(argv, environ, s->log);
+    if (pid < 0)
+        return pid;
+    s->coordinator = pid;
+    return 0;
+}
+
+/* `gradpool status` says with its exit code whether lanes serve. */
+static int is_up(struct service *s)
+{
+    char *argv[] = {s->program, (char *)"status", (char *)"--endpoint", s->endpoint, NULL};
+    pid_t pid = process_spawn(argv, environ, "/dev/null");
+    return pid > 0 && process_reap(pid, clock_now_ns() + START_NS) == 0;
+}
+
+static int wait_until_up(struct service *s)
+{
+    uint64_t deadline_ns = clock_now_ns() + START_NS;
+    const struct timespec again = {0, ASK_AGAIN_NS};
+    while (!is_up(s)) {
+        if (clock_now_ns() > deadline_ns || kill(s->coordinator, 0) < 0)
+            return -ETIMEDOUT;
+        nanosleep(&again, NULL);
+    }
+    s->aggregators_count = process_children(s->coordinator, s->aggregators, SERVICE_PROCESSES_MAX);
+    return s->aggregators_count ? 0 : -ESRCH;
+}
+
+static void show_log(const struct service *s)
+{
+    char line[512];
+    FILE *log = fopen(s->log, "r");
+    while (log && fgets(line, sizeof line, log))
+        fputs(line, stderr);
+    if (log)
+        fclose(log);
+}
+
+int service_start(struct service *s)
+{
+    *s = (struct service){0};
+    if (process_find_beside("gradpool", s->program, sizeof s->program) < 0) {
+        fprintf(stderr, "gradpool-bench: no program gradpool beside this one\n");
+        return -ENOENT;
+    }
+    int r = folder_make(s->folder, sizeof s->folder);
+    snprintf(s->log, sizeof s->log, "%s/serve.log", s->folder);
+    snprintf(s->endpoint, sizeof s->endpoint, "unix:%s/state/control.sock", s->folder);
+    if (r == 0)
+        r = spawn(s);
+    if (r == 0)
+        r = wait_until_up(s);
+    if (r == 0)
+        return 0;
+    fprintf(stderr, "gradpool-bench: the service did not start; its log:\n");
+    show_log(s);
+    service_stop(s);
+    return r;
+}
+
+void service_stop(struct service *s)
+{
+    if (s->coordinator > 0) {
+        kill(s->coordinator, SIGTERM);
+        process_reap(s->coordinator, clock_now_ns() + STOP_NS);
+    }
+    folder_remove(s->folder);
+    *s = (struct service){0};
+}
+
+uint64_t service_lanes_cpu_ns(const struct service *s)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < s->aggregators_count; i++)
+        total += process_cpu_ns(s->aggregators[i]);
+    return total;
+}
+
+uint64_t service_coordinator_cpu_ns(const struct service *s)
+{
+    return process_cpu_ns(s->coordinator);
+}

@@ -1,0 +1,28 @@
+/* A gradpool service of the bench's own: one lane on core 0 (host.h), a private state
+ * directory, a free port. The program `gradpool` is the one beside this program. */
+#ifndef GRADPOOL_BENCH_OWN_SERVICE_H
+#define GRADPOOL_BENCH_OWN_SERVICE_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define SERVICE_PROCESSES_MAX 8
+
+struct service {
+    char program[PATH_MAX], folder[PATH_MAX], log[PATH_MAX + 16], endpoint[PATH_MAX + 32];
+    pid_t coordinator; /* 0: not running */
+    pid_t aggregators[SERVICE_PROCESSES_MAX];
+    size_t aggregators_count;
+};
+
+/* Returns when its lane serves. Negative errno, with a text on standard error. */
+int service_start(struct service *s);
+void service_stop(struct service *s); /* safe on one that did not start */
+
+/* Used so far by the aggregators, and by the coordinator. */
+uint64_t service_lanes_cpu_ns(const struct service *s);
+uint64_t service_coordinator_cpu_ns(const struct service *s);
+
+#endif

@@ -1,0 +1,80 @@
+/* Options of `compare`. */
+#include "bench/commands.h"
+#include "bench/compare/compare.h"
+
+#include "svc/base/clock.h"
+
+#include <string.h>
+
+enum { KEY_QUICK = 1000, KEY_JSON, KEY_WORKERS, KEY_BYTES, KEY_SYSTEMS, KEY_CELL, KEY_SLOW };
+
+static const struct argp_option options[] = {
+    {"quick", KEY_QUICK, 0, 0, "4 workers and 4 KiB, 1, 4, 64 MiB only, half a second a cell"},
+    {"json", KEY_JSON, 0, 0, "one JSON line a cell"},
+    {"workers", KEY_WORKERS, "N", 0, "only this number of workers, a power of two"},
+    {"bytes", KEY_BYTES, "N", 0, "only this size of the tensor, a multiple of 4"},
+    {"systems", KEY_SYSTEMS, "LIST", 0, "only these: gradpool,sockets,gloo,openmpi"},
+    {"cell-ms", KEY_CELL, "MS", 0, "time of a cell's rounds (default 2000)"},
+    {"slow-rank", KEY_SLOW, "N", 0,
+     "each worker pauses 1 ms before each round, this one 10 ms; for what is wrong, not for times"},
+    {0},
+};
+
+static const struct compare_options whole = {
+    .workers = {1, 2, 4},
+    .tensor_bytes = {4096, 65536, 1 << 20, 4 << 20, 16 << 20, 64 << 20},
+    .passes = 5,
+    .cell_ns = 2 * NS_PER_S,
+    .slow_rank = UINT32_MAX,
+};
+
+static void be_quick(struct compare_options *o)
+{
+    static const struct compare_options quick = {
+        .workers = {4}, .tensor_bytes = {4096, 1 << 20, 4 << 20, 64 << 20}};
+    memcpy(o->workers, quick.workers, sizeof o->workers);
+    memcpy(o->tensor_bytes, quick.tensor_bytes, sizeof o->tensor_bytes);
+    o->passes = 2;
+    o->cell_ns = NS_PER_S / 2;
+}
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct compare_options *o = state->input;
+    switch (key) {
+    case KEY_QUICK: be_quick(o); return 0;
+    case KEY_JSON: o->is_json = true; return 0;
+    case KEY_SYSTEMS: o->systems = argument; return 0;
+    case KEY_CELL: o->cell_ns = command_number(state, argument, 1, 600000) * NS_PER_MS; return 0;
+    case KEY_SLOW: o->slow_rank = (uint32_t)command_number(state, argument, 0, 63); return 0;
+    case KEY_WORKERS:
+        memset(o->workers, 0, sizeof o->workers);
+        o->workers[0] = (uint32_t)command_number(state, argument, 1, CREW_WORKERS_MAX);
+        if (o->workers[0] & (o->workers[0] - 1))
+            argp_error(state, "--workers: %s is no power of two", argument);
+        return 0;
+    case KEY_BYTES:
+        memset(o->tensor_bytes, 0, sizeof o->tensor_bytes);
+        o->tensor_bytes[0] = command_number(state, argument, 4, UINT64_C(1) << 32) & ~UINT64_C(3);
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int compare_command(int argc, char **argv)
+{
+    struct compare_options o = whole;
+    const struct argp argp = {
+        options,
+        parse,
+        NULL,
+        "Compare gradpool with PyTorch's gloo, with Open MPI, and with a server written by hand "
+        "over plain sockets: in one run, turn by turn, on the same cores, each result checked.\v"
+        "A system that is not installed is skipped, with a line on standard error. Exit code: 1 "
+        "when an element was wrong or a system failed in mid-run.",
+        NULL,
+        NULL,
+        NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    return compare_run(&o);
+}

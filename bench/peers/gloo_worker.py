@@ -1,0 +1,126 @@
+"""PyTorch's gloo all_reduce in a comparison: all ranks, a process each.
+
+Usage: gloo_worker.py ADDRESS WORKERS
+
+Speaks the lines of bench/compare/seat.h and computes the gradients of bench/compare/pattern.c.
+all_reduce works in place: after r rounds an element is the sum times workers^(r-1), except for the
+stamps, which are written anew before each round.
+"""
+import os
+import socket
+import sys
+import tempfile
+import time
+
+try:
+    import numpy
+    import torch
+    from torch import distributed
+except ImportError as error:
+    sys.exit(f'gradpool-bench: gloo needs PyTorch: {error}')
+
+PERIOD = 16384
+
+
+def values(places, rank, turn):
+    """As value() of pattern.c."""
+    seed = (rank * 2246822519 + turn * 668265263 + 374761393) & 0xffffffff
+    x = places.astype(numpy.uint32) * numpy.uint32(2654435761) + numpy.uint32(seed)
+    x ^= x >> numpy.uint32(15)
+    x *= numpy.uint32(3266489917)
+    x ^= x >> numpy.uint32(13)
+    return (x >> numpy.uint32(14)).astype(numpy.float32) * numpy.float32(2.0 ** -17) - \
+        numpy.float32(1)
+
+
+def sums(places, workers, turn):
+    return sum(values(places, rank, turn) for rank in range(workers))
+
+
+class Seat:
+    def __init__(self, address, rank, workers):
+        self.rank, self.workers = rank, workers
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect('\0' + address)
+        self.lines = self.socket.makefile('r')
+        self.tensor = self.first = self.rounds = None
+        self.say(f'seat {rank}')
+
+    def say(self, text):
+        self.socket.sendall(text.encode() + b'\n')
+
+    def fill(self):
+        elements = len(self.tensor)
+        period = values(numpy.arange(min(PERIOD, elements)), self.rank, 0)
+        self.array[:] = numpy.tile(period, -(-elements // PERIOD))[:elements]
+
+    def resize(self, size):
+        self.tensor = torch.zeros(int(size) // 4)
+        self.array = self.tensor.numpy()
+        self.stamps = self.array[::PERIOD]
+        self.places = numpy.arange(len(self.stamps))
+        self.say('ok')
+
+    def run(self, rounds, first, pause_us):
+        rounds, first, pause_s = int(rounds), int(first), int(pause_us) / 1e6
+        self.fill()
+        stamps = [values(self.places, self.rank, first + i) for i in range(rounds)]
+        times = [0] * rounds
+        self.say('ready')
+        self.lines.readline()
+        start, cpu = time.monotonic_ns(), time.process_time_ns()
+        for i in range(rounds):
+            if pause_s:
+                time.sleep(pause_s)
+            self.stamps[:] = stamps[i]
+            began = time.monotonic_ns()
+            distributed.all_reduce(self.tensor)
+            times[i] = time.monotonic_ns() - began
+        cpu, elapsed = time.process_time_ns() - cpu, time.monotonic_ns() - start
+        self.first, self.rounds = first, rounds
+        self.say(f'done {cpu} {elapsed} ' + ' '.join(map(str, times)))
+
+    def check(self):
+        elements = len(self.tensor)
+        period = sums(numpy.arange(min(PERIOD, elements)), self.workers, 0)
+        period *= numpy.float32(float(self.workers) ** (self.rounds - 1))
+        wrong = 0
+        for start in range(0, elements, PERIOD):
+            part = self.array[start + 1:start + PERIOD]
+            wrong += int(numpy.count_nonzero(part != period[1:len(part) + 1]))
+        last = sums(self.places, self.workers, self.first + self.rounds - 1)
+        self.say(f'wrong {wrong + int(numpy.count_nonzero(self.stamps != last))}')
+
+    def obey(self):
+        for line in self.lines:
+            word, *numbers = line.split()
+            if word == 'quit':
+                return
+            {'size': self.resize, 'run': self.run, 'check': self.check}[word](*numbers)
+
+
+def work(address, rank, workers, store):
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[(rank + 1) % len(cores)]})
+    torch.set_num_threads(1)
+    os.environ['GLOO_SOCKET_IFNAME'] = 'lo'
+    distributed.init_process_group('gloo', init_method=f'file://{store}', rank=rank,
+                                   world_size=workers)
+    Seat(address, rank, workers).obey()
+
+
+def main():
+    address, workers = sys.argv[1], int(sys.argv[2])
+    with tempfile.TemporaryDirectory(prefix='gradpool-bench-') as folder:
+        ranks = []
+        for rank in range(workers):
+            ranks.append(os.fork())
+            if ranks[-1] == 0:
+                work(address, rank, workers, os.path.join(folder, 'store'))
+                os._exit(0)
+        codes = [os.waitpid(pid, 0)[1] for pid in ranks]
+    sys.exit(any(codes))
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,85 @@
+"""The bench itself: every cell is right and whole. What it measures is never a test."""
+import json
+import os
+import subprocess
+import unittest
+
+import tap
+from harness import BENCH
+
+FIELDS = ['system', 'transport', 'workers', 'tensor_bytes', 'rounds', 'wrong', 'cpu_s_per_gib',
+          'server_cpu_s_per_gib', 'round_us_p50', 'round_us_p99', 'gib_per_s']
+OURS = [('gradpool', 'shm'), ('gradpool', 'shm-copy'), ('gradpool', 'tcp'), ('sockets', 'tcp')]
+PEERS = [('gloo', 'tcp'), ('openmpi', 'shm'), ('openmpi', 'tcp')]
+
+
+def bench(*options, environment=None):
+    return subprocess.run([str(BENCH), *map(str, options)], capture_output=True, text=True,
+                          timeout=120, check=False, env={**os.environ, **(environment or {})})
+
+
+def compare(case, *options):
+    """The cells, each checked for what every cell must have."""
+    answer = bench('compare', '--json', '--cell-ms', 40, *options)
+    case.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+    cells = [json.loads(line) for line in answer.stdout.splitlines()]
+    for cell in cells:
+        case.assertEqual(list(cell), FIELDS)
+        case.assertEqual(cell['wrong'], 0, cell)
+        case.assertGreaterEqual(cell['rounds'], 2)
+        case.assertGreater(cell['cpu_s_per_gib'], 0)
+        case.assertLessEqual(cell['server_cpu_s_per_gib'], cell['cpu_s_per_gib'])
+        case.assertLessEqual(cell['round_us_p50'], cell['round_us_p99'])
+        case.assertGreater(cell['gib_per_s'], 0)
+    return cells
+
+
+def names(cells):
+    return [(cell['system'], cell['transport']) for cell in cells]
+
+
+class Compare(unittest.TestCase):
+    def test_systems_are_compared_side_by_side_and_none_is_wrong(self):
+        cells = compare(self, '--workers', 4, '--bytes', 300004)
+        self.assertEqual(names(cells), OURS + PEERS)
+        for cell in cells:
+            self.assertEqual((cell['workers'], cell['tensor_bytes']), (4, 300004))
+            if cell['system'] in ('gradpool', 'sockets'):
+                self.assertGreater(cell['server_cpu_s_per_gib'], 0)
+
+    def test_nothing_is_wrong_with_one_worker_ten_times_slower(self):
+        cells = compare(self, '--workers', 4, '--bytes', 65536, '--slow-rank', 2)
+        self.assertEqual(names(cells), OURS + PEERS)
+
+    def test_one_worker_alone_and_the_smallest_tensor_are_compared_too(self):
+        for bytes_ in (4, 4096):
+            cells = compare(self, '--workers', 1, '--bytes', bytes_, '--systems',
+                            'gradpool,sockets')
+            self.assertEqual(names(cells), OURS)
+
+    def test_a_peer_that_is_not_installed_is_skipped_with_a_line_that_says_so(self):
+        answer = bench('compare', '--json', '--cell-ms', 10, '--workers', 2, '--bytes', 4096,
+                       '--systems', 'openmpi,sockets', environment={'PATH': '/nonexistent'})
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn('openmpi shm is skipped: mpirun.openmpi is not installed', answer.stderr)
+        self.assertEqual(names(map(json.loads, answer.stdout.splitlines())), [OURS[-1]])
+
+    def test_without_json_people_get_a_table(self):
+        answer = bench('compare', '--cell-ms', 10, '--workers', 2, '--bytes', 65536, '--systems',
+                       'gradpool,sockets')
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        rows = answer.stdout.strip().splitlines()
+        self.assertIn('CPU s/GiB', rows[0])
+        self.assertEqual(len(rows), 1 + len(OURS))
+        self.assertIn(' 1.00 ', rows[-1])
+
+    def test_a_mistake_on_the_command_line_is_exit_code_2(self):
+        for options in (('compare', '--workers', '3'), ('compare', '--bytes', 'x'), ('compar',),
+                        ()):
+            answer = bench(*options)
+            self.assertEqual(answer.returncode, 2, options)
+            self.assertIn('gradpool-bench', answer.stderr)
+
+
+if __name__ == '__main__':
+    tap.main()
