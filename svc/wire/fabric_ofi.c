@@ -4,6 +4,7 @@
 #include "svc/wire/ofi_conn.h"
 
 #include "svc/base/clock.h"
+#include "svc/base/err.h"
 #include "svc/base/log.h"
 
 #include <errno.h>
@@ -13,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -21,6 +24,7 @@
 #define EVENT_BYTES_MAX (sizeof(struct fi_eq_cm_entry) + CONNECT_DATA_BYTES_MAX)
 #define READY_A_POLL 64
 #define POLLS_WITHOUT_LOOK_MAX 8
+#define HANDSHAKE_US 10000 /* both parts of a connect request are sent in one segment */
 #define CLOSE_ALL_NS (200 * NS_PER_MS)
 
 static struct ofi_fabric *fabric_of(const struct fabric *f) { return (struct ofi_fabric *)f; }
@@ -384,6 +388,16 @@ static int open_listener(struct ofi_fabric *f, const struct ofi_address *address
     return ofi_errno(r);
 }
 
+/* The tcp provider reads a connect request from a blocking socket: header first, then as many bytes
+ * as it promises. Who sends a header alone would hold the lane for ever (O8). What is accepted
+ * inherits the limit; an endpoint's socket is made non-blocking. */
+static void bound_handshakes(int listen_fd)
+{
+    struct timeval limit = {.tv_usec = HANDSHAKE_US};
+    if (listen_fd >= 0 && setsockopt(listen_fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0)
+        log_warn("half a connect request can stall this lane: %s", err_text(-errno));
+}
+
 static int listen_at(struct fabric *base, const char *address, char *ret_address)
 {
     struct ofi_fabric *f = fabric_of(base);
@@ -399,6 +413,7 @@ static int listen_at(struct fabric *base, const char *address, char *ret_address
     if (fi_getname(&f->listener->fid, &wanted.socket, &bytes) != 0)
         return -EADDRNOTAVAIL;
     f->listen_fd = ofi_socket_find_listening(f->listener);
+    bound_handshakes(f->listen_fd);
     ofi_address_format(&wanted.socket, ret_address, FABRIC_ADDRESS_BYTES_MAX);
     describe_into(f, ret_address);
     return 0;
