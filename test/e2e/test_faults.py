@@ -223,6 +223,19 @@ class Faults(unittest.TestCase):
         self.check_other_job()
         self.assertIsNone(workers[0].child.poll())
 
+    def test_a_hello_of_another_version_is_refused_with_both_versions(self):
+        """By hand: a frame's length, then Envelope{id = 1, hello = {version = 99, role = 1}}."""
+        hello = bytes((0x08, 99, 0x10, 1))
+        message = bytes((0x08, 1, 0x12, len(hello))) + hello
+        host, port = self.service.endpoint.removeprefix('gradpool://').rsplit(':', 1)
+        with socket.create_connection((host, int(port)), timeout=10) as peer:
+            peer.sendall(len(message).to_bytes(4, 'little') + message)
+            answer = b''
+            while part := peer.recv(4096):  # it is closed from there
+                answer += part
+        self.assertRegex(answer.decode(errors='replace'), r'speaks protocol version \d+, you speak 99')
+        self.assertNotIn(b'version 99', answer)
+
     def test_garbage_on_the_data_ports_does_no_harm(self):
         workers = self.training('garbage-data', 2, '--transport', 'tcp')
         pids = self.service.pids()

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import unittest
 import unittest.mock
 
@@ -65,6 +66,27 @@ def full(value, count=100):
 
 
 class Values(Case):
+    def test_two_threads_may_wait_for_requests_of_their_own(self):
+        jobs, rounds = self.join(2), 20
+        wrong = []
+
+        def train(job, name):
+            tensor = job.declare(name, 5000)
+            for number in range(1, rounds + 1):
+                values = numpy.full(5000, float(number * (job.rank + 1)), numpy.float32)
+                job.push_pull(tensor, values, operation='sum').wait(20000)
+                if not (values == 3.0 * number).all():
+                    wrong.append((job.rank, name, number))
+
+        threads = [threading.Thread(target=train, args=(job, name))
+                   for job in jobs for name in ('a', 'b')]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        self.assertFalse(any(thread.is_alive() for thread in threads))
+        self.assertEqual(wrong, [])
+
     def test_a_mean_is_the_sum_in_rank_order_divided_once(self):
         jobs = self.join(3)
         random = numpy.random.RandomState(5)
