@@ -1,5 +1,5 @@
 /* The values of options that `serve` and `aggregator` share. What is wrong is said here, before
- * anything starts: a local aggregator that refuses what `serve` was told would be started in vain. */
+ * anything starts: a local aggregator that refuses what `serve` was told would start in vain. */
 #include "svc/cli/lane_options.h"
 
 #include <errno.h>

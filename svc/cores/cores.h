@@ -34,7 +34,7 @@ const char *cores_format(const struct cores *c, size_t first, size_t count, char
                          size_t buffer_bytes);
 
 /* Binds the calling thread, and its future memory to the core's node. Errors leave the thread as it
- * was, log them and go on: -EPERM, -EINVAL, -ENOTSUP (HWLOC_SYNTHETIC describes another machine). */
+ * was; log them and go on: -EPERM, -EINVAL, -ENOTSUP (a synthetic machine). */
 int cores_bind_thread(const struct cores *c, size_t position);
 /* Binds an address range to the core's NUMA node (best effort; 0 when there is one node only). */
 int cores_bind_memory(const struct cores *c, size_t position, void *base, size_t bytes);

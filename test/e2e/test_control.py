@@ -288,7 +288,7 @@ class OwnServices(unittest.TestCase):
         self.assertIn('could not start 3 times in a row', serve.text())
 
     def test_too_few_open_files_are_said_and_end_serve(self):
-        for limit, words in ((24, 'gradpool serve needs 64 open files at least, and the limit is 24'),
+        for limit, words in ((24, 'serve needs 64 open files at least, and the limit is 24'),
                              (100, 'an aggregator with 8 lanes needs 208 open files at least')):
             serve = Process(['sh', '-c', f'ulimit -n {limit} && exec "$0" "$@"', GRADPOOL, 'serve',
                              '--listen', 'gradpool://127.0.0.1:0', '--cores', '0',
