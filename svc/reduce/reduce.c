@@ -82,17 +82,32 @@ const char *reduce_set_name(enum reduce_set set)
     return set ? sets[set].name : "?";
 }
 
+/* Negative: no such row. */
+static int width(enum reduce_dtype from, enum reduce_dtype to)
+{
+    if (!is_known((unsigned)from) || (to != from && to != dtypes[from].accumulator))
+        return -EINVAL;
+    return to == from ? REDUCE_SAME : REDUCE_ACCUMULATED;
+}
+
 reduce_fn reduce_pick(enum reduce_set set, enum reduce_operation operation, enum reduce_dtype from,
                       enum reduce_dtype to)
 {
     const struct reduce_kernels *kernels = sets[resolve(set)].kernels;
-    if (!kernels || !is_known((unsigned)from) || (unsigned)operation >= REDUCE_OPERATIONS)
+    int w = width(from, to);
+    if (!kernels || w < 0 || (unsigned)operation >= REDUCE_OPERATIONS)
         return NULL;
-    if (from == to)
-        return kernels->fold[operation][from][REDUCE_SAME];
-    if (to == dtypes[from].accumulator)
-        return kernels->fold[operation][from][REDUCE_ACCUMULATED];
-    return NULL;
+    return kernels->fold[operation][from][w];
+}
+
+update_fn update_pick(enum reduce_set set, enum update_rule rule, enum reduce_dtype from,
+                      enum reduce_dtype to)
+{
+    const struct reduce_kernels *kernels = sets[resolve(set)].kernels;
+    int w = width(from, to);
+    if (!kernels || w < 0 || (unsigned)rule >= UPDATE_RULES)
+        return NULL;
+    return kernels->update[rule][from][w];
 }
 
 size_t reduce_element_bytes(unsigned dtype) { return is_known(dtype) ? dtypes[dtype].bytes : 0; }

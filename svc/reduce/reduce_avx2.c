@@ -32,4 +32,4 @@ inline_always void store_f16(void *at, vec v)
     _mm_storeu_si128(at, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 }
 
-#include "svc/reduce/reduce_fold.h"
+#include "svc/reduce/reduce_table.h"

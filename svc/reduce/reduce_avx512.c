@@ -30,4 +30,4 @@ inline_always void store_f16(void *at, vec v)
     _mm256_storeu_si256(at, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
 }
 
-#include "svc/reduce/reduce_fold.h"
+#include "svc/reduce/reduce_table.h"

@@ -3,4 +3,4 @@
  * reduce_arithmetic.h, the way over the arrays in reduce_fold.h. */
 #define VECTOR_BYTES 16
 #define KERNELS reduce_kernels_c
-#include "svc/reduce/reduce_fold.h"
+#include "svc/reduce/reduce_table.h"

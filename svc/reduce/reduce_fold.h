@@ -1,5 +1,5 @@
-/* How a kernel goes over its arrays, and the table of all kernels of one instruction set. Included
- * by reduce_<set>.c, which says the width (VECTOR_BYTES) and the table's name (KERNELS). */
+/* How a kernel goes over its arrays, and the kernels of one instruction set. Included by
+ * reduce_rules.h, for the width (VECTOR_BYTES) that reduce_<set>.c says. */
 #include "svc/reduce/reduce_arithmetic.h"
 #include "svc/reduce/reduce_kernels.h"
 
@@ -126,17 +126,3 @@ KERNELS_OF(sum)
 KERNELS_OF(min)
 KERNELS_OF(max)
 KERNELS_OF(product)
-
-#define ROW(operation)                                                 \
-    {                                                                  \
-        [REDUCE_F32] = {operation##_f32_f32, operation##_f32_f32},     \
-        [REDUCE_F64] = {operation##_f64_f64, operation##_f64_f64},     \
-        [REDUCE_F16] = {operation##_f16_f16, operation##_f16_f32},     \
-        [REDUCE_BF16] = {operation##_bf16_bf16, operation##_bf16_f32}, \
-        [REDUCE_I32] = {operation##_i32_i32, operation##_i32_i32},     \
-        [REDUCE_I64] = {operation##_i64_i64, operation##_i64_i64},     \
-    }
-const struct reduce_kernels KERNELS = {.fold = {[REDUCE_SUM] = ROW(sum),
-                                                [REDUCE_MIN] = ROW(min),
-                                                [REDUCE_MAX] = ROW(max),
-                                                [REDUCE_PRODUCT] = ROW(product)}};

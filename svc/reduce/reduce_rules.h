@@ -1,0 +1,171 @@
+/* The update rules of one instruction set: a block of gradients is summed, the rule is applied to it
+ * while it is in the first-level cache, and the new parameters are stored to every target. Plain
+ * loops, which the compiler makes vectors of: their operations are rounded one by one, so the bits
+ * are the same at every width (R5). Included by reduce_table.h alone. */
+#include "svc/reduce/reduce_fold.h"
+
+/* One block of the state; `parameters` and `moment` before, the others after. */
+struct rule_block {
+    const float *gradient, *parameters, *moment[UPDATE_MOMENTS_MAX];
+    float *new_parameters, *new_moment[UPDATE_MOMENTS_MAX];
+    size_t elements;
+};
+
+/* An array after is exactly the one before or apart from it, so no iteration needs another (R4). */
+#ifdef __clang__
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+inline_always float decayed(const struct update_scalars *u, float gradient, float parameter)
+{
+    return u->weight_decay != 0 ? gradient + u->weight_decay * parameter : gradient;
+}
+
+static void apply_sgd(const struct update_scalars *u, const struct rule_block *b)
+{
+    INDEPENDENT
+    for (size_t i = 0; i < b->elements; i++)
+        b->new_parameters[i] =
+            b->parameters[i] - u->rate * decayed(u, b->gradient[i], b->parameters[i]);
+}
+
+inline_always void apply_any_momentum(const struct update_scalars *u, const struct rule_block *b,
+                                      const bool looks_ahead)
+{
+    INDEPENDENT
+    for (size_t i = 0; i < b->elements; i++) {
+        float gradient = decayed(u, b->gradient[i], b->parameters[i]);
+        float moment = u->is_first ? gradient : u->momentum * b->moment[0][i] + u->taken * gradient;
+        float step = looks_ahead ? gradient + u->momentum * moment : moment;
+        b->new_moment[0][i] = moment;
+        b->new_parameters[i] = b->parameters[i] - u->rate * step;
+    }
+}
+static void apply_momentum(const struct update_scalars *u, const struct rule_block *b)
+{
+    apply_any_momentum(u, b, false);
+}
+static void apply_nesterov(const struct update_scalars *u, const struct rule_block *b)
+{
+    apply_any_momentum(u, b, true);
+}
+
+inline_always void apply_any_adam(const struct update_scalars *u, const struct rule_block *b,
+                                  const bool shrinks)
+{
+    INDEPENDENT
+    for (size_t i = 0; i < b->elements; i++) {
+        float parameter = b->parameters[i];
+        float gradient = shrinks ? b->gradient[i] : decayed(u, b->gradient[i], parameter);
+        float before1 = u->is_first ? 0 : b->moment[0][i];
+        float before2 = u->is_first ? 0 : b->moment[1][i];
+        float moment1 = before1 * u->beta1 + u->taken1 * gradient;
+        float moment2 = before2 * u->beta2 + u->taken2 * gradient * gradient;
+        float scale = __builtin_sqrtf(moment2) / u->correction2_root + u->epsilon;
+        float kept = shrinks ? parameter * u->shrink : parameter;
+        b->new_moment[0][i] = moment1;
+        b->new_moment[1][i] = moment2;
+        b->new_parameters[i] = kept - u->adam_rate * moment1 / scale;
+    }
+}
+static void apply_adam(const struct update_scalars *u, const struct rule_block *b)
+{
+    apply_any_adam(u, b, false);
+}
+static void apply_adamw(const struct update_scalars *u, const struct rule_block *b)
+{
+    apply_any_adam(u, b, true);
+}
+
+/* What is fixed in one kernel. */
+struct rule {
+    void (*sum)(const struct reduce_pass *pass); /* to f32 */
+    void (*apply)(const struct update_scalars *u, const struct rule_block *b);
+    void (*store)(void *at, vec v);
+    size_t source_bytes, target_bytes; /* of an element */
+    int moments;
+};
+
+inline_always void sum_block(const struct rule *r, const struct reduce_pass *p, size_t at,
+                             size_t elements, float *ret_gradient)
+{
+    struct reduce_pass block = *p;
+    const void *sources[REDUCE_SOURCES_MAX] = {NULL};
+    void *target = ret_gradient;
+    for (int s = 0; s < p->sources_count; s++)
+        sources[s] = element(p->sources[s], at, r->source_bytes);
+    block.targets = &target;
+    block.targets_count = 1;
+    block.sources = sources;
+    block.partial = p->partial ? element(p->partial, at, sizeof(float)) : NULL;
+    block.elements = elements;
+    r->sum(&block);
+}
+
+inline_always struct rule_block block_of(const struct update_state *state, size_t at,
+                                         size_t elements, const float *gradient, int moments)
+{
+    struct rule_block b = {.gradient = gradient,
+                           .parameters = state->parameters + at,
+                           .new_parameters = state->ret_parameters + at,
+                           .elements = elements};
+    for (int m = 0; m < moments; m++) {
+        b.moment[m] = state->moments[m] + at;
+        b.new_moment[m] = state->ret_moments[m] + at;
+    }
+    return b;
+}
+
+/* By way of a block of our own: a vector may be longer than what is left. */
+inline_always void store_parameters(const struct rule *r, const struct reduce_pass *p, size_t at,
+                                    const struct rule_block *b)
+{
+    char narrow[BLOCK_ELEMENTS * sizeof(float)];
+    float wide[BLOCK_ELEMENTS];
+    const size_t step = VECTOR_BYTES / sizeof(float);
+    memcpy(wide, b->new_parameters, b->elements * sizeof(float));
+    memset(wide + b->elements, 0, (-b->elements % step) * sizeof(float));
+    for (size_t i = 0; i < b->elements; i += step)
+        r->store(narrow + i * r->target_bytes, load_whole(wide + i));
+    for (int t = 0; t < p->targets_count; t++)
+        memcpy((char *)p->targets[t] + at * r->target_bytes, narrow, b->elements * r->target_bytes);
+}
+
+inline_always void update(const struct reduce_pass *p, const struct update_settings *settings,
+                          uint64_t step, const struct update_state *state, const struct rule r)
+{
+    const struct update_scalars scalars = update_scalars(settings, step);
+    float gradient[BLOCK_ELEMENTS];
+    for (size_t at = 0; at < p->elements; at += BLOCK_ELEMENTS) {
+        size_t left = p->elements - at;
+        size_t elements = left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS;
+        struct rule_block b = block_of(state, at, elements, gradient, r.moments);
+        sum_block(&r, p, at, elements, gradient);
+        r.apply(&scalars, &b);
+        store_parameters(&r, p, at, &b);
+    }
+}
+
+/* rule, moments, dtypes of source and target, bytes of an element of each */
+#define UPDATE(name, count, from, to, from_bytes, to_bytes)                                    \
+    static void name##_##from##_##to(const struct reduce_pass *p,                              \
+                                     const struct update_settings *settings, uint64_t step,    \
+                                     const struct update_state *state)                         \
+    {                                                                                          \
+        update(p, settings, step, state,                                                       \
+               (struct rule){sum_##from##_f32, apply_##name, store_##to, from_bytes, to_bytes, \
+                             count});                                                          \
+    }
+#define UPDATES_OF(name, count)           \
+    UPDATE(name, count, f32, f32, 4, 4)   \
+    UPDATE(name, count, f16, f16, 2, 2)   \
+    UPDATE(name, count, f16, f32, 2, 4)   \
+    UPDATE(name, count, bf16, bf16, 2, 2) \
+    UPDATE(name, count, bf16, f32, 2, 4)
+UPDATES_OF(sgd, 0)
+UPDATES_OF(momentum, 1)
+UPDATES_OF(nesterov, 1)
+UPDATES_OF(adam, 2)
+UPDATES_OF(adamw, 2)

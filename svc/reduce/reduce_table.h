@@ -1,0 +1,28 @@
+/* The table of all kernels of one instruction set. Included by reduce_<set>.c, which says the width
+ * (VECTOR_BYTES) and the table's name (KERNELS). */
+#include "svc/reduce/reduce_rules.h"
+
+#define FOLDS(operation)                                               \
+    {                                                                  \
+        [REDUCE_F32] = {operation##_f32_f32, operation##_f32_f32},     \
+        [REDUCE_F64] = {operation##_f64_f64, operation##_f64_f64},     \
+        [REDUCE_F16] = {operation##_f16_f16, operation##_f16_f32},     \
+        [REDUCE_BF16] = {operation##_bf16_bf16, operation##_bf16_f32}, \
+        [REDUCE_I32] = {operation##_i32_i32, operation##_i32_i32},     \
+        [REDUCE_I64] = {operation##_i64_i64, operation##_i64_i64},     \
+    }
+#define UPDATES(rule)                                        \
+    {                                                        \
+        [REDUCE_F32] = {rule##_f32_f32, rule##_f32_f32},     \
+        [REDUCE_F16] = {rule##_f16_f16, rule##_f16_f32},     \
+        [REDUCE_BF16] = {rule##_bf16_bf16, rule##_bf16_f32}, \
+    }
+const struct reduce_kernels KERNELS = {.fold = {[REDUCE_SUM] = FOLDS(sum),
+                                                [REDUCE_MIN] = FOLDS(min),
+                                                [REDUCE_MAX] = FOLDS(max),
+                                                [REDUCE_PRODUCT] = FOLDS(product)},
+                                       .update = {[UPDATE_SGD] = UPDATES(sgd),
+                                                  [UPDATE_MOMENTUM] = UPDATES(momentum),
+                                                  [UPDATE_NESTEROV] = UPDATES(nesterov),
+                                                  [UPDATE_ADAM] = UPDATES(adam),
+                                                  [UPDATE_ADAMW] = UPDATES(adamw)}};

@@ -1,0 +1,83 @@
+/* The table of update rules: their moments, which settings they take, and what the settings come
+ * to in a step. Never touches an array: that is reduce_rules.h. */
+#include "svc/reduce/update.h"
+
+#include "svc/reduce/reduce_kernels.h"
+
+#include <math.h>
+
+static const struct {
+    const char *name;
+    int moments;
+    bool has_momentum, has_betas;
+} rules[UPDATE_RULES] = {
+    [UPDATE_SGD] = {"sgd", 0, false, false},
+    [UPDATE_MOMENTUM] = {"momentum", 1, true, false},
+    [UPDATE_NESTEROV] = {"nesterov", 1, true, false},
+    [UPDATE_ADAM] = {"adam", 2, false, true},
+    [UPDATE_ADAMW] = {"adamw", 2, false, true},
+};
+
+static bool is_known(unsigned rule) { return rule > 0 && rule < UPDATE_RULES; }
+
+int update_moments(unsigned rule) { return is_known(rule) ? rules[rule].moments : -1; }
+
+const char *update_name(unsigned rule) { return is_known(rule) ? rules[rule].name : "?"; }
+
+/* Written so that NaN is outside of everything. */
+static bool is_within(double value, double least, double below)
+{
+    return value >= least && value < below;
+}
+
+const char *update_wrong(unsigned rule, const struct update_settings *s)
+{
+    if (!is_known(rule))
+        return "rule";
+    if (!is_within(s->rate, 0, INFINITY))
+        return "rate";
+    if (!is_within(s->weight_decay, 0, INFINITY))
+        return "weight_decay";
+    if (rules[rule].has_momentum && !is_within(s->momentum, 0, INFINITY))
+        return "momentum";
+    if (rules[rule].has_momentum &&
+        (!isfinite(s->dampening) || (rule == UPDATE_NESTEROV && s->dampening != 0)))
+        return "dampening";
+    if (rules[rule].has_betas && !is_within(s->beta1, 0, 1))
+        return "beta1";
+    if (rules[rule].has_betas && !is_within(s->beta2, 0, 1))
+        return "beta2";
+    if (rules[rule].has_betas && !is_within(s->epsilon, 0, INFINITY))
+        return "epsilon";
+    return NULL;
+}
+
+/* By squaring: the same bits on every machine, which pow() does not promise (R1). */
+static double power(double base, uint64_t exponent)
+{
+    double result = 1;
+    for (; exponent; exponent >>= 1) {
+        if (exponent & 1)
+            result *= base;
+        base *= base;
+    }
+    return result;
+}
+
+struct update_scalars update_scalars(const struct update_settings *s, uint64_t step)
+{
+    double correction1 = 1 - power(s->beta1, step), correction2 = 1 - power(s->beta2, step);
+    return (struct update_scalars){.rate = (float)s->rate,
+                                   .weight_decay = (float)s->weight_decay,
+                                   .shrink = (float)(1 - s->rate * s->weight_decay),
+                                   .momentum = (float)s->momentum,
+                                   .taken = (float)(1 - s->dampening),
+                                   .beta1 = (float)s->beta1,
+                                   .beta2 = (float)s->beta2,
+                                   .taken1 = (float)(1 - s->beta1),
+                                   .taken2 = (float)(1 - s->beta2),
+                                   .adam_rate = (float)(s->rate / correction1),
+                                   .correction2_root = (float)sqrt(correction2),
+                                   .epsilon = (float)s->epsilon,
+                                   .is_first = step <= 1};
+}

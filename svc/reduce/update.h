@@ -1,0 +1,54 @@
+/* The update rules: new parameters from the sum of gradients, in the same pass. Pure.
+ *
+ * Formulas and their order are those of torch.optim in PyTorch 1.13 (sgd.py, adam.py, adamw.py,
+ * functions _single_tensor_*; neither amsgrad nor maximize); the rules themselves: momentum after
+ * Polyak 1964, Nesterov's as in Sutskever et al. 2013, Adam: Kingma and Ba 2015, AdamW: Loshchilov
+ * and Hutter 2019. Parameters and moments are f32 whatever the gradients are (R9). */
+#ifndef GRADPOOL_REDUCE_UPDATE_H
+#define GRADPOOL_REDUCE_UPDATE_H
+
+#include "svc/reduce/reduce.h"
+
+enum update_rule {
+    UPDATE_SGD = 1,
+    UPDATE_MOMENTUM = 2,
+    UPDATE_NESTEROV = 3,
+    UPDATE_ADAM = 4,  /* weight decay is added to the gradient */
+    UPDATE_ADAMW = 5, /* weight decay shrinks the parameters */
+};
+#define UPDATE_RULES 6 /* one more than the largest */
+#define UPDATE_MOMENTS_MAX 2
+
+/* Hyper-parameters of one round. Those that a rule has no use for are not looked at. */
+struct update_settings {
+    double rate, weight_decay;
+    double momentum, dampening;   /* MOMENTUM, NESTEROV (whose dampening is 0) */
+    double beta1, beta2, epsilon; /* ADAM, ADAMW */
+};
+
+/* Arrays of f32, as many elements as the sum has. Those after may be exactly those before; a spare
+ * state lets a round be done again until it is committed. */
+struct update_state {
+    const float *parameters, *moments[UPDATE_MOMENTS_MAX];
+    float *ret_parameters, *ret_moments[UPDATE_MOMENTS_MAX];
+};
+
+/* `sums` is the last pass over the gradients; its targets get the new parameters. `step` counts
+ * from 1, at which the moments before are not read; they are zero. The settings are trusted:
+ * update_wrong() has passed them. Cost: one pass over the sources and the state. */
+typedef void (*update_fn)(const struct reduce_pass *sums, const struct update_settings *settings,
+                          uint64_t step, const struct update_state *state);
+
+/* From gradients of f32, f16 or bf16 to parameters of the same dtype or f32. NULL: no such row, or
+ * not on this machine. */
+update_fn update_pick(enum reduce_set set, enum update_rule rule, enum reduce_dtype from,
+                      enum reduce_dtype to);
+
+/* Of the rule; -1: no such rule. Rule and settings may come from a peer. */
+int update_moments(unsigned rule);
+/* "sgd"; "?" for an unknown one. */
+const char *update_name(unsigned rule);
+/* The name of a field that has no sense with this rule; NULL: all is well. */
+const char *update_wrong(unsigned rule, const struct update_settings *settings);
+
+#endif
