@@ -134,9 +134,22 @@ static int read_endpoint(const char *given, gp_client *client)
     return 0;
 }
 
+/* Over a Unix socket the kernel says who we are; a key is for TCP. */
+static int read_key(gp_client *client)
+{
+    struct err err = {0};
+    int found = client->endpoint.is_unix ? 0 : key_from_environment(&client->key, &err);
+    if (found < 0)
+        return client_error_from(&err);
+    client->has_key = found > 0;
+    return 0;
+}
+
 static int read_options(const char *endpoint, const gp_options *options, gp_client *client)
 {
     int r = read_endpoint(endpoint, client);
+    if (r == 0)
+        r = read_key(client);
     if (r == 0)
         r = read_transport(options->transport, &client->transport);
     if (r == 0)
@@ -162,6 +175,8 @@ static int greet(const gp_client *client)
     int r = channel_create(fd, &channel);
     if (r < 0)
         return client_error(r, "%s: %s", client->endpoint_text, err_text(r));
+    if (client->has_key)
+        (void)channel_use_key(channel, &client->key); /* the greeting tells what failed */
     r = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, CLIENT_PROGRAM, deadline_ns,
                       &incarnation, &err);
     channel_destroy(channel);
@@ -174,6 +189,7 @@ static int greet(const gp_client *client)
 static void client_free(gp_client *client)
 {
     free(client->interface_name);
+    key_forget(&client->key);
     pthread_mutex_destroy(&client->lock);
     free(client);
 }

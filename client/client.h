@@ -7,8 +7,10 @@
 #include "svc/base/err.h"
 #include "svc/base/list.h"
 #include "svc/wire/endpoint.h"
+#include "svc/wire/key.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +24,8 @@ struct gp_client {
     unsigned generation; /* fork.h */
     struct endpoint endpoint;
     char endpoint_text[CLIENT_ENDPOINT_BYTES];
+    bool has_key; /* then connections to the coordinator speak TLS with it */
+    struct key key;
     enum client_transport transport;
     char *interface_name; /* NULL: any */
     uint64_t connect_timeout_ns, timeout_ns;

@@ -95,6 +95,8 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
                        bool *ret_refused, struct err *err)
 {
     uint64_t incarnation;
+    if (c->options.key)
+        (void)channel_use_key(channel, c->options.key); /* the greeting tells what failed */
     int r = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, c->options.program,
                           deadline_ns, &incarnation, err);
     if (r == 0)

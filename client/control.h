@@ -25,8 +25,8 @@ struct control_call {
 };
 
 struct control_options {
-    const struct endpoint
-        *endpoint; /* lent for the life of the connection, as are the next three */
+    const struct endpoint *endpoint; /* lent for the life of the connection, as are the next four */
+    const struct key *key;           /* NULL: in plain */
     const char *endpoint_text;
     const char *program;
     Gradpool__Wire__JoinRequest *join; /* session and job_id are filled in once known */

@@ -142,6 +142,7 @@ static int open_control(struct gp_job *job, struct err *err)
     job->join.node = job->host;
     job->join.pid = (uint32_t)getpid();
     struct control_options options = {.endpoint = &client->endpoint,
+                                      .key = client->has_key ? &client->key : NULL,
                                       .endpoint_text = client->endpoint_text,
                                       .program = CLIENT_PROGRAM,
                                       .join = &job->join,

@@ -47,6 +47,7 @@ static int serve(int argc, char **argv)
     struct coordinator_options options = {.state_dir = o.state_dir,
                                           .listen = o.listen,
                                           .insecure = o.insecure,
+                                          .require_tls = o.require_tls,
                                           .advertise = o.lanes.advertise,
                                           .interface_name = o.lanes.interface_name,
                                           .aggregators = o.aggregators,
@@ -87,11 +88,18 @@ static int aggregator(int argc, char **argv)
     return exit_code(aggregator_run(&options));
 }
 
-static const struct cli_show show = {ops_status_table, ops_status_json, ops_jobs_table,
-                                     ops_jobs_json, ops_job_table};
+static const struct cli_show show = {.status_table = ops_status_table,
+                                     .status_json = ops_status_json,
+                                     .jobs_table = ops_jobs_table,
+                                     .jobs_json = ops_jobs_json,
+                                     .tenants_table = ops_tenants_table,
+                                     .tenants_json = ops_tenants_json,
+                                     .job_table = ops_job_table};
 
 static int status(int argc, char **argv) { return cli_status(argc, argv, &show); }
 static int jobs(int argc, char **argv) { return cli_jobs(argc, argv, &show); }
+
+static int tenant(int argc, char **argv) { return cli_tenant(argc, argv, &show); }
 
 static int version(int argc, char **argv)
 {
@@ -104,6 +112,7 @@ static const struct cli_command commands[] = {
     {"aggregator", "add this host's cores to a service", aggregator, true},
     {"status", "show a service, its aggregators and lanes", status, true},
     {"jobs", "show the jobs of a service", jobs, true},
+    {"tenant", "make, list and revoke the keys of tenants", tenant, true},
     {"version", "print the version", version, false},
     {0},
 };

@@ -145,6 +145,14 @@ static int find_kernels(struct aggregator *a, struct err *err)
     return 0;
 }
 
+/* Over a Unix socket the kernel says who we are; a key is for TCP. */
+static int read_key(struct aggregator *a, struct err *err)
+{
+    int found = a->coordinator.is_unix ? 0 : key_from_environment(&a->key, err);
+    a->has_key = found > 0;
+    return found < 0 ? found : 0;
+}
+
 static int check_ports(const struct aggregator *a, struct err *err)
 {
     size_t first = a->options->data_port, lanes = lanes_wanted(a);
@@ -161,6 +169,8 @@ static int take_options(struct aggregator *a, struct err *err)
     int r = find_kernels(a, err);
     if (r == 0)
         r = endpoint_parse(a->options->join, &a->coordinator, err);
+    if (r == 0)
+        r = read_key(a, err);
     if (r == 0)
         r = cores_create(a->options->cores, &a->cores, err);
     if (r == 0)
@@ -257,7 +267,8 @@ static void rejoin(struct aggregator *a)
             log_info("joined again as aggregator %u", a->number);
             return;
         }
-        if (r == -ESTALE || is_orphan(a, away_since_ns)) {
+        bool is_refused = r == -ESTALE || r == -EKEYREJECTED || r == -EKEYREVOKED;
+        if (is_refused || is_orphan(a, away_since_ns)) {
             log_error("giving up: %s", err.text);
             a->is_draining = true;
             return;

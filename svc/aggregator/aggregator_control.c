@@ -86,6 +86,8 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
         close(fd);
         return err_set(err, r, "%s", err_text(r));
     }
+    if (a->has_key)
+        (void)channel_use_key(a->channel, &a->key); /* the greeting tells what failed */
     r = channel_greet(a->channel, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, "gradpool aggregator",
                       deadline_ns, &coordinator_incarnation, err);
     if (r == 0)

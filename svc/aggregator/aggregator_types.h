@@ -17,6 +17,8 @@ struct aggregator {
     enum reduce_set kernels;
     uint32_t number; /* given by the coordinator; 0: none yet */
     struct endpoint coordinator;
+    bool has_key; /* then the control connection speaks TLS with it */
+    struct key key;
     char node[256];
     char host[256]; /* told to workers */
     struct cores *cores;

@@ -39,7 +39,7 @@ struct cli_lanes {
 
 struct cli_serve {
     const char *state_dir, *listen, *policy;
-    bool insecure;
+    bool insecure, require_tls;
     uint32_t aggregators;
     struct cli_lanes lanes;
     char state_dir_default[PATH_MAX];
@@ -60,13 +60,18 @@ struct cli_show {
     int (*status_json)(const struct view_status *status, FILE *out);
     int (*jobs_table)(const struct view_jobs *jobs, FILE *out);
     int (*jobs_json)(const struct view_jobs *jobs, FILE *out);
+    int (*tenants_table)(const struct view_tenants *tenants, FILE *out);
+    int (*tenants_json)(const struct view_tenants *tenants, FILE *out);
     int (*job_table)(const struct view_job *job, FILE *out);
 };
 
 /* Whole subcommands; they return the exit code. */
 int cli_status(int argc, char **argv, const struct cli_show *show);
 int cli_jobs(int argc, char **argv, const struct cli_show *show);
+int cli_tenant(int argc, char **argv, const struct cli_show *show);
 
+/* Where gradpool serve keeps its state unless told; fills `buffer` and returns it. */
+const char *cli_state_dir_default(char *buffer, size_t buffer_bytes);
 /* Warns of GRADPOOL_* variables that nothing reads, naming the closest one that something does. */
 void cli_environment_check(void);
 /* The closest of `names` (NULL at the end), if it is close; else NULL. */

@@ -15,7 +15,8 @@ static int job_view(const Gradpool__Wire__JobView *job, struct view_job *ret_vie
                                         .pid = job->ranks[i]->pid,
                                         .node = job->ranks[i]->node,
                                         .state = job->ranks[i]->state};
-    *ret_view = (struct view_job){.job = job->job,
+    *ret_view = (struct view_job){.tenant = job->tenant,
+                                  .job = job->job,
                                   .state = job->state,
                                   .failure = job->failure,
                                   .job_id = job->job_id,

@@ -56,6 +56,23 @@ void operator_parse(const char *name, const char *operands, const char *before, 
     knobs_parse(&command, argc, argv, ret_options);
 }
 
+/* In TLS, if this process has a key and the endpoint is no Unix socket. */
+static int open_channel(const struct endpoint *endpoint, int fd, struct channel **ret_channel,
+                        struct err *err)
+{
+    struct key key;
+    int has_key = endpoint->is_unix ? 0 : key_from_environment(&key, err);
+    if (has_key < 0)
+        return has_key;
+    int error = channel_create(fd, ret_channel);
+    if (error < 0)
+        return err_set(err, error, "%s", err_text(error));
+    if (has_key)
+        (void)channel_use_key(*ret_channel, &key); /* the greeting tells what failed */
+    key_forget(&key);
+    return 0;
+}
+
 static int connect_to(const char *url, uint64_t deadline_ns, struct channel **ret_channel,
                       struct err *err)
 {
@@ -66,10 +83,10 @@ static int connect_to(const char *url, uint64_t deadline_ns, struct channel **re
         return error;
     if (endpoint_connect(&endpoint, deadline_ns, &fd, err) < 0)
         return -EHOSTDOWN;
-    error = channel_create(fd, ret_channel);
+    error = open_channel(&endpoint, fd, ret_channel, err);
     if (error < 0)
         close(fd);
-    return error < 0 ? err_set(err, error, "%s", err_text(error)) : 0;
+    return error;
 }
 
 int operator_ask(const struct operator_options *options, envelope *request, envelope **ret_reply)

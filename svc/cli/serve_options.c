@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATE_DIR = LANE_OPTIONS, LISTEN, INSECURE, AGGREGATORS, POLICY };
+enum { STATE_DIR = LANE_OPTIONS, LISTEN, INSECURE, REQUIRE_TLS, AGGREGATORS, POLICY };
 
 const struct knob serve_knobs[] = {
     LANE_KNOBS,
@@ -19,8 +19,11 @@ const struct knob serve_knobs[] = {
                 "where clients, operators and aggregators of other nodes connect; "
                 "port 0 takes a free one (default: gradpool://127.0.0.1:7077)"},
     [INSECURE] = {"insecure", NULL,
-                  "allow --listen on an address that other hosts reach, although "
-                  "the control connection is not encrypted or authenticated yet"},
+                  "let other hosts join jobs and add aggregators without a key, in plain TCP: only "
+                  "on a network that you trust (default: off, they need one of gradpool tenant "
+                  "add)"},
+    [REQUIRE_TLS] = {"require-tls", NULL,
+                     "ask for a key also of what comes over TCP from this host (default: off)"},
     [AGGREGATORS] = {"aggregators", "N",
                      "aggregator processes on this host; 0: none, wait for "
                      "`gradpool aggregator --join` (default: 1)"},
@@ -39,6 +42,7 @@ static int set(void *context, int index, const char *value, struct err *err)
     case STATE_DIR: o->state_dir = value; break;
     case LISTEN: o->listen = value; break;
     case INSECURE: o->insecure = true; break;
+    case REQUIRE_TLS: o->require_tls = true; break;
     case POLICY: o->policy = value; break;
     case AGGREGATORS:
         error = knobs_number(value, 0, 256, &number, err);
@@ -48,7 +52,7 @@ static int set(void *context, int index, const char *value, struct err *err)
     return error;
 }
 
-static const char *default_state_dir(char *buffer, size_t buffer_bytes)
+const char *cli_state_dir_default(char *buffer, size_t buffer_bytes)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     if (state && *state == '/')
@@ -73,7 +77,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
         "Examples:\n"
         "  gradpool serve\n"
         "  gradpool serve --aggregators 2 --cores 0-7\n"
-        "  gradpool serve --listen gradpool://0.0.0.0:7077 --insecure --aggregators 0\n\n"
+        "  gradpool serve --listen gradpool://0.0.0.0:7077 --aggregators 0\n\n"
         "Each option can be given as the environment variable in brackets; the command line wins. "
         "GRADPOOL_LOG_LEVEL is error, warn, info (default), debug or trace.\n\n"
         "SIGTERM, SIGHUP and Ctrl-C drain: open rounds are finished, aggregators end, nothing but "
@@ -96,6 +100,6 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
     knobs_parse(&command, argc, argv, &o);
     *ret_options = o;
     if (!o.state_dir)
-        ret_options->state_dir = default_state_dir(ret_options->state_dir_default,
-                                                   sizeof ret_options->state_dir_default);
+        ret_options->state_dir = cli_state_dir_default(ret_options->state_dir_default,
+                                                       sizeof ret_options->state_dir_default);
 }

@@ -68,7 +68,8 @@ const char *cli_closest(const char *word, const char *const *names)
 
 static size_t known_variables(const char **names, char texts[][64])
 {
-    const struct knob *const tables[] = {serve_knobs, aggregator_knobs, operator_knobs};
+    const struct knob *const tables[] = {serve_knobs, aggregator_knobs, operator_knobs,
+                                         tenant_knobs};
     size_t count = 0;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         for (const struct knob *knob = tables[t]; knob->name; knob++, count++)

@@ -33,12 +33,8 @@ static int check_options(const struct coordinator_options *o, struct endpoint *r
                        "--listen %s: expected gradpool://host:port (the Unix socket "
                        "is always there, in the state dir)",
                        o->listen);
-    if (!endpoint_is_loopback(ret_listen) && !o->insecure)
-        return err_set(err, -EINVAL,
-                       "--listen %s: the control connection is not encrypted or "
-                       "authenticated yet, so other hosts are only let in with --insecure, on a "
-                       "network that you trust",
-                       o->listen);
+    if (o->insecure && o->require_tls)
+        return err_set(err, -EINVAL, "--insecure and --require-tls contradict each other");
     if (strlen(o->state_dir) + sizeof "/control.sock" > sizeof((struct sockaddr_un *)0)->sun_path)
         return err_set(err, -EINVAL,
                        "--state-dir %s: too long a path for the socket in it (at most 94 bytes)",
@@ -309,6 +305,17 @@ static int start(struct service *s, struct err *err)
     return error;
 }
 
+static void say_who_may_come(const struct service *s)
+{
+    if (s->options.insecure)
+        log_warn("--insecure: whoever reaches %s may join jobs and add aggregators",
+                 s->endpoint_url);
+    else if (s->options.require_tls)
+        log_info("a key is asked for of all that come over TCP (gradpool tenant add)");
+    else if (!endpoint_is_loopback(&s->tcp.endpoint))
+        log_info("other hosts are let in with a key (gradpool tenant add), this one without");
+}
+
 int coordinator_create(const struct coordinator_options *options, struct coordinator **ret_c,
                        struct err *err)
 {
@@ -334,6 +341,7 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
     }
     log_info("listening on %s, state in %s, policy %s, incarnation %llu", s->endpoint_url,
              s->options.state_dir, s->options.policy, (unsigned long long)s->numbers.incarnation);
+    say_who_may_come(s);
     tenants_end_revoked(s);
     fleet_check(s);
     *ret_c = c;

@@ -16,7 +16,8 @@ struct provisioner;
 struct coordinator_options {
     const char *state_dir;      /* created if missing (its parents too), mode 0700 */
     const char *listen;         /* gradpool://host:port; port 0: any free one */
-    bool insecure;              /* allow other than loopback addresses to listen on */
+    bool insecure;              /* let other hosts in without a key */
+    bool require_tls;           /* let nobody in without a key but over the Unix socket */
     const char *advertise;      /* host or address told to others; NULL: found out */
     const char *interface_name; /* NULL: any */
     uint32_t aggregators;       /* local processes to keep running */

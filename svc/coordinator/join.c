@@ -82,9 +82,9 @@ static uint64_t local_identity(const struct peer *p, const WIRE(JoinRequest) * j
     uint32_t uid;
     if (channel_credentials(p->channel, &pid, &uid) == 0)
         return pid == (int)join->pid ? process_identity(join->pid) : 0;
-    bool loopback = strncmp(channel_peer(p->channel), "127.", 4) == 0 ||
-                    strncmp(channel_peer(p->channel), "[::1]", 5) == 0;
-    return loopback && strcmp(join->node, p->service->node) == 0 ? process_identity(join->pid) : 0;
+    return channel_is_loopback(p->channel) && strcmp(join->node, p->service->node) == 0
+               ? process_identity(join->pid)
+               : 0;
 }
 
 static int keep_joined(const struct session *session, bool job_is_new, struct err *err)

@@ -158,6 +158,46 @@ void peer_fail_memory(struct peer *p, uint64_t id)
     peer_fail(p, id, -ENOMEM, "gradpool serve is out of memory");
 }
 
+/* Without a key: over the Unix socket, which only the state dir's user reaches; in plain TCP from
+ * this host, and from others when the operator said so (K10). */
+static bool needs_key(const struct peer *p)
+{
+    const struct coordinator_options *o = &p->service->options;
+    int pid;
+    uint32_t uid;
+    if (channel_credentials(p->channel, &pid, &uid) == 0)
+        return false;
+    return o->require_tls || (!o->insecure && !channel_is_loopback(p->channel));
+}
+
+static void turn_down(struct peer *p, uint64_t request, int code, const char *text)
+{
+    log_warn("%s: refused: %s", channel_peer(p->channel), text);
+    peer_fail(p, request, code, "%s", text);
+    peer_finish(p);
+}
+
+/* Finds out whose connection it is; false: nobody's that may come, and it was told. */
+static bool admit(struct peer *p, uint64_t request, const WIRE(Hello) * hello)
+{
+    const char *name = channel_tenant(p->channel);
+    if (!name && needs_key(p))
+        return turn_down(p, request, -ENOKEY,
+                         "this endpoint asks for a key: set GRADPOOL_KEY_FILE to a file with one "
+                         "that its operator made with `gradpool tenant add`"),
+               false;
+    struct tenant *tenant = name ? tenants_find(p->service, name) : tenants_local(p->service);
+    if (!tenant || tenant->is_revoked) /* since the handshake */
+        return turn_down(p, request, -EKEYREVOKED, "the tenant's key was revoked"), false;
+    if (hello->role == GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR && !tenant->is_operator)
+        return turn_down(p, request, -EPERM,
+                         "an aggregator needs the key of an operator (gradpool tenant add NAME "
+                         "--operator), because it sees the gradients of all tenants"),
+               false;
+    p->tenant = tenant;
+    return true;
+}
+
 static void greet(struct peer *p, const envelope *message)
 {
     if (message->body_case != BODY(HELLO)) {
@@ -174,6 +214,8 @@ static void greet(struct peer *p, const envelope *message)
                   CHANNEL_VERSION, hello->version);
         return peer_finish(p);
     }
+    if (!admit(p, message->id, hello))
+        return;
     WIRE(Welcome) welcome = GRADPOOL__WIRE__WELCOME__INIT;
     welcome.version = CHANNEL_VERSION;
     welcome.incarnation = p->service->numbers.incarnation;
@@ -183,7 +225,6 @@ static void greet(struct peer *p, const envelope *message)
     e.body_case = BODY(WELCOME);
     e.welcome = &welcome;
     p->role = hello->role;
-    p->tenant = tenants_local(p->service);
     p->state = PEER_OPEN;
     timer_stop(&p->timer);
     peer_send(p, &e);
@@ -212,7 +253,7 @@ static void receive(struct peer *p)
             return;
         if (error < 0) {
             if (error != -ECONNRESET)
-                log_warn("%s: %s; closed", channel_peer(p->channel), channel_failure(p->channel));
+                log_warn("%s; closed", channel_failure(p->channel));
             return peer_break(p);
         }
         if (p->state == PEER_GREETING)
@@ -266,6 +307,7 @@ int peer_accept(struct service *s, int fd)
         free(p);
         return error;
     }
+    channel_accept_keys(p->channel, tenants_find_key, s);
     p->service = s;
     p->source = (struct source){.fd = channel_fd(p->channel), .ready = peer_ready};
     p->state = PEER_GREETING;

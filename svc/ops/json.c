@@ -76,6 +76,7 @@ static json_t *aggregator_json(const struct view_aggregator *a, int *error)
 static json_t *job_json(const struct view_job *job, int *error)
 {
     json_t *o = json_object(), *lanes = json_array(), *ranks = json_array();
+    put_text(o, "tenant", job->tenant, error);
     put_text(o, "job", job->job, error);
     put_number(o, "job_id", job->job_id, error);
     put_text(o, "state", job->state, error);
@@ -138,5 +139,27 @@ int ops_jobs_json(const struct view_jobs *jobs, FILE *out)
     for (size_t i = 0; i < jobs->jobs_count; i++)
         append(list, job_json(&jobs->jobs[i], &error), &error);
     put(o, "jobs", list, &error);
+    return print(o, error, out);
+}
+
+static json_t *tenant_json(const struct view_tenant *tenant, int *error)
+{
+    json_t *o = json_object();
+    put_text(o, "tenant", tenant->tenant, error);
+    put_text(o, "role", tenant->role, error);
+    put_text(o, "state", tenant->state, error);
+    put_number(o, "added_s", tenant->added_s, error);
+    put_number(o, "jobs", tenant->jobs, error);
+    put_number(o, "connections", tenant->connections, error);
+    return o;
+}
+
+int ops_tenants_json(const struct view_tenants *tenants, FILE *out)
+{
+    int error = 0;
+    json_t *o = json_object(), *list = json_array();
+    for (size_t i = 0; i < tenants->tenants_count; i++)
+        append(list, tenant_json(&tenants->tenants[i], &error), &error);
+    put(o, "tenants", list, &error);
     return print(o, error, out);
 }

@@ -10,10 +10,12 @@
  * in the names. Errors: -ENOMEM, -EIO (nobody takes the output). */
 int ops_status_json(const struct view_status *status, FILE *out);
 int ops_jobs_json(const struct view_jobs *jobs, FILE *out);
+int ops_tenants_json(const struct view_tenants *tenants, FILE *out);
 
 /* Readable tables, columns as wide as their content. */
 int ops_status_table(const struct view_status *status, FILE *out);
 int ops_jobs_table(const struct view_jobs *jobs, FILE *out);
+int ops_tenants_table(const struct view_tenants *tenants, FILE *out);
 /* One job with its workers. */
 int ops_job_table(const struct view_job *job, FILE *out);
 

@@ -4,6 +4,7 @@
 #include "svc/ops/table.h"
 
 #include <inttypes.h>
+#include <time.h>
 
 #define CELL_BYTES 64
 
@@ -86,6 +87,7 @@ static void add_lanes(struct table *table, const struct view_job *job)
 
 static void add_job(struct table *table, const struct view_job *job)
 {
+    table_add(table, "%s", job->tenant && *job->tenant ? job->tenant : "-");
     table_add(table, "%s", job->job);
     table_add(table, "%s", job->state);
     table_add(table, "%u", job->workers);
@@ -102,9 +104,9 @@ static void add_job(struct table *table, const struct view_job *job)
 
 int ops_jobs_table(const struct view_jobs *jobs, FILE *out)
 {
-    static const char *const titles[] = {"JOB",     "STATE",  ">WORKERS", ">TENSORS",  ">SIZE",
-                                         ">TASKS",  ">EPOCH", ">ROUNDS",  ">TAKEN IN", ">CPU",
-                                         ">MEMORY", "LANES",  NULL};
+    static const char *const titles[] = {"TENANT", "JOB",     "STATE",  ">WORKERS", ">TENSORS",
+                                         ">SIZE",  ">TASKS",  ">EPOCH", ">ROUNDS",  ">TAKEN IN",
+                                         ">CPU",   ">MEMORY", "LANES",  NULL};
     struct table table;
     table_init(&table, titles);
     for (size_t i = 0; i < jobs->jobs_count; i++)
@@ -128,6 +130,34 @@ int ops_job_table(const struct view_job *job, FILE *out)
         table_add(&table, "%s", job->ranks[i].node);
         table_add(&table, "%u", job->ranks[i].pid);
         table_add(&table, "%s", job->ranks[i].state);
+    }
+    return table_print(&table, out);
+}
+
+static void add_date(struct table *table, uint64_t since_1970_s)
+{
+    char cell[CELL_BYTES] = "?";
+    time_t time = (time_t)since_1970_s;
+    struct tm utc;
+    if (gmtime_r(&time, &utc))
+        strftime(cell, sizeof cell, "%Y-%m-%d %H:%M UTC", &utc);
+    table_add(table, "%s", cell);
+}
+
+int ops_tenants_table(const struct view_tenants *tenants, FILE *out)
+{
+    static const char *const titles[] = {"TENANT", "ROLE",         "STATE", "ADDED",
+                                         ">JOBS",  ">CONNECTIONS", NULL};
+    struct table table;
+    table_init(&table, titles);
+    for (size_t i = 0; i < tenants->tenants_count; i++) {
+        const struct view_tenant *tenant = &tenants->tenants[i];
+        table_add(&table, "%s", tenant->tenant);
+        table_add(&table, "%s", tenant->role);
+        table_add(&table, "%s", tenant->state);
+        add_date(&table, tenant->added_s);
+        table_add(&table, "%u", tenant->jobs);
+        table_add(&table, "%u", tenant->connections);
     }
     return table_print(&table, out);
 }

@@ -46,6 +46,7 @@ struct view_worker {
 };
 
 struct view_job {
+    const char *tenant; /* "": came without a key */
     const char *job, *state, *failure;
     uint32_t job_id, workers, tensors, tasks, epoch;
     uint64_t tensor_bytes;
@@ -59,6 +60,17 @@ struct view_job {
 struct view_jobs {
     struct view_job *jobs;
     size_t jobs_count;
+};
+
+struct view_tenant {
+    const char *tenant, *role, *state;
+    uint64_t added_s; /* since 1970 */
+    uint32_t jobs, connections;
+};
+
+struct view_tenants {
+    struct view_tenant *tenants;
+    size_t tenants_count;
 };
 
 #endif

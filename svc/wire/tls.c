@@ -251,7 +251,8 @@ static int server_refused(struct tls *tls, unsigned long error)
         return fail(tls, -EKEYREJECTED, "refused: there is no tenant %s", tls->key.tenant);
     if (is_library_error(error, SSL_R_BINDER_DOES_NOT_VERIFY))
         return fail(tls, -EKEYREJECTED, "refused: not the key of tenant %s", tls->key.tenant);
-    if (tls->found > 0 && is_library_error(error, SSL_R_NO_SHARED_CIPHER))
+    if (tls->found > 0 && (is_library_error(error, SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM) ||
+                           is_library_error(error, SSL_R_NO_SHARED_CIPHER)))
         return fail(tls, -ENOKEY, "refused: it speaks TLS, but came without a key");
     return fail(tls, -EPROTO, "no TLS handshake: %s", reason_text(error));
 }

@@ -239,11 +239,12 @@ static void a_disk_that_is_full_at_the_start_is_said(void **state)
     cannot_start(&options, -ENOSPC, "state.db");
 }
 
-static void what_other_hosts_reach_needs_insecure(void **state)
+static void options_that_make_no_service_are_refused(void **state)
 {
     struct coordinator_options options = ((struct rig *)*state)->options;
-    options.listen = "gradpool://0.0.0.0:0";
-    cannot_start(&options, -EINVAL, "not encrypted or authenticated yet");
+    options.insecure = options.require_tls = true;
+    cannot_start(&options, -EINVAL, "contradict");
+    options.insecure = options.require_tls = false;
     options.listen = "gradpool+unix:///tmp/x";
     cannot_start(&options, -EINVAL, "expected gradpool://host:port");
     options.listen = "gradpool://127.0.0.1:0";
@@ -366,7 +367,7 @@ int main(void)
         CASE(a_state_dir_that_cannot_be_written_is_named),
         CASE(a_file_that_is_no_store_is_named),
         CASE(a_disk_that_is_full_at_the_start_is_said),
-        CASE(what_other_hosts_reach_needs_insecure),
+        CASE(options_that_make_no_service_are_refused),
         CASE(a_full_disk_refuses_the_request_and_the_service_goes_on),
         CASE(a_drain_waits_for_aggregators_and_then_tells_the_workers),
         CASE(after_a_drain_nothing_is_remembered_but_the_numbers),

@@ -59,7 +59,7 @@ static struct view_job jobs_list[] = {
      .use = {.heap_bytes = 100, .registered_bytes = 924},
      .ranks = ranks,
      .ranks_count = 2},
-    {.job = "a-much-longer-name", .state = "training", .job_id = 2}};
+    {.tenant = "acme", .job = "a-much-longer-name", .state = "training", .job_id = 2}};
 static const struct view_jobs jobs = {.jobs = jobs_list, .jobs_count = 2};
 
 /* What `print` wrote, into `text`; for free(). */
@@ -96,6 +96,8 @@ static void jobs_json_has_workers_lanes_and_failure(void **state)
 {
     char *text;
     PRINT(text, ops_jobs_json, &jobs);
+    has(text, "\"tenant\": \"\",");
+    has(text, "\"tenant\": \"acme\",");
     has(text, "\"job\": \"r\xc3\xa9s\",");
     has(text, "\"failure\": \"rank 1 is gone\",");
     has(text, "\"failure\": \"\",");
@@ -143,11 +145,31 @@ static void columns_count_characters_and_fit_the_widest_cell(void **state)
     char *text;
     PRINT(text, ops_jobs_table, &jobs);
     char *second = strchr(text, '\n') + 1, *third = strchr(second, '\n') + 1;
-    assert_int_equal(strncmp(text, "JOB                 STATE", 25), 0);
-    assert_int_equal(strncmp(second, "r\xc3\xa9s                 failed", 27), 0);
-    assert_int_equal(strncmp(third, "a-much-longer-name  training", 28), 0);
+    assert_int_equal(strncmp(text, "TENANT  JOB                 STATE", 33), 0);
+    assert_int_equal(strncmp(second, "-       r\xc3\xa9s                 failed", 35), 0);
+    assert_int_equal(strncmp(third, "acme    a-much-longer-name  training", 36), 0);
     assert_non_null(strstr(second, "1 KiB"));
     assert_non_null(strstr(second, "3,10\n"));
+    free(text);
+}
+
+static const struct view_tenant tenants_list[] = {
+    {.tenant = "acme", .role = "tenant", .state = "active", .added_s = 86400, .jobs = 2},
+    {.tenant = "node8", .role = "operator", .state = "revoked", .connections = 7}};
+static const struct view_tenants tenants = {(struct view_tenant *)tenants_list, 2};
+
+static void tenants_are_shown_without_their_keys(void **state)
+{
+    char *text;
+    PRINT(text, ops_tenants_table, &tenants);
+    assert_string_equal(text,
+                        "TENANT  ROLE      STATE    ADDED                 JOBS  CONNECTIONS\n"
+                        "acme    tenant    active   1970-01-02 00:00 UTC     2            0\n"
+                        "node8   operator  revoked  1970-01-01 00:00 UTC     0            7\n");
+    free(text);
+    PRINT(text, ops_tenants_json, &tenants);
+    has(text, "\"role\": \"operator\",");
+    has(text, "\"added_s\": 86400,");
     free(text);
 }
 
@@ -180,6 +202,7 @@ int main(void)
         cmocka_unit_test(bytes_that_are_not_utf8_do_not_break_the_json),
         cmocka_unit_test(the_status_table_reads_well),
         cmocka_unit_test(columns_count_characters_and_fit_the_widest_cell),
+        cmocka_unit_test(tenants_are_shown_without_their_keys),
         cmocka_unit_test(one_job_is_shown_with_its_workers_and_failure),
         cmocka_unit_test(output_that_nobody_takes_is_an_error),
     };
