@@ -23,7 +23,8 @@ struct aggregator_options {
 };
 
 /* Joins, serves until drained, and returns: 0 drained, -EINVAL and -ENODEV: an option is wrong, any
- * other negative errno: could not start or was refused (all logged). Takes SIGTERM and SIGINT as a wish to drain. */
+ * other negative errno: could not start or was refused (all logged). Takes SIGTERM and SIGINT as a
+ * wish to drain. */
 int aggregator_run(const struct aggregator_options *options);
 
 #endif

@@ -32,8 +32,8 @@ struct coordinator_options {
 };
 
 /* Takes the state dir, restores what it holds, listens and starts the local aggregators.
- * Errors (each with a text that says what to do): -EINVAL and -ENODEV (an option), -EBUSY (the state dir is in
- * use: by whom), -EADDRINUSE, -EROFS, -ENOSPC, -EACCES, ... */
+ * Errors (each with a text that says what to do): -EINVAL and -ENODEV (an option), -EBUSY (the
+ * state dir is in use: by whom), -EADDRINUSE, -EROFS, -ENOSPC, -EACCES, ... */
 int coordinator_create(const struct coordinator_options *options, struct coordinator **ret_c,
                        struct err *err);
 /* Kills nothing: aggregators that still run are left to a later coordinator. NULL is fine. */
