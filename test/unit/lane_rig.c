@@ -62,6 +62,24 @@ void rig_place(struct rig *rig, uint32_t job, uint32_t workers, uint32_t first, 
     }
 }
 
+void rig_place_piece(struct rig *rig, uint32_t workers, struct lane_piece piece, bool recovering)
+{
+    if (piece.dtype == 0)
+        piece.dtype = REDUCE_F32;
+    piece.task = 1;
+    piece.tensor = "w";
+    assert_int_equal(lane_place(rig->lane, RIG_JOB, "job", workers, 1, recovering, &piece, 1), 0);
+}
+
+struct lane_job_use rig_use(struct rig *rig)
+{
+    struct lane_use use;
+    struct lane_job_use job = {0};
+    lane_measure(rig->lane, &use, &job, 1);
+    assert_int_equal(job.job, RIG_JOB);
+    return job;
+}
+
 struct record_connect rig_ticket(struct rig *rig, uint32_t job, uint32_t rank)
 {
     static uint8_t number;
@@ -89,6 +107,11 @@ static void take_message(struct rig_worker *w, const struct fabric_event *event)
     } else if (record.kind == RECORD_MISSING) {
         w->missing = record.missing;
         w->missing_count++;
+    } else if (record.kind == RECORD_CLOSED) {
+        w->closed[w->closed_count++ % 16] = record.closed;
+    } else if (record.kind == RECORD_CHOSEN) {
+        w->chosen = record.chosen;
+        w->chosen_count++;
     } else if (record.kind == RECORD_TICKET) {
         w->next_ticket = record.ticket.connect;
     } else {
@@ -185,12 +208,16 @@ void rig_say(struct rig *rig, uint32_t i, struct say say)
                                  .input_offset = say.offset,
                                  .input_bytes = say.has_no_input ? 0 : bytes,
                                  .payload_bytes = say.is_inline ? (uint32_t)bytes : 0};
+    bool collects = say.output_blocks > 1;
+    if (say.input_blocks > 1)
+        ready.input_stride = bytes;
     if (!say.has_no_output) {
         ready.outputs = 1;
-        ready.output[0] = (struct record_output){.source = RECORD_SOURCE_RESULT,
-                                                 .count = 1,
+        ready.output[0] = (struct record_output){.source = collects ? 0 : RECORD_SOURCE_RESULT,
+                                                 .count = collects ? say.output_blocks : 1,
                                                  .offset = RIG_LANDING + say.offset,
-                                                 .bytes = bytes};
+                                                 .bytes = bytes,
+                                                 .stride = collects ? bytes : 0};
     }
     int r;
     while ((r = fabric_send(w->conn, &ready, sizeof ready,

@@ -31,6 +31,10 @@ struct rig_worker {
     int errors_count;
     struct record_missing missing;
     int missing_count;
+    struct record_closed closed[16];
+    int closed_count;
+    struct record_chosen chosen;
+    int chosen_count;
     struct record_connect next_ticket;
     bool is_stopped; /* is not polled */
 };
@@ -58,6 +62,7 @@ struct say {
     uint32_t epoch;  /* 0: 1 */
     uint64_t offset; /* bytes, of input and landing area */
     bool has_no_input, has_no_output, is_inline;
+    uint32_t input_blocks, output_blocks; /* end to end; 0: 1 */
 };
 
 void rig_start(struct rig *rig, const char *kind);
@@ -65,6 +70,10 @@ void rig_stop(struct rig *rig);
 /* Pieces `first` .. of `elements` f32 each for a job of `workers`. */
 void rig_place(struct rig *rig, uint32_t job, uint32_t workers, uint32_t first, uint32_t count,
                uint64_t elements, bool recovering);
+/* One piece with terms and a set of its own. */
+void rig_place_piece(struct rig *rig, uint32_t workers, struct lane_piece piece, bool recovering);
+/* What the lane says about RIG_JOB. */
+struct lane_job_use rig_use(struct rig *rig);
 /* A ticket the lane will honour. */
 struct record_connect rig_ticket(struct rig *rig, uint32_t job, uint32_t rank);
 /* Connects worker i (rank as given) and lends its region. */
