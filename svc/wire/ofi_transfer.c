@@ -176,6 +176,8 @@ static int transfer(struct ofi_conn *c, uint32_t id, uint64_t offset, void *loca
     struct iovec here = {.iov_base = local, .iov_len = bytes};
     struct fi_rma_iov remote = {.addr = there->address + offset, .len = bytes, .key = there->key};
     void *descriptor = ofi_memory_descriptor(&ofi_fabric_of(c)->memory, local);
+    if (descriptor == NULL && (ofi_fabric_of(c)->memory.mode & FI_MR_LOCAL))
+        return -EINVAL;
     struct fi_msg_rma message = {.msg_iov = &here,
                                  .desc = &descriptor,
                                  .iov_count = 1,
