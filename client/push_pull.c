@@ -1,11 +1,11 @@
 /* Starting push-pulls: which memory a lane may use, what has to be copied, when a round begins (L1,
  * L2). Allocates only when a tensor's memory is seen for the first time. */
+#include "client/copy.h"
 #include "client/job.h"
 #include "client/link.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <string.h>
 
 /* Shorter copies are not worth letting the lock go. */
 #define COPY_LOCKED_BYTES 16384
@@ -117,7 +117,7 @@ void push_begin(struct gp_tensor *t)
 static void copy_in(struct gp_tensor *t)
 {
     if (t->next.copies_in)
-        memcpy(t->staging_input, t->next.gradient, t->bytes);
+        copy_values(t->staging_input, t->next.gradient, t->bytes);
 }
 
 void push_begin_queued(struct gp_tensor *t)

@@ -1,5 +1,6 @@
 /* Requests: from the push that takes one to the wait that gives it back to the pool. Copies results
  * out in the thread that waits for them, with the lock let go (L2). Every wait has a deadline. */
+#include "client/copy.h"
 #include "client/fork.h"
 #include "client/job.h"
 #include "client/link.h"
@@ -7,7 +8,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define COPY_LOCKED_BYTES 16384
 #define BARRIER_NAME "gradpool.barrier"
@@ -95,7 +95,7 @@ static void copy_landed(struct gp_request *q)
         bool is_long = t->bytes > COPY_LOCKED_BYTES;
         if (is_long)
             pthread_mutex_unlock(&q->job->lock);
-        memcpy(t->open.result, landing, t->bytes);
+        copy_values(t->open.result, landing, t->bytes);
         if (is_long)
             pthread_mutex_lock(&q->job->lock);
         list_remove(node);

@@ -1,0 +1,12 @@
+/* Copies between the caller's memory and staging. */
+#ifndef GRADPOOL_CLIENT_COPY_H
+#define GRADPOOL_CLIENT_COPY_H
+
+#include <stddef.h>
+
+/* As memcpy(), but long ones go past the cache: nobody reads the target soon enough to find it
+ * there, and a store that fills a line it first reads moves half as much again. What was stored is
+ * seen by other processes before any later store. */
+void copy_values(void *target, const void *source, size_t bytes);
+
+#endif
