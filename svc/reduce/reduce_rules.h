@@ -1,4 +1,4 @@
-/* The update rules of one instruction set: a block of gradients is summed, the rule is applied to it
+/* The update rules of one instruction set: a block of gradients is summed, the rule is applied
  * while it is in the first-level cache, and the new parameters are stored to every target. Plain
  * loops, which the compiler makes vectors of: their operations are rounded one by one, so the bits
  * are the same at every width (R5). Included by reduce_table.h alone. */
