@@ -17,10 +17,9 @@ struct reduce_kernels {
 /* What the settings come to in a step, computed in double and rounded once. */
 struct update_scalars {
     float rate, weight_decay, shrink; /* 1 - rate * weight_decay */
-    float momentum, taken;            /* 1 - dampening */
+    float momentum, taken;            /* 1 - dampening; all of it in the first step */
     float beta1, beta2, taken1, taken2;
     float adam_rate, correction2_root, epsilon;
-    bool is_first;
 };
 struct update_scalars update_scalars(const struct update_settings *settings, uint64_t step);
 

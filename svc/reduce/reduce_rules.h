@@ -23,24 +23,29 @@ inline_always float decayed(const struct update_scalars *u, float gradient, floa
     return u->weight_decay != 0 ? gradient + u->weight_decay * parameter : gradient;
 }
 
-static void apply_sgd(const struct update_scalars *u, const struct rule_block *b)
+/* Copies of scalars and pointers: the compiler cannot know that the arrays do not hold them. */
+static void apply_sgd(const struct update_scalars *scalars, const struct rule_block *block)
 {
+    const struct update_scalars u = *scalars;
+    const struct rule_block b = *block;
     INDEPENDENT
-    for (size_t i = 0; i < b->elements; i++)
-        b->new_parameters[i] =
-            b->parameters[i] - u->rate * decayed(u, b->gradient[i], b->parameters[i]);
+    for (size_t i = 0; i < b.elements; i++)
+        b.new_parameters[i] =
+            b.parameters[i] - u.rate * decayed(&u, b.gradient[i], b.parameters[i]);
 }
 
-inline_always void apply_any_momentum(const struct update_scalars *u, const struct rule_block *b,
-                                      const bool looks_ahead)
+inline_always void apply_any_momentum(const struct update_scalars *scalars,
+                                      const struct rule_block *block, const bool looks_ahead)
 {
+    const struct update_scalars u = *scalars;
+    const struct rule_block b = *block;
     INDEPENDENT
-    for (size_t i = 0; i < b->elements; i++) {
-        float gradient = decayed(u, b->gradient[i], b->parameters[i]);
-        float moment = u->is_first ? gradient : u->momentum * b->moment[0][i] + u->taken * gradient;
-        float step = looks_ahead ? gradient + u->momentum * moment : moment;
-        b->new_moment[0][i] = moment;
-        b->new_parameters[i] = b->parameters[i] - u->rate * step;
+    for (size_t i = 0; i < b.elements; i++) {
+        float gradient = decayed(&u, b.gradient[i], b.parameters[i]);
+        float moment = u.momentum * b.moment[0][i] + u.taken * gradient;
+        float step = looks_ahead ? gradient + u.momentum * moment : moment;
+        b.new_moment[0][i] = moment;
+        b.new_parameters[i] = b.parameters[i] - u.rate * step;
     }
 }
 static void apply_momentum(const struct update_scalars *u, const struct rule_block *b)
@@ -52,22 +57,22 @@ static void apply_nesterov(const struct update_scalars *u, const struct rule_blo
     apply_any_momentum(u, b, true);
 }
 
-inline_always void apply_any_adam(const struct update_scalars *u, const struct rule_block *b,
-                                  const bool shrinks)
+inline_always void apply_any_adam(const struct update_scalars *scalars,
+                                  const struct rule_block *block, const bool shrinks)
 {
+    const struct update_scalars u = *scalars;
+    const struct rule_block b = *block;
     INDEPENDENT
-    for (size_t i = 0; i < b->elements; i++) {
-        float parameter = b->parameters[i];
-        float gradient = shrinks ? b->gradient[i] : decayed(u, b->gradient[i], parameter);
-        float before1 = u->is_first ? 0 : b->moment[0][i];
-        float before2 = u->is_first ? 0 : b->moment[1][i];
-        float moment1 = before1 * u->beta1 + u->taken1 * gradient;
-        float moment2 = before2 * u->beta2 + u->taken2 * gradient * gradient;
-        float scale = __builtin_sqrtf(moment2) / u->correction2_root + u->epsilon;
-        float kept = shrinks ? parameter * u->shrink : parameter;
-        b->new_moment[0][i] = moment1;
-        b->new_moment[1][i] = moment2;
-        b->new_parameters[i] = kept - u->adam_rate * moment1 / scale;
+    for (size_t i = 0; i < b.elements; i++) {
+        float parameter = b.parameters[i];
+        float gradient = shrinks ? b.gradient[i] : decayed(&u, b.gradient[i], parameter);
+        float moment1 = b.moment[0][i] * u.beta1 + u.taken1 * gradient;
+        float moment2 = b.moment[1][i] * u.beta2 + u.taken2 * gradient * gradient;
+        float scale = __builtin_sqrtf(moment2) / u.correction2_root + u.epsilon;
+        float kept = shrinks ? parameter * u.shrink : parameter;
+        b.new_moment[0][i] = moment1;
+        b.new_moment[1][i] = moment2;
+        b.new_parameters[i] = kept - u.adam_rate * moment1 / scale;
     }
 }
 static void apply_adam(const struct update_scalars *u, const struct rule_block *b)
@@ -105,14 +110,16 @@ inline_always void sum_block(const struct rule *r, const struct reduce_pass *p, 
 }
 
 inline_always struct rule_block block_of(const struct update_state *state, size_t at,
-                                         size_t elements, const float *gradient, int moments)
+                                         size_t elements, const float *gradient, int moments,
+                                         bool is_first)
 {
+    static const float no_moments[BLOCK_ELEMENTS];
     struct rule_block b = {.gradient = gradient,
                            .parameters = state->parameters + at,
                            .new_parameters = state->ret_parameters + at,
                            .elements = elements};
     for (int m = 0; m < moments; m++) {
-        b.moment[m] = state->moments[m] + at;
+        b.moment[m] = is_first ? no_moments : state->moments[m] + at;
         b.new_moment[m] = state->ret_moments[m] + at;
     }
     return b;
@@ -141,7 +148,7 @@ inline_always void update(const struct reduce_pass *p, const struct update_setti
     for (size_t at = 0; at < p->elements; at += BLOCK_ELEMENTS) {
         size_t left = p->elements - at;
         size_t elements = left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS;
-        struct rule_block b = block_of(state, at, elements, gradient, r.moments);
+        struct rule_block b = block_of(state, at, elements, gradient, r.moments, step <= 1);
         sum_block(&r, p, at, elements, gradient);
         r.apply(&scalars, &b);
         store_parameters(&r, p, at, &b);

@@ -71,13 +71,12 @@ struct update_scalars update_scalars(const struct update_settings *s, uint64_t s
                                    .weight_decay = (float)s->weight_decay,
                                    .shrink = (float)(1 - s->rate * s->weight_decay),
                                    .momentum = (float)s->momentum,
-                                   .taken = (float)(1 - s->dampening),
+                                   .taken = (float)(step <= 1 ? 1 : 1 - s->dampening),
                                    .beta1 = (float)s->beta1,
                                    .beta2 = (float)s->beta2,
                                    .taken1 = (float)(1 - s->beta1),
                                    .taken2 = (float)(1 - s->beta2),
                                    .adam_rate = (float)(s->rate / correction1),
                                    .correction2_root = (float)sqrt(correction2),
-                                   .epsilon = (float)s->epsilon,
-                                   .is_first = step <= 1};
+                                   .epsilon = (float)s->epsilon};
 }

@@ -81,7 +81,7 @@ static float expected_element(const struct round *r, float gradient, size_t i)
     if (r->rule != UPDATE_SGD) {
         volatile float kept = (float)s->momentum * before.moments[0][i];
         volatile float taken = (float)(1 - s->dampening) * g;
-        volatile float m = r->step == 1 ? g : kept + taken;
+        volatile float m = r->step == 1 ? 0 + g : kept + taken;
         expected.moments[0][i] = m;
         scaled = (float)s->momentum * m;
         g = r->rule == UPDATE_NESTEROV ? g + scaled : m;
