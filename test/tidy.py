@@ -44,7 +44,7 @@ INSTALLED = {'gradpool.h': 'client/gradpool.h'}
 
 # Header (or its folder) of a library -> the files or folders that may include it.
 LIBRARIES = {
-    'rdma/': {'svc/wire'},
+    'rdma/': {'svc/wire', 'test/unit/strict_provider.c'},
     'protobuf-c/': {'svc/wire'},
     'openssl/': {'svc/wire/tls.c'},
     'hwloc.h': {'svc/cores'},

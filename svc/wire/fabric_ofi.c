@@ -160,8 +160,8 @@ static void visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch)
 }
 
 /* Reads every queue from `first` on that is not armed: the provider moves bytes only when asked,
- * and need not fire a descriptor for what it has read ahead (O5). When the batch is full the list is
- * turned, so that the next poll begins with whoever had no turn. */
+ * and need not fire a descriptor for what it has read ahead (O5). When the batch is full the list
+ * is turned, so that the next poll begins with whoever had no turn. */
 static void visit_active(struct ofi_fabric *f, struct list *first, struct ofi_batch *batch)
 {
     uint64_t now_ns = clock_now_ns();

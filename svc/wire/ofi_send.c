@@ -1,4 +1,4 @@
-/* What is sent on one connection: messages of the user, words, what is lent and taken back, goodbye.
+/* What is sent on one connection: messages of the user, what is lent and taken back, goodbye.
  * Owns the ring of send buffers. Must never wait, never reuse a buffer before it is known to have
  * left, and never send a payload that is not lent. README: O6, O7, O10. */
 #include "svc/wire/ofi_conn.h"

@@ -2,6 +2,7 @@
 #include "test/unit/fabric_suite.h"
 
 #include "svc/base/clock.h"
+#include "svc/base/text.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -278,17 +279,20 @@ static void read_checked(struct rig *rig, struct fabric_conn *c, uint8_t *slot, 
     }
 }
 
-/* libfabric 1.17 corrupts memory when an endpoint is closed in the middle of a read's response. */
-static void twenty_evictions_of_stopped_workers_disturb_nobody(void **state)
+/* libfabric 1.17 corrupts memory when an endpoint is closed in the middle of a read's response. The
+ * victim is stopped in one, evicted as at a deadline, and only then killed; every byte of a healthy
+ * worker is compared before, during and after (O2). */
+static void the_eviction_of_a_stopped_worker_never_touches_another_job(void **state)
 {
-    enum { EVICTIONS = 20, READS = 8 };
+    enum { READS = 8 };
+    const int evictions = getenv("GRADPOOL_TEST_LONG") ? 50 : 10;
     struct rig rig;
     struct fabric_conn *healthy;
     (void)state;
     lane_open(&rig);
     pid_t healthy_pid = worker_start(&rig, 2 * MIB, 7, &healthy);
     uint8_t *slots = malloc((READS + 1) * MIB);
-    for (int i = 0; i < EVICTIONS; i++) {
+    for (int i = 0; i < evictions; i++) {
         struct fabric_conn *victim;
         pid_t pid = worker_start(&rig, MIB, 1, &victim);
         for (int j = 0; j < READS; j++)
@@ -340,8 +344,11 @@ static void stranger_main(const char *address)
 {
     const uint8_t header[32] = {3, 0, 0, 64};
     struct sockaddr_in lane = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    lane.sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1));
+    uint64_t port;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (text_parse_u64(strchr(address, ':') + 1, 1, UINT16_MAX, &port) < 0)
+        _exit(1);
+    lane.sin_port = htons((uint16_t)port);
     if (connect(fd, (struct sockaddr *)&lane, sizeof(lane)) < 0 ||
         send(fd, header, sizeof(header), 0) != sizeof(header))
         _exit(1);
@@ -411,7 +418,7 @@ int main(void)
         cmocka_unit_test(writes_that_fill_the_socket_go_on_by_polling_and_by_sleeping),
         cmocka_unit_test(a_killed_worker_gives_back_every_operation_and_closes_once),
         cmocka_unit_test(a_child_of_a_killed_worker_does_not_keep_the_connection_alive),
-        cmocka_unit_test(twenty_evictions_of_stopped_workers_disturb_nobody),
+        cmocka_unit_test(the_eviction_of_a_stopped_worker_never_touches_another_job),
         cmocka_unit_test(closing_beside_a_stopped_worker_is_bounded),
         cmocka_unit_test(half_a_connect_request_does_not_hold_the_lane),
         cmocka_unit_test(a_lane_that_dies_is_seen_by_its_worker),

@@ -2,6 +2,8 @@
  * somebody else. Hostile peers are in test_shm_mistrust.c. */
 #include "test/unit/fabric_suite.h"
 
+#include "svc/wire/shm_conn.h"
+
 #include "svc/base/clock.h"
 
 #include <errno.h>
@@ -371,6 +373,77 @@ static void another_user_is_refused_unless_allowed(void **state)
     assert_int_equal(exit_status(rig, stranger), 0);
 }
 
+/* --- doorbells --------------------------------------------------------------------------------- */
+
+static uint32_t rings_of_worker(const struct rig *rig)
+{
+    return shm_bell_value(((struct shm_fabric *)rig->workers[0].fabric)->bell);
+}
+
+/* The chunks of a big tensor and the words of many small ones, all in one turn of the lane. */
+static void a_round_of_many_chunks_wakes_its_worker_once(void **state)
+{
+    enum { CHUNKS = 128, CHUNK_BYTES = 4096 };
+    struct rig *rig = *state;
+    struct fabric_wait wait;
+    static char chunk[CHUNK_BYTES];
+
+    rig_connect(rig, 0);
+    struct region region = rig_lend(rig, 0, 0, CHUNKS * CHUNK_BYTES);
+    rig_expect_nothing(rig, &rig->workers[0]);
+    assert_int_equal(fabric_arm(rig->workers[0].fabric, &wait), 0);
+    uint32_t before = rings_of_worker(rig);
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        struct fabric_conn *c = rig->at_lane[0];
+        uint64_t offset = (uint64_t)i * CHUNK_BYTES;
+        int r = i % 2 ? fabric_write_word(c, 0, offset, chunk, CHUNK_BYTES, i, NULL)
+                      : fabric_write(c, 0, offset, chunk, CHUNK_BYTES, NULL);
+        assert_int_equal(r, 0);
+    }
+    assert_int_equal(rings_of_worker(rig), before);
+    fabric_flush(rig->lane.fabric);
+    assert_int_equal(rings_of_worker(rig), before + 1);
+    fabric_flush(rig->lane.fabric);
+    assert_int_equal(rings_of_worker(rig), before + 1);
+    region_destroy(&region);
+}
+
+/* Who is awake finds what there is without being told. */
+static void a_worker_that_is_awake_is_not_woken(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_connect(rig, 0);
+    rig_expect_nothing(rig, &rig->workers[0]);
+    uint32_t before = rings_of_worker(rig);
+    for (uint32_t i = 0; i < 100; i++) {
+        assert_int_equal(fabric_notify(rig->at_lane[0], i, NULL), 0);
+        fabric_flush(rig->lane.fabric);
+        assert_int_equal(rig_expect(rig, &rig->workers[0], FABRIC_EVENT_WORD).event.word, i);
+    }
+    assert_int_equal(rings_of_worker(rig), before);
+}
+
+static void a_batch_of_announcements_wakes_its_lane_once(void **state)
+{
+    struct rig *rig = *state;
+    struct fabric_wait wait;
+    uint64_t wakes;
+
+    rig_connect(rig, 0);
+    rig_expect_nothing(rig, &rig->lane);
+    int wake_fd = ((struct shm_conn *)rig->at_lane[0])->wake_fd;
+    (void)!read(wake_fd, &wakes, sizeof wakes); /* those of the hand-shake */
+    assert_int_equal(fabric_arm(rig->lane.fabric, &wait), 0);
+    for (int i = 0; i < 60; i++)
+        rig_send(rig->at_worker[0], "ready");
+    fabric_flush(rig->workers[0].fabric);
+    assert_int_equal(read(wake_fd, &wakes, sizeof wakes), sizeof wakes);
+    assert_int_equal(wakes, 1);
+    for (int i = 0; i < 60; i++)
+        rig_expect_text(rig, &rig->lane, "ready");
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -386,6 +459,9 @@ int main(void)
         FABRIC_CASE(a_sleeping_worker_is_woken_when_its_lane_is_killed),
         FABRIC_CASE(a_forked_child_that_lets_go_changes_nothing),
         FABRIC_CASE(another_user_is_refused_unless_allowed),
+        FABRIC_CASE(a_round_of_many_chunks_wakes_its_worker_once),
+        FABRIC_CASE(a_worker_that_is_awake_is_not_woken),
+        FABRIC_CASE(a_batch_of_announcements_wakes_its_lane_once),
     };
     return fabric_suite_run(&shm, cases, sizeof cases / sizeof cases[0]);
 }
