@@ -16,6 +16,7 @@ static const struct command {
     {"push", "be one worker of a job, against a running service", push_command},
     {"local", "fork all workers of a job, against a running service", local_command},
     {"compare", "gradpool beside gloo, Open MPI and plain sockets", compare_command},
+    {"idle", "what connected jobs cost that have nothing to do", idle_command},
     {"kernels", "the sums and update rules beside memcpy", kernels_command},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)

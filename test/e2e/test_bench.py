@@ -81,5 +81,17 @@ class Compare(unittest.TestCase):
             self.assertIn('gradpool-bench', answer.stderr)
 
 
+class Idle(unittest.TestCase):
+    def test_idle_jobs_are_connected_and_their_cpu_is_told_in_fractions_of_a_core(self):
+        answer = bench('idle', '--jobs', 6, '--workers', 2, '--seconds', 1, '--json')
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        told = json.loads(answer.stdout.splitlines()[-1])
+        self.assertEqual((told['jobs'], told['workers']), (6, 12))
+        for who in ('lane', 'coordinator', 'client'):
+            self.assertGreaterEqual(told[f'{who}_cpu_fraction'], 0)
+            # Not a measurement: whoever spins takes a core.
+            self.assertLess(told[f'{who}_cpu_fraction'], 0.5)
+
+
 if __name__ == '__main__':
     tap.main()

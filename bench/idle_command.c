@@ -1,0 +1,156 @@
+/* `idle`: what jobs cost that are connected and have nothing to do. Owns a service and the crews of
+ * its jobs for the length of a run. */
+#include "bench/commands.h"
+#include "bench/compare/host.h"
+#include "bench/compare/systems.h"
+
+#include "svc/base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TENSOR_BYTES 4096
+/* After the last round: progress threads park, the last commits go out. */
+#define SETTLE_NS NS_PER_S
+
+struct idle {
+    uint32_t jobs, workers, seconds;
+    const char *transport; /* NULL: job by job in turn */
+    bool is_json;
+    struct service service;
+    struct crew *crews;
+};
+
+struct use {
+    uint64_t lane_ns, coordinator_ns, client_ns, now_ns;
+};
+
+enum { KEY_JOBS = 1000, KEY_WORKERS, KEY_SECONDS, KEY_TRANSPORT, KEY_JSON };
+
+static const struct argp_option options[] = {
+    {"jobs", KEY_JOBS, "N", 0, "jobs connected (default 100)"},
+    {"workers", KEY_WORKERS, "N", 0, "workers of each, a process each (default 2)"},
+    {"seconds", KEY_SECONDS, "S", 0, "how long to look at them (default 10)"},
+    {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: one job this, the next that)"},
+    {"json", KEY_JSON, 0, 0, "the last line is JSON"},
+    {0},
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct idle *o = state->input;
+    switch (key) {
+    case KEY_JOBS: o->jobs = (uint32_t)command_number(state, argument, 1, 10000); return 0;
+    case KEY_WORKERS:
+        o->workers = (uint32_t)command_number(state, argument, 1, CREW_WORKERS_MAX);
+        return 0;
+    case KEY_SECONDS: o->seconds = (uint32_t)command_number(state, argument, 1, 86400); return 0;
+    case KEY_JSON: o->is_json = true; return 0;
+    case KEY_TRANSPORT:
+        if (strcmp(argument, "shm") != 0 && strcmp(argument, "tcp") != 0)
+            argp_error(state, "--transport: shm or tcp, not '%s'", argument);
+        o->transport = argument;
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct system *find_system(const char *transport)
+{
+    const struct system *s = systems;
+    while (strcmp(s->name, "gradpool") != 0 || strcmp(s->transport, transport) != 0)
+        s++;
+    return s;
+}
+
+/* So that nothing is idle because it was never used. */
+static int run_some_rounds(struct crew *crew)
+{
+    uint64_t round_ns[2 * CREW_WORKERS_MAX];
+    struct segment segment = {.rounds = 2, .round_ns = round_ns};
+    int r = crew_await(crew);
+    if (r == 0)
+        r = crew_resize(crew, TENSOR_BYTES);
+    return r < 0 ? r : crew_run(crew, &segment);
+}
+
+static int connect_all(struct idle *o)
+{
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < o->jobs; i++) {
+        const char *transport = o->transport ? o->transport : i % 2 ? "tcp" : "shm";
+        r = crew_start(&o->crews[i], find_system(transport), &o->service, o->workers);
+    }
+    for (uint32_t i = 0; r == 0 && i < o->jobs; i++)
+        r = run_some_rounds(&o->crews[i]);
+    return r;
+}
+
+static struct use look(const struct idle *o)
+{
+    struct use use = {service_lanes_cpu_ns(&o->service), service_coordinator_cpu_ns(&o->service), 0,
+                      clock_now_ns()};
+    for (uint32_t i = 0; i < o->jobs; i++)
+        use.client_ns += crew_children_cpu_ns(&o->crews[i]);
+    return use;
+}
+
+static void rest(uint64_t ns)
+{
+    const struct timespec nap = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
+    nanosleep(&nap, NULL);
+}
+
+static void print(const struct idle *o, const struct use *a, const struct use *b)
+{
+    double wall_ns = (double)(b->now_ns - a->now_ns);
+    const char *format =
+        o->is_json ? "{\"jobs\": %u, \"workers\": %u, \"seconds\": %.3f, \"lane_cpu_fraction\": "
+                     "%.6f, \"coordinator_cpu_fraction\": %.6f, \"client_cpu_fraction\": %.6f}\n"
+                   : "%u jobs, %u workers, idle for %.1f s: lane %.6f, coordinator %.6f, workers "
+                     "%.6f of a core\n";
+    printf(format, o->jobs, o->jobs * o->workers, wall_ns / 1e9,
+           (double)(b->lane_ns - a->lane_ns) / wall_ns,
+           (double)(b->coordinator_ns - a->coordinator_ns) / wall_ns,
+           (double)(b->client_ns - a->client_ns) / wall_ns);
+}
+
+static int measure(struct idle *o)
+{
+    int r = service_start(&o->service);
+    if (r == 0)
+        r = connect_all(o);
+    if (r == 0) {
+        rest(SETTLE_NS);
+        struct use before = look(o);
+        rest(o->seconds * NS_PER_S);
+        struct use after = look(o);
+        print(o, &before, &after);
+    }
+    for (uint32_t i = 0; i < o->jobs; i++)
+        if (o->crews[i].system)
+            crew_end(&o->crews[i]);
+    service_stop(&o->service);
+    return r;
+}
+
+int idle_command(int argc, char **argv)
+{
+    struct idle o = {.jobs = 100, .workers = 2, .seconds = 10};
+    const struct argp argp = {
+        options,
+        parse,
+        NULL,
+        "What jobs cost that are connected and idle: CPU of the lane's process, of the coordinator "
+        "and of all workers, in fractions of a core. It starts its own service.",
+        NULL,
+        NULL,
+        NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    o.crews = calloc(o.jobs, sizeof *o.crews);
+    process_core(0);
+    int r = o.crews ? measure(&o) : -1;
+    free(o.crews);
+    return r < 0 ? 1 : 0;
+}
