@@ -370,15 +370,22 @@ static int dial_as_child(struct rig *rig, int *ret_pid)
     return fd;
 }
 
+void hello_request(envelope *e, WIRE(Hello) * hello, WIRE(Role) role)
+{
+    gradpool__wire__envelope__init(e);
+    gradpool__wire__hello__init(hello);
+    hello->version = CHANNEL_VERSION;
+    hello->role = role;
+    hello->program = "test";
+    e->body_case = BODY(HELLO);
+    e->hello = hello;
+}
+
 static void say_hello(struct end *e, WIRE(Role) role)
 {
-    WIRE(Hello) hello = GRADPOOL__WIRE__HELLO__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    hello.version = CHANNEL_VERSION;
-    hello.role = role;
-    hello.program = "test";
-    request.body_case = BODY(HELLO);
-    request.hello = &hello;
+    WIRE(Hello) hello;
+    envelope request;
+    hello_request(&request, &hello, role);
     envelope *reply = end_ask(e, &request);
     assert_int_equal(reply->body_case, BODY(WELCOME));
     message_free(reply);
@@ -389,6 +396,26 @@ struct end *rig_connect_silently(struct rig *rig) { return new_end(rig, dial_tcp
 struct end *rig_connect(struct rig *rig, WIRE(Role) role)
 {
     struct end *e = rig_connect_silently(rig);
+    say_hello(e, role);
+    return e;
+}
+
+struct end *rig_connect_locally(struct rig *rig, WIRE(Role) role)
+{
+    struct endpoint endpoint = {.is_unix = true};
+    struct err err;
+    int fd;
+    snprintf(endpoint.host, sizeof endpoint.host, "%s/control.sock", rig->dir);
+    assert_int_equal(endpoint_connect(&endpoint, clock_now_ns() + PATIENCE_NS, &fd, &err), 0);
+    struct end *e = new_end(rig, fd);
+    say_hello(e, role);
+    return e;
+}
+
+struct end *rig_connect_with_key(struct rig *rig, WIRE(Role) role, const struct key *key)
+{
+    struct end *e = rig_connect_silently(rig);
+    assert_int_equal(channel_use_key(e->channel, key), 0);
     say_hello(e, role);
     return e;
 }

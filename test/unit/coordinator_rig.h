@@ -63,10 +63,15 @@ void rig_start_afresh(struct rig *rig);
 
 /* A connection that has said hello. */
 struct end *rig_connect(struct rig *rig, WIRE(Role) role);
+/* The same over the Unix socket. */
+struct end *rig_connect_locally(struct rig *rig, WIRE(Role) role);
+/* The same with a key, in TLS. */
+struct end *rig_connect_with_key(struct rig *rig, WIRE(Role) role, const struct key *key);
 /* The same, made by a child process, as which it then counts. */
 struct end *rig_connect_as_child(struct rig *rig, WIRE(Role) role);
 /* Neither hello nor anything else said yet. */
 struct end *rig_connect_silently(struct rig *rig);
+void hello_request(envelope *e, WIRE(Hello) * hello, WIRE(Role) role);
 void end_close(struct end *e);
 /* A process that does nothing; ended by rig_kill() or the tear-down. */
 int rig_spawn(struct rig *rig);
