@@ -205,6 +205,91 @@ static void nothing_past_an_end_is_touched(void **state)
     for_each_kernel(check_fenced, SHORT_MOST);
 }
 
+/* --- targets that are sources, many targets, many passes --- */
+
+/* The first source, or the partial result where that has the dtype, is also the last target. */
+static void check_alias(enum reduce_set set, const struct kernel *k)
+{
+    enum { ELEMENTS = 1100, TARGETS = 3 };
+    static char targets_memory[TARGETS][ROOM_BYTES];
+    size_t bytes = bytes_of(k->from, ELEMENTS);
+    for (int variant = 0; variant < VARIANTS; variant++)
+        for (int aliased = 0; aliased < TARGETS; aliased++) {
+            int count = 1 + (variant + aliased) % REDUCE_SOURCES_MAX;
+            struct reduce_pass pass = pass_of(k, variant, count, ELEMENTS);
+            const void *sources[REDUCE_SOURCES_MAX];
+            void *targets[TARGETS];
+            for (int t = 0; t < TARGETS; t++)
+                targets[t] = targets_memory[t];
+            for (int s = 0; s < count; s++)
+                sources[s] = memcpy(source_memory[s], values[s], bytes);
+            if (k->from == k->to)
+                sources[count - 1] = memcpy(targets[aliased], values[count - 1], bytes);
+            else
+                pass.partial = memcpy(targets[aliased], partial_values, bytes_of(k->to, ELEMENTS));
+            if (k->from == k->to && variant & 1)
+                pass.partial = memcpy(partial_memory, partial_values,
+                                      bytes_of(reduce_accumulator(k->from), ELEMENTS));
+            pass.sources = sources;
+            pass.targets = targets;
+            pass.targets_count = TARGETS;
+            reduce_pick(set, k->operation, k->from, k->to)(&pass);
+            for (int t = 0; t < TARGETS; t++)
+                assert_expected(set, k, variant | (k->from != k->to), count, ELEMENTS, targets[t]);
+        }
+}
+
+static void a_target_may_be_a_source_or_the_partial_result(void **state)
+{
+    for_each_kernel(check_alias, 1100);
+}
+
+/* In passes of 8 and less, and by definition in one: the same bits, halves rounded once. */
+static void check_passes(enum reduce_set set, const struct kernel *k)
+{
+    enum { MANY = 21, ELEMENTS = 100 };
+    static double many[MANY][ELEMENTS], held[ELEMENTS], result[ELEMENTS], want;
+    const void *sources[MANY];
+    enum reduce_dtype wide = reduce_accumulator(k->from);
+    uint32_t divisor = reduce_divides(k->from) ? MANY : 0;
+    for (int s = 0; s < MANY; s++) {
+        for (size_t i = 0; i < ELEMENTS; i++)
+            reference_any(k->from, (char *)many[s] + bytes_of(k->from, i));
+        sources[s] = many[s];
+    }
+    for (int done = 0, width = 0; done < MANY; done += width) {
+        width = MANY - done < REDUCE_SOURCES_MAX ? MANY - done : REDUCE_SOURCES_MAX;
+        bool is_last = done + width == MANY;
+        void *target = is_last ? (void *)result : (void *)held;
+        reduce_pick(set, k->operation, k->from, is_last ? k->to : wide)(
+            &(struct reduce_pass){&target, 1, sources + done, width, done ? held : NULL, ELEMENTS,
+                                  is_last ? divisor : 0});
+    }
+    const struct reduce_pass whole = {
+        .sources = sources, .sources_count = MANY, .elements = ELEMENTS, .divisor = divisor};
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        reference_element(k->operation, k->from, k->to, &whole, i, &want);
+        assert_true(reference_is_same(k->to, (char *)result + bytes_of(k->to, i), &want));
+    }
+}
+
+static void passes_give_the_bits_of_one(void **state) { for_each_kernel(check_passes, 1); }
+
+/* Also of a NaN with a payload, whatever the operation (R8). */
+static void check_copy(enum reduce_set set, const struct kernel *k)
+{
+    enum { ELEMENTS = 1100 };
+    static char copy[ROOM_BYTES];
+    if (k->from != k->to)
+        return;
+    memset(copy, 0, sizeof copy);
+    reduce_pick(set, k->operation, k->from, k->to)(&(struct reduce_pass){
+        (void *[]){copy}, 1, (const void *[]){values[0]}, 1, NULL, ELEMENTS, 1});
+    assert_memory_equal(copy, values[0], bytes_of(k->from, ELEMENTS));
+}
+
+static void one_source_is_copied_bit_by_bit(void **state) { for_each_kernel(check_copy, 1100); }
+
 /* --- halves --- */
 
 /* All of one dtype's values as f32, and back. */
@@ -324,6 +409,9 @@ int main(void)
         cmocka_unit_test(lengths_0_to_70_at_every_offset),
         cmocka_unit_test(lengths_around_a_block),
         cmocka_unit_test(nothing_past_an_end_is_touched),
+        cmocka_unit_test(a_target_may_be_a_source_or_the_partial_result),
+        cmocka_unit_test(passes_give_the_bits_of_one),
+        cmocka_unit_test(one_source_is_copied_bit_by_bit),
     };
     return cmocka_run_group_tests(tests, prepare, NULL);
 }
