@@ -49,8 +49,8 @@ static void on_request(struct ofi_fabric *f, const struct fi_eq_cm_entry *event,
     if (c == NULL)
         return;
     struct fabric_event *e = ofi_emit(batch, c, FABRIC_EVENT_REQUEST);
-    e->data = c->ticket;
-    e->bytes = c->ticket_bytes;
+    e->data = c->hello.ticket;
+    e->bytes = c->hello.ticket_bytes;
 }
 
 static void on_event(struct ofi_fabric *f, uint32_t kind, const struct fi_eq_cm_entry *event,

@@ -134,29 +134,6 @@ void ofi_conn_activate(struct ofi_conn *c)
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-static void hello_fill(const struct ofi_fabric *f, size_t ticket_bytes, struct ofi_hello *hello)
-{
-    hello->version = OFI_VERSION;
-    hello->ticket_bytes = (uint8_t)ticket_bytes;
-    memcpy(hello->payload_bytes_max, &f->payload_bytes_max, sizeof(hello->payload_bytes_max));
-}
-
-/* Checks a peer's hello and takes what it says; false when it is not one of ours. */
-static bool hello_take(struct ofi_conn *c, const void *data, size_t data_bytes)
-{
-    struct ofi_hello hello;
-    if (data_bytes < sizeof(hello))
-        return false;
-    memcpy(&hello, data, sizeof(hello));
-    if (hello.version != OFI_VERSION || hello.ticket_bytes > FABRIC_TICKET_BYTES_MAX ||
-        hello.ticket_bytes > data_bytes - sizeof(hello))
-        return false;
-    memcpy(&c->peer_payload_bytes_max, hello.payload_bytes_max, sizeof(hello.payload_bytes_max));
-    memcpy(c->ticket, (const uint8_t *)data + sizeof(hello), hello.ticket_bytes);
-    c->ticket_bytes = hello.ticket_bytes;
-    return true;
-}
-
 static int start_connect(struct ofi_conn *c, const struct ofi_address *target, const void *ticket,
                          size_t ticket_bytes)
 {
@@ -174,12 +151,9 @@ static int start_connect(struct ofi_conn *c, const struct ofi_address *target, c
     fi_freeinfo(info);
     if (r < 0)
         return r;
-    uint8_t data[sizeof(struct ofi_hello) + FABRIC_TICKET_BYTES_MAX];
-    hello_fill(f, ticket_bytes, (struct ofi_hello *)data);
-    if (ticket_bytes > 0)
-        memcpy(data + sizeof(struct ofi_hello), ticket, ticket_bytes);
-    return ofi_errno(
-        fi_connect(c->ep, &target->socket, data, sizeof(struct ofi_hello) + ticket_bytes));
+    uint8_t data[OFI_HELLO_BYTES_MAX];
+    size_t bytes = ofi_hello_pack(f->payload_bytes_max, ticket, ticket_bytes, data);
+    return ofi_errno(fi_connect(c->ep, &target->socket, data, bytes));
 }
 
 int ofi_conn_connect(struct ofi_fabric *f, const char *address, const void *ticket,
@@ -207,7 +181,7 @@ struct ofi_conn *ofi_conn_request(struct ofi_fabric *f, struct fi_info *info, co
                                   size_t data_bytes)
 {
     struct ofi_conn *c = conn_new(f, NULL, OFI_REQUESTED);
-    if (c == NULL || !hello_take(c, data, data_bytes)) {
+    if (c == NULL || ofi_hello_check(data, data_bytes, &c->hello) < 0) {
         reject(f, info, c ? EPROTO : ENOMEM);
         if (c != NULL)
             ofi_conn_free(c);
@@ -231,11 +205,11 @@ int ofi_conn_accept(struct ofi_conn *c, void *owner)
 {
     if (c->request == NULL)
         return -ECONNRESET;
-    struct ofi_hello hello;
-    hello_fill(ofi_fabric_of(c), 0, &hello);
+    uint8_t data[OFI_HELLO_BYTES_MAX];
+    size_t bytes = ofi_hello_pack(ofi_fabric_of(c)->payload_bytes_max, NULL, 0, data);
     int r = open_endpoint(c, c->request);
     if (r == 0)
-        r = ofi_errno(fi_accept(c->ep, &hello, sizeof(hello)));
+        r = ofi_errno(fi_accept(c->ep, data, bytes));
     if (r < 0) {
         ofi_conn_refuse(c, -r);
         return r;
@@ -253,7 +227,7 @@ bool ofi_conn_connected(struct ofi_conn *c, const void *data, size_t data_bytes)
         return false;
     c->socket_fd = ofi_socket_find(c->ep);
     /* The accepting side has had its peer's hello with the request. */
-    if (data_bytes > 0 && !hello_take(c, data, data_bytes)) {
+    if (data_bytes > 0 && ofi_hello_check(data, data_bytes, &c->hello) < 0) {
         ofi_conn_fail(c, -EPROTO);
         return false;
     }

@@ -6,6 +6,7 @@
 
 #include "svc/base/list.h"
 #include "svc/wire/fabric_ops.h"
+#include "svc/wire/ofi_hello.h"
 #include "svc/wire/ofi_memory.h"
 #include "svc/wire/ofi_names.h"
 
@@ -27,16 +28,6 @@
 #define OFI_CLOSE_NS (1 * NS_PER_S)
 
 /* --- on the wire (little endian) ------------------------------------------------------------- */
-
-/* In front of the ticket in connect data, and alone in accept data. With a ticket of 48 bytes it
- * stays below the 56 that a verbs device carries, which also pads: the length stands inside. */
-#define OFI_VERSION 1
-struct ofi_hello {
-    uint8_t version;
-    uint8_t ticket_bytes;
-    uint8_t payload_bytes_max[4];
-};
-_Static_assert(sizeof(struct ofi_hello) + FABRIC_TICKET_BYTES_MAX < 56, "fits verbs connect data");
 
 enum ofi_message_kind {
     OFI_MESSAGE_USER = 1,     /* header and payload of fabric_send() follow */
@@ -122,9 +113,8 @@ struct ofi_conn {
     bool wants_room, has_room;
     uint64_t deadline_ns; /* LINGERING, ENDING */
 
-    struct fi_info *request; /* REQUESTED */
-    uint8_t ticket[FABRIC_TICKET_BYTES_MAX];
-    size_t ticket_bytes;
+    struct fi_info *request;     /* REQUESTED */
+    struct ofi_hello_said hello; /* the peer's */
 
     struct fid_ep *ep;
     struct fid_cq *cq;
@@ -140,7 +130,6 @@ struct ofi_conn {
     unsigned sends_head, sends_tail, sends_asked;
     unsigned transfers_posted, receives_posted;
 
-    uint32_t peer_payload_bytes_max;
     struct ofi_region *lent[FABRIC_REGIONS_MAX];
     uint64_t withdraws; /* bit per id: told to the peer as soon as there is room */
     struct ofi_foreign foreign[FABRIC_REGIONS_MAX];

@@ -97,7 +97,7 @@ int ofi_send(struct ofi_conn *c, const void *header, size_t header_bytes, const 
 {
     if (c->phase != OFI_OPEN)
         return ofi_refuse_verb(c);
-    if (payload_bytes > c->peer_payload_bytes_max)
+    if (payload_bytes > c->hello.payload_bytes_max)
         return -EMSGSIZE;
     struct ofi_region *region = payload_bytes > 0 ? region_around(c, payload, payload_bytes) : NULL;
     if (payload_bytes > 0 && region == NULL)

@@ -1,0 +1,30 @@
+/* What the two ends of a fabric_ofi connection tell each other in connect and accept data (O7). */
+#ifndef GRADPOOL_WIRE_OFI_HELLO_H
+#define GRADPOOL_WIRE_OFI_HELLO_H
+
+#include "svc/wire/fabric.h"
+
+#define OFI_VERSION 1
+/* On the wire, in front of the ticket. A verbs device pads what it carries: the length stands
+ * inside. */
+struct ofi_hello {
+    uint8_t version;
+    uint8_t ticket_bytes;
+    uint8_t payload_bytes_max[4]; /* little endian */
+};
+#define OFI_HELLO_BYTES_MAX (sizeof(struct ofi_hello) + FABRIC_TICKET_BYTES_MAX)
+_Static_assert(OFI_HELLO_BYTES_MAX < 56, "fits verbs connect data");
+
+struct ofi_hello_said {
+    uint32_t payload_bytes_max;
+    size_t ticket_bytes;
+    uint8_t ticket[FABRIC_TICKET_BYTES_MAX];
+};
+
+/* Returns the bytes it takes. `ticket_bytes` is at most FABRIC_TICKET_BYTES_MAX. */
+size_t ofi_hello_pack(uint32_t payload_bytes_max, const void *ticket, size_t ticket_bytes,
+                      uint8_t ret_data[OFI_HELLO_BYTES_MAX]);
+/* A peer's, whatever it is. -EPROTO: not one of ours. */
+int ofi_hello_check(const void *data, size_t bytes, struct ofi_hello_said *ret_said);
+
+#endif
