@@ -1,0 +1,142 @@
+/* A lane in its stride allocates nothing (A11), neither from its arena nor behind its back, and
+ * nor do the fabrics of both ends. Linked with --wrap for both allocators; a library's own
+ * allocations are not seen. */
+#include "test/unit/lane_rig.h"
+
+#include "svc/aggregator/arena.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define WORKERS 4
+#define WARM_ROUNDS 3
+#define ROUNDS 20
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *memory, size_t bytes);
+void *__real_arena_alloc(struct arena *arena, struct arena_account *account, size_t bytes);
+void *__real_arena_alloc_aligned(struct arena *arena, struct arena_account *account, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+void *__wrap_arena_alloc(struct arena *arena, struct arena_account *account, size_t bytes);
+void *__wrap_arena_alloc_aligned(struct arena *arena, struct arena_account *account, size_t bytes);
+
+static const char *kind;
+static struct rig rig;
+static _Thread_local bool is_counting;
+static _Thread_local uint32_t allocations;
+
+void *__wrap_malloc(size_t bytes)
+{
+    allocations += is_counting;
+    return __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    allocations += is_counting;
+    return __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+    allocations += is_counting;
+    return __real_realloc(memory, bytes);
+}
+
+void *__wrap_arena_alloc(struct arena *arena, struct arena_account *account, size_t bytes)
+{
+    allocations += is_counting;
+    return __real_arena_alloc(arena, account, bytes);
+}
+
+void *__wrap_arena_alloc_aligned(struct arena *arena, struct arena_account *account, size_t bytes)
+{
+    allocations += is_counting;
+    return __real_arena_alloc_aligned(arena, account, bytes);
+}
+
+static int stop(void **state)
+{
+    is_counting = false;
+    rig_stop(&rig);
+    return 0;
+}
+
+static bool is_committed(uint32_t pieces, uint64_t round)
+{
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        if (rig.workers[rank].commits_count != (int)(pieces * round))
+            return false;
+    return true;
+}
+
+static void run_round(uint32_t pieces, uint64_t elements, uint64_t round, bool is_inline)
+{
+    for (uint32_t piece = 1; piece <= pieces; piece++)
+        for (uint32_t rank = 0; rank < WORKERS; rank++)
+            rig_say(&rig, rank,
+                    (struct say){.piece = piece,
+                                 .word = (uint32_t)(round * pieces + piece),
+                                 .round = round,
+                                 .elements = elements,
+                                 .offset = (piece - 1) * elements * sizeof(float),
+                                 .is_inline = is_inline});
+    rig_until(&rig, is_committed(pieces, round));
+}
+
+static void check_steady(uint32_t pieces, uint64_t elements, bool is_inline)
+{
+    rig_start_job(&rig, kind, WORKERS, pieces, elements);
+    allocations = 0;
+    for (uint64_t round = 1; round <= WARM_ROUNDS + ROUNDS; round++) {
+        is_counting = round > WARM_ROUNDS;
+        run_round(pieces, elements, round, is_inline);
+    }
+    is_counting = false;
+    assert_int_equal(allocations, 0);
+}
+
+static void long_tensors_are_summed_without_an_allocation(void **state)
+{
+    check_steady(1, 600000, false);
+}
+
+static void many_short_tensors_are_summed_without_an_allocation(void **state)
+{
+    check_steady(16, 1000, false);
+}
+
+static void inline_tensors_are_summed_without_an_allocation(void **state)
+{
+    check_steady(16, 1000, strcmp(kind, "ofi") == 0);
+}
+
+/* Otherwise the cases above would pass for ever. */
+static void an_allocation_would_be_seen(void **state)
+{
+    rig_start_job(&rig, kind, WORKERS, 1, 16);
+    allocations = 0;
+    is_counting = true;
+    rig_place(&rig, RIG_JOB + 1, WORKERS, 100, 1, 16, false);
+    is_counting = false;
+    assert_true(allocations > 0);
+}
+
+int main(int argc, char **argv)
+{
+    kind = argc > 1 ? argv[1] : "shm";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(long_tensors_are_summed_without_an_allocation, stop),
+        cmocka_unit_test_teardown(many_short_tensors_are_summed_without_an_allocation, stop),
+        cmocka_unit_test_teardown(inline_tensors_are_summed_without_an_allocation, stop),
+        cmocka_unit_test_teardown(an_allocation_would_be_seen, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
