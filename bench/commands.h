@@ -13,6 +13,7 @@ int push_command(int argc, char **argv);
 int local_command(int argc, char **argv);
 int compare_command(int argc, char **argv);
 int idle_command(int argc, char **argv);
+int budget_command(int argc, char **argv);
 int kernels_command(int argc, char **argv);
 
 #endif

@@ -93,5 +93,18 @@ class Idle(unittest.TestCase):
             self.assertLess(told[f'{who}_cpu_fraction'], 0.5)
 
 
+class Budget(unittest.TestCase):
+    def test_a_gib_over_shared_memory_grows_no_memory_and_every_count_is_told(self):
+        answer = bench('budget', '--json', '--rounds', 20, '--bytes', 1 << 20)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        cells = [json.loads(line) for line in answer.stdout.splitlines()]
+        self.assertEqual([c['transport'] for c in cells], ['shm', 'shm-copy', 'tcp'])
+        for cell in cells:
+            for name in ('lane_calls', 'worker_calls', 'lane_wakes', 'worker_wakes'):
+                self.assertGreater(cell[f'{name}_per_gib'], 0, cell)
+        for name in ('lane', 'worker'):
+            self.assertEqual(cells[0][f'{name}_memory_calls_per_gib'], 0, cells[0])
+
+
 if __name__ == '__main__':
     tap.main()

@@ -1,0 +1,29 @@
+/* Counts the system calls of running processes, as strace -c does: exact, and slow enough that
+ * nothing else should be measured meanwhile. */
+#ifndef GRADPOOL_BENCH_TRACE_H
+#define GRADPOOL_BENCH_TRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum trace_role { TRACE_SERVER, TRACE_WORKER, TRACE_ROLES };
+
+struct trace_counts {
+    uint64_t calls;
+    uint64_t memory_calls; /* mmap, munmap, mremap, brk, madvise: memory that grows or shrinks */
+};
+
+struct trace;
+
+/* Follows all threads of the processes; returns when it does. Negative errno: -EPERM where tracing
+ * is not allowed. */
+int trace_start(const pid_t *servers, size_t servers_count, const pid_t *workers,
+                size_t workers_count, struct trace **ret_trace);
+/* Lets go of them; `ret_counts`: one for each role. NULL is fine. */
+void trace_stop(struct trace *trace, struct trace_counts *ret_counts);
+
+/* How often the threads of a process have gone to sleep so far: each time somebody woke one. */
+uint64_t trace_sleeps(pid_t pid);
+
+#endif
