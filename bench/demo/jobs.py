@@ -46,7 +46,7 @@ class Run:
         return stage.children.start(f'{self.phase}-{job.name}-{rank}',
                                     stage.network.inside(node, map(str, argv)), {
             **stage.environment, **stage.network.environment(),
-            'GRADPOOL_ENDPOINT': stage.service.endpoint, 'GRADPOOL_JOB': job.name,
+            **stage.service.environment(job.name), 'GRADPOOL_JOB': job.name,
             'RANK': str(rank), 'WORLD_SIZE': str(job.workers)})
 
     def progress(self):

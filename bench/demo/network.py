@@ -21,7 +21,10 @@ class Place:
     port: int
     local_aggregators: int = 0
     aggregator_nodes: tuple = ()
-    options: tuple = ()
+
+    def needs_keys(self):
+        """Who comes from other nodes proves who it is."""
+        return bool(self.aggregator_nodes)
 
     def aggregator_options(self, node):
         """Two aggregators on one host share its cores, as `serve --aggregators 2` does."""
@@ -96,7 +99,7 @@ class Nodes:
             raise Failed(f'ip {" ".join(arguments)}: {done.stderr.strip()}')
 
     def service_place(self):
-        return Place('a', '10.77.0.1', 7077, aggregator_nodes=('b', 'c'), options=('--insecure',))
+        return Place('a', '10.77.0.1', 7077, aggregator_nodes=('b', 'c'))
 
     def inside(self, node, argv):
         """The command that runs argv on a node, under the node's own host name."""

@@ -14,18 +14,19 @@ class Service:
 
     def __init__(self, program, folder, children, network):
         self._program, self._state, self._children = program, folder / 'state', children
+        self._folder, self._keys = folder, {}
         self.endpoint = None
-        place = network.service_place()
+        self._place = place = network.service_place()
         listen = f'gradpool://{place.address}:{place.port}'
         self._processes = [children.start('service', network.inside(place.node, [
             program, 'serve', '--state-dir', self._state, '--listen', listen,
-            '--aggregators', str(place.local_aggregators), '--orphan-timeout', '5',
-            *place.options]))]
+            '--aggregators', str(place.local_aggregators), '--orphan-timeout', '5']))]
         if place.aggregator_nodes:
             self._wait_up(0)
         for node in place.aggregator_nodes:
             self._processes.append(children.start(f'aggregator-{node}', network.inside(node, [
-                program, 'aggregator', '--join', self.endpoint, *place.aggregator_options(node)])))
+                program, 'aggregator', '--join', self.endpoint, *place.aggregator_options(node)]),
+                self._key('nodes', '--operator')))
         self._wait_up(2)
 
     def _wait_up(self, aggregators):
@@ -35,6 +36,22 @@ class Service:
             return status is not None and aggregators == sum(
                 a['state'] == 'up' for a in status['aggregators'])
         self._children.wait('the service starts', is_up, self._processes, START_TIMEOUT_S)
+
+    def _key(self, tenant, *options):
+        """The variable with which a process is that tenant; its key is made when first asked for."""
+        if tenant not in self._keys:
+            made = subprocess.run([self._program, 'tenant', 'add', tenant, *options, '--state-dir',
+                                   self._state], capture_output=True, timeout=START_TIMEOUT_S,
+                                  check=True)
+            self._keys[tenant] = self._folder / f'{tenant}.key'
+            self._keys[tenant].touch(mode=0o600)
+            self._keys[tenant].write_bytes(made.stdout)
+        return {'GRADPOOL_KEY_FILE': str(self._keys[tenant])}
+
+    def environment(self, tenant):
+        """With which a tenant's workers find the service, and are let in."""
+        key = self._key(tenant) if self._place.needs_keys() else {}
+        return {'GRADPOOL_ENDPOINT': self.endpoint, **key}
 
     def status(self):
         """`gradpool status --json` as a dict, or None while nobody answers."""

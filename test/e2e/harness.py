@@ -130,6 +130,20 @@ class Service:
     def workers(self, job, count, *options, **keywords):
         return [self.worker(job, rank, count, *options, **keywords) for rank in range(count)]
 
+    def tenant(self, *command):
+        return subprocess.run([str(GRADPOOL), 'tenant', *command, '--state-dir', str(self.state)],
+                              capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+    def tenant_key(self, name, *options):
+        """A new tenant; the variable with which a process is that one."""
+        made = self.tenant('add', name, *options)
+        if made.returncode != 0:
+            raise AssertionError(made.stderr)
+        path = self.folder / f'{name}.key'
+        path.touch(mode=0o600)
+        path.write_text(made.stdout)
+        return {'GRADPOOL_KEY_FILE': str(path)}
+
     def stop(self, number=signal.SIGTERM):
         self.serve.signal(number)
         return self.serve.wait()

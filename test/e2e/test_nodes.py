@@ -19,11 +19,12 @@ ADDRESS = '10.77.0.1'
 
 
 class NodeService(Service):
-    """The coordinator on node a; aggregators wherever a case puts them."""
+    """The coordinator on node a; aggregators wherever a case puts them. Each node has a key."""
 
     def __init__(self, nodes, local=0):
         self.nodes = nodes
-        super().__init__('--insecure', aggregators=local)
+        self.keys = {}
+        super().__init__(aggregators=local)
 
     def start(self, name='serve', listen=None):
         command = [GRADPOOL, 'serve', '--state-dir', self.state, '--listen',
@@ -33,10 +34,15 @@ class NodeService(Service):
         until(self.is_up, 'the service is up', process=self.serve)
         self.endpoint = f'gradpool://{ADDRESS}:7077'
 
+    def key(self, tenant, *options):
+        if tenant not in self.keys:
+            self.keys[tenant] = self.tenant_key(tenant, *options)
+        return self.keys[tenant]
+
     def add_aggregator(self, node, core):
         command = [GRADPOOL, 'aggregator', '--join', f'{ADDRESS}:7077', '--cores', core]
         process = Process(self.nodes.inside(node, [str(c) for c in command]), self.folder,
-                          f'aggregator-{node}')
+                          f'aggregator-{node}', self.key('nodes', '--operator'))
         self.children.append(process)
         self.aggregators += 1
         until(self.is_up, f'the aggregator of node {node} has joined', process=process)
@@ -46,7 +52,7 @@ class NodeService(Service):
         command = [*prefix, BENCH, 'push', '--endpoint', self.endpoint, '--job', job,
                    '--rank', rank, '--workers', workers, '--json', *options]
         process = Process(self.nodes.inside(node, [str(c) for c in command]), self.folder,
-                          f'{job}.{rank}')
+                          f'{job}.{rank}', self.key('users'))
         self.children.append(process)
         return process
 

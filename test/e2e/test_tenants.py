@@ -1,0 +1,289 @@
+"""Tenants and their keys with real processes: who trains, who is turned away and told why, and what
+a revoke ends."""
+import contextlib
+import os
+import socket
+import ssl
+import subprocess
+import textwrap
+import threading
+import time
+import unittest
+
+import tap
+from harness import BENCH, BUILD, GRADPOOL, WAIT_S, Process, Service, result, until
+
+FOREIGN = {'GRADPOOL_KEY': 'acme:' + '5a' * 32}
+REFUSED = 'the key of tenant acme was refused'
+
+
+def run(*command, environment=None):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith('GRADPOOL_')}
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True,
+                          timeout=WAIT_S, check=False, env={**clean, **(environment or {})})
+
+
+def status(endpoint, environment=None):
+    return run(GRADPOOL, 'status', '--endpoint', endpoint, environment=environment)
+
+
+class Keys(unittest.TestCase):
+    """One service that lets nobody in over TCP without a key."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.service = Service('--require-tls', aggregators=1)
+        cls.acme = cls.service.tenant_key('acme')
+        cls.other = cls.service.tenant_key('other')
+        cls.port = int(cls.service.endpoint.rsplit(':', 1)[1])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.service.end()
+
+    def expect_refused(self, answer, words, logged):
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn(words, answer.stderr)
+        self.expect_logged(logged)
+
+    def expect_logged(self, words):
+        """With the address that it came from."""
+        until(lambda: words in self.service.serve.text(), f'{words!r} is logged',
+              process=self.service.serve)
+        lines = [line for line in self.service.serve.text().splitlines() if words in line]
+        self.assertRegex(lines[-1], r'127\.0\.0\.1:\d+: ')
+
+    def dial(self):
+        link = socket.create_connection(('127.0.0.1', self.port), WAIT_S)
+        self.addCleanup(link.close)
+        return link
+
+    def test_with_its_key_a_job_trains_and_is_shown_with_its_tenant(self):
+        workers = self.service.workers('train', 2, '--rounds', '100', '--compute-ms', '3',
+                                       environment=self.acme)
+        until(lambda: (self.service.job('train') or {}).get('tenant') == 'acme',
+              'the job is shown', process=workers[0])
+        for worker in workers:
+            self.assertEqual(result(worker)['wrong'], 0)
+
+    def test_two_tenants_train_jobs_of_one_name_at_once(self):
+        workers = [self.service.worker('same', rank, 2, '--rounds', '50', '--seed', seed,
+                                       environment=key, name=f'same-{seed}.{rank}')
+                   for seed, key in ((1, self.acme), (2, self.other)) for rank in range(2)]
+        for worker in workers:
+            self.assertEqual(result(worker)['wrong'], 0)
+
+    def test_without_a_key_status_and_jobs_are_refused_and_told_what_to_do(self):
+        words = 'this endpoint asks for a key: set GRADPOOL_KEY_FILE'
+        self.expect_refused(status(self.service.endpoint), words, 'refused: ' + words)
+        worker = self.service.worker('keyless', 0, 1)
+        self.assertNotEqual(worker.wait(), 0)
+        self.assertIn(words, worker.text())
+
+    def test_a_foreign_key_is_refused_at_both_ends(self):
+        logged = 'refused: not the key of tenant acme'
+        self.expect_refused(status(self.service.endpoint, FOREIGN), REFUSED, logged)
+        worker = self.service.worker('foreign', 0, 1, environment=FOREIGN)
+        self.assertNotEqual(worker.wait(), 0)
+        self.assertIn(REFUSED, worker.text())
+
+    def test_a_revoked_key_is_refused_at_both_ends(self):
+        late = self.service.tenant_key('late')
+        self.assertIn(status(self.service.endpoint, late).returncode, (0, 3))
+        self.assertEqual(self.service.tenant('revoke', 'late').returncode, 0)
+        self.expect_refused(status(self.service.endpoint, late), 'the key of tenant late was',
+                            'refused: tenant late was revoked')
+
+    def test_a_tenant_s_key_adds_no_aggregator(self):
+        answer = run(GRADPOOL, 'aggregator', '--join', f'127.0.0.1:{self.port}', '--cores', '0',
+                     environment=self.acme)
+        self.expect_refused(answer, '--operator', 'refused: an aggregator needs')
+
+    def test_a_key_file_that_others_can_read_is_not_used(self):
+        path = self.acme['GRADPOOL_KEY_FILE']
+        os.chmod(path, 0o644)
+        try:
+            answer = status(self.service.endpoint, self.acme)
+        finally:
+            os.chmod(path, 0o600)
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn('chmod 600', answer.stderr)
+
+    def test_tls_without_a_key_is_refused(self):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with self.assertRaises(ssl.SSLError):
+            context.wrap_socket(self.dial())
+        self.expect_logged('refused: it speaks TLS, but came without a key')
+
+    def test_garbage_is_closed_at_once_and_logged(self):
+        link = self.dial()
+        link.sendall(b'GET / HTTP/1.1\r\n\r\n')
+        self.assertEqual(link.recv(100), b'')
+        self.expect_logged('not a gradpool endpoint? first bytes 47 45 54')
+        link = self.dial()
+        link.sendall(b'\x16\x03\x01\x00\x05nonsense')
+        with contextlib.suppress(ConnectionResetError):
+            while link.recv(100):
+                pass
+        self.expect_logged('no TLS handshake')
+
+    def test_silent_and_half_open_peers_hold_nobody_up_and_are_closed(self):
+        links = [self.dial() for _ in range(100)]
+        for link in links[::2]:
+            link.sendall(b'\x16\x03\x01\x01\x40\x01')
+        started = time.monotonic()
+        self.assertEqual(status(self.service.endpoint, self.acme).returncode, 0)
+        self.assertLess(time.monotonic() - started, 3)
+        for link in links:
+            self.assertEqual(link.recv(10), b'')
+
+    def test_keys_are_listed_without_their_secrets(self):
+        secret = open(self.acme['GRADPOOL_KEY_FILE'], encoding='ascii').read().split(':')[1].strip()
+        for option in ((), ('--json',)):
+            answer = self.service.tenant('list', *option)
+            self.assertEqual(answer.returncode, 0)
+            self.assertIn('acme', answer.stdout)
+            self.assertNotIn(secret, answer.stdout)
+        self.assertNotIn(secret, self.service.serve.text())
+
+    def test_mistakes_are_told_with_exit_codes_of_their_own(self):
+        for command, code, words in ((('add', 'acme'), 1, 'gradpool tenant revoke acme'),
+                                     (('add', 'a b'), 1, 'letters, digits'),
+                                     (('revoke', 'nobody'), 1, 'there is no tenant nobody'),
+                                     ((), 2, 'add, list or revoke'), (('add',), 2, 'NAME'),
+                                     (('list', 'x'), 2, 'too much'), (('make', 'x'), 2, "'make'")):
+            answer = self.service.tenant(*command)
+            self.assertEqual(answer.returncode, code, command)
+            self.assertIn(words, answer.stderr)
+        answer = run(GRADPOOL, 'tenant', 'list', '--state-dir', '/nowhere')
+        self.assertEqual(answer.returncode, 3)
+        self.assertIn('/nowhere/control.sock', answer.stderr)
+
+    def test_a_forked_child_of_a_python_that_uses_ssl_itself_changes_nothing(self):
+        script = textwrap.dedent('''
+            import os, ssl, numpy
+            ssl.create_default_context()
+            import gradpool
+            job = gradpool.connect().join('forked', 0, 1)
+            values = numpy.ones(1000, numpy.float32)
+            for name in ('before', 'after'):
+                tensor = job.declare(name, 1000)
+                job.push_pull(tensor, values).wait()
+                child = os.fork()
+                if child == 0:
+                    ssl.create_default_context()
+                    raise SystemExit(7)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            print('sound')
+        ''')
+        answer = run('/usr/bin/python3', '-c', script, environment={
+            **self.acme, 'GRADPOOL_ENDPOINT': self.service.endpoint,
+            'GRADPOOL_LIBRARY': str(BUILD / 'client' / 'libgradpool.so')})
+        self.assertEqual((answer.stdout, answer.returncode), ('sound\n', 0), answer.stderr)
+
+
+class Revoke(unittest.TestCase):
+    """Each case revokes somebody."""
+
+    def setUp(self):
+        self.service = Service('--require-tls', aggregators=1)
+        self.addCleanup(self.service.end)
+
+    def test_a_revoke_fails_the_tenant_s_jobs_with_the_reason_and_no_others(self):
+        acme, other = (self.service.tenant_key(name) for name in ('acme', 'other'))
+        doomed = self.service.workers('job', 2, '--rounds', '1000000', '--verbose',
+                                      '--compute-ms', '1', environment=acme)
+        safe = [self.service.worker('job', rank, 2, '--rounds', '400', '--compute-ms', '3',
+                                    environment=other, name=f'safe.{rank}') for rank in range(2)]
+        doomed[0].wait_for('round 20\n')
+        self.assertEqual(self.service.tenant('revoke', 'acme').returncode, 0)
+        for worker in doomed:
+            self.assertNotEqual(worker.wait(), 0)
+            self.assertIn('the key of tenant acme was revoked', worker.text())
+        for worker in safe:
+            self.assertEqual(result(worker)['wrong'], 0)
+        self.assertIsNone(self.service.job('job'))
+
+
+class Aggregators(unittest.TestCase):
+    """A service whose aggregators come over TLS."""
+
+    def setUp(self):
+        self.service = Service('--require-tls', aggregators=0)
+        self.addCleanup(self.service.end)
+        self.acme = self.service.tenant_key('acme')
+        operator = self.service.tenant_key('node8', '--operator')
+        self.aggregator = Process([GRADPOOL, 'aggregator', '--join', self.service.endpoint,
+                                   '--cores', '0'], self.service.folder, 'aggregator', operator)
+        self.service.children.append(self.aggregator)
+        self.aggregator.wait_for('joined as aggregator 1')
+        self.service.aggregators = 1
+
+    def test_one_joins_with_an_operator_s_key_and_both_sides_outlive_the_coordinator(self):
+        workers = self.service.workers('long', 2, '--rounds', '1500', '--verbose', '--compute-ms',
+                                       '1', environment=self.acme)
+        workers[0].wait_for('round 50\n')
+        self.service.serve.kill()
+        self.service.start('serve-again')
+        self.aggregator.wait_for('joined again as aggregator 1')
+        for worker in workers:
+            self.assertEqual(result(worker)['wrong'], 0)
+        self.assertIsNone(self.aggregator.child.poll())
+
+    def test_one_whose_key_is_revoked_gives_up(self):
+        self.assertEqual(self.service.tenant('revoke', 'node8').returncode, 0)
+        self.aggregator.wait_for('giving up: ')
+        self.assertIn('was refused', self.aggregator.text())
+        self.aggregator.wait()
+
+
+class OtherEnds(unittest.TestCase):
+    """A client with a key meets what is no service with keys."""
+
+    def serve_once(self, answer):
+        """The endpoint of a server that says this to the first who comes, whatever that one says."""
+        listener = socket.create_server(('127.0.0.1', 0))
+        self.addCleanup(listener.close)
+
+        def serve():
+            link, _ = listener.accept()
+            with link:
+                link.recv(4096)
+                link.sendall(answer)
+                while link.recv(4096):
+                    pass
+        thread = threading.Thread(target=serve)
+        thread.start()
+        self.addCleanup(thread.join)
+        return f'gradpool://127.0.0.1:{listener.getsockname()[1]}'
+
+    def test_a_server_that_speaks_no_tls_is_told(self):
+        for answer in (b'HTTP/1.1 400 Bad Request\r\n\r\n', b'\x0a\0\0\0\x08\x01\x12\x06nonono'):
+            said = status(self.serve_once(answer), FOREIGN)
+            self.assertEqual(said.returncode, 1)
+            self.assertIn('no TLS handshake', said.stderr)
+
+    def test_a_server_that_says_nothing_is_given_up_at_the_deadline(self):
+        endpoint = self.serve_once(b'')
+        started = time.monotonic()
+        said = run(BENCH, 'push', '--endpoint', endpoint, '--workers', '1', '--rank', '0',
+                   environment={**FOREIGN, 'GRADPOOL_CONNECT_TIMEOUT_MS': '500'})
+        self.assertLess(time.monotonic() - started, 5)
+        self.assertNotEqual(said.returncode, 0)
+        self.assertIn('no answer within the deadline', said.stderr + said.stdout)
+
+    def test_from_this_host_plain_is_taken_beside_keys_unless_told_otherwise(self):
+        service = Service(aggregators=1)
+        self.addCleanup(service.end)
+        acme = service.tenant_key('acme')
+        self.assertEqual(status(service.endpoint).returncode, 0)
+        self.assertEqual(status(service.endpoint, acme).returncode, 0)
+        answer = run(GRADPOOL, 'serve', '--state-dir', service.folder / 'other', '--insecure',
+                     '--require-tls')
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn('contradict', answer.stderr)
+
+
+if __name__ == '__main__':
+    tap.main()
