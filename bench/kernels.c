@@ -1,6 +1,7 @@
 /* gradpool-bench kernels: how fast each kernel goes over its arrays, beside memcpy of the same run.
  * Each timing of a kernel follows one of memcpy over the same sources, so that a slow moment of the
- * machine hits both; medians are told. Checks no result: test_reduce_kernels does. */
+ * machine hits both; medians are told. CPU time, so that turns of other processes do not count.
+ * Checks no result: test_reduce_kernels does. */
 #include "bench/commands.h"
 
 #include "svc/base/clock.h"
@@ -114,14 +115,14 @@ static double rate(uint64_t bytes, uint64_t spent_ns)
 
 static double time_memcpy(const struct arrays *a, const struct kernels_options *o, uint32_t repeats)
 {
-    uint64_t before_ns = clock_now_ns();
+    uint64_t before_ns = clock_thread_cpu_ns();
     for (uint32_t i = 0; i < repeats; i++)
         for (int s = 0; s < o->sources; s++) {
             memcpy(a->target, a->source[s], o->bytes);
             __asm__ volatile("" : : "r"(a->target) : "memory"); /* each of them is wanted */
         }
     return rate(2 * (uint64_t)o->bytes * (uint64_t)o->sources * repeats,
-                clock_now_ns() - before_ns);
+                clock_thread_cpu_ns() - before_ns);
 }
 
 static void run(const struct arrays *a, const struct kernel *k, const struct reduce_pass *pass)
@@ -149,11 +150,11 @@ static double time_kernel(const struct arrays *a, const struct kernel *k,
                                      .sources = (const void *const *)a->source,
                                      .sources_count = o->sources,
                                      .elements = elements};
-    uint64_t before_ns = clock_now_ns();
+    uint64_t before_ns = clock_thread_cpu_ns();
     for (uint32_t i = 0; i < repeats; i++)
         run(a, k, &pass);
     return rate((o->bytes * (uint64_t)o->sources + target_bytes + state_bytes) * repeats,
-                clock_now_ns() - before_ns);
+                clock_thread_cpu_ns() - before_ns);
 }
 
 static struct timing measure(const struct arrays *a, const struct kernel *k,
