@@ -38,7 +38,7 @@ class Service:
         self._children.wait('the service starts', is_up, self._processes, START_TIMEOUT_S)
 
     def _key(self, tenant, *options):
-        """The variable with which a process is that tenant; its key is made when first asked for."""
+        """The variable with which a process is that tenant; made when first asked for."""
         if tenant not in self._keys:
             made = subprocess.run([self._program, 'tenant', 'add', tenant, *options, '--state-dir',
                                    self._state], capture_output=True, timeout=START_TIMEOUT_S,

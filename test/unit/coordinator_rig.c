@@ -349,12 +349,12 @@ void end_expect_none(struct end *e, int body)
 
 /* --- connecting --- */
 
-static int dial_tcp(const struct rig *rig)
+static int dial(const char *url)
 {
     struct endpoint endpoint;
     struct err err;
     int fd;
-    assert_int_equal(endpoint_parse(coordinator_endpoint(rig->coordinator), &endpoint, &err), 0);
+    assert_int_equal(endpoint_parse(url, &endpoint, &err), 0);
     assert_int_equal(endpoint_connect(&endpoint, clock_now_ns() + PATIENCE_NS, &fd, &err), 0);
     return fd;
 }
@@ -391,23 +391,16 @@ static void say_hello(struct end *e, WIRE(Role) role)
     message_free(reply);
 }
 
-struct end *rig_connect_silently(struct rig *rig) { return new_end(rig, dial_tcp(rig)); }
-
-struct end *rig_connect(struct rig *rig, WIRE(Role) role)
+struct end *rig_connect_silently(struct rig *rig)
 {
-    struct end *e = rig_connect_silently(rig);
-    say_hello(e, role);
-    return e;
+    return new_end(rig, dial(coordinator_endpoint(rig->coordinator)));
 }
 
 struct end *rig_connect_locally(struct rig *rig, WIRE(Role) role)
 {
-    struct endpoint endpoint = {.is_unix = true};
-    struct err err;
-    int fd;
-    snprintf(endpoint.host, sizeof endpoint.host, "%s/control.sock", rig->dir);
-    assert_int_equal(endpoint_connect(&endpoint, clock_now_ns() + PATIENCE_NS, &fd, &err), 0);
-    struct end *e = new_end(rig, fd);
+    char url[128];
+    snprintf(url, sizeof url, "unix:%s/control.sock", rig->dir);
+    struct end *e = new_end(rig, dial(url));
     say_hello(e, role);
     return e;
 }
@@ -415,9 +408,14 @@ struct end *rig_connect_locally(struct rig *rig, WIRE(Role) role)
 struct end *rig_connect_with_key(struct rig *rig, WIRE(Role) role, const struct key *key)
 {
     struct end *e = rig_connect_silently(rig);
-    assert_int_equal(channel_use_key(e->channel, key), 0);
+    assert_int_equal(key ? channel_use_key(e->channel, key) : 0, 0);
     say_hello(e, role);
     return e;
+}
+
+struct end *rig_connect(struct rig *rig, WIRE(Role) role)
+{
+    return rig_connect_with_key(rig, role, NULL);
 }
 
 struct end *rig_connect_as_child(struct rig *rig, WIRE(Role) role)
