@@ -1,6 +1,6 @@
 /* Moves data over one connection: posts receives, reads and writes, and turns completions into
- * events (what is sent: ofi_send.c). Owns the slots of reads and writes. Must never wait, never loop
- * on -FI_EAGAIN, and never trust a length, an id or a message kind that a peer sent. */
+ * events (what is sent: ofi_send.c). Owns the slots of reads and writes. Must never wait, never
+ * loop on -FI_EAGAIN, and never trust a length, an id or a message kind that a peer sent. */
 #include "svc/wire/ofi_conn.h"
 
 #include "svc/base/clock.h"

@@ -35,7 +35,8 @@ static void take_all(struct shm_consumer *c)
     int r;
     while ((r = shm_take(c, &record)) == 1) {
         assert(record.bytes <= SHM_BODY_BYTES_MAX);
-        assert(++taken <= SHM_RING_RECORDS);
+        taken++;
+        assert(taken <= SHM_RING_RECORDS);
     }
     assert(r == 0 || r == -EBADMSG);
     shm_consumer_publish(c);
