@@ -42,11 +42,43 @@ typedef struct gp_request gp_request; /* a push-pull under way */
 /* f16 and bf16 are summed in f32 and rounded once, to nearest; integers wrap. */
 enum gp_dtype { GP_F32 = 1, GP_F64 = 2, GP_F16 = 3, GP_BF16 = 4, GP_I32 = 5, GP_I64 = 6 };
 
+/* What becomes of a tensor of E elements among the W ranks of its set, in rank order:
+ *
+ *                      gradient   result
+ *   GP_SUM .. PRODUCT  E          E        the same on every rank
+ *   GP_GATHER          E          W x E    block i is rank i's gradient; NULL: not wanted here
+ *   GP_ALL_TO_ALL      W x E      W x E    block i of rank r's gradient is block r of rank i's result
+ *   GP_REDUCE_SCATTER  W x E      E        rank i gets the sum of all blocks i
+ *
+ * A block is as long as the tensor, so the tensor of an all-to-all is what one rank sends another. */
 enum gp_operation {
     GP_SUM = 1,       /* ((g0 + g1) + g2) + ..., in rank order */
-    GP_MEAN = 2,      /* the sum, then one division by the number of workers; not of integers */
+    GP_MEAN = 2,      /* the sum, then one division by the number of inputs; not of integers */
     GP_BROADCAST = 3, /* rank `root`'s input on every worker */
+    GP_MIN = 5,       /* a NaN of any rank is passed on */
+    GP_MAX = 6,
+    GP_PRODUCT = 7,
+    GP_GATHER = 8,
+    GP_ALL_TO_ALL = 9,
+    GP_REDUCE_SCATTER = 10,
 };
+
+/* Whose pushes make a round of a tensor. All but GP_ALL are for GP_SUM to GP_PRODUCT without blocks,
+ * the last two for GP_SUM alone. */
+enum gp_quorum {
+    GP_ALL = 0, /* every rank of the set: the same bits in every run */
+    GP_FIRST =
+        1, /* the first `bound` ranks to push; who comes later gets the newest result, without
+                     its gradient, and goes on from there (backup workers: DBW) */
+    GP_CHOSEN = 2, /* those ranks that were the first in the round of the job's GP_LEADS tensor: the
+                      same for all its GP_CHOSEN tensors. All are pushed once an iteration, the
+                      leading one last */
+    GP_STALE = 3,  /* each push by itself, at most `bound` rounds ahead of the slowest rank (SSP):
+                      its result is the sum of all that was pushed so far, in order of arrival */
+    GP_ANY = 4,    /* the same without a bound (ASP) */
+};
+#define GP_LEADS 1u    /* of a GP_FIRST tensor: its rounds decide for the job's GP_CHOSEN */
+#define GP_MEASURES 2u /* lanes report the squares of gradients and result in their statistics */
 
 /* Waiting for ever is not offered; this is what 0 means where a time-out in ms is asked for. It is
  * GRADPOOL_TIMEOUT_MS, or 60000. */
@@ -100,11 +132,17 @@ typedef struct gp_tensor_spec {
     const char *name; /* 1..255 bytes of UTF-8; workers match tensors by name, in any order */
     enum gp_dtype dtype;
     uint64_t elements; /* may be 0: its rounds then only synchronise */
+    /* Zeros below: a tensor of all ranks, of which all take part in every round. */
+    const uint32_t *ranks; /* its set of ranks, this one among them; NULL: all of the job */
+    uint32_t ranks_count;
+    enum gp_quorum quorum;
+    uint32_t bound; /* GP_FIRST, GP_STALE */
+    uint32_t flags; /* GP_LEADS, GP_MEASURES */
 } gp_tensor_spec;
 
 /* Declares `count` tensors at any time, in any order. Declaring a whole model in one call lets the
  * service place it as a whole. A name that this worker has declared before gives the same handle,
- * if dtype and elements agree.
+ * if dtype, elements, ranks, quorum, bound and flags agree.
  * Errors: -EINVAL (which field of which tensor), -EEXIST (declared before with another shape or
  * dtype: both are named), -ENOSPC (no lane has room). When ranks disagree, every rank gets
  * -EINVAL from its declare or its next wait, naming the ranks and their values. */
@@ -124,10 +162,10 @@ GP_API uint64_t gp_tensor_elements(const gp_tensor *tensor);
 GP_API int gp_alloc(gp_job *job, size_t bytes, void **ret_memory);
 GP_API void gp_free(gp_job *job, void *memory);
 
-/* One tensor of a group. `gradient`: `elements` values of the tensor's dtype, lent from the call
- * until gp_wait() returned 0, or failed with another error than -ETIMEDOUT; then it may be written
- * again. `result`: as many values; may be the gradient itself. Both may be NULL for a tensor
- * without elements. */
+/* One tensor of a group. `gradient`: values of the tensor's dtype, as many as the operation says,
+ * lent from the call until gp_wait() returned 0, or failed with another error than -ETIMEDOUT; then
+ * it may be written again. `result`: likewise; may be the gradient itself where they are equally
+ * long. Both may be NULL for a tensor without elements. */
 typedef struct gp_item {
     gp_tensor *tensor;
     const void *gradient;
@@ -144,7 +182,13 @@ GP_API int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result,
  * one round to the next. -EINVAL also for a broadcast: that has a root, see gp_broadcast(). */
 GP_API int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count,
                               enum gp_operation operation, gp_request **ret_request);
+/* Rank `root`'s values on every rank of the set. */
 GP_API int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **ret_request);
+/* Between the two ranks of a tensor's set (or of a job of two workers): what one sends, the other
+ * receives. Done when the receiver has it. -EINVAL: the set has not two ranks; or, at gp_wait(),
+ * both sent, or both received. */
+GP_API int gp_send(gp_tensor *tensor, const void *values, gp_request **ret_request);
+GP_API int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request);
 
 /* 0: every result is in place and, where `gradient` is `result` or lies in gp_alloc() memory,
  * every worker has it too (it may be written again). The request is then freed.
