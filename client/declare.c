@@ -48,8 +48,33 @@ static int check_spec(const gp_tensor_spec *spec, size_t i)
     return 0;
 }
 
-static int check_same(const struct gp_tensor *t, const gp_tensor_spec *spec)
+static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, struct terms *ret_terms)
 {
+    const char *fault = NULL;
+    *ret_terms = (struct terms){.quorum = spec->quorum, .bound = spec->bound, .flags = spec->flags};
+    for (uint32_t i = 0; spec->ranks && i < spec->ranks_count && !fault; i++) {
+        uint32_t rank = spec->ranks[i];
+        if (rank >= job->workers)
+            fault = "its set has a rank that the job does not have";
+        else
+            ret_terms->ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
+    }
+    if (!fault && spec->ranks && spec->ranks_count == 0)
+        fault = "its set is empty";
+    if (!fault)
+        fault = terms_fault(ret_terms, job->workers);
+    if (!fault && !terms_have_rank(ret_terms, job->rank))
+        fault = "its set does not have this rank";
+    return fault ? client_error(-EINVAL, "tensor '%s': %s", spec->name, fault) : 0;
+}
+
+static int check_same(const struct gp_tensor *t, const gp_tensor_spec *spec,
+                      const struct terms *terms)
+{
+    if (!terms_are_same(&t->terms, terms))
+        return client_error(-EEXIST,
+                            "tensor '%s' was declared before with another quorum or set of ranks",
+                            t->name);
     if (t->dtype == spec->dtype && t->elements == spec->elements)
         return 0;
     return client_error(-EEXIST,
@@ -65,11 +90,12 @@ static int take_specs(struct declaration *d, const gp_tensor_spec *specs)
 {
     for (size_t i = 0; i < d->count; i++) {
         struct gp_tensor *t = tensor_find(d->job, specs[i].name);
-        int r = 0;
-        if (t) {
-            r = check_same(t, &specs[i]);
-        } else {
-            r = tensor_add(d->job, specs[i].name, specs[i].dtype, specs[i].elements, &t);
+        struct terms terms;
+        int r = read_terms(d->job, &specs[i], &terms);
+        if (r == 0 && t) {
+            r = check_same(t, &specs[i], &terms);
+        } else if (r == 0) {
+            r = tensor_add(d->job, specs[i].name, specs[i].dtype, specs[i].elements, &terms, &t);
             if (r == 0)
                 d->fresh[d->fresh_count++] = t;
             else
@@ -120,6 +146,8 @@ static void fill_request(struct declaration *d)
         spec->name = d->fresh[i]->name;
         spec->dtype = d->fresh[i]->dtype;
         spec->elements = d->fresh[i]->elements;
+        spec->terms.len = terms_bytes(&d->fresh[i]->terms);
+        spec->terms.data = (uint8_t *)&d->fresh[i]->terms;
         d->spec_pointers[i] = spec;
     }
     d->request.tensors = d->spec_pointers;

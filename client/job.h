@@ -10,6 +10,7 @@
 #include "client/slab.h"
 #include "svc/reduce/reduce.h"
 #include "svc/wire/record.h"
+#include "svc/wire/terms.h"
 
 #define JOB_NAME_BYTES_MAX 127
 #define TENSOR_NAME_BYTES_MAX 255
@@ -43,6 +44,7 @@ struct push {
     const void *gradient; /* of the caller; NULL: gives none */
     void *result;         /* of the caller; NULL: takes none */
     struct place input, landing;
+    uint64_t gradient_bytes, result_bytes;
     uint32_t root;
     uint8_t operation;   /* enum record_operation */
     bool copies_in;      /* the gradient into the staging input */
@@ -55,8 +57,10 @@ struct gp_tensor {
     struct list node; /* in job.tensors */
     struct gp_tensor *next_by_name, *next_by_id;
     char *name;
-    uint64_t elements, bytes;
-    uint32_t id, index; /* index: in order of declaring */
+    uint64_t elements, bytes; /* of one block */
+    struct terms terms;
+    uint32_t members, peer; /* of its set; peer: another than this rank */
+    uint32_t id, index;     /* index: in order of declaring */
     uint32_t name_hash;
     uint8_t dtype;
     bool is_routed; /* id and pieces are known */
@@ -64,15 +68,17 @@ struct gp_tensor {
     struct piece *pieces;
     uint32_t pieces_count;
     uint64_t round;                          /* the last one begun */
+    uint64_t closed_round;                   /* the newest that a lane said is over, or 0 */
     uint32_t without_result, without_commit; /* pieces of that round */
     struct push open;                        /* of that round */
     struct push next;                        /* to be begun */
     bool is_starting;                        /* the caller of the push is copying `next` in */
-    bool is_queued;                        /* `next` begins when the open round is committed (L1) */
-    struct gp_request *request;            /* NULL once it was waited for */
-    struct gp_request *open_request;       /* the one that the open round ends; NULL: likewise */
-    struct list in_request;                /* in request.waiting, .landed or .done */
-    void *staging_input, *staging_landing; /* NULL until needed */
+    bool is_queued;                  /* `next` begins when the open round is committed (L1) */
+    struct gp_request *request;      /* NULL once it was waited for */
+    struct gp_request *open_request; /* the one that the open round ends; NULL: likewise */
+    struct list in_request;          /* in request.waiting, .landed or .done */
+    /* NULL until needed; [1]: of operations with a block for each rank. */
+    void *staging_input[2], *staging_landing[2];
 };
 
 struct gp_request {
@@ -120,6 +126,7 @@ struct gp_job {
     uint32_t slots_count, free_slot;
     struct list requests, pool;
     uint32_t queued, unsent, connecting; /* why somebody must drive although nobody waits (L4) */
+    struct record_chosen chosen;         /* the newest, for lanes that do not know it yet */
     uint64_t stale;                      /* words and records that nobody knew any more */
     struct gp_tensor *barrier;
     struct gp_request *barrier_request; /* NULL unless one is open */
@@ -137,7 +144,7 @@ void job_break(struct gp_job *job, int code, const char *format, ...)
 struct gp_tensor *tensor_find(struct gp_job *job, const char *name);
 struct gp_tensor *tensor_find_id(struct gp_job *job, uint32_t id);
 int tensor_add(struct gp_job *job, const char *name, uint8_t dtype, uint64_t elements,
-               struct gp_tensor **ret_tensor);
+               const struct terms *terms, struct gp_tensor **ret_tensor);
 /* Takes what the coordinator decided. -EPROTO: no sound route. */
 int tensor_route(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route);
 void tensor_remove(struct gp_tensor *t);

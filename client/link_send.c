@@ -17,6 +17,14 @@ static void describe_input(const struct piece *p, struct record_ready *ready)
     ready->input_region = t->open.input.region;
     ready->input_offset = t->open.input.offset + p->first * element_bytes;
     ready->input_bytes = p->elements * element_bytes;
+    if (t->open.gradient_bytes > t->bytes)
+        ready->input_stride = t->bytes;
+}
+
+static uint32_t source_of(const struct gp_tensor *t, bool collects)
+{
+    bool has_root = t->open.operation == RECORD_BROADCAST || t->open.operation == RECORD_SEND;
+    return has_root ? t->open.root : collects ? 0 : RECORD_SOURCE_RESULT;
 }
 
 static void describe_output(const struct piece *p, struct record_ready *ready)
@@ -25,13 +33,15 @@ static void describe_output(const struct piece *p, struct record_ready *ready)
     size_t element_bytes = reduce_element_bytes(t->dtype);
     if (!t->open.result)
         return;
+    bool collects = t->open.result_bytes > t->bytes;
     ready->outputs = 1;
-    ready->output[0] = (struct record_output){
-        .source = t->open.operation == RECORD_BROADCAST ? t->open.root : RECORD_SOURCE_RESULT,
-        .count = 1,
-        .region = t->open.landing.region,
-        .offset = t->open.landing.offset + p->first * element_bytes,
-        .bytes = p->elements * element_bytes};
+    ready->output[0] =
+        (struct record_output){.source = source_of(t, collects),
+                               .count = collects ? t->members : 1,
+                               .stride = collects ? t->bytes : 0,
+                               .region = t->open.landing.region,
+                               .offset = t->open.landing.offset + p->first * element_bytes,
+                               .bytes = p->elements * element_bytes};
 }
 
 static const uint8_t standings[] = {
@@ -63,7 +73,7 @@ static void describe(const struct piece *p, struct record_ready *ready)
 static const void *choose_payload(const struct link *l, struct record_ready *ready)
 {
     if (!l->is_ofi || ready->standing != RECORD_ANNOUNCE || ready->input_bytes == 0 ||
-        ready->input_bytes > l->job->client->eager_bytes)
+        ready->input_bytes > l->job->client->eager_bytes || ready->input_stride > 0)
         return NULL;
     ready->payload_bytes = (uint32_t)ready->input_bytes;
     return slabs_at(&l->job->slabs,
@@ -100,6 +110,18 @@ static bool lend_all(struct link *l)
     return true;
 }
 
+/* From the leader to all lanes, because lanes do not know each other (W13). */
+static bool pass_choice_on(struct link *l)
+{
+    const struct record_chosen *chosen = &l->job->chosen;
+    if (l->chosen_round >= chosen->round)
+        return true;
+    if (fabric_send(l->conn, chosen, sizeof *chosen, NULL, 0) < 0)
+        return false;
+    l->chosen_round = chosen->round;
+    return true;
+}
+
 void link_retract(struct piece *p)
 {
     if (list_is_empty(&p->unsent))
@@ -125,7 +147,7 @@ void link_flush(struct link *l)
 {
     if (l->owes_goodbye)
         link_say_goodbye(l); /* and nothing after it */
-    else if (l->state == LINK_OPEN && lend_all(l))
+    else if (l->state == LINK_OPEN && lend_all(l) && pass_choice_on(l))
         send_unsent(l);
 }
 

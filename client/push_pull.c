@@ -13,8 +13,15 @@
 #define FLUSH_BYTES (256u << 10)
 
 _Static_assert((int)GP_SUM == RECORD_SUM && (int)GP_MEAN == RECORD_MEAN &&
-                   (int)GP_BROADCAST == RECORD_BROADCAST,
+                   (int)GP_BROADCAST == RECORD_BROADCAST && (int)GP_MIN == RECORD_MIN &&
+                   (int)GP_MAX == RECORD_MAX && (int)GP_PRODUCT == RECORD_PRODUCT &&
+                   (int)GP_GATHER == RECORD_GATHER && (int)GP_ALL_TO_ALL == RECORD_ALL_TO_ALL &&
+                   (int)GP_REDUCE_SCATTER == RECORD_REDUCE_SCATTER,
                "the API's numbers are the wire's");
+_Static_assert((int)GP_FIRST == QUORUM_FIRST && (int)GP_CHOSEN == QUORUM_CHOSEN &&
+                   (int)GP_STALE == QUORUM_STALE && (int)GP_ANY == QUORUM_ANY &&
+                   GP_LEADS == TERMS_LEADS && GP_MEASURES == TERMS_MEASURES,
+               "quorums too");
 _Static_assert((int)GP_F32 == REDUCE_F32 && (int)GP_F64 == REDUCE_F64 &&
                    (int)GP_F16 == REDUCE_F16 && (int)GP_BF16 == REDUCE_BF16 &&
                    (int)GP_I32 == REDUCE_I32 && (int)GP_I64 == REDUCE_I64,
@@ -28,38 +35,61 @@ struct starting {
     uint32_t root;
 };
 
+/* ---- what an operation takes and gives (the table in gradpool.h) ---- */
+
+static bool has_root(uint8_t operation)
+{
+    return operation == RECORD_BROADCAST || operation == RECORD_SEND;
+}
+
+static uint64_t gradient_bytes(const struct gp_tensor *t, uint8_t operation)
+{
+    bool splits = operation == RECORD_ALL_TO_ALL || operation == RECORD_REDUCE_SCATTER;
+    return splits ? t->bytes * t->members : t->bytes;
+}
+
+static uint64_t result_bytes(const struct gp_tensor *t, uint8_t operation)
+{
+    bool collects = operation == RECORD_ALL_TO_ALL || operation == RECORD_GATHER;
+    return collects ? t->bytes * t->members : t->bytes;
+}
+
 /* ---- where the bytes lie ---- */
 
-static int stage(struct gp_tensor *t, void **area, struct place *ret_place)
+static int stage(struct gp_tensor *t, void **areas, uint64_t bytes, struct place *ret_place)
 {
     struct slabs *slabs = &t->job->slabs;
-    int r = *area ? 0 : slabs_alloc(slabs, t->bytes, area);
+    void **area = &areas[bytes > t->bytes];
+    int r = *area ? 0 : slabs_alloc(slabs, bytes, area);
     if (r < 0)
         return client_error(r, "tensor '%s': no room for %" PRIu64 " bytes of staging memory: %s",
-                            t->name, t->bytes, err_text(r));
-    slabs_find(slabs, *area, t->bytes, ret_place);
+                            t->name, bytes, err_text(r));
+    slabs_find(slabs, *area, bytes, ret_place);
     return 0;
 }
 
-static bool overlaps(const struct push *push, uint64_t bytes)
+static bool overlaps(const struct push *push)
 {
     uintptr_t in = (uintptr_t)push->gradient, out = (uintptr_t)push->result;
-    return push->gradient && push->result && in < out + bytes && out < in + bytes;
+    return push->gradient && push->result && in < out + push->result_bytes &&
+           out < in + push->gradient_bytes;
 }
 
 /* Memory of a slab is used where it lies, but a result never lands on an input that is lent. */
 static int place_all(struct gp_tensor *t, struct push *push)
 {
     const struct slabs *slabs = &t->job->slabs;
-    bool lends_input = push->gradient && slabs_find(slabs, push->gradient, t->bytes, &push->input);
-    bool lends_result = push->result && slabs_find(slabs, push->result, t->bytes, &push->landing) &&
-                        !overlaps(push, t->bytes);
+    bool lends_input =
+        push->gradient && slabs_find(slabs, push->gradient, push->gradient_bytes, &push->input);
+    bool lends_result = push->result &&
+                        slabs_find(slabs, push->result, push->result_bytes, &push->landing) &&
+                        !overlaps(push);
     push->copies_in = push->gradient && !lends_input;
     push->copies_out = push->result && !lends_result;
     push->ends_committed = lends_input || lends_result;
-    int r = push->copies_in ? stage(t, &t->staging_input, &push->input) : 0;
+    int r = push->copies_in ? stage(t, t->staging_input, push->gradient_bytes, &push->input) : 0;
     if (r == 0 && push->copies_out)
-        r = stage(t, &t->staging_landing, &push->landing);
+        r = stage(t, t->staging_landing, push->result_bytes, &push->landing);
     return r;
 }
 
@@ -72,6 +102,25 @@ static const struct link *find_hopeless(const struct gp_tensor *t)
             return t->pieces[i].link;
     }
     return NULL;
+}
+
+static int check_places(const struct starting *s, const struct gp_tensor *t, const gp_item *item)
+{
+    bool is_root = has_root(s->operation) && s->job->rank == s->root;
+    bool gives = s->operation != RECORD_BARRIER && (!has_root(s->operation) || is_root);
+    bool takes = !is_root && s->operation != RECORD_GATHER; /* of a gather who wants to */
+    if (t->elements > 0 && gives && !item->gradient)
+        return client_error(-EINVAL, "tensor '%s': no gradient given", t->name);
+    if (t->elements > 0 && takes && !item->result)
+        return client_error(-EINVAL, "tensor '%s': no place for the result", t->name);
+    if (has_root(s->operation) && !terms_have_rank(&t->terms, s->root))
+        return client_error(-EINVAL, "tensor '%s': root %u is not in its set of ranks", t->name,
+                            s->root);
+    uint64_t most;
+    if (__builtin_mul_overflow(t->bytes, t->members, &most))
+        return client_error(-EINVAL, "tensor '%s': %u blocks are more than memory holds", t->name,
+                            t->members);
+    return 0;
 }
 
 static int check_item(const struct starting *s, const gp_item *item, size_t i)
@@ -89,13 +138,7 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
     const struct link *hopeless = find_hopeless(t);
     if (hopeless)
         return client_error_from(&hopeless->failure);
-    bool is_broadcast = s->operation == RECORD_BROADCAST;
-    bool gives = s->operation != RECORD_BARRIER && (!is_broadcast || s->job->rank == s->root);
-    if (t->elements > 0 && gives && !item->gradient)
-        return client_error(-EINVAL, "tensor '%s': no gradient given", t->name);
-    if (t->elements > 0 && !(is_broadcast && gives) && !item->result)
-        return client_error(-EINVAL, "tensor '%s': no place for the result", t->name);
-    return 0;
+    return check_places(s, t, item);
 }
 
 /* ---- begin ---- */
@@ -116,8 +159,9 @@ void push_begin(struct gp_tensor *t)
 
 static void copy_in(struct gp_tensor *t)
 {
-    if (t->next.copies_in)
-        copy_values(t->staging_input, t->next.gradient, t->bytes);
+    const struct push *push = &t->next;
+    if (push->copies_in)
+        copy_values(slabs_at(&t->job->slabs, push->input), push->gradient, push->gradient_bytes);
 }
 
 void push_begin_queued(struct gp_tensor *t)
@@ -135,7 +179,10 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
     if (r < 0)
         return r;
     struct gp_tensor *t = item->tensor;
-    struct push push = {.operation = s->operation, .root = s->root};
+    struct push push = {.operation = s->operation,
+                        .root = s->root,
+                        .gradient_bytes = gradient_bytes(t, s->operation),
+                        .result_bytes = result_bytes(t, s->operation)};
     if (t->elements > 0) {
         push.gradient = item->gradient;
         push.result = item->result;
@@ -169,7 +216,7 @@ static int prepare(const struct starting *s, struct gp_request *q)
 /* The lock is let go while bytes are copied: the tensor cannot change, it is starting. */
 static void start_tensor(struct gp_job *job, struct gp_tensor *t)
 {
-    bool is_long = t->next.copies_in && t->bytes > COPY_LOCKED_BYTES;
+    bool is_long = t->next.copies_in && t->next.gradient_bytes > COPY_LOCKED_BYTES;
     if (is_long)
         pthread_mutex_unlock(&job->lock);
     copy_in(t);
@@ -188,7 +235,7 @@ static void start_all(const struct starting *s, const struct gp_request *q)
         if (!t->is_starting)
             continue; /* begins when its last round is committed, or has begun meanwhile */
         start_tensor(s->job, t);
-        unflushed_bytes += t->bytes;
+        unflushed_bytes += t->next.gradient_bytes;
         if (unflushed_bytes >= FLUSH_BYTES) {
             engine_flush(&s->job->engine);
             unflushed_bytes = 0;
@@ -236,7 +283,7 @@ int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count, enum gp_
         return client_error(-EINVAL, "an empty group");
     if (operation == GP_BROADCAST)
         return client_error(-EINVAL, "a broadcast needs a root: use gp_broadcast()");
-    if (operation != GP_SUM && operation != GP_MEAN)
+    if (operation < GP_SUM || operation > GP_REDUCE_SCATTER || operation == (int)RECORD_BARRIER)
         return client_error(-EINVAL, "operation %d is unknown", operation);
     struct starting s = {job, items, count, (uint8_t)operation, 0};
     return start(&s, ret_request);
@@ -266,6 +313,32 @@ int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **re
     gp_item item = {tensor, is_root ? values : NULL, is_root ? NULL : values};
     struct starting s = {job, &item, 1, RECORD_BROADCAST, root};
     return start(&s, ret_request);
+}
+
+/* Both sides name the sender. */
+static int send_or_receive(gp_tensor *t, const gp_item *item, bool is_sender,
+                           gp_request **ret_request)
+{
+    if (!t)
+        return client_error(-EINVAL, "no tensor given");
+    int r = job_check(t->job);
+    if (r < 0)
+        return r;
+    if (t->members != 2)
+        return client_error(-EINVAL, "tensor '%s' is of %u ranks; one sends to one", t->name,
+                            t->members);
+    struct starting s = {t->job, item, 1, RECORD_SEND, is_sender ? t->job->rank : t->peer};
+    return start(&s, ret_request);
+}
+
+int gp_send(gp_tensor *tensor, const void *values, gp_request **ret_request)
+{
+    return send_or_receive(tensor, &(gp_item){tensor, values, NULL}, true, ret_request);
+}
+
+int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request)
+{
+    return send_or_receive(tensor, &(gp_item){tensor, NULL, values}, false, ret_request);
 }
 
 int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **ret_request)

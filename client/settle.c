@@ -28,6 +28,8 @@ static void land(struct piece *p)
 
 static void end_round(struct gp_tensor *t)
 {
+    if (t->closed_round > t->round)
+        t->round = t->closed_round; /* the others are further: the next one is theirs */
     if (t->open.ends_committed)
         settle_tensor(t);
     if (t->is_queued)
@@ -71,6 +73,28 @@ static void take_commit(struct link *l, const struct record_commit *record)
         if (p)
             commit(p);
     }
+}
+
+/* The lane has not read the gradient, and has given us a later result for it (W12). */
+static void take_closed(struct link *l, const struct record_closed *record)
+{
+    struct piece *p = piece_of(l, record->word);
+    if (!p)
+        return;
+    if (record->round > p->tensor->closed_round)
+        p->tensor->closed_round = record->round;
+    commit(p);
+    if (record->round > p->committed)
+        p->committed = record->round;
+}
+
+static void take_chosen(struct link *l, const struct record_chosen *record)
+{
+    if (record->round <= l->job->chosen.round)
+        return;
+    l->job->chosen = *record;
+    l->chosen_round = record->round; /* it comes from there */
+    link_flush_all(l->job);
 }
 
 /* A lane names the tensor when ranks disagree; of a mistake that is this worker's alone it says
@@ -142,6 +166,8 @@ void settle_message(struct link *l, const void *data, size_t bytes)
     case RECORD_ERROR: take_error(l, &record.error); break;
     case RECORD_MISSING: take_missing(l, &record.missing); break;
     case RECORD_TICKET: take_ticket(l, &record.ticket); break;
+    case RECORD_CLOSED: take_closed(l, &record.closed); break;
+    case RECORD_CHOSEN: take_chosen(l, &record.chosen); break;
     default: l->job->stale++; /* what only a worker says */
     }
 }

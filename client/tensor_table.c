@@ -146,7 +146,7 @@ void tensor_table_fini(struct gp_job *job)
 }
 
 int tensor_add(struct gp_job *job, const char *name, uint8_t dtype, uint64_t elements,
-               struct gp_tensor **ret_tensor)
+               const struct terms *terms, struct gp_tensor **ret_tensor)
 {
     struct gp_tensor *t = calloc(1, sizeof *t);
     if (!t || make_buckets(job) < 0 || !(t->name = strdup(name))) {
@@ -158,6 +158,10 @@ int tensor_add(struct gp_job *job, const char *name, uint8_t dtype, uint64_t ele
     t->dtype = dtype;
     t->elements = elements;
     t->bytes = elements * reduce_element_bytes(dtype);
+    t->terms = *terms;
+    t->members = terms_count(terms, job->workers);
+    while (t->peer < job->workers && (t->peer == job->rank || !terms_have_rank(terms, t->peer)))
+        t->peer++;
     t->index = job->declared++;
     list_init(&t->in_request);
     list_append(&job->tensors, &t->node);
@@ -237,10 +241,12 @@ void tensor_remove(struct gp_tensor *t)
         link_retract(&t->pieces[i]);
         give_slot_back(job, &t->pieces[i]);
     }
-    if (t->staging_input)
-        slabs_free(&job->slabs, t->staging_input);
-    if (t->staging_landing)
-        slabs_free(&job->slabs, t->staging_landing);
+    for (int i = 0; i < 2; i++) {
+        if (t->staging_input[i])
+            slabs_free(&job->slabs, t->staging_input[i]);
+        if (t->staging_landing[i])
+            slabs_free(&job->slabs, t->staging_landing[i]);
+    }
     list_remove(&t->in_request);
     list_remove(&t->node);
     free(t->pieces);

@@ -92,10 +92,10 @@ static void copy_landed(struct gp_request *q)
     while (!q->err.code && (node = list_first(&q->landed))) {
         struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
         const void *landing = slabs_at(&q->job->slabs, t->open.landing);
-        bool is_long = t->bytes > COPY_LOCKED_BYTES;
+        bool is_long = t->open.result_bytes > COPY_LOCKED_BYTES;
         if (is_long)
             pthread_mutex_unlock(&q->job->lock);
-        copy_values(t->open.result, landing, t->bytes);
+        copy_values(t->open.result, landing, t->open.result_bytes);
         if (is_long)
             pthread_mutex_lock(&q->job->lock);
         list_remove(node);

@@ -53,23 +53,39 @@ static int call_lane(struct aggregator *a, uint32_t lane,
     return thread ? lane_thread_call(thread, call, context) : -ENOENT;
 }
 
+static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
+                     struct lane_piece *ret_piece)
+{
+    int r = terms_read(spec->terms.data, spec->terms.len, terms);
+    if (r < 0)
+        return r;
+    *ret_piece = (struct lane_piece){.id = spec->piece,
+                                     .task = spec->task,
+                                     .dtype = spec->dtype,
+                                     .elements = spec->elements,
+                                     .tensor = spec->tensor,
+                                     .terms = {.quorum = terms->quorum,
+                                               .bound = terms->bound,
+                                               .leads = terms->flags & TERMS_LEADS,
+                                               .measures = terms->flags & TERMS_MEASURES},
+                                     .ranks = terms_are_for_all(terms) ? NULL : terms->ranks};
+    return 0;
+}
+
 static int place(struct lane *lane, void *context)
 {
     const Gradpool__Wire__PlaceRequest *request = context;
-    struct lane_piece *pieces = calloc(request->n_pieces ? request->n_pieces : 1, sizeof *pieces);
-    if (!pieces)
-        return -ENOMEM;
-    for (size_t i = 0; i < request->n_pieces; i++) {
-        const Gradpool__Wire__PieceSpec *spec = request->pieces[i];
-        pieces[i] = (struct lane_piece){.id = spec->piece,
-                                        .task = spec->task,
-                                        .dtype = spec->dtype,
-                                        .elements = spec->elements,
-                                        .tensor = spec->tensor};
-    }
-    int r = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
-                       request->recovering, pieces, request->n_pieces);
+    size_t count = request->n_pieces;
+    struct lane_piece *pieces = calloc(count ? count : 1, sizeof *pieces);
+    struct terms *terms = calloc(count ? count : 1, sizeof *terms);
+    int r = pieces && terms ? 0 : -ENOMEM;
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = read_spec(request->pieces[i], &terms[i], &pieces[i]);
+    if (r == 0)
+        r = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
+                       request->recovering, pieces, count);
     free(pieces);
+    free(terms);
     return r;
 }
 
@@ -133,6 +149,10 @@ static Gradpool__Wire__JobUse *job_use_message(const struct lane_job_use *use)
     message->pushed_bytes = use->pushed_bytes;
     message->rounds = use->rounds;
     message->connections = use->connections;
+    message->squares_round = use->squares.round;
+    message->squares_inputs = use->squares.inputs;
+    message->input_squares = use->squares.input_squares;
+    message->result_squares = use->squares.result_squares;
     return message;
 }
 

@@ -7,6 +7,7 @@
 #include "svc/reduce/reduce.h"
 #include "svc/wire/fabric.h"
 #include "svc/wire/record.h"
+#include "svc/wire/terms.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,20 +40,13 @@ void lane_set_id(struct lane *lane, uint32_t id);
 /* One turn: takes events, works on at most a few chunks (round-robin over jobs), tells workers.
  * Returns whether more work is due right now; false: sleep until a fabric wakes. */
 bool lane_poll(struct lane *lane, uint64_t now_ns);
-
-/* Whose announcements make a round. All but ALL are for reductions only. */
-enum lane_quorum {
-    QUORUM_ALL,    /* every rank of the set */
-    QUORUM_FIRST,  /* the first `bound` ranks; the late get the newest result (W12) */
-    QUORUM_CHOSEN, /* the set that the job's leader chose for the round (W13) */
-    QUORUM_STALE,  /* each rank by itself, at most `bound` rounds ahead of the slowest */
-    QUORUM_ANY,    /* each rank by itself */
-};
-#define LANE_QUORUMS 5
+/* The next turn, and that one only, need not poll the fabric of this index: it slept, and nothing
+ * woke it. */
+void lane_pass_over(struct lane *lane, size_t fabric);
 
 /* What the tensor's declaration says besides its shape. */
 struct lane_terms {
-    enum lane_quorum quorum;
+    enum quorum quorum;
     uint32_t bound;
     bool leads; /* the set of each round (QUORUM_FIRST) is what the job's QUORUM_CHOSEN wait for */
     bool measures; /* squares of inputs and results */

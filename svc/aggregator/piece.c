@@ -90,7 +90,7 @@ static bool piece_is_same(const struct piece *p, const struct lane_piece *spec)
 /* Without members there is no quorum, with a larger bound than members never one. */
 static bool terms_are_sound(const struct lane_terms *terms, uint32_t members)
 {
-    if (members == 0 || (unsigned)terms->quorum >= LANE_QUORUMS)
+    if (members == 0 || (unsigned)terms->quorum > QUORUM_ANY)
         return false;
     if (terms->leads && terms->quorum != QUORUM_FIRST)
         return false;

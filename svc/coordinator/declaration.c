@@ -174,10 +174,11 @@ static void refuse_mismatch(struct declare *d, struct tensor *tensor, const WIRE
 }
 
 /* The job's at once, so that the next specs of this request find it; undo() takes it back. */
-static struct tensor *create(struct declare *d, const WIRE(TensorSpec) * spec)
+static struct tensor *create(struct declare *d, const WIRE(TensorSpec) * spec,
+                             const struct terms *terms)
 {
     struct tensor *tensor =
-        tensor_create(d->job, d->job->next_tensor, spec->name, spec->dtype, spec->elements);
+        tensor_create(d->job, d->job->next_tensor, spec->name, spec->dtype, spec->elements, terms);
     int error = tensor ? jobs_add_tensor(d->job, tensor) : -ENOMEM;
     if (error == 0) {
         d->job->next_tensor++;
@@ -194,18 +195,52 @@ static struct tensor *create(struct declare *d, const WIRE(TensorSpec) * spec)
     return NULL;
 }
 
+static bool terms_are_valid(const struct declare *d, const WIRE(TensorSpec) * spec,
+                            struct terms *ret_terms)
+{
+    const char *fault = "its terms are those of another version";
+    uint32_t rank = d->peer->session->rank;
+    if (terms_read(spec->terms.data, spec->terms.len, ret_terms) == 0)
+        fault = terms_fault(ret_terms, d->job->workers);
+    if (!fault && !terms_have_rank(ret_terms, rank))
+        fault = "it is declared for other ranks than the one that declares it";
+    if (fault)
+        peer_fail(d->peer, d->request, -EINVAL, "tensor '%s' of job %s, rank %u: %s", spec->name,
+                  d->job->name, rank, fault);
+    return !fault;
+}
+
+/* Its quorum decides whom a round waits for, so nobody may go on with another. */
+static void refuse_terms(struct declare *d, struct tensor *tensor)
+{
+    uint32_t rank = d->peer->session->rank;
+    char ranks[64], text[2 * ERR_TEXT_BYTES];
+    snprintf(text, sizeof text,
+             "tensor '%.255s' of job %.127s: rank %u declared another quorum or set of ranks than "
+             "%s",
+             tensor->name, d->job->name, rank, ranks_text(tensor, ranks, sizeof ranks));
+    if (!tensor_has_rank(tensor, rank))
+        tensor_fail(tensor, d->peer->session, -EINVAL, text);
+    peer_fail(d->peer, d->request, -EINVAL, "%s", text);
+    declare_check_waits(d->job);
+}
+
 static bool resolve(struct declare *d, const WIRE(TensorSpec) * spec)
 {
-    if (!spec_is_valid(d, spec))
+    struct terms terms;
+    if (!spec_is_valid(d, spec) || !terms_are_valid(d, spec, &terms))
         return false;
     struct tensor *tensor = jobs_tensor_named(d->job, spec->name);
     if (!tensor) {
-        tensor = create(d, spec);
+        tensor = create(d, spec, &terms);
     } else if (tensor->failure) {
         peer_fail(d->peer, d->request, -EINVAL, "%s", tensor->failure);
         return false;
     } else if (tensor->dtype != spec->dtype || tensor->elements != spec->elements) {
         refuse_mismatch(d, tensor, spec);
+        return false;
+    } else if (!terms_are_same(&tensor->terms, &terms)) {
+        refuse_terms(d, tensor);
         return false;
     }
     if (tensor)

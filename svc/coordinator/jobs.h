@@ -4,6 +4,7 @@
 
 #include "svc/coordinator/aggregators.h"
 #include "svc/coordinator/tenants.h"
+#include "svc/wire/terms.h"
 
 #define WORKERS_MAX 768
 #define JOB_NAME_BYTES_MAX 127
@@ -30,6 +31,7 @@ struct tensor {
     struct job *job;
     uint32_t id, dtype, hash;
     uint64_t elements;
+    struct terms terms;
     char *name;
     char *failure;                    /* NULL: none */
     uint8_t ranks[STORE_RANKS_BYTES]; /* who has declared it */

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define STORE_RANKS_BYTES 96 /* a bit a rank: 768 */
+#define STORE_TERMS_BYTES 112
 
 /* In the order in which load() gives them: what refers comes after what it refers to. */
 enum store_table {
@@ -71,6 +72,7 @@ struct store_tensor {
     uint64_t elements;
     const char *failure;  /* "": none */
     const uint8_t *ranks; /* STORE_RANKS_BYTES: who has declared it */
+    const void *terms;    /* STORE_TERMS_BYTES: struct terms */
 };
 struct store_piece {
     uint32_t job, piece;

@@ -3,6 +3,8 @@
 
 #include "svc/base/text.h"
 
+#include <stdbool.h>
+
 #define COLUMN(kind, field, column_type)                                     \
     {                                                                        \
 #field, COLUMN_##column_type, offsetof(struct store_row, kind.field) \
@@ -55,7 +57,7 @@ const struct table schema_tables[STORE_TABLES] = {
          ", FOREIGN KEY(job) REFERENCES jobs ON DELETE CASCADE",
          {COLUMN(tensor, job, U32), COLUMN(tensor, tensor, U32), COLUMN(tensor, name, TEXT),
           COLUMN(tensor, dtype, U32), COLUMN(tensor, elements, U64), COLUMN(tensor, failure, TEXT),
-          COLUMN(tensor, ranks, RANKS)}},
+          COLUMN(tensor, ranks, RANKS), COLUMN(tensor, terms, TERMS)}},
     [STORE_PIECE] =
         {"pieces",
          3,
@@ -75,7 +77,8 @@ int schema_columns(const struct table *table)
 
 static const char *sql_type(enum column_type type)
 {
-    return type == COLUMN_TEXT ? "TEXT" : type == COLUMN_RANKS ? "BLOB" : "INTEGER";
+    bool is_blob = type == COLUMN_RANKS || type == COLUMN_TERMS;
+    return type == COLUMN_TEXT ? "TEXT" : is_blob ? "BLOB" : "INTEGER";
 }
 
 void schema_create(const struct table *table, char *sql)

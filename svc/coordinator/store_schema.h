@@ -9,7 +9,7 @@
 #define SQL_BYTES 1024
 #define COLUMNS_MAX 10
 
-enum column_type { COLUMN_U32, COLUMN_I32, COLUMN_U64, COLUMN_TEXT, COLUMN_RANKS };
+enum column_type { COLUMN_U32, COLUMN_I32, COLUMN_U64, COLUMN_TEXT, COLUMN_RANKS, COLUMN_TERMS };
 
 struct column {
     const char *name;

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define SCHEMA_VERSION 2
+#define SCHEMA_VERSION 3
 
 struct store_sqlite {
     struct store store;
@@ -49,6 +49,11 @@ static int failure(struct store_sqlite *s, int code, const char *what, struct er
                    s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(code));
 }
 
+static int blob_bytes(enum column_type type)
+{
+    return type == COLUMN_TERMS ? STORE_TERMS_BYTES : STORE_RANKS_BYTES;
+}
+
 static int bind_column(sqlite3_stmt *statement, int index, const struct column *column,
                        const struct store_row *row)
 {
@@ -61,8 +66,9 @@ static int bind_column(sqlite3_stmt *statement, int index, const struct column *
     case COLUMN_TEXT:
         return sqlite3_bind_text(statement, index, *(const char *const *)field, -1, SQLITE_STATIC);
     case COLUMN_RANKS:
-        return sqlite3_bind_blob(statement, index, *(const void *const *)field, STORE_RANKS_BYTES,
-                                 SQLITE_STATIC);
+    case COLUMN_TERMS:
+        return sqlite3_bind_blob(statement, index, *(const void *const *)field,
+                                 blob_bytes(column->type), SQLITE_STATIC);
     }
     return SQLITE_ERROR;
 }
@@ -129,9 +135,10 @@ static int read_column(sqlite3_stmt *statement, int index, const struct column *
         *(const char **)field = (const char *)sqlite3_column_text(statement, index);
         return *(const char **)field ? SQLITE_OK : SQLITE_NOMEM;
     case COLUMN_RANKS:
+    case COLUMN_TERMS:
         *(const void **)field = sqlite3_column_blob(statement, index);
-        return sqlite3_column_bytes(statement, index) == STORE_RANKS_BYTES ? SQLITE_OK
-                                                                           : SQLITE_CORRUPT;
+        return sqlite3_column_bytes(statement, index) == blob_bytes(column->type) ? SQLITE_OK
+                                                                                  : SQLITE_CORRUPT;
     }
     return SQLITE_ERROR;
 }

@@ -65,6 +65,8 @@ static void add_spec(WIRE(PieceSpec) * spec, const struct tensor *tensor, const 
     spec->dtype = tensor->dtype;
     spec->elements = piece->elements;
     spec->tensor = tensor->name;
+    spec->terms.len = terms_bytes(&tensor->terms);
+    spec->terms.data = (uint8_t *)&tensor->terms;
 }
 
 /* The job's pieces that wait for their lane to be told, those of one message. */

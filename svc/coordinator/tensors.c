@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct tensor *tensor_create(struct job *job, uint32_t id, const char *name, uint32_t dtype,
-                             uint64_t elements)
+                             uint64_t elements, const struct terms *terms)
 {
     struct tensor *tensor = calloc(1, sizeof *tensor);
     if (!tensor)
@@ -20,6 +20,7 @@ struct tensor *tensor_create(struct job *job, uint32_t id, const char *name, uin
                               .id = id,
                               .dtype = dtype,
                               .elements = elements,
+                              .terms = *terms,
                               .hash = packer_hash(name),
                               .name = strdup(name)};
     if (!tensor->name) {
@@ -64,7 +65,8 @@ void tensor_row(const struct tensor *tensor, struct store_row *ret_row)
                                             .dtype = tensor->dtype,
                                             .elements = tensor->elements,
                                             .failure = tensor->failure ? tensor->failure : "",
-                                            .ranks = tensor->ranks};
+                                            .ranks = tensor->ranks,
+                                            .terms = &tensor->terms};
 }
 
 void piece_row(const struct tensor *tensor, const struct piece *piece, struct store_row *ret_row)
@@ -85,7 +87,11 @@ int tensor_restore(struct service *s, const struct store_tensor *row)
     struct job *job = jobs_find_id(s, row->job);
     if (!job || reduce_element_bytes(row->dtype) == 0)
         return -EBADMSG;
-    struct tensor *tensor = tensor_create(job, row->tensor, row->name, row->dtype, row->elements);
+    struct terms terms;
+    if (terms_read(row->terms, STORE_TERMS_BYTES, &terms) < 0 || terms_fault(&terms, job->workers))
+        return -EBADMSG;
+    struct tensor *tensor =
+        tensor_create(job, row->tensor, row->name, row->dtype, row->elements, &terms);
     if (!tensor)
         return -ENOMEM;
     for (uint32_t rank = 0; rank < job->workers; rank++)

@@ -10,7 +10,7 @@
 /* --- tensors.c --- */
 
 struct tensor *tensor_create(struct job *job, uint32_t id, const char *name, uint32_t dtype,
-                             uint64_t elements);
+                             uint64_t elements, const struct terms *terms);
 void tensor_destroy(struct tensor *tensor);
 uint64_t tensor_bytes(const struct tensor *tensor, uint64_t elements);
 bool tensor_has_rank(const struct tensor *tensor, uint32_t rank);

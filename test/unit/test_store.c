@@ -103,6 +103,7 @@ static struct store_row job_row(uint32_t job, const char *name)
 static struct store_row tensor_row(uint32_t job, uint32_t tensor)
 {
     static const uint8_t ranks[STORE_RANKS_BYTES] = {0x81, [95] = 0x80};
+    static const uint8_t terms[STORE_TERMS_BYTES] = {1, [16] = 5, [111] = 0x80};
     struct store_row row = {.table = STORE_TENSOR};
     row.tensor = (struct store_tensor){.job = job,
                                        .tensor = tensor,
@@ -110,7 +111,8 @@ static struct store_row tensor_row(uint32_t job, uint32_t tensor)
                                        .dtype = 1,
                                        .elements = UINT64_MAX,
                                        .failure = "",
-                                       .ranks = ranks};
+                                       .ranks = ranks,
+                                       .terms = terms};
     return row;
 }
 

@@ -10,7 +10,9 @@ from .errors import error_of, GradpoolError
 
 NAME = 'libgradpool.so'
 F32 = 1
-OPERATIONS = {'sum': 1, 'mean': 2}
+OPERATIONS = {'sum': 1, 'mean': 2, 'min': 5, 'max': 6, 'product': 7, 'gather': 8,
+              'all-to-all': 9, 'reduce-scatter': 10}
+QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}
 
 _HERE = pathlib.Path(__file__).resolve().parent
 
@@ -28,7 +30,9 @@ class JobSpec(ctypes.Structure):
 
 class TensorSpec(ctypes.Structure):
     """struct gp_tensor_spec"""
-    _fields_ = [('name', ctypes.c_char_p), ('dtype', ctypes.c_int), ('elements', ctypes.c_uint64)]
+    _fields_ = [('name', ctypes.c_char_p), ('dtype', ctypes.c_int), ('elements', ctypes.c_uint64),
+                ('ranks', ctypes.POINTER(ctypes.c_uint32)), ('ranks_count', ctypes.c_uint32),
+                ('quorum', ctypes.c_int), ('bound', ctypes.c_uint32), ('flags', ctypes.c_uint32)]
 
 
 class Item(ctypes.Structure):

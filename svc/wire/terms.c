@@ -1,0 +1,71 @@
+/* Reads and checks the terms of a tensor. Knows no job: whatever needs more than its number of
+ * workers is checked by whoever has it. Peers' bytes never reach an assert (W9). */
+#include "svc/wire/terms.h"
+
+#include <errno.h>
+#include <string.h>
+
+int terms_read(const void *data, size_t bytes, struct terms *ret_terms)
+{
+    if (bytes != 0 && bytes != sizeof *ret_terms)
+        return -EBADMSG;
+    memset(ret_terms, 0, sizeof *ret_terms);
+    if (bytes > 0)
+        memcpy(ret_terms, data, bytes);
+    return 0;
+}
+
+bool terms_are_for_all(const struct terms *terms)
+{
+    static const uint64_t nobody[TERMS_RANK_WORDS];
+    return memcmp(terms->ranks, nobody, sizeof nobody) == 0;
+}
+
+bool terms_have_rank(const struct terms *terms, uint32_t rank)
+{
+    return terms_are_for_all(terms) || terms->ranks[rank / 64] & (UINT64_C(1) << (rank % 64));
+}
+
+uint32_t terms_count(const struct terms *terms, uint32_t workers)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < workers; rank++)
+        count += terms_have_rank(terms, rank);
+    return count;
+}
+
+static bool has_foreign_rank(const struct terms *terms, uint32_t workers)
+{
+    for (uint32_t rank = workers; rank < TERMS_RANK_WORDS * 64; rank++) {
+        if (terms->ranks[rank / 64] & (UINT64_C(1) << (rank % 64)))
+            return true;
+    }
+    return false;
+}
+
+const char *terms_fault(const struct terms *terms, uint32_t workers)
+{
+    if (terms->quorum > QUORUM_ANY)
+        return "the quorum is unknown";
+    if (terms->flags & ~(TERMS_LEADS | TERMS_MEASURES) || terms->reserved != 0)
+        return "a flag is unknown";
+    if (!terms_are_for_all(terms) && has_foreign_rank(terms, workers))
+        return "its set has a rank that the job does not have";
+    if (terms->flags & TERMS_LEADS && terms->quorum != QUORUM_FIRST)
+        return "only the first ranks of a round can lead";
+    bool is_first = terms->quorum == QUORUM_FIRST;
+    if (is_first && (terms->bound == 0 || terms->bound > terms_count(terms, workers)))
+        return "the first of a round are at least one, and no more than its set has";
+    return NULL;
+}
+
+size_t terms_bytes(const struct terms *terms)
+{
+    static const struct terms plain;
+    return terms_are_same(terms, &plain) ? 0 : sizeof *terms;
+}
+
+bool terms_are_same(const struct terms *a, const struct terms *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
