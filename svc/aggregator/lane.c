@@ -70,11 +70,16 @@ static void give_turns(struct lane *lane)
     }
 }
 
+void lane_pass_over(struct lane *lane, size_t fabric) { lane->passes_over[fabric] = true; }
+
 bool lane_poll(struct lane *lane, uint64_t now_ns)
 {
     (void)now_ns;
-    for (size_t i = 0; i < lane->options.fabrics_count; i++)
-        take_events(lane, lane->options.fabrics[i]);
+    for (size_t i = 0; i < lane->options.fabrics_count; i++) {
+        if (!lane->passes_over[i])
+            take_events(lane, lane->options.fabrics[i]);
+        lane->passes_over[i] = false;
+    }
     give_turns(lane);
     tell_flush(lane);
     for (size_t i = 0; i < lane->options.fabrics_count; i++)

@@ -126,6 +126,10 @@ static void sleep_until_news(struct lane_thread *t, int timeout_ms)
         fds[i + 1] = (struct pollfd){.fd = wait.fd, .events = POLLIN};
     }
     (void)poll(fds, t->fabrics_count + 1, timeout_ms);
+    for (size_t i = 0; i < t->fabrics_count; i++) {
+        if (!fds[i + 1].revents)
+            lane_pass_over(t->lane, i);
+    }
 }
 
 static bool wants_to_stop(struct lane_thread *t)

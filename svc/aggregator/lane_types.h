@@ -165,6 +165,7 @@ struct lane {
     struct list running; /* jobs that can use the core now; the first is next */
     size_t connections;
     bool is_closing; /* the fabrics are closed already */
+    bool passes_over[LANE_FABRICS_MAX]; /* in the next turn only */
     uint64_t busy_ns, rounds, pushed_bytes;
     struct list telling; /* workers that are owed a COMMIT or an ERROR */
 };

@@ -466,6 +466,23 @@ static void the_sum_goes_in_rank_order_whatever_the_order_of_arrival(void **stat
     }
 }
 
+/* What lies ready in a fabric that was passed over for a turn is taken in the turn after. */
+static void a_fabric_is_passed_over_for_one_turn_and_no_longer(void **state)
+{
+    rig_start_job(&rig, kind, 1, 1, 1000);
+    for (uint64_t round = 1; round <= 20; round++) {
+        fill(0, round, 0, 1000);
+        rig_say(
+            &rig, 0,
+            (struct say){.piece = 1, .round = round, .word = (uint32_t)round, .elements = 1000});
+        lane_pass_over(rig.lane, 0);
+        assert_false(lane_poll(rig.lane, rig_now()));
+        assert_int_equal(rig.workers[0].words_count, (int)round - 1);
+        rig_until(&rig, rig.workers[0].commits_count == (int)round);
+        check_result(0, 1, round, 0, 1000, false);
+    }
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 static const struct CMUnitTest cases[] = {
     CASE(a_round_is_summed_when_all_ranks_have_announced_it),
@@ -489,6 +506,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_wrong_dtype_or_size_or_extent_is_refused),
     CASE(a_query_names_the_ranks_that_have_not_announced),
     CASE(a_small_job_does_not_wait_for_a_big_one_to_end),
+    CASE(a_fabric_is_passed_over_for_one_turn_and_no_longer),
     CASE(the_sum_goes_in_rank_order_whatever_the_order_of_arrival),
 };
 
