@@ -1,7 +1,7 @@
 /* One pass of a chunk: up to REDUCE_SOURCES_MAX inputs, read or looked at where they lie, are
  * reduced in rank order and stored to every landing area that is mapped. Owns nothing. Never keeps
  * a pointer into a worker's memory from one turn to the next: the worker may have taken it back.
- * README: A7, A12, A13. */
+ * README: A7, A14, A15. */
 #include "svc/aggregator/transfer.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* The one quorum function: whose announcements make a round of a piece, and who takes part in it.
  * Decides from bits that announcements have set; touches no gradient and tells nobody anything.
- * README: A14; svc/wire/README.md: W12, W13. */
+ * README: A15, A16; svc/wire/README.md: W12, W13. */
 #include "svc/aggregator/lane_types.h"
 
 #include <errno.h>
