@@ -56,14 +56,14 @@ static const struct argp_option argp_options[] = {
     {"bytes", KEY_BYTES, "N", 0, "bytes of a source (default 1048576, a chunk)"},
     {"sources", KEY_SOURCES, "N", 0, "sources of a pass, 1 to 8 (default 4)"},
     {"rounds", KEY_ROUNDS, "N", 0, "timings whose median is told (default 15)"},
-    {"set", KEY_SET, "SET", 0, "c, avx2 or avx512 only (default: all that this machine has)"},
+    {"set", KEY_SET, "SET", 0, "c, avx2 or avx512 only (default: GRADPOOL_KERNELS, or all)"},
     {"json", KEY_JSON, 0, 0, "one JSON line a kernel"},
     {0},
 };
 
 static void parse_set(struct argp_state *state, const char *text, struct kernels_options *o)
 {
-    if (reduce_set_find(text, &o->set) < 0)
+    if (text && reduce_set_find(text, &o->set) < 0)
         argp_error(state, "'%s': expected c, avx2 or avx512, as this machine has it", text);
 }
 
@@ -71,6 +71,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct kernels_options *o = state->input;
     switch (key) {
+    case ARGP_KEY_INIT: parse_set(state, getenv("GRADPOOL_KERNELS"), o); return 0;
     case KEY_BYTES: o->bytes = command_number(state, text, 64, 1u << 30); return 0;
     case KEY_SOURCES: o->sources = (int)command_number(state, text, 1, 8); return 0;
     case KEY_ROUNDS: o->rounds = (uint32_t)command_number(state, text, 1, ROUNDS_MOST); return 0;
