@@ -47,10 +47,10 @@ enum gp_dtype { GP_F32 = 1, GP_F64 = 2, GP_F16 = 3, GP_BF16 = 4, GP_I32 = 5, GP_
  *                      gradient   result
  *   GP_SUM .. PRODUCT  E          E        the same on every rank
  *   GP_GATHER          E          W x E    block i is rank i's gradient; NULL: not wanted here
- *   GP_ALL_TO_ALL      W x E      W x E    block i of rank r's gradient is block r of rank i's result
+ *   GP_ALL_TO_ALL      W x E      W x E    block i of rank r's gradient: block r of rank i's result
  *   GP_REDUCE_SCATTER  W x E      E        rank i gets the sum of all blocks i
  *
- * A block is as long as the tensor, so the tensor of an all-to-all is what one rank sends another. */
+ * A block is as long as the tensor: that of an all-to-all is what one rank sends another. */
 enum gp_operation {
     GP_SUM = 1,       /* ((g0 + g1) + g2) + ..., in rank order */
     GP_MEAN = 2,      /* the sum, then one division by the number of inputs; not of integers */
@@ -63,20 +63,18 @@ enum gp_operation {
     GP_REDUCE_SCATTER = 10,
 };
 
-/* Whose pushes make a round of a tensor. All but GP_ALL are for GP_SUM to GP_PRODUCT without blocks,
- * the last two for GP_SUM alone. */
-enum gp_quorum {
-    GP_ALL = 0, /* every rank of the set: the same bits in every run */
-    GP_FIRST =
-        1, /* the first `bound` ranks to push; who comes later gets the newest result, without
-                     its gradient, and goes on from there (backup workers: DBW) */
-    GP_CHOSEN = 2, /* those ranks that were the first in the round of the job's GP_LEADS tensor: the
-                      same for all its GP_CHOSEN tensors. All are pushed once an iteration, the
-                      leading one last */
-    GP_STALE = 3,  /* each push by itself, at most `bound` rounds ahead of the slowest rank (SSP):
-                      its result is the sum of all that was pushed so far, in order of arrival */
-    GP_ANY = 4,    /* the same without a bound (ASP) */
-};
+/* Whose pushes make a round of a tensor. All but GP_ALL are for GP_SUM to GP_PRODUCT, the last two
+ * for GP_SUM alone. A bound is gp_tensor_spec.bound.
+ *
+ *   GP_ALL     every rank of the set: the same bits in every run
+ *   GP_FIRST   the first `bound` ranks to push (backup workers: DBW). Who comes later gets the
+ *              newest result without its gradient, and goes on from there
+ *   GP_CHOSEN  the ranks that were first in the same round of the job's GP_LEADS tensor: one set
+ *              for all GP_CHOSEN tensors. Each is pushed once an iteration, the leading one last
+ *   GP_STALE   each push by itself, at most `bound` rounds ahead of the slowest rank (SSP): its
+ *              result is the sum of all that was pushed so far, in order of arrival
+ *   GP_ANY     the same without a bound (ASP) */
+enum gp_quorum { GP_ALL = 0, GP_FIRST = 1, GP_CHOSEN = 2, GP_STALE = 3, GP_ANY = 4 };
 #define GP_LEADS 1u    /* of a GP_FIRST tensor: its rounds decide for the job's GP_CHOSEN */
 #define GP_MEASURES 2u /* lanes report the squares of gradients and result in their statistics */
 

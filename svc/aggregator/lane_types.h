@@ -149,7 +149,7 @@ struct lane_job {
     struct transfer transfers[TRANSFERS_PER_JOB];
     char *window; /* slots of the transfers */
     size_t slot_bytes;
-    bool has_left; /* an orderly goodbye of some rank: no new round can be complete */
+    bool has_left;   /* an orderly goodbye of some rank: no new round can be complete */
     bool is_dropped; /* to be freed when its last operation is over */
     int failure;
     char failure_text[LANE_TEXT_BYTES];
@@ -164,7 +164,7 @@ struct lane {
     struct list jobs;
     struct list running; /* jobs that can use the core now; the first is next */
     size_t connections;
-    bool is_closing; /* the fabrics are closed already */
+    bool is_closing;                    /* the fabrics are closed already */
     bool passes_over[LANE_FABRICS_MAX]; /* in the next turn only */
     uint64_t busy_ns, rounds, pushed_bytes;
     struct list telling; /* workers that are owed a COMMIT or an ERROR */

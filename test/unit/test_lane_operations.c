@@ -1,5 +1,5 @@
-/* Each row of the operation table as a transcript between a lane and workers, over shared memory and
- * over libfabric: what everybody gets, that it is committed, and that a new owner finishes it. */
+/* Each row of the operation table as a transcript between a lane and workers, over shared memory
+ * and over libfabric: what everybody gets, that it is committed, that a new owner finishes it. */
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane_rig.h"
 

@@ -1,5 +1,5 @@
 /* Whose announcements make a round (svc/wire/README.md, W12 and W13), as transcripts between a lane
- * and workers: exact records in, exact records out. Values are small integers, so sums are exact. */
+ * and workers: exact records in, exact records out. Values are small integers: sums are exact. */
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane_rig.h"
 
