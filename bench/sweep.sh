@@ -1,0 +1,71 @@
+#!/bin/bash
+# Which window a job's transfers get over TCP: builds HEAD once for each choice of window, depth and
+# largest chunk, and compares each with the hand-written server in the same run. Prints a table.
+#   bench/sweep.sh [ROUNDS]     a few minutes a round
+set -euo pipefail
+
+# name, window bytes, depth (chunks of a worker in flight), largest chunk bytes
+choices=(
+    '128_KiB_x_3 2097152 3 131072'
+    '256_KiB_x_3 4194304 3 262144'
+    '512_KiB_x_2 6291456 2 524288'
+    '512_KiB_x_3 8388608 3 1048576'
+    '832_KiB_x_2 8388608 2 1048576'
+    '1_MiB_x_3 16777216 3 1048576'
+)
+rounds=${1:-2}
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d -t gradpool-sweep-XXXXXX)
+trap 'rm -rf "$work"' EXIT
+
+define() { # file, name, value: it must be there once
+    [ "$(grep -c "^#define $2 " "$1")" = 1 ] || { echo "sweep.sh: no $2 in $1" >&2; exit 1; }
+    sed -i "s/^#define $2 .*/#define $2 ($3)/" "$1"
+}
+
+build() { # name window depth chunk
+    local source=$work/source
+    mkdir -p "$source" && git -C "$root" archive HEAD | tar x -C "$source"
+    define "$source/svc/aggregator/window.c" WINDOW_BYTES "$2"
+    define "$(grep -l '^#define TRANSFERS_PER_JOB ' "$source"/svc/aggregator/*.h)" \
+        TRANSFERS_PER_JOB "$3"
+    define "$source/svc/aggregator/window.c" SLOT_BYTES_MOST "$4"
+    define "$source/svc/aggregator/round.c" MAPPED_CHUNK_BYTES 4194304
+    meson setup "$work/$1" "$source" >"$work/log" 2>&1 &&
+        ninja -C "$work/$1" gradpool bench/gradpool-bench >>"$work/log" 2>&1 || {
+        tail -20 "$work/log" >&2
+        exit 1
+    }
+    rm -rf "$source"
+}
+
+measure() { # name bytes
+    "$work/$1/bench/gradpool-bench" compare --systems gradpool,sockets --workers 4 --bytes "$2" \
+        --cell-ms 1000 --json 2>/dev/null | python3 -c '
+import json, sys
+cells = {}
+for line in sys.stdin:
+    if line.startswith("{"):
+        cell = json.loads(line)
+        if "cpu_s_per_gib" in cell:
+            cells[cell["system"], cell["transport"]] = cell
+ours, floor = cells["gradpool", "tcp"], cells["sockets", "tcp"]
+name, size = sys.argv[1].replace("_", " "), int(sys.argv[2]) >> 20
+ratio = ours["cpu_s_per_gib"] / floor["cpu_s_per_gib"]
+print("| {} | {} MiB | {:.2f} | {:.2f} | {:.2f} | {:.2f} |".format(
+    name, size, ours["cpu_s_per_gib"], floor["cpu_s_per_gib"], ratio, ours["gib_per_s"]))
+' "$1" "$2"
+}
+
+for choice in "${choices[@]}"; do
+    read -r name window depth chunk <<<"$choice"
+    build "$name" "$window" "$depth" "$chunk"
+done
+echo '| chunk x depth | tensor | CPU s/GiB | sockets | ratio | GiB/s |'
+echo '|---|---|---|---|---|---|'
+for ((round = 0; round < rounds; round++)); do
+    for choice in "${choices[@]}"; do
+        measure "${choice%% *}" $((4 << 20))
+        measure "${choice%% *}" $((64 << 20))
+    done
+done
