@@ -51,6 +51,7 @@ static int serve(int argc, char **argv)
                                           .advertise = o.lanes.advertise,
                                           .interface_name = o.lanes.interface_name,
                                           .aggregators = o.aggregators,
+                                          .limits = o.limits,
                                           .cores = o.lanes.cores,
                                           .policy = o.policy,
                                           .lanes_per_core = o.lanes.lanes_per_core,

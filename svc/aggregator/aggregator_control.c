@@ -20,6 +20,8 @@ static void fill_offer(struct aggregator *a, size_t i, Gradpool__Wire__LaneOffer
     offer->pu = core.pu;
     offer->numa = core.numa;
     offer->memory_bytes = core.numa_memory_bytes;
+    offer->piece_bytes = (uint32_t)lane_piece_bytes();
+    offer->rank_bytes = (uint32_t)lane_rank_bytes();
     offer->shm = (char *)lane_thread_shm(a->lanes[i]);
     offer->ofi = (char *)lane_thread_ofi(a->lanes[i]);
 }

@@ -4,6 +4,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
+#include "svc/base/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -72,21 +73,46 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
     return 0;
 }
 
+struct placing {
+    const Gradpool__Wire__PlaceRequest *request;
+    uint64_t held_bytes, limit_bytes; /* of the lane */
+};
+
 static int place(struct lane *lane, void *context)
 {
-    const Gradpool__Wire__PlaceRequest *request = context;
+    struct placing *placing = context;
+    const Gradpool__Wire__PlaceRequest *request = placing->request;
     size_t count = request->n_pieces;
     struct lane_piece *pieces = calloc(count ? count : 1, sizeof *pieces);
     struct terms *terms = calloc(count ? count : 1, sizeof *terms);
     int r = pieces && terms ? 0 : -ENOMEM;
     for (size_t i = 0; r == 0 && i < count; i++)
         r = read_spec(request->pieces[i], &terms[i], &pieces[i]);
+    lane_set_memory_limit(lane, request->memory_bytes_max);
     if (r == 0)
         r = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
                        request->recovering, pieces, count);
+    lane_set_lent_limit(lane, request->job_id, request->lent_bytes_max);
+    lane_memory(lane, &placing->held_bytes, &placing->limit_bytes);
     free(pieces);
     free(terms);
     return r;
+}
+
+static int serve_place(struct aggregator *a, uint64_t id,
+                       const Gradpool__Wire__PlaceRequest *request)
+{
+    struct placing placing = {.request = request};
+    char text[ERR_TEXT_BYTES], held[32], limit[32];
+    int r = call_lane(a, request->lane, place, &placing);
+    if (r != -ENOSPC)
+        return reply(a, id, r);
+    snprintf(text, sizeof text,
+             "lane %u has no memory for %zu more pieces: it holds %s for its jobs and may hold %s; "
+             "whoever runs gradpool serve can raise --lane-memory-max",
+             request->lane, request->n_pieces, text_bytes(placing.held_bytes, held, sizeof held),
+             text_bytes(placing.limit_bytes, limit, sizeof limit));
+    return reply_failure(a, id, r, text);
 }
 
 static int drop(struct lane *lane, void *context)
@@ -214,8 +240,7 @@ int serve_request(struct aggregator *a, const envelope *request)
 {
     switch (request->body_case) {
     case GRADPOOL__WIRE__ENVELOPE__BODY_PLACE_REQUEST:
-        return reply(a, request->id,
-                     call_lane(a, request->place_request->lane, place, request->place_request));
+        return serve_place(a, request->id, request->place_request);
     case GRADPOOL__WIRE__ENVELOPE__BODY_DROP_REQUEST:
         return reply(a, request->id,
                      call_lane(a, request->drop_request->lane, drop, request->drop_request));

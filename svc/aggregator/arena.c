@@ -11,6 +11,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Of all accounts together. */
+struct count {
+    size_t bytes, limit_bytes; /* limit 0: none */
+};
+
 #ifdef ARENA_MALLOC
 
 #include <string.h>
@@ -23,6 +28,7 @@ struct block {
 };
 
 struct arena {
+    struct count count;
     struct list blocks;
     size_t allocated_bytes; /* atomic: any thread reads it */
 };
@@ -81,6 +87,7 @@ struct arena {
     const struct cores *cores;
     size_t position;
     unsigned index;
+    struct count count;
 };
 
 /* jemalloc calls this when the arena grows, rarely: extents are kept and used again. Binding is
@@ -190,12 +197,30 @@ void arena_destroy(struct arena *arena)
     free(arena);
 }
 
+void arena_set_limit(struct arena *arena, size_t bytes) { arena->count.limit_bytes = bytes; }
+size_t arena_counted_bytes(const struct arena *arena) { return arena->count.bytes; }
+size_t arena_limit(const struct arena *arena) { return arena->count.limit_bytes; }
+
+static bool has_room(const struct count *count, size_t bytes)
+{
+    return count->limit_bytes == 0 ||
+           (count->bytes < count->limit_bytes && bytes <= count->limit_bytes - count->bytes);
+}
+
 static void *alloc_counted(struct arena *arena, struct arena_account *account, size_t bytes,
                            size_t alignment)
 {
+    if (!has_room(&arena->count, bytes))
+        return NULL;
     void *memory = heap_alloc(arena, bytes ? bytes : 1, alignment);
-    if (memory)
+    if (memory && !has_room(&arena->count, heap_bytes(memory))) { /* as the allocator rounds */
+        heap_free(arena, memory);
+        return NULL;
+    }
+    if (memory) {
         account->bytes += heap_bytes(memory);
+        arena->count.bytes += heap_bytes(memory);
+    }
     return memory;
 }
 
@@ -216,5 +241,6 @@ void arena_free(struct arena *arena, struct arena_account *account, void *memory
     size_t bytes = heap_bytes(memory);
     assert(account->bytes >= bytes);
     account->bytes -= bytes;
+    arena->count.bytes -= bytes;
     heap_free(arena, memory);
 }

@@ -23,6 +23,13 @@ int arena_create(const struct cores *cores, size_t position, struct arena **ret_
 /* Gives back all memory, also what was not freed; accounts then say nothing. NULL is fine. */
 void arena_destroy(struct arena *arena);
 
+/* From now on all accounts together may hold so much: what goes beyond is no memory. 0: no limit.
+ * What is held already stays. */
+void arena_set_limit(struct arena *arena, size_t bytes);
+/* Of all accounts together, at once: no lock is taken. For the lane's thread. */
+size_t arena_counted_bytes(const struct arena *arena);
+size_t arena_limit(const struct arena *arena);
+
 /* Zeroed; NULL when there is no memory. 0 bytes give a pointer that can be freed. */
 void *arena_alloc(struct arena *arena, struct arena_account *account, size_t bytes);
 /* The same, aligned to a page: for slots that are registered. */

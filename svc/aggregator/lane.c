@@ -97,6 +97,21 @@ static bool specs_are_valid(const struct lane_piece *pieces, size_t count)
     return true;
 }
 
+/* All or nothing: what was made stands at the end of the job's list. */
+static int place_all(struct lane_job *job, uint32_t epoch, bool recovering,
+                     const struct lane_piece *pieces, size_t count)
+{
+    size_t made = 0;
+    int r = 0;
+    for (size_t i = 0; r >= 0 && i < count; i++) {
+        r = piece_place(job, &pieces[i], epoch, recovering);
+        made += r > 0;
+    }
+    for (; r < 0 && made > 0; made--)
+        piece_free(list_entry(job->pieces.previous, struct piece, link));
+    return r < 0 ? r : 0;
+}
+
 int lane_place(struct lane *lane, uint32_t job_id, const char *name, uint32_t workers,
                uint32_t epoch, bool recovering, const struct lane_piece *pieces, size_t count)
 {
@@ -105,10 +120,36 @@ int lane_place(struct lane *lane, uint32_t job_id, const char *name, uint32_t wo
         return -EINVAL;
     if (job && job->workers_count != workers)
         return -EINVAL;
+    bool is_new = !job;
     int r = job ? 0 : job_create(lane, job_id, name, workers, &job);
-    for (size_t i = 0; r == 0 && i < count; i++)
-        r = piece_place(job, &pieces[i], epoch, recovering);
-    return r;
+    if (r == 0)
+        r = place_all(job, epoch, recovering, pieces, count);
+    if (r < 0 && is_new && job) {
+        job->is_dropped = true;
+        job_release(job);
+    }
+    return r == -ENOMEM && arena_limit(lane->options.arena) ? -ENOSPC : r;
+}
+
+size_t lane_piece_bytes(void) { return sizeof(struct piece); }
+size_t lane_rank_bytes(void) { return sizeof(struct rank); }
+
+void lane_set_memory_limit(struct lane *lane, uint64_t bytes)
+{
+    arena_set_limit(lane->options.arena, bytes);
+}
+
+void lane_set_lent_limit(struct lane *lane, uint32_t job_id, uint64_t bytes)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    if (job)
+        job->lent_bytes_max = bytes;
+}
+
+void lane_memory(const struct lane *lane, uint64_t *ret_bytes, uint64_t *ret_limit_bytes)
+{
+    *ret_bytes = arena_counted_bytes(lane->options.arena);
+    *ret_limit_bytes = arena_limit(lane->options.arena);
 }
 
 static void drop_job(struct lane_job *job)

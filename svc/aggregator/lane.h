@@ -65,9 +65,21 @@ struct lane_piece {
 /* Takes pieces of a job over; the job is made known with its first piece. `recovering`: workers
  * tell where they stand before anything is summed (W5). Placing a piece again is no error when it
  * is the same. -EINVAL: workers, dtype or shape do not agree with what is known; -EBUSY: it is here
- * under another epoch, or was dropped and its open round is not over; -ENOMEM. */
+ * under another epoch, or was dropped and its open round is not over; -ENOMEM; -ENOSPC: the lane
+ * may not hold more. After an error nothing new is here. */
 int lane_place(struct lane *lane, uint32_t job, const char *name, uint32_t workers, uint32_t epoch,
                bool recovering, const struct lane_piece *pieces, size_t count);
+
+/* What a piece costs the lane at least, and each rank of it: for a coordinator that plans. */
+size_t lane_piece_bytes(void);
+size_t lane_rank_bytes(void);
+
+/* How much the lane may hold for all its jobs, and how much the job's workers may lend to it; 0: no
+ * limit. Holds from the next allocation, or lending, on. */
+void lane_set_memory_limit(struct lane *lane, uint64_t bytes);
+void lane_set_lent_limit(struct lane *lane, uint32_t job, uint64_t bytes);
+/* Held now, and allowed. */
+void lane_memory(const struct lane *lane, uint64_t *ret_bytes, uint64_t *ret_limit_bytes);
 
 /* Drops pieces; count 0: the job with its connections. Unknown ones are no error. */
 void lane_drop(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);

@@ -153,6 +153,7 @@ struct lane_job {
     bool is_dropped; /* to be freed when its last operation is over */
     int failure;
     char failure_text[LANE_TEXT_BYTES];
+    uint64_t lent_bytes_max; /* by all workers together; 0: no limit */
     struct record_chosen choices[CHOICES_PER_JOB]; /* by round; W13 */
     struct lane_squares squares;
     uint64_t busy_ns, pushed_bytes, rounds;
@@ -197,6 +198,7 @@ static inline uint64_t piece_bytes(const struct piece *p, uint64_t elements)
 {
     return elements * reduce_element_bytes(p->dtype);
 }
+/* 1: made, the last of the job's; 0: it was here already. */
 int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch,
                 bool recovering);
 void piece_free(struct piece *p);

@@ -148,7 +148,7 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
     struct piece **at = bucket(job, p->id);
     p->hash_next = *at;
     *at = p;
-    return 0;
+    return 1;
 }
 
 static void forget_announcement(struct worker *w, struct announcement *a)

@@ -3,6 +3,8 @@
  * of one tenant is ever in another's slot. README: A7. */
 #include "svc/aggregator/transfer.h"
 
+#include "svc/base/text.h"
+
 #include <errno.h>
 
 /* Reads and writes of a job in flight, all its workers together. Over 16 MiB costs CPU (the data
@@ -45,6 +47,22 @@ static int register_all(struct lane_job *job, void *window, size_t bytes)
     return 0;
 }
 
+/* Said once, here: what follows from it would only name a worker that did nothing wrong. */
+static int no_memory(struct lane_job *job, size_t bytes)
+{
+    char wants[32], holds[32], may[32];
+    const struct arena *arena = job->lane->options.arena;
+    size_t limit_bytes = arena_limit(arena);
+    int code = limit_bytes ? -ENOSPC : -ENOMEM;
+    job_fail(job, code,
+             "lane %u has no memory for the window of job '%s' (%s): it holds %s and may hold %s "
+             "(--lane-memory-max)",
+             job->lane->options.id, job->name, text_bytes(bytes, wants, sizeof wants),
+             text_bytes(arena_counted_bytes(arena), holds, sizeof holds),
+             limit_bytes ? text_bytes(limit_bytes, may, sizeof may) : "what the host has");
+    return code;
+}
+
 int window_open(struct lane_job *job)
 {
     size_t transfer_bytes = window_slot_bytes(job) * slots_per_transfer(job);
@@ -53,7 +71,7 @@ int window_open(struct lane_job *job)
         return 0;
     char *window = arena_alloc_aligned(job->lane->options.arena, &job->account, bytes);
     if (!window)
-        return -ENOMEM;
+        return no_memory(job, bytes);
     int r = register_all(job, window, bytes);
     if (r < 0) {
         arena_free(job->lane->options.arena, &job->account, window);

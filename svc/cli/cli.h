@@ -4,6 +4,7 @@
 #define GRADPOOL_CLI_CLI_H
 
 #include "svc/view/view.h"
+#include "svc/wire/limit.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -42,6 +43,7 @@ struct cli_serve {
     bool insecure, require_tls;
     uint32_t aggregators;
     struct cli_lanes lanes;
+    struct limits limits;
     char state_dir_default[PATH_MAX];
 };
 /* `policies`: names for --policy, the default first, then NULL. */

@@ -8,8 +8,16 @@
 static int job_view(const Gradpool__Wire__JobView *job, struct view_job *ret_view)
 {
     struct view_worker *ranks = calloc(job->n_ranks + 1, sizeof *ranks);
-    if (!ranks)
+    struct view_limit *limits = calloc(job->n_limits + 1, sizeof *limits);
+    if (!ranks || !limits) {
+        free(ranks);
+        free(limits);
         return -ENOMEM;
+    }
+    for (size_t i = 0; i < job->n_limits; i++)
+        limits[i] = (struct view_limit){.name = job->limits[i]->name,
+                                        .used = job->limits[i]->used,
+                                        .most = job->limits[i]->most};
     for (size_t i = 0; i < job->n_ranks; i++)
         ranks[i] = (struct view_worker){.rank = job->ranks[i]->rank,
                                         .pid = job->ranks[i]->pid,
@@ -28,7 +36,9 @@ static int job_view(const Gradpool__Wire__JobView *job, struct view_job *ret_vie
                                   .lanes = job->lanes,
                                   .lanes_count = job->n_lanes,
                                   .ranks = ranks,
-                                  .ranks_count = job->n_ranks};
+                                  .ranks_count = job->n_ranks,
+                                  .limits = limits,
+                                  .limits_count = job->n_limits};
     if (job->use)
         operator_use(job->use, &ret_view->use);
     return 0;
@@ -50,8 +60,10 @@ static int show(const Gradpool__Wire__JobsReply *reply, const struct operator_op
         error = how->job_table(&views[0], stdout);
     else if (error == 0)
         error = how->jobs_table(&jobs, stdout);
-    for (size_t i = 0; i < jobs.jobs_count; i++)
+    for (size_t i = 0; i < jobs.jobs_count; i++) {
         free(views[i].ranks);
+        free(views[i].limits);
+    }
     return error;
 }
 

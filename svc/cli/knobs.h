@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-#define KNOBS_MAX 24
+#define KNOBS_MAX 48
 
 struct knob {
     const char *name;     /* "state-dir"; NULL ends the table */

@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATE_DIR = LANE_OPTIONS, LISTEN, INSECURE, REQUIRE_TLS, AGGREGATORS, POLICY };
+enum { STATE_DIR = LANE_OPTIONS, LISTEN, INSECURE, REQUIRE_TLS, AGGREGATORS, POLICY, LIMIT_FIRST };
+
+#define LIMIT_KNOB(id, name, what, preset, ...) \
+    [LIMIT_FIRST + LIMIT_##id] = {name "-max", "N", "most " what " (default: " preset ")"},
 
 const struct knob serve_knobs[] = {
     LANE_KNOBS,
@@ -28,7 +31,7 @@ const struct knob serve_knobs[] = {
                      "aggregator processes on this host; 0: none, wait for "
                      "`gradpool aggregator --join` (default: 1)"},
     [POLICY] = {"policy", "NAME", "which lane gets which piece of a tensor; names are below"},
-    {0},
+    LIMIT_TABLE(LIMIT_KNOB){0},
 };
 
 static int set(void *context, int index, const char *value, struct err *err)
@@ -38,6 +41,8 @@ static int set(void *context, int index, const char *value, struct err *err)
     int error = 0;
     if (index < LANE_OPTIONS)
         return lane_option_set(&o->lanes, index, value, err);
+    if (index >= LIMIT_FIRST)
+        return limits_set(&o->limits, (enum limit)(index - LIMIT_FIRST), value, err);
     switch (index) {
     case STATE_DIR: o->state_dir = value; break;
     case LISTEN: o->listen = value; break;
@@ -96,6 +101,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
     struct cli_serve o = {.listen = "gradpool://127.0.0.1:7077",
                           .aggregators = 1,
                           .lanes = {.lanes_per_core = 1, .orphan_timeout_s = 60}};
+    limits_init(&o.limits);
     list_policies(policies, after, sizeof after);
     knobs_parse(&command, argc, argv, &o);
     *ret_options = o;

@@ -15,7 +15,8 @@ static void lane_view(const Gradpool__Wire__LaneView *lane, struct view_lane *re
                                    .tasks = lane->tasks,
                                    .jobs = lane->jobs,
                                    .shm = lane->shm,
-                                   .ofi = lane->ofi};
+                                   .ofi = lane->ofi,
+                                   .memory_bytes_max = lane->memory_bytes_max};
     if (!lane->use)
         return;
     for (size_t i = 0; i < lane->use->n_jobs; i++)

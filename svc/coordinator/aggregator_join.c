@@ -113,6 +113,15 @@ static bool same_lanes(const struct aggregator *a, const WIRE(AggregatorJoin) * 
     return true;
 }
 
+/* The store does not have them: they are the program's, not the service's. */
+static void take_costs(struct aggregator *a, const WIRE(AggregatorJoin) * join)
+{
+    for (size_t i = 0; i < a->lanes_count; i++) {
+        a->lanes[i].piece_bytes = join->lanes[i]->piece_bytes;
+        a->lanes[i].rank_bytes = join->lanes[i]->rank_bytes;
+    }
+}
+
 static void rejoin(struct aggregator *a, struct peer *p, uint64_t request,
                    const WIRE(AggregatorJoin) * join)
 {
@@ -120,6 +129,7 @@ static void rejoin(struct aggregator *a, struct peer *p, uint64_t request,
     if (!same_lanes(a, join))
         return peer_fail(p, request, -EINVAL, "%s came back with other lanes than it had",
                          aggregator_name(a, name, sizeof name));
+    take_costs(a, join);
     aggregator_attach(a, p);
     log_info("%s is back", aggregator_name(a, name, sizeof name));
     welcome(a, request);

@@ -189,6 +189,8 @@ int aggregator_add_lane(struct aggregator *a, uint32_t id, const WIRE(LaneOffer)
                           .pu = offer->pu,
                           .numa = offer->numa,
                           .memory_bytes = offer->memory_bytes,
+                          .piece_bytes = offer->piece_bytes,
+                          .rank_bytes = offer->rank_bytes,
                           .aggregator = a,
                           .shm = strdup(offer->shm),
                           .ofi = strdup(offer->ofi)};

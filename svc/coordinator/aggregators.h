@@ -13,8 +13,10 @@ struct lane {
     uint64_t memory_bytes;
     char *shm, *ofi;
     struct aggregator *aggregator;
-    uint64_t load_bytes; /* of all pieces on it */
-    uint32_t jobs;
+    uint64_t load_bytes;              /* of all pieces on it */
+    uint32_t jobs, pieces, planned;   /* planned: by the declare that is worked on */
+    uint64_t ranks;                   /* of all pieces together */
+    uint64_t piece_bytes, rank_bytes; /* what each costs it; 0: not known */
 };
 
 enum aggregator_state { AGGREGATOR_UP, AGGREGATOR_AWAY, AGGREGATOR_LOST };

@@ -59,6 +59,8 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
     s->options.policy = copy(o->policy ? o->policy : packer_policies()[0]);
     s->options.allow_uids = copy(o->allow_uids);
     s->options.lanes_per_core = o->lanes_per_core ? o->lanes_per_core : 1;
+    if (o->limits.most[0] == 0)
+        limits_init(&s->options.limits);
 }
 
 static void free_options(struct coordinator_options *o)

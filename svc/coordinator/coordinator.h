@@ -4,6 +4,7 @@
 #define GRADPOOL_COORDINATOR_COORDINATOR_H
 
 #include "svc/base/err.h"
+#include "svc/wire/limit.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,6 +28,7 @@ struct coordinator_options {
     uint16_t data_port;         /* of the first local lane; 0: any free ones */
     const char *allow_uids;     /* "1000,1001": users whose workers may share memory */
     uint64_t orphan_timeout_ns; /* local aggregators without coordinator and workers; 0: for ever */
+    struct limits limits;       /* all zero: as limits_init() has them */
     struct provisioner *provisioner; /* taken over, also on failure; NULL: local processes */
     uint32_t store_pages_max;        /* of 4 KiB; 0: no limit */
 };

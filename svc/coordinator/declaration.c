@@ -4,6 +4,7 @@
 #include "packer/packer.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/quota.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/reduce.h"
 
@@ -187,11 +188,7 @@ static struct tensor *create(struct declare *d, const WIRE(TensorSpec) * spec,
     }
     if (tensor)
         tensor_destroy(tensor);
-    if (error == -ENOSPC)
-        peer_fail(d->peer, d->request, error, "job %s has %u tensors, which is the most",
-                  d->job->name, JOB_TENSORS_MAX);
-    else
-        peer_fail_memory(d->peer, d->request);
+    peer_fail_memory(d->peer, d->request);
     return NULL;
 }
 
@@ -299,12 +296,26 @@ static void adopt(struct declare *d)
     d->created_count = 0;
 }
 
+/* Pieces and lanes for what is new, within the limits. Bytes are held against theirs first: they
+ * say how many pieces there will be. */
+static int plan(struct declare *d, struct err *err)
+{
+    if (d->created_count == 0)
+        return 0;
+    int error = quota_check_declared(d->job, created(d), d->created_count, err);
+    if (error == 0)
+        error = placing_plan(d->job, created(d), d->created_count, err);
+    if (error == 0)
+        error = quota_check_declared(d->job, created(d), d->created_count, err);
+    return error < 0 ? error : quota_check_lanes(d->job, created(d), d->created_count, err);
+}
+
 static int settle(struct declare *d, struct err *err)
 {
     _cleanup_free_ bool *had = calloc(d->wanted_count ? d->wanted_count : 1, sizeof *had);
     if (!had)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
-    int error = d->created_count == 0 ? 0 : placing_plan(d->job, created(d), d->created_count, err);
+    int error = plan(d, err);
     if (error < 0)
         return error;
     for (size_t i = 0; i < d->wanted_count; i++)
@@ -351,6 +362,7 @@ static void undo(struct declare *d)
 {
     for (; d->created_count > 0; d->created_count--) {
         struct tensor *last = d->job->tensors[d->job->tensors_count - 1];
+        d->job->pieces_count -= last->pieces_count;
         last->pieces_count = 0;
         jobs_remove_tensor(d->job, last);
     }
@@ -378,10 +390,13 @@ void declare_handle(struct peer *p, const envelope *request)
                         .next_tensor = job->next_tensor,
                         .next_piece = job->next_piece};
     struct err err;
+    int error = quota_check_request(job, &err);
+    if (error < 0)
+        return peer_fail(p, request->id, error, "%s", err.text);
     for (size_t i = 0; i < wanted->n_tensors; i++)
         if (!resolve(&d, wanted->tensors[i]))
             return undo(&d);
-    int error = settle(&d, &err);
+    error = settle(&d, &err);
     if (error < 0) {
         undo(&d);
         return peer_fail(p, request->id, error, "%s", err.text);

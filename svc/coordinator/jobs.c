@@ -235,13 +235,12 @@ static int grow_tables(struct job *job)
 
 int jobs_add_tensor(struct job *job, struct tensor *tensor)
 {
-    if (job->tensors_count == JOB_TENSORS_MAX)
-        return -ENOSPC;
     int error = grow_tables(job);
     if (error < 0)
         return error;
     job->tensors[job->tensors_count++] = tensor;
     hash_tensor(job, tensor);
+    job->bytes += tensor_bytes(tensor, tensor->elements);
     return 0;
 }
 
@@ -295,6 +294,8 @@ void jobs_remove_tensor(struct job *job, struct tensor *tensor)
     ptrdiff_t at = tensor_at(job, tensor->id, false);
     for (size_t i = 0; i < tensor->pieces_count; i++)
         piece_detach(tensor, &tensor->pieces[i]);
+    job->pieces_count -= tensor->pieces_count;
+    job->bytes -= tensor_bytes(tensor, tensor->elements);
     struct tensor **link = bucket(job, tensor->hash);
     while (*link != tensor)
         link = &(*link)->next;

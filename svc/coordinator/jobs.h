@@ -8,7 +8,6 @@
 
 #define WORKERS_MAX 768
 #define JOB_NAME_BYTES_MAX 127
-#define JOB_TENSORS_MAX 262144u
 #define SESSION_NAME_BYTES 384
 
 enum piece_state {
@@ -74,6 +73,9 @@ struct job {
     size_t tensors_count, tensors_capacity;
     struct tensor **buckets; /* tensors by hash of their name; grow with their number */
     size_t buckets_count;
+    size_t pieces_count;
+    uint64_t bytes;    /* of all tensors */
+    uint32_t requests; /* that are answered later */
     struct share *shares;
     size_t shares_count;
 };
@@ -102,7 +104,7 @@ void jobs_broadcast(struct job *job, const struct session *except, const envelop
 void jobs_row(const struct job *job, struct store_row *ret_row);
 int jobs_restore(struct service *s, const struct store_job *row);
 
-/* -ENOMEM; -ENOSPC: it has JOB_TENSORS_MAX. */
+/* -ENOMEM. */
 int jobs_add_tensor(struct job *job, struct tensor *tensor);
 /* Its pieces are given back; the tensor is freed. */
 void jobs_remove_tensor(struct job *job, struct tensor *tensor);

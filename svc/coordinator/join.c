@@ -2,6 +2,7 @@
  * Nothing happens that is not in the store first (K1). */
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/quota.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -135,6 +136,8 @@ static void join_new(struct peer *p, uint64_t request, const WIRE(JoinRequest) *
     struct err err;
     if (job && !rank_is_free(p, request, wanted, job))
         return;
+    if (!job && quota_check_new_job(s, p->tenant, wanted->job, wanted->workers, &err) < 0)
+        return peer_fail(p, request, err.code, "%s", err.text);
     if (job_is_new)
         job = jobs_create(s, p->tenant, s->numbers.next_job, wanted->job, wanted->workers);
     if (!job)

@@ -72,6 +72,7 @@ struct wait {
     struct timer timer;
     void (*expired)(struct wait *wait);
     uint32_t pending; /* calls not answered yet */
+    uint32_t job;     /* whose request it is; 0: nobody's */
     void *data;       /* freed with it */
 };
 

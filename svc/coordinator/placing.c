@@ -20,6 +20,8 @@ void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane)
         return timer_start(&tensor->job->service->loop, &tensor->job->service->retry_timer,
                            clock_now_ns() + RETRY_NS); /* stays stranded meanwhile */
     lane->jobs += share->pieces == 0;
+    lane->pieces++;
+    lane->ranks += tensor->job->workers;
     lane->load_bytes += bytes;
     share->pieces++;
     share->bytes += bytes;
@@ -36,6 +38,8 @@ void piece_detach(struct tensor *tensor, struct piece *piece)
     share->pieces--;
     share->bytes -= bytes;
     piece->lane->load_bytes -= bytes;
+    piece->lane->pieces--;
+    piece->lane->ranks -= tensor->job->workers;
     piece->lane->jobs -= share->pieces == 0;
     piece->lane = NULL;
     piece->state = PIECE_STRANDED;
@@ -140,6 +144,7 @@ static int take_pieces(struct tensor *tensor, const struct packer_piece *plan, s
                                            .task = task_for(job, lane, bytes)};
     }
     tensor->pieces_count = count;
+    job->pieces_count += count;
     return 0;
 }
 

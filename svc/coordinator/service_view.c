@@ -1,6 +1,7 @@
 /* What operators are shown: status and jobs. Asks the aggregators for figures first, and shows the
  * last known ones of those that do not answer in time. */
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/quota.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -130,6 +131,7 @@ static WIRE(LaneView) *
     view->use = (WIRE(LaneUse) *)lane_use(lane);
     view->shm = lane->shm;
     view->ofi = lane->ofi;
+    view->memory_bytes_max = s->options.limits.most[LIMIT_LANE_MEMORY];
     return view;
 }
 
@@ -217,6 +219,39 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
     qsort(view->lanes, view->n_lanes, sizeof *view->lanes, compare_numbers);
 }
 
+/* On the lane where they lend most. */
+static uint64_t most_lent(const struct job *job)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < job->shares_count; i++) {
+        WIRE(JobUse) use = GRADPOOL__WIRE__JOB_USE__INIT;
+        use.job_id = job->id;
+        add_use(&use, lane_use(job->shares[i].lane));
+        most = use.registered_bytes > most ? use.registered_bytes : most;
+    }
+    return most;
+}
+
+static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) * view)
+{
+    const struct limits *limits = &job->service->options.limits;
+    struct quota own, of_tenant;
+    WIRE(LimitUse) *rows = take(pool, LIMITS * sizeof *rows);
+    view->limits = take(pool, LIMITS * sizeof *view->limits);
+    if (!rows || !view->limits)
+        return;
+    quota_of_job(job, &own);
+    quota_of_tenant(job->service, job->tenant, &of_tenant);
+    own.used[LIMIT_JOB_LENT] = most_lent(job);
+    for (enum limit limit = 0; limit < LIMIT_LANE_MEMORY; limit++) {
+        gradpool__wire__limit_use__init(&rows[limit]);
+        rows[limit].name = (char *)limit_about(limit)->name;
+        rows[limit].used = own.used[limit] + of_tenant.used[limit];
+        rows[limit].most = limits->most[limit];
+        view->limits[view->n_limits++] = &rows[limit];
+    }
+}
+
 static WIRE(JobView) * job_view(struct pool *pool, const struct job *job)
 {
     WIRE(JobView) *view = take(pool, sizeof *view);
@@ -238,6 +273,7 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job)
         view->tensor_bytes += tensor_bytes(job->tensors[i], job->tensors[i]->elements);
     fill_lanes(pool, job, view);
     fill_workers(pool, job, view);
+    fill_limits(pool, job, view);
     return view;
 }
 

@@ -109,6 +109,8 @@ static int send_place(struct job *job, struct placed *placed, WIRE(PieceSpec) * 
     request.recovering = placed->recovering;
     request.pieces = list;
     request.n_pieces = placed->count;
+    request.lent_bytes_max = job->service->options.limits.most[LIMIT_JOB_LENT];
+    request.memory_bytes_max = job->service->options.limits.most[LIMIT_LANE_MEMORY];
     envelope e = ENVELOPE_INIT;
     e.body_case = BODY(PLACE_REQUEST);
     e.place_request = &request;

@@ -115,6 +115,7 @@ int piece_restore(struct service *s, const struct store_piece *row)
         return -ENOMEM;
     tensor->pieces = grown;
     struct piece *piece = &grown[tensor->pieces_count++];
+    job->pieces_count++;
     *piece = (struct piece){.id = row->piece,
                             .task = row->task,
                             .epoch = row->epoch,

@@ -1,4 +1,5 @@
 /* Tickets for the data plane (wire W7): made here, told to the lane first, then to the worker. */
+#include "svc/coordinator/quota.h"
 #include "svc/coordinator/service.h"
 #include "svc/wire/record.h"
 
@@ -129,5 +130,8 @@ void ticket_handle(struct peer *p, const envelope *request)
         return peer_fail(p, request->id, -EAGAIN, "%s of lane %u is away; try again",
                          aggregator_name(lane->aggregator, name, sizeof name), id);
     }
+    struct err err;
+    if (quota_check_request(job, &err) < 0)
+        return peer_fail(p, request->id, err.code, "%s", err.text);
     ask_lane(p, request->id, lane);
 }

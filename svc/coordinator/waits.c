@@ -23,6 +23,10 @@ struct wait *wait_create(struct peer *p, uint64_t request, uint64_t timeout_ns,
     struct service *s = p->service;
     *wait = (struct wait){
         .id = ++s->next_id, .peer = p, .request = request, .expired = expired, .data = data};
+    if (p->session) {
+        wait->job = p->session->job->id;
+        p->session->job->requests++;
+    }
     timer_init(&wait->timer, wait_expired);
     timer_start(&s->loop, &wait->timer, clock_now_ns() + timeout_ns);
     list_append(&s->waits, &wait->link);
@@ -31,6 +35,9 @@ struct wait *wait_create(struct peer *p, uint64_t request, uint64_t timeout_ns,
 
 void wait_destroy(struct wait *wait)
 {
+    struct job *job = wait->job ? jobs_find_id(wait->peer->service, wait->job) : NULL;
+    if (job)
+        job->requests--;
     timer_stop(&wait->timer);
     list_remove(&wait->link);
     free(wait->data);

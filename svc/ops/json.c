@@ -47,6 +47,7 @@ static json_t *lane_json(const struct view_lane *lane, int *error)
     put_number(o, "jobs", lane->jobs, error);
     put_number(o, "cpu_ns", lane->cpu_ns, error);
     put_number(o, "arena_bytes", lane->arena_bytes, error);
+    put_number(o, "memory_bytes_max", lane->memory_bytes_max, error);
     put(o, "use", use_json(&lane->use, error), error);
     put_text(o, "shm", lane->shm, error);
     put_text(o, "ofi", lane->ofi, error);
@@ -71,6 +72,19 @@ static json_t *aggregator_json(const struct view_aggregator *a, int *error)
         append(lanes, lane_json(&a->lanes[i], error), error);
     put(o, "lanes", lanes, error);
     return o;
+}
+
+/* {"job-tensors": {"used": 3, "max": 262144}, ...} */
+static json_t *limits_json(const struct view_job *job, int *error)
+{
+    json_t *limits = json_object();
+    for (size_t i = 0; i < job->limits_count; i++) {
+        json_t *limit = json_object();
+        put_number(limit, "used", job->limits[i].used, error);
+        put_number(limit, "max", job->limits[i].most, error);
+        put(limits, job->limits[i].name, limit, error);
+    }
+    return limits;
 }
 
 static json_t *job_json(const struct view_job *job, int *error)
@@ -99,6 +113,7 @@ static json_t *job_json(const struct view_job *job, int *error)
         append(ranks, worker, error);
     }
     put(o, "ranks", ranks, error);
+    put(o, "limits", limits_json(job, error), error);
     return o;
 }
 

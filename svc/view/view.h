@@ -19,7 +19,7 @@ struct view_use {
 struct view_lane {
     uint32_t lane, core, pu, tasks, jobs;
     int32_t numa;
-    uint64_t cpu_ns, arena_bytes;
+    uint64_t cpu_ns, arena_bytes, memory_bytes_max;
     struct view_use use;
     const char *shm, *ofi;
 };
@@ -45,6 +45,11 @@ struct view_worker {
     const char *node, *state;
 };
 
+struct view_limit {
+    const char *name; /* "job-tensors" */
+    uint64_t used, most;
+};
+
 struct view_job {
     const char *tenant; /* "": came without a key */
     const char *job, *state, *failure;
@@ -55,6 +60,8 @@ struct view_job {
     struct view_use use;
     struct view_worker *ranks;
     size_t ranks_count;
+    struct view_limit *limits; /* its own and its tenant's */
+    size_t limits_count;
 };
 
 struct view_jobs {

@@ -540,8 +540,8 @@ static void join_aggregator(struct end *e, uint32_t lanes, const char *grant, si
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     for (uint32_t i = 0; i < lanes; i++) {
         gradpool__wire__lane_offer__init(&offers[i]);
-        offers[i].index = i;
-        offers[i].core = i;
+        offers[i].index = offers[i].core = i;
+        offers[i].piece_bytes = offers[i].rank_bytes = RIG_COST_BYTES;
         offers[i].shm = "@lane";
         offers[i].ofi = "10.0.0.1:5000";
         offer_list[i] = &offers[i];

@@ -22,6 +22,7 @@
 #define RIG_ENDS_MAX 2048
 #define RIG_INBOX_MAX 256
 #define RIG_SLOTS_MAX 4
+#define RIG_COST_BYTES 500 /* what a piece costs a lane, and each of its ranks */
 
 /* One connection to the coordinator. */
 struct end {

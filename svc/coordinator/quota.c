@@ -1,0 +1,145 @@
+/* Counts what jobs and tenants use, and decides when it is too much. Owns no counters: those of a
+ * job stand in it, a tenant's are the sum over its jobs. README: K13. */
+#include "svc/coordinator/quota.h"
+
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+void quota_of_job(const struct job *job, struct quota *ret_quota)
+{
+    *ret_quota = (struct quota){0};
+    uint64_t *used = ret_quota->used;
+    used[LIMIT_JOB_WORKERS] = job->workers;
+    used[LIMIT_JOB_TENSORS] = job->tensors_count;
+    used[LIMIT_JOB_PIECES] = job->pieces_count;
+    used[LIMIT_JOB_BYTES] = job->bytes;
+    used[LIMIT_JOB_REQUESTS] = job->requests;
+}
+
+void quota_of_tenant(const struct service *s, const struct tenant *tenant, struct quota *ret_quota)
+{
+    *ret_quota = (struct quota){0};
+    uint64_t *used = ret_quota->used;
+    list_for_each (node, &s->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        if (job->tenant != tenant)
+            continue;
+        used[LIMIT_TENANT_JOBS]++;
+        used[LIMIT_TENANT_WORKERS] += job->workers;
+        used[LIMIT_TENANT_TENSORS] += job->tensors_count;
+        used[LIMIT_TENANT_PIECES] += job->pieces_count;
+        used[LIMIT_TENANT_BYTES] += job->bytes;
+    }
+}
+
+static const char *name_tenant(const struct tenant *tenant, char *buffer, size_t buffer_bytes)
+{
+    const char *name = tenant->key.tenant;
+    snprintf(buffer, buffer_bytes, *name ? "tenant %s" : "the tenant without a key%s", name);
+    return buffer;
+}
+
+int quota_check_new_job(const struct service *s, const struct tenant *tenant, const char *name,
+                        uint32_t workers, struct err *err)
+{
+    const struct limits *limits = &s->options.limits;
+    char who[192];
+    struct quota quota;
+    snprintf(who, sizeof who, "job %s", name);
+    int error = limits_check(limits, LIMIT_JOB_WORKERS, who, 0, workers, err);
+    if (error < 0)
+        return error;
+    quota_of_tenant(s, tenant, &quota);
+    name_tenant(tenant, who, sizeof who);
+    error = limits_check(limits, LIMIT_TENANT_JOBS, who, quota.used[LIMIT_TENANT_JOBS], 1, err);
+    return error < 0 ? error
+                     : limits_check(limits, LIMIT_TENANT_WORKERS, who,
+                                    quota.used[LIMIT_TENANT_WORKERS], workers, err);
+}
+
+/* Tensors, pieces and bytes, in the order of enum limit. */
+struct news {
+    uint64_t more[3];
+};
+
+static struct news count_news(struct tensor *const *tensors, size_t count)
+{
+    struct news news = {{count, 0, 0}};
+    for (size_t i = 0; i < count; i++) {
+        news.more[1] += tensors[i]->pieces_count;
+        news.more[2] += tensor_bytes(tensors[i], tensors[i]->elements);
+    }
+    return news;
+}
+
+static int check_news(const struct limits *limits, const struct quota *quota, enum limit first,
+                      const struct news *news, const char *who, struct err *err)
+{
+    int error = 0;
+    for (int i = 0; i < 3 && error == 0; i++)
+        error = limits_check(limits, first + (enum limit)i, who,
+                             quota->used[first + i] - news->more[i], news->more[i], err);
+    return error;
+}
+
+int quota_check_declared(const struct job *job, struct tensor *const *tensors, size_t count,
+                         struct err *err)
+{
+    const struct service *s = job->service;
+    struct news news = count_news(tensors, count);
+    char who[192];
+    struct quota quota;
+    snprintf(who, sizeof who, "job %s", job->name);
+    quota_of_job(job, &quota);
+    int error = check_news(&s->options.limits, &quota, LIMIT_JOB_TENSORS, &news, who, err);
+    if (error < 0)
+        return error;
+    name_tenant(job->tenant, who, sizeof who);
+    quota_of_tenant(s, job->tenant, &quota);
+    return check_news(&s->options.limits, &quota, LIMIT_TENANT_TENSORS, &news, who, err);
+}
+
+int quota_check_request(const struct job *job, struct err *err)
+{
+    char who[192];
+    snprintf(who, sizeof who, "job %s", job->name);
+    return limits_check(&job->service->options.limits, LIMIT_JOB_REQUESTS, who, job->requests, 1,
+                        err);
+}
+
+static uint64_t lane_bytes(const struct lane *lane, uint64_t pieces, uint64_t ranks)
+{
+    return pieces * lane->piece_bytes + ranks * lane->rank_bytes;
+}
+
+static int check_lane(const struct job *job, const struct lane *lane, struct err *err)
+{
+    char who[192];
+    snprintf(who, sizeof who, "lane %u, for job %.128s", lane->id, job->name);
+    uint64_t used = lane_bytes(lane, lane->pieces, lane->ranks);
+    uint64_t more = lane_bytes(lane, lane->planned, (uint64_t)lane->planned * job->workers);
+    int error =
+        limits_check(&job->service->options.limits, LIMIT_LANE_MEMORY, who, used, more, err);
+    if (error < 0 && err)
+        err->code = -ENOSPC;
+    return error < 0 ? -ENOSPC : 0;
+}
+
+int quota_check_lanes(const struct job *job, struct tensor *const *tensors, size_t count,
+                      struct err *err)
+{
+    int error = 0;
+    for (size_t t = 0; t < count; t++)
+        for (size_t i = 0; i < tensors[t]->pieces_count; i++)
+            tensors[t]->pieces[i].lane->planned++;
+    for (size_t t = 0; t < count; t++)
+        for (size_t i = 0; i < tensors[t]->pieces_count; i++) {
+            struct lane *lane = tensors[t]->pieces[i].lane;
+            if (lane->planned > 0 && error == 0)
+                error = check_lane(job, lane, err);
+            lane->planned = 0;
+        }
+    return error;
+}

@@ -1,0 +1,28 @@
+/* What jobs and tenants use, held against the named maxima (svc/wire/limit.h). */
+#ifndef GRADPOOL_COORDINATOR_QUOTA_H
+#define GRADPOOL_COORDINATOR_QUOTA_H
+
+#include "svc/coordinator/jobs.h"
+#include "svc/wire/limit.h"
+
+/* By enum limit; what is not of a job (or a tenant) is 0. */
+struct quota {
+    uint64_t used[LIMITS];
+};
+
+void quota_of_job(const struct job *job, struct quota *ret_quota);
+void quota_of_tenant(const struct service *s, const struct tenant *tenant, struct quota *ret_quota);
+
+/* -EDQUOT, with a text that says who, what and what to do. */
+int quota_check_new_job(const struct service *s, const struct tenant *tenant, const char *name,
+                        uint32_t workers, struct err *err);
+/* Whether the job may keep these new tensors, which it holds already, and their pieces. */
+int quota_check_declared(const struct job *job, struct tensor *const *tensors, size_t count,
+                         struct err *err);
+/* One more request that is answered later. */
+int quota_check_request(const struct job *job, struct err *err);
+/* -ENOSPC: a lane would hold more for its jobs than it may, with what these new tensors bring. */
+int quota_check_lanes(const struct job *job, struct tensor *const *tensors, size_t count,
+                      struct err *err);
+
+#endif

@@ -1,0 +1,68 @@
+/* Named maxima: what a job, a tenant and a lane may use. The one table from which come the options
+ * of `gradpool serve`, the checks, the texts of refusals and what `jobs --json` shows. */
+#ifndef GRADPOOL_WIRE_LIMIT_H
+#define GRADPOOL_WIRE_LIMIT_H
+
+#include "svc/base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Identifier, name (the option is --NAME-max), what is counted, default as typed; least, most and
+ * default value; whether they are bytes. LENT: by the job's workers together to one lane. PIECES:
+ * there are no more tasks than pieces. REQUESTS: to the coordinator, not answered yet. */
+/* clang-format off */
+#define LIMIT_TABLE(X)                                                                          \
+    X(JOB_WORKERS, "job-workers", "workers of one job", "768", 1, 768, 768, false)              \
+    X(JOB_TENSORS, "job-tensors", "tensors of one job", "262144", 1, 262144, 262144, false)     \
+    X(JOB_PIECES, "job-pieces", "pieces (and so tasks) of one job", "524288", 1, 1 << 24,       \
+      1 << 19, false)                                                                           \
+    X(JOB_BYTES, "job-bytes", "bytes of one job's tensors", "1T", 1, LIMIT_TIB * 64, LIMIT_TIB, \
+      true)                                                                                     \
+    X(JOB_LENT, "job-lent", "bytes lent by one job's workers to one lane", "4T", 1,             \
+      LIMIT_TIB * 768, LIMIT_TIB * 4, true)                                                     \
+    X(JOB_REQUESTS, "job-requests", "open control requests of one job", "4096", 1, 1 << 20,     \
+      4096, false)                                                                              \
+    X(TENANT_JOBS, "tenant-jobs", "jobs of one tenant", "1024", 1, 1 << 20, 1024, false)        \
+    X(TENANT_WORKERS, "tenant-workers", "workers of one tenant", "16384", 1, 1 << 20, 1 << 14,  \
+      false)                                                                                    \
+    X(TENANT_TENSORS, "tenant-tensors", "tensors of one tenant", "4194304", 1, 1 << 30,         \
+      1 << 22, false)                                                                           \
+    X(TENANT_PIECES, "tenant-pieces", "pieces (and so tasks) of one tenant", "8388608", 1,      \
+      1 << 30, 1 << 23, false)                                                                  \
+    X(TENANT_BYTES, "tenant-bytes", "bytes of one tenant's tensors", "64T", 1,                  \
+      LIMIT_TIB * 1024, LIMIT_TIB * 64, true)                                                   \
+    X(LANE_MEMORY, "lane-memory", "bytes of memory of one lane, for all its jobs", "1G",        \
+      UINT64_C(1) << 20, LIMIT_TIB, UINT64_C(1) << 30, true)
+/* clang-format on */
+#define LIMIT_TIB (UINT64_C(1) << 40)
+
+enum limit {
+#define LIMIT_ENUM(id, ...) LIMIT_##id,
+    LIMIT_TABLE(LIMIT_ENUM)
+#undef LIMIT_ENUM
+        LIMITS,
+};
+
+struct limit_about {
+    const char *name, *what, *preset;
+    uint64_t least, most, value;
+    bool is_bytes;
+};
+
+const struct limit_about *limit_about(enum limit limit);
+
+/* What holds in one service, by enum limit. */
+struct limits {
+    uint64_t most[LIMITS];
+};
+void limits_init(struct limits *limits);
+/* -EINVAL with a text for what is no number (of bytes: "64G") within the bounds. */
+int limits_set(struct limits *limits, enum limit limit, const char *value, struct err *err);
+
+/* -EDQUOT when `used` and `more` go beyond; the text says who, how much, the limit and its option.
+ * `who`: "job resnet", "tenant acme". */
+int limits_check(const struct limits *limits, enum limit limit, const char *who, uint64_t used,
+                 uint64_t more, struct err *err);
+
+#endif

@@ -1,0 +1,259 @@
+/* Each limit is refused with its name, and leaves what was there as it was. */
+#include "test/unit/coordinator_rig.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static void limit(struct rig *rig, enum limit limit, uint64_t most)
+{
+    rig_crash(rig);
+    limits_init(&rig->options.limits);
+    rig->options.limits.most[limit] = most;
+    rig_start(rig);
+}
+
+static void declare(struct end *e, const char *name, uint64_t elements)
+{
+    envelope *reply = end_expect_reply(e, end_declare_one(e, name, elements));
+    if (reply->body_case != BODY(DECLARE_REPLY))
+        fail_msg("refused: %s", reply->failure ? reply->failure->text : "?");
+    message_free(reply);
+}
+
+static void refused(struct end *e, const char *name, uint64_t elements, int code, const char *text)
+{
+    envelope *reply = end_expect_reply(e, end_declare_one(e, name, elements));
+    assert_int_equal(reply->body_case, BODY(FAILURE));
+    assert_int_equal(reply->failure->code, code);
+    if (!strstr(reply->failure->text, text))
+        fail_msg("'%s' does not say '%s'", reply->failure->text, text);
+    message_free(reply);
+}
+
+static void join_refused(struct rig *rig, const char *job, uint32_t workers, const char *text)
+{
+    WIRE(JoinRequest) join;
+    envelope request;
+    join_request(&request, &join, job, 0, workers);
+    end_ask_refused(rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT), &request, -EDQUOT, text);
+}
+
+static void workers_of_a_job_and_jobs_of_a_tenant_are_counted(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_JOB_WORKERS, 4);
+    join_refused(rig, "big", 5, "--job-workers-max");
+    rig_join(rig, "fits", 0, 4, NULL, NULL);
+    limit(rig, LIMIT_TENANT_JOBS, 2); /* that job is still there */
+    struct end *second = rig_join(rig, "second", 0, 1, NULL, NULL);
+    join_refused(rig, "third", 1, "--tenant-jobs-max");
+    end_leave(second);
+    rig_join(rig, "third", 0, 1, NULL, NULL);
+}
+
+static void the_jobs_of_a_tenant_share_its_workers(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_TENANT_WORKERS, 6);
+    struct end *first = rig_join(rig, "first", 0, 4, NULL, NULL);
+    join_refused(rig, "second", 3, "asks for 3 more, may have 6");
+    rig_join(rig, "second", 0, 2, NULL, NULL);
+    end_leave(first); /* its last: the job ends */
+    rig_join(rig, "third", 0, 4, NULL, NULL);
+}
+
+static void tensors_beyond_the_limit_leave_the_others(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_JOB_TENSORS, 2);
+    rig_aggregator(rig, 1);
+    struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
+    declare(zero, "a", 10);
+    static const char *const names[] = {"b", "c"};
+    static const uint64_t elements[] = {10, 10};
+    envelope *reply = end_expect_reply(zero, end_declare(zero, 2, names, elements));
+    assert_int_equal(reply->failure->code, -EDQUOT);
+    assert_non_null(strstr(reply->failure->text, "job resnet: tensors of one job"));
+    message_free(reply);
+    declare(zero, "b", 10);
+    declare(zero, "a", 10); /* what is known costs nothing */
+    refused(zero, "c", 10, -EDQUOT, "--job-tensors-max");
+    end_undeclare(zero, 1);
+    declare(zero, "c", 10);
+}
+
+static void pieces_and_bytes_are_counted_too(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_JOB_PIECES, 4);
+    rig_aggregator(rig, 1);
+    struct end *zero = rig_join(rig, "pieces", 0, 1, NULL, NULL);
+    refused(zero, "w", 8 * MIB, -EDQUOT, "--job-pieces-max"); /* 32 MiB: 8 pieces */
+    declare(zero, "w", 4 * MIB);
+    refused(zero, "x", 1, -EDQUOT, "--job-pieces-max");
+
+    limit(rig, LIMIT_JOB_BYTES, 4 * MIB);
+    rig_aggregator(rig, 1);
+    struct end *one = rig_join(rig, "bytes", 0, 1, NULL, NULL);
+    refused(one, "w", MIB + 1, -EDQUOT, "--job-bytes-max");
+    declare(one, "w", MIB);
+}
+
+static void the_jobs_of_a_tenant_share_its_tensors_pieces_and_bytes(void **state)
+{
+    static const struct {
+        enum limit limit;
+        uint64_t most;
+        const char *option;
+    } of_tenant[] = {{LIMIT_TENANT_TENSORS, 1, "--tenant-tensors-max"},
+                     {LIMIT_TENANT_PIECES, 1, "--tenant-pieces-max"},
+                     {LIMIT_TENANT_BYTES, 400, "--tenant-bytes-max"}};
+    struct rig *rig = *state;
+    for (size_t i = 0; i < sizeof of_tenant / sizeof *of_tenant; i++) {
+        limit(rig, of_tenant[i].limit, of_tenant[i].most);
+        rig_aggregator(rig, 1);
+        struct end *first = rig_join(rig, "first", 0, 1, NULL, NULL);
+        struct end *second = rig_join(rig, "second", 0, 1, NULL, NULL);
+        declare(first, "w", 100);
+        refused(second, "w", 100, -EDQUOT, of_tenant[i].option);
+        end_leave(first);
+        declare(second, "w", 100);
+        end_leave(second);
+    }
+}
+
+static void requests_that_wait_for_a_lane_are_counted(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_JOB_REQUESTS, 2);
+    struct end *lane = rig_aggregator(rig, 1);
+    struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
+    lane->answers = false;
+    end_declare_one(zero, "a", 10);
+    end_declare_one(zero, "b", 10);
+    refused(zero, "c", 10, -EDQUOT, "--job-requests-max");
+    for (int i = 0; i < 2; i++) {
+        envelope *place = end_expect(lane, BODY(PLACE_REQUEST));
+        end_answer(lane, place);
+        message_free(place);
+        message_free(end_expect(zero, BODY(DECLARE_REPLY)));
+    }
+    lane->answers = true;
+    declare(zero, "c", 10);
+}
+
+static void a_lane_gets_no_more_pieces_than_its_memory_holds(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_LANE_MEMORY, MIB); /* two pieces of so many ranks */
+    rig_aggregator(rig, 1);
+    struct end *wide = rig_join(rig, "wide", 0, 768, NULL, NULL);
+    declare(wide, "a", 10);
+    declare(wide, "b", 10);
+    refused(wide, "c", 10, -ENOSPC, "--lane-memory-max");
+    struct end *small = rig_join(rig, "small", 0, 2, NULL, NULL);
+    declare(small, "a", 10);
+    end_undeclare(wide, 1);
+    declare(wide, "c", 10);
+}
+
+static void a_lane_is_told_its_limits_with_its_pieces(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_JOB_LENT, 5 * MIB);
+    struct end *lane = rig_aggregator(rig, 1);
+    struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
+    lane->answers = false;
+    end_declare_one(zero, "a", 10);
+    envelope *place = end_expect(lane, BODY(PLACE_REQUEST));
+    assert_int_equal(place->place_request->lent_bytes_max, 5 * MIB);
+    assert_int_equal(place->place_request->memory_bytes_max, 1024 * MIB);
+    end_answer(lane, place);
+    message_free(place);
+    message_free(end_expect(zero, BODY(DECLARE_REPLY)));
+}
+
+static const WIRE(LimitUse) * find(const WIRE(JobView) * job, const char *name)
+{
+    for (size_t i = 0; i < job->n_limits; i++)
+        if (strcmp(job->limits[i]->name, name) == 0)
+            return job->limits[i];
+    fail_msg("%s is not shown", name);
+    return NULL;
+}
+
+static void jobs_are_shown_with_their_use_and_limits(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_TENANT_TENSORS, 100);
+    rig_aggregator(rig, 1);
+    struct end *zero = rig_join(rig, "resnet", 0, 3, NULL, NULL);
+    struct end *other = rig_join(rig, "bert", 0, 2, NULL, NULL);
+    declare(zero, "w", 100);
+    declare(zero, "big", 4 * MIB);
+    declare(other, "w", 100);
+    WIRE(JobsRequest) ask = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    ask.job = (char *)"resnet";
+    request.body_case = BODY(JOBS_REQUEST);
+    request.jobs_request = &ask;
+    envelope *reply = end_ask(rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR), &request);
+    const WIRE(JobView) *job = reply->jobs_reply->jobs[0];
+    assert_int_equal(find(job, "job-workers")->used, 3);
+    assert_int_equal(find(job, "job-tensors")->used, 2);
+    assert_int_equal(find(job, "job-pieces")->used, 5);
+    assert_int_equal(find(job, "job-bytes")->used, 400 + 16 * MIB);
+    assert_int_equal(find(job, "job-requests")->used, 0);
+    assert_int_equal(find(job, "tenant-jobs")->used, 2);
+    assert_int_equal(find(job, "tenant-workers")->used, 5);
+    assert_int_equal(find(job, "tenant-tensors")->used, 3);
+    assert_int_equal(find(job, "tenant-tensors")->most, 100);
+    message_free(reply);
+}
+
+/* K8: what a restarted coordinator knows counts as before. */
+static void a_restart_counts_what_is_there(void **state)
+{
+    struct rig *rig = *state;
+    uint64_t session;
+    uint32_t job;
+    struct end *lane = rig_aggregator(rig, 1);
+    struct end *zero = rig_join(rig, "resnet", 0, 1, &session, &job);
+    declare(zero, "w", 4 * MIB);
+    struct end known = *lane;
+    limit(rig, LIMIT_JOB_PIECES, 5);
+    rig_rejoin(rig, &known, 0, NULL);
+    WIRE(JoinRequest) join;
+    envelope request;
+    join_request(&request, &join, "resnet", 0, 1);
+    join.session = session;
+    join.job_id = job;
+    struct end *again = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    envelope *reply = end_ask(again, &request);
+    assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
+    message_free(reply);
+    declare(again, "x", 1);
+    refused(again, "y", 1, -EDQUOT, "has 5, asks for 1 more, may have 5");
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(workers_of_a_job_and_jobs_of_a_tenant_are_counted),
+        CASE(the_jobs_of_a_tenant_share_its_workers),
+        CASE(tensors_beyond_the_limit_leave_the_others),
+        CASE(pieces_and_bytes_are_counted_too),
+        CASE(the_jobs_of_a_tenant_share_its_tensors_pieces_and_bytes),
+        CASE(requests_that_wait_for_a_lane_are_counted),
+        CASE(a_lane_gets_no_more_pieces_than_its_memory_holds),
+        CASE(a_lane_is_told_its_limits_with_its_pieces),
+        CASE(jobs_are_shown_with_their_use_and_limits),
+        CASE(a_restart_counts_what_is_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,152 @@
+/* What jobs may take of a lane: its memory, and memory lent to it. Whoever goes beyond is told so,
+ * and nobody else notices. Over shared memory and over libfabric. */
+#include "svc/reduce/reduce.h"
+#include "test/unit/lane_rig.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MIB (1u << 20)
+
+static const char *kind;
+static struct rig rig;
+
+static int stop(void **state)
+{
+    rig_stop(&rig);
+    return 0;
+}
+
+static bool says(const struct rig_worker *w, int code, const char *words)
+{
+    char text[RECORD_TEXT_BYTES + 1] = {0};
+    memcpy(text, w->error.text, w->error.text_bytes);
+    if (w->error.code == code && strstr(text, words))
+        return true;
+    print_message("said: %d, %s\n", w->error.code, text);
+    return false;
+}
+
+static uint64_t held(void)
+{
+    uint64_t bytes, limit_bytes;
+    lane_memory(rig.lane, &bytes, &limit_bytes);
+    return bytes;
+}
+
+static int place(uint32_t job, uint32_t workers, uint32_t first, size_t count)
+{
+    static struct lane_piece pieces[20000];
+    assert_true(count <= sizeof pieces / sizeof *pieces);
+    for (uint32_t i = 0; i < count; i++)
+        pieces[i] = (struct lane_piece){
+            .id = first + i, .task = 1, .dtype = REDUCE_F32, .elements = 4, .tensor = "w"};
+    return lane_place(rig.lane, job, "job", workers, 1, false, pieces, count);
+}
+
+static void one_round(uint32_t round)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        rig_input(&rig, i, 0)[0] = 1;
+        rig_say(&rig, i, (struct say){.piece = 1, .round = round, .word = round, .elements = 4});
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        rig_until(&rig, rig.workers[i].commits_count == (int)round);
+    assert_true(rig_landing(&rig, 0, 0)[0] == 2);
+}
+
+/* 768 ranks of 20,000 pieces would be gigabytes. */
+static void a_lane_holds_no_more_than_it_may_and_other_jobs_train_on(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 4);
+    one_round(1);
+    lane_set_memory_limit(rig.lane, 32 * MIB);
+    uint64_t before = held();
+    assert_int_equal(place(8, 768, 1, 20000), -ENOSPC);
+    assert_int_equal(held(), before); /* all or nothing */
+    uint32_t taken = 0;
+    while (place(8, 768, taken + 1, 1) == 0)
+        taken++;
+    assert_true(taken > 10);
+    assert_true(held() <= 32 * MIB);
+    assert_true(held() > 24 * MIB);
+    one_round(2);
+    lane_drop(rig.lane, 8, NULL, 0);
+    rig_settle(&rig);
+    assert_int_equal(held(), before);
+}
+
+static void pieces_cost_what_the_lane_says(void **state)
+{
+    rig_start(&rig, kind);
+    assert_int_equal(place(9, 64, 1, 1), 0);
+    uint64_t before = held();
+    assert_int_equal(place(9, 64, 2, 50), 0);
+    uint64_t said = 50 * (lane_piece_bytes() + 64 * lane_rank_bytes());
+    assert_true(held() - before >= said);
+    assert_true(held() - before <= said + said / 3); /* as the allocator rounds */
+}
+
+/* Placed before, and again after: the pieces that were here stay. */
+static void what_was_here_before_a_refusal_stays(void **state)
+{
+    rig_start_job(&rig, kind, 2, 3, 4);
+    one_round(1);
+    lane_set_memory_limit(rig.lane, held() + MIB);
+    assert_int_equal(place(RIG_JOB, 2, 1, 20000), -ENOSPC); /* the first three are known */
+    one_round(2);
+    assert_int_equal(place(RIG_JOB, 2, 4, 5), 0);
+}
+
+static void without_room_for_a_window_the_job_is_told_why(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 4);
+    lane_set_memory_limit(rig.lane, held() + MIB);
+    if (strcmp(kind, "shm") == 0)
+        return one_round(1); /* mapped memory needs none */
+    for (uint32_t i = 0; i < 2; i++)
+        rig_say(&rig, i, (struct say){.piece = 1, .round = 1, .word = 1, .elements = 4});
+    for (uint32_t i = 0; i < 2; i++) {
+        rig_until(&rig, rig.workers[i].errors_count > 0);
+        assert_true(says(&rig.workers[i], -ENOSPC, "has no memory for the window"));
+    }
+}
+
+static void who_lends_more_than_its_job_may_ends_its_job_alone(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 4);
+    rig_place(&rig, 8, 2, 1, 1, 4, false);
+    lane_set_lent_limit(rig.lane, 8, RIG_REGION_BYTES + 4096);
+    rig_connect(&rig, 2, 8, 0);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[2].errors_count, 0);
+    rig_connect(&rig, 3, 8, 1); /* together they lend too much */
+    rig_until(&rig, rig.workers[3].is_closed);
+    rig_until(&rig, rig.workers[2].errors_count > 0);
+    assert_true(says(&rig.workers[2], -EDQUOT, "--job-lent-max"));
+    assert_true(says(&rig.workers[2], -EDQUOT, "with rank 1"));
+    one_round(1);
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, stop)
+
+static const struct CMUnitTest cases[] = {
+    CASE(a_lane_holds_no_more_than_it_may_and_other_jobs_train_on),
+    CASE(pieces_cost_what_the_lane_says),
+    CASE(what_was_here_before_a_refusal_stays),
+    CASE(without_room_for_a_window_the_job_is_told_why),
+    CASE(who_lends_more_than_its_job_may_ends_its_job_alone),
+};
+
+int main(int argc, char **argv)
+{
+    kind = argc > 1 ? argv[1] : "shm";
+    return cmocka_run_group_tests_name(kind, cases, NULL, NULL);
+}

@@ -1,0 +1,76 @@
+/* Named maxima: reading their values, and the words of a refusal. */
+#include "svc/wire/limit.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct limits defaults(void)
+{
+    struct limits limits;
+    limits_init(&limits);
+    return limits;
+}
+
+static void each_default_is_within_its_bounds_and_reads_as_it_is_shown(void **state)
+{
+    struct limits limits = defaults();
+    struct err err;
+    for (enum limit limit = 0; limit < LIMITS; limit++) {
+        const struct limit_about *about = limit_about(limit);
+        assert_true(about->least <= about->value && about->value <= about->most);
+        assert_int_equal(limits.most[limit], about->value);
+        limits.most[limit] = 0;
+        assert_int_equal(limits_set(&limits, limit, about->preset, &err), 0);
+        assert_int_equal(limits.most[limit], about->value);
+    }
+}
+
+static void bytes_take_a_unit_and_numbers_do_not(void **state)
+{
+    struct limits limits = defaults();
+    struct err err;
+    assert_int_equal(limits_set(&limits, LIMIT_LANE_MEMORY, "64M", &err), 0);
+    assert_int_equal(limits.most[LIMIT_LANE_MEMORY], 64u << 20);
+    assert_int_equal(limits_set(&limits, LIMIT_LANE_MEMORY, "2097152", &err), 0);
+    assert_int_equal(limits.most[LIMIT_LANE_MEMORY], 2u << 20);
+    assert_int_equal(limits_set(&limits, LIMIT_JOB_TENSORS, "12", &err), 0);
+    assert_int_equal(limits.most[LIMIT_JOB_TENSORS], 12);
+    const char *const bad[] = {"", "M", "64MB", "-1", "1.5G", "99999999999T", "0", "1K1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(limits_set(&limits, LIMIT_LANE_MEMORY, bad[i], &err), -EINVAL);
+        assert_non_null(strstr(err.text, "from 1 MiB to 1 TiB"));
+    }
+    assert_int_equal(limits_set(&limits, LIMIT_JOB_TENSORS, "1K", &err), -EINVAL);
+    assert_int_equal(limits.most[LIMIT_JOB_TENSORS], 12);
+}
+
+static void a_refusal_says_who_what_how_much_and_which_option(void **state)
+{
+    struct limits limits = defaults();
+    struct err err;
+    limits.most[LIMIT_JOB_TENSORS] = 10;
+    assert_int_equal(limits_check(&limits, LIMIT_JOB_TENSORS, "job resnet", 8, 2, &err), 0);
+    assert_int_equal(limits_check(&limits, LIMIT_JOB_TENSORS, "job resnet", 8, 3, &err), -EDQUOT);
+    assert_string_equal(err.text, "job resnet: tensors of one job: has 8, asks for 3 more, may "
+                                  "have 10; whoever runs gradpool serve can raise "
+                                  "--job-tensors-max");
+    assert_int_equal(limits_check(&limits, LIMIT_JOB_TENSORS, "j", 11, 0, &err), -EDQUOT);
+    assert_int_equal(limits_check(&limits, LIMIT_JOB_BYTES, "j", 5, UINT64_MAX, &err), -EDQUOT);
+    assert_non_null(strstr(err.text, "may have 1 TiB"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_default_is_within_its_bounds_and_reads_as_it_is_shown),
+        cmocka_unit_test(bytes_take_a_unit_and_numbers_do_not),
+        cmocka_unit_test(a_refusal_says_who_what_how_much_and_which_option),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
