@@ -4,11 +4,14 @@
 
 #include "svc/base/err.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #define ENDPOINT_PORT_DEFAULT 7077
+#define ENDPOINT_ADDRESSES_MAX 16 /* of one name; more are not tried */
 
 struct endpoint {
     bool is_unix;
@@ -23,14 +26,43 @@ int endpoint_parse(const char *text, struct endpoint *ret_endpoint, struct err *
 const char *endpoint_format(const struct endpoint *e, char *buffer, size_t buffer_bytes);
 bool endpoint_is_loopback(const struct endpoint *e);
 
-/* Connects within the deadline, trying every address of the name. The text names the endpoint, the
- * address tried and the next step. -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH, -ENOENT (name). */
+struct endpoint_address {
+    struct sockaddr_storage socket;
+    socklen_t bytes;
+};
+
+struct endpoint_addresses {
+    uint32_t count; /* at least 1 */
+    struct endpoint_address list[ENDPOINT_ADDRESSES_MAX];
+};
+
+/* Where a socket is noted from the moment it exists, under a lock: who holds that lock across a
+ * fork() knows what the child has to close. */
+struct endpoint_slot {
+    pthread_mutex_t *lock;
+    int *fd;
+};
+
+/* The addresses behind the endpoint. A numeric one asks nobody; for a name a thread is started, and
+ * left behind when the deadline comes first. -ENOENT (no such name), -ETIMEDOUT, -EAGAIN (no
+ * thread), -ENOMEM; the text names the host and the next step. */
+int endpoint_resolve(const struct endpoint *e, uint64_t deadline_ns,
+                     struct endpoint_addresses *ret_addresses, struct err *err);
+
+/* Connects within the deadline, trying every address. `slot` (NULL: none) holds the socket on
+ * success and -1 after a failure; not with its lock held. The text names the endpoint, the address
+ * tried and the next step. -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH, -ENOENT (no socket file),
+ * -EINVAL (port 0). */
+int endpoint_connect_to(const struct endpoint *e, const struct endpoint_addresses *addresses,
+                        uint64_t deadline_ns, const struct endpoint_slot *slot, int *ret_fd,
+                        struct err *err);
+/* Both, for who connects rarely. */
 int endpoint_connect(const struct endpoint *e, uint64_t deadline_ns, int *ret_fd, struct err *err);
 
 /* A listening socket. Port 0 picks one and writes it back. A stale Unix socket file is replaced.
  * `interface_name` (NULL: any): the host 0.0.0.0 or [::] becomes that interface's address, which is
  * written back too; another host must be that address. -EADDRINUSE, -EADDRNOTAVAIL, -EACCES,
- * -ENODEV (no such interface). */
+ * -ENODEV (no such interface), -ENOENT or -ETIMEDOUT (a host name, looked up for at most 10 s). */
 int endpoint_listen(struct endpoint *e, const char *interface_name, int *ret_fd, struct err *err);
 
 /* The address other hosts should use for this one: of `interface_name`, or of the socket

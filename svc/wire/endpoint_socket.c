@@ -1,6 +1,6 @@
 /* Owns nothing: makes sockets that are connected to an endpoint, or listen on one. Every error says
- * which endpoint, which address was tried and what to do next. Only name lookup can outlast a
- * deadline (README, Decisions). */
+ * which endpoint, which address was tried and what to do next. Must never look a name up itself: that
+ * could outlast a deadline (endpoint_resolve.c). */
 #include "svc/wire/endpoint.h"
 
 #include "svc/base/cleanup.h"
@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -19,26 +18,16 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #define LISTEN_BACKLOG 1024
 #define URL_BYTES (sizeof(((struct endpoint *)0)->host) + 32)
 #define ADDRESS_TEXT_BYTES (INET6_ADDRSTRLEN + 32)
 
-struct address {
-    struct sockaddr_storage socket;
-    socklen_t bytes;
-};
+/* A listener's host name, if it is one: mostly it is an address. */
+#define LISTEN_LOOKUP_NS (10 * NS_PER_S)
 
 /* --- addresses ------------------------------------------------------------------------------- */
-
-static struct address unix_address(const struct endpoint *e)
-{
-    struct address a = {.bytes = sizeof(struct sockaddr_un)};
-    struct sockaddr_un *path = (struct sockaddr_un *)&a.socket;
-    path->sun_family = AF_UNIX;
-    memcpy(path->sun_path, e->host, strnlen(e->host, sizeof(path->sun_path) - 1));
-    return a;
-}
 
 static int address_host(const struct sockaddr *a, char *buffer, size_t buffer_bytes)
 {
@@ -48,14 +37,14 @@ static int address_host(const struct sockaddr *a, char *buffer, size_t buffer_by
     return inet_ntop(a->sa_family, bytes, buffer, (socklen_t)buffer_bytes) ? 0 : -errno;
 }
 
-static uint16_t address_port(const struct address *a)
+static uint16_t address_port(const struct endpoint_address *a)
 {
     return ntohs(a->socket.ss_family == AF_INET6
                      ? ((const struct sockaddr_in6 *)&a->socket)->sin6_port
                      : ((const struct sockaddr_in *)&a->socket)->sin_port);
 }
 
-static void address_set_port(struct address *a, uint16_t port)
+static void address_set_port(struct endpoint_address *a, uint16_t port)
 {
     if (a->socket.ss_family == AF_INET6)
         ((struct sockaddr_in6 *)&a->socket)->sin6_port = htons(port);
@@ -63,7 +52,8 @@ static void address_set_port(struct address *a, uint16_t port)
         ((struct sockaddr_in *)&a->socket)->sin_port = htons(port);
 }
 
-static const char *address_format(const struct address *a, char *buffer, size_t buffer_bytes)
+static const char *address_format(const struct endpoint_address *a, char *buffer,
+                                  size_t buffer_bytes)
 {
     char host[INET6_ADDRSTRLEN] = "?";
     if (a->socket.ss_family == AF_UNIX)
@@ -89,7 +79,8 @@ static bool is_usable(const struct ifaddrs *i, const char *interface_name)
 
 /* An address of the interface: of `family`, or (AF_UNSPEC) IPv4 before IPv6. Choosing the address
  * rather than binding to the device needs no privilege. */
-static int interface_address(const char *interface_name, int family, struct address *ret_address)
+static int interface_address(const char *interface_name, int family,
+                             struct endpoint_address *ret_address)
 {
     struct ifaddrs *all;
     const struct ifaddrs *best = NULL;
@@ -106,7 +97,7 @@ static int interface_address(const char *interface_name, int family, struct addr
     }
     if (best != NULL) {
         bool is_v6 = best->ifa_addr->sa_family == AF_INET6;
-        *ret_address = (struct address){0};
+        *ret_address = (struct endpoint_address){0};
         ret_address->bytes = is_v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
         memcpy(&ret_address->socket, best->ifa_addr, ret_address->bytes);
     }
@@ -114,22 +105,6 @@ static int interface_address(const char *interface_name, int family, struct addr
     if (best != NULL)
         return 0;
     return if_nametoindex(interface_name) == 0 ? -ENODEV : -EADDRNOTAVAIL;
-}
-
-static int resolve(const struct endpoint *e, bool to_listen, struct addrinfo **ret_list,
-                   struct err *err)
-{
-    struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                             .ai_socktype = SOCK_STREAM,
-                             .ai_flags = AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0)};
-    char port[8], url[URL_BYTES];
-    snprintf(port, sizeof(port), "%u", e->port);
-    int r = getaddrinfo(e->host, port, &hints, ret_list);
-    if (r == 0)
-        return 0;
-    return err_set(
-        err, -ENOENT, "%s: this host name is not known (%s); check its spelling or give an address",
-        endpoint_format(e, url, sizeof(url)), r == EAI_SYSTEM ? err_text(-errno) : gai_strerror(r));
 }
 
 /* --- connecting ------------------------------------------------------------------------------ */
@@ -156,7 +131,7 @@ static int wait_connected(int fd, uint64_t deadline_ns)
 
 /* A non-blocking connect to a Unix socket whose queue is full says EAGAIN, and nothing tells when
  * to try again. So that one blocks, with the kernel's own time limit. */
-static int connect_unix(int fd, const struct address *a, uint64_t deadline_ns)
+static int connect_unix(int fd, const struct endpoint_address *a, uint64_t deadline_ns)
 {
     for (;;) {
         uint64_t now_ns = clock_now_ns();
@@ -176,7 +151,7 @@ static int connect_unix(int fd, const struct address *a, uint64_t deadline_ns)
     return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof(none)) < 0 ? -errno : 0;
 }
 
-static int connect_tcp(int fd, const struct address *a, uint64_t deadline_ns)
+static int connect_tcp(int fd, const struct endpoint_address *a, uint64_t deadline_ns)
 {
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
@@ -188,16 +163,46 @@ static int connect_tcp(int fd, const struct address *a, uint64_t deadline_ns)
     return wait_connected(fd, deadline_ns);
 }
 
-static int connect_address(const struct address *a, uint64_t deadline_ns, int *ret_fd)
+static int open_socket(int family, const struct endpoint_slot *slot)
+{
+    if (slot == NULL) {
+        int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        return fd < 0 ? -errno : fd;
+    }
+    pthread_mutex_lock(slot->lock);
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int r = fd < 0 ? -errno : fd;
+    if (fd >= 0)
+        *slot->fd = fd;
+    pthread_mutex_unlock(slot->lock);
+    return r;
+}
+
+static void close_socket(int fd, const struct endpoint_slot *slot)
+{
+    if (slot == NULL) {
+        close(fd);
+        return;
+    }
+    pthread_mutex_lock(slot->lock);
+    *slot->fd = -1;
+    close(fd);
+    pthread_mutex_unlock(slot->lock);
+}
+
+static int connect_address(const struct endpoint_address *a, uint64_t deadline_ns,
+                           const struct endpoint_slot *slot, int *ret_fd)
 {
     int family = a->socket.ss_family;
-    _cleanup_fd_ int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = open_socket(family, slot);
     if (fd < 0)
-        return -errno;
+        return fd;
     int r = family == AF_UNIX ? connect_unix(fd, a, deadline_ns) : connect_tcp(fd, a, deadline_ns);
-    if (r < 0)
+    if (r < 0) {
+        close_socket(fd, slot);
         return r;
-    *ret_fd = take_fd(&fd);
+    }
+    *ret_fd = fd;
     return 0;
 }
 
@@ -215,7 +220,7 @@ static const char *next_step(int code, bool is_unix)
     }
 }
 
-static int connect_error(const struct endpoint *e, const struct address *tried, int code,
+static int connect_error(const struct endpoint *e, const struct endpoint_address *tried, int code,
                          struct err *err)
 {
     char url[URL_BYTES], text[ADDRESS_TEXT_BYTES];
@@ -236,46 +241,33 @@ static uint64_t share_deadline(uint64_t deadline_ns, unsigned addresses_left)
     return now_ns + (deadline_ns - now_ns) / addresses_left;
 }
 
-static int connect_any(const struct endpoint *e, const struct addrinfo *list, uint64_t deadline_ns,
-                       int *ret_fd, struct err *err)
+int endpoint_connect_to(const struct endpoint *e, const struct endpoint_addresses *addresses,
+                        uint64_t deadline_ns, const struct endpoint_slot *slot, int *ret_fd,
+                        struct err *err)
 {
-    struct address a = {0};
     int r = -ENOENT;
-    unsigned left = 0;
-    for (const struct addrinfo *i = list; i != NULL; i = i->ai_next)
-        left++;
-    for (const struct addrinfo *i = list; i != NULL; i = i->ai_next, left--) {
-        a = (struct address){.bytes = i->ai_addrlen};
-        memcpy(&a.socket, i->ai_addr, i->ai_addrlen);
-        r = connect_address(&a, share_deadline(deadline_ns, left), ret_fd);
+    if (!e->is_unix && e->port == 0)
+        return err_set(err, -EINVAL, "endpoint gradpool://%s:0: port 0 is for listening only",
+                       e->host);
+    for (uint32_t i = 0; i < addresses->count; i++) {
+        uint64_t share_ns = share_deadline(deadline_ns, addresses->count - i);
+        r = connect_address(&addresses->list[i], share_ns, slot, ret_fd);
         if (r == 0)
             return 0;
     }
-    return connect_error(e, &a, r, err);
+    return connect_error(e, &addresses->list[addresses->count - 1], r, err);
 }
 
 int endpoint_connect(const struct endpoint *e, uint64_t deadline_ns, int *ret_fd, struct err *err)
 {
-    if (e->is_unix) {
-        struct address a = unix_address(e);
-        int r = connect_address(&a, deadline_ns, ret_fd);
-        return r == 0 ? 0 : connect_error(e, &a, r, err);
-    }
-    if (e->port == 0)
-        return err_set(err, -EINVAL, "endpoint gradpool://%s:0: port 0 is for listening only",
-                       e->host);
-    struct addrinfo *list;
-    int r = resolve(e, false, &list, err);
-    if (r < 0)
-        return r;
-    r = connect_any(e, list, deadline_ns, ret_fd, err);
-    freeaddrinfo(list);
-    return r;
+    struct endpoint_addresses addresses;
+    int r = endpoint_resolve(e, deadline_ns, &addresses, err);
+    return r < 0 ? r : endpoint_connect_to(e, &addresses, deadline_ns, NULL, ret_fd, err);
 }
 
 /* --- listening ------------------------------------------------------------------------------- */
 
-static int listen_address(const struct address *a, int *ret_fd)
+static int listen_address(const struct endpoint_address *a, int *ret_fd)
 {
     int family = a->socket.ss_family;
     int yes = 1, no = 0;
@@ -295,7 +287,7 @@ static int listen_address(const struct address *a, int *ret_fd)
     return 0;
 }
 
-static int listen_error(const struct endpoint *e, const struct address *tried, int code,
+static int listen_error(const struct endpoint *e, const struct endpoint_address *tried, int code,
                         struct err *err)
 {
     char url[URL_BYTES], text[ADDRESS_TEXT_BYTES];
@@ -316,7 +308,7 @@ static int listen_error(const struct endpoint *e, const struct address *tried, i
 }
 
 /* Removes a socket file that nobody listens on; anything else in its place is not ours to touch. */
-static int remove_stale(const struct address *a)
+static int remove_stale(const struct endpoint_address *a)
 {
     const char *path = ((const struct sockaddr_un *)&a->socket)->sun_path;
     struct stat status;
@@ -332,29 +324,29 @@ static int remove_stale(const struct address *a)
     return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-static int listen_unix(const struct endpoint *e, int *ret_fd, struct err *err)
+static int listen_unix(const struct endpoint *e, const struct endpoint_address *a, int *ret_fd,
+                       struct err *err)
 {
-    struct address a = unix_address(e);
-    int r = listen_address(&a, ret_fd);
+    int r = listen_address(a, ret_fd);
     if (r == -EADDRINUSE) {
-        r = remove_stale(&a);
+        r = remove_stale(a);
         if (r == -ENOTSOCK)
             return err_set(err, -EADDRINUSE,
                            "cannot listen on gradpool+unix://%s: a file that is "
                            "no socket is there; remove it or use another path",
                            e->host);
         if (r == 0)
-            r = listen_address(&a, ret_fd);
+            r = listen_address(a, ret_fd);
     }
-    return r == 0 ? 0 : listen_error(e, &a, r, err);
+    return r == 0 ? 0 : listen_error(e, a, r, err);
 }
 
 /* An unspecified host (0.0.0.0, [::]) becomes the interface's address; a given one must be it. */
 static int narrow_to_interface(const struct endpoint *e, const char *interface_name,
-                               struct address *a, struct err *err)
+                               struct endpoint_address *a, struct err *err)
 {
     char given[INET6_ADDRSTRLEN] = "", owned[INET6_ADDRSTRLEN] = "";
-    struct address of_interface;
+    struct endpoint_address of_interface;
     int r = interface_address(interface_name, a->socket.ss_family, &of_interface);
     if (r < 0)
         return err_set(err, r, "cannot listen on interface '%s': %s; see `ip address`",
@@ -373,7 +365,7 @@ static int narrow_to_interface(const struct endpoint *e, const char *interface_n
 
 static int write_back(int fd, struct endpoint *e, bool host_too)
 {
-    struct address a = {.bytes = sizeof(a.socket)};
+    struct endpoint_address a = {.bytes = sizeof(a.socket)};
     if (getsockname(fd, (struct sockaddr *)&a.socket, &a.bytes) < 0)
         return -errno;
     e->port = address_port(&a);
@@ -381,14 +373,13 @@ static int write_back(int fd, struct endpoint *e, bool host_too)
                     : 0;
 }
 
-static int listen_any(struct endpoint *e, const struct addrinfo *list, const char *interface_name,
-                      int *ret_fd, struct err *err)
+static int listen_any(struct endpoint *e, const struct endpoint_addresses *addresses,
+                      const char *interface_name, int *ret_fd, struct err *err)
 {
-    struct address a = {0};
+    struct endpoint_address a = {0};
     int r = -EADDRNOTAVAIL;
-    for (const struct addrinfo *i = list; i != NULL; i = i->ai_next) {
-        a = (struct address){.bytes = i->ai_addrlen};
-        memcpy(&a.socket, i->ai_addr, i->ai_addrlen);
+    for (uint32_t i = 0; i < addresses->count; i++) {
+        a = addresses->list[i];
         if (interface_name != NULL && (r = narrow_to_interface(e, interface_name, &a, err)) < 0)
             return r;
         r = listen_address(&a, ret_fd);
@@ -401,15 +392,14 @@ static int listen_any(struct endpoint *e, const struct addrinfo *list, const cha
 
 int endpoint_listen(struct endpoint *e, const char *interface_name, int *ret_fd, struct err *err)
 {
-    if (e->is_unix)
-        return listen_unix(e, ret_fd, err);
-    struct addrinfo *list;
-    int r = resolve(e, true, &list, err);
+    struct endpoint_addresses addresses;
+    int r = endpoint_resolve(e, clock_now_ns() + LISTEN_LOOKUP_NS, &addresses, err);
     if (r < 0)
         return r;
+    if (e->is_unix)
+        return listen_unix(e, &addresses.list[0], ret_fd, err);
     _cleanup_fd_ int fd = -1;
-    r = listen_any(e, list, interface_name, &fd, err);
-    freeaddrinfo(list);
+    r = listen_any(e, &addresses, interface_name, &fd, err);
     if (r < 0)
         return r;
     r = write_back(fd, e, interface_name != NULL);
@@ -422,7 +412,7 @@ int endpoint_listen(struct endpoint *e, const char *interface_name, int *ret_fd,
 int endpoint_local_address(const char *interface_name, int connected_fd, char *buffer,
                            size_t buffer_bytes)
 {
-    struct address a = {.bytes = sizeof(a.socket)};
+    struct endpoint_address a = {.bytes = sizeof(a.socket)};
     if (interface_name != NULL) {
         int r = interface_address(interface_name, AF_UNSPEC, &a);
         if (r < 0)

@@ -5,8 +5,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,6 +29,25 @@ static void expect_text(const char *text, const char *part)
 {
     if (strstr(text, part) == NULL)
         fail_msg("expected '%s' in '%s'", part, text);
+}
+
+/* A resolver whose name servers are silent: it holds who asks for HUNG_NAME until it is let go. */
+#define HUNG_NAME "node.hangs.example"
+static sem_t let_go, has_returned;
+
+int __real_getaddrinfo(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+int __wrap_getaddrinfo(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                       struct addrinfo **ret_list)
+{
+    if (strcmp(node, HUNG_NAME) != 0 || hints->ai_flags & AI_NUMERICHOST)
+        return __real_getaddrinfo(node, service, hints, ret_list);
+    while (sem_wait(&let_go) < 0)
+        ;
+    int r = __real_getaddrinfo("127.0.0.1", service, hints, ret_list);
+    sem_post(&has_returned);
+    return r;
 }
 
 /* --- text ------------------------------------------------------------------------------------ */
@@ -463,6 +484,35 @@ static void a_name_that_cannot_exist_is_told_as_a_name(void **state)
     assert_int_equal(endpoint_listen(&e, NULL, &fd, &err), -ENOENT);
 }
 
+static void a_name_that_nobody_resolves_ends_by_the_deadline(void **state)
+{
+    struct endpoint e = parse(HUNG_NAME ":7077");
+    struct err err = {0};
+    uint64_t before_ns = clock_now_ns();
+    int fd = -7;
+    assert_int_equal(endpoint_connect(&e, before_ns + SHORT_NS, &fd, &err), -ETIMEDOUT);
+    assert_in_range(clock_now_ns() - before_ns, SHORT_NS - NS_PER_MS, CONNECT_NS);
+    assert_int_equal(fd, -7);
+    expect_text(err.text, "gradpool://" HUNG_NAME ":7077: no name server");
+    expect_text(err.text, "give an address in place of the name");
+    sem_post(&let_go); /* the lookup that was left behind has nothing of ours to write to */
+    assert_int_equal(sem_wait(&has_returned), 0);
+}
+
+static void a_slow_name_is_taken_when_it_comes_in_time(void **state)
+{
+    struct endpoint e = parse(HUNG_NAME ":7077");
+    struct endpoint_addresses addresses = {0};
+    struct err err = {0};
+    sem_post(&let_go);
+    assert_int_equal(endpoint_resolve(&e, clock_now_ns() + CONNECT_NS, &addresses, &err), 0);
+    assert_int_equal(sem_wait(&has_returned), 0);
+    const struct sockaddr_in *a = (const struct sockaddr_in *)&addresses.list[0].socket;
+    assert_int_equal(addresses.count, 1);
+    assert_int_equal(a->sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+    assert_int_equal(a->sin_port, htons(7077));
+}
+
 static void port_zero_is_for_listening_only(void **state)
 {
     struct endpoint e = parse("127.0.0.1:0");
@@ -519,6 +569,8 @@ static void the_local_address_is_of_the_interface_or_the_socket(void **state)
 
 int main(void)
 {
+    sem_init(&let_go, 0, 0);
+    sem_init(&has_returned, 0, 0);
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(every_form_is_understood),
         cmocka_unit_test(what_is_no_endpoint_is_refused_with_what_was_expected),
@@ -536,6 +588,8 @@ int main(void)
         WITH_FOLDER(a_unix_path_where_nobody_listens_says_so),
         WITH_FOLDER(a_unix_socket_with_a_full_queue_ends_by_the_deadline),
         cmocka_unit_test(a_name_that_cannot_exist_is_told_as_a_name),
+        cmocka_unit_test(a_name_that_nobody_resolves_ends_by_the_deadline),
+        cmocka_unit_test(a_slow_name_is_taken_when_it_comes_in_time),
         cmocka_unit_test(port_zero_is_for_listening_only),
         cmocka_unit_test(an_interface_narrows_where_to_listen),
         cmocka_unit_test(the_local_address_is_of_the_interface_or_the_socket),

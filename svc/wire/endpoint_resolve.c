@@ -1,0 +1,192 @@
+/* Names to addresses, within a deadline. The C library's lookup knows none, so a thread of its own
+ * makes it, on a request of its own: who waits no longer leaves both behind, and the thread frees
+ * the request whenever the resolver lets it go. Must never touch the caller's memory from that
+ * thread (README, H11). */
+#include "svc/wire/endpoint.h"
+
+#include "svc/base/clock.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#define URL_BYTES (sizeof(((struct endpoint *)0)->host) + 32)
+
+struct lookup {
+    char host[sizeof(((struct endpoint *)0)->host)];
+    char port[8];
+    pthread_mutex_t lock; /* everything below */
+    pthread_cond_t over;
+    bool is_over, is_given_up;
+    int result; /* of getaddrinfo() */
+    int error;  /* errno, where that says EAI_SYSTEM */
+    struct addrinfo *list;
+};
+
+/* --- the request ----------------------------------------------------------------------------- */
+
+static struct lookup *lookup_create(const struct endpoint *e)
+{
+    struct lookup *l = calloc(1, sizeof(*l));
+    if (l == NULL)
+        return NULL;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->over, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&l->lock, NULL);
+    snprintf(l->host, sizeof(l->host), "%s", e->host);
+    snprintf(l->port, sizeof(l->port), "%u", e->port);
+    return l;
+}
+
+static void lookup_free(struct lookup *l)
+{
+    if (l->list != NULL)
+        freeaddrinfo(l->list);
+    pthread_cond_destroy(&l->over);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
+static int ask(const struct lookup *l, int flags, struct addrinfo **ret_list)
+{
+    const struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
+    return getaddrinfo(l->host, l->port, &hints, ret_list);
+}
+
+static void *lookup_main(void *context)
+{
+    struct lookup *l = context;
+    struct addrinfo *list = NULL;
+    int result = ask(l, 0, &list);
+    int error = errno;
+    pthread_mutex_lock(&l->lock);
+    l->result = result;
+    l->error = error;
+    l->list = result == 0 ? list : NULL;
+    l->is_over = true;
+    bool is_given_up = l->is_given_up;
+    pthread_cond_signal(&l->over);
+    pthread_mutex_unlock(&l->lock);
+    if (is_given_up)
+        lookup_free(l);
+    return NULL;
+}
+
+/* The process's signals are for its own threads. */
+static int start_thread(struct lookup *l, pthread_t *ret_thread)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int r = pthread_create(ret_thread, NULL, lookup_main, l);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return -r;
+}
+
+/* False: the deadline came first, and the request is the thread's from now on. */
+static bool wait_over(struct lookup *l, uint64_t deadline_ns)
+{
+    const struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
+                                   .tv_nsec = (long)(deadline_ns % NS_PER_S)};
+    pthread_mutex_lock(&l->lock);
+    while (!l->is_over && clock_now_ns() < deadline_ns)
+        pthread_cond_timedwait(&l->over, &l->lock, &until);
+    bool is_over = l->is_over;
+    l->is_given_up = !is_over;
+    pthread_mutex_unlock(&l->lock);
+    return is_over;
+}
+
+/* --- the answer ------------------------------------------------------------------------------ */
+
+static void take_list(const struct addrinfo *list, struct endpoint_addresses *ret_addresses)
+{
+    struct endpoint_addresses found = {0};
+    for (const struct addrinfo *i = list; i != NULL; i = i->ai_next) {
+        if (found.count == ENDPOINT_ADDRESSES_MAX)
+            break;
+        struct endpoint_address *a = &found.list[found.count++];
+        a->bytes = i->ai_addrlen;
+        memcpy(&a->socket, i->ai_addr, i->ai_addrlen);
+    }
+    *ret_addresses = found;
+}
+
+static int finish(struct lookup *l, const struct endpoint *e,
+                  struct endpoint_addresses *ret_addresses, struct err *err)
+{
+    char url[URL_BYTES];
+    if (l->result == 0) {
+        take_list(l->list, ret_addresses);
+        return 0;
+    }
+    return err_set(err, -ENOENT,
+                   "%s: this host name is not known (%s); check its spelling or give an address",
+                   endpoint_format(e, url, sizeof(url)),
+                   l->result == EAI_SYSTEM ? err_text(-l->error) : gai_strerror(l->result));
+}
+
+static int time_error(const struct endpoint *e, struct err *err)
+{
+    char url[URL_BYTES];
+    return err_set(err, -ETIMEDOUT,
+                   "%s: no name server told the address of '%s' within the deadline; give an "
+                   "address in place of the name, or see /etc/resolv.conf",
+                   endpoint_format(e, url, sizeof(url)), e->host);
+}
+
+/* Takes `l` over. */
+static int look_up(struct lookup *l, const struct endpoint *e, uint64_t deadline_ns,
+                   struct endpoint_addresses *ret_addresses, struct err *err)
+{
+    pthread_t thread;
+    int r = start_thread(l, &thread);
+    if (r < 0) {
+        lookup_free(l);
+        return err_set(err, r, "no thread to look up '%s': %s", e->host, err_text(r));
+    }
+    if (!wait_over(l, deadline_ns)) {
+        pthread_detach(thread);
+        return time_error(e, err);
+    }
+    pthread_join(thread, NULL);
+    r = finish(l, e, ret_addresses, err);
+    lookup_free(l);
+    return r;
+}
+
+static void resolve_unix(const struct endpoint *e, struct endpoint_addresses *ret_addresses)
+{
+    *ret_addresses = (struct endpoint_addresses){.count = 1};
+    ret_addresses->list[0].bytes = sizeof(struct sockaddr_un);
+    struct sockaddr_un *path = (struct sockaddr_un *)&ret_addresses->list[0].socket;
+    path->sun_family = AF_UNIX;
+    memcpy(path->sun_path, e->host, strnlen(e->host, sizeof(path->sun_path) - 1));
+}
+
+int endpoint_resolve(const struct endpoint *e, uint64_t deadline_ns,
+                     struct endpoint_addresses *ret_addresses, struct err *err)
+{
+    if (e->is_unix) {
+        resolve_unix(e, ret_addresses);
+        return 0;
+    }
+    struct lookup *l = lookup_create(e);
+    if (l == NULL)
+        return err_set(err, -ENOMEM, "no memory to look up '%s'", e->host);
+    l->result = ask(l, AI_NUMERICHOST, &l->list); /* an address asks nobody, and needs no thread */
+    if (l->result != 0)
+        return look_up(l, e, deadline_ns, ret_addresses, err);
+    int r = finish(l, e, ret_addresses, err);
+    lookup_free(l);
+    return r;
+}
