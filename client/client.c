@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define TIMEOUT_MS 60000
 #define CONNECT_TIMEOUT_MS 10000
@@ -163,14 +164,16 @@ static int read_options(const char *endpoint, const gp_options *options, gp_clie
 }
 
 /* Says hello and goodbye: a wrong endpoint or version is told here, not at the first job. */
-static int greet(const gp_client *client)
+static int greet(gp_client *client)
 {
     struct err err = {0};
     struct channel *channel;
     uint64_t incarnation;
     uint64_t deadline_ns = clock_now_ns() + client->connect_timeout_ns;
     int fd;
-    if (endpoint_connect(&client->endpoint, deadline_ns, &fd, &err) < 0)
+    if (endpoint_resolve(&client->endpoint, deadline_ns, &client->addresses, &err) < 0 ||
+        endpoint_connect_to(&client->endpoint, &client->addresses, deadline_ns, NULL, &fd, &err) <
+            0)
         return client_error_from(&err);
     int r = channel_create(fd, &channel);
     if (r < 0)
@@ -179,6 +182,7 @@ static int greet(const gp_client *client)
         (void)channel_use_key(channel, &client->key); /* the greeting tells what failed */
     r = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, CLIENT_PROGRAM, deadline_ns,
                       &incarnation, &err);
+    shutdown(channel_fd(channel), SHUT_RDWR); /* a child forked meanwhile holds it open */
     channel_destroy(channel);
     if (r < 0)
         return client_error(r, "%s: %s", client->endpoint_text,

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 /* How long to wait before the next attempt, doubling; and how long one attempt may take. */
 #define BACKOFF_FIRST_NS (50 * NS_PER_MS)
@@ -29,6 +30,7 @@ struct control {
     pthread_cond_t over;     /* some call is */
     struct channel *channel; /* NULL while away */
     int fd;                  /* of the channel, or of one being made: what a child must close */
+    bool is_running;         /* the thread is */
     struct list calls;
     uint64_t last_id;
     struct err refusal; /* of the last attempt to resume; code 0: none */
@@ -51,10 +53,18 @@ static bool is_stopping(struct control *c)
     return stopping;
 }
 
-static void set_fd(struct control *c, int fd)
+/* With the lock, so that no fork comes between the end of the socket and of the note of it. */
+static void drop_channel(struct control *c, struct channel *channel)
+{
+    c->fd = -1;
+    channel_destroy(channel);
+}
+
+static void drop_socket(struct control *c)
 {
     pthread_mutex_lock(&c->lock);
-    c->fd = fd;
+    close(c->fd);
+    c->fd = -1;
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -110,20 +120,22 @@ static int make_channel(struct control *c, uint64_t deadline_ns, struct channel 
 {
     *ret_refused = false;
     struct channel *channel;
+    const struct endpoint_slot slot = {&c->lock, &c->fd};
     int fd;
-    int r = endpoint_connect(c->options.endpoint, deadline_ns, &fd, err);
+    int r = endpoint_connect_to(c->options.endpoint, c->options.addresses, deadline_ns, &slot, &fd,
+                                err);
     if (r < 0)
         return r;
     r = channel_create(fd, &channel);
     if (r < 0) {
-        close(fd);
+        drop_socket(c);
         return err_set(err, r, "%s: %s", c->options.endpoint_text, err_text(r));
     }
-    set_fd(c, fd);
     r = shake_hands(c, channel, deadline_ns, ret_refused, err);
     if (r < 0) {
-        set_fd(c, -1);
-        channel_destroy(channel);
+        pthread_mutex_lock(&c->lock);
+        drop_channel(c, channel);
+        pthread_mutex_unlock(&c->lock);
         return r;
     }
     *ret_channel = channel;
@@ -249,11 +261,10 @@ static void lose_channel(struct control *c)
 {
     pthread_mutex_lock(&c->lock);
     struct channel *channel = take_ptr(c->channel);
-    c->fd = -1;
     log_info("the coordinator at %s is away (%s); training goes on without it",
              c->options.endpoint_text, channel_failure(channel));
+    drop_channel(c, channel);
     pthread_mutex_unlock(&c->lock);
-    channel_destroy(channel);
 }
 
 static void sleep_until_news(struct control *c)
@@ -311,7 +322,7 @@ static void resume(struct control *c)
 {
     uint64_t pause_ns = BACKOFF_FIRST_NS;
     while (!is_stopping(c)) {
-        struct channel *channel;
+        struct channel *channel = NULL;
         struct err err = {0};
         bool refused;
         int r = make_channel(c, clock_now_ns() + ATTEMPT_NS, &channel, &refused, &err);
@@ -355,16 +366,6 @@ static int start_thread(struct control *c)
 
 /* ---- life ---- */
 
-static void control_free(struct control *c)
-{
-    channel_destroy(c->channel);
-    if (c->wake_fd >= 0)
-        close(c->wake_fd);
-    pthread_cond_destroy(&c->over);
-    pthread_mutex_destroy(&c->lock);
-    free(c);
-}
-
 static void init_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;
@@ -374,44 +375,65 @@ static void init_condition(pthread_cond_t *condition)
     pthread_condattr_destroy(&attributes);
 }
 
-int control_open(const struct control_options *options, uint64_t deadline_ns,
-                 struct control **ret_control, struct err *err)
+int control_create(const struct control_options *options, struct control **ret_control,
+                   struct err *err)
 {
-    bool refused;
     struct control *c = calloc(1, sizeof *c);
     if (!c)
         return err_set(err, -ENOMEM, "out of memory");
+    c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (c->wake_fd < 0) {
+        int r = -errno;
+        free(c);
+        return err_set(err, r, "no eventfd: %s", err_text(r));
+    }
     c->options = *options;
     c->last_id = CALL_ID_FIRST;
     c->fd = -1;
     list_init(&c->calls);
     pthread_mutex_init(&c->lock, NULL);
     init_condition(&c->over);
-    c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int r = c->wake_fd < 0 ? err_set(err, -errno, "no eventfd: %s", err_text(-errno))
-                           : make_channel(c, deadline_ns, &c->channel, &refused, err);
-    if (r == 0 && (r = start_thread(c)) < 0)
-        err_set(err, r, "no thread: %s", err_text(r));
-    if (r < 0) {
-        control_free(c);
-        return r;
-    }
     *ret_control = c;
     return 0;
 }
 
-void control_close(struct control *c)
+int control_connect(struct control *c, uint64_t deadline_ns, struct err *err)
+{
+    bool refused;
+    int r = make_channel(c, deadline_ns, &c->channel, &refused, err);
+    if (r < 0)
+        return r;
+    r = start_thread(c);
+    if (r < 0)
+        return err_set(err, r, "no thread: %s", err_text(r));
+    c->is_running = true;
+    return 0;
+}
+
+void control_stop(struct control *c)
 {
     static const struct err canceled = {-ECANCELED, "the job was left"};
-    if (!c)
-        return;
     pthread_mutex_lock(&c->lock);
     c->is_stopping = true;
     pthread_mutex_unlock(&c->lock);
     wake(c);
-    pthread_join(c->thread, NULL);
+    if (c->is_running)
+        pthread_join(c->thread, NULL);
+    c->is_running = false;
     finish_all(c, &canceled);
-    control_free(c);
+    pthread_mutex_lock(&c->lock);
+    drop_channel(c, take_ptr(c->channel));
+    pthread_mutex_unlock(&c->lock);
+}
+
+void control_destroy(struct control *c)
+{
+    if (!c)
+        return;
+    close(c->wake_fd);
+    pthread_cond_destroy(&c->over);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
 }
 
 /* ---- fork ---- */

@@ -25,8 +25,9 @@ struct control_call {
 };
 
 struct control_options {
-    const struct endpoint *endpoint; /* lent for the life of the connection, as are the next four */
-    const struct key *key;           /* NULL: in plain */
+    const struct endpoint *endpoint; /* lent for the life of the connection, as are the next five */
+    const struct endpoint_addresses *addresses;
+    const struct key *key; /* NULL: in plain */
     const char *endpoint_text;
     const char *program;
     Gradpool__Wire__JoinRequest *join; /* session and job_id are filled in once known */
@@ -35,12 +36,16 @@ struct control_options {
     void *context;
 };
 
-/* Connects and joins; on success the thread runs. Errors: those of endpoint_connect(),
- * channel_greet() and of the coordinator's refusal, with text. */
-int control_open(const struct control_options *options, uint64_t deadline_ns,
-                 struct control **ret_control, struct err *err);
-/* Ends the thread. Calls under way end with -ECANCELED. NULL is fine. */
-void control_close(struct control *c);
+/* Not yet connected, but what fork.c may hold. -ENOMEM, -EMFILE, with text. */
+int control_create(const struct control_options *options, struct control **ret_control,
+                   struct err *err);
+/* Connects and joins; on success the thread runs. Once only. Errors: those of
+ * endpoint_connect_to(), channel_greet() and of the coordinator's refusal, with text. */
+int control_connect(struct control *c, uint64_t deadline_ns, struct err *err);
+/* Ends thread and connection. Calls under way end with -ECANCELED. */
+void control_stop(struct control *c);
+/* After control_stop(), or instead of control_connect(). NULL is fine. */
+void control_destroy(struct control *c);
 
 /* Asks; `done` runs later, also when the coordinator has to come back first. */
 void control_post(struct control *c, struct control_call *call);

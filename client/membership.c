@@ -132,7 +132,7 @@ static void job_free(struct gp_job *job)
     free(job);
 }
 
-static int open_control(struct gp_job *job, struct err *err)
+static int create_control(struct gp_job *job, struct err *err)
 {
     gp_client *client = job->client;
     gradpool__wire__join_request__init(&job->join);
@@ -142,27 +142,41 @@ static int open_control(struct gp_job *job, struct err *err)
     job->join.node = job->host;
     job->join.pid = (uint32_t)getpid();
     struct control_options options = {.endpoint = &client->endpoint,
+                                      .addresses = &client->addresses,
                                       .key = client->has_key ? &client->key : NULL,
                                       .endpoint_text = client->endpoint_text,
                                       .program = CLIENT_PROGRAM,
                                       .join = &job->join,
                                       .unasked = handle_unasked,
                                       .context = job};
-    return control_open(&options, clock_now_ns() + client->connect_timeout_ns, &job->control, err);
+    return control_create(&options, &job->control, err);
 }
 
+/* The job's last sockets and threads end before a child need not hear of it any more. */
+static void close_control(struct gp_job *job)
+{
+    if (job->control)
+        control_stop(job->control);
+    engine_stop(&job->engine);
+    fork_forget(job);
+    control_destroy(job->control);
+}
+
+/* Forks are watched for from before the first socket is there (L8). */
 static int start(struct gp_job *job, struct err *err)
 {
     int r = engine_init(&job->engine, &job->lock, link_event, needs_progress, job);
     if (r < 0)
         return err_set(err, r, "job '%s': no thread or descriptors: %s", job->name, err_text(r));
-    r = open_control(job, err);
-    if (r == 0 && (r = fork_watch(job)) < 0) {
+    r = create_control(job, err);
+    if (r == 0 && (r = fork_watch(job)) < 0)
         err_set(err, r, "job '%s': %s", job->name, err_text(r));
-        control_close(job->control);
+    if (r == 0) {
+        uint64_t deadline_ns = clock_now_ns() + job->client->connect_timeout_ns;
+        r = control_connect(job->control, deadline_ns, err);
     }
     if (r < 0) {
-        engine_stop(&job->engine);
+        close_control(job);
         engine_fini(&job->engine);
     }
     return r;
@@ -306,7 +320,6 @@ void gp_job_leave(gp_job *job)
 {
     if (!job || fork_is_foreign(job->generation))
         return;
-    fork_forget(job);
     pthread_mutex_lock(&job->client->lock);
     list_remove(&job->node);
     pthread_mutex_unlock(&job->client->lock);
@@ -317,8 +330,7 @@ void gp_job_leave(gp_job *job)
     disconnect(job);
     pthread_mutex_unlock(&job->lock);
     say_leave(job);
-    control_close(job->control);
-    engine_stop(&job->engine);
+    close_control(job);
     release_all(job);
 }
 

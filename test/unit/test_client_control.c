@@ -1,0 +1,170 @@
+/* A job's connection to the coordinator, at the moments that no test meets by waiting: forks while
+ * a socket is being made, and a resolver that falls silent. The C library's calls are wrapped. */
+#include "test/unit/client_fixture.h"
+
+#include "svc/base/clock.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define DESCRIPTORS_MAX 1024
+
+/* Where to fork; the child's exit status is the number of sockets it holds to the coordinator. */
+enum moment { NEVER, BEFORE_CONNECT, BEFORE_CHANNEL };
+static atomic_int moment, forks, inherited;
+static atomic_int lookups; /* of names, not of addresses */
+static uint16_t port;
+
+static bool leads_to_coordinator(int fd)
+{
+    struct sockaddr_in address = {0};
+    socklen_t bytes = sizeof address;
+    return getpeername(fd, (struct sockaddr *)&address, &bytes) == 0 &&
+           address.sin_family == AF_INET && ntohs(address.sin_port) == port;
+}
+
+static int count_tcp(void)
+{
+    int count = 0;
+    for (int fd = 3; fd < DESCRIPTORS_MAX; fd++)
+        count += leads_to_coordinator(fd);
+    return count;
+}
+
+/* A socket that is not yet connected has no peer: in the child it must be no socket at all. */
+static void fork_here(int fd)
+{
+    int type, status;
+    socklen_t bytes = sizeof type;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(count_tcp() + (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0));
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+        inherited += 1000;
+    else
+        inherited += WEXITSTATUS(status);
+    forks++;
+}
+
+int __real_connect(int fd, const struct sockaddr *address, socklen_t bytes);
+int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes);
+int __real_channel_create(int fd, struct channel **ret_channel);
+int __wrap_channel_create(int fd, struct channel **ret_channel);
+int __real_getaddrinfo(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+int __wrap_getaddrinfo(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes)
+{
+    bool is_ours = address->sa_family == AF_INET &&
+                   ntohs(((const struct sockaddr_in *)address)->sin_port) == port;
+    if (moment == BEFORE_CONNECT && is_ours)
+        fork_here(fd);
+    return __real_connect(fd, address, bytes);
+}
+
+int __wrap_channel_create(int fd, struct channel **ret_channel)
+{
+    if (moment == BEFORE_CHANNEL && leads_to_coordinator(fd))
+        fork_here(fd);
+    return __real_channel_create(fd, ret_channel);
+}
+
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                       struct addrinfo **ret_list)
+{
+    if (!(hints->ai_flags & AI_NUMERICHOST))
+        lookups++;
+    return __real_getaddrinfo(node, service, hints, ret_list);
+}
+
+static void join_job(void)
+{
+    gp_job_spec spec = {.name = "job", .rank = 0, .workers = WORKERS};
+    ok(gp_job_join(clients[0], &spec, &jobs[0]));
+}
+
+static void restart_coordinator(void)
+{
+    script_lock(&rig);
+    uint32_t before = rig.resumed;
+    script_drop_control(&rig);
+    script_wait(&rig); /* until then the thread keeps the port */
+    script_restart_control(&rig);
+    while (rig.resumed == before)
+        script_wait(&rig);
+    script_unlock(&rig);
+}
+
+static void expect_no_heir(void)
+{
+    assert_true(forks > 0);
+    assert_int_equal(inherited, 0);
+}
+
+static void a_fork_while_a_job_joins_inherits_no_connection(void **state)
+{
+    static const enum moment moments[] = {BEFORE_CONNECT, BEFORE_CHANNEL};
+    ok(gp_connect(rig.endpoint, NULL, &clients[0]));
+    for (int i = 0; i < 2; i++) {
+        forks = 0;
+        moment = moments[i];
+        join_job();
+        moment = NEVER;
+        expect_no_heir();
+        gp_job_leave(jobs[0]);
+    }
+}
+
+static void a_fork_while_a_job_resumes_inherits_no_connection(void **state)
+{
+    static const enum moment moments[] = {BEFORE_CONNECT, BEFORE_CHANNEL};
+    fixture_join(0, NULL);
+    for (int i = 0; i < 2; i++) {
+        forks = 0;
+        moment = moments[i];
+        restart_coordinator();
+        moment = NEVER;
+        expect_no_heir();
+    }
+}
+
+static void a_job_that_resumes_asks_no_name_server(void **state)
+{
+    snprintf(rig.endpoint, sizeof rig.endpoint, "gradpool://localhost:%u", port);
+    fixture_join(0, NULL);
+    assert_int_equal(lookups, 1);
+    restart_coordinator();
+    assert_int_equal(lookups, 1);
+}
+
+static int start(void **state)
+{
+    int r = fixture_start_alone(state);
+    port = rig.port;
+    moment = NEVER;
+    forks = inherited = lookups = 0;
+    return r;
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(a_fork_while_a_job_joins_inherits_no_connection),
+        CASE(a_fork_while_a_job_resumes_inherits_no_connection),
+        CASE(a_job_that_resumes_asks_no_name_server),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
