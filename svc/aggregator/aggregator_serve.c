@@ -236,6 +236,17 @@ static int serve_stats(struct aggregator *a, uint64_t id)
     return r;
 }
 
+/* What no aggregator is sent, or one of a later version: only requests are answered (H9). */
+static int refuse(struct aggregator *a, const envelope *message)
+{
+    if (!channel_wants_answer(message)) {
+        log_debug("message %d of the coordinator was dropped", (int)message->body_case);
+        return 0;
+    }
+    return reply_failure(a, message->id, -EOPNOTSUPP,
+                         "an aggregator does not know this request; is the coordinator newer?");
+}
+
 int serve_request(struct aggregator *a, const envelope *request)
 {
     switch (request->body_case) {
@@ -251,9 +262,7 @@ int serve_request(struct aggregator *a, const envelope *request)
         log_info("asked to drain");
         a->is_draining = true;
         return reply_done(a, request->id);
-    default:
-        return reply_failure(a, request->id, -EOPNOTSUPP,
-                             "an aggregator does not know this request; is the coordinator newer?");
+    default: return refuse(a, request);
     }
 }
 

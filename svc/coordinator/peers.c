@@ -230,6 +230,15 @@ static void greet(struct peer *p, const envelope *message)
     peer_send(p, &e);
 }
 
+/* Only requests are answered: a Failure for a Failure would come back for ever (H9). */
+static void refuse(struct peer *p, const envelope *message, int code, const char *text)
+{
+    if (channel_wants_answer(message))
+        return peer_fail(p, message->id, code, "%s", text);
+    log_debug("%s: message %d was dropped: %s", channel_peer(p->channel), (int)message->body_case,
+              text);
+}
+
 static void handle(struct peer *p, const envelope *message)
 {
     for (size_t i = 0; i < sizeof handlers / sizeof *handlers; i++) {
@@ -237,11 +246,11 @@ static void handle(struct peer *p, const envelope *message)
             continue;
         if (handlers[i].role == (int)p->role)
             return handlers[i].handle(p, message);
-        return peer_fail(p, message->id, -EPERM, "not for a connection of this role");
+        return refuse(p, message, -EPERM, "not for a connection of this role");
     }
-    if (p->aggregator && message->id != 0)
+    if (p->aggregator && channel_is_reply(message))
         return call_answer(p->aggregator, message);
-    peer_fail(p, message->id, -EOPNOTSUPP, "gradpool serve does not answer this message");
+    refuse(p, message, -EOPNOTSUPP, "gradpool serve does not answer this message");
 }
 
 static void receive(struct peer *p)

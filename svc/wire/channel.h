@@ -12,7 +12,9 @@
 
 #include "messages.pb-c.h"
 
-#define CHANNEL_VERSION 1
+/* Of all that both ends must agree on, the records of record.h included. README, H10 says when it
+ * is raised. */
+#define CHANNEL_VERSION 2
 #define CHANNEL_FRAME_BYTES_MAX (16u << 20)
 /* Of the first one that an accepting end takes. */
 #define CHANNEL_GREETING_BYTES_MAX 65535u
@@ -49,6 +51,11 @@ int channel_use_key(struct channel *ch, const struct key *key);
 void channel_accept_keys(struct channel *ch, key_find_fn find, void *context);
 /* Whose key is proven; NULL: nobody's, it is plain or not yet known. */
 const char *channel_tenant(const struct channel *ch);
+
+/* Whether it is the answer to a request (H7). */
+bool channel_is_reply(const envelope *message);
+/* Whether it may be answered, if only by a Failure: a request, known or not (H9). */
+bool channel_wants_answer(const envelope *message);
 
 /* A number for a request: 1, 2, ... channel_call() takes its own from here too. */
 uint64_t channel_next_id(struct channel *ch);

@@ -9,7 +9,7 @@
 #include <sys/epoll.h>
 
 /* Both ends number their requests from 1, so the id alone does not tell a reply (H7). */
-static bool is_reply(const envelope *message)
+bool channel_is_reply(const envelope *message)
 {
     switch (message->body_case) {
     case GRADPOOL__WIRE__ENVELOPE__BODY_WELCOME:
@@ -26,6 +26,13 @@ static bool is_reply(const envelope *message)
     case GRADPOOL__WIRE__ENVELOPE__BODY_TENANTS_REPLY: return message->id != 0;
     default: return false;
     }
+}
+
+/* Failures answer requests, never each other: so two ends of which neither knows what the other says
+ * fall silent (H9). */
+bool channel_wants_answer(const envelope *message)
+{
+    return message->id != 0 && !channel_is_reply(message);
 }
 
 static void message_free(envelope *message)
@@ -95,9 +102,10 @@ int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
         r = receive_by(ch, deadline_ns, &message);
         if (r < 0)
             break;
-        if (is_reply(message) && message->id == request->id)
+        if (channel_is_reply(message) && message->id == request->id)
             return finish_call(ch, message, ret_reply, err);
-        if (is_reply(message) || unasked == NULL) /* a reply that an earlier call gave up on */
+        if (channel_is_reply(message) ||
+            unasked == NULL) /* a reply that an earlier call gave up on */
             message_free(message);
         else
             unasked(context, message);

@@ -170,6 +170,29 @@ static void a_call_to_a_peer_that_leaves_or_raves_says_so(void **state)
     pair_close(&pair);
 }
 
+static void only_requests_want_an_answer(void **state)
+{
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    static const struct {
+        int body;
+        bool is_request;
+    } cases[] = {
+        {GRADPOOL__WIRE__ENVELOPE__BODY__NOT_SET, true}, /* of a later version */
+        {GRADPOOL__WIRE__ENVELOPE__BODY_HELLO, true},
+        {GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REQUEST, true},
+        {GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE, false},
+        {GRADPOOL__WIRE__ENVELOPE__BODY_DONE, false},
+        {GRADPOOL__WIRE__ENVELOPE__BODY_TENANTS_REPLY, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        message.body_case = cases[i].body;
+        message.id = 7;
+        assert_int_equal(channel_wants_answer(&message), cases[i].is_request);
+        message.id = 0;
+        assert_false(channel_wants_answer(&message));
+    }
+}
+
 /* --- greeting -------------------------------------------------------------------------------- */
 
 static void put_welcome(int fd, uint32_t version, const char *program)
@@ -216,10 +239,10 @@ static void another_version_is_told_with_both_numbers(void **state)
     struct pair pair = pair_open();
     struct err err = {0};
     uint64_t incarnation = 5;
-    put_welcome(pair.peer, CHANNEL_VERSION + 41, "gradpool 9.9");
+    put_welcome(pair.peer, 42, "gradpool 9.9");
     assert_int_equal(greet(&pair, &incarnation, &err), -EPROTO);
     assert_int_equal(incarnation, 5);
-    expect_text(err.text, "we speak protocol version 1, gradpool 9.9 speaks 42");
+    expect_text(err.text, "we speak protocol version 2, gradpool 9.9 speaks 42");
     pair_close(&pair);
 }
 
@@ -280,6 +303,7 @@ int main(void)
         cmocka_unit_test(a_failure_becomes_code_and_text),
         cmocka_unit_test(a_call_without_an_answer_ends_by_its_deadline),
         cmocka_unit_test(a_call_to_a_peer_that_leaves_or_raves_says_so),
+        cmocka_unit_test(only_requests_want_an_answer),
         cmocka_unit_test(a_greeting_says_who_we_are_and_learns_the_incarnation),
         cmocka_unit_test(another_version_is_told_with_both_numbers),
         cmocka_unit_test(a_reply_that_is_no_welcome_is_an_error),

@@ -189,7 +189,7 @@ static void another_version_is_refused_with_both(void **state)
     hello.version = 99;
     request.body_case = BODY(HELLO);
     request.hello = &hello;
-    end_ask_refused(e, &request, -EPROTO, "speaks protocol version 1, you speak 99");
+    end_ask_refused(e, &request, -EPROTO, "speaks protocol version 2, you speak 99");
     end_expect_closed(e);
 }
 
@@ -211,6 +211,48 @@ static void roles_are_kept_apart(void **state)
     struct end *e = rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     join_request(&request, &join, "resnet", 0, 1);
     end_ask_refused(e, &request, -EPERM, "role");
+}
+
+static void send_failure(struct end *e, uint64_t id)
+{
+    WIRE(Failure) failure = GRADPOOL__WIRE__FAILURE__INIT;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    failure.code = -EOPNOTSUPP;
+    message.id = id;
+    message.body_case = BODY(FAILURE);
+    message.failure = &failure;
+    channel_send(e->channel, &message);
+}
+
+static void send_unasked(struct end *e, int body)
+{
+    WIRE(LaneFailure) lane = GRADPOOL__WIRE__LANE_FAILURE__INIT;
+    WIRE(JobFailure) job = GRADPOOL__WIRE__JOB_FAILURE__INIT;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    message.body_case = body;
+    if (body == BODY(LANE_FAILURE))
+        message.lane_failure = &lane;
+    else
+        message.job_failure = &job;
+    channel_send(e->channel, &message);
+}
+
+/* What two ends of different versions may say to each other: it must not go on for ever. */
+static void only_requests_are_refused(void **state)
+{
+    struct end *ends[] = {rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT),
+                          rig_aggregator(*state, 1)};
+    for (int i = 0; i < 2; i++) {
+        envelope unknown = GRADPOOL__WIRE__ENVELOPE__INIT;
+        send_failure(ends[i], 0);
+        send_failure(ends[i], 77);
+        send_unasked(ends[i], BODY(JOB_FAILURE)); /* nobody sends this to a coordinator */
+        if (i == 0)
+            send_unasked(ends[i], BODY(LANE_FAILURE)); /* not for this role */
+        end_expect_none(ends[i], BODY(FAILURE));
+        end_ask_refused(ends[i], &unknown, -EOPNOTSUPP, "does not answer this message");
+        end_expect_none(ends[i], BODY(FAILURE));
+    }
 }
 
 static void what_needs_a_job_is_refused_without(void **state)
@@ -267,6 +309,7 @@ int main(void)
         CASE(another_version_is_refused_with_both),
         CASE(garbage_closes_its_own_connection_only),
         CASE(roles_are_kept_apart),
+        CASE(only_requests_are_refused),
         CASE(what_needs_a_job_is_refused_without),
         CASE(jobs_are_shown_with_their_workers),
     };

@@ -1,6 +1,8 @@
 /* Records of a data connection: every kind passes at exactly its size, and nothing else does. */
 #include "svc/wire/record.h"
 
+#include "svc/wire/channel.h"
+
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -284,6 +286,23 @@ static void random_bytes_never_crash(void **state)
     }
 }
 
+/* Whoever changes one of these finds out here that ends of the version before would misread it. */
+static void the_layout_of_records_goes_with_the_protocol_version(void **state)
+{
+    assert_int_equal(CHANNEL_VERSION, 2); /* H10: raise it, then write the new sizes down */
+    assert_int_equal(sizeof(struct record_ready), 112);
+    assert_int_equal(sizeof(struct record_output), 40);
+    assert_int_equal(sizeof(struct record_commit), 120);
+    assert_int_equal(sizeof(struct record_error), 120);
+    assert_int_equal(sizeof(struct record_query), 24);
+    assert_int_equal(sizeof(struct record_missing), 112);
+    assert_int_equal(sizeof(struct record_connect), 48);
+    assert_int_equal(sizeof(struct record_ticket), 56);
+    assert_int_equal(sizeof(struct record_leave), 8);
+    assert_int_equal(sizeof(struct record_closed), 16);
+    assert_int_equal(sizeof(struct record_chosen), 112);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +319,7 @@ int main(void)
         cmocka_unit_test(the_other_kinds_are_checked_field_by_field),
         cmocka_unit_test(an_error_text_is_cut_to_what_fits),
         cmocka_unit_test(random_bytes_never_crash),
+        cmocka_unit_test(the_layout_of_records_goes_with_the_protocol_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
