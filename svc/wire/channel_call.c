@@ -28,7 +28,7 @@ bool channel_is_reply(const envelope *message)
     }
 }
 
-/* Failures answer requests, never each other: so two ends of which neither knows what the other says
+/* Failures answer requests, never each other: so two ends that do not know each other's messages
  * fall silent (H9). */
 bool channel_wants_answer(const envelope *message)
 {
@@ -104,9 +104,8 @@ int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
             break;
         if (channel_is_reply(message) && message->id == request->id)
             return finish_call(ch, message, ret_reply, err);
-        if (channel_is_reply(message) ||
-            unasked == NULL) /* a reply that an earlier call gave up on */
-            message_free(message);
+        if (channel_is_reply(message) || unasked == NULL)
+            message_free(message); /* or one that an earlier call gave up on */
         else
             unasked(context, message);
         if (clock_now_ns() >= deadline_ns)
