@@ -129,7 +129,7 @@ static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
     if (p->round == 0)
         return true;
     if (ready->standing != RECORD_ANNOUNCE)
-        return ready->round <= p->round;
+        return ready->round + 1 == p->round || ready->round == p->round;
     if (quorum_is_loose(p))
         return ready->round == rank->clock + 1 && !rank->part;
     if (quorum_is_partial(p))
