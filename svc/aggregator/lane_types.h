@@ -153,7 +153,7 @@ struct lane_job {
     bool is_dropped; /* to be freed when its last operation is over */
     int failure;
     char failure_text[LANE_TEXT_BYTES];
-    uint64_t lent_bytes_max; /* by all workers together; 0: no limit */
+    uint64_t lent_bytes_max;                       /* by all workers together; 0: no limit */
     struct record_chosen choices[CHOICES_PER_JOB]; /* by round; W13 */
     struct lane_squares squares;
     uint64_t busy_ns, pushed_bytes, rounds;

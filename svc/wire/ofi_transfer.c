@@ -187,8 +187,8 @@ static int transfer(struct ofi_conn *c, uint32_t id, uint64_t offset, void *loca
     return post_transfer(c, like, &message, FI_COMPLETION | flags);
 }
 
-/* A word without bytes is a message, not a write of none: the `tcp` provider refuses those without a
- * valid region. The frame is copied by the provider (FI_INJECT). */
+/* A word without bytes is a message, not a write of none: the `tcp` provider refuses those without
+ * a valid region. The frame is copied by the provider (FI_INJECT). */
 int ofi_transfer_notify(struct ofi_conn *c, uint32_t word, void *context)
 {
     struct ofi_frame frame = {.kind = OFI_MESSAGE_NOTIFY, .value = word};

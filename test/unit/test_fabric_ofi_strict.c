@@ -1,5 +1,5 @@
-/* fabric_ofi on a provider that asks for everything (strict_provider.h): the cases that every fabric
- * passes, then what becomes of words, keys and addresses there. */
+/* fabric_ofi on a provider that asks for everything (strict_provider.h): the cases that every
+ * fabric passes, then what becomes of words, keys and addresses there. */
 #include "test/unit/fabric_suite.h"
 #include "test/unit/strict_provider.h"
 

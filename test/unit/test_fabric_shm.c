@@ -373,7 +373,7 @@ static void another_user_is_refused_unless_allowed(void **state)
     assert_int_equal(exit_status(rig, stranger), 0);
 }
 
-/* --- doorbells --------------------------------------------------------------------------------- */
+/* --- doorbells ------------------------------------------------------------------------------- */
 
 static uint32_t rings_of_worker(const struct rig *rig)
 {
