@@ -71,7 +71,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct kernels_options *o = state->input;
     switch (key) {
-    case ARGP_KEY_INIT: parse_set(state, getenv("GRADPOOL_KERNELS"), o); return 0;
+    case ARGP_KEY_END:
+        if (o->set == REDUCE_BEST)
+            parse_set(state, getenv("GRADPOOL_KERNELS"), o);
+        return 0;
     case KEY_BYTES: o->bytes = command_number(state, text, 64, 1u << 30); return 0;
     case KEY_SOURCES: o->sources = (int)command_number(state, text, 1, 8); return 0;
     case KEY_ROUNDS: o->rounds = (uint32_t)command_number(state, text, 1, ROUNDS_MOST); return 0;

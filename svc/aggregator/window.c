@@ -6,6 +6,7 @@
 #include "svc/base/text.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 /* Reads and writes of a job in flight, all its workers together. Over 16 MiB costs CPU (the data
  * leaves the cache before it is summed), under 2 MiB the network idles. */
@@ -47,19 +48,22 @@ static int register_all(struct lane_job *job, void *window, size_t bytes)
     return 0;
 }
 
-/* Said once, here: what follows from it would only name a worker that did nothing wrong. */
+/* Said once, here: what follows from it would only name a worker that did nothing wrong. Short, so
+ * that no part of it is cut off on its way to the workers (RECORD_TEXT_BYTES). */
 static int no_memory(struct lane_job *job, size_t bytes)
 {
-    char wants[32], holds[32], may[32];
+    char wants[32], holds[32], may[64] = "";
     const struct arena *arena = job->lane->options.arena;
     size_t limit_bytes = arena_limit(arena);
     int code = limit_bytes ? -ENOSPC : -ENOMEM;
-    job_fail(job, code,
-             "lane %u has no memory for the window of job '%s' (%s): it holds %s and may hold %s "
-             "(--lane-memory-max)",
-             job->lane->options.id, job->name, text_bytes(bytes, wants, sizeof wants),
-             text_bytes(arena_counted_bytes(arena), holds, sizeof holds),
-             limit_bytes ? text_bytes(limit_bytes, may, sizeof may) : "what the host has");
+    if (limit_bytes) {
+        char limit[32];
+        snprintf(may, sizeof may, " of %s, --lane-memory-max",
+                 text_bytes(limit_bytes, limit, sizeof limit));
+    }
+    job_fail(job, code, "lane %u has no memory for the window of %s (it holds %s%s)",
+             job->lane->options.id, text_bytes(bytes, wants, sizeof wants),
+             text_bytes(arena_counted_bytes(arena), holds, sizeof holds), may);
     return code;
 }
 

@@ -1,6 +1,6 @@
 /* Owns nothing: makes sockets that are connected to an endpoint, or listen on one. Every error says
- * which endpoint, which address was tried and what to do next. Must never look a name up itself: that
- * could outlast a deadline (endpoint_resolve.c). */
+ * which endpoint, which address was tried and what to do next. Must never look a name up itself:
+ * that could outlast a deadline (endpoint_resolve.c). */
 #include "svc/wire/endpoint.h"
 
 #include "svc/base/cleanup.h"

@@ -1,6 +1,6 @@
-/* The only file that knows OpenSSL: sessions of TLS 1.3 with an external pre-shared key, over memory
- * buffers. Owns them and two contexts. Must never touch a socket, trust a certificate, resume a
- * session, or leave anything in the calling thread's error queue (README, T1 to T6). */
+/* The only file that knows OpenSSL: sessions of TLS 1.3 with an external pre-shared key, over
+ * memory buffers. Owns them and two contexts. Must never touch a socket, trust a certificate,
+ * resume a session, or leave anything in the calling thread's error queue (README, T1 to T6). */
 #include "svc/wire/tls.h"
 
 #include <errno.h>

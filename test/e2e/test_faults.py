@@ -233,7 +233,8 @@ class Faults(unittest.TestCase):
             answer = b''
             while part := peer.recv(4096):  # it is closed from there
                 answer += part
-        self.assertRegex(answer.decode(errors='replace'), r'speaks protocol version \d+, you speak 99')
+        self.assertRegex(answer.decode(errors='replace'),
+                         r'speaks protocol version \d+, you speak 99')
         self.assertNotIn(b'version 99', answer)
 
     def test_garbage_on_the_data_ports_does_no_harm(self):

@@ -173,6 +173,51 @@ class Values(Case):
             request.wait()
 
 
+class Dtypes(Case):
+    def test_each_dtype_of_numpy_is_summed(self):
+        for dtype in ('float32', 'float64', 'float16', 'int32', 'int64'):
+            with self.subTest(dtype), gradpool.connect() as client:
+                values = [numpy.arange(-50, 950).astype(dtype) * (rank + 1) for rank in range(2)]
+                expected = values[0] + values[1]
+                jobs = [client.join(dtype, rank, 2) for rank in range(2)]
+                requests = [job.push_pull(job.declare('t', 1000, dtype), of_rank, operation='sum')
+                            for job, of_rank in zip(jobs, values)]
+                for request, of_rank in zip(requests, values):
+                    request.wait()
+                    numpy.testing.assert_array_equal(of_rank, expected)
+
+    def test_halves_of_torch_are_summed_in_float32_and_rounded_once(self):
+        import torch
+        for dtype, name in ((torch.float16, 'float16'), (torch.bfloat16, 'bfloat16')):
+            with self.subTest(name), gradpool.connect() as client:
+                torch.manual_seed(3)
+                values = [torch.randn(5000).to(dtype) for _ in range(10)]
+                expected = torch.zeros(5000)
+                for of_rank in values:
+                    expected += of_rank.float()
+                jobs = [client.join(name, rank, 10) for rank in range(10)]
+                requests = [job.push_pull(job.declare('t', 5000, name), of_rank)
+                            for job, of_rank in zip(jobs, values)]
+                for request, of_rank in zip(requests, values):
+                    request.wait()
+                    self.assertTrue(torch.equal(of_rank, (expected / 10).to(dtype)))
+
+    def test_a_mean_of_integers_is_refused(self):
+        job = self.join()
+        with self.raises(gradpool.Mismatch, "'t'", 'i32', 'mean'):
+            job.push_pull(job.declare('t', 3, 'int32'), numpy.zeros(3, numpy.int32))
+
+    def test_a_dtype_that_is_not_there_is_refused(self):
+        with self.raises(gradpool.Mismatch, "'float8'", 'bfloat16'):
+            self.join().declare('t', 4, 'float8')
+
+    def test_ranks_that_differ_in_dtype_are_told(self):
+        jobs = self.join(2)
+        jobs[0].declare('t', 4)
+        with self.raises(gradpool.Mismatch, 'f32', 'f64'):
+            jobs[1].declare('t', 4, 'float64')
+
+
 class Refusals(Case):
     def test_another_dtype_is_refused_by_name(self):
         job = self.join()

@@ -242,7 +242,7 @@ class OtherEnds(unittest.TestCase):
     """A client with a key meets what is no service with keys."""
 
     def serve_once(self, answer):
-        """The endpoint of a server that says this to the first who comes, whatever that one says."""
+        """The endpoint of a server that says this to the first who comes, whatever that says."""
         listener = socket.create_server(('127.0.0.1', 0))
         self.addCleanup(listener.close)
 

@@ -182,8 +182,9 @@ static void take_error(struct sim_worker *w, const struct sim_link *link,
         snprintf(name, sizeof name, w->job->victim == SIM_NOWHERE ? "rank " : "rank %u",
                  w->job->victim);
         sim_require(w->sim, w->job->is_doomed, "job %u rank %u got: %s", w->job->id, w->rank, text);
-        sim_require(w->sim, strstr(text, name), "job %u rank %u: %s should name %s", w->job->id,
-                    w->rank, text, name);
+        bool is_named = strstr(text, name) || (error->code == -ENOMEM && strstr(text, "memory"));
+        sim_require(w->sim, is_named, "job %u rank %u: %s should name %s", w->job->id, w->rank,
+                    text, name);
         w->has_error = true;
         return;
     }

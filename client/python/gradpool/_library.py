@@ -9,7 +9,8 @@ import pathlib
 from .errors import error_of, GradpoolError
 
 NAME = 'libgradpool.so'
-F32 = 1
+# enum gp_dtype, by the names of torch and numpy.
+DTYPES = {'float32': 1, 'float64': 2, 'float16': 3, 'bfloat16': 4, 'int32': 5, 'int64': 6}
 OPERATIONS = {'sum': 1, 'mean': 2, 'min': 5, 'max': 6, 'product': 7, 'gather': 8,
               'all-to-all': 9, 'reduce-scatter': 10}
 QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}

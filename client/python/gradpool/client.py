@@ -14,7 +14,8 @@ import os
 import threading
 import typing
 
-from ._library import check, encode, F32, Item, JobSpec, lib, OPERATIONS, Options, TensorSpec
+from ._library import (check, DTYPES, encode, Item, JobSpec, lib, OPERATIONS, Options,
+                       TensorSpec)
 from ._memory import address
 from .errors import error_of, Forked, GradpoolError, mismatch, Timeout
 
@@ -110,6 +111,7 @@ class Tensor(typing.NamedTuple):
     name: str
     elements: int
     handle: int
+    dtype: str
 
 
 class Job(_Owned):
@@ -122,21 +124,26 @@ class Job(_Owned):
         self._open = set()      # requests whose buffers are lent
         self._lock = threading.Lock()
 
-    def declare(self, name, elements):
-        """Declares one float32 tensor of `elements` values; returns a Tensor."""
-        return self.declare_all({name: elements})[0]
+    def declare(self, name, elements, dtype='float32'):
+        """Declares one tensor of `elements` values; returns a Tensor.
 
-    def declare_all(self, elements_by_name):
+        dtype  "float32", "float64", "float16", "bfloat16", "int32" or "int64"; halves are summed in
+               float32 and rounded once, integers wrap and have no mean"""
+        return self.declare_all({name: elements}, dtype)[0]
+
+    def declare_all(self, elements_by_name, dtype='float32'):
         """Declares many tensors at once ({name: elements}), so that they are placed as a whole.
-        Returns their Tensors in the same order. Mismatch: a name is known with another size, here
-        or on another rank (the text names ranks and values)."""
+        Returns their Tensors in the same order. Mismatch: a name is known with another size or
+        dtype, here or on another rank (the text names ranks and values)."""
         handle = self._live()
+        if dtype not in DTYPES:
+            raise mismatch(f"dtype '{dtype}', expected one of {', '.join(DTYPES)}")
         count = len(elements_by_name)
         specs, handles = (TensorSpec * count)(), (ctypes.c_void_p * count)()
         for spec, (name, elements) in zip(specs, elements_by_name.items()):
-            spec.name, spec.dtype, spec.elements = encode(name), F32, elements
+            spec.name, spec.dtype, spec.elements = encode(name), DTYPES[dtype], elements
         check(lib.gp_tensors_declare(handle, specs, count, handles))
-        made = [Tensor(name, elements, value)
+        made = [Tensor(name, elements, value, dtype)
                 for (name, elements), value in zip(elements_by_name.items(), handles)]
         self._tensors.update((tensor.name, tensor) for tensor in made)
         return made
@@ -163,9 +170,10 @@ class Job(_Owned):
         for item, (tensor, gradient, result) in zip(array, items):
             tensor = self._known(tensor)
             item.tensor = tensor.handle
-            item.gradient = address(gradient, tensor.elements, f"gradient of '{tensor.name}'")
+            item.gradient = address(gradient, tensor.elements, f"gradient of '{tensor.name}'",
+                                    tensor.dtype)
             item.result = item.gradient if result is None else address(
-                result, tensor.elements, f"result of '{tensor.name}'")
+                result, tensor.elements, f"result of '{tensor.name}'", tensor.dtype)
             kept.append((gradient, result))
         return self.push_items(array, kept, operation)
 
@@ -185,7 +193,7 @@ class Job(_Owned):
         self._live()
         tensor = self._known(tensor)
         request = ctypes.c_void_p()
-        place = address(values, tensor.elements, f"values of '{tensor.name}'")
+        place = address(values, tensor.elements, f"values of '{tensor.name}'", tensor.dtype)
         check(lib.gp_broadcast(tensor.handle, place, root, ctypes.byref(request)))
         return Request(self, request, values)
 
