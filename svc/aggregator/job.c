@@ -31,7 +31,8 @@ static void job_free(struct lane_job *job)
     arena_free(arena, &job->account, job->table);
     arena_free(arena, &job->account, job->grants);
     window_close(job);
-    arena_free(arena, &job->lane->account, job);
+    struct arena_account last = job->account; /* the job itself: its account goes with it */
+    arena_free(arena, &last, job);
 }
 
 static void workers_init(struct lane_job *job)
@@ -48,9 +49,11 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
                struct lane_job **ret_job)
 {
     struct arena *arena = lane->options.arena;
-    struct lane_job *job = arena_alloc(arena, &lane->account, sizeof *job);
+    struct arena_account first = {0};
+    struct lane_job *job = arena_alloc(arena, &first, sizeof *job);
     if (!job)
         return -ENOMEM;
+    job->account = first;
     job->lane = lane;
     job->id = id;
     job->workers_count = workers;

@@ -161,7 +161,6 @@ struct lane_job {
 
 struct lane {
     struct lane_options options;
-    struct arena_account account;
     struct list jobs;
     struct list running; /* jobs that can use the core now; the first is next */
     size_t connections;
