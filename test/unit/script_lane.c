@@ -157,13 +157,29 @@ void script_lane_recover(struct service_rig *rig, struct script_piece *p)
     memset(p->said, 0, sizeof p->said);
 }
 
-static void recover(struct service_rig *rig, struct script_piece *p, const struct record_ready *r)
+/* Whoever is still in the last round is told that another has committed it (W5). */
+static void catch_up(struct script_lane *lane, struct script_piece *p)
+{
+    for (uint32_t rank = 0; rank < lane->rig->workers; rank++) {
+        const struct record_ready *r = &p->said[rank][(p->round - 1) & 1];
+        if (r->round == 0 || r->round != p->round - 1 || r->standing == RECORD_IDLE)
+            continue;
+        struct record_commit commit = {.kind = RECORD_COMMIT, .count = 1, .words = {r->word}};
+        say(&lane->workers[rank], &commit, sizeof commit);
+    }
+}
+
+/* What ranks say first; who is quick may say more before the last has spoken. */
+static void recover(struct script_worker *w, struct script_piece *p, const struct record_ready *r)
 {
     uint64_t committed = r->standing == RECORD_IDLE ? r->round : r->round - 1;
     if (committed + 1 > p->round)
         p->round = committed + 1;
-    if (++p->spoken == rig->workers)
-        p->is_recovering = false;
+    p->spoken |= 1u << w->rank;
+    if (p->spoken != (1u << w->lane->rig->workers) - 1)
+        return;
+    p->is_recovering = false;
+    catch_up(w->lane, p);
 }
 
 /* ---- messages ---- */
@@ -181,7 +197,7 @@ static void hear_ready(struct script_worker *w, const struct record_ready *ready
     }
     p->said[w->rank][ready->round & 1] = *ready;
     if (p->is_recovering)
-        recover(rig, p, ready);
+        recover(w, p, ready);
     advance(w->lane, p);
 }
 

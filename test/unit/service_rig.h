@@ -40,7 +40,7 @@ struct script_piece {
     uint64_t round; /* the open one */
     bool is_summed; /* its results are told, its commit is held */
     bool is_recovering;
-    uint32_t spoken;
+    uint32_t spoken; /* a bit a rank */
     struct record_ready said[SCRIPT_WORKERS_MAX][2];
 };
 
