@@ -197,6 +197,8 @@ static bool links_are_settled(void *context)
     return d->job->failure.code || find_link(d, true) || !find_link(d, false);
 }
 
+/* Of tensors that are known already. Before anything is asked, so that what fails from now on is
+ * this declaration's failure. */
 static void retry_hopeless(struct declaration *d)
 {
     for (size_t i = 0; i < d->count; i++) {
@@ -211,7 +213,6 @@ static void retry_hopeless(struct declaration *d)
 static int connect_lanes(struct declaration *d)
 {
     char name[128];
-    retry_hopeless(d);
     bool settled = engine_run(&d->job->engine, d->deadline_ns, links_are_settled, d);
     if (d->job->failure.code)
         return client_error_from(&d->job->failure);
@@ -239,6 +240,8 @@ static int declare_locked(struct declaration *d, const gp_tensor_spec *specs)
     d->deadline_ns = clock_now_ns() + d->timeout_ns;
     pthread_mutex_lock(&job->lock);
     int r = job->failure.code ? client_error_from(&job->failure) : take_specs(d, specs);
+    if (r == 0)
+        retry_hopeless(d);
     pthread_mutex_unlock(&job->lock);
     if (r == 0)
         r = ask(d);
