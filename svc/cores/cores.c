@@ -61,9 +61,20 @@ static hwloc_obj_t node_of(const struct cores *c, hwloc_const_cpuset_t cpuset)
                                                       NULL);
 }
 
+/* The outermost is the last one on the way up. */
+static uint64_t cache_bytes(hwloc_obj_t object)
+{
+    uint64_t bytes = 0;
+    for (; object; object = object->parent)
+        if (hwloc_obj_type_is_dcache(object->type))
+            bytes = object->attr->cache.size;
+    return bytes;
+}
+
 static struct core describe(const struct cores *c, hwloc_obj_t object, unsigned pu)
 {
-    struct core core = {.index = object->logical_index, .pu = pu, .numa = -1};
+    struct core core = {
+        .index = object->logical_index, .pu = pu, .numa = -1, .cache_bytes = cache_bytes(object)};
     hwloc_obj_t node = node_of(c, object->cpuset);
     if (node) {
         core.numa = (int32_t)node->os_index;

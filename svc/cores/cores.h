@@ -18,6 +18,7 @@ struct core {
     uint32_t pu;                /* operating-system index of the PU a thread is bound to */
     int32_t numa;               /* operating-system index of its NUMA node; -1: unknown */
     uint64_t numa_memory_bytes; /* of that node; 0: unknown */
+    uint64_t cache_bytes;       /* its last-level cache, which others may share; 0: unknown */
 };
 
 /* Discovers (about 3 ms). `list`: "0-3,8" narrows to these core indices (NULL: all); a core that is

@@ -42,6 +42,9 @@ struct reduce_pass {
     const void *partial; /* of the accumulator's dtype; NULL: this is the first pass */
     size_t elements;
     uint32_t divisor; /* 0 or 1: no division; integers are never divided */
+    /* The targets are too much for the cache, or not read soon: stored to past it, where the set
+     * can and they lie alike in their cache lines. Seen by others before any later store (R10). */
+    bool streams;
 };
 
 /* A target may be exactly a source, or exactly the partial result, if their dtypes are the same;

@@ -3,6 +3,7 @@
  */
 #define VECTOR_BYTES 32
 #define HAS_CONVERSIONS
+#define HAS_STREAMS
 #define KERNELS reduce_kernels_avx2
 #include "svc/reduce/reduce_vector.h"
 
@@ -12,6 +13,9 @@ inline_always vec choose(vec mask, vec yes, vec no)
 {
     return (vec)_mm256_blendv_epi8((__m256i)no, (__m256i)yes, (__m256i)mask);
 }
+
+inline_always void stream(vec *at, vec v) { _mm256_stream_si256((__m256i *)at, (__m256i)v); }
+inline_always void stream_end(void) { _mm_sfence(); }
 
 inline_always u32_vec load_half(const void *at)
 {

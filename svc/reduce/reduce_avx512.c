@@ -3,6 +3,7 @@
  * without them. */
 #define VECTOR_BYTES 64
 #define HAS_CONVERSIONS
+#define HAS_STREAMS
 #define KERNELS reduce_kernels_avx512
 #include "svc/reduce/reduce_vector.h"
 
@@ -12,6 +13,9 @@ inline_always vec choose(vec mask, vec yes, vec no)
 {
     return (vec)_mm512_ternarylogic_epi64((__m512i)mask, (__m512i)yes, (__m512i)no, 0xca);
 }
+
+inline_always void stream(vec *at, vec v) { _mm512_stream_si512((__m512i *)at, (__m512i)v); }
+inline_always void stream_end(void) { _mm_sfence(); }
 
 inline_always u32_vec load_half(const void *at)
 {

@@ -26,10 +26,15 @@ inline_always const void *element(const void *array, size_t at, size_t bytes)
     return (const char *)array + at * bytes;
 }
 
-/* `vectors` of them from element `at` on: every source is read before the target is written (R4).
- */
-inline_always void fold_tile(const struct fold *f, const struct reduce_pass *p, size_t at,
-                             void *target, const int vectors)
+inline_always void *place(void *array, size_t at, size_t bytes)
+{
+    return (char *)array + at * bytes;
+}
+
+/* `vectors` of them from element `at` on, which goes `to` there: every source is read before
+ * anything is written (R4). */
+inline_always void fold_tile(const struct fold *f, const struct reduce_pass *p, size_t at, void *to,
+                             const int vectors)
 {
     const size_t step = VECTOR_BYTES / f->partial_bytes;
     vec sum[TILE_VECTORS];
@@ -45,7 +50,7 @@ inline_always void fold_tile(const struct fold *f, const struct reduce_pass *p, 
         for (int v = 0; v < vectors; v++)
             sum[v] = f->divide(sum[v], p->divisor);
     for (int v = 0; v < vectors; v++)
-        f->store((char *)target + (at + v * step) * f->target_bytes, sum[v]);
+        f->store((char *)to + v * step * f->target_bytes, sum[v]);
 }
 
 /* Less than a vector: through memory of our own, so that nothing past an end is touched. */
@@ -66,7 +71,7 @@ inline_always void fold_rest(const struct fold *f, const struct reduce_pass *p, 
         rest.partial = partial;
     }
     fold_tile(f, &rest, 0, result, 1);
-    memcpy((char *)target + at * f->target_bytes, result, elements * f->target_bytes);
+    memcpy(place(target, at, f->target_bytes), result, elements * f->target_bytes);
 }
 
 inline_always void fold_block(const struct fold *f, const struct reduce_pass *p, size_t at,
@@ -74,9 +79,9 @@ inline_always void fold_block(const struct fold *f, const struct reduce_pass *p,
 {
     const size_t step = VECTOR_BYTES / f->partial_bytes;
     for (; at + TILE_VECTORS * step <= end; at += TILE_VECTORS * step)
-        fold_tile(f, p, at, target, TILE_VECTORS);
+        fold_tile(f, p, at, place(target, at, f->target_bytes), TILE_VECTORS);
     for (; at + step <= end; at += step)
-        fold_tile(f, p, at, target, 1);
+        fold_tile(f, p, at, place(target, at, f->target_bytes), 1);
     if (at < end)
         fold_rest(f, p, at, end - at, target);
 }
@@ -88,21 +93,71 @@ inline_always bool is_copy(const struct fold *f, const struct reduce_pass *p)
            f->source_bytes == f->target_bytes;
 }
 
+#ifdef HAS_STREAMS
+#define LINE_BYTES 64
+
+/* The element with which a cache line begins in every target; none if there is no such one. */
+inline_always size_t first_line(const struct fold *f, const struct reduce_pass *p)
+{
+    const size_t past = (uintptr_t)p->targets[0] % LINE_BYTES;
+    const size_t first = (LINE_BYTES - past) % LINE_BYTES / f->target_bytes;
+    bool is_alike = past % f->target_bytes == 0;
+    for (int t = 1; t < p->targets_count; t++)
+        is_alike &= (uintptr_t)p->targets[t] % LINE_BYTES == past;
+    return is_alike && first < p->elements ? first : p->elements;
+}
+
+/* Whole tiles, past the cache, to all targets while they are in registers. A tile is whole lines in
+ * every dtype. Returns where they end. */
+inline_always size_t stream_tiles(const struct fold *f, const struct reduce_pass *p, size_t at)
+{
+    const size_t step = TILE_VECTORS * (VECTOR_BYTES / f->partial_bytes);
+    const size_t vectors = step * f->target_bytes / VECTOR_BYTES;
+    vec tile[TILE_VECTORS];
+    for (; at + step <= p->elements; at += step) {
+        fold_tile(f, p, at, tile, TILE_VECTORS);
+        for (int t = 0; t < p->targets_count; t++)
+            for (size_t v = 0; v < vectors; v++)
+                stream((vec *)place(p->targets[t], at, f->target_bytes) + v, tile[v]);
+    }
+    stream_end();
+    return at;
+}
+#else
+inline_always size_t first_line(const struct fold *f, const struct reduce_pass *p)
+{
+    return p->elements;
+}
+inline_always size_t stream_tiles(const struct fold *f, const struct reduce_pass *p, size_t at)
+{
+    return at;
+}
+#endif
+
+/* By way of the cache. */
+inline_always void fold_to_all(const struct fold *f, const struct reduce_pass *p, size_t at,
+                               size_t elements, bool copies)
+{
+    const void *first = element(copies ? p->sources[0] : p->targets[0], at, f->target_bytes);
+    if (!copies)
+        fold_block(f, p, at, at + elements, p->targets[0]);
+    for (int t = copies ? 0 : 1; t < p->targets_count; t++)
+        if (p->targets[t] != p->sources[0] || !copies)
+            memcpy(place(p->targets[t], at, f->target_bytes), first, elements * f->target_bytes);
+}
+
 inline_always void fold(const struct reduce_pass *p, const struct fold f)
 {
     assert(p->sources_count >= 1 && p->sources_count <= REDUCE_SOURCES_MAX);
     assert(p->targets_count >= 1 && p->targets_count <= REDUCE_TARGETS_MAX);
     const bool copies = is_copy(&f, p);
-    for (size_t at = 0; at < p->elements; at += BLOCK_ELEMENTS) {
-        size_t left = p->elements - at;
-        size_t elements = left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS;
-        const void *first = element(copies ? p->sources[0] : p->targets[0], at, f.target_bytes);
-        if (!copies)
-            fold_block(&f, p, at, at + elements, p->targets[0]);
-        for (int t = copies ? 0 : 1; t < p->targets_count; t++)
-            if (p->targets[t] != p->sources[0] || !copies)
-                memcpy((char *)p->targets[t] + at * f.target_bytes, first,
-                       elements * f.target_bytes);
+    const size_t lines = p->streams && !copies ? first_line(&f, p) : p->elements;
+    for (size_t at = 0, elements; at < p->elements; at += elements) {
+        if (at == lines)
+            at = stream_tiles(&f, p, at);
+        size_t left = (at < lines ? lines : p->elements) - at;
+        elements = left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS;
+        fold_to_all(&f, p, at, elements, copies);
     }
 }
 

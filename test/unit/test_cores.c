@@ -70,6 +70,18 @@ static void a_list_narrows_to_holes_and_keeps_the_order(void **state)
     cores_destroy(c);
 }
 
+static void the_last_cache_on_the_way_up_is_told(void **state)
+{
+    struct cores *c = machine("pack:1 l3:2(size=33554432) l2:2(size=1048576) core:1 pu:1", NULL);
+    assert_int_equal(cores_count(c), 4);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(cores_at(c, i).cache_bytes, 32 << 20);
+    cores_destroy(c);
+    c = machine("pack:1 core:2 pu:1", NULL);
+    assert_int_equal(cores_at(c, 1).cache_bytes, 0);
+    cores_destroy(c);
+}
+
 static void a_machine_of_one_pu_has_one_core(void **state)
 {
     struct cores *c = machine("pu:1", NULL);
@@ -229,6 +241,7 @@ int main(void)
         cmocka_unit_test(a_lane_is_a_core_not_a_hyperthread),
         cmocka_unit_test(cores_come_in_order_of_node_then_core),
         cmocka_unit_test(a_list_narrows_to_holes_and_keeps_the_order),
+        cmocka_unit_test(the_last_cache_on_the_way_up_is_told),
         cmocka_unit_test(a_machine_of_one_pu_has_one_core),
         cmocka_unit_test(what_is_formatted_can_be_read_again),
         cmocka_unit_test(bad_lists_are_refused_and_say_why),

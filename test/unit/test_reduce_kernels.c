@@ -17,7 +17,9 @@
 #define LONG_MOST 2600
 #define ROOM_BYTES ((LONG_MOST + 64) * 8)
 #define GUARD_BYTE 0xa5
+#define LINE_BYTES 64
 #define VARIANTS 4 /* with a partial result or without, divided or not */
+#define STREAMS 4  /* with any of them: past the cache, to the same bits (R10) */
 
 struct kernel {
     enum reduce_operation operation;
@@ -36,7 +38,7 @@ static char values[REDUCE_SOURCES_MAX][ROOM_BYTES], partial_values[ROOM_BYTES];
 static char expected[REDUCE_SOURCES_MAX + 1][VARIANTS][ROOM_BYTES];
 /* Where a kernel finds and leaves them. */
 static char source_memory[REDUCE_SOURCES_MAX][ROOM_BYTES], partial_memory[ROOM_BYTES];
-static char target_memory[ROOM_BYTES + 128];
+static char target_memory[ROOM_BYTES + 128] __attribute__((aligned(LINE_BYTES)));
 
 static size_t bytes_of(enum reduce_dtype dtype, size_t elements)
 {
@@ -50,7 +52,8 @@ static struct reduce_pass pass_of(const struct kernel *k, int variant, int count
                                 .elements = elements,
                                 .divisor = variant & 2 && reduce_divides(k->from)
                                                ? 1 + (uint32_t)count
-                                               : (uint32_t)(count % 2)};
+                                               : (uint32_t)(count % 2),
+                                .streams = variant & STREAMS};
 }
 
 static void make_expected(const struct kernel *k, int variant, int count, size_t elements)
@@ -94,7 +97,7 @@ static void for_each_kernel(void (*check)(enum reduce_set, const struct kernel *
 static void assert_expected(enum reduce_set set, const struct kernel *k, int variant, int count,
                             size_t elements, const char *result)
 {
-    const char *want = expected[count][variant];
+    const char *want = expected[count][variant % VARIANTS];
     size_t bytes = reduce_element_bytes(k->to);
     if (memcmp(result, want, elements * bytes) == 0)
         return;
@@ -114,10 +117,10 @@ static bool is_guarded(const char *memory, size_t bytes)
 }
 
 /* Each array at another offset, all derived from `offset`; nothing beside the target changes. */
-static void check_at(enum reduce_set set, const struct kernel *k, size_t elements, size_t offset)
+static void check_variant(enum reduce_set set, const struct kernel *k, size_t elements,
+                          size_t offset, int variant)
 {
-    int count = 1 + (int)((elements + offset) % REDUCE_SOURCES_MAX),
-        variant = (int)(offset / 3 % 4);
+    int count = 1 + (int)((elements + offset) % REDUCE_SOURCES_MAX);
     struct reduce_pass pass = pass_of(k, variant, count, elements);
     const void *sources[REDUCE_SOURCES_MAX];
     char *target = target_memory + 64 + (64 - offset) % 64;
@@ -136,6 +139,13 @@ static void check_at(enum reduce_set set, const struct kernel *k, size_t element
     assert_expected(set, k, variant, count, elements, target);
     assert_true(is_guarded(target_memory, (size_t)(target - target_memory)));
     assert_true(is_guarded(target + target_bytes, 64));
+}
+
+static void check_at(enum reduce_set set, const struct kernel *k, size_t elements, size_t offset)
+{
+    int variant = (int)(offset / 3 % VARIANTS);
+    check_variant(set, k, elements, offset, variant);
+    check_variant(set, k, elements, offset, variant | STREAMS);
 }
 
 static void check_short(enum reduce_set set, const struct kernel *k)
@@ -180,7 +190,7 @@ static void make_fences(void)
 static void check_fenced(enum reduce_set set, const struct kernel *k)
 {
     for (size_t elements = 0; elements <= SHORT_MOST; elements++)
-        for (int variant = 0; variant < VARIANTS; variant++) {
+        for (int variant = 0; variant < VARIANTS + STREAMS; variant++) {
             int count = 1 + (int)elements % REDUCE_SOURCES_MAX;
             struct reduce_pass pass = pass_of(k, variant, count, elements);
             const void *sources[REDUCE_SOURCES_MAX];
@@ -211,9 +221,9 @@ static void nothing_past_an_end_is_touched(void **state)
 static void check_alias(enum reduce_set set, const struct kernel *k)
 {
     enum { ELEMENTS = 1100, TARGETS = 3 };
-    static char targets_memory[TARGETS][ROOM_BYTES];
+    static char targets_memory[TARGETS][ROOM_BYTES] __attribute__((aligned(LINE_BYTES)));
     size_t bytes = bytes_of(k->from, ELEMENTS);
-    for (int variant = 0; variant < VARIANTS; variant++)
+    for (int variant = 0; variant < VARIANTS + STREAMS; variant++)
         for (int aliased = 0; aliased < TARGETS; aliased++) {
             int count = 1 + (variant + aliased) % REDUCE_SOURCES_MAX;
             struct reduce_pass pass = pass_of(k, variant, count, ELEMENTS);
@@ -242,6 +252,39 @@ static void check_alias(enum reduce_set set, const struct kernel *k)
 static void a_target_may_be_a_source_or_the_partial_result(void **state)
 {
     for_each_kernel(check_alias, 1100);
+}
+
+/* Streams want all targets to begin at the same place of a line: here all do, or one does not. */
+static void check_places(enum reduce_set set, const struct kernel *k)
+{
+    enum { ELEMENTS = 1100, MOST = REDUCE_TARGETS_MAX };
+    static char memory[MOST][ROOM_BYTES] __attribute__((aligned(LINE_BYTES)));
+    const void *sources[REDUCE_SOURCES_MAX];
+    void *targets[MOST];
+    for (int s = 0; s < REDUCE_SOURCES_MAX; s++)
+        sources[s] = values[s];
+    for (int odd = 0; odd <= MOST; odd++)
+        for (size_t offset = 0; offset < 2 * LINE_BYTES; offset += 12) {
+            struct reduce_pass pass = pass_of(k, STREAMS, 3, ELEMENTS);
+            memset(memory, GUARD_BYTE, sizeof memory);
+            for (int t = 0; t < MOST; t++)
+                targets[t] = memory[t] + LINE_BYTES + offset + (t == odd ? 8 : 0);
+            pass.sources = sources;
+            pass.targets = targets;
+            pass.targets_count = MOST;
+            reduce_pick(set, k->operation, k->from, k->to)(&pass);
+            for (int t = 0; t < MOST; t++) {
+                char *end = (char *)targets[t] + bytes_of(k->to, ELEMENTS);
+                assert_expected(set, k, STREAMS, 3, ELEMENTS, targets[t]);
+                assert_true(is_guarded(memory[t], (size_t)((char *)targets[t] - memory[t])));
+                assert_true(is_guarded(end, LINE_BYTES));
+            }
+        }
+}
+
+static void targets_past_the_cache_get_the_same_bytes_wherever_they_lie(void **state)
+{
+    for_each_kernel(check_places, 1100);
 }
 
 /* In passes of 8 and less, and by definition in one: the same bits, halves rounded once. */
@@ -410,6 +453,7 @@ int main(void)
         cmocka_unit_test(lengths_around_a_block),
         cmocka_unit_test(nothing_past_an_end_is_touched),
         cmocka_unit_test(a_target_may_be_a_source_or_the_partial_result),
+        cmocka_unit_test(targets_past_the_cache_get_the_same_bytes_wherever_they_lie),
         cmocka_unit_test(passes_give_the_bits_of_one),
         cmocka_unit_test(one_source_is_copied_bit_by_bit),
     };
