@@ -25,6 +25,7 @@ struct lane_options {
     struct fabric *fabrics[LANE_FABRICS_MAX]; /* lent, listening */
     size_t fabrics_count;
     enum reduce_set kernels; /* 0: the best this machine has */
+    uint64_t cache_bytes;    /* of the core's last-level cache; 0: unknown, nothing streams (A18) */
     /* On the lane's thread, after a job has failed (lane_each_failure() tells which); NULL: nobody
      * wants to know. Must not call back. */
     void (*job_failed)(void *context);

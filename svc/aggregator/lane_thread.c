@@ -77,6 +77,8 @@ static int open_all(struct lane_thread *t)
                                    .job_failed = t->options.job_failed,
                                    .context = t->options.context};
     bind_to_core(t);
+    if (t->options.cores)
+        options.cache_bytes = cores_at(t->options.cores, t->options.position).cache_bytes;
     int r = arena_create(t->options.cores, t->options.position, &t->arena);
     if (r < 0)
         return err_set(&t->start_error, r, "lane %u: no memory arena: %s", t->options.index,

@@ -157,8 +157,16 @@ static void measure_inputs(const struct transfer *t, const void *const sources[]
         p->input_squares += reduce_squares(p->dtype, sources[i], t->elements);
 }
 
+/* A18: half, because the workers fill it, too. */
+static bool is_too_much_for_cache(const struct piece *p)
+{
+    uint64_t bytes = piece_bytes(p, p->elements) * ((uint64_t)p->sources + p->members);
+    uint64_t cache_bytes = p->job->lane->options.cache_bytes;
+    return cache_bytes > 0 && bytes > cache_bytes / 2;
+}
+
 static int reduce(struct transfer *t, void *const targets[], int count, enum reduce_dtype target,
-                  uint32_t divisor)
+                  uint32_t divisor, bool streams)
 {
     const struct piece *p = t->piece;
     const void *sources[REDUCE_SOURCES_MAX];
@@ -176,7 +184,8 @@ static int reduce(struct transfer *t, void *const targets[], int count, enum red
                                      .sources_count = (int)t->sources,
                                      .partial = t->has_partial ? partial_slot(t) : NULL,
                                      .elements = t->elements,
-                                     .divisor = divisor};
+                                     .divisor = divisor,
+                                     .streams = streams};
     reduce_pick(p->job->lane->options.kernels, p->operation->reduce, p->dtype, target)(&pass);
     return 0;
 }
@@ -187,7 +196,7 @@ int pass_sum_partial(struct transfer *t)
     if (r < 0)
         return transfer_fail(t, t->next_rank, r);
     void *target = partial_slot(t);
-    r = reduce(t, &target, 1, reduce_accumulator(t->piece->dtype), 0);
+    r = reduce(t, &target, 1, reduce_accumulator(t->piece->dtype), 0, false);
     if (r < 0)
         return r;
     t->has_partial = true;
@@ -253,7 +262,9 @@ int pass_sum(struct transfer *t)
     count = collect_targets(t, &next, targets, count, &unmapped);
     if (count == 0 || t->sources == 0)
         return 0; /* a barrier, or nobody wants it */
-    r = reduce(t, targets, count, p->dtype, divides ? p->sources : 0);
+    bool reads_back = uses_slot || p->terms.measures;
+    r = reduce(t, targets, count, p->dtype, divides ? p->sources : 0,
+               !reads_back && is_too_much_for_cache(p));
     if (r < 0)
         return r;
     if (p->terms.measures)

@@ -36,6 +36,7 @@ void rig_start(struct rig *rig, const char *kind)
                                 .arena = rig->arena,
                                 .fabrics = {rig->fabric},
                                 .fabrics_count = 1,
+                                .cache_bytes = RIG_CACHE_BYTES,
                                 .job_failed = count_failure,
                                 .context = rig};
     assert_int_equal(lane_create(&lane, &rig->lane), 0);

@@ -13,6 +13,8 @@
 #define RIG_LANE 3
 #define RIG_INCARNATION UINT64_C(0xfeed)
 /* Worker memory: inputs from the start, landing areas from the middle. */
+/* Of a machine so small that long tensors go past its cache (A18), short ones do not. */
+#define RIG_CACHE_BYTES (64u << 10)
 #define RIG_REGION_BYTES (8u << 20)
 #define RIG_LANDING (RIG_REGION_BYTES / 2)
 
