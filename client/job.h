@@ -118,7 +118,7 @@ struct gp_job {
     struct slabs slabs;
     struct err failure; /* of the whole job; code 0: none */
     bool is_leaving;
-    uint32_t users; /* calls that wait */
+    _Atomic uint32_t users; /* calls that wait, or are on their way in (L14) */
     struct list links, tensors;
     struct gp_tensor **by_name, **by_id; /* `buckets` each; grow with the tensors */
     uint32_t buckets, tensors_count, declared;
@@ -179,6 +179,8 @@ struct gp_request *request_take(struct gp_job *job);
 void request_fail(struct gp_request *q, int code, const char *text);
 /* Its tensors may be pushed again. */
 void request_release(struct gp_request *q);
+/* Its job goes; its owner still has it. With the client's lock held (L14). */
+void request_abandon(struct gp_request *q);
 bool request_is_over(const struct gp_request *q);
 
 /* stall.c */

@@ -4,6 +4,7 @@
 #include "client/job.h"
 #include "client/link.h"
 #include "svc/base/clock.h"
+#include "svc/base/log.h"
 #include "svc/base/text.h"
 
 #include <errno.h>
@@ -289,17 +290,29 @@ static void say_leave(struct gp_job *job)
     control_wait(job->control, &call, clock_now_ns() + LEAVE_STEP_NS);
 }
 
-/* A request that nobody waited for is still in its owner's hands. */
+/* A request that nobody waited for is still in its owner's hands. Not while somebody uses the job:
+ * nobody comes any more once its requests do not name it (L14). */
+static bool try_abandon(void *context)
+{
+    struct gp_job *job = context;
+    pthread_mutex_lock(&job->client->lock);
+    bool can = job->users == 0;
+    list_for_each_safe (node, &job->requests) {
+        if (can)
+            request_abandon(list_entry(node, struct gp_request, node));
+    }
+    pthread_mutex_unlock(&job->client->lock);
+    return can;
+}
+
+/* Who is in there still has only its copying to do: requests and job have failed. */
 static void abandon_requests(struct gp_job *job)
 {
-    list_for_each_safe (node, &job->requests) {
-        struct gp_request *q = list_entry(node, struct gp_request, node);
-        q->job = NULL;
-        list_remove(node);
-        pthread_mutex_lock(&job->client->lock);
-        list_append(&job->client->abandoned, node);
-        pthread_mutex_unlock(&job->client->lock);
-    }
+    pthread_mutex_lock(&job->lock);
+    while (!engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, try_abandon, job))
+        log_warn("job '%s' rank %u: left while another thread copies a result", job->name,
+                 job->rank);
+    pthread_mutex_unlock(&job->lock);
     list_for_each_safe (node, &job->pool)
         free(list_entry(node, struct gp_request, node));
 }

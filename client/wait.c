@@ -69,13 +69,25 @@ static void detach(struct gp_request *q, struct list *tensors)
     }
 }
 
-void request_release(struct gp_request *q)
+static void detach_all(struct gp_request *q)
 {
     detach(q, &q->waiting);
     detach(q, &q->landed);
     detach(q, &q->done);
     list_remove(&q->node);
+}
+
+void request_release(struct gp_request *q)
+{
+    detach_all(q);
     list_append(&q->job->pool, &q->node);
+}
+
+void request_abandon(struct gp_request *q)
+{
+    detach_all(q);
+    q->job = NULL;
+    list_append(&q->client->abandoned, &q->node);
 }
 
 /* ---- waiting ---- */
@@ -120,16 +132,25 @@ static int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t time
     return r;
 }
 
-/* gp_job_leave() lets those out first that are in here. */
-static int wait_as_user(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
+/* With the job's lock held; to be ended by go(). NULL: the job has been left. */
+static struct gp_job *come(const struct gp_request *q)
 {
+    pthread_mutex_lock(&q->client->lock);
     struct gp_job *job = q->job;
-    job->users++;
-    int r = wait_locked(q, deadline_ns, timeout_ns);
+    if (job)
+        job->users++; /* from here on gp_job_leave() waits for us (L14) */
+    pthread_mutex_unlock(&q->client->lock);
+    if (job)
+        pthread_mutex_lock(&job->lock);
+    return job;
+}
+
+static void go(struct gp_job *job)
+{
     job->users--;
     if (job->is_leaving)
         engine_kick(&job->engine);
-    return r;
+    pthread_mutex_unlock(&job->lock);
 }
 
 static uint64_t timeout_of(const gp_client *client, int timeout_ms)
@@ -162,13 +183,13 @@ int gp_wait(gp_request *request, int timeout_ms)
     int r = check_request(request);
     if (r < 0)
         return r;
-    struct gp_job *job = request->job;
+    uint64_t timeout_ns = timeout_of(request->client, timeout_ms);
+    uint64_t deadline_ns = clock_now_ns() + timeout_ns;
+    struct gp_job *job = come(request);
     if (!job)
         return end_abandoned(request);
-    uint64_t timeout_ns = timeout_of(job->client, timeout_ms);
-    pthread_mutex_lock(&job->lock);
-    r = wait_as_user(request, clock_now_ns() + timeout_ns, timeout_ns);
-    pthread_mutex_unlock(&job->lock);
+    r = wait_locked(request, deadline_ns, timeout_ns);
+    go(job);
     return r;
 }
 
@@ -177,14 +198,13 @@ int gp_poll(gp_request *request)
     int r = check_request(request);
     if (r < 0)
         return r;
-    struct gp_job *job = request->job;
+    struct gp_job *job = come(request);
     if (!job)
         return 1;
-    pthread_mutex_lock(&job->lock);
     if (!request_is_over(request))
         engine_poll(&job->engine);
     r = request_is_over(request);
-    pthread_mutex_unlock(&job->lock);
+    go(job);
     return r;
 }
 
@@ -201,7 +221,7 @@ static int pass_barrier(gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
         return client_error(-EBUSY, "another thread waits in gp_barrier() of job '%s'", job->name);
     }
     job->is_in_barrier = true;
-    int r = wait_as_user(job->barrier_request, deadline_ns, timeout_ns);
+    int r = wait_locked(job->barrier_request, deadline_ns, timeout_ns);
     job->is_in_barrier = false;
     if (r != -ETIMEDOUT)
         job->barrier_request = NULL;
@@ -219,9 +239,10 @@ int gp_barrier(gp_job *job, int timeout_ms)
     r = declare_internal(job, BARRIER_NAME, timeout_ns, &barrier);
     if (r < 0)
         return r;
+    job->users++;
     pthread_mutex_lock(&job->lock);
     job->barrier = barrier;
     r = pass_barrier(job, deadline_ns, timeout_ns);
-    pthread_mutex_unlock(&job->lock);
+    go(job);
     return r;
 }
