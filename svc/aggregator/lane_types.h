@@ -144,6 +144,7 @@ struct lane_job {
     struct list runnable; /* by priority */
     struct piece **table; /* hash of pieces by id */
     size_t table_size, pieces_count;
+    uint64_t step_bytes; /* inputs and results of a round of each piece (A18) */
     struct record_connect *grants;
     size_t grants_count, grants_max;
     struct transfer transfers[TRANSFERS_PER_JOB];

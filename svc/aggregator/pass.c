@@ -158,11 +158,10 @@ static void measure_inputs(const struct transfer *t, const void *const sources[]
 }
 
 /* A18: half, because the workers fill it, too. */
-static bool is_too_much_for_cache(const struct piece *p)
+static bool is_too_much_for_cache(const struct lane_job *job)
 {
-    uint64_t bytes = piece_bytes(p, p->elements) * ((uint64_t)p->sources + p->members);
-    uint64_t cache_bytes = p->job->lane->options.cache_bytes;
-    return cache_bytes > 0 && bytes > cache_bytes / 2;
+    uint64_t cache_bytes = job->lane->options.cache_bytes;
+    return cache_bytes > 0 && job->step_bytes > cache_bytes / 2;
 }
 
 static int reduce(struct transfer *t, void *const targets[], int count, enum reduce_dtype target,
@@ -264,7 +263,7 @@ int pass_sum(struct transfer *t)
         return 0; /* a barrier, or nobody wants it */
     bool reads_back = uses_slot || p->terms.measures;
     r = reduce(t, targets, count, p->dtype, divides ? p->sources : 0,
-               !reads_back && is_too_much_for_cache(p));
+               !reads_back && is_too_much_for_cache(p->job));
     if (r < 0)
         return r;
     if (p->terms.measures)

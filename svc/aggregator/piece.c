@@ -102,6 +102,11 @@ static bool needs_kept(const struct piece *p)
     return p->terms.quorum != QUORUM_ALL && p->elements > 0;
 }
 
+static uint64_t step_bytes(const struct piece *p)
+{
+    return 2 * (uint64_t)p->members * piece_bytes(p, p->elements);
+}
+
 static struct piece *piece_create(struct lane_job *job, const struct lane_piece *spec)
 {
     struct arena *arena = job->lane->options.arena;
@@ -142,6 +147,7 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
         return -ENOMEM;
     p->epoch = epoch;
     p->round = recovering ? 0 : 1;
+    job->step_bytes += step_bytes(p);
     if (++job->pieces_count > job->table_size)
         table_grow(job);
     list_append(&job->pieces, &p->link);
@@ -170,6 +176,7 @@ void piece_free(struct piece *p)
         at = &(*at)->hash_next;
     *at = p->hash_next;
     job->pieces_count--;
+    job->step_bytes -= step_bytes(p);
     list_remove(&p->link);
     list_remove(&p->run_link);
     arena_free(job->lane->options.arena, &job->account, p->kept);
