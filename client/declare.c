@@ -45,13 +45,20 @@ static int check_spec(const gp_tensor_spec *spec, size_t i)
     if (spec->elements > PTRDIFF_MAX / element_bytes)
         return client_error(-EINVAL, "tensor '%s': %" PRIu64 " elements are more than memory holds",
                             spec->name, spec->elements);
+    if (spec->rule && spec->dtype != GP_F32)
+        return client_error(-EINVAL, "tensor '%s': parameters are updated in f32, not in %s",
+                            spec->name, reduce_dtype_name(spec->dtype));
     return 0;
 }
 
 static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, struct terms *ret_terms)
 {
     const char *fault = NULL;
-    *ret_terms = (struct terms){.quorum = spec->quorum, .bound = spec->bound, .flags = spec->flags};
+    *ret_terms = (struct terms){
+        .quorum = spec->quorum,
+        .bound = spec->bound,
+        .flags = spec->flags,
+        .rule = (unsigned)spec->rule > TERMS_RULES_MAX ? UINT8_MAX : (uint8_t)spec->rule};
     for (uint32_t i = 0; spec->ranks && i < spec->ranks_count && !fault; i++) {
         uint32_t rank = spec->ranks[i];
         if (rank >= job->workers)
@@ -73,7 +80,8 @@ static int check_same(const struct gp_tensor *t, const gp_tensor_spec *spec,
 {
     if (!terms_are_same(&t->terms, terms))
         return client_error(-EEXIST,
-                            "tensor '%s' was declared before with another quorum or set of ranks",
+                            "tensor '%s' was declared before with another quorum, rule or set of "
+                            "ranks",
                             t->name);
     if (t->dtype == spec->dtype && t->elements == spec->elements)
         return 0;

@@ -50,7 +50,8 @@ enum gp_dtype { GP_F32 = 1, GP_F64 = 2, GP_F16 = 3, GP_BF16 = 4, GP_I32 = 5, GP_
  *   GP_ALL_TO_ALL      W x E      W x E    block i of rank r's gradient: block r of rank i's result
  *   GP_REDUCE_SCATTER  W x E      E        rank i gets the sum of all blocks i
  *
- * A block is as long as the tensor: that of an all-to-all is what one rank sends another. */
+ * A block is as long as the tensor: that of an all-to-all is what one rank sends another. Tensors
+ * with an update rule have operations of their own: gp_broadcast() and gp_update(). */
 enum gp_operation {
     GP_SUM = 1,       /* ((g0 + g1) + g2) + ..., in rank order */
     GP_MEAN = 2,      /* the sum, then one division by the number of inputs; not of integers */
@@ -126,6 +127,27 @@ GP_API void gp_job_leave(gp_job *job);
 GP_API uint32_t gp_job_rank(const gp_job *job);
 GP_API uint32_t gp_job_workers(const gp_job *job);
 
+/* What the lane of a tensor makes of the mean of its gradients, in the pass that sums them: new
+ * parameters, by the formulas of PyTorch 1.13 (SGD; with momentum after Polyak 1964, Nesterov's as
+ * in Sutskever et al. 2013; Adam: Kingma and Ba 2015, whose weight decay is added to the gradient;
+ * AdamW: Loshchilov and Hutter 2019, whose weight decay shrinks the parameters). The lane keeps
+ * parameters and moments: twice 4, 8 or 12 bytes an element. */
+enum gp_rule {
+    GP_NO_RULE = 0,
+    GP_SGD = 1,
+    GP_MOMENTUM = 2,
+    GP_NESTEROV = 3,
+    GP_ADAM = 4,
+    GP_ADAMW = 5,
+};
+
+/* Hyper-parameters of one round. Those that a rule has no use for are not looked at. */
+typedef struct gp_settings {
+    double rate, weight_decay;
+    double momentum, dampening;   /* GP_MOMENTUM; GP_NESTEROV, whose dampening is 0 */
+    double beta1, beta2, epsilon; /* GP_ADAM, GP_ADAMW */
+} gp_settings;
+
 typedef struct gp_tensor_spec {
     const char *name; /* 1..255 bytes of UTF-8; workers match tensors by name, in any order */
     enum gp_dtype dtype;
@@ -134,13 +156,14 @@ typedef struct gp_tensor_spec {
     const uint32_t *ranks; /* its set of ranks, this one among them; NULL: all of the job */
     uint32_t ranks_count;
     enum gp_quorum quorum;
-    uint32_t bound; /* GP_FIRST, GP_STALE */
-    uint32_t flags; /* GP_LEADS, GP_MEASURES */
+    uint32_t bound;    /* GP_FIRST, GP_STALE */
+    uint32_t flags;    /* GP_LEADS, GP_MEASURES */
+    enum gp_rule rule; /* of GP_F32 tensors with GP_ALL: its lane keeps the parameters */
 } gp_tensor_spec;
 
 /* Declares `count` tensors at any time, in any order. Declaring a whole model in one call lets the
  * service place it as a whole. A name that this worker has declared before gives the same handle,
- * if dtype, elements, ranks, quorum, bound and flags agree.
+ * if dtype, elements, ranks, quorum, bound, flags and rule agree.
  * Errors: -EINVAL (which field of which tensor), -EEXIST (declared before with another shape or
  * dtype: both are named), -ENOSPC (no lane has room). When ranks disagree, every rank gets
  * -EINVAL from its declare or its next wait, naming the ranks and their values. */
@@ -182,6 +205,19 @@ GP_API int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count,
                               enum gp_operation operation, gp_request **ret_request);
 /* Rank `root`'s values on every rank of the set. */
 GP_API int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **ret_request);
+/* One step of a tensor that has an update rule: `gradient` in, the new parameters of all ranks out,
+ * which may take the gradient's place. Its first round must be a gp_broadcast(), whose values the
+ * lane takes as parameters; so must whoever wants to set them, and start counting steps, again.
+ * `settings`: of the set's first rank, for this round; NULL on the others, whose are not looked at.
+ * Errors, besides those of gp_push_pull(): -EINVAL, the tensor has no rule, or a setting has no
+ * sense (which one); at gp_wait(): -ENODATA, nothing was broadcast yet; -EOWNERDEAD, the lane died,
+ * and moments with it: every rank has the last result that gp_wait() gave it. To go on, undeclare
+ * the tensor on every rank, declare it again and broadcast one rank's parameters. */
+GP_API int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,
+                     const gp_settings *settings, gp_request **ret_request);
+/* Several tensors, one request, the same settings. */
+GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
+                           const gp_settings *settings, gp_request **ret_request);
 /* Between the two ranks of a tensor's set (or of a job of two workers): what one sends, the other
  * receives. Done when the receiver has it. -EINVAL: the set has not two ranks; or, at gp_wait(),
  * both sent, or both received. */

@@ -8,7 +8,7 @@
 #include "client/control.h"
 #include "client/engine.h"
 #include "client/slab.h"
-#include "svc/reduce/reduce.h"
+#include "svc/reduce/update.h"
 #include "svc/wire/record.h"
 #include "svc/wire/terms.h"
 
@@ -45,8 +45,10 @@ struct push {
     void *result;         /* of the caller; NULL: takes none */
     struct place input, landing;
     uint64_t gradient_bytes, result_bytes;
+    struct update_settings settings; /* of an update, where this rank gives them (W14) */
     uint32_t root;
-    uint8_t operation;   /* enum record_operation */
+    uint8_t operation; /* enum record_operation */
+    bool has_settings;
     bool copies_in;      /* the gradient into the staging input */
     bool copies_out;     /* the landing area into the result */
     bool ends_committed; /* the caller's own memory is lent: the wait is over at COMMIT (L2) */
@@ -59,8 +61,8 @@ struct gp_tensor {
     char *name;
     uint64_t elements, bytes; /* of one block */
     struct terms terms;
-    uint32_t members, peer; /* of its set; peer: another than this rank */
-    uint32_t id, index;     /* index: in order of declaring */
+    uint32_t members, first_rank, peer; /* of its set; peer: another than this rank */
+    uint32_t id, index;                 /* index: in order of declaring */
     uint32_t name_hash;
     uint8_t dtype;
     bool is_routed; /* id and pieces are known */

@@ -29,14 +29,15 @@ struct link {
     struct record_connect ticket;
     struct control_call call;
     Gradpool__Wire__TicketRequest ticket_request;
-    bool is_asking;        /* the call is under way */
-    struct list unsent;    /* of piece.unsent */
-    bool owes_goodbye;     /* it found no room */
-    uint64_t chosen_round; /* of the last choice passed on */
-    uint32_t lent;         /* slabs 0 .. lent-1 are */
-    bool was_queried;      /* stall.c */
-    bool is_hopeless;      /* `failure` will not go away by waiting for a new route */
-    struct err failure;    /* why it is closed; code 0: by us, or it is not */
+    bool is_asking;                  /* the call is under way */
+    struct list unsent;              /* of piece.unsent */
+    bool owes_goodbye;               /* it found no room */
+    uint64_t chosen_round;           /* of the last choice passed on */
+    uint32_t lent;                   /* slabs 0 .. lent-1 are */
+    struct record_settings settings; /* that it was told last */
+    bool was_queried;                /* stall.c */
+    bool is_hopeless;                /* `failure` will not go away by waiting for a new route */
+    struct err failure;              /* why it is closed; code 0: by us, or it is not */
 };
 
 /* The link to a lane, made and opened if need be. NULL: out of memory. */

@@ -37,6 +37,8 @@ static void closed(struct link *l, const struct fabric_event *event)
         l->job->connecting--;
     l->conn = NULL;
     l->lent = 0;
+    l->chosen_round = 0;
+    l->settings.kind = 0; /* the next connection knows none */
     l->state = LINK_CLOSED;
     if (was == LINK_CONNECTING && !l->job->is_leaving)
         link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- READY ---- */
 
@@ -47,13 +48,19 @@ static void describe_output(const struct piece *p, struct record_ready *ready)
 static const uint8_t standings[] = {
     [PIECE_IDLE] = RECORD_IDLE, [PIECE_ANNOUNCED] = RECORD_ANNOUNCE, [PIECE_LANDED] = RECORD_HOLDS};
 
+/* Before the first push. */
+static uint8_t usual_operation(const struct gp_tensor *t)
+{
+    return t->terms.rule ? RECORD_UPDATE : RECORD_SUM;
+}
+
 static void describe(const struct piece *p, struct record_ready *ready)
 {
     const struct gp_tensor *t = p->tensor;
     bool is_idle = p->standing == PIECE_IDLE;
     *ready = (struct record_ready){
         .kind = RECORD_READY,
-        .operation = t->open.operation ? t->open.operation : RECORD_SUM, /* before the first push */
+        .operation = t->open.operation ? t->open.operation : usual_operation(t),
         .dtype = t->dtype,
         .standing = standings[p->standing],
         .piece = p->id,
@@ -80,9 +87,32 @@ static const void *choose_payload(const struct link *l, struct record_ready *rea
                     (struct place){.region = ready->input_region, .offset = ready->input_offset});
 }
 
+/* Only when they have changed: a lane keeps what it was told on this connection (W14). */
+static int tell_settings(struct link *l, const struct push *push)
+{
+    const struct update_settings *s = &push->settings;
+    struct record_settings settings = {.kind = RECORD_SETTINGS,
+                                       .rate = s->rate,
+                                       .weight_decay = s->weight_decay,
+                                       .momentum = s->momentum,
+                                       .dampening = s->dampening,
+                                       .beta1 = s->beta1,
+                                       .beta2 = s->beta2,
+                                       .epsilon = s->epsilon};
+    if (!push->has_settings || memcmp(&l->settings, &settings, sizeof settings) == 0)
+        return 0;
+    int r = fabric_send(l->conn, &settings, sizeof settings, NULL, 0);
+    if (r == 0)
+        l->settings = settings;
+    return r;
+}
+
 static int send_ready(struct link *l, const struct piece *p)
 {
     struct record_ready ready;
+    int told = tell_settings(l, &p->tensor->open);
+    if (told < 0)
+        return told;
     describe(p, &ready);
     const void *payload = choose_payload(l, &ready);
     int r = fabric_send(l->conn, &ready, sizeof ready, payload, ready.payload_bytes);

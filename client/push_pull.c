@@ -22,6 +22,10 @@ _Static_assert((int)GP_FIRST == QUORUM_FIRST && (int)GP_CHOSEN == QUORUM_CHOSEN 
                    (int)GP_STALE == QUORUM_STALE && (int)GP_ANY == QUORUM_ANY &&
                    GP_LEADS == TERMS_LEADS && GP_MEASURES == TERMS_MEASURES,
                "quorums too");
+_Static_assert((int)GP_SGD == UPDATE_SGD && (int)GP_MOMENTUM == UPDATE_MOMENTUM &&
+                   (int)GP_NESTEROV == UPDATE_NESTEROV && (int)GP_ADAM == UPDATE_ADAM &&
+                   (int)GP_ADAMW == UPDATE_ADAMW && TERMS_RULES_MAX == UPDATE_RULES - 1,
+               "rules too");
 _Static_assert((int)GP_F32 == REDUCE_F32 && (int)GP_F64 == REDUCE_F64 &&
                    (int)GP_F16 == REDUCE_F16 && (int)GP_BF16 == REDUCE_BF16 &&
                    (int)GP_I32 == REDUCE_I32 && (int)GP_I64 == REDUCE_I64,
@@ -33,6 +37,7 @@ struct starting {
     size_t count;
     uint8_t operation;
     uint32_t root;
+    const gp_settings *settings; /* of an update */
 };
 
 /* ---- what an operation takes and gives (the table in gradpool.h) ---- */
@@ -123,6 +128,44 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
     return 0;
 }
 
+static bool gives_settings(const struct starting *s, const struct gp_tensor *t)
+{
+    return s->operation == RECORD_UPDATE && t->first_rank == s->job->rank;
+}
+
+static struct update_settings settings_of(const gp_settings *s)
+{
+    return (struct update_settings){.rate = s->rate,
+                                    .weight_decay = s->weight_decay,
+                                    .momentum = s->momentum,
+                                    .dampening = s->dampening,
+                                    .beta1 = s->beta1,
+                                    .beta2 = s->beta2,
+                                    .epsilon = s->epsilon};
+}
+
+static int check_rule(const struct starting *s, const struct gp_tensor *t)
+{
+    bool is_update = s->operation == RECORD_UPDATE;
+    if (is_update && !t->terms.rule)
+        return client_error(-EINVAL, "tensor '%s' was declared without an update rule", t->name);
+    if (t->terms.rule && !is_update && s->operation != RECORD_BROADCAST)
+        return client_error(-EINVAL,
+                            "tensor '%s' has an update rule: broadcast its parameters, then "
+                            "update them",
+                            t->name);
+    if (!gives_settings(s, t))
+        return 0;
+    if (!s->settings)
+        return client_error(-EINVAL, "tensor '%s': rank %u gives the settings of an update",
+                            t->name, t->first_rank);
+    const struct update_settings settings = settings_of(s->settings);
+    const char *wrong = update_wrong(t->terms.rule, &settings);
+    return wrong ? client_error(-EINVAL, "tensor '%s': this %s has no sense with %s", t->name,
+                                wrong, update_name(t->terms.rule))
+                 : 0;
+}
+
 static int check_item(const struct starting *s, const gp_item *item, size_t i)
 {
     const struct gp_tensor *t = item->tensor;
@@ -135,6 +178,9 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
     if (s->operation == RECORD_MEAN && !reduce_divides(t->dtype))
         return client_error(-EINVAL, "tensor '%s': %s have no mean; sum them", t->name,
                             reduce_dtype_name(t->dtype));
+    int r = check_rule(s, t);
+    if (r < 0)
+        return r;
     const struct link *hopeless = find_hopeless(t);
     if (hopeless)
         return client_error_from(&hopeless->failure);
@@ -186,6 +232,10 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
     if (t->elements > 0) {
         push.gradient = item->gradient;
         push.result = item->result;
+    }
+    if (gives_settings(s, t)) {
+        push.settings = settings_of(s->settings);
+        push.has_settings = true;
     }
     r = place_all(t, &push);
     if (r < 0)
@@ -285,7 +335,7 @@ int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count, enum gp_
         return client_error(-EINVAL, "a broadcast needs a root: use gp_broadcast()");
     if (operation < GP_SUM || operation > GP_REDUCE_SCATTER || operation == (int)RECORD_BARRIER)
         return client_error(-EINVAL, "operation %d is unknown", operation);
-    struct starting s = {job, items, count, (uint8_t)operation, 0};
+    struct starting s = {job, items, count, (uint8_t)operation, 0, NULL};
     return start(&s, ret_request);
 }
 
@@ -296,6 +346,27 @@ int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result, enum gp_
     if (!tensor)
         return client_error(-EINVAL, "no tensor given");
     return gp_push_pull_group(tensor->job, &item, 1, operation, ret_request);
+}
+
+int gp_update_group(gp_job *job, const gp_item *items, size_t count, const gp_settings *settings,
+                    gp_request **ret_request)
+{
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    if (!items || count == 0)
+        return client_error(-EINVAL, "an empty group");
+    struct starting s = {job, items, count, RECORD_UPDATE, 0, settings};
+    return start(&s, ret_request);
+}
+
+int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,
+              const gp_settings *settings, gp_request **ret_request)
+{
+    gp_item item = {tensor, gradient, parameters};
+    if (!tensor)
+        return client_error(-EINVAL, "no tensor given");
+    return gp_update_group(tensor->job, &item, 1, settings, ret_request);
 }
 
 int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **ret_request)
@@ -311,7 +382,7 @@ int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **re
                             job->workers);
     bool is_root = job->rank == root;
     gp_item item = {tensor, is_root ? values : NULL, is_root ? NULL : values};
-    struct starting s = {job, &item, 1, RECORD_BROADCAST, root};
+    struct starting s = {job, &item, 1, RECORD_BROADCAST, root, NULL};
     return start(&s, ret_request);
 }
 
@@ -327,7 +398,7 @@ static int send_or_receive(gp_tensor *t, const gp_item *item, bool is_sender,
     if (t->members != 2)
         return client_error(-EINVAL, "tensor '%s' is of %u ranks; one sends to one", t->name,
                             t->members);
-    struct starting s = {t->job, item, 1, RECORD_SEND, is_sender ? t->job->rank : t->peer};
+    struct starting s = {t->job, item, 1, RECORD_SEND, is_sender ? t->job->rank : t->peer, NULL};
     return start(&s, ret_request);
 }
 
@@ -344,6 +415,6 @@ int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request)
 int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **ret_request)
 {
     gp_item item = {t, NULL, NULL};
-    struct starting s = {t->job, &item, 1, operation, 0};
+    struct starting s = {t->job, &item, 1, operation, 0, NULL};
     return start_locked(&s, ret_request);
 }

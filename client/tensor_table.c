@@ -160,6 +160,8 @@ int tensor_add(struct gp_job *job, const char *name, uint8_t dtype, uint64_t ele
     t->bytes = elements * reduce_element_bytes(dtype);
     t->terms = *terms;
     t->members = terms_count(terms, job->workers);
+    while (t->first_rank < job->workers && !terms_have_rank(terms, t->first_rank))
+        t->first_rank++;
     while (t->peer < job->workers && (t->peer == job->rank || !terms_have_rank(terms, t->peer)))
         t->peer++;
     t->index = job->declared++;

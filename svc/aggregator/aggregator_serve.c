@@ -68,7 +68,8 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
                                      .terms = {.quorum = terms->quorum,
                                                .bound = terms->bound,
                                                .leads = terms->flags & TERMS_LEADS,
-                                               .measures = terms->flags & TERMS_MEASURES},
+                                               .measures = terms->flags & TERMS_MEASURES,
+                                               .rule = terms->rule},
                                      .ranks = terms_are_for_all(terms) ? NULL : terms->ranks};
     return 0;
 }

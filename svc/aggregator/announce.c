@@ -1,6 +1,6 @@
 /* What happens when a worker says READY or asks whom it waits for. Checks every field against what
  * the coordinator said the piece is; a mismatch becomes an error on every rank. README: A1, A4. */
-#include "svc/aggregator/lane_types.h"
+#include "svc/aggregator/parameters.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -91,7 +91,10 @@ static void fill(struct announcement *a, const struct operation *operation,
 /* The first to announce says what the round does; the rest must agree, or nobody gets a result. */
 static void agree(struct worker *w, struct piece *p, const struct announcement *a)
 {
-    if (!p->operation) {
+    if (a->operation->updates && !p->parameters->are_set) {
+        piece_fail(p, -ENODATA, "tensor '%s' has no parameters yet: broadcast them first",
+                   p->tensor);
+    } else if (!p->operation) {
         p->operation = a->operation;
         p->root = a->root;
     } else if (p->operation != a->operation) {
@@ -152,6 +155,8 @@ static void refuse(struct worker *w, const struct record_ready *ready, int code,
 /* Where not all take part, a result must make sense without the rest. */
 static bool suits_terms(const struct piece *p, const struct operation *operation)
 {
+    if (!parameters_suit(p, operation))
+        return false;
     if (p->terms.quorum == QUORUM_ALL)
         return true;
     if (quorum_is_loose(p))
@@ -162,6 +167,21 @@ static bool suits_terms(const struct piece *p, const struct operation *operation
 static bool root_is_sound(struct piece *p, const struct operation *operation, uint32_t root)
 {
     return operation->inputs != INPUT_ROOT || (root < p->job->workers_count && piece_rank(p, root));
+}
+
+static bool gives_settings(const struct piece *p, const struct rank *rank,
+                           const struct operation *operation)
+{
+    return operation->updates && rank == &p->ranks[0];
+}
+
+static const char *find_wrong_setting(const struct piece *p, const struct rank *rank,
+                                      const struct operation *operation,
+                                      const struct record_ready *ready)
+{
+    if (ready->standing == RECORD_IDLE || !gives_settings(p, rank, operation))
+        return NULL;
+    return update_wrong(p->terms.rule, &rank->worker->settings);
 }
 
 /* All that can be wrong with an announcement before it touches the round. */
@@ -183,7 +203,7 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         return false;
     }
     if (!suits_terms(p, operation)) {
-        snprintf(text, sizeof text, "%s is not defined for the quorum that was declared",
+        snprintf(text, sizeof text, "%s is not defined for the quorum or rule that was declared",
                  operation->name);
         refuse(w, ready, -EOPNOTSUPP, text);
         return false;
@@ -205,6 +225,12 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         snprintf(text, sizeof text, "input or output is not %" PRIu64 " elements of lent memory",
                  p->elements);
         refuse(w, ready, r, text);
+        return false;
+    }
+    const char *wrong = find_wrong_setting(p, rank, operation, ready);
+    if (wrong) {
+        snprintf(text, sizeof text, "%s has a %s without sense", update_name(p->terms.rule), wrong);
+        refuse(w, ready, -EINVAL, text);
         return false;
     }
     if (!round_is_acceptable(p, rank, ready)) {
@@ -252,6 +278,8 @@ static bool take(struct rank *rank, const struct operation *operation,
     }
     if (is_new)
         fill(a, operation, ready);
+    if (is_new && gives_settings(p, rank, operation))
+        p->parameters->settings[ready->round & 1] = w->settings;
     if (is_new && payload && ready->round == quorum_round(p, rank))
         keeps = keep_payload(w, a, data, payload);
     if (!rank->has_spoken) {

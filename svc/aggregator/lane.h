@@ -4,7 +4,7 @@
 #define GRADPOOL_AGGREGATOR_LANE_H
 
 #include "svc/aggregator/arena.h"
-#include "svc/reduce/reduce.h"
+#include "svc/reduce/update.h"
 #include "svc/wire/fabric.h"
 #include "svc/wire/record.h"
 #include "svc/wire/terms.h"
@@ -50,7 +50,8 @@ struct lane_terms {
     enum quorum quorum;
     uint32_t bound;
     bool leads; /* the set of each round (QUORUM_FIRST) is what the job's QUORUM_CHOSEN wait for */
-    bool measures; /* squares of inputs and results */
+    bool measures;         /* squares of inputs and results */
+    enum update_rule rule; /* 0: the lane keeps no parameters */
 };
 
 /* A part of a tensor that the lane shall serve. */

@@ -1,6 +1,7 @@
 /* From fabric events to the lane's objects: who may connect, what a message means, what the end of
  * a connection means. Peers' bytes are copied and checked here before anybody else sees them (W9).
  * README: A4, A5. */
+#include "svc/aggregator/parameters.h"
 #include "svc/aggregator/transfer.h"
 
 #include "svc/base/err.h"
@@ -113,6 +114,7 @@ static bool dispatch(struct worker *w, const union record *record, const void *d
     case RECORD_QUERY: answer_query(w, &record->query); return false;
     case RECORD_LEAVE: worker_leave(w, record->leave.after_failure); return false;
     case RECORD_CHOSEN: take_choice(w, &record->chosen); return false;
+    case RECORD_SETTINGS: parameters_tell(w, &record->settings); return false;
     default: evict(w, "a record that only lanes send"); return false;
     }
 }

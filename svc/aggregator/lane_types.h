@@ -76,6 +76,7 @@ struct piece {
     bool is_copy;   /* a result that somebody holds goes to the rest (W5) */
     bool is_answer; /* the kept result goes to the late */
     char *kept;     /* the newest result, or the running sum; NULL: the terms need none */
+    struct parameters *parameters; /* of a piece with an update rule; NULL: it has none */
     bool has_kept;
     double input_squares, result_squares; /* of the round being summed, where measured */
     uint32_t sources;
@@ -98,12 +99,13 @@ struct worker {
     uint32_t number;
     enum worker_state state;
     struct fabric *fabric;
-    struct fabric_conn *conn;     /* NULL unless OPEN */
-    struct list owed;             /* announcements with something to tell */
-    bool owes_failure;            /* of the job, after these */
-    struct list tell_link;        /* in lane.telling while something is owed */
-    struct announcement *holding; /* whose payload sits in a receive buffer */
-    const void *held;             /* that buffer */
+    struct fabric_conn *conn;        /* NULL unless OPEN */
+    struct list owed;                /* announcements with something to tell */
+    bool owes_failure;               /* of the job, after these */
+    struct list tell_link;           /* in lane.telling while something is owed */
+    struct update_settings settings; /* that it told last */
+    struct announcement *holding;    /* whose payload sits in a receive buffer */
+    const void *held;                /* that buffer */
     char peer[64];
 };
 

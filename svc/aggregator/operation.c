@@ -7,17 +7,18 @@
 
 /* What takes one input is the sum of one input. */
 static const struct operation operations[] = {
-    {RECORD_SUM, "sum", INPUT_ALL, REDUCE_SUM, false, false, false},
-    {RECORD_MEAN, "mean", INPUT_ALL, REDUCE_SUM, true, false, false},
-    {RECORD_MIN, "min", INPUT_ALL, REDUCE_MIN, false, false, false},
-    {RECORD_MAX, "max", INPUT_ALL, REDUCE_MAX, false, false, false},
-    {RECORD_PRODUCT, "product", INPUT_ALL, REDUCE_PRODUCT, false, false, false},
-    {RECORD_BROADCAST, "broadcast", INPUT_ROOT, REDUCE_SUM, false, false, false},
-    {RECORD_SEND, "send", INPUT_ROOT, REDUCE_SUM, false, false, false},
-    {RECORD_GATHER, "gather", INPUT_ALL, REDUCE_SUM, false, false, true},
-    {RECORD_ALL_TO_ALL, "all-to-all", INPUT_ALL, REDUCE_SUM, false, true, true},
-    {RECORD_REDUCE_SCATTER, "reduce-scatter", INPUT_ALL, REDUCE_SUM, false, true, false},
-    {RECORD_BARRIER, "barrier", INPUT_NONE, REDUCE_SUM, false, false, false},
+    {RECORD_SUM, "sum", INPUT_ALL, REDUCE_SUM, false, false, false, false},
+    {RECORD_MEAN, "mean", INPUT_ALL, REDUCE_SUM, true, false, false, false},
+    {RECORD_MIN, "min", INPUT_ALL, REDUCE_MIN, false, false, false, false},
+    {RECORD_MAX, "max", INPUT_ALL, REDUCE_MAX, false, false, false, false},
+    {RECORD_PRODUCT, "product", INPUT_ALL, REDUCE_PRODUCT, false, false, false, false},
+    {RECORD_BROADCAST, "broadcast", INPUT_ROOT, REDUCE_SUM, false, false, false, false},
+    {RECORD_SEND, "send", INPUT_ROOT, REDUCE_SUM, false, false, false, false},
+    {RECORD_GATHER, "gather", INPUT_ALL, REDUCE_SUM, false, false, true, false},
+    {RECORD_ALL_TO_ALL, "all-to-all", INPUT_ALL, REDUCE_SUM, false, true, true, false},
+    {RECORD_REDUCE_SCATTER, "reduce-scatter", INPUT_ALL, REDUCE_SUM, false, true, false, false},
+    {RECORD_UPDATE, "update", INPUT_ALL, REDUCE_SUM, true, false, false, true},
+    {RECORD_BARRIER, "barrier", INPUT_NONE, REDUCE_SUM, false, false, false, false},
 };
 
 const struct operation *operation_find(uint8_t code)

@@ -20,6 +20,7 @@ struct operation {
     bool divides;  /* by the number of inputs, once, at the end */
     bool splits;   /* an input has a block for each member, which alone gets it */
     bool collects; /* a result has a block of each member */
+    bool updates;  /* the result is the parameters that follow from it */
 };
 
 /* NULL: no such row. */

@@ -2,6 +2,7 @@
  * reduced in rank order and stored to every landing area that is mapped. Owns nothing. Never keeps
  * a pointer into a worker's memory from one turn to the next: the worker may have taken it back.
  * README: A7, A14, A15. */
+#include "svc/aggregator/parameters.h"
 #include "svc/aggregator/transfer.h"
 
 #include <errno.h>
@@ -169,11 +170,12 @@ static int reduce(struct transfer *t, void *const targets[], int count, enum red
 {
     const struct piece *p = t->piece;
     const void *sources[REDUCE_SOURCES_MAX];
+    bool updates = parameters_step(p) && pass_is_last(t);
     int r = collect_sources(t, sources);
     if (r < 0)
         return r;
     measure_inputs(t, sources);
-    if (t->sources == 1 && !t->has_partial && target == p->dtype && divisor < 2) {
+    if (!updates && t->sources == 1 && !t->has_partial && target == p->dtype && divisor < 2) {
         copy(targets, count, sources[0], piece_bytes(p, t->elements));
         return 0;
     }
@@ -184,8 +186,11 @@ static int reduce(struct transfer *t, void *const targets[], int count, enum red
                                      .partial = t->has_partial ? partial_slot(t) : NULL,
                                      .elements = t->elements,
                                      .divisor = divisor,
-                                     .streams = streams};
-    reduce_pick(p->job->lane->options.kernels, p->operation->reduce, p->dtype, target)(&pass);
+                                     .streams = streams && !updates};
+    if (updates)
+        parameters_update(t, &pass);
+    else
+        reduce_pick(p->job->lane->options.kernels, p->operation->reduce, p->dtype, target)(&pass);
     return 0;
 }
 
@@ -204,6 +209,15 @@ int pass_sum_partial(struct transfer *t)
 }
 
 /* ---- storing ---- */
+
+/* Where the lane itself keeps what comes of it; NULL: nowhere, or it is an update's affair. */
+static void *keep_at(const struct transfer *t)
+{
+    const struct piece *p = t->piece;
+    if (p->parameters)
+        return parameters_set_at(t);
+    return p->kept && !p->is_answer ? kept_at(t) : NULL;
+}
 
 /* Mapped outputs take the result directly, up to a batch; the result slot takes it for the others.
  */
@@ -246,9 +260,8 @@ static void copy_to_rest(struct transfer *t, uint32_t next)
 int pass_sum(struct transfer *t)
 {
     struct piece *p = t->piece;
-    void *targets[REDUCE_TARGETS_MAX];
-    bool keeps = p->kept && !p->is_answer, unmapped = false;
-    bool uses_slot = needs_result_slot(t, keeps);
+    void *targets[REDUCE_TARGETS_MAX], *keep = keep_at(t);
+    bool unmapped = false, uses_slot = needs_result_slot(t, keep != NULL);
     bool divides = !p->is_copy && !p->is_answer && p->operation->divides;
     uint32_t next = 0;
     int count = 0, r = uses_slot ? window_open(p->job) : 0;
@@ -256,17 +269,17 @@ int pass_sum(struct transfer *t)
         return transfer_fail(t, 0, r);
     if (uses_slot)
         targets[count++] = result_slot(t);
-    if (keeps)
-        targets[count++] = kept_at(t);
+    if (keep)
+        targets[count++] = keep;
     count = collect_targets(t, &next, targets, count, &unmapped);
-    if (count == 0 || t->sources == 0)
+    if ((count == 0 && !parameters_step(p)) || t->sources == 0)
         return 0; /* a barrier, or nobody wants it */
     bool reads_back = uses_slot || p->terms.measures;
     r = reduce(t, targets, count, p->dtype, divides ? p->sources : 0,
                !reads_back && is_too_much_for_cache(p->job));
     if (r < 0)
         return r;
-    if (p->terms.measures)
+    if (p->terms.measures && !parameters_step(p))
         p->result_squares += reduce_squares(p->dtype, targets[0], t->elements);
     copy_to_rest(t, next);
     return 0;

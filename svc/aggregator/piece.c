@@ -1,6 +1,6 @@
 /* Pieces: made when the coordinator places them, found by number for every announcement.
  * Owns the job's hash table. README: A2. */
-#include "svc/aggregator/lane_types.h"
+#include "svc/aggregator/parameters.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -97,6 +97,13 @@ static bool terms_are_sound(const struct lane_terms *terms, uint32_t members)
     return terms->quorum != QUORUM_FIRST || (terms->bound >= 1 && terms->bound <= members);
 }
 
+static bool rule_is_sound(const struct lane_piece *spec)
+{
+    const struct lane_terms *terms = &spec->terms;
+    bool is_known = update_moments(terms->rule) >= 0;
+    return !terms->rule || (is_known && terms->quorum == QUORUM_ALL && spec->dtype == REDUCE_F32);
+}
+
 static bool needs_kept(const struct piece *p)
 {
     return p->terms.quorum != QUORUM_ALL && p->elements > 0;
@@ -121,8 +128,10 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
     p->elements = spec->elements;
     p->terms = spec->terms;
     p->members = members;
-    if (needs_kept(p) &&
-        !(p->kept = arena_alloc(arena, &job->account, piece_bytes(p, p->elements)))) {
+    if ((needs_kept(p) &&
+         !(p->kept = arena_alloc(arena, &job->account, piece_bytes(p, p->elements)))) ||
+        (p->terms.rule && !(p->parameters = parameters_create(p)))) {
+        arena_free(arena, &job->account, p->kept);
         arena_free(arena, &job->account, p);
         return NULL;
     }
@@ -140,7 +149,7 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
         return -EBUSY;
     if (p)
         return piece_is_same(p, spec) ? 0 : -EINVAL;
-    if (!terms_are_sound(&spec->terms, count_members(job, spec)))
+    if (!terms_are_sound(&spec->terms, count_members(job, spec)) || !rule_is_sound(spec))
         return -EINVAL;
     p = piece_create(job, spec);
     if (!p)
@@ -180,6 +189,7 @@ void piece_free(struct piece *p)
     list_remove(&p->link);
     list_remove(&p->run_link);
     arena_free(job->lane->options.arena, &job->account, p->kept);
+    arena_free(job->lane->options.arena, &job->account, p->parameters);
     arena_free(job->lane->options.arena, &job->account, p);
 }
 

@@ -1,7 +1,7 @@
 /* A round of a piece: what is read and written, when it is committed, what the late get, and how a
  * new owner finds out where a round stood. Whose announcements it takes is quorum.c's.
  * README: A1, A2, A14 to A16; svc/wire/README.md: W2 to W5, W12. */
-#include "svc/aggregator/lane_types.h"
+#include "svc/aggregator/parameters.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -167,6 +167,8 @@ static void close_round(struct piece *p)
 {
     account(p);
     add_squares(p);
+    if (p->parameters)
+        parameters_commit(p);
     for (uint32_t i = 0; i < p->members; i++) {
         if (!p->ranks[i].part)
             find_late(p, &p->ranks[i]);
@@ -254,10 +256,11 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
     }
 }
 
-/* A result that is the same for all can be copied from whoever holds it. */
-static bool is_common(const struct announcement *a)
+/* A result that is the same for all can be copied from whoever holds it, if the lane itself has no
+ * need of the round. */
+static bool is_common(const struct piece *p, const struct announcement *a)
 {
-    return !a->operation->splits && !a->operation->collects;
+    return !a->operation->splits && !a->operation->collects && !p->parameters;
 }
 
 /* One rank's place in the round that opens. Returns whether it holds that round's result, and the
@@ -272,7 +275,7 @@ static bool settle_rank(struct piece *p, struct rank *rank)
         catch_up(p, rank, a);
     if (a->round < p->round || a->standing != RECORD_HOLDS)
         return false;
-    if (!is_common(a)) {
+    if (!is_common(p, a)) {
         count_in(rank, a); /* its input is lent still: the round is done again for the others */
         return false;
     }
@@ -297,8 +300,15 @@ static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
     return count;
 }
 
-/* What a lost lane takes with it: a running sum lies in no worker's memory. */
-static bool is_lost(const struct piece *p) { return quorum_is_loose(p) && p->round > 1; }
+/* What a lost lane takes with it: running sums and moments lie in no worker's memory. */
+static const char *find_loss(const struct piece *p)
+{
+    if (p->round <= 1)
+        return NULL;
+    if (p->parameters)
+        return "its parameters were lost with its lane; declare it anew and broadcast them";
+    return quorum_is_loose(p) ? "its running sum was lost with its lane" : NULL;
+}
 
 /* Open round = one after the last that anybody knows to be committed. If somebody holds its result,
  * that is what the rest get, never a second sum (W5). */
@@ -310,9 +320,9 @@ void round_recover(struct piece *p)
     if (p->spoken + silent < p->members)
         return;
     p->round = last_committed(p) + 1;
-    if (is_lost(p))
-        piece_fail(p, -EOWNERDEAD, "tensor '%s': its running sum was lost with its lane",
-                   p->tensor);
+    const char *loss = find_loss(p);
+    if (loss)
+        piece_fail(p, -EOWNERDEAD, "tensor '%s': %s", p->tensor, loss);
     for (uint32_t i = 0; i < p->members && !p->failure; i++)
         p->is_copy |= settle_rank(p, &p->ranks[i]);
     if (p->failure)

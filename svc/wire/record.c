@@ -19,6 +19,7 @@ static const uint16_t kind_bytes[] = {
     [RECORD_LEAVE] = sizeof(struct record_leave),
     [RECORD_CLOSED] = sizeof(struct record_closed),
     [RECORD_CHOSEN] = sizeof(struct record_chosen),
+    [RECORD_SETTINGS] = sizeof(struct record_settings),
 };
 
 static size_t bytes_of_kind(uint8_t kind)
@@ -76,7 +77,7 @@ static bool outputs_are_sound(const struct record_ready *r)
 
 static bool ready_is_sound(const struct record_ready *r)
 {
-    if (r->operation < RECORD_SUM || r->operation > RECORD_SEND || r->reserved != 0)
+    if (r->operation < RECORD_SUM || r->operation > RECORD_UPDATE || r->reserved != 0)
         return false;
     if (r->standing > RECORD_IDLE)
         return false;
@@ -137,6 +138,11 @@ static bool chosen_is_sound(const struct record_chosen *r)
            r->round <= RECORD_ROUND_MOST && !is_zero(r->ranks, sizeof(r->ranks));
 }
 
+static bool settings_are_sound(const struct record_settings *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved));
+}
+
 static bool is_sound(const union record *r)
 {
     switch (r->kind) {
@@ -149,6 +155,7 @@ static bool is_sound(const union record *r)
     case RECORD_LEAVE: return leave_is_sound(&r->leave);
     case RECORD_CLOSED: return closed_is_sound(&r->closed);
     case RECORD_CHOSEN: return chosen_is_sound(&r->chosen);
+    case RECORD_SETTINGS: return settings_are_sound(&r->settings);
     }
     return false;
 }

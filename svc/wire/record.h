@@ -16,17 +16,19 @@
 #define RECORD_TOKEN_BYTES 16
 
 enum record_kind {
-    RECORD_READY = 1,   /* worker -> lane: my input of (piece, round) may be read */
-    RECORD_COMMIT = 2,  /* lane -> worker: everybody holds these results; input and landing area
+    RECORD_READY = 1,     /* worker -> lane: my input of (piece, round) may be read */
+    RECORD_COMMIT = 2,    /* lane -> worker: everybody holds these results; input and landing area
                            are yours again */
-    RECORD_ERROR = 3,   /* lane -> worker: a request failed, or (word RECORD_WORD_NONE) the job */
-    RECORD_QUERY = 4,   /* worker -> lane: whom does this request wait for? */
-    RECORD_MISSING = 5, /* lane -> worker: the ranks that have not announced */
-    RECORD_TICKET = 6,  /* lane -> worker: the ticket for your next connect */
-    RECORD_LEAVE = 7,   /* worker -> lane: orderly goodbye; the connection closes after it */
-    RECORD_CLOSED = 8,  /* lane -> worker: you came after your round was closed; your landing area
+    RECORD_ERROR = 3,     /* lane -> worker: a request failed, or (word RECORD_WORD_NONE) the job */
+    RECORD_QUERY = 4,     /* worker -> lane: whom does this request wait for? */
+    RECORD_MISSING = 5,   /* lane -> worker: the ranks that have not announced */
+    RECORD_TICKET = 6,    /* lane -> worker: the ticket for your next connect */
+    RECORD_LEAVE = 7,     /* worker -> lane: orderly goodbye; the connection closes after it */
+    RECORD_CLOSED = 8,    /* lane -> worker: you came after your round was closed; your landing area
                            holds the newest result, your input was not read (W12) */
-    RECORD_CHOSEN = 9,  /* lane -> worker -> lanes: the ranks whose inputs make a round (W13) */
+    RECORD_CHOSEN = 9,    /* lane -> worker -> lanes: the ranks whose inputs make a round (W13) */
+    RECORD_SETTINGS = 10, /* worker -> lane: hyper-parameters of the updates it announces from now
+                             on (W14) */
 };
 
 #define RECORD_WORD_NONE 0xffffffffu
@@ -46,6 +48,7 @@ enum record_operation {
     RECORD_ALL_TO_ALL = 9,
     RECORD_REDUCE_SCATTER = 10, /* sums */
     RECORD_SEND = 11,           /* sender and receiver say it; `root` is the sender */
+    RECORD_UPDATE = 12,         /* the mean of the gradients makes new parameters (W14) */
 };
 
 /* State a worker is in, told with READY (W5). All but ANNOUNCE are used after a lane was lost. */
@@ -171,6 +174,16 @@ struct record_chosen {
 };
 _Static_assert(sizeof(struct record_chosen) == 112, "one ring record, no holes");
 
+/* Those that a rule has no use for are not looked at; what has no sense is the lane's to find. */
+struct record_settings {
+    uint8_t kind;
+    uint8_t reserved[7];
+    double rate, weight_decay;
+    double momentum, dampening;
+    double beta1, beta2, epsilon;
+};
+_Static_assert(sizeof(struct record_settings) == 64, "no holes");
+
 union record {
     uint8_t kind;
     struct record_ready ready;
@@ -182,6 +195,7 @@ union record {
     struct record_leave leave;
     struct record_closed closed;
     struct record_chosen chosen;
+    struct record_settings settings;
 };
 
 /* Copies `bytes` bytes into `ret_record` and checks everything that can be checked without state:

@@ -43,12 +43,21 @@ static bool has_foreign_rank(const struct terms *terms, uint32_t workers)
     return false;
 }
 
+static bool has_reserved(const struct terms *terms)
+{
+    return terms->reserved[0] || terms->reserved[1] || terms->reserved[2];
+}
+
 const char *terms_fault(const struct terms *terms, uint32_t workers)
 {
     if (terms->quorum > QUORUM_ANY)
         return "the quorum is unknown";
-    if (terms->flags & ~(TERMS_LEADS | TERMS_MEASURES) || terms->reserved != 0)
+    if (terms->flags & ~(TERMS_LEADS | TERMS_MEASURES) || has_reserved(terms))
         return "a flag is unknown";
+    if (terms->rule > TERMS_RULES_MAX)
+        return "the update rule is unknown";
+    if (terms->rule && terms->quorum != QUORUM_ALL)
+        return "parameters are updated by all ranks of a round or not at all";
     if (!terms_are_for_all(terms) && has_foreign_rank(terms, workers))
         return "its set has a rank that the job does not have";
     if (terms->flags & TERMS_LEADS && terms->quorum != QUORUM_FIRST)

@@ -1,6 +1,7 @@
-/* What a tensor's declaration says besides its shape: whose tensor it is, and whose announcements
- * make a round of it. Travels and is stored as these bytes, little-endian; all zeros are the plain
- * terms (all ranks, every round), and no bytes at all mean the same. */
+/* What a tensor's declaration says besides its shape: whose tensor it is, whose announcements make
+ * a round of it, and what its lane makes of the sum. Travels and is stored as these bytes,
+ * little-endian; all zeros are the plain terms (all ranks, every round), and no bytes at all mean
+ * the same. */
 #ifndef GRADPOOL_WIRE_TERMS_H
 #define GRADPOOL_WIRE_TERMS_H
 
@@ -21,6 +22,8 @@ enum quorum {
 
 /* The set of each round (QUORUM_FIRST) is what the job's QUORUM_CHOSEN wait for. */
 #define TERMS_LEADS 1u
+/* The number of the last update rule. */
+#define TERMS_RULES_MAX 5
 /* The lane sums the squares of inputs and results. */
 #define TERMS_MEASURES 2u
 
@@ -28,7 +31,8 @@ struct terms {
     uint32_t quorum; /* enum quorum */
     uint32_t bound;
     uint32_t flags;
-    uint32_t reserved;                /* 0 */
+    uint8_t rule;        /* enum update_rule: its lane keeps parameters (W14); 0: it does not */
+    uint8_t reserved[3]; /* 0 */
     uint64_t ranks[TERMS_RANK_WORDS]; /* the set; no bit: all ranks of the job */
 };
 _Static_assert(sizeof(struct terms) == 112, "no holes");

@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-static const uint8_t kinds[] = {RECORD_READY, RECORD_COMMIT,  RECORD_ERROR,
-                                RECORD_QUERY, RECORD_MISSING, RECORD_TICKET,
-                                RECORD_LEAVE, RECORD_CLOSED,  RECORD_CHOSEN};
+static const uint8_t kinds[] = {RECORD_READY,   RECORD_COMMIT,  RECORD_ERROR, RECORD_QUERY,
+                                RECORD_MISSING, RECORD_TICKET,  RECORD_LEAVE, RECORD_CLOSED,
+                                RECORD_CHOSEN,  RECORD_SETTINGS};
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
 static union record sound(uint8_t kind)
@@ -95,7 +95,7 @@ static void unknown_kinds_are_refused(void **state)
 {
     for (unsigned kind = 0; kind < 256; kind++) {
         uint8_t data[256] = {(uint8_t)kind};
-        if (kind >= RECORD_READY && kind <= RECORD_CHOSEN)
+        if (kind >= RECORD_READY && kind <= RECORD_SETTINGS)
             continue;
         for (size_t bytes = 0; bytes < sizeof(data); bytes++)
             assert_int_equal(check(data, bytes), -EBADMSG);
@@ -138,7 +138,8 @@ static void reserved_bytes_must_be_zero(void **state)
 {
     for (size_t i = 0; i < KINDS; i++) {
         union record r = sound(kinds[i]);
-        bool is_wide = r.kind == RECORD_TICKET || r.kind == RECORD_LEAVE || r.kind == RECORD_CHOSEN;
+        bool is_wide = r.kind == RECORD_TICKET || r.kind == RECORD_LEAVE ||
+                       r.kind == RECORD_CHOSEN || r.kind == RECORD_SETTINGS;
         size_t reserved = r.kind == RECORD_READY ? 0 : is_wide ? 7 : 3;
         for (size_t at = 1; at <= reserved; at++) {
             union record bad = r;
@@ -166,7 +167,7 @@ static void reserved_bytes_must_be_zero(void **state)
 static void each_field_of_ready_is_checked(void **state)
 {
     refuses(RECORD_READY, ready.operation, 0);
-    refuses(RECORD_READY, ready.operation, RECORD_SEND + 1);
+    refuses(RECORD_READY, ready.operation, RECORD_UPDATE + 1);
     refuses(RECORD_READY, ready.reserved, 1);
     refuses(RECORD_READY, ready.operation, 255);
     refuses(RECORD_READY, ready.operation, RECORD_BARRIER); /* with input bytes */
@@ -289,7 +290,7 @@ static void random_bytes_never_crash(void **state)
 /* Whoever changes one of these finds out here that ends of the version before would misread it. */
 static void the_layout_of_records_goes_with_the_protocol_version(void **state)
 {
-    assert_int_equal(CHANNEL_VERSION, 2); /* H10: raise it, then write the new sizes down */
+    assert_int_equal(CHANNEL_VERSION, 3); /* H10: raise it, then write the new sizes down */
     assert_int_equal(sizeof(struct record_ready), 112);
     assert_int_equal(sizeof(struct record_output), 40);
     assert_int_equal(sizeof(struct record_commit), 120);
@@ -301,6 +302,7 @@ static void the_layout_of_records_goes_with_the_protocol_version(void **state)
     assert_int_equal(sizeof(struct record_leave), 8);
     assert_int_equal(sizeof(struct record_closed), 16);
     assert_int_equal(sizeof(struct record_chosen), 112);
+    assert_int_equal(sizeof(struct record_settings), 64);
 }
 
 int main(void)

@@ -13,6 +13,7 @@ NAME = 'libgradpool.so'
 DTYPES = {'float32': 1, 'float64': 2, 'float16': 3, 'bfloat16': 4, 'int32': 5, 'int64': 6}
 OPERATIONS = {'sum': 1, 'mean': 2, 'min': 5, 'max': 6, 'product': 7, 'gather': 8,
               'all-to-all': 9, 'reduce-scatter': 10}
+RULES = {None: 0, 'sgd': 1, 'momentum': 2, 'nesterov': 3, 'adam': 4, 'adamw': 5}
 QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}
 
 _HERE = pathlib.Path(__file__).resolve().parent
@@ -33,7 +34,14 @@ class TensorSpec(ctypes.Structure):
     """struct gp_tensor_spec"""
     _fields_ = [('name', ctypes.c_char_p), ('dtype', ctypes.c_int), ('elements', ctypes.c_uint64),
                 ('ranks', ctypes.POINTER(ctypes.c_uint32)), ('ranks_count', ctypes.c_uint32),
-                ('quorum', ctypes.c_int), ('bound', ctypes.c_uint32), ('flags', ctypes.c_uint32)]
+                ('quorum', ctypes.c_int), ('bound', ctypes.c_uint32), ('flags', ctypes.c_uint32),
+                ('rule', ctypes.c_int)]
+
+
+class Settings(ctypes.Structure):
+    """struct gp_settings"""
+    _fields_ = [(name, ctypes.c_double) for name in (
+        'rate', 'weight_decay', 'momentum', 'dampening', 'beta1', 'beta2', 'epsilon')]
 
 
 class Item(ctypes.Structure):
@@ -56,6 +64,8 @@ _PROTOTYPES = {
     'gp_tensors_declare': (_INT, _HANDLE, _POINTER(TensorSpec), _SIZE, _POINTER(_HANDLE)),
     'gp_tensor_undeclare': (_INT, _HANDLE),
     'gp_push_pull_group': (_INT, _HANDLE, _POINTER(Item), _SIZE, _INT, _POINTER(_HANDLE)),
+    'gp_update_group': (_INT, _HANDLE, _POINTER(Item), _SIZE, _POINTER(Settings),
+                        _POINTER(_HANDLE)),
     'gp_broadcast': (_INT, _HANDLE, _HANDLE, _U32, _POINTER(_HANDLE)),
     'gp_wait': (_INT, _HANDLE, _INT),
     'gp_poll': (_INT, _HANDLE),

@@ -14,8 +14,8 @@ import os
 import threading
 import typing
 
-from ._library import (check, DTYPES, encode, Item, JobSpec, lib, OPERATIONS, Options,
-                       TensorSpec)
+from ._library import (check, DTYPES, encode, Item, JobSpec, lib, OPERATIONS, Options, RULES,
+                       Settings, TensorSpec)
 from ._memory import address
 from .errors import error_of, Forked, GradpoolError, mismatch, Timeout
 
@@ -124,24 +124,29 @@ class Job(_Owned):
         self._open = set()      # requests whose buffers are lent
         self._lock = threading.Lock()
 
-    def declare(self, name, elements, dtype='float32'):
+    def declare(self, name, elements, dtype='float32', rule=None):
         """Declares one tensor of `elements` values; returns a Tensor.
 
         dtype  "float32", "float64", "float16", "bfloat16", "int32" or "int64"; halves are summed in
-               float32 and rounded once, integers wrap and have no mean"""
-        return self.declare_all({name: elements}, dtype)[0]
+               float32 and rounded once, integers wrap and have no mean
+        rule   None, or "sgd", "momentum", "nesterov", "adam", "adamw": its lane keeps parameters,
+               which broadcast() sets and update() steps (of "float32")"""
+        return self.declare_all({name: elements}, dtype, rule)[0]
 
-    def declare_all(self, elements_by_name, dtype='float32'):
+    def declare_all(self, elements_by_name, dtype='float32', rule=None):
         """Declares many tensors at once ({name: elements}), so that they are placed as a whole.
-        Returns their Tensors in the same order. Mismatch: a name is known with another size or
-        dtype, here or on another rank (the text names ranks and values)."""
+        Returns their Tensors in the same order. Mismatch: a name is known with another size, dtype
+        or rule, here or on another rank (the text names ranks and values)."""
         handle = self._live()
         if dtype not in DTYPES:
             raise mismatch(f"dtype '{dtype}', expected one of {', '.join(DTYPES)}")
+        if rule not in RULES:
+            raise mismatch(f"rule '{rule}', expected one of {', '.join(map(str, RULES))}")
         count = len(elements_by_name)
         specs, handles = (TensorSpec * count)(), (ctypes.c_void_p * count)()
         for spec, (name, elements) in zip(specs, elements_by_name.items()):
             spec.name, spec.dtype, spec.elements = encode(name), DTYPES[dtype], elements
+            spec.rule = RULES[rule]
         check(lib.gp_tensors_declare(handle, specs, count, handles))
         made = [Tensor(name, elements, value, dtype)
                 for (name, elements), value in zip(elements_by_name.items(), handles)]
@@ -166,6 +171,31 @@ class Job(_Owned):
 
     def push_pull_group(self, items, operation='mean'):
         """push_pull() of several (tensor, gradient, result or None) as one Request."""
+        array, kept = self._items(items)
+        return self.push_items(array, kept, operation)
+
+    def update(self, tensor, gradient, parameters=None, **settings):
+        """Starts one step of a tensor with an update rule; returns a Request. Its lane takes the
+        mean of the gradients; every rank gets the new parameters.
+
+        parameters  where they go; None: over the gradient
+        settings    of rank 0, for this step, named as in torch.optim: lr, weight_decay, momentum,
+                    dampening, betas, eps; what other ranks give is not looked at"""
+        return self.update_group([(tensor, gradient, parameters)], **settings)
+
+    def update_group(self, items, lr=0.0, weight_decay=0.0, momentum=0.0, dampening=0.0,
+                     betas=(0.9, 0.999), eps=1e-8):
+        """update() of several (tensor, gradient, parameters or None) as one Request."""
+        handle = self._live()
+        array, kept = self._items(items)
+        settings = Settings(lr, weight_decay, momentum, dampening, *betas, eps)
+        request = ctypes.c_void_p()
+        check(lib.gp_update_group(handle, array, len(array), ctypes.byref(settings),
+                                  ctypes.byref(request)))
+        return Request(self, request, (array, kept))
+
+    def _items(self, items):
+        """As a ctypes array, and what must live as long as it is lent."""
         array, kept = (Item * len(items))(), []
         for item, (tensor, gradient, result) in zip(array, items):
             tensor = self._known(tensor)
@@ -175,7 +205,7 @@ class Job(_Owned):
             item.result = item.gradient if result is None else address(
                 result, tensor.elements, f"result of '{tensor.name}'", tensor.dtype)
             kept.append((gradient, result))
-        return self.push_items(array, kept, operation)
+        return array, kept
 
     def push_items(self, array, kept, operation='mean'):
         """push_pull_group() of a prepared ctypes array of Item, for callers that push the same
@@ -189,7 +219,8 @@ class Job(_Owned):
         return Request(self, request, (array, kept))
 
     def broadcast(self, tensor, values, root=0):
-        """Starts copying rank `root`'s `values` into every worker's `values`; returns a Request."""
+        """Starts copying rank `root`'s `values` into every worker's `values`; returns a Request. Of
+        a tensor with an update rule they become its parameters, before the first step."""
         self._live()
         tensor = self._known(tensor)
         request = ctypes.c_void_p()

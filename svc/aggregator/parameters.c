@@ -1,0 +1,123 @@
+/* What a lane keeps for a piece with an update rule: parameters, moments, and the settings of its
+ * rounds. Owns these arrays; never touches a state that is committed, so that a round can be done
+ * again or given up until it is. README: A19; svc/wire/README.md: W14. */
+#include "svc/aggregator/parameters.h"
+#include "svc/aggregator/transfer.h"
+
+/* Means that are measured on their way stay in the first-level cache. */
+#define MEASURED_ELEMENTS 1024
+
+struct parameters *parameters_create(const struct piece *p)
+{
+    struct lane_job *job = p->job;
+    size_t arrays = 1 + (size_t)update_moments(p->terms.rule), bytes = p->elements * sizeof(float);
+    struct parameters *q =
+        arena_alloc(job->lane->options.arena, &job->account, sizeof *q + 2 * arrays * bytes);
+    char *next = (char *)(q + 1);
+    for (size_t i = 0; q && i < 2 * arrays; i++, next += bytes)
+        q->state[i / arrays][i % arrays] = (float *)next;
+    return q;
+}
+
+void parameters_tell(struct worker *w, const struct record_settings *told)
+{
+    w->settings = (struct update_settings){.rate = told->rate,
+                                           .weight_decay = told->weight_decay,
+                                           .momentum = told->momentum,
+                                           .dampening = told->dampening,
+                                           .beta1 = told->beta1,
+                                           .beta2 = told->beta2,
+                                           .epsilon = told->epsilon};
+}
+
+bool parameters_suit(const struct piece *p, const struct operation *operation)
+{
+    if (!p->parameters)
+        return !operation->updates;
+    return operation->updates || operation->code == RECORD_BROADCAST;
+}
+
+static float *array_at(float *array, uint64_t first) { return array ? array + first : NULL; }
+
+float *parameters_set_at(const struct transfer *t)
+{
+    const struct piece *p = t->piece;
+    if (!p->parameters || p->operation->updates)
+        return NULL;
+    return array_at(p->parameters->state[1 - p->parameters->now][0], t->first);
+}
+
+static struct update_state state_at(const struct parameters *q, uint64_t first)
+{
+    float *const *before = q->state[q->now], *const *after = q->state[1 - q->now];
+    return (struct update_state){
+        .parameters = array_at(before[0], first),
+        .moments = {array_at(before[1], first), array_at(before[2], first)},
+        .ret_parameters = array_at(after[0], first),
+        .ret_moments = {array_at(after[1], first), array_at(after[2], first)}};
+}
+
+static void update(const struct piece *p, const struct reduce_pass *sums, uint64_t first)
+{
+    const struct parameters *q = p->parameters;
+    const struct update_state state = state_at(q, first);
+    update_fn kernel =
+        update_pick(p->job->lane->options.kernels, p->terms.rule, p->dtype, REDUCE_F32);
+    kernel(sums, &q->settings[p->round & 1], q->steps + 1, &state);
+}
+
+/* The mean of a few elements from `at` on. Then it is all that is left to be summed. */
+static void take_mean(const struct piece *p, const struct reduce_pass *sums, size_t at,
+                      size_t elements, float *ret_mean)
+{
+    struct reduce_pass pass = *sums;
+    const void *sources[REDUCE_SOURCES_MAX];
+    void *target = ret_mean;
+    for (int i = 0; i < sums->sources_count; i++)
+        sources[i] = (const char *)sums->sources[i] + piece_bytes(p, at);
+    pass.sources = sources;
+    pass.targets = &target;
+    pass.targets_count = 1;
+    pass.partial = sums->partial ? (const float *)sums->partial + at : NULL;
+    pass.elements = elements;
+    reduce_pick(p->job->lane->options.kernels, REDUCE_SUM, p->dtype, REDUCE_F32)(&pass);
+}
+
+/* The same bits: the mean of a mean is itself. */
+static void update_measured(struct transfer *t, const struct reduce_pass *sums)
+{
+    struct piece *p = t->piece;
+    float mean[MEASURED_ELEMENTS];
+    const void *source = mean;
+    void *targets[REDUCE_TARGETS_MAX];
+    for (size_t at = 0; at < sums->elements; at += MEASURED_ELEMENTS) {
+        size_t left = sums->elements - at;
+        size_t elements = left < MEASURED_ELEMENTS ? left : MEASURED_ELEMENTS;
+        take_mean(p, sums, at, elements, mean);
+        p->result_squares += reduce_squares(REDUCE_F32, mean, elements);
+        for (int i = 0; i < sums->targets_count; i++)
+            targets[i] = (float *)sums->targets[i] + at;
+        const struct reduce_pass pass = {.targets = targets,
+                                         .targets_count = sums->targets_count,
+                                         .sources = &source,
+                                         .sources_count = 1,
+                                         .elements = elements};
+        update(p, &pass, t->first + at);
+    }
+}
+
+void parameters_update(struct transfer *t, const struct reduce_pass *sums)
+{
+    if (t->piece->terms.measures)
+        update_measured(t, sums);
+    else
+        update(t->piece, sums, t->first);
+}
+
+void parameters_commit(struct piece *p)
+{
+    struct parameters *q = p->parameters;
+    q->now = 1 - q->now;
+    q->are_set = true;
+    q->steps = p->operation->updates ? q->steps + 1 : 0;
+}

@@ -1,0 +1,36 @@
+/* Update rules in a lane (A19), for the files of this folder only. */
+#ifndef GRADPOOL_AGGREGATOR_PARAMETERS_H
+#define GRADPOOL_AGGREGATOR_PARAMETERS_H
+
+#include "svc/aggregator/lane_types.h"
+
+struct transfer;
+
+/* What a lane keeps for a piece with an update rule (A19): parameters and moments twice, since a
+ * round reads the one state and writes the other until it is committed. */
+struct parameters {
+    bool are_set;                       /* by a broadcast */
+    unsigned now;                       /* the state that is committed */
+    uint64_t steps;                     /* updates committed since they were set */
+    struct update_settings settings[2]; /* of rounds, by their last bit */
+    float *state[2][1 + UPDATE_MOMENTS_MAX];
+};
+
+/* NULL: no memory. Lies in one block, to be freed as such. */
+struct parameters *parameters_create(const struct piece *p);
+void parameters_tell(struct worker *w, const struct record_settings *told);
+/* Whether the piece may have this operation; a piece without parameters knows no updates. */
+bool parameters_suit(const struct piece *p, const struct operation *operation);
+/* Where a chunk of the parameters that are being set goes; NULL: the round sets none. */
+float *parameters_set_at(const struct transfer *t);
+/* The open round makes new parameters. */
+static inline bool parameters_step(const struct piece *p)
+{
+    return p->parameters && p->operation->updates;
+}
+/* The last pass of a chunk: `sums` with new parameters as its result, and the state after it. */
+void parameters_update(struct transfer *t, const struct reduce_pass *sums);
+/* The round's state becomes the one that holds. */
+void parameters_commit(struct piece *p);
+
+#endif

@@ -1,0 +1,153 @@
+"""Update rules in a lane: the recorded training of test_update_rules, stepped by a real service.
+Both ranks live in this process: an update returns at once. After 100 steps the parameters are the
+bits that the rules alone give, so they are as near to float64 as PyTorch's."""
+import errno
+import os
+import signal
+import unittest
+
+import numpy
+import torch
+
+import harness
+import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import tap
+import test_update_rules as rules
+import gradpool
+
+WAIT_MS = 20000
+service = None
+
+
+def setUpModule():
+    global service
+    service = harness.Service(aggregators=1)
+    rules.UpdateRules.setUpClass()
+
+
+def tearDownModule():
+    service.end()
+
+
+class Case(unittest.TestCase):
+    def join(self, name, transport):
+        client = gradpool.connect(service.endpoint, transport)
+        self.addCleanup(client.close)
+        return [client.join(name, rank, rules.WORKERS) for rank in range(rules.WORKERS)]
+
+    def settings(self, rule):
+        return {'lr': rules.RATE, 'weight_decay': rules.DECAY,
+                **{k: v for k, v in rules.RULES[rule][1].items() if k != 'nesterov'}}
+
+    def declare(self, jobs, rule, first):
+        tensors = [job.declare('w', first.size, rule=rule) for job in jobs]
+        values = [first.copy() for _ in jobs]
+        for job, tensor, value in zip(jobs, tensors, values):
+            job.open = job.broadcast(tensor, value)
+        for job in jobs:
+            job.open.wait(WAIT_MS)
+        return tensors, values
+
+    def step(self, jobs, tensors, values, gradients, settings):
+        """Only rank 0's settings are looked at."""
+        others = [settings] + [{'lr': 123.0}] * (len(jobs) - 1)
+        requests = [job.update(tensor, gradient, value, **of_rank) for
+                    job, tensor, gradient, value, of_rank in
+                    zip(jobs, tensors, gradients, values, others)]
+        for request in requests:
+            request.wait(WAIT_MS)
+
+
+class Updates(Case):
+    def train(self, rule, transport):
+        recorded = rules.UpdateRules
+        jobs = self.join(f'{rule}-{transport}', transport)
+        tensors, values = self.declare(jobs, rule, recorded.first)
+        for gradients in recorded.gradients:
+            self.step(jobs, tensors, values, gradients, self.settings(rule))
+        return values
+
+    def check(self, rule, transport):
+        recorded = rules.UpdateRules
+        values = self.train(rule, transport)
+        alone = rules.by_gradpool(rule, recorded.first, recorded.gradients, 'c')
+        reference = rules.by_torch(rule, recorded.first, recorded.gradients, torch.float64)
+        theirs = rules.by_torch(rule, recorded.first, recorded.gradients, torch.float32)
+        for value in values:
+            self.assertEqual(value.tobytes(), alone.astype(numpy.float32).tobytes())
+            self.assertLessEqual(abs(value - reference).max(), 2 * abs(theirs - reference).max())
+
+
+def _case(rule, transport):
+    def test(self):
+        self.check(rule, transport)
+    return test
+
+
+for _rule in rules.RULES:
+    for _transport in 'shm', 'tcp':
+        setattr(Updates, f'test_{_rule}_over_{_transport}_is_as_near_to_float64_as_pytorch_is',
+                _case(_rule, _transport))
+
+
+class Refusals(Case):
+    def test_what_makes_no_sense_is_refused_at_once(self):
+        job = self.join('refused', 'shm')[0]
+        plain, ruled = job.declare('plain', 4), job.declare('ruled', 4, rule='adam')
+        values = numpy.zeros(4, numpy.float32)
+        with ranks.expects(self, gradpool.Mismatch, 'without an update rule'):
+            job.update(plain, values, lr=0.1)
+        with ranks.expects(self, gradpool.Mismatch, 'has an update rule'):
+            job.push_pull(ruled, values)
+        with ranks.expects(self, gradpool.Mismatch, 'beta1', 'adam'):
+            job.update(ruled, values, lr=0.1, betas=(1.5, 0.9))
+        with ranks.expects(self, gradpool.Mismatch, 'f32', 'f64'):
+            job.declare('double', 4, 'float64', rule='sgd')
+        with ranks.expects(self, gradpool.Mismatch, "rule 'lamb'"):
+            job.declare('lamb', 4, rule='lamb')
+
+    def test_ranks_that_disagree_on_the_rule_are_told(self):
+        jobs = self.join('disagree', 'shm')
+        jobs[0].declare('w', 4, rule='adam')
+        with ranks.expects(self, gradpool.Mismatch, 'w'):
+            jobs[1].declare('w', 4, rule='adamw')
+
+    def test_an_update_before_a_broadcast_says_what_to_do(self):
+        jobs = self.join('unset', 'shm')
+        requests = [job.update(job.declare('w', 4, rule='sgd'), numpy.zeros(4, numpy.float32),
+                               lr=0.1) for job in jobs]
+        for request in requests:
+            with ranks.expects(self, gradpool.GradpoolError, 'broadcast them first'):
+                request.wait(WAIT_MS)
+
+
+class Loss(Case):
+    """A lane dies: its parameters are gone, the last result is in every worker's memory."""
+
+    def test_after_a_lane_s_death_training_goes_on_from_the_last_result(self):
+        recorded = rules.UpdateRules
+        jobs = self.join('lost', 'shm')
+        settings = self.settings('sgd')
+        tensors, values = self.declare(jobs, 'sgd', recorded.first)
+        for gradients in recorded.gradients[:50]:
+            self.step(jobs, tensors, values, gradients, settings)
+        os.kill(service.pids()[0], signal.SIGKILL)
+        requests = [job.update(tensor, gradient, lr=0.1) for job, tensor, gradient in
+                    zip(jobs, tensors, recorded.gradients[50].copy())]
+        for request in requests:
+            with self.assertRaises(gradpool.GradpoolError) as raised:
+                request.wait(WAIT_MS)
+            self.assertEqual(raised.exception.errno, errno.EOWNERDEAD)
+            self.assertIn('lost with its lane', str(raised.exception))
+        for job, tensor in zip(jobs, tensors):
+            job.undeclare(tensor)
+        tensors, values = self.declare(jobs, 'sgd', values[0])
+        for gradients in recorded.gradients[50:]:
+            self.step(jobs, tensors, values, gradients, settings)
+        alone = rules.by_gradpool('sgd', recorded.first, recorded.gradients, 'c')
+        for value in values:
+            self.assertEqual(value.tobytes(), alone.astype(numpy.float32).tobytes())
+
+
+if __name__ == '__main__':
+    tap.main()

@@ -1,0 +1,401 @@
+/* Pieces with an update rule (README of svc/aggregator, A19; svc/wire, W14): the lane keeps
+ * parameters and moments, rank 0 gives the settings, everybody gets the new parameters. What a
+ * kernel makes of a step is test_update's; here it is the reference. */
+#include "svc/reduce/update.h"
+#include "test/unit/lane_rig.h"
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ELEMENTS 100000 /* two chunks */
+#define BYTES (ELEMENTS * sizeof(float))
+#define W 1 /* the piece */
+
+static const char *kind;
+static struct rig rig;
+static const struct update_settings usual = {.rate = 0.01,
+                                             .weight_decay = 0.1,
+                                             .momentum = 0.9,
+                                             .beta1 = 0.9,
+                                             .beta2 = 0.999,
+                                             .epsilon = 1e-8};
+
+static int stop(void **state)
+{
+    rig_stop(&rig);
+    return 0;
+}
+
+static void start_rule(uint32_t ranks, struct lane_terms terms, bool recovering)
+{
+    rig_start(&rig, kind);
+    rig_place_piece(&rig, ranks, (struct lane_piece){.id = W, .elements = ELEMENTS, .terms = terms},
+                    recovering);
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        rig_connect(&rig, rank, RIG_JOB, rank);
+    rig.count = ranks;
+}
+
+static void start(uint32_t ranks, enum update_rule rule)
+{
+    start_rule(ranks, (struct lane_terms){.rule = rule}, false);
+}
+
+static float gradient(uint32_t rank, uint64_t round, uint64_t e)
+{
+    return (float)((rank * 7919 + round * 104729 + e * 31) % 1009) / 512 - 1;
+}
+
+static float parameter(uint64_t e) { return (float)(e % 701) / 350 - 1; }
+
+static void tell(uint32_t rank, const struct update_settings *s)
+{
+    const struct record_settings record = {.kind = RECORD_SETTINGS,
+                                           .rate = s->rate,
+                                           .weight_decay = s->weight_decay,
+                                           .momentum = s->momentum,
+                                           .dampening = s->dampening,
+                                           .beta1 = s->beta1,
+                                           .beta2 = s->beta2,
+                                           .epsilon = s->epsilon};
+    assert_int_equal(fabric_send(rig.workers[rank].conn, &record, sizeof record, NULL, 0), 0);
+}
+
+static void say(uint32_t rank, uint64_t round, uint8_t operation, uint8_t standing)
+{
+    bool is_broadcast = operation == RECORD_BROADCAST, is_idle = standing == RECORD_IDLE;
+    rig_say(&rig, rank,
+            (struct say){.piece = W,
+                         .word = (uint32_t)round,
+                         .round = round,
+                         .elements = ELEMENTS,
+                         .operation = operation,
+                         .standing = standing,
+                         .has_no_input = is_idle || (is_broadcast && rank != 0),
+                         .has_no_output = is_idle || (is_broadcast && rank == 0)});
+}
+
+static void update(uint32_t rank, uint64_t round)
+{
+    for (uint64_t e = 0; e < ELEMENTS; e++)
+        rig_input(&rig, rank, 0)[e] = gradient(rank, round, e);
+    say(rank, round, RECORD_UPDATE, RECORD_ANNOUNCE);
+}
+
+static void await_commit(uint64_t round)
+{
+    for (uint32_t rank = 0; rank < rig.count; rank++) {
+        const struct rig_worker *w = &rig.workers[rank];
+        rig_until(&rig, w->commits_count > 0 && w->commits[w->commits_count - 1] == round);
+        assert_int_equal(w->errors_count, 0);
+    }
+}
+
+static void set(uint64_t round)
+{
+    for (uint64_t e = 0; e < ELEMENTS; e++)
+        rig_input(&rig, 0, 0)[e] = parameter(e);
+    for (uint32_t rank = 0; rank < rig.count; rank++)
+        say(rank, round, RECORD_BROADCAST, RECORD_ANNOUNCE);
+    await_commit(round);
+}
+
+static void update_all(uint64_t round)
+{
+    for (uint32_t rank = 0; rank < rig.count; rank++)
+        update(rank, round);
+    await_commit(round);
+}
+
+/* ---- the reference ---- */
+
+static float model[1 + UPDATE_MOMENTS_MAX][ELEMENTS], mean[ELEMENTS];
+static uint64_t model_steps;
+
+static void model_set(void)
+{
+    for (uint64_t e = 0; e < ELEMENTS; e++)
+        model[0][e] = parameter(e);
+    model_steps = 0;
+}
+
+static void model_mean(uint64_t round)
+{
+    for (uint64_t e = 0; e < ELEMENTS; e++) {
+        mean[e] = gradient(0, round, e);
+        for (uint32_t rank = 1; rank < rig.count; rank++)
+            mean[e] += gradient(rank, round, e);
+        mean[e] /= (float)rig.count;
+    }
+}
+
+static void model_update(enum update_rule rule, uint64_t round, const struct update_settings *s)
+{
+    const void *source = mean;
+    void *target = mean;
+    model_mean(round);
+    const struct reduce_pass sums = {.targets = &target,
+                                     .targets_count = 1,
+                                     .sources = &source,
+                                     .sources_count = 1,
+                                     .elements = ELEMENTS};
+    const struct update_state state = {.parameters = model[0],
+                                       .moments = {model[1], model[2]},
+                                       .ret_parameters = model[0],
+                                       .ret_moments = {model[1], model[2]}};
+    update_pick(REDUCE_C, rule, REDUCE_F32, REDUCE_F32)(&sums, s, ++model_steps, &state);
+}
+
+static void expect_model(uint32_t from)
+{
+    for (uint32_t rank = from; rank < rig.count; rank++)
+        assert_memory_equal(rig_landing(&rig, rank, 0), model[0], BYTES);
+}
+
+static void expect_error(uint32_t rank, int code, const char *words)
+{
+    struct rig_worker *w = &rig.workers[rank];
+    char text[RECORD_TEXT_BYTES + 1] = {0};
+    rig_until(&rig, w->errors_count > 0);
+    memcpy(text, w->error.text, w->error.text_bytes);
+    assert_int_equal(w->error.code, code);
+    if (!strstr(text, words))
+        fail_msg("'%s' does not say '%s'", text, words);
+}
+
+/* ---- what a lane makes of it ---- */
+
+static void follow(uint32_t ranks, enum update_rule rule, bool measures)
+{
+    start_rule(ranks, (struct lane_terms){.rule = rule, .measures = measures}, false);
+    tell(0, &usual);
+    set(1);
+    model_set();
+    expect_model(1);
+    for (uint64_t round = 2; round <= 4; round++) {
+        update_all(round);
+        model_update(rule, round, &usual);
+        expect_model(0);
+    }
+}
+
+static void every_rule_gives_everybody_the_parameters_of_its_formula(void **state)
+{
+    for (enum update_rule rule = UPDATE_SGD; rule < UPDATE_RULES; rule++) {
+        follow(3, rule, false);
+        if (rule < UPDATE_RULES - 1)
+            rig_stop(&rig);
+    }
+}
+
+static void one_worker_alone_updates_too(void **state) { follow(1, UPDATE_ADAM, false); }
+
+static void more_workers_than_a_pass_takes_update_to_the_same_bits(void **state)
+{
+    follow(10, UPDATE_ADAMW, false);
+}
+
+static void the_squares_are_those_of_gradients_and_mean_not_of_parameters(void **state)
+{
+    double squares = 0, inputs = 0;
+    follow(2, UPDATE_MOMENTUM, true);
+    model_mean(4);
+    for (uint64_t e = 0; e < ELEMENTS; e++) {
+        squares += (double)mean[e] * mean[e];
+        for (uint32_t rank = 0; rank < 2; rank++)
+            inputs += (double)gradient(rank, 4, e) * gradient(rank, 4, e);
+    }
+    const struct lane_squares found = rig_use(&rig).squares;
+    assert_int_equal(found.round, 4);
+    assert_true(fabs(found.result_squares - squares) < 1e-9 * squares);
+    assert_true(fabs(found.input_squares - inputs) < 1e-9 * inputs);
+}
+
+static void settings_are_the_first_rank_s_and_of_that_round(void **state)
+{
+    const struct update_settings fast = {.rate = 1}, slow = {.rate = 0.001};
+    start(2, UPDATE_SGD);
+    tell(0, &slow);
+    tell(1, &fast); /* nobody asked it */
+    set(1);
+    update(0, 2);
+    tell(0, &fast);
+    say(0, 3, RECORD_UPDATE, RECORD_ANNOUNCE); /* laps rank 1; its input is round 2's again */
+    rig_settle(&rig);
+    update(1, 2);
+    await_commit(2);
+    model_set();
+    model_update(UPDATE_SGD, 2, &slow);
+    expect_model(0);
+}
+
+static void parameters_set_again_count_steps_from_one(void **state)
+{
+    start(2, UPDATE_ADAM);
+    tell(0, &usual);
+    set(1);
+    update_all(2);
+    set(3);
+    update_all(4);
+    model_set();
+    model_update(UPDATE_ADAM, 4, &usual);
+    expect_model(0);
+}
+
+static void nan_and_infinity_reach_the_parameters(void **state)
+{
+    start(2, UPDATE_SGD);
+    tell(0, &usual);
+    set(1);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        memset(rig_input(&rig, rank, 0), 0, BYTES);
+    rig_input(&rig, 1, 0)[5] = NAN;
+    rig_input(&rig, 0, 0)[70000] = -INFINITY;
+    for (uint32_t rank = 0; rank < 2; rank++)
+        say(rank, 2, RECORD_UPDATE, RECORD_ANNOUNCE);
+    await_commit(2);
+    assert_true(isnan(rig_landing(&rig, 0, 0)[5]));
+    assert_true(isinf(rig_landing(&rig, 1, 0)[70000]) && rig_landing(&rig, 1, 0)[70000] > 0);
+    assert_true(isfinite(rig_landing(&rig, 0, 0)[6]));
+}
+
+static void state_is_counted_to_the_job_and_given_back(void **state)
+{
+    start(1, UPDATE_ADAM);
+    assert_true(rig_use(&rig).heap_bytes >= 6 * BYTES);
+    uint32_t piece = W;
+    uint64_t before = rig_use(&rig).heap_bytes;
+    lane_drop(rig.lane, RIG_JOB, &piece, 1);
+    assert_true(rig_use(&rig).heap_bytes <= before - 6 * BYTES);
+}
+
+/* ---- what is refused ---- */
+
+static void an_update_before_any_parameters_is_told_to_everybody(void **state)
+{
+    start(2, UPDATE_SGD);
+    tell(0, &usual);
+    update(0, 1);
+    update(1, 1);
+    expect_error(0, -ENODATA, "broadcast them first");
+    expect_error(1, -ENODATA, "broadcast them first");
+}
+
+static void a_sum_of_parameters_is_refused(void **state)
+{
+    start(1, UPDATE_SGD);
+    say(0, 1, RECORD_SUM, RECORD_ANNOUNCE);
+    expect_error(0, -EOPNOTSUPP, "sum is not defined");
+}
+
+static void an_update_without_a_rule_is_refused(void **state)
+{
+    rig_start_job(&rig, kind, 1, 1, ELEMENTS);
+    say(0, 1, RECORD_UPDATE, RECORD_ANNOUNCE);
+    expect_error(0, -EOPNOTSUPP, "update is not defined");
+}
+
+static void settings_without_sense_are_named(void **state)
+{
+    struct update_settings wrong = usual;
+    wrong.beta2 = NAN;
+    start(1, UPDATE_ADAM);
+    set(1);
+    tell(0, &wrong);
+    update(0, 2);
+    expect_error(0, -EINVAL, "beta2");
+}
+
+static void rules_that_no_lane_can_keep_are_refused(void **state)
+{
+    static const struct lane_piece wrong[] = {
+        {.id = 9, .elements = 1, .dtype = REDUCE_F16, .terms = {.rule = UPDATE_SGD}},
+        {.id = 9, .elements = 1, .dtype = REDUCE_F32, .terms = {.rule = UPDATE_RULES}},
+        {.id = 9,
+         .elements = 1,
+         .dtype = REDUCE_F32,
+         .terms = {.rule = UPDATE_SGD, .quorum = QUORUM_ANY}},
+    };
+    start(1, UPDATE_SGD);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct lane_piece piece = wrong[i];
+        piece.tensor = "x";
+        assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 1, 1, false, &piece, 1), -EINVAL);
+    }
+}
+
+/* ---- a new owner ---- */
+
+static void recover(uint32_t ranks, enum update_rule rule)
+{
+    start_rule(ranks, (struct lane_terms){.rule = rule}, true);
+    tell(0, &usual);
+}
+
+static void parameters_lost_with_their_lane_are_an_error_on_every_rank(void **state)
+{
+    recover(2, UPDATE_ADAM);
+    say(0, 3, RECORD_UPDATE, RECORD_HOLDS);
+    update(1, 3);
+    expect_error(0, -EOWNERDEAD, "lost with its lane");
+    expect_error(1, -EOWNERDEAD, "broadcast them");
+}
+
+static void who_had_nothing_open_hears_of_the_loss_with_its_next_update(void **state)
+{
+    recover(2, UPDATE_SGD);
+    say(0, 3, RECORD_UPDATE, RECORD_IDLE);
+    say(1, 3, RECORD_UPDATE, RECORD_IDLE);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[0].errors_count + rig.workers[1].errors_count, 0);
+    update(1, 4);
+    expect_error(1, -EOWNERDEAD, "lost with its lane");
+}
+
+static void the_first_broadcast_is_done_again_so_that_the_lane_has_it(void **state)
+{
+    recover(2, UPDATE_SGD);
+    for (uint64_t e = 0; e < ELEMENTS; e++)
+        rig_input(&rig, 0, 0)[e] = parameter(e);
+    say(1, 1, RECORD_BROADCAST, RECORD_HOLDS);
+    say(0, 1, RECORD_BROADCAST, RECORD_ANNOUNCE);
+    await_commit(1);
+    update_all(2);
+    model_set();
+    model_update(UPDATE_SGD, 2, &usual);
+    expect_model(0);
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, stop)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(every_rule_gives_everybody_the_parameters_of_its_formula),
+        CASE(one_worker_alone_updates_too),
+        CASE(more_workers_than_a_pass_takes_update_to_the_same_bits),
+        CASE(the_squares_are_those_of_gradients_and_mean_not_of_parameters),
+        CASE(settings_are_the_first_rank_s_and_of_that_round),
+        CASE(parameters_set_again_count_steps_from_one),
+        CASE(nan_and_infinity_reach_the_parameters),
+        CASE(state_is_counted_to_the_job_and_given_back),
+        CASE(an_update_before_any_parameters_is_told_to_everybody),
+        CASE(a_sum_of_parameters_is_refused),
+        CASE(an_update_without_a_rule_is_refused),
+        CASE(settings_without_sense_are_named),
+        CASE(rules_that_no_lane_can_keep_are_refused),
+        CASE(parameters_lost_with_their_lane_are_an_error_on_every_rank),
+        CASE(who_had_nothing_open_hears_of_the_loss_with_its_next_update),
+        CASE(the_first_broadcast_is_done_again_so_that_the_lane_has_it),
+    };
+    kind = argc > 1 ? argv[1] : "shm";
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
