@@ -51,3 +51,19 @@ void copy_values(void *target, const void *source, size_t bytes)
 #else
 void copy_values(void *target, const void *source, size_t bytes) { memcpy(target, source, bytes); }
 #endif
+
+void copy_to_wire(void *target, const void *source, size_t bytes, unsigned values, unsigned wire)
+{
+    if (values == wire)
+        copy_values(target, source, bytes);
+    else
+        reduce_convert(values, wire, source, target, bytes / reduce_element_bytes(wire));
+}
+
+void copy_from_wire(void *target, const void *source, size_t bytes, unsigned values, unsigned wire)
+{
+    if (values == wire)
+        copy_values(target, source, bytes);
+    else
+        reduce_convert(wire, values, source, target, bytes / reduce_element_bytes(wire));
+}

@@ -45,9 +45,13 @@ static int check_spec(const gp_tensor_spec *spec, size_t i)
     if (spec->elements > PTRDIFF_MAX / element_bytes)
         return client_error(-EINVAL, "tensor '%s': %" PRIu64 " elements are more than memory holds",
                             spec->name, spec->elements);
-    if (spec->rule && spec->dtype != GP_F32)
+    if (spec->wire && (!reduce_converts(spec->dtype, spec->wire) ||
+                       reduce_element_bytes(spec->wire) > element_bytes))
+        return client_error(-EINVAL, "tensor '%s': %s does not travel as %s", spec->name,
+                            reduce_dtype_name(spec->dtype), reduce_dtype_name(spec->wire));
+    if (spec->rule && tensor_wire(spec) != GP_F32)
         return client_error(-EINVAL, "tensor '%s': parameters are updated in f32, not in %s",
-                            spec->name, reduce_dtype_name(spec->dtype));
+                            spec->name, reduce_dtype_name(tensor_wire(spec)));
     return 0;
 }
 
@@ -83,12 +87,16 @@ static int check_same(const struct gp_tensor *t, const gp_tensor_spec *spec,
                             "tensor '%s' was declared before with another quorum, rule or set of "
                             "ranks",
                             t->name);
-    if (t->dtype == spec->dtype && t->elements == spec->elements)
+    if (t->values == spec->dtype && t->dtype != tensor_wire(spec))
+        return client_error(-EEXIST, "tensor '%s' was declared to travel as %s before, now as %s",
+                            t->name, reduce_dtype_name(t->dtype),
+                            reduce_dtype_name(tensor_wire(spec)));
+    if (t->values == spec->dtype && t->elements == spec->elements)
         return 0;
     return client_error(-EEXIST,
                         "tensor '%s' was declared as %s with %" PRIu64 " elements, now as %s "
                         "with %" PRIu64,
-                        t->name, reduce_dtype_name(t->dtype), t->elements,
+                        t->name, reduce_dtype_name(t->values), t->elements,
                         reduce_dtype_name(spec->dtype), spec->elements);
 }
 
@@ -103,7 +111,7 @@ static int take_specs(struct declaration *d, const gp_tensor_spec *specs)
         if (r == 0 && t) {
             r = check_same(t, &specs[i], &terms);
         } else if (r == 0) {
-            r = tensor_add(d->job, specs[i].name, specs[i].dtype, specs[i].elements, &terms, &t);
+            r = tensor_add(d->job, &specs[i], &terms, &t);
             if (r == 0)
                 d->fresh[d->fresh_count++] = t;
             else

@@ -159,11 +159,15 @@ typedef struct gp_tensor_spec {
     uint32_t bound;    /* GP_FIRST, GP_STALE */
     uint32_t flags;    /* GP_LEADS, GP_MEASURES */
     enum gp_rule rule; /* of GP_F32 tensors with GP_ALL: its lane keeps the parameters */
+    /* What values travel as, both ways, if not as they are: GP_F16 or GP_BF16, of GP_F32 alone.
+     * Each gradient is rounded once, the sum is taken in f32 and rounded once; half the bytes, and
+     * copied also from and to gp_alloc() memory. The same on every rank. */
+    enum gp_dtype wire;
 } gp_tensor_spec;
 
 /* Declares `count` tensors at any time, in any order. Declaring a whole model in one call lets the
  * service place it as a whole. A name that this worker has declared before gives the same handle,
- * if dtype, elements, ranks, quorum, bound, flags and rule agree.
+ * if dtype, elements, ranks, quorum, bound, flags, rule and wire agree.
  * Errors: -EINVAL (which field of which tensor), -EEXIST (declared before with another shape or
  * dtype: both are named), -ENOSPC (no lane has room). When ranks disagree, every rank gets
  * -EINVAL from its declare or its next wait, naming the ranks and their values. */

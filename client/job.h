@@ -59,12 +59,13 @@ struct gp_tensor {
     struct list node; /* in job.tensors */
     struct gp_tensor *next_by_name, *next_by_id;
     char *name;
-    uint64_t elements, bytes; /* of one block */
+    uint64_t elements, bytes; /* of one block, on the wire */
     struct terms terms;
     uint32_t members, first_rank, peer; /* of its set; peer: another than this rank */
     uint32_t id, index;                 /* index: in order of declaring */
     uint32_t name_hash;
-    uint8_t dtype;
+    uint8_t dtype;  /* on the wire: all that the service knows */
+    uint8_t values; /* dtype of the caller's memory */
     bool is_routed; /* id and pieces are known */
     struct err failure;
     struct piece *pieces;
@@ -145,8 +146,10 @@ void job_break(struct gp_job *job, int code, const char *format, ...)
 /* tensor_table.c */
 struct gp_tensor *tensor_find(struct gp_job *job, const char *name);
 struct gp_tensor *tensor_find_id(struct gp_job *job, uint32_t id);
-int tensor_add(struct gp_job *job, const char *name, uint8_t dtype, uint64_t elements,
-               const struct terms *terms, struct gp_tensor **ret_tensor);
+int tensor_add(struct gp_job *job, const gp_tensor_spec *spec, const struct terms *terms,
+               struct gp_tensor **ret_tensor);
+/* The dtype of a spec's values as they travel. */
+uint8_t tensor_wire(const gp_tensor_spec *spec);
 /* Takes what the coordinator decided. -EPROTO: no sound route. */
 int tensor_route(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route);
 void tensor_remove(struct gp_tensor *t);

@@ -84,9 +84,10 @@ static bool overlaps(const struct push *push)
 static int place_all(struct gp_tensor *t, struct push *push)
 {
     const struct slabs *slabs = &t->job->slabs;
-    bool lends_input =
-        push->gradient && slabs_find(slabs, push->gradient, push->gradient_bytes, &push->input);
-    bool lends_result = push->result &&
+    bool is_alike = t->values == t->dtype; /* else it is never read where it lies */
+    bool lends_input = is_alike && push->gradient &&
+                       slabs_find(slabs, push->gradient, push->gradient_bytes, &push->input);
+    bool lends_result = is_alike && push->result &&
                         slabs_find(slabs, push->result, push->result_bytes, &push->landing) &&
                         !overlaps(push);
     push->copies_in = push->gradient && !lends_input;
@@ -207,7 +208,8 @@ static void copy_in(struct gp_tensor *t)
 {
     const struct push *push = &t->next;
     if (push->copies_in)
-        copy_values(slabs_at(&t->job->slabs, push->input), push->gradient, push->gradient_bytes);
+        copy_to_wire(slabs_at(&t->job->slabs, push->input), push->gradient, push->gradient_bytes,
+                     t->values, t->dtype);
 }
 
 void push_begin_queued(struct gp_tensor *t)

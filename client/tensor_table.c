@@ -145,19 +145,25 @@ void tensor_table_fini(struct gp_job *job)
     job->buckets = 0;
 }
 
-int tensor_add(struct gp_job *job, const char *name, uint8_t dtype, uint64_t elements,
-               const struct terms *terms, struct gp_tensor **ret_tensor)
+uint8_t tensor_wire(const gp_tensor_spec *spec)
+{
+    return (uint8_t)(spec->wire ? spec->wire : spec->dtype);
+}
+
+int tensor_add(struct gp_job *job, const gp_tensor_spec *spec, const struct terms *terms,
+               struct gp_tensor **ret_tensor)
 {
     struct gp_tensor *t = calloc(1, sizeof *t);
-    if (!t || make_buckets(job) < 0 || !(t->name = strdup(name))) {
+    if (!t || make_buckets(job) < 0 || !(t->name = strdup(spec->name))) {
         free(t);
         return -ENOMEM;
     }
     t->job = job;
-    t->name_hash = hash_name(name);
-    t->dtype = dtype;
-    t->elements = elements;
-    t->bytes = elements * reduce_element_bytes(dtype);
+    t->name_hash = hash_name(spec->name);
+    t->dtype = tensor_wire(spec);
+    t->values = spec->dtype;
+    t->elements = spec->elements;
+    t->bytes = spec->elements * reduce_element_bytes(t->dtype);
     t->terms = *terms;
     t->members = terms_count(terms, job->workers);
     while (t->first_rank < job->workers && !terms_have_rank(terms, t->first_rank))

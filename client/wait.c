@@ -107,7 +107,7 @@ static void copy_landed(struct gp_request *q)
         bool is_long = t->open.result_bytes > COPY_LOCKED_BYTES;
         if (is_long)
             pthread_mutex_unlock(&q->job->lock);
-        copy_values(t->open.result, landing, t->open.result_bytes);
+        copy_from_wire(t->open.result, landing, t->open.result_bytes, t->values, t->dtype);
         if (is_long)
             pthread_mutex_lock(&q->job->lock);
         list_remove(node);

@@ -70,6 +70,11 @@ enum reduce_dtype reduce_accumulator(unsigned dtype);
 /* Whether it has a mean. */
 bool reduce_divides(unsigned dtype);
 
+/* Whether values of the one can become values of the other: the same dtype, or a half and f32. */
+bool reduce_converts(unsigned from, unsigned to);
+/* Of dtypes for which that is so; halves are rounded to nearest, ties to even. No overlap. */
+void reduce_convert(unsigned from, unsigned to, const void *source, void *target, size_t elements);
+
 /* The sum of the squares of `elements` values of a known dtype, in order, in double precision. */
 double reduce_squares(unsigned dtype, const void *values, size_t elements);
 

@@ -94,6 +94,35 @@ static void integers_wrap(void)
     check(((int64_t *)result[1])[1] == (int64_t)((uint64_t)INT64_MAX * 3u - 3u));
 }
 
+static float as_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u; /* to nearest, ties to even */
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* f32 in memory, halves on the way: every gradient is rounded, then their sum. */
+static void narrow_on_the_wire(void)
+{
+    declare((gp_tensor_spec){.name = "as f16", .dtype = GP_F32, .elements = LONG, .wire = GP_F16});
+    fill(LONG);
+    push_all(GP_SUM);
+    for (size_t e = 0; e < LONG; e += 997) /* small integers: exact */
+        check(result[1][e] == value(0, 0, e) + value(1, 0, e) + value(2, 0, e));
+    declare(
+        (gp_tensor_spec){.name = "as bf16", .dtype = GP_F32, .elements = LONG, .wire = GP_BF16});
+    for (int r = 0; r < RANKS; r++)
+        for (size_t e = 0; e < LONG; e++)
+            gradient[r][e] = value(r, 0, e) / 7;
+    push_all(GP_SUM);
+    for (size_t e = 0; e < LONG; e++) {
+        float sum = as_bf16(value(0, 0, e) / 7) + as_bf16(value(1, 0, e) / 7);
+        check(result[2][e] == as_bf16(sum + as_bf16(value(2, 0, e) / 7)));
+    }
+}
+
 static void gather(size_t elements, const char *name)
 {
     declare((gp_tensor_spec){.name = name, .dtype = GP_F32, .elements = elements});
@@ -170,6 +199,8 @@ static void wrong_uses_are_refused(void)
     spec = (gp_tensor_spec){
         .name = "others", .dtype = GP_F32, .elements = 10, .ranks = others, .ranks_count = 2};
     check(gp_tensors_declare(jobs[0], &spec, 1, &tensors[0]) == -EINVAL);
+    gp_tensor_spec wide = {.name = "wide", .dtype = GP_F16, .elements = 10, .wire = GP_F32};
+    check(gp_tensors_declare(jobs[0], &wide, 1, &tensors[0]) == -EINVAL);
     spec.ranks = strangers;
     check(gp_tensors_declare(jobs[0], &spec, 1, &tensors[0]) == -EINVAL);
     spec = (gp_tensor_spec){
@@ -277,6 +308,7 @@ static void run(const char *endpoint, const char *transport, bool is_lent)
     set_up(endpoint, transport, is_lent);
     min_max_and_product();
     integers_wrap();
+    narrow_on_the_wire();
     gather(1, "gather 1");
     gather(LONG, "gather many");
     gather_to_one();

@@ -202,6 +202,29 @@ class Dtypes(Case):
                     request.wait()
                     self.assertTrue(torch.equal(of_rank, (expected / 10).to(dtype)))
 
+    def test_float32_may_travel_as_halves(self):
+        import torch
+        jobs = self.join(3)
+        for dtype, wire in (torch.float16, 'float16'), (torch.bfloat16, 'bfloat16'):
+            torch.manual_seed(4)
+            values = [torch.randn(5000) for _ in jobs]
+            rounded = [of_rank.to(dtype).float() for of_rank in values]
+            expected = ((rounded[0] + rounded[1] + rounded[2]) / 3).to(dtype).float()
+            requests = [job.push_pull(job.declare(wire, 5000, wire=wire), of_rank)
+                        for job, of_rank in zip(jobs, values)]
+            for request, of_rank in zip(requests, values):
+                request.wait()
+                self.assertTrue(torch.equal(of_rank, expected))
+
+    def test_what_is_not_narrower_is_refused(self):
+        job = self.join()
+        for dtype, wire in ('float16', 'float32'), ('float64', 'float32'), ('float32', 'int32'):
+            with self.raises(gradpool.Mismatch, "'t'", 'does not travel as'):
+                job.declare('t', 3, dtype, wire=wire)
+        job.declare('t', 3, wire='float16')
+        with self.raises(gradpool.GradpoolError, 'travel as f16', 'bf16'):
+            job.declare('t', 3, wire='bfloat16')
+
     def test_a_mean_of_integers_is_refused(self):
         job = self.join()
         with self.raises(gradpool.Mismatch, "'t'", 'i32', 'mean'):

@@ -403,6 +403,41 @@ static void all_65536_halves_become_their_value_and_come_back(void **state)
     for_each_half(check_all_halves);
 }
 
+static void check_conversion(enum reduce_dtype dtype, const float *wide, size_t elements)
+{
+    static uint16_t halves[4096 + 1];
+    static float back[4096 + 1];
+    halves[elements] = 0x1234;
+    back[elements] = 42;
+    reduce_convert(REDUCE_F32, dtype, wide, halves, elements);
+    reduce_convert(dtype, REDUCE_F32, halves, back, elements);
+    assert_true(halves[elements] == 0x1234 && back[elements] == 42);
+    for (size_t i = 0; i < elements; i++) {
+        uint16_t want = reference_half(wide[i], dtype);
+        float want_back = (float)reference_from_half(want, dtype);
+        assert_true(reference_is_same(dtype, &halves[i], &want));
+        assert_true(reference_is_same(REDUCE_F32, &back[i], &want_back));
+    }
+}
+
+static void values_are_converted_to_halves_and_back_as_sums_are(void **state)
+{
+    static float wide[4096];
+    for (size_t i = 0; i < 4096; i++)
+        reference_any(REDUCE_F32, &wide[i]);
+    wide[3] = -0.0f;
+    for (enum reduce_dtype dtype = REDUCE_F16; dtype <= REDUCE_BF16; dtype++) {
+        for (size_t elements = 0; elements <= 70; elements++)
+            check_conversion(dtype, wide, elements);
+        check_conversion(dtype, wide, 1025);
+        check_conversion(dtype, wide, 4096);
+        assert_true(reduce_converts(REDUCE_F32, dtype) && reduce_converts(dtype, REDUCE_F32));
+        assert_false(reduce_converts(REDUCE_F64, dtype) || reduce_converts(dtype, REDUCE_I32));
+    }
+    assert_true(reduce_converts(REDUCE_I64, REDUCE_I64));
+    assert_false(reduce_converts(0, 0) || reduce_converts(REDUCE_F16, REDUCE_BF16));
+}
+
 static void halves_are_rounded_to_nearest_and_ties_to_even(void **state)
 {
     for_each_half(check_rounding);
@@ -448,6 +483,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_set_is_found_by_name),
         cmocka_unit_test(all_65536_halves_become_their_value_and_come_back),
+        cmocka_unit_test(values_are_converted_to_halves_and_back_as_sums_are),
         cmocka_unit_test(halves_are_rounded_to_nearest_and_ties_to_even),
         cmocka_unit_test(lengths_0_to_70_at_every_offset),
         cmocka_unit_test(lengths_around_a_block),

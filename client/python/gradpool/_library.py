@@ -35,7 +35,7 @@ class TensorSpec(ctypes.Structure):
     _fields_ = [('name', ctypes.c_char_p), ('dtype', ctypes.c_int), ('elements', ctypes.c_uint64),
                 ('ranks', ctypes.POINTER(ctypes.c_uint32)), ('ranks_count', ctypes.c_uint32),
                 ('quorum', ctypes.c_int), ('bound', ctypes.c_uint32), ('flags', ctypes.c_uint32),
-                ('rule', ctypes.c_int)]
+                ('rule', ctypes.c_int), ('wire', ctypes.c_int)]
 
 
 class Settings(ctypes.Structure):

@@ -124,29 +124,31 @@ class Job(_Owned):
         self._open = set()      # requests whose buffers are lent
         self._lock = threading.Lock()
 
-    def declare(self, name, elements, dtype='float32', rule=None):
+    def declare(self, name, elements, dtype='float32', rule=None, wire=None):
         """Declares one tensor of `elements` values; returns a Tensor.
 
         dtype  "float32", "float64", "float16", "bfloat16", "int32" or "int64"; halves are summed in
                float32 and rounded once, integers wrap and have no mean
         rule   None, or "sgd", "momentum", "nesterov", "adam", "adamw": its lane keeps parameters,
-               which broadcast() sets and update() steps (of "float32")"""
-        return self.declare_all({name: elements}, dtype, rule)[0]
+               which broadcast() sets and update() steps (of "float32")
+        wire   None, or "float16", "bfloat16": what values of "float32" travel as, both ways"""
+        return self.declare_all({name: elements}, dtype, rule, wire)[0]
 
-    def declare_all(self, elements_by_name, dtype='float32', rule=None):
+    def declare_all(self, elements_by_name, dtype='float32', rule=None, wire=None):
         """Declares many tensors at once ({name: elements}), so that they are placed as a whole.
         Returns their Tensors in the same order. Mismatch: a name is known with another size, dtype
         or rule, here or on another rank (the text names ranks and values)."""
         handle = self._live()
-        if dtype not in DTYPES:
-            raise mismatch(f"dtype '{dtype}', expected one of {', '.join(DTYPES)}")
+        for named in dtype, wire or dtype:
+            if named not in DTYPES:
+                raise mismatch(f"dtype '{named}', expected one of {', '.join(DTYPES)}")
         if rule not in RULES:
             raise mismatch(f"rule '{rule}', expected one of {', '.join(map(str, RULES))}")
         count = len(elements_by_name)
         specs, handles = (TensorSpec * count)(), (ctypes.c_void_p * count)()
         for spec, (name, elements) in zip(specs, elements_by_name.items()):
             spec.name, spec.dtype, spec.elements = encode(name), DTYPES[dtype], elements
-            spec.rule = RULES[rule]
+            spec.rule, spec.wire = RULES[rule], DTYPES[wire] if wire else 0
         check(lib.gp_tensors_declare(handle, specs, count, handles))
         made = [Tensor(name, elements, value, dtype)
                 for (name, elements), value in zip(elements_by_name.items(), handles)]

@@ -32,7 +32,7 @@ from .errors import GradpoolError, mismatch
 _STOP_S = 2.0
 
 
-def attach(model, job=None, endpoint=None, timeout_ms=0):
+def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None):
     """Has the service average the gradients of `model`; returns an Attachment.
 
     model       torch.nn.parallel.DistributedDataParallel, float32 parameters on the CPU; before
@@ -41,6 +41,7 @@ def attach(model, job=None, endpoint=None, timeout_ms=0):
                 process has joined
     endpoint    "gradpool://host:7077"; None: GRADPOOL_ENDPOINT
     timeout_ms  how long a bucket may take; 0: GRADPOOL_TIMEOUT_MS, or a minute
+    wire        what gradients and their mean travel as: None (float32), "float16" or "bfloat16"
 
     Rank and number of workers are those of the model's process group. Raises GradpoolError."""
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
@@ -52,7 +53,7 @@ def attach(model, job=None, endpoint=None, timeout_ms=0):
         client = connect(endpoint)
         job = _join(client, job, model.process_group)
     try:
-        return Attachment(model, client, job, shapes, timeout_ms)
+        return Attachment(model, client, job, shapes, timeout_ms, wire)
     except BaseException:
         if client is not None:
             client.close()
@@ -80,7 +81,7 @@ class Attachment:
     """A model whose gradients the service averages; made by attach(). Leaves the job when the
     process ends, or at close()."""
 
-    def __init__(self, model, client, job, parameters, timeout_ms):
+    def __init__(self, model, client, job, parameters, timeout_ms, wire):
         self.job = job
         self._client = client           # None when the caller joined the job
         self._timeout_ms = timeout_ms
@@ -88,7 +89,7 @@ class Attachment:
         self._failure = None
         self._buckets = {}              # index -> (what lay there, its items)
         self._parameters = parameters   # held: their ids are keys below
-        made = job.declare_all({name: p.numel() for name, p in parameters.items()})
+        made = job.declare_all({name: p.numel() for name, p in parameters.items()}, wire=wire)
         self._tensors = {id(p): tensor for p, tensor in zip(parameters.values(), made)}
         self._queue = queue.SimpleQueue()
         self._waiter = threading.Thread(target=self._wait_all, name='gradpool-ddp', daemon=True)

@@ -1,0 +1,50 @@
+/* Values of one dtype as another: f16 and bf16 as f32, and back, rounded as a sum is (R7). Owns
+ * nothing; a conversion is a reduction of one source, so that every set has it and the bits are
+ * those of the kernels (R5). */
+#include "svc/reduce/reduce.h"
+
+#define BLOCK 1024
+
+bool reduce_converts(unsigned from, unsigned to)
+{
+    bool widens = reduce_accumulator(from) == to, narrows = reduce_accumulator(to) == from;
+    return reduce_element_bytes(from) && reduce_element_bytes(to) && (widens || narrows);
+}
+
+static void widen(unsigned from, unsigned to, const void *source, void *target, size_t elements)
+{
+    const struct reduce_pass pass = {.targets = &target,
+                                     .targets_count = 1,
+                                     .sources = &source,
+                                     .sources_count = 1,
+                                     .elements = elements};
+    reduce_pick(REDUCE_BEST, REDUCE_SUM, from, to)(&pass);
+}
+
+/* The last pass of a sum whose partial result is `source`: what is added is -0, which leaves every
+ * value as it is, both zeros included. */
+static void narrow(unsigned to, const float *source, uint16_t *target, size_t elements)
+{
+    uint16_t zeros[BLOCK];
+    const void *addend = zeros;
+    reduce_fn sum = reduce_pick(REDUCE_BEST, REDUCE_SUM, to, to);
+    for (size_t i = 0; i < BLOCK; i++)
+        zeros[i] = 0x8000;
+    for (size_t at = 0; at < elements; at += BLOCK) {
+        void *to_here = target + at;
+        sum(&(struct reduce_pass){.targets = &to_here,
+                                  .targets_count = 1,
+                                  .sources = &addend,
+                                  .sources_count = 1,
+                                  .partial = source + at,
+                                  .elements = elements - at < BLOCK ? elements - at : BLOCK});
+    }
+}
+
+void reduce_convert(unsigned from, unsigned to, const void *source, void *target, size_t elements)
+{
+    if (reduce_accumulator(from) == to)
+        widen(from, to, source, target, elements);
+    else
+        narrow(to, source, target, elements);
+}
