@@ -1,7 +1,7 @@
 /* What a kernel does to the elements in a register: the arithmetic of every instruction set. Never
  * reorders, never multiplies by a reciprocal (R1, R2). A set with HAS_CONVERSIONS brings choose(),
- * load_half(), store_half(), load_f16() and store_f16() of its own, with the same bits (R5); one with
- * HAS_STREAMS brings stream() and stream_end() (R10). */
+ * load_half(), store_half(), load_f16() and store_f16() of its own, with the same bits (R5); one
+ * with HAS_STREAMS brings stream() and stream_end() (R10). */
 #ifndef GRADPOOL_REDUCE_ARITHMETIC_H
 #define GRADPOOL_REDUCE_ARITHMETIC_H
 
