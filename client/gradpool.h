@@ -2,8 +2,9 @@
  *
  * One gradient, from ready to summed:
  *
- *   gp_push_pull()  notes the gradient's place and tells the lane that owns the tensor "round r of
- *                   tensor t is ready here". The bytes stay where they are.
+ *   gp_push_pull()  notes the gradient's place and tells the lanes that own the tensor (a core each
+ *                   of the service; a large tensor is cut into pieces) "round r of tensor t is
+ *                   ready here". The bytes stay where they are.
  *   the lane        waits until all workers of the job have said so, reads all gradients, sums them
  *                   in rank order in one pass and writes the result into each worker's memory.
  *   gp_wait()       returns 0: `result` holds the sum (or mean), the same bits on every worker.
@@ -235,8 +236,9 @@ GP_API int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request)
  * -ECONNRESET or -EPIPE (a worker or an aggregator died or left: who), -EINVAL (ranks disagree:
  * who and what), -ESHUTDOWN (the service was stopped), -ECANCELED (left). */
 GP_API int gp_wait(gp_request *request, int timeout_ms);
-/* 1: done, gp_wait() will not block; 0: not yet. Never blocks, frees nothing. */
-GP_API int gp_poll(gp_request *request);
+/* 1: done, gp_wait() will not block; 0: not yet, also after timeout_ms (0: at once). Frees nothing and
+ * asks nobody who is late: for callers that look at something else in between, signals for one. */
+GP_API int gp_poll(gp_request *request, int timeout_ms);
 
 /* Returns when every worker of the job has called it as often. */
 GP_API int gp_barrier(gp_job *job, int timeout_ms);

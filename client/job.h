@@ -92,6 +92,7 @@ struct gp_request {
     struct list landed;  /* ... is over, the result to be copied out */
     struct list done;
     struct err err;
+    uint64_t polled_ns; /* waited in gp_poll(), all in vain */
     /* What lanes answered to the question whom it waits for (stall.c). */
     uint32_t queries;
     const struct gp_tensor *missing_tensor;

@@ -34,6 +34,7 @@ struct gp_request *request_take(struct gp_job *job)
     q->job = job;
     q->err.code = 0;
     q->queries = 0;
+    q->polled_ns = 0;
     q->missing_tensor = NULL;
     list_init(&q->waiting);
     list_init(&q->landed);
@@ -115,17 +116,27 @@ static void copy_landed(struct gp_request *q)
     }
 }
 
+/* Copies what lands. Returns whether the request is over. */
+static bool see_through(struct gp_request *q, uint64_t deadline_ns)
+{
+    for (;;) {
+        copy_landed(q);
+        if (request_is_over(q))
+            return true;
+        if (!engine_run(&q->job->engine, deadline_ns, has_news, q))
+            return false;
+    }
+}
+
 /* `timeout_ns` is what the caller gave, for the text. -ETIMEDOUT leaves the request as it is;
  * anything else has released it. */
 static int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
 {
-    struct gp_job *job = q->job;
-    for (;;) {
-        copy_landed(q);
-        if (request_is_over(q))
-            break;
-        if (!engine_run(&job->engine, deadline_ns, has_news, q) && stall_explain(q, timeout_ns) < 0)
+    while (!see_through(q, deadline_ns)) {
+        if (stall_explain(q, q->polled_ns + timeout_ns) < 0) {
+            q->polled_ns = 0;
             return -ETIMEDOUT;
+        }
     }
     int r = q->err.code ? client_error_from(&q->err) : 0;
     request_release(q);
@@ -193,7 +204,14 @@ int gp_wait(gp_request *request, int timeout_ms)
     return r;
 }
 
-int gp_poll(gp_request *request)
+/* What was waited for in vain counts as waited when gp_wait() says how long it took. */
+static void poll_for(struct gp_request *q, uint64_t timeout_ns)
+{
+    if (!see_through(q, clock_now_ns() + timeout_ns))
+        q->polled_ns += timeout_ns;
+}
+
+int gp_poll(gp_request *request, int timeout_ms)
 {
     int r = check_request(request);
     if (r < 0)
@@ -201,7 +219,9 @@ int gp_poll(gp_request *request)
     struct gp_job *job = come(request);
     if (!job)
         return 1;
-    if (!request_is_over(request))
+    if (timeout_ms > 0)
+        poll_for(request, (uint64_t)timeout_ms * NS_PER_MS);
+    else if (!request_is_over(request))
         engine_poll(&job->engine);
     r = request_is_over(request);
     go(job);

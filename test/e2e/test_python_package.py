@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import unittest
 import unittest.mock
 
@@ -171,6 +172,30 @@ class Values(Case):
             request.wait()
             self.assertTrue(request.done())
             request.wait()
+
+
+class Signals(Case):
+    def test_a_signal_handler_runs_while_a_result_is_waited_for(self):
+        class Interrupted(Exception):
+            pass
+
+        def interrupt(number, frame):
+            raise Interrupted
+
+        job = self.join(2)[0]
+        request = job.push_pull(job.declare('t', 4), numpy.zeros(4, numpy.float32))
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            started = time.monotonic()
+            with self.assertRaises(Interrupted):
+                request.wait(30000)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        self.assertLess(time.monotonic() - started, 10)
+        for words in 'no push from rank 1 after', 'after 500 ms':  # first with what was interrupted
+            with self.raises(gradpool.Timeout, "'t' round 1", words):
+                request.wait(500)
 
 
 class Dtypes(Case):

@@ -318,7 +318,7 @@ static int in_child(gp_tensor *t, gp_request *q)
     gp_job *job;
     gp_job_spec spec = {"job", 0, WORKERS};
     if (gp_push_pull(t, &value, &value, GP_SUM, &other) != -ECHILD || gp_wait(q, 1) != -ECHILD ||
-        gp_poll(q) != -ECHILD || gp_alloc(jobs[0], 1, &memory) != -ECHILD ||
+        gp_poll(q, 0) != -ECHILD || gp_alloc(jobs[0], 1, &memory) != -ECHILD ||
         gp_barrier(jobs[0], 1) != -ECHILD || gp_job_join(clients[0], &spec, &job) != -ECHILD ||
         gp_tensor_undeclare(t) != -ECHILD)
         return 1;

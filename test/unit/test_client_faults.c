@@ -160,9 +160,9 @@ static void a_result_that_is_here_survives_a_failing_job(void **state)
     ok(gp_wait(q[1], WAIT_MS));
     script_lock(&rig);
     script_unlock(&rig);
-    assert_int_equal(gp_poll(q[0]), 1);
+    assert_int_equal(gp_poll(q[0], 0), 1);
     say_error(0, RECORD_WORD_NONE, -ECONNRESET, "rank 1 is gone");
-    gp_poll(q[0]);
+    gp_poll(q[0], 0);
     ok(gp_wait(q[0], WAIT_MS));
     check_mean(result[0], ELEMENTS, 1);
 }

@@ -68,7 +68,7 @@ _PROTOTYPES = {
                         _POINTER(_HANDLE)),
     'gp_broadcast': (_INT, _HANDLE, _HANDLE, _U32, _POINTER(_HANDLE)),
     'gp_wait': (_INT, _HANDLE, _INT),
-    'gp_poll': (_INT, _HANDLE),
+    'gp_poll': (_INT, _HANDLE, _INT),
     'gp_barrier': (_INT, _HANDLE, _INT),
     'gp_job_spec_from_environment': (_INT, _POINTER(JobSpec)),
 }

@@ -19,6 +19,9 @@ from ._library import (check, DTYPES, encode, Item, JobSpec, lib, OPERATIONS, Op
 from ._memory import address
 from .errors import error_of, Forked, GradpoolError, mismatch, Timeout
 
+DEFAULT_TIMEOUT_MS = 60000
+SIGNALS_MS = 200    # how long a signal may wait for its Python handler
+
 
 def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0):
     """Connects to the coordinator and returns a Client.
@@ -267,7 +270,10 @@ class Request:
         yet; wait again. Any other error ends the request, and later calls raise it again."""
         if self._handle is not None:
             self._job._live()
-            code = lib.gp_wait(self._handle, timeout_ms)
+            left_ms = timeout_ms or int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)
+            while left_ms > SIGNALS_MS and lib.gp_poll(self._handle, SIGNALS_MS) == 0:
+                left_ms -= SIGNALS_MS  # between two of these a Ctrl-C is raised
+            code = lib.gp_wait(self._handle, left_ms)
             try:
                 check(code)
             except Timeout:
@@ -281,7 +287,7 @@ class Request:
 
     def done(self):
         """True when wait() will not block. Never blocks."""
-        return self._handle is None or lib.gp_poll(self._handle) == 1
+        return self._handle is None or lib.gp_poll(self._handle, 0) == 1
 
     def cancel(self):
         """The job is being left: the library frees the request."""
