@@ -236,8 +236,9 @@ GP_API int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request)
  * -ECONNRESET or -EPIPE (a worker or an aggregator died or left: who), -EINVAL (ranks disagree:
  * who and what), -ESHUTDOWN (the service was stopped), -ECANCELED (left). */
 GP_API int gp_wait(gp_request *request, int timeout_ms);
-/* 1: done, gp_wait() will not block; 0: not yet, also after timeout_ms (0: at once). Frees nothing and
- * asks nobody who is late: for callers that look at something else in between, signals for one. */
+/* 1: done, gp_wait() will not block; 0: not yet, also after timeout_ms (0: at once). Frees nothing
+ * and asks nobody who is late: for callers that look at something else in between, signals for
+ * one. */
 GP_API int gp_poll(gp_request *request, int timeout_ms);
 
 /* Returns when every worker of the job has called it as often. */

@@ -266,21 +266,6 @@ static void a_tensor_twice_in_one_group_is_refused_and_nothing_is_pushed(void **
 
 /* ---- waiting ---- */
 
-static void poll_may_wait_a_while(void **state)
-{
-    static float values[WORKERS][ELEMENTS];
-    gp_tensor *t[WORKERS];
-    gp_request *q[WORKERS];
-    declare("w", ELEMENTS, t);
-    ok(gp_push_pull(t[0], values[0], values[0], GP_MEAN, &q[0]));
-    assert_int_equal(gp_poll(q[0], 20), 0);
-    failed(gp_wait(q[0], 30), -ETIMEDOUT, "no push from rank 1 after 50 ms", NULL);
-    ok(gp_push_pull(t[1], values[1], values[1], GP_MEAN, &q[1]));
-    assert_int_equal(gp_poll(q[0], WAIT_MS), 1);
-    for (uint32_t rank = 0; rank < WORKERS; rank++)
-        ok(gp_wait(q[rank], WAIT_MS));
-}
-
 static void poll_tells_without_blocking(void **state)
 {
     static float gradient[WORKERS][ELEMENTS], result[WORKERS][ELEMENTS];
@@ -594,7 +579,6 @@ int main(void)
         CASE(ranks_may_push_in_opposite_orders),
         CASE(a_tensor_twice_in_one_group_is_refused_and_nothing_is_pushed),
         CASE(poll_tells_without_blocking),
-        CASE(poll_may_wait_a_while),
         CASE(a_tensor_is_busy_until_its_request_was_waited_for),
         CASE(several_threads_may_wait_at_once),
         CASE(a_barrier_waits_for_every_worker),

@@ -70,12 +70,28 @@ static void the_first_barrier_ends_at_its_own_deadline(void **state)
     assert_true(clock_now_ns() - before_ns < WAIT_MS * NS_PER_MS);
 }
 
+static void poll_may_wait_a_while(void **state)
+{
+    static float values[WORKERS][ELEMENTS];
+    gp_tensor *t[WORKERS];
+    gp_request *q[WORKERS];
+    declare("w", ELEMENTS, t);
+    ok(gp_push_pull(t[0], values[0], values[0], GP_MEAN, &q[0]));
+    assert_int_equal(gp_poll(q[0], 20), 0);
+    failed(gp_wait(q[0], 30), -ETIMEDOUT, "no push from rank 1 after 50 ms", NULL);
+    ok(gp_push_pull(t[1], values[1], values[1], GP_MEAN, &q[1]));
+    assert_int_equal(gp_poll(q[0], WAIT_MS), 1);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(q[rank], WAIT_MS));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start, fixture_stop)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_goodbye_that_finds_no_room_is_said_later),
+        CASE(poll_may_wait_a_while),
         CASE(the_first_barrier_ends_at_its_own_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
