@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#define ELEMENTS 1000
+
 static void *leave_in_thread(void *context)
 {
     gp_job_leave(context);
