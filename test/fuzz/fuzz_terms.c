@@ -1,0 +1,41 @@
+/* Terms of a tensor, as clients declare them, the store keeps them and aggregators are told:
+ * refused with a reason, or so sound that whoever asks for ranks, counts and lengths gets what
+ * makes sense. The first byte says how many workers the job has. */
+#include "svc/wire/terms.h"
+#include "test/lib/fuzz.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void check_sound(const struct terms *terms, uint32_t workers)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < workers; rank++)
+        count += terms_have_rank(terms, rank);
+    assert(count == terms_count(terms, workers) && count >= 1);
+    assert(terms->quorum != QUORUM_FIRST || (terms->bound >= 1 && terms->bound <= count));
+    assert(!(terms->flags & TERMS_LEADS) || terms->quorum == QUORUM_FIRST);
+    assert(terms->rule == 0 || terms->quorum == QUORUM_ALL);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    struct terms terms, again;
+    if (bytes == 0)
+        return 0;
+    uint32_t workers = 1 + data[0] * 3u;
+    uint8_t *exact = malloc(bytes);
+    assert(exact);
+    memcpy(exact, data + 1, bytes - 1);
+    int r = terms_read(exact, bytes - 1, &terms);
+    assert(r == 0 ? bytes - 1 == 0 || bytes - 1 == sizeof terms : r == -EBADMSG);
+    if (r == 0 && !terms_fault(&terms, workers)) {
+        check_sound(&terms, workers);
+        assert(terms_read(&terms, terms_bytes(&terms), &again) == 0);
+        assert(terms_are_same(&terms, &again));
+    }
+    free(exact);
+    return 0;
+}
