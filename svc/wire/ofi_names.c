@@ -6,6 +6,7 @@
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/wire/endpoint.h"
+#include "svc/wire/ofi_signals.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -191,6 +192,7 @@ static int provider_info(const char *provider, const char *node, uint64_t landed
     if (hints == NULL)
         return -ENOMEM;
     int r = fi_getinfo(API_VERSION, node, NULL, node ? FI_SOURCE : 0, hints, ret_info);
+    ofi_signals_give_back();
     fi_freeinfo(hints);
     return ofi_errno(r);
 }

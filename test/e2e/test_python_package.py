@@ -461,6 +461,44 @@ class Surroundings(Case):
                            't = j.declare("t", 10)')
         self.assertEqual((done.returncode, done.stderr), (0, ''))
 
+    def test_ctrl_c_is_a_keyboard_interrupt_and_finally_runs(self):
+        done = self.interrupted('import gradpool', signal.SIGINT,
+                                'except KeyboardInterrupt: print("interrupted", flush=True)\n'
+                                'finally: print("finally", flush=True)')
+        self.assertEqual(done, (0, 'ready\ninterrupted\nfinally\n'))
+
+    def test_a_handler_that_was_set_before_the_import_stays(self):
+        done = self.interrupted('import signal\n'
+                                'signal.signal(signal.SIGTERM, lambda *_: sys.exit("saved"))\n'
+                                'import gradpool', signal.SIGTERM,
+                                'except SystemExit as end: print(end, flush=True)')
+        self.assertEqual(done, (0, 'ready\nsaved\n'))
+
+    def test_importing_leaves_signals_and_environment_as_they_were(self):
+        code = ('import os\ndef seen(): return dict(os.environ), [line for line in '
+                'open("/proc/self/status") if line.startswith("Sig")]\n'
+                'before = seen()\nimport gradpool\nprint(before == seen())')
+        self.assertEqual(self.python(code).stdout, 'True\n')
+
+    def test_the_service_catches_no_signal_that_it_did_not_ask_for(self):
+        for pid in (service.serve.pid, *service.pids()):
+            with open(f'/proc/{pid}/status', encoding='ascii') as status:
+                caught = next(line for line in status if line.startswith('SigCgt')).split()[1]
+            for number in signal.SIGINT, signal.SIGTERM, signal.SIGABRT, signal.SIGILL:
+                self.assertFalse(int(caught, 16) >> number - 1 & 1, f'{pid} {number.name}')
+
+    @staticmethod
+    def interrupted(begin, number, handlers):
+        """(exit code, output) of a script that waits, and gets a signal there."""
+        code = f'import sys, time\n{begin}\ntry:\n print("ready", flush=True)\n ' \
+               f'time.sleep({ranks.RANK_TIMEOUT_S})\n{handlers}\n'
+        with subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE,
+                              text=True) as child:
+            output = child.stdout.readline()
+            child.send_signal(number)
+            output += child.communicate(timeout=ranks.RANK_TIMEOUT_S)[0]
+        return child.returncode, output
+
     @staticmethod
     def python(code, **environment):
         return subprocess.run([sys.executable, '-c', code], capture_output=True, text=True,

@@ -2,6 +2,7 @@
 
 Calls drop the interpreter's lock, so one thread may wait while others compute. Nothing here keeps
 state beyond the loaded library."""
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -15,6 +16,9 @@ OPERATIONS = {'sum': 1, 'mean': 2, 'min': 5, 'max': 6, 'product': 7, 'gather': 8
               'all-to-all': 9, 'reduce-scatter': 10}
 RULES = {None: 0, 'sgd': 1, 'momentum': 2, 'nesterov': 3, 'adam': 4, 'adamw': 5}
 QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}
+
+# Ask PSM, which Debian's libfabric loads, to leave signals alone.
+_NO_HANDLERS = 'IPATH_NO_BACKTRACE', 'HFI_NO_BACKTRACE'
 
 _HERE = pathlib.Path(__file__).resolve().parent
 
@@ -84,12 +88,26 @@ def places():
     return [str(path) for path in found if path.exists()] + [NAME, NAME + '.0']
 
 
+@contextlib.contextmanager
+def _signals_kept():
+    """In here, what libfabric loads must not put handlers of its own on SIGINT, SIGTERM and others
+    (Y6)."""
+    added = [name for name in _NO_HANDLERS if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, '1'))
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
 def load():
     """The loaded library with prototypes. Raises GradpoolError (ENOENT): what was tried."""
     problems = []
     for place in places():
         try:
-            library = ctypes.CDLL(place)
+            with _signals_kept():
+                library = ctypes.CDLL(place)
         except OSError as problem:
             problems.append(str(problem))
             continue
