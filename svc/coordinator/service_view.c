@@ -26,6 +26,7 @@ static const WIRE(LaneUse) * lane_use(const struct lane *lane)
     return NULL;
 }
 
+/* What workers lend is the same memory on every lane: counted once. */
 static void add_use(WIRE(JobUse) * total, const WIRE(LaneUse) * lane)
 {
     for (size_t i = 0; lane && i < lane->n_jobs; i++) {
@@ -33,7 +34,8 @@ static void add_use(WIRE(JobUse) * total, const WIRE(LaneUse) * lane)
         if (use->job_id != total->job_id)
             continue;
         total->heap_bytes += use->heap_bytes;
-        total->registered_bytes += use->registered_bytes;
+        if (use->registered_bytes > total->registered_bytes)
+            total->registered_bytes = use->registered_bytes;
         total->busy_ns += use->busy_ns;
         total->pushed_bytes += use->pushed_bytes;
         total->rounds += use->rounds;
@@ -219,17 +221,13 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
     qsort(view->lanes, view->n_lanes, sizeof *view->lanes, compare_numbers);
 }
 
-/* On the lane where they lend most. */
-static uint64_t most_lent(const struct job *job)
+static uint64_t lent(const struct job *job)
 {
-    uint64_t most = 0;
-    for (size_t i = 0; i < job->shares_count; i++) {
-        WIRE(JobUse) use = GRADPOOL__WIRE__JOB_USE__INIT;
-        use.job_id = job->id;
+    WIRE(JobUse) use = GRADPOOL__WIRE__JOB_USE__INIT;
+    use.job_id = job->id;
+    for (size_t i = 0; i < job->shares_count; i++)
         add_use(&use, lane_use(job->shares[i].lane));
-        most = use.registered_bytes > most ? use.registered_bytes : most;
-    }
-    return most;
+    return use.registered_bytes;
 }
 
 static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) * view)
@@ -242,7 +240,7 @@ static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) 
         return;
     quota_of_job(job, &own);
     quota_of_tenant(job->service, job->tenant, &of_tenant);
-    own.used[LIMIT_JOB_LENT] = most_lent(job);
+    own.used[LIMIT_JOB_LENT] = lent(job);
     for (enum limit limit = 0; limit < LIMIT_LANE_MEMORY; limit++) {
         gradpool__wire__limit_use__init(&rows[limit]);
         rows[limit].name = (char *)limit_about(limit)->name;

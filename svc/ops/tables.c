@@ -98,7 +98,8 @@ static void add_job(struct table *table, const struct view_job *job)
     table_add(table, "%" PRIu64, job->use.rounds);
     add_bytes(table, job->use.pushed_bytes);
     add_duration(table, job->use.busy_ns);
-    add_bytes(table, job->use.heap_bytes + job->use.registered_bytes);
+    add_bytes(table, job->use.heap_bytes);
+    add_bytes(table, job->use.registered_bytes);
     add_lanes(table, job);
 }
 
@@ -106,7 +107,7 @@ int ops_jobs_table(const struct view_jobs *jobs, FILE *out)
 {
     static const char *const titles[] = {"TENANT", "JOB",     "STATE",  ">WORKERS", ">TENSORS",
                                          ">SIZE",  ">TASKS",  ">EPOCH", ">ROUNDS",  ">TAKEN IN",
-                                         ">CPU",   ">MEMORY", "LANES",  NULL};
+                                         ">CPU",   ">MEMORY", ">LENT",  "LANES",    NULL};
     struct table table;
     table_init(&table, titles);
     for (size_t i = 0; i < jobs->jobs_count; i++)

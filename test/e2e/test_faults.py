@@ -27,6 +27,16 @@ def cut_one(worker, ports):
         raise AssertionError(f'{worker.name} has no connection to a lane')
 
 
+def mapped_bytes(pid, name):
+    """What a process has mapped of memory files with this name."""
+    total = 0
+    for line in pathlib.Path(f'/proc/{pid}/maps').read_text().splitlines():
+        if f'/memfd:{name} (deleted)' in line:
+            start, end = line.split()[0].split('-')
+            total += int(end, 16) - int(start, 16)
+    return total
+
+
 class Faults(unittest.TestCase):
     """Each case has the service to itself in all but its processes."""
 
@@ -289,10 +299,12 @@ class Faults(unittest.TestCase):
     def test_memory_of_a_job_is_the_arena_s_figure_and_what_it_lends(self):
         until(lambda: not self.service.status()['jobs'], 'no job is left')
         before = self.arena_bytes()  # what lanes hold for themselves
-        self.training('figures', 2, '--tensors', '50')
-        grown, job = self.arena_bytes() - before, self.service.job('figures')
-        self.assertGreater(job['use']['registered_bytes'], 2 * 400000)
-        self.assertLessEqual(abs(job['use']['heap_bytes'] - grown), 0.05 * grown)
+        workers = self.training('figures', 2, '--tensors', '50')
+        grown, use = self.arena_bytes() - before, self.service.job('figures')['use']
+        self.assertLessEqual(abs(use['heap_bytes'] - grown), 0.05 * grown)
+        lent = sum(mapped_bytes(worker.pid, 'gradpool') for worker in workers)
+        self.assertGreater(lent, 2 * 50 * 400000)
+        self.assertLessEqual(abs(use['registered_bytes'] - lent), 0.05 * lent)
 
 
 class Killed(unittest.TestCase):
