@@ -24,18 +24,22 @@
 #define DESCRIPTORS_PROCESS 16
 #define DESCRIPTORS_LANE 24 /* a dozen of its own, and a few workers */
 
-/* All threads inherit the mask: only the control loop learns of signals. */
-static int take_signals(struct aggregator *a)
+static sigset_t ending_signals(void)
 {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    return set;
+}
+
+/* All threads inherit the mask: only the control loop learns of signals. */
+static int take_signals(struct aggregator *a)
+{
+    sigset_t set = ending_signals();
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return -errno;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
     a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGPIPE, &ignore, NULL); /* providers write to sockets of peers that die */
@@ -102,7 +106,12 @@ static int start_lane(struct aggregator *a, size_t index, struct err *err)
                                           .kernels = a->kernels,
                                           .job_failed = note_failure,
                                           .context = a};
-    return lane_thread_start(&options, &a->lanes[index], err);
+    int r = lane_thread_start(&options, &a->lanes[index], err);
+    struct err why = *err;
+    if (r == -EADDRNOTAVAIL && a->options->advertise)
+        err_set(err, r, "--advertise %s: not an address of this host (%s)", a->options->advertise,
+                why.text);
+    return r;
 }
 
 static size_t lanes_wanted(const struct aggregator *a)
@@ -181,6 +190,16 @@ static int take_options(struct aggregator *a, struct err *err)
     return r;
 }
 
+/* Nobody knows of this process yet: a signal may just end it, however long the coordinator takes. */
+static int join_first(struct aggregator *a, struct err *err)
+{
+    sigset_t set = ending_signals();
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    int r = control_join(a, clock_now_ns() + JOIN_DEADLINE_NS, err);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    return r;
+}
+
 static int start(struct aggregator *a, struct err *err)
 {
     int r = find_host(a, err);
@@ -191,7 +210,7 @@ static int start(struct aggregator *a, struct err *err)
     if (r == 0)
         r = start_lanes(a, err);
     if (r == 0)
-        r = control_join(a, clock_now_ns() + JOIN_DEADLINE_NS, err);
+        r = join_first(a, err);
     return r == -EINVAL || r == -ENODEV ? -EIO : r;
 }
 

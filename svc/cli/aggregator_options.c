@@ -49,7 +49,7 @@ void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_opti
                  "  gradpool aggregator --join 10.0.0.7:7077 --cores 0-15 --interface eth1\n\n"
                  "Each option can be given as the environment variable in brackets; the command "
                  "line wins.\n\n"
-                 "SIGTERM and Ctrl-C drain. Exit code: 0 drained, 1 could not start or was "
+                 "SIGTERM, SIGHUP and Ctrl-C drain. Exit code: 0 drained, 1 could not start or was "
                  "refused, 2 for a mistake on the command line."};
     struct cli_aggregator o = {.lanes = {.lanes_per_core = 1}};
     knobs_parse(&command, argc, argv, &o);

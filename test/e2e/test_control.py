@@ -266,7 +266,7 @@ class OwnServices(unittest.TestCase):
         until(lambda: (service.job('moved') or {}).get('state') == 'training', 'it trains',
               process=service.serve)
         for aggregator in joined:
-            aggregator.signal(signal.SIGTERM)
+            aggregator.signal(signal.SIGHUP if aggregator is joined[0] else signal.SIGTERM)
             self.assertEqual(aggregator.wait(), 0)
             if aggregator is joined[0]:
                 service.serve.wait_for('have new lanes, epoch 2')
@@ -274,6 +274,26 @@ class OwnServices(unittest.TestCase):
         for worker in workers:  # no lane is left: told so, and not after the 10 s of a loss
             self.assertNotEqual(worker.wait(8), 0)
             self.assertIn('is gone', worker.text())
+
+    def test_an_aggregator_that_waits_for_a_silent_coordinator_can_be_ended(self):
+        with socket.socket() as silent:
+            silent.bind(('127.0.0.1', 0))
+            silent.listen()
+            joining = self.process('aggregator', '--join', '%s:%u' % silent.getsockname(),
+                                   '--cores', '0', name='joining')
+            silent.settimeout(10)
+            heard = b''
+            while not heard:  # one connection only finds the way
+                heard = silent.accept()[0].recv(1)
+            joining.signal(signal.SIGINT)
+            self.assertEqual(joining.wait(5), -signal.SIGINT)
+
+    def test_an_address_to_advertise_that_is_not_of_this_host_is_named(self):
+        service = self.service(aggregators=0)
+        joined = self.process('aggregator', '--join', service.endpoint.removeprefix('gradpool://'),
+                              '--cores', '0', '--advertise', '192.0.2.1', name='joined')
+        self.assertEqual(joined.wait(), 1)
+        self.assertIn('--advertise 192.0.2.1: not an address of this host', joined.text())
 
     def test_when_local_aggregators_cannot_start_serve_ends_with_the_reason(self):
         with socket.socket() as taken:
