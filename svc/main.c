@@ -83,6 +83,7 @@ static int aggregator(int argc, char **argv)
                                          .provider = o.provider,
                                          .grant = o.grant,
                                          .kernels = o.kernels,
+                                         .lane_policy = o.lane_policy,
                                          .allowed_uids = o.lanes.uids,
                                          .allowed_uids_count = o.lanes.uids_count,
                                          .orphan_timeout_ns = o.lanes.orphan_timeout_s * NS_PER_S};

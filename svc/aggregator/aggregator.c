@@ -104,6 +104,7 @@ static int start_lane(struct aggregator *a, size_t index, struct err *err)
                                           .ofi_address = ofi,
                                           .fabric_options = &fabric,
                                           .kernels = a->kernels,
+                                          .policy = a->policy,
                                           .job_failed = note_failure,
                                           .context = a};
     int r = lane_thread_start(&options, &a->lanes[index], err);
@@ -154,6 +155,13 @@ static int find_kernels(struct aggregator *a, struct err *err)
     return 0;
 }
 
+static int find_policy(struct aggregator *a, struct err *err)
+{
+    const char *name = a->options->lane_policy ? a->options->lane_policy : "fair";
+    int r = lane_policy_find(name, &a->policy);
+    return r < 0 ? err_set(err, r, "--lane-policy %s: expected fair, shortest or fifo", name) : 0;
+}
+
 /* Over a Unix socket the kernel says who we are; a key is for TCP. */
 static int read_key(struct aggregator *a, struct err *err)
 {
@@ -176,6 +184,8 @@ static int take_options(struct aggregator *a, struct err *err)
 {
     const char *interface_name = a->options->interface_name;
     int r = find_kernels(a, err);
+    if (r == 0)
+        r = find_policy(a, err);
     if (r == 0)
         r = endpoint_parse(a->options->join, &a->coordinator, err);
     if (r == 0)

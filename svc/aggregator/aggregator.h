@@ -15,6 +15,7 @@ struct aggregator_options {
     uint16_t data_port;         /* of the first lane, the others count up; 0: any free ones */
     const char *provider;       /* libfabric provider; NULL: tcp */
     const char *kernels;        /* instruction set of the sums: c, avx2, ...; NULL: best */
+    const char *lane_policy;    /* fair, shortest, fifo; NULL: fair */
     const char *grant;          /* secret from the provisioner; NULL: joined by hand */
     const uint32_t *allowed_uids;
     size_t allowed_uids_count;

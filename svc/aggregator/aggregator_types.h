@@ -15,6 +15,7 @@ struct aggregator {
     const struct aggregator_options *options;
     uint64_t incarnation; /* random: names this process in tickets */
     enum reduce_set kernels;
+    enum lane_policy policy;
     uint32_t number; /* given by the coordinator; 0: none yet */
     struct endpoint coordinator;
     bool has_key; /* then the control connection speaks TLS with it */

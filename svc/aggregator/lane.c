@@ -1,5 +1,6 @@
 /* The lane's loop body and its face to the control thread. Owns the list of jobs and the order in
  * which they get the core: round-robin by chunk, which is processor sharing. README: A1, A8. */
+#include "svc/aggregator/lane_policy.h"
 #include "svc/aggregator/transfer.h"
 
 #include <errno.h>
@@ -58,13 +59,11 @@ static void take_events(struct lane *lane, struct fabric *fabric)
 static void give_turns(struct lane *lane)
 {
     for (int i = 0; i < CHUNKS_PER_TURN; i++) {
-        struct list *node = list_first(&lane->running);
-        if (!node)
+        struct lane_job *job = policy_next(lane);
+        if (!job)
             return;
-        struct lane_job *job = list_entry(node, struct lane_job, run_link);
-        list_remove(&job->run_link);
         if (transfer_turn(job))
-            job_wake(job); /* to the end of the line */
+            policy_put_back(job);
         else
             job_release(job);
     }

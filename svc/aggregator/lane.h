@@ -18,6 +18,15 @@
 
 struct lane;
 
+/* Who gets the next chunk of the lane's time (A20). */
+enum lane_policy {
+    LANE_FAIR,     /* one job after the other: processor sharing */
+    LANE_SHORTEST, /* the job with the fewest bytes left in its open rounds; with ageing */
+    LANE_FIFO,     /* the job that was ready first, until nothing of it is ready: to compare with */
+};
+/* "fair", "shortest", "fifo". -EINVAL: another. */
+int lane_policy_find(const char *name, enum lane_policy *ret_policy);
+
 struct lane_options {
     uint32_t id;          /* service-wide; may be set later, before the first grant */
     uint64_t incarnation; /* of the aggregator process: a ticket must name it */
@@ -25,7 +34,8 @@ struct lane_options {
     struct fabric *fabrics[LANE_FABRICS_MAX]; /* lent, listening */
     size_t fabrics_count;
     enum reduce_set kernels; /* 0: the best this machine has */
-    uint64_t cache_bytes;    /* of the core's last-level cache; 0: unknown, nothing streams (A18) */
+    enum lane_policy policy;
+    uint64_t cache_bytes; /* of the core's last-level cache; 0: unknown, nothing streams (A18) */
     /* On the lane's thread, after a job has failed (lane_each_failure() tells which); NULL: nobody
      * wants to know. Must not call back. */
     void (*job_failed)(void *context);

@@ -74,6 +74,7 @@ static int open_all(struct lane_thread *t)
 {
     struct lane_options options = {.incarnation = t->options.incarnation,
                                    .kernels = t->options.kernels,
+                                   .policy = t->options.policy,
                                    .job_failed = t->options.job_failed,
                                    .context = t->options.context};
     bind_to_core(t);

@@ -18,6 +18,7 @@ struct lane_thread_options {
     const char *ofi_address;   /* "host:port"; NULL: none */
     const struct fabric_options *fabric_options;
     enum reduce_set kernels;
+    enum lane_policy policy;
     void (*job_failed)(void *context); /* on the lane's thread, see lane.h */
     void *context;
 };

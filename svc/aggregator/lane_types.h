@@ -144,6 +144,8 @@ struct lane_job {
     struct worker *workers;
     struct list pieces;
     struct list runnable; /* by priority */
+    uint64_t due_bytes;   /* of these, not started yet */
+    uint32_t passes;      /* chunks that others got while it was in the line */
     struct piece **table; /* hash of pieces by id */
     size_t table_size, pieces_count;
     uint64_t step_bytes; /* inputs and results of a round of each piece (A18) */

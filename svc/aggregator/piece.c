@@ -166,6 +166,16 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
     return 1;
 }
 
+/* What is left of its round is not to be done. */
+static void unqueue(struct piece *p)
+{
+    if (list_is_empty(&p->run_link))
+        return;
+    uint64_t left = p->elements * (p->steps - p->step) - p->next_element;
+    p->job->due_bytes -= piece_bytes(p, left);
+    list_remove(&p->run_link);
+}
+
 static void forget_announcement(struct worker *w, struct announcement *a)
 {
     if (w->holding == a)
@@ -187,7 +197,7 @@ void piece_free(struct piece *p)
     job->pieces_count--;
     job->step_bytes -= step_bytes(p);
     list_remove(&p->link);
-    list_remove(&p->run_link);
+    unqueue(p);
     arena_free(job->lane->options.arena, &job->account, p->kept);
     arena_free(job->lane->options.arena, &job->account, p->parameters);
     arena_free(job->lane->options.arena, &job->account, p);
@@ -216,6 +226,6 @@ void piece_fail(struct piece *p, int code, const char *format, ...)
     vsnprintf(p->failure_text, sizeof p->failure_text, format, arguments);
     va_end(arguments);
     p->failure = code;
-    list_remove(&p->run_link);
+    unqueue(p);
     tell_failure(p);
 }

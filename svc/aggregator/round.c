@@ -62,6 +62,7 @@ static void start(struct piece *p)
     p->input_squares = p->result_squares = 0;
     p->chunk_elements = MAPPED_CHUNK_BYTES / reduce_element_bytes(p->dtype);
     p->state = PIECE_RUNNABLE;
+    p->job->due_bytes += piece_bytes(p, p->elements) * p->steps;
     queue_by_priority(p);
     job_wake(p->job);
 }

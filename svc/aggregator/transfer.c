@@ -189,6 +189,7 @@ static struct transfer next_chunk(struct piece *p, char *slots)
         t.target = operation_target(p->operation, p->members, p->step);
     }
     p->next_element += t.elements;
+    p->job->due_bytes -= piece_bytes(p, t.elements);
     if (p->next_element == p->elements) {
         p->next_element = 0;
         p->step++;
@@ -226,6 +227,7 @@ static void abort_all(struct lane_job *job)
     list_for_each_safe (node, &job->runnable) {
         list_remove(node);
     }
+    job->due_bytes = 0;
 }
 
 static bool turn(struct lane_job *job)

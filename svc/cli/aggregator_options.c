@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { JOIN = LANE_OPTIONS, PROVIDER, GRANT, KERNELS };
+enum { JOIN = LANE_OPTIONS, PROVIDER, GRANT, KERNELS, LANE_POLICY };
 
 const struct knob aggregator_knobs[] = {
     LANE_KNOBS,
@@ -18,6 +18,9 @@ const struct knob aggregator_knobs[] = {
     [KERNELS] = {"kernels", "SET",
                  "instruction set of the sums: best, c, avx2 or avx512; the bits are the same "
                  "(default: best)"},
+    [LANE_POLICY] = {"lane-policy", "NAME",
+                     "which job gets a lane's next chunk: fair (one after the other), shortest "
+                     "(who has least to do, with ageing) or fifo (default: fair)"},
     {0},
 };
 
@@ -31,6 +34,7 @@ static int set(void *context, int index, const char *value, struct err *err)
     case PROVIDER: o->provider = value; break;
     case GRANT: o->grant = value; break;
     case KERNELS: o->kernels = value; break;
+    case LANE_POLICY: o->lane_policy = value; break;
     }
     return 0;
 }

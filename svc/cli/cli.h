@@ -51,7 +51,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
                      struct cli_serve *ret_options);
 
 struct cli_aggregator {
-    const char *join, *provider, *grant, *kernels;
+    const char *join, *provider, *grant, *kernels, *lane_policy;
     struct cli_lanes lanes;
 };
 void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_options);

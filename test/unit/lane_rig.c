@@ -20,7 +20,9 @@ uint64_t rig_now(void) { return clock_now_ns(); }
 
 static void count_failure(void *context) { ((struct rig *)context)->failures++; }
 
-void rig_start(struct rig *rig, const char *kind)
+void rig_start(struct rig *rig, const char *kind) { rig_start_policy(rig, kind, LANE_FAIR); }
+
+void rig_start_policy(struct rig *rig, const char *kind, enum lane_policy policy)
 {
     static int number;
     char address[FABRIC_ADDRESS_BYTES_MAX] = "127.0.0.1:0";
@@ -34,6 +36,7 @@ void rig_start(struct rig *rig, const char *kind)
     struct lane_options lane = {.id = RIG_LANE,
                                 .incarnation = RIG_INCARNATION,
                                 .arena = rig->arena,
+                                .policy = policy,
                                 .fabrics = {rig->fabric},
                                 .fabrics_count = 1,
                                 .cache_bytes = RIG_CACHE_BYTES,

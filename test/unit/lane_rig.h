@@ -68,6 +68,7 @@ struct say {
 };
 
 void rig_start(struct rig *rig, const char *kind);
+void rig_start_policy(struct rig *rig, const char *kind, enum lane_policy policy);
 void rig_stop(struct rig *rig);
 /* Pieces `first` .. of `elements` f32 each for a job of `workers`. */
 void rig_place(struct rig *rig, uint32_t job, uint32_t workers, uint32_t first, uint32_t count,

@@ -1,0 +1,163 @@
+/* Who gets the lane's next chunk (README of svc/aggregator, A20), turn by turn: jobs of one worker
+ * each in shared memory, where a chunk is done in the turn that starts it. */
+#include "test/unit/lane_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define JOBS 3
+#define CHUNK 65536 /* elements: 256 KiB */
+#define LONGEST (16 * CHUNK)
+
+static struct rig rig;
+
+static int stop(void **state)
+{
+    rig_stop(&rig);
+    return 0;
+}
+
+/* Job i, of worker i, has one piece of so many chunks. */
+static void start(enum lane_policy policy, const uint32_t chunks[JOBS])
+{
+    rig_start_policy(&rig, "shm", policy);
+    for (uint32_t i = 0; i < JOBS; i++) {
+        rig_place(&rig, RIG_JOB + i, 1, 1, 1, (uint64_t)chunks[i] * CHUNK, false);
+        rig_connect(&rig, i, RIG_JOB + i, 0);
+    }
+}
+
+static void push(uint32_t i, uint64_t round, uint32_t chunks)
+{
+    for (uint32_t c = 0; c < chunks; c++) {
+        rig_input(&rig, i, 0)[c * CHUNK] = (float)round;
+        rig_landing(&rig, i, 0)[c * CHUNK] = 0;
+    }
+    rig_say(&rig, i,
+            (struct say){.piece = 1,
+                         .word = (uint32_t)round,
+                         .round = round,
+                         .elements = (uint64_t)chunks * CHUNK});
+}
+
+static void push_all(const uint32_t chunks[JOBS])
+{
+    for (uint32_t i = 0; i < JOBS; i++)
+        push(i, 1, chunks[i]);
+}
+
+/* Chunks of job i that have landed. */
+static uint32_t landed(uint32_t i)
+{
+    uint32_t count = 0;
+    for (uint32_t c = 0; c < LONGEST / CHUNK; c++)
+        count += rig_landing(&rig, i, 0)[c * CHUNK] != 0;
+    return count;
+}
+
+static uint32_t landed_at_all(void)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < JOBS; i++)
+        count += landed(i);
+    return count;
+}
+
+/* One turn of the lane; the workers hear of nothing. */
+static void turn(void)
+{
+    uint32_t before = landed_at_all();
+    (void)lane_poll(rig.lane, 0);
+    assert_true(landed_at_all() >= before);
+}
+
+static void a_fair_lane_gives_every_job_the_same_number_of_chunks(void **state)
+{
+    static const uint32_t chunks[JOBS] = {16, 16, 16};
+    start(LANE_FAIR, chunks);
+    push_all(chunks);
+    while (landed_at_all() < 3 * 16) {
+        turn();
+        for (uint32_t i = 1; i < JOBS; i++) {
+            int apart = (int)landed(i) - (int)landed(0);
+            assert_true(apart >= -1 && apart <= 1);
+        }
+    }
+}
+
+static void a_fair_lane_serves_a_short_job_in_its_share(void **state)
+{
+    static const uint32_t chunks[JOBS] = {16, 16, 4};
+    start(LANE_FAIR, chunks);
+    push_all(chunks);
+    while (landed(2) < 4)
+        turn();
+    assert_true(landed_at_all() <= 3 * 4 + 3); /* and what the turn did besides */
+}
+
+static void first_come_is_first_served_to_its_end(void **state)
+{
+    static const uint32_t chunks[JOBS] = {16, 16, 1};
+    start(LANE_FIFO, chunks);
+    push_all(chunks);
+    while (landed_at_all() < 33) {
+        turn();
+        if (landed(1) > 0)
+            assert_int_equal(landed(0), 16);
+        if (landed(2) > 0)
+            assert_int_equal(landed(1), 16);
+    }
+}
+
+static void least_work_goes_first(void **state)
+{
+    static const uint32_t chunks[JOBS] = {16, 8, 2};
+    start(LANE_SHORTEST, chunks);
+    push_all(chunks);
+    while (landed_at_all() < 26) {
+        turn();
+        if (landed(1) > 0)
+            assert_int_equal(landed(2), 2);
+        if (landed(0) > 0)
+            assert_int_equal(landed(1), 8);
+    }
+}
+
+/* The short one has its next round announced before the last is done: by the bytes left, the long
+ * one would never be next. */
+static void a_long_job_is_not_passed_over_for_ever(void **state)
+{
+    static const uint32_t chunks[JOBS] = {16, 8, 1};
+    const struct rig_worker *busy = &rig.workers[1];
+    uint64_t round = 2, turns = 0;
+    start(LANE_SHORTEST, chunks);
+    push(1, 1, 8);
+    push(1, 2, 8);
+    push(0, 1, 16);
+    while (landed(0) < 16) {
+        assert_true(++turns < 2000);
+        rig_turn(&rig);
+        while (busy->commits_count + 2 > (int)round)
+            push(1, ++round, 8);
+    }
+    assert_true(round * 8 > 16 * 4); /* nearly all the time was the short one's */
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_fair_lane_gives_every_job_the_same_number_of_chunks),
+        CASE(a_fair_lane_serves_a_short_job_in_its_share),
+        CASE(first_come_is_first_served_to_its_end),
+        CASE(least_work_goes_first),
+        CASE(a_long_job_is_not_passed_over_for_ever),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
