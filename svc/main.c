@@ -51,6 +51,8 @@ static int serve(int argc, char **argv)
                                           .advertise = o.lanes.advertise,
                                           .interface_name = o.lanes.interface_name,
                                           .aggregators = o.aggregators,
+                                          .aggregator_timeout_ns =
+                                              o.aggregator_timeout_s * NS_PER_S,
                                           .limits = o.limits,
                                           .cores = o.lanes.cores,
                                           .policy = o.policy,

@@ -237,6 +237,16 @@ static int serve_stats(struct aggregator *a, uint64_t id)
     return r;
 }
 
+static int take_turn(struct lane *lane, void *context) { return 0; }
+
+/* A lane that is stuck keeps this thread here, so that nothing is answered any more (A19). */
+static int serve_ping(struct aggregator *a, uint64_t id)
+{
+    for (size_t i = 0; i < a->lanes_count; i++)
+        lane_thread_call(a->lanes[i], take_turn, NULL);
+    return reply_done(a, id);
+}
+
 /* What no aggregator is sent, or one of a later version: only requests are answered (H9). */
 static int refuse(struct aggregator *a, const envelope *message)
 {
@@ -259,6 +269,7 @@ int serve_request(struct aggregator *a, const envelope *request)
     case GRADPOOL__WIRE__ENVELOPE__BODY_GRANT_REQUEST:
         return reply(a, request->id, serve_grant(a, request->grant_request));
     case GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REQUEST: return serve_stats(a, request->id);
+    case GRADPOOL__WIRE__ENVELOPE__BODY_PING_REQUEST: return serve_ping(a, request->id);
     case GRADPOOL__WIRE__ENVELOPE__BODY_DRAIN_REQUEST:
         log_info("asked to drain");
         a->is_draining = true;

@@ -42,6 +42,7 @@ struct cli_serve {
     const char *state_dir, *listen, *policy;
     bool insecure, require_tls;
     uint32_t aggregators;
+    uint64_t aggregator_timeout_s;
     struct cli_lanes lanes;
     struct limits limits;
     char state_dir_default[PATH_MAX];

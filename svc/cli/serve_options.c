@@ -7,7 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATE_DIR = LANE_OPTIONS, LISTEN, INSECURE, REQUIRE_TLS, AGGREGATORS, POLICY, LIMIT_FIRST };
+enum {
+    STATE_DIR = LANE_OPTIONS,
+    LISTEN,
+    INSECURE,
+    REQUIRE_TLS,
+    AGGREGATORS,
+    AGGREGATOR_TIMEOUT,
+    POLICY,
+    LIMIT_FIRST
+};
 
 #define LIMIT_KNOB(id, name, what, preset, ...) \
     [LIMIT_FIRST + LIMIT_##id] = {name "-max", "N", "most " what " (default: " preset ")"},
@@ -30,6 +39,10 @@ const struct knob serve_knobs[] = {
     [AGGREGATORS] = {"aggregators", "N",
                      "aggregator processes on this host; 0: none, wait for "
                      "`gradpool aggregator --join` (default: 1)"},
+    [AGGREGATOR_TIMEOUT] = {"aggregator-timeout", "SECONDS",
+                            "an aggregator that has answered nothing for so long is hung: a local "
+                            "one is killed and replaced, another counts as lost; 0: never "
+                            "(default: 10)"},
     [POLICY] = {"policy", "NAME", "which lane gets which piece of a tensor; names are below"},
     LIMIT_TABLE(LIMIT_KNOB){0},
 };
@@ -52,6 +65,10 @@ static int set(void *context, int index, const char *value, struct err *err)
     case AGGREGATORS:
         error = knobs_number(value, 0, 256, &number, err);
         o->aggregators = (uint32_t)number;
+        break;
+    case AGGREGATOR_TIMEOUT:
+        error = knobs_number(value, 0, 86400, &number, err);
+        o->aggregator_timeout_s = number;
         break;
     }
     return error;
@@ -100,6 +117,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
                   "foreground. Jobs connect to it with GRADPOOL_ENDPOINT."};
     struct cli_serve o = {.listen = "gradpool://127.0.0.1:7077",
                           .aggregators = 1,
+                          .aggregator_timeout_s = 10,
                           .lanes = {.lanes_per_core = 1, .orphan_timeout_s = 60}};
     limits_init(&o.limits);
     list_policies(policies, after, sizeof after);

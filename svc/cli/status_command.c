@@ -45,6 +45,7 @@ static void aggregator_view(const Gradpool__Wire__AggregatorView *a, struct view
                                          .node = a->node,
                                          .state = a->state,
                                          .cpu_ns = a->cpu_ns,
+                                         .silent_ns = a->silent_ns,
                                          .lanes = lanes,
                                          .lanes_count = a->n_lanes};
     for (size_t i = 0; i < a->n_lanes; i++)

@@ -24,6 +24,8 @@ const char *aggregator_state_name(const struct aggregator *a)
 {
     if (a->state == AGGREGATOR_UP && a->service->phase == SERVICE_DRAINING)
         return "draining";
+    if (a->state == AGGREGATOR_UP && liveness_silent_ns(a) > 0)
+        return "silent";
     return a->state == AGGREGATOR_UP ? "up" : a->state == AGGREGATOR_AWAY ? "away" : "lost";
 }
 
@@ -116,6 +118,18 @@ void aggregator_left(struct aggregator *a)
     log_info("%s has drained and leaves", aggregator_name(a, name, sizeof name));
     if (a->process.fd < 0)
         lost(a);
+}
+
+void aggregator_hung(struct aggregator *a)
+{
+    char name[AGGREGATOR_NAME_BYTES];
+    bool is_local = a->process.fd >= 0;
+    log_error("%s has answered nothing for %.1f s (--aggregator-timeout): %s",
+              aggregator_name(a, name, sizeof name), (double)liveness_silent_ns(a) / NS_PER_S,
+              is_local ? "killing it" : "it counts as lost");
+    if (!is_local)
+        return lost(a);
+    process_kill(a->process.fd, SIGKILL); /* process_ended() follows */
 }
 
 static void process_ended(struct source *source, uint32_t events)
@@ -235,6 +249,8 @@ void aggregator_attach(struct aggregator *a, struct peer *p)
     a->peer = p;
     p->aggregator = a;
     a->state = AGGREGATOR_UP;
+    a->pinged_ns = 0;
+    a->periods_silent = 0;
     timer_stop(&a->timer);
 }
 

@@ -29,8 +29,10 @@ struct aggregator {
     char *node;
     enum aggregator_state state;
     struct peer *peer;
-    struct source process; /* pidfd, when it runs on this host */
-    struct timer timer;    /* away: until it is lost; lost: until it is forgotten */
+    struct source process;   /* pidfd, when it runs on this host */
+    struct timer timer;      /* away: until it is lost; lost: until it is forgotten */
+    uint64_t pinged_ns;      /* when the ping was sent that it has not answered; 0: none */
+    uint32_t periods_silent; /* in a row */
     struct list calls;
     struct lane *lanes;
     size_t lanes_count;
@@ -52,6 +54,8 @@ const char *aggregator_name(const struct aggregator *a, char *buffer, size_t buf
 void aggregator_watch(struct aggregator *a);
 /* It has this connection now, and is up. */
 void aggregator_attach(struct aggregator *a, struct peer *p);
+/* It has answered no ping for the time allowed. */
+void aggregator_hung(struct aggregator *a);
 /* It has said goodbye, with its lanes closed. */
 void aggregator_left(struct aggregator *a);
 /* Its control connection is gone. */

@@ -142,6 +142,8 @@ static void ask_to_drain(struct aggregator *a)
         peer_send(a->peer, &e);
     else if (a->state == AGGREGATOR_AWAY && a->process.fd >= 0)
         process_kill(a->process.fd, SIGTERM);
+    else if (a->state == AGGREGATOR_AWAY)
+        timer_start(&a->service->loop, &a->timer, 0); /* it ends without us */
 }
 
 static void kill_local(struct service *s)
@@ -345,6 +347,7 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
              s->options.state_dir, s->options.policy, (unsigned long long)s->numbers.incarnation);
     say_who_may_come(s);
     tenants_end_revoked(s);
+    liveness_start(s);
     fleet_check(s);
     *ret_c = c;
     return 0;

@@ -28,7 +28,8 @@ struct coordinator_options {
     uint16_t data_port;         /* of the first local lane; 0: any free ones */
     const char *allow_uids;     /* "1000,1001": users whose workers may share memory */
     uint64_t orphan_timeout_ns; /* local aggregators without coordinator and workers; 0: for ever */
-    struct limits limits;       /* all zero: as limits_init() has them */
+    uint64_t aggregator_timeout_ns;  /* of one that answers no ping; 0: for ever */
+    struct limits limits;            /* all zero: as limits_init() has them */
     struct provisioner *provisioner; /* taken over, also on failure; NULL: local processes */
     uint32_t store_pages_max;        /* of 4 KiB; 0: no limit */
 };

@@ -265,6 +265,8 @@ static void receive(struct peer *p)
                 log_warn("%s; closed", channel_failure(p->channel));
             return peer_break(p);
         }
+        if (p->aggregator)
+            liveness_heard(p->aggregator);
         if (p->state == PEER_GREETING)
             greet(p, message);
         else if (p->state == PEER_OPEN)

@@ -30,7 +30,7 @@ struct service {
     int lock_fd, spare_fd;
     struct listener tcp, local;
     struct source signals;
-    struct timer drain_timer, retry_timer;
+    struct timer drain_timer, retry_timer, ping_timer;
     struct list peers, waits, tenants, jobs, aggregators;
     struct slot *slots;
     size_t slots_count;
@@ -52,6 +52,15 @@ void service_put_numbers(struct service *s);
 void service_give_up(struct service *s, int code);
 /* After an aggregator or a local process has gone: the end of a drain, perhaps. */
 void service_check_drained(struct service *s);
+
+/* --- liveness.c --- */
+
+/* Pings the aggregators from now on. */
+void liveness_start(struct service *s);
+/* Something came from it. */
+void liveness_heard(struct aggregator *a);
+/* How long it has been silent; 0: it is not. */
+uint64_t liveness_silent_ns(const struct aggregator *a);
 
 /* --- advertise.c --- */
 

@@ -149,6 +149,7 @@ static WIRE(AggregatorView) *
     view->node = a->node;
     view->pid = a->pid;
     view->state = (char *)aggregator_state_name(a);
+    view->silent_ns = liveness_silent_ns(a);
     view->cpu_ns = a->stats ? a->stats->stats_reply->cpu_ns : 0;
     view->lanes = lanes;
     for (size_t i = 0; i < a->lanes_count; i++)

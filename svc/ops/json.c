@@ -68,6 +68,7 @@ static json_t *aggregator_json(const struct view_aggregator *a, int *error)
     put_text(o, "node", a->node, error);
     put_text(o, "state", a->state, error);
     put_number(o, "cpu_ns", a->cpu_ns, error);
+    put_number(o, "silent_ns", a->silent_ns, error);
     for (size_t i = 0; i < a->lanes_count; i++)
         append(lanes, lane_json(&a->lanes[i], error), error);
     put(o, "lanes", lanes, error);

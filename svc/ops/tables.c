@@ -40,7 +40,11 @@ static void add_aggregator(struct table *table, const struct view_aggregator *a)
     table_add(table, "%u", a->aggregator);
     table_add(table, "%s", a->node);
     table_add(table, "%u", a->pid);
-    table_add(table, "%s", a->state);
+    char cell[CELL_BYTES];
+    if (a->silent_ns)
+        table_add(table, "%s %s", a->state, duration(a->silent_ns, cell));
+    else
+        table_add(table, "%s", a->state);
 }
 
 static void add_lane(struct table *table, const struct view_lane *lane)

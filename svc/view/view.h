@@ -27,7 +27,7 @@ struct view_lane {
 struct view_aggregator {
     uint32_t aggregator, pid;
     const char *node, *state;
-    uint64_t cpu_ns;
+    uint64_t cpu_ns, silent_ns; /* silent_ns: without an answer to a ping */
     struct view_lane *lanes;
     size_t lanes_count;
 };

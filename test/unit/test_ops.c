@@ -84,11 +84,28 @@ static void status_json_has_every_field_under_its_name(void **state)
     has(text, "\"policy\": \"hash\",");
     has(text, "\"uptime_ns\": 7384000000000,");
     has(text, "\"incarnation\": 12,");
+    has(text, "\"silent_ns\": 0,");
     has(text, "\"pid\": 77,");
     has(text, "\"state\": \"up\",");
     has(text, "\"numa\": -1,");
     has(text, "\"arena_bytes\": 6144,");
     has(text, "\"pushed_bytes\": 1048576,");
+    free(text);
+}
+
+static void one_that_does_not_answer_is_shown_with_the_time(void **state)
+{
+    struct view_aggregator hung = aggregator;
+    struct view_status shown = status;
+    char *text;
+    hung.state = "silent";
+    hung.silent_ns = UINT64_C(4100000000);
+    shown.aggregators = &hung;
+    PRINT(text, ops_status_table, &shown);
+    has(text, "silent 4.1 s");
+    free(text);
+    PRINT(text, ops_status_json, &shown);
+    has(text, "\"silent_ns\": 4100000000,");
     free(text);
 }
 
@@ -197,6 +214,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_json_has_every_field_under_its_name),
+        cmocka_unit_test(one_that_does_not_answer_is_shown_with_the_time),
         cmocka_unit_test(jobs_json_has_workers_lanes_and_failure),
         cmocka_unit_test(no_jobs_are_an_empty_list),
         cmocka_unit_test(bytes_that_are_not_utf8_do_not_break_the_json),
