@@ -1,5 +1,6 @@
 /* `idle`: what jobs cost that are connected and have nothing to do. Owns a service and the crews of
  * its jobs for the length of a run. */
+#include "bench/active.h"
 #include "bench/commands.h"
 #include "bench/compare/host.h"
 #include "bench/compare/systems.h"
@@ -14,25 +15,28 @@
 /* After the last round: progress threads park, the last commits go out. */
 #define SETTLE_NS NS_PER_S
 
-struct idle {
-    uint32_t jobs, workers, seconds;
-    const char *transport; /* NULL: job by job in turn */
-    bool is_json;
-    struct service service;
-    struct crew *crews;
-};
-
 struct use {
     uint64_t lane_ns, coordinator_ns, client_ns, now_ns;
 };
 
-enum { KEY_JOBS = 1000, KEY_WORKERS, KEY_SECONDS, KEY_TRANSPORT, KEY_JSON };
+struct idle {
+    uint32_t jobs, workers, seconds;
+    const char *transport; /* NULL: job by job in turn */
+    bool is_json, is_active;
+    struct service service;
+    struct crew *crews;
+    struct active active[2]; /* over shm and tcp */
+    struct use first, last;
+};
+
+enum { KEY_JOBS = 1000, KEY_WORKERS, KEY_SECONDS, KEY_TRANSPORT, KEY_ACTIVE, KEY_JSON };
 
 static const struct argp_option options[] = {
     {"jobs", KEY_JOBS, "N", 0, "jobs connected (default 100)"},
     {"workers", KEY_WORKERS, "N", 0, "workers of each, a process each (default 2)"},
     {"seconds", KEY_SECONDS, "S", 0, "how long to look at them (default 10)"},
     {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: one job this, the next that)"},
+    {"active", KEY_ACTIVE, 0, 0, "also what a round of an active job takes among them, and alone"},
     {"json", KEY_JSON, 0, 0, "the last line is JSON"},
     {0},
 };
@@ -47,6 +51,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_SECONDS: o->seconds = (uint32_t)command_number(state, argument, 1, 86400); return 0;
     case KEY_JSON: o->is_json = true; return 0;
+    case KEY_ACTIVE: o->is_active = true; return 0;
     case KEY_TRANSPORT:
         if (strcmp(argument, "shm") != 0 && strcmp(argument, "tcp") != 0)
             argp_error(state, "--transport: shm or tcp, not '%s'", argument);
@@ -54,14 +59,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
-}
-
-static const struct system *find_system(const char *transport)
-{
-    const struct system *s = systems;
-    while (strcmp(s->name, "gradpool") != 0 || strcmp(s->transport, transport) != 0)
-        s++;
-    return s;
 }
 
 /* So that nothing is idle because it was never used. */
@@ -80,7 +77,7 @@ static int connect_all(struct idle *o)
     int r = 0;
     for (uint32_t i = 0; r == 0 && i < o->jobs; i++) {
         const char *transport = o->transport ? o->transport : i % 2 ? "tcp" : "shm";
-        r = crew_start(&o->crews[i], find_system(transport), &o->service, o->workers);
+        r = crew_start(&o->crews[i], system_find("gradpool", transport), &o->service, o->workers);
     }
     for (uint32_t i = 0; r == 0 && i < o->jobs; i++)
         r = run_some_rounds(&o->crews[i]);
@@ -102,8 +99,9 @@ static void rest(uint64_t ns)
     nanosleep(&nap, NULL);
 }
 
-static void print(const struct idle *o, const struct use *a, const struct use *b)
+static void print(const struct idle *o)
 {
+    const struct use *a = &o->first, *b = &o->last;
     double wall_ns = (double)(b->now_ns - a->now_ns);
     const char *format =
         o->is_json ? "{\"jobs\": %u, \"workers\": %u, \"seconds\": %.3f, \"lane_cpu_fraction\": "
@@ -116,28 +114,92 @@ static void print(const struct idle *o, const struct use *a, const struct use *b
            (double)(b->client_ns - a->client_ns) / wall_ns);
 }
 
+static void end_all(struct idle *o)
+{
+    for (uint32_t i = 0; i < o->jobs; i++) {
+        if (o->crews[i].system)
+            crew_end(&o->crews[i]);
+        o->crews[i].system = NULL;
+    }
+}
+
+static int watch(struct idle *o)
+{
+    int r = connect_all(o);
+    if (r < 0)
+        return r;
+    rest(SETTLE_NS);
+    o->first = look(o);
+    rest(o->seconds * NS_PER_S);
+    o->last = look(o);
+    return 0;
+}
+
+static int measure_active(struct idle *o, double ret_p50_us[2])
+{
+    int r = 0;
+    for (int i = 0; r == 0 && i < 2; i++)
+        r = active_measure(&o->active[i], &ret_p50_us[i]);
+    return r;
+}
+
+static void print_active(const struct idle *o)
+{
+    const char *format = o->is_json ? "{\"active\": \"%s\", \"idle_jobs\": %u, \"alone_us_p50\": "
+                                      "%.1f, \"among_us_p50\": %.1f, \"ratio\": %.3f}\n"
+                                    : "an active job over %s among %u idle ones: a round takes "
+                                      "%.1f us alone, %.1f us among them, ratio %.3f\n";
+    for (int i = 0; i < 2; i++) {
+        const struct active *a = &o->active[i];
+        printf(format, a->transport, o->jobs, a->alone_us, a->among_us, a->among_us / a->alone_us);
+    }
+}
+
+/* Alone before and after, so that a machine that changes meanwhile is not taken for the others. */
+static int watch_beside_active(struct idle *o)
+{
+    double before[2], among[2], after[2];
+    int r = 0;
+    for (int i = 0; r == 0 && i < 2; i++)
+        r = active_start(&o->active[i], &o->service);
+    if (r == 0)
+        r = measure_active(o, before);
+    if (r == 0)
+        r = watch(o);
+    if (r == 0)
+        r = measure_active(o, among);
+    end_all(o);
+    if (r == 0)
+        r = measure_active(o, after);
+    for (int i = 0; r == 0 && i < 2; i++) {
+        o->active[i].alone_us = (before[i] + after[i]) / 2;
+        o->active[i].among_us = among[i];
+    }
+    if (r == 0)
+        print_active(o);
+    return r;
+}
+
 static int measure(struct idle *o)
 {
     int r = service_start(&o->service);
     if (r == 0)
-        r = connect_all(o);
-    if (r == 0) {
-        rest(SETTLE_NS);
-        struct use before = look(o);
-        rest(o->seconds * NS_PER_S);
-        struct use after = look(o);
-        print(o, &before, &after);
-    }
-    for (uint32_t i = 0; i < o->jobs; i++)
-        if (o->crews[i].system)
-            crew_end(&o->crews[i]);
+        r = o->is_active ? watch_beside_active(o) : watch(o);
+    if (r == 0)
+        print(o);
+    end_all(o);
+    for (int i = 0; i < 2; i++)
+        active_end(&o->active[i]);
     service_stop(&o->service);
     return r;
 }
 
 int idle_command(int argc, char **argv)
 {
-    struct idle o = {.jobs = 100, .workers = 2, .seconds = 10};
+    struct idle o = {.jobs = 100,
+                     .workers = 2,
+                     .seconds = 10,
+                     .active = {{.transport = "shm"}, {.transport = "tcp"}}};
     const struct argp argp = {
         options,
         parse,

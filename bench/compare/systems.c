@@ -110,3 +110,11 @@ const struct system systems[] = {
     {.name = "openmpi", .transport = "tcp", .start = start_mpi_tcp},
     {0},
 };
+
+const struct system *system_find(const char *name, const char *transport)
+{
+    const struct system *s = systems;
+    while (strcmp(s->name, name) != 0 || strcmp(s->transport, transport) != 0)
+        s++;
+    return s;
+}

@@ -8,6 +8,8 @@
 
 /* In the order they are run and shown in; the last has a NULL name. */
 extern const struct system systems[];
+/* Of a row that is there. */
+const struct system *system_find(const char *name, const char *transport);
 
 /* Starts workers that are processes of gradpool over `transport`, with the gradient in plain memory
  * if `is_foreign`. */

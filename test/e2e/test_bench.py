@@ -93,6 +93,17 @@ class Idle(unittest.TestCase):
             self.assertLess(told[f'{who}_cpu_fraction'], 0.5)
 
 
+    def test_an_active_job_among_idle_ones_is_compared_with_itself_alone(self):
+        answer = bench('idle', '--jobs', 4, '--workers', 1, '--seconds', 1, '--active', '--json')
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        cells = [json.loads(line) for line in answer.stdout.splitlines()[-3:-1]]
+        self.assertEqual([c['active'] for c in cells], ['shm', 'tcp'])
+        for cell in cells:
+            self.assertGreater(cell['alone_us_p50'], 0)
+            self.assertAlmostEqual(cell['ratio'], cell['among_us_p50'] / cell['alone_us_p50'],
+                                   places=1)
+
+
 class Budget(unittest.TestCase):
     def test_a_gib_over_shared_memory_grows_no_memory_and_every_count_is_told(self):
         answer = bench('budget', '--json', '--rounds', 20, '--bytes', 1 << 20)
