@@ -19,7 +19,8 @@ static void start_log(const char *who)
     cli_environment_check();
 }
 
-/* Read from a descriptor by the coordinator; a peer that is gone is an error code, not a signal. */
+/* Read from a descriptor by the coordinator; a peer that is gone, or a file that may not grow
+ * (ulimit -f), is an error code, not a signal. */
 static void prepare_signals(void)
 {
     sigset_t set;
@@ -29,6 +30,7 @@ static void prepare_signals(void)
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 }
 
 /* Only the host can tell whether some options are right: these errors mean that one is not. */

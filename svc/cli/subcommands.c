@@ -41,8 +41,9 @@ static void print_help(const struct cli_command *commands, FILE *out)
 
 static int help(const struct cli_command *commands, int argc, char **argv)
 {
-    const struct cli_command *command = argc > 2 ? find(commands, argv[2]) : NULL;
-    if (argc > 2 && !command)
+    bool is_asked = argc > 2 && strcmp(argv[2], "--help") != 0 && strcmp(argv[2], "-h") != 0;
+    const struct cli_command *command = is_asked ? find(commands, argv[2]) : NULL;
+    if (is_asked && !command && strcmp(argv[2], "help") != 0)
         return unknown(commands, argv[2]);
     if (command && command->has_help)
         return command->run(2, (char *[]){argv[2], (char *)"--help", NULL});

@@ -64,9 +64,9 @@ static void parse(int argc, char **argv, struct tenant_options *ret_options)
         .before = "Makes and revokes the keys by which tenants use the service from other hosts. "
                   "Runs on the coordinator's host, as the user of gradpool serve, while it runs.",
         .after = "Examples:\n"
-                 "  gradpool tenant add acme > acme.key          jobs: GRADPOOL_KEY_FILE=acme.key\n"
-                 "  gradpool tenant add node8 --operator         for gradpool aggregator --join\n"
-                 "  gradpool tenant revoke acme                  its jobs fail, at once\n\n"
+                 "  gradpool tenant add acme > acme.key     jobs: GRADPOOL_KEY_FILE=acme.key\n"
+                 "  gradpool tenant add node8 --operator    for gradpool aggregator --join\n"
+                 "  gradpool tenant revoke acme             its jobs fail, at once\n\n"
                  "A key is printed once; who has it is the tenant. Exit code: 0 done; 1 failed; "
                  "2 a mistake on the command line; 3 no service there."};
     struct tenant_options o = {0};

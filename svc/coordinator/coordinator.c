@@ -35,10 +35,12 @@ static int check_options(const struct coordinator_options *o, struct endpoint *r
                        o->listen);
     if (o->insecure && o->require_tls)
         return err_set(err, -EINVAL, "--insecure and --require-tls contradict each other");
-    if (strlen(o->state_dir) + sizeof "/control.sock" > sizeof((struct sockaddr_un *)0)->sun_path)
+    size_t most = sizeof((struct sockaddr_un *)0)->sun_path - sizeof "/control.sock";
+    if (strlen(o->state_dir) > most)
         return err_set(err, -EINVAL,
-                       "--state-dir %s: too long a path for the socket in it (at most 94 bytes)",
-                       o->state_dir);
+                       "--state-dir %s: too long a path for the socket in it: %zu bytes, at most "
+                       "%zu; choose a shorter one",
+                       o->state_dir, strlen(o->state_dir), most);
     for (const char *const *name = packer_policies(); *name; name++)
         if (!o->policy || strcmp(*name, o->policy) == 0)
             return 0;
@@ -323,9 +325,14 @@ static void say_who_may_come(const struct service *s)
 int coordinator_create(const struct coordinator_options *options, struct coordinator **ret_c,
                        struct err *err)
 {
+    struct coordinator_options whole = *options;
     struct endpoint listen;
     struct coordinator *c = NULL;
-    int error = check_options(options, &listen, err);
+    char state_dir[PATH_MAX];
+    whole.state_dir = state_dir;
+    int error = state_dir_whole(options->state_dir, state_dir, sizeof state_dir, err);
+    if (error == 0)
+        error = check_options(&whole, &listen, err);
     if (error == 0 && !(c = calloc(1, sizeof *c)))
         error = err_set(err, -ENOMEM, "out of memory");
     if (error < 0) {
@@ -335,7 +342,7 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
     }
     struct service *s = &c->service;
     init(s);
-    copy_options(s, options);
+    copy_options(s, &whole);
     s->provisioner = options->provisioner;
     s->tcp.endpoint = listen;
     error = start(s, err);

@@ -69,6 +69,8 @@ int advertise_choose(struct service *s, struct err *err);
 
 /* --- state_dir.c --- */
 
+/* As others must be told of it: absolute. `path` may not exist yet. */
+int state_dir_whole(const char *path, char *buffer, size_t buffer_bytes, struct err *err);
 int state_dir_create(const char *path, struct err *err);
 /* -EBUSY, naming who holds it. The descriptor is the lock. */
 int state_dir_lock(const char *path, int *ret_fd, struct err *err);

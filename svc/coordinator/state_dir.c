@@ -17,6 +17,22 @@ static int cannot(struct err *err, const char *what, const char *path)
                    path, err_text(error));
 }
 
+int state_dir_whole(const char *path, char *buffer, size_t buffer_bytes, struct err *err)
+{
+    char here[PATH_MAX] = "";
+    bool is_whole = *path == '/';
+    if (!*path)
+        return err_set(err, -EINVAL, "--state-dir: the path is empty");
+    if (!is_whole && !getcwd(here, sizeof here))
+        return err_set(err, -EINVAL,
+                       "--state-dir %s: the current folder has no path (%s); give an absolute one",
+                       path, err_text(-errno));
+    int bytes = snprintf(buffer, buffer_bytes, "%s%s%s", here, is_whole ? "" : "/", path);
+    if (bytes >= (int)buffer_bytes)
+        return err_set(err, -EINVAL, "--state-dir: too long a path");
+    return 0;
+}
+
 int state_dir_create(const char *path, struct err *err)
 {
     char partial[PATH_MAX];

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sqlite3.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,6 +21,9 @@ struct store_sqlite {
     char *path;
     sqlite3_stmt *put[STORE_TABLES], *erase[STORE_TABLES];
     int failed; /* first SQLite code of the open transaction */
+    dev_t device;
+    ino_t file;   /* of the database, as it was opened */
+    bool is_gone; /* and this was said */
 };
 
 static struct store_sqlite *of(struct store *store) { return (struct store_sqlite *)store; }
@@ -105,12 +109,29 @@ static void sqlite_erase(struct store *store, const struct store_row *row)
         of(store)->failed = run(of(store)->erase[row->table], table, table->keys, row);
 }
 
+/* SQLite goes on with a file that nobody can open any more. That loses nothing before this process
+ * ends, so what was asked is done, and whoever runs the service hears what is at stake, once. */
+static void check_place(struct store_sqlite *s)
+{
+    struct stat there;
+    bool is_ours =
+        stat(s->path, &there) == 0 && there.st_dev == s->device && there.st_ino == s->file;
+    if (is_ours || s->is_gone)
+        return;
+    s->is_gone = true;
+    log_error("%s was removed or replaced while in use: jobs, routes and tenants' keys are still "
+              "known here, but are lost when gradpool serve ends; so are commands over the Unix "
+              "socket. Let jobs finish, then start it again",
+              s->path);
+}
+
 static int sqlite_commit(struct store *store, struct err *err)
 {
     struct store_sqlite *s = of(store);
     int code = s->failed;
     if (code == SQLITE_OK)
         code = sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL);
+    check_place(s);
     if (code == SQLITE_OK)
         return 0;
     int error = failure(s, code, "write", err);
@@ -280,12 +301,15 @@ static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *e
 }
 
 /* It holds the tenants' keys. What SQLite puts beside it gets the same mode. */
-static int make_private(const char *path, struct err *err)
+static int make_private(struct store_sqlite *s, struct err *err)
 {
-    _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd >= 0 && fchmod(fd, 0600) == 0)
-        return 0;
-    return err_set(err, -errno, "cannot open %s: %s", path, err_text(-errno));
+    struct stat file;
+    _cleanup_fd_ int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || fchmod(fd, 0600) < 0 || fstat(fd, &file) < 0)
+        return err_set(err, -errno, "cannot open %s: %s", s->path, err_text(-errno));
+    s->device = file.st_dev;
+    s->file = file.st_ino;
+    return 0;
 }
 
 int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_store,
@@ -300,7 +324,7 @@ int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_s
     }
     s->store.ops = &sqlite_ops;
     s->path = copy;
-    int error = make_private(path, err);
+    int error = make_private(s, err);
     if (error == 0) {
         int code = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE, NULL);
         error = code == SQLITE_OK ? open_tables(s, pages_max, err) : failure(s, code, "open", err);

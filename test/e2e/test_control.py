@@ -50,6 +50,17 @@ class CommandLine(unittest.TestCase):
                 self.assertIn('default', answer.stdout)
                 self.assertEqual(answer.stderr, '')
 
+    def test_examples_in_a_help_are_whole_lines(self):
+        for name in ('serve', 'aggregator', 'status', 'jobs', 'tenant'):
+            text = run(name, '--help').stdout
+            for line in text.split('Examples:\n')[1].split('\n\n')[0].splitlines():
+                self.assertRegex(line, '^  gradpool ', text)
+
+    def test_help_has_a_help(self):
+        for command in (('help', '--help'), ('help', 'help'), ('help', '-h')):
+            self.assertEqual(run(*command).stdout, run('help').stdout)
+            self.assertEqual(run(*command).returncode, 0)
+
     def test_a_subcommand_that_is_not_there_names_the_one_that_was_meant(self):
         answer = run('statsu')
         self.assertEqual(answer.returncode, 2)
@@ -215,6 +226,65 @@ class OwnServices(unittest.TestCase):
                              name='serve', environment={'XDG_STATE_HOME': str(self.folder)})
         serve.wait_for('listening on')
         self.assertEqual((self.folder / 'gradpool').stat().st_mode & 0o777, 0o700)
+
+    def inside(self, folder, name, *options):
+        """`gradpool serve` with a working folder."""
+        process = Process(['sh', '-c', f'cd {folder} && exec "$0" "$@"', GRADPOOL, 'serve',
+                           '--listen', 'gradpool://127.0.0.1:0', '--cores', '0', *options],
+                          self.folder, name)
+        self.ends.callback(process.kill)
+        return process
+
+    def test_a_relative_state_dir_lies_in_the_working_folder(self):
+        for path in ('S1', 'a/../S2', './S3/'):
+            (self.folder / 'a').mkdir(exist_ok=True)
+            serve = self.inside(self.folder, f'serve-{path.strip("/")[-2:]}', '--state-dir', path)
+            serve.wait_for('joined with')
+            self.assertTrue((self.folder / path / 'control.sock').is_socket())
+            self.assertIn(f'state in {self.folder}/', serve.text())
+            self.assertEqual(run('tenant', 'list', '--state-dir', self.folder / path).returncode, 0)
+            serve.signal(signal.SIGTERM)
+            self.assertEqual(serve.wait(), 0)
+            self.assertFalse((self.folder / path / 'control.sock').exists())
+
+    def test_a_relative_state_dir_too_deep_for_a_socket_is_refused_before_it_is_made(self):
+        deep = self.folder / ('d' * 80)
+        deep.mkdir()
+        serve = self.inside(deep, 'serve', '--state-dir', 'S1')
+        self.assertEqual(serve.wait(), 2)
+        self.assertIn(f'{deep}/S1: too long a path for the socket', serve.text())
+        self.assertEqual(os.listdir(deep), [])
+
+    def test_a_state_dir_that_is_removed_is_told_and_jobs_train_on(self):
+        service = self.service(aggregators=1)
+        workers = service.workers('before', 2, '--rounds', '300', '--compute-ms', '5', '--verbose')
+        for worker in workers:
+            worker.wait_for('round 5\n')
+        shutil.rmtree(service.state)
+        for worker in workers + service.workers('after', 2, '--rounds', '5'):
+            self.assertEqual(worker.wait(), 0, worker.text())
+        text = service.serve.text()
+        self.assertEqual(text.count('was removed or replaced while in use'), 1)
+        self.assertIn('are lost when gradpool serve ends', text)
+        service.serve.signal(signal.SIGTERM)
+        self.assertEqual(service.serve.wait(), 0)
+
+    def test_a_limit_on_file_sizes_refuses_the_request_and_the_service_goes_on(self):
+        serve = Process(['bash', '-c', 'ulimit -f 400 && exec "$0" "$@"', GRADPOOL, 'serve',
+                         '--state-dir', self.folder / 'state', '--listen', 'gradpool://127.0.0.1:0',
+                         '--cores', '0'], self.folder, 'serve')
+        self.ends.callback(serve.kill)
+        serve.wait_for('joined with')
+        there = {'GRADPOOL_ENDPOINT': re.search(r'listening on (\S+),', serve.text())[1]}
+        large = Process([BENCH, 'push', '--job', 'large', '--rank', '0', '--workers', '1',
+                         '--tensors', '4000', '--elements', '8', '--rounds', '1'], self.folder,
+                        'large', there)
+        self.ends.callback(large.kill)
+        self.assertEqual(large.wait(), 1)
+        self.assertIn('state.db', large.text())
+        self.assertEqual(run('status', environment=there).returncode, 0)
+        serve.signal(signal.SIGTERM)
+        self.assertEqual(serve.wait(), 0)
 
     def test_nothing_but_store_and_lock_is_left(self):
         for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
