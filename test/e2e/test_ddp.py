@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import harness
 import ranks
@@ -40,6 +41,13 @@ class Rank:
             self.net, broadcast_buffers=False, bucket_cap_mb=0.02, **options)
         self.optimizer = torch.optim.SGD(self.net.parameters(), 0.05, momentum=0.9)
         self.generator = torch.Generator().manual_seed(100 + rank)
+
+    @classmethod
+    def beside(cls, rank, workers):
+        """Another model in a process that has one."""
+        import torch.distributed
+        with unittest.mock.patch.object(torch.distributed, 'init_process_group'):
+            return cls(rank, workers)
 
     def make_net(self):
         nn = self.torch.nn
@@ -104,7 +112,7 @@ def rank_trains(rank, workers):
     layouts = set()
     for _ in range(STEPS):
         trainer.step(trainer.batch())
-        layouts.add(tuple(len(items) for _, items in attachment._buckets.values()))
+        layouts.add(tuple(len(items) for *_, items in attachment._buckets.values()))
     return {'digest': trainer.digest(), 'layouts': len(layouts)}
 
 
@@ -276,6 +284,42 @@ def rank_is_refused(rank, workers):
     return found
 
 
+def rank_trains_a_gan(rank, workers):
+    """Two models in one script, as in a GAN: each its own gradients, one job. The digests, the
+    names of the tensors, and how many workers the job has had of this rank."""
+    both = [Rank(rank, workers), Rank.beside(rank, workers)]
+    attached = [attach(trainer) for trainer in both]
+    digests = [train(trainer) for trainer in both]
+    names = sorted(attached[0].job._tensors)
+    attached[0].close()
+    digests.append(train(both[1]))      # the other is still in the job
+    attached[1].close()
+    return digests, names, attached[0].job is attached[1].job
+
+
+def rank_names_its_models(rank, workers):
+    """Prefixes of its own choice; one that is taken; a job that the script has joined by name."""
+    import gradpool
+    first, second = Rank(rank, workers), Rank.beside(rank, workers)
+    found = []
+    with attach(first, prefix='g/') as attachment:
+        names = sorted(attachment.job._tensors)
+        for attempt in (lambda: attach(second, prefix='g/'),
+                        lambda: gradpool.connect().join(os.environ['GRADPOOL_JOB'], rank, workers)):
+            try:
+                attempt()
+            except gradpool.GradpoolError as error:
+                found.append(str(error))
+    with gradpool.connect() as client:
+        job = client.join('by-hand', rank, workers)
+        try:
+            attach(second, job='by-hand')
+        except gradpool.GradpoolError as error:
+            found.append(str(error))
+        with attach(second, job=job):
+            return found, names, train(second)
+
+
 class Ddp(unittest.TestCase):
     def run_ranks(self, function, workers=2, start=ranks.run_ranks):
         with tempfile.TemporaryDirectory() as folder:
@@ -297,6 +341,26 @@ class Ddp(unittest.TestCase):
     def test_a_job_that_the_script_joined_gives_the_same_bits(self):
         self.assertEqual(self.all_equal(self.run_ranks('rank_trains_in_a_joined_job')),
                          reference(2))
+
+    def test_two_models_of_one_script_share_its_job(self):
+        found = self.run_ranks('rank_trains_a_gan')
+        first, second, later = (self.all_equal(digests)
+                                for digests in zip(*(digests for digests, *_ in found)))
+        self.assertEqual([first, second], [reference(2)] * 2)
+        self.assertNotEqual(later, second)
+        for _, names, is_one_job in found:
+            self.assertTrue(is_one_job)
+            self.assertEqual(len(names), 16)
+            self.assertLessEqual({'0.weight', 'model2/0.weight'}, set(names))
+
+    def test_models_may_be_given_prefixes_and_jobs(self):
+        found = self.run_ranks('rank_names_its_models')
+        for (taken, joined, by_hand), names, _ in found:
+            self.assertTrue(all(name.startswith('g/') for name in names), names)
+            self.assertIn("prefix 'g/'", taken)
+            self.assertIn('is taken', joined)
+            self.assertIn('attach(model, job=...)', by_hand)
+        self.assertEqual(self.all_equal([digest for *_, digest in found]), reference(2))
 
     def test_no_sync_accumulates(self):
         self.all_equal(self.run_ranks('rank_accumulates'))

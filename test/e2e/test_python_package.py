@@ -15,22 +15,12 @@ import unittest.mock
 
 import numpy
 
-import harness
+import python_case
 import ranks
 import gradpool
+from python_case import Case, full, setUpModule, tearDownModule  # noqa: F401
 
 LEAST_MS = 200
-service = None
-
-
-def setUpModule():
-    global service
-    service = harness.Service()
-    os.environ['GRADPOOL_ENDPOINT'] = service.endpoint
-
-
-def tearDownModule():
-    service.end()
 
 
 def rank_pushes_until_killed(rank, workers):
@@ -46,24 +36,6 @@ def rank_pushes_until_killed(rank, workers):
     except gradpool.PeerLost as error:
         return str(error)
     return 'no error'
-
-
-class Case(unittest.TestCase):
-    """A test with a job of its own, all ranks of it in this process."""
-
-    def join(self, workers=1):
-        name = self.id().rsplit('.', 1)[-1]
-        self.client = gradpool.connect()
-        self.addCleanup(self.client.close)
-        jobs = [self.client.join(name, rank, workers) for rank in range(workers)]
-        return jobs[0] if workers == 1 else jobs
-
-    def raises(self, kind, *words):
-        return ranks.expects(self, kind, *words)
-
-
-def full(value, count=100):
-    return numpy.full(count, value, numpy.float32)
 
 
 class Values(Case):
@@ -132,6 +104,35 @@ class Values(Case):
         for mine in values:
             self.assertEqual([set(mine[name]) for name in names], [{i + 0.5} for i in range(6)])
 
+    def test_a_gather_has_a_block_of_each_rank_for_whom_wants_it(self):
+        jobs = self.join(2)
+        results = [full(9, 200), None]
+        requests = [job.push_pull(job.declare('t', 100), full(job.rank), result, 'gather')
+                    for job, result in zip(jobs, results)]
+        for request in requests:
+            request.wait()
+        self.assertEqual(results[0].tolist(), [0] * 100 + [1] * 100)
+
+    def test_an_all_to_all_sends_each_rank_its_block(self):
+        jobs = self.join(2)
+        values = [numpy.repeat([10 * rank, 10 * rank + 1], 100).astype(numpy.float32)
+                  for rank in range(2)]
+        requests = [job.push_pull(job.declare('t', 100), mine, operation='all-to-all')
+                    for job, mine in zip(jobs, values)]
+        for request, mine, expected in zip(requests, values, ([0, 10], [1, 11])):
+            request.wait()
+            self.assertEqual(mine[[0, 99, 100, 199]].tolist(), numpy.repeat(expected, 2).tolist())
+
+    def test_a_reduce_scatter_leaves_each_rank_the_sum_of_its_block(self):
+        jobs = self.join(2)
+        results = [full(9), full(9)]
+        requests = [job.push_pull(job.declare('t', 100), numpy.repeat(full(job.rank + 1, 2) * (
+            1, 10), 100).astype(numpy.float32), result, 'reduce-scatter')
+                    for job, result in zip(jobs, results)]
+        for request, result, expected in zip(requests, results, (3, 30)):
+            request.wait()
+            self.assertEqual(set(result), {expected})
+
     def test_a_broadcast_carries_the_values_of_its_root(self):
         jobs = self.join(3)
         values = [full(rank) for rank in range(3)]
@@ -175,6 +176,44 @@ class Values(Case):
 
 
 class Signals(Case):
+    def test_ctrl_c_is_a_keyboard_interrupt_and_finally_runs(self):
+        done = self.interrupted('import gradpool', signal.SIGINT,
+                                'except KeyboardInterrupt: print("interrupted", flush=True)\n'
+                                'finally: print("finally", flush=True)')
+        self.assertEqual(done, (0, 'ready\ninterrupted\nfinally\n'))
+
+    def test_a_handler_that_was_set_before_the_import_stays(self):
+        done = self.interrupted('import signal\n'
+                                'signal.signal(signal.SIGTERM, lambda *_: sys.exit("saved"))\n'
+                                'import gradpool', signal.SIGTERM,
+                                'except SystemExit as end: print(end, flush=True)')
+        self.assertEqual(done, (0, 'ready\nsaved\n'))
+
+    def test_importing_leaves_signals_and_environment_as_they_were(self):
+        code = ('import os\ndef seen(): return dict(os.environ), [line for line in '
+                'open("/proc/self/status") if line.startswith("Sig")]\n'
+                'before = seen()\nimport gradpool\nprint(before == seen())')
+        self.assertEqual(Surroundings.python(code).stdout, 'True\n')
+
+    def test_the_service_catches_no_signal_that_it_did_not_ask_for(self):
+        for pid in (python_case.service.serve.pid, *python_case.service.pids()):
+            with open(f'/proc/{pid}/status', encoding='ascii') as status:
+                caught = next(line for line in status if line.startswith('SigCgt')).split()[1]
+            for number in signal.SIGINT, signal.SIGTERM, signal.SIGABRT, signal.SIGILL:
+                self.assertFalse(int(caught, 16) >> number - 1 & 1, f'{pid} {number.name}')
+
+    @staticmethod
+    def interrupted(begin, number, handlers):
+        """(exit code, output) of a script that waits, and gets a signal there."""
+        code = f'import sys, time\n{begin}\ntry:\n print("ready", flush=True)\n ' \
+               f'time.sleep({ranks.RANK_TIMEOUT_S})\n{handlers}\n'
+        with subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE,
+                              text=True) as child:
+            output = child.stdout.readline()
+            child.send_signal(number)
+            output += child.communicate(timeout=ranks.RANK_TIMEOUT_S)[0]
+        return child.returncode, output
+
     def test_a_signal_handler_runs_while_a_result_is_waited_for(self):
         class Interrupted(Exception):
             pass
@@ -460,44 +499,6 @@ class Surroundings(Case):
         done = self.python('import gradpool; j = gradpool.connect().join("ends", 0, 1);'
                            't = j.declare("t", 10)')
         self.assertEqual((done.returncode, done.stderr), (0, ''))
-
-    def test_ctrl_c_is_a_keyboard_interrupt_and_finally_runs(self):
-        done = self.interrupted('import gradpool', signal.SIGINT,
-                                'except KeyboardInterrupt: print("interrupted", flush=True)\n'
-                                'finally: print("finally", flush=True)')
-        self.assertEqual(done, (0, 'ready\ninterrupted\nfinally\n'))
-
-    def test_a_handler_that_was_set_before_the_import_stays(self):
-        done = self.interrupted('import signal\n'
-                                'signal.signal(signal.SIGTERM, lambda *_: sys.exit("saved"))\n'
-                                'import gradpool', signal.SIGTERM,
-                                'except SystemExit as end: print(end, flush=True)')
-        self.assertEqual(done, (0, 'ready\nsaved\n'))
-
-    def test_importing_leaves_signals_and_environment_as_they_were(self):
-        code = ('import os\ndef seen(): return dict(os.environ), [line for line in '
-                'open("/proc/self/status") if line.startswith("Sig")]\n'
-                'before = seen()\nimport gradpool\nprint(before == seen())')
-        self.assertEqual(self.python(code).stdout, 'True\n')
-
-    def test_the_service_catches_no_signal_that_it_did_not_ask_for(self):
-        for pid in (service.serve.pid, *service.pids()):
-            with open(f'/proc/{pid}/status', encoding='ascii') as status:
-                caught = next(line for line in status if line.startswith('SigCgt')).split()[1]
-            for number in signal.SIGINT, signal.SIGTERM, signal.SIGABRT, signal.SIGILL:
-                self.assertFalse(int(caught, 16) >> number - 1 & 1, f'{pid} {number.name}')
-
-    @staticmethod
-    def interrupted(begin, number, handlers):
-        """(exit code, output) of a script that waits, and gets a signal there."""
-        code = f'import sys, time\n{begin}\ntry:\n print("ready", flush=True)\n ' \
-               f'time.sleep({ranks.RANK_TIMEOUT_S})\n{handlers}\n'
-        with subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE,
-                              text=True) as child:
-            output = child.stdout.readline()
-            child.send_signal(number)
-            output += child.communicate(timeout=ranks.RANK_TIMEOUT_S)[0]
-        return child.returncode, output
 
     @staticmethod
     def python(code, **environment):

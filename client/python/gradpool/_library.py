@@ -4,10 +4,11 @@ Calls drop the interpreter's lock, so one thread may wait while others compute. 
 state beyond the loaded library."""
 import contextlib
 import ctypes
+import operator
 import os
 import pathlib
 
-from .errors import error_of, GradpoolError
+from .errors import error_of, GradpoolError, mismatch
 
 NAME = 'libgradpool.so'
 # enum gp_dtype, by the names of torch and numpy.
@@ -54,6 +55,7 @@ class Item(ctypes.Structure):
                 ('result', ctypes.c_void_p)]
 
 
+INT_MAX, U32_MAX, U64_MAX = 2**31 - 1, 2**32 - 1, 2**64 - 1
 _HANDLE, _INT, _U32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32
 _U64, _SIZE, _TEXT, _POINTER = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p, ctypes.POINTER
 
@@ -129,6 +131,23 @@ def check(code):
     raise error_of(code, (lib.gp_last_error() or lib.gp_strerror(code)).decode(errors='replace'))
 
 
-def encode(text):
-    """A str as bytes for C, None as NULL."""
-    return None if text is None else text.encode()
+def encode(text, what):
+    """A str as bytes for C, None as NULL. Mismatch: C would see another text."""
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise mismatch(f'{what} is {text!r}, expected text')
+    if '\0' in text:
+        raise mismatch(f'{what} is {text!r}, which holds a NUL')
+    return text.encode()
+
+
+def number(value, what, most):
+    """A whole number from 0 to `most` for C, which would take any other modulo its size."""
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        raise mismatch(f'{what} is {value!r}, expected a whole number') from None
+    if not 0 <= whole <= most:
+        raise mismatch(f'{what} is {whole}, expected a number from 0 to {most}')
+    return whole

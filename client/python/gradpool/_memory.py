@@ -1,7 +1,6 @@
-"""Where values lie: the address of a tensor's or a buffer's values, or a clear refusal.
+"""Where values lie, and that they stay there while they are lent.
 
-Nothing is copied or converted (Y5) and nothing is kept; the caller holds the object for as long as
-it is lent."""
+Nothing is copied or converted (Y5). What is refused is refused with the reason."""
 import ctypes
 import sys
 
@@ -12,19 +11,40 @@ from .errors import mismatch
 _FORMATS = {'float32': 'f', 'float64': 'd', 'float16': 'e', 'int32': 'i', 'int64': 'ql'}
 
 
-def address(value, elements, what, dtype):
-    """Address of `elements` values of `dtype` in `value`.
+class Loan:
+    """What a request has lent to the library (Y2)."""
 
-    value     torch.Tensor on the CPU, numpy array, or any writable buffer with that format
-    elements  how many there must be, of any shape
-    what      how errors call it, for example "gradient of 'fc.weight'"
-    dtype     "float32" and so on
+    def __init__(self, *kept):
+        self._kept = list(kept)
+        self._views = []
 
-    Raises Mismatch: another dtype, device or size, not contiguous, read-only."""
-    torch = sys.modules.get('torch')
-    if torch is not None and isinstance(value, torch.Tensor):
-        return _address_of_torch(value, elements, what, dtype, torch)
-    return _address_of_buffer(value, elements, what, dtype)
+    def address(self, value, elements, what, dtype):
+        """Address of `elements` values of `dtype` in `value`, where they stay until end(): a buffer
+        of Python refuses to be resized for so long (BufferError). A torch tensor does not.
+
+        value     torch.Tensor on the CPU, numpy array, or any writable buffer with that format
+        elements  how many there must be, of any shape
+        what      how errors call it, for example "gradient of 'fc.weight'"
+        dtype     "float32" and so on
+
+        Raises Mismatch: another dtype, device or size, not contiguous, read-only."""
+        torch = sys.modules.get('torch')
+        if torch is not None and isinstance(value, torch.Tensor):
+            self._kept.append(value)
+            return _address_of_torch(value, elements, what, dtype, torch)
+        try:
+            view = memoryview(value)
+        except TypeError:
+            raise mismatch(f'{what}: a {type(value).__name__}, expected a torch tensor, a numpy '
+                           f'array or another buffer of {dtype}') from None
+        self._views.append(view)
+        return _address_of_buffer(view, elements, what, dtype)
+
+    def end(self):
+        """Gives everything back. May be called again."""
+        views, self._views, self._kept = self._views, [], []
+        for view in views:
+            view.release()
 
 
 def _address_of_torch(value, elements, what, dtype, torch):
@@ -41,26 +61,20 @@ def _address_of_torch(value, elements, what, dtype, torch):
     return value.data_ptr()
 
 
-def _address_of_buffer(value, elements, what, dtype):
-    try:
-        view = memoryview(value)
-    except TypeError:
-        raise mismatch(f'{what}: a {type(value).__name__}, expected a torch tensor, a numpy array '
-                       f'or another buffer of {dtype}') from None
-    with view:
-        formats = _FORMATS.get(dtype, '')
-        if view.format.lstrip('@=<') not in list(formats):
-            wanted = f"{dtype} ('{formats[0]}')" if formats else f'a torch tensor of {dtype}'
-            raise mismatch(f"{what}: buffer format '{view.format}', expected {wanted}")
-        if not view.c_contiguous:
-            raise mismatch(f'{what}: not contiguous; make a contiguous copy first')
-        if view.readonly:
-            raise mismatch(f'{what}: read-only, expected writable memory')
-        _check_elements(view.nbytes // view.itemsize, elements, what)
-        if view.nbytes == 0:
-            return None
-        with view.cast('B') as raw:
-            return ctypes.addressof(ctypes.c_char.from_buffer(raw))
+def _address_of_buffer(view, elements, what, dtype):
+    formats = _FORMATS.get(dtype, '')
+    if view.format.lstrip('@=<') not in list(formats):
+        wanted = f"{dtype} ('{formats[0]}')" if formats else f'a torch tensor of {dtype}'
+        raise mismatch(f"{what}: buffer format '{view.format}', expected {wanted}")
+    if not view.c_contiguous:
+        raise mismatch(f'{what}: not contiguous; make a contiguous copy first')
+    if view.readonly:
+        raise mismatch(f'{what}: read-only, expected writable memory')
+    _check_elements(view.nbytes // view.itemsize, elements, what)
+    if view.nbytes == 0:
+        return None
+    with view.cast('B') as raw:
+        return ctypes.addressof(ctypes.c_char.from_buffer(raw))
 
 
 def _check_elements(found, elements, what):

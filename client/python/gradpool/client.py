@@ -12,12 +12,12 @@ import ctypes
 import errno
 import os
 import threading
-import typing
 
-from ._library import (check, DTYPES, encode, Item, JobSpec, lib, OPERATIONS, Options, RULES,
-                       Settings, TensorSpec)
-from ._memory import address
-from .errors import error_of, Forked, GradpoolError, mismatch, Timeout
+from ._library import (check, DTYPES, encode, INT_MAX, Item, JobSpec, lib, number, OPERATIONS,
+                       Options, RULES, Settings, TensorSpec, U32_MAX, U64_MAX)
+from ._memory import Loan
+from ._owned import Owned
+from .errors import error_of, GradpoolError, mismatch, Timeout
 
 DEFAULT_TIMEOUT_MS = 60000
 SIGNALS_MS = 200    # how long a signal may wait for its Python handler
@@ -30,9 +30,10 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
     transport           "auto", "shm" or "tcp"; None: GRADPOOL_TRANSPORT, or auto
     interface           for tcp; None: GRADPOOL_INTERFACE, or any
     connect_timeout_ms  0: GRADPOOL_CONNECT_TIMEOUT_MS, or 10000"""
-    options = Options(encode(transport), encode(interface), connect_timeout_ms)
+    options = Options(encode(transport, 'transport'), encode(interface, 'interface'),
+                      number(connect_timeout_ms, 'connect_timeout_ms', INT_MAX))
     handle = ctypes.c_void_p()
-    check(lib.gp_connect(encode(endpoint), ctypes.byref(options), ctypes.byref(handle)))
+    check(lib.gp_connect(encode(endpoint, 'endpoint'), ctypes.byref(options), ctypes.byref(handle)))
     return Client(handle)
 
 
@@ -44,39 +45,7 @@ def job_from_environment():
     return (spec.name.decode() if spec.name else None), spec.rank, spec.workers
 
 
-class _Owned:
-    """Something with an end, in the process that made it (Y4). Subclasses say how in _end()."""
-
-    def __init__(self, handle):
-        self._handle = handle
-        self._process = os.getpid()
-
-    def _live(self):
-        if os.getpid() != self._process:
-            raise Forked(errno.ECHILD, f'this {type(self).__name__} belongs to process '
-                         f'{self._process}; a forked child must not use it')
-        if self._handle is None:
-            raise GradpoolError(errno.EBADF, f'this {type(self).__name__} has been closed')
-        return self._handle
-
-    def _close(self):
-        """Ends it once, and never in a forked child."""
-        handle, self._handle = self._handle, None
-        if handle is not None and os.getpid() == self._process:
-            self._end(handle)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self._close()
-
-    def __del__(self):
-        if getattr(self, '_handle', None) is not None:
-            self._close()
-
-
-class Client(_Owned):
+class Client(Owned):
     """A connection to a service; made by connect()."""
 
     def __init__(self, handle):
@@ -86,18 +55,20 @@ class Client(_Owned):
     def join(self, name=None, rank=None, workers=None):
         """Joins a job and returns a Job; does not wait for the other workers. What is None comes
         from the launcher's environment (job_from_environment)."""
-        handle = self._live()
         name = name or os.environ.get('GRADPOOL_JOB')
         if rank is None or workers is None:
             _, rank, workers = job_from_environment()
         if not name:
             raise mismatch('the job has no name: give one or set GRADPOOL_JOB, '
                            'the same on every worker')
-        spec = JobSpec(encode(name), rank, workers)
-        job = ctypes.c_void_p()
-        check(lib.gp_job_join(handle, ctypes.byref(spec), ctypes.byref(job)))
-        self._jobs.append(Job(self, job, name, rank, workers))
-        return self._jobs[-1]
+        spec = JobSpec(encode(name, "the job's name"), number(rank, 'rank', U32_MAX),
+                       number(workers, 'workers', U32_MAX))
+        handle = ctypes.c_void_p()
+        with self._using() as client:
+            check(lib.gp_job_join(client, ctypes.byref(spec), ctypes.byref(handle)))
+            job = Job(self, handle, name, spec.rank, spec.workers)
+            self._jobs.append(job)
+        return job
 
     def close(self):
         """Leaves all jobs and disconnects."""
@@ -106,18 +77,30 @@ class Client(_Owned):
     def _end(self, handle):
         for job in self._jobs:
             job.leave()
+        self._wait_for_users()
         lib.gp_disconnect(handle)
 
 
-class Tensor(typing.NamedTuple):
-    """A declared tensor of a job. Equal by name within its job."""
-    name: str
-    elements: int
-    handle: int
-    dtype: str
+class Tensor:
+    """A declared tensor of a job; made by Job.declare(). Of no use any more once it was undeclared
+    or the job left: calls with it say so."""
+    __slots__ = ('job', 'name', 'elements', 'dtype', 'handle')
+
+    def __init__(self, job, name, elements, dtype, handle):
+        self.job, self.name, self.elements = job, name, elements
+        self.dtype, self.handle = dtype, handle     # handle None: undeclared
+
+    def __repr__(self):
+        return f"<Tensor '{self.name}', {self.elements} {self.dtype}, of {self.job}>"
 
 
-class Job(_Owned):
+def _blocks(operation, ranks):
+    """How many times a tensor's elements gradient and result hold (gradpool.h, gp_operation)."""
+    return (ranks if operation in ('all-to-all', 'reduce-scatter') else 1,
+            ranks if operation in ('all-to-all', 'gather') else 1)
+
+
+class Job(Owned):
     """This worker's membership in a job; made by Client.join(). Leaving ends open requests."""
 
     def __init__(self, client, handle, name, rank, workers):
@@ -141,7 +124,6 @@ class Job(_Owned):
         """Declares many tensors at once ({name: elements}), so that they are placed as a whole.
         Returns their Tensors in the same order. Mismatch: a name is known with another size, dtype
         or rule, here or on another rank (the text names ranks and values)."""
-        handle = self._live()
         for named in dtype, wire or dtype:
             if named not in DTYPES:
                 raise mismatch(f"dtype '{named}', expected one of {', '.join(DTYPES)}")
@@ -150,34 +132,53 @@ class Job(_Owned):
         count = len(elements_by_name)
         specs, handles = (TensorSpec * count)(), (ctypes.c_void_p * count)()
         for spec, (name, elements) in zip(specs, elements_by_name.items()):
-            spec.name, spec.dtype, spec.elements = encode(name), DTYPES[dtype], elements
+            spec.name, spec.dtype = encode(name, "a tensor's name"), DTYPES[dtype]
+            spec.elements = number(elements, f"elements of '{name}'", U64_MAX)
             spec.rule, spec.wire = RULES[rule], DTYPES[wire] if wire else 0
-        check(lib.gp_tensors_declare(handle, specs, count, handles))
-        made = [Tensor(name, elements, value, dtype)
-                for (name, elements), value in zip(elements_by_name.items(), handles)]
-        self._tensors.update((tensor.name, tensor) for tensor in made)
-        return made
+        with self._using() as handle:
+            check(lib.gp_tensors_declare(handle, specs, count, handles))
+            return [self._declared(name, spec.elements, dtype, of_tensor)
+                    for name, spec, of_tensor in zip(elements_by_name, specs, handles)]
+
+    def _declared(self, name, elements, dtype, handle):
+        """A name that was declared before is the same Tensor."""
+        with self._lock:
+            tensor = self._tensors.get(name)
+            if tensor is None or tensor.handle != handle:
+                tensor = self._tensors[name] = Tensor(self, name, elements, dtype, handle)
+            return tensor
 
     def undeclare(self, tensor):
-        """Forgets a tensor on this worker. GradpoolError (EBUSY) while a round of it is open."""
-        self._live()
-        tensor = self._known(tensor)
-        check(lib.gp_tensor_undeclare(tensor.handle))
-        del self._tensors[tensor.name]
+        """Forgets a tensor on this worker; not while another thread pushes it. GradpoolError
+        (EBUSY) while a round of it is open."""
+        with self._using():
+            tensor = self._known(tensor)
+            handle, tensor.handle = tensor.handle, None     # nobody else begins to use it
+            try:
+                check(lib.gp_tensor_undeclare(handle))
+            except GradpoolError:
+                tensor.handle = handle
+                raise
+            del self._tensors[tensor.name]
 
     def push_pull(self, tensor, gradient, result=None, operation='mean'):
         """Starts the sum or mean of a tensor over all workers; returns a Request at once.
 
         tensor     a Tensor, or the name of one
         gradient   its values on this worker; lent until the request is done
-        result     where the result goes; None: over the gradient
-        operation  "mean" or "sum", the same on every worker"""
+        result     where the result goes, lent likewise; None: over the gradient
+        operation  "mean", "sum", "min", "max" or "product", the same on every worker. Of W workers
+                   a "gather" has a result of W times the tensor's elements (None: not wanted
+                   here), an "all-to-all" a gradient and a result of that size, a "reduce-scatter"
+                   a gradient of that size and a result of the tensor's"""
         return self.push_pull_group([(tensor, gradient, result)], operation)
 
     def push_pull_group(self, items, operation='mean'):
         """push_pull() of several (tensor, gradient, result or None) as one Request."""
-        array, kept = self._items(items)
-        return self.push_items(array, kept, operation)
+        if operation not in OPERATIONS:
+            raise mismatch(f"operation '{operation}', expected one of {', '.join(OPERATIONS)}")
+        tensors, array, loan = self._items(items, operation)
+        return self.push_items(tensors, array, loan, operation)
 
     def update(self, tensor, gradient, parameters=None, **settings):
         """Starts one step of a tensor with an update rule; returns a Request. Its lane takes the
@@ -191,110 +192,165 @@ class Job(_Owned):
     def update_group(self, items, lr=0.0, weight_decay=0.0, momentum=0.0, dampening=0.0,
                      betas=(0.9, 0.999), eps=1e-8):
         """update() of several (tensor, gradient, parameters or None) as one Request."""
-        handle = self._live()
-        array, kept = self._items(items)
         settings = Settings(lr, weight_decay, momentum, dampening, *betas, eps)
-        request = ctypes.c_void_p()
-        check(lib.gp_update_group(handle, array, len(array), ctypes.byref(settings),
-                                  ctypes.byref(request)))
-        return Request(self, request, (array, kept))
+        tensors, array, loan = self._items(items, 'mean')
+        return self._start(tensors, loan, lambda handle, request: lib.gp_update_group(
+            handle, array, len(array), ctypes.byref(settings), request))
 
-    def _items(self, items):
-        """As a ctypes array, and what must live as long as it is lent."""
-        array, kept = (Item * len(items))(), []
-        for item, (tensor, gradient, result) in zip(array, items):
-            tensor = self._known(tensor)
-            item.tensor = tensor.handle
-            item.gradient = address(gradient, tensor.elements, f"gradient of '{tensor.name}'",
-                                    tensor.dtype)
-            item.result = item.gradient if result is None else address(
-                result, tensor.elements, f"result of '{tensor.name}'", tensor.dtype)
-            kept.append((gradient, result))
-        return array, kept
+    def _items(self, items, operation):
+        """(tensors, a ctypes array of Item, the Loan of what lies there)."""
+        array, tensors, loan = (Item * len(items))(), [], Loan()
+        try:
+            for item, (tensor, gradient, result) in zip(array, items):
+                tensors.append(self._known(tensor))
+                self._fill(item, tensors[-1], gradient, result, operation, loan)
+        except BaseException:
+            loan.end()
+            raise
+        return tensors, array, loan
 
-    def push_items(self, array, kept, operation='mean'):
+    def _fill(self, item, tensor, gradient, result, operation, loan):
+        given, taken = _blocks(operation, self.workers)
+        item.tensor = tensor.handle
+        item.gradient = loan.address(gradient, given * tensor.elements,
+                                     _what('gradient', tensor, operation, given), tensor.dtype)
+        if result is not None:
+            item.result = loan.address(result, taken * tensor.elements,
+                                       _what('result', tensor, operation, taken), tensor.dtype)
+        elif operation != 'gather':
+            if given != taken:
+                raise mismatch(f"'{tensor.name}': a {operation} of {self.workers} workers needs a "
+                               'result of its own')
+            item.result = item.gradient
+
+    def push_items(self, tensors, array, loan, operation='mean'):
         """push_pull_group() of a prepared ctypes array of Item, for callers that push the same
-        places again and again. `kept`: what must live until the request is done."""
-        handle = self._live()
-        if operation not in OPERATIONS:
-            raise mismatch(f"operation '{operation}', expected one of {', '.join(OPERATIONS)}")
-        request = ctypes.c_void_p()
-        check(lib.gp_push_pull_group(handle, array, len(array), OPERATIONS[operation],
-                                     ctypes.byref(request)))
-        return Request(self, request, (array, kept))
+        places again and again.
+
+        tensors    those that the items name
+        loan       a Loan of what lies at the items' places, which nobody checks here"""
+        return self._start(tensors, loan, lambda handle, request: lib.gp_push_pull_group(
+            handle, array, len(array), OPERATIONS[operation], request))
 
     def broadcast(self, tensor, values, root=0):
         """Starts copying rank `root`'s `values` into every worker's `values`; returns a Request. Of
         a tensor with an update rule they become its parameters, before the first step."""
-        self._live()
-        tensor = self._known(tensor)
-        request = ctypes.c_void_p()
-        place = address(values, tensor.elements, f"values of '{tensor.name}'", tensor.dtype)
-        check(lib.gp_broadcast(tensor.handle, place, root, ctypes.byref(request)))
-        return Request(self, request, values)
+        tensor, loan = self._known(tensor), Loan()
+        root = number(root, 'root', U32_MAX)
+        try:
+            place = loan.address(values, tensor.elements, f"values of '{tensor.name}'",
+                                 tensor.dtype)
+        except BaseException:
+            loan.end()
+            raise
+        return self._start([tensor], loan, lambda _, request: lib.gp_broadcast(
+            tensor.handle, place, root, request))
+
+    def _start(self, tensors, loan, begin):
+        """A Request of what `begin`(job, where the request goes) starts. The loan ends with it."""
+        handle = ctypes.c_void_p()
+        try:
+            with self._using() as job:
+                for tensor in tensors:
+                    self._known(tensor)
+                check(begin(job, ctypes.byref(handle)))
+                return Request(self, handle, loan)
+        except BaseException:
+            if not handle:
+                loan.end()
+            raise
 
     def barrier(self, timeout_ms=0):
         """Returns when every worker of the job has called it as often."""
-        check(lib.gp_barrier(self._live(), timeout_ms))
+        timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
+        with self.client._using():      # leaving the job ends it
+            check(lib.gp_barrier(self._live(), timeout_ms))
 
     def leave(self):
         """Says goodbye. Open requests end with ECANCELED; tensors of the job are forgotten."""
         self._close()
 
     def _known(self, tensor):
-        if isinstance(tensor, Tensor):
-            return tensor
-        if tensor in self._tensors:
-            return self._tensors[tensor]
-        raise mismatch(f"tensor '{tensor}' has not been declared in job '{self.name}'")
+        """The Tensor of this job that a Tensor or a name means: a handle of another job, or of a
+        tensor that is gone, must not reach the library (Y7)."""
+        if not isinstance(tensor, Tensor):
+            if tensor not in self._tensors:
+                raise mismatch(f"tensor '{tensor}' has not been declared in {self}")
+            tensor = self._tensors[tensor]
+        if tensor.job is not self:
+            raise mismatch(f"tensor '{tensor.name}' is of {tensor.job}, not of {self}")
+        self._live()
+        if tensor.handle is None:
+            raise mismatch(f"tensor '{tensor.name}' of {self} has been undeclared")
+        return tensor
 
     def _end(self, handle):
-        with self._lock:
-            for request in self._open:
-                request.cancel()
-            self._open.clear()
+        self._wait_for_users()
         lib.gp_job_leave(handle)
+        with self._lock:
+            left, self._open = self._open, set()
+        for request in left:
+            request.cancel()
+
+    def __repr__(self):
+        return f"job '{self.name}', rank {self.rank}"
+
+
+def _what(role, tensor, operation, blocks):
+    """How an error calls a gradient or a result."""
+    text = f"{role} of '{tensor.name}'"
+    return text if blocks == 1 else f'{text}, for a {operation} of {blocks} workers'
 
 
 class Request:
     """A push-pull or broadcast under way. It keeps its buffers alive until it is done, also when
     nobody holds the Request (Y2)."""
 
-    def __init__(self, job, handle, kept):
-        self._job, self._handle, self._kept, self._error = job, handle, kept, None
+    def __init__(self, job, handle, loan):
+        self._job, self._handle, self._loan, self._error = job, handle, loan, None
         with job._lock:
             job._open.add(self)
 
     def wait(self, timeout_ms=0):
         """Returns when every result is in place and the gradient may be written again. Timeout: not
         yet; wait again. Any other error ends the request, and later calls raise it again."""
+        timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
         if self._handle is not None:
-            self._job._live()
-            left_ms = timeout_ms or int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)
-            while left_ms > SIGNALS_MS and lib.gp_poll(self._handle, SIGNALS_MS) == 0:
-                left_ms -= SIGNALS_MS  # between two of these a Ctrl-C is raised
-            code = lib.gp_wait(self._handle, left_ms)
-            try:
-                check(code)
-            except Timeout:
-                raise
-            except GradpoolError as error:
-                self._finish(error)
-            else:
-                self._finish(None)
+            with self._job.client._using():     # a job that is left ends it; no client does
+                self._wait(timeout_ms)
         if self._error is not None:
             raise self._error
 
+    def _wait(self, timeout_ms):
+        handle = self._handle   # leave() in another thread takes it from us, not from the library
+        if handle is None:
+            return
+        left_ms = timeout_ms or int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)
+        while left_ms > SIGNALS_MS and lib.gp_poll(handle, SIGNALS_MS) == 0:
+            left_ms -= SIGNALS_MS  # between two of these a Ctrl-C is raised
+        try:
+            check(lib.gp_wait(handle, left_ms))
+        except Timeout:
+            raise
+        except GradpoolError as error:
+            self._finish(error)
+        else:
+            self._finish(None)
+
     def done(self):
         """True when wait() will not block. Never blocks."""
-        return self._handle is None or lib.gp_poll(self._handle, 0) == 1
+        if self._handle is None:
+            return True
+        with self._job.client._using():
+            handle = self._handle
+            return handle is None or lib.gp_poll(handle, 0) == 1
 
     def cancel(self):
-        """The job is being left: the library frees the request."""
-        self._handle = self._kept = None
-        self._error = error_of(-errno.ECANCELED, f"job '{self._job.name}' has been left")
+        """The job has been left: the library frees the request."""
+        self._finish(error_of(-errno.ECANCELED, f"job '{self._job.name}' has been left"))
 
     def _finish(self, error):
-        self._handle, self._kept, self._error = None, None, error
+        self._handle, self._error = None, error
+        self._loan.end()
         with self._job._lock:
             self._job._open.discard(self)

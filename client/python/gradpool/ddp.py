@@ -15,15 +15,19 @@ Because a parameter is a tensor and a bucket merely a group (Y1), the new bucket
 after iteration 1 change nothing for the service. DDP's own process group is used for what DDP does
 at set-up, for find_unused_parameters and for broadcast_buffers, never for gradients."""
 import atexit
+import errno
+import itertools
 import os
 import queue
 import sys
 import threading
+import weakref
 
 import torch
 import torch.distributed
 
 from ._library import Item
+from ._memory import Loan
 from .client import connect, Job
 from .errors import GradpoolError, mismatch
 
@@ -31,32 +35,39 @@ from .errors import GradpoolError, mismatch
 # being abandoned.
 _STOP_S = 2.0
 
+_lock = threading.Lock()
+_memberships = {}                               # (process, endpoint, job's name) -> _Membership
+_prefixes = weakref.WeakKeyDictionary()         # Job -> the prefixes of the models attached to it
 
-def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None):
+
+def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None):
     """Has the service average the gradients of `model`; returns an Attachment.
 
     model       torch.nn.parallel.DistributedDataParallel, float32 parameters on the CPU; before
                 its first backward(), with no other communication hook
     job         the job's name, the same on every worker (None: GRADPOOL_JOB), or a Job that this
-                process has joined
+                process has joined. Models of one name and endpoint share one membership
     endpoint    "gradpool://host:7077"; None: GRADPOOL_ENDPOINT
     timeout_ms  how long a bucket may take; 0: GRADPOOL_TIMEOUT_MS, or a minute
     wire        what gradients and their mean travel as: None (float32), "float16" or "bfloat16"
+    prefix      what stands before the parameters' names in the job. None: nothing for the first
+                model attached to it, "model2/" for the second and so on: attach them in the same
+                order on every worker
 
     Rank and number of workers are those of the model's process group. Raises GradpoolError."""
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise mismatch(f'attach() takes a DistributedDataParallel model, not a '
                        f'{type(model).__name__}')
     shapes = _parameters_of(model)
-    client = None
+    membership = None
     if not isinstance(job, Job):
-        client = connect(endpoint)
-        job = _join(client, job, model.process_group)
+        membership = _join(job, endpoint, model.process_group)
+        job = membership.job
     try:
-        return Attachment(model, client, job, shapes, timeout_ms, wire)
+        return Attachment(model, membership, job, shapes, timeout_ms, wire, prefix)
     except BaseException:
-        if client is not None:
-            client.close()
+        if membership is not None:
+            membership.release()
         raise
 
 
@@ -72,31 +83,105 @@ def _parameters_of(model):
     return found
 
 
-def _join(client, name, group):
-    return client.join(name, torch.distributed.get_rank(group),
-                       torch.distributed.get_world_size(group))
+class _Membership:
+    """A job that attach() has joined. Its models in this process share it, because a rank is in a
+    job once; with the last of them it is left."""
+
+    def __init__(self, key, name, endpoint, rank, workers):
+        self.key, self.models = key, 0
+        self.client = connect(endpoint)
+        try:
+            self.job = self.client.join(name, rank, workers)
+        except BaseException:
+            self.client.close()
+            raise
+
+    def release(self):
+        """One model less."""
+        with _lock:
+            self.models -= 1
+            if self.models == 0:
+                del _memberships[self.key]
+        if self.models == 0:
+            self.client.close()
+
+
+def _join(name, endpoint, group):
+    """The membership of this process in that job, a model more."""
+    rank, workers = torch.distributed.get_rank(group), torch.distributed.get_world_size(group)
+    key = (os.getpid(), endpoint or os.environ.get('GRADPOOL_ENDPOINT'),
+           name or os.environ.get('GRADPOOL_JOB'))
+    with _lock:
+        membership = _memberships.get(key)
+        if membership is None:
+            membership = _memberships[key] = _join_anew(key, name, endpoint, rank, workers)
+        job = membership.job
+        if (job.rank, job.workers) != (rank, workers):
+            raise mismatch(f'{job} of {job.workers} has another model of this process, but the '
+                           f'process group of this one says rank {rank} of {workers}: give it a '
+                           'job of its own')
+        membership.models += 1
+    return membership
+
+
+def _join_anew(key, name, endpoint, rank, workers):
+    try:
+        return _Membership(key, name, endpoint, rank, workers)
+    except GradpoolError as error:
+        if error.errno != errno.EEXIST or f'pid {os.getpid()}' not in str(error):
+            raise
+        raise GradpoolError(errno.EEXIST, f'{error}. This script has joined the job itself: give '
+                            'its Job, attach(model, job=...)') from None
+
+
+def _take_prefix(job, prefix):
+    with _lock:
+        taken = _prefixes.setdefault(job, set())
+        if prefix is None:
+            names = itertools.chain([''], (f'model{number}/' for number in itertools.count(2)))
+            prefix = next(name for name in names if name not in taken)
+        elif prefix in taken:
+            raise mismatch(f"another model is attached to {job} with prefix '{prefix}': give each "
+                           'one of its own')
+        taken.add(prefix)
+    return prefix
+
+
+def _give_prefix_back(job, prefix):
+    with _lock:
+        _prefixes[job].discard(prefix)
 
 
 class Attachment:
     """A model whose gradients the service averages; made by attach(). Leaves the job when the
-    process ends, or at close()."""
+    process ends, or at close(), unless another model of it is still attached."""
 
-    def __init__(self, model, client, job, parameters, timeout_ms, wire):
+    def __init__(self, model, membership, job, parameters, timeout_ms, wire, prefix):
         self.job = job
-        self._client = client           # None when the caller joined the job
+        self._membership = membership   # None when the caller joined the job
         self._timeout_ms = timeout_ms
         self._process = os.getpid()
         self._failure = None
-        self._buckets = {}              # index -> (what lay there, its items)
+        self._buckets = {}              # index -> (what lay there, its tensors, its items)
         self._parameters = parameters   # held: their ids are keys below
-        made = job.declare_all({name: p.numel() for name, p in parameters.items()}, wire=wire)
-        self._tensors = {id(p): tensor for p, tensor in zip(parameters.values(), made)}
+        self._prefix = _take_prefix(job, prefix)
+        try:
+            self._tensors = self._declare(parameters, wire)
+            model.register_comm_hook(self, _average)
+        except BaseException:
+            _give_prefix_back(job, self._prefix)
+            raise
         self._queue = queue.SimpleQueue()
         self._waiter = threading.Thread(target=self._wait_all, name='gradpool-ddp', daemon=True)
-        model.register_comm_hook(self, _average)
         self._before_forward = model.register_forward_pre_hook(lambda *_: self.check())
         self._waiter.start()
         atexit.register(self.close)
+
+    def _declare(self, parameters, wire):
+        """{id of a parameter: its tensor}"""
+        made = self.job.declare_all({self._prefix + name: parameter.numel()
+                                     for name, parameter in parameters.items()}, wire=wire)
+        return {id(parameter): tensor for parameter, tensor in zip(parameters.values(), made)}
 
     def check(self):
         """Raises the first failure again, if there was one. Each forward() and each bucket does so
@@ -114,8 +199,11 @@ class Attachment:
         self._queue.put(None)
         self._queue = None
         self._waiter.join(_STOP_S)
-        if self._client is not None and not self._waiter.is_alive():
-            self._client.close()
+        if self._waiter.is_alive():
+            return
+        _give_prefix_back(self.job, self._prefix)
+        if self._membership is not None:
+            self._membership.release()
 
     def __enter__(self):
         return self
@@ -130,7 +218,7 @@ class Attachment:
             raise GradpoolError(9, f"job '{self.job.name}': the attachment has been closed")
         buffer, future = bucket.buffer(), torch.futures.Future()
         try:
-            request = self.job.push_items(self._items_of(bucket, buffer), buffer)
+            request = self.job.push_items(*self._items_of(bucket, buffer), Loan(buffer))
         except BaseException as error:
             self._fail(error)
             raise
@@ -138,18 +226,19 @@ class Attachment:
         return future
 
     def _items_of(self, bucket, buffer):
-        """One item a parameter, built once for each layout that DDP comes up with."""
+        """(tensors, items), one a parameter: built once for each layout that DDP comes up with."""
         parameters = bucket.parameters()
         layout = (buffer.data_ptr(), tuple(map(id, parameters)))
         known = self._buckets.get(bucket.index())
         if known is not None and known[0] == layout:
-            return known[1]
+            return known[1:]
+        tensors = [self._tensors[id(parameter)] for parameter in parameters]
         items = (Item * len(parameters))()
-        for item, parameter, gradient in zip(items, parameters, bucket.gradients()):
-            item.tensor = self._tensors[id(parameter)].handle
+        for item, tensor, gradient in zip(items, tensors, bucket.gradients()):
+            item.tensor = tensor.handle
             item.gradient = item.result = gradient.data_ptr()
-        self._buckets[bucket.index()] = (layout, items)
-        return items
+        self._buckets[bucket.index()] = (layout, tensors, items)
+        return tensors, items
 
     def _wait_all(self):
         """The waiter: completes Futures in the order of the pushes. After a failure the rest end

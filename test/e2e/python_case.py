@@ -1,0 +1,40 @@
+"""For tests of the Python package: a service for the module, and cases with jobs of their own."""
+import os
+import unittest
+
+import numpy
+
+import harness
+import ranks
+import gradpool
+
+service = None
+
+
+def setUpModule():
+    """To be imported by the test module, as the two below."""
+    global service
+    service = harness.Service()
+    os.environ['GRADPOOL_ENDPOINT'] = service.endpoint
+
+
+def tearDownModule():
+    service.end()
+
+
+class Case(unittest.TestCase):
+    """A test with a job of its own, all ranks of it in this process."""
+
+    def join(self, workers=1):
+        name = self.id().rsplit('.', 1)[-1]
+        self.client = gradpool.connect()
+        self.addCleanup(self.client.close)
+        jobs = [self.client.join(name, rank, workers) for rank in range(workers)]
+        return jobs[0] if workers == 1 else jobs
+
+    def raises(self, kind, *words):
+        return ranks.expects(self, kind, *words)
+
+
+def full(value, count=100):
+    return numpy.full(count, value, numpy.float32)
