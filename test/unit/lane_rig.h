@@ -61,7 +61,8 @@ struct say {
     uint8_t dtype;     /* 0: f32 */
     uint8_t standing;
     uint32_t root;
-    uint32_t epoch;  /* 0: 1 */
+    uint32_t epoch; /* 0: 1 */
+    uint32_t priority;
     uint64_t offset; /* bytes, of input and landing area */
     bool has_no_input, has_no_output, is_inline;
     uint32_t input_blocks, output_blocks; /* end to end; 0: 1 */

@@ -466,6 +466,45 @@ static void the_sum_goes_in_rank_order_whatever_the_order_of_arrival(void **stat
     }
 }
 
+/* Both ranks announce pieces 1, 2, ... of several chunks each; the order in which rank 0 gets them,
+ * into `ret_words`. */
+static void order_of_results(const uint32_t *priorities, uint32_t count, uint32_t *ret_words)
+{
+    const uint64_t elements = 1u << 18;
+    rig_start_job(&rig, kind, 2, count, elements);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        for (uint32_t i = 0; i < count; i++)
+            rig_say(&rig, rank,
+                    (struct say){.piece = 1 + i,
+                                 .word = 1 + i,
+                                 .round = 1,
+                                 .elements = elements,
+                                 .priority = priorities[i],
+                                 .offset = i * elements * sizeof(float)});
+        if (rank == 0)
+            rig_settle(&rig);
+    }
+    rig_until(&rig, rig.workers[0].words_count == (int)count);
+    memcpy(ret_words, rig.workers[0].words, count * sizeof *ret_words);
+}
+
+/* Backward ends with the front layers, and forward begins with them: they go first. */
+static void the_larger_priority_is_ready_first_whatever_the_order_of_arrival(void **state)
+{
+    static const uint32_t priorities[] = {1, UINT32_MAX, 5}, expected[] = {2, 3, 1};
+    uint32_t words[3];
+    order_of_results(priorities, 3, words);
+    assert_memory_equal(words, expected, sizeof expected);
+}
+
+static void of_equal_priority_first_come_is_first_ready(void **state)
+{
+    static const uint32_t priorities[] = {5, 5, 5}, expected[] = {1, 2, 3};
+    uint32_t words[3];
+    order_of_results(priorities, 3, words);
+    assert_memory_equal(words, expected, sizeof expected);
+}
+
 /* What lies ready in a fabric that was passed over for a turn is taken in the turn after. */
 static void a_fabric_is_passed_over_for_one_turn_and_no_longer(void **state)
 {
@@ -506,6 +545,8 @@ static const struct CMUnitTest cases[] = {
     CASE(a_wrong_dtype_or_size_or_extent_is_refused),
     CASE(a_query_names_the_ranks_that_have_not_announced),
     CASE(a_small_job_does_not_wait_for_a_big_one_to_end),
+    CASE(the_larger_priority_is_ready_first_whatever_the_order_of_arrival),
+    CASE(of_equal_priority_first_come_is_first_ready),
     CASE(a_fabric_is_passed_over_for_one_turn_and_no_longer),
     CASE(the_sum_goes_in_rank_order_whatever_the_order_of_arrival),
 };
