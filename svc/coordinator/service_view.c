@@ -49,37 +49,44 @@ static int compare_numbers(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Tasks of the job, on one lane or (NULL) in all. */
-static uint32_t count_tasks(const struct job *job, const struct lane *lane)
+struct place {
+    uint32_t lane, task;
+};
+
+static int compare_places(const void *a, const void *b)
 {
-    size_t pieces = 0, count = 0;
+    const struct place *left = a, *right = b;
+    int by_lane = compare_numbers(&left->lane, &right->lane);
+    return by_lane ? by_lane : compare_numbers(&left->task, &right->task);
+}
+
+/* The job's tasks, each once, by lane. Returns how many; the caller frees them. */
+static size_t places_of(const struct job *job, struct place **ret_places)
+{
+    size_t pieces = 0, count = 0, different = 0;
     for (size_t t = 0; t < job->tensors_count; t++)
         pieces += job->tensors[t]->pieces_count;
-    _cleanup_free_ uint32_t *tasks = calloc(pieces + 1, sizeof *tasks);
-    for (size_t t = 0; tasks && t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
-            if (!lane || job->tensors[t]->pieces[i].lane == lane)
-                tasks[count++] = job->tensors[t]->pieces[i].task;
-    if (count == 0)
-        return 0;
-    qsort(tasks, count, sizeof *tasks, compare_numbers);
-    uint32_t different = 1;
-    for (size_t i = 1; i < count; i++)
-        different += tasks[i] != tasks[i - 1];
+    struct place *places = *ret_places = calloc(pieces + 1, sizeof *places);
+    for (size_t t = 0; places && t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
+            const struct piece *piece = &job->tensors[t]->pieces[i];
+            if (piece->lane)
+                places[count++] = (struct place){piece->lane->id, piece->task};
+        }
+    if (count > 0)
+        qsort(places, count, sizeof *places, compare_places);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || compare_places(&places[i], &places[i - 1]) != 0)
+            places[different++] = places[i];
     return different;
 }
 
-static uint32_t count_all_tasks(const struct service *s, const struct lane *lane,
-                                uint32_t *ret_jobs)
+static uint32_t count_tasks(const struct job *job)
 {
-    uint32_t tasks = 0;
-    *ret_jobs = 0;
-    list_for_each (node, &s->jobs) {
-        uint32_t of_job = count_tasks(list_entry(node, struct job, link), lane);
-        tasks += of_job;
-        *ret_jobs += lane ? of_job > 0 : 1;
-    }
-    return tasks;
+    struct place *places;
+    size_t count = places_of(job, &places);
+    free(places);
+    return (uint32_t)count;
 }
 
 /* --- the memory of one reply: freed as a whole --- */
@@ -129,7 +136,6 @@ static WIRE(LaneView) *
     view->core = lane->core;
     view->pu = lane->pu;
     view->numa = lane->numa;
-    view->tasks = count_all_tasks(s, lane, &view->jobs);
     view->use = (WIRE(LaneUse) *)lane_use(lane);
     view->shm = lane->shm;
     view->ofi = lane->ofi;
@@ -166,6 +172,35 @@ static size_t list_length(const struct list *head)
     return length;
 }
 
+static WIRE(LaneView) * find_lane(const WIRE(StatusReply) * reply, uint32_t lane)
+{
+    for (size_t a = 0; a < reply->n_aggregators; a++)
+        for (size_t i = 0; i < reply->aggregators[a]->n_lanes; i++)
+            if (reply->aggregators[a]->lanes[i]->lane == lane)
+                return reply->aggregators[a]->lanes[i];
+    return NULL;
+}
+
+/* One walk over each job's pieces, whatever the number of lanes (K2). */
+static void fill_tasks(const struct service *s, WIRE(StatusReply) * reply)
+{
+    list_for_each (node, &s->jobs) {
+        struct place *places;
+        WIRE(LaneView) *view = NULL;
+        size_t count = places_of(list_entry(node, struct job, link), &places);
+        for (size_t i = 0; i < count; i++) {
+            bool is_next = i == 0 || places[i].lane != places[i - 1].lane;
+            if (is_next && (view = find_lane(reply, places[i].lane)))
+                view->jobs++;
+            if (view)
+                view->tasks++;
+        }
+        reply->tasks += (uint32_t)count;
+        reply->jobs++;
+        free(places);
+    }
+}
+
 static void fill_status(struct pool *pool, struct service *s, WIRE(StatusReply) * reply)
 {
     reply->endpoint = s->endpoint_url;
@@ -174,7 +209,6 @@ static void fill_status(struct pool *pool, struct service *s, WIRE(StatusReply) 
     reply->pid = (uint32_t)getpid();
     reply->uptime_ns = clock_now_ns() - s->started_ns;
     reply->cpu_ns = clock_process_cpu_ns();
-    reply->tasks = count_all_tasks(s, NULL, &reply->jobs);
     reply->incarnation = s->numbers.incarnation;
     reply->aggregators = take(pool, list_length(&s->aggregators) * sizeof *reply->aggregators);
     if (!reply->aggregators)
@@ -184,6 +218,7 @@ static void fill_status(struct pool *pool, struct service *s, WIRE(StatusReply) 
         if ((reply->aggregators[reply->n_aggregators] = aggregator_view(pool, s, a)))
             reply->n_aggregators++;
     }
+    fill_tasks(s, reply);
 }
 
 /* --- jobs --- */
@@ -266,7 +301,7 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job)
                                                    : "joining");
     view->failure = job->failure ? job->failure : (char *)"";
     view->tensors = (uint32_t)job->tensors_count;
-    view->tasks = count_tasks(job, NULL);
+    view->tasks = count_tasks(job);
     view->epoch = job->epoch;
     for (size_t i = 0; i < job->tensors_count; i++)
         view->tensor_bytes += tensor_bytes(job->tensors[i], job->tensors[i]->elements);
