@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BYTES = 1000, KEY_SOURCES, KEY_ROUNDS, KEY_SET, KEY_JSON };
+enum { KEY_BYTES = 1000, KEY_SOURCES, KEY_TARGETS, KEY_STREAMS, KEY_ROUNDS, KEY_SET, KEY_JSON };
 #define ROUNDS_MOST 1000
 /* So many bytes a timing: short arrays are gone over again. */
 #define TIMING_BYTES (8u << 20)
@@ -20,7 +20,8 @@ enum { KEY_BYTES = 1000, KEY_SOURCES, KEY_ROUNDS, KEY_SET, KEY_JSON };
 
 struct kernels_options {
     size_t bytes; /* of a source */
-    int sources;
+    int sources, targets;
+    bool streams; /* sums only */
     uint32_t rounds;
     enum reduce_set set; /* REDUCE_BEST: all */
     bool is_json;
@@ -28,7 +29,7 @@ struct kernels_options {
 
 struct arrays {
     char *source[REDUCE_SOURCES_MAX];
-    char *target;
+    char *target[REDUCE_TARGETS_MAX];
     struct update_state state;
 };
 
@@ -55,6 +56,8 @@ static const char *const operation_names[REDUCE_OPERATIONS] = {
 static const struct argp_option argp_options[] = {
     {"bytes", KEY_BYTES, "N", 0, "bytes of a source (default 1048576, a chunk)"},
     {"sources", KEY_SOURCES, "N", 0, "sources of a pass, 1 to 8 (default 4)"},
+    {"targets", KEY_TARGETS, "N", 0, "targets of a pass, 1 to 8 (default 1)"},
+    {"streams", KEY_STREAMS, 0, 0, "sums go past the cache"},
     {"rounds", KEY_ROUNDS, "N", 0, "timings whose median is told (default 15)"},
     {"set", KEY_SET, "SET", 0, "c, avx2 or avx512 only (default: GRADPOOL_KERNELS, or all)"},
     {"json", KEY_JSON, 0, 0, "one JSON line a kernel"},
@@ -77,6 +80,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_BYTES: o->bytes = command_number(state, text, 64, 1u << 30); return 0;
     case KEY_SOURCES: o->sources = (int)command_number(state, text, 1, 8); return 0;
+    case KEY_TARGETS: o->targets = (int)command_number(state, text, 1, 8); return 0;
+    case KEY_STREAMS: o->streams = true; return 0;
     case KEY_ROUNDS: o->rounds = (uint32_t)command_number(state, text, 1, ROUNDS_MOST); return 0;
     case KEY_SET: parse_set(state, text, o); return 0;
     case KEY_JSON: o->is_json = true; return 0;
@@ -122,8 +127,8 @@ static double time_memcpy(const struct arrays *a, const struct kernels_options *
     uint64_t before_ns = clock_thread_cpu_ns();
     for (uint32_t i = 0; i < repeats; i++)
         for (int s = 0; s < o->sources; s++) {
-            memcpy(a->target, a->source[s], o->bytes);
-            __asm__ volatile("" : : "r"(a->target) : "memory"); /* each of them is wanted */
+            memcpy(a->target[0], a->source[s], o->bytes);
+            __asm__ volatile("" : : "r"(a->target[0]) : "memory"); /* each of them is wanted */
         }
     return rate(2 * (uint64_t)o->bytes * (uint64_t)o->sources * repeats,
                 clock_thread_cpu_ns() - before_ns);
@@ -147,13 +152,14 @@ static double time_kernel(const struct arrays *a, const struct kernel *k,
                           const struct kernels_options *o, uint32_t repeats)
 {
     size_t elements = o->bytes / reduce_element_bytes(k->from);
-    size_t target_bytes = elements * reduce_element_bytes(k->to);
+    size_t target_bytes = elements * reduce_element_bytes(k->to) * (size_t)o->targets;
     size_t state_bytes = k->update ? 2 * (1 + (size_t)k->moments) * elements * sizeof(float) : 0;
-    const struct reduce_pass pass = {.targets = (void *const[]){a->target},
-                                     .targets_count = 1,
+    const struct reduce_pass pass = {.targets = (void *const *)a->target,
+                                     .targets_count = o->targets,
                                      .sources = (const void *const *)a->source,
                                      .sources_count = o->sources,
-                                     .elements = elements};
+                                     .elements = elements,
+                                     .streams = o->streams && k->reduce};
     uint64_t before_ns = clock_thread_cpu_ns();
     for (uint32_t i = 0; i < repeats; i++)
         run(a, k, &pass);
@@ -182,10 +188,12 @@ static void print(const struct kernel *k, const struct kernels_options *o, struc
     const char *from = reduce_dtype_name(k->from), *to = reduce_dtype_name(k->to);
     if (o->is_json)
         printf("{\"set\":\"%s\",\"operation\":\"%s\",\"from\":\"%s\",\"to\":\"%s\","
-               "\"sources\":%d,\"bytes\":%zu,\"gib_per_s\":%.2f,\"memcpy_gib_per_s\":%.2f,"
+               "\"sources\":%d,\"targets\":%d,\"streams\":%s,\"bytes\":%zu,\"gib_per_s\":%.2f,"
+               "\"memcpy_gib_per_s\":%.2f,"
                "\"of_memcpy\":%.3f}\n",
-               set, k->name, from, to, o->sources, o->bytes, t.gib_per_s, t.memcpy_gib_per_s,
-               t.gib_per_s / t.memcpy_gib_per_s);
+               set, k->name, from, to, o->sources, o->targets,
+               o->streams && k->reduce ? "true" : "false", o->bytes, t.gib_per_s,
+               t.memcpy_gib_per_s, t.gib_per_s / t.memcpy_gib_per_s);
     else
         printf("%-7s %-8s %-5s %-5s %10.2f %10.2f %9.2f\n", set, k->name, from, to, t.gib_per_s,
                t.memcpy_gib_per_s, t.gib_per_s / t.memcpy_gib_per_s);
@@ -234,16 +242,18 @@ static char *make_array(size_t bytes, int number)
     return memory + offset;
 }
 
-static struct arrays make_arrays(size_t bytes)
+static struct arrays make_arrays(size_t bytes, int targets)
 {
-    struct arrays a;
+    struct arrays a = {0};
     size_t wide_bytes = 2 * bytes; /* of halves, in f32 */
     float *state[2][1 + UPDATE_MOMENTS_MAX];
     for (int s = 0; s < REDUCE_SOURCES_MAX; s++)
         a.source[s] = make_array(bytes, s);
-    a.target = make_array(wide_bytes, REDUCE_SOURCES_MAX);
+    for (int t = 0; t < targets; t++)
+        a.target[t] = make_array(wide_bytes, REDUCE_SOURCES_MAX + t);
     for (int i = 0; i < 6; i++)
-        state[i / 3][i % 3] = (float *)make_array(wide_bytes, REDUCE_SOURCES_MAX + 1 + i);
+        state[i / 3][i % 3] =
+            (float *)make_array(wide_bytes, REDUCE_SOURCES_MAX + REDUCE_TARGETS_MAX + i);
     a.state = (struct update_state){.parameters = state[0][0],
                                     .moments = {state[0][1], state[0][2]},
                                     .ret_parameters = state[1][0],
@@ -253,18 +263,19 @@ static struct arrays make_arrays(size_t bytes)
 
 int kernels_command(int argc, char **argv)
 {
-    struct kernels_options o = {.bytes = 1u << 20, .sources = 4, .rounds = 15};
+    struct kernels_options o = {.bytes = 1u << 20, .sources = 4, .targets = 1, .rounds = 15};
     const struct argp argp = {
         argp_options, parse, NULL, "Times the kernels of sums and update rules beside memcpy.",
         NULL,         NULL,  NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &o);
     o.bytes -= o.bytes % 8;
-    const struct arrays a = make_arrays(o.bytes);
+    const struct arrays a = make_arrays(o.bytes, o.targets);
     if (!o.is_json)
-        printf("%d sources of %zu bytes; GiB read and written a second, medians of %u\n"
-               "%-7s %-8s %-5s %-5s %10s %10s %9s\n",
-               o.sources, o.bytes, o.rounds, "set", "operation", "from", "to", "kernel", "memcpy",
-               "of memcpy");
+        printf(
+            "%d sources of %zu bytes, %d targets%s; GiB read and written a second, medians of %u\n"
+            "%-7s %-8s %-5s %-5s %10s %10s %9s\n",
+            o.sources, o.bytes, o.targets, o.streams ? " past the cache" : "", o.rounds, "set",
+            "operation", "from", "to", "kernel", "memcpy", "of memcpy");
     for (enum reduce_set set = REDUCE_C; set < REDUCE_SETS; set++)
         if (o.set == REDUCE_BEST || o.set == set)
             measure_set(&a, &o, set);

@@ -43,7 +43,8 @@ struct reduce_pass {
     size_t elements;
     uint32_t divisor; /* 0 or 1: no division; integers are never divided */
     /* The targets are too much for the cache, or not read soon: stored to past it, where the set
-     * can and they lie alike in their cache lines. Seen by others before any later store (R10). */
+     * can and they lie alike in their cache lines. Seen by others before any later store (R10).
+     * An update does not. */
     bool streams;
 };
 

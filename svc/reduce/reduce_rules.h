@@ -103,6 +103,7 @@ inline_always void sum_block(const struct rule *r, const struct reduce_pass *p, 
         sources[s] = element(p->sources[s], at, r->source_bytes);
     block.targets = &target;
     block.targets_count = 1;
+    block.streams = false;
     block.sources = sources;
     block.partial = p->partial ? element(p->partial, at, sizeof(float)) : NULL;
     block.elements = elements;
