@@ -4,11 +4,13 @@ set -uo pipefail
 
 usage() {
     cat <<'END'
-usage: test/run.sh [--quick | --long]
+usage: test/run.sh [--quick | --counts | --fuzz | --long]
 
   (nothing)  plain, address+undefined and thread sanitizer builds; under 20 minutes on 2 cores
   --quick    the plain build only
-  --long     also the counts and times that the READMEs name, and fuzzers that explore
+  --counts   as without, with the counts and times that the READMEs name
+  --fuzz     fuzzers that explore, ten minutes each, and nothing else
+  --long     --counts, then --fuzz; about an hour
 
 The last line is "N passed, N failed"; the exit code is 0 only if nothing failed.
 END
@@ -17,8 +19,7 @@ END
 mode=normal
 case "$#:${1:-}" in
     0:) ;;
-    1:--quick) mode=quick ;;
-    1:--long) mode=long ;;
+    1:--quick | 1:--counts | 1:--fuzz | 1:--long) mode=${1#--} ;;
     1:--help | 1:-h) usage; exit 0 ;;
     *) echo "test/run.sh: unknown option: $*" >&2; usage >&2; exit 2 ;;
 esac
@@ -68,21 +69,21 @@ steady=()
 setarch "$(uname -m)" --addr-no-randomize true 2>/dev/null &&
     steady=(--wrapper "setarch $(uname -m) --addr-no-randomize")
 checked=(-Dbuildtype=debugoptimized -Db_lundef=false)
-long=()
-[ "$mode" = long ] && long=(--setup long)
+counts=()
+case $mode in counts | long) counts=(--setup long) ;; esac
 
 echo "gradpool tests: $(nproc) cores, Linux $(uname -r), locked memory $(ulimit -l) KiB"
-run_build plain build -- "${long[@]}"
-if [ "$mode" != quick ]; then
+[ "$mode" != fuzz ] && run_build plain build -- "${counts[@]}"
+case $mode in normal | counts | long)
     run_build address build-address "${checked[@]}" -Db_sanitize=address,undefined -- \
         "${sanitized[@]}"
     run_build thread build-thread "${checked[@]}" -Db_sanitize=thread -- \
-        "${sanitized[@]}" "${steady[@]}"
-fi
-if [ "$mode" = long ]; then
+        "${sanitized[@]}" "${steady[@]}" ;;
+esac
+case $mode in fuzz | long)
     CC=clang run_build explore build-explore "${checked[@]}" -Db_sanitize=address,undefined \
-        -Dc_args=-fsanitize=fuzzer-no-link -- --suite explore
-fi
+        -Dc_args=-fsanitize=fuzzer-no-link -- --suite explore ;;
+esac
 
 echo
 echo "==== $((SECONDS / 60)) min $((SECONDS % 60)) s"
