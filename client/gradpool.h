@@ -78,7 +78,7 @@ enum gp_operation {
  *   GP_ANY     the same without a bound (ASP) */
 enum gp_quorum { GP_ALL = 0, GP_FIRST = 1, GP_CHOSEN = 2, GP_STALE = 3, GP_ANY = 4 };
 #define GP_LEADS 1u    /* of a GP_FIRST tensor: its rounds decide for the job's GP_CHOSEN */
-#define GP_MEASURES 2u /* lanes report the squares of gradients and result in their statistics */
+#define GP_MEASURES 2u /* `gradpool jobs --json` tells the squares of gradients and result */
 
 /* Waiting for ever is not offered; this is what 0 means where a time-out in ms is asked for. It is
  * GRADPOOL_TIMEOUT_MS, or 60000. */
@@ -125,6 +125,10 @@ GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_
 /* Says goodbye; requests still open end with -ECANCELED, tensors and gp_alloc memory of the job
  * are released. Others that push afterwards get an error that names this rank. */
 GP_API void gp_job_leave(gp_job *job);
+/* This rank's loss of the iteration whose gradients it pushes next: goes with each announcement
+ * until the next call; NaN (at first): none. Its mean over the ranks is told beside the squares of
+ * GP_MEASURES. */
+GP_API int gp_job_tell_loss(gp_job *job, float loss);
 GP_API uint32_t gp_job_rank(const gp_job *job);
 GP_API uint32_t gp_job_workers(const gp_job *job);
 

@@ -49,6 +49,7 @@ struct push {
     uint32_t root;
     uint8_t operation; /* enum record_operation */
     bool has_settings;
+    float loss;
     bool copies_in;      /* the gradient into the staging input */
     bool copies_out;     /* the landing area into the result */
     bool ends_committed; /* the caller's own memory is lent: the wait is over at COMMIT (L2) */
@@ -130,6 +131,7 @@ struct gp_job {
     uint32_t slots_count, free_slot;
     struct list requests, pool;
     uint32_t queued, unsent, connecting; /* why somebody must drive although nobody waits (L4) */
+    float loss;                          /* of this iteration; NaN: not told */
     struct record_chosen chosen;         /* the newest, for lanes that do not know it yet */
     uint64_t stale;                      /* words and records that nobody knew any more */
     struct gp_tensor *barrier;

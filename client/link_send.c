@@ -3,7 +3,6 @@
 #include "client/link.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +67,7 @@ static void describe(const struct piece *p, struct record_ready *ready)
         .round = is_idle ? p->committed : t->round,
         .epoch = p->epoch,
         .root = t->open.root,
-        .loss = NAN,
+        .loss = t->open.loss,
         .priority = UINT32_MAX - t->index}; /* declared first, needed first */
     if (is_idle)
         return;

@@ -8,6 +8,7 @@
 #include "svc/base/text.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,6 +114,7 @@ static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
     job->rank = spec->rank;
     job->workers = spec->workers;
     job->free_slot = UINT32_MAX;
+    job->loss = NAN;
     snprintf(job->name, sizeof job->name, "%s", spec->name);
     gethostname(job->host, sizeof job->host - 1);
     pthread_mutex_init(&job->lock, NULL);
@@ -206,6 +208,17 @@ int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
     list_append(&client->jobs, &job->node);
     pthread_mutex_unlock(&client->lock);
     *ret_job = job;
+    return 0;
+}
+
+int gp_job_tell_loss(gp_job *job, float loss)
+{
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&job->lock);
+    job->loss = loss;
+    pthread_mutex_unlock(&job->lock);
     return 0;
 }
 

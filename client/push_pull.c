@@ -229,6 +229,7 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
     struct gp_tensor *t = item->tensor;
     struct push push = {.operation = s->operation,
                         .root = s->root,
+                        .loss = s->job->loss,
                         .gradient_bytes = gradient_bytes(t, s->operation),
                         .result_bytes = result_bytes(t, s->operation)};
     if (t->elements > 0) {

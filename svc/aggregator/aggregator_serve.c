@@ -180,6 +180,8 @@ static Gradpool__Wire__JobUse *job_use_message(const struct lane_job_use *use)
     message->squares_inputs = use->squares.inputs;
     message->input_squares = use->squares.input_squares;
     message->result_squares = use->squares.result_squares;
+    message->losses = use->squares.losses;
+    message->loss_sum = use->squares.loss_sum;
     return message;
 }
 

@@ -76,6 +76,7 @@ static void fill(struct announcement *a, const struct operation *operation,
     a->operation = operation;
     a->root = ready->root;
     a->priority = ready->priority;
+    a->loss = ready->loss;
     a->round = ready->round;
     a->word = ready->word;
     a->standing = ready->standing;

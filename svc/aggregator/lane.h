@@ -104,6 +104,8 @@ struct lane_squares {
     uint64_t round;
     uint32_t inputs, pieces;
     double input_squares, result_squares;
+    uint32_t losses; /* inputs that came with one, counted a piece */
+    double loss_sum;
 };
 struct lane_job_use {
     uint32_t job;

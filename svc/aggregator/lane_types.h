@@ -29,6 +29,7 @@ struct announcement {
     uint64_t output_offset, output_stride;
     const struct operation *operation;
     uint32_t root, priority;
+    float loss;          /* NaN: not told */
     const void *payload; /* the input itself, in a receive buffer held on the connection (W6) */
 };
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 
 /* A mapped chunk is a unit of fairness between jobs only. */
 #define MAPPED_CHUNK_BYTES (256u << 10)
@@ -109,6 +110,17 @@ static void account(struct piece *p)
     job->lane->rounds++;
 }
 
+static void add_losses(struct lane_squares *squares, const struct piece *p)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        const struct rank *rank = &p->ranks[i];
+        if (!rank->part || !rank->is_source || isnan(rank->part->loss))
+            continue;
+        squares->losses++;
+        squares->loss_sum += (double)rank->part->loss;
+    }
+}
+
 /* Pieces of an older round than the newest that is measured come too late to be added. */
 static void add_squares(struct piece *p)
 {
@@ -121,6 +133,7 @@ static void add_squares(struct piece *p)
     squares->pieces++;
     squares->input_squares += p->input_squares;
     squares->result_squares += p->result_squares;
+    add_losses(squares, p);
 }
 
 static void tell_part(struct piece *p, struct rank *rank)

@@ -39,8 +39,15 @@ static int job_view(const Gradpool__Wire__JobView *job, struct view_job *ret_vie
                                   .ranks_count = job->n_ranks,
                                   .limits = limits,
                                   .limits_count = job->n_limits};
-    if (job->use)
-        operator_use(job->use, &ret_view->use);
+    if (!job->use)
+        return 0;
+    operator_use(job->use, &ret_view->use);
+    ret_view->measured = (struct view_measured){.round = job->use->squares_round,
+                                                .inputs = job->use->squares_inputs,
+                                                .losses = job->use->losses,
+                                                .input_squares = job->use->input_squares,
+                                                .result_squares = job->use->result_squares,
+                                                .loss_sum = job->use->loss_sum};
     return 0;
 }
 

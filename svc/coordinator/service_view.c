@@ -26,6 +26,20 @@ static const WIRE(LaneUse) * lane_use(const struct lane *lane)
     return NULL;
 }
 
+/* Of the newest round that a lane knows; lanes that are behind are left out. */
+static void add_measured(WIRE(JobUse) * total, const WIRE(JobUse) * use)
+{
+    if (use->squares_round < total->squares_round)
+        return;
+    bool is_newer = use->squares_round > total->squares_round;
+    total->squares_round = use->squares_round;
+    total->squares_inputs = use->squares_inputs;
+    total->input_squares = use->input_squares + (is_newer ? 0 : total->input_squares);
+    total->result_squares = use->result_squares + (is_newer ? 0 : total->result_squares);
+    total->losses = use->losses + (is_newer ? 0 : total->losses);
+    total->loss_sum = use->loss_sum + (is_newer ? 0 : total->loss_sum);
+}
+
 /* What workers lend is the same memory on every lane: counted once. */
 static void add_use(WIRE(JobUse) * total, const WIRE(LaneUse) * lane)
 {
@@ -40,6 +54,7 @@ static void add_use(WIRE(JobUse) * total, const WIRE(LaneUse) * lane)
         total->pushed_bytes += use->pushed_bytes;
         total->rounds += use->rounds;
         total->connections += use->connections;
+        add_measured(total, use);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 
 /* Takes over `value`. */
 static void put(json_t *object, const char *name, json_t *value, int *error)
@@ -33,6 +34,23 @@ static json_t *use_json(const struct view_use *use, int *error)
     put_number(o, "pushed_bytes", use->pushed_bytes, error);
     put_number(o, "rounds", use->rounds, error);
     put_number(o, "connections", use->connections, error);
+    return o;
+}
+
+/* JSON has no NaN and no infinity: null. */
+static void put_real(json_t *object, const char *name, double value, int *error)
+{
+    put(object, name, isfinite(value) ? json_real(value) : json_null(), error);
+}
+
+static json_t *measured_json(const struct view_measured *m, int *error)
+{
+    json_t *o = json_object();
+    put_number(o, "round", m->round, error);
+    put_number(o, "inputs", m->inputs, error);
+    put_real(o, "input_squares", m->input_squares, error);
+    put_real(o, "result_squares", m->result_squares, error);
+    put_real(o, "loss", m->losses ? m->loss_sum / m->losses : NAN, error);
     return o;
 }
 
@@ -105,6 +123,8 @@ static json_t *job_json(const struct view_job *job, int *error)
         append(lanes, json_integer(job->lanes[i]), error);
     put(o, "lanes", lanes, error);
     put(o, "use", use_json(&job->use, error), error);
+    if (job->measured.round > 0)
+        put(o, "measured", measured_json(&job->measured, error), error);
     for (size_t i = 0; i < job->ranks_count; i++) {
         json_t *worker = json_object();
         put_number(worker, "rank", job->ranks[i].rank, error);

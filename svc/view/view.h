@@ -16,6 +16,13 @@ struct view_use {
     uint32_t connections;
 };
 
+/* Of the newest round of a job's measured tensors. */
+struct view_measured {
+    uint64_t round; /* 0: nothing is measured */
+    uint32_t inputs, losses;
+    double input_squares, result_squares, loss_sum;
+};
+
 struct view_lane {
     uint32_t lane, core, pu, tasks, jobs;
     int32_t numa;
@@ -58,6 +65,7 @@ struct view_job {
     uint32_t *lanes;
     size_t lanes_count;
     struct view_use use;
+    struct view_measured measured;
     struct view_worker *ranks;
     size_t ranks_count;
     struct view_limit *limits; /* its own and its tenant's */

@@ -15,6 +15,7 @@ import unittest.mock
 
 import numpy
 
+import harness
 import python_case
 import ranks
 import gradpool
@@ -279,6 +280,23 @@ class Dtypes(Case):
             for request, of_rank in zip(requests, values):
                 request.wait()
                 self.assertTrue(torch.equal(of_rank, expected))
+
+    def test_squares_and_losses_are_told_with_the_job(self):
+        jobs = self.join(2)
+        values = [full(3), full(5)]
+        tensors = [job.declare('t', 100, measures=True) for job in jobs]
+        for _ in range(2):
+            for job, loss in zip(jobs, (0.5, 1.5)):
+                job.tell_loss(loss)
+            requests = [job.push_pull(tensor, value.copy())
+                        for job, tensor, value in zip(jobs, tensors, values)]
+            for request in requests:
+                request.wait()
+        wanted = {'round': 2, 'inputs': 2, 'input_squares': 3400.0, 'result_squares': 1600.0,
+                  'loss': 1.0}
+        harness.until(
+            lambda: python_case.service.job(jobs[0].name).get('measured') == wanted,
+            f'the service tells {wanted}')
 
     def test_what_is_not_narrower_is_refused(self):
         job = self.join()

@@ -398,6 +398,8 @@ static void squares_of_inputs_and_result_are_summed_on_request(void **state)
     assert_int_equal(squares.pieces, 1);
     assert_true(squares.input_squares == ELEMENTS * 20.0);
     assert_true(squares.result_squares == ELEMENTS * 9.0);
+    assert_int_equal(squares.losses, 2);
+    assert_true(squares.loss_sum == 2 * 0.5);
 }
 
 static void bounds_that_can_never_be_met_are_refused(void **state)

@@ -57,6 +57,7 @@ static struct view_job jobs_list[] = {
      .lanes = lanes,
      .lanes_count = 2,
      .use = {.heap_bytes = 100, .registered_bytes = 924},
+     .measured = {.round = 7, .inputs = 2, .input_squares = 2.5, .result_squares = 1.0 / 0.0},
      .ranks = ranks,
      .ranks_count = 2},
     {.tenant = "acme", .job = "a-much-longer-name", .state = "training", .job_id = 2}};
@@ -120,6 +121,10 @@ static void jobs_json_has_workers_lanes_and_failure(void **state)
     has(text, "\"failure\": \"\",");
     has(text, "\"lanes\": [\n        3,\n        10\n      ],");
     has(text, "\"registered_bytes\": 924,");
+    has(text, "\"measured\": {\n");
+    has(text, "\"input_squares\": 2.5,");
+    has(text, "\"result_squares\": null,"); /* infinite */
+    has(text, "\"loss\": null");            /* nobody told one */
     has(text, "\"state\": \"lost\"");
     free(text);
 }

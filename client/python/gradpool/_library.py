@@ -16,6 +16,7 @@ DTYPES = {'float32': 1, 'float64': 2, 'float16': 3, 'bfloat16': 4, 'int32': 5, '
 OPERATIONS = {'sum': 1, 'mean': 2, 'min': 5, 'max': 6, 'product': 7, 'gather': 8,
               'all-to-all': 9, 'reduce-scatter': 10}
 RULES = {None: 0, 'sgd': 1, 'momentum': 2, 'nesterov': 3, 'adam': 4, 'adamw': 5}
+MEASURES = 2  # GP_MEASURES
 QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}
 
 # Ask PSM, which Debian's libfabric loads, to leave signals alone.
@@ -67,6 +68,7 @@ _PROTOTYPES = {
     'gp_disconnect': (None, _HANDLE),
     'gp_job_join': (_INT, _HANDLE, _POINTER(JobSpec), _POINTER(_HANDLE)),
     'gp_job_leave': (None, _HANDLE),
+    'gp_job_tell_loss': (_INT, _HANDLE, ctypes.c_float),
     'gp_tensors_declare': (_INT, _HANDLE, _POINTER(TensorSpec), _SIZE, _POINTER(_HANDLE)),
     'gp_tensor_undeclare': (_INT, _HANDLE),
     'gp_push_pull_group': (_INT, _HANDLE, _POINTER(Item), _SIZE, _INT, _POINTER(_HANDLE)),

@@ -13,8 +13,8 @@ import errno
 import os
 import threading
 
-from ._library import (check, DTYPES, encode, INT_MAX, Item, JobSpec, lib, number, OPERATIONS,
-                       Options, RULES, Settings, TensorSpec, U32_MAX, U64_MAX)
+from ._library import (check, DTYPES, encode, INT_MAX, Item, JobSpec, lib, MEASURES, number,
+                       OPERATIONS, Options, RULES, Settings, TensorSpec, U32_MAX, U64_MAX)
 from ._memory import Loan
 from ._owned import Owned
 from .errors import error_of, GradpoolError, mismatch, Timeout
@@ -110,17 +110,20 @@ class Job(Owned):
         self._open = set()      # requests whose buffers are lent
         self._lock = threading.Lock()
 
-    def declare(self, name, elements, dtype='float32', rule=None, wire=None):
+    def declare(self, name, elements, dtype='float32', rule=None, wire=None,
+                measures=False):
         """Declares one tensor of `elements` values; returns a Tensor.
 
         dtype  "float32", "float64", "float16", "bfloat16", "int32" or "int64"; halves are summed in
                float32 and rounded once, integers wrap and have no mean
         rule   None, or "sgd", "momentum", "nesterov", "adam", "adamw": its lane keeps parameters,
                which broadcast() sets and update() steps (of "float32")
-        wire   None, or "float16", "bfloat16": what values of "float32" travel as, both ways"""
-        return self.declare_all({name: elements}, dtype, rule, wire)[0]
+        wire   None, or "float16", "bfloat16": what values of "float32" travel as, both ways
+        measures  `gradpool jobs --json` tells the squares of gradients and mean, and the loss"""
+        return self.declare_all({name: elements}, dtype, rule, wire, measures)[0]
 
-    def declare_all(self, elements_by_name, dtype='float32', rule=None, wire=None):
+    def declare_all(self, elements_by_name, dtype='float32', rule=None, wire=None,
+                    measures=False):
         """Declares many tensors at once ({name: elements}), so that they are placed as a whole.
         Returns their Tensors in the same order. Mismatch: a name is known with another size, dtype
         or rule, here or on another rank (the text names ranks and values)."""
@@ -135,6 +138,7 @@ class Job(Owned):
             spec.name, spec.dtype = encode(name, "a tensor's name"), DTYPES[dtype]
             spec.elements = number(elements, f"elements of '{name}'", U64_MAX)
             spec.rule, spec.wire = RULES[rule], DTYPES[wire] if wire else 0
+            spec.flags = MEASURES if measures else 0
         with self._using() as handle:
             check(lib.gp_tensors_declare(handle, specs, count, handles))
             return [self._declared(name, spec.elements, dtype, of_tensor)
@@ -259,6 +263,11 @@ class Job(Owned):
             if not handle:
                 loan.end()
             raise
+
+    def tell_loss(self, loss):
+        """This rank's loss of the iteration whose gradients it pushes next."""
+        with self._using() as handle:
+            check(lib.gp_job_tell_loss(handle, float(loss)))
 
     def barrier(self, timeout_ms=0):
         """Returns when every worker of the job has called it as often."""
