@@ -200,7 +200,8 @@ static int take_options(struct aggregator *a, struct err *err)
     return r;
 }
 
-/* Nobody knows of this process yet: a signal may just end it, however long the coordinator takes. */
+/* Nobody knows of this process yet: a signal may just end it, however long the coordinator
+ * takes. */
 static int join_first(struct aggregator *a, struct err *err)
 {
     sigset_t set = ending_signals();
