@@ -84,12 +84,10 @@ static int step(struct engine *e)
 static void drive(struct engine *e, uint64_t deadline_ns, bool (*until)(void *), void *context)
 {
     uint64_t tenure = take_over(e, DRIVER_WAITER);
-    for (;;) {
+    do {
+        engine_sleep(e, tenure, deadline_ns); /* returns at once when there is something */
         step(e);
-        if (until(context) || clock_now_ns() >= deadline_ns)
-            break;
-        engine_sleep(e, tenure, deadline_ns); /* returns at once when there is more */
-    }
+    } while (!until(context) && clock_now_ns() < deadline_ns);
     hand_over(e);
 }
 

@@ -24,6 +24,7 @@
 #define EVENT_BYTES_MAX (sizeof(struct fi_eq_cm_entry) + CONNECT_DATA_BYTES_MAX)
 #define READY_A_POLL 64
 #define POLLS_WITHOUT_LOOK_MAX 8
+#define FEW_CONNS 2
 #define HANDSHAKE_US 10000 /* both parts of a connect request are sent in one segment */
 #define CLOSE_ALL_NS (200 * NS_PER_MS)
 
@@ -176,8 +177,18 @@ static void visit_active(struct ofi_fabric *f, struct list *first, struct ofi_ba
     }
 }
 
+/* To read all of them costs no more than to ask which to read. */
+static bool has_few(const struct ofi_fabric *f)
+{
+    const struct list *node = f->conns.next;
+    for (int i = 0; i < FEW_CONNS && node != &f->conns; i++)
+        node = node->next;
+    return node == &f->conns;
+}
+
 /* Those known to be active first. The descriptors are asked when these had nothing, and every so
- * often: a system call a poll less for who is busy. */
+ * often: a system call a poll less for who is busy. Of few connections every so often will do: a
+ * caller that polls because the event queue has something comes back until that was read. */
 static int poll_fabric(struct fabric *base, struct fabric_event *events, int events_max)
 {
     struct ofi_fabric *f = fabric_of(base);
@@ -185,7 +196,8 @@ static int poll_fabric(struct fabric *base, struct fabric_event *events, int eve
     free_gone(f);
     read_events(f, &batch);
     visit_active(f, f->active.next, &batch);
-    if (batch.count > 0 && ++f->polls_without_look < POLLS_WITHOUT_LOOK_MAX)
+    bool may_skip = batch.count > 0 || (has_few(f) && !list_is_empty(&f->active));
+    if (may_skip && ++f->polls_without_look < POLLS_WITHOUT_LOOK_MAX)
         return batch.count;
     struct list *last = f->active.previous;
     f->polls_without_look = 0;
@@ -211,10 +223,12 @@ static int arm(struct fabric *base, struct fabric_wait *ret_wait)
     if (!f->is_eq_armed && fi_trywait(f->fabric, &eq, 1) != 0)
         return -EAGAIN;
     f->is_eq_armed = true;
+    bool stays = has_few(f);
     list_for_each_safe (node, &f->active) {
         if (!may_sleep(f, list_entry(node, struct ofi_conn, in_active)))
             return -EAGAIN;
-        list_remove(node);
+        if (!stays)
+            list_remove(node);
     }
     *ret_wait = (struct fabric_wait){.fd = f->epoll_fd};
     return 0;
