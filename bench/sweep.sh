@@ -27,10 +27,9 @@ build() { # name window depth chunk
     local source=$work/source
     mkdir -p "$source" && git -C "$root" archive HEAD | tar x -C "$source"
     define "$source/svc/aggregator/window.c" WINDOW_BYTES "$2"
-    define "$(grep -l '^#define TRANSFERS_PER_JOB ' "$source"/svc/aggregator/*.h)" \
-        TRANSFERS_PER_JOB "$3"
+    define "$(grep -l '^#define LARGE_TRANSFERS ' "$source"/svc/aggregator/*.h)" \
+        LARGE_TRANSFERS "$3"
     define "$source/svc/aggregator/window.c" SLOT_BYTES_MOST "$4"
-    define "$source/svc/aggregator/round.c" MAPPED_CHUNK_BYTES 4194304
     meson setup "$work/$1" "$source" >"$work/log" 2>&1 &&
         ninja -C "$work/$1" gradpool bench/gradpool-bench >>"$work/log" 2>&1 || {
         tail -20 "$work/log" >&2

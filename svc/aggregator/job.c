@@ -72,6 +72,7 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
         return -ENOMEM;
     }
     workers_init(job);
+    window_init(job);
     *ret_job = job;
     return 0;
 }

@@ -81,7 +81,6 @@ struct piece {
     bool has_kept;
     double input_squares, result_squares; /* of the round being summed, where measured */
     uint32_t sources;
-    uint64_t chunk_elements;
     uint32_t steps, step;             /* operation.h */
     uint64_t next_element;            /* where the next chunk to be started begins, in its step */
     uint32_t next_chunk, write_chunk; /* they are written in order: the last carries the words */
@@ -129,9 +128,12 @@ struct transfer {
     const void *input[REDUCE_SOURCES_MAX]; /* a slot; NULL: look at source_rank's memory */
     uint32_t source_rank[REDUCE_SOURCES_MAX];
     char *slots; /* the partial result, then inputs; NULL: none needed so far */
+    size_t slot_bytes;
 };
 
-#define TRANSFERS_PER_JOB 3
+/* One long chunk is read while another is written; beside them short ones, each a whole piece. */
+#define LARGE_TRANSFERS 2
+#define TRANSFERS_PER_JOB (LARGE_TRANSFERS + 2)
 /* Sets of ranks that are known for rounds to come or just gone. */
 #define CHOICES_PER_JOB 4
 
@@ -153,8 +155,7 @@ struct lane_job {
     struct record_connect *grants;
     size_t grants_count, grants_max;
     struct transfer transfers[TRANSFERS_PER_JOB];
-    char *window; /* slots of the transfers */
-    size_t slot_bytes;
+    char *window;    /* slots of the transfers */
     bool has_left;   /* an orderly goodbye of some rank: no new round can be complete */
     bool is_dropped; /* to be freed when its last operation is over */
     int failure;

@@ -10,7 +10,7 @@
 
 static char *slot_at(const struct transfer *t, uint32_t index)
 {
-    return t->slots + index * t->piece->job->slot_bytes;
+    return t->slots + index * t->slot_bytes;
 }
 static char *partial_slot(const struct transfer *t) { return slot_at(t, 0); }
 static char *input_slot(const struct transfer *t, uint32_t source)
@@ -100,12 +100,12 @@ static int post_read(struct transfer *t, uint32_t place)
     return 0;
 }
 
-int pass_read(struct transfer *t)
+int pass_read(struct transfer *t, uint32_t places)
 {
     struct piece *p = t->piece;
     if (takes_kept(t) && t->next_rank == 0 && t->sources == 0 && !t->has_partial)
         t->input[t->sources++] = kept_at(t);
-    while (t->next_rank < p->members && t->sources < REDUCE_SOURCES_MAX) {
+    while (t->next_rank < places && t->sources < REDUCE_SOURCES_MAX) {
         if (transfer_gives(t, t->next_rank)) {
             t->input[t->sources] = NULL;
             t->source_rank[t->sources] = t->next_rank;
@@ -116,7 +116,7 @@ int pass_read(struct transfer *t)
         }
         t->next_rank++;
     }
-    t->is_posted = true;
+    t->is_posted = t->next_rank == p->members || t->sources == REDUCE_SOURCES_MAX;
     return 0;
 }
 

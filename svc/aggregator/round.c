@@ -7,9 +7,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* A mapped chunk is a unit of fairness between jobs only. */
-#define MAPPED_CHUNK_BYTES (256u << 10)
-
 static bool is_source(const struct piece *p, const struct rank *rank)
 {
     if (p->elements == 0 || p->is_answer)
@@ -61,7 +58,6 @@ static void start(struct piece *p)
     p->step = p->next_chunk = p->write_chunk = 0;
     p->next_element = 0;
     p->input_squares = p->result_squares = 0;
-    p->chunk_elements = MAPPED_CHUNK_BYTES / reduce_element_bytes(p->dtype);
     p->state = PIECE_RUNNABLE;
     p->job->due_bytes += piece_bytes(p, p->elements) * p->steps;
     queue_by_priority(p);

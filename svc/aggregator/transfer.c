@@ -1,12 +1,15 @@
 /* One chunk on its way through the lane: its inputs are read, reduced and stored in passes
  * (pass.c), what is not mapped is written. Every post may say -EAGAIN, so each step can be taken up
  * again.
- * Owns the state of a transfer; never decides what a round is. README: A1, A3. */
+ * Owns the state of a transfer; never decides what a round is. README: A1, A3, A21. */
 #include "svc/aggregator/transfer.h"
 
 #include "svc/base/clock.h"
 
 #include <errno.h>
+
+/* A mapped chunk is a unit of fairness between jobs only. */
+#define MAPPED_CHUNK_BYTES (256u << 10)
 
 bool transfer_is_active(const struct lane_job *job)
 {
@@ -65,6 +68,94 @@ static int sum(struct transfer *t)
     return 0;
 }
 
+/* What a slot must hold of an element: with passes, its partial result. */
+static size_t slot_element_bytes(const struct piece *p)
+{
+    bool has_passes = p->members >= REDUCE_SOURCES_MAX; /* a running sum is one more input */
+    return reduce_element_bytes(has_passes ? reduce_accumulator(p->dtype) : p->dtype);
+}
+
+/* With a window, as much as a slot takes. */
+static uint64_t chunk_elements(const struct piece *p)
+{
+    uint64_t left = p->elements - p->next_element;
+    uint64_t fits = window_slot_bytes(p->job) / slot_element_bytes(p);
+    uint64_t chunk = p->job->window ? fits : MAPPED_CHUNK_BYTES / reduce_element_bytes(p->dtype);
+    if (chunk > fits)
+        chunk = fits;
+    return left < chunk ? left : chunk;
+}
+
+/* One of those with short slots, if that will do. */
+static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
+{
+    for (int i = TRANSFERS_PER_JOB - 1; i >= 0; i--) {
+        struct transfer *t = &job->transfers[i];
+        if (t->state == TRANSFER_FREE && t->slot_bytes >= slot_bytes)
+            return t;
+    }
+    return NULL;
+}
+
+/* One whole long chunk is asked for at a time: the request for the next goes out with the results
+ * of the one before (post_place()), and what comes in is summed before it has left the cache. */
+static bool reads_enough(const struct lane_job *job)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < LARGE_TRANSFERS; i++) {
+        const struct transfer *t = &job->transfers[i];
+        bool is_one = t->source != OPERATION_EVERYBODY;
+        if (t->state == TRANSFER_READING || t->state == TRANSFER_SUMMING)
+            bytes += piece_bytes(t->piece, t->elements) * (is_one ? 1 : t->piece->members);
+    }
+    return bytes >= window_slot_bytes(job) * job->workers_count;
+}
+
+/* The next chunk of the piece; the last one of a step is followed by the next step. */
+static struct transfer next_chunk(struct piece *p, const struct transfer *slots_of)
+{
+    struct transfer t = {.state = TRANSFER_READING,
+                         .piece = p,
+                         .first = p->next_element,
+                         .elements = chunk_elements(p),
+                         .number = p->next_chunk++,
+                         .source = OPERATION_EVERYBODY,
+                         .target = OPERATION_EVERYBODY,
+                         .slots = slots_of->slots,
+                         .slot_bytes = slots_of->slot_bytes};
+    if (p->steps > 1) {
+        t.source = operation_source(p->operation, p->members, p->step);
+        t.target = operation_target(p->operation, p->members, p->step);
+    }
+    p->next_element += t.elements;
+    p->job->due_bytes -= piece_bytes(p, t.elements);
+    if (p->next_element == p->elements) {
+        p->next_element = 0;
+        p->step++;
+    }
+    t.is_last = p->step == p->steps;
+    return t;
+}
+
+/* A transfer with the job's next chunk, nothing of it posted yet; NULL: there is none to start. */
+static struct transfer *take_chunk(struct lane_job *job)
+{
+    struct list *node = list_first(&job->runnable);
+    if (!node)
+        return NULL;
+    struct piece *p = list_entry(node, struct piece, run_link);
+    struct transfer *t = free_transfer(job, chunk_elements(p) * slot_element_bytes(p));
+    if (!t || (t < &job->transfers[LARGE_TRANSFERS] && reads_enough(job)))
+        return NULL;
+    *t = next_chunk(p, t);
+    p->chunks_active++;
+    if (t->is_last) {
+        p->state = PIECE_FINISHING;
+        list_remove(&p->run_link);
+    }
+    return t;
+}
+
 /* What one rank gets of this chunk: bytes if its output is not mapped, the word with the last one.
  * 1: something was posted, 0: nothing to post. */
 static int post_write(struct transfer *t, uint32_t place)
@@ -101,18 +192,34 @@ static void note_lost_write(struct transfer *t, const struct worker *w)
     t->is_broken |= w->state != WORKER_LEFT;
 }
 
+/* The result for one rank, and behind it the request for its part of the next chunk: a worker is
+ * woken once for both. */
+static int post_place(struct transfer *t, struct transfer *next)
+{
+    struct piece *p = t->piece;
+    int r = post_write(t, t->next_rank);
+    if (r == -ECONNRESET) {
+        note_lost_write(t, p->ranks[t->next_rank].worker);
+        r = 0;
+    }
+    if (r < 0)
+        return transfer_fail(t, t->next_rank, r);
+    t->outstanding += (uint32_t)r;
+    t->next_rank++;
+    if (!next || next->piece->members < t->next_rank)
+        return 0;
+    r = pass_read(next, t->next_rank);
+    return r == -EAGAIN ? 0 : r; /* what is not posted now is posted in its own turn */
+}
+
 static int post_writes(struct transfer *t)
 {
     struct piece *p = t->piece;
-    for (; t->next_rank < p->members; t->next_rank++) {
-        int r = post_write(t, t->next_rank);
-        if (r == -ECONNRESET) {
-            note_lost_write(t, p->ranks[t->next_rank].worker);
-            continue;
-        }
+    struct transfer *next = t->next_rank == 0 ? take_chunk(p->job) : NULL;
+    while (t->next_rank < p->members) {
+        int r = post_place(t, next);
         if (r < 0)
-            return transfer_fail(t, t->next_rank, r);
-        t->outstanding += (uint32_t)r;
+            return r;
     }
     t->is_posted = true;
     p->write_chunk++;
@@ -138,7 +245,7 @@ static bool advance(struct transfer *t)
     if (t->is_broken)
         return false;
     if (t->state == TRANSFER_READING && !t->is_posted)
-        r = pass_read(t);
+        r = pass_read(t, t->piece->members);
     if (t->state == TRANSFER_READING && t->is_posted && t->outstanding == 0)
         t->state = TRANSFER_SUMMING;
     if (t->state == TRANSFER_SUMMING && !pass_is_last(t))
@@ -152,67 +259,12 @@ static bool advance(struct transfer *t)
     return r == 0;
 }
 
-static struct transfer *free_transfer(struct lane_job *job)
-{
-    for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
-        if (job->transfers[i].state == TRANSFER_FREE)
-            return &job->transfers[i];
-    }
-    return NULL;
-}
-
-/* With a window, a chunk must fit a slot; with passes, its partial result must. */
-static uint64_t chunk_elements(const struct piece *p)
-{
-    uint64_t left = p->elements - p->next_element, chunk = p->chunk_elements;
-    bool has_passes = p->members >= REDUCE_SOURCES_MAX; /* a running sum is one more input */
-    unsigned widest = has_passes ? reduce_accumulator(p->dtype) : p->dtype;
-    uint64_t fits = window_slot_bytes(p->job) / reduce_element_bytes(widest);
-    if (chunk > fits)
-        chunk = fits;
-    return left < chunk ? left : chunk;
-}
-
-/* The next chunk of the piece; the last one of a step is followed by the next step. */
-static struct transfer next_chunk(struct piece *p, char *slots)
-{
-    struct transfer t = {.state = TRANSFER_READING,
-                         .piece = p,
-                         .first = p->next_element,
-                         .elements = chunk_elements(p),
-                         .number = p->next_chunk++,
-                         .source = OPERATION_EVERYBODY,
-                         .target = OPERATION_EVERYBODY,
-                         .slots = slots};
-    if (p->steps > 1) {
-        t.source = operation_source(p->operation, p->members, p->step);
-        t.target = operation_target(p->operation, p->members, p->step);
-    }
-    p->next_element += t.elements;
-    p->job->due_bytes -= piece_bytes(p, t.elements);
-    if (p->next_element == p->elements) {
-        p->next_element = 0;
-        p->step++;
-    }
-    t.is_last = p->step == p->steps;
-    return t;
-}
-
 static bool start_chunk(struct lane_job *job)
 {
-    struct list *node = list_first(&job->runnable);
-    struct transfer *t = free_transfer(job);
-    if (!node || !t)
-        return false;
-    struct piece *p = list_entry(node, struct piece, run_link);
-    *t = next_chunk(p, t->slots);
-    p->chunks_active++;
-    if (t->is_last) {
-        p->state = PIECE_FINISHING;
-        list_remove(&p->run_link);
-    }
-    (void)advance(t);
-    return true;
+    struct transfer *t = take_chunk(job);
+    if (t)
+        (void)advance(t);
+    return t != NULL;
 }
 
 static void abort_all(struct lane_job *job)

@@ -27,8 +27,9 @@ static inline bool transfer_takes(const struct transfer *t, uint32_t place)
 }
 
 /* pass.c */
-/* Posts the reads of a pass. Where all inputs are at hand it is over at once. */
-int pass_read(struct transfer *t);
+/* Posts the reads of a pass, of the first so many places only. Where all inputs are at hand it is
+ * over at once. */
+int pass_read(struct transfer *t, uint32_t places);
 bool pass_is_last(const struct transfer *t);
 /* More inputs than one pass takes: keeps the partial result. */
 int pass_sum_partial(struct transfer *t);
@@ -40,10 +41,11 @@ uint64_t pass_output_offset(const struct transfer *t, uint32_t place);
 void *pass_map_output(const struct transfer *t, uint32_t place);
 
 /* window.c */
+void window_init(struct lane_job *job);
 /* Made when the first worker turns up whose memory is not mapped, or when sums need passes. */
 int window_open(struct lane_job *job);
 void window_close(struct lane_job *job);
-/* What a chunk may be at most. */
+/* What a slot of a long chunk holds. */
 size_t window_slot_bytes(const struct lane_job *job);
 
 #endif

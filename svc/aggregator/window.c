@@ -8,9 +8,9 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Reads and writes of a job in flight, all its workers together. Over 16 MiB costs CPU (the data
- * leaves the cache before it is summed), under 2 MiB the network idles. */
-#define WINDOW_BYTES (4u << 20)
+/* Long chunks of a job in flight, all its workers together. More costs CPU (the data leaves the
+ * cache before it is summed), so do shorter slots (each has its price in messages and wake-ups). */
+#define WINDOW_BYTES (5u << 20)
 #define SLOT_BYTES_LEAST (64u << 10)
 #define SLOT_BYTES_MOST (1u << 20)
 
@@ -23,11 +23,18 @@ static size_t slots_per_transfer(const struct lane_job *job)
 
 size_t window_slot_bytes(const struct lane_job *job)
 {
-    size_t bytes = WINDOW_BYTES / TRANSFERS_PER_JOB / slots_per_transfer(job);
+    size_t bytes = WINDOW_BYTES / LARGE_TRANSFERS / slots_per_transfer(job);
     bytes -= bytes % SLOT_BYTES_LEAST;
     if (bytes < SLOT_BYTES_LEAST)
         return SLOT_BYTES_LEAST;
     return bytes > SLOT_BYTES_MOST ? SLOT_BYTES_MOST : bytes;
+}
+
+void window_init(struct lane_job *job)
+{
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++)
+        job->transfers[i].slot_bytes =
+            i < LARGE_TRANSFERS ? window_slot_bytes(job) : SLOT_BYTES_LEAST;
 }
 
 static void unregister_first(struct lane_job *job, void *window, size_t fabrics)
@@ -67,10 +74,25 @@ static int no_memory(struct lane_job *job, size_t bytes)
     return code;
 }
 
+static size_t window_bytes(const struct lane_job *job)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++)
+        bytes += job->transfers[i].slot_bytes * slots_per_transfer(job);
+    return bytes;
+}
+
+static void share_out(struct lane_job *job, char *slots)
+{
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
+        job->transfers[i].slots = slots;
+        slots += job->transfers[i].slot_bytes * slots_per_transfer(job);
+    }
+}
+
 int window_open(struct lane_job *job)
 {
-    size_t transfer_bytes = window_slot_bytes(job) * slots_per_transfer(job);
-    size_t bytes = TRANSFERS_PER_JOB * transfer_bytes;
+    size_t bytes = window_bytes(job);
     if (job->window)
         return 0;
     char *window = arena_alloc_aligned(job->lane->options.arena, &job->account, bytes);
@@ -81,10 +103,8 @@ int window_open(struct lane_job *job)
         arena_free(job->lane->options.arena, &job->account, window);
         return r;
     }
-    for (int i = 0; i < TRANSFERS_PER_JOB; i++)
-        job->transfers[i].slots = window + (size_t)i * transfer_bytes;
+    share_out(job, window);
     job->window = window;
-    job->slot_bytes = window_slot_bytes(job);
     return 0;
 }
 

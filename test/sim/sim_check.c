@@ -12,7 +12,7 @@
 #define GUARD 0xee
 #define GARBAGE 0xdb
 /* What a job's window may take (svc/aggregator/window.c), pages rounded up. */
-#define WINDOW_BYTES_MOST ((4u << 20) + 4096)
+#define WINDOW_BYTES_MOST ((6u << 20) + 4096)
 
 static uint32_t mix(uint64_t x)
 {
