@@ -8,6 +8,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/base/variables.h"
 #include "svc/wire/channel.h"
 
 #include <errno.h>
@@ -61,6 +62,7 @@ static void start_log(void)
 {
     if (log_init("client") < 0)
         log_warn("GRADPOOL_LOG_LEVEL is not one of error, warn, info, debug, trace");
+    variables_check();
 }
 
 /* `given` wins over the variable, the variable over the default. */

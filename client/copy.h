@@ -6,6 +6,9 @@
 
 #include <stddef.h>
 
+/* Shorter copies are not worth letting a job's lock go. */
+#define COPY_LOCKED_BYTES 16384
+
 /* As memcpy(), but long ones go past the cache: nobody reads the target soon enough to find it
  * there, and a store that fills a line it first reads moves half as much again. What was stored is
  * seen by other processes before any later store. */

@@ -189,8 +189,11 @@ static void tell_fallback(struct link *l, int why)
         return;
     l->was_told = true;
     log_write(is_same_node ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
-              "lane %u on %s is not on this host (%s); using tcp", l->lane, l->node_name,
-              why < 0 ? err_text(why) : "it offers no shared memory");
+              "lane %u on %s shares no memory with this process (%s); using tcp", l->lane,
+              l->node_name,
+              why == -EACCES ? "its --allow-uid does not list this user"
+              : why < 0      ? err_text(why)
+                             : "it offers none");
 }
 
 void link_connect(struct link *l)

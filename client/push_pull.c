@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* Shorter copies are not worth letting the lock go. */
-#define COPY_LOCKED_BYTES 16384
 /* After so many bytes copied the lanes are woken for what they have. */
 #define FLUSH_BYTES (256u << 10)
 

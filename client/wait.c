@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define COPY_LOCKED_BYTES 16384
 #define BARRIER_NAME "gradpool.barrier"
 
 /* ---- requests ---- */

@@ -4,6 +4,7 @@
 #include "svc/aggregator/aggregator.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
+#include "svc/base/variables.h"
 #include "svc/cli/cli.h"
 #include "svc/coordinator/coordinator.h"
 #include "svc/ops/ops.h"
@@ -16,7 +17,7 @@ static void start_log(const char *who)
 {
     if (log_init(who) < 0)
         log_warn("GRADPOOL_LOG_LEVEL: expected error, warn, info, debug or trace; using info");
-    cli_environment_check();
+    variables_check();
 }
 
 /* Read from a descriptor by the coordinator; a peer that is gone, or a file that may not grow

@@ -75,9 +75,5 @@ int cli_tenant(int argc, char **argv, const struct cli_show *show);
 
 /* Where gradpool serve keeps its state unless told; fills `buffer` and returns it. */
 const char *cli_state_dir_default(char *buffer, size_t buffer_bytes);
-/* Warns of GRADPOOL_* variables that nothing reads, naming the closest one that something does. */
-void cli_environment_check(void);
-/* The closest of `names` (NULL at the end), if it is close; else NULL. */
-const char *cli_closest(const char *word, const char *const *names);
 
 #endif

@@ -1,6 +1,8 @@
 /* Picking the subcommand, and the help above all of them. */
 #include "svc/cli/cli.h"
 
+#include "svc/base/variables.h"
+
 #include <string.h>
 
 #define COMMANDS_MAX 16
@@ -18,7 +20,7 @@ static int unknown(const struct cli_command *commands, const char *name)
     const char *names[COMMANDS_MAX + 1] = {"help"};
     for (size_t i = 0; commands[i].name && i + 1 < COMMANDS_MAX; i++)
         names[i + 1] = commands[i].name;
-    const char *closest = cli_closest(name, names);
+    const char *closest = variables_closest(name, names);
     fprintf(stderr, "gradpool: there is no subcommand '%s'%s%s%s; see gradpool help\n", name,
             closest ? ", did you mean '" : "", closest ? closest : "", closest ? "'?" : "");
     return CLI_USAGE;

@@ -87,7 +87,7 @@ class SeveralNodes(unittest.TestCase):
                    for rank in range(2)]
         for worker in workers:
             self.assertEqual(result(worker)['wrong'], 0)
-            lines = [line for line in worker.text().splitlines() if 'is not on this host' in line]
+            lines = [line for line in worker.text().splitlines() if 'shares no memory' in line]
             self.assertEqual(len(lines), 1, worker.text())
             self.assertIn('using tcp', lines[0])
 

@@ -518,6 +518,22 @@ class Surroundings(Case):
                            't = j.declare("t", 10)')
         self.assertEqual((done.returncode, done.stderr), (0, ''))
 
+    def test_an_unknown_variable_is_one_line_that_names_the_one_that_was_meant(self):
+        done = self.python('import gradpool; [gradpool.connect().close() for _ in range(2)]',
+                           GRADPOOL_TRANSPROT='tcp')
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn('GRADPOOL_TRANSPROT; did you mean GRADPOOL_TRANSPORT?', done.stderr)
+
+    @unittest.skipUnless(os.geteuid() == 0, 'becoming another user needs root')
+    def test_another_user_is_told_why_it_shares_no_memory(self):
+        done = self.python('import os, numpy, gradpool; os.setgroups([]); os.setuid(65534);'
+                           'j = gradpool.connect().join("other-user", 0, 1);'
+                           'v = numpy.ones(9, "f"); j.push_pull(j.declare("t", 9), v).wait()')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn('shares no memory', done.stderr)
+        self.assertIn('--allow-uid does not list this user', done.stderr)
+
     @staticmethod
     def python(code, **environment):
         return subprocess.run([sys.executable, '-c', code], capture_output=True, text=True,

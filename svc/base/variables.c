@@ -1,0 +1,122 @@
+/* GRADPOOL_ variables that nothing reads are most often typing errors: they are named, with the one
+ * that was meant. Also a client knows the service's, because both may be set in one shell. */
+#include "svc/base/variables.h"
+
+#include "svc/base/log.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define PREFIX "GRADPOOL_"
+#define PREFIX_BYTES (sizeof PREFIX - 1)
+#define WORD_MAX 48
+
+/* Without the prefix: options of the subcommands (test_variables compares), what the client
+ * library, the Python package and the log read, and what tests do. */
+static const char *const known[] = {
+    "ADVERTISE",
+    "AGGREGATORS",
+    "AGGREGATOR_TIMEOUT",
+    "ALLOW_UID",
+    "BUILD",
+    "CONNECT_TIMEOUT_MS",
+    "CORES",
+    "DATA_PORT",
+    "EAGER_BYTES",
+    "ENDPOINT",
+    "GRANT",
+    "INSECURE",
+    "INTERFACE",
+    "JOB",
+    "JOB_BYTES_MAX",
+    "JOB_LENT_MAX",
+    "JOB_PIECES_MAX",
+    "JOB_REQUESTS_MAX",
+    "JOB_TENSORS_MAX",
+    "JOB_WORKERS_MAX",
+    "JOIN",
+    "JSON",
+    "KERNELS",
+    "KEY",
+    "KEY_FILE",
+    "LANES_PER_CORE",
+    "LANE_MEMORY_MAX",
+    "LANE_POLICY",
+    "LIBRARY",
+    "LISTEN",
+    "LOG_LEVEL",
+    "OPERATOR",
+    "ORPHAN_TIMEOUT",
+    "POLICY",
+    "PROVIDER",
+    "RANK",
+    "REQUIRE_TLS",
+    "SIZE",
+    "STATE_DIR",
+    "TENANT_BYTES_MAX",
+    "TENANT_JOBS_MAX",
+    "TENANT_PIECES_MAX",
+    "TENANT_TENSORS_MAX",
+    "TENANT_WORKERS_MAX",
+    "TEST_LONG",
+    "TEST_SEED",
+    "TIMEOUT_MS",
+    "TRANSPORT",
+    NULL,
+};
+
+/* Edits (insert, delete, replace) from one word to the other. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[WORD_MAX + 1], length = strlen(b);
+    if (strlen(a) > WORD_MAX || length > WORD_MAX)
+        return WORD_MAX;
+    for (size_t j = 0; j <= length; j++)
+        row[j] = j;
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= length; j++) {
+            size_t above = row[j];
+            size_t least = diagonal + (a[i - 1] != b[j - 1]);
+            least = above + 1 < least ? above + 1 : least;
+            row[j] = row[j - 1] + 1 < least ? row[j - 1] + 1 : least;
+            diagonal = above;
+        }
+    }
+    return row[length];
+}
+
+const char *variables_closest(const char *word, const char *const *names)
+{
+    const char *closest = NULL;
+    size_t least = 1 + strlen(word) / 3;
+    for (; *names; names++) {
+        size_t edits = distance(word, *names);
+        if (edits <= least && (!closest || edits < least)) {
+            closest = *names;
+            least = edits;
+        }
+    }
+    return closest;
+}
+
+static void check(const char *setting)
+{
+    char word[64] = "";
+    size_t length = strcspn(setting, "=");
+    memcpy(word, setting, length < sizeof word ? length : sizeof word - 1);
+    for (const char *const *k = known; *k; k++)
+        if (strlen(*k) == length && strncmp(*k, setting, length) == 0)
+            return;
+    const char *closest = variables_closest(word, known);
+    log_warn("nothing reads the environment variable " PREFIX "%s%s%s%s", word,
+             closest ? "; did you mean " PREFIX : "", closest ? closest : "", closest ? "?" : "");
+}
+
+void variables_check(void)
+{
+    for (char **setting = environ; setting && *setting; setting++)
+        if (strncmp(*setting, PREFIX, PREFIX_BYTES) == 0)
+            check(*setting + PREFIX_BYTES);
+}

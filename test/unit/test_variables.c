@@ -1,0 +1,93 @@
+/* Which GRADPOOL_ variables are warned of. */
+#include "svc/base/log.h"
+#include "svc/base/variables.h"
+#include "svc/cli/knobs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char lines[1024];
+static int lines_count;
+
+static void keep(enum log_level level, const char *line)
+{
+    assert_int_equal(level, LOG_LEVEL_WARN);
+    snprintf(lines, sizeof lines, "%s", line);
+    lines_count++;
+}
+
+/* How many warnings there are with this variable set. */
+static int warnings(const char *name)
+{
+    lines[0] = '\0';
+    lines_count = 0;
+    setenv(name, "1", 1);
+    variables_check();
+    unsetenv(name);
+    return lines_count;
+}
+
+static void every_option_of_a_subcommand_is_known(void **state)
+{
+    const struct knob *const tables[] = {serve_knobs, aggregator_knobs, operator_knobs,
+                                         tenant_knobs};
+    char name[64];
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (const struct knob *knob = tables[t]; knob->name; knob++) {
+            if (warnings(knobs_variable(knob->name, name, sizeof name)) > 0)
+                fail_msg("%s is missing in svc/base/variables.c", name);
+        }
+    }
+}
+
+static void an_unknown_one_is_one_line_that_names_it_and_the_closest(void **state)
+{
+    assert_int_equal(warnings("GRADPOOL_TIMEOUT"), 1);
+    assert_non_null(strstr(lines, "variable GRADPOOL_TIMEOUT; did you mean GRADPOOL_TIMEOUT_MS?"));
+    assert_int_equal(warnings("GRADPOOL_TRANSPROT"), 1);
+    assert_non_null(strstr(lines, "did you mean GRADPOOL_TRANSPORT?"));
+}
+
+static void one_like_no_other_is_named_alone(void **state)
+{
+    assert_int_equal(warnings("GRADPOOL_XYZZYPLUGH"), 1);
+    assert_non_null(strstr(lines, "GRADPOOL_XYZZYPLUGH"));
+    assert_null(strstr(lines, "did you mean"));
+    assert_int_equal(warnings("GRADPOOL_"), 1);
+}
+
+static void a_long_name_is_cut(void **state)
+{
+    char name[300];
+    memset(name, 'A', sizeof name);
+    memcpy(name, "GRADPOOL_", 9);
+    name[sizeof name - 1] = '\0';
+    assert_int_equal(warnings(name), 1);
+    assert_null(strstr(lines, "did you mean"));
+}
+
+static void other_programs_variables_are_none_of_ours(void **state)
+{
+    assert_int_equal(warnings("GRADPOOLING"), 0);
+    assert_int_equal(warnings("MY_GRADPOOL_JOB"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_option_of_a_subcommand_is_known),
+        cmocka_unit_test(an_unknown_one_is_one_line_that_names_it_and_the_closest),
+        cmocka_unit_test(one_like_no_other_is_named_alone),
+        cmocka_unit_test(a_long_name_is_cut),
+        cmocka_unit_test(other_programs_variables_are_none_of_ours),
+    };
+    log_set_hook(keep);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
