@@ -96,8 +96,7 @@ static int start_lane(struct aggregator *a, size_t index, struct err *err)
                                     .allowed_uids_count = a->options->allowed_uids_count};
     snprintf(shm, sizeof shm, "@gradpool-%016llx-%zu", (unsigned long long)a->incarnation, index);
     format_ofi(a, index, ofi, sizeof ofi);
-    struct lane_thread_options options = {.index = (uint32_t)index,
-                                          .incarnation = a->incarnation,
+    struct lane_thread_options options = {.incarnation = a->incarnation,
                                           .cores = a->cores,
                                           .position = index % cores_count(a->cores),
                                           .shm_address = shm,

@@ -38,10 +38,13 @@ static int take_welcome(struct aggregator *a, const envelope *reply, struct err 
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_WELCOME ||
         welcome->n_lanes != a->lanes_count)
         return err_set(err, -EPROTO, "the coordinator answered our join with something else");
+    bool is_new = a->number == 0;
     a->number = welcome->aggregator;
     for (size_t i = 0; i < a->lanes_count; i++) {
         a->lane_ids[i] = welcome->lanes[i];
         lane_thread_call(a->lanes[i], set_lane_id, &a->lane_ids[i]);
+        if (is_new) /* a lane has no number before, only a core */
+            log_info("lane %u: %s", a->lane_ids[i], lane_thread_about(a->lanes[i]));
     }
     return 0;
 }

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -25,6 +26,7 @@ struct lane_thread {
     struct fabric *fabrics[LANE_FABRICS_MAX];
     size_t fabrics_count;
     char shm[FABRIC_ADDRESS_BYTES_MAX], ofi[FABRIC_ADDRESS_BYTES_MAX];
+    char about[2 * FABRIC_ADDRESS_BYTES_MAX + 512]; /* core and addresses, for the log */
     int wake_fd;
 
     pthread_mutex_t mutex; /* guards what stands below; never taken in a turn */
@@ -48,26 +50,34 @@ static int open_fabric(struct lane_thread *t, const char *kind, const char *addr
         r = fabric_listen(fabric, address, ret_address);
     if (r < 0) {
         fabric_close(fabric);
-        return err_set(&t->start_error, r, "lane %u cannot listen on %s %s: %s", t->options.index,
+        return err_set(&t->start_error, r, "the lane on %s cannot listen on %s %s: %s", t->about,
                        kind, address, err_text(r));
     }
     t->fabrics[t->fabrics_count++] = fabric;
-    log_info("lane %u: %s at %s", t->options.index, fabric_describe(fabric), ret_address);
     return 0;
 }
 
 static void bind_to_core(struct lane_thread *t)
 {
+    snprintf(t->about, sizeof t->about, "any core");
     if (!t->options.cores)
         return;
     struct core core = cores_at(t->options.cores, t->options.position);
     int r = cores_bind_thread(t->options.cores, t->options.position);
     if (r < 0)
-        log_warn("lane %u runs unbound: cannot bind to core %u: %s", t->options.index, core.index,
+        log_warn("a lane runs unbound: cannot bind to core %u: %s", core.index,
                  r == -ENOTSUP ? "HWLOC_SYNTHETIC describes another machine" : err_text(r));
     else
-        log_info("lane %u bound to core %u (cpu %u, NUMA node %d)", t->options.index, core.index,
-                 core.pu, core.numa);
+        snprintf(t->about, sizeof t->about, "core %u (cpu %u, NUMA node %d)", core.index, core.pu,
+                 core.numa);
+}
+
+static void describe_fabrics(struct lane_thread *t)
+{
+    for (size_t i = 0; i < t->fabrics_count; i++) {
+        size_t used = strlen(t->about);
+        snprintf(t->about + used, sizeof t->about - used, "; %s", fabric_describe(t->fabrics[i]));
+    }
 }
 
 static int open_all(struct lane_thread *t)
@@ -82,13 +92,14 @@ static int open_all(struct lane_thread *t)
         options.cache_bytes = cores_at(t->options.cores, t->options.position).cache_bytes;
     int r = arena_create(t->options.cores, t->options.position, &t->arena);
     if (r < 0)
-        return err_set(&t->start_error, r, "lane %u: no memory arena: %s", t->options.index,
+        return err_set(&t->start_error, r, "the lane on %s has no memory arena: %s", t->about,
                        err_text(r));
     r = open_fabric(t, "shm", t->options.shm_address, t->shm);
     if (r == 0)
         r = open_fabric(t, "ofi", t->options.ofi_address, t->ofi);
     if (r < 0)
         return r;
+    describe_fabrics(t);
     options.arena = t->arena;
     options.fabrics_count = t->fabrics_count;
     memcpy(options.fabrics, t->fabrics, sizeof t->fabrics);
@@ -171,7 +182,7 @@ static void *thread_main(void *context)
     struct lane_thread *t = context;
     int r = open_all(t);
     if (r < 0 && t->start_error.code == 0)
-        err_set(&t->start_error, r, "lane %u: %s", t->options.index, err_text(r));
+        err_set(&t->start_error, r, "the lane on %s: %s", t->about, err_text(r));
     pthread_mutex_lock(&t->mutex);
     t->is_ready = true;
     pthread_cond_broadcast(&t->changed);
@@ -262,3 +273,4 @@ int lane_thread_call(struct lane_thread *t, int (*call)(struct lane *lane, void 
 
 const char *lane_thread_shm(const struct lane_thread *t) { return t->shm; }
 const char *lane_thread_ofi(const struct lane_thread *t) { return t->ofi; }
+const char *lane_thread_about(const struct lane_thread *t) { return t->about; }

@@ -10,7 +10,6 @@
 struct lane_thread;
 
 struct lane_thread_options {
-    uint32_t index; /* within the process */
     uint64_t incarnation;
     const struct cores *cores; /* lent; NULL: not bound */
     size_t position;           /* in cores */
@@ -36,5 +35,7 @@ int lane_thread_call(struct lane_thread *thread, int (*call)(struct lane *lane, 
 
 const char *lane_thread_shm(const struct lane_thread *thread); /* "" when not offered */
 const char *lane_thread_ofi(const struct lane_thread *thread);
+/* Its core and where it listens, for people. */
+const char *lane_thread_about(const struct lane_thread *thread);
 
 #endif

@@ -345,6 +345,15 @@ class OwnServices(unittest.TestCase):
             self.assertNotEqual(worker.wait(8), 0)
             self.assertIn('is gone', worker.text())
 
+    def test_log_and_status_number_lanes_alike(self):
+        service = self.service('--cores', '0', '--lanes-per-core', '2', aggregators=2)
+        shown = {lane['lane']: lane['ofi'] for a in service.status()['aggregators']
+                 for lane in a['lanes']}
+        logged = dict(re.findall(r'lane (\d+): core .* on (\S+)"', service.serve.text()))
+        self.assertEqual({int(lane): address for lane, address in logged.items()}, shown)
+        self.assertEqual(set(shown), {int(n) for n in re.findall(r'lane (\d+)',
+                                                                 service.serve.text())})
+
     def test_an_aggregator_that_waits_for_a_silent_coordinator_can_be_ended(self):
         with socket.socket() as silent:
             silent.bind(('127.0.0.1', 0))

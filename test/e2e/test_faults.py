@@ -387,8 +387,14 @@ class Killed(unittest.TestCase):
         self.assertIn("rank 1 of job 'job'", workers[1].text())
 
     def end_by(self, number):
+        shared = set(os.listdir('/dev/shm'))
         workers = self.start('auto')
         pids = self.service.pids() + [self.service.serve.pid]
+        lanes = [lane['shm'] for a in self.service.status()['aggregators'] for lane in a['lanes']]
+        sockets = pathlib.Path('/proc/net/unix').read_text()
+        self.assertTrue(lanes)
+        for address in [*lanes, str(self.service.state)]:  # or they could not be missed below
+            self.assertIn(address, sockets)
         code = self.service.stop(number)
         for pid in pids:
             until(lambda: not is_alive(pid), f'process {pid} is gone')
@@ -396,7 +402,10 @@ class Killed(unittest.TestCase):
             self.assertEqual(worker.wait(), 1)
         self.assertEqual(sorted(p.name for p in self.service.state.iterdir() if p.is_socket()), [])
         sockets = pathlib.Path('/proc/net/unix').read_text()
-        self.assertNotIn(str(self.service.state), sockets)
+        for address in [*lanes, str(self.service.state)]:
+            self.assertNotIn(address, sockets)
+        self.assertEqual([name for name in set(os.listdir('/dev/shm')) - shared
+                          if 'gradpool' in name], [])
         return code
 
     def test_ctrl_c_leaves_no_process_and_no_socket_and_exits_with_130(self):
