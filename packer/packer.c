@@ -16,7 +16,11 @@
     X("hash", policy_hash)                 \
     X("dedicated", policy_dedicated)       \
     X("mxnet", policy_mxnet)               \
-    X("paa", policy_paa)
+    X("paa", policy_paa)                   \
+    X("shared", policy_shared)             \
+    X("phased", policy_phased)             \
+    X("rate", policy_rate)                 \
+    X("cycle", policy_cycle)
 
 #define POLICY_NAME(name, place) name,
 #define POLICY_PLACE(name, place) place,
@@ -71,6 +75,7 @@ void packer_plan_fini(struct packer_plan *plan)
     if (!plan)
         return;
     free(plan->pieces);
+    free(plan->shares);
     *plan = (struct packer_plan){0};
 }
 

@@ -13,11 +13,22 @@
 #define PLACEMENT_PIECES_MAX (UINT32_C(1) << 22)
 
 struct placement_lane {
-    uint64_t bytes;        /* on it, this placement's pieces included */
-    uint64_t memory_bytes; /* left; UINT64_MAX: not limited */
-    uint64_t load_step;    /* coarse load: lanes of one step count as equally busy */
-    bool usable;           /* a policy may rule lanes out */
+    uint64_t bytes;           /* on it, this placement's pieces included */
+    uint64_t memory_bytes;    /* left; UINT64_MAX: not limited */
+    uint64_t load_step;       /* coarse load: lanes of one step count as equally busy */
+    uint64_t nic_bytes_per_s; /* left; UINT64_MAX: not limited */
+    uint64_t job_lane_ns;     /* a round, of the job to be placed */
+    bool usable;              /* a policy may rule lanes out */
     bool hosts_job;
+    bool taken; /* has a piece of this placement */
+};
+
+/* What a range of a tensor takes from a lane and its node. */
+struct placement_need {
+    uint64_t bytes; /* of data */
+    uint64_t memory_bytes;
+    uint64_t nic_bytes_per_s;
+    uint64_t lane_ns;
 };
 
 struct placement {
@@ -26,7 +37,10 @@ struct placement {
     uint64_t total_bytes;         /* of all tensors */
     size_t total_pieces;          /* when each tensor is cut as placement_piece_elements() says */
     struct placement_lane *lanes; /* one for each lane of the request */
-    struct packer_piece *pieces;  /* `tensor` and `lane` are positions until placement_finish() */
+    struct packer_node *nodes;    /* what is left of each */
+    struct packer_share
+        *shares; /* one for each lane; filled by placement_finish(), but the losses */
+    struct packer_piece *pieces; /* `tensor` and `lane` are positions until placement_finish() */
     size_t pieces_count;
     size_t pieces_capacity;
     char *reason;
@@ -44,12 +58,24 @@ uint64_t placement_piece_elements(const struct placement *placement, size_t tens
                                   uint64_t elements);
 
 /* Puts a range of a tensor on one lane, cut where it is larger than a piece may be. -ENOSPC with a
- * reason when the lane lacks the memory. */
+ * reason when the lane lacks the memory or the bandwidth. */
 int placement_put(struct placement *placement, size_t tensor, size_t lane, uint64_t first,
                   uint64_t elements);
 
-bool placement_lane_fits(const struct placement *placement, size_t lane, uint64_t bytes);
+struct placement_need placement_need(const struct placement *placement, size_t tensor,
+                                     uint64_t elements);
+
+/* Whether a lane that is in use has the memory and the bandwidth, its node's too (P7). */
+bool placement_lane_fits(const struct placement *placement, size_t lane,
+                         const struct placement_need *need);
+/* What the lane, or its node when that is less, has left. */
+uint64_t placement_memory_left(const struct placement *placement, size_t lane);
+uint64_t placement_nic_left(const struct placement *placement, size_t lane);
+
 uint64_t placement_tensor_bytes(const struct placement *placement, size_t tensor);
+
+/* Undoes all that was put, so that a policy may try again. */
+void placement_reset(struct placement *placement);
 
 /* Sorts the pieces, puts ids in place of positions, hands them over. Cannot fail. */
 void placement_finish(struct placement *placement, struct packer_plan *ret_plan);
@@ -58,7 +84,8 @@ void placement_finish(struct placement *placement, struct packer_plan *ret_plan)
 int placement_refuse(struct placement *placement, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* No lane can take so many bytes in one piece: says what was needed and what there was. */
-int placement_refuse_memory(struct placement *placement, size_t tensor, uint64_t bytes);
+/* No lane can take so much in one piece: says what was needed and what there was. */
+int placement_refuse_lanes(struct placement *placement, size_t tensor,
+                           const struct placement_need *need);
 
 #endif

@@ -54,51 +54,53 @@ static int put(struct paa *paa, size_t tensor, size_t lane, uint64_t first, uint
     return 0;
 }
 
-/* The lane of the smallest value among those with memory for `bytes`, else lanes_count. */
-static size_t smallest(const struct paa *paa, const uint64_t *values, uint64_t bytes)
+/* The lane of the smallest value among those that have room, else lanes_count. */
+static size_t smallest(const struct paa *paa, const uint64_t *values,
+                       const struct placement_need *need)
 {
     size_t best = paa->lanes_count;
 
     for (size_t i = 0; i < paa->lanes_count; i++)
-        if (placement_lane_fits(paa->placement, i, bytes) &&
+        if (placement_lane_fits(paa->placement, i, need) &&
             (best == paa->lanes_count || values[i] < values[best]))
             best = i;
     return best;
 }
 
 /* The fullest lane that stays within the mean; when none does, the emptiest. */
-static size_t best_fit(const struct paa *paa, uint64_t bytes)
+static size_t best_fit(const struct paa *paa, const struct placement_need *need)
 {
     size_t best = paa->lanes_count;
 
     for (size_t i = 0; i < paa->lanes_count; i++) {
-        if (!placement_lane_fits(paa->placement, i, bytes) || bytes > paa->mean_bytes ||
-            paa->lane_bytes[i] > paa->mean_bytes - bytes)
+        if (!placement_lane_fits(paa->placement, i, need) || need->bytes > paa->mean_bytes ||
+            paa->lane_bytes[i] > paa->mean_bytes - need->bytes)
             continue;
         if (best == paa->lanes_count || paa->lane_bytes[i] > paa->lane_bytes[best])
             best = i;
     }
-    return best < paa->lanes_count ? best : smallest(paa, paa->lane_bytes, bytes);
+    return best < paa->lanes_count ? best : smallest(paa, paa->lane_bytes, need);
 }
 
 static int put_best_fit(struct paa *paa, size_t tensor, uint64_t first, uint64_t elements)
 {
-    uint64_t bytes = elements * paa->placement->request->tensors[tensor].element_bytes;
-    size_t lane = best_fit(paa, bytes);
+    struct placement_need need = placement_need(paa->placement, tensor, elements);
+    size_t lane = best_fit(paa, &need);
 
     if (lane == paa->lanes_count)
-        return placement_refuse_memory(paa->placement, tensor, bytes);
+        return placement_refuse_lanes(paa->placement, tensor, &need);
     return put(paa, tensor, lane, first, elements);
 }
 
 static int put_tiny(struct paa *paa, size_t tensor)
 {
-    uint64_t bytes = placement_tensor_bytes(paa->placement, tensor);
-    size_t lane = smallest(paa, paa->lane_keys, bytes);
+    uint64_t elements = paa->placement->request->tensors[tensor].elements;
+    struct placement_need need = placement_need(paa->placement, tensor, elements);
+    size_t lane = smallest(paa, paa->lane_keys, &need);
 
     if (lane == paa->lanes_count)
-        return placement_refuse_memory(paa->placement, tensor, bytes);
-    return put(paa, tensor, lane, 0, paa->placement->request->tensors[tensor].elements);
+        return placement_refuse_lanes(paa->placement, tensor, &need);
+    return put(paa, tensor, lane, 0, elements);
 }
 
 /* What a lane lacks to the mean, as far as its memory goes. */

@@ -18,6 +18,7 @@ ALLOWED = set('''
     fabs fabsf floor ceil round lround llround trunc fmod fmin fmax
     exp expf exp2 expm1 log logf log2 log10 log1p pow powf sqrt sqrtf cbrt ldexp frexp
     __assert_fail __stack_chk_fail _GLOBAL_OFFSET_TABLE_
+    __udivti3 __divti3
     __cpu_model __cpu_features2 __cpu_indicator_init
     __memcpy_chk __memmove_chk __memset_chk __snprintf_chk __vsnprintf_chk
 '''.split())

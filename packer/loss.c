@@ -1,0 +1,197 @@
+/* Owns the rules of loss `rate` and `cycle`, and what all rules have in common: the limit, a job
+ * alone on a lane. Must never use more than + - x and division on doubles: these give the same plan
+ * everywhere (P1). The rules are explained in README.md. */
+#include "packer/loss.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A limit of 100 % would divide by nothing. */
+#define LIMIT_PPM_MAX 999000
+
+#define HALVINGS 60
+
+static const struct loss_rule *const rules[] = {&loss_shared, &loss_phased, &loss_rate,
+                                                &loss_cycle};
+
+const struct loss_rule *loss_rule_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        if (strcmp(rules[i]->name, name) == 0)
+            return rules[i];
+    return NULL;
+}
+
+uint32_t packer_loss_limit_ppm(uint32_t service_ppm, uint32_t tenant_ppm, uint32_t job_ppm)
+{
+    uint32_t named[] = {service_ppm, tenant_ppm, job_ppm}, strictest = 0;
+
+    for (size_t i = 0; i < sizeof(named) / sizeof(named[0]); i++)
+        if (named[i] > 0 && (strictest == 0 || named[i] < strictest))
+            strictest = named[i];
+    return strictest > 0 ? strictest : PACKER_LOSS_LIMIT_PPM;
+}
+
+int packer_losses(const char *policy, const struct packer_resident *jobs, size_t count,
+                  double *ret_losses)
+{
+    const struct loss_rule *rule = policy ? loss_rule_find(policy) : NULL;
+
+    if (!rule)
+        return -EINVAL;
+    for (size_t i = 0; i < count; i++)
+        if (jobs[i].timing.period_ns == 0)
+            return -EINVAL;
+    rule->losses(jobs, count, ret_losses);
+    return 0;
+}
+
+double loss_limit(const struct packer_timing *timing)
+{
+    uint32_t ppm = timing->loss_limit_ppm ? timing->loss_limit_ppm : PACKER_LOSS_LIMIT_PPM;
+
+    return (ppm < LIMIT_PPM_MAX ? ppm : LIMIT_PPM_MAX) / 1e6;
+}
+
+/* Lane time on one lane that does not lengthen the round (L3). */
+static double free_ns(const struct packer_timing *timing)
+{
+    bool known = timing->spread_ns > 0 && timing->spread_ns < timing->period_ns;
+
+    return (double)(known ? timing->spread_ns : timing->period_ns);
+}
+
+double loss_alone_ns(const struct packer_timing *timing, double lane_ns)
+{
+    double over_ns = lane_ns - free_ns(timing);
+
+    return (double)timing->period_ns + (over_ns > 0 ? over_ns : 0);
+}
+
+double loss_alone_room_ns(const struct packer_timing *timing, double loss)
+{
+    return free_ns(timing) + (double)timing->period_ns * loss / (1 - loss);
+}
+
+double loss_share_room_ns(const struct packer_timing *timing, double share)
+{
+    double period_ns = (double)timing->period_ns, ns = share * period_ns;
+
+    if (share >= 1)
+        return 1e300; /* the lane to itself: no lane time makes it more */
+    return ns <= free_ns(timing) ? ns : share * (period_ns - free_ns(timing)) / (1 - share);
+}
+
+double loss_share(const struct packer_resident *job)
+{
+    return (double)job->lane_ns / loss_alone_ns(&job->timing, (double)job->lane_ns);
+}
+
+/* --- rate (L4) --- */
+
+static double sum_of_shares(const struct packer_resident *jobs, size_t count)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < count; i++)
+        sum += loss_share(&jobs[i]);
+    return sum;
+}
+
+static void rate_losses(const struct packer_resident *jobs, size_t count, double *ret_losses)
+{
+    double sum = sum_of_shares(jobs, count), stretch = sum > 1 ? sum : 1;
+
+    for (size_t i = 0; i < count; i++) {
+        double alone_ns = loss_alone_ns(&jobs[i].timing, (double)jobs[i].lane_ns);
+
+        ret_losses[i] = 1 - (double)jobs[i].timing.period_ns / (alone_ns * stretch);
+    }
+}
+
+static double rate_room_ns(const struct packer_resident *residents, size_t count,
+                           const struct packer_timing *job)
+{
+    double left = 1 - sum_of_shares(residents, count), own_ns, shared_ns;
+
+    if (left < 0)
+        return -1;
+    own_ns = loss_alone_room_ns(job, loss_limit(job));
+    shared_ns = loss_share_room_ns(job, left);
+    return own_ns < shared_ns ? own_ns : shared_ns;
+}
+
+const struct loss_rule loss_rate = {"rate", 0, rate_losses, rate_room_ns};
+
+/* --- cycle (L5) --- */
+
+/* The cycle of a lane: its longest period, and the lane time of all rounds that fit into it. */
+struct cycle {
+    uint64_t longest_ns;
+    double busy_ns;
+};
+
+static struct cycle find_cycle(const struct packer_resident *jobs, size_t count, uint64_t least_ns)
+{
+    struct cycle cycle = {least_ns, 0};
+
+    for (size_t i = 0; i < count; i++)
+        if (jobs[i].timing.period_ns > cycle.longest_ns)
+            cycle.longest_ns = jobs[i].timing.period_ns;
+    for (size_t i = 0; i < count; i++)
+        cycle.busy_ns +=
+            (double)(cycle.longest_ns / jobs[i].timing.period_ns) * (double)jobs[i].lane_ns;
+    return cycle;
+}
+
+static double cycle_loss(const struct cycle *cycle, const struct packer_timing *timing,
+                         double lane_ns)
+{
+    double longest_ns = (double)cycle->longest_ns;
+    double rounds = (double)(cycle->longest_ns / timing->period_ns);
+    double cycle_ns = longest_ns > cycle->busy_ns ? longest_ns : cycle->busy_ns;
+    double alone_ns = loss_alone_ns(timing, lane_ns), round_ns = cycle_ns / rounds;
+
+    return 1 - (double)timing->period_ns / (round_ns > alone_ns ? round_ns : alone_ns);
+}
+
+static void cycle_losses(const struct packer_resident *jobs, size_t count, double *ret_losses)
+{
+    struct cycle cycle = find_cycle(jobs, count, 0);
+
+    for (size_t i = 0; i < count; i++)
+        ret_losses[i] = cycle_loss(&cycle, &jobs[i].timing, (double)jobs[i].lane_ns);
+}
+
+static bool cycle_holds(const struct cycle *cycle, const struct packer_resident *residents,
+                        size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (cycle_loss(cycle, &residents[i].timing, (double)residents[i].lane_ns) >
+            loss_limit(&residents[i].timing))
+            return false;
+    return true;
+}
+
+/* Halves the interval: simpler than to solve for the many cases of the two maxima. */
+static double cycle_room_ns(const struct packer_resident *residents, size_t count,
+                            const struct packer_timing *job)
+{
+    const struct cycle before = find_cycle(residents, count, job->period_ns);
+    double rounds = (double)(before.longest_ns / job->period_ns);
+    double low_ns = -1, high_ns = 2 * loss_alone_room_ns(job, loss_limit(job));
+
+    for (int i = 0; i < HALVINGS; i++) {
+        double ns = i == 0 ? 0 : (low_ns + high_ns) / 2;
+        struct cycle cycle = {before.longest_ns, before.busy_ns + rounds * ns};
+        bool holds =
+            cycle_loss(&cycle, job, ns) <= loss_limit(job) && cycle_holds(&cycle, residents, count);
+
+        if (!holds && i == 0)
+            return -1;
+        *(holds ? &low_ns : &high_ns) = ns;
+    }
+    return low_ns;
+}
+
+const struct loss_rule loss_cycle = {"cycle", 0, cycle_losses, cycle_room_ns};

@@ -1,0 +1,461 @@
+/* The rules of loss: against closed forms, against the plain sum they stand for, and the room that
+ * they leave against the losses that they predict. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "packer/loss.h"
+#include "packer/loss_nodes.h"
+
+#define JOBS_MAX 1000
+#define SECOND UINT64_C(1000000000)
+
+static const struct loss_rule *const all_rules[] = {&loss_shared, &loss_phased, &loss_rate,
+                                                    &loss_cycle};
+
+/* splitmix64 */
+static uint64_t draw(uint64_t *seed, uint64_t below)
+{
+    uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (z ^ (z >> 31)) % below;
+}
+
+static struct packer_resident share(double u)
+{
+    return (struct packer_resident){.lane_ns = (uint64_t)(u * 1e9 + 0.5),
+                                    .timing = {.period_ns = SECOND}};
+}
+
+static struct packer_resident run(uint64_t lane_ns, uint64_t period_ns)
+{
+    return (struct packer_resident){.lane_ns = lane_ns, .timing = {.period_ns = period_ns}};
+}
+
+static void assert_near(double value, double wanted, double within)
+{
+    if (!(fabs(value - wanted) <= within))
+        fail_msg("%.17g is not within %g of %.17g", value, within, wanted);
+}
+
+/* Sum of k! c_k of the product over all jobs but one, as the rule is written; scaled against
+ * overflow by `scale`, which the caller keeps for the sums that he compares. */
+static long double plain_sum(const double *shares, size_t count, size_t without)
+{
+    long double *a = calloc(count + 2, sizeof(*a)), sum = 0;
+    size_t degree = 0;
+
+    a[0] = 1;
+    for (size_t j = 0; j < count; j++) {
+        if (j == without)
+            continue;
+        degree++;
+        for (size_t k = degree; k > 0; k--)
+            a[k] = (1 - (long double)shares[j]) * a[k] + (long double)shares[j] * k * a[k - 1];
+        a[0] *= 1 - (long double)shares[j];
+    }
+    for (size_t k = 0; k <= degree; k++)
+        sum += a[k];
+    free(a);
+    return sum;
+}
+
+static void the_nodes_integrate_powers_to_factorials(void **state)
+{
+    long double factorial = 1;
+
+    for (int k = 0; k < 2 * LOSS_NODES; k++) {
+        long double sum = 0;
+
+        factorial *= k ? k : 1;
+        for (int i = 0; i < LOSS_NODES; i++)
+            sum += loss_weights[i] * powl(loss_nodes[i], k);
+        assert_near((double)(sum / factorial), 1, 1e-12);
+    }
+}
+
+static void two_jobs_both_lose_the_product_of_their_shares(void **state)
+{
+    for (double u = 0.01; u < 1; u += 0.07)
+        for (double v = 0.01; v < 1; v += 0.07) {
+            struct packer_resident jobs[] = {share(u), share(v)};
+            double losses[2];
+
+            loss_shared.losses(jobs, 2, losses);
+            assert_near(losses[0], u * v / (1 + u * v), 1e-9);
+            assert_near(losses[1], u * v / (1 + u * v), 1e-9);
+        }
+}
+
+static double loss_of_equals(size_t count, double sum)
+{
+    static struct packer_resident jobs[JOBS_MAX];
+    static double losses[JOBS_MAX];
+
+    for (size_t i = 0; i < count; i++)
+        jobs[i] = share(sum / (double)count);
+    loss_shared.losses(jobs, count, losses);
+    return losses[count - 1];
+}
+
+static void the_largest_load_of_equal_jobs_is_that_of_the_table(void **state)
+{
+    static const double limits[] = {0.02, 0.05, 0.10};
+    static const size_t counts[] = {2, 4, 8, 16, 32, 64};
+    static const double table[3][6] = {{0.29, 0.31, 0.37, 0.47, 0.58, 0.69},
+                                       {0.46, 0.48, 0.56, 0.67, 0.78, 0.88},
+                                       {0.67, 0.68, 0.76, 0.87, 0.97, 1.04}};
+
+    for (size_t l = 0; l < 3; l++)
+        for (size_t c = 0; c < 6; c++) {
+            double low = 0, high = 2;
+
+            while (high - low > 1e-6) {
+                double middle = (low + high) / 2;
+
+                *(loss_of_equals(counts[c], middle) <= limits[l] ? &low : &high) = middle;
+            }
+            assert_near(low, table[l][c], 0.0051);
+        }
+}
+
+static void check_against_plain_sum(size_t count, double sum, uint64_t *seed)
+{
+    static struct packer_resident jobs[JOBS_MAX];
+    static double losses[JOBS_MAX], shares[JOBS_MAX];
+    double total = 0;
+
+    for (size_t i = 0; i < count; i++)
+        total += shares[i] = 1 + (double)draw(seed, 1000);
+    for (size_t i = 0; i < count; i++) {
+        jobs[i] = share(fmin(shares[i] * sum / total, 0.95));
+        shares[i] = (double)jobs[i].lane_ns / 1e9;
+    }
+    loss_shared.losses(jobs, count, losses);
+    for (size_t i = 0; i < count; i += 1 + count / 7) {
+        long double all = plain_sum(shares, count, count), others = plain_sum(shares, count, i);
+
+        assert_near(losses[i], (double)(1 - others / all), 1e-9);
+    }
+}
+
+static void the_sums_are_exact_to_a_hundred_and_fifty_jobs_at_any_load(void **state)
+{
+    uint64_t seed = (uint64_t)time(NULL);
+
+    print_message("# seed %" PRIu64 "\n", seed);
+    for (size_t count = 1; count <= 150; count += 1 + count / 4)
+        for (double sum = 0.1; sum < 1.05 * (double)count; sum *= 1.7)
+            check_against_plain_sum(count, sum, &seed);
+    check_against_plain_sum(150, 140, &seed);
+}
+
+static void beyond_that_they_hold_up_to_a_full_lane(void **state)
+{
+    uint64_t seed = (uint64_t)time(NULL);
+
+    print_message("# seed %" PRIu64 "\n", seed);
+    for (size_t count = 200; count <= JOBS_MAX; count += 200)
+        for (double sum = 0.1; sum <= 1.11; sum += 0.2)
+            check_against_plain_sum(count, sum, &seed);
+}
+
+static void an_overfull_lane_loses_all_and_takes_nobody(void **state)
+{
+    static struct packer_resident jobs[JOBS_MAX];
+    static double losses[JOBS_MAX];
+    struct packer_timing job = {.period_ns = SECOND};
+
+    for (size_t i = 0; i < JOBS_MAX; i++)
+        jobs[i] = share(1);
+    loss_shared.losses(jobs, JOBS_MAX, losses);
+    assert_near(losses[0], 1, 0);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(all_rules[i]->room_ns(jobs, JOBS_MAX, &job) < 0);
+}
+
+static void a_job_alone_loses_nothing_within_its_period(void **state)
+{
+    struct packer_resident job = run(300, 300);
+    double loss = 1;
+
+    for (size_t i = 0; i < 4; i++) {
+        all_rules[i]->losses(&job, 1, &loss);
+        assert_near(loss, 0, 1e-12);
+        assert_near(all_rules[i]->room_ns(NULL, 0, &job.timing), 300 / 0.95, 1e-6);
+    }
+    job.lane_ns = 400;
+    for (size_t i = 0; i < 4; i++) {
+        all_rules[i]->losses(&job, 1, &loss);
+        assert_near(loss, 0.25, 1e-12);
+    }
+}
+
+static void lane_time_beyond_the_measured_spread_lengthens_the_round(void **state)
+{
+    struct packer_resident job = run(150, 1000);
+    double loss;
+
+    job.timing.spread_ns = 50;
+    assert_near(loss_alone_ns(&job.timing, 50), 1000, 0);
+    assert_near(loss_alone_ns(&job.timing, 150), 1100, 0);
+    assert_near(loss_share(&job), 150.0 / 1100, 1e-15);
+    for (size_t i = 0; i < 4; i++) {
+        all_rules[i]->losses(&job, 1, &loss);
+        assert_near(loss, 1.0 / 11, 1e-12);
+        assert_near(all_rules[i]->room_ns(NULL, 0, &job.timing), 50 + 1000 * 0.05 / 0.95, 1e-6);
+    }
+}
+
+static void rate_looks_at_the_sum_alone(void **state)
+{
+    struct packer_resident jobs[] = {share(0.5), share(0.3), share(0.45)};
+    struct packer_timing job = {.period_ns = 2 * SECOND};
+    double losses[3];
+
+    loss_rate.losses(jobs, 2, losses);
+    assert_near(losses[0], 0, 0);
+    loss_rate.losses(jobs, 3, losses);
+    assert_near(losses[1], 1 - 1 / 1.25, 1e-12);
+    assert_near(loss_rate.room_ns(jobs, 2, &job), 0.4e9, 1);
+    assert_true(loss_rate.room_ns(jobs, 3, &job) < 0);
+}
+
+static void cycle_punishes_periods_that_do_not_divide(void **state)
+{
+    struct packer_resident even[] = {run(10, 100), run(10, 50)};
+    struct packer_resident odd[] = {run(10, 100), run(10, 60)};
+    struct packer_resident busy[] = {run(50, 100), run(40, 50)};
+    struct packer_timing job = {.period_ns = 50};
+    double losses[2];
+
+    loss_cycle.losses(even, 2, losses);
+    assert_near(losses[0], 0, 0);
+    assert_near(losses[1], 0, 0);
+    loss_cycle.losses(odd, 2, losses);
+    assert_near(losses[0], 0, 0);
+    assert_near(losses[1], 0.4, 1e-12); /* one round of 60 in a cycle of 100 */
+    loss_cycle.losses(busy, 2, losses); /* 50 + 2 x 40 in a cycle of 100 */
+    assert_near(losses[0], 1 - 100 / 130.0, 1e-12);
+    assert_near(losses[1], 1 - 100 / 130.0, 1e-12);
+    /* 10 + 2 x 10 + 2 x room = 100 / 0.95 */
+    assert_near(loss_cycle.room_ns(even, 2, &job), (100 / 0.95 - 30) / 2, 1e-6);
+    job.period_ns = 70;
+    assert_true(loss_cycle.room_ns(even, 2, &job) < 0); /* one round of 70 in 100 */
+}
+
+static struct packer_resident burst(uint64_t offset, uint64_t window, uint64_t period)
+{
+    struct packer_resident job = run(window, period);
+
+    job.timing.offset_ns = offset;
+    job.timing.window_ns = window;
+    return job;
+}
+
+static bool apart(struct packer_resident a, struct packer_resident b)
+{
+    bool is = loss_phases_apart(&a.timing, &b.timing);
+
+    assert_int_equal(is, loss_phases_apart(&b.timing, &a.timing));
+    return is;
+}
+
+static void bursts_are_apart_when_they_never_meet(void **state)
+{
+    assert_true(apart(burst(0, 300, 1000), burst(400, 300, 1000)));
+    assert_true(apart(burst(7000, 300, 1000), burst(90400, 300, 1000)));
+    assert_false(apart(burst(0, 300, 1000), burst(200, 300, 1000)));
+    assert_false(apart(burst(0, 300, 1000), burst(800, 300, 1000)));
+    assert_false(apart(burst(0, 300, 1000), burst(320, 300, 1000))); /* no guard between */
+    assert_true(apart(burst(0, 300, 1000), burst(350, 300, 1000)));
+    assert_false(apart(burst(0, 300, 1000), burst(0, 300, 1000)));
+    assert_false(apart(burst(0, 1000, 1000), burst(500, 100, 1000)));
+}
+
+static void bursts_of_whole_ratios_can_be_apart_and_others_cannot(void **state)
+{
+    assert_true(apart(burst(0, 300, 1000), burst(3500, 300, 4000)));
+    assert_false(apart(burst(0, 300, 1000), burst(3100, 300, 4000)));
+    assert_false(apart(burst(0, 100, 1000), burst(3500, 100, 3500)));
+    assert_true(apart(burst(0, 300, 100000), burst(50000, 300, 100090)));
+    assert_false(apart(burst(0, 300, 100000), burst(50000, 300, 100200))); /* slides */
+    assert_false(apart(burst(0, 10, 1000), burst(500, 10, 17000)));        /* too far apart */
+}
+
+static void a_burst_that_is_not_known_counts_as_anywhere(void **state)
+{
+    struct packer_resident known = burst(0, 100, 1000), unknown = burst(500, 0, 1000);
+
+    assert_false(apart(known, unknown));
+    assert_false(apart(unknown, unknown));
+}
+
+static void phased_counts_only_those_whose_bursts_meet(void **state)
+{
+    struct packer_resident jobs[] = {burst(0, 300, 1000), burst(400, 300, 1000), run(200, 700)};
+    struct packer_resident pair[] = {jobs[0], jobs[2]};
+    double losses[3], wanted[3];
+
+    loss_phased.losses(jobs, 2, losses);
+    assert_near(losses[0], 0, 1e-12);
+    assert_near(losses[1], 0, 1e-12);
+    loss_phased.losses(jobs, 3, losses);
+    loss_shared.losses(pair, 2, wanted);
+    assert_near(losses[0], wanted[0], 1e-12);
+    assert_near(losses[1], wanted[0], 1e-12);
+    loss_shared.losses(jobs, 3, wanted);
+    assert_near(losses[2], wanted[2], 1e-12);
+}
+
+static void phased_packs_what_shared_cannot(void **state)
+{
+    struct packer_resident beside = burst(0, 400, 1000);
+    struct packer_timing job = burst(450, 400, 1000).timing;
+
+    assert_in_range(loss_shared.room_ns(&beside, 1, &job), 90, 110);
+    assert_in_range(loss_phased.room_ns(&beside, 1, &job), 1000, 1100);
+    job.offset_ns = 300;
+    assert_near(loss_phased.room_ns(&beside, 1, &job), loss_shared.room_ns(&beside, 1, &job), 1e-9);
+}
+
+/* --- the room against the losses --- */
+
+static size_t draw_jobs(struct packer_resident *jobs, uint64_t *seed)
+{
+    size_t count = draw(seed, 12);
+
+    for (size_t i = 0; i <= count; i++) {
+        uint64_t period_ns = 1000000 * (50 + draw(seed, 500));
+
+        if (draw(seed, 2))
+            period_ns = 100000000;
+        jobs[i] = run(period_ns / 1000 * (1 + draw(seed, 100)), period_ns);
+        jobs[i].timing.loss_limit_ppm = (uint32_t)(20000 * (1 + draw(seed, 6)));
+        jobs[i].timing.spread_ns = draw(seed, 3) ? 0 : jobs[i].lane_ns / (1 + draw(seed, 2));
+        jobs[i].timing.offset_ns = draw(seed, period_ns);
+        jobs[i].timing.window_ns = draw(seed, 2) ? 0 : jobs[i].lane_ns;
+    }
+    return count;
+}
+
+/* Whether all are within their limits when the last takes so much. */
+static bool all_hold(const struct loss_rule *rule, struct packer_resident *jobs, size_t others,
+                     double lane_ns, double slack)
+{
+    double losses[16], margin = others > 0 ? rule->margin : 0;
+
+    if (rule == &loss_rate && others > 0) {
+        double sum = 0;
+
+        jobs[others].lane_ns = (uint64_t)lane_ns;
+        for (size_t i = 0; i <= others; i++)
+            sum += loss_share(&jobs[i]);
+        if (sum > 1 + slack)
+            return false;
+    }
+    jobs[others].lane_ns = (uint64_t)lane_ns;
+    rule->losses(jobs, others + 1, losses);
+    for (size_t i = 0; i <= others; i++) {
+        bool judged = i == others || rule != &loss_rate;
+
+        if (rule == &loss_phased && i < others &&
+            loss_phases_apart(&jobs[i].timing, &jobs[others].timing))
+            judged = false;
+        if (judged && losses[i] + margin > loss_limit(&jobs[i].timing) + slack)
+            return false;
+    }
+    return true;
+}
+
+static void the_room_is_the_most_that_keeps_every_limit(void **state)
+{
+    const struct loss_rule *rule = *state;
+    uint64_t seed = (uint64_t)time(NULL);
+    size_t open = 0;
+
+    print_message("# seed %" PRIu64 "\n", seed);
+    for (int i = 0; i < 2000; i++) {
+        struct packer_resident jobs[16];
+        size_t others = draw_jobs(jobs, &seed);
+        double room_ns = rule->room_ns(jobs, others, &jobs[others].timing);
+
+        if (room_ns < 0) {
+            assert_false(all_hold(rule, jobs, others, 0, -1e-9));
+            continue;
+        }
+        open++;
+        assert_true(all_hold(rule, jobs, others, room_ns, 1e-6));
+        assert_false(all_hold(rule, jobs, others, room_ns * 1.001 + 10, 0));
+    }
+    assert_true(open > 100);
+}
+
+static void the_strictest_limit_that_is_named_wins(void **state)
+{
+    assert_int_equal(packer_loss_limit_ppm(0, 0, 0), 50000);
+    assert_int_equal(packer_loss_limit_ppm(80000, 0, 0), 80000);
+    assert_int_equal(packer_loss_limit_ppm(80000, 20000, 0), 20000);
+    assert_int_equal(packer_loss_limit_ppm(80000, 20000, 90000), 20000);
+    assert_int_equal(packer_loss_limit_ppm(0, 0, 1), 1);
+}
+
+static void losses_are_told_by_the_name_of_the_policy(void **state)
+{
+    struct packer_resident jobs[] = {share(0.5), share(0.5), run(1, 0)};
+    double losses[3] = {7, 7, 7};
+
+    assert_int_equal(packer_losses("shared", jobs, 3, losses), -EINVAL);
+    assert_int_equal(packer_losses("least-loaded", jobs, 2, losses), -EINVAL);
+    assert_int_equal(packer_losses(NULL, jobs, 2, losses), -EINVAL);
+    assert_near(losses[0], 7, 0);
+    assert_int_equal(packer_losses("shared", jobs, 2, losses), 0);
+    assert_near(losses[0], 0.2, 1e-12);
+    assert_int_equal(packer_losses("rate", jobs, 2, losses), 0);
+    assert_near(losses[0], 0, 0);
+}
+
+#define ROOM_OF(name)                                                                     \
+    {                                                                                     \
+        "the_room_of_" #name "_is_the_most_that_keeps_every_limit",                       \
+            the_room_is_the_most_that_keeps_every_limit, NULL, NULL, (void *)&loss_##name \
+    }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_nodes_integrate_powers_to_factorials),
+        cmocka_unit_test(two_jobs_both_lose_the_product_of_their_shares),
+        cmocka_unit_test(the_largest_load_of_equal_jobs_is_that_of_the_table),
+        cmocka_unit_test(the_sums_are_exact_to_a_hundred_and_fifty_jobs_at_any_load),
+        cmocka_unit_test(beyond_that_they_hold_up_to_a_full_lane),
+        cmocka_unit_test(an_overfull_lane_loses_all_and_takes_nobody),
+        cmocka_unit_test(a_job_alone_loses_nothing_within_its_period),
+        cmocka_unit_test(lane_time_beyond_the_measured_spread_lengthens_the_round),
+        cmocka_unit_test(rate_looks_at_the_sum_alone),
+        cmocka_unit_test(cycle_punishes_periods_that_do_not_divide),
+        cmocka_unit_test(bursts_are_apart_when_they_never_meet),
+        cmocka_unit_test(bursts_of_whole_ratios_can_be_apart_and_others_cannot),
+        cmocka_unit_test(a_burst_that_is_not_known_counts_as_anywhere),
+        cmocka_unit_test(phased_counts_only_those_whose_bursts_meet),
+        cmocka_unit_test(phased_packs_what_shared_cannot),
+        ROOM_OF(shared),
+        ROOM_OF(phased),
+        ROOM_OF(rate),
+        ROOM_OF(cycle),
+        cmocka_unit_test(the_strictest_limit_that_is_named_wins),
+        cmocka_unit_test(losses_are_told_by_the_name_of_the_policy),
+    };
+
+    return cmocka_run_group_tests_name("loss", tests, NULL, NULL);
+}
