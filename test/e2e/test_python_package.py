@@ -513,6 +513,11 @@ class Surroundings(Case):
         self.assertIn('/nowhere/libgradpool.so', done.stderr)
         self.assertIn('set GRADPOOL_LIBRARY', done.stderr)
 
+    def test_a_library_of_another_version_is_an_error_that_says_what_it_lacks(self):
+        done = self.python('import gradpool', GRADPOOL_LIBRARY='libc.so.6')
+        self.assertIn('undefined symbol: gp_version', done.stderr)
+        self.assertIn('set GRADPOOL_LIBRARY', done.stderr)
+
     def test_a_script_that_forgets_to_close_ends_well(self):
         done = self.python('import gradpool; j = gradpool.connect().join("ends", 0, 1);'
                            't = j.declare("t", 10)')

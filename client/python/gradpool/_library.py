@@ -112,13 +112,12 @@ def load():
         try:
             with _signals_kept():
                 library = ctypes.CDLL(place)
-        except OSError as problem:
+            for name, (result, *arguments) in _PROTOTYPES.items():
+                function = getattr(library, name)
+                function.restype, function.argtypes = result, arguments
+            return library
+        except (OSError, AttributeError) as problem:    # not there, or of another version
             problems.append(str(problem))
-            continue
-        for name, (result, *arguments) in _PROTOTYPES.items():
-            function = getattr(library, name)
-            function.restype, function.argtypes = result, arguments
-        return library
     raise GradpoolError(2, f'{NAME} cannot be loaded ({"; ".join(problems)}); '
                            'set GRADPOOL_LIBRARY to its path')
 
