@@ -214,8 +214,14 @@ void link_connect(struct link *l)
     link_retry(l, r, 0);
 }
 
-/* A ticket may have been used up or be of an
- * aggregator that is gone, so the next attempt has a fresh one. */
+/* What no other lane would help against. */
+static bool is_our_own_lack(int code)
+{
+    return code == -EMFILE || code == -ENFILE || code == -ENOMEM;
+}
+
+/* A ticket may have been used up or be of an aggregator that is gone, so the next attempt has a
+ * fresh one. */
 void link_retry(struct link *l, int error, uint32_t reason)
 {
     static const char *const names[] = {
@@ -238,6 +244,9 @@ void link_retry(struct link *l, int error, uint32_t reason)
     else if (error == -EADDRNOTAVAIL)
         link_break(l, error, "%s offers nothing that transport '%s' could use (shm '%s', ofi '%s')",
                    link_name(l, name, sizeof name), names[transport], l->shm, l->ofi);
+    else if (is_our_own_lack(code))
+        link_break(l, code, "%s cannot be reached: %s", link_name(l, name, sizeof name),
+                   err_text(code));
     else
         link_lose(l, code, "cannot be reached");
 }

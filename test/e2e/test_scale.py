@@ -4,6 +4,7 @@ import mmap
 import os
 import pathlib
 import random
+import subprocess
 import unittest
 
 import numpy
@@ -183,6 +184,34 @@ class Comings(Case):
 
     def test_comings_and_goings_over_tcp_leave_nothing_behind(self):
         self.check_comings('tcp', 5000 if IS_LONG else 250)
+
+
+class Few(unittest.TestCase):
+    def push(self, limit, transport):
+        """Exit code and output of a worker under that limit of the shell."""
+        name = f'few{limit}-{transport}'.replace(' ', '')
+        worker = [harness.BENCH, 'push', '--endpoint', service.endpoint, '--job', name, '--rank',
+                  0, '--workers', 1, '--rounds', 3, '--transport', transport]
+        done = subprocess.run(['bash', '-c', f'ulimit {limit} && exec "$@"', 'few',
+                               *map(str, worker)], capture_output=True, text=True, timeout=60,
+                              check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_a_worker_with_few_descriptors_works_or_says_so(self):
+        for transport in 'shm', 'tcp':
+            codes = []
+            for most in range(7, 27, 2):
+                code, text = self.push(f'-n {most}', transport)
+                # Of a connection that got half-way its lane may tell first.
+                self.assertRegex(text, '0 wrong' if code == 0 else
+                                 'Too many open files|has lost its connection')
+                codes.append(code)
+            self.assertEqual((codes[0], codes[-1]), (1, 0), codes)
+
+    def test_a_worker_without_lockable_memory_works(self):
+        for transport in 'shm', 'tcp':
+            code, text = self.push('-l 0', transport)
+            self.assertEqual(code, 0, text)
 
 
 if __name__ == '__main__':

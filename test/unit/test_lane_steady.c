@@ -118,6 +118,39 @@ static void inline_tensors_are_summed_without_an_allocation(void **state)
     check_steady(16, 1000, strcmp(kind, "ofi") == 0);
 }
 
+static void say_all(uint64_t round, uint8_t operation, uint64_t elements)
+{
+    bool sets = operation == RECORD_BROADCAST;
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        rig_say(&rig, rank,
+                (struct say){.piece = 1,
+                             .word = (uint32_t)round,
+                             .round = round,
+                             .elements = elements,
+                             .operation = operation,
+                             .has_no_input = sets && rank > 0,
+                             .has_no_output = sets && rank == 0});
+    rig_until(&rig, is_committed(1, round));
+}
+
+static void parameters_are_updated_without_an_allocation(void **state)
+{
+    enum { ELEMENTS = 200000 };
+    struct lane_piece piece = {.id = 1, .elements = ELEMENTS, .terms = {.rule = UPDATE_ADAM}};
+    rig_start(&rig, kind);
+    rig_place_piece(&rig, WORKERS, piece, false);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        rig_connect(&rig, rank, RIG_JOB, rank);
+    say_all(1, RECORD_BROADCAST, ELEMENTS);
+    allocations = 0;
+    for (uint64_t round = 2; round <= WARM_ROUNDS + ROUNDS; round++) {
+        is_counting = round > WARM_ROUNDS;
+        say_all(round, RECORD_UPDATE, ELEMENTS);
+    }
+    is_counting = false;
+    assert_int_equal(allocations, 0);
+}
+
 /* Otherwise the cases above would pass for ever. */
 static void an_allocation_would_be_seen(void **state)
 {
@@ -136,6 +169,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(long_tensors_are_summed_without_an_allocation, stop),
         cmocka_unit_test_teardown(many_short_tensors_are_summed_without_an_allocation, stop),
         cmocka_unit_test_teardown(inline_tensors_are_summed_without_an_allocation, stop),
+        cmocka_unit_test_teardown(parameters_are_updated_without_an_allocation, stop),
         cmocka_unit_test_teardown(an_allocation_would_be_seen, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

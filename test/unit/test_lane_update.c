@@ -277,6 +277,26 @@ static void state_is_counted_to_the_job_and_given_back(void **state)
     assert_true(rig_use(&rig).heap_bytes <= before - 6 * BYTES);
 }
 
+static void parameters_that_do_not_fit_are_refused_and_the_others_go_on(void **state)
+{
+    struct lane_piece piece = {.id = 9,
+                               .elements = ELEMENTS,
+                               .dtype = REDUCE_F32,
+                               .tensor = "x",
+                               .terms = {.rule = UPDATE_ADAM}};
+    start(2, UPDATE_SGD);
+    tell(0, &usual);
+    set(1);
+    uint64_t held = rig_use(&rig).heap_bytes;
+    lane_set_memory_limit(rig.lane, held + 5 * BYTES);
+    assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 1, false, &piece, 1), -ENOSPC);
+    assert_int_equal(rig_use(&rig).heap_bytes, held);
+    update_all(2);
+    model_set();
+    model_update(UPDATE_SGD, 2, &usual);
+    expect_model(0);
+}
+
 /* ---- what is refused ---- */
 
 static void an_update_before_any_parameters_is_told_to_everybody(void **state)
@@ -387,6 +407,7 @@ int main(int argc, char **argv)
         CASE(parameters_set_again_count_steps_from_one),
         CASE(nan_and_infinity_reach_the_parameters),
         CASE(state_is_counted_to_the_job_and_given_back),
+        CASE(parameters_that_do_not_fit_are_refused_and_the_others_go_on),
         CASE(an_update_before_any_parameters_is_told_to_everybody),
         CASE(a_sum_of_parameters_is_refused),
         CASE(an_update_without_a_rule_is_refused),
