@@ -148,6 +148,21 @@ class Loss(Case):
         for value in values:
             self.assertEqual(value.tobytes(), alone.astype(numpy.float32).tobytes())
 
+    def test_a_coordinator_s_restart_costs_no_parameters(self):
+        recorded = rules.UpdateRules
+        jobs = self.join('restart', 'tcp')
+        settings = self.settings('adam')
+        tensors, values = self.declare(jobs, 'adam', recorded.first)
+        for number, gradients in enumerate(recorded.gradients):
+            if number == 50:
+                service.serve.kill()
+            if number == 60:
+                service.start('again')
+            self.step(jobs, tensors, values, gradients, settings)
+        alone = rules.by_gradpool('adam', recorded.first, recorded.gradients, 'c')
+        for value in values:
+            self.assertEqual(value.tobytes(), alone.astype(numpy.float32).tobytes())
+
 
 if __name__ == '__main__':
     tap.main()
