@@ -199,12 +199,12 @@ static double phased_room_ns(const struct packer_resident *residents, size_t cou
         return loss_alone_room_ns(job, loss_limit(job));
     room_ns = own_room_ns(job, &met);
     for (size_t i = 0; i < count && room_ns >= 0; i++) {
-        struct sums others;
+        struct sums others = sums_met(residents, count, i, &residents[i].timing);
+        double resident_ns = resident_room_ns(&residents[i], &others, job);
 
-        if (loss_phases_apart(job, &residents[i].timing))
-            continue;
-        others = sums_met(residents, count, i, &residents[i].timing);
-        room_ns = least(room_ns, resident_room_ns(&residents[i], &others, job));
+        /* One whose bursts stay apart stands any lane time, if he stands company at all. */
+        if (resident_ns < 0 || !loss_phases_apart(job, &residents[i].timing))
+            room_ns = least(room_ns, resident_ns);
     }
     return room_ns;
 }

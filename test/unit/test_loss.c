@@ -369,9 +369,6 @@ static bool all_hold(const struct loss_rule *rule, struct packer_resident *jobs,
     for (size_t i = 0; i <= others; i++) {
         bool judged = i == others || rule != &loss_rate;
 
-        if (rule == &loss_phased && i < others &&
-            loss_phases_apart(&jobs[i].timing, &jobs[others].timing))
-            judged = false;
         if (judged && losses[i] + margin > loss_limit(&jobs[i].timing) + slack)
             return false;
     }

@@ -60,10 +60,27 @@ static void every_failed_allocation_is_an_error_that_leaves_nothing(void **state
     fixture_free(f);
 }
 
+static void so_it_is_for_a_measured_job_under_a_loss_limit(void **state)
+{
+    static const struct packer_resident resident = {.lane_ns = 1, .timing = {.period_ns = 9}};
+    struct fixture *f = fixture_new(4, 100);
+
+    for (size_t i = 0; i < 100; i++)
+        f->tensors[i].elements = f->tensors[i].lane_ns = i * 20000;
+    f->lanes[3].residents = &resident;
+    f->lanes[3].residents_count = 1;
+    f->request.timing.period_ns = 1000000000;
+    for (const char *const *p = packer_policies(); *p; p++)
+        if (packer_losses(*p, NULL, 0, NULL) == 0)
+            assert_true(fail_each_allocation(f, *p) >= 8);
+    fixture_free(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_failed_allocation_is_an_error_that_leaves_nothing),
+        cmocka_unit_test(so_it_is_for_a_measured_job_under_a_loss_limit),
     };
 
     return cmocka_run_group_tests_name("packer faults", tests, NULL, NULL);
