@@ -40,7 +40,7 @@ int packer_losses(const char *policy, const struct packer_resident *jobs, size_t
     if (!rule)
         return -EINVAL;
     for (size_t i = 0; i < count; i++)
-        if (jobs[i].timing.period_ns == 0)
+        if (jobs[i].timing.period_ns == 0 || jobs[i].timing.period_ns > PACKER_PERIOD_NS_MAX)
             return -EINVAL;
     rule->losses(jobs, count, ret_losses);
     return 0;

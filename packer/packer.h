@@ -14,7 +14,7 @@
 
 /* How a job runs when it is alone. */
 struct packer_timing {
-    uint64_t period_ns; /* of a round */
+    uint64_t period_ns; /* of a round; up to PACKER_PERIOD_NS_MAX */
     uint64_t spread_ns; /* lane time a round on its busiest lane while period_ns was measured */
     uint64_t offset_ns; /* of its burst from any common zero; only with window_ns */
     uint64_t window_ns; /* from the first to the last lane work of a round */
@@ -82,6 +82,7 @@ struct packer_request {
 };
 
 #define PACKER_LOSS_LIMIT_PPM UINT32_C(50000)
+#define PACKER_PERIOD_NS_MAX (UINT64_C(1) << 53) /* exact as a double; 104 days */
 #define PACKER_PIECE_BYTES_MAX (UINT64_C(4) << 20)
 
 struct packer_piece {
@@ -122,7 +123,8 @@ int packer_place(const struct packer_request *request, struct packer_plan *ret_p
 void packer_plan_fini(struct packer_plan *plan);
 
 /* Predicted loss of each job on one lane, 0 to 1, without any margin. `policy` is one with a loss
- * limit; -EINVAL otherwise, or when a period is 0. A job's loss is the largest over its lanes. */
+ * limit; -EINVAL otherwise, or when a period is 0 or too long. A job's loss is the largest over its
+ * lanes. */
 int packer_losses(const char *policy, const struct packer_resident *jobs, size_t count,
                   double *ret_losses);
 

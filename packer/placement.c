@@ -50,10 +50,13 @@ static int check_lane(struct placement *placement, const struct packer_lane *lan
                                 "lane %" PRIu32 " is on node %" PRIu32 ", there are %zu", lane->id,
                                 lane->node, request->nodes_count);
     for (size_t i = 0; i < lane->residents_count; i++)
-        if (lane->residents[i].timing.period_ns == 0)
+        if (lane->residents[i].timing.period_ns == 0 ||
+            lane->residents[i].timing.period_ns > PACKER_PERIOD_NS_MAX)
             return placement_refuse(placement, -EINVAL,
-                                    "job %" PRIu64 " on lane %" PRIu32 " has no period",
-                                    lane->residents[i].job, lane->id);
+                                    "job %" PRIu64 " on lane %" PRIu32 " has a period of %" PRIu64
+                                    " ns: 1 to 2^53 make sense",
+                                    lane->residents[i].job, lane->id,
+                                    lane->residents[i].timing.period_ns);
     return 0;
 }
 
@@ -61,6 +64,9 @@ static int check_lanes(struct placement *placement)
 {
     const struct packer_request *request = placement->request;
 
+    if (request->timing.period_ns > PACKER_PERIOD_NS_MAX)
+        return placement_refuse(placement, -EINVAL, "a period of %" PRIu64 " ns: up to 2^53 can be",
+                                request->timing.period_ns);
     if (request->lanes_count > PLACEMENT_LANES_MAX)
         return placement_refuse(placement, -EINVAL, "%zu lanes: at most %" PRIu32 " can be used",
                                 request->lanes_count, PLACEMENT_LANES_MAX);

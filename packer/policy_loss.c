@@ -267,7 +267,7 @@ static void report_lane(const struct fit *fit, size_t lane, struct packer_reside
 
     fit->rule->losses(jobs, others + 1, losses);
     share->loss_ppm = to_ppm(losses[others], margin);
-    share->spare_ns = (uint64_t)spare_ns(fit, lane);
+    share->spare_ns = spare_ns(fit, lane) > 0 ? (uint64_t)spare_ns(fit, lane) : 0;
     for (size_t i = 0; i < others; i++) {
         if (to_ppm(losses[i], margin) <= share->worst_ppm)
             continue;

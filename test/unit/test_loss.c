@@ -413,6 +413,8 @@ static void losses_are_told_by_the_name_of_the_policy(void **state)
     double losses[3] = {7, 7, 7};
 
     assert_int_equal(packer_losses("shared", jobs, 3, losses), -EINVAL);
+    jobs[2].timing.period_ns = PACKER_PERIOD_NS_MAX + 1;
+    assert_int_equal(packer_losses("shared", jobs, 3, losses), -EINVAL);
     assert_int_equal(packer_losses("least-loaded", jobs, 2, losses), -EINVAL);
     assert_int_equal(packer_losses(NULL, jobs, 2, losses), -EINVAL);
     assert_near(losses[0], 7, 0);

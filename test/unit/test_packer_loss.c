@@ -294,7 +294,11 @@ static void nodes_and_residents_that_make_no_sense_are_refused(void **state)
     fleet_refuse(f, "shared", -EINVAL, "lane 1 is on node 1, there are 1");
     f->nodes_count = 0;
     fleet_add(f, 1, MS, 0)->job = 42;
-    fleet_refuse(f, "shared", -EINVAL, "job 42 on lane 1 has no period");
+    fleet_refuse(f, "shared", -EINVAL, "job 42 on lane 1 has a period of 0 ns");
+    f->residents[1][0].timing.period_ns = UINT64_MAX;
+    fleet_refuse(f, "shared", -EINVAL, "job 42 on lane 1 has a period");
+    f->timing.period_ns = UINT64_MAX;
+    fleet_refuse(f, "shared", -EINVAL, "a period of 18446744073709551615 ns");
     free(f);
 }
 
@@ -470,6 +474,34 @@ static void whatever_comes_nobody_exceeds_his_limit(void **state)
     print_message("# %zu of 1600 jobs placed\n", placed);
 }
 
+/* Numbers at the ends of their ranges: a plan or a refusal, never a wrap. */
+static void extreme_numbers_are_placed_or_refused(void **state)
+{
+    static const uint64_t ends[] = {1, 2, PACKER_PERIOD_NS_MAX - 1, PACKER_PERIOD_NS_MAX};
+    static const uint64_t costs[] = {0, 1, PACKER_PERIOD_NS_MAX, UINT64_MAX};
+
+    for (size_t i = 0; i < 4 * 4 * 4 * LIMITED; i++) {
+        struct fleet *f = fleet_of_job(3, ends[i % 4]);
+        struct packer_resident *resident = fleet_add(f, 0, costs[i / 4 % 4], ends[i / 16 % 4]);
+        struct packer_plan plan = {0};
+
+        resident->timing.window_ns = f->timing.window_ns = costs[i / 4 % 4];
+        resident->timing.offset_ns = f->timing.spread_ns = UINT64_MAX - i;
+        f->timing.loss_limit_ppm = i % 2 ? UINT32_MAX : 1;
+        f->lanes[1].job_lane_ns = costs[i / 16 % 4];
+        for (size_t t = 0; t < 3; t++) {
+            struct packer_tensor *tensor = fleet_tensor(f, costs[(i + t) % 4]);
+
+            tensor->wire_bytes = costs[(i + 1) % 4];
+            tensor->state_bytes = costs[(i + 2) % 4];
+        }
+        if (fleet_try(f, limited[i / 64].name, &plan) < 0)
+            assert_true(strlen(f->reason) > 20);
+        packer_plan_fini(&plan);
+        free(f);
+    }
+}
+
 /* --- how long it takes --- */
 
 static struct fleet *busy_fleet(uint64_t *seed)
@@ -547,6 +579,7 @@ int main(void)
         cmocka_unit_test(a_refusal_names_what_is_missing_and_how_far),
         cmocka_unit_test(a_job_that_is_not_measured_gets_lanes_of_its_own),
         cmocka_unit_test(whatever_comes_nobody_exceeds_his_limit),
+        cmocka_unit_test(extreme_numbers_are_placed_or_refused),
         cmocka_unit_test(two_hundred_tasks_find_room_beside_a_thousand_jobs),
     };
 
