@@ -16,7 +16,7 @@ import traceback
 import tap
 from harness import BUILD
 
-RANK_TIMEOUT_S = 60
+RANK_TIMEOUT_S = 180  # torch is imported many times over on a loaded machine
 
 # Before gradpool is imported, here and in every rank.
 os.environ.setdefault('GRADPOOL_LIBRARY', str(BUILD / 'client' / 'libgradpool.so'))
