@@ -363,7 +363,8 @@ class OwnServices(unittest.TestCase):
             silent.settimeout(10)
             heard = b''
             while not heard:  # one connection only finds the way
-                heard = silent.accept()[0].recv(1)
+                peer = silent.accept()[0]  # held open: it is silent, not gone
+                heard = peer.recv(1)
             joining.signal(signal.SIGINT)
             self.assertEqual(joining.wait(5), -signal.SIGINT)
 
