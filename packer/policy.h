@@ -12,6 +12,8 @@ int policy_least_loaded(struct placement *placement);
 int policy_round_robin(struct placement *placement);
 int policy_hash(struct placement *placement);
 int policy_dedicated(struct placement *placement);
+/* As dedicated, on fewer lanes when there are no more: for policies with a limit (P12). */
+int policy_unmeasured(struct placement *placement);
 int policy_mxnet(struct placement *placement);
 int policy_paa(struct placement *placement);
 int policy_shared(struct placement *placement);

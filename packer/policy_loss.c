@@ -352,7 +352,7 @@ static int place(struct placement *placement, const struct loss_rule *rule)
     int r;
 
     if (placement->request->timing.period_ns == 0)
-        return policy_dedicated(placement); /* P12: it is measured on lanes of its own */
+        return policy_unmeasured(placement);
     r = fit_init(&fit, placement, rule);
     if (r == 0)
         r = put_within_lanes_max(&fit);

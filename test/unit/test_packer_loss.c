@@ -383,8 +383,20 @@ static void a_job_that_is_not_measured_gets_lanes_of_its_own(void **state)
         assert_int_equal(plan.shares[1].loss_ppm, 0);
         packer_plan_fini(&plan);
     }
-    f->workers = 4;
-    fleet_refuse(f, "shared", -ENOSPC, "lanes without another job");
+    f->workers = 4; /* as many as there are */
+    f->lanes[0].state = f->lanes[2].state = PACKER_LANE_UNSTARTED;
+    plan = fleet_plan(f, "shared");
+    assert_int_equal(plan.shares_count, 3);
+    packer_plan_fini(&plan);
+    fleet_refuse(f, "dedicated", -ENOSPC, "dedicated needs 4 lanes without another job, 3 of 4");
+    f->workers = 1; /* one that runs already */
+    plan = fleet_plan(f, "shared");
+    assert_int_equal(plan.shares_count, 1);
+    assert_int_equal(plan.shares[0].lane, 3);
+    packer_plan_fini(&plan);
+    for (size_t i = 0; i < 4; i++)
+        f->lanes[i].jobs = 1;
+    fleet_refuse(f, "shared", -ENOSPC, "a job that is not measured needs 1 lanes without another");
     free(f);
 }
 
