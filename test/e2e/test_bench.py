@@ -111,8 +111,10 @@ class Budget(unittest.TestCase):
         cells = [json.loads(line) for line in answer.stdout.splitlines()]
         self.assertEqual([c['transport'] for c in cells], ['shm', 'shm-copy', 'tcp'])
         for cell in cells:
-            for name in ('lane_calls', 'worker_calls', 'lane_wakes', 'worker_wakes'):
+            for name in ('lane_calls', 'worker_calls', 'worker_wakes'):
                 self.assertGreater(cell[f'{name}_per_gib'], 0, cell)
+        # A lane that always finds the next announcement there need not sleep in so few rounds.
+        self.assertGreater(sum(cell['lane_wakes_per_gib'] for cell in cells), 0, cells)
         for name in ('lane', 'worker'):
             self.assertEqual(cells[0][f'{name}_memory_calls_per_gib'], 0, cells[0])
 
