@@ -134,11 +134,17 @@ static int serve_grant(struct aggregator *a, const Gradpool__Wire__GrantRequest 
     return call_lane(a, request->lane, grant, &ticket);
 }
 
+/* Of one job on one lane, in one answer: that of a lane with more names the first ones. */
+#define STATS_PIECES_MAX 65536
+
 struct measurement {
     struct lane_use use;
     uint64_t cpu_ns;
     struct lane_job_use *jobs;
     size_t jobs_max;
+    uint32_t detailed; /* the job whose pieces are wanted; 0: nobody's */
+    struct lane_piece_use *pieces;
+    size_t pieces_count;
 };
 
 static int measure(struct lane *lane, void *context)
@@ -146,24 +152,40 @@ static int measure(struct lane *lane, void *context)
     struct measurement *m = context;
     m->cpu_ns = clock_thread_cpu_ns();
     lane_measure(lane, &m->use, m->jobs, m->jobs_max);
+    if (m->pieces)
+        m->pieces_count = lane_measure_pieces(lane, m->detailed, m->pieces, STATS_PIECES_MAX);
     return 0;
 }
 
 /* Once for the count, again with room for all. A job that comes in between waits for the next time.
  */
-static int measure_lane(struct lane_thread *thread, struct measurement *m)
+static int measure_lane(struct lane_thread *thread, uint32_t detailed, struct measurement *m)
 {
-    *m = (struct measurement){0};
+    *m = (struct measurement){.detailed = detailed};
     lane_thread_call(thread, measure, m);
     m->jobs_max = m->use.jobs_count;
     m->jobs = calloc(m->jobs_max ? m->jobs_max : 1, sizeof *m->jobs);
     if (!m->jobs)
         return -ENOMEM;
+    if (detailed)
+        m->pieces = calloc(STATS_PIECES_MAX, sizeof *m->pieces);
     lane_thread_call(thread, measure, m);
     return 0;
 }
 
-static Gradpool__Wire__JobUse *job_use_message(const struct lane_job_use *use)
+static void add_pieces(const struct measurement *m, Gradpool__Wire__JobUse *message)
+{
+    size_t count = m->pieces_count;
+    message->pieces = calloc(count ? count : 1, sizeof *message->pieces);
+    message->pieces_busy_ns = calloc(count ? count : 1, sizeof *message->pieces_busy_ns);
+    for (size_t i = 0; message->pieces && message->pieces_busy_ns && i < count; i++) {
+        message->pieces[message->n_pieces++] = m->pieces[i].piece;
+        message->pieces_busy_ns[message->n_pieces_busy_ns++] = m->pieces[i].busy_ns;
+    }
+}
+
+static Gradpool__Wire__JobUse *job_use_message(const struct measurement *m,
+                                               const struct lane_job_use *use)
 {
     Gradpool__Wire__JobUse *message = malloc(sizeof *message);
     if (!message)
@@ -182,6 +204,12 @@ static Gradpool__Wire__JobUse *job_use_message(const struct lane_job_use *use)
     message->result_squares = use->squares.result_squares;
     message->losses = use->squares.losses;
     message->loss_sum = use->squares.loss_sum;
+    message->queue_ns = use->queue_ns;
+    message->reference = use->reference;
+    message->begun_rounds = use->begun_rounds;
+    message->begun_ns = use->begun_ns;
+    if (m->detailed && m->detailed == use->job)
+        add_pieces(m, message);
     return message;
 }
 
@@ -196,13 +224,13 @@ static void fill_lane_use(const struct measurement *m, uint32_t id, Gradpool__Wi
     use->pushed_bytes = m->use.pushed_bytes;
     use->jobs = calloc(count ? count : 1, sizeof *use->jobs);
     for (size_t i = 0; use->jobs && i < count; i++) {
-        use->jobs[use->n_jobs] = job_use_message(&m->jobs[i]);
+        use->jobs[use->n_jobs] = job_use_message(m, &m->jobs[i]);
         use->n_jobs += use->jobs[use->n_jobs] != NULL;
     }
 }
 
 /* Built with malloc, so that protobuf-c frees it whole. */
-static Gradpool__Wire__StatsReply *build_stats(struct aggregator *a)
+static Gradpool__Wire__StatsReply *build_stats(struct aggregator *a, uint32_t detailed)
 {
     Gradpool__Wire__StatsReply *stats = malloc(sizeof *stats);
     if (!stats)
@@ -213,22 +241,24 @@ static Gradpool__Wire__StatsReply *build_stats(struct aggregator *a)
     for (size_t i = 0; stats->lanes && i < a->lanes_count; i++) {
         struct measurement m;
         Gradpool__Wire__LaneUse *use = malloc(sizeof *use);
-        if (!use || measure_lane(a->lanes[i], &m) < 0) {
+        if (!use || measure_lane(a->lanes[i], detailed, &m) < 0) {
             free(use);
             break;
         }
         gradpool__wire__lane_use__init(use);
         fill_lane_use(&m, a->lane_ids[i], use);
         free(m.jobs);
+        free(m.pieces);
         stats->lanes[stats->n_lanes++] = use;
     }
     return stats;
 }
 
-static int serve_stats(struct aggregator *a, uint64_t id)
+static int serve_stats(struct aggregator *a, uint64_t id,
+                       const Gradpool__Wire__StatsRequest *request)
 {
     envelope answer = GRADPOOL__WIRE__ENVELOPE__INIT;
-    Gradpool__Wire__StatsReply *stats = build_stats(a);
+    Gradpool__Wire__StatsReply *stats = build_stats(a, request->job_id);
     if (!stats)
         return reply(a, id, -ENOMEM);
     answer.id = id;
@@ -270,7 +300,8 @@ int serve_request(struct aggregator *a, const envelope *request)
                      call_lane(a, request->drop_request->lane, drop, request->drop_request));
     case GRADPOOL__WIRE__ENVELOPE__BODY_GRANT_REQUEST:
         return reply(a, request->id, serve_grant(a, request->grant_request));
-    case GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REQUEST: return serve_stats(a, request->id);
+    case GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REQUEST:
+        return serve_stats(a, request->id, request->stats_request);
     case GRADPOOL__WIRE__ENVELOPE__BODY_PING_REQUEST: return serve_ping(a, request->id);
     case GRADPOOL__WIRE__ENVELOPE__BODY_DRAIN_REQUEST:
         log_info("asked to drain");

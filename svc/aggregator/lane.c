@@ -2,6 +2,7 @@
  * which they get the core: round-robin by chunk, which is processor sharing. README: A1, A8. */
 #include "svc/aggregator/lane_policy.h"
 #include "svc/aggregator/transfer.h"
+#include "svc/base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -48,12 +49,21 @@ void lane_destroy(struct lane *lane)
 
 void lane_set_id(struct lane *lane, uint32_t id) { lane->options.id = id; }
 
-static void take_events(struct lane *lane, struct fabric *fabric)
+/* The clock is read around what may cost; what each job owes is account.c's. Returns the time. */
+static uint64_t take_events(struct lane *lane, size_t index, uint64_t began_ns)
 {
     struct fabric_event events[EVENTS_PER_POLL];
+    struct fabric *fabric = lane->options.fabrics[index];
     int count = fabric_poll(fabric, events, EVENTS_PER_POLL);
+    uint64_t polled_ns = clock_now_ns();
+    account_events(lane, index, events, count, polled_ns - began_ns);
     for (int i = 0; i < count; i++)
         lane_handle(lane, fabric, &events[i]);
+    if (count == 0)
+        return polled_ns;
+    uint64_t handled_ns = clock_now_ns();
+    lane->unshared_ns[index] += handled_ns - polled_ns;
+    return handled_ns;
 }
 
 static void give_turns(struct lane *lane)
@@ -62,27 +72,39 @@ static void give_turns(struct lane *lane)
         struct lane_job *job = policy_next(lane);
         if (!job)
             return;
-        if (transfer_turn(job))
+        uint64_t before_ns = job->busy_ns;
+        bool did = transfer_turn(job);
+        account_turn(job, job->busy_ns - before_ns);
+        if (did)
             policy_put_back(job);
         else
             job_release(job);
     }
 }
 
+/* What is told belongs to those who were heard last. */
+static void tell(struct lane *lane)
+{
+    uint64_t began_ns = clock_now_ns();
+    tell_flush(lane);
+    for (size_t i = 0; i < lane->options.fabrics_count; i++)
+        fabric_flush(lane->options.fabrics[i]);
+    lane->unshared_ns[lane->heard] += clock_now_ns() - began_ns;
+}
+
 void lane_pass_over(struct lane *lane, size_t fabric) { lane->passes_over[fabric] = true; }
 
 bool lane_poll(struct lane *lane, uint64_t now_ns)
 {
-    (void)now_ns;
+    uint64_t at_ns = clock_now_ns();
+    lane->now_ns = now_ns;
     for (size_t i = 0; i < lane->options.fabrics_count; i++) {
         if (!lane->passes_over[i])
-            take_events(lane, lane->options.fabrics[i]);
+            at_ns = take_events(lane, i, at_ns);
         lane->passes_over[i] = false;
     }
     give_turns(lane);
-    tell_flush(lane);
-    for (size_t i = 0; i < lane->options.fabrics_count; i++)
-        fabric_flush(lane->options.fabrics[i]);
+    tell(lane);
     return !list_is_empty(&lane->running);
 }
 
@@ -199,7 +221,13 @@ static void measure_job(const struct lane_job *job, struct lane_job_use *use)
                                  .busy_ns = job->busy_ns,
                                  .pushed_bytes = job->pushed_bytes,
                                  .rounds = job->rounds,
+                                 .queue_ns = job->queue_ns,
                                  .squares = job->squares};
+    if (job->reference) {
+        use->reference = job->reference->id;
+        use->begun_rounds = job->reference->begun_rounds;
+        use->begun_ns = job->reference->begun_ns;
+    }
     for (uint32_t i = 0; i < job->workers_count; i++) {
         if (!job->workers[i].conn)
             continue;
@@ -221,6 +249,19 @@ void lane_measure(const struct lane *lane, struct lane_use *ret_use, struct lane
             measure_job(list_entry(node, struct lane_job, link), &ret_jobs[ret_use->jobs_count]);
         ret_use->jobs_count++;
     }
+}
+
+size_t lane_measure_pieces(const struct lane *lane, uint32_t job_id,
+                           struct lane_piece_use *ret_rows, size_t rows_max)
+{
+    const struct lane_job *job = job_find((struct lane *)lane, job_id);
+    size_t count = 0;
+    for (struct list *at = job ? job->pieces.next : NULL;
+         at && at != &job->pieces && count < rows_max; at = at->next) {
+        const struct piece *p = list_entry(at, struct piece, link);
+        ret_rows[count++] = (struct lane_piece_use){.piece = p->id, .busy_ns = p->busy_ns};
+    }
+    return count;
 }
 
 void lane_each_piece(const struct lane *lane,

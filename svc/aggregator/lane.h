@@ -111,7 +111,14 @@ struct lane_job_use {
     uint32_t job;
     uint32_t connections;
     uint64_t heap_bytes, registered_bytes, busy_ns, pushed_bytes, rounds;
-    struct lane_squares squares; /* round 0: nothing is measured */
+    uint64_t queue_ns;               /* of all rounds: from ready to their first chunk */
+    uint32_t reference;              /* the piece whose rounds count as the job's; 0: none yet */
+    uint64_t begun_rounds, begun_ns; /* of it: rounds begun, and when the newest did */
+    struct lane_squares squares;     /* round 0: nothing is measured */
+};
+struct lane_piece_use {
+    uint32_t piece;
+    uint64_t busy_ns;
 };
 struct lane_use {
     uint64_t arena_bytes, busy_ns, rounds, pushed_bytes;
@@ -120,6 +127,10 @@ struct lane_use {
 /* Fills `ret_use` and up to `jobs_max` rows; ret_use->jobs_count says how many there are. */
 void lane_measure(const struct lane *lane, struct lane_use *ret_use, struct lane_job_use *ret_jobs,
                   size_t jobs_max);
+
+/* Up to `rows_max` pieces of the job; returns how many. Costs a step for each piece it has. */
+size_t lane_measure_pieces(const struct lane *lane, uint32_t job, struct lane_piece_use *ret_rows,
+                           size_t rows_max);
 
 /* What the lane serves, for a coordinator that comes back: calls `each` for every piece. */
 void lane_each_piece(const struct lane *lane,

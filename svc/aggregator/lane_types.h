@@ -85,7 +85,11 @@ struct piece {
     uint64_t next_element;            /* where the next chunk to be started begins, in its step */
     uint32_t next_chunk, write_chunk; /* they are written in order: the last carries the words */
     uint32_t chunks_active;
-    int failure; /* once ranks disagree: every announcement gets it */
+    uint64_t busy_ns;      /* of the lane, for its chunks (A22) */
+    uint64_t begun_rounds; /* that have begun here, */
+    uint64_t begun_ns;     /* and when the newest did */
+    uint64_t ready_ns;     /* since when it waits for its first chunk; 0: it does not */
+    int failure;           /* once ranks disagree: every announcement gets it */
     char failure_text[LANE_TEXT_BYTES];
     char tensor[LANE_NAME_BYTES];
     uint32_t members;
@@ -164,6 +168,9 @@ struct lane_job {
     struct record_chosen choices[CHOICES_PER_JOB]; /* by round; W13 */
     struct lane_squares squares;
     uint64_t busy_ns, pushed_bytes, rounds;
+    uint64_t queue_ns;       /* of all its rounds: from ready to the first chunk */
+    struct piece *worked;    /* whose chunk came last; NULL: gone */
+    struct piece *reference; /* whose rounds count as the job's (A22); NULL: none yet */
 };
 
 struct lane {
@@ -174,7 +181,10 @@ struct lane {
     bool is_closing;                    /* the fabrics are closed already */
     bool passes_over[LANE_FABRICS_MAX]; /* in the next turn only */
     uint64_t busy_ns, rounds, pushed_bytes;
-    struct list telling; /* workers that are owed a COMMIT or an ERROR */
+    uint64_t now_ns;                        /* when the turn began */
+    uint64_t unshared_ns[LANE_FABRICS_MAX]; /* of polls and the like, nobody's yet (A22) */
+    size_t heard;                           /* the fabric that had events last */
+    struct list telling;                    /* workers that are owed a COMMIT or an ERROR */
 };
 
 /* job.c */
@@ -274,6 +284,17 @@ void tell_job_failure(struct worker *w);
 int tell_error_now(struct worker *w, uint32_t word, int code, const char *text);
 /* Sends what is owed to everybody, as far as connections take it. */
 void tell_flush(struct lane *lane);
+
+/* account.c */
+/* `spent_ns` was taken by this fabric since its last events: whose these are pay for it. */
+void account_events(struct lane *lane, size_t fabric, const struct fabric_event *events, int count,
+                    uint64_t spent_ns);
+/* The job's turn took so long, for the piece that it worked on last. */
+void account_turn(struct lane_job *job, uint64_t spent_ns);
+/* A round of it can be worked on; `begins`: it is a new one. */
+void account_ready(struct piece *p, bool begins);
+/* It goes. */
+void account_forget(struct piece *p);
 
 /* lane_events.c */
 void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_event *event);

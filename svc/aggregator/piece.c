@@ -194,6 +194,7 @@ void piece_free(struct piece *p)
     while (*at != p)
         at = &(*at)->hash_next;
     *at = p->hash_next;
+    account_forget(p);
     job->pieces_count--;
     job->step_bytes -= step_bytes(p);
     list_remove(&p->link);

@@ -59,6 +59,7 @@ static void start(struct piece *p)
     p->next_element = 0;
     p->input_squares = p->result_squares = 0;
     p->state = PIECE_RUNNABLE;
+    account_ready(p, !p->is_answer);
     p->job->due_bytes += piece_bytes(p, p->elements) * p->steps;
     queue_by_priority(p);
     job_wake(p->job);

@@ -244,6 +244,7 @@ static bool advance(struct transfer *t)
     int r = -EAGAIN;
     if (t->is_broken)
         return false;
+    t->piece->job->worked = t->piece;
     if (t->state == TRANSFER_READING && !t->is_posted)
         r = pass_read(t, t->piece->members);
     if (t->state == TRANSFER_READING && t->is_posted && t->outstanding == 0)

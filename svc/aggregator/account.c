@@ -1,0 +1,87 @@
+/* What jobs and pieces take of the lane: its time, when their rounds begin, how long they wait. Keeps
+ * books alone and changes nothing else; allocates nothing, takes no lock. README: A9, A11, A22. */
+#include "svc/aggregator/lane_types.h"
+
+/* What an event costs beside its bytes, in bytes that cost as much. */
+#define EVENT_BYTES 4096
+
+static struct lane_job *payer(const struct fabric_event *event)
+{
+    const struct worker *w = event->owner;
+    return w ? w->job : NULL;
+}
+
+static uint64_t weight(const struct fabric_event *event)
+{
+    const struct transfer *t = event->context;
+    bool is_moved = event->kind == FABRIC_EVENT_READ || event->kind == FABRIC_EVENT_WRITTEN;
+    if (!payer(event))
+        return 0;
+    return EVENT_BYTES + (is_moved ? piece_bytes(t->piece, t->elements) : event->bytes);
+}
+
+static void charge(struct lane_job *job, uint64_t ns)
+{
+    job->busy_ns += ns;
+    job->lane->busy_ns += ns;
+}
+
+void account_events(struct lane *lane, size_t fabric, const struct fabric_event *events, int count,
+                    uint64_t spent_ns)
+{
+    uint64_t total = 0;
+    lane->unshared_ns[fabric] += spent_ns;
+    if (count == 0)
+        return;
+    for (int i = 0; i < count; i++)
+        total += weight(&events[i]);
+    double ns_per_weight = total ? (double)lane->unshared_ns[fabric] / (double)total : 0;
+    for (int i = 0; i < count; i++) {
+        uint64_t paid = weight(&events[i]);
+        if (paid > 0)
+            charge(payer(&events[i]), (uint64_t)((double)paid * ns_per_weight));
+    }
+    lane->unshared_ns[fabric] = 0; /* of those who only ask to connect, nobody's */
+    lane->heard = fabric;
+}
+
+/* Its rounds count as the job's: the piece that has taken the most time. It changes only for one
+ * that has clearly taken more, so that equal ones do not take turns. */
+static void choose_reference(struct piece *p)
+{
+    struct lane_job *job = p->job;
+    const struct piece *now = job->reference;
+    if (!now || p->busy_ns > now->busy_ns + now->busy_ns / 4)
+        job->reference = p;
+}
+
+void account_turn(struct lane_job *job, uint64_t spent_ns)
+{
+    struct piece *p = job->worked;
+    uint64_t now_ns = job->lane->now_ns;
+    if (!p)
+        return;
+    if (p->ready_ns > 0 && now_ns > p->ready_ns)
+        job->queue_ns += now_ns - p->ready_ns;
+    p->ready_ns = 0;
+    p->busy_ns += spent_ns;
+    job->lane->now_ns += spent_ns; /* so those who wait for it are seen to wait */
+    choose_reference(p);
+}
+
+void account_ready(struct piece *p, bool begins)
+{
+    p->ready_ns = p->job->lane->now_ns;
+    if (!begins)
+        return;
+    p->begun_rounds++;
+    p->begun_ns = p->ready_ns;
+}
+
+void account_forget(struct piece *p)
+{
+    if (p->job->worked == p)
+        p->job->worked = NULL;
+    if (p->job->reference == p)
+        p->job->reference = NULL; /* the next that is worked on */
+}

@@ -1,0 +1,148 @@
+/* The lane's books: whose time it was, when rounds began. README of svc/aggregator: A22. */
+#include "svc/base/clock.h"
+#include "test/unit/lane_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static const char *kind;
+static struct rig rig;
+
+static int stop(void **state)
+{
+    rig_stop(&rig);
+    return 0;
+}
+
+static void say(uint32_t rank, uint32_t piece, uint64_t round, uint64_t elements)
+{
+    rig_say(&rig, rank,
+            (struct say){.piece = piece, .word = piece, .round = round, .elements = elements});
+}
+
+static void push(uint32_t piece, uint64_t round, uint64_t elements)
+{
+    int before = rig.workers[0].commits_count;
+    say(0, piece, round, elements);
+    say(1, piece, round, elements);
+    rig_until(&rig, rig.workers[0].commits_count == before + 1);
+}
+
+static void the_begin_of_each_round_is_counted_and_stamped(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 1000);
+    push(1, 1, 1000);
+    struct lane_job_use first = rig_use(&rig);
+    assert_int_equal(first.reference, 1);
+    assert_int_equal(first.begun_rounds, 1);
+    uint64_t before_ns = rig_now();
+    assert_true(first.begun_ns > 0 && first.begun_ns <= before_ns);
+    for (uint64_t round = 2; round <= 10; round++)
+        push(1, round, 1000);
+    struct lane_job_use last = rig_use(&rig);
+    assert_int_equal(last.begun_rounds, 10);
+    assert_in_range(last.begun_ns, before_ns, rig_now());
+}
+
+static void a_round_that_waits_for_a_rank_has_not_begun(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 1000);
+    push(1, 1, 1000);
+    say(0, 1, 2, 1000);
+    rig_settle(&rig);
+    assert_int_equal(rig_use(&rig).begun_rounds, 1);
+}
+
+static void the_piece_that_takes_the_most_time_is_the_reference(void **state)
+{
+    rig_start(&rig, kind);
+    rig_place(&rig, RIG_JOB, 2, 1, 1, 64, false);
+    rig_place(&rig, RIG_JOB, 2, 2, 1, 60000, false);
+    rig_connect(&rig, 0, RIG_JOB, 0);
+    rig_connect(&rig, 1, RIG_JOB, 1);
+    for (uint64_t round = 1; round <= 20; round++) {
+        push(1, round, 64);
+        push(2, round, 60000);
+    }
+    assert_int_equal(rig_use(&rig).reference, 2);
+    lane_drop(rig.lane, RIG_JOB, (uint32_t[]){2}, 1);
+    assert_int_equal(rig_use(&rig).reference, 0);
+    push(1, 21, 64);
+    assert_int_equal(rig_use(&rig).reference, 1);
+    assert_int_equal(rig_use(&rig).begun_rounds, 21);
+}
+
+static void the_time_of_pieces_is_time_of_their_job(void **state)
+{
+    struct lane_piece_use pieces[8];
+    rig_start_job(&rig, kind, 2, 3, 30000);
+    for (uint64_t round = 1; round <= 10; round++)
+        for (uint32_t piece = 1; piece <= 2; piece++)
+            push(piece, round, 30000);
+    assert_int_equal(lane_measure_pieces(rig.lane, RIG_JOB, pieces, 8), 3);
+    assert_int_equal(lane_measure_pieces(rig.lane, RIG_JOB, pieces, 2), 2);
+    assert_int_equal(lane_measure_pieces(rig.lane, RIG_JOB + 1, pieces, 8), 0);
+    assert_true(pieces[0].busy_ns > 0 && pieces[1].busy_ns > 0);
+    assert_int_equal(pieces[2].piece, 3);
+    assert_int_equal(pieces[2].busy_ns, 0);
+    assert_true(pieces[0].busy_ns + pieces[1].busy_ns <= rig_use(&rig).busy_ns);
+}
+
+static void the_time_of_jobs_is_the_time_of_the_lane(void **state)
+{
+    struct lane_use use;
+    struct lane_job_use jobs[2];
+    rig_start_job(&rig, kind, 2, 1, 1000);
+    rig_place(&rig, 9, 1, 1, 1, 1000, false);
+    rig_connect(&rig, 2, 9, 0);
+    for (uint64_t round = 1; round <= 5; round++) {
+        push(1, round, 1000);
+        say(2, 1, round, 1000);
+        rig_until(&rig, rig.workers[2].commits_count == (int)round);
+    }
+    lane_measure(rig.lane, &use, jobs, 2);
+    assert_int_equal(use.jobs_count, 2);
+    assert_true(jobs[0].busy_ns > 0 && jobs[1].busy_ns > 0);
+    assert_int_equal(use.busy_ns, jobs[0].busy_ns + jobs[1].busy_ns);
+}
+
+/* Not a timing: what a job takes is part of the time that went by. */
+static void nobody_pays_for_more_than_there_was(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 60000);
+    uint64_t began_ns = clock_now_ns();
+    for (uint64_t round = 1; round <= 50; round++)
+        push(1, round, 60000);
+    assert_true(rig_use(&rig).busy_ns <= clock_now_ns() - began_ns + NS_PER_S / 10);
+}
+
+static void a_round_waits_while_another_has_the_core(void **state)
+{
+    rig_start_job(&rig, kind, 2, 4, 60000);
+    for (uint32_t piece = 1; piece <= 4; piece++)
+        for (uint32_t rank = 0; rank < 2; rank++)
+            say(rank, piece, 1, 60000);
+    rig_until(&rig, rig.workers[0].commits_count == 4);
+    assert_true(rig_use(&rig).queue_ns > 0);
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, stop)
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest cases[] = {
+        CASE(the_begin_of_each_round_is_counted_and_stamped),
+        CASE(a_round_that_waits_for_a_rank_has_not_begun),
+        CASE(the_piece_that_takes_the_most_time_is_the_reference),
+        CASE(the_time_of_pieces_is_time_of_their_job),
+        CASE(the_time_of_jobs_is_the_time_of_the_lane),
+        CASE(nobody_pays_for_more_than_there_was),
+        CASE(a_round_waits_while_another_has_the_core),
+    };
+    kind = argc > 1 ? argv[1] : "shm";
+    return cmocka_run_group_tests_name(kind, cases, NULL, NULL);
+}
