@@ -1,6 +1,7 @@
-/* What jobs and pieces take of the lane: its time, when their rounds begin, how long they wait. Keeps
- * books alone and changes nothing else; allocates nothing, takes no lock. README: A9, A11, A22. */
-#include "svc/aggregator/lane_types.h"
+/* What jobs and pieces take of the lane: its time, when their rounds begin, how long they wait.
+ * Keeps books alone and changes nothing else; allocates nothing, takes no lock. README: A9, A11,
+ * A22. */
+#include "svc/aggregator/account.h"
 
 /* What an event costs beside its bytes, in bytes that cost as much. */
 #define EVENT_BYTES 4096

@@ -1,5 +1,6 @@
 /* The lane's loop body and its face to the control thread. Owns the list of jobs and the order in
  * which they get the core: round-robin by chunk, which is processor sharing. README: A1, A8. */
+#include "svc/aggregator/account.h"
 #include "svc/aggregator/lane_policy.h"
 #include "svc/aggregator/transfer.h"
 #include "svc/base/clock.h"

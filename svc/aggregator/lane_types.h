@@ -285,17 +285,6 @@ int tell_error_now(struct worker *w, uint32_t word, int code, const char *text);
 /* Sends what is owed to everybody, as far as connections take it. */
 void tell_flush(struct lane *lane);
 
-/* account.c */
-/* `spent_ns` was taken by this fabric since its last events: whose these are pay for it. */
-void account_events(struct lane *lane, size_t fabric, const struct fabric_event *events, int count,
-                    uint64_t spent_ns);
-/* The job's turn took so long, for the piece that it worked on last. */
-void account_turn(struct lane_job *job, uint64_t spent_ns);
-/* A round of it can be worked on; `begins`: it is a new one. */
-void account_ready(struct piece *p, bool begins);
-/* It goes. */
-void account_forget(struct piece *p);
-
 /* lane_events.c */
 void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_event *event);
 

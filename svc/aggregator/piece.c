@@ -1,5 +1,6 @@
 /* Pieces: made when the coordinator places them, found by number for every announcement.
  * Owns the job's hash table. README: A2. */
+#include "svc/aggregator/account.h"
 #include "svc/aggregator/parameters.h"
 
 #include <errno.h>

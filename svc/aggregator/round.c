@@ -1,6 +1,7 @@
 /* A round of a piece: what is read and written, when it is committed, what the late get, and how a
  * new owner finds out where a round stood. Whose announcements it takes is quorum.c's.
  * README: A1, A2, A14 to A16; svc/wire/README.md: W2 to W5, W12. */
+#include "svc/aggregator/account.h"
 #include "svc/aggregator/parameters.h"
 
 #include <errno.h>
