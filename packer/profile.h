@@ -1,0 +1,54 @@
+/* How a job runs, from samples of it: how long a round takes, how much lane time. PURE: no clock;
+ * the state is the caller's plain struct, all zero to begin with. README.md: R1 to R5. */
+#ifndef GRADPOOL_PACKER_PROFILE_H
+#define GRADPOOL_PACKER_PROFILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PROFILE_WARM_ROUNDS 5
+#define PROFILE_LEAST_ROUNDS 20
+#define PROFILE_LEAST_SAMPLES 3
+#define PROFILE_RECENT 9
+
+/* Of the rounds that have begun since the sample before, at least one. */
+struct profile_sample {
+    uint64_t rounds;
+    uint64_t elapsed_ns; /* from the begin of the last round before to that of the last of these */
+    uint64_t busiest_ns; /* lane time a round, on the job's busiest lane */
+    uint64_t lanes_ns;   /* lane time a round, on all its lanes */
+    bool is_alone;       /* no other job had pieces on its lanes */
+};
+
+struct profile_times {
+    uint64_t period_ns; /* 0: not known */
+    uint64_t busiest_ns, lanes_ns;
+};
+
+struct profile {
+    uint64_t rounds; /* of all samples */
+    bool is_alone;   /* in the samples that stand in recent[] */
+    uint32_t samples;
+    struct profile_times recent[PROFILE_RECENT];
+    struct profile_times now;   /* as it runs */
+    struct profile_times alone; /* as it ran without others, or is known from before */
+    struct profile_times used;  /* what the caller has last made use of */
+};
+
+enum profile_news {
+    PROFILE_NOTHING,
+    PROFILE_MEASURED, /* for the first time, and nothing was known from before */
+    PROFILE_DRIFTED,  /* it is no longer what the caller has made use of */
+};
+
+/* The caller makes use of what is news, and says so with profile_use(). */
+enum profile_news profile_take(struct profile *profile, const struct profile_sample *sample);
+void profile_use(struct profile *profile);
+/* It has run before, so. */
+void profile_recall(struct profile *profile, const struct profile_times *alone);
+/* What to place it with; period_ns 0: it is not measured. */
+struct profile_times profile_known(const struct profile *profile);
+/* What it loses now against running alone; 0 when either is not known. */
+uint32_t profile_loss_ppm(const struct profile *profile);
+
+#endif

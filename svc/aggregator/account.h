@@ -1,0 +1,17 @@
+/* The lane's books, for the files of this folder only. README: A22. */
+#ifndef GRADPOOL_AGGREGATOR_ACCOUNT_H
+#define GRADPOOL_AGGREGATOR_ACCOUNT_H
+
+#include "svc/aggregator/lane_types.h"
+
+/* `spent_ns` was taken by this fabric since its last events: whose these are pay for it. */
+void account_events(struct lane *lane, size_t fabric, const struct fabric_event *events, int count,
+                    uint64_t spent_ns);
+/* The job's turn took so long, for the piece that it worked on last. */
+void account_turn(struct lane_job *job, uint64_t spent_ns);
+/* A round of it can be worked on; `begins`: it is a new one. */
+void account_ready(struct piece *p, bool begins);
+/* It goes. */
+void account_forget(struct piece *p);
+
+#endif

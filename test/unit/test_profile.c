@@ -1,0 +1,187 @@
+/* What is made of a job's samples: README of packer, R1 to R5. Noise is seeded. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "packer/profile.h"
+
+#include <stdlib.h>
+
+#define MS UINT64_C(1000000)
+#define HOUR (3600000 * MS)
+
+static enum profile_news take(struct profile *p, uint64_t rounds, uint64_t period_ns,
+                              uint64_t lane_ns, bool is_alone)
+{
+    struct profile_sample sample = {.rounds = rounds,
+                                    .elapsed_ns = rounds * period_ns,
+                                    .busiest_ns = lane_ns / 2,
+                                    .lanes_ns = lane_ns,
+                                    .is_alone = is_alone};
+    return profile_take(p, &sample);
+}
+
+/* Ten rounds a sample. Returns the last news that was some. */
+static enum profile_news run(struct profile *p, int samples, uint64_t period_ns, uint64_t lane_ns,
+                             bool is_alone)
+{
+    enum profile_news last = PROFILE_NOTHING;
+    for (int i = 0; i < samples; i++) {
+        enum profile_news news = take(p, 10, period_ns, lane_ns, is_alone);
+        if (news != PROFILE_NOTHING) {
+            last = news;
+            profile_use(p);
+        }
+    }
+    return last;
+}
+
+static void the_first_rounds_do_not_count(void **state)
+{
+    struct profile p = {0};
+    assert_int_equal(take(&p, 5, 900 * MS, 300 * MS, true), PROFILE_NOTHING);
+    assert_int_equal(run(&p, 5, 100 * MS, 4 * MS, true), PROFILE_MEASURED);
+    assert_int_equal(profile_known(&p).period_ns, 100 * MS);
+    assert_int_equal(profile_known(&p).lanes_ns, 4 * MS);
+    assert_int_equal(profile_known(&p).busiest_ns, 2 * MS);
+}
+
+static void few_rounds_or_few_samples_say_nothing(void **state)
+{
+    struct profile p = {0};
+    assert_int_equal(take(&p, 10, 100 * MS, MS, true), PROFILE_NOTHING);
+    assert_int_equal(take(&p, 1000, 100 * MS, MS, true), PROFILE_NOTHING);
+    assert_int_equal(take(&p, 1000, 100 * MS, MS, true), PROFILE_NOTHING);
+    assert_int_equal(profile_known(&p).period_ns, 0);
+    assert_int_equal(take(&p, 1000, 100 * MS, MS, true), PROFILE_MEASURED);
+    p = (struct profile){0};
+    for (int i = 0; i < 24; i++)
+        assert_int_equal(take(&p, 1, 100 * MS, MS, true), PROFILE_NOTHING);
+    assert_int_equal(take(&p, 1, 100 * MS, MS, true), PROFILE_MEASURED);
+}
+
+static void noise_is_taken_out(void **state)
+{
+    struct profile p = {0};
+    srandom(7);
+    for (int i = 0; i < 300; i++) {
+        uint64_t noise = (uint64_t)random() % (20 * MS);
+        enum profile_news news = take(&p, 10, 90 * MS + noise, 4 * MS + noise / 20, true);
+        assert_true(news != PROFILE_DRIFTED);
+        if (news == PROFILE_MEASURED)
+            profile_use(&p);
+    }
+    assert_in_range(profile_known(&p).period_ns, 98 * MS, 102 * MS);
+    assert_in_range(profile_known(&p).lanes_ns, 4 * MS + 400000, 4 * MS + 600000);
+}
+
+static void a_stall_changes_nothing(void **state)
+{
+    struct profile p = {0};
+    run(&p, 12, 100 * MS, 4 * MS, true);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(take(&p, 1, 5000 * MS, 40 * MS, true), PROFILE_NOTHING);
+    assert_int_equal(profile_known(&p).period_ns, 100 * MS);
+    assert_int_equal(profile_known(&p).lanes_ns, 4 * MS);
+}
+
+static void a_job_that_stops_for_an_hour_is_the_same_afterwards(void **state)
+{
+    struct profile p = {0};
+    run(&p, 12, 100 * MS, 4 * MS, true);
+    assert_int_equal(take(&p, 3, HOUR / 3, 4 * MS, true), PROFILE_NOTHING);
+    assert_int_equal(run(&p, 50, 100 * MS, 4 * MS, true), PROFILE_NOTHING);
+    assert_int_equal(profile_known(&p).period_ns, 100 * MS);
+}
+
+static void what_lasts_is_a_drift_and_is_told_once(void **state)
+{
+    struct profile p = {0};
+    run(&p, 12, 100 * MS, 4 * MS, true);
+    assert_int_equal(run(&p, 100, 110 * MS, 4 * MS, true), PROFILE_NOTHING);
+    assert_int_equal(run(&p, 60, 200 * MS, 4 * MS, true), PROFILE_DRIFTED);
+    assert_in_range(profile_known(&p).period_ns, 150 * MS, 201 * MS);
+    run(&p, 200, 200 * MS, 4 * MS, true);
+    assert_int_equal(run(&p, 100, 200 * MS, 4 * MS, true), PROFILE_NOTHING);
+    assert_int_equal(run(&p, 60, 200 * MS, 12 * MS, true), PROFILE_DRIFTED);
+}
+
+static void lane_time_that_nobody_feels_is_no_drift(void **state)
+{
+    struct profile p = {0};
+    run(&p, 12, 100 * MS, MS / 10, true);
+    assert_int_equal(run(&p, 60, 100 * MS, MS / 2, true), PROFILE_NOTHING);
+}
+
+static void the_loss_is_what_others_cost_it(void **state)
+{
+    struct profile p = {0};
+    run(&p, 12, 100 * MS, 4 * MS, true);
+    assert_int_equal(profile_loss_ppm(&p), 0);
+    run(&p, 12, 125 * MS, 4 * MS, false);
+    assert_in_range(profile_loss_ppm(&p), 199000, 200000);
+    assert_int_equal(profile_known(&p).period_ns, 100 * MS);
+    run(&p, 12, 100 * MS, 4 * MS, true);
+    assert_int_equal(profile_loss_ppm(&p), 0);
+}
+
+static void who_runs_faster_beside_others_was_measured_wrong(void **state)
+{
+    struct profile p = {0};
+    profile_recall(&p, &(struct profile_times){200 * MS, 4 * MS, 8 * MS});
+    assert_int_equal(profile_known(&p).period_ns, 200 * MS);
+    assert_int_equal(run(&p, 40, 100 * MS, 8 * MS, false), PROFILE_DRIFTED);
+    assert_int_equal(profile_known(&p).period_ns, 100 * MS);
+    assert_int_equal(profile_loss_ppm(&p), 0);
+}
+
+static void who_was_never_alone_is_known_as_he_runs(void **state)
+{
+    struct profile p = {0};
+    assert_int_equal(run(&p, 12, 100 * MS, 4 * MS, false), PROFILE_MEASURED);
+    assert_int_equal(profile_known(&p).period_ns, 100 * MS);
+    assert_int_equal(profile_loss_ppm(&p), 0);
+}
+
+static void what_is_known_from_before_holds_as_long_as_it_is_right(void **state)
+{
+    struct profile p = {0};
+    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS});
+    assert_int_equal(run(&p, 30, 105 * MS, 4 * MS, true), PROFILE_NOTHING);
+    p = (struct profile){0};
+    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS});
+    assert_int_equal(run(&p, 30, 300 * MS, 4 * MS, true), PROFILE_DRIFTED);
+}
+
+static void samples_that_make_no_sense_are_passed_over(void **state)
+{
+    struct profile p = {0};
+    run(&p, 12, 100 * MS, 4 * MS, true);
+    assert_int_equal(take(&p, 0, 100 * MS, 4 * MS, true), PROFILE_NOTHING);
+    struct profile_sample never = {.rounds = 1, .elapsed_ns = UINT64_MAX, .is_alone = true};
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(profile_take(&p, &never), PROFILE_NOTHING);
+    assert_int_equal(profile_known(&p).period_ns, 100 * MS);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest cases[] = {
+        cmocka_unit_test(the_first_rounds_do_not_count),
+        cmocka_unit_test(few_rounds_or_few_samples_say_nothing),
+        cmocka_unit_test(noise_is_taken_out),
+        cmocka_unit_test(a_stall_changes_nothing),
+        cmocka_unit_test(a_job_that_stops_for_an_hour_is_the_same_afterwards),
+        cmocka_unit_test(what_lasts_is_a_drift_and_is_told_once),
+        cmocka_unit_test(lane_time_that_nobody_feels_is_no_drift),
+        cmocka_unit_test(the_loss_is_what_others_cost_it),
+        cmocka_unit_test(who_runs_faster_beside_others_was_measured_wrong),
+        cmocka_unit_test(who_was_never_alone_is_known_as_he_runs),
+        cmocka_unit_test(what_is_known_from_before_holds_as_long_as_it_is_right),
+        cmocka_unit_test(samples_that_make_no_sense_are_passed_over),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
