@@ -5,6 +5,7 @@
 #include "packer/packer.h"
 #include "svc/base/descriptors.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/measuring.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -355,6 +356,8 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
     say_who_may_come(s);
     tenants_end_revoked(s);
     liveness_start(s);
+    measuring_init(s);
+    measuring_wake(s);
     fleet_check(s);
     *ret_c = c;
     return 0;

@@ -29,6 +29,7 @@ struct coordinator_options {
     const char *allow_uids;     /* "1000,1001": users whose workers may share memory */
     uint64_t orphan_timeout_ns; /* local aggregators without coordinator and workers; 0: for ever */
     uint64_t aggregator_timeout_ns;  /* of one that answers no ping; 0: for ever */
+    uint64_t measure_ns;             /* between two looks at what trains; 0: a second */
     struct limits limits;            /* all zero: as limits_init() has them */
     struct provisioner *provisioner; /* taken over, also on failure; NULL: local processes */
     uint32_t store_pages_max;        /* of 4 KiB; 0: no limit */

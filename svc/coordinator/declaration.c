@@ -4,6 +4,7 @@
 #include "packer/packer.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/measuring.h"
 #include "svc/coordinator/quota.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/reduce.h"
@@ -294,6 +295,7 @@ static void adopt(struct declare *d)
         }
     }
     d->created_count = 0;
+    measuring_wake(d->job->service);
 }
 
 /* Pieces and lanes for what is new, within the limits. Bytes are held against theirs first: they

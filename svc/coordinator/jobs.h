@@ -2,6 +2,7 @@
 #ifndef GRADPOOL_COORDINATOR_JOBS_H
 #define GRADPOOL_COORDINATOR_JOBS_H
 
+#include "packer/profile.h"
 #include "svc/coordinator/aggregators.h"
 #include "svc/coordinator/tenants.h"
 #include "svc/wire/terms.h"
@@ -39,6 +40,12 @@ struct tensor {
     size_t pieces_count;
 };
 
+/* What a lane had counted for a job when it was last looked at. */
+struct seen {
+    uint32_t reference;
+    uint64_t rounds, begun_ns, busy_ns;
+};
+
 /* What a job has on one lane. */
 struct share {
     struct lane *lane;
@@ -46,6 +53,8 @@ struct share {
     uint64_t bytes;
     uint32_t open_task;
     uint64_t open_task_bytes;
+    struct seen seen;
+    uint64_t lane_ns; /* measured lane time a round; 0: not yet */
 };
 
 enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };
@@ -78,6 +87,7 @@ struct job {
     uint32_t requests; /* that are answered later */
     struct share *shares;
     size_t shares_count;
+    struct profile profile;
 };
 
 /* --- jobs.c --- */

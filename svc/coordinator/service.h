@@ -30,7 +30,8 @@ struct service {
     int lock_fd, spare_fd;
     struct listener tcp, local;
     struct source signals;
-    struct timer drain_timer, retry_timer, ping_timer;
+    struct timer drain_timer, retry_timer, ping_timer, measure_timer;
+    uint64_t measure_wait_ns; /* until the next look at what trains */
     struct list peers, waits, tenants, jobs, aggregators;
     struct slot *slots;
     size_t slots_count;

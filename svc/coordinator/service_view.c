@@ -1,6 +1,7 @@
 /* What operators are shown: status and jobs. Asks the aggregators for figures first, and shows the
  * last known ones of those that do not answer in time. */
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/measuring.h"
 #include "svc/coordinator/quota.h"
 #include "svc/coordinator/service.h"
 
@@ -16,15 +17,6 @@ struct view {
 };
 
 /* --- figures --- */
-
-static const WIRE(LaneUse) * lane_use(const struct lane *lane)
-{
-    const envelope *stats = lane->aggregator->stats;
-    for (size_t i = 0; stats && i < stats->stats_reply->n_lanes; i++)
-        if (stats->stats_reply->lanes[i]->lane == lane->id)
-            return stats->stats_reply->lanes[i];
-    return NULL;
-}
 
 /* Of the newest round that a lane knows; lanes that are behind are left out. */
 static void add_measured(WIRE(JobUse) * total, const WIRE(JobUse) * use)
@@ -151,7 +143,7 @@ static WIRE(LaneView) *
     view->core = lane->core;
     view->pu = lane->pu;
     view->numa = lane->numa;
-    view->use = (WIRE(LaneUse) *)lane_use(lane);
+    view->use = (WIRE(LaneUse) *)stats_of_lane(lane);
     view->shm = lane->shm;
     view->ofi = lane->ofi;
     view->memory_bytes_max = s->options.limits.most[LIMIT_LANE_MEMORY];
@@ -267,7 +259,7 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
         if (job->shares[i].pieces == 0)
             continue;
         view->lanes[view->n_lanes++] = job->shares[i].lane->id;
-        add_use(view->use, lane_use(job->shares[i].lane));
+        add_use(view->use, stats_of_lane(job->shares[i].lane));
     }
     qsort(view->lanes, view->n_lanes, sizeof *view->lanes, compare_numbers);
 }
@@ -277,7 +269,7 @@ static uint64_t lent(const struct job *job)
     WIRE(JobUse) use = GRADPOOL__WIRE__JOB_USE__INIT;
     use.job_id = job->id;
     for (size_t i = 0; i < job->shares_count; i++)
-        add_use(&use, lane_use(job->shares[i].lane));
+        add_use(&use, stats_of_lane(job->shares[i].lane));
     return use.registered_bytes;
 }
 
@@ -301,6 +293,15 @@ static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) 
     }
 }
 
+static void fill_profile(const struct job *job, WIRE(JobView) * view)
+{
+    struct profile_times known = profile_known(&job->profile);
+    view->period_ns = job->profile.now.period_ns;
+    view->alone_period_ns = job->profile.alone.period_ns;
+    view->lane_ns = known.lanes_ns;
+    view->loss_ppm = profile_loss_ppm(&job->profile);
+}
+
 static WIRE(JobView) * job_view(struct pool *pool, const struct job *job)
 {
     WIRE(JobView) *view = take(pool, sizeof *view);
@@ -320,6 +321,7 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job)
     view->epoch = job->epoch;
     for (size_t i = 0; i < job->tensors_count; i++)
         view->tensor_bytes += tensor_bytes(job->tensors[i], job->tensors[i]->elements);
+    fill_profile(job, view);
     fill_lanes(pool, job, view);
     fill_workers(pool, job, view);
     fill_limits(pool, job, view);
@@ -372,23 +374,6 @@ static void answer(struct wait *wait)
     wait_destroy(wait);
 }
 
-static void keep_stats(struct aggregator *a, const envelope *reply)
-{
-    /* The reply is the receiver's: a copy is kept through its packed form. */
-    size_t bytes = gradpool__wire__envelope__get_packed_size(reply);
-    uint8_t *packed = malloc(bytes);
-    if (!packed)
-        return;
-    gradpool__wire__envelope__pack(reply, packed);
-    envelope *copy = gradpool__wire__envelope__unpack(NULL, bytes, packed);
-    free(packed);
-    if (!copy)
-        return;
-    if (a->stats)
-        gradpool__wire__envelope__free_unpacked(a->stats, NULL);
-    a->stats = copy;
-}
-
 struct asked {
     uint64_t wait;
     uint32_t aggregator;
@@ -401,7 +386,7 @@ static void got_stats(struct service *s, void *data, const envelope *reply, int 
     struct aggregator *a = aggregator_find(s, asked->aggregator);
     struct wait *wait = wait_find(s, asked->wait);
     if (a && reply && reply->body_case == BODY(STATS_REPLY))
-        keep_stats(a, reply);
+        stats_keep(a, reply);
     if (wait && --wait->pending == 0)
         answer(wait);
 }

@@ -119,6 +119,10 @@ static json_t *job_json(const struct view_job *job, int *error)
     put_number(o, "tasks", job->tasks, error);
     put_number(o, "epoch", job->epoch, error);
     put_number(o, "tensor_bytes", job->tensor_bytes, error);
+    put_number(o, "period_ns", job->period_ns, error);
+    put_number(o, "alone_period_ns", job->alone_period_ns, error);
+    put_number(o, "lane_ns", job->lane_ns, error);
+    put_number(o, "loss_ppm", job->loss_ppm, error);
     for (size_t i = 0; i < job->lanes_count; i++)
         append(lanes, json_integer(job->lanes[i]), error);
     put(o, "lanes", lanes, error);

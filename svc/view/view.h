@@ -66,6 +66,9 @@ struct view_job {
     size_t lanes_count;
     struct view_use use;
     struct view_measured measured;
+    /* 0: not measured, or not known */
+    uint64_t period_ns, alone_period_ns, lane_ns; /* of a round: now, without others; lane time */
+    uint32_t loss_ppm;                            /* against running alone */
     struct view_worker *ranks;
     size_t ranks_count;
     struct view_limit *limits; /* its own and its tenant's */

@@ -1,0 +1,213 @@
+/* Measures jobs while they train: asks the aggregators for figures, at intervals, and turns what
+ * the lanes have counted between two looks into samples for the job's profile. Owns the timer of
+ * that and the kept figures. Must never wait for an answer, nor ask often where nothing trains
+ * (K15). */
+#include "svc/coordinator/measuring.h"
+
+#include "svc/base/log.h"
+#include "svc/coordinator/service.h"
+
+#include <stdlib.h>
+
+/* --- figures --- */
+
+void stats_keep(struct aggregator *a, const envelope *reply)
+{
+    /* The reply is the receiver's: a copy is kept through its packed form. */
+    size_t bytes = gradpool__wire__envelope__get_packed_size(reply);
+    uint8_t *packed = malloc(bytes);
+    if (!packed)
+        return;
+    gradpool__wire__envelope__pack(reply, packed);
+    envelope *copy = gradpool__wire__envelope__unpack(NULL, bytes, packed);
+    free(packed);
+    if (!copy)
+        return;
+    if (a->stats)
+        gradpool__wire__envelope__free_unpacked(a->stats, NULL);
+    a->stats = copy;
+}
+
+const WIRE(LaneUse) * stats_of_lane(const struct lane *lane)
+{
+    const envelope *stats = lane->aggregator->stats;
+    for (size_t i = 0; stats && i < stats->stats_reply->n_lanes; i++)
+        if (stats->stats_reply->lanes[i]->lane == lane->id)
+            return stats->stats_reply->lanes[i];
+    return NULL;
+}
+
+const WIRE(JobUse) * stats_of_job(const struct lane *lane, uint32_t job_id)
+{
+    const WIRE(LaneUse) *use = stats_of_lane(lane);
+    for (size_t i = 0; use && i < use->n_jobs; i++)
+        if (use->jobs[i]->job_id == job_id)
+            return use->jobs[i];
+    return NULL;
+}
+
+/* --- from figures to samples --- */
+
+/* What a lane has done for a job between two looks. */
+struct window {
+    uint64_t rounds, elapsed_ns, busy_ns;
+};
+
+/* Rounds are counted where there was a look before, on the same piece, by the same process. */
+static bool is_next(const struct seen *was, const struct seen *is)
+{
+    return was->reference == is->reference && was->busy_ns <= is->busy_ns &&
+           was->begun_ns <= is->begun_ns && was->rounds <= is->rounds;
+}
+
+/* Whether rounds have begun there since the last look that saw some. */
+static bool look(struct job *job, struct share *share, struct window *ret_window)
+{
+    const WIRE(JobUse) *use = stats_of_job(share->lane, job->id);
+    if (!use || use->reference == 0)
+        return false;
+    struct seen was = share->seen, is = {.reference = use->reference,
+                                         .rounds = use->begun_rounds,
+                                         .begun_ns = use->begun_ns,
+                                         .busy_ns = use->busy_ns};
+    if (is_next(&was, &is) && was.rounds == is.rounds)
+        return false;
+    share->seen = is;
+    *ret_window = (struct window){.rounds = is.rounds - was.rounds,
+                                  .elapsed_ns = is.begun_ns - was.begun_ns,
+                                  .busy_ns = is.busy_ns - was.busy_ns};
+    return is_next(&was, &is);
+}
+
+static void add_lane_time(struct share *share, const struct window *window)
+{
+    uint64_t news = window->busy_ns / window->rounds;
+    if (share->lane_ns == 0)
+        share->lane_ns = news;
+    else
+        share->lane_ns = share->lane_ns - share->lane_ns / 4 + news / 4;
+}
+
+static bool is_alone(const struct job *job)
+{
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].pieces > 0 && job->shares[i].lane->jobs > 1)
+            return false;
+    return true;
+}
+
+static void note(struct job *job, enum profile_news news)
+{
+    char prefix[TENANT_PREFIX_BYTES];
+    if (news == PROFILE_NOTHING)
+        return;
+    profile_use(&job->profile);
+    struct profile_times known = profile_known(&job->profile);
+    log_info("job %s%s %s: a round takes %.1f ms, %.3f ms of it lane time",
+             tenant_prefix(job->tenant, prefix), job->name,
+             news == PROFILE_MEASURED ? "is measured" : "has changed",
+             (double)known.period_ns / NS_PER_MS, (double)known.lanes_ns / NS_PER_MS);
+}
+
+/* Whether it has trained since the last look. The lane that takes the most time a round says how
+ * long a round is. */
+static bool measure(struct job *job)
+{
+    struct window busiest = {0};
+    uint64_t lanes_ns = 0, most_ns = 0;
+    for (size_t i = 0; i < job->shares_count; i++) {
+        struct share *share = &job->shares[i];
+        struct window window;
+        if (share->pieces == 0)
+            continue;
+        if (look(job, share, &window)) {
+            add_lane_time(share, &window);
+            if (busiest.rounds == 0 || window.busy_ns / window.rounds > most_ns)
+                busiest = window;
+            most_ns = busiest.busy_ns / busiest.rounds;
+        }
+        lanes_ns += share->lane_ns;
+    }
+    if (busiest.rounds == 0)
+        return false;
+    struct profile_sample sample = {.rounds = busiest.rounds,
+                                    .elapsed_ns = busiest.elapsed_ns,
+                                    .busiest_ns = most_ns,
+                                    .lanes_ns = lanes_ns,
+                                    .is_alone = is_alone(job)};
+    note(job, profile_take(&job->profile, &sample));
+    return true;
+}
+
+/* --- at intervals --- */
+
+static uint64_t least_ns(const struct service *s)
+{
+    return s->options.measure_ns ? s->options.measure_ns : MEASURE_NS;
+}
+
+static void got_stats(struct service *s, void *data, const envelope *reply, int code,
+                      const char *text)
+{
+    struct aggregator *a = aggregator_find(s, *(const uint32_t *)data);
+    if (a && reply && reply->body_case == BODY(STATS_REPLY))
+        stats_keep(a, reply);
+}
+
+static bool has_work(const struct aggregator *a)
+{
+    for (size_t i = 0; i < a->lanes_count; i++)
+        if (a->lanes[i].jobs > 0)
+            return a->state == AGGREGATOR_UP;
+    return false;
+}
+
+static void ask(struct aggregator *a)
+{
+    WIRE(StatsRequest) request = GRADPOOL__WIRE__STATS_REQUEST__INIT;
+    envelope e = ENVELOPE_INIT;
+    uint32_t *id = malloc(sizeof *id);
+    if (!id)
+        return;
+    *id = a->id;
+    e.body_case = BODY(STATS_REQUEST);
+    e.stats_request = &request;
+    if (call_send(a, &e, CALL_DEADLINE_NS, got_stats, id) < 0)
+        free(id);
+}
+
+static void look_around(struct timer *timer)
+{
+    struct service *s = container_of(timer, struct service, measure_timer);
+    uint64_t most_ns = MEASURE_IDLE_TIMES * least_ns(s);
+    bool trains = false;
+    list_for_each (node, &s->jobs)
+        trains |= measure(list_entry(node, struct job, link));
+    s->measure_wait_ns = trains ? least_ns(s) : 2 * s->measure_wait_ns;
+    if (s->measure_wait_ns > most_ns)
+        s->measure_wait_ns = most_ns;
+    if (list_is_empty(&s->jobs) || s->phase != SERVICE_UP)
+        return;
+    list_for_each (node, &s->aggregators) {
+        struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (has_work(a))
+            ask(a);
+    }
+    timer_start(&s->loop, timer, clock_now_ns() + s->measure_wait_ns);
+}
+
+void measuring_init(struct service *s)
+{
+    timer_init(&s->measure_timer, look_around);
+    s->measure_wait_ns = least_ns(s);
+}
+
+/* Somebody who declares tensor by tensor must not put the next look off for ever. */
+void measuring_wake(struct service *s)
+{
+    uint64_t next_ns = clock_now_ns() + least_ns(s);
+    bool is_armed = !list_is_empty(&s->measure_timer.link);
+    s->measure_wait_ns = least_ns(s);
+    if (!is_armed || s->measure_timer.deadline_ns > next_ns)
+        timer_start(&s->loop, &s->measure_timer, next_ns);
+}

@@ -1,0 +1,22 @@
+/* Figures of lanes and jobs: asked for, kept, and what is known of a job from them. README: K15. */
+#ifndef GRADPOOL_COORDINATOR_MEASURING_H
+#define GRADPOOL_COORDINATOR_MEASURING_H
+
+#include "svc/coordinator/jobs.h"
+
+#define MEASURE_NS NS_PER_S  /* between two looks at what trains */
+#define MEASURE_IDLE_TIMES 8 /* as long, at most, when nothing does */
+
+struct service;
+
+void measuring_init(struct service *s);
+/* There may be something to measure from now on. */
+void measuring_wake(struct service *s);
+
+/* Keeps a copy of a StatsReply in `a->stats`. */
+void stats_keep(struct aggregator *a, const envelope *reply);
+/* The last known figures; NULL: none. Good until the next stats_keep(). */
+const WIRE(LaneUse) * stats_of_lane(const struct lane *lane);
+const WIRE(JobUse) * stats_of_job(const struct lane *lane, uint32_t job_id);
+
+#endif
