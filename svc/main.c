@@ -101,10 +101,14 @@ static const struct cli_show show = {.status_table = ops_status_table,
                                      .jobs_json = ops_jobs_json,
                                      .tenants_table = ops_tenants_table,
                                      .tenants_json = ops_tenants_json,
-                                     .job_table = ops_job_table};
+                                     .job_table = ops_job_table,
+                                     .top_text = ops_top_text,
+                                     .top_json = ops_top_json};
 
 static int status(int argc, char **argv) { return cli_status(argc, argv, &show); }
 static int jobs(int argc, char **argv) { return cli_jobs(argc, argv, &show); }
+
+static int top(int argc, char **argv) { return cli_top(argc, argv, &show); }
 
 static int tenant(int argc, char **argv) { return cli_tenant(argc, argv, &show); }
 
@@ -119,6 +123,7 @@ static const struct cli_command commands[] = {
     {"aggregator", "add this host's cores to a service", aggregator, true},
     {"status", "show a service, its aggregators and lanes", status, true},
     {"jobs", "show the jobs of a service", jobs, true},
+    {"top", "watch lanes and jobs, and the cores they save, second by second", top, true},
     {"tenant", "make, list and revoke the keys of tenants", tenant, true},
     {"version", "print the version", version, false},
     {0},

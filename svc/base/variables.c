@@ -45,6 +45,7 @@ static const char *const known[] = {
     "LIBRARY",
     "LISTEN",
     "LOG_LEVEL",
+    "ONCE",
     "OPERATOR",
     "ORPHAN_TIMEOUT",
     "POLICY",

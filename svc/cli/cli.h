@@ -57,6 +57,8 @@ struct cli_aggregator {
 };
 void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_options);
 
+struct snapshot;
+
 /* How answers are shown; each returns 0 or a negative errno. */
 struct cli_show {
     int (*status_table)(const struct view_status *status, FILE *out);
@@ -66,12 +68,15 @@ struct cli_show {
     int (*tenants_table)(const struct view_tenants *tenants, FILE *out);
     int (*tenants_json)(const struct view_tenants *tenants, FILE *out);
     int (*job_table)(const struct view_job *job, FILE *out);
+    int (*top_text)(const struct snapshot *s, FILE *out);
+    int (*top_json)(const struct snapshot *s, FILE *out);
 };
 
 /* Whole subcommands; they return the exit code. */
 int cli_status(int argc, char **argv, const struct cli_show *show);
 int cli_jobs(int argc, char **argv, const struct cli_show *show);
 int cli_tenant(int argc, char **argv, const struct cli_show *show);
+int cli_top(int argc, char **argv, const struct cli_show *show);
 
 /* Where gradpool serve keeps its state unless told; fills `buffer` and returns it. */
 const char *cli_state_dir_default(char *buffer, size_t buffer_bytes);

@@ -35,6 +35,7 @@ int knobs_number(const char *value, unsigned long long least, unsigned long long
 /* "GRADPOOL_STATE_DIR" of "state-dir". */
 const char *knobs_variable(const char *name, char *buffer, size_t buffer_bytes);
 
-extern const struct knob serve_knobs[], aggregator_knobs[], operator_knobs[], tenant_knobs[];
+extern const struct knob serve_knobs[], aggregator_knobs[], operator_knobs[], tenant_knobs[],
+    top_knobs[];
 
 #endif

@@ -1,6 +1,7 @@
 /* Options of the operator's subcommands, and one question to the coordinator. */
 #include "svc/cli/operator.h"
 
+#include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
@@ -10,13 +11,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define ENDPOINT_DEFAULT "gradpool://127.0.0.1:7077"
 #define ASK_TIMEOUT_MS 10000
 
 enum { ENDPOINT, JSON };
 
 const struct knob operator_knobs[] = {
-    [ENDPOINT] = {"endpoint", "URL", "the service (default: " ENDPOINT_DEFAULT ")"},
+    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
     [JSON] = {"json", NULL, "print JSON instead of a table"},
     {0},
 };
@@ -52,7 +52,7 @@ void operator_parse(const char *name, const char *operands, const char *before, 
                                          .knobs = operator_knobs,
                                          .set = set,
                                          .operand = operands ? set_job : NULL};
-    *ret_options = (struct operator_options){.endpoint = ENDPOINT_DEFAULT};
+    *ret_options = (struct operator_options){.endpoint = OPERATOR_ENDPOINT_DEFAULT};
     knobs_parse(&command, argc, argv, ret_options);
 }
 
@@ -89,29 +89,36 @@ static int connect_to(const char *url, uint64_t deadline_ns, struct channel **re
     return error;
 }
 
-int operator_ask(const struct operator_options *options, envelope *request, envelope **ret_reply)
+static uint64_t deadline(void) { return clock_deadline_ns(clock_now_ns(), ASK_TIMEOUT_MS); }
+
+int operator_open(const char *endpoint, struct channel **ret_channel, struct err *err)
 {
-    uint64_t deadline_ns = clock_deadline_ns(clock_now_ns(), ASK_TIMEOUT_MS), incarnation;
+    uint64_t deadline_ns = deadline(), incarnation;
     struct channel *channel = NULL;
-    struct err err = {0};
-    int error = connect_to(options->endpoint, deadline_ns, &channel, &err);
+    int error = connect_to(endpoint, deadline_ns, &channel, err);
     if (error == 0)
         error = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, "gradpool", deadline_ns,
-                              &incarnation, &err);
+                              &incarnation, err);
     if (error == 0)
-        error = channel_call(channel, request, deadline_ns, NULL, NULL, ret_reply, &err);
+        *ret_channel = take_ptr(channel);
+    channel_destroy(channel);
+    return error;
+}
+
+int operator_call(struct channel *channel, envelope *request, envelope **ret_reply, struct err *err)
+{
+    return channel_call(channel, request, deadline(), NULL, NULL, ret_reply, err);
+}
+
+int operator_ask(const struct operator_options *options, envelope *request, envelope **ret_reply)
+{
+    struct channel *channel = NULL;
+    struct err err = {0};
+    int error = operator_open(options->endpoint, &channel, &err);
+    if (error == 0)
+        error = operator_call(channel, request, ret_reply, &err);
     channel_destroy(channel);
     if (error < 0)
         fprintf(stderr, "gradpool: %s\n", err.text);
     return error;
-}
-
-void operator_use(const Gradpool__Wire__JobUse *use, struct view_use *ret_use)
-{
-    ret_use->heap_bytes += use->heap_bytes;
-    ret_use->registered_bytes += use->registered_bytes;
-    ret_use->busy_ns += use->busy_ns;
-    ret_use->pushed_bytes += use->pushed_bytes;
-    ret_use->rounds += use->rounds;
-    ret_use->connections += use->connections;
 }

@@ -1,8 +1,7 @@
-/* What `gradpool status` and `gradpool jobs` share: their options, and asking the coordinator. */
+/* What `gradpool status`, `jobs` and `top` share: their options, and asking the coordinator. */
 #ifndef GRADPOOL_CLI_OPERATOR_H
 #define GRADPOOL_CLI_OPERATOR_H
 
-#include "svc/view/view.h"
 #include "svc/wire/channel.h"
 
 #include <stdbool.h>
@@ -18,6 +17,12 @@ void operator_parse(const char *name, const char *operands, const char *before, 
                     int argc, char **argv, struct operator_options *ret_options);
 /* Asks and waits for the reply. Failures are said on standard error; -EHOSTDOWN: nobody there. */
 int operator_ask(const struct operator_options *options, envelope *request, envelope **ret_reply);
-void operator_use(const Gradpool__Wire__JobUse *use, struct view_use *ret_use);
+
+/* For who asks again and again: one connection. The texts in `err` say what failed. */
+int operator_open(const char *endpoint, struct channel **ret_channel, struct err *err);
+int operator_call(struct channel *channel, envelope *request, envelope **ret_reply,
+                  struct err *err);
+/* What --endpoint is unless told. */
+#define OPERATOR_ENDPOINT_DEFAULT "gradpool://127.0.0.1:7077"
 
 #endif

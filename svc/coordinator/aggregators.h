@@ -36,7 +36,8 @@ struct aggregator {
     struct list calls;
     struct lane *lanes;
     size_t lanes_count;
-    envelope *stats; /* its last StatsReply */
+    envelope *stats;      /* its last StatsReply */
+    uint64_t measured_ns; /* when that came */
 };
 
 /* In no list and not stored yet; room for `lanes_max` lanes, which never move. */

@@ -26,6 +26,7 @@ void stats_keep(struct aggregator *a, const envelope *reply)
     if (a->stats)
         gradpool__wire__envelope__free_unpacked(a->stats, NULL);
     a->stats = copy;
+    a->measured_ns = clock_now_ns();
 }
 
 const WIRE(LaneUse) * stats_of_lane(const struct lane *lane)

@@ -164,6 +164,7 @@ static WIRE(AggregatorView) *
     view->state = (char *)aggregator_state_name(a);
     view->silent_ns = liveness_silent_ns(a);
     view->cpu_ns = a->stats ? a->stats->stats_reply->cpu_ns : 0;
+    view->measured_ns = a->stats ? a->measured_ns - s->started_ns : 0;
     view->lanes = lanes;
     for (size_t i = 0; i < a->lanes_count; i++)
         if ((lanes[view->n_lanes] = lane_view(pool, s, &a->lanes[i])))

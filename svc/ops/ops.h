@@ -2,7 +2,7 @@
 #ifndef GRADPOOL_OPS_OPS_H
 #define GRADPOOL_OPS_OPS_H
 
-#include "svc/view/view.h"
+#include "svc/ops/snapshot.h"
 
 #include <stdio.h>
 
@@ -18,5 +18,9 @@ int ops_jobs_table(const struct view_jobs *jobs, FILE *out);
 int ops_tenants_table(const struct view_tenants *tenants, FILE *out);
 /* One job with its workers. */
 int ops_job_table(const struct view_job *job, FILE *out);
+
+/* What the service is doing: cores, lanes with the shares of jobs, jobs. */
+int ops_top_text(const struct snapshot *s, FILE *out);
+int ops_top_json(const struct snapshot *s, FILE *out);
 
 #endif

@@ -16,11 +16,25 @@ struct view_use {
     uint32_t connections;
 };
 
+/* Between this snapshot and the one before; NAN: not known yet. */
+struct view_rate {
+    double cores; /* CPU seconds a second */
+    double rounds_per_s, bytes_per_s;
+};
+
 /* Of the newest round of a job's measured tensors. */
 struct view_measured {
     uint64_t round; /* 0: nothing is measured */
     uint32_t inputs, losses;
     double input_squares, result_squares, loss_sum;
+};
+
+/* A job on a lane. */
+struct view_part {
+    uint32_t job_id;
+    struct view_use use;
+    struct view_rate rate;
+    double share; /* of what the lane's jobs used since the snapshot before */
 };
 
 struct view_lane {
@@ -29,12 +43,16 @@ struct view_lane {
     uint64_t cpu_ns, arena_bytes, memory_bytes_max;
     struct view_use use;
     const char *shm, *ofi;
+    struct view_part *parts; /* job numbers ascend */
+    size_t parts_count;
+    struct view_rate rate;
 };
 
 struct view_aggregator {
     uint32_t aggregator, pid;
     const char *node, *state;
     uint64_t cpu_ns, silent_ns; /* silent_ns: without an answer to a ping */
+    uint64_t measured_ns;       /* when its figures came, on the clock of uptime_ns; 0: never */
     struct view_lane *lanes;
     size_t lanes_count;
 };
@@ -69,6 +87,8 @@ struct view_job {
     /* 0: not measured, or not known */
     uint64_t period_ns, alone_period_ns, lane_ns; /* of a round: now, without others; lane time */
     uint32_t loss_ppm;                            /* against running alone */
+    struct view_rate rate;
+    double cores_allocated; /* its shares of its lanes */
     struct view_worker *ranks;
     size_t ranks_count;
     struct view_limit *limits; /* its own and its tenant's */
@@ -78,6 +98,13 @@ struct view_job {
 struct view_jobs {
     struct view_job *jobs;
     size_t jobs_count;
+};
+
+/* What the service holds and what it saves. */
+struct view_cores {
+    double allocated; /* one a lane */
+    double used;      /* by lanes, CPU seconds a second; NAN: not known yet */
+    double dedicated; /* what the jobs would hold with servers of their own: one a worker */
 };
 
 struct view_tenant {

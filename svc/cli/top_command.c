@@ -1,0 +1,211 @@
+/* gradpool top: lanes, jobs and cores, second by second. Owns the terminal while it runs, and gives
+ * it back as it was, also on Ctrl-C. Where nobody watches (a pipe, --once, --json) it prints
+ * once. */
+#include "svc/base/cleanup.h"
+#include "svc/base/clock.h"
+#include "svc/cli/cli.h"
+#include "svc/cli/knobs.h"
+#include "svc/cli/operator.h"
+#include "svc/ops/snapshot.h"
+#include "svc/wire/endpoint.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#define PERIOD_NS NS_PER_S
+#define ENTER_SCREEN "\x1b[?1049h\x1b[?25l"
+#define LEAVE_SCREEN "\x1b[?25h\x1b[?1049l"
+#define ROWS_DEFAULT 24
+#define COLUMNS_DEFAULT 80
+
+enum { ENDPOINT, JSON, ONCE };
+
+const struct knob top_knobs[] = {
+    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
+    [JSON] = {"json", NULL, "print JSON, once"},
+    [ONCE] = {"once", NULL, "print once (default: when standard output is no terminal)"},
+    {0},
+};
+
+struct top {
+    struct operator_options options;
+    bool once;
+    const struct cli_show *show;
+    struct channel *channel; /* NULL: not connected */
+    struct snapshot *last;
+};
+
+static int set(void *context, int index, const char *value, struct err *err)
+{
+    struct top *t = context;
+    struct endpoint endpoint;
+    if (index == JSON)
+        t->options.json = true;
+    else if (index == ONCE)
+        t->once = true;
+    else
+        t->options.endpoint = value;
+    return index == ENDPOINT ? endpoint_parse(value, &endpoint, err) : 0;
+}
+
+/* --- asking --- */
+
+static int ask_both(struct channel *channel, envelope *replies[2], struct err *err)
+{
+    Gradpool__Wire__StatusRequest status = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
+    Gradpool__Wire__JobsRequest jobs = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REQUEST;
+    request.status_request = &status;
+    int error = operator_call(channel, &request, &replies[0], err);
+    if (error < 0)
+        return error;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REQUEST;
+    request.jobs_request = &jobs;
+    error = operator_call(channel, &request, &replies[1], err);
+    if (error < 0)
+        gradpool__wire__envelope__free_unpacked(replies[0], NULL);
+    return error;
+}
+
+static void disconnect(struct top *t)
+{
+    channel_destroy(t->channel);
+    t->channel = NULL;
+}
+
+/* `last` is then the service now. */
+static int look(struct top *t, struct err *err)
+{
+    envelope *replies[2];
+    struct snapshot *now;
+    int error = t->channel ? 0 : operator_open(t->options.endpoint, &t->channel, err);
+    if (error == 0)
+        error = ask_both(t->channel, replies, err);
+    if (error < 0) {
+        disconnect(t);
+        return error;
+    }
+    error = snapshot_create(replies[0], replies[1], &now);
+    if (error < 0) {
+        gradpool__wire__envelope__free_unpacked(replies[0], NULL);
+        gradpool__wire__envelope__free_unpacked(replies[1], NULL);
+        return err_set(err, error, "cannot show the reply: %s", err_text(error));
+    }
+    snapshot_compare(t->last, now);
+    snapshot_destroy(t->last);
+    t->last = now;
+    return 0;
+}
+
+static void wait_until(uint64_t deadline_ns)
+{
+    for (int ms; (ms = clock_poll_ms(deadline_ns, clock_now_ns())) > 0;)
+        if (poll(NULL, 0, ms) < 0 && errno != EINTR)
+            return;
+}
+
+/* --- the terminal --- */
+
+/* What fits: whole rows, each cut to the width; characters, not bytes, are counted. */
+static void print_cut(const char *text, FILE *out)
+{
+    struct winsize size = {0};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_row == 0)
+        size = (struct winsize){.ws_row = ROWS_DEFAULT, .ws_col = COLUMNS_DEFAULT};
+    fputs("\x1b[H", out);
+    int column = 0, row = 1;
+    for (; *text; text++) {
+        bool is_start = (*text & 0xc0) != 0x80;
+        if (*text == '\n') {
+            if (row++ == size.ws_row)
+                break;
+            fputs("\x1b[K\n", out);
+            column = 0;
+        } else if ((column += is_start) <= size.ws_col) {
+            fputc(*text, out);
+        }
+    }
+    fputs("\x1b[K\x1b[J", out);
+    fflush(out);
+}
+
+static void restore_and_end(int number)
+{
+    ssize_t ignored = write(STDOUT_FILENO, LEAVE_SCREEN, sizeof LEAVE_SCREEN - 1);
+    (void)ignored;
+    sigaction(number, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+    raise(number);
+}
+
+static void show(struct top *t, const char *failure)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return;
+    if (*failure)
+        fprintf(out, "gradpool: %s\n\n", failure);
+    if (t->last)
+        t->show->top_text(t->last, out);
+    if (fclose(out) == 0 && text)
+        print_cut(text, stdout);
+}
+
+/* Ends with a signal, or when the terminal is gone. */
+static int watch(struct top *t)
+{
+    struct sigaction end = {.sa_handler = restore_and_end};
+    for (int i = 0, ends[] = {SIGINT, SIGTERM, SIGHUP}; i < 3; i++)
+        sigaction(ends[i], &end, NULL);
+    fputs(ENTER_SCREEN, stdout);
+    while (!ferror(stdout)) {
+        uint64_t next_ns = clock_now_ns() + PERIOD_NS;
+        struct err err = {0};
+        show(t, look(t, &err) < 0 ? err.text : "");
+        wait_until(next_ns);
+    }
+    return CLI_FAILED;
+}
+
+/* Two looks: rates need both. */
+static int print_once(struct top *t)
+{
+    struct err err = {0};
+    int error = look(t, &err);
+    if (error == 0)
+        wait_until(clock_now_ns() + PERIOD_NS);
+    if (error == 0)
+        error = look(t, &err);
+    if (error < 0) {
+        fprintf(stderr, "gradpool: %s\n", err.text);
+        return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
+    }
+    error = (t->options.json ? t->show->top_json : t->show->top_text)(t->last, stdout);
+    return error < 0 ? CLI_FAILED : CLI_OK;
+}
+
+int cli_top(int argc, char **argv, const struct cli_show *how)
+{
+    static const struct knob_command command = {
+        .name = "gradpool top",
+        .knobs = top_knobs,
+        .set = set,
+        .before = "Shows what lanes and jobs are doing, second by second, until Ctrl-C: how busy "
+                  "each lane is and with whose work, and the cores that jobs hold, use and save "
+                  "against servers of their own.",
+        .after = "Examples:\n  gradpool top\n  gradpool top --once\n  gradpool top --json\n\n"
+                 "Exit code: 0 shown; 1 failed; 2 a mistake on the command line; 3 no service "
+                 "there."};
+    struct top t = {.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT}, .show = how};
+    knobs_parse(&command, argc, argv, &t);
+    bool is_live = !t.once && !t.options.json && isatty(STDOUT_FILENO);
+    int code = is_live ? watch(&t) : print_once(&t);
+    disconnect(&t);
+    snapshot_destroy(t.last);
+    return code;
+}

@@ -1,0 +1,58 @@
+/* The ring of samples. Owns when neighbours are merged; means stay means. */
+#include "svc/ops/history.h"
+
+#include <math.h>
+
+static double mean(double left, double right)
+{
+    return isnan(left) ? right : isnan(right) ? left : (left + right) / 2;
+}
+
+static struct history_sample merge(const struct history_sample *a, const struct history_sample *b)
+{
+    return (struct history_sample){
+        .at_s = mean(a->at_s, b->at_s),
+        .cores = {.allocated = mean(a->cores.allocated, b->cores.allocated),
+                  .used = mean(a->cores.used, b->cores.used),
+                  .dedicated = mean(a->cores.dedicated, b->cores.dedicated)}};
+}
+
+static void halve(struct history *h)
+{
+    for (size_t i = 0; i < h->count / 2; i++)
+        h->samples[i] = merge(&h->samples[2 * i], &h->samples[2 * i + 1]);
+    h->count /= 2;
+    h->stride *= 2;
+}
+
+/* The mean of what was pending. */
+static struct history_sample settle(struct history *h)
+{
+    double n = h->pending_count, used_n = h->pending_used_count;
+    struct view_cores *sum = &h->pending.cores;
+    struct history_sample sample = {.at_s = h->pending.at_s / n,
+                                    .cores = {.allocated = sum->allocated / n,
+                                              .used = used_n > 0 ? sum->used / used_n : NAN,
+                                              .dedicated = sum->dedicated / n}};
+    h->pending = (struct history_sample){0};
+    h->pending_count = h->pending_used_count = 0;
+    return sample;
+}
+
+void history_add(struct history *h, double at_s, const struct view_cores *cores)
+{
+    if (h->stride == 0)
+        h->stride = 1;
+    h->pending.at_s += at_s;
+    h->pending.cores.allocated += cores->allocated;
+    h->pending.cores.dedicated += cores->dedicated;
+    if (!isnan(cores->used)) {
+        h->pending.cores.used += cores->used;
+        h->pending_used_count++;
+    }
+    if (++h->pending_count < h->stride)
+        return;
+    h->samples[h->count++] = settle(h);
+    if (h->count == HISTORY_SAMPLES_MAX)
+        halve(h);
+}

@@ -1,0 +1,26 @@
+/* Cores over the time since start, in memory that does not grow: when it is full, two neighbours
+ * become one and samples come half as often. */
+#ifndef GRADPOOL_OPS_HISTORY_H
+#define GRADPOOL_OPS_HISTORY_H
+
+#include "svc/view/view.h"
+
+#define HISTORY_SAMPLES_MAX 360 /* even */
+
+struct history_sample {
+    double at_s; /* on the clock of uptime_ns; the middle of what it stands for */
+    struct view_cores cores;
+};
+
+struct history {
+    struct history_sample samples[HISTORY_SAMPLES_MAX];
+    size_t count;
+    uint32_t stride;               /* snapshots a sample; 0: none came yet */
+    struct history_sample pending; /* sums of those that do not make a sample yet */
+    uint32_t pending_count, pending_used_count;
+};
+
+/* All zero is an empty one. */
+void history_add(struct history *h, double at_s, const struct view_cores *cores);
+
+#endif

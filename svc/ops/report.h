@@ -1,0 +1,13 @@
+/* The report: what the service holds, uses and saves, now and since it started. */
+#ifndef GRADPOOL_OPS_REPORT_H
+#define GRADPOOL_OPS_REPORT_H
+
+#include "svc/ops/history.h"
+#include "svc/ops/snapshot.h"
+
+#include <stdio.h>
+
+/* One JSON object; `history` NULL: without. -ENOMEM, -EIO. */
+int report_json(const struct snapshot *s, const struct history *history, FILE *out);
+
+#endif

@@ -1,0 +1,105 @@
+/* The report as JSON, which is also what `gradpool top --json` prints. Figures that are not known
+ * are left out (O4). */
+#include "svc/ops/figures.h"
+#include "svc/ops/json_put.h"
+#include "svc/ops/ops.h"
+#include "svc/ops/report.h"
+
+#include <math.h>
+
+static json_t *cores_json(const struct view_cores *cores, int *error)
+{
+    json_t *o = json_object();
+    json_put_known(o, "allocated", cores->allocated, error);
+    json_put_known(o, "used", cores->used, error);
+    json_put_known(o, "dedicated", cores->dedicated, error);
+    json_put_known(o, "saved", cores->dedicated - cores->allocated, error);
+    return o;
+}
+
+static json_t *part_json(const struct snapshot *s, const struct view_part *part, int *error)
+{
+    const struct view_job *job = snapshot_job(s, part->job_id);
+    json_t *o = json_object();
+    json_put_number(o, "job_id", part->job_id, error);
+    if (job) {
+        json_put_text(o, "tenant", job->tenant, error);
+        json_put_text(o, "job", job->job, error);
+    }
+    json_put_known(o, "share", part->share, error);
+    json_put_known(o, "cores_used", part->rate.cores, error);
+    return o;
+}
+
+static json_t *lane_json(const struct snapshot *s, const struct view_aggregator *a,
+                         const struct view_lane *lane, int *error)
+{
+    json_t *o = json_object(), *parts = json_array();
+    json_put_number(o, "lane", lane->lane, error);
+    json_put_number(o, "aggregator", a->aggregator, error);
+    json_put_text(o, "node", a->node, error);
+    json_put_text(o, "state", a->state, error);
+    json_put_number(o, "core", lane->core, error);
+    json_put_number(o, "tasks", lane->tasks, error);
+    json_put_number(o, "arena_bytes", lane->arena_bytes, error);
+    json_put_known(o, "busy", lane->rate.cores, error);
+    json_put_known(o, "rounds_per_s", lane->rate.rounds_per_s, error);
+    json_put_known(o, "bytes_per_s", lane->rate.bytes_per_s, error);
+    for (size_t i = 0; i < lane->parts_count; i++)
+        json_put_last(parts, part_json(s, &lane->parts[i], error), error);
+    json_put(o, "jobs", parts, error);
+    return o;
+}
+
+static json_t *job_json(const struct view_job *job, int *error)
+{
+    json_t *o = json_object(), *lanes = json_array();
+    json_put_text(o, "tenant", job->tenant, error);
+    json_put_text(o, "job", job->job, error);
+    json_put_number(o, "job_id", job->job_id, error);
+    json_put_text(o, "state", job->state, error);
+    json_put_number(o, "rounds", job->use.rounds, error);
+    json_put_number(o, "pushed_bytes", job->use.pushed_bytes, error);
+    for (const struct figure *f = job_figures; f->name; f++)
+        json_put_known(o, f->name, f->value(job), error);
+    for (size_t i = 0; i < job->lanes_count; i++)
+        json_put_last(lanes, json_integer(job->lanes[i]), error);
+    json_put(o, "lanes", lanes, error);
+    return o;
+}
+
+static json_t *history_json(const struct history *history, int *error)
+{
+    json_t *samples = json_array();
+    for (size_t i = 0; i < history->count; i++) {
+        json_t *o = cores_json(&history->samples[i].cores, error);
+        json_put_known(o, "at_s", history->samples[i].at_s, error);
+        json_put_last(samples, o, error);
+    }
+    return samples;
+}
+
+int report_json(const struct snapshot *s, const struct history *history, FILE *out)
+{
+    int error = 0;
+    json_t *o = json_object(), *lanes = json_array(), *jobs = json_array();
+    json_put_text(o, "endpoint", s->status.endpoint, &error);
+    json_put_text(o, "policy", s->status.policy, &error);
+    json_put_number(o, "incarnation", s->status.incarnation, &error);
+    json_put_known(o, "uptime_s", (double)s->status.uptime_ns / 1e9, &error);
+    json_put(o, "cores", cores_json(&s->cores, &error), &error);
+    for (size_t i = 0; i < s->status.aggregators_count; i++) {
+        const struct view_aggregator *a = &s->status.aggregators[i];
+        for (size_t j = 0; j < a->lanes_count; j++)
+            json_put_last(lanes, lane_json(s, a, &a->lanes[j], &error), &error);
+    }
+    for (size_t i = 0; i < s->jobs.jobs_count; i++)
+        json_put_last(jobs, job_json(&s->jobs.jobs[i], &error), &error);
+    json_put(o, "lanes", lanes, &error);
+    json_put(o, "jobs", jobs, &error);
+    if (history)
+        json_put(o, "history", history_json(history, &error), &error);
+    return json_put_out(o, error, out);
+}
+
+int ops_top_json(const struct snapshot *s, FILE *out) { return report_json(s, NULL, out); }

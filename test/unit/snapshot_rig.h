@@ -1,0 +1,27 @@
+/* Replies of a coordinator, made up: two lanes of one aggregator, two jobs. */
+#ifndef GRADPOOL_TEST_SNAPSHOT_RIG_H
+#define GRADPOOL_TEST_SNAPSHOT_RIG_H
+
+#include "svc/ops/snapshot.h"
+
+#define RIG_SECOND UINT64_C(1000000000)
+
+/* What the replies say; all counters are since start. */
+struct rig_service {
+    uint64_t at_ns, incarnation;
+    const char *state;             /* of the aggregator */
+    uint64_t lane_cpu_ns[2];       /* of lanes 7 and 9 */
+    uint64_t busy_ns[2][2];        /* of jobs 3 and 5 on each */
+    uint64_t rounds, pushed_bytes; /* of each job on each lane */
+    const char *tenant, *job;      /* of job 3 */
+    const char *job_state;         /* of job 5 */
+    bool hides_job;                /* job 5 is another tenant's */
+};
+
+/* A snapshot of it; the test fails if there is none. */
+struct snapshot *rig_snapshot(const struct rig_service *service);
+/* A service half a minute old; then one second later, with lane 7 at 0.5 core, lane 9 idle. */
+struct rig_service rig_before(void);
+struct rig_service rig_after(void);
+
+#endif
