@@ -5,6 +5,7 @@
 #include "packer/packer.h"
 #include "svc/base/descriptors.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/history.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/service.h"
 
@@ -96,6 +97,7 @@ static int restore_row(void *context, const struct store_row *row)
     case STORE_SESSION: return session_restore(s, &row->session);
     case STORE_TENSOR: return tensor_restore(s, &row->tensor);
     case STORE_PIECE: return piece_restore(s, &row->piece);
+    case STORE_PROFILE: return history_restore(s, &row->profile);
     default: return -EBADMSG;
     }
 }
@@ -127,6 +129,10 @@ static int restore(struct service *s, struct err *err)
     if (!is_whole(s))
         return err_set(err, -EBADMSG, "%s: pieces are missing; move the file away to start afresh",
                        path);
+    list_for_each (node, &s->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        history_recall(job, job->tensors, job->tensors_count);
+    }
     s->numbers.incarnation++;
     store_begin(s->store);
     service_put_numbers(s);
@@ -163,6 +169,7 @@ static void end_jobs(struct service *s)
 {
     list_for_each_safe (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
+        history_keep(job);
         jobs_fail(job, NULL, -ESHUTDOWN, "gradpool serve was stopped");
         jobs_forget(job);
     }
@@ -249,6 +256,7 @@ static void init(struct service *s)
     list_init(&s->tenants);
     list_init(&s->jobs);
     list_init(&s->aggregators);
+    list_init(&s->history);
     timer_init(&s->drain_timer, drain_overdue);
     timer_init(&s->retry_timer, try_again);
     s->lock_fd = s->spare_fd = -1;
@@ -371,6 +379,7 @@ static void destroy_objects(struct service *s)
     list_for_each_safe (node, &s->aggregators)
         aggregator_destroy(list_entry(node, struct aggregator, link));
     tenants_destroy(s);
+    history_destroy(s);
     fleet_destroy(s);
 }
 

@@ -4,6 +4,7 @@
 #include "packer/packer.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/history.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/quota.h"
 #include "svc/coordinator/service.h"
@@ -298,6 +299,14 @@ static void adopt(struct declare *d)
     measuring_wake(d->job->service);
 }
 
+/* What is known of the job from before, found by what it declares first. */
+static void recall(struct declare *d)
+{
+    if (d->job->layout == 0)
+        d->job->layout = history_layout(created(d), d->created_count);
+    history_recall(d->job, created(d), d->created_count);
+}
+
 /* Pieces and lanes for what is new, within the limits. Bytes are held against theirs first: they
  * say how many pieces there will be. */
 static int plan(struct declare *d, struct err *err)
@@ -305,6 +314,7 @@ static int plan(struct declare *d, struct err *err)
     if (d->created_count == 0)
         return 0;
     int error = quota_check_declared(d->job, created(d), d->created_count, err);
+    recall(d);
     if (error == 0)
         error = placing_plan(d->job, created(d), d->created_count, err);
     if (error == 0)
@@ -370,6 +380,10 @@ static void undo(struct declare *d)
     }
     d->job->next_tensor = d->next_tensor;
     d->job->next_piece = d->next_piece;
+    if (d->job->tensors_count > 0)
+        return;
+    d->job->layout = 0; /* what it declares first is still to come */
+    d->job->profile = (struct profile){0};
 }
 
 void declare_handle(struct peer *p, const envelope *request)

@@ -2,6 +2,7 @@
  * A job lives while somebody is in it; a failed one until its last worker has left. */
 #include "packer/packer.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/history.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -88,7 +89,8 @@ void jobs_row(const struct job *job, struct store_row *ret_row)
                                       .epoch = job->epoch,
                                       .next_tensor = job->next_tensor,
                                       .next_piece = job->next_piece,
-                                      .failure = job->failure ? job->failure : ""};
+                                      .failure = job->failure ? job->failure : "",
+                                      .layout = job->layout};
 }
 
 int jobs_restore(struct service *s, const struct store_job *row)
@@ -102,6 +104,7 @@ int jobs_restore(struct service *s, const struct store_job *row)
     job->epoch = row->epoch;
     job->next_tensor = row->next_tensor;
     job->next_piece = row->next_piece;
+    job->layout = row->layout;
     job->failure = *row->failure ? strdup(row->failure) : NULL;
     list_append(&s->jobs, &job->link);
     return 0;
@@ -184,6 +187,7 @@ static bool job_is_empty(const struct job *job)
 void jobs_end(struct job *job)
 {
     char prefix[TENANT_PREFIX_BYTES];
+    history_keep(job);
     jobs_forget(job);
     for (size_t i = 0; i < job->shares_count; i++)
         telling_drop(job->shares[i].lane, job->id, NULL, 0);

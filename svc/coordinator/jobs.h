@@ -23,7 +23,8 @@ struct piece {
     uint64_t first, elements;
     struct lane *lane;
     enum piece_state state;
-    bool recovering; /* workers must tell the lane first where they stand */
+    bool recovering;  /* workers must tell the lane first where they stand */
+    uint64_t busy_ns; /* lane time that it has taken in all, when its lane was last asked */
 };
 
 struct tensor {
@@ -38,6 +39,7 @@ struct tensor {
     uint32_t ranks_count;
     struct piece *pieces; /* ids without gaps */
     size_t pieces_count;
+    uint64_t lane_ns; /* lane time a round, measured now or before; 0: not known */
 };
 
 /* What a lane had counted for a job when it was last looked at. */
@@ -88,6 +90,9 @@ struct job {
     struct share *shares;
     size_t shares_count;
     struct profile profile;
+    uint32_t layout;   /* history_layout() of what it declared first; 0: nothing yet */
+    bool wants_pieces; /* its lanes are to be asked for the time of each piece */
+    bool has_pieces;   /* and have answered */
 };
 
 /* --- jobs.c --- */

@@ -5,6 +5,7 @@
 #include "svc/coordinator/measuring.h"
 
 #include "svc/base/log.h"
+#include "svc/coordinator/history.h"
 #include "svc/coordinator/service.h"
 
 #include <stdlib.h>
@@ -97,12 +98,31 @@ static bool is_alone(const struct job *job)
     return true;
 }
 
+/* A tensor's lane time is its part of the job's: time beside the pieces' own, of reads and writes,
+ * goes by theirs. */
+static void share_lane_time(struct job *job)
+{
+    double all_ns = 0, lanes_ns = (double)profile_known(&job->profile).lanes_ns;
+    for (size_t t = 0; t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
+            all_ns += (double)job->tensors[t]->pieces[i].busy_ns;
+    for (size_t t = 0; t < job->tensors_count && all_ns > 0; t++) {
+        double own_ns = 0;
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
+            own_ns += (double)job->tensors[t]->pieces[i].busy_ns;
+        job->tensors[t]->lane_ns = (uint64_t)(lanes_ns * (own_ns / all_ns));
+    }
+    job->has_pieces = false;
+    history_keep(job);
+}
+
 static void note(struct job *job, enum profile_news news)
 {
     char prefix[TENANT_PREFIX_BYTES];
     if (news == PROFILE_NOTHING)
         return;
     profile_use(&job->profile);
+    job->wants_pieces = true;
     struct profile_times known = profile_known(&job->profile);
     log_info("job %s%s %s: a round takes %.1f ms, %.3f ms of it lane time",
              tenant_prefix(job->tenant, prefix), job->name,
@@ -116,6 +136,8 @@ static bool measure(struct job *job)
 {
     struct window busiest = {0};
     uint64_t lanes_ns = 0, most_ns = 0;
+    if (job->has_pieces)
+        share_lane_time(job);
     for (size_t i = 0; i < job->shares_count; i++) {
         struct share *share = &job->shares[i];
         struct window window;
@@ -147,12 +169,32 @@ static uint64_t least_ns(const struct service *s)
     return s->options.measure_ns ? s->options.measure_ns : MEASURE_NS;
 }
 
+/* Of the job whose pieces were asked for. */
+static void take_pieces(const struct lane *lane)
+{
+    const WIRE(LaneUse) *use = stats_of_lane(lane);
+    for (size_t i = 0; use && i < use->n_jobs; i++) {
+        const WIRE(JobUse) *of = use->jobs[i];
+        struct job *job = of->n_pieces ? jobs_find_id(lane->aggregator->service, of->job_id) : NULL;
+        for (size_t k = 0; job && k < of->n_pieces && k < of->n_pieces_busy_ns; k++) {
+            struct piece *piece = jobs_piece(job, of->pieces[k], NULL);
+            if (!piece || piece->lane != lane)
+                continue;
+            piece->busy_ns = of->pieces_busy_ns[k];
+            job->has_pieces = true;
+        }
+    }
+}
+
 static void got_stats(struct service *s, void *data, const envelope *reply, int code,
                       const char *text)
 {
     struct aggregator *a = aggregator_find(s, *(const uint32_t *)data);
-    if (a && reply && reply->body_case == BODY(STATS_REPLY))
-        stats_keep(a, reply);
+    if (!a || !reply || reply->body_case != BODY(STATS_REPLY))
+        return;
+    stats_keep(a, reply);
+    for (size_t i = 0; i < a->lanes_count; i++)
+        take_pieces(&a->lanes[i]);
 }
 
 static bool has_work(const struct aggregator *a)
@@ -163,7 +205,20 @@ static bool has_work(const struct aggregator *a)
     return false;
 }
 
-static void ask(struct aggregator *a)
+/* One job's pieces at a time: their number has no bound that would do for all. */
+static uint32_t job_with_wish(struct service *s)
+{
+    list_for_each (node, &s->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        if (!job->wants_pieces)
+            continue;
+        job->wants_pieces = false;
+        return job->id;
+    }
+    return 0;
+}
+
+static void ask(struct aggregator *a, uint32_t job_id)
 {
     WIRE(StatsRequest) request = GRADPOOL__WIRE__STATS_REQUEST__INIT;
     envelope e = ENVELOPE_INIT;
@@ -171,6 +226,7 @@ static void ask(struct aggregator *a)
     if (!id)
         return;
     *id = a->id;
+    request.job_id = job_id;
     e.body_case = BODY(STATS_REQUEST);
     e.stats_request = &request;
     if (call_send(a, &e, CALL_DEADLINE_NS, got_stats, id) < 0)
@@ -189,10 +245,11 @@ static void look_around(struct timer *timer)
         s->measure_wait_ns = most_ns;
     if (list_is_empty(&s->jobs) || s->phase != SERVICE_UP)
         return;
+    uint32_t job_id = job_with_wish(s);
     list_for_each (node, &s->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);
         if (has_work(a))
-            ask(a);
+            ask(a, job_id);
     }
     timer_start(&s->loop, timer, clock_now_ns() + s->measure_wait_ns);
 }

@@ -23,6 +23,7 @@ enum store_table {
     STORE_SESSION,
     STORE_TENSOR,
     STORE_PIECE,
+    STORE_PROFILE,
     STORE_TABLES,
 };
 
@@ -58,6 +59,7 @@ struct store_job {
     const char *name;
     uint32_t workers, epoch, next_tensor, next_piece;
     const char *failure; /* "": none */
+    uint32_t layout;     /* history_layout(); 0: nothing was declared yet */
 };
 struct store_session {
     uint32_t job, rank;
@@ -80,6 +82,19 @@ struct store_piece {
     uint64_t first, elements;
 };
 
+struct store_blob {
+    const void *data;
+    uint32_t bytes;
+};
+/* How a job ran that may come again. */
+struct store_profile {
+    const char *tenant, *job;
+    uint32_t workers, layout;
+    uint64_t turn; /* greater is newer */
+    uint64_t period_ns, busiest_ns, lanes_ns;
+    struct store_blob tensors;
+};
+
 struct store_row {
     enum store_table table;
     union {
@@ -91,6 +106,7 @@ struct store_row {
         struct store_session session;
         struct store_tensor tensor;
         struct store_piece piece;
+        struct store_profile profile;
     };
 };
 

@@ -43,7 +43,7 @@ const struct table schema_tables[STORE_TABLES] = {
          "",
          {COLUMN(job, job, U32), COLUMN(job, tenant, TEXT), COLUMN(job, name, TEXT),
           COLUMN(job, workers, U32), COLUMN(job, epoch, U32), COLUMN(job, next_tensor, U32),
-          COLUMN(job, next_piece, U32), COLUMN(job, failure, TEXT)}},
+          COLUMN(job, next_piece, U32), COLUMN(job, failure, TEXT), COLUMN(job, layout, U32)}},
     [STORE_SESSION] =
         {"sessions",
          2,
@@ -65,7 +65,24 @@ const struct table schema_tables[STORE_TABLES] = {
          {COLUMN(piece, job, U32), COLUMN(piece, tensor, U32), COLUMN(piece, piece, U32),
           COLUMN(piece, task, U32), COLUMN(piece, lane, U32), COLUMN(piece, epoch, U32),
           COLUMN(piece, first, U64), COLUMN(piece, elements, U64)}},
+    [STORE_PROFILE] =
+        {"profiles",
+         4,
+         "",
+         {COLUMN(profile, tenant, TEXT), COLUMN(profile, job, TEXT), COLUMN(profile, workers, U32),
+          COLUMN(profile, layout, U32), COLUMN(profile, turn, U64), COLUMN(profile, period_ns, U64),
+          COLUMN(profile, busiest_ns, U64), COLUMN(profile, lanes_ns, U64),
+          COLUMN(profile, tensors, BLOB)}},
 };
+
+/* A column that is new stands last in its table, where ALTER TABLE puts it. */
+const char *schema_step(uint32_t version)
+{
+    static const char *const steps[] = {
+        [3] = "ALTER TABLE jobs ADD COLUMN layout INTEGER NOT NULL DEFAULT 0",
+    };
+    return steps[version];
+}
 
 int schema_columns(const struct table *table)
 {
@@ -77,7 +94,7 @@ int schema_columns(const struct table *table)
 
 static const char *sql_type(enum column_type type)
 {
-    bool is_blob = type == COLUMN_RANKS || type == COLUMN_TERMS;
+    bool is_blob = type == COLUMN_RANKS || type == COLUMN_TERMS || type == COLUMN_BLOB;
     return type == COLUMN_TEXT ? "TEXT" : is_blob ? "BLOB" : "INTEGER";
 }
 

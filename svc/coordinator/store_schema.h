@@ -9,7 +9,16 @@
 #define SQL_BYTES 1024
 #define COLUMNS_MAX 10
 
-enum column_type { COLUMN_U32, COLUMN_I32, COLUMN_U64, COLUMN_TEXT, COLUMN_RANKS, COLUMN_TERMS };
+/* Blobs of a fixed length are told apart from COLUMN_BLOB, a struct store_blob. */
+enum column_type {
+    COLUMN_U32,
+    COLUMN_I32,
+    COLUMN_U64,
+    COLUMN_TEXT,
+    COLUMN_RANKS,
+    COLUMN_TERMS,
+    COLUMN_BLOB,
+};
 
 struct column {
     const char *name;
@@ -25,6 +34,12 @@ struct table {
 };
 
 extern const struct table schema_tables[STORE_TABLES];
+
+/* Files of this version and the older ones down to SCHEMA_OLDEST can be opened. */
+#define SCHEMA_VERSION 4
+#define SCHEMA_OLDEST 3
+/* What makes a file of `version` one of the next, beside tables that are new. */
+const char *schema_step(uint32_t version);
 
 int schema_columns(const struct table *table);
 /* Each fills SQL_BYTES at `sql`. */

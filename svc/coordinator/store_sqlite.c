@@ -13,8 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define SCHEMA_VERSION 3
-
 struct store_sqlite {
     struct store store;
     sqlite3 *db;
@@ -73,6 +71,11 @@ static int bind_column(sqlite3_stmt *statement, int index, const struct column *
     case COLUMN_TERMS:
         return sqlite3_bind_blob(statement, index, *(const void *const *)field,
                                  blob_bytes(column->type), SQLITE_STATIC);
+    case COLUMN_BLOB: {
+        const struct store_blob *blob = field;
+        return sqlite3_bind_blob(statement, index, blob->bytes ? blob->data : "", (int)blob->bytes,
+                                 SQLITE_STATIC);
+    }
     }
     return SQLITE_ERROR;
 }
@@ -160,6 +163,11 @@ static int read_column(sqlite3_stmt *statement, int index, const struct column *
         *(const void **)field = sqlite3_column_blob(statement, index);
         return sqlite3_column_bytes(statement, index) == blob_bytes(column->type) ? SQLITE_OK
                                                                                   : SQLITE_CORRUPT;
+    case COLUMN_BLOB:
+        *(struct store_blob *)field =
+            (struct store_blob){sqlite3_column_blob(statement, index),
+                                (uint32_t)sqlite3_column_bytes(statement, index)};
+        return SQLITE_OK;
     }
     return SQLITE_ERROR;
 }
@@ -254,10 +262,13 @@ static int configure(struct store_sqlite *s, uint32_t pages_max)
     return sqlite3_exec(s->db, sql, NULL, NULL, NULL);
 }
 
-static int create_tables(struct store_sqlite *s)
+/* Makes a new file (version 0), or one of an older version, one of ours: whole or not at all. */
+static int create_tables(struct store_sqlite *s, uint32_t version)
 {
     char sql[SQL_BYTES];
     int code = sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    for (; version > 0 && version < SCHEMA_VERSION && code == SQLITE_OK; version++)
+        code = sqlite3_exec(s->db, schema_step(version), NULL, NULL, NULL);
     for (int kind = 0; kind < STORE_TABLES && code == SQLITE_OK; kind++) {
         schema_create(&schema_tables[kind], sql);
         code = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
@@ -289,12 +300,12 @@ static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *e
         code = sqlite3_exec(s->db, "PRAGMA user_version", read_schema_version, &version, NULL);
     if (code != SQLITE_OK)
         return failure(s, code, "open", err);
-    if (version != 0 && version != SCHEMA_VERSION)
+    if (version != 0 && (version < SCHEMA_OLDEST || version > SCHEMA_VERSION))
         return err_set(err, -EPROTO,
                        "%s was written by another gradpool (schema %u, this one "
-                       "knows %d): use that one, or another --state-dir",
-                       s->path, version, SCHEMA_VERSION);
-    code = version == 0 ? create_tables(s) : SQLITE_OK;
+                       "knows %d to %d): use that one, or another --state-dir",
+                       s->path, version, SCHEMA_OLDEST, SCHEMA_VERSION);
+    code = version < SCHEMA_VERSION ? create_tables(s, version) : SQLITE_OK;
     if (code == SQLITE_OK)
         code = prepare(s);
     return code == SQLITE_OK ? 0 : failure(s, code, "open", err);

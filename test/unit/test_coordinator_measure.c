@@ -1,8 +1,11 @@
 /* What the coordinator makes of the figures that lanes give: K15. The aggregators are scripted, and
  * so is their time. */
 #include "svc/base/clock.h"
+#include "svc/coordinator/history.h"
+#include "svc/coordinator/store.h"
 #include "test/unit/coordinator_rig.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define LOOK_NS (5 * NS_PER_MS)
@@ -37,6 +40,7 @@ static void answer(struct end *aggregator, const struct trained *jobs, size_t co
     WIRE(JobUse) uses[4], *use_list[4];
     envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
     envelope *request = end_expect(aggregator, BODY(STATS_REQUEST));
+    uint32_t detailed = request->stats_request->job_id;
     reply.id = request->id;
     message_free(request);
     for (size_t i = 0; i < count; i++) {
@@ -46,6 +50,11 @@ static void answer(struct end *aggregator, const struct trained *jobs, size_t co
         uses[i].begun_rounds = jobs[i].rounds;
         uses[i].begun_ns = jobs[i].begun_ns;
         uses[i].busy_ns = jobs[i].busy_ns;
+        if (detailed == jobs[i].job) {
+            uses[i].pieces = (uint32_t *)&jobs[i].reference;
+            uses[i].pieces_busy_ns = (uint64_t *)&jobs[i].busy_ns;
+            uses[i].n_pieces = uses[i].n_pieces_busy_ns = 1;
+        }
         use_list[i] = &uses[i];
         gradpool__wire__lane_use__init(&lanes[i]);
         lanes[i].lane = jobs[i].lane;
@@ -200,6 +209,122 @@ static void jobs_that_do_nothing_are_asked_about_less_often(void **state)
     aggregator->answers = true;
 }
 
+/* Trains until it is measured, and leaves. */
+static void run_once(struct rig *rig, struct end *aggregator, const char *name)
+{
+    struct end *worker;
+    struct trained job = start(rig, name, &worker);
+    aggregator->answers = false;
+    run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
+    aggregator->answers = true;
+    end_leave(worker);
+    rig_settle(rig);
+}
+
+static uint64_t known_period_ns(struct rig *rig, const char *name)
+{
+    const WIRE(JobView) * view;
+    envelope *reply = ask_job(rig, name, &view);
+    assert_int_equal(view->period_ns, 0);
+    uint64_t period_ns = view->alone_period_ns;
+    message_free(reply);
+    return period_ns;
+}
+
+static void a_job_that_comes_again_is_known_at_once(void **state)
+{
+    struct rig *rig = *state;
+    struct end *worker, *aggregator = rig_aggregator(rig, 1);
+    run_once(rig, aggregator, "resnet");
+    start(rig, "resnet", &worker);
+    assert_int_equal(known_period_ns(rig, "resnet"), 100 * NS_PER_MS);
+    start(rig, "gpt", &worker);
+    assert_int_equal(known_period_ns(rig, "gpt"), 0);
+}
+
+static void another_model_or_number_of_workers_is_another_job(void **state)
+{
+    struct rig *rig = *state;
+    uint64_t session;
+    uint32_t id;
+    run_once(rig, rig_aggregator(rig, 1), "resnet");
+    struct end *worker = rig_join(rig, "resnet", 0, 2, &session, &id);
+    end_declare_one(worker, "w", 1000);
+    message_free(end_expect(worker, BODY(DECLARE_REPLY)));
+    assert_int_equal(known_period_ns(rig, "resnet"), 0);
+    end_leave(worker);
+    rig_settle(rig);
+    worker = rig_join(rig, "resnet", 0, 1, &session, &id);
+    end_declare_one(worker, "w", 1001);
+    message_free(end_expect(worker, BODY(DECLARE_REPLY)));
+    assert_int_equal(known_period_ns(rig, "resnet"), 0);
+}
+
+static void what_is_known_outlives_the_coordinator(void **state)
+{
+    struct rig *rig = *state;
+    struct end *worker;
+    run_once(rig, rig_aggregator(rig, 1), "resnet");
+    rig_crash(rig);
+    rig_start(rig);
+    rig_aggregator(rig, 1);
+    start(rig, "resnet", &worker);
+    assert_int_equal(known_period_ns(rig, "resnet"), 100 * NS_PER_MS);
+}
+
+static int count_profile(void *context, const struct store_row *row)
+{
+    uint64_t *counts = context;
+    counts[0] += row->table == STORE_PROFILE;
+    counts[1] += row->table == STORE_PROFILE && row->profile.turn == 1;
+    counts[2] += row->table == STORE_PROFILE && strcmp(row->profile.job, "resnet") == 0;
+    return 0;
+}
+
+static void open_store(struct rig *rig, struct store **ret_store)
+{
+    char path[128];
+    struct err err;
+    snprintf(path, sizeof path, "%s/state.db", rig->dir);
+    assert_int_equal(store_sqlite_open(path, 0, ret_store, &err), 0);
+}
+
+static void fill_history(struct rig *rig, uint32_t count)
+{
+    struct store *store;
+    struct err err;
+    open_store(rig, &store);
+    store_begin(store);
+    for (uint32_t i = 1; i <= count; i++) {
+        struct store_row row = {.table = STORE_PROFILE};
+        row.profile = (struct store_profile){
+            .tenant = "", .job = "old", .workers = i, .layout = 1, .turn = i, .period_ns = 1};
+        store_put(store, &row);
+    }
+    assert_int_equal(store_commit(store, &err), 0);
+    store_close(store);
+}
+
+static void the_oldest_that_is_known_makes_room(void **state)
+{
+    struct rig *rig = *state;
+    struct store *store;
+    struct err err;
+    uint64_t counts[3] = {0};
+    rig_crash(rig);
+    fill_history(rig, HISTORY_MAX);
+    rig_start(rig);
+    run_once(rig, rig_aggregator(rig, 1), "resnet");
+    rig_crash(rig);
+    open_store(rig, &store);
+    assert_int_equal(store_load(store, count_profile, counts, &err), 0);
+    store_close(store);
+    assert_int_equal(counts[0], HISTORY_MAX);
+    assert_int_equal(counts[1], 0);
+    assert_int_equal(counts[2], 1);
+    rig_start(rig);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, rig_teardown)
 
 int main(void)
@@ -210,6 +335,10 @@ int main(void)
         CASE(what_it_loses_beside_another_is_told),
         CASE(without_jobs_nobody_is_asked),
         CASE(jobs_that_do_nothing_are_asked_about_less_often),
+        CASE(a_job_that_comes_again_is_known_at_once),
+        CASE(another_model_or_number_of_workers_is_another_job),
+        CASE(what_is_known_outlives_the_coordinator),
+        CASE(the_oldest_that_is_known_makes_room),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -276,6 +277,52 @@ static void a_load_ends_with_the_error_of_its_reader(void **state)
     assert_non_null(strstr(err.text, "table jobs"));
 }
 
+static void change_file(struct fixture *f, const char *sql)
+{
+    sqlite3 *db = NULL;
+    store_close(f->store);
+    f->store = NULL;
+    assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+static void a_file_of_the_version_before_is_brought_up_to_date(void **state)
+{
+    struct fixture *f = *state;
+    put(f, job_row(7, "resnet"));
+    put(f, session_row(7, 1));
+    change_file(f, "DROP TABLE profiles; ALTER TABLE jobs DROP COLUMN layout;"
+                   "PRAGMA user_version=3");
+    reopen(f, 0);
+    assert_int_equal(load(f), 2);
+    assert_string_equal(f->rows[0].job.name, "resnet");
+    assert_int_equal(f->rows[0].job.layout, 0);
+    struct store_row profile = {.table = STORE_PROFILE};
+    profile.profile = (struct store_profile){
+        .tenant = "", .job = "resnet", .workers = 2, .period_ns = 5, .tensors = {"abcdefgh", 8}};
+    put(f, profile);
+    struct store_row job = job_row(7, "resnet");
+    job.job.layout = UINT32_MAX;
+    put(f, job);
+    reopen(f, 0);
+    assert_int_equal(load(f), 3);
+    assert_true(f->rows[0].job.layout == UINT32_MAX);
+    assert_int_equal(f->rows[2].profile.period_ns, 5);
+    assert_int_equal(f->rows[2].profile.tensors.bytes, 8);
+}
+
+static void a_file_of_a_version_to_come_is_left_alone(void **state)
+{
+    struct fixture *f = *state;
+    struct err err;
+    change_file(f, "PRAGMA user_version=99");
+    assert_int_equal(store_sqlite_open(f->path, 0, &f->store, &err), -EPROTO);
+    assert_non_null(strstr(err.text, "schema 99"));
+    change_file(f, "PRAGMA user_version=2");
+    assert_int_equal(store_sqlite_open(f->path, 0, &f->store, &err), -EPROTO);
+}
+
 static void a_store_that_cannot_be_opened_is_named(void **state)
 {
     struct store *store = NULL;
@@ -298,6 +345,8 @@ int main(void)
         CASE(a_change_that_was_not_committed_is_gone),
         CASE(only_its_user_can_read_the_file_also_one_that_was_open_to_others),
         CASE(a_load_ends_with_the_error_of_its_reader),
+        CASE(a_file_of_the_version_before_is_brought_up_to_date),
+        CASE(a_file_of_a_version_to_come_is_left_alone),
         CASE(a_store_that_cannot_be_opened_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
