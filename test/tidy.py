@@ -50,7 +50,7 @@ LIBRARIES = {
     'hwloc.h': {'svc/cores'},
     'hwloc/': {'svc/cores'},
     'jemalloc/': {'svc/aggregator/arena.c'},
-    'sqlite3.h': {'svc/coordinator'},
+    'sqlite3.h': {'svc/coordinator', 'test/unit/test_store.c'},
     'jansson.h': {'svc/ops'},
     'microhttpd.h': {'svc/ops'},
     'cmocka.h': {'test'},
