@@ -5,8 +5,8 @@
 #include "packer/packer.h"
 #include "svc/base/descriptors.h"
 #include "svc/base/log.h"
-#include "svc/coordinator/history.h"
 #include "svc/coordinator/measuring.h"
+#include "svc/coordinator/profiles.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -97,7 +97,7 @@ static int restore_row(void *context, const struct store_row *row)
     case STORE_SESSION: return session_restore(s, &row->session);
     case STORE_TENSOR: return tensor_restore(s, &row->tensor);
     case STORE_PIECE: return piece_restore(s, &row->piece);
-    case STORE_PROFILE: return history_restore(s, &row->profile);
+    case STORE_PROFILE: return profiles_restore(s, &row->profile);
     default: return -EBADMSG;
     }
 }
@@ -131,7 +131,7 @@ static int restore(struct service *s, struct err *err)
                        path);
     list_for_each (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
-        history_recall(job, job->tensors, job->tensors_count);
+        profiles_recall(job, job->tensors, job->tensors_count);
     }
     s->numbers.incarnation++;
     store_begin(s->store);
@@ -169,7 +169,7 @@ static void end_jobs(struct service *s)
 {
     list_for_each_safe (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
-        history_keep(job);
+        profiles_keep(job);
         jobs_fail(job, NULL, -ESHUTDOWN, "gradpool serve was stopped");
         jobs_forget(job);
     }
@@ -256,7 +256,7 @@ static void init(struct service *s)
     list_init(&s->tenants);
     list_init(&s->jobs);
     list_init(&s->aggregators);
-    list_init(&s->history);
+    list_init(&s->profiles);
     timer_init(&s->drain_timer, drain_overdue);
     timer_init(&s->retry_timer, try_again);
     s->lock_fd = s->spare_fd = -1;
@@ -379,7 +379,7 @@ static void destroy_objects(struct service *s)
     list_for_each_safe (node, &s->aggregators)
         aggregator_destroy(list_entry(node, struct aggregator, link));
     tenants_destroy(s);
-    history_destroy(s);
+    profiles_destroy(s);
     fleet_destroy(s);
 }
 

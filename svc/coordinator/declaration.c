@@ -4,8 +4,8 @@
 #include "packer/packer.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
-#include "svc/coordinator/history.h"
 #include "svc/coordinator/measuring.h"
+#include "svc/coordinator/profiles.h"
 #include "svc/coordinator/quota.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/reduce.h"
@@ -303,8 +303,8 @@ static void adopt(struct declare *d)
 static void recall(struct declare *d)
 {
     if (d->job->layout == 0)
-        d->job->layout = history_layout(created(d), d->created_count);
-    history_recall(d->job, created(d), d->created_count);
+        d->job->layout = profiles_layout(created(d), d->created_count);
+    profiles_recall(d->job, created(d), d->created_count);
 }
 
 /* Pieces and lanes for what is new, within the limits. Bytes are held against theirs first: they

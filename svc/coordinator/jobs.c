@@ -2,7 +2,7 @@
  * A job lives while somebody is in it; a failed one until its last worker has left. */
 #include "packer/packer.h"
 #include "svc/base/log.h"
-#include "svc/coordinator/history.h"
+#include "svc/coordinator/profiles.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -187,7 +187,7 @@ static bool job_is_empty(const struct job *job)
 void jobs_end(struct job *job)
 {
     char prefix[TENANT_PREFIX_BYTES];
-    history_keep(job);
+    profiles_keep(job);
     jobs_forget(job);
     for (size_t i = 0; i < job->shares_count; i++)
         telling_drop(job->shares[i].lane, job->id, NULL, 0);

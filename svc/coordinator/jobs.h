@@ -90,7 +90,7 @@ struct job {
     struct share *shares;
     size_t shares_count;
     struct profile profile;
-    uint32_t layout;   /* history_layout() of what it declared first; 0: nothing yet */
+    uint32_t layout;   /* profiles_layout() of what it declared first; 0: nothing yet */
     bool wants_pieces; /* its lanes are to be asked for the time of each piece */
     bool has_pieces;   /* and have answered */
 };

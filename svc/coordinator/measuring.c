@@ -5,7 +5,7 @@
 #include "svc/coordinator/measuring.h"
 
 #include "svc/base/log.h"
-#include "svc/coordinator/history.h"
+#include "svc/coordinator/profiles.h"
 #include "svc/coordinator/service.h"
 
 #include <stdlib.h>
@@ -113,7 +113,7 @@ static void share_lane_time(struct job *job)
         job->tensors[t]->lane_ns = (uint64_t)(lanes_ns * (own_ns / all_ns));
     }
     job->has_pieces = false;
-    history_keep(job);
+    profiles_keep(job);
 }
 
 static void note(struct job *job, enum profile_news news)

@@ -33,8 +33,8 @@ struct service {
     struct timer drain_timer, retry_timer, ping_timer, measure_timer;
     uint64_t measure_wait_ns; /* until the next look at what trains */
     struct list peers, waits, tenants, jobs, aggregators;
-    struct list history; /* how jobs ran before */
-    uint64_t history_turn;
+    struct list profiles; /* how jobs ran before */
+    uint64_t profiles_turn;
     struct slot *slots;
     size_t slots_count;
     uint64_t next_id; /* of calls and waits */

@@ -59,7 +59,7 @@ struct store_job {
     const char *name;
     uint32_t workers, epoch, next_tensor, next_piece;
     const char *failure; /* "": none */
-    uint32_t layout;     /* history_layout(); 0: nothing was declared yet */
+    uint32_t layout;     /* profiles_layout(); 0: nothing was declared yet */
 };
 struct store_session {
     uint32_t job, rank;

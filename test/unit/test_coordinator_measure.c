@@ -1,7 +1,7 @@
 /* What the coordinator makes of the figures that lanes give: K15. The aggregators are scripted, and
  * so is their time. */
 #include "svc/base/clock.h"
-#include "svc/coordinator/history.h"
+#include "svc/coordinator/profiles.h"
 #include "svc/coordinator/store.h"
 #include "test/unit/coordinator_rig.h"
 
@@ -312,14 +312,14 @@ static void the_oldest_that_is_known_makes_room(void **state)
     struct err err;
     uint64_t counts[3] = {0};
     rig_crash(rig);
-    fill_history(rig, HISTORY_MAX);
+    fill_history(rig, PROFILES_MAX);
     rig_start(rig);
     run_once(rig, rig_aggregator(rig, 1), "resnet");
     rig_crash(rig);
     open_store(rig, &store);
     assert_int_equal(store_load(store, count_profile, counts, &err), 0);
     store_close(store);
-    assert_int_equal(counts[0], HISTORY_MAX);
+    assert_int_equal(counts[0], PROFILES_MAX);
     assert_int_equal(counts[1], 0);
     assert_int_equal(counts[2], 1);
     rig_start(rig);

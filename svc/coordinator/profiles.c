@@ -1,7 +1,7 @@
 /* How jobs ran before. Owns the list of that, newest last, which stands in the store too. A hint
  * for placing alone: whatever goes wrong here fails no request, and costs a job that comes again
  * no more than to be measured again (K16). */
-#include "svc/coordinator/history.h"
+#include "svc/coordinator/profiles.h"
 
 #include "packer/packer.h"
 #include "svc/base/log.h"
@@ -59,7 +59,7 @@ static struct past *past_create(const char *tenant, const char *job, uint32_t wo
 
 static struct past *find(const struct job *job)
 {
-    list_for_each (node, &job->service->history) {
+    list_for_each (node, &job->service->profiles) {
         struct past *past = list_entry(node, struct past, link);
         if (past->layout == job->layout && past->workers == job->workers &&
             strcmp(past->job, job->name) == 0 && strcmp(past->tenant, job->tenant->key.tenant) == 0)
@@ -68,7 +68,7 @@ static struct past *find(const struct job *job)
     return NULL;
 }
 
-uint32_t history_layout(struct tensor *const *tensors, size_t count)
+uint32_t profiles_layout(struct tensor *const *tensors, size_t count)
 {
     uint32_t layout = 1;
     char text[64];
@@ -87,7 +87,7 @@ static int compare_tensors(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-void history_recall(struct job *job, struct tensor *const *tensors, size_t count)
+void profiles_recall(struct job *job, struct tensor *const *tensors, size_t count)
 {
     const struct past *past = find(job);
     if (!past)
@@ -109,7 +109,7 @@ void history_recall(struct job *job, struct tensor *const *tensors, size_t count
 static int take_tensors(struct past *past, const struct job *job)
 {
     size_t most =
-        job->tensors_count < HISTORY_TENSORS_MAX ? job->tensors_count : HISTORY_TENSORS_MAX;
+        job->tensors_count < PROFILES_TENSORS_MAX ? job->tensors_count : PROFILES_TENSORS_MAX;
     struct past_tensor *tensors = calloc(most ? most : 1, sizeof *tensors);
     if (!tensors)
         return -ENOMEM;
@@ -149,13 +149,13 @@ static void put(struct service *s, const struct past *past)
     struct store_row row;
     struct err err;
     size_t count = 0;
-    list_for_each (node, &s->history)
+    list_for_each (node, &s->profiles)
         count++;
     store_begin(s->store);
     past_row(past, &row);
     store_put(s->store, &row);
-    for (; count > HISTORY_MAX; count--) {
-        struct past *oldest = list_entry(s->history.next, struct past, link);
+    for (; count > PROFILES_MAX; count--) {
+        struct past *oldest = list_entry(s->profiles.next, struct past, link);
         past_row(oldest, &row);
         store_erase(s->store, &row);
         past_free(oldest);
@@ -164,7 +164,7 @@ static void put(struct service *s, const struct past *past)
         log_warn("how job %s runs is forgotten with this process: %s", past->job, err.text);
 }
 
-void history_keep(const struct job *job)
+void profiles_keep(const struct job *job)
 {
     struct service *s = job->service;
     struct profile_times known = profile_known(&job->profile);
@@ -179,9 +179,9 @@ void history_keep(const struct job *job)
         return log_warn("out of memory: how job %s runs is not kept", job->name);
     }
     past->alone = known;
-    past->turn = ++s->history_turn;
+    past->turn = ++s->profiles_turn;
     list_remove(&past->link);
-    list_append(&s->history, &past->link);
+    list_append(&s->profiles, &past->link);
     put(s, past);
 }
 
@@ -190,14 +190,14 @@ void history_keep(const struct job *job)
 /* Rows come by name: each goes behind what is older. */
 static void insert(struct service *s, struct past *past)
 {
-    struct list *at = &s->history;
-    while (at->previous != &s->history &&
+    struct list *at = &s->profiles;
+    while (at->previous != &s->profiles &&
            list_entry(at->previous, struct past, link)->turn > past->turn)
         at = at->previous;
     list_insert_before(at, &past->link);
 }
 
-int history_restore(struct service *s, const struct store_profile *row)
+int profiles_restore(struct service *s, const struct store_profile *row)
 {
     if (row->tensors.bytes % sizeof(struct past_tensor) != 0 || row->period_ns == 0)
         return -EBADMSG;
@@ -214,14 +214,14 @@ int history_restore(struct service *s, const struct store_profile *row)
     past->tensors_count = row->tensors.bytes / sizeof *past->tensors;
     past->alone = (struct profile_times){row->period_ns, row->busiest_ns, row->lanes_ns};
     past->turn = row->turn;
-    if (row->turn > s->history_turn)
-        s->history_turn = row->turn;
+    if (row->turn > s->profiles_turn)
+        s->profiles_turn = row->turn;
     insert(s, past);
     return 0;
 }
 
-void history_destroy(struct service *s)
+void profiles_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->history)
+    list_for_each_safe (node, &s->profiles)
         past_free(list_entry(node, struct past, link));
 }
