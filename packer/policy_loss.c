@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "packer/cut.h"
+#include "packer/deal.h"
 #include "packer/loss.h"
 #include "packer/policy.h"
 
@@ -15,6 +16,8 @@
 
 /* Spare room that differs by less than a hundredth of the period counts as equal. */
 #define SPARE_STEPS 100
+
+#define PIECES_A_LANE_MIN 8
 
 struct roomy {
     double room_ns;
@@ -27,6 +30,7 @@ struct fit {
     struct cut *cuts; /* most lane time first */
     size_t cuts_count;
     double *room_ns;     /* of each lane; negative: closed */
+    double reserve_ns;   /* left free of it */
     struct roomy *order; /* lanes, the roomiest first */
     size_t lanes_max;    /* of this job */
     size_t lanes_hosted; /* by now */
@@ -47,7 +51,12 @@ static const struct packer_lane *lane_at(const struct fit *fit, size_t lane)
 /* What the job may still take on the lane. */
 static double spare_ns(const struct fit *fit, size_t lane)
 {
-    return fit->room_ns[lane] - (double)fit->placement->lanes[lane].job_lane_ns;
+    return fit->room_ns[lane] - fit->reserve_ns - (double)fit->placement->lanes[lane].job_lane_ns;
+}
+
+static double step_ns(const struct placement *placement)
+{
+    return (double)placement->request->timing.period_ns / SPARE_STEPS;
 }
 
 /* --- one piece --- */
@@ -80,16 +89,16 @@ static int opening(const struct fit *fit, size_t lane)
 static bool is_better(const struct fit *fit, size_t a, size_t b, const struct placement_need *need)
 {
     const struct placement_lane *lanes = fit->placement->lanes;
-    double step_ns = (double)fit->placement->request->timing.period_ns / SPARE_STEPS;
-    bool small = (double)need->lane_ns < step_ns, hosts = lanes[a].hosts_job && !lanes[b].hosts_job;
+    double step = step_ns(fit->placement);
+    bool small = (double)need->lane_ns < step, hosts = lanes[a].hosts_job && !lanes[b].hosts_job;
     uint64_t spare_a, spare_b;
 
     if (opening(fit, a) != opening(fit, b))
         return opening(fit, a) < opening(fit, b);
     if (small && lanes[a].hosts_job != lanes[b].hosts_job)
         return hosts;
-    spare_a = (uint64_t)((spare_ns(fit, a) - (double)need->lane_ns) / step_ns);
-    spare_b = (uint64_t)((spare_ns(fit, b) - (double)need->lane_ns) / step_ns);
+    spare_a = (uint64_t)((spare_ns(fit, a) - (double)need->lane_ns) / step);
+    spare_b = (uint64_t)((spare_ns(fit, b) - (double)need->lane_ns) / step);
     return spare_a != spare_b ? spare_a < spare_b : hosts;
 }
 
@@ -235,6 +244,31 @@ static int put_within_lanes_max(struct fit *fit)
     return r;
 }
 
+static int put_and_deal(struct fit *fit, double reserve_ns)
+{
+    int r;
+
+    fit->reserve_ns = reserve_ns;
+    r = put_within_lanes_max(fit);
+    fit->reserve_ns = 0;
+    return r == 0 ? deal_in_order(fit->placement, fit->room_ns, step_ns(fit->placement)) : r;
+}
+
+/* Best fit fills lanes to the brim, and then there may be no way to deal. With room for one more
+ * piece on each lane there is; that costs lanes, which is worth it for a job of many pieces only:
+ * of few, none is early or late by much. */
+static int put_evenly(struct fit *fit)
+{
+    int r = put_within_lanes_max(fit);
+
+    if (r < 0)
+        return r;
+    r = deal_in_order(fit->placement, fit->room_ns, step_ns(fit->placement));
+    if (r == -ENOSPC && fit->cuts_count >= PIECES_A_LANE_MIN * fit->lanes_hosted)
+        r = put_and_deal(fit, (double)fit->cuts[0].weight);
+    return r == -ENOSPC ? put_within_lanes_max(fit) : r;
+}
+
 /* --- what it comes to --- */
 
 static uint32_t to_ppm(double loss, double margin)
@@ -355,7 +389,7 @@ static int place(struct placement *placement, const struct loss_rule *rule)
         return policy_unmeasured(placement);
     r = fit_init(&fit, placement, rule);
     if (r == 0)
-        r = put_within_lanes_max(&fit);
+        r = put_evenly(&fit);
     if (r == 0)
         r = report(&fit);
     fit_fini(&fit);
