@@ -3,7 +3,8 @@
 #ifndef GRADPOOL_BASE_ERR_H
 #define GRADPOOL_BASE_ERR_H
 
-#define ERR_TEXT_BYTES 256
+/* A refusal of the packer is the longest: what each lane lacks. */
+#define ERR_TEXT_BYTES 640
 
 struct err {
     int code; /* 0 or negative errno */

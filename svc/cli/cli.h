@@ -41,13 +41,13 @@ struct cli_lanes {
 struct cli_serve {
     const char *state_dir, *listen, *policy;
     bool insecure, require_tls;
-    uint32_t aggregators;
+    uint32_t aggregators, loss_limit_ppm;
     uint64_t aggregator_timeout_s;
     struct cli_lanes lanes;
     struct limits limits;
     char state_dir_default[PATH_MAX];
 };
-/* `policies`: names for --policy, the default first, then NULL. */
+/* `policies`: names for --policy, then NULL. */
 void cli_serve_parse(int argc, char **argv, const char *const *policies,
                      struct cli_serve *ret_options);
 

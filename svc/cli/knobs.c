@@ -37,6 +37,25 @@ int knobs_number(const char *value, unsigned long long least, unsigned long long
     return 0;
 }
 
+/* Digit by digit: strtod() would take "nan", "0x1" and the comma of a locale. */
+int knobs_percent(const char *value, uint32_t *ret_ppm, struct err *err)
+{
+    const uint32_t most_ppm = 999999, percent_ppm = 10000;
+    uint32_t ppm = 0, weight = percent_ppm;
+    const char *at = value;
+    for (; isdigit((unsigned char)*at) && ppm <= most_ppm; at++)
+        ppm = ppm * 10 + (uint32_t)(*at - '0') * percent_ppm;
+    bool has_digits = at > value;
+    if (has_digits && *at == '.')
+        for (at++; isdigit((unsigned char)*at) && weight > 1; at++)
+            ppm += (uint32_t)(*at - '0') * (weight /= 10);
+    at += *at == '%';
+    if (!has_digits || *at || ppm < 1 || ppm > most_ppm)
+        return err_set(err, -EINVAL, "'%.64s': expected percent, such as 5%% or 2.5", value);
+    *ret_ppm = ppm;
+    return 0;
+}
+
 /* A flag's variable is on for 1, off for 0 or nothing. */
 static int set_from_environment(const struct parse *parse, int index, const char *value,
                                 struct err *err)

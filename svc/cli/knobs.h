@@ -6,6 +6,7 @@
 #include "svc/base/err.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define KNOBS_MAX 48
 
@@ -32,6 +33,8 @@ void knobs_parse(const struct knob_command *command, int argc, char **argv, void
 /* A whole number within bounds; the text names both. */
 int knobs_number(const char *value, unsigned long long least, unsigned long long most,
                  unsigned long long *ret_value, struct err *err);
+/* "5%", "2.5": more than 0 and less than 100 percent, in parts per million. */
+int knobs_percent(const char *value, uint32_t *ret_ppm, struct err *err);
 /* "GRADPOOL_STATE_DIR" of "state-dir". */
 const char *knobs_variable(const char *name, char *buffer, size_t buffer_bytes);
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define POLICY_DEFAULT "shared" /* as that of the coordinator */
+
 enum {
     STATE_DIR = LANE_OPTIONS,
     LISTEN,
@@ -15,6 +17,7 @@ enum {
     AGGREGATORS,
     AGGREGATOR_TIMEOUT,
     POLICY,
+    LOSS_LIMIT,
     LIMIT_FIRST
 };
 
@@ -44,6 +47,10 @@ const struct knob serve_knobs[] = {
                             "one is killed and replaced, another counts as lost; 0: never "
                             "(default: 10)"},
     [POLICY] = {"policy", "NAME", "which lane gets which piece of a tensor; names are below"},
+    [LOSS_LIMIT] = {"loss-limit", "PERCENT",
+                    "how much slower a job may become by sharing lanes, for instance 5% or 2.5; a "
+                    "measured job that fits nowhere within it is refused (default: 5%, and nobody "
+                    "is refused)"},
     LIMIT_TABLE(LIMIT_KNOB){0},
 };
 
@@ -62,6 +69,7 @@ static int set(void *context, int index, const char *value, struct err *err)
     case INSECURE: o->insecure = true; break;
     case REQUIRE_TLS: o->require_tls = true; break;
     case POLICY: o->policy = value; break;
+    case LOSS_LIMIT: return knobs_percent(value, &o->loss_limit_ppm, err);
     case AGGREGATORS:
         error = knobs_number(value, 0, 256, &number, err);
         o->aggregators = (uint32_t)number;
@@ -88,8 +96,9 @@ static void list_policies(const char *const *policies, char *text, size_t text_b
 {
     size_t used = strlen(text);
     for (int i = 0; policies[i] && used < text_bytes; i++)
-        used += (size_t)snprintf(text + used, text_bytes - used, "%s%s%s", i ? ", " : "",
-                                 policies[i], i ? "" : " (default)");
+        used +=
+            (size_t)snprintf(text + used, text_bytes - used, "%s%s%s", i ? ", " : "", policies[i],
+                             strcmp(policies[i], POLICY_DEFAULT) == 0 ? " (default)" : "");
 }
 
 void cli_serve_parse(int argc, char **argv, const char *const *policies,
@@ -116,6 +125,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
         .before = "Runs the coordinator of a gradpool service and its local aggregators, in the "
                   "foreground. Jobs connect to it with GRADPOOL_ENDPOINT."};
     struct cli_serve o = {.listen = "gradpool://127.0.0.1:7077",
+                          .policy = POLICY_DEFAULT,
                           .aggregators = 1,
                           .aggregator_timeout_s = 10,
                           .lanes = {.lanes_per_core = 1, .orphan_timeout_s = 60}};

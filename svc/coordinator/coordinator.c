@@ -60,7 +60,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
     s->options.advertise = copy(o->advertise);
     s->options.interface_name = copy(o->interface_name);
     s->options.cores = copy(o->cores);
-    s->options.policy = copy(o->policy ? o->policy : packer_policies()[0]);
+    s->options.policy = copy(o->policy ? o->policy : "shared");
     s->options.allow_uids = copy(o->allow_uids);
     s->options.lanes_per_core = o->lanes_per_core ? o->lanes_per_core : 1;
     if (o->limits.most[0] == 0)

@@ -23,7 +23,8 @@ struct coordinator_options {
     const char *interface_name; /* NULL: any */
     uint32_t aggregators;       /* local processes to keep running */
     const char *cores;          /* of these, split among the local ones; NULL: all */
-    const char *policy;         /* a packer policy; NULL: its default */
+    const char *policy;         /* a packer policy; NULL: shared */
+    uint32_t loss_limit_ppm;    /* of each job; 0: none is named */
     uint32_t lanes_per_core;    /* more than 1 only for tests */
     uint16_t data_port;         /* of the first local lane; 0: any free ones */
     const char *allow_uids;     /* "1000,1001": users whose workers may share memory */

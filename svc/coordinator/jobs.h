@@ -48,6 +48,17 @@ struct seen {
     uint64_t rounds, begun_ns, busy_ns;
 };
 
+/* How a lane was chosen for a job, the last time that something of it was placed there. */
+enum share_how {
+    SHARE_UNKNOWN,   /* before this coordinator was started */
+    SHARE_BY_POLICY, /* one without a loss limit */
+    SHARE_ALONE,     /* to be measured: no other job was there */
+    SHARE_BESIDE,    /* to be measured, but no lane was free */
+    SHARE_FITS,      /* nobody loses more than his limit there */
+    SHARE_OVER,      /* there is no such lane, and nobody has named a limit */
+    SHARE_MOVED,     /* its lane was lost, and no lane was within all limits */
+};
+
 /* What a job has on one lane. */
 struct share {
     struct lane *lane;
@@ -56,7 +67,8 @@ struct share {
     uint32_t open_task;
     uint64_t open_task_bytes;
     struct seen seen;
-    uint64_t lane_ns; /* measured lane time a round; 0: not yet */
+    uint64_t lane_ns; /* lane time a round: measured, before that predicted; 0: not known */
+    enum share_how how;
 };
 
 enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };

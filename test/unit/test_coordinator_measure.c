@@ -5,6 +5,7 @@
 #include "svc/coordinator/store.h"
 #include "test/unit/coordinator_rig.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -325,6 +326,88 @@ static void the_oldest_that_is_known_makes_room(void **state)
     rig_start(rig);
 }
 
+/* --- placing --- */
+
+/* The lane of a job of one worker and one tensor. It stays. */
+static uint32_t lane_of(struct rig *rig, const char *name)
+{
+    struct end *worker;
+    return start(rig, name, &worker).lane;
+}
+
+/* Knows each of these jobs: a period of 100 ms, so much lane time in it. */
+static void know(struct rig *rig, uint64_t lane_ns, size_t count, const char *const *names)
+{
+    struct end *aggregator = rig_aggregator(rig, 1);
+    for (size_t i = 0; i < count; i++) {
+        struct end *worker;
+        struct trained job = start(rig, names[i], &worker);
+        aggregator->answers = false;
+        run(aggregator, &job, 12, 100 * NS_PER_MS, lane_ns);
+        aggregator->answers = true;
+        end_leave(worker);
+        rig_settle(rig);
+    }
+    rig_crash(rig);
+    rig_start(rig);
+}
+
+static void new_jobs_get_free_lanes_to_be_measured_on(void **state)
+{
+    struct rig *rig = *state;
+    rig_aggregator(rig, 2);
+    uint32_t first = lane_of(rig, "a"), second = lane_of(rig, "b");
+    assert_int_not_equal(first, second);
+    lane_of(rig, "c"); /* beside one of them: none is free */
+}
+
+static void jobs_that_are_known_share_a_lane_within_their_limit(void **state)
+{
+    struct rig *rig = *state;
+    know(rig, 4 * NS_PER_MS, 3, (const char *[]){"a", "b", "c"});
+    rig_aggregator(rig, 4);
+    uint32_t lane = lane_of(rig, "a");
+    assert_int_equal(lane_of(rig, "b"), lane);
+    assert_int_equal(lane_of(rig, "c"), lane);
+    assert_int_not_equal(lane_of(rig, "new"), lane);
+}
+
+static void jobs_that_would_cost_each_other_too_much_do_not(void **state)
+{
+    struct rig *rig = *state;
+    know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
+    rig_aggregator(rig, 2);
+    assert_int_not_equal(lane_of(rig, "a"), lane_of(rig, "b"));
+}
+
+static void without_a_named_limit_nobody_is_sent_away(void **state)
+{
+    struct rig *rig = *state;
+    know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
+    rig_aggregator(rig, 1);
+    assert_int_equal(lane_of(rig, "a"), lane_of(rig, "b"));
+}
+
+static void with_one_who_fits_nowhere_is_told_how_far_he_is_off(void **state)
+{
+    struct rig *rig = *state;
+    uint64_t session;
+    uint32_t id;
+    rig->options.loss_limit_ppm = 50000;
+    know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
+    rig_aggregator(rig, 1);
+    lane_of(rig, "a");
+    struct end *worker = rig_join(rig, "b", 0, 1, &session, &id);
+    end_declare_one(worker, "w", 1000);
+    envelope *reply = end_expect(worker, BODY(FAILURE));
+    assert_int_equal(reply->failure->code, -ENOSPC);
+    const char *text = reply->failure->text;
+    if (!strstr(text, "job b cannot be placed") || text[strlen(text) - 1] == '.')
+        fail_msg("'%s'", text);
+    message_free(reply);
+    lane_of(rig, "new"); /* is measured somewhere all the same */
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, rig_teardown)
 
 int main(void)
@@ -339,6 +422,11 @@ int main(void)
         CASE(another_model_or_number_of_workers_is_another_job),
         CASE(what_is_known_outlives_the_coordinator),
         CASE(the_oldest_that_is_known_makes_room),
+        CASE(new_jobs_get_free_lanes_to_be_measured_on),
+        CASE(jobs_that_are_known_share_a_lane_within_their_limit),
+        CASE(jobs_that_would_cost_each_other_too_much_do_not),
+        CASE(without_a_named_limit_nobody_is_sent_away),
+        CASE(with_one_who_fits_nowhere_is_told_how_far_he_is_off),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,0 +1,210 @@
+/* What the packer is told of jobs and lanes, and what is done when it refuses. Decides nothing about
+ * lanes itself, but whether a refusal stands (K17). */
+#include "svc/coordinator/asking.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/base/log.h"
+#include "svc/coordinator/residents.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* --- tensors --- */
+
+/* Lane time of the job that belongs to no tensor known by itself, and the bytes to go by. */
+struct rest {
+    uint64_t lane_ns, bytes;
+};
+
+static struct rest rest_of(const struct job *job)
+{
+    struct rest rest = {.lane_ns = profile_known(&job->profile).lanes_ns};
+    for (size_t i = 0; i < job->tensors_count; i++) {
+        const struct tensor *tensor = job->tensors[i];
+        if (tensor->lane_ns == 0)
+            rest.bytes += tensor_bytes(tensor, tensor->elements);
+        rest.lane_ns -= tensor->lane_ns < rest.lane_ns ? tensor->lane_ns : rest.lane_ns;
+    }
+    return rest;
+}
+
+static uint64_t part_of(uint64_t whole, uint64_t part, uint64_t parts)
+{
+    return parts ? (uint64_t)((double)whole * ((double)part / (double)parts)) : 0;
+}
+
+static uint64_t tensor_lane_ns(const struct tensor *tensor, const struct rest *rest)
+{
+    return tensor->lane_ns
+               ? tensor->lane_ns
+               : part_of(rest->lane_ns, tensor_bytes(tensor, tensor->elements), rest->bytes);
+}
+
+void describe_tensors(const struct job *job, struct tensor *const *tensors, size_t count,
+                      struct packer_tensor *ret_items)
+{
+    struct rest rest = rest_of(job);
+    for (size_t i = 0; i < count; i++)
+        ret_items[i] =
+            (struct packer_tensor){.id = tensors[i]->id,
+                                   .name_hash = tensors[i]->hash,
+                                   .elements = tensors[i]->elements,
+                                   .element_bytes = (uint32_t)tensor_bytes(tensors[i], 1),
+                                   .lane_ns = tensor_lane_ns(tensors[i], &rest)};
+}
+
+void describe_tasks(const struct job *job, const struct task *tasks, size_t count,
+                    struct packer_tensor *ret_items)
+{
+    uint64_t lanes_ns = profile_known(&job->profile).lanes_ns;
+    for (size_t i = 0; i < count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%u", tasks[i].id);
+        ret_items[i] =
+            (struct packer_tensor){.id = (uint32_t)i,
+                                   .name_hash = packer_hash(name),
+                                   .elements = tasks[i].bytes,
+                                   .element_bytes = 1,
+                                   .lane_ns = part_of(lanes_ns, tasks[i].bytes, job->bytes)};
+    }
+}
+
+/* --- lanes --- */
+
+struct offer {
+    struct packer_lane *lanes;
+    size_t count;
+    struct residents residents;
+};
+
+static void offer_free(struct offer *offer)
+{
+    free(offer->lanes);
+    residents_free(&offer->residents);
+}
+
+static int compare_lanes(const void *a, const void *b)
+{
+    uint32_t left = ((const struct packer_lane *)a)->id,
+             right = ((const struct packer_lane *)b)->id;
+    return left < right ? -1 : left > right;
+}
+
+static void describe_lane(const struct job *job, const struct lane *lane,
+                          struct packer_lane *ret_lane)
+{
+    *ret_lane = (struct packer_lane){
+        .id = lane->id,
+        .jobs = lane->jobs,
+        .load_bytes = lane->load_bytes,
+        .numa = lane->numa,
+        .memory_bytes = UINT64_MAX /* of pieces and their ranks: quota.c knows what they cost */};
+    for (size_t i = 0; i < job->shares_count; i++) {
+        if (job->shares[i].lane != lane || job->shares[i].pieces == 0)
+            continue;
+        ret_lane->job_bytes = job->shares[i].bytes;
+        ret_lane->job_lane_ns = job->shares[i].lane_ns;
+        ret_lane->jobs--;
+    }
+}
+
+static void add_residents(struct offer *offer)
+{
+    for (size_t i = 0; i < offer->count; i++) {
+        struct packer_lane *lane = &offer->lanes[i];
+        size_t first;
+        lane->residents_count = residents_of_lane(&offer->residents, lane->id, &first);
+        lane->residents = offer->residents.jobs + first;
+    }
+}
+
+/* Lanes that are up, ascending. */
+static int offer_lanes(const struct job *job, struct offer *ret_offer)
+{
+    struct service *s = job->service;
+    struct offer offer = {0};
+    size_t capacity = 1;
+    list_for_each (node, &s->aggregators)
+        capacity += list_entry(node, struct aggregator, link)->lanes_count;
+    offer.lanes = calloc(capacity, sizeof *offer.lanes);
+    if (!offer.lanes || residents_gather(s, job, &offer.residents) < 0) {
+        offer_free(&offer);
+        return -ENOMEM;
+    }
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        for (size_t i = 0; i < a->lanes_count && a->state == AGGREGATOR_UP; i++)
+            describe_lane(job, &a->lanes[i], &offer.lanes[offer.count++]);
+    }
+    qsort(offer.lanes, offer.count, sizeof *offer.lanes, compare_lanes);
+    add_residents(&offer);
+    *ret_offer = offer;
+    return 0;
+}
+
+/* --- asking --- */
+
+static bool has_loss_limit(const char *policy)
+{
+    struct packer_resident nobody = {0};
+    double none;
+    return packer_losses(policy, &nobody, 0, &none) == 0;
+}
+
+/* What is not measured must run somewhere to be; who has lost his lane must go on; and a limit that
+ * nobody has named is no reason to send somebody away. */
+static bool refusal_stands(const struct job *job, bool moves)
+{
+    return !moves && job_timing(job).period_ns > 0 && job_has_limit(job);
+}
+
+static enum share_how how_placed(const struct packer_request *request)
+{
+    if (!has_loss_limit(request->policy))
+        return SHARE_BY_POLICY;
+    return request->timing.period_ns ? SHARE_FITS : SHARE_ALONE;
+}
+
+static int place(struct job *job, struct packer_request *request, bool moves,
+                 struct answer *ret_answer, struct err *err)
+{
+    char reason[ERR_TEXT_BYTES - 64], prefix[TENANT_PREFIX_BYTES];
+    ret_answer->how = how_placed(request);
+    int error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
+    if (error == -ENOSPC && has_loss_limit(request->policy) && !refusal_stands(job, moves)) {
+        log_info("job %s%s goes where least is loaded: %s", tenant_prefix(job->tenant, prefix),
+                 job->name, reason);
+        ret_answer->how = moves                       ? SHARE_MOVED
+                          : request->timing.period_ns ? SHARE_OVER
+                                                      : SHARE_BESIDE;
+        request->policy = "least-loaded";
+        error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
+    }
+    return error < 0 ? err_set(err, error, "job %.64s cannot be placed: %s", job->name, reason) : 0;
+}
+
+int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count, bool moves,
+               struct answer *ret_answer, struct err *err)
+{
+    struct offer offer;
+    if (offer_lanes(job, &offer) < 0)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    if (offer.count == 0) {
+        offer_free(&offer);
+        return err_set(err, -ENOSPC, "no aggregator is up: there is no lane to place job %.64s on",
+                       job->name);
+    }
+    struct packer_request request = {.policy = job->service->options.policy,
+                                     .workers = job->workers,
+                                     .job_key = job->id,
+                                     .lanes = offer.lanes,
+                                     .lanes_count = offer.count,
+                                     .tensors = items,
+                                     .tensors_count = items_count,
+                                     .timing = job_timing(job)};
+    int error = place(job, &request, moves, ret_answer, err);
+    offer_free(&offer);
+    return error;
+}

@@ -1,0 +1,23 @@
+/* What the packer is told of jobs and lanes, and what is done when it refuses: K17. */
+#ifndef GRADPOOL_COORDINATOR_ASKING_H
+#define GRADPOOL_COORDINATOR_ASKING_H
+
+#include "packer/packer.h"
+#include "svc/coordinator/tensors.h"
+
+struct answer {
+    struct packer_plan plan; /* for packer_plan_fini() */
+    enum share_how how;
+};
+
+/* One for each, in the same order; a task is `elements` single bytes, and its place its number. */
+void describe_tensors(const struct job *job, struct tensor *const *tensors, size_t count,
+                      struct packer_tensor *ret_items);
+void describe_tasks(const struct job *job, const struct task *tasks, size_t count,
+                    struct packer_tensor *ret_items);
+/* `moves`: they have lost their lane, and the job fails when it is refused. -ENOSPC, -ENOMEM,
+ * -EINVAL: the text says why. */
+int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count, bool moves,
+               struct answer *ret_answer, struct err *err);
+
+#endif

@@ -1,0 +1,129 @@
+/* Which measured jobs share which lanes. Owns nothing that lasts; must never change a job or a lane.
+ * In order of lanes and jobs, so that the same service gives the same sums (P1 of packer). */
+#include "svc/coordinator/residents.h"
+
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct row {
+    uint32_t lane;
+    struct packer_resident job;
+};
+
+static int compare_rows(const void *a, const void *b)
+{
+    const struct row *left = a, *right = b;
+    if (left->lane != right->lane)
+        return left->lane < right->lane ? -1 : 1;
+    return left->job.job < right->job.job ? -1 : left->job.job > right->job.job;
+}
+
+struct packer_timing job_timing(const struct job *job)
+{
+    struct profile_times known = profile_known(&job->profile);
+    return (struct packer_timing){
+        .period_ns = known.period_ns,
+        .spread_ns = known.busiest_ns,
+        .loss_limit_ppm = packer_loss_limit_ppm(job->service->options.loss_limit_ppm, 0, 0)};
+}
+
+bool job_has_limit(const struct job *job) { return job->service->options.loss_limit_ppm > 0; }
+
+static size_t count_shares(const struct service *s)
+{
+    size_t count = 0;
+    list_for_each (node, &s->jobs)
+        count += list_entry(node, struct job, link)->shares_count;
+    return count;
+}
+
+static size_t add_job(const struct job *job, struct row *rows)
+{
+    struct packer_timing timing = job_timing(job);
+    size_t count = 0;
+    for (size_t i = 0; i < job->shares_count && timing.period_ns > 0; i++) {
+        const struct share *share = &job->shares[i];
+        if (share->pieces > 0)
+            rows[count++] = (struct row){
+                share->lane->id, {.job = job->id, .lane_ns = share->lane_ns, .timing = timing}};
+    }
+    return count;
+}
+
+int residents_gather(const struct service *s, const struct job *except,
+                     struct residents *ret_residents)
+{
+    size_t most = count_shares(s) + 1;
+    struct row *rows = calloc(most, sizeof *rows);
+    struct residents r = {.lanes = calloc(most, sizeof *r.lanes),
+                          .jobs = calloc(most, sizeof *r.jobs)};
+    if (!rows || !r.lanes || !r.jobs) {
+        free(rows);
+        residents_free(&r);
+        return -ENOMEM;
+    }
+    list_for_each (node, &s->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        if (job != except)
+            r.count += add_job(job, rows + r.count);
+    }
+    qsort(rows, r.count, sizeof *rows, compare_rows);
+    for (size_t i = 0; i < r.count; i++) {
+        r.lanes[i] = rows[i].lane;
+        r.jobs[i] = rows[i].job;
+    }
+    free(rows);
+    *ret_residents = r;
+    return 0;
+}
+
+int residents_predict(const struct service *s, struct residents *r)
+{
+    double none;
+    bool has_rule = packer_losses(s->options.policy, r->jobs, 0, &none) == 0;
+    const char *policy = has_rule ? s->options.policy : "shared";
+    r->losses = calloc(r->count + 1, sizeof *r->losses);
+    if (!r->losses)
+        return -ENOMEM;
+    for (size_t first = 0, end; first < r->count; first = end) {
+        for (end = first; end < r->count && r->lanes[end] == r->lanes[first];)
+            end++;
+        packer_losses(policy, r->jobs + first, end - first, r->losses + first);
+    }
+    return 0;
+}
+
+void residents_free(struct residents *r)
+{
+    free(r->lanes);
+    free(r->jobs);
+    free(r->losses);
+    *r = (struct residents){0};
+}
+
+size_t residents_of_lane(const struct residents *r, uint32_t lane, size_t *ret_first)
+{
+    size_t low = 0, high = r->count, end;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (r->lanes[middle] < lane)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (end = low; end < r->count && r->lanes[end] == lane;)
+        end++;
+    *ret_first = low;
+    return end - low;
+}
+
+uint32_t residents_loss_ppm(const struct residents *r, uint32_t job_id, uint32_t lane)
+{
+    double worst = 0;
+    for (size_t i = 0; r->losses && i < r->count; i++)
+        if (r->jobs[i].job == job_id && (lane == 0 || r->lanes[i] == lane) && r->losses[i] > worst)
+            worst = r->losses[i];
+    return (uint32_t)(worst * 1e6);
+}

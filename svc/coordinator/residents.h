@@ -1,0 +1,34 @@
+/* Which measured jobs share which lanes, and what that costs them: what the packer is told of lanes,
+ * and what operators are shown. A snapshot: made, looked at, freed. */
+#ifndef GRADPOOL_COORDINATOR_RESIDENTS_H
+#define GRADPOOL_COORDINATOR_RESIDENTS_H
+
+#include "packer/packer.h"
+#include "svc/coordinator/jobs.h"
+
+/* By lane, then job; each lane's jobs lie end to end. */
+struct residents {
+    uint32_t *lanes;
+    struct packer_resident *jobs;
+    double *losses; /* predicted, 0 to 1; NULL: not asked for */
+    size_t count;
+};
+
+/* All jobs but `except` (may be NULL) whose period is known, on lanes where they have pieces.
+ * -ENOMEM. */
+int residents_gather(const struct service *s, const struct job *except,
+                     struct residents *ret_residents);
+/* Fills `losses` by the rule of the service's policy, or of `shared` where that has none. */
+int residents_predict(const struct service *s, struct residents *residents);
+void residents_free(struct residents *residents);
+/* Those of one lane: how many, and where the first stands. */
+size_t residents_of_lane(const struct residents *residents, uint32_t lane, size_t *ret_first);
+/* Predicted loss of a job on that lane, or (lane 0) on the worst of its lanes; 0: not known. */
+uint32_t residents_loss_ppm(const struct residents *residents, uint32_t job_id, uint32_t lane);
+
+/* How it runs alone, and what it may lose; period_ns 0: it is not measured. */
+struct packer_timing job_timing(const struct job *job);
+/* Whether the service, its tenant or the job itself has named a loss limit. */
+bool job_has_limit(const struct job *job);
+
+#endif
