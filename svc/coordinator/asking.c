@@ -1,5 +1,5 @@
-/* What the packer is told of jobs and lanes, and what is done when it refuses. Decides nothing about
- * lanes itself, but whether a refusal stands (K17). */
+/* What the packer is told of jobs and lanes, and what is done when it refuses. Decides nothing
+ * about lanes itself, but whether a refusal stands (K17). */
 #include "svc/coordinator/asking.h"
 
 #include "svc/base/cleanup.h"

@@ -1,5 +1,5 @@
-/* Which measured jobs share which lanes. Owns nothing that lasts; must never change a job or a lane.
- * In order of lanes and jobs, so that the same service gives the same sums (P1 of packer). */
+/* Which measured jobs share which lanes. Owns nothing that lasts; must never change a job or a
+ * lane. In order of lanes and jobs, so that the same service gives the same sums (P1 of packer). */
 #include "svc/coordinator/residents.h"
 
 #include "svc/coordinator/service.h"

@@ -1,5 +1,5 @@
-/* Which measured jobs share which lanes, and what that costs them: what the packer is told of lanes,
- * and what operators are shown. A snapshot: made, looked at, freed. */
+/* Which measured jobs share which lanes, and what that costs them: what the packer is told of
+ * lanes, and what operators are shown. A snapshot: made, looked at, freed. */
 #ifndef GRADPOOL_COORDINATOR_RESIDENTS_H
 #define GRADPOOL_COORDINATOR_RESIDENTS_H
 
