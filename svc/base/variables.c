@@ -45,6 +45,7 @@ static const char *const known[] = {
     "LIBRARY",
     "LISTEN",
     "LOG_LEVEL",
+    "LOSS_LIMIT",
     "ONCE",
     "OPERATOR",
     "ORPHAN_TIMEOUT",
