@@ -34,6 +34,7 @@ struct piece {
     uint64_t committed; /* the last round that is */
     uint32_t id, epoch;
     uint32_t slot, word; /* word: slot and generation, of the last round begun */
+    uint32_t kept_word;  /* of the tensor's `kept` */
     enum piece_standing standing;
     bool is_orphan;     /* its lane is gone; a RouteChange will come */
     bool owes_standing; /* a new owner must be told even if nothing is open */
@@ -49,6 +50,7 @@ struct push {
     uint32_t root;
     uint8_t operation; /* enum record_operation */
     bool has_settings;
+    bool uses_second_half; /* of short staging areas (L17) */
     float loss;
     bool copies_in;      /* the gradient into the staging input */
     bool copies_out;     /* the landing area into the result */
@@ -76,6 +78,8 @@ struct gp_tensor {
     uint32_t without_result, without_commit; /* pieces of that round */
     struct push open;                        /* of that round */
     struct push next;                        /* to be begun */
+    struct push kept;                        /* of the round before, landed, ... */
+    bool has_kept;                           /* ... and perhaps not committed yet (L17) */
     bool is_starting;                        /* the caller of the push is copying `next` in */
     bool is_queued;                  /* `next` begins when the open round is committed (L1) */
     struct gp_request *request;      /* NULL once it was waited for */
@@ -162,6 +166,8 @@ void tensor_table_fini(struct gp_job *job);
 void piece_new_word(struct piece *p);
 /* Whose open round the word names; NULL: nobody's any more. */
 struct piece *slot_piece(struct gp_job *job, uint32_t word);
+/* Likewise of the round before, while it is kept. */
+struct piece *slot_piece_kept(struct gp_job *job, uint32_t word);
 /* The tensor can never be pushed again; its open request ends. */
 void tensor_break(struct gp_tensor *t, int code, const char *text);
 

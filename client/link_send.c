@@ -8,39 +8,41 @@
 
 /* ---- READY ---- */
 
-static void describe_input(const struct piece *p, struct record_ready *ready)
+static void describe_input(const struct piece *p, const struct push *push,
+                           struct record_ready *ready)
 {
     const struct gp_tensor *t = p->tensor;
     size_t element_bytes = reduce_element_bytes(t->dtype);
-    if (!t->open.gradient)
+    if (!push->gradient)
         return;
-    ready->input_region = t->open.input.region;
-    ready->input_offset = t->open.input.offset + p->first * element_bytes;
+    ready->input_region = push->input.region;
+    ready->input_offset = push->input.offset + p->first * element_bytes;
     ready->input_bytes = p->elements * element_bytes;
-    if (t->open.gradient_bytes > t->bytes)
+    if (push->gradient_bytes > t->bytes)
         ready->input_stride = t->bytes;
 }
 
-static uint32_t source_of(const struct gp_tensor *t, bool collects)
+static uint32_t source_of(const struct push *push, bool collects)
 {
-    bool has_root = t->open.operation == RECORD_BROADCAST || t->open.operation == RECORD_SEND;
-    return has_root ? t->open.root : collects ? 0 : RECORD_SOURCE_RESULT;
+    bool has_root = push->operation == RECORD_BROADCAST || push->operation == RECORD_SEND;
+    return has_root ? push->root : collects ? 0 : RECORD_SOURCE_RESULT;
 }
 
-static void describe_output(const struct piece *p, struct record_ready *ready)
+static void describe_output(const struct piece *p, const struct push *push,
+                            struct record_ready *ready)
 {
     const struct gp_tensor *t = p->tensor;
     size_t element_bytes = reduce_element_bytes(t->dtype);
-    if (!t->open.result)
+    if (!push->result)
         return;
-    bool collects = t->open.result_bytes > t->bytes;
+    bool collects = push->result_bytes > t->bytes;
     ready->outputs = 1;
     ready->output[0] =
-        (struct record_output){.source = source_of(t, collects),
+        (struct record_output){.source = source_of(push, collects),
                                .count = collects ? t->members : 1,
                                .stride = collects ? t->bytes : 0,
-                               .region = t->open.landing.region,
-                               .offset = t->open.landing.offset + p->first * element_bytes,
+                               .region = push->landing.region,
+                               .offset = push->landing.offset + p->first * element_bytes,
                                .bytes = p->elements * element_bytes};
 }
 
@@ -53,26 +55,46 @@ static uint8_t usual_operation(const struct gp_tensor *t)
     return t->terms.rule ? RECORD_UPDATE : RECORD_SUM;
 }
 
-static void describe(const struct piece *p, struct record_ready *ready)
+/* Of a round that is open, or was. */
+static void describe(const struct piece *p, const struct push *push, uint8_t standing,
+                     uint64_t round, struct record_ready *ready)
 {
     const struct gp_tensor *t = p->tensor;
-    bool is_idle = p->standing == PIECE_IDLE;
-    *ready = (struct record_ready){
-        .kind = RECORD_READY,
-        .operation = t->open.operation ? t->open.operation : usual_operation(t),
-        .dtype = t->dtype,
-        .standing = standings[p->standing],
-        .piece = p->id,
-        .word = p->word,
-        .round = is_idle ? p->committed : t->round,
-        .epoch = p->epoch,
-        .root = t->open.root,
-        .loss = t->open.loss,
-        .priority = UINT32_MAX - t->index}; /* declared first, needed first */
-    if (is_idle)
+    *ready =
+        (struct record_ready){.kind = RECORD_READY,
+                              .operation = push->operation ? push->operation : usual_operation(t),
+                              .dtype = t->dtype,
+                              .standing = standing,
+                              .piece = p->id,
+                              .word = p->word,
+                              .round = round,
+                              .epoch = p->epoch,
+                              .root = push->root,
+                              .loss = push->loss,
+                              .priority = UINT32_MAX - t->index}; /* declared first, needed first */
+    if (standing == RECORD_IDLE)
         return;
-    describe_input(p, ready);
-    describe_output(p, ready);
+    describe_input(p, push, ready);
+    describe_output(p, push, ready);
+}
+
+static void describe_standing(const struct piece *p, struct record_ready *ready)
+{
+    const struct gp_tensor *t = p->tensor;
+    uint64_t round = p->standing == PIECE_IDLE ? p->committed : t->round;
+    describe(p, &t->open, standings[p->standing], round, ready);
+}
+
+/* To a new owner, before where the piece stands: somebody may need the result (W5). */
+static int tell_kept(struct link *l, const struct piece *p)
+{
+    const struct gp_tensor *t = p->tensor;
+    struct record_ready ready;
+    if (!p->owes_standing || !t->has_kept)
+        return 0;
+    describe(p, &t->kept, RECORD_KEEPS, t->round - 1, &ready);
+    ready.word = p->kept_word;
+    return fabric_send(l->conn, &ready, sizeof ready, NULL, 0);
 }
 
 /* Over a network a short input travels along; shared memory is read where it lies (W6). */
@@ -110,9 +132,11 @@ static int send_ready(struct link *l, const struct piece *p)
 {
     struct record_ready ready;
     int told = tell_settings(l, &p->tensor->open);
+    if (told == 0)
+        told = tell_kept(l, p);
     if (told < 0)
         return told;
-    describe(p, &ready);
+    describe_standing(p, &ready);
     const void *payload = choose_payload(l, &ready);
     int r = fabric_send(l->conn, &ready, sizeof ready, payload, ready.payload_bytes);
     if (r != -EMSGSIZE || !payload)

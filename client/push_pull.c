@@ -1,5 +1,5 @@
 /* Starting push-pulls: which memory a lane may use, what has to be copied, when a round begins (L1,
- * L2). Allocates only when a tensor's memory is seen for the first time. */
+ * L2, L17). Allocates only when a tensor's memory is seen for the first time. */
 #include "client/copy.h"
 #include "client/job.h"
 #include "client/link.h"
@@ -9,6 +9,9 @@
 
 /* After so many bytes copied the lanes are woken for what they have. */
 #define FLUSH_BYTES (256u << 10)
+/* Longer inputs and results wait for COMMIT rather than have staging twice (L17). */
+#define OVERLAP_BYTES_MAX (64u << 10)
+#define LINE_BYTES 64
 
 _Static_assert((int)GP_SUM == RECORD_SUM && (int)GP_MEAN == RECORD_MEAN &&
                    (int)GP_BROADCAST == RECORD_BROADCAST && (int)GP_MIN == RECORD_MIN &&
@@ -59,15 +62,19 @@ static uint64_t result_bytes(const struct gp_tensor *t, uint8_t operation)
 
 /* ---- where the bytes lie ---- */
 
-static int stage(struct gp_tensor *t, void **areas, uint64_t bytes, struct place *ret_place)
+/* A short area has two halves, which rounds use in turn (L17). */
+static int stage(struct gp_tensor *t, void **areas, uint64_t bytes, bool second_half,
+                 struct place *ret_place)
 {
     struct slabs *slabs = &t->job->slabs;
     void **area = &areas[bytes > t->bytes];
-    int r = *area ? 0 : slabs_alloc(slabs, bytes, area);
+    uint64_t half_bytes = (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+    bool is_short = bytes <= OVERLAP_BYTES_MAX;
+    int r = *area ? 0 : slabs_alloc(slabs, is_short ? 2 * half_bytes : bytes, area);
     if (r < 0)
         return client_error(r, "tensor '%s': no room for %" PRIu64 " bytes of staging memory: %s",
                             t->name, bytes, err_text(r));
-    slabs_find(slabs, *area, bytes, ret_place);
+    slabs_find(slabs, (char *)*area + (is_short && second_half ? half_bytes : 0), bytes, ret_place);
     return 0;
 }
 
@@ -78,22 +85,44 @@ static bool overlaps(const struct push *push)
            out < in + push->gradient_bytes;
 }
 
+static bool is_short(const struct push *push)
+{
+    return push->gradient_bytes <= OVERLAP_BYTES_MAX && push->result_bytes <= OVERLAP_BYTES_MAX;
+}
+
+static bool may_overlap(const struct gp_tensor *t)
+{
+    return t->pieces_count == 1 && t->terms.quorum == QUORUM_ALL;
+}
+
+/* What has to be converted is never read where it lies, and over a network a short copy costs less
+ * than waiting for COMMIT. */
+static bool may_lend(const struct gp_tensor *t, const struct push *push)
+{
+    bool is_better_copied = t->pieces[0].link->is_ofi && may_overlap(t) && is_short(push);
+    return t->values == t->dtype && !is_better_copied;
+}
+
 /* Memory of a slab is used where it lies, but a result never lands on an input that is lent. */
 static int place_all(struct gp_tensor *t, struct push *push)
 {
     const struct slabs *slabs = &t->job->slabs;
-    bool is_alike = t->values == t->dtype; /* else it is never read where it lies */
-    bool lends_input = is_alike && push->gradient &&
+    bool lends = may_lend(t, push);
+    bool lends_input = lends && push->gradient &&
                        slabs_find(slabs, push->gradient, push->gradient_bytes, &push->input);
-    bool lends_result = is_alike && push->result &&
+    bool lends_result = lends && push->result &&
                         slabs_find(slabs, push->result, push->result_bytes, &push->landing) &&
                         !overlaps(push);
     push->copies_in = push->gradient && !lends_input;
     push->copies_out = push->result && !lends_result;
     push->ends_committed = lends_input || lends_result;
-    int r = push->copies_in ? stage(t, t->staging_input, push->gradient_bytes, &push->input) : 0;
+    push->uses_second_half = !t->open.uses_second_half;
+    int r = 0;
+    if (push->copies_in)
+        r = stage(t, t->staging_input, push->gradient_bytes, push->uses_second_half, &push->input);
     if (r == 0 && push->copies_out)
-        r = stage(t, t->staging_landing, push->result_bytes, &push->landing);
+        r = stage(t, t->staging_landing, push->result_bytes, push->uses_second_half,
+                  &push->landing);
     return r;
 }
 
@@ -188,8 +217,26 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
 
 /* ---- begin ---- */
 
+/* Whether the next round may be announced now. What has landed in staging is nobody's but ours: the
+ * round after it needs no COMMIT to use the other half (L17). */
+static bool may_begin(const struct gp_tensor *t)
+{
+    bool is_ours = t->without_result == 0 && !t->open.ends_committed;
+    return t->without_commit == 0 || (may_overlap(t) && is_short(&t->open) && is_ours);
+}
+
+/* The open round is not committed as far as we know. */
+static void keep_open_round(struct gp_tensor *t)
+{
+    t->kept = t->open;
+    t->has_kept = true;
+    t->pieces[0].kept_word = t->pieces[0].word;
+}
+
 void push_begin(struct gp_tensor *t)
 {
+    if (t->without_commit > 0)
+        keep_open_round(t);
     t->open = t->next;
     t->open_request = t->request;
     t->round++;
@@ -244,7 +291,7 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
     t->next = push;
     t->request = q;
     list_append(&q->waiting, &t->in_request);
-    if (t->without_commit == 0) {
+    if (may_begin(t)) {
         t->is_starting = true;
     } else {
         t->is_queued = true;
@@ -257,7 +304,7 @@ static int prepare(const struct starting *s, struct gp_request *q)
 {
     int r = 0;
     for (size_t i = 0; i < s->count && r == 0; i++) {
-        if (s->items[i].tensor && s->items[i].tensor->without_commit > 0)
+        if (s->items[i].tensor && !may_begin(s->items[i].tensor))
             engine_poll(&s->job->engine); /* the COMMIT may be here */
         r = prepare_item(s, &s->items[i], i, q);
     }

@@ -17,9 +17,18 @@ static void settle_tensor(struct gp_tensor *t)
     list_append(t->open.copies_out ? &q->landed : &q->done, &t->in_request);
 }
 
+/* It is committed after all. */
+static void settle_kept(struct piece *p)
+{
+    p->tensor->has_kept = false;
+    p->committed = p->tensor->round - 1;
+}
+
 static void land(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
+    if (t->has_kept)
+        settle_kept(p); /* a lane opens no round before the one before is committed */
     p->standing = PIECE_LANDED;
     p->is_orphan = false; /* whoever wrote it owns it */
     if (--t->without_result == 0 && !t->open.ends_committed)
@@ -69,8 +78,10 @@ void settle_word(struct link *l, uint32_t word)
 static void take_commit(struct link *l, const struct record_commit *record)
 {
     for (uint32_t i = 0; i < record->count; i++) {
-        struct piece *p = piece_of(l, record->words[i]);
-        if (p)
+        struct piece *p = slot_piece_kept(l->job, record->words[i]);
+        if (p && p->link == l)
+            settle_kept(p);
+        else if ((p = piece_of(l, record->words[i])))
             commit(p);
     }
 }

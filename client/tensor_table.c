@@ -61,13 +61,22 @@ static void give_slot_back(struct gp_job *job, struct piece *p)
     job->free_slot = p->slot;
 }
 
-struct piece *slot_piece(struct gp_job *job, uint32_t word)
+static struct piece *find_in_slot(const struct gp_job *job, uint32_t word)
 {
     uint32_t number = word >> GENERATION_BITS;
-    if (number >= job->slots_count)
-        return NULL;
-    const struct slot *slot = &job->slots[number];
-    return slot->piece && slot->piece->word == word ? slot->piece : NULL;
+    return number < job->slots_count ? job->slots[number].piece : NULL;
+}
+
+struct piece *slot_piece(struct gp_job *job, uint32_t word)
+{
+    struct piece *p = find_in_slot(job, word);
+    return p && p->word == word ? p : NULL;
+}
+
+struct piece *slot_piece_kept(struct gp_job *job, uint32_t word)
+{
+    struct piece *p = find_in_slot(job, word);
+    return p && p->tensor->has_kept && p->kept_word == word ? p : NULL;
 }
 
 /* ---- tensors ---- */

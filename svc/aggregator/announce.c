@@ -130,6 +130,8 @@ void count_in(struct rank *rank, struct announcement *a)
 static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
                                 const struct record_ready *ready)
 {
+    if (ready->standing == RECORD_KEEPS)
+        return p->round == 0 && !rank->has_spoken && p->terms.quorum == QUORUM_ALL;
     if (p->round == 0)
         return true;
     if (ready->standing != RECORD_ANNOUNCE)
@@ -264,6 +266,20 @@ static void place_in_round(struct rank *rank, struct announcement *a)
         round_answer_late(rank, a);
 }
 
+/* Of the round before: its worker has shown that it can do without (W4). */
+static void withdraw_commit(struct rank *rank, uint64_t round)
+{
+    struct announcement *before = rank_said(rank, round - 1);
+    if (before->round == round - 1 && before->owes == TELL_COMMIT)
+        list_remove(&before->tell_link);
+}
+
+/* Of the open round, or of the next: it will be open soon. */
+static bool may_keep_payload(const struct piece *p, const struct rank *rank, uint64_t round)
+{
+    return p->round > 0 && round - quorum_round(p, rank) <= 1;
+}
+
 /* Returns whether the payload is kept. */
 static bool take(struct rank *rank, const struct operation *operation,
                  const struct record_ready *ready, const void *data, const void *payload)
@@ -279,9 +295,15 @@ static bool take(struct rank *rank, const struct operation *operation,
     }
     if (is_new)
         fill(a, operation, ready);
+    if (ready->standing == RECORD_KEEPS) {
+        a->standing = RECORD_HOLDS; /* it has not spoken yet: the next round follows (W5) */
+        return false;
+    }
+    if (is_new && ready->standing == RECORD_ANNOUNCE)
+        withdraw_commit(rank, ready->round);
     if (is_new && gives_settings(p, rank, operation))
         p->parameters->settings[ready->round & 1] = w->settings;
-    if (is_new && payload && ready->round == quorum_round(p, rank))
+    if (is_new && payload && may_keep_payload(p, rank, ready->round))
         keeps = keep_payload(w, a, data, payload);
     if (!rank->has_spoken) {
         rank->has_spoken = true;

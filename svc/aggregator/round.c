@@ -134,6 +134,13 @@ static void add_squares(struct piece *p)
     add_losses(squares, p);
 }
 
+/* Who has announced the next round without COMMIT is told by that round's result (W4). */
+static bool has_moved_on(struct rank *rank, const struct announcement *a)
+{
+    const struct announcement *next = rank_said(rank, a->round + 1);
+    return next->round == a->round + 1 && next->standing == RECORD_ANNOUNCE;
+}
+
 static void tell_part(struct piece *p, struct rank *rank)
 {
     struct announcement *a = rank->part;
@@ -147,7 +154,7 @@ static void tell_part(struct piece *p, struct rank *rank)
         tell_closed(rank->worker, a, p->round - 1);
     } else if (p->terms.leads) {
         tell_chosen(rank->worker, a);
-    } else {
+    } else if (!has_moved_on(rank, a)) {
         tell_commit(rank->worker, a);
     }
 }
@@ -223,8 +230,8 @@ void round_commit(struct piece *p)
 
 /* ---- a new owner ---- */
 
-/* Where it stands is what it said first, the earlier round; the other is a lap (W3). */
-static struct announcement *standing_of(struct rank *rank)
+/* The two announcements of a rank that are kept: of the same, where it made one only. */
+static struct announcement *earliest_of(struct rank *rank)
 {
     struct announcement *a = &rank->said[0], *b = &rank->said[1];
     if (a->round == 0 || b->round == 0)
@@ -232,8 +239,15 @@ static struct announcement *standing_of(struct rank *rank)
     return a->round < b->round ? a : b;
 }
 
-static uint64_t committed_by(const struct announcement *a)
+static struct announcement *newest_of(struct rank *rank)
 {
+    return rank->said[0].round > rank->said[1].round ? &rank->said[0] : &rank->said[1];
+}
+
+/* The last round that it knows to be committed. */
+static uint64_t committed_by(struct rank *rank)
+{
+    const struct announcement *a = earliest_of(rank);
     return a->standing == RECORD_IDLE || a->round == 0 ? a->round : a->round - 1;
 }
 
@@ -241,7 +255,7 @@ static uint64_t last_committed(struct piece *p)
 {
     uint64_t committed = 0;
     for (uint32_t i = 0; i < p->members; i++) {
-        uint64_t here = committed_by(standing_of(&p->ranks[i]));
+        uint64_t here = committed_by(&p->ranks[i]);
         if (here > committed)
             committed = here;
     }
@@ -279,8 +293,10 @@ static bool is_common(const struct piece *p, const struct announcement *a)
  * others can have it from there. */
 static bool settle_rank(struct piece *p, struct rank *rank)
 {
-    struct announcement *a = standing_of(rank);
-    rank->clock = committed_by(a);
+    struct announcement *a = newest_of(rank);
+    if (a->round > p->round)
+        a = earliest_of(rank); /* it has announced one more */
+    rank->clock = committed_by(rank);
     if (a->standing == RECORD_IDLE || a->round == 0)
         return false;
     if (a->round < p->round)

@@ -79,7 +79,7 @@ static bool ready_is_sound(const struct record_ready *r)
 {
     if (r->operation < RECORD_SUM || r->operation > RECORD_UPDATE || r->reserved != 0)
         return false;
-    if (r->standing > RECORD_IDLE)
+    if (r->standing > RECORD_KEEPS)
         return false;
     /* Rounds count from 1; only a worker that has finished none may stand at 0. */
     if (r->round == RECORD_ROUND_NONE && r->standing != RECORD_IDLE)

@@ -56,6 +56,7 @@ enum record_standing {
     RECORD_ANNOUNCE = 0, /* my input of this round is lent */
     RECORD_HOLDS = 1,    /* the result of this round lies whole in my landing area, uncommitted */
     RECORD_IDLE = 2,     /* this round is committed here; nothing is lent */
+    RECORD_KEEPS = 3,    /* as HOLDS, and where I stand follows: the next round is announced */
 };
 
 /* A run of `count` outputs: output i comes from the i-th input that the operation gives this worker

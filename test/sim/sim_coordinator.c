@@ -192,6 +192,26 @@ static bool somebody_is_stopped(const struct sim_job *job)
     return false;
 }
 
+static void note_failure(void *context, uint32_t job, int code, const char *text)
+{
+    struct sim_job *failed = context;
+    (void)code;
+    (void)text;
+    failed->is_reported |= job == failed->id;
+}
+
+/* A lane tells those that are connected to it; the rest have it from here (A12). */
+static void pass_failure_on(struct sim *sim, struct sim_job *job)
+{
+    for (uint32_t i = 0; i < sim->lanes_count; i++) {
+        job->is_reported = false;
+        if (sim->lanes[i].is_alive)
+            lane_each_failure(sim->lanes[i].lane, note_failure, job);
+        for (uint32_t rank = 0; rank < job->workers_count && job->is_reported; rank++)
+            job->workers[rank].has_error |= !job->workers[rank].links[i].conn;
+    }
+}
+
 static void drop_job(struct sim *sim, struct sim_job *job)
 {
     job->is_dropped = true;
@@ -203,9 +223,11 @@ static void drop_job(struct sim *sim, struct sim_job *job)
 
 static bool end_job(struct sim *sim, struct sim_job *job)
 {
-    bool is_over = job->is_doomed && doom_is_told(job);
     if (job->is_dropped)
         return false;
+    if (job->is_doomed)
+        pass_failure_on(sim, job);
+    bool is_over = job->is_doomed && doom_is_told(job);
     if (somebody_is_stopped(job))
         job->doomed_turn = sim->result.turns;
     if (job->is_doomed && !is_over && sim->result.turns > job->doomed_turn + DOOM_TURNS) {

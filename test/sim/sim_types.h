@@ -88,8 +88,9 @@ struct sim_job {
     bool is_doomed; /* a worker was killed or lost a connection */
     bool lost_lane; /* one that a worker of it knew was killed */
     bool is_dropped;
-    uint32_t victim; /* rank; SIM_NOWHERE: not known who */
-    uint32_t to_cut; /* rank that may lose a connection at any post; SIM_NOWHERE: none */
+    bool is_reported; /* a lane has said that it failed */
+    uint32_t victim;  /* rank; SIM_NOWHERE: not known who */
+    uint32_t to_cut;  /* rank that may lose a connection at any post; SIM_NOWHERE: none */
     uint64_t doomed_turn;
     struct sim_piece pieces[SIM_PIECES_MAX];
     struct sim_worker workers[SIM_WORKERS_MAX];

@@ -80,8 +80,9 @@ static int send_ready(struct sim_worker *w, const struct sim_piece *piece, uint6
 
 static int send_open(struct sim_worker *w, const struct sim_piece *piece, struct sim_open *o)
 {
-    uint8_t standing = o->standing == SIM_LANDED ? RECORD_HOLDS : RECORD_ANNOUNCE;
-    return send_ready(w, piece, o->round, standing);
+    bool is_last = o->round == w->views[piece->id - 1].begun;
+    uint8_t holds = is_last ? RECORD_HOLDS : RECORD_KEEPS;
+    return send_ready(w, piece, o->round, o->standing == SIM_LANDED ? holds : RECORD_ANNOUNCE);
 }
 
 static bool may_speak(const struct sim_worker *w, const struct sim_view *v)
@@ -135,7 +136,7 @@ static struct sim_open *find_word(struct sim_worker *w, const struct sim_link *l
     return NULL;
 }
 
-static void take_commit(struct sim_worker *w, struct sim_piece *piece, struct sim_open *o)
+static void commit(struct sim_worker *w, struct sim_piece *piece, struct sim_open *o)
 {
     struct sim_view *v = &w->views[piece->id - 1];
     sim_require(w->sim, o->round == v->committed + 1,
@@ -147,6 +148,20 @@ static void take_commit(struct sim_worker *w, struct sim_piece *piece, struct si
     w->sim->result.commits++;
 }
 
+/* A lane opens no round before the one before is committed: that is how who laps hears of it. */
+static void commit_before(struct sim_worker *w, struct sim_piece *piece, const struct sim_open *o)
+{
+    struct sim_view *v = &w->views[piece->id - 1];
+    if (o->round == v->committed + 2)
+        commit(w, piece, &v->open[(o->round - 1) & 1]);
+}
+
+static void take_commit(struct sim_worker *w, struct sim_piece *piece, struct sim_open *o)
+{
+    commit_before(w, piece, o);
+    commit(w, piece, o);
+}
+
 static void take_word(struct sim_worker *w, const struct sim_link *link, uint32_t word)
 {
     struct sim_piece *piece;
@@ -156,6 +171,7 @@ static void take_word(struct sim_worker *w, const struct sim_link *link, uint32_
     sim_require(w->sim, o->standing == SIM_ANNOUNCED,
                 "job %u rank %u piece %u round %" PRIu64 ": the result came twice", w->job->id,
                 w->rank, piece->id, o->round);
+    commit_before(w, piece, o);
     check_landed(w, piece, o->round);
     o->standing = SIM_LANDED;
     w->sim->result.results++;
@@ -325,15 +341,17 @@ bool worker_is_finished(const struct sim_worker *w)
     return true;
 }
 
-/* A second buffer lets it lap, where no lane can be lost: a lap may leave it two rounds behind
- * (W5). */
+/* A second buffer lets it go on without COMMIT once the result is here; and before that where no
+ * lane can be lost, which would leave it two rounds behind (W5). */
 static bool can_begin(const struct sim_worker *w, const struct sim_view *v)
 {
     if (v->begun == w->job->rounds)
         return false;
     if (v->begun == v->committed)
         return true;
-    return w->job->is_double && w->sim->options.laps && v->begun == v->committed + 1;
+    if (!w->job->is_double || v->begun > v->committed + 1)
+        return false;
+    return w->sim->options.laps || v->open[v->begun & 1].standing == SIM_LANDED;
 }
 
 static void begin(struct sim_worker *w, struct sim_piece *piece)

@@ -172,7 +172,9 @@ static void catch_up(struct script_lane *lane, struct script_piece *p)
 /* What ranks say first; who is quick may say more before the last has spoken. */
 static void recover(struct script_worker *w, struct script_piece *p, const struct record_ready *r)
 {
-    uint64_t committed = r->standing == RECORD_IDLE ? r->round : r->round - 1;
+    const struct record_ready *before = &p->said[w->rank][(r->round - 1) & 1];
+    bool keeps = before->standing == RECORD_HOLDS && before->round == r->round - 1;
+    uint64_t committed = r->standing == RECORD_IDLE ? r->round : r->round - 1 - keeps;
     if (committed + 1 > p->round)
         p->round = committed + 1;
     p->spoken |= 1u << w->rank;
@@ -195,7 +197,12 @@ static void hear_ready(struct script_worker *w, const struct record_ready *ready
         script_lane_say_error(rig, w->lane->number, w->rank, ready->word, -ESTALE, "moved");
         return;
     }
-    p->said[w->rank][ready->round & 1] = *ready;
+    struct record_ready *said = &p->said[w->rank][ready->round & 1];
+    *said = *ready;
+    if (ready->standing == RECORD_KEEPS) {
+        said->standing = RECORD_HOLDS; /* where it stands follows */
+        return;
+    }
     if (p->is_recovering)
         recover(w, p, ready);
     advance(w->lane, p);

@@ -413,44 +413,74 @@ static void in_place_in_lent_memory_is_written_only_after_the_commit(void **stat
 }
 
 /* The lane's view of the input that a rank announced for a round. */
-static void check_input(uint32_t rank, uint64_t round)
+static void check_input(uint32_t rank, uint64_t round, size_t elements)
 {
-    float want[ELEMENTS];
-    fill(want, ELEMENTS, rank, round);
+    static float want[1 << 15];
+    fill(want, elements, rank, round);
     script_lock(&rig);
     const struct script_heard *h = heard(rank, round);
     const void *input = fabric_map(rig.lanes[h->lane].workers[rank].conn, h->ready.input_region,
                                    h->ready.input_offset, h->ready.input_bytes);
-    assert_memory_equal(input, want, sizeof want);
+    assert_memory_equal(input, want, elements * sizeof *want);
     script_unlock(&rig);
 }
 
-static void the_next_push_waits_for_the_commit_without_blocking(void **state)
+/* Too long to have staging twice (L17). */
+enum { LONG = 20000 };
+
+static void push_long(gp_tensor *t, uint32_t rank, uint64_t round, gp_request **ret_request)
 {
-    static float gradient[WORKERS][ELEMENTS], result[WORKERS][ELEMENTS];
+    static float gradient[WORKERS][LONG], result[WORKERS][LONG];
+    fill(gradient[rank], LONG, rank, round);
+    ok(gp_push_pull(t, gradient[rank], result[rank], GP_MEAN, ret_request));
+}
+
+static void run_long_round(gp_tensor **t, uint64_t round)
+{
+    gp_request *q[WORKERS];
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        push_long(t[rank], rank, round, &q[rank]);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(q[rank], WAIT_MS));
+}
+
+static void the_next_long_push_waits_for_the_commit_without_blocking(void **state)
+{
     gp_tensor *t[WORKERS];
     gp_request *q[WORKERS];
-    declare("w", ELEMENTS, t);
+    declare("w", LONG, t);
     set(&rig.holds_commits, true);
-    run_round(t, 1);
+    run_long_round(t, 1);
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
-        fill(gradient[rank], ELEMENTS, rank, 2);
-        ok(gp_push_pull(t[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
+        push_long(t[rank], rank, 2, &q[rank]);
         failed(gp_wait(q[rank], SHORT_MS), -ETIMEDOUT, "'w' round 1", NULL);
-        check_input(rank, 1); /* nothing of round 1 is overwritten */
+        check_input(rank, 1, LONG); /* nothing of round 1 is overwritten */
     }
     script_lock(&rig);
     assert_null(heard(0, 2));
     assert_null(heard(1, 2));
     script_unlock(&rig);
     set(&rig.holds_commits, false);
-    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
         ok(gp_wait(q[rank], WAIT_MS));
-        check_mean(result[rank], ELEMENTS, 2);
-    }
 }
 
 static void a_queued_push_begins_although_nobody_waits(void **state)
+{
+    gp_tensor *t[WORKERS];
+    gp_request *q[WORKERS];
+    declare("w", LONG, t);
+    set(&rig.holds_commits, true);
+    run_long_round(t, 1);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        push_long(t[rank], rank, 2, &q[rank]);
+    set(&rig.holds_commits, false);
+    wait_heard(4); /* the progress threads have announced round 2 */
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(q[rank], WAIT_MS));
+}
+
+static void the_next_short_push_does_not_wait_for_the_commit(void **state)
 {
     static float gradient[WORKERS][ELEMENTS], result[WORKERS][ELEMENTS];
     gp_tensor *t[WORKERS];
@@ -462,12 +492,17 @@ static void a_queued_push_begins_although_nobody_waits(void **state)
         fill(gradient[rank], ELEMENTS, rank, 2);
         ok(gp_push_pull(t[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
     }
+    wait_heard(4);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        check_input(rank, 1, ELEMENTS); /* nothing of round 1 is overwritten */
+        check_input(rank, 2, ELEMENTS);
+    }
     set(&rig.holds_commits, false);
-    wait_heard(4); /* the progress threads have announced round 2 */
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         ok(gp_wait(q[rank], WAIT_MS));
         check_mean(result[rank], ELEMENTS, 2);
     }
+    run_round(t, 3);
 }
 
 static void a_fast_worker_laps_a_slow_one(void **state)
@@ -585,7 +620,8 @@ int main(void)
         CASE(a_wait_on_staged_memory_ends_at_the_result),
         CASE(a_wait_on_lent_memory_ends_at_the_commit),
         CASE(in_place_in_lent_memory_is_written_only_after_the_commit),
-        CASE(the_next_push_waits_for_the_commit_without_blocking),
+        CASE(the_next_long_push_waits_for_the_commit_without_blocking),
+        CASE(the_next_short_push_does_not_wait_for_the_commit),
         CASE(a_queued_push_begins_although_nobody_waits),
         CASE(a_fast_worker_laps_a_slow_one),
         CASE(a_name_declared_again_gives_the_same_handle),

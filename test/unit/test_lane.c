@@ -182,12 +182,12 @@ static void an_announcement_of_the_next_round_waits(void **state)
     assert_int_equal(rig.workers[0].words_count, 0);
     fill(1, 1, 0, 100);
     rig_say(&rig, 1, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100});
-    rig_until(&rig, rig.workers[1].commits_count == 1 && rig.workers[0].commits_count == 1);
+    rig_until(&rig, rig.workers[1].commits_count == 1 && rig.workers[0].words_count == 1);
     check_result(0, 2, 1, 0, 100, false);
-    assert_int_equal(rig.workers[0].words_count, 1);
     fill(1, 2, 0, 100);
     rig_say(&rig, 1, (struct say){.piece = 1, .word = 2, .round = 2, .elements = 100});
-    rig_until(&rig, rig.workers[0].commits_count == 2);
+    rig_until(&rig, rig.workers[0].commits_count == 1);
+    assert_int_equal(rig.workers[0].commits[0], 2); /* the result of round 2 said that of round 1 */
     check_result(0, 2, 2, 8192, 100, false);
     check_result(1, 2, 2, 0, 100, false);
 }
@@ -290,6 +290,38 @@ static void an_inline_payload_is_summed_out_of_the_receive_buffer(void **state)
                             rig.workers[1].commits_count == (int)round);
         check_result(0, 2, round, 0, 1024, false);
         check_result(1, 2, round, 0, 1024, false);
+    }
+}
+
+/* Its worker has shown that it needs none, even if it was on its way to be told. */
+static void who_announces_the_next_round_is_told_no_commit(void **state)
+{
+    enum { ROUNDS = 50 };
+    bool is_inline = strcmp(kind, "ofi") == 0;
+    rig_start_job(&rig, kind, 2, 1, 100);
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        uint64_t offset = (round & 1) * 8192;
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            for (uint64_t e = 0; e < 100; e++)
+                rig_input(&rig, rank, offset)[e] = value(rank, round, e);
+            rig_say(&rig, rank,
+                    (struct say){.piece = 1,
+                                 .word = (uint32_t)round,
+                                 .round = round,
+                                 .elements = 100,
+                                 .offset = offset,
+                                 .is_inline = is_inline});
+        }
+        rig_until(&rig, rig.workers[0].words_count == (int)round &&
+                            rig.workers[1].words_count == (int)round);
+        for (uint32_t rank = 0; rank < 2; rank++)
+            check_result(rank, 2, round, offset, 100, false);
+    }
+    rig_until(&rig, rig.workers[0].commits_count > 0 && rig.workers[1].commits_count > 0);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        const struct rig_worker *w = &rig.workers[rank];
+        assert_int_equal(w->commits[w->commits_count - 1], ROUNDS);
+        assert_int_equal(w->errors_count, 0);
     }
 }
 
@@ -536,6 +568,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_repeated_announcement_of_a_committed_round_is_no_error),
     CASE(opposite_orders_of_many_inline_tensors_do_not_block),
     CASE(an_inline_payload_is_summed_out_of_the_receive_buffer),
+    CASE(who_announces_the_next_round_is_told_no_commit),
     CASE(a_tensor_of_many_chunks_is_summed_whole),
     CASE(more_workers_than_a_pass_takes_sum_to_the_same_bits),
     CASE(broadcast_gives_everybody_the_root_s_values),

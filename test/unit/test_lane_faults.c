@@ -211,7 +211,7 @@ static void a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait(void **stat
     rig_say(&rig, 1, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 300000});
     rig_until(&rig, rig.workers[1].words_count == 1);
     say_goodbye(1);
-    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[0].errors_count == 1);
+    rig_until(&rig, rig.workers[0].words_count == 1 && rig.workers[0].errors_count == 1);
     assert_int_equal(rig.workers[0].error.word, 2);
     assert_int_equal(rig.workers[0].error.code, -EPIPE);
 }
@@ -458,10 +458,86 @@ static void a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit(void **state)
             (struct say){.piece = 1, .word = 2, .round = 6, .elements = 100, .offset = 4096});
     rig_settle(&rig);
     rig_say(&rig, 1, (struct say){.piece = 1, .word = 3, .round = 5, .elements = 100});
-    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+    rig_until(&rig, rig.workers[0].words_count == 1 && rig.workers[1].commits_count == 1);
     assert_true(rig_landing(&rig, 1, 0)[7] == 3.0f);
     rig_say(&rig, 1, (struct say){.piece = 1, .word = 4, .round = 6, .elements = 100});
-    rig_until(&rig, rig.workers[0].commits_count == 2 && rig.workers[1].commits_count == 2);
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 2);
+    assert_int_equal(rig.workers[0].commits[0], 2);
+}
+
+/* What a worker tells that has begun round 6 without the COMMIT of round 5 (W5). */
+static void say_kept_and_next(uint32_t rank)
+{
+    rig_say(
+        &rig, rank,
+        (struct say){.piece = 1, .word = 6, .round = 5, .elements = 100, .standing = RECORD_KEEPS});
+    rig_settle(&rig); /* what it keeps is not where it stands: nothing is decided yet */
+    rig_say(&rig, rank,
+            (struct say){.piece = 1, .word = 6, .round = 6, .elements = 100, .offset = 4096});
+}
+
+static void a_new_owner_copies_a_result_that_somebody_keeps(void **state)
+{
+    start_recovering(2, 100);
+    rig_landing(&rig, 0, 0)[7] = 42.0f;
+    rig_input(&rig, 0, 4096)[7] = 1.0f;
+    rig_input(&rig, 1, 4096)[7] = 2.0f;
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 5, .round = 5, .elements = 100});
+    say_kept_and_next(0);
+    rig_until(&rig, rig.workers[1].commits_count == 1);
+    assert_int_equal(rig.workers[1].commits[0], 5);
+    assert_true(rig_landing(&rig, 1, 0)[7] == 42.0f);
+    rig_say(&rig, 1,
+            (struct say){.piece = 1, .word = 7, .round = 6, .elements = 100, .offset = 4096});
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 2);
+    assert_int_equal(rig.workers[0].commits[0], 6);
+    assert_true(rig_landing(&rig, 0, 4096)[7] == 3.0f);
+    assert_true(rig_landing(&rig, 1, 4096)[7] == 3.0f);
+}
+
+static void what_all_keep_is_committed_and_the_next_round_is_summed(void **state)
+{
+    start_recovering(2, 100);
+    rig_input(&rig, 0, 4096)[7] = 1.0f;
+    rig_input(&rig, 1, 4096)[7] = 2.0f;
+    for (uint32_t rank = 0; rank < 2; rank++)
+        say_kept_and_next(rank);
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+    assert_int_equal(rig.workers[0].commits[0], 6);
+    assert_true(rig_landing(&rig, 1, 4096)[7] == 3.0f);
+    assert_int_equal(rig.workers[0].words_count, 1);
+}
+
+/* The other one has the COMMIT of round 6, whose result lies here, too; only its word was lost. */
+static void who_keeps_a_result_is_not_two_rounds_behind(void **state)
+{
+    start_recovering(2, 100);
+    rig_landing(&rig, 1, 4096)[7] = 42.0f;
+    rig_say(&rig, 0,
+            (struct say){.piece = 1,
+                         .word = 1,
+                         .round = 6,
+                         .standing = RECORD_IDLE,
+                         .has_no_input = true,
+                         .has_no_output = true});
+    say_kept_and_next(1);
+    rig_until(&rig, rig.workers[1].commits_count == 1);
+    assert_int_equal(rig.workers[1].commits[0], 6);
+    assert_int_equal(rig.workers[1].words_count + rig.workers[1].errors_count, 0);
+    assert_true(rig_landing(&rig, 1, 4096)[7] == 42.0f);
+}
+
+static void a_result_is_kept_for_a_new_owner_only(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 100);
+    rig_say(
+        &rig, 0,
+        (struct say){.piece = 1, .word = 6, .round = 1, .elements = 100, .standing = RECORD_KEEPS});
+    rig_until(&rig, rig.workers[0].errors_count == 1);
+    assert_int_equal(rig.workers[0].error.code, -EPROTO);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&rig, rank, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
 static void a_new_owner_does_not_wait_for_who_left_without_a_word(void **state)
@@ -559,6 +635,10 @@ static const struct CMUnitTest cases[] = {
     CASE(a_worker_that_missed_the_end_of_a_committed_round_is_told),
     CASE(a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum),
     CASE(a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit),
+    CASE(a_new_owner_copies_a_result_that_somebody_keeps),
+    CASE(what_all_keep_is_committed_and_the_next_round_is_summed),
+    CASE(who_keeps_a_result_is_not_two_rounds_behind),
+    CASE(a_result_is_kept_for_a_new_owner_only),
     CASE(a_new_owner_does_not_wait_for_who_left_without_a_word),
     CASE(a_connection_that_ends_is_a_failure_to_be_told_elsewhere),
     CASE(a_piece_that_is_being_dropped_cannot_be_placed_again),

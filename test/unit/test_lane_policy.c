@@ -142,7 +142,7 @@ static void a_long_job_is_not_passed_over_for_ever(void **state)
     while (landed(0) < 16) {
         assert_true(++turns < 2000);
         rig_turn(&rig);
-        while (busy->commits_count + 2 > (int)round)
+        while (busy->words_count + 1 > (int)round)
             push(1, ++round, 8);
     }
     assert_true(round * 8 > 16 * 4); /* nearly all the time was the short one's */

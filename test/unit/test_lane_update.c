@@ -231,7 +231,7 @@ static void settings_are_the_first_rank_s_and_of_that_round(void **state)
     say(0, 3, RECORD_UPDATE, RECORD_ANNOUNCE); /* laps rank 1; its input is round 2's again */
     rig_settle(&rig);
     update(1, 2);
-    await_commit(2);
+    rig_until(&rig, rig.workers[0].words_count == 2 && rig.workers[1].commits_count == 2);
     model_set();
     model_update(UPDATE_SGD, 2, &slow);
     expect_model(0);
