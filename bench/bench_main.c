@@ -19,6 +19,7 @@ static const struct command {
     {"idle", "what connected jobs cost that have nothing to do", idle_command},
     {"budget", "system calls and wake-ups a GiB", budget_command},
     {"kernels", "the sums and update rules beside memcpy", kernels_command},
+    {"simulate", "a week of jobs through the packer, on a virtual clock", simulate_command},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 

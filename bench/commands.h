@@ -15,5 +15,6 @@ int compare_command(int argc, char **argv);
 int idle_command(int argc, char **argv);
 int budget_command(int argc, char **argv);
 int kernels_command(int argc, char **argv);
+int simulate_command(int argc, char **argv);
 
 #endif

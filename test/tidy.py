@@ -32,8 +32,8 @@ ARROWS = {
     'svc': SERVICE,
     'client': {'svc/wire', 'svc/reduce', 'svc/base'},
     'bench/sim': {'packer', 'migrator'},
-    'bench': {'client', 'svc/aggregator', 'svc/reduce', 'svc/cores', 'svc/view', 'svc/ops',
-              'packer', 'migrator', 'svc/base'},
+    'bench': {'bench/sim', 'client', 'svc/aggregator', 'svc/reduce', 'svc/cores', 'svc/view',
+              'svc/ops', 'packer', 'migrator', 'svc/base'},
     'test': SERVICE | {'svc', 'client', 'bench', 'bench/sim'},
 }
 PURE = {'packer', 'migrator', 'svc/reduce'}

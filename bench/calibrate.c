@@ -1,0 +1,65 @@
+/* Owns a service and a crew of workers while it measures. Must never take a figure from anywhere
+ * but the CPU clocks of the service's processes (B4). */
+#include "bench/calibrate.h"
+
+#include "bench/compare/host.h"
+#include "bench/compare/systems.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define WORKERS 4
+#define TASK_BYTES ((uint64_t)4 << 20)
+#define WARM_ROUNDS 8
+#define ROUNDS 200
+#define GIB ((double)(1 << 30))
+
+static int run_rounds(struct crew *crew, uint32_t rounds, uint64_t *ret_server_cpu_ns)
+{
+    struct segment s = {.rounds = rounds};
+    int r;
+
+    s.round_ns = calloc((size_t)rounds * WORKERS, sizeof *s.round_ns);
+    r = s.round_ns ? crew_run(crew, &s) : -ENOMEM;
+    free(s.round_ns);
+    if (r == 0 && s.wrong) {
+        fprintf(stderr, "gradpool-bench: %llu elements are wrong\n", (unsigned long long)s.wrong);
+        r = -EIO;
+    }
+    if (r == 0)
+        *ret_server_cpu_ns = s.server_cpu_ns;
+    return r;
+}
+
+static int measure(struct crew *crew, double *ret_gib_per_s)
+{
+    uint64_t server_cpu_ns = 0;
+    int r = crew_resize(crew, TASK_BYTES);
+
+    if (r == 0)
+        r = run_rounds(crew, WARM_ROUNDS, &server_cpu_ns);
+    if (r == 0)
+        r = run_rounds(crew, ROUNDS, &server_cpu_ns);
+    if (r == 0)
+        *ret_gib_per_s = ROUNDS * WORKERS * TASK_BYTES / GIB / ((double)server_cpu_ns / 1e9);
+    return r;
+}
+
+int calibrate(double *ret_gib_per_s)
+{
+    struct service service = {0};
+    struct crew crew = {0};
+    int r;
+
+    process_core(0);
+    r = service_start(&service);
+    if (r == 0)
+        r = crew_start(&crew, system_find("gradpool", "tcp"), &service, WORKERS);
+    if (r == 0)
+        r = crew_await(&crew);
+    if (r == 0)
+        r = measure(&crew, ret_gib_per_s);
+    crew_end(&crew);
+    service_stop(&service);
+    return r;
+}

@@ -1,0 +1,33 @@
+/* Owns nothing. Must never look at a clock or at anything but the state it was given. */
+#include "bench/sim/chance.h"
+
+#include <math.h>
+
+/* splitmix64: public domain, by Sebastiano Vigna. */
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+uint64_t chance_hash(uint64_t a, uint64_t b)
+{
+    return mix(mix(a + UINT64_C(0x9e3779b97f4a7c15)) + b);
+}
+
+double chance_unit(uint64_t *state)
+{
+    *state += UINT64_C(0x9e3779b97f4a7c15);
+    return (double)(mix(*state) >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+double chance_exponential(uint64_t *state) { return -log(1 - chance_unit(state)); }
+
+/* Half of what Box and Muller's transform gives. */
+double chance_normal(uint64_t *state)
+{
+    double radius = sqrt(2 * chance_exponential(state));
+
+    return radius * cos(2 * M_PI * chance_unit(state));
+}

@@ -1,0 +1,15 @@
+/* Chance from a seed: the same numbers on every machine, in any order of asking. */
+#ifndef GRADPOOL_BENCH_SIM_CHANCE_H
+#define GRADPOOL_BENCH_SIM_CHANCE_H
+
+#include <stdint.h>
+
+/* A number that depends on both and looks random. */
+uint64_t chance_hash(uint64_t a, uint64_t b);
+
+/* Each call steps the state. */
+double chance_unit(uint64_t *state);        /* 0 <= x < 1 */
+double chance_normal(uint64_t *state);      /* mean 0, deviation 1 */
+double chance_exponential(uint64_t *state); /* mean 1 */
+
+#endif

@@ -1,0 +1,247 @@
+/* Owns what is known of one kind of job (model, workers). Must never ask the packer's formula: all
+ * times come from the event simulation, as they come from clocks in the service. */
+#include "bench/sim/job_profile.h"
+
+#include "bench/sim/csv.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GIB ((double)(1 << 30))
+#define FORWARD_PART (1.0 / 3) /* of a step; the backward pass costs twice the forward pass */
+#define ROUNDS 100             /* looked at; EWMA refines what 20 rounds told */
+#define MEASURED_ROUNDS 25     /* 5 to warm up, 20 that count: these hold lanes */
+#define PERIOD_TOLERANCE 0.3   /* of the loss limit */
+#define PIECE_WORKERS 8 /* of more, pieces are smaller: what a lane does for one stays the same */
+#define CHUNK_BYTES (2 << 20) /* pushed by all workers: 512 KiB of each of four */
+
+static double lane_ns_of(const struct job_profile *profile, uint64_t elements)
+{
+    const struct setting *s = profile->setting;
+
+    return (double)elements * s->element_bytes * profile->workers / (s->x_gib_per_s * GIB) * 1e9;
+}
+
+double job_profile_chunk_ns(const struct setting *setting)
+{
+    return CHUNK_BYTES / (setting->x_gib_per_s * GIB) * 1e9;
+}
+
+uint64_t job_profile_piece_ns(const struct job_profile *profile, const struct packer_piece *piece)
+{
+    double ns = lane_ns_of(profile, piece->elements);
+
+    return ns < 1 ? 1 : (uint64_t)ns;
+}
+
+void job_profile_to_queue(const struct job_profile *profile, const struct packer_piece *pieces,
+                          size_t count, struct queue_piece *ret_pieces)
+{
+    const struct setting *s = profile->setting;
+    double line_bytes_per_ns = s->line_gbit_per_s / 8;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct model_tensor *tensor = &profile->model->tensors[pieces[i].tensor];
+        double wire_ns = (double)pieces[i].elements * s->element_bytes / line_bytes_per_ns;
+
+        ret_pieces[i] = (struct queue_piece){
+            .lane = pieces[i].lane,
+            .ready = s->overlaps ? tensor->ready : 1,
+            .wire_ns = wire_ns,
+            .lane_ns =
+                fmax((double)job_profile_piece_ns(profile, &pieces[i]), wire_ns * profile->workers),
+        };
+    }
+}
+
+struct queue_job job_profile_queue_job(const struct job_profile *profile)
+{
+    double step_ns = profile->model->step_ns;
+
+    return (struct queue_job){
+        .forward_ns = step_ns * FORWARD_PART,
+        .backward_ns = step_ns * (1 - FORWARD_PART),
+        .jitter = profile->setting->jitter,
+        .workers = profile->workers,
+        .seed = profile->setting->seed,
+    };
+}
+
+static int make_tensors(struct job_profile *profile)
+{
+    const struct model *model = profile->model;
+
+    profile->tensors_count = model->tensors_count;
+    profile->tensors = calloc(model->tensors_count, sizeof(*profile->tensors));
+    if (!profile->tensors)
+        return -ENOMEM;
+    for (size_t i = 0; i < model->tensors_count; i++) {
+        uint64_t elements = model->tensors[i].elements;
+        struct packer_piece whole = {.tensor = (uint32_t)i, .elements = elements};
+
+        profile->tensors[i] = (struct packer_tensor){
+            .id = (uint32_t)i,
+            .elements = elements,
+            .element_bytes = profile->setting->element_bytes,
+            .lane_ns = job_profile_piece_ns(profile, &whole),
+            .wire_bytes = 2 * profile->workers * elements * profile->setting->element_bytes,
+        };
+        profile->lane_ns += profile->tensors[i].lane_ns;
+    }
+    return 0;
+}
+
+/* --- measurements on lanes of its own --- */
+
+struct measurement {
+    struct queue_piece *pieces;
+    size_t count;
+    double period_ns, deviation_ns, busiest_ns;
+};
+
+static int place_alone(const struct job_profile *profile, uint32_t lanes_count,
+                       struct packer_plan *ret_plan, char *error)
+{
+    struct packer_lane *lanes = calloc(lanes_count, sizeof(*lanes));
+    struct packer_request request = {
+        .policy = "dedicated",
+        .workers = lanes_count,
+        .lanes = lanes,
+        .lanes_count = lanes_count,
+        .tensors = profile->tensors,
+        .tensors_count = profile->tensors_count,
+        .piece_bytes_max = profile->piece_bytes_max,
+    };
+    int r;
+
+    if (!lanes)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < lanes_count; i++)
+        lanes[i] = (struct packer_lane){
+            .id = i, .memory_bytes = UINT64_MAX, .nic_bytes_per_s = UINT64_MAX};
+    r = packer_place(&request, ret_plan, error, TABLE_ERROR_BYTES);
+    free(lanes);
+    return r;
+}
+
+static double busiest_ns(const struct measurement *m, uint32_t lanes)
+{
+    double most = 0;
+
+    for (uint32_t lane = 0; lane < lanes; lane++) {
+        double ns = 0;
+
+        for (size_t i = 0; i < m->count; i++)
+            ns += m->pieces[i].lane == lane ? m->pieces[i].lane_ns : 0;
+        most = ns > most ? ns : most;
+    }
+    return most;
+}
+
+static int measure(const struct job_profile *profile, uint32_t lanes, struct measurement *ret,
+                   char *error)
+{
+    struct packer_plan plan = {0};
+    struct measurement m = {0};
+    struct queue_job job = job_profile_queue_job(profile);
+    int r = place_alone(profile, lanes, &plan, error);
+
+    if (r < 0)
+        return r;
+    m.count = plan.pieces_count;
+    m.pieces = calloc(m.count, sizeof(*m.pieces));
+    r = m.pieces ? 0 : -ENOMEM;
+    if (r == 0) {
+        job_profile_to_queue(profile, plan.pieces, m.count, m.pieces);
+        job.pieces = m.pieces;
+        job.pieces_count = m.count;
+        m.busiest_ns = busiest_ns(&m, lanes);
+        r = queue_alone(&job, 0, ROUNDS, &m.period_ns, &m.deviation_ns);
+    }
+    packer_plan_fini(&plan);
+    if (r < 0) {
+        free(m.pieces);
+        return r;
+    }
+    m.period_ns /= ROUNDS;
+    *ret = m;
+    return 0;
+}
+
+/* The fewest lanes on which the period is still nearly as on as many as workers. A real service
+ * finds them as this does: by halving, a few rounds each. */
+static int find_enough(struct job_profile *profile, double period_ns, char *error)
+{
+    double tolerance = PERIOD_TOLERANCE * profile->setting->loss_limit_ppm / 1e6;
+    uint32_t low = 0, high = profile->workers; /* low lanes are too few, high are enough */
+
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+        struct measurement m;
+        int r = measure(profile, middle, &m, error);
+
+        if (r < 0)
+            return r;
+        free(m.pieces);
+        profile->measuring_ns += (uint64_t)(MEASURED_ROUNDS * m.period_ns);
+        if (m.period_ns <= period_ns * (1 + tolerance)) {
+            high = middle;
+            profile->timing.spread_ns = (uint64_t)m.busiest_ns;
+            profile->timing.loss_limit_ppm = profile->setting->loss_limit_ppm -
+                                             (uint32_t)(1e6 * fmax(0, 1 - period_ns / m.period_ns));
+        } else {
+            low = middle;
+        }
+    }
+    profile->lanes_enough = high;
+    return 0;
+}
+
+static int make_timing(struct job_profile *profile, char *error)
+{
+    struct measurement m;
+    double forward_ns = profile->model->step_ns * FORWARD_PART;
+    int r = measure(profile, profile->workers, &m, error);
+
+    if (r < 0)
+        return r;
+    profile->dedicated = m.pieces;
+    profile->dedicated_count = m.count;
+    profile->deviation_ns = m.deviation_ns;
+    profile->measuring_ns = (uint64_t)(MEASURED_ROUNDS * m.period_ns);
+    profile->timing = (struct packer_timing){
+        .period_ns = (uint64_t)m.period_ns,
+        .spread_ns = (uint64_t)m.busiest_ns,
+        .window_ns = (uint64_t)(m.period_ns - forward_ns),
+        .loss_limit_ppm = profile->setting->loss_limit_ppm,
+    };
+    return find_enough(profile, m.period_ns, error);
+}
+
+int job_profile_make(struct job_profile *profile, const struct model *model, uint32_t workers,
+                     const struct setting *setting, char *error)
+{
+    int r;
+
+    *profile = (struct job_profile){.model = model, .workers = workers, .setting = setting};
+    profile->piece_bytes_max = PACKER_PIECE_BYTES_MAX;
+    if (workers > PIECE_WORKERS)
+        profile->piece_bytes_max = PACKER_PIECE_BYTES_MAX * PIECE_WORKERS / workers;
+    snprintf(error, TABLE_ERROR_BYTES, "no memory to profile %s", model->name);
+    r = make_tensors(profile);
+    if (r == 0)
+        r = make_timing(profile, error);
+    if (r < 0)
+        job_profile_fini(profile);
+    return r;
+}
+
+void job_profile_fini(struct job_profile *profile)
+{
+    free(profile->tensors);
+    free(profile->dedicated);
+    memset(profile, 0, sizeof(*profile));
+}

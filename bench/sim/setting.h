@@ -1,0 +1,23 @@
+/* What a simulation assumes. */
+#ifndef GRADPOOL_BENCH_SIM_SETTING_H
+#define GRADPOOL_BENCH_SIM_SETTING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct setting {
+    const char *policy;
+    double x_gib_per_s;      /* of pushed gradients that a core sums and hands out */
+    double line_gbit_per_s;  /* of each worker's line, and of each lane's, each way */
+    double jitter;           /* of a worker's step time: standard deviation by mean */
+    uint32_t element_bytes;  /* on the wire: 4 or 2 */
+    uint32_t loss_limit_ppm; /* of every job */
+    uint32_t lanes;          /* to share, all there are; 0: as many as are needed */
+    uint32_t windows;        /* looked at chunk by chunk */
+    double window_s;
+    bool moves;    /* tasks move so that lanes get empty */
+    bool overlaps; /* pieces go out during the backward pass, not all at its end */
+    uint64_t seed;
+};
+
+#endif

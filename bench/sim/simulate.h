@@ -1,0 +1,29 @@
+/* A workload on a simulated service, from its first job to the end of the clock. PURE. */
+#ifndef GRADPOOL_BENCH_SIM_SIMULATE_H
+#define GRADPOOL_BENCH_SIM_SIMULATE_H
+
+#include "bench/sim/setting.h"
+#include "bench/sim/workload.h"
+
+struct simulated {
+    double hours;
+    /* Core-hours: of lanes that were open or held to measure; of lane time that the jobs use when
+     * nobody loses anything; of one core for each worker of each job. */
+    double allocated, fluid, dedicated;
+    double measuring;                /* part of `allocated` */
+    double peak;                     /* cores */
+    uint64_t placed, refused, brief; /* brief: over before they were measured */
+    uint64_t moves;
+    uint32_t windows;
+    uint64_t sampled;    /* jobs that a window saw */
+    double within_limit; /* part of these, each judged by the mean over its windows */
+    double loss_mean, loss_p99, loss_worst, loss_predicted; /* over these jobs */
+    double loss_own;       /* mean, of their own lanes' making: without the other jobs */
+    double predicted_near; /* part of these, predicted to 2 points */
+};
+
+/* -ENOMEM, or an error of the packer's: `error` (TABLE_ERROR_BYTES) says which. */
+int simulate(const struct workload *workload, const struct setting *setting,
+             struct simulated *ret_result, char *error);
+
+#endif

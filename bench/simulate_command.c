@@ -1,0 +1,200 @@
+/* Options of `simulate`. */
+#include "bench/calibrate.h"
+#include "bench/commands.h"
+#include "bench/sim/csv.h"
+#include "bench/sim/simulate.h"
+#include "bench/simulate_report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct arguments {
+    const char *traces, *models;
+    double hours; /* 0: as the trace has it, a week of drawn jobs */
+    bool is_json, wants_rows;
+    struct setting setting;
+};
+
+enum {
+    KEY_TRACES = 1000,
+    KEY_MODELS,
+    KEY_JSON,
+    KEY_X,
+    KEY_POLICY,
+    KEY_LIMIT,
+    KEY_WIRE,
+    KEY_LINE,
+    KEY_JITTER,
+    KEY_LANES,
+    KEY_WINDOWS,
+    KEY_WINDOW,
+    KEY_HOURS,
+    KEY_SEED,
+    KEY_STAY,
+    KEY_SENSITIVITY,
+};
+
+static const struct argp_option options[] = {
+    {"traces", KEY_TRACES, "FILE", 0,
+     "jobs: job_id, submit_s, duration_s, workers, model "
+     "(default: drawn from the seed)"},
+    {"models", KEY_MODELS, "DIR", 0, "tables of models (default: bench/models)"},
+    {"json", KEY_JSON, 0, 0, "one JSON line at the end, nothing else"},
+    {"x", KEY_X, "GIB", 0,
+     "GiB/s that a core sums (default: measured now on a lane of a real service, over tcp)"},
+    {"policy", KEY_POLICY, "NAME", 0, "shared (default), phased, rate or cycle"},
+    {"loss-limit", KEY_LIMIT, "PERCENT", 0, "of every job (default 5)"},
+    {"wire", KEY_WIRE, "TYPE", 0, "f32 (default) or f16"},
+    {"line", KEY_LINE, "GBIT", 0, "line rate of each worker and each lane (default 25)"},
+    {"jitter", KEY_JITTER, "CV", 0,
+     "standard deviation by mean of a worker's step times (default 0.087)"},
+    {"lanes", KEY_LANES, "N", 0,
+     "to share; who finds no room keeps lanes of its own (default: as many as are needed)"},
+    {"windows", KEY_WINDOWS, "N", 0, "looked at chunk by chunk (default 200)"},
+    {"window-s", KEY_WINDOW, "S", 0, "length of a window (default 10)"},
+    {"hours", KEY_HOURS, "H", 0,
+     "stop the clock then (default: the hour after the last job came; "
+     "168 without a trace)"},
+    {"seed", KEY_SEED, "N", 0, "of everything that is drawn (default 1)"},
+    {"stay", KEY_STAY, 0, 0, "no task ever moves"},
+    {"sensitivity", KEY_SENSITIVITY, 0, 0, "again with other assumptions, one at a time"},
+    {0},
+};
+
+static double number(struct argp_state *state, const char *text, double least, double most)
+{
+    char *end;
+    double value = strtod(text, &end);
+
+    if (end == text || *end || !(value >= least && value <= most))
+        argp_error(state, "'%s' is not a number from %g to %g", text, least, most);
+    return value;
+}
+
+static const char *one_of(struct argp_state *state, const char *text, const char *const *names)
+{
+    for (size_t i = 0; names[i]; i++)
+        if (strcmp(text, names[i]) == 0)
+            return names[i];
+    argp_error(state, "'%s' is not known; see --help", text);
+    return NULL;
+}
+
+static const char *const policies[] = {"shared", "phased", "rate", "cycle", NULL};
+static const char *const wires[] = {"f16", "f32", NULL};
+
+static error_t parse_setting(int key, char *text, struct argp_state *state, struct setting *s)
+{
+    switch (key) {
+    case KEY_X: s->x_gib_per_s = number(state, text, 0.01, 1000); return 0;
+    case KEY_POLICY: s->policy = one_of(state, text, policies); return 0;
+    case KEY_LIMIT: s->loss_limit_ppm = (uint32_t)(number(state, text, 0.01, 90) * 1e4); return 0;
+    case KEY_WIRE: s->element_bytes = one_of(state, text, wires) == wires[0] ? 2 : 4; return 0;
+    case KEY_LINE: s->line_gbit_per_s = number(state, text, 0.1, 10000); return 0;
+    case KEY_JITTER: s->jitter = number(state, text, 0, 1); return 0;
+    case KEY_LANES: s->lanes = (uint32_t)command_number(state, text, 1, 65536); return 0;
+    case KEY_WINDOWS: s->windows = (uint32_t)command_number(state, text, 1, 100000); return 0;
+    case KEY_WINDOW: s->window_s = number(state, text, 0.1, 3600); return 0;
+    case KEY_SEED: s->seed = command_number(state, text, 0, UINT64_MAX); return 0;
+    case KEY_STAY: s->moves = false; return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct arguments *a = state->input;
+
+    switch (key) {
+    case KEY_TRACES: a->traces = text; return 0;
+    case KEY_MODELS: a->models = text; return 0;
+    case KEY_JSON: a->is_json = true; return 0;
+    case KEY_HOURS: a->hours = number(state, text, 0.01, 100000); return 0;
+    case KEY_SENSITIVITY: a->wants_rows = true; return 0;
+    default: return parse_setting(key, text, state, &a->setting);
+    }
+}
+
+static int complain(const char *error)
+{
+    fprintf(stderr, "gradpool-bench: %s\n", error);
+    return 1;
+}
+
+static int load(struct arguments *a, struct models *models, struct workload *workload)
+{
+    char error[TABLE_ERROR_BYTES];
+
+    if (models_load(models, a->models, error) < 0)
+        return complain(error);
+    if ((a->traces ? workload_read(workload, a->traces, a->hours, models, error)
+                   : workload_generate(workload, a->setting.seed, a->hours ? a->hours : 168, models,
+                                       error)) == 0)
+        return 0;
+    models_fini(models);
+    return complain(error);
+}
+
+static int run(struct arguments *a, const struct workload *workload)
+{
+    const struct simulate_report report = {
+        .traces = a->traces,
+        .workload = workload,
+        .setting = &a->setting,
+        .is_x_given = a->setting.x_gib_per_s > 0,
+        .is_json = a->is_json,
+    };
+    struct simulated result;
+    char error[TABLE_ERROR_BYTES];
+
+    if (!report.is_x_given && calibrate(&a->setting.x_gib_per_s) < 0)
+        return 1;
+    simulate_report_start(&report);
+    if (simulate(workload, &a->setting, &result, error) < 0)
+        return complain(error);
+    simulate_report_result(&report, &result);
+    if (a->wants_rows && simulate_report_rows(&report, &result, error) < 0)
+        return complain(error);
+    if (a->is_json)
+        simulate_report_json(&report, &result);
+    return 0;
+}
+
+int simulate_command(int argc, char **argv)
+{
+    struct arguments a = {
+        .models = BENCH_MODELS,
+        .setting = {.policy = policies[0],
+                    .line_gbit_per_s = 25,
+                    .jitter = 0.087,
+                    .element_bytes = 4,
+                    .loss_limit_ppm = 50000,
+                    .windows = 200,
+                    .window_s = 10,
+                    .moves = true,
+                    .overlaps = true,
+                    .seed = 1},
+    };
+    const struct argp argp = {
+        options,
+        parse,
+        NULL,
+        "Run a week of training jobs through the packer, on a virtual clock: how many cores they "
+        "need, and what they lose to each other.\v"
+        "What jobs lose is not the packer's formula but an event simulation, chunk by chunk, of "
+        "windows drawn over the run.",
+        NULL,
+        NULL,
+        NULL};
+    struct models models;
+    struct workload workload;
+    int code;
+
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    if (load(&a, &models, &workload) != 0)
+        return 1;
+    code = run(&a, &workload);
+    workload_fini(&workload);
+    models_fini(&models);
+    return code;
+}

@@ -1,0 +1,198 @@
+/* Whole simulations: cores against what can be worked out by hand, and a small run whose figures
+ * are known. */
+#include "bench/sim/csv.h"
+#include "bench/sim/simulate.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* 16 MiB; a step of 300 ms; at 1 GiB/s, two workers: 31.25 ms of lane time. */
+static struct model_tensor tensor = {1 << 22, 1};
+static const struct model one_tensor = {
+    .name = "one", .step_ns = 300e6, .tensors = &tensor, .tensors_count = 1, .elements = 1 << 22};
+#define LANE_MS 31.25
+#define PERIOD_MS (300 + LANE_MS / 2) /* on two lanes */
+
+static const struct setting plain = {.policy = "shared",
+                                     .x_gib_per_s = 1,
+                                     .line_gbit_per_s = 1e6,
+                                     .element_bytes = 4,
+                                     .loss_limit_ppm = 50000,
+                                     .windows = 20,
+                                     .window_s = 10,
+                                     .moves = true,
+                                     .seed = 1};
+
+static struct workload_job job_of(double from_hours, double to_hours)
+{
+    return (struct workload_job){.submit_ns = (uint64_t)(from_hours * (double)NS_PER_HOUR),
+                                 .end_ns = (uint64_t)(to_hours * (double)NS_PER_HOUR),
+                                 .workers = 2,
+                                 .model = &one_tensor};
+}
+
+static struct simulated run(struct workload_job *jobs, size_t count, double hours,
+                            const struct setting *setting)
+{
+    struct workload workload = {
+        .jobs = jobs, .count = count, .end_ns = (uint64_t)(hours * (double)NS_PER_HOUR)};
+    char error[TABLE_ERROR_BYTES];
+    struct simulated result;
+
+    if (simulate(&workload, setting, &result, error) < 0)
+        fail_msg("%s", error);
+    return result;
+}
+
+static void assert_near(double a, double b, double tolerance)
+{
+    if (!(fabs(a - b) <= tolerance))
+        fail_msg("%.6f is not within %.6f of %.6f", a, tolerance, b);
+}
+
+static void fluid_and_dedicated_are_as_worked_out_by_hand(void **state)
+{
+    struct workload_job jobs[] = {job_of(0, 3), job_of(1, 2)};
+    struct simulated r = run(jobs, 2, 4, &plain);
+
+    assert_near(r.hours, 4, 1e-9);
+    assert_near(r.dedicated, 2 * 3 + 2 * 1, 1e-9);
+    assert_near(r.fluid, (3 + 1) * LANE_MS / PERIOD_MS, 1e-3);
+    assert_int_equal(r.placed, 2);
+    assert_int_equal(r.refused, 0);
+}
+
+/* One lane does: its round is longer by the half that another lane would have taken, 4.7 %. */
+static void a_job_alone_on_one_lane_loses_what_the_other_would_have_taken(void **state)
+{
+    struct workload_job jobs[] = {job_of(0, 1)};
+    struct simulated r = run(jobs, 1, 1, &plain);
+    double loss = 1 - PERIOD_MS / (PERIOD_MS + LANE_MS / 2);
+
+    assert_near(r.loss_mean, loss, 1e-3);
+    assert_near(r.loss_own, loss, 1e-3);
+    assert_near(r.loss_predicted, loss, 1e-3);
+    assert_near(r.within_limit, 1, 0);
+    assert_int_equal(r.windows, 20);
+    assert_near(r.measuring, 2 * 2 * 25 * (PERIOD_MS + LANE_MS / 4) / 3.6e6, 1e-4);
+    assert_near(r.allocated, 1 + r.measuring / 2, 1e-4);
+}
+
+/* Three of four pieces on one lane: a quarter of the lane time more than half of it, 2.4 %. */
+static void without_room_on_one_lane_it_gets_two(void **state)
+{
+    struct workload_job jobs[] = {job_of(0, 1)};
+    struct setting strict = plain;
+    struct simulated r;
+
+    strict.loss_limit_ppm = 30000;
+    r = run(jobs, 1, 1, &strict);
+    assert_near(r.allocated, 2, 0.01);
+    assert_near(r.loss_mean, 1 - PERIOD_MS / (PERIOD_MS + LANE_MS / 4), 1e-3);
+    assert_near(r.within_limit, 1, 0);
+}
+
+/* Twelve share lanes; when eight have left, the other four need fewer. */
+static void lanes_close_when_jobs_leave_because_tasks_move(void **state)
+{
+    struct workload_job jobs[12];
+    struct setting moves = plain, stays;
+    struct simulated moved, stayed;
+
+    moves.x_gib_per_s = 2;
+    stays = moves;
+    stays.moves = false;
+    for (size_t i = 0; i < 12; i++)
+        jobs[i] = job_of(0.001 * (double)i, i % 3 ? 1 : 20);
+    moved = run(jobs, 12, 20, &moves);
+    stayed = run(jobs, 12, 20, &stays);
+    assert_int_equal(stayed.moves, 0);
+    assert_true(moved.moves > 0);
+    assert_true(moved.allocated < stayed.allocated);
+    assert_near(moved.within_limit, 1, 0);
+}
+
+/* A job of eight workers and a lane to share that holds a sixth of it. */
+static void a_refused_job_costs_as_many_lanes_as_workers(void **state)
+{
+    struct workload_job job = job_of(0, 5);
+    struct setting full = plain;
+    struct simulated r;
+
+    job.workers = 8;
+    full.lanes = 1;
+    r = run(&job, 1, 5, &full);
+    assert_int_equal(r.refused, 1);
+    assert_int_equal(r.placed, 0);
+    assert_near(r.allocated, 8 * 5, 1e-6);
+    assert_int_equal(r.sampled, 0);
+}
+
+static void a_job_that_is_over_before_it_was_measured_was_never_placed(void **state)
+{
+    struct workload_job jobs[] = {job_of(0, 0.001)}; /* 3.6 s: less than 25 rounds */
+    struct simulated r = run(jobs, 1, 1, &plain);
+
+    assert_int_equal(r.brief, 1);
+    assert_int_equal(r.placed, 0);
+    assert_near(r.allocated, 2 * 0.001, 1e-9);
+}
+
+/* Real tables, drawn jobs: six hours. The figures are of this program; a change of them is a change
+ * of placing or of the simulation, and is to be looked at. */
+static void six_drawn_hours_come_out_as_they_did(void **state)
+{
+    struct setting setting = {.policy = "shared",
+                              .x_gib_per_s = 3,
+                              .line_gbit_per_s = 25,
+                              .jitter = 0.087,
+                              .element_bytes = 4,
+                              .loss_limit_ppm = 50000,
+                              .windows = 30,
+                              .window_s = 5,
+                              .moves = true,
+                              .overlaps = true,
+                              .seed = 1};
+    char error[TABLE_ERROR_BYTES];
+    struct workload workload;
+    struct models models;
+    struct simulated a, b;
+
+    assert_int_equal(models_load(&models, MODELS_DIR, error), 0);
+    assert_int_equal(models.count, 15);
+    assert_int_equal(workload_generate(&workload, 1, 6, &models, error), 0);
+    assert_int_equal(simulate(&workload, &setting, &a, error), 0);
+    assert_int_equal(simulate(&workload, &setting, &b, error), 0);
+    assert_memory_equal(&a, &b, sizeof(a));
+    print_message(
+        "# placed %llu, allocated %.2f, fluid %.2f, loss %.4f, formula %.4f, moves %llu\n",
+        (unsigned long long)a.placed, a.allocated, a.fluid, a.loss_mean, a.loss_predicted,
+        (unsigned long long)a.moves);
+    assert_int_equal(a.placed, 24);
+    assert_near(a.fluid, 46.34, 0.1);
+    assert_near(a.allocated, 105.18, 0.2);
+    assert_near(a.loss_mean, 0.0212, 0.002);
+    assert_true(a.fluid < a.allocated && a.allocated < a.dedicated);
+    assert_true(a.within_limit > 0.9); /* all but a job on 14 lanes: it waits for the longest */
+    workload_fini(&workload);
+    models_fini(&models);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fluid_and_dedicated_are_as_worked_out_by_hand),
+        cmocka_unit_test(a_job_alone_on_one_lane_loses_what_the_other_would_have_taken),
+        cmocka_unit_test(without_room_on_one_lane_it_gets_two),
+        cmocka_unit_test(lanes_close_when_jobs_leave_because_tasks_move),
+        cmocka_unit_test(a_refused_job_costs_as_many_lanes_as_workers),
+        cmocka_unit_test(a_job_that_is_over_before_it_was_measured_was_never_placed),
+        cmocka_unit_test(six_drawn_hours_come_out_as_they_did),
+    };
+
+    return cmocka_run_group_tests_name("simulate", tests, NULL, NULL);
+}
