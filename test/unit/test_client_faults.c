@@ -298,36 +298,6 @@ static void a_result_that_one_rank_holds_is_given_to_the_rest(void **state)
     run_round(t, 2);
 }
 
-/* Rank 0 has begun round 2 before it knew whether rank 1 has the result of round 1. */
-static void a_result_that_one_rank_keeps_is_given_to_the_rest(void **state)
-{
-    declare("w", ELEMENTS, t);
-    script_lock(&rig);
-    rig.holds_commits = true;
-    rig.withheld = 1u << 1;
-    script_unlock(&rig);
-    push(0, 1);
-    push(1, 1);
-    ok(gp_wait(q[0], WAIT_MS));
-    push(0, 2);
-    wait_heard(3);
-    script_lock(&rig);
-    rig.holds_commits = false;
-    rig.withheld = 0;
-    script_unlock(&rig);
-    move(0, 1);
-    ok(gp_wait(q[1], WAIT_MS));
-    check_mean(result[1], ELEMENTS, 1);
-    push(1, 2);
-    finish(2);
-    script_lock(&rig);
-    assert_int_equal(heard(0, 1)->lane, 1);
-    assert_int_equal(heard(0, 1)->ready.standing, RECORD_KEEPS);
-    assert_int_equal(heard(0, 2)->ready.standing, RECORD_ANNOUNCE);
-    script_unlock(&rig);
-    run_round(t, 3);
-}
-
 static void idle_pieces_tell_their_new_lane_the_last_round(void **state)
 {
     gp_tensor *never[WORKERS];
@@ -591,7 +561,6 @@ int main(void)
         CASE(a_worker_refused_twice_is_told_by_whom),
         CASE(a_round_that_was_open_is_summed_again_by_the_new_lane),
         CASE(a_result_that_one_rank_holds_is_given_to_the_rest),
-        CASE(a_result_that_one_rank_keeps_is_given_to_the_rest),
         CASE(idle_pieces_tell_their_new_lane_the_last_round),
         CASE(only_the_pieces_of_the_lost_lane_move),
         CASE(a_lane_that_comes_back_is_entered_with_the_ticket_it_gave),
