@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#define IDLE_LOOKS 10 /* in a row without a round, and looks become rarer */
+
 /* --- figures --- */
 
 void stats_keep(struct aggregator *a, const envelope *reply)
@@ -240,7 +242,8 @@ static void look_around(struct timer *timer)
     bool trains = false;
     list_for_each (node, &s->jobs)
         trains |= measure(list_entry(node, struct job, link));
-    s->measure_wait_ns = trains ? least_ns(s) : 2 * s->measure_wait_ns;
+    s->idle_looks = trains ? 0 : s->idle_looks + 1;
+    s->measure_wait_ns = s->idle_looks < IDLE_LOOKS ? least_ns(s) : 2 * s->measure_wait_ns;
     if (s->measure_wait_ns > most_ns)
         s->measure_wait_ns = most_ns;
     if (list_is_empty(&s->jobs) || s->phase != SERVICE_UP)
@@ -266,6 +269,7 @@ void measuring_wake(struct service *s)
     uint64_t next_ns = clock_now_ns() + least_ns(s);
     bool is_armed = !list_is_empty(&s->measure_timer.link);
     s->measure_wait_ns = least_ns(s);
+    s->idle_looks = 0;
     if (!is_armed || s->measure_timer.deadline_ns > next_ns)
         timer_start(&s->loop, &s->measure_timer, next_ns);
 }

@@ -32,6 +32,7 @@ struct service {
     struct source signals;
     struct timer drain_timer, retry_timer, ping_timer, measure_timer;
     uint64_t measure_wait_ns; /* until the next look at what trains */
+    uint32_t idle_looks;      /* in a row that saw nothing train */
     struct list peers, waits, tenants, jobs, aggregators;
     struct list profiles; /* how jobs ran before */
     uint64_t profiles_turn;

@@ -201,7 +201,7 @@ static void jobs_that_do_nothing_are_asked_about_less_often(void **state)
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
     struct trained job = start(rig, "resnet", &worker);
     aggregator->answers = false;
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 15; i++)
         answer(aggregator, &job, 1);
     uint64_t began_ns = clock_now_ns();
     for (int i = 0; i < 3; i++)
