@@ -10,11 +10,8 @@
 static int run_rank(const struct push_options *options, uint32_t rank)
 {
     struct push_options mine = *options;
-    struct push_result result;
     mine.rank = rank;
-    int r = push_run(&mine, &result);
-    push_print(&mine, &result);
-    return r < 0 || result.wrong ? 1 : 0;
+    return push_report(&mine);
 }
 
 int local_run(const struct push_options *options)

@@ -11,6 +11,12 @@
 #include <string.h>
 #include <time.h>
 
+struct push_result {
+    uint64_t rounds, wrong;
+    double seconds, cpu_seconds;
+    double round_us_p50, round_us_p99;
+};
+
 struct worker {
     const struct push_options *options;
     gp_client *client;
@@ -204,7 +210,8 @@ static void summarise(struct worker *w, struct push_result *result)
     result->round_us_p99 = w->round_us[result->rounds * 99 / 100];
 }
 
-int push_run(const struct push_options *options, struct push_result *ret_result)
+/* 0, or the negative errno of the first call that failed (its text is on standard error). */
+static int push_run(const struct push_options *options, struct push_result *ret_result)
 {
     struct worker w = {.options = options};
     struct push_result result = {0};
@@ -221,7 +228,7 @@ int push_run(const struct push_options *options, struct push_result *ret_result)
     return r;
 }
 
-void push_print(const struct push_options *options, const struct push_result *result)
+static void print_result(const struct push_options *options, const struct push_result *result)
 {
     double gib = (double)options->tensors * (double)options->elements * 4 * (double)result->rounds /
                  (double)(1 << 30);
@@ -236,4 +243,13 @@ void push_print(const struct push_options *options, const struct push_result *re
            (unsigned long long)result->rounds, (unsigned long long)result->wrong, gib,
            result->seconds, result->cpu_seconds, result->round_us_p50, result->round_us_p99);
     fflush(stdout);
+}
+
+int push_report(const struct push_options *options)
+{
+    struct push_result result;
+    int r = push_run(options, &result);
+    if (r == 0 || result.rounds > 0)
+        print_result(options, &result); /* else why not has been said, and 0 wrong is no news */
+    return r < 0 || result.wrong ? 1 : 0;
 }

@@ -23,15 +23,9 @@ struct push_options {
     bool is_json;
 };
 
-struct push_result {
-    uint64_t rounds, wrong;
-    double seconds, cpu_seconds;
-    double round_us_p50, round_us_p99;
-};
-
-/* 0, or the negative errno of the first call that failed (its text is on standard error). */
-int push_run(const struct push_options *options, struct push_result *ret_result);
-void push_print(const struct push_options *options, const struct push_result *result);
+/* Runs one worker and prints a line of what it measured; nothing of a run without rounds, whose
+ * reason is on standard error. 1: it failed, or elements were wrong. */
+int push_report(const struct push_options *options);
 
 /* Forks options->workers workers and prints one line of totals; 1 if any failed or was wrong. */
 int local_run(const struct push_options *options);

@@ -133,16 +133,13 @@ static void parse_options(int argc, char **argv, const char *doc, struct push_op
 int push_command(int argc, char **argv)
 {
     struct push_options o;
-    struct push_result result;
     char job[64];
     parse_options(
         argc, argv,
         "Be one worker of a job and check every element of every result. Rank and size as "
         "given or from the launcher's environment.",
         &o, job, sizeof job);
-    int r = push_run(&o, &result);
-    push_print(&o, &result);
-    return r < 0 || result.wrong ? 1 : 0;
+    return push_report(&o);
 }
 
 int local_command(int argc, char **argv)

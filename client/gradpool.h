@@ -212,7 +212,8 @@ GP_API int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result,
  * one round to the next. -EINVAL also for a broadcast: that has a root, see gp_broadcast(). */
 GP_API int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count,
                               enum gp_operation operation, gp_request **ret_request);
-/* Rank `root`'s values on every rank of the set. */
+/* Rank `root`'s values on every rank of the set; root's too are rounded to what travels, where
+ * that is narrower. */
 GP_API int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **ret_request);
 /* One step of a tensor that has an update rule: `gradient` in, the new parameters of all ranks out,
  * which may take the gradient's place. Its first round must be a gp_broadcast(), whose values the

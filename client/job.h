@@ -54,6 +54,7 @@ struct push {
     float loss;
     bool copies_in;      /* the gradient into the staging input */
     bool copies_out;     /* the landing area into the result */
+    bool rounds_in;      /* what was copied in back into `gradient`: all ranks get the same bits */
     bool ends_committed; /* the caller's own memory is lent: the wait is over at COMMIT (L2) */
 };
 

@@ -374,6 +374,10 @@ int gp_alloc(gp_job *job, size_t bytes, void **ret_memory)
     if (r == 0)
         link_flush_all(job); /* a new slab is lent before it is needed */
     pthread_mutex_unlock(&job->lock);
+    if (r == -ENOSPC)
+        return client_error(
+            r, "gp_alloc of %zu bytes: a worker can lend 512 GiB in a job, in %d parts", bytes,
+            FABRIC_REGIONS_MAX);
     return r < 0 ? client_error(r, "gp_alloc of %zu bytes: %s", bytes, err_text(r)) : 0;
 }
 

@@ -115,6 +115,8 @@ static int place_all(struct gp_tensor *t, struct push *push)
                         !overlaps(push);
     push->copies_in = push->gradient && !lends_input;
     push->copies_out = push->result && !lends_result;
+    push->rounds_in =
+        push->copies_in && push->operation == RECORD_BROADCAST && t->values != t->dtype;
     push->ends_committed = lends_input || lends_result;
     push->uses_second_half = !t->open.uses_second_half;
     int r = 0;
@@ -252,9 +254,11 @@ void push_begin(struct gp_tensor *t)
 static void copy_in(struct gp_tensor *t)
 {
     const struct push *push = &t->next;
+    void *input = slabs_at(&t->job->slabs, push->input);
     if (push->copies_in)
-        copy_to_wire(slabs_at(&t->job->slabs, push->input), push->gradient, push->gradient_bytes,
-                     t->values, t->dtype);
+        copy_to_wire(input, push->gradient, push->gradient_bytes, t->values, t->dtype);
+    if (push->rounds_in) /* a broadcast's: gp_broadcast() was given memory that may be written */
+        copy_from_wire((void *)push->gradient, input, push->gradient_bytes, t->values, t->dtype);
 }
 
 void push_begin_queued(struct gp_tensor *t)

@@ -10,8 +10,6 @@
 #include <unistd.h>
 
 /* Slabs double, so that 64 of them hold any model; untouched pages cost nothing. */
-/* Of a job on one worker. A lane maps at most 1 TiB of a connection and cuts off who lends more. */
-#define SLABS_BYTES_MOST (UINT64_C(512) << 30)
 #define SLAB_BYTES_FIRST (UINT64_C(4) << 20)
 #define SLAB_DOUBLINGS_MAX 8
 #define CLASS_LOOKS 8 /* at extents that may be too small, before a class where all are enough */
@@ -88,8 +86,7 @@ static int grow(struct slabs *s, uint64_t bytes)
     struct slab *slab = &s->slab[s->count];
     uint32_t doublings = s->count < SLAB_DOUBLINGS_MAX ? s->count : SLAB_DOUBLINGS_MAX;
     uint64_t slab_bytes = SLAB_BYTES_FIRST << doublings;
-    if (s->count == FABRIC_REGIONS_MAX || bytes > SLABS_BYTES_MOST ||
-        bytes_of_all(s) > SLABS_BYTES_MOST - bytes)
+    if (s->count == FABRIC_REGIONS_MAX || bytes_of_all(s) > SLABS_BYTES_MOST - bytes)
         return -ENOSPC;
     int r = region_create(bytes > slab_bytes ? bytes : slab_bytes, &slab->region);
     if (r < 0)
@@ -132,8 +129,8 @@ static int take(struct slab *slab, struct slab_extent *extent, uint64_t bytes, v
 
 int slabs_alloc(struct slabs *s, size_t bytes, void **ret_memory)
 {
-    if (bytes > PTRDIFF_MAX)
-        return -ENOMEM;
+    if (bytes > SLABS_BYTES_MOST)
+        return -ENOSPC;
     uint64_t wanted = whole_pages(bytes);
     for (uint32_t i = 0; i < s->count; i++) {
         struct slab_extent *extent = find_free(&s->slab[i], wanted);

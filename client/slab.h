@@ -17,7 +17,9 @@ struct place {
     uint64_t offset;
 };
 
-#define SLAB_CLASSES 40 /* of free extents, by doubling size */
+/* Of a job on one worker. A lane maps at most 1 TiB of a connection and cuts off who lends more. */
+#define SLABS_BYTES_MOST (UINT64_C(512) << 30)
+#define SLAB_CLASSES 40 /* of free extents, by doubling size: pages of a slab of any length */
 
 struct slab_extent;
 struct slab {
@@ -33,7 +35,7 @@ struct slabs {
 };
 
 /* Zeroed whole pages; at least one. A new slab raises `count`: the caller lends it.
- * Errors: -ENOMEM, -EMFILE, -ENOSPC (also when there are as many slabs as can be lent). */
+ * Errors: -ENOMEM, -EMFILE, -ENOSPC (more than SLABS_BYTES_MOST, or than slabs can be lent). */
 int slabs_alloc(struct slabs *s, size_t bytes, void **ret_memory);
 /* The pages go back to the system. -ENOENT: not from here. */
 int slabs_free(struct slabs *s, void *memory);

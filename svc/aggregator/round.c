@@ -228,6 +228,20 @@ void round_commit(struct piece *p)
     round_go_on(p);
 }
 
+void round_abandon(struct piece *p)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        struct rank *rank = &p->ranks[i];
+        if (rank->part && rank->worker->holding == rank->part)
+            worker_drop_payload(rank->worker);
+        rank->part = NULL;
+    }
+    p->is_answer = p->is_copy = false;
+    p->state = PIECE_COLLECTING;
+    if (p->is_dropped)
+        piece_free(p);
+}
+
 /* ---- a new owner ---- */
 
 /* The two announcements of a rank that are kept: of the same, where it made one only. */

@@ -234,7 +234,9 @@ static void finish_if_done(struct transfer *t)
     t->state = TRANSFER_FREE;
     t->piece = NULL;
     p->chunks_active--;
-    if (p->state == PIECE_FINISHING && p->chunks_active == 0)
+    if (p->chunks_active == 0 && p->failure)
+        round_abandon(p);
+    else if (p->chunks_active == 0 && p->state == PIECE_FINISHING)
         round_commit(p);
 }
 

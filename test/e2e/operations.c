@@ -73,6 +73,15 @@ static void push_all(enum gp_operation operation)
     }
 }
 
+static void broadcast_all(int root)
+{
+    gp_request *requests[RANKS];
+    for (int r = 0; r < RANKS; r++)
+        must(gp_broadcast(tensors[r], gradient[r], (uint32_t)root, &requests[r]));
+    for (int r = 0; r < RANKS; r++)
+        must(gp_wait(requests[r], WAIT_MS));
+}
+
 static void min_max_and_product(void)
 {
     declare((gp_tensor_spec){.name = "reduced", .dtype = GP_F32, .elements = 1000});
@@ -121,6 +130,10 @@ static void narrow_on_the_wire(void)
         float sum = as_bf16(value(0, 0, e) / 7) + as_bf16(value(1, 0, e) / 7);
         check(result[2][e] == as_bf16(sum + as_bf16(value(2, 0, e) / 7)));
     }
+    broadcast_all(1); /* root's replica must not differ from the others */
+    for (int r = 0; r < RANKS; r++)
+        for (size_t e = 0; e < LONG; e++)
+            check(gradient[r][e] == as_bf16(value(1, 0, e) / 7));
 }
 
 static void gather(size_t elements, const char *name)

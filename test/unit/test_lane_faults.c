@@ -389,6 +389,33 @@ static void a_piece_that_is_being_dropped_cannot_be_placed_again(void **state)
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, true, &piece, 1), 0);
 }
 
+/* It fails while results are on their way, and must come to rest to make place. */
+static void a_piece_that_failed_in_mid_round_can_be_dropped(void **state)
+{
+    enum { BIG = 1000000 };
+    const uint32_t id = 1;
+    struct lane_piece piece = {
+        .id = id, .task = 1, .dtype = REDUCE_F32, .elements = BIG, .tensor = "w"};
+    rig_start_job(&rig, kind, 2, 1, BIG);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&rig, rank, (struct say){.piece = 1, .word = 1, .round = 1, .elements = BIG});
+    while (lane_is_quiet(rig.lane))
+        rig_turn(&rig);
+    rig_say(&rig, 0,
+            (struct say){.piece = 1, .word = 2, .round = 2, .elements = BIG, .dtype = REDUCE_F64});
+    rig_until(&rig, rig.workers[1].errors_count == 1);
+    assert_int_equal(rig.workers[1].error.code, -EINVAL);
+    rig_settle(&rig);
+    assert_true(lane_is_quiet(rig.lane));
+    assert_int_equal(rig.workers[1].commits_count, 0);
+    lane_drop(rig.lane, RIG_JOB, &id, 1);
+    assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), 0);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_say(&rig, rank,
+                (struct say){.piece = 1, .word = 3, .round = 1, .elements = BIG, .epoch = 2});
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 static const struct CMUnitTest cases[] = {
     CASE(a_connection_without_a_granted_ticket_is_refused),
@@ -411,6 +438,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_record_that_only_lanes_send_is_refused),
     CASE(a_connection_that_ends_is_a_failure_to_be_told_elsewhere),
     CASE(a_piece_that_is_being_dropped_cannot_be_placed_again),
+    CASE(a_piece_that_failed_in_mid_round_can_be_dropped),
 };
 
 int main(int argc, char **argv)
