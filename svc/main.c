@@ -8,6 +8,7 @@
 #include "svc/cli/cli.h"
 #include "svc/coordinator/coordinator.h"
 #include "svc/ops/ops.h"
+#include "svc/web_display.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -65,7 +66,9 @@ static int serve(int argc, char **argv)
                                           .allow_uids = o.lanes.allow_uids,
                                           .orphan_timeout_ns = o.lanes.orphan_timeout_s * NS_PER_S};
     prepare_signals();
-    int error = coordinator_create(&options, &coordinator, &err);
+    int error = o.http ? web_display_open(o.http, &options.display, &err) : 0;
+    if (error == 0)
+        error = coordinator_create(&options, &coordinator, &err);
     if (error < 0) {
         log_error("%s", err.text);
         return exit_code(error);

@@ -7,7 +7,7 @@ packages=(
     # build
     gcc g++ libc6-dev pkg-config meson ninja-build git
     libfabric-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev
-    libhwloc-dev libjemalloc-dev libsqlite3-dev libjansson-dev
+    libhwloc-dev libjemalloc-dev libsqlite3-dev libjansson-dev libmicrohttpd-dev
     # tests
     libcmocka-dev python3-scipy binutils clang libclang-rt-14-dev clang-format util-linux spin
     # jobs: PyTorch, and data sets that come with scikit-learn
@@ -16,6 +16,8 @@ packages=(
     openmpi-bin libopenmpi-dev
     # several nodes on one host
     iproute2
+    # who reads the metrics and the report
+    prometheus chromium-headless-shell
 )
 
 missing() {
@@ -57,6 +59,10 @@ main() {
         apt-get -o DPkg::Lock::Timeout=600 -qq)
     quietly "${apt[@]}" update
     quietly "${apt[@]}" install -y --no-install-recommends "${wanted[@]}"
+    # The package starts one that nobody asked for; tests start their own.
+    if [ -d /run/systemd/system ] && [[ " ${wanted[*]} " == *" prometheus "* ]]; then
+        quietly "${as_root[@]}" systemctl disable --now prometheus
+    fi
 }
 
 main "$@"

@@ -25,6 +25,7 @@ static const char *const known[] = {
     "EAGER_BYTES",
     "ENDPOINT",
     "GRANT",
+    "HTTP",
     "INSECURE",
     "INTERFACE",
     "JOB",

@@ -39,7 +39,7 @@ struct cli_lanes {
 };
 
 struct cli_serve {
-    const char *state_dir, *listen, *policy;
+    const char *state_dir, *listen, *policy, *http; /* http NULL: no web server */
     bool insecure, require_tls;
     uint32_t aggregators, loss_limit_ppm;
     uint64_t aggregator_timeout_s;

@@ -14,6 +14,7 @@ enum {
     LISTEN,
     INSECURE,
     REQUIRE_TLS,
+    HTTP,
     AGGREGATORS,
     AGGREGATOR_TIMEOUT,
     POLICY,
@@ -39,6 +40,10 @@ const struct knob serve_knobs[] = {
                   "add)"},
     [REQUIRE_TLS] = {"require-tls", NULL,
                      "ask for a key also of what comes over TCP from this host (default: off)"},
+    [HTTP] = {"http", "ADDRESS:PORT",
+              "show the service over HTTP, for reading only and to whoever can reach it, names of "
+              "all jobs included: /metrics for Prometheus, /report for people, /report.json, "
+              "/healthz; port 0 takes a free one (default: off)"},
     [AGGREGATORS] = {"aggregators", "N",
                      "aggregator processes on this host; 0: none, wait for "
                      "`gradpool aggregator --join` (default: 1)"},
@@ -68,6 +73,7 @@ static int set(void *context, int index, const char *value, struct err *err)
     case LISTEN: o->listen = value; break;
     case INSECURE: o->insecure = true; break;
     case REQUIRE_TLS: o->require_tls = true; break;
+    case HTTP: o->http = value; break;
     case POLICY: o->policy = value; break;
     case LOSS_LIMIT: return knobs_percent(value, &o->loss_limit_ppm, err);
     case AGGREGATORS:
@@ -108,7 +114,8 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
         "Examples:\n"
         "  gradpool serve\n"
         "  gradpool serve --aggregators 2 --cores 0-7\n"
-        "  gradpool serve --listen gradpool://0.0.0.0:7077 --aggregators 0\n\n"
+        "  gradpool serve --listen gradpool://0.0.0.0:7077 --aggregators 0\n"
+        "  gradpool serve --http 127.0.0.1:7078\n\n"
         "Each option can be given as the environment variable in brackets; the command line wins. "
         "GRADPOOL_LOG_LEVEL is error, warn, info (default), debug or trace.\n\n"
         "SIGTERM, SIGHUP and Ctrl-C drain: open rounds are finished, aggregators end, nothing but "

@@ -317,6 +317,8 @@ static int start(struct service *s, struct err *err)
         error = restore(s, err);
     if (error == 0)
         error = listen_all(s, err);
+    if (error == 0 && (error = display_start(s)) < 0)
+        err_set(err, error, "cannot watch the web server: %s", err_text(error));
     return error;
 }
 
@@ -347,6 +349,8 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
     if (error < 0) {
         if (options->provisioner)
             options->provisioner->ops->destroy(options->provisioner);
+        if (options->display.context)
+            options->display.destroy(options->display.context);
         return error;
     }
     struct service *s = &c->service;
@@ -390,6 +394,7 @@ void coordinator_destroy(struct coordinator *c)
     struct service *s = &c->service;
     listener_close(&s->tcp);
     listener_close(&s->local);
+    display_end(s);
     destroy_objects(s);
     store_close(s->store);
     if (s->provisioner)

@@ -4,6 +4,7 @@
 #define GRADPOOL_COORDINATOR_COORDINATOR_H
 
 #include "svc/base/err.h"
+#include "svc/coordinator/display.h"
 #include "svc/wire/limit.h"
 
 #include <stdbool.h>
@@ -33,6 +34,7 @@ struct coordinator_options {
     uint64_t measure_ns;             /* between two looks at what trains; 0: a second */
     struct limits limits;            /* all zero: as limits_init() has them */
     struct provisioner *provisioner; /* taken over, also on failure; NULL: local processes */
+    struct display display;          /* likewise; all zero: none */
     uint32_t store_pages_max;        /* of 4 KiB; 0: no limit */
 };
 

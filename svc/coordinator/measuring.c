@@ -220,7 +220,7 @@ static uint32_t job_with_wish(struct service *s)
     return 0;
 }
 
-static void ask(struct aggregator *a, uint32_t job_id)
+void stats_ask(struct aggregator *a, uint32_t job_id)
 {
     WIRE(StatsRequest) request = GRADPOOL__WIRE__STATS_REQUEST__INIT;
     envelope e = ENVELOPE_INIT;
@@ -252,7 +252,7 @@ static void look_around(struct timer *timer)
     list_for_each (node, &s->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);
         if (has_work(a))
-            ask(a, job_id);
+            stats_ask(a, job_id);
     }
     timer_start(&s->loop, timer, clock_now_ns() + s->measure_wait_ns);
 }

@@ -13,6 +13,9 @@ void measuring_init(struct service *s);
 /* There may be something to measure from now on. */
 void measuring_wake(struct service *s);
 
+/* Asks it for its figures, with the pieces of one job (0: nobody's); they are kept when they come.
+ */
+void stats_ask(struct aggregator *a, uint32_t job_id);
 /* Keeps a copy of a StatsReply in `a->stats`. */
 void stats_keep(struct aggregator *a, const envelope *reply);
 /* The last known figures; NULL: none. Good until the next stats_keep(). */

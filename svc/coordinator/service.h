@@ -30,6 +30,8 @@ struct service {
     int lock_fd, spare_fd;
     struct listener tcp, local;
     struct source signals;
+    struct source display_source;
+    struct timer display_timer, show_timer;
     struct timer drain_timer, retry_timer, ping_timer, measure_timer;
     uint64_t measure_wait_ns; /* until the next look at what trains */
     uint32_t idle_looks;      /* in a row that saw nothing train */
@@ -65,6 +67,12 @@ void liveness_start(struct service *s);
 void liveness_heard(struct aggregator *a);
 /* How long it has been silent; 0: it is not. */
 uint64_t liveness_silent_ns(const struct aggregator *a);
+
+/* --- service_view.c --- */
+
+/* What an operator sees: a StatusReply and a JobsReply, the caller's. Figures are the last known
+ * ones. -ENOMEM. */
+int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);
 
 /* --- advertise.c --- */
 

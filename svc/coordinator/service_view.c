@@ -329,17 +329,16 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job)
     return view;
 }
 
-/* A tenant sees its own jobs, an operator all. */
-static void fill_jobs(struct pool *pool, const struct peer *p, const char *name,
-                      WIRE(JobsReply) * reply)
+/* A tenant sees its own jobs, an operator all. `reader` NULL: an operator. */
+static void fill_jobs(struct pool *pool, struct service *s, const struct tenant *reader,
+                      const char *name, WIRE(JobsReply) * reply)
 {
-    struct service *s = p->service;
     reply->jobs = take(pool, list_length(&s->jobs) * sizeof *reply->jobs);
     if (!reply->jobs)
         return;
     list_for_each (node, &s->jobs) {
         const struct job *job = list_entry(node, struct job, link);
-        bool is_visible = p->tenant->is_operator || job->tenant == p->tenant;
+        bool is_visible = !reader || reader->is_operator || job->tenant == reader;
         if (!is_visible || (*name && strcmp(name, job->name) != 0))
             continue;
         if ((reply->jobs[reply->n_jobs] = job_view(pool, job)))
@@ -359,7 +358,7 @@ static void answer(struct wait *wait)
     envelope e = ENVELOPE_INIT;
     e.id = wait->request;
     if (view->is_jobs) {
-        fill_jobs(&pool, wait->peer, view->job, &jobs);
+        fill_jobs(&pool, s, wait->peer->tenant, view->job, &jobs);
         e.body_case = BODY(JOBS_REPLY);
         e.jobs_reply = &jobs;
     } else {
@@ -439,4 +438,44 @@ void view_handle_jobs(struct peer *p, const envelope *request)
         return peer_fail(p, request->id, -EINVAL, "a job's name has at most %d bytes",
                          JOB_NAME_BYTES_MAX);
     ask_all(p, request->id, true, job);
+}
+
+/* --- for the display --- */
+
+static int received(const envelope *e, envelope **ret_copy)
+{
+    size_t bytes = gradpool__wire__envelope__get_packed_size(e);
+    _cleanup_free_ uint8_t *packed = malloc(bytes);
+    if (!packed)
+        return -ENOMEM;
+    gradpool__wire__envelope__pack(e, packed);
+    *ret_copy = gradpool__wire__envelope__unpack(NULL, bytes, packed);
+    return *ret_copy ? 0 : -ENOMEM;
+}
+
+/* As somebody would receive them: what they were made of may change meanwhile. */
+int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs)
+{
+    struct pool pool = {0};
+    WIRE(StatusReply) status = GRADPOOL__WIRE__STATUS_REPLY__INIT;
+    WIRE(JobsReply) jobs = GRADPOOL__WIRE__JOBS_REPLY__INIT;
+    envelope e = ENVELOPE_INIT, f = ENVELOPE_INIT, *first = NULL, *second = NULL;
+    fill_status(&pool, s, &status);
+    fill_jobs(&pool, s, NULL, "", &jobs);
+    e.body_case = BODY(STATUS_REPLY);
+    e.status_reply = &status;
+    f.body_case = BODY(JOBS_REPLY);
+    f.jobs_reply = &jobs;
+    int error = pool.failed ? -ENOMEM : received(&e, &first);
+    if (error == 0)
+        error = received(&f, &second);
+    pool_free(&pool);
+    if (error < 0) {
+        if (first)
+            gradpool__wire__envelope__free_unpacked(first, NULL);
+        return error;
+    }
+    *ret_status = first;
+    *ret_jobs = second;
+    return 0;
 }

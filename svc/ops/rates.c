@@ -29,6 +29,8 @@ static int compare_part(const void *key, const void *element)
 
 static const struct view_part *part_in(const struct view_lane *lane, uint32_t job_id)
 {
+    if (lane->parts_count == 0)
+        return NULL;
     return bsearch(&job_id, lane->parts, lane->parts_count, sizeof *lane->parts, compare_part);
 }
 
@@ -81,17 +83,32 @@ static const struct view_aggregator *aggregator_in(const struct snapshot *s, uin
     return NULL;
 }
 
-/* The figures of an aggregator that has not answered since are still those of before. */
+/* No new figures have come: what was known still is. */
+static void carry_over(const struct view_lane *before, struct view_lane *lane)
+{
+    lane->rate = before->rate;
+    for (size_t i = 0; i < lane->parts_count; i++) {
+        const struct view_part *part = part_in(before, lane->parts[i].job_id);
+        if (part) {
+            lane->parts[i].rate = part->rate;
+            lane->parts[i].share = part->share;
+        }
+    }
+}
+
+/* One that does not answer is said to be silent, away or lost: nothing is known of it then. */
 static void compare_aggregator(const struct snapshot *before, struct view_aggregator *a)
 {
     const struct view_aggregator *old = aggregator_in(before, a->aggregator);
-    if (!old || old->measured_ns == 0 || a->measured_ns <= old->measured_ns)
+    if (!old || old->measured_ns == 0 || strcmp(a->state, "up") != 0)
         return;
     double seconds = (double)(a->measured_ns - old->measured_ns) / 1e9;
     for (size_t i = 0; i < a->lanes_count; i++) {
         const struct view_lane *lane = lane_in(before, a->lanes[i].lane);
-        if (lane)
+        if (lane && a->measured_ns > old->measured_ns)
             compare_lane_views(lane, &a->lanes[i], seconds);
+        else if (lane)
+            carry_over(lane, &a->lanes[i]);
     }
 }
 

@@ -227,6 +227,8 @@ static int take_jobs(struct snapshot *s, const WIRE(JobsReply) * reply)
 const struct view_job *snapshot_job(const struct snapshot *s, uint32_t job_id)
 {
     struct view_job key = {.job_id = job_id};
+    if (s->jobs.jobs_count == 0)
+        return NULL;
     return bsearch(&key, s->jobs.jobs, s->jobs.jobs_count, sizeof key, compare_jobs);
 }
 

@@ -1,18 +1,26 @@
 """What operators see of a running service."""
+import contextlib
 import fcntl
+import html
 import json
 import os
 import pty
+import re
 import select
 import signal
+import socket
 import struct
 import subprocess
+import tempfile
 import termios
 import time
 import unittest
+import urllib.error
+import urllib.parse
+import urllib.request
 
 import tap
-from harness import GRADPOOL, WAIT_S, Service, until
+from harness import GRADPOOL, WAIT_S, Process, Service, result, until
 
 
 class Running(unittest.TestCase):
@@ -125,6 +133,212 @@ class LiveTop(Running):
         terminal.wait_for(lambda text: 'cores: 2 allocated' in text[said:].split('gradpool: ')[-1],
                           'the service is shown again')
         terminal.end(signal.SIGTERM)
+
+
+def fetch(url, method='GET'):
+    """Status and text."""
+    try:
+        request = urllib.request.Request(url, method=method)
+        with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def web_of(service):
+    """Where the service says that its web server is."""
+    until(lambda: 'metrics and report on ' in service.serve.text(), 'the web server is up',
+          process=service.serve)
+    return re.search(r'metrics and report on (http://\S+)/metrics', service.serve.text()).group(1)
+
+
+class Web(Running):
+    def options(self):
+        return ('--http', '127.0.0.1:0')
+
+    def setUp(self):
+        super().setUp()
+        self.web = web_of(self.service)
+        until(lambda: 'gradpool_job_cores_used{' in fetch(self.web + '/metrics')[1],
+              'the job is measured', process=self.service.serve)
+
+    def test_promtool_finds_nothing_wrong_with_the_metrics(self):
+        text = fetch(self.web + '/metrics')[1]
+        self.assertIn('gradpool_lane_job_rounds_total{lane="1",tenant="",job="resnet-7"}', text)
+        checked = subprocess.run(['promtool', 'check', 'metrics'], input=text, text=True,
+                                 capture_output=True, timeout=WAIT_S, check=False)
+        self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, '', ''))
+
+    def test_the_report_has_the_figures_of_top(self):
+        report = json.loads(fetch(self.web + '/report.json')[1])
+        top = json.loads(self.top('--json'))
+        self.assertEqual(report['cores']['saved'], top['cores']['saved'])
+        self.assertEqual([j['job'] for j in report['jobs']], ['resnet-7'])
+        self.assertEqual(report['lanes'][0]['jobs'][0]['share'], 1)
+        self.assertEqual(report['history'][-1]['allocated'], 2)
+
+    def test_it_is_healthy_until_an_aggregator_is_gone_and_again_with_the_next(self):
+        self.assertEqual(fetch(self.web + '/healthz'), (200, 'ok\n'))
+        os.kill(self.service.pids()[0], signal.SIGSTOP)
+        until(lambda: fetch(self.web + '/healthz')[0] == 503, 'the silence is seen',
+              process=self.service.serve)
+        until(lambda: fetch(self.web + '/healthz') == (200, 'ok\n'), 'it was replaced',
+              process=self.service.serve)
+
+    def test_nothing_can_be_written(self):
+        for method in ('POST', 'PUT', 'DELETE'):
+            self.assertEqual(fetch(self.web + '/report', method)[0], 405)
+        self.assertEqual(self.service.job('resnet-7')['state'], 'training')
+
+    def test_a_thousand_silent_connections_do_not_stop_training_status_or_metrics(self):
+        host, port = self.web.removeprefix('http://').split(':')
+        rounds = self.service.job('resnet-7')['use']['rounds']
+        with contextlib.ExitStack() as crowd:
+            for _ in range(1000):
+                crowd.enter_context(socket.create_connection((host, int(port)), WAIT_S))
+            self.assertEqual(fetch(self.web + '/healthz'), (200, 'ok\n'))
+            self.assertEqual(self.service.ask('status').returncode, 0)
+            until(lambda: self.service.job('resnet-7')['use']['rounds'] > rounds + 100,
+                  'the job trains on', process=self.ranks[0])
+
+
+class WebAddress(unittest.TestCase):
+    def serve(self, http):
+        with tempfile.TemporaryDirectory() as folder:
+            return subprocess.run([GRADPOOL, 'serve', '--state-dir', folder, '--listen',
+                                   'gradpool://127.0.0.1:0', '--http', http], text=True,
+                                  capture_output=True, timeout=WAIT_S, check=False)
+
+    def test_an_address_that_is_none_is_a_mistake_on_the_command_line(self):
+        answer = self.serve('7078')
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn('expected ADDRESS:PORT', answer.stderr)
+
+    def test_a_port_in_use_is_told_and_nothing_starts(self):
+        with socket.create_server(('127.0.0.1', 0)) as other:
+            address = f'127.0.0.1:{other.getsockname()[1]}'
+            answer = self.serve(address)
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn(address, answer.stderr)
+        self.assertNotIn('started a local aggregator', answer.stderr)
+
+    def test_without_the_option_nothing_listens(self):
+        service = Service(aggregators=1)
+        self.addCleanup(service.end)
+        self.assertNotIn('http://', service.serve.text())
+
+    def test_who_opens_it_to_other_hosts_is_warned(self):
+        service = Service('--http', '0.0.0.0:0', aggregators=1)
+        self.addCleanup(service.end)
+        self.assertRegex(service.serve.text(), 'level=warn.*names and figures of all jobs')
+
+
+class Prometheus(unittest.TestCase):
+    """A real one."""
+
+    def query(self, expression):
+        answer = json.loads(fetch(f'{self.url}/api/v1/query?query='
+                                  + urllib.parse.quote(expression))[1])
+        return [float(one['value'][1]) for one in answer['data']['result']]
+
+    def start(self, folder, target):
+        with socket.create_server(('127.0.0.1', 0)) as free:
+            address = f'127.0.0.1:{free.getsockname()[1]}'
+        self.url = f'http://{address}'
+        (folder / 'prometheus.yml').write_text(
+            'global: {scrape_interval: 1s, evaluation_interval: 1s}\nscrape_configs: '
+            f'[{{job_name: gradpool, static_configs: [{{targets: ["{target}"]}}]}}]')
+        process = Process(['prometheus', f'--config.file={folder}/prometheus.yml',
+                           f'--storage.tsdb.path={folder}/tsdb', f'--web.listen-address={address}'],
+                          folder, 'prometheus')
+        self.addCleanup(process.kill)
+        process.wait_for('Server is ready')
+        return process
+
+    def test_prometheus_scrapes_what_a_job_has_pushed(self):
+        service = Service('--http', '127.0.0.1:0', aggregators=2)
+        self.addCleanup(service.end)
+        prometheus = self.start(service.folder, web_of(service).removeprefix('http://'))
+        for process in service.workers('real', 2, '--rounds', 50, '--tensors', 3):
+            result(process)
+        until(lambda: self.query('up{job="gradpool"}') == [1], 'it is scraped', process=prometheus)
+        until(lambda: self.query('sum(gradpool_lane_taken_bytes_total)') == [50 * 3 * 2 << 20],
+              'all bytes are counted', process=prometheus)
+        self.assertEqual(self.query('sum(gradpool_lane_rounds_total)'), [50 * 3])
+        self.assertEqual(self.query('gradpool_cores_allocated'), [2])
+        target, = json.loads(fetch(self.url + '/api/v1/targets')[1])['data']['activeTargets']
+        self.assertEqual((target['health'], target['lastError']), ('up', ''))
+
+
+# Notes each piece of text that overlaps another, and how wide the page is.
+PROBE = """<script>addEventListener('load', () => {
+  const boxes = [], hits = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; node = walker.nextNode();) {
+    if (!node.data.trim() || node.parentElement.closest('script')) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    for (const box of range.getClientRects()) boxes.push([node.data.trim(), box]);
+  }
+  boxes.forEach(([name, a], i) => boxes.slice(i + 1).forEach(([other, b]) => {
+    if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+        Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1) hits.push([name, other]);
+  }));
+  const said = document.createElement('pre');
+  said.id = 'probe';
+  said.textContent = JSON.stringify({
+    labels: boxes.length, hits, width: innerWidth, wide: document.documentElement.scrollWidth,
+    ground: getComputedStyle(document.body).backgroundColor});
+  document.body.append(said);
+});</script>"""
+
+
+class Browser(Running):
+    """The report as a real browser shows it."""
+
+    def options(self):
+        return ('--http', '127.0.0.1:0')
+
+    def setUp(self):
+        super().setUp()
+        self.web = web_of(self.service)
+        until(lambda: '100 %' in fetch(self.web + '/report')[1], 'the shares are known',
+              process=self.service.serve)
+
+    def dom(self, url, *options):
+        with tempfile.TemporaryDirectory() as profile:
+            shown = subprocess.run(
+                ['chromium-headless-shell', '--no-sandbox', '--disable-gpu',
+                 f'--user-data-dir={profile}', '--enable-logging=stderr', *options, '--dump-dom',
+                 url], capture_output=True, text=True, timeout=2 * WAIT_S, check=False)
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        self.assertNotIn('CONSOLE', shown.stderr)
+        return shown.stdout
+
+    def test_a_browser_shows_the_figures_and_the_chart_without_an_error(self):
+        dom = self.dom(self.web + '/report')
+        cores = json.loads(fetch(self.web + '/report.json')[1])['cores']
+        for name in ('allocated', 'dedicated', 'saved'):
+            self.assertIn(f'<dd id="{name}">{cores[name]:.0f}</dd>', dom)
+        self.assertIn('resnet-7 100 %', dom)
+        self.assertRegex(dom, r'<svg [^>]*role="img"')
+        for line in ('dedicated', 'allocated', 'used'):
+            self.assertRegex(dom, rf'<path class="line {line}" d="M[0-9]')
+
+    def test_no_label_overlaps_another_wide_or_narrow_light_or_dark(self):
+        page = fetch(self.web + '/report')[1].replace('http-equiv="refresh"', 'name="once"')
+        path = self.service.folder / 'report.html'
+        path.write_text(page.replace('</body>', PROBE + '</body>'))
+        for width in (1280, 390):
+            for scheme, ground in ((1, 'rgb(255, 255, 255)'), (0, 'rgb(20, 23, 27)')):
+                dom = self.dom(path.as_uri(), f'--window-size={width},900',
+                               f'--blink-settings=preferredColorScheme={scheme}')
+                said = html.unescape(re.search('<pre id="probe">(.*?)</pre>', dom).group(1))
+                seen = json.loads(said)
+                self.assertGreater(seen['labels'], 30)
+                self.assertEqual(seen['hits'], [], (width, scheme))
+                self.assertEqual((seen['width'], seen['ground']), (width, ground))
+                self.assertLessEqual(seen['wide'], width)
 
 
 if __name__ == '__main__':

@@ -9,6 +9,7 @@
 
 #include "test/unit/snapshot_rig.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define WIRE(type) Gradpool__Wire__##type
@@ -80,7 +81,10 @@ static envelope *jobs_of(const struct rig_service *r)
 {
     uint32_t lanes[] = {7, 9};
     WIRE(JobView) five = GRADPOOL__WIRE__JOB_VIEW__INIT, three = GRADPOOL__WIRE__JOB_VIEW__INIT;
-    WIRE(JobView) * jobs[] = {&three, &five};
+    WIRE(JobView) **jobs = calloc(2 + r->more_jobs, sizeof *jobs), *more;
+    char(*names)[16] = calloc(1 + r->more_jobs, sizeof *names);
+    more = calloc(1 + r->more_jobs, sizeof *more);
+    assert_true(jobs && names && more);
     three.job_id = 3;
     three.tenant = (char *)r->tenant;
     three.job = (char *)r->job;
@@ -95,11 +99,30 @@ static envelope *jobs_of(const struct rig_service *r)
     five.state = (char *)r->job_state;
     WIRE(JobsReply) reply = GRADPOOL__WIRE__JOBS_REPLY__INIT;
     reply.jobs = jobs;
-    reply.n_jobs = r->hides_job ? 1 : 2;
+    jobs[reply.n_jobs++] = &three;
+    if (!r->hides_job)
+        jobs[reply.n_jobs++] = &five;
+    for (uint32_t i = 0; i < r->more_jobs; i++) {
+        more[i] = five;
+        more[i].job_id = 1000 + i;
+        snprintf(names[i], sizeof names[i], "job-%u", i);
+        more[i].job = names[i];
+        jobs[reply.n_jobs++] = &more[i];
+    }
     envelope e = GRADPOOL__WIRE__ENVELOPE__INIT;
     e.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY;
     e.jobs_reply = &reply;
-    return received(&e);
+    envelope *copy = received(&e);
+    free(jobs);
+    free(names);
+    free(more);
+    return copy;
+}
+
+void rig_replies(const struct rig_service *service, envelope **ret_status, envelope **ret_jobs)
+{
+    *ret_status = status_of(service);
+    *ret_jobs = jobs_of(service);
 }
 
 struct snapshot *rig_snapshot(const struct rig_service *service)

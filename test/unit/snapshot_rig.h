@@ -15,9 +15,12 @@ struct rig_service {
     uint64_t rounds, pushed_bytes; /* of each job on each lane */
     const char *tenant, *job;      /* of job 3 */
     const char *job_state;         /* of job 5 */
+    uint32_t more_jobs;            /* "job-0", "job-1", ... with numbers from 1000, on no lane */
     bool hides_job;                /* job 5 is another tenant's */
 };
 
+/* What the coordinator would send; the caller's. */
+void rig_replies(const struct rig_service *service, envelope **ret_status, envelope **ret_jobs);
 /* A snapshot of it; the test fails if there is none. */
 struct snapshot *rig_snapshot(const struct rig_service *service);
 /* A service half a minute old; then one second later, with lane 7 at 0.5 core, lane 9 idle. */

@@ -121,6 +121,23 @@ static void one_of_another_start_or_without_new_figures_knows_no_rates(void **st
     snapshot_destroy(s);
 }
 
+static void until_new_figures_come_the_rates_are_those_of_before_unless_it_is_silent(void **state)
+{
+    struct rig_service before = rig_before(), after = rig_after();
+    struct snapshot *first = compared(&before, &after), *second = rig_snapshot(&after);
+    snapshot_compare(first, second);
+    is_near(second->cores.used, 0.5);
+    is_near(snapshot_job(second, 3)->cores_allocated, 1.25);
+    snapshot_destroy(second);
+    after.state = "silent";
+    second = rig_snapshot(&after);
+    snapshot_compare(first, second);
+    assert_true(isnan(second->cores.used));
+    is_near(second->cores.allocated, 2);
+    snapshot_destroy(second);
+    snapshot_destroy(first);
+}
+
 static void a_counter_that_went_back_began_anew(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();
@@ -264,6 +281,7 @@ int main(void)
         cmocka_unit_test(a_failed_job_would_hold_nothing_and_a_lost_lane_holds_nothing),
         cmocka_unit_test(the_first_snapshot_knows_no_rates),
         cmocka_unit_test(one_of_another_start_or_without_new_figures_knows_no_rates),
+        cmocka_unit_test(until_new_figures_come_the_rates_are_those_of_before_unless_it_is_silent),
         cmocka_unit_test(a_counter_that_went_back_began_anew),
         cmocka_unit_test(a_reply_that_is_another_is_refused_and_stays_the_callers),
         cmocka_unit_test(top_shows_lanes_with_shares_and_jobs_with_cores),

@@ -1,0 +1,222 @@
+/* Metrics and the page: what users have named cannot break them, nor can how much there is. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "svc/ops/metrics.h"
+#include "svc/ops/report.h"
+#include "test/unit/snapshot_rig.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("no %s in %.4000s", part, text);
+}
+
+static char *metrics_of(const struct snapshot *s)
+{
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_int_equal(metrics_print(s, "1.2.3", out), 0);
+    fclose(out);
+    return text;
+}
+
+static char *page_of(const struct snapshot *s, const struct history *history)
+{
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_int_equal(report_page(s, history, out), 0);
+    fclose(out);
+    return text;
+}
+
+static struct snapshot *snapshot_of(const struct rig_service *before,
+                                    const struct rig_service *after)
+{
+    struct snapshot *old = rig_snapshot(before), *now = rig_snapshot(after);
+    snapshot_compare(old, now);
+    snapshot_destroy(old);
+    return now;
+}
+
+static struct snapshot *usual(void)
+{
+    struct rig_service before = rig_before(), after = rig_after();
+    return snapshot_of(&before, &after);
+}
+
+static size_t lines_with(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++)
+        count += at == text || at[-1] == '\n';
+    return count;
+}
+
+static void counters_are_in_base_units_with_tenant_job_and_lane(void **state)
+{
+    struct snapshot *s = usual();
+    char *text = metrics_of(s);
+    has(text, "# TYPE gradpool_lane_cpu_seconds_total counter\n");
+    has(text, "gradpool_lane_cpu_seconds_total{lane=\"7\"} 2\n");
+    has(text, "gradpool_lane_rounds_total{lane=\"7\"} 2200\n");
+    has(text, "gradpool_lane_job_taken_bytes_total{lane=\"9\",tenant=\"acme\",job=\"three\"} "
+              "2097152\n");
+    has(text, "gradpool_job_cores_allocated{tenant=\"acme\",job=\"three\"} 1.25\n");
+    has(text, "gradpool_cores_saved 6\n");
+    has(text, "gradpool_jobs{state=\"training\"} 2\n");
+    free(text);
+    snapshot_destroy(s);
+}
+
+static void every_family_has_one_help_and_one_type_before_its_samples(void **state)
+{
+    struct snapshot *s = usual();
+    char *text = metrics_of(s);
+    for (char *rest = text, *line; (line = strsep(&rest, "\n")) && *line;) {
+        char name[128], key[160];
+        if (*line == '#')
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(line, "{ "), line);
+        char *again = metrics_of(s);
+        snprintf(key, sizeof key, "# HELP %s ", name);
+        assert_int_equal(lines_with(again, key), 1);
+        snprintf(key, sizeof key, "# TYPE %s ", name);
+        assert_int_equal(lines_with(again, key), 1);
+        assert_true(strstr(again, key) < strstr(again, line));
+        free(again);
+    }
+    free(text);
+    snapshot_destroy(s);
+}
+
+static void figures_that_are_not_known_have_no_sample(void **state)
+{
+    struct rig_service now = rig_before();
+    struct snapshot *s = rig_snapshot(&now);
+    snapshot_compare(NULL, s);
+    char *text = metrics_of(s);
+    assert_null(strstr(text, "gradpool_cores_used"));
+    assert_null(strstr(text, "gradpool_job_cores_used"));
+    assert_null(strstr(text, "gradpool_job_period_seconds"));
+    assert_null(strstr(text, " nan"));
+    free(text);
+    snapshot_destroy(s);
+}
+
+static void names_are_escaped_in_labels_and_on_the_page(void **state)
+{
+    struct rig_service before = rig_before(), after = rig_after();
+    struct history history = {0};
+    before.job = after.job = "a\"b\\c\nd<script>&'";
+    struct snapshot *s = snapshot_of(&before, &after);
+    char *text = metrics_of(s);
+    has(text, "{tenant=\"acme\",job=\"a\\\"b\\\\c\\nd<script>&'\"}");
+    free(text);
+    text = page_of(s, &history);
+    has(text, "acme/a&quot;b\\c\nd&lt;script&gt;&amp;&#39;");
+    assert_null(strstr(text, "<script"));
+    free(text);
+    snapshot_destroy(s);
+}
+
+static void how_much_is_shown_is_bounded_and_the_rest_is_counted(void **state)
+{
+    struct rig_service before = rig_before(), after = rig_after();
+    before.more_jobs = after.more_jobs = METRICS_JOBS_MAX + 500;
+    struct snapshot *s = snapshot_of(&before, &after);
+    char *text = metrics_of(s);
+    assert_int_equal(lines_with(text, "gradpool_job_workers{"), METRICS_JOBS_MAX);
+    has(text, "gradpool_left_out{of=\"jobs\"} 502\n");
+    has(text, "gradpool_left_out{of=\"lanes\"} 0\n");
+    free(text);
+    snapshot_destroy(s);
+}
+
+static void jobs_on_lanes_are_bounded_together(void **state)
+{
+    enum { PARTS = 3, LANES = METRICS_LANE_JOBS_MAX / PARTS + 100 };
+    struct view_job jobs[PARTS];
+    struct view_part parts[PARTS];
+    struct view_lane *lanes = calloc(LANES, sizeof *lanes), **list = calloc(LANES, sizeof *list);
+    assert_true(lanes && list);
+    for (uint32_t i = 0; i < PARTS; i++) {
+        jobs[i] = (struct view_job){.job = "j", .state = "training", .job_id = i};
+        parts[i] = (struct view_part){.job_id = i};
+    }
+    for (uint32_t i = 0; i < LANES; i++) {
+        lanes[i] = (struct view_lane){.lane = i, .parts = parts, .parts_count = PARTS};
+        list[i] = &lanes[i];
+    }
+    struct snapshot s = {.jobs = {jobs, PARTS}, .lanes = list, .lanes_count = LANES};
+    char *text = metrics_of(&s);
+    assert_int_equal(lines_with(text, "gradpool_lane_job_rounds_total{"), METRICS_LANE_JOBS_MAX);
+    has(text, "gradpool_left_out{of=\"lane_jobs\"} 299\n");
+    free(text);
+    free(lanes);
+    free(list);
+}
+
+static void the_page_has_tiles_tables_and_a_chart_and_loads_nothing(void **state)
+{
+    struct snapshot *s = usual();
+    struct history history = {0};
+    history_add(&history, 1, &s->cores);
+    history_add(&history, 2, &s->cores);
+    char *text = page_of(s, &history);
+    has(text, "<dd id=\"saved\">6</dd>");
+    has(text, "<dd id=\"saving\">75.0 %</dd>");
+    has(text, "<td class=\"name\">acme/three 75 %, five 25 %</td>");
+    has(text, "<path class=\"line dedicated\" d=\"M");
+    has(text, "</table></div>\n</body></html>\n");
+    assert_null(strstr(text, "http://"));
+    assert_null(strstr(text, "https://"));
+    assert_null(strstr(text, "src="));
+    free(text);
+    snapshot_destroy(s);
+}
+
+static void a_chart_of_nothing_or_of_gaps_is_still_a_chart(void **state)
+{
+    char *text;
+    size_t bytes;
+    struct history history = {0};
+    for (int with = 0; with < 2; with++) {
+        struct view_cores cores = {.allocated = 1, .used = NAN, .dedicated = 1e6};
+        FILE *out = open_memstream(&text, &bytes);
+        if (with)
+            history_add(&history, 0, &cores);
+        report_chart(&history, out);
+        fclose(out);
+        has(text, "</svg>");
+        assert_null(strstr(text, "nan"));
+        assert_null(strstr(text, "inf"));
+        has(text, "<path class=\"line used\" d=\"\"/>");
+        free(text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counters_are_in_base_units_with_tenant_job_and_lane),
+        cmocka_unit_test(every_family_has_one_help_and_one_type_before_its_samples),
+        cmocka_unit_test(figures_that_are_not_known_have_no_sample),
+        cmocka_unit_test(names_are_escaped_in_labels_and_on_the_page),
+        cmocka_unit_test(how_much_is_shown_is_bounded_and_the_rest_is_counted),
+        cmocka_unit_test(jobs_on_lanes_are_bounded_together),
+        cmocka_unit_test(the_page_has_tiles_tables_and_a_chart_and_loads_nothing),
+        cmocka_unit_test(a_chart_of_nothing_or_of_gaps_is_still_a_chart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
