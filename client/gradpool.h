@@ -116,6 +116,11 @@ typedef struct gp_job_spec {
     const char *name; /* 1..127 bytes of UTF-8; the same on every worker */
     uint32_t rank;    /* 0 .. workers-1, each once */
     uint32_t workers; /* 1 .. 768 */
+    /* How much slower the job may become by sharing lanes with others, in parts per million of its
+     * speed alone (50000: 5 %); the same on every worker; 0: what the service and its tenant say.
+     * The strictest of the three counts: where a job that is known from before fits nowhere within
+     * it, declaring fails with -ENOSPC. */
+    uint32_t loss_limit_ppm;
 } gp_job_spec;
 
 /* Does not wait for the other workers. Errors: -EINVAL; -EEXIST: the rank is taken (by whom);

@@ -6,6 +6,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/wire/limit.h"
 
 #include <errno.h>
 #include <math.h>
@@ -101,6 +102,9 @@ static int check_spec(const gp_job_spec *spec)
     if (spec->rank >= spec->workers)
         return client_error(-EINVAL, "job '%s': rank %u of %u workers; ranks count from 0",
                             spec->name, spec->rank, spec->workers);
+    if (spec->loss_limit_ppm > LOSS_LIMIT_PPM_MAX)
+        return client_error(-EINVAL, "job '%s': a loss limit of %u ppm, expected at most %u",
+                            spec->name, spec->loss_limit_ppm, LOSS_LIMIT_PPM_MAX);
     return 0;
 }
 
@@ -135,7 +139,7 @@ static void job_free(struct gp_job *job)
     free(job);
 }
 
-static int create_control(struct gp_job *job, struct err *err)
+static int create_control(struct gp_job *job, uint32_t loss_limit_ppm, struct err *err)
 {
     gp_client *client = job->client;
     gradpool__wire__join_request__init(&job->join);
@@ -143,6 +147,7 @@ static int create_control(struct gp_job *job, struct err *err)
     job->join.rank = job->rank;
     job->join.workers = job->workers;
     job->join.node = job->host;
+    job->join.loss_limit_ppm = loss_limit_ppm;
     job->join.pid = (uint32_t)getpid();
     struct control_options options = {.endpoint = &client->endpoint,
                                       .addresses = &client->addresses,
@@ -166,12 +171,12 @@ static void close_control(struct gp_job *job)
 }
 
 /* Forks are watched for from before the first socket is there (L8). */
-static int start(struct gp_job *job, struct err *err)
+static int start(struct gp_job *job, uint32_t loss_limit_ppm, struct err *err)
 {
     int r = engine_init(&job->engine, &job->lock, link_event, needs_progress, job);
     if (r < 0)
         return err_set(err, r, "job '%s': no thread or descriptors: %s", job->name, err_text(r));
-    r = create_control(job, err);
+    r = create_control(job, loss_limit_ppm, err);
     if (r == 0 && (r = fork_watch(job)) < 0)
         err_set(err, r, "job '%s': %s", job->name, err_text(r));
     if (r == 0) {
@@ -198,7 +203,7 @@ int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
     struct gp_job *job = job_create(client, spec);
     if (!job)
         return client_error(-ENOMEM, "out of memory");
-    r = start(job, &err);
+    r = start(job, spec->loss_limit_ppm, &err);
     if (r < 0) {
         job_free(job);
         return client_error(r, "%s", err.text[0] ? err.text : err_text(r));

@@ -12,19 +12,29 @@ static struct lane_job *payer(const struct fabric_event *event)
     return w ? w->job : NULL;
 }
 
-static uint64_t weight(const struct fabric_event *event)
+/* NULL: no bytes of a chunk were moved. */
+static const struct transfer *moved(const struct fabric_event *event)
 {
-    const struct transfer *t = event->context;
     bool is_moved = event->kind == FABRIC_EVENT_READ || event->kind == FABRIC_EVENT_WRITTEN;
-    if (!payer(event))
-        return 0;
-    return EVENT_BYTES + (is_moved ? piece_bytes(t->piece, t->elements) : event->bytes);
+    return is_moved ? event->context : NULL;
 }
 
-static void charge(struct lane_job *job, uint64_t ns)
+static uint64_t weight(const struct fabric_event *event)
 {
+    const struct transfer *t = moved(event);
+    if (!payer(event))
+        return 0;
+    return EVENT_BYTES + (t ? piece_bytes(t->piece, t->elements) : event->bytes);
+}
+
+static void charge(const struct fabric_event *event, uint64_t ns)
+{
+    struct lane_job *job = payer(event);
+    const struct transfer *t = moved(event);
     job->busy_ns += ns;
     job->lane->busy_ns += ns;
+    if (t)
+        t->piece->busy_ns += ns;
 }
 
 void account_events(struct lane *lane, size_t fabric, const struct fabric_event *events, int count,
@@ -40,7 +50,7 @@ void account_events(struct lane *lane, size_t fabric, const struct fabric_event 
     for (int i = 0; i < count; i++) {
         uint64_t paid = weight(&events[i]);
         if (paid > 0)
-            charge(payer(&events[i]), (uint64_t)((double)paid * ns_per_weight));
+            charge(&events[i], (uint64_t)((double)paid * ns_per_weight));
     }
     lane->unshared_ns[fabric] = 0; /* of those who only ask to connect, nobody's */
     lane->heard = fabric;

@@ -40,7 +40,7 @@ int knobs_number(const char *value, unsigned long long least, unsigned long long
 /* Digit by digit: strtod() would take "nan", "0x1" and the comma of a locale. */
 int knobs_percent(const char *value, uint32_t *ret_ppm, struct err *err)
 {
-    const uint32_t most_ppm = 999999, percent_ppm = 10000;
+    const uint32_t most_ppm = LOSS_LIMIT_PPM_MAX, percent_ppm = 10000;
     uint32_t ppm = 0, weight = percent_ppm;
     const char *at = value;
     for (; isdigit((unsigned char)*at) && ppm <= most_ppm; at++)

@@ -9,13 +9,17 @@
 #include <errno.h>
 #include <string.h>
 
-enum { STATE_DIR, OPERATOR, JSON };
+enum { STATE_DIR, OPERATOR, LOSS_LIMIT, JSON };
 
 const struct knob tenant_knobs[] = {
     [STATE_DIR] = {"state-dir", "DIR", "that of gradpool serve (default: the same as there)"},
     [OPERATOR] = {"operator", NULL,
                   "with add: the key may also add aggregators, and see the jobs of all tenants "
                   "(default: off)"},
+    [LOSS_LIMIT] = {"loss-limit", "PERCENT",
+                    "with add: how much slower each of its jobs may become by sharing lanes, for "
+                    "instance 5% or 2.5; the strictest of the service's, the tenant's and the "
+                    "job's counts (default: none of its own)"},
     [JSON] = {"json", NULL, "with list: print JSON instead of a table"},
     {0},
 };
@@ -23,6 +27,7 @@ const struct knob tenant_knobs[] = {
 struct tenant_options {
     const char *verb, *name, *state_dir;
     bool is_operator, json;
+    uint32_t loss_limit_ppm;
 };
 
 static int set(void *context, int index, const char *value, struct err *err)
@@ -32,6 +37,8 @@ static int set(void *context, int index, const char *value, struct err *err)
         o->state_dir = value;
     else if (index == OPERATOR)
         o->is_operator = true;
+    else if (index == LOSS_LIMIT)
+        return knobs_percent(value, &o->loss_limit_ppm, err);
     else
         o->json = true;
     return 0;
@@ -102,6 +109,7 @@ static int add_key(const struct tenant_options *o)
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     add.tenant = (char *)o->name;
     add.is_operator = o->is_operator;
+    add.loss_limit_ppm = o->loss_limit_ppm;
     request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TENANT_ADD_REQUEST;
     request.tenant_add_request = &add;
     int code = ask(o, &request, &reply);
@@ -142,6 +150,7 @@ static int show(const Gradpool__Wire__TenantsReply *reply, bool json, const stru
                                         .role = tenant->is_operator ? "operator" : "tenant",
                                         .state = tenant->is_revoked ? "revoked" : "active",
                                         .added_s = tenant->added_s,
+                                        .loss_limit_ppm = tenant->loss_limit_ppm,
                                         .jobs = tenant->jobs,
                                         .connections = tenant->connections};
     }

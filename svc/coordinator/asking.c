@@ -157,7 +157,7 @@ static bool has_loss_limit(const char *policy)
  * nobody has named is no reason to send somebody away. */
 static bool refusal_stands(const struct job *job, bool moves)
 {
-    return !moves && job_timing(job).period_ns > 0 && job_has_limit(job);
+    return !moves && job_timing(job).period_ns > 0 && job_limit_ppm(job) > 0;
 }
 
 static enum share_how how_placed(const struct packer_request *request)

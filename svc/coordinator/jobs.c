@@ -90,6 +90,7 @@ void jobs_row(const struct job *job, struct store_row *ret_row)
                                       .next_tensor = job->next_tensor,
                                       .next_piece = job->next_piece,
                                       .failure = job->failure ? job->failure : "",
+                                      .loss_limit_ppm = job->loss_limit_ppm,
                                       .layout = job->layout};
 }
 
@@ -105,6 +106,7 @@ int jobs_restore(struct service *s, const struct store_job *row)
     job->next_tensor = row->next_tensor;
     job->next_piece = row->next_piece;
     job->layout = row->layout;
+    job->loss_limit_ppm = row->loss_limit_ppm;
     job->failure = *row->failure ? strdup(row->failure) : NULL;
     list_append(&s->jobs, &job->link);
     return 0;

@@ -102,9 +102,10 @@ struct job {
     struct share *shares;
     size_t shares_count;
     struct profile profile;
-    uint32_t layout;   /* profiles_layout() of what it declared first; 0: nothing yet */
-    bool wants_pieces; /* its lanes are to be asked for the time of each piece */
-    bool has_pieces;   /* and have answered */
+    uint32_t loss_limit_ppm; /* its own; 0: none is named */
+    uint32_t layout;         /* profiles_layout() of what it declared first; 0: nothing yet */
+    bool wants_pieces;       /* its lanes are to be asked for the time of each piece */
+    bool has_pieces;         /* and have answered */
 };
 
 /* --- jobs.c --- */

@@ -43,6 +43,9 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
     else if (join->rank >= join->workers)
         peer_fail(p, request, -EINVAL, "job %s: rank %u of %u workers; expected 0 to %u", join->job,
                   join->rank, join->workers, join->workers - 1);
+    else if (join->loss_limit_ppm > LOSS_LIMIT_PPM_MAX)
+        peer_fail(p, request, -EINVAL, "job %s: a loss limit of %u ppm; expected 1 to %u",
+                  join->job, join->loss_limit_ppm, LOSS_LIMIT_PPM_MAX);
     else if (!text_is_node(join->node))
         peer_fail(p, request, -EINVAL, "job %s: the node name is not one", join->job);
     else
@@ -62,6 +65,10 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
     else if (job->workers != join->workers)
         peer_fail(p, request, -EPROTO, "job %s runs with %u workers, rank %u came with %u",
                   job->name, job->workers, join->rank, join->workers);
+    else if (job->loss_limit_ppm != join->loss_limit_ppm)
+        peer_fail(p, request, -EPROTO,
+                  "job %s runs with a loss limit of %u ppm, rank %u came with %u (0: none)",
+                  job->name, job->loss_limit_ppm, join->rank, join->loss_limit_ppm);
     else if (taken && (taken->state == SESSION_JOINED || taken->state == SESSION_AWAY))
         peer_fail(p, request, -EEXIST, "rank %u of job %s is taken by %s, pid %u%s", join->rank,
                   job->name, taken->node, taken->pid,
@@ -142,6 +149,7 @@ static void join_new(struct peer *p, uint64_t request, const WIRE(JoinRequest) *
         job = jobs_create(s, p->tenant, s->numbers.next_job, wanted->job, wanted->workers);
     if (!job)
         return peer_fail_memory(p, request);
+    job->loss_limit_ppm = wanted->loss_limit_ppm;
     int error = join(p, wanted, job, job_is_new, &err);
     if (error < 0) {
         if (job_is_new)

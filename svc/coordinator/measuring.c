@@ -100,8 +100,8 @@ static bool is_alone(const struct job *job)
     return true;
 }
 
-/* A tensor's lane time is its part of the job's: time beside the pieces' own, of reads and writes,
- * goes by theirs. */
+/* A tensor's lane time is its part of the job's: time that is no piece's, of messages, goes by
+ * theirs. */
 static void share_lane_time(struct job *job)
 {
     double all_ns = 0, lanes_ns = (double)profile_known(&job->profile).lanes_ns;

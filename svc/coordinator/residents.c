@@ -20,16 +20,21 @@ static int compare_rows(const void *a, const void *b)
     return left->job.job < right->job.job ? -1 : left->job.job > right->job.job;
 }
 
+uint32_t job_limit_ppm(const struct job *job)
+{
+    uint32_t service_ppm = job->service->options.loss_limit_ppm,
+             tenant_ppm = job->tenant->loss_limit_ppm;
+    bool is_named = service_ppm || tenant_ppm || job->loss_limit_ppm;
+    return is_named ? packer_loss_limit_ppm(service_ppm, tenant_ppm, job->loss_limit_ppm) : 0;
+}
+
 struct packer_timing job_timing(const struct job *job)
 {
     struct profile_times known = profile_known(&job->profile);
-    return (struct packer_timing){
-        .period_ns = known.period_ns,
-        .spread_ns = known.busiest_ns,
-        .loss_limit_ppm = packer_loss_limit_ppm(job->service->options.loss_limit_ppm, 0, 0)};
+    return (struct packer_timing){.period_ns = known.period_ns,
+                                  .spread_ns = known.busiest_ns,
+                                  .loss_limit_ppm = job_limit_ppm(job)};
 }
-
-bool job_has_limit(const struct job *job) { return job->service->options.loss_limit_ppm > 0; }
 
 static size_t count_shares(const struct service *s)
 {

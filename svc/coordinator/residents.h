@@ -28,7 +28,7 @@ uint32_t residents_loss_ppm(const struct residents *residents, uint32_t job_id, 
 
 /* How it runs alone, and what it may lose; period_ns 0: it is not measured. */
 struct packer_timing job_timing(const struct job *job);
-/* Whether the service, its tenant or the job itself has named a loss limit. */
-bool job_has_limit(const struct job *job);
+/* The strictest of what the service, its tenant and the job itself have named; 0: none has. */
+uint32_t job_limit_ppm(const struct job *job);
 
 #endif

@@ -3,6 +3,7 @@
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/quota.h"
+#include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -301,9 +302,11 @@ static void fill_profile(const struct job *job, WIRE(JobView) * view)
     view->alone_period_ns = job->profile.alone.period_ns;
     view->lane_ns = known.lanes_ns;
     view->loss_ppm = profile_loss_ppm(&job->profile);
+    view->loss_limit_ppm = job_limit_ppm(job);
 }
 
-static WIRE(JobView) * job_view(struct pool *pool, const struct job *job)
+static WIRE(JobView) *
+    job_view(struct pool *pool, const struct job *job, const struct residents *residents)
 {
     WIRE(JobView) *view = take(pool, sizeof *view);
     if (!view)
@@ -323,6 +326,7 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job)
     for (size_t i = 0; i < job->tensors_count; i++)
         view->tensor_bytes += tensor_bytes(job->tensors[i], job->tensors[i]->elements);
     fill_profile(job, view);
+    view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
     fill_lanes(pool, job, view);
     fill_workers(pool, job, view);
     fill_limits(pool, job, view);
@@ -333,17 +337,21 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job)
 static void fill_jobs(struct pool *pool, struct service *s, const struct tenant *reader,
                       const char *name, WIRE(JobsReply) * reply)
 {
+    struct residents residents = {0};
     reply->jobs = take(pool, list_length(&s->jobs) * sizeof *reply->jobs);
-    if (!reply->jobs)
-        return;
+    pool->failed = pool->failed || residents_gather(s, NULL, &residents) < 0 ||
+                   residents_predict(s, &residents) < 0;
+    if (pool->failed)
+        return residents_free(&residents);
     list_for_each (node, &s->jobs) {
         const struct job *job = list_entry(node, struct job, link);
         bool is_visible = !reader || reader->is_operator || job->tenant == reader;
         if (!is_visible || (*name && strcmp(name, job->name) != 0))
             continue;
-        if ((reply->jobs[reply->n_jobs] = job_view(pool, job)))
+        if ((reply->jobs[reply->n_jobs] = job_view(pool, job, &residents)))
             reply->n_jobs++;
     }
+    residents_free(&residents);
 }
 
 /* --- asking, answering --- */

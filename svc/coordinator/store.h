@@ -38,6 +38,7 @@ struct store_tenant {
     const char *secret; /* hex */
     uint32_t is_operator, is_revoked;
     uint64_t added_s;
+    uint32_t loss_limit_ppm; /* 0: none */
 };
 struct store_aggregator {
     uint32_t aggregator;
@@ -58,8 +59,9 @@ struct store_job {
     const char *tenant; /* "": the local one */
     const char *name;
     uint32_t workers, epoch, next_tensor, next_piece;
-    const char *failure; /* "": none */
-    uint32_t layout;     /* profiles_layout(); 0: nothing was declared yet */
+    const char *failure;     /* "": none */
+    uint32_t loss_limit_ppm; /* 0: none */
+    uint32_t layout;         /* profiles_layout(); 0: nothing was declared yet */
 };
 struct store_session {
     uint32_t job, rank;

@@ -22,7 +22,7 @@ const struct table schema_tables[STORE_TABLES] = {
                       "",
                       {COLUMN(tenant, name, TEXT), COLUMN(tenant, secret, TEXT),
                        COLUMN(tenant, is_operator, U32), COLUMN(tenant, is_revoked, U32),
-                       COLUMN(tenant, added_s, U64)}},
+                       COLUMN(tenant, added_s, U64), COLUMN(tenant, loss_limit_ppm, U32)}},
     [STORE_AGGREGATOR] = {"aggregators",
                           1,
                           "",
@@ -43,7 +43,8 @@ const struct table schema_tables[STORE_TABLES] = {
          "",
          {COLUMN(job, job, U32), COLUMN(job, tenant, TEXT), COLUMN(job, name, TEXT),
           COLUMN(job, workers, U32), COLUMN(job, epoch, U32), COLUMN(job, next_tensor, U32),
-          COLUMN(job, next_piece, U32), COLUMN(job, failure, TEXT), COLUMN(job, layout, U32)}},
+          COLUMN(job, next_piece, U32), COLUMN(job, failure, TEXT), COLUMN(job, layout, U32),
+          COLUMN(job, loss_limit_ppm, U32)}},
     [STORE_SESSION] =
         {"sessions",
          2,
@@ -80,6 +81,8 @@ const char *schema_step(uint32_t version)
 {
     static const char *const steps[] = {
         [3] = "ALTER TABLE jobs ADD COLUMN layout INTEGER NOT NULL DEFAULT 0",
+        [4] = "ALTER TABLE jobs ADD COLUMN loss_limit_ppm INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE tenants ADD COLUMN loss_limit_ppm INTEGER NOT NULL DEFAULT 0",
     };
     return steps[version];
 }

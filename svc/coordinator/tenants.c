@@ -84,7 +84,8 @@ static void tenant_row(const struct tenant *tenant, char *secret, struct store_r
                                             .secret = key_format_secret(&tenant->key, secret),
                                             .is_operator = tenant->is_operator,
                                             .is_revoked = tenant->is_revoked,
-                                            .added_s = tenant->added_s};
+                                            .added_s = tenant->added_s,
+                                            .loss_limit_ppm = tenant->loss_limit_ppm};
 }
 
 static int keep(struct service *s, const struct tenant *tenant, struct err *err)
@@ -114,6 +115,7 @@ int tenants_restore(struct service *s, const struct store_tenant *row)
     tenant->is_operator = row->is_operator != 0;
     tenant->is_revoked = row->is_revoked != 0;
     tenant->added_s = row->added_s;
+    tenant->loss_limit_ppm = row->loss_limit_ppm;
     key_forget(&key);
     explicit_bzero(text, sizeof text);
     return 0;
@@ -167,6 +169,14 @@ static bool name_is_free(struct peer *p, uint64_t request, const char *name)
     return false;
 }
 
+static bool limit_is_valid(struct peer *p, uint64_t request, uint32_t ppm)
+{
+    if (ppm > LOSS_LIMIT_PPM_MAX)
+        peer_fail(p, request, -EINVAL, "a loss limit of %u ppm; expected 1 to %u", ppm,
+                  LOSS_LIMIT_PPM_MAX);
+    return ppm <= LOSS_LIMIT_PPM_MAX;
+}
+
 static void reply_added(struct peer *p, uint64_t request, const struct key *key)
 {
     char text[KEY_TEXT_BYTES];
@@ -183,7 +193,9 @@ static void reply_added(struct peer *p, uint64_t request, const struct key *key)
 /* K1: stored first. */
 static int add(struct service *s, const WIRE(TenantAddRequest) * wanted, struct err *err)
 {
-    struct tenant added = {.is_operator = wanted->is_operator, .added_s = (uint64_t)time(NULL)};
+    struct tenant added = {.is_operator = wanted->is_operator,
+                           .added_s = (uint64_t)time(NULL),
+                           .loss_limit_ppm = wanted->loss_limit_ppm};
     int error = key_generate(wanted->tenant, &added.key);
     if (error < 0)
         return err_set(err, error, "no random numbers: %s", err_text(error));
@@ -201,6 +213,7 @@ static int add(struct service *s, const WIRE(TenantAddRequest) * wanted, struct 
     tenant->is_operator = added.is_operator;
     tenant->is_revoked = false;
     tenant->added_s = added.added_s;
+    tenant->loss_limit_ppm = added.loss_limit_ppm;
     key_forget(&added.key);
     return 0;
 }
@@ -209,7 +222,8 @@ void tenant_handle_add(struct peer *p, const envelope *request)
 {
     const WIRE(TenantAddRequest) *wanted = request->tenant_add_request;
     struct err err;
-    if (!may_manage(p, request->id) || !name_is_free(p, request->id, wanted->tenant))
+    if (!may_manage(p, request->id) || !name_is_free(p, request->id, wanted->tenant) ||
+        !limit_is_valid(p, request->id, wanted->loss_limit_ppm))
         return;
     int error = add(p->service, wanted, &err);
     if (error < 0)
@@ -283,6 +297,7 @@ static void fill_view(struct service *s, const struct tenant *tenant, WIRE(Tenan
     view->is_operator = tenant->is_operator;
     view->is_revoked = tenant->is_revoked;
     view->added_s = tenant->added_s;
+    view->loss_limit_ppm = tenant->loss_limit_ppm;
     list_for_each (node, &s->jobs)
         view->jobs += list_entry(node, struct job, link)->tenant == tenant;
     list_for_each (node, &s->peers)

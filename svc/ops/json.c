@@ -91,6 +91,8 @@ static json_t *job_json(const struct view_job *job, int *error)
     json_put_number(o, "alone_period_ns", job->alone_period_ns, error);
     json_put_number(o, "lane_ns", job->lane_ns, error);
     json_put_number(o, "loss_ppm", job->loss_ppm, error);
+    json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
+    json_put_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
     for (size_t i = 0; i < job->lanes_count; i++)
         json_put_last(lanes, json_integer(job->lanes[i]), error);
     json_put(o, "lanes", lanes, error);
@@ -146,6 +148,7 @@ static json_t *tenant_json(const struct view_tenant *tenant, int *error)
     json_put_text(o, "role", tenant->role, error);
     json_put_text(o, "state", tenant->state, error);
     json_put_number(o, "added_s", tenant->added_s, error);
+    json_put_number(o, "loss_limit_ppm", tenant->loss_limit_ppm, error);
     json_put_number(o, "jobs", tenant->jobs, error);
     json_put_number(o, "connections", tenant->connections, error);
     return o;

@@ -195,6 +195,8 @@ static int take_job(const WIRE(JobView) * job, struct view_job *ret_view)
                                   .alone_period_ns = job->alone_period_ns,
                                   .lane_ns = job->lane_ns,
                                   .loss_ppm = job->loss_ppm,
+                                  .predicted_loss_ppm = job->predicted_loss_ppm,
+                                  .loss_limit_ppm = job->loss_limit_ppm,
                                   .lanes = job->lanes,
                                   .lanes_count = job->n_lanes,
                                   .rate = unknown_rate,

@@ -87,6 +87,7 @@ struct view_job {
     /* 0: not measured, or not known */
     uint64_t period_ns, alone_period_ns, lane_ns; /* of a round: now, without others; lane time */
     uint32_t loss_ppm;                            /* against running alone */
+    uint32_t predicted_loss_ppm, loss_limit_ppm;  /* limit 0: none is named */
     struct view_rate rate;
     double cores_allocated; /* its shares of its lanes */
     struct view_worker *ranks;
@@ -109,7 +110,8 @@ struct view_cores {
 
 struct view_tenant {
     const char *tenant, *role, *state;
-    uint64_t added_s; /* since 1970 */
+    uint64_t added_s;        /* since 1970 */
+    uint32_t loss_limit_ppm; /* 0: none is named */
     uint32_t jobs, connections;
 };
 

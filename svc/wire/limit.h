@@ -37,6 +37,9 @@
 /* clang-format on */
 #define LIMIT_TIB (UINT64_C(1) << 40)
 
+/* A job that may lose all of its speed needs no limit. */
+#define LOSS_LIMIT_PPM_MAX 999999u
+
 enum limit {
 #define LIMIT_ENUM(id, ...) LIMIT_##id,
     LIMIT_TABLE(LIMIT_ENUM)

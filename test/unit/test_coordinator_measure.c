@@ -408,6 +408,58 @@ static void with_one_who_fits_nowhere_is_told_how_far_he_is_off(void **state)
     lane_of(rig, "new"); /* is measured somewhere all the same */
 }
 
+static struct end *join_with_limit(struct rig *rig, const char *name, uint32_t rank, uint32_t ppm,
+                                   envelope **ret_reply)
+{
+    struct end *worker = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    WIRE(JoinRequest) join;
+    envelope request;
+    join_request(&request, &join, name, rank, 2);
+    join.loss_limit_ppm = ppm;
+    *ret_reply = end_ask(worker, &request);
+    return worker;
+}
+
+static void a_job_s_own_limit_is_kept_and_the_same_for_all_ranks(void **state)
+{
+    struct rig *rig = *state;
+    const WIRE(JobView) * view;
+    envelope *reply;
+    join_with_limit(rig, "a", 0, 20000, &reply);
+    assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
+    message_free(reply);
+    join_with_limit(rig, "a", 1, 30000, &reply);
+    assert_int_equal(reply->failure->code, -EPROTO);
+    message_free(reply);
+    join_with_limit(rig, "b", 0, 1000000, &reply);
+    assert_int_equal(reply->failure->code, -EINVAL);
+    message_free(reply);
+    reply = ask_job(rig, "a", &view);
+    assert_int_equal(view->loss_limit_ppm, 20000);
+    message_free(reply);
+    rig_crash(rig);
+    rig->options.loss_limit_ppm = 10000; /* the strictest counts */
+    rig_start(rig);
+    reply = ask_job(rig, "a", &view);
+    assert_int_equal(view->loss_limit_ppm, 10000);
+    message_free(reply);
+}
+
+static void what_is_lost_is_told_beside_what_was_predicted(void **state)
+{
+    struct rig *rig = *state;
+    const WIRE(JobView) * view;
+    know(rig, 20 * NS_PER_MS, 2, (const char *[]){"a", "b"});
+    rig_aggregator(rig, 1);
+    lane_of(rig, "a");
+    lane_of(rig, "b");
+    envelope *reply = ask_job(rig, "a", &view);
+    /* u v / (1 + u v) with 0.2 each: 3.8 % */
+    assert_in_range(view->predicted_loss_ppm, 38000, 39000);
+    assert_int_equal(view->loss_limit_ppm, 0);
+    message_free(reply);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, rig_teardown)
 
 int main(void)
@@ -427,6 +479,8 @@ int main(void)
         CASE(jobs_that_would_cost_each_other_too_much_do_not),
         CASE(without_a_named_limit_nobody_is_sent_away),
         CASE(with_one_who_fits_nowhere_is_told_how_far_he_is_off),
+        CASE(a_job_s_own_limit_is_kept_and_the_same_for_all_ranks),
+        CASE(what_is_lost_is_told_beside_what_was_predicted),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -33,7 +33,8 @@ class Options(ctypes.Structure):
 
 class JobSpec(ctypes.Structure):
     """struct gp_job_spec"""
-    _fields_ = [('name', ctypes.c_char_p), ('rank', ctypes.c_uint32), ('workers', ctypes.c_uint32)]
+    _fields_ = [('name', ctypes.c_char_p), ('rank', ctypes.c_uint32), ('workers', ctypes.c_uint32),
+                ('loss_limit_ppm', ctypes.c_uint32)]
 
 
 class TensorSpec(ctypes.Structure):

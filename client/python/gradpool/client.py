@@ -45,6 +45,14 @@ def job_from_environment():
     return (spec.name.decode() if spec.name else None), spec.rank, spec.workers
 
 
+def _parts_per_million(loss_limit):
+    if loss_limit is None:
+        return 0
+    if not isinstance(loss_limit, (int, float)) or not 0 < loss_limit < 1:
+        raise mismatch(f'loss_limit is {loss_limit!r}, expected a number between 0 and 1')
+    return min(max(round(loss_limit * 1e6), 1), 999999)
+
+
 class Client(Owned):
     """A connection to a service; made by connect()."""
 
@@ -52,9 +60,11 @@ class Client(Owned):
         super().__init__(handle)
         self._jobs = []
 
-    def join(self, name=None, rank=None, workers=None):
+    def join(self, name=None, rank=None, workers=None, loss_limit=None):
         """Joins a job and returns a Job; does not wait for the other workers. What is None comes
-        from the launcher's environment (job_from_environment)."""
+        from the launcher's environment (job_from_environment). `loss_limit`: how much slower the
+        job may become by sharing lanes, 0.05 for 5 %, the same on every worker; None: what the
+        service and its tenant say. The strictest of the three counts."""
         name = name or os.environ.get('GRADPOOL_JOB')
         if rank is None or workers is None:
             _, rank, workers = job_from_environment()
@@ -62,7 +72,7 @@ class Client(Owned):
             raise mismatch('the job has no name: give one or set GRADPOOL_JOB, '
                            'the same on every worker')
         spec = JobSpec(encode(name, "the job's name"), number(rank, 'rank', U32_MAX),
-                       number(workers, 'workers', U32_MAX))
+                       number(workers, 'workers', U32_MAX), _parts_per_million(loss_limit))
         handle = ctypes.c_void_p()
         with self._using() as client:
             check(lib.gp_job_join(client, ctypes.byref(spec), ctypes.byref(handle)))
