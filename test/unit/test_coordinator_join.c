@@ -189,7 +189,7 @@ static void another_version_is_refused_with_both(void **state)
     hello.version = 99;
     request.body_case = BODY(HELLO);
     request.hello = &hello;
-    end_ask_refused(e, &request, -EPROTO, "speaks protocol version 3, you speak 99");
+    end_ask_refused(e, &request, -EPROTO, "speaks protocol version 4, you speak 99");
     end_expect_closed(e);
 }
 
