@@ -1,17 +1,20 @@
 #!/bin/bash
-# Which window a job's transfers get over TCP: builds HEAD once for each choice of window, depth and
-# largest chunk, and compares each with the hand-written server in the same run. Prints a table.
+# Which window a job's transfers get over TCP, and how large a task is: builds HEAD once for each
+# choice, and compares each with the hand-written server in the same run. Prints a table.
 #   bench/sweep.sh [ROUNDS]     a few minutes a round
 set -euo pipefail
 
-# name, window bytes, depth (chunks of a worker in flight), largest chunk bytes
+# name, window bytes, depth (long chunks of a worker in flight), largest chunk, largest task (bytes)
 choices=(
-    '128_KiB_x_3 2097152 3 131072'
-    '256_KiB_x_3 4194304 3 262144'
-    '512_KiB_x_2 6291456 2 524288'
-    '512_KiB_x_3 8388608 3 1048576'
-    '832_KiB_x_2 8388608 2 1048576'
-    '1_MiB_x_3 16777216 3 1048576'
+    '128_KiB_x_2,_tasks_4_MiB 1310720 2 131072 4194304'
+    '256_KiB_x_2,_tasks_4_MiB 2621440 2 262144 4194304'
+    '256_KiB_x_3,_tasks_4_MiB 4194304 3 262144 4194304'
+    '512_KiB_x_2,_tasks_1_MiB 5242880 2 1048576 1048576'
+    '512_KiB_x_2,_tasks_4_MiB 5242880 2 1048576 4194304'
+    '512_KiB_x_2,_tasks_16_MiB 5242880 2 1048576 16777216'
+    '512_KiB_x_3,_tasks_4_MiB 8388608 3 1048576 4194304'
+    '832_KiB_x_2,_tasks_4_MiB 8388608 2 1048576 4194304'
+    '1_MiB_x_2,_tasks_16_MiB 10485760 2 1048576 16777216'
 )
 rounds=${1:-2}
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -23,13 +26,14 @@ define() { # file, name, value: it must be there once
     sed -i "s/^#define $2 .*/#define $2 ($3)/" "$1"
 }
 
-build() { # name window depth chunk
+build() { # name window depth chunk task
     local source=$work/source
     mkdir -p "$source" && git -C "$root" archive HEAD | tar x -C "$source"
     define "$source/svc/aggregator/window.c" WINDOW_BYTES "$2"
     define "$(grep -l '^#define LARGE_TRANSFERS ' "$source"/svc/aggregator/*.h)" \
         LARGE_TRANSFERS "$3"
     define "$source/svc/aggregator/window.c" SLOT_BYTES_MOST "$4"
+    define "$source/packer/packer.h" PACKER_PIECE_BYTES_MAX "$5"
     meson setup "$work/$1" "$source" >"$work/log" 2>&1 &&
         ninja -C "$work/$1" gradpool bench/gradpool-bench >>"$work/log" 2>&1 || {
         tail -20 "$work/log" >&2
@@ -57,10 +61,10 @@ print("| {} | {} MiB | {:.2f} | {:.2f} | {:.2f} | {:.2f} |".format(
 }
 
 for choice in "${choices[@]}"; do
-    read -r name window depth chunk <<<"$choice"
-    build "$name" "$window" "$depth" "$chunk"
+    read -r name window depth chunk task <<<"$choice"
+    build "$name" "$window" "$depth" "$chunk" "$task"
 done
-echo '| chunk x depth | tensor | CPU s/GiB | sockets | ratio | GiB/s |'
+echo '| chunk x depth, task | tensor | CPU s/GiB | sockets | ratio | GiB/s |'
 echo '|---|---|---|---|---|---|'
 for ((round = 0; round < rounds; round++)); do
     for choice in "${choices[@]}"; do
