@@ -17,7 +17,7 @@ static const struct command {
     {"local", "fork all workers of a job, against a running service", local_command},
     {"compare", "gradpool beside gloo, Open MPI and plain sockets", compare_command},
     {"idle", "what connected jobs cost that have nothing to do", idle_command},
-    {"budget", "system calls and wake-ups a GiB", budget_command},
+    {"budget", "system calls, wake-ups and allocations a GiB", budget_command},
     {"kernels", "the sums and update rules beside memcpy", kernels_command},
     {"simulate", "a week of jobs through the packer, on a virtual clock", simulate_command},
 };

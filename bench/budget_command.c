@@ -1,6 +1,7 @@
-/* `budget`: what moving a GiB costs in calls of the kernel and in wake-ups, by counting. Owns a
+/* `budget`: what moving a GiB costs in calls of the kernel, allocations and wake-ups, by counting. Owns a
  * service and one crew at a time. */
 #include "bench/commands.h"
+#include "bench/compare/allocations.h"
 #include "bench/compare/host.h"
 #include "bench/compare/systems.h"
 #include "bench/compare/trace.h"
@@ -16,14 +17,15 @@
 struct budget {
     uint32_t rounds;
     uint64_t tensor_bytes; /* 0: a short and a long one */
-    bool is_json;
+    bool is_json, counts_allocations;
     struct service service;
 };
 
 /* Per role, over the same number of rounds. */
 struct counted {
     struct trace_counts calls[TRACE_ROLES];
-    uint64_t sleeps[TRACE_ROLES];
+    uint64_t sleeps[TRACE_ROLES], allocations[TRACE_ROLES];
+    bool lacks_allocations; /* of a process */
 };
 
 enum { KEY_ROUNDS = 1000, KEY_BYTES, KEY_JSON };
@@ -55,24 +57,31 @@ static int run_rounds(struct crew *crew, uint32_t rounds)
     return r == 0 && s.wrong ? -1 : r;
 }
 
-static void add_sleeps(const struct budget *o, const struct crew *crew, int64_t sign,
-                       struct counted *counted)
+static void add_process(pid_t pid, enum trace_role role, int64_t sign, struct counted *counted)
 {
-    for (size_t i = 0; i < o->service.aggregators_count; i++)
-        counted->sleeps[TRACE_SERVER] += (uint64_t)sign * trace_sleeps(o->service.aggregators[i]);
-    for (size_t i = 0; i < crew->children_count; i++)
-        counted->sleeps[TRACE_WORKER] += (uint64_t)sign * trace_sleeps(crew->children[i]);
+    counted->sleeps[role] += (uint64_t)sign * trace_sleeps(pid);
+    counted->allocations[role] += (uint64_t)sign * allocations_of(pid);
+    counted->lacks_allocations |= allocations_of(pid) == 0; /* every process has made some */
 }
 
-/* Sleeps first: a traced thread sleeps at every call. The words with the conductor are counted
+static void add_all(const struct budget *o, const struct crew *crew, int64_t sign,
+                    struct counted *counted)
+{
+    for (size_t i = 0; i < o->service.aggregators_count; i++)
+        add_process(o->service.aggregators[i], TRACE_SERVER, sign, counted);
+    for (size_t i = 0; i < crew->children_count; i++)
+        add_process(crew->children[i], TRACE_WORKER, sign, counted);
+}
+
+/* Sleeps and allocations first: a traced thread sleeps at every call. The words with the conductor are counted
  * too, a dozen calls a run. */
 static int count(const struct budget *o, struct crew *crew, struct counted *ret_counted)
 {
     struct counted counted = {0};
     struct trace *trace = NULL;
-    add_sleeps(o, crew, -1, &counted);
+    add_all(o, crew, -1, &counted);
     int r = run_rounds(crew, o->rounds);
-    add_sleeps(o, crew, 1, &counted);
+    add_all(o, crew, 1, &counted);
     if (r == 0) {
         r = trace_start(o->service.aggregators, o->service.aggregators_count, crew->children,
                         crew->children_count, &trace);
@@ -87,6 +96,27 @@ static int count(const struct budget *o, struct crew *crew, struct counted *ret_
     return r;
 }
 
+/* Ends the line. Where they are not counted nothing is said of them. */
+static void print_allocations(const struct budget *o, const struct counted *c, double gib)
+{
+    const char *format = o->is_json ? ", \"lane_allocations_per_gib\": %.1f, "
+                                      "\"worker_allocations_per_gib\": %.1f"
+                                    : " %10.1f %10.1f";
+    if (o->counts_allocations && !c->lacks_allocations)
+        printf(format, (double)c->allocations[TRACE_SERVER] / gib,
+               (double)c->allocations[TRACE_WORKER] / gib);
+    puts(o->is_json ? "}" : "");
+}
+
+static void print_header(const struct budget *o)
+{
+    if (o->is_json)
+        return;
+    printf("%-9s %3s %10s %6s %11s %11s %8s %8s %11s %11s", "per GiB", "N", "bytes", "rounds",
+           "lane calls", "w. calls", "lane mem", "w. mem", "lane wakes", "w. wakes");
+    puts(o->counts_allocations ? "  lane alloc   w. alloc" : "");
+}
+
 static void print(const struct budget *o, const struct crew *crew, uint64_t bytes,
                   const struct counted *c)
 {
@@ -95,14 +125,15 @@ static void print(const struct budget *o, const struct crew *crew, uint64_t byte
             ? "{\"transport\": \"%s\", \"workers\": %d, \"tensor_bytes\": %llu, \"rounds\": %u, "
               "\"lane_calls_per_gib\": %.0f, \"worker_calls_per_gib\": %.0f, "
               "\"lane_memory_calls_per_gib\": %.1f, \"worker_memory_calls_per_gib\": %.1f, "
-              "\"lane_wakes_per_gib\": %.0f, \"worker_wakes_per_gib\": %.0f}\n"
-            : "%-9s %3d %10llu %6u %11.0f %11.0f %8.1f %8.1f %11.0f %11.0f\n";
+              "\"lane_wakes_per_gib\": %.0f, \"worker_wakes_per_gib\": %.0f"
+            : "%-9s %3d %10llu %6u %11.0f %11.0f %8.1f %8.1f %11.0f %11.0f";
     double gib = (double)WORKERS * (double)bytes * o->rounds / (double)(1 << 30);
     printf(format, crew->system->transport, WORKERS, (unsigned long long)bytes, o->rounds,
            (double)c->calls[TRACE_SERVER].calls / gib, (double)c->calls[TRACE_WORKER].calls / gib,
            (double)c->calls[TRACE_SERVER].memory_calls / gib,
            (double)c->calls[TRACE_WORKER].memory_calls / gib, (double)c->sleeps[TRACE_SERVER] / gib,
            (double)c->sleeps[TRACE_WORKER] / gib);
+    print_allocations(o, c, gib);
     fflush(stdout);
 }
 
@@ -141,17 +172,17 @@ int budget_command(int argc, char **argv)
         parse,
         NULL,
         "Count what gradpool asks of the kernel for a GiB pushed by 4 workers: system calls, those "
-        "that grow or shrink memory, and wake-ups, of the lane and of all workers. It starts its "
-        "own service.",
+        "that grow or shrink memory, wake-ups and allocations, of the lane's process and of all "
+        "workers. It starts its own service.",
         NULL,
         NULL,
         NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &o);
+    o.counts_allocations = allocations_counted("budget", argc, argv);
     process_core(0);
     int r = service_start(&o.service);
-    if (r == 0 && !o.is_json)
-        printf("%-9s %3s %10s %6s %11s %11s %8s %8s %11s %11s\n", "per GiB", "N", "bytes", "rounds",
-               "lane calls", "w. calls", "lane mem", "w. mem", "lane wakes", "w. wakes");
+    if (r == 0)
+        print_header(&o);
     for (const struct system *s = systems; r == 0 && s->name; s++)
         if (s->uses_service)
             r = measure_system(&o, s);
