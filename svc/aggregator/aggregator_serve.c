@@ -93,7 +93,11 @@ static int place(struct lane *lane, void *context)
     if (r == 0)
         r = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
                        request->recovering, pieces, count);
-    lane_set_lent_limit(lane, request->job_id, request->lent_bytes_max);
+    lane_set_lent_limits(lane, request->job_id,
+                         &(struct lane_lent){.bytes_max = request->lent_bytes_max,
+                                             .regions_max = request->regions_max,
+                                             .tenant_regions_max = request->tenant_regions_max,
+                                             .tenant = request->tenant});
     lane_memory(lane, &placing->held_bytes, &placing->limit_bytes);
     free(pieces);
     free(terms);
@@ -194,6 +198,7 @@ static Gradpool__Wire__JobUse *job_use_message(const struct measurement *m,
     message->job_id = use->job;
     message->heap_bytes = use->heap_bytes;
     message->registered_bytes = use->registered_bytes;
+    message->registered_regions = use->registered_regions;
     message->busy_ns = use->busy_ns;
     message->pushed_bytes = use->pushed_bytes;
     message->rounds = use->rounds;

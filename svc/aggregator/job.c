@@ -161,6 +161,7 @@ void worker_close(struct worker *w, enum worker_state state)
     if (!w->conn)
         return;
     w->conn = NULL;
+    lending_forget(w);
     worker_drop_payload(w);
     list_for_each_safe (node, &w->owed) {
         list_remove(node);

@@ -6,6 +6,7 @@
 #include "svc/base/clock.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,11 +162,14 @@ void lane_set_memory_limit(struct lane *lane, uint64_t bytes)
     arena_set_limit(lane->options.arena, bytes);
 }
 
-void lane_set_lent_limit(struct lane *lane, uint32_t job_id, uint64_t bytes)
+void lane_set_lent_limits(struct lane *lane, uint32_t job_id, const struct lane_lent *limits)
 {
     struct lane_job *job = job_find(lane, job_id);
-    if (job)
-        job->lent_bytes_max = bytes;
+    if (!job)
+        return;
+    snprintf(job->tenant, sizeof job->tenant, "%s", limits->tenant);
+    job->lent_max = *limits;
+    job->lent_max.tenant = job->tenant;
 }
 
 void lane_memory(const struct lane *lane, uint64_t *ret_bytes, uint64_t *ret_limit_bytes)
@@ -233,8 +237,11 @@ static void measure_job(const struct lane_job *job, struct lane_job_use *use)
         if (!job->workers[i].conn)
             continue;
         use->connections++;
-        for (uint32_t id = 0; id < FABRIC_REGIONS_MAX; id++)
-            use->registered_bytes += fabric_region_bytes(job->workers[i].conn, id);
+        for (uint32_t id = 0; id < FABRIC_REGIONS_MAX; id++) {
+            uint64_t bytes = fabric_region_bytes(job->workers[i].conn, id);
+            use->registered_bytes += bytes;
+            use->registered_regions += bytes > 0;
+        }
     }
 }
 

@@ -86,10 +86,16 @@ int lane_place(struct lane *lane, uint32_t job, const char *name, uint32_t worke
 size_t lane_piece_bytes(void);
 size_t lane_rank_bytes(void);
 
-/* How much the lane may hold for all its jobs, and how much the job's workers may lend to it; 0: no
- * limit. Holds from the next allocation, or lending, on. */
+/* How much the lane may hold for all its jobs; 0: no limit. Holds from the next allocation on. */
 void lane_set_memory_limit(struct lane *lane, uint64_t bytes);
-void lane_set_lent_limit(struct lane *lane, uint32_t job, uint64_t bytes);
+/* What the workers of a job, and of all jobs of its tenant, may lend to the lane; 0: no limit.
+ * Holds from the next lending on. */
+struct lane_lent {
+    uint64_t bytes_max;
+    uint32_t regions_max, tenant_regions_max;
+    const char *tenant; /* copied; "": one without a key */
+};
+void lane_set_lent_limits(struct lane *lane, uint32_t job, const struct lane_lent *limits);
 /* Held now, and allowed. */
 void lane_memory(const struct lane *lane, uint64_t *ret_bytes, uint64_t *ret_limit_bytes);
 
@@ -109,7 +115,7 @@ struct lane_squares {
 };
 struct lane_job_use {
     uint32_t job;
-    uint32_t connections;
+    uint32_t connections, registered_regions;
     uint64_t heap_bytes, registered_bytes, busy_ns, pushed_bytes, rounds;
     uint64_t queue_ns;               /* of all rounds: from ready to their first chunk */
     uint32_t reference;              /* the piece whose rounds count as the job's; 0: none yet */

@@ -164,32 +164,6 @@ static void on_closed(const struct fabric_event *event)
     job_release(job);
 }
 
-static uint64_t lent_bytes(const struct lane_job *job)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < job->workers_count; i++)
-        for (uint32_t id = 0; job->workers[i].conn && id < FABRIC_REGIONS_MAX; id++)
-            bytes += fabric_region_bytes(job->workers[i].conn, id);
-    return bytes;
-}
-
-/* What is mapped counts in full, touched or not: its owner may touch it at any time. */
-static void on_region(struct worker *w)
-{
-    struct lane_job *job = w->job;
-    char lends[32], may[32];
-    if (!w->conn || job->failure || job->lent_bytes_max == 0 ||
-        lent_bytes(job) <= job->lent_bytes_max)
-        return;
-    text_bytes(lent_bytes(job), lends, sizeof lends);
-    text_bytes(job->lent_bytes_max, may, sizeof may);
-    log_warn("job '%s' rank %u (%s) is cut off: its job lends %s, and may lend %s", job->name,
-             w->number, w->peer, lends, may);
-    job_fail(job, -EDQUOT, "job '%s' lends a lane %s with rank %u, and may %s (--job-lent-max)",
-             job->name, lends, w->number, may);
-    fabric_disconnect(w->conn);
-}
-
 void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_event *event)
 {
     struct worker *w = event->owner;
@@ -200,7 +174,7 @@ void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_e
     case FABRIC_EVENT_READ:
     case FABRIC_EVENT_WRITTEN: transfer_progress(event->context, w, event->error); break;
     case FABRIC_EVENT_ROOM: job_wake(w->job); break;
-    case FABRIC_EVENT_REGION: on_region(w); break;
+    case FABRIC_EVENT_REGION: lending_check(w); break;
     case FABRIC_EVENT_CLOSED: on_closed(event); break;
     default: /* a lane needs no word */ break;
     }

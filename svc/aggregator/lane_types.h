@@ -4,6 +4,7 @@
 #define GRADPOOL_AGGREGATOR_LANE_TYPES_H
 
 #include "svc/aggregator/lane.h"
+#include "svc/aggregator/lending.h"
 #include "svc/aggregator/operation.h"
 #include "svc/base/list.h"
 #include "svc/reduce/reduce.h"
@@ -110,6 +111,7 @@ struct worker {
     struct update_settings settings; /* that it told last */
     struct announcement *holding;    /* whose payload sits in a receive buffer */
     const void *held;                /* that buffer */
+    struct lent lent;
     char peer[64];
 };
 
@@ -164,7 +166,9 @@ struct lane_job {
     bool is_dropped; /* to be freed when its last operation is over */
     int failure;
     char failure_text[LANE_TEXT_BYTES];
-    uint64_t lent_bytes_max;                       /* by all workers together; 0: no limit */
+    char tenant[LANE_NAME_BYTES];
+    struct lane_lent lent_max;
+    struct lent lent; /* of its workers together, as they were when each last lent something */
     struct record_chosen choices[CHOICES_PER_JOB]; /* by round; W13 */
     struct lane_squares squares;
     uint64_t busy_ns, pushed_bytes, rounds;

@@ -43,6 +43,8 @@ static void add_use(WIRE(JobUse) * total, const WIRE(LaneUse) * lane)
         total->heap_bytes += use->heap_bytes;
         if (use->registered_bytes > total->registered_bytes)
             total->registered_bytes = use->registered_bytes;
+        if (use->registered_regions > total->registered_regions)
+            total->registered_regions = use->registered_regions;
         total->busy_ns += use->busy_ns;
         total->pushed_bytes += use->pushed_bytes;
         total->rounds += use->rounds;
@@ -266,13 +268,41 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
     qsort(view->lanes, view->n_lanes, sizeof *view->lanes, compare_numbers);
 }
 
-static uint64_t lent(const struct job *job)
+static uint64_t regions_on_lane(const struct service *s, const struct tenant *tenant,
+                                const WIRE(LaneUse) * lane)
+{
+    uint64_t regions = 0;
+    for (size_t i = 0; lane && i < lane->n_jobs; i++) {
+        const struct job *job = jobs_find_id((struct service *)s, lane->jobs[i]->job_id);
+        if (job && job->tenant == tenant)
+            regions += lane->jobs[i]->registered_regions;
+    }
+    return regions;
+}
+
+/* Of what only lanes see: most of what any of them has. */
+static void add_lent(const struct job *job, struct quota *quota)
 {
     WIRE(JobUse) use = GRADPOOL__WIRE__JOB_USE__INIT;
     use.job_id = job->id;
     for (size_t i = 0; i < job->shares_count; i++)
         add_use(&use, stats_of_lane(job->shares[i].lane));
-    return use.registered_bytes;
+    quota->used[LIMIT_JOB_LENT] = use.registered_bytes;
+    quota->used[LIMIT_JOB_REGIONS] = use.registered_regions;
+}
+
+/* The lane with the most: all jobs of the tenant, lane by lane. */
+static uint64_t tenant_regions(const struct service *s, const struct tenant *tenant)
+{
+    uint64_t most = 0;
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        for (size_t i = 0; i < a->lanes_count; i++) {
+            uint64_t regions = regions_on_lane(s, tenant, stats_of_lane(&a->lanes[i]));
+            most = regions > most ? regions : most;
+        }
+    }
+    return most;
 }
 
 static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) * view)
@@ -285,7 +315,8 @@ static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) 
         return;
     quota_of_job(job, &own);
     quota_of_tenant(job->service, job->tenant, &of_tenant);
-    own.used[LIMIT_JOB_LENT] = lent(job);
+    add_lent(job, &own);
+    of_tenant.used[LIMIT_TENANT_REGIONS] = tenant_regions(job->service, job->tenant);
     for (enum limit limit = 0; limit < LIMIT_LANE_MEMORY; limit++) {
         gradpool__wire__limit_use__init(&rows[limit]);
         rows[limit].name = (char *)limit_about(limit)->name;

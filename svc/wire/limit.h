@@ -9,8 +9,9 @@
 #include <stdint.h>
 
 /* Identifier, name (the option is --NAME-max), what is counted, default as typed; least, most and
- * default value; whether they are bytes. LENT: by the job's workers together to one lane. PIECES:
- * there are no more tasks than pieces. REQUESTS: to the coordinator, not answered yet. */
+ * default value; whether they are bytes. LENT, REGIONS: by the workers together to one lane (the
+ * kernel lets a process have 65,530 mappings). PIECES: there are no more tasks than pieces.
+ * REQUESTS: to the coordinator, not answered yet. */
 /* clang-format off */
 #define LIMIT_TABLE(X)                                                                          \
     X(JOB_WORKERS, "job-workers", "workers of one job", "768", 1, 768, 768, false)              \
@@ -21,6 +22,8 @@
       true)                                                                                     \
     X(JOB_LENT, "job-lent", "bytes lent by one job's workers to one lane", "4T", 1,             \
       LIMIT_TIB * 768, LIMIT_TIB * 4, true)                                                     \
+    X(JOB_REGIONS, "job-regions", "regions lent by one job's workers to one lane", "8192", 1,   \
+      1 << 24, 8192, false)                                                                     \
     X(JOB_REQUESTS, "job-requests", "open control requests of one job", "4096", 1, 1 << 20,     \
       4096, false)                                                                              \
     X(TENANT_JOBS, "tenant-jobs", "jobs of one tenant", "1024", 1, 1 << 20, 1024, false)        \
@@ -32,6 +35,8 @@
       1 << 30, 1 << 23, false)                                                                  \
     X(TENANT_BYTES, "tenant-bytes", "bytes of one tenant's tensors", "64T", 1,                  \
       LIMIT_TIB * 1024, LIMIT_TIB * 64, true)                                                   \
+    X(TENANT_REGIONS, "tenant-regions", "regions lent by one tenant's workers to one lane",     \
+      "16384", 1, 1 << 24, 16384, false)                                                        \
     X(LANE_MEMORY, "lane-memory", "bytes of memory of one lane, for all its jobs", "1G",        \
       UINT64_C(1) << 20, LIMIT_TIB, UINT64_C(1) << 30, true)
 /* clang-format on */

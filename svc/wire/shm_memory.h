@@ -19,7 +19,7 @@ int shm_memory_seal_writes(int fd);
  * Errors: -EBADMSG seals or size are not what was promised; -ENOMEM. */
 int shm_memory_map_to_read(int fd, uint64_t bytes, void **ret_base);
 /* The same for reading and writing, and guarded: a page that fails sets `poisoned`
- * (shm_sigbus.h). Errors also: -EACCES cannot be mapped writable; -ENOSPC too many guarded. */
+ * (shm_sigbus.h). Errors also: -EACCES cannot be mapped writable. */
 int shm_memory_map_guarded(int fd, uint64_t bytes, _Atomic bool *poisoned, void **ret_base);
 
 /* Of either kind, or of shm_memory_create(). NULL is fine. */

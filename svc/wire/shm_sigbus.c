@@ -6,33 +6,47 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* All lanes of a process together: thousands of connections with a few regions each. */
-#define SLOTS_MAX 16384
+/* The table grows by chunks, which stay: the handler may be looking at them. What bounds mappings
+ * is the kernel (vm.max_map_count), and what jobs may lend (A17 of svc/aggregator). */
+#define CHUNK_SLOTS 1024
+#define CHUNKS_MAX 4096
 
 struct slot {
-    _Atomic uintptr_t base; /* 0: empty; TAKEN: being filled */
+    _Atomic uintptr_t base; /* 0: empty */
     uint64_t bytes;
     _Atomic bool *poisoned;
+    struct slot *next_empty;
 };
-#define TAKEN ((uintptr_t)1)
 
-static struct slot slots[SLOTS_MAX];
-static _Atomic uint32_t slots_used; /* none beyond has ever been filled */
+static struct slot *_Atomic chunks[CHUNKS_MAX];
+static _Atomic uint32_t chunks_count; /* stored after the chunk itself */
+/* Of everything below, and of who changes the table. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct slot *empty;
 static struct sigaction before;
 static uintptr_t page_bytes;
 
+static bool slot_has(const struct slot *slot, uintptr_t address)
+{
+    uintptr_t base = atomic_load_explicit(&slot->base, memory_order_acquire);
+
+    return base && address >= base && address - base < slot->bytes;
+}
+
 static struct slot *find(uintptr_t address)
 {
-    uint32_t used = atomic_load_explicit(&slots_used, memory_order_acquire);
+    uint32_t count = atomic_load_explicit(&chunks_count, memory_order_acquire);
 
-    for (uint32_t i = 0; i < used; i++) {
-        uintptr_t base = atomic_load_explicit(&slots[i].base, memory_order_acquire);
-        if (base > TAKEN && address >= base && address - base < slots[i].bytes)
-            return &slots[i];
+    for (uint32_t c = 0; c < count; c++) {
+        struct slot *chunk = atomic_load_explicit(&chunks[c], memory_order_relaxed);
+        for (uint32_t i = 0; i < CHUNK_SLOTS; i++)
+            if (slot_has(&chunk[i], address))
+                return &chunk[i];
     }
     return NULL;
 }
@@ -70,58 +84,77 @@ static void handle(int signal_number, siginfo_t *info, void *context)
 }
 
 /* Looked at with each mapping, not once: another part of the process may have put its own handler
- * over ours since. */
+ * over ours since. Under the lock. */
 static void install(void)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     struct sigaction current;
 
     sigemptyset(&action.sa_mask);
-    pthread_mutex_lock(&lock);
     sigaction(SIGBUS, NULL, &current);
     if (!(current.sa_flags & SA_SIGINFO) || current.sa_sigaction != handle) {
         page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
         before = current;
         sigaction(SIGBUS, &action, NULL);
     }
-    pthread_mutex_unlock(&lock);
 }
 
-static void note_used(uint32_t used)
+static int grow(void)
 {
-    uint32_t now = atomic_load_explicit(&slots_used, memory_order_relaxed);
+    uint32_t count = atomic_load_explicit(&chunks_count, memory_order_relaxed);
+    struct slot *chunk = count < CHUNKS_MAX ? calloc(CHUNK_SLOTS, sizeof *chunk) : NULL;
 
-    while (now < used && !atomic_compare_exchange_weak_explicit(
-                             &slots_used, &now, used, memory_order_release, memory_order_relaxed))
-        ;
+    if (!chunk)
+        return -ENOMEM;
+    for (uint32_t i = CHUNK_SLOTS; i-- > 0;) {
+        chunk[i].next_empty = empty;
+        empty = &chunk[i];
+    }
+    atomic_store_explicit(&chunks[count], chunk, memory_order_relaxed);
+    atomic_store_explicit(&chunks_count, count + 1, memory_order_release);
+    return 0;
 }
 
 int shm_sigbus_guard(void *base, uint64_t bytes, _Atomic bool *poisoned)
 {
+    int error = 0;
+
+    pthread_mutex_lock(&lock);
     install();
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
-        uintptr_t empty = 0;
-        if (!atomic_compare_exchange_strong_explicit(&slots[i].base, &empty, TAKEN,
-                                                     memory_order_acquire, memory_order_relaxed))
-            continue;
-        slots[i].bytes = bytes;
-        slots[i].poisoned = poisoned;
-        atomic_store_explicit(&slots[i].base, (uintptr_t)base, memory_order_release);
-        note_used(i + 1);
-        return 0;
+    if (!empty)
+        error = grow();
+    if (error == 0) {
+        struct slot *slot = empty;
+        empty = slot->next_empty;
+        slot->bytes = bytes;
+        slot->poisoned = poisoned;
+        atomic_store_explicit(&slot->base, (uintptr_t)base, memory_order_release);
     }
-    return -ENOSPC;
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+static struct slot *find_base(void *base)
+{
+    uint32_t count = atomic_load_explicit(&chunks_count, memory_order_relaxed);
+
+    for (uint32_t c = 0; c < count; c++) {
+        struct slot *chunk = atomic_load_explicit(&chunks[c], memory_order_relaxed);
+        for (uint32_t i = 0; i < CHUNK_SLOTS; i++)
+            if (atomic_load_explicit(&chunk[i].base, memory_order_relaxed) == (uintptr_t)base)
+                return &chunk[i];
+    }
+    return NULL;
 }
 
 void shm_sigbus_release(void *base)
 {
-    uint32_t used = atomic_load_explicit(&slots_used, memory_order_acquire);
-
-    for (uint32_t i = 0; i < used; i++) {
-        if (atomic_load_explicit(&slots[i].base, memory_order_relaxed) != (uintptr_t)base)
-            continue;
-        atomic_store_explicit(&slots[i].base, 0, memory_order_release);
-        return;
+    pthread_mutex_lock(&lock);
+    struct slot *slot = find_base(base);
+    if (slot) {
+        atomic_store_explicit(&slot->base, 0, memory_order_release);
+        slot->next_empty = empty;
+        empty = slot;
     }
+    pthread_mutex_unlock(&lock);
 }

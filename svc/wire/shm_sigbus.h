@@ -10,7 +10,7 @@
 
 /* From now on a page of the mapping that cannot be had is replaced by one of zeros, and `poisoned`
  * set. Any thread. Makes sure that the process's handler for SIGBUS is ours; faults elsewhere go
- * to the one that was there before. Errors: -ENOSPC too many mappings are guarded. */
+ * to the one that was there before. Errors: -ENOMEM. */
 int shm_sigbus_guard(void *base, uint64_t bytes, _Atomic bool *poisoned);
 /* Before the mapping goes. Does nothing for one that is not guarded. */
 void shm_sigbus_release(void *base);

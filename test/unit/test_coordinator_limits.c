@@ -171,6 +171,9 @@ static void a_lane_is_told_its_limits_with_its_pieces(void **state)
     envelope *place = end_expect(lane, BODY(PLACE_REQUEST));
     assert_int_equal(place->place_request->lent_bytes_max, 5 * MIB);
     assert_int_equal(place->place_request->memory_bytes_max, 1024 * MIB);
+    assert_int_equal(place->place_request->regions_max, 8192);
+    assert_int_equal(place->place_request->tenant_regions_max, 16384);
+    assert_string_equal(place->place_request->tenant, "");
     end_answer(lane, place);
     message_free(place);
     message_free(end_expect(zero, BODY(DECLARE_REPLY)));

@@ -123,7 +123,8 @@ static void who_lends_more_than_its_job_may_ends_its_job_alone(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     rig_place(&rig, 8, 2, 1, 1, 4, false);
-    lane_set_lent_limit(rig.lane, 8, RIG_REGION_BYTES + 4096);
+    lane_set_lent_limits(rig.lane, 8,
+                         &(struct lane_lent){.bytes_max = RIG_REGION_BYTES + 4096, .tenant = ""});
     rig_connect(&rig, 2, 8, 0);
     rig_settle(&rig);
     assert_int_equal(rig.workers[2].errors_count, 0);
@@ -135,6 +136,56 @@ static void who_lends_more_than_its_job_may_ends_its_job_alone(void **state)
     one_round(1);
 }
 
+/* One region more, without a word about when it has come. */
+static void lend(struct rig_worker *w, uint32_t id)
+{
+    assert_int_equal(fabric_lend(w->conn, &w->region, id), 0);
+}
+
+static void who_lends_more_regions_than_its_job_may_ends_its_job_alone(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 4);
+    rig_place(&rig, 8, 2, 1, 1, 4, false);
+    lane_set_lent_limits(rig.lane, 8, &(struct lane_lent){.regions_max = 4, .tenant = ""});
+    rig_connect(&rig, 2, 8, 0);
+    rig_connect(&rig, 3, 8, 1);
+    lend(&rig.workers[2], 1);
+    lend(&rig.workers[3], 1);
+    rig_settle(&rig);
+    fabric_withdraw(rig.workers[2].conn, 1); /* what is taken back is gone */
+    lend(&rig.workers[3], 2);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[2].errors_count + rig.workers[3].errors_count, 0);
+    lend(&rig.workers[3], 3);
+    rig_until(&rig, rig.workers[3].is_closed);
+    rig_until(&rig, rig.workers[2].errors_count > 0);
+    assert_true(says(&rig.workers[2], -EDQUOT, "lends 5 regions, may 4 (--job-regions-max)"));
+    one_round(1);
+}
+
+static void regions_of_all_jobs_of_a_tenant_count_together(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 4);
+    lane_set_lent_limits(rig.lane, RIG_JOB,
+                         &(struct lane_lent){.tenant_regions_max = 3, .tenant = "other"});
+    for (uint32_t job = 8; job < 10; job++) {
+        rig_place(&rig, job, 2, 1, 1, 4, false);
+        lane_set_lent_limits(rig.lane, job,
+                             &(struct lane_lent){.tenant_regions_max = 3, .tenant = "acme"});
+    }
+    rig_connect(&rig, 2, 8, 0);
+    rig_connect(&rig, 3, 9, 0);
+    rig_connect(&rig, 4, 9, 1);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[4].errors_count, 0);
+    lend(&rig.workers[3], 1);
+    rig_until(&rig, rig.workers[3].is_closed);
+    rig_until(&rig, rig.workers[4].errors_count > 0);
+    assert_true(says(&rig.workers[4], -EDQUOT, "(--tenant-regions-max)"));
+    assert_int_equal(rig.workers[2].errors_count, 0);
+    one_round(1);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 
 static const struct CMUnitTest cases[] = {
@@ -143,6 +194,8 @@ static const struct CMUnitTest cases[] = {
     CASE(what_was_here_before_a_refusal_stays),
     CASE(without_room_for_a_window_the_job_is_told_why),
     CASE(who_lends_more_than_its_job_may_ends_its_job_alone),
+    CASE(who_lends_more_regions_than_its_job_may_ends_its_job_alone),
+    CASE(regions_of_all_jobs_of_a_tenant_count_together),
 };
 
 int main(int argc, char **argv)

@@ -299,6 +299,30 @@ static void a_page_that_fails_reads_as_zeros_and_is_reported(void **state)
     close(fd);
 }
 
+/* More than any table that is made for a start. */
+static void tens_of_thousands_of_mappings_are_guarded_each(void **state)
+{
+    enum { COUNT = 30000 };
+    static char *base[COUNT];
+    static _Atomic bool poisoned[COUNT];
+
+    for (int i = 0; i < COUNT; i++) {
+        base[i] = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(base[i], MAP_FAILED);
+        assert_int_equal(shm_sigbus_guard(base[i], 4096, &poisoned[i]), 0);
+    }
+    for (int i = 0; i < COUNT; i += COUNT / 3 - 1) {
+        break_page(base[i]);
+        assert_int_equal(((volatile char *)base[i])[7], 0);
+        assert_true(poisoned[i]);
+        assert_false(poisoned[i + 1]);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        shm_sigbus_release(base[i]);
+        munmap(base[i], 4096);
+    }
+}
+
 static void a_fault_elsewhere_still_kills(void **state)
 {
     int status;
@@ -380,6 +404,7 @@ int main(void)
         LIAR_CASE(a_lane_never_blocks_on_what_it_shares),
         LIAR_CASE(a_former_worker_wakes_nobody),
         LIAR_CASE(a_page_that_fails_reads_as_zeros_and_is_reported),
+        LIAR_CASE(tens_of_thousands_of_mappings_are_guarded_each),
         LIAR_CASE(a_fault_elsewhere_still_kills),
         LIAR_CASE(a_region_that_fails_ends_the_connection_not_the_process),
         LIAR_CASE(a_region_punched_full_of_holes_reads_as_zeros_and_still_counts_in_full),
