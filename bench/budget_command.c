@@ -1,5 +1,5 @@
-/* `budget`: what moving a GiB costs in calls of the kernel, allocations and wake-ups, by counting. Owns a
- * service and one crew at a time. */
+/* `budget`: what moving a GiB costs in calls of the kernel, allocations and wake-ups, by counting.
+ * Owns a service and one crew at a time. */
 #include "bench/commands.h"
 #include "bench/compare/allocations.h"
 #include "bench/compare/host.h"
@@ -73,8 +73,8 @@ static void add_all(const struct budget *o, const struct crew *crew, int64_t sig
         add_process(crew->children[i], TRACE_WORKER, sign, counted);
 }
 
-/* Sleeps and allocations first: a traced thread sleeps at every call. The words with the conductor are counted
- * too, a dozen calls a run. */
+/* Sleeps and allocations first: a traced thread sleeps at every call. The words with the conductor
+ * are counted too, a dozen calls a run. */
 static int count(const struct budget *o, struct crew *crew, struct counted *ret_counted)
 {
     struct counted counted = {0};
