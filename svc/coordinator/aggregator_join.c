@@ -93,7 +93,8 @@ static void join_new(struct peer *p, uint64_t request, const WIRE(AggregatorJoin
     list_append(&s->aggregators, &a->link);
     aggregator_watch(a);
     aggregator_attach(a, p);
-    log_info("%s joined with %zu lanes", aggregator_name(a, name, sizeof name), a->lanes_count);
+    log_info("%s joined with %zu lane%s%s", aggregator_name(a, name, sizeof name), a->lanes_count,
+             a->lanes_count == 1 ? "" : "s", slot ? " (--aggregators)" : " (gradpool aggregator)");
     if (slot)
         fleet_joined(slot);
     welcome(a, request);

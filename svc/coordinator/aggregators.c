@@ -101,8 +101,9 @@ static void lost(struct aggregator *a)
         a->peer = NULL;
     }
     a->state = AGGREGATOR_LOST;
-    log_write(s->phase == SERVICE_UP ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "%s is gone",
-              aggregator_name(a, name, sizeof name));
+    log_write(s->phase == SERVICE_UP ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
+              "%s is gone, and its %zu lane%s with it", aggregator_name(a, name, sizeof name),
+              a->lanes_count, a->lanes_count == 1 ? "" : "s");
     calls_abandon(a, -ECONNRESET, "the aggregator is gone");
     forget(s, a);
     timer_start(&s->loop, &a->timer, clock_now_ns() + SHOWN_NS);

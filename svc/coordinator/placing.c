@@ -127,9 +127,12 @@ int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, s
     int error = ask_packer(job, items, count, false, &answer, err);
     if (error < 0)
         return error;
+    bool is_first = job->pieces_count == 0;
     error = take_plan(tensors, count, &answer.plan, err);
-    if (error == 0)
+    if (error == 0) {
         note_shares(job, &answer);
+        deciding_log(job, "tensors", count, is_first, &answer);
+    }
     packer_plan_fini(&answer.plan);
     return error;
 }
@@ -145,6 +148,7 @@ int placing_plan_tasks(struct job *job, struct task *tasks, size_t count, struct
     if (error < 0)
         return error;
     note_shares(job, &answer);
+    deciding_log(job, "tasks that had no lane", count, true, &answer);
     /* A policy that would cut a task decides by its first piece: a task stays whole. */
     for (size_t i = answer.plan.pieces_count; i-- > 0;)
         tasks[answer.plan.pieces[i].tensor].lane =

@@ -405,7 +405,7 @@ class OwnServices(unittest.TestCase):
             until(lambda: serve.text().count('started a local aggregator') > i, 'it is started',
                   process=serve)
             os.kill(int(re.findall(r'cores 0, pid (\d+)', serve.text())[i]), signal.SIGKILL)
-        serve.wait_for('joined with 1 lanes')
+        serve.wait_for('joined with 1 lane')
         self.assertIn('killed by signal 9', serve.text())
 
     def test_an_aggregator_that_finds_no_coordinator_says_so(self):

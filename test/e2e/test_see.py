@@ -72,6 +72,21 @@ class Top(Running):
         self.assertIn('/nowhere.sock', answer.stderr)
 
 
+class Decisions(Running):
+    """What was decided and why is in the log."""
+
+    def test_the_log_says_which_lanes_a_job_got_and_why_and_what_became_of_them(self):
+        log = self.service.serve.text
+        self.assertEqual(log().count('joined with 1 lane (--aggregators)'), 2)
+        self.assertRegex(log(), 'job resnet-7, policy shared: 4 tensors on lanes? [12].*: '
+                                'no other job is there, so that it can be measured')
+        os.kill(self.service.pids()[0], signal.SIGKILL)
+        self.service.serve.wait_for('is gone, and its 1 lane with it')
+        self.service.serve.wait_for('tasks that had no lane on lane')
+        self.assertRegex(log(), 'job resnet-7, policy shared: .* tasks? that had no lane on lane.*:'
+                                ' [a-z]')
+
+
 class Terminal:
     """A program on a terminal of 20 rows and 60 columns, and what it has written."""
 

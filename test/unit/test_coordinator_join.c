@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -189,7 +190,9 @@ static void another_version_is_refused_with_both(void **state)
     hello.version = 99;
     request.body_case = BODY(HELLO);
     request.hello = &hello;
-    end_ask_refused(e, &request, -EPROTO, "speaks protocol version 4, you speak 99");
+    char both[64];
+    snprintf(both, sizeof both, "speaks protocol version %d, you speak 99", CHANNEL_VERSION);
+    end_ask_refused(e, &request, -EPROTO, both);
     end_expect_closed(e);
 }
 

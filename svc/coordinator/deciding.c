@@ -1,0 +1,66 @@
+/* Says in the log which lanes a job was given and why. Owns the sentences; decides nothing. */
+#include "svc/coordinator/asking.h"
+#include "svc/coordinator/service.h"
+
+#include "svc/base/log.h"
+#include "svc/base/text.h"
+
+#include <stdio.h>
+
+#define LANES_NAMED 8
+#define SENTENCE_BYTES 640
+#define PPM_PER_PERCENT 1e4
+
+static const char *why(enum share_how how)
+{
+    switch (how) {
+    case SHARE_BY_POLICY: return "as the policy has it";
+    case SHARE_ALONE: return "no other job is there, so that it can be measured";
+    case SHARE_BESIDE: return "it is not measured yet and no lane is free: least is loaded there";
+    case SHARE_FITS: return "everybody stays within his loss limit there";
+    case SHARE_OVER:
+        return "no lane keeps everybody within the usual loss limit, and nobody has named one: "
+               "least is loaded there";
+    case SHARE_MOVED:
+        return "its lane was lost and no lane keeps all limits: least is loaded there";
+    case SHARE_UNKNOWN: break;
+    }
+    return "from before this start";
+}
+
+/* "lanes 1, 4, 7 and 12 more" */
+static void name_lanes(const struct packer_plan *plan, char *text)
+{
+    text_append(text, SENTENCE_BYTES, "lane%s ", plan->shares_count == 1 ? "" : "s");
+    for (size_t i = 0; i < plan->shares_count && i < LANES_NAMED; i++)
+        text_append(text, SENTENCE_BYTES, "%s%u", i ? ", " : "", plan->shares[i].lane);
+    if (plan->shares_count > LANES_NAMED)
+        text_append(text, SENTENCE_BYTES, " and %zu more", plan->shares_count - LANES_NAMED);
+}
+
+/* What the packer expects of it, where it knows: the largest losses over the lanes. */
+static void name_losses(const struct packer_plan *plan, char *text)
+{
+    uint32_t own_ppm = 0, others_ppm = 0;
+    for (size_t i = 0; i < plan->shares_count; i++) {
+        const struct packer_share *share = &plan->shares[i];
+        own_ppm = share->loss_ppm > own_ppm ? share->loss_ppm : own_ppm;
+        others_ppm = share->worst_ppm > others_ppm ? share->worst_ppm : others_ppm;
+    }
+    if (own_ppm || others_ppm)
+        text_append(text, SENTENCE_BYTES,
+                    " (predicted loss %.1f %%, of others there at most %.1f %%)",
+                    own_ppm / PPM_PER_PERCENT, others_ppm / PPM_PER_PERCENT);
+}
+
+void deciding_log(const struct job *job, const char *what, size_t count, bool is_first,
+                  const struct answer *answer)
+{
+    char text[SENTENCE_BYTES] = "", prefix[TENANT_PREFIX_BYTES];
+    name_lanes(&answer->plan, text);
+    text_append(text, sizeof text, ": %s", why(answer->how));
+    name_losses(&answer->plan, text);
+    log_write(is_first ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "job %s%s, policy %s: %zu %s on %s",
+              tenant_prefix(job->tenant, prefix), job->name, job->service->options.policy, count,
+              what, text);
+}
