@@ -46,9 +46,9 @@ void simulate_report_start(const struct simulate_report *report)
     printf("X          %.3f GiB/s of pushed gradients a core, %s\n", s->x_gib_per_s,
            report->is_x_given ? "given"
                               : "measured now: a lane over tcp, 4 workers, tasks of 4 MiB");
-    printf("wire       f%u, lines of %g Gbit/s for each worker and each lane; pieces go out during "
-           "the backward pass\n",
-           s->element_bytes * 8, s->line_gbit_per_s);
+    printf("wire       f%u, lines of %g Gbit/s to each worker and %g to each lane; pieces go out "
+           "during the backward pass\n",
+           s->element_bytes * 8, s->line_gbit_per_s, SETTING_LANE_LINES * s->line_gbit_per_s);
     printf("jitter     %g of a worker's step time, independent; a round waits for the slowest\n",
            s->jitter);
     printf("placing    policy %s, limit %g %%, jobs are measured on lanes of their own first; "

@@ -141,7 +141,7 @@ static int view_init(struct view *view, const struct cluster *cluster, size_t jo
 static uint64_t network_left(const struct cluster *cluster, size_t lane)
 {
     const struct setting *s = cluster->setting;
-    double all = 2 * s->line_gbit_per_s / 8 * 1e9;
+    double all = 2 * SETTING_LANE_LINES * s->line_gbit_per_s / 8 * 1e9;
     double used = 2 * s->x_gib_per_s * GIB * cluster_busy(cluster, lane);
 
     return used < all ? (uint64_t)(all - used) : 0;

@@ -14,8 +14,10 @@
 #define FORWARD_PART (1.0 / 3) /* of a step; the backward pass costs twice the forward pass */
 #define ROUNDS 100             /* looked at; EWMA refines what 20 rounds told */
 #define MEASURED_ROUNDS 25     /* 5 to warm up, 20 that count: these hold lanes */
+#define KEPT_BACK 0.1          /* of the loss limit, for what no formula knows */
 #define PERIOD_TOLERANCE 0.3   /* of the loss limit */
-#define PIECE_WORKERS 8 /* of more, pieces are smaller: what a lane does for one stays the same */
+#define PIECES_A_STEP 100
+#define PIECE_BYTES_MIN (512 << 10)
 #define CHUNK_BYTES (2 << 20) /* pushed by all workers: 512 KiB of each of four */
 
 static double lane_ns_of(const struct job_profile *profile, uint64_t elements)
@@ -51,8 +53,8 @@ void job_profile_to_queue(const struct job_profile *profile, const struct packer
             .lane = pieces[i].lane,
             .ready = s->overlaps ? tensor->ready : 1,
             .wire_ns = wire_ns,
-            .lane_ns =
-                fmax((double)job_profile_piece_ns(profile, &pieces[i]), wire_ns * profile->workers),
+            .lane_ns = fmax((double)job_profile_piece_ns(profile, &pieces[i]),
+                            wire_ns * profile->workers / SETTING_LANE_LINES),
         };
     }
 }
@@ -68,6 +70,19 @@ struct queue_job job_profile_queue_job(const struct job_profile *profile)
         .workers = profile->workers,
         .seed = profile->setting->seed,
     };
+}
+
+/* Halves pieces until one takes a lane no longer than a hundredth of a step: lanes can then be
+ * filled and pieces dealt to within that. */
+static uint64_t piece_bytes(const struct job_profile *profile)
+{
+    uint64_t bytes = PACKER_PIECE_BYTES_MAX;
+    double most_ns = profile->model->step_ns / PIECES_A_STEP;
+
+    while (bytes > PIECE_BYTES_MIN &&
+           lane_ns_of(profile, bytes / profile->setting->element_bytes) > most_ns)
+        bytes /= 2;
+    return bytes;
 }
 
 static int make_tensors(struct job_profile *profile)
@@ -171,6 +186,11 @@ static int measure(const struct job_profile *profile, uint32_t lanes, struct mea
     return 0;
 }
 
+static uint32_t planned_limit_ppm(const struct setting *setting)
+{
+    return (uint32_t)(setting->loss_limit_ppm * (1 - KEPT_BACK));
+}
+
 /* The fewest lanes on which the period is still nearly as on as many as workers. A real service
  * finds them as this does: by halving, a few rounds each. */
 static int find_enough(struct job_profile *profile, double period_ns, char *error)
@@ -216,7 +236,7 @@ static int make_timing(struct job_profile *profile, char *error)
         .period_ns = (uint64_t)m.period_ns,
         .spread_ns = (uint64_t)m.busiest_ns,
         .window_ns = (uint64_t)(m.period_ns - forward_ns),
-        .loss_limit_ppm = profile->setting->loss_limit_ppm,
+        .loss_limit_ppm = planned_limit_ppm(profile->setting),
     };
     return find_enough(profile, m.period_ns, error);
 }
@@ -227,9 +247,7 @@ int job_profile_make(struct job_profile *profile, const struct model *model, uin
     int r;
 
     *profile = (struct job_profile){.model = model, .workers = workers, .setting = setting};
-    profile->piece_bytes_max = PACKER_PIECE_BYTES_MAX;
-    if (workers > PIECE_WORKERS)
-        profile->piece_bytes_max = PACKER_PIECE_BYTES_MAX * PIECE_WORKERS / workers;
+    profile->piece_bytes_max = piece_bytes(profile);
     snprintf(error, TABLE_ERROR_BYTES, "no memory to profile %s", model->name);
     r = make_tensors(profile);
     if (r == 0)

@@ -54,6 +54,11 @@ struct run {
     uint32_t *heap;
 };
 
+/* fmax() and fmin() are calls, for the sake of what is no number; there is none here. */
+static double later(double a, double b) { return a > b ? a : b; }
+
+static double sooner(double a, double b) { return a < b ? a : b; }
+
 /* --- one round of one job --- */
 
 /* The slowest worker's. */
@@ -65,7 +70,7 @@ static double draw_factor(const struct queue_job *job, uint64_t round)
     if (job->jitter <= 0)
         return 1;
     for (uint32_t worker = 0; worker < job->workers; worker++)
-        most = fmax(most, 1 + job->jitter * chance_normal(&state));
+        most = later(most, 1 + job->jitter * chance_normal(&state));
     return most;
 }
 
@@ -78,7 +83,7 @@ static void draw_arrivals(const struct queue_job *job, uint64_t round, double st
         const struct queue_piece *piece = &job->pieces[i];
         double ready_ns = start_ns + factor * (job->forward_ns + job->backward_ns * piece->ready);
 
-        line_ns = fmax(line_ns, ready_ns) + piece->wire_ns;
+        line_ns = later(line_ns, ready_ns) + piece->wire_ns;
         ret_arrivals_ns[i] = line_ns;
     }
     if (job->pieces_count == 0)
@@ -86,13 +91,13 @@ static void draw_arrivals(const struct queue_job *job, uint64_t round, double st
     /* A round takes as long as its computing even if nothing is left to send. */
     size_t last = job->pieces_count - 1;
     ret_arrivals_ns[last] =
-        fmax(ret_arrivals_ns[last], start_ns + factor * (job->forward_ns + job->backward_ns));
+        later(ret_arrivals_ns[last], start_ns + factor * (job->forward_ns + job->backward_ns));
 }
 
 /* A piece without work would never be finished. */
 static double work_ns(const struct queue_piece *piece)
 {
-    return fmax(piece->lane_ns, PIECE_NS_MIN);
+    return later(piece->lane_ns, PIECE_NS_MIN);
 }
 
 /* --- alone --- */
@@ -118,8 +123,8 @@ static double alone_round_ns(const struct queue_job *job, uint64_t round, double
     for (size_t i = 0; i < job->pieces_count; i++) {
         double *free_ns = &lanes_ns[job->pieces[i].lane];
 
-        *free_ns = fmax(*free_ns, arrivals_ns[i]) + work_ns(&job->pieces[i]);
-        end_ns = fmax(end_ns, *free_ns);
+        *free_ns = later(*free_ns, arrivals_ns[i]) + work_ns(&job->pieces[i]);
+        end_ns = later(end_ns, *free_ns);
     }
     return end_ns;
 }
@@ -145,7 +150,7 @@ int queue_alone(const struct queue_job *job, uint64_t first, uint64_t count, dou
         *ret_elapsed_ns = sum_ns;
         if (ret_deviation_ns)
             *ret_deviation_ns =
-                count ? sqrt(fmax(0, squares / (double)count - mean_ns * mean_ns)) : 0;
+                count ? sqrt(later(0, squares / (double)count - mean_ns * mean_ns)) : 0;
     }
     free(arrivals_ns);
     free(lanes_ns);
@@ -233,7 +238,7 @@ static void admit(struct run *run, struct run_lane *lane, double now_ns)
             stream->backlog_ns += piece_ns(run, stream, stream->arrived);
             stream->arrived++;
         }
-        next_ns = fmin(next_ns, next_arrival_ns(run, stream));
+        next_ns = sooner(next_ns, next_arrival_ns(run, stream));
     }
     lane->arrival_ns = next_ns;
 }
@@ -270,7 +275,8 @@ static double stop_ns(const struct run *run, const struct run_lane *lane, double
     double end_ns = lane->started_ns + run->streams[lane->serving].backlog_ns;
     double chunks = floor((arrival_ns - lane->started_ns) / run->chunk_ns) + 1;
 
-    return isfinite(arrival_ns) ? fmin(end_ns, lane->started_ns + chunks * run->chunk_ns) : end_ns;
+    return isfinite(arrival_ns) ? sooner(end_ns, lane->started_ns + chunks * run->chunk_ns)
+                                : end_ns;
 }
 
 static void serve(struct run *run, uint32_t id, double now_ns, uint32_t last)
@@ -292,11 +298,11 @@ static void announce(struct run *run, uint32_t id, double arrival_ns)
 {
     struct run_lane *lane = &run->lanes[id];
 
-    lane->arrival_ns = fmin(lane->arrival_ns, arrival_ns);
+    lane->arrival_ns = sooner(lane->arrival_ns, arrival_ns);
     if (lane->serving == NOBODY)
-        set_due(run, id, fmin(lane->due_ns, arrival_ns));
+        set_due(run, id, sooner(lane->due_ns, arrival_ns));
     else
-        set_due(run, id, fmin(lane->due_ns, stop_ns(run, lane, arrival_ns)));
+        set_due(run, id, sooner(lane->due_ns, stop_ns(run, lane, arrival_ns)));
 }
 
 /* --- rounds --- */

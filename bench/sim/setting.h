@@ -5,12 +5,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* 25 Gbit/s to a worker, 100 to a lane. */
+#define SETTING_LANE_LINES 4
+
 struct setting {
     const char *policy;
-    double x_gib_per_s;      /* of pushed gradients that a core sums and hands out */
-    double line_gbit_per_s;  /* of each worker's line, and of each lane's, each way */
-    double jitter;           /* of a worker's step time: standard deviation by mean */
-    uint32_t element_bytes;  /* on the wire: 4 or 2 */
+    double x_gib_per_s;     /* of pushed gradients that a core sums and hands out */
+    double line_gbit_per_s; /* of each worker, each way; a lane has SETTING_LANE_LINES times that */
+    double jitter;          /* of a worker's step time: standard deviation by mean */
+    uint32_t element_bytes; /* on the wire: 4 or 2 */
     uint32_t loss_limit_ppm; /* of every job */
     uint32_t lanes;          /* to share, all there are; 0: as many as are needed */
     uint32_t windows;        /* looked at chunk by chunk */

@@ -70,8 +70,12 @@ static void fluid_and_dedicated_are_as_worked_out_by_hand(void **state)
 static void a_job_alone_on_one_lane_loses_what_the_other_would_have_taken(void **state)
 {
     struct workload_job jobs[] = {job_of(0, 1)};
-    struct simulated r = run(jobs, 1, 1, &plain);
+    struct setting lax = plain;
     double loss = 1 - PERIOD_MS / (PERIOD_MS + LANE_MS / 2);
+    struct simulated r;
+
+    lax.loss_limit_ppm = 55000; /* a tenth of it is kept back */
+    r = run(jobs, 1, 1, &lax);
 
     assert_near(r.loss_mean, loss, 1e-3);
     assert_near(r.loss_own, loss, 1e-3);
@@ -82,7 +86,7 @@ static void a_job_alone_on_one_lane_loses_what_the_other_would_have_taken(void *
     assert_near(r.allocated, 1 + r.measuring / 2, 1e-4);
 }
 
-/* Three of four pieces on one lane: a quarter of the lane time more than half of it, 2.4 %. */
+/* Twelve of sixteen pieces on one lane: a quarter of the lane time more than half of it, 2.4 %. */
 static void without_room_on_one_lane_it_gets_two(void **state)
 {
     struct workload_job jobs[] = {job_of(0, 1)};
@@ -173,11 +177,11 @@ static void six_drawn_hours_come_out_as_they_did(void **state)
         (unsigned long long)a.placed, a.allocated, a.fluid, a.loss_mean, a.loss_predicted,
         (unsigned long long)a.moves);
     assert_int_equal(a.placed, 24);
-    assert_near(a.fluid, 46.34, 0.1);
-    assert_near(a.allocated, 105.18, 0.2);
-    assert_near(a.loss_mean, 0.0212, 0.002);
+    assert_near(a.fluid, 49.13, 0.1);
+    assert_near(a.allocated, 117.20, 0.2);
+    assert_near(a.loss_mean, 0.0222, 0.002);
     assert_true(a.fluid < a.allocated && a.allocated < a.dedicated);
-    assert_true(a.within_limit > 0.9); /* all but a job on 14 lanes: it waits for the longest */
+    assert_true(a.within_limit > 0.8); /* a round of lstm_lm is short beside a piece */
     workload_fini(&workload);
     models_fini(&models);
 }
