@@ -77,6 +77,7 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
 struct placing {
     const Gradpool__Wire__PlaceRequest *request;
     uint64_t held_bytes, limit_bytes; /* of the lane */
+    uint64_t job_bytes;               /* before */
 };
 
 static int place(struct lane *lane, void *context)
@@ -90,6 +91,8 @@ static int place(struct lane *lane, void *context)
     for (size_t i = 0; r == 0 && i < count; i++)
         r = read_spec(request->pieces[i], &terms[i], &pieces[i]);
     lane_set_memory_limit(lane, request->memory_bytes_max);
+    lane_set_job_memory_limit(lane, request->job_memory_bytes_max);
+    placing->job_bytes = lane_job_memory(lane, request->job_id);
     if (r == 0)
         r = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
                        request->recovering, pieces, count);
@@ -110,13 +113,18 @@ static int serve_place(struct aggregator *a, uint64_t id,
     struct placing placing = {.request = request};
     char text[ERR_TEXT_BYTES], held[32], limit[32];
     int r = call_lane(a, request->lane, place, &placing);
-    if (r != -ENOSPC)
+    bool is_job = r == -EDQUOT;
+    if (!is_job && r != -ENOSPC)
         return reply(a, id, r);
     snprintf(text, sizeof text,
-             "lane %u has no memory for %zu more pieces: it holds %s for its jobs and may hold %s; "
-             "whoever runs gradpool serve can raise --lane-memory-max",
-             request->lane, request->n_pieces, text_bytes(placing.held_bytes, held, sizeof held),
-             text_bytes(placing.limit_bytes, limit, sizeof limit));
+             "lane %u has no memory for %zu more pieces: it holds %s for %s and may hold %s; "
+             "whoever runs gradpool serve can raise --%s-memory-max",
+             request->lane, request->n_pieces,
+             text_bytes(is_job ? placing.job_bytes : placing.held_bytes, held, sizeof held),
+             is_job ? "this job" : "its jobs",
+             text_bytes(is_job ? request->job_memory_bytes_max : placing.limit_bytes, limit,
+                        sizeof limit),
+             is_job ? "job" : "lane");
     return reply_failure(a, id, r, text);
 }
 

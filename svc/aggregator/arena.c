@@ -14,6 +14,8 @@
 /* Of all accounts together. */
 struct count {
     size_t bytes, limit_bytes; /* limit 0: none */
+    size_t account_limit_bytes;
+    int lack; /* why there was no memory the last time */
 };
 
 #ifdef ARENA_MALLOC
@@ -62,6 +64,7 @@ static void *heap_alloc(struct arena *arena, size_t bytes, size_t alignment)
 }
 
 static size_t heap_bytes(void *memory) { return block_of(memory)->bytes; }
+static size_t heap_rounded(size_t bytes, size_t alignment) { return bytes; }
 
 static void heap_free(struct arena *arena, void *memory)
 {
@@ -154,6 +157,10 @@ static void *heap_alloc(struct arena *arena, size_t bytes, size_t alignment)
 }
 
 static size_t heap_bytes(void *memory) { return sallocx(memory, 0); }
+static size_t heap_rounded(size_t bytes, size_t alignment)
+{
+    return nallocx(bytes, MALLOCX_ALIGN(alignment));
+}
 
 static void heap_free(struct arena *arena, void *memory) { dallocx(memory, MALLOCX_TCACHE_NONE); }
 
@@ -201,19 +208,39 @@ void arena_set_limit(struct arena *arena, size_t bytes) { arena->count.limit_byt
 size_t arena_counted_bytes(const struct arena *arena) { return arena->count.bytes; }
 size_t arena_limit(const struct arena *arena) { return arena->count.limit_bytes; }
 
-static bool has_room(const struct count *count, size_t bytes)
+void arena_set_account_limit(struct arena *arena, size_t bytes)
 {
-    return count->limit_bytes == 0 ||
-           (count->bytes < count->limit_bytes && bytes <= count->limit_bytes - count->bytes);
+    arena->count.account_limit_bytes = bytes;
+}
+
+size_t arena_account_limit(const struct arena *arena) { return arena->count.account_limit_bytes; }
+int arena_lack(const struct arena *arena) { return arena->count.lack; }
+
+static bool fits(size_t held, size_t limit, size_t more)
+{
+    return limit == 0 || (held < limit && more <= limit - held);
+}
+
+static bool has_room(struct count *count, const struct arena_account *account, size_t bytes)
+{
+    if (!fits(account->bytes, count->account_limit_bytes, bytes))
+        count->lack = -EDQUOT;
+    else if (!fits(count->bytes, count->limit_bytes, bytes))
+        count->lack = -ENOSPC;
+    else
+        return true;
+    return false;
 }
 
 static void *alloc_counted(struct arena *arena, struct arena_account *account, size_t bytes,
                            size_t alignment)
 {
-    if (!has_room(&arena->count, bytes))
+    if (!has_room(&arena->count, account, bytes))
         return NULL;
     void *memory = heap_alloc(arena, bytes ? bytes : 1, alignment);
-    if (memory && !has_room(&arena->count, heap_bytes(memory))) { /* as the allocator rounds */
+    if (!memory)
+        arena->count.lack = -ENOMEM;
+    if (memory && !has_room(&arena->count, account, heap_bytes(memory))) { /* as it rounds */
         heap_free(arena, memory);
         return NULL;
     }
@@ -222,6 +249,23 @@ static void *alloc_counted(struct arena *arena, struct arena_account *account, s
         arena->count.bytes += heap_bytes(memory);
     }
     return memory;
+}
+
+size_t arena_reserve(struct arena *arena, struct arena_account *account, size_t bytes)
+{
+    size_t counted = heap_rounded(bytes, (size_t)sysconf(_SC_PAGESIZE));
+    if (!has_room(&arena->count, account, counted))
+        return 0;
+    account->bytes += counted;
+    arena->count.bytes += counted;
+    return counted;
+}
+
+void arena_unreserve(struct arena *arena, struct arena_account *account, size_t counted_bytes)
+{
+    assert(account->bytes >= counted_bytes);
+    account->bytes -= counted_bytes;
+    arena->count.bytes -= counted_bytes;
 }
 
 void *arena_alloc(struct arena *arena, struct arena_account *account, size_t bytes)

@@ -29,6 +29,17 @@ void arena_set_limit(struct arena *arena, size_t bytes);
 /* Of all accounts together, at once: no lock is taken. For the lane's thread. */
 size_t arena_counted_bytes(const struct arena *arena);
 size_t arena_limit(const struct arena *arena);
+/* The same for each account by itself. */
+void arena_set_account_limit(struct arena *arena, size_t bytes);
+size_t arena_account_limit(const struct arena *arena);
+/* Why there was no memory when it was asked for last: -EDQUOT the account, -ENOSPC all of them
+ * together hold what they may; -ENOMEM. */
+int arena_lack(const struct arena *arena);
+
+/* Counts what an aligned allocation of so many bytes will, so that it cannot fail for a limit
+ * later: given back right before that. Returns what was counted, 0 when it is too much. */
+size_t arena_reserve(struct arena *arena, struct arena_account *account, size_t bytes);
+void arena_unreserve(struct arena *arena, struct arena_account *account, size_t counted_bytes);
 
 /* Zeroed; NULL when there is no memory. 0 bytes give a pointer that can be freed. */
 void *arena_alloc(struct arena *arena, struct arena_account *account, size_t bytes);

@@ -151,7 +151,7 @@ int lane_place(struct lane *lane, uint32_t job_id, const char *name, uint32_t wo
         job->is_dropped = true;
         job_release(job);
     }
-    return r == -ENOMEM && arena_limit(lane->options.arena) ? -ENOSPC : r;
+    return r == -ENOMEM ? arena_lack(lane->options.arena) : r;
 }
 
 size_t lane_piece_bytes(void) { return sizeof(struct piece); }
@@ -162,6 +162,11 @@ void lane_set_memory_limit(struct lane *lane, uint64_t bytes)
     arena_set_limit(lane->options.arena, bytes);
 }
 
+void lane_set_job_memory_limit(struct lane *lane, uint64_t bytes)
+{
+    arena_set_account_limit(lane->options.arena, bytes);
+}
+
 void lane_set_lent_limits(struct lane *lane, uint32_t job_id, const struct lane_lent *limits)
 {
     struct lane_job *job = job_find(lane, job_id);
@@ -170,6 +175,12 @@ void lane_set_lent_limits(struct lane *lane, uint32_t job_id, const struct lane_
     snprintf(job->tenant, sizeof job->tenant, "%s", limits->tenant);
     job->lent_max = *limits;
     job->lent_max.tenant = job->tenant;
+}
+
+uint64_t lane_job_memory(const struct lane *lane, uint32_t job_id)
+{
+    const struct lane_job *job = job_find((struct lane *)lane, job_id);
+    return job ? job->account.bytes : 0;
 }
 
 void lane_memory(const struct lane *lane, uint64_t *ret_bytes, uint64_t *ret_limit_bytes)

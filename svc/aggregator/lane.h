@@ -86,8 +86,10 @@ int lane_place(struct lane *lane, uint32_t job, const char *name, uint32_t worke
 size_t lane_piece_bytes(void);
 size_t lane_rank_bytes(void);
 
-/* How much the lane may hold for all its jobs; 0: no limit. Holds from the next allocation on. */
+/* How much the lane may hold for all its jobs, and for each; 0: no limit. Holds from the next
+ * allocation on. */
 void lane_set_memory_limit(struct lane *lane, uint64_t bytes);
+void lane_set_job_memory_limit(struct lane *lane, uint64_t bytes);
 /* What the workers of a job, and of all jobs of its tenant, may lend to the lane; 0: no limit.
  * Holds from the next lending on. */
 struct lane_lent {
@@ -96,7 +98,9 @@ struct lane_lent {
     const char *tenant; /* copied; "": one without a key */
 };
 void lane_set_lent_limits(struct lane *lane, uint32_t job, const struct lane_lent *limits);
-/* Held now, and allowed. */
+/* Held now for the job. */
+uint64_t lane_job_memory(const struct lane *lane, uint32_t job);
+/* Held now for all, and allowed. */
 void lane_memory(const struct lane *lane, uint64_t *ret_bytes, uint64_t *ret_limit_bytes);
 
 /* Drops pieces; count 0: the job with its connections. Unknown ones are no error. */

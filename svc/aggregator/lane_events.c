@@ -37,7 +37,8 @@ static const char *refusal_text(int reason)
     }
 }
 
-static int admit(struct lane *lane, const struct fabric_event *event, struct worker **ret_worker)
+static int admit(struct lane *lane, const struct fabric *fabric, const struct fabric_event *event,
+                 struct worker **ret_worker)
 {
     struct record_connect ticket;
     int r = check_ticket(lane, event, &ticket);
@@ -53,6 +54,9 @@ static int admit(struct lane *lane, const struct fabric_event *event, struct wor
         return -ECONNABORTED;
     if (job->workers[ticket.rank].conn)
         return -EBUSY;
+    r = window_reserve(job, fabric);
+    if (r < 0)
+        return r;
     *ret_worker = &job->workers[ticket.rank];
     return 0;
 }
@@ -60,7 +64,7 @@ static int admit(struct lane *lane, const struct fabric_event *event, struct wor
 static void on_request(struct lane *lane, struct fabric *fabric, const struct fabric_event *event)
 {
     struct worker *w = NULL;
-    int r = admit(lane, event, &w);
+    int r = admit(lane, fabric, event, &w);
     if (r == 0) {
         worker_open(w, fabric, event->conn);
         r = fabric_accept(event->conn, w);

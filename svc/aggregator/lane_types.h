@@ -161,9 +161,10 @@ struct lane_job {
     struct record_connect *grants;
     size_t grants_count, grants_max;
     struct transfer transfers[TRANSFERS_PER_JOB];
-    char *window;    /* slots of the transfers */
-    bool has_left;   /* an orderly goodbye of some rank: no new round can be complete */
-    bool is_dropped; /* to be freed when its last operation is over */
+    char *window;          /* slots of the transfers */
+    size_t reserved_bytes; /* for it */
+    bool has_left;         /* an orderly goodbye of some rank: no new round can be complete */
+    bool is_dropped;       /* to be freed when its last operation is over */
     int failure;
     char failure_text[LANE_TEXT_BYTES];
     char tenant[LANE_NAME_BYTES];

@@ -3,6 +3,7 @@
  * of one tenant is ever in another's slot. README: A7. */
 #include "svc/aggregator/transfer.h"
 
+#include "svc/base/log.h"
 #include "svc/base/text.h"
 
 #include <errno.h>
@@ -55,31 +56,31 @@ static int register_all(struct lane_job *job, void *window, size_t bytes)
     return 0;
 }
 
-/* Said once, here: what follows from it would only name a worker that did nothing wrong. Short, so
- * that no part of it is cut off on its way to the workers (RECORD_TEXT_BYTES). */
-static int no_memory(struct lane_job *job, size_t bytes)
-{
-    char wants[32], holds[32], may[64] = "";
-    const struct arena *arena = job->lane->options.arena;
-    size_t limit_bytes = arena_limit(arena);
-    int code = limit_bytes ? -ENOSPC : -ENOMEM;
-    if (limit_bytes) {
-        char limit[32];
-        snprintf(may, sizeof may, " of %s, --lane-memory-max",
-                 text_bytes(limit_bytes, limit, sizeof limit));
-    }
-    job_fail(job, code, "lane %u has no memory for the window of %s (it holds %s%s)",
-             job->lane->options.id, text_bytes(bytes, wants, sizeof wants),
-             text_bytes(arena_counted_bytes(arena), holds, sizeof holds), may);
-    return code;
-}
-
 static size_t window_bytes(const struct lane_job *job)
 {
     size_t bytes = 0;
     for (int i = 0; i < TRANSFERS_PER_JOB; i++)
         bytes += job->transfers[i].slot_bytes * slots_per_transfer(job);
     return bytes;
+}
+
+/* Short, so that no part of it is cut off on its way to the workers (RECORD_TEXT_BYTES). */
+static int say_lack(const struct lane_job *job, char *text, size_t room)
+{
+    char wants[32], holds[32], may[32];
+    const struct arena *arena = job->lane->options.arena;
+    int code = arena_lack(arena);
+    bool is_job = code == -EDQUOT;
+    size_t limit_bytes = is_job ? arena_account_limit(arena) : arena_limit(arena);
+    int used = snprintf(text, room, "lane %u has no memory for the window of %s",
+                        job->lane->options.id, text_bytes(window_bytes(job), wants, sizeof wants));
+    if (code != -ENOMEM)
+        snprintf(text + used, room - (size_t)used, " (%s %s of %s, --%s-memory-max)",
+                 is_job ? "job has" : "it holds",
+                 text_bytes(is_job ? job->account.bytes : arena_counted_bytes(arena), holds,
+                            sizeof holds),
+                 text_bytes(limit_bytes, may, sizeof may), is_job ? "job" : "lane");
+    return code;
 }
 
 static void share_out(struct lane_job *job, char *slots)
@@ -90,14 +91,45 @@ static void share_out(struct lane_job *job, char *slots)
     }
 }
 
+/* Passes of wide sums have a partial result, whatever is mapped. */
+static bool needs_window(const struct lane_job *job, const struct fabric *fabric)
+{
+    return !fabric_maps(fabric) || job->workers_count >= REDUCE_SOURCES_MAX ||
+           job->workers_count >= REDUCE_TARGETS_MAX;
+}
+
+int window_reserve(struct lane_job *job, const struct fabric *fabric)
+{
+    char text[LANE_TEXT_BYTES];
+    if (job->window || job->reserved_bytes || !needs_window(job, fabric))
+        return 0;
+    job->reserved_bytes = arena_reserve(job->lane->options.arena, &job->account, window_bytes(job));
+    if (job->reserved_bytes)
+        return 0;
+    int code = say_lack(job, text, sizeof text);
+    log_warn("job '%s': %s", job->name, text);
+    return code;
+}
+
+static void unreserve(struct lane_job *job)
+{
+    arena_unreserve(job->lane->options.arena, &job->account, job->reserved_bytes);
+    job->reserved_bytes = 0;
+}
+
 int window_open(struct lane_job *job)
 {
+    char text[LANE_TEXT_BYTES];
     size_t bytes = window_bytes(job);
     if (job->window)
         return 0;
+    unreserve(job);
     char *window = arena_alloc_aligned(job->lane->options.arena, &job->account, bytes);
-    if (!window)
-        return no_memory(job, bytes);
+    if (!window) { /* said once, here: what follows would name a worker that did nothing wrong */
+        int code = say_lack(job, text, sizeof text);
+        job_fail(job, code, "%s", text);
+        return code;
+    }
     int r = register_all(job, window, bytes);
     if (r < 0) {
         arena_free(job->lane->options.arena, &job->account, window);
@@ -110,6 +142,7 @@ int window_open(struct lane_job *job)
 
 void window_close(struct lane_job *job)
 {
+    unreserve(job);
     if (!job->window)
         return;
     if (!job->lane->is_closing)

@@ -71,7 +71,7 @@ static bool try_answer(struct wait *wait, struct job *job, const struct declarat
         if (!tensor)
             peer_fail(wait->peer, wait->request, -ECANCELED, "a tensor was undeclared meanwhile");
         else if (tensor->failure)
-            peer_fail(wait->peer, wait->request, -EINVAL, "%s", tensor->failure);
+            peer_fail(wait->peer, wait->request, tensor->failure_code, "%s", tensor->failure);
         if (!tensor || tensor->failure)
             return true;
         ready = ready && is_ready(tensor);
@@ -233,7 +233,7 @@ static bool resolve(struct declare *d, const WIRE(TensorSpec) * spec)
     if (!tensor) {
         tensor = create(d, spec, &terms);
     } else if (tensor->failure) {
-        peer_fail(d->peer, d->request, -EINVAL, "%s", tensor->failure);
+        peer_fail(d->peer, d->request, tensor->failure_code, "%s", tensor->failure);
         return false;
     } else if (tensor->dtype != spec->dtype || tensor->elements != spec->elements) {
         refuse_mismatch(d, tensor, spec);

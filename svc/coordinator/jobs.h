@@ -34,7 +34,8 @@ struct tensor {
     uint64_t elements;
     struct terms terms;
     char *name;
-    char *failure;                    /* NULL: none */
+    char *failure; /* NULL: none */
+    int failure_code;
     uint8_t ranks[STORE_RANKS_BYTES]; /* who has declared it */
     uint32_t ranks_count;
     struct piece *pieces; /* ids without gaps */

@@ -114,21 +114,32 @@ static uint64_t lane_bytes(const struct lane *lane, uint64_t pieces, uint64_t ra
     return pieces * lane->piece_bytes + ranks * lane->rank_bytes;
 }
 
-static int check_lane(const struct job *job, const struct lane *lane, struct err *err)
+static int check_job_on_lane(struct job *job, struct lane *lane, uint64_t more, struct err *err)
+{
+    const struct share *share = jobs_share(job, lane);
+    char who[192];
+    uint64_t has = share ? share->pieces : 0;
+    snprintf(who, sizeof who, "job %.128s on lane %u", job->name, lane->id);
+    return limits_check(&job->service->options.limits, LIMIT_JOB_MEMORY, who,
+                        lane_bytes(lane, has, has * job->workers), more, err);
+}
+
+static int check_lane(struct job *job, struct lane *lane, struct err *err)
 {
     char who[192];
     snprintf(who, sizeof who, "lane %u, for job %.128s", lane->id, job->name);
     uint64_t used = lane_bytes(lane, lane->pieces, lane->ranks);
     uint64_t more = lane_bytes(lane, lane->planned, (uint64_t)lane->planned * job->workers);
-    int error =
-        limits_check(&job->service->options.limits, LIMIT_LANE_MEMORY, who, used, more, err);
+    int error = check_job_on_lane(job, lane, more, err);
+    if (error < 0)
+        return error;
+    error = limits_check(&job->service->options.limits, LIMIT_LANE_MEMORY, who, used, more, err);
     if (error < 0 && err)
         err->code = -ENOSPC;
     return error < 0 ? -ENOSPC : 0;
 }
 
-int quota_check_lanes(const struct job *job, struct tensor *const *tensors, size_t count,
-                      struct err *err)
+int quota_check_lanes(struct job *job, struct tensor *const *tensors, size_t count, struct err *err)
 {
     int error = 0;
     for (size_t t = 0; t < count; t++)

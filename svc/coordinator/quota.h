@@ -21,8 +21,9 @@ int quota_check_declared(const struct job *job, struct tensor *const *tensors, s
                          struct err *err);
 /* One more request that is answered later. */
 int quota_check_request(const struct job *job, struct err *err);
-/* -ENOSPC: a lane would hold more for its jobs than it may, with what these new tensors bring. */
-int quota_check_lanes(const struct job *job, struct tensor *const *tensors, size_t count,
+/* A lane would hold more than it may, with what these new tensors bring: -EDQUOT for the job,
+ * -ENOSPC for all jobs. */
+int quota_check_lanes(struct job *job, struct tensor *const *tensors, size_t count,
                       struct err *err);
 
 #endif

@@ -285,8 +285,12 @@ static void add_lent(const struct job *job, struct quota *quota)
 {
     WIRE(JobUse) use = GRADPOOL__WIRE__JOB_USE__INIT;
     use.job_id = job->id;
-    for (size_t i = 0; i < job->shares_count; i++)
+    for (size_t i = 0; i < job->shares_count; i++) {
+        uint64_t before = use.heap_bytes;
         add_use(&use, stats_of_lane(job->shares[i].lane));
+        if (use.heap_bytes - before > quota->used[LIMIT_JOB_MEMORY])
+            quota->used[LIMIT_JOB_MEMORY] = use.heap_bytes - before;
+    }
     quota->used[LIMIT_JOB_LENT] = use.registered_bytes;
     quota->used[LIMIT_JOB_REGIONS] = use.registered_regions;
 }

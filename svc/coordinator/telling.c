@@ -113,6 +113,7 @@ static int send_place(struct job *job, struct placed *placed, WIRE(PieceSpec) * 
     request.memory_bytes_max = job->service->options.limits.most[LIMIT_LANE_MEMORY];
     request.regions_max = (uint32_t)job->service->options.limits.most[LIMIT_JOB_REGIONS];
     request.tenant_regions_max = (uint32_t)job->service->options.limits.most[LIMIT_TENANT_REGIONS];
+    request.job_memory_bytes_max = job->service->options.limits.most[LIMIT_JOB_MEMORY];
     request.tenant = job->tenant->key.tenant;
     envelope e = ENVELOPE_INIT;
     e.body_case = BODY(PLACE_REQUEST);

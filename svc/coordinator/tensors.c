@@ -99,6 +99,7 @@ int tensor_restore(struct service *s, const struct store_tensor *row)
             tensor_set_rank(tensor, rank, true);
     if (*row->failure)
         tensor->failure = strdup(row->failure);
+    tensor->failure_code = -EINVAL; /* the code is not kept */
     return jobs_add_tensor(job, tensor);
 }
 
@@ -139,6 +140,7 @@ void tensor_fail(struct tensor *tensor, const struct session *except, int code, 
         return;
     log_error("%s", text);
     tensor->failure = strdup(text);
+    tensor->failure_code = code;
     tensor_row(tensor, &row);
     store_begin(job->service->store);
     store_put(job->service->store, &row);

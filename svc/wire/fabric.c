@@ -83,6 +83,8 @@ void *fabric_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t byt
     return c->fabric->ops->map(c, id, offset, bytes);
 }
 
+bool fabric_maps(const struct fabric *f) { return f->ops->maps; }
+
 uint64_t fabric_region_bytes(const struct fabric_conn *c, uint32_t id)
 {
     return c->fabric->ops->region_bytes(c, id);

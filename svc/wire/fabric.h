@@ -126,6 +126,8 @@ void fabric_withdraw(struct fabric_conn *c, uint32_t id);
  * to us, else NULL. Out of bounds or unknown: NULL too, and fabric_region_bytes() tells which. The
  * pointer is good until the next fabric_poll(): that one may find that the peer took it back. */
 void *fabric_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes);
+/* Whether fabric_map() gives a pointer to whatever peers lend. */
+bool fabric_maps(const struct fabric *f);
 /* Bytes of a lent region, 0 when there is none with that id. */
 uint64_t fabric_region_bytes(const struct fabric_conn *c, uint32_t id);
 

@@ -42,6 +42,7 @@ struct fabric_ops {
     void (*flush)(struct fabric *f);
     int (*arm)(struct fabric *f, struct fabric_wait *ret_wait);
     void (*abandon_in_child)(struct fabric *f);
+    bool maps; /* what is lent, always */
 };
 
 struct fabric {

@@ -195,6 +195,7 @@ static const struct fabric_ops ops = {
     .withdraw = shm_verb_withdraw,
     .map = shm_verb_map,
     .region_bytes = shm_verb_region_bytes,
+    .maps = true,
     .pool_register = shm_pool_register,
     .pool_unregister = shm_pool_unregister,
     .read = shm_verb_read,

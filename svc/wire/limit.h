@@ -24,6 +24,8 @@
       LIMIT_TIB * 768, LIMIT_TIB * 4, true)                                                     \
     X(JOB_REGIONS, "job-regions", "regions lent by one job's workers to one lane", "8192", 1,   \
       1 << 24, 8192, false)                                                                     \
+    X(JOB_MEMORY, "job-memory", "bytes of memory of one lane, for one job", "512M",             \
+      UINT64_C(1) << 20, LIMIT_TIB, UINT64_C(1) << 29, true)                                    \
     X(JOB_REQUESTS, "job-requests", "open control requests of one job", "4096", 1, 1 << 20,     \
       4096, false)                                                                              \
     X(TENANT_JOBS, "tenant-jobs", "jobs of one tenant", "1024", 1, 1 << 20, 1024, false)        \

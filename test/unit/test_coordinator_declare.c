@@ -187,14 +187,16 @@ static void a_lane_that_refuses_fails_the_declare_with_its_words(void **state)
     lane->answers = false;
     end_declare_one(zero, "w", 1);
     envelope *place = end_expect(lane, BODY(PLACE_REQUEST));
-    failure.code = -ENOMEM;
+    failure.code = -ENOSPC;
     failure.text = "lane 1 has no memory left";
     reply.id = place->id;
     reply.body_case = BODY(FAILURE);
     reply.failure = &failure;
     assert_int_equal(channel_send(lane->channel, &reply), 0);
     message_free(place);
-    refused(zero, -EINVAL, "no memory left");
+    refused(zero, -ENOSPC, "no memory left");
+    end_declare_one(zero, "w", 1); /* and so for whoever comes later */
+    refused(zero, -ENOSPC, "no memory left");
 }
 
 static void small_pieces_of_a_lane_share_a_task_up_to_4_mib(void **state)

@@ -160,6 +160,19 @@ static void a_lane_gets_no_more_pieces_than_its_memory_holds(void **state)
     declare(wide, "c", 10);
 }
 
+static void one_job_gets_no_more_of_a_lane_s_memory_than_its_part(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_JOB_MEMORY, MIB); /* two pieces of so many ranks */
+    rig_aggregator(rig, 1);
+    struct end *wide = rig_join(rig, "wide", 0, 768, NULL, NULL);
+    declare(wide, "a", 10);
+    declare(wide, "b", 10);
+    refused(wide, "c", 10, -EDQUOT, "--job-memory-max");
+    struct end *other = rig_join(rig, "other", 0, 768, NULL, NULL);
+    declare(other, "a", 10);
+}
+
 static void a_lane_is_told_its_limits_with_its_pieces(void **state)
 {
     struct rig *rig = *state;
@@ -171,6 +184,7 @@ static void a_lane_is_told_its_limits_with_its_pieces(void **state)
     envelope *place = end_expect(lane, BODY(PLACE_REQUEST));
     assert_int_equal(place->place_request->lent_bytes_max, 5 * MIB);
     assert_int_equal(place->place_request->memory_bytes_max, 1024 * MIB);
+    assert_int_equal(place->place_request->job_memory_bytes_max, 512 * MIB);
     assert_int_equal(place->place_request->regions_max, 8192);
     assert_int_equal(place->place_request->tenant_regions_max, 16384);
     assert_string_equal(place->place_request->tenant, "");
@@ -254,6 +268,7 @@ int main(void)
         CASE(the_jobs_of_a_tenant_share_its_tensors_pieces_and_bytes),
         CASE(requests_that_wait_for_a_lane_are_counted),
         CASE(a_lane_gets_no_more_pieces_than_its_memory_holds),
+        CASE(one_job_gets_no_more_of_a_lane_s_memory_than_its_part),
         CASE(a_lane_is_told_its_limits_with_its_pieces),
         CASE(jobs_are_shown_with_their_use_and_limits),
         CASE(a_restart_counts_what_is_there),

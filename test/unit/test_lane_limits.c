@@ -105,18 +105,65 @@ static void what_was_here_before_a_refusal_stays(void **state)
     assert_int_equal(place(RIG_JOB, 2, 4, 5), 0);
 }
 
-static void without_room_for_a_window_the_job_is_told_why(void **state)
+static bool is_mapped(void) { return strcmp(kind, "shm") == 0; }
+
+/* What was let in has room, whatever others take meanwhile. */
+static void room_for_a_window_is_there_from_the_first_connection_on(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
+    lane_set_memory_limit(rig.lane, held() + MIB / 2);
+    for (uint32_t first = 1; place(8, 768, first, 1) == 0; first++)
+        ;
+    uint64_t before = held();
+    one_round(1);
+    assert_int_equal(held(), before);
+}
+
+static void ask_in(uint32_t i, uint32_t job, uint32_t rank)
+{
+    struct rig_worker *w = &rig.workers[i];
+    struct fabric_options options = {.payload_bytes_max = 64u << 10};
+    struct record_connect ticket = rig_ticket(&rig, job, rank);
+    assert_int_equal(fabric_open(kind, &options, &w->fabric), 0);
+    assert_int_equal(fabric_connect(w->fabric, rig.address, &ticket, sizeof ticket, w, &w->conn),
+                     0);
+    rig_until(&rig, w->is_open || w->is_closed);
+}
+
+static void who_would_need_a_window_that_has_no_room_is_not_let_in(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 4);
+    rig_place(&rig, 8, 1, 1, 1, 4, false);
+    rig_place(&rig, 9, 9, 1, 1, 4, false); /* so wide that sums need passes, mapped or not */
     lane_set_memory_limit(rig.lane, held() + MIB);
-    if (strcmp(kind, "shm") == 0)
-        return one_round(1); /* mapped memory needs none */
-    for (uint32_t i = 0; i < 2; i++)
-        rig_say(&rig, i, (struct say){.piece = 1, .round = 1, .word = 1, .elements = 4});
-    for (uint32_t i = 0; i < 2; i++) {
-        rig_until(&rig, rig.workers[i].errors_count > 0);
-        assert_true(says(&rig.workers[i], -ENOSPC, "has no memory for the window"));
-    }
+    uint64_t before = held();
+    ask_in(2, 8, 0);
+    assert_int_equal(rig.workers[2].is_open, is_mapped());
+    assert_int_equal(rig.workers[2].refused, is_mapped() ? 0 : ENOSPC);
+    ask_in(3, 9, 0);
+    assert_int_equal(rig.workers[3].refused, ENOSPC);
+    assert_int_equal(held(), before);
+    one_round(1);
+    lane_set_memory_limit(rig.lane, 0);
+    ask_in(4, 9, 0);
+    assert_true(rig.workers[4].is_open);
+}
+
+static void a_job_holds_no_more_than_its_part(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 4);
+    uint64_t before = held();
+    lane_set_memory_limit(rig.lane, before + 64 * MIB);
+    lane_set_job_memory_limit(rig.lane, 16 * MIB);
+    assert_int_equal(place(8, 768, 1, 20000), -EDQUOT);
+    assert_int_equal(held(), before);
+    uint32_t taken = 0;
+    while (place(8, 768, taken + 1, 1) == 0)
+        taken++;
+    assert_true(lane_job_memory(rig.lane, 8) <= 16 * MIB);
+    assert_true(lane_job_memory(rig.lane, 8) > 12 * MIB);
+    assert_int_equal(place(9, 768, 1, 10), 0);
+    one_round(1);
 }
 
 static void who_lends_more_than_its_job_may_ends_its_job_alone(void **state)
@@ -192,7 +239,9 @@ static const struct CMUnitTest cases[] = {
     CASE(a_lane_holds_no_more_than_it_may_and_other_jobs_train_on),
     CASE(pieces_cost_what_the_lane_says),
     CASE(what_was_here_before_a_refusal_stays),
-    CASE(without_room_for_a_window_the_job_is_told_why),
+    CASE(room_for_a_window_is_there_from_the_first_connection_on),
+    CASE(who_would_need_a_window_that_has_no_room_is_not_let_in),
+    CASE(a_job_holds_no_more_than_its_part),
     CASE(who_lends_more_than_its_job_may_ends_its_job_alone),
     CASE(who_lends_more_regions_than_its_job_may_ends_its_job_alone),
     CASE(regions_of_all_jobs_of_a_tenant_count_together),
