@@ -6,6 +6,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
 #include "svc/base/log.h"
+#include "svc/wire/ofi_guard.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -370,6 +371,7 @@ static void abandon_in_child(struct fabric *base)
     struct ofi_fabric *f = fabric_of(base);
     list_for_each (node, &f->conns) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
+        ofi_guard_end(c->socket_fd);
         if (c->socket_fd >= 0)
             close(c->socket_fd);
         if (c->cq_fd >= 0)
@@ -427,6 +429,8 @@ static int listen_at(struct fabric *base, const char *address, char *ret_address
     if (fi_getname(&f->listener->fid, &wanted.socket, &bytes) != 0)
         return -EADDRNOTAVAIL;
     f->listen_fd = ofi_socket_find_listening(f->listener);
+    if (f->listen_fd >= 0 && ofi_guard_check() < 0)
+        return -ENOSYS;
     bound_handshakes(f->listen_fd);
     ofi_address_format(&wanted.socket, ret_address, FABRIC_ADDRESS_BYTES_MAX);
     describe_into(f, ret_address);

@@ -7,6 +7,7 @@
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
+#include "svc/wire/ofi_guard.h"
 
 #include <errno.h>
 #include <rdma/fi_errno.h>
@@ -92,6 +93,7 @@ void ofi_conn_close(struct ofi_conn *c)
 {
     if (c->request != NULL)
         reject(ofi_fabric_of(c), take_ptr(c->request), ECONNREFUSED);
+    ofi_guard_end(c->socket_fd);
     if (c->ep != NULL)
         close_fid(&c->ep->fid, "endpoint");
     if (c->cq_fd >= 0)
@@ -218,7 +220,17 @@ int ofi_conn_accept(struct ofi_conn *c, void *owner)
     c->request = NULL;
     c->owner = owner;
     c->phase = OFI_OPENING;
+    c->is_accepted = true;
     return 0;
+}
+
+/* Nothing has been read from an accepted socket yet but the request. One that cannot be found has
+ * lost its peer. */
+static int guard(struct ofi_conn *c)
+{
+    if (!c->is_accepted || ofi_fabric_of(c)->listen_fd < 0)
+        return 0;
+    return c->socket_fd < 0 ? -ECONNRESET : ofi_guard_begin(c->socket_fd, c->receive_bytes);
 }
 
 bool ofi_conn_connected(struct ofi_conn *c, const void *data, size_t data_bytes)
@@ -226,6 +238,11 @@ bool ofi_conn_connected(struct ofi_conn *c, const void *data, size_t data_bytes)
     if (c->phase != OFI_OPENING)
         return false;
     c->socket_fd = ofi_socket_find(c->ep);
+    int r = guard(c);
+    if (r < 0) {
+        ofi_conn_fail(c, r);
+        return false;
+    }
     /* The accepting side has had its peer's hello with the request. */
     if (data_bytes > 0 && ofi_hello_check(data, data_bytes, &c->hello) < 0) {
         ofi_conn_fail(c, -EPROTO);

@@ -103,13 +103,14 @@ struct ofi_conn {
     struct list in_fabric, in_active;
     enum ofi_phase phase;
     void *owner;
-    int error;       /* what CLOSED will say */
-    uint32_t reason; /* of a refusal, likewise */
-    bool is_ours;    /* fabric_disconnect was called: only CLOSED is told */
-    bool peer_left;  /* GOODBYE has come */
-    bool has_left;   /* ours has been posted */
-    bool is_shut;    /* the provider has given up the endpoint: nothing is in its hands any more */
-    bool is_due;     /* the next poll has something to do here that no descriptor tells */
+    int error;        /* what CLOSED will say */
+    uint32_t reason;  /* of a refusal, likewise */
+    bool is_accepted; /* the peer asked, we answered: what it sends is checked (O12) */
+    bool is_ours;     /* fabric_disconnect was called: only CLOSED is told */
+    bool peer_left;   /* GOODBYE has come */
+    bool has_left;    /* ours has been posted */
+    bool is_shut;     /* the provider has given up the endpoint: nothing is in its hands any more */
+    bool is_due;      /* the next poll has something to do here that no descriptor tells */
     bool wants_room, has_room;
     uint64_t deadline_ns; /* LINGERING, ENDING */
 

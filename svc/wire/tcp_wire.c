@@ -1,0 +1,207 @@
+/* Follows the headers of libfabric's `tcp` provider (1.17) in both directions of one connection.
+ * Owns the rules of what may come (README, O12). It must accept whatever an honest provider sends,
+ * and must never let pass what the provider's parser takes on trust. */
+#include "svc/wire/tcp_wire.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define VERSION 3
+#define OP_DATA_ACK 2
+#define FLAG_WORD 0x1
+#define FLAGS_ANSWERED 0xc /* delivery complete, commit complete */
+
+enum op { OP_MESSAGE = 0, OP_READ = 2, OP_RESPONSE = 3, OP_WRITE = 4 };
+
+/* Little endian, as both ends are: who says otherwise of itself is not let in (O8). */
+struct header {
+    uint8_t version, op;
+    uint16_t flags;
+    uint8_t op_data, places, header_bytes, unused;
+    uint64_t bytes; /* with the header */
+};
+
+struct place {
+    uint64_t address, bytes, key;
+};
+
+_Static_assert(sizeof(struct header) == 16, "the provider's base header");
+_Static_assert(sizeof(struct place) == 24, "the provider's place of a transfer");
+
+void tcp_wire_init(struct tcp_wire *w, uint64_t message_bytes_max)
+{
+    *w = (struct tcp_wire){.message_bytes_max = message_bytes_max};
+}
+
+static struct header header_of(const struct tcp_stream *s)
+{
+    struct header h;
+    memcpy(&h, s->header, sizeof(h));
+    return h;
+}
+
+/* The length of the only place that a transfer names. */
+static uint64_t place_bytes(const struct tcp_stream *s, const struct header *h)
+{
+    struct place place;
+    size_t offset = sizeof(*h) + (h->op == OP_WRITE && h->flags & FLAG_WORD ? 8 : 0);
+    memcpy(&place, s->header + offset, sizeof(place));
+    return place.bytes;
+}
+
+static bool has_one_place(const struct header *h)
+{
+    size_t word_bytes = h->op == OP_WRITE && h->flags & FLAG_WORD ? 8 : 0;
+    return h->places == 1 && h->header_bytes == sizeof(*h) + word_bytes + sizeof(struct place);
+}
+
+/* --- what may come --------------------------------------------------------------------------- */
+
+static bool owes(unsigned *owed) { return ++*owed <= TCP_ANSWERS_MAX; }
+
+static bool settles(unsigned *due)
+{
+    if (*due == 0)
+        return false;
+    --*due;
+    return true;
+}
+
+/* The provider takes an acknowledgement from an empty list when none is due. */
+static bool may_message(struct tcp_wire *w, const struct header *h)
+{
+    uint64_t body_bytes = h->bytes - h->header_bytes;
+    if (h->header_bytes != sizeof(*h))
+        return false;
+    if (h->op_data == OP_DATA_ACK)
+        return body_bytes == 0 && settles(&w->acks_due);
+    if (body_bytes > w->message_bytes_max || h->flags & FLAG_WORD)
+        return false;
+    return (h->flags & FLAGS_ANSWERED) == 0 || owes(&w->acks_owed);
+}
+
+/* One that is short would leave what the slot held before; one that comes before its read has left
+ * ends an operation that is still being sent. */
+static bool may_response(struct tcp_wire *w, const struct header *h)
+{
+    if (w->reads_head == w->reads_tail || h->header_bytes != sizeof(*h))
+        return false;
+    return h->bytes - h->header_bytes == w->read_bytes[w->reads_tail++ % TCP_READS_MAX];
+}
+
+/* Whether the place is lent, and for that, is for the provider to say: it knows the keys. */
+static bool may_write(struct tcp_wire *w, const struct header *h)
+{
+    if (!has_one_place(h) || h->bytes - h->header_bytes != place_bytes(&w->in, h))
+        return false;
+    return (h->flags & FLAGS_ANSWERED) == 0 || owes(&w->acks_owed);
+}
+
+static bool may_come(struct tcp_wire *w, const struct header *h)
+{
+    if (h->version != VERSION || h->bytes < h->header_bytes)
+        return false;
+    switch (h->op) {
+    case OP_MESSAGE: return may_message(w, h);
+    case OP_READ:
+        return has_one_place(h) && h->bytes == h->header_bytes && owes(&w->responses_owed);
+    case OP_RESPONSE: return may_response(w, h);
+    case OP_WRITE: return may_write(w, h);
+    default: return false; /* tagged messages need what our endpoints do not have */
+    }
+}
+
+/* --- what has gone --------------------------------------------------------------------------- */
+
+static int went_whole(struct tcp_wire *w, const struct header *h)
+{
+    if (h->op == OP_READ) {
+        if (w->reads_head - w->reads_tail == TCP_READS_MAX || !has_one_place(h))
+            return -EPROTO;
+        w->read_bytes[w->reads_head++ % TCP_READS_MAX] = place_bytes(&w->out, h);
+    } else if (h->op == OP_RESPONSE) {
+        return settles(&w->responses_owed) ? 0 : -EPROTO;
+    } else if (h->op == OP_MESSAGE && h->op_data == OP_DATA_ACK) {
+        return settles(&w->acks_owed) ? 0 : -EPROTO;
+    } else if (h->flags & FLAGS_ANSWERED) {
+        w->acks_due++;
+    }
+    return 0;
+}
+
+/* --- both ------------------------------------------------------------------------------------ */
+
+/* Takes of `count` bytes what belongs to the header; `ret_is_whole`: it has ended with them. */
+static int gather(struct tcp_stream *s, const uint8_t *bytes, size_t count, size_t *ret_taken,
+                  bool *ret_is_whole)
+{
+    size_t taken = 0, wanted = sizeof(struct header);
+    for (;;) {
+        if (s->header_bytes >= sizeof(struct header))
+            wanted = header_of(s).header_bytes;
+        if (wanted < sizeof(struct header) || wanted > TCP_HEADER_BYTES_MAX)
+            return -EPROTO;
+        if (s->header_bytes == wanted || taken == count)
+            break;
+        size_t more = wanted - s->header_bytes;
+        more = more < count - taken ? more : count - taken;
+        memcpy(s->header + s->header_bytes, bytes + taken, more);
+        s->header_bytes += (uint32_t)more;
+        taken += more;
+    }
+    *ret_taken = taken;
+    *ret_is_whole = s->header_bytes == wanted;
+    return 0;
+}
+
+static bool is_over(const struct tcp_stream *s)
+{
+    return s->body_left == 0 && s->header_bytes >= sizeof(struct header) &&
+           s->header_bytes == header_of(s).header_bytes;
+}
+
+/* The next bytes of a header; when it is whole, its body is what is left. */
+static int follow_header(struct tcp_wire *w, struct tcp_stream *s, const uint8_t *bytes,
+                         size_t count, size_t *ret_taken)
+{
+    bool is_whole;
+    int r = gather(s, bytes, count, ret_taken, &is_whole);
+    if (r < 0 || !is_whole)
+        return r;
+    struct header h = header_of(s);
+    if (s == &w->in ? !may_come(w, &h) : h.bytes < h.header_bytes)
+        return -EPROTO;
+    s->body_left = h.bytes - h.header_bytes;
+    return 0;
+}
+
+static int follow(struct tcp_wire *w, struct tcp_stream *s, const uint8_t *bytes, size_t count)
+{
+    for (size_t taken; count > 0; bytes += taken, count -= taken) {
+        if (s->body_left > 0) {
+            taken = count < s->body_left ? count : (size_t)s->body_left;
+            s->body_left -= taken;
+        } else {
+            int r = follow_header(w, s, bytes, count, &taken);
+            if (r < 0)
+                return r;
+        }
+        if (!is_over(s))
+            continue;
+        struct header h = header_of(s);
+        s->header_bytes = 0;
+        if (s == &w->out && went_whole(w, &h) < 0)
+            return -EPROTO;
+    }
+    return 0;
+}
+
+int tcp_wire_came(struct tcp_wire *w, const void *bytes, size_t count)
+{
+    return follow(w, &w->in, bytes, count);
+}
+
+int tcp_wire_went(struct tcp_wire *w, const void *bytes, size_t count)
+{
+    return follow(w, &w->out, bytes, count);
+}
