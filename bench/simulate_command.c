@@ -39,7 +39,7 @@ static const struct argp_option options[] = {
      "jobs: job_id, submit_s, duration_s, workers, model "
      "(default: drawn from the seed)"},
     {"models", KEY_MODELS, "DIR", 0, "tables of models (default: bench/models)"},
-    {"json", KEY_JSON, 0, 0, "one JSON line at the end, nothing else"},
+    {"json", KEY_JSON, 0, 0, "only a JSON line at the end (and the rows of --sensitivity)"},
     {"x", KEY_X, "GIB", 0,
      "GiB/s that a core sums (default: measured now on a lane of a real service, over tcp)"},
     {"policy", KEY_POLICY, "NAME", 0, "shared (default), phased, rate or cycle"},

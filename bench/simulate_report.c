@@ -110,7 +110,7 @@ static void print_row(const char *name, const struct simulated *r)
     fflush(stdout);
 }
 
-#define ROWS 14
+#define ROWS 15
 
 /* Returns its name. */
 static const char *change(int row, struct setting *s)
@@ -128,7 +128,8 @@ static const char *change(int row, struct setting *s)
     case 9: s->overlaps = false; return "all sent at the end";
     case 10: s->moves = false; return "tasks stay";
     case 11: s->policy = "phased"; return "phased";
-    case 12: s->policy = "phased", s->jitter = 0; return "phased, no jitter";
+    case 12: s->jitter = 0, s->overlaps = false; return "no jitter, at the end";
+    case 13: s->policy = "phased", s->jitter = 0, s->overlaps = false; return "the same, phased";
     default: s->policy = "rate"; return "rate";
     }
 }

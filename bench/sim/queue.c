@@ -279,6 +279,32 @@ static double stop_ns(const struct run *run, const struct run_lane *lane, double
                                 : end_ns;
 }
 
+static double others_arrival_ns(const struct run *run, const struct run_lane *lane)
+{
+    double next_ns = INFINITY;
+
+    for (uint32_t at = lane->first_stream; at != NOBODY; at = run->streams[at].next_on_lane)
+        if (at != lane->serving)
+            next_ns = sooner(next_ns, next_arrival_ns(run, &run->streams[at]));
+    return next_ns;
+}
+
+/* Work goes on without a break over those pieces of its own that come before it ends and before
+ * anybody else's. If somebody new comes nevertheless, it is slower from then on, so that no piece
+ * is served before it is there. */
+static double serve_alone(struct run *run, struct run_lane *lane)
+{
+    struct stream *stream = &run->streams[lane->serving];
+    double other_ns = others_arrival_ns(run, lane), own_ns = next_arrival_ns(run, stream);
+
+    while (own_ns < other_ns && own_ns <= lane->started_ns + stream->backlog_ns) {
+        stream->backlog_ns += piece_ns(run, stream, stream->arrived++);
+        own_ns = next_arrival_ns(run, stream);
+    }
+    lane->arrival_ns = sooner(own_ns, other_ns);
+    return stop_ns(run, lane, other_ns);
+}
+
 static void serve(struct run *run, uint32_t id, double now_ns, uint32_t last)
 {
     struct run_lane *lane = &run->lanes[id];
@@ -290,7 +316,7 @@ static void serve(struct run *run, uint32_t id, double now_ns, uint32_t last)
     else if (has_rivals(run, lane, lane->serving))
         set_due(run, id, stop_ns(run, lane, now_ns));
     else
-        set_due(run, id, stop_ns(run, lane, lane->arrival_ns));
+        set_due(run, id, serve_alone(run, lane));
 }
 
 /* A piece will arrive that the lane did not know of. */
