@@ -112,12 +112,16 @@ void profile_recall(struct profile *p, const struct profile_times *alone)
     profile_use(p);
 }
 
-/* Sharing lengthens the round, not the lane time of it. */
+/* Sharing lengthens the round, not the lane time of it. The busiest lane keeps its part of that:
+ * lane time beyond it counts as a longer round (L3), so it must not come from another setting. */
 struct profile_times profile_known(const struct profile *p)
 {
     struct profile_times known = p->alone.period_ns ? p->alone : p->now;
-    if (p->now.period_ns)
-        known.lanes_ns = p->now.lanes_ns;
+    if (p->now.period_ns == 0 || known.lanes_ns == 0)
+        return known;
+    double changed = (double)p->now.lanes_ns / (double)known.lanes_ns;
+    known.busiest_ns = (uint64_t)((double)known.busiest_ns * changed + 0.5);
+    known.lanes_ns = p->now.lanes_ns;
     return known;
 }
 

@@ -107,10 +107,14 @@ static const struct cli_show show = {.status_table = ops_status_table,
                                      .tenants_json = ops_tenants_json,
                                      .job_table = ops_job_table,
                                      .top_text = ops_top_text,
-                                     .top_json = ops_top_json};
+                                     .top_json = ops_top_json,
+                                     .explain_text = ops_explain_text,
+                                     .explain_json = ops_explain_json};
 
 static int status(int argc, char **argv) { return cli_status(argc, argv, &show); }
 static int jobs(int argc, char **argv) { return cli_jobs(argc, argv, &show); }
+
+static int explain(int argc, char **argv) { return cli_explain(argc, argv, &show); }
 
 static int top(int argc, char **argv) { return cli_top(argc, argv, &show); }
 
@@ -127,6 +131,8 @@ static const struct cli_command commands[] = {
     {"aggregator", "add this host's cores to a service", aggregator, true},
     {"status", "show a service, its aggregators and lanes", status, true},
     {"jobs", "show the jobs of a service", jobs, true},
+    {"explain", "say why each task of a job is where it is, and what sharing costs it", explain,
+     true},
     {"top", "watch lanes and jobs, and the cores they save, second by second", top, true},
     {"tenant", "make, list and revoke the keys of tenants", tenant, true},
     {"version", "print the version", version, false},

@@ -4,6 +4,7 @@
 #define GRADPOOL_CLI_CLI_H
 
 #include "svc/view/view.h"
+#include "svc/wire/channel.h"
 #include "svc/wire/limit.h"
 
 #include <limits.h>
@@ -70,11 +71,14 @@ struct cli_show {
     int (*job_table)(const struct view_job *job, FILE *out);
     int (*top_text)(const struct snapshot *s, FILE *out);
     int (*top_json)(const struct snapshot *s, FILE *out);
+    int (*explain_text)(const Gradpool__Wire__ExplainReply *reply, FILE *out);
+    int (*explain_json)(const Gradpool__Wire__ExplainReply *reply, FILE *out);
 };
 
 /* Whole subcommands; they return the exit code. */
 int cli_status(int argc, char **argv, const struct cli_show *show);
 int cli_jobs(int argc, char **argv, const struct cli_show *show);
+int cli_explain(int argc, char **argv, const struct cli_show *show);
 int cli_tenant(int argc, char **argv, const struct cli_show *show);
 int cli_top(int argc, char **argv, const struct cli_show *show);
 

@@ -145,13 +145,15 @@ static bool measure(struct job *job)
         struct window window;
         if (share->pieces == 0)
             continue;
-        if (look(job, share, &window)) {
-            add_lane_time(share, &window);
-            if (busiest.rounds == 0 || window.busy_ns / window.rounds > most_ns)
-                busiest = window;
-            most_ns = busiest.busy_ns / busiest.rounds;
+        if (!look(job, share, &window)) {
+            lanes_ns += share->lane_ns;
+            continue;
         }
-        lanes_ns += share->lane_ns;
+        add_lane_time(share, &window);
+        if (busiest.rounds == 0 || window.busy_ns / window.rounds > most_ns)
+            busiest = window;
+        most_ns = busiest.busy_ns / busiest.rounds;
+        lanes_ns += window.busy_ns / window.rounds;
     }
     if (busiest.rounds == 0)
         return false;

@@ -98,5 +98,6 @@ void aggregator_handle_failure(struct peer *p, const envelope *message);
 void aggregator_handle_leave(struct peer *p, const envelope *message);
 void view_handle_status(struct peer *p, const envelope *message);
 void view_handle_jobs(struct peer *p, const envelope *message);
+void explain_handle(struct peer *p, const envelope *message);
 
 #endif

@@ -106,8 +106,18 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
 
 /* --- keeping --- */
 
+/* Tensors were measured once, the job ever since: together they are what it takes now. */
+static double scale_of(const struct job *job)
+{
+    double all_ns = 0;
+    for (size_t i = 0; i < job->tensors_count; i++)
+        all_ns += (double)job->tensors[i]->lane_ns;
+    return all_ns > 0 ? (double)profile_known(&job->profile).lanes_ns / all_ns : 1;
+}
+
 static int take_tensors(struct past *past, const struct job *job)
 {
+    double scale = scale_of(job);
     size_t most =
         job->tensors_count < PROFILES_TENSORS_MAX ? job->tensors_count : PROFILES_TENSORS_MAX;
     struct past_tensor *tensors = calloc(most ? most : 1, sizeof *tensors);
@@ -115,7 +125,7 @@ static int take_tensors(struct past *past, const struct job *job)
         return -ENOMEM;
     size_t count = 0;
     for (size_t i = 0; i < job->tensors_count && count < most; i++) {
-        uint64_t lane_ns = job->tensors[i]->lane_ns;
+        uint64_t lane_ns = (uint64_t)((double)job->tensors[i]->lane_ns * scale);
         if (lane_ns > 0)
             tensors[count++] = (struct past_tensor){
                 job->tensors[i]->hash, lane_ns < UINT32_MAX ? (uint32_t)lane_ns : UINT32_MAX};

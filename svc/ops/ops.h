@@ -23,4 +23,8 @@ int ops_job_table(const struct view_job *job, FILE *out);
 int ops_top_text(const struct snapshot *s, FILE *out);
 int ops_top_json(const struct snapshot *s, FILE *out);
 
+/* Why each task of a job is where it is. */
+int ops_explain_text(const Gradpool__Wire__ExplainReply *reply, FILE *out);
+int ops_explain_json(const Gradpool__Wire__ExplainReply *reply, FILE *out);
+
 #endif

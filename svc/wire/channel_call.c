@@ -22,6 +22,7 @@ bool channel_is_reply(const envelope *message)
     case GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REPLY:
     case GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REPLY:
     case GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY:
+    case GRADPOOL__WIRE__ENVELOPE__BODY_EXPLAIN_REPLY:
     case GRADPOOL__WIRE__ENVELOPE__BODY_TENANT_ADD_REPLY:
     case GRADPOOL__WIRE__ENVELOPE__BODY_TENANTS_REPLY: return message->id != 0;
     default: return false;

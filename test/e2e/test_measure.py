@@ -1,4 +1,5 @@
 """Jobs are measured while they train, and placed by that when they come again."""
+import json
 import unittest
 
 import tap
@@ -53,6 +54,63 @@ class Measuring(unittest.TestCase):
         for job in again.values():
             self.assertGreater(job['alone_period_ns'], 0)
         self.assertEqual(*(job['lanes'] for job in again.values()))
+
+
+class Limits(unittest.TestCase):
+    """One lane, and a limit that leaves no room beside another job."""
+
+    def setUp(self):
+        self.service = Service('--cores', 0,
+                               '--loss-limit', '1%', aggregators=1)
+        self.addCleanup(self.service.end)
+
+    def start(self, job, rounds, name):
+        return self.service.worker(job, 0, 1, '--compute-ms', 10, '--elements', 1 << 22,
+                                   '--rounds', rounds, '--no-check', name=name)
+
+    def learn(self, job):
+        """It runs alone until it is known, and is then ended like one that was killed."""
+        worker = self.start(job, 1000000, f'{job}-first')
+        until(lambda: (self.service.job(job) or {}).get('period_ns'), f'{job} is measured', 60,
+              self.service.serve)
+        worker.kill()
+        until(lambda: not self.service.job(job), f'{job} is gone', process=self.service.serve)
+
+    def explain(self, job):
+        answer = self.service.ask('explain', job, '--json')
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return json.loads(answer.stdout)['jobs'][0]
+
+    def test_who_would_cost_others_too_much_is_refused_with_the_whole_reason(self):
+        for job in 'first', 'second':
+            self.learn(job)
+        self.start('first', 1000000, 'first-again')
+        until(lambda: (self.service.job('first') or {}).get('tasks'), 'it is placed',
+              process=self.service.serve)
+        explained = self.explain('first')
+        self.assertEqual(explained['loss_limit_ppm'], 10000)
+        self.assertEqual([lane['why'] for lane in explained['lanes']],
+                         ['the fullest lane on which no job loses more than its limit'])
+        self.assertEqual(len(explained['tasks']), explained['tasks_count'])
+        second = self.start('second', 10, 'second-again')
+        self.assertNotEqual(second.wait(), 0)
+        self.assertIn('job second cannot be placed', second.text())
+        self.assertIn('loss limit', second.text())
+        self.start('new', 1000000, 'new')  # is measured somewhere all the same
+        until(lambda: (self.service.job('new') or {}).get('tasks'), 'it is placed',
+              process=self.service.serve)
+        self.assertIn('no lane was without other jobs', self.explain('new')['lanes'][0]['why'])
+        self.assertIn('no lane was without', self.service.ask('explain', 'new').stdout)
+
+    def test_a_tenant_s_limit_is_shown_and_that_of_nobody_is_not(self):
+        self.service.tenant_key('acme', '--loss-limit', '2.5%')
+        self.service.tenant_key('other')
+        tenants = json.loads(self.service.tenant('list', '--json').stdout)['tenants']
+        self.assertEqual({t['tenant']: t['loss_limit_ppm'] for t in tenants},
+                         {'acme': 25000, 'other': 0})
+        answer = self.service.tenant('add', 'wrong', '--loss-limit', '100%')
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn("'100%': expected percent, such as 5% or 2.5", answer.stderr)
 
 
 if __name__ == '__main__':

@@ -460,6 +460,24 @@ static void what_is_lost_is_told_beside_what_was_predicted(void **state)
     message_free(reply);
 }
 
+static void who_ran_alone_before_fits_alone_again_whatever_his_limit(void **state)
+{
+    struct rig *rig = *state;
+    struct end *worker, *aggregator = rig_aggregator(rig, 1);
+    struct trained job = start(rig, "a", &worker);
+    aggregator->answers = false;
+    for (int i = 0; i < 20; i++) /* lane time is never the same twice */
+        run(aggregator, &job, 1, 100 * NS_PER_MS, (uint64_t)(20 + i * 7 % 11) * NS_PER_MS);
+    aggregator->answers = true;
+    end_leave(worker);
+    rig_settle(rig);
+    rig_crash(rig);
+    rig->options.loss_limit_ppm = 10000;
+    rig_start(rig);
+    rig_aggregator(rig, 1);
+    lane_of(rig, "a");
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, rig_teardown)
 
 int main(void)
@@ -479,6 +497,7 @@ int main(void)
         CASE(jobs_that_would_cost_each_other_too_much_do_not),
         CASE(without_a_named_limit_nobody_is_sent_away),
         CASE(with_one_who_fits_nowhere_is_told_how_far_he_is_off),
+        CASE(who_ran_alone_before_fits_alone_again_whatever_his_limit),
         CASE(a_job_s_own_limit_is_kept_and_the_same_for_all_ranks),
         CASE(what_is_lost_is_told_beside_what_was_predicted),
     };

@@ -128,6 +128,15 @@ static void the_loss_is_what_others_cost_it(void **state)
     assert_int_equal(profile_loss_ppm(&p), 0);
 }
 
+static void the_busiest_lane_keeps_its_part_of_the_lane_time(void **state)
+{
+    struct profile p = {0};
+    run(&p, 12, 100 * MS, 4 * MS, true);
+    run(&p, 12, 110 * MS, 5 * MS, false);
+    assert_int_equal(profile_known(&p).lanes_ns, 5 * MS);
+    assert_int_equal(profile_known(&p).busiest_ns, 5 * MS / 2);
+}
+
 static void who_runs_faster_beside_others_was_measured_wrong(void **state)
 {
     struct profile p = {0};
@@ -178,6 +187,7 @@ int main(void)
         cmocka_unit_test(what_lasts_is_a_drift_and_is_told_once),
         cmocka_unit_test(lane_time_that_nobody_feels_is_no_drift),
         cmocka_unit_test(the_loss_is_what_others_cost_it),
+        cmocka_unit_test(the_busiest_lane_keeps_its_part_of_the_lane_time),
         cmocka_unit_test(who_runs_faster_beside_others_was_measured_wrong),
         cmocka_unit_test(who_was_never_alone_is_known_as_he_runs),
         cmocka_unit_test(what_is_known_from_before_holds_as_long_as_it_is_right),

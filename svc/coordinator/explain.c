@@ -1,0 +1,234 @@
+/* Why each task of a job lies where it does: what `gradpool explain` asks for. Shows what is kept
+ * already, asks nobody, changes nothing. */
+#include "svc/coordinator/residents.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TASKS_SHOWN_MAX 4096 /* of one job */
+
+static const char *why(enum share_how how)
+{
+    static const char *const texts[] = {
+        [SHARE_UNKNOWN] = "placed before this coordinator was started",
+        [SHARE_BY_POLICY] = "the choice of a policy without loss limits",
+        [SHARE_ALONE] = "no other job was there: a new job is measured alone",
+        [SHARE_BESIDE] = "no lane was without other jobs to measure a new one: the least loaded",
+        [SHARE_FITS] = "the fullest lane on which no job loses more than its limit",
+        [SHARE_OVER] = "no lane was within all limits, and none is named: the least loaded",
+        [SHARE_MOVED] = "its lane was lost, and no other was within all limits: the least loaded",
+    };
+    return texts[how];
+}
+
+/* --- tasks --- */
+
+struct part {
+    uint32_t task, lane;
+    uint64_t bytes, lane_ns;
+    const struct tensor *tensor;
+};
+
+static int compare_parts(const void *a, const void *b)
+{
+    const struct part *left = a, *right = b;
+    if (left->task != right->task)
+        return left->task < right->task ? -1 : 1;
+    return left->tensor->id < right->tensor->id ? -1 : left->tensor->id > right->tensor->id;
+}
+
+static struct part part_of(const struct tensor *tensor, const struct piece *piece)
+{
+    uint64_t bytes = tensor_bytes(tensor, piece->elements);
+    double part = tensor->elements ? (double)piece->elements / (double)tensor->elements : 1;
+    return (struct part){.task = piece->task,
+                         .lane = piece->lane->id,
+                         .bytes = bytes,
+                         .lane_ns = (uint64_t)((double)tensor->lane_ns * part),
+                         .tensor = tensor};
+}
+
+/* One for each piece that has a lane, by task; for free(). NULL: no memory. */
+static struct part *parts_of(const struct job *job, size_t *ret_count)
+{
+    struct part *parts = calloc(job->pieces_count + 1, sizeof *parts);
+    size_t count = 0;
+    for (size_t t = 0; parts && t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
+            if (job->tensors[t]->pieces[i].lane)
+                parts[count++] = part_of(job->tensors[t], &job->tensors[t]->pieces[i]);
+    if (count > 0)
+        qsort(parts, count, sizeof *parts, compare_parts);
+    *ret_count = count;
+    return parts;
+}
+
+/* Messages are made with malloc(), so that free_unpacked() frees them as a whole. */
+static WIRE(TaskChoice) * task_choice(const struct part *first, size_t count)
+{
+    WIRE(TaskChoice) *choice = malloc(sizeof *choice);
+    if (!choice)
+        return NULL;
+    gradpool__wire__task_choice__init(choice);
+    choice->task = first->task;
+    choice->lane = first->lane;
+    for (size_t i = 0; i < count; i++) {
+        choice->bytes += first[i].bytes;
+        choice->lane_ns += first[i].lane_ns;
+        choice->tensors += i == 0 || first[i].tensor != first[i - 1].tensor;
+    }
+    choice->tensor = strdup(first->tensor->name);
+    if (choice->tensor)
+        return choice;
+    free(choice);
+    return NULL;
+}
+
+static WIRE(LaneChoice) * find_lane(const WIRE(ExplainedJob) * to, uint32_t lane)
+{
+    for (size_t i = 0; i < to->n_lanes; i++)
+        if (to->lanes[i]->lane == lane)
+            return to->lanes[i];
+    return NULL;
+}
+
+static int add_tasks(const struct job *job, WIRE(ExplainedJob) * to)
+{
+    size_t count, end;
+    struct part *parts = parts_of(job, &count);
+    to->tasks = calloc(TASKS_SHOWN_MAX, sizeof *to->tasks);
+    int error = parts && to->tasks ? 0 : -ENOMEM;
+    for (size_t first = 0; error == 0 && first < count; first = end) {
+        WIRE(LaneChoice) *lane = find_lane(to, parts[first].lane);
+        for (end = first; end < count && parts[end].task == parts[first].task;)
+            end++;
+        to->job->tasks++;
+        if (lane)
+            lane->tasks++;
+        if (to->n_tasks == TASKS_SHOWN_MAX)
+            continue;
+        to->tasks[to->n_tasks] = task_choice(&parts[first], end - first);
+        error = to->tasks[to->n_tasks] ? 0 : -ENOMEM;
+        to->n_tasks += error == 0;
+    }
+    free(parts);
+    return error;
+}
+
+/* --- lanes --- */
+
+static WIRE(LaneChoice) *
+    lane_choice(const struct job *job, const struct share *share, const struct residents *residents)
+{
+    WIRE(LaneChoice) *choice = malloc(sizeof *choice);
+    if (!choice)
+        return NULL;
+    gradpool__wire__lane_choice__init(choice);
+    choice->lane = share->lane->id;
+    choice->other_jobs = share->lane->jobs - 1;
+    choice->bytes = share->bytes;
+    choice->lane_ns = share->lane_ns;
+    choice->predicted_loss_ppm = residents_loss_ppm(residents, job->id, share->lane->id);
+    choice->why = strdup(why(share->how));
+    if (choice->why)
+        return choice;
+    free(choice);
+    return NULL;
+}
+
+static int add_lanes(const struct job *job, const struct residents *residents,
+                     WIRE(ExplainedJob) * to)
+{
+    to->lanes = calloc(job->shares_count + 1, sizeof *to->lanes);
+    if (!to->lanes)
+        return -ENOMEM;
+    for (size_t i = 0; i < job->shares_count; i++) {
+        if (job->shares[i].pieces == 0)
+            continue;
+        to->lanes[to->n_lanes] = lane_choice(job, &job->shares[i], residents);
+        if (!to->lanes[to->n_lanes])
+            return -ENOMEM;
+        to->n_lanes++;
+    }
+    return 0;
+}
+
+/* --- jobs --- */
+
+static int add_figures(const struct job *job, const struct residents *residents,
+                       WIRE(ExplainedJob) * to)
+{
+    WIRE(JobView) *view = to->job = malloc(sizeof *view);
+    if (!view)
+        return -ENOMEM;
+    gradpool__wire__job_view__init(view);
+    view->job = strdup(job->name);
+    view->tenant = strdup(job->tenant->key.tenant);
+    view->job_id = job->id;
+    view->workers = job->workers;
+    view->tensors = (uint32_t)job->tensors_count;
+    view->tensor_bytes = job->bytes;
+    view->period_ns = job->profile.now.period_ns;
+    view->alone_period_ns = job->profile.alone.period_ns;
+    view->lane_ns = profile_known(&job->profile).lanes_ns;
+    view->loss_ppm = profile_loss_ppm(&job->profile);
+    view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
+    view->loss_limit_ppm = job_limit_ppm(job);
+    return view->job && view->tenant ? 0 : -ENOMEM;
+}
+
+static int add_job(const struct job *job, const struct residents *residents,
+                   WIRE(ExplainReply) * reply)
+{
+    WIRE(ExplainedJob) *to = malloc(sizeof *to);
+    if (!to)
+        return -ENOMEM;
+    gradpool__wire__explained_job__init(to);
+    reply->jobs[reply->n_jobs++] = to; /* what is half there is freed with the reply */
+    int error = add_figures(job, residents, to);
+    if (error == 0)
+        error = add_lanes(job, residents, to);
+    return error < 0 ? error : add_tasks(job, to);
+}
+
+/* A tenant sees its own jobs, an operator all. */
+static int fill(const struct peer *p, const char *name, WIRE(ExplainReply) * reply)
+{
+    const struct service *s = p->service;
+    struct residents residents;
+    size_t count = 1;
+    list_for_each (node, &s->jobs)
+        count++;
+    reply->jobs = calloc(count, sizeof *reply->jobs);
+    int error = reply->jobs ? residents_gather(s, NULL, &residents) : -ENOMEM;
+    if (error < 0)
+        return error;
+    error = residents_predict(s, &residents);
+    list_for_each (node, &s->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        bool is_visible = p->tenant->is_operator || job->tenant == p->tenant;
+        if (error == 0 && is_visible && strcmp(name, job->name) == 0)
+            error = add_job(job, &residents, reply);
+    }
+    residents_free(&residents);
+    return error;
+}
+
+void explain_handle(struct peer *p, const envelope *request)
+{
+    envelope e = ENVELOPE_INIT;
+    WIRE(ExplainReply) *reply = malloc(sizeof *reply);
+    if (!reply)
+        return peer_fail_memory(p, request->id);
+    gradpool__wire__explain_reply__init(reply);
+    e.id = request->id;
+    e.body_case = BODY(EXPLAIN_REPLY);
+    e.explain_reply = reply;
+    if (fill(p, request->explain_request->job, reply) < 0)
+        peer_fail_memory(p, request->id);
+    else
+        peer_send(p, &e);
+    gradpool__wire__explain_reply__free_unpacked(reply, NULL);
+}

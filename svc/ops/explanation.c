@@ -1,0 +1,165 @@
+/* Why the tasks of a job are where they are, for people and for programs: a reply as it is. */
+#include "svc/base/text.h"
+#include "svc/ops/json_put.h"
+#include "svc/ops/ops.h"
+#include "svc/ops/table.h"
+
+#include <inttypes.h>
+
+#define WIRE(type) Gradpool__Wire__##type
+#define CELL_BYTES 64
+
+static void add_bytes(struct table *table, uint64_t bytes)
+{
+    char cell[CELL_BYTES];
+    table_add(table, "%s", text_bytes(bytes, cell, sizeof cell));
+}
+
+/* What is not known is a dash. */
+static void add_ms(struct table *table, uint64_t ns)
+{
+    if (ns)
+        table_add(table, "%.3f ms", (double)ns / 1e6);
+    else
+        table_add(table, "-");
+}
+
+static void print_figures(const WIRE(JobView) * job, FILE *out)
+{
+    fprintf(out, "job %s%s%s: ", job->tenant, *job->tenant ? "/" : "", job->job);
+    if (job->period_ns)
+        fprintf(out, "a round takes %.1f ms", (double)job->period_ns / 1e6);
+    else
+        fputs("not measured yet", out);
+    if (job->alone_period_ns)
+        fprintf(out, ", %.1f ms without other jobs", (double)job->alone_period_ns / 1e6);
+    if (job->lane_ns)
+        fprintf(out, ", %.3f ms of it lane time", (double)job->lane_ns / 1e6);
+    fputc('\n', out);
+    if (job->period_ns && job->alone_period_ns)
+        fprintf(out, "lost by sharing: %.1f %%, ", job->loss_ppm / 1e4);
+    else
+        fputs("lost by sharing: not known, ", out);
+    fprintf(out, "predicted %.1f %%, ", job->predicted_loss_ppm / 1e4);
+    if (job->loss_limit_ppm)
+        fprintf(out, "limit %.1f %%\n\n", job->loss_limit_ppm / 1e4);
+    else
+        fputs("no limit named\n\n", out);
+}
+
+static int print_lanes(const WIRE(ExplainedJob) * job, FILE *out)
+{
+    static const char *const titles[] = {">LANE",       ">TASKS",     ">SIZE", ">LANE TIME",
+                                         ">OTHER JOBS", ">PREDICTED", "WHY",   NULL};
+    struct table table;
+    table_init(&table, titles);
+    for (size_t i = 0; i < job->n_lanes; i++) {
+        const WIRE(LaneChoice) *lane = job->lanes[i];
+        table_add(&table, "%u", lane->lane);
+        table_add(&table, "%u", lane->tasks);
+        add_bytes(&table, lane->bytes);
+        add_ms(&table, lane->lane_ns);
+        table_add(&table, "%u", lane->other_jobs);
+        table_add(&table, "%.1f %%", lane->predicted_loss_ppm / 1e4);
+        table_add(&table, "%s", lane->why);
+    }
+    return table_print(&table, out);
+}
+
+static int print_tasks(const WIRE(ExplainedJob) * job, FILE *out)
+{
+    static const char *const titles[] = {">TASK", ">LANE", ">SIZE", ">LANE TIME", "TENSORS", NULL};
+    struct table table;
+    table_init(&table, titles);
+    for (size_t i = 0; i < job->n_tasks; i++) {
+        const WIRE(TaskChoice) *task = job->tasks[i];
+        table_add(&table, "%u", task->task);
+        table_add(&table, "%u", task->lane);
+        add_bytes(&table, task->bytes);
+        add_ms(&table, task->lane_ns);
+        if (task->tensors > 1)
+            table_add(&table, "%s and %u more", task->tensor, task->tensors - 1);
+        else
+            table_add(&table, "%s", task->tensor);
+    }
+    int error = table_print(&table, out);
+    if (error == 0 && job->job->tasks > job->n_tasks)
+        fprintf(out, "and %zu more tasks\n", job->job->tasks - job->n_tasks);
+    return error;
+}
+
+int ops_explain_text(const WIRE(ExplainReply) * reply, FILE *out)
+{
+    int error = 0;
+    for (size_t i = 0; i < reply->n_jobs && error == 0; i++) {
+        if (i > 0)
+            fputc('\n', out);
+        print_figures(reply->jobs[i]->job, out);
+        error = print_lanes(reply->jobs[i], out);
+        if (error < 0)
+            return error;
+        fputc('\n', out);
+        error = print_tasks(reply->jobs[i], out);
+    }
+    return error;
+}
+
+/* --- JSON --- */
+
+static json_t *lane_json(const WIRE(LaneChoice) * lane, int *error)
+{
+    json_t *o = json_object();
+    json_put_number(o, "lane", lane->lane, error);
+    json_put_number(o, "tasks", lane->tasks, error);
+    json_put_number(o, "bytes", lane->bytes, error);
+    json_put_number(o, "lane_ns", lane->lane_ns, error);
+    json_put_number(o, "other_jobs", lane->other_jobs, error);
+    json_put_number(o, "predicted_loss_ppm", lane->predicted_loss_ppm, error);
+    json_put_text(o, "why", lane->why, error);
+    return o;
+}
+
+static json_t *task_json(const WIRE(TaskChoice) * task, int *error)
+{
+    json_t *o = json_object();
+    json_put_number(o, "task", task->task, error);
+    json_put_number(o, "lane", task->lane, error);
+    json_put_number(o, "bytes", task->bytes, error);
+    json_put_number(o, "lane_ns", task->lane_ns, error);
+    json_put_text(o, "tensor", task->tensor, error);
+    json_put_number(o, "tensors", task->tensors, error);
+    return o;
+}
+
+static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
+{
+    const WIRE(JobView) *job = explained->job;
+    json_t *o = json_object(), *lanes = json_array(), *tasks = json_array();
+    json_put_text(o, "tenant", job->tenant, error);
+    json_put_text(o, "job", job->job, error);
+    json_put_number(o, "job_id", job->job_id, error);
+    json_put_number(o, "period_ns", job->period_ns, error);
+    json_put_number(o, "alone_period_ns", job->alone_period_ns, error);
+    json_put_number(o, "lane_ns", job->lane_ns, error);
+    json_put_number(o, "loss_ppm", job->loss_ppm, error);
+    json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
+    json_put_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
+    json_put_number(o, "tasks_count", job->tasks, error);
+    for (size_t i = 0; i < explained->n_lanes; i++)
+        json_put_last(lanes, lane_json(explained->lanes[i], error), error);
+    for (size_t i = 0; i < explained->n_tasks; i++)
+        json_put_last(tasks, task_json(explained->tasks[i], error), error);
+    json_put(o, "lanes", lanes, error);
+    json_put(o, "tasks", tasks, error);
+    return o;
+}
+
+int ops_explain_json(const WIRE(ExplainReply) * reply, FILE *out)
+{
+    int error = 0;
+    json_t *o = json_object(), *jobs = json_array();
+    for (size_t i = 0; i < reply->n_jobs; i++)
+        json_put_last(jobs, job_json(reply->jobs[i], &error), &error);
+    json_put(o, "jobs", jobs, &error);
+    return json_put_out(o, error, out);
+}
