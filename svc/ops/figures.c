@@ -20,6 +20,9 @@ static double loss(const struct view_job *job)
 {
     return job->period_ns && job->alone_period_ns ? job->loss_ppm / 1e6 : NAN;
 }
+static double known_ratio(uint32_t ppm) { return ppm ? ppm / 1e6 : NAN; }
+static double predicted(const struct view_job *job) { return known_ratio(job->predicted_loss_ppm); }
+static double limit(const struct view_job *job) { return known_ratio(job->loss_limit_ppm); }
 static double saved(const struct view_job *job) { return job->workers - job->cores_allocated; }
 
 const struct figure job_figures[] = {
@@ -40,6 +43,10 @@ const struct figure job_figures[] = {
      lane_time},
     {"loss_ratio", "LOSS", "How much slower than alone: 1 - alone_period / period.", FIGURE_RATIO,
      true, loss},
+    {"predicted_loss_ratio", "PREDICTED", "The loss that the packer expects beside the jobs there.",
+     FIGURE_RATIO, true, predicted},
+    {"loss_limit_ratio", "LIMIT", "The strictest loss limit that is named for it.", FIGURE_RATIO,
+     true, limit},
     {0},
 };
 
