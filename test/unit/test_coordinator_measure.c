@@ -478,6 +478,48 @@ static void who_ran_alone_before_fits_alone_again_whatever_his_limit(void **stat
     lane_of(rig, "a");
 }
 
+static envelope *ask_why(struct rig *rig, const char *name)
+{
+    struct end *asking = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    WIRE(ExplainRequest) explain = GRADPOOL__WIRE__EXPLAIN_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    explain.job = (char *)name;
+    request.body_case = BODY(EXPLAIN_REQUEST);
+    request.explain_request = &explain;
+    envelope *reply = end_ask(asking, &request);
+    assert_int_equal(reply->body_case, BODY(EXPLAIN_REPLY));
+    return reply;
+}
+
+static void why_a_lane_was_chosen_is_told(void **state)
+{
+    static const struct {
+        const char *job, *why;
+    } expected[] = {{"a", "the fullest lane on which no job loses more than its limit"},
+                    {"b", "no lane was within all limits"},
+                    {"new", "no lane was without other jobs"}};
+    struct rig *rig = *state;
+    know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
+    rig_aggregator(rig, 1);
+    for (size_t i = 0; i < 3; i++) {
+        uint32_t lane = lane_of(rig, expected[i].job);
+        envelope *reply = ask_why(rig, expected[i].job);
+        assert_int_equal(reply->explain_reply->n_jobs, 1);
+        const WIRE(ExplainedJob) *job = reply->explain_reply->jobs[0];
+        assert_int_equal(job->n_lanes, 1);
+        assert_int_equal(job->lanes[0]->lane, lane);
+        assert_int_equal(job->lanes[0]->other_jobs, i);
+        assert_non_null(strstr(job->lanes[0]->why, expected[i].why));
+        assert_int_equal(job->n_tasks, 1);
+        assert_int_equal(job->tasks[0]->bytes, 4000);
+        assert_string_equal(job->tasks[0]->tensor, "w");
+        message_free(reply);
+    }
+    envelope *reply = ask_why(rig, "nobody");
+    assert_int_equal(reply->explain_reply->n_jobs, 0);
+    message_free(reply);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, rig_teardown)
 
 int main(void)
@@ -499,6 +541,7 @@ int main(void)
         CASE(with_one_who_fits_nowhere_is_told_how_far_he_is_off),
         CASE(who_ran_alone_before_fits_alone_again_whatever_his_limit),
         CASE(a_job_s_own_limit_is_kept_and_the_same_for_all_ranks),
+        CASE(why_a_lane_was_chosen_is_told),
         CASE(what_is_lost_is_told_beside_what_was_predicted),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
