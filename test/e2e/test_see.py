@@ -65,12 +65,6 @@ class Top(Running):
         self.assertNotIn('\x1b', text)
         self.assertEqual(text.count('dedicated servers would hold'), 1)
 
-    def test_without_a_service_top_says_so_with_exit_code_3(self):
-        answer = subprocess.run([GRADPOOL, 'top', '--once', '--endpoint', 'unix:/nowhere.sock'],
-                                capture_output=True, text=True, timeout=WAIT_S, check=False)
-        self.assertEqual((answer.returncode, answer.stdout), (3, ''))
-        self.assertIn('/nowhere.sock', answer.stderr)
-
 
 class Decisions(Running):
     """What was decided and why is in the log."""
@@ -192,14 +186,6 @@ class Web(Running):
         self.assertEqual(report['lanes'][0]['jobs'][0]['share'], 1)
         self.assertEqual(report['history'][-1]['allocated'], 2)
 
-    def test_it_is_healthy_until_an_aggregator_is_gone_and_again_with_the_next(self):
-        self.assertEqual(fetch(self.web + '/healthz'), (200, 'ok\n'))
-        os.kill(self.service.pids()[0], signal.SIGSTOP)
-        until(lambda: fetch(self.web + '/healthz')[0] == 503, 'the silence is seen',
-              process=self.service.serve)
-        until(lambda: fetch(self.web + '/healthz') == (200, 'ok\n'), 'it was replaced',
-              process=self.service.serve)
-
     def test_nothing_can_be_written(self):
         for method in ('POST', 'PUT', 'DELETE'):
             self.assertEqual(fetch(self.web + '/report', method)[0], 405)
@@ -215,6 +201,30 @@ class Web(Running):
             self.assertEqual(self.service.ask('status').returncode, 0)
             until(lambda: self.service.job('resnet-7')['use']['rounds'] > rounds + 100,
                   'the job trains on', process=self.ranks[0])
+
+
+class Health(unittest.TestCase):
+    def setUp(self):
+        self.service = Service('--http', '127.0.0.1:0', '--aggregator-timeout', 3, aggregators=2)
+        self.addCleanup(self.service.end)
+        self.web = web_of(self.service)
+
+    def test_it_is_healthy_until_an_aggregator_is_gone_and_again_with_the_next(self):
+        until(lambda: fetch(self.web + '/healthz') == (200, 'ok\n'), 'both are up',
+              process=self.service.serve)
+        os.kill(self.service.pids()[0], signal.SIGSTOP)
+        until(lambda: fetch(self.web + '/healthz')[0] == 503, 'the silence is seen',
+              process=self.service.serve)
+        until(lambda: fetch(self.web + '/healthz') == (200, 'ok\n'), 'it was replaced',
+              process=self.service.serve)
+
+
+class NoService(unittest.TestCase):
+    def test_without_a_service_top_says_so_with_exit_code_3(self):
+        answer = subprocess.run([GRADPOOL, 'top', '--once', '--endpoint', 'unix:/nowhere.sock'],
+                                capture_output=True, text=True, timeout=WAIT_S, check=False)
+        self.assertEqual((answer.returncode, answer.stdout), (3, ''))
+        self.assertIn('/nowhere.sock', answer.stderr)
 
 
 class WebAddress(unittest.TestCase):
