@@ -20,7 +20,9 @@ void describe_tasks(const struct job *job, const struct task *tasks, size_t coun
 int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count, bool moves,
                struct answer *ret_answer, struct err *err);
 
-/* deciding.c: says in the log where `count` things of the job go, and why. What is not the first of
+/* deciding.c: why a lane was chosen, in words that follow "lane 3: ". */
+const char *share_why(enum share_how how);
+/* Says in the log where `count` things of the job go, and why. What is not the first of
  * a job is for debugging only: some declare tensor by tensor. */
 void deciding_log(const struct job *job, const char *what, size_t count, bool is_first,
                   const struct answer *answer);

@@ -11,7 +11,7 @@
 #define SENTENCE_BYTES 640
 #define PPM_PER_PERCENT 1e4
 
-static const char *why(enum share_how how)
+const char *share_why(enum share_how how)
 {
     switch (how) {
     case SHARE_BY_POLICY: return "as the policy has it";
@@ -58,7 +58,7 @@ void deciding_log(const struct job *job, const char *what, size_t count, bool is
 {
     char text[SENTENCE_BYTES] = "", prefix[TENANT_PREFIX_BYTES];
     name_lanes(&answer->plan, text);
-    text_append(text, sizeof text, ": %s", why(answer->how));
+    text_append(text, sizeof text, ": %s", share_why(answer->how));
     name_losses(&answer->plan, text);
     log_write(is_first ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "job %s%s, policy %s: %zu %s on %s",
               tenant_prefix(job->tenant, prefix), job->name, job->service->options.policy, count,

@@ -1,5 +1,6 @@
 /* Why each task of a job lies where it does: what `gradpool explain` asks for. Shows what is kept
  * already, asks nobody, changes nothing. */
+#include "svc/coordinator/asking.h"
 #include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
 
@@ -8,20 +9,6 @@
 #include <string.h>
 
 #define TASKS_SHOWN_MAX 4096 /* of one job */
-
-static const char *why(enum share_how how)
-{
-    static const char *const texts[] = {
-        [SHARE_UNKNOWN] = "placed before this coordinator was started",
-        [SHARE_BY_POLICY] = "the choice of a policy without loss limits",
-        [SHARE_ALONE] = "no other job was there: a new job is measured alone",
-        [SHARE_BESIDE] = "no lane was without other jobs to measure a new one: the least loaded",
-        [SHARE_FITS] = "the fullest lane on which no job loses more than its limit",
-        [SHARE_OVER] = "no lane was within all limits, and none is named: the least loaded",
-        [SHARE_MOVED] = "its lane was lost, and no other was within all limits: the least loaded",
-    };
-    return texts[how];
-}
 
 /* --- tasks --- */
 
@@ -131,7 +118,7 @@ static WIRE(LaneChoice) *
     choice->bytes = share->bytes;
     choice->lane_ns = share->lane_ns;
     choice->predicted_loss_ppm = residents_loss_ppm(residents, job->id, share->lane->id);
-    choice->why = strdup(why(share->how));
+    choice->why = strdup(share_why(share->how));
     if (choice->why)
         return choice;
     free(choice);

@@ -90,7 +90,7 @@ class Limits(unittest.TestCase):
         explained = self.explain('first')
         self.assertEqual(explained['loss_limit_ppm'], 10000)
         self.assertEqual([lane['why'] for lane in explained['lanes']],
-                         ['the fullest lane on which no job loses more than its limit'])
+                         ['everybody stays within his loss limit there'])
         self.assertEqual(len(explained['tasks']), explained['tasks_count'])
         second = self.start('second', 10, 'second-again')
         self.assertNotEqual(second.wait(), 0)
@@ -99,8 +99,8 @@ class Limits(unittest.TestCase):
         self.start('new', 1000000, 'new')  # is measured somewhere all the same
         until(lambda: (self.service.job('new') or {}).get('tasks'), 'it is placed',
               process=self.service.serve)
-        self.assertIn('no lane was without other jobs', self.explain('new')['lanes'][0]['why'])
-        self.assertIn('no lane was without', self.service.ask('explain', 'new').stdout)
+        self.assertIn('no lane is free', self.explain('new')['lanes'][0]['why'])
+        self.assertIn('no lane is free', self.service.ask('explain', 'new').stdout)
 
     def test_a_tenant_s_limit_is_shown_and_that_of_nobody_is_not(self):
         self.service.tenant_key('acme', '--loss-limit', '2.5%')

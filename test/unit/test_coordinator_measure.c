@@ -495,9 +495,9 @@ static void why_a_lane_was_chosen_is_told(void **state)
 {
     static const struct {
         const char *job, *why;
-    } expected[] = {{"a", "the fullest lane on which no job loses more than its limit"},
-                    {"b", "no lane was within all limits"},
-                    {"new", "no lane was without other jobs"}};
+    } expected[] = {{"a", "everybody stays within his loss limit"},
+                    {"b", "nobody has named one"},
+                    {"new", "no lane is free"}};
     struct rig *rig = *state;
     know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
     rig_aggregator(rig, 1);
