@@ -72,8 +72,8 @@ static void on_request(struct lane *lane, struct fabric *fabric, const struct fa
             worker_close(w, WORKER_ABSENT);
         return;
     }
-    log_warn("lane %u refuses a connection from %s: %s", lane->options.id, fabric_peer(event->conn),
-             refusal_text(r));
+    log_warn_rarely("lane %u refuses a connection from %s: %s", lane->options.id,
+                    fabric_peer(event->conn), refusal_text(r));
     fabric_refuse(event->conn, -r);
 }
 

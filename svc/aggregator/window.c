@@ -107,7 +107,7 @@ int window_reserve(struct lane_job *job, const struct fabric *fabric)
     if (job->reserved_bytes)
         return 0;
     int code = say_lack(job, text, sizeof text);
-    log_warn("job '%s': %s", job->name, text);
+    log_warn_rarely("job '%s': %s", job->name, text);
     return code;
 }
 

@@ -2,8 +2,11 @@
  * Owns the program's name and level. */
 #include "svc/base/log.h"
 
+#include "svc/base/clock.h"
+
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,4 +90,24 @@ void log_write(enum log_level level, const char *format, ...)
                              level_names[level], program, text);
     if (write(STDERR_FILENO, line, used) < 0)
         return; /* nobody reads standard error: there is nowhere left to say so */
+}
+
+void log_write_rarely(struct log_rate *rate, enum log_level level, const char *format, ...)
+{
+    uint64_t now_ns = clock_now_ns(), next_ns = rate->next_ns;
+    if (now_ns < next_ns ||
+        !atomic_compare_exchange_strong(&rate->next_ns, &next_ns, now_ns + NS_PER_S)) {
+        rate->left_out++;
+        return;
+    }
+    char text[TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    uint32_t left_out = atomic_exchange(&rate->left_out, 0);
+    if (left_out > 0)
+        log_write(level, "%s (and %u more like it before)", text, left_out);
+    else
+        log_write(level, "%s", text);
 }

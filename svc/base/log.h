@@ -3,6 +3,8 @@
 #ifndef GRADPOOL_BASE_LOG_H
 #define GRADPOOL_BASE_LOG_H
 
+#include <stdint.h>
+
 enum log_level {
     LOG_LEVEL_ERROR,
     LOG_LEVEL_WARN,
@@ -20,6 +22,20 @@ void log_set_level(enum log_level level);
 void log_set_hook(void (*hook)(enum log_level level, const char *line));
 
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Of one kind of line that others can cause at will: at most one a second is written, with how many
+ * were left out before it. Any thread. */
+struct log_rate {
+    _Atomic uint64_t next_ns;
+    _Atomic uint32_t left_out;
+};
+void log_write_rarely(struct log_rate *rate, enum log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define log_warn_rarely(...)                                   \
+    do {                                                       \
+        static struct log_rate rate_;                          \
+        log_write_rarely(&rate_, LOG_LEVEL_WARN, __VA_ARGS__); \
+    } while (0)
 
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warn(...) log_write(LOG_LEVEL_WARN, __VA_ARGS__)

@@ -251,6 +251,7 @@ static void try_again(struct timer *timer)
 
 static void init(struct service *s)
 {
+    list_init(&s->visitors);
     list_init(&s->peers);
     list_init(&s->waits);
     list_init(&s->tenants);

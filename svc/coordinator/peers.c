@@ -4,6 +4,7 @@
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/visitors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -59,6 +60,10 @@ static void peer_destroy(struct peer *p)
         p->aggregator->peer = NULL;
     if (p->session)
         p->session->peer = NULL;
+    if (p->tenant && !p->is_local)
+        p->tenant->connections--;
+    p->service->outer_descriptors -= !p->is_local;
+    visitors_forget(p);
     waits_cancel(p);
     timer_stop(&p->timer);
     loop_unwatch(&p->service->loop, &p->source);
@@ -84,7 +89,7 @@ static void peer_expired(struct timer *timer)
 {
     struct peer *p = container_of(timer, struct peer, timer);
     if (p->state == PEER_GREETING)
-        log_warn("%s did not say hello; closed", channel_peer(p->channel));
+        log_warn_rarely("%s did not say hello; closed", channel_peer(p->channel));
     peer_gone(p);
 }
 
@@ -164,9 +169,7 @@ void peer_fail_memory(struct peer *p, uint64_t id)
 static bool needs_key(const struct peer *p)
 {
     const struct coordinator_options *o = &p->service->options;
-    int pid;
-    uint32_t uid;
-    if (channel_credentials(p->channel, &pid, &uid) == 0)
+    if (p->is_local)
         return false;
     return o->require_tls || (!o->insecure && !channel_is_loopback(p->channel));
 }
@@ -176,6 +179,20 @@ static void turn_down(struct peer *p, uint64_t request, int code, const char *te
     log_warn("%s: refused: %s", channel_peer(p->channel), text);
     peer_fail(p, request, code, "%s", text);
     peer_finish(p);
+}
+
+static bool count_in(struct peer *p, uint64_t request, struct tenant *tenant)
+{
+    struct err err;
+    int error = p->is_local ? 0 : visitors_admit(p, tenant, &err);
+    if (error < 0) {
+        peer_fail(p, request, error, "%s", err.text);
+        peer_finish(p);
+        return false;
+    }
+    p->tenant = tenant;
+    tenant->connections += !p->is_local;
+    return true;
 }
 
 /* Finds out whose connection it is; false: nobody's that may come, and it was told. */
@@ -195,8 +212,7 @@ static bool admit(struct peer *p, uint64_t request, const WIRE(Hello) * hello)
                          "an aggregator needs the key of an operator (gradpool tenant add NAME "
                          "--operator), because it sees the gradients of all tenants"),
                false;
-    p->tenant = tenant;
-    return true;
+    return count_in(p, request, tenant);
 }
 
 static void greet(struct peer *p, const envelope *message)
@@ -207,8 +223,8 @@ static void greet(struct peer *p, const envelope *message)
     }
     const WIRE(Hello) *hello = message->hello;
     if (hello->version != CHANNEL_VERSION) {
-        log_warn("%s (%s) speaks protocol version %u, expected %d; closed",
-                 channel_peer(p->channel), hello->program, hello->version, CHANNEL_VERSION);
+        log_warn_rarely("%s (%s) speaks protocol version %u, expected %d; closed",
+                        channel_peer(p->channel), hello->program, hello->version, CHANNEL_VERSION);
         peer_fail(p, message->id, -EPROTO,
                   "gradpool serve speaks protocol version %d, you speak %u: use programs of one "
                   "version",
@@ -273,6 +289,7 @@ static void receive(struct peer *p)
         else if (p->state == PEER_OPEN)
             handle(p, message);
         gradpool__wire__envelope__free_unpacked(message, NULL);
+        visitors_heard(p);
         if (p->state == PEER_BROKEN)
             return;
     }
@@ -308,6 +325,8 @@ static void timer_ready(struct timer *timer)
 
 int peer_accept(struct service *s, int fd)
 {
+    int pid;
+    uint32_t uid;
     struct peer *p = calloc(1, sizeof *p);
     if (!p) {
         close(fd);
@@ -323,10 +342,15 @@ int peer_accept(struct service *s, int fd)
     p->service = s;
     p->source = (struct source){.fd = channel_fd(p->channel), .ready = peer_ready};
     p->state = PEER_GREETING;
+    p->is_local = channel_credentials(p->channel, &pid, &uid) == 0;
+    list_init(&p->visit);
     timer_init(&p->timer, timer_ready);
     timer_start(&s->loop, &p->timer, clock_now_ns() + GREET_DEADLINE_NS);
     list_append(&s->peers, &p->link);
     error = loop_watch(&s->loop, &p->source, EPOLLIN);
+    if (error == 0 && !p->is_local && !visitors_make_room(s, p))
+        error = -EMFILE;
+    s->outer_descriptors += !p->is_local;
     if (error < 0)
         peer_destroy(p);
     return error;
@@ -336,7 +360,7 @@ int peer_accept(struct service *s, int fd)
  * and close it. */
 static void turn_away(struct service *s, int listening_fd)
 {
-    log_error("out of file descriptors: a connection was turned away (see ulimit -n)");
+    log_warn_rarely("out of file descriptors: a connection was turned away (see ulimit -n)");
     close(s->spare_fd);
     int fd = accept4(listening_fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0)
@@ -355,7 +379,7 @@ static void listener_ready(struct source *source, uint32_t events)
     }
     int error = peer_accept(l->service, fd);
     if (error < 0)
-        log_error("a connection was turned away: %s", err_text(error));
+        log_warn_rarely("a connection was turned away: %s (see ulimit -n)", err_text(error));
 }
 
 int listener_open(struct service *s, struct listener *l, const char *interface_name,

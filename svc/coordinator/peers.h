@@ -30,9 +30,12 @@ struct peer {
     struct timer timer; /* of greeting, of closing, or to go on receiving */
     enum peer_state state;
     WIRE(Role) role;
+    bool is_local;         /* over the Unix socket */
     struct tenant *tenant; /* NULL while greeting */
     struct session *session;
     struct aggregator *aggregator;
+    struct list visit; /* in service.visitors while it has joined nothing (visitors.c) */
+    uint64_t heard_ns;
 };
 
 struct listener {

@@ -22,6 +22,7 @@ void quota_of_tenant(const struct service *s, const struct tenant *tenant, struc
 {
     *ret_quota = (struct quota){0};
     uint64_t *used = ret_quota->used;
+    used[LIMIT_TENANT_CONNECTIONS] = tenant->connections;
     list_for_each (node, &s->jobs) {
         const struct job *job = list_entry(node, struct job, link);
         if (job->tenant != tenant)
@@ -34,7 +35,7 @@ void quota_of_tenant(const struct service *s, const struct tenant *tenant, struc
     }
 }
 
-static const char *name_tenant(const struct tenant *tenant, char *buffer, size_t buffer_bytes)
+const char *quota_tenant_name(const struct tenant *tenant, char *buffer, size_t buffer_bytes)
 {
     const char *name = tenant->key.tenant;
     snprintf(buffer, buffer_bytes, *name ? "tenant %s" : "the tenant without a key%s", name);
@@ -52,7 +53,7 @@ int quota_check_new_job(const struct service *s, const struct tenant *tenant, co
     if (error < 0)
         return error;
     quota_of_tenant(s, tenant, &quota);
-    name_tenant(tenant, who, sizeof who);
+    quota_tenant_name(tenant, who, sizeof who);
     error = limits_check(limits, LIMIT_TENANT_JOBS, who, quota.used[LIMIT_TENANT_JOBS], 1, err);
     return error < 0 ? error
                      : limits_check(limits, LIMIT_TENANT_WORKERS, who,
@@ -96,7 +97,7 @@ int quota_check_declared(const struct job *job, struct tensor *const *tensors, s
     int error = check_news(&s->options.limits, &quota, LIMIT_JOB_TENSORS, &news, who, err);
     if (error < 0)
         return error;
-    name_tenant(job->tenant, who, sizeof who);
+    quota_tenant_name(job->tenant, who, sizeof who);
     quota_of_tenant(s, job->tenant, &quota);
     return check_news(&s->options.limits, &quota, LIMIT_TENANT_TENSORS, &news, who, err);
 }

@@ -13,6 +13,9 @@ struct quota {
 void quota_of_job(const struct job *job, struct quota *ret_quota);
 void quota_of_tenant(const struct service *s, const struct tenant *tenant, struct quota *ret_quota);
 
+/* "tenant acme"; fills `buffer` and returns it. */
+const char *quota_tenant_name(const struct tenant *tenant, char *buffer, size_t buffer_bytes);
+
 /* -EDQUOT, with a text that says who, what and what to do. */
 int quota_check_new_job(const struct service *s, const struct tenant *tenant, const char *name,
                         uint32_t workers, struct err *err);

@@ -35,6 +35,9 @@ struct service {
     struct timer drain_timer, retry_timer, ping_timer, measure_timer;
     uint64_t measure_wait_ns; /* until the next look at what trains */
     uint32_t idle_looks;      /* in a row that saw nothing train */
+    struct list visitors;     /* peers, who has been silent longest first */
+    size_t visitors_count;
+    size_t outer_descriptors; /* of connections over TCP, and of workers that are watched */
     struct list peers, waits, tenants, jobs, aggregators;
     struct list profiles; /* how jobs ran before */
     uint64_t profiles_turn;

@@ -2,6 +2,7 @@
  * job: a sum without it is not the sum that was asked for (K6). */
 #include "svc/base/log.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/visitors.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -30,6 +31,7 @@ static void unwatch_process(struct session *session)
         return;
     loop_unwatch(&session->job->service->loop, &session->process);
     close(session->process.fd);
+    session->job->service->outer_descriptors--;
     session->process.fd = -1;
 }
 
@@ -106,14 +108,17 @@ static void process_ended(struct source *source, uint32_t events)
 
 static void away_too_long(struct timer *timer) { lost(container_of(timer, struct session, away)); }
 
-/* The process is dead, or is watched and alive: either is better known than guessed. */
+/* The process is dead, or is watched and alive: either is better known than guessed. Without a
+ * descriptor to spare the end of its connection tells, only later. */
 static void watch_process(struct session *session)
 {
     struct loop *loop = &session->job->service->loop;
     int fd;
-    if (session->process.fd >= 0 || process_open(session->pid, session->identity, &fd) < 0)
+    if (session->process.fd >= 0 || visitors_are_many(session->job->service) ||
+        process_open(session->pid, session->identity, &fd) < 0)
         return;
     session->process.fd = fd;
+    session->job->service->outer_descriptors++;
     if (loop_watch(loop, &session->process, EPOLLIN) < 0)
         unwatch_process(session);
 }

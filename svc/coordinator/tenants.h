@@ -17,6 +17,7 @@ struct tenant {
     struct key key;
     bool is_operator; /* may add aggregators and see all jobs */
     bool is_revoked;
+    uint32_t connections;    /* over TCP */
     uint64_t added_s;        /* since 1970; 0: the local one */
     uint32_t loss_limit_ppm; /* of each of its jobs; 0: none is named */
 };

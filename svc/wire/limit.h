@@ -39,8 +39,12 @@
       LIMIT_TIB * 1024, LIMIT_TIB * 64, true)                                                   \
     X(TENANT_REGIONS, "tenant-regions", "regions lent by one tenant's workers to one lane",     \
       "16384", 1, 1 << 24, 16384, false)                                                        \
+    X(TENANT_CONNECTIONS, "tenant-connections", "control connections of one tenant", "20480",   \
+      1, 1 << 20, 20480, false)                                                                 \
     X(LANE_MEMORY, "lane-memory", "bytes of memory of one lane, for all its jobs", "1G",        \
-      UINT64_C(1) << 20, LIMIT_TIB, UINT64_C(1) << 30, true)
+      UINT64_C(1) << 20, LIMIT_TIB, UINT64_C(1) << 30, true)                                    \
+    X(IDLE_CONNECTIONS, "idle-connections", "control connections that have joined nothing",     \
+      "1024", 1, 1 << 20, 1024, false)
 /* clang-format on */
 #define LIMIT_TIB (UINT64_C(1) << 40)
 

@@ -256,6 +256,17 @@ static void a_program_logs_from_info_upwards(void **state)
     assert_string_equal(logged, "0:e 1;1:w;2:i;");
 }
 
+static void what_others_cause_is_logged_once_a_second_with_a_count(void **state)
+{
+    struct log_rate rate = {0};
+    for (int i = 0; i < 5; i++)
+        log_write_rarely(&rate, LOG_LEVEL_WARN, "go away %d", i);
+    assert_string_equal(logged, "1:go away 0;");
+    rate.next_ns = 0; /* a second has passed */
+    log_write_rarely(&rate, LOG_LEVEL_WARN, "go away %d", 5);
+    assert_string_equal(logged, "1:go away 0;1:go away 5 (and 4 more like it before);");
+}
+
 static void a_client_logs_from_warnings_upwards(void **state)
 {
     log_init("client");
@@ -470,6 +481,7 @@ int main(void)
         cmocka_unit_test(a_long_sentence_is_cut_at_its_room),
         log_test(a_program_logs_from_info_upwards),
         log_test(a_client_logs_from_warnings_upwards),
+        log_test(what_others_cause_is_logged_once_a_second_with_a_count),
         log_test(the_environment_sets_the_level),
         log_test(an_unknown_level_is_an_error_and_leaves_the_default),
         log_test(a_line_says_when_how_grave_who_and_what),

@@ -1,4 +1,5 @@
 /* Each limit is refused with its name, and leaves what was there as it was. */
+#include "svc/base/clock.h"
 #include "test/unit/coordinator_rig.h"
 
 #include <errno.h>
@@ -173,6 +174,46 @@ static void one_job_gets_no_more_of_a_lane_s_memory_than_its_part(void **state)
     declare(other, "a", 10);
 }
 
+static void a_tenant_has_no_more_connections_than_it_may_and_the_operator_gets_in(void **state)
+{
+    struct rig *rig = *state;
+    WIRE(Hello) hello;
+    envelope request;
+    limit(rig, LIMIT_TENANT_CONNECTIONS, 2);
+    struct end *zero = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    hello_request(&request, &hello, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    struct end *third = rig_connect_silently(rig);
+    end_ask_refused(third, &request, -EDQUOT, "--tenant-connections-max");
+    end_expect_closed(third);
+    rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    end_close(zero);
+    rig_settle(rig);
+    rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+}
+
+/* Not before a second: who has just come may be about to join. */
+static void who_has_joined_nothing_and_is_silent_longest_goes(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_IDLE_CONNECTIONS, 2);
+    struct end *joined = rig_join(rig, "resnet", 0, 1, NULL, NULL);
+    struct end *local = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *first = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    struct end *second = rig_connect_silently(rig);
+    struct end *third = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    for (uint64_t from_ns = clock_now_ns(); clock_now_ns() < from_ns + NS_PER_S + NS_PER_S / 10;)
+        rig_step(rig);
+    assert_false(first->is_gone);
+    rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    end_expect_closed(first);
+    rig_settle(rig);
+    assert_false(second->is_gone);
+    assert_false(third->is_gone);
+    assert_false(joined->is_gone);
+    assert_false(local->is_gone);
+}
+
 static void a_lane_is_told_its_limits_with_its_pieces(void **state)
 {
     struct rig *rig = *state;
@@ -269,6 +310,8 @@ int main(void)
         CASE(requests_that_wait_for_a_lane_are_counted),
         CASE(a_lane_gets_no_more_pieces_than_its_memory_holds),
         CASE(one_job_gets_no_more_of_a_lane_s_memory_than_its_part),
+        CASE(who_has_joined_nothing_and_is_silent_longest_goes),
+        CASE(a_tenant_has_no_more_connections_than_it_may_and_the_operator_gets_in),
         CASE(a_lane_is_told_its_limits_with_its_pieces),
         CASE(jobs_are_shown_with_their_use_and_limits),
         CASE(a_restart_counts_what_is_there),
