@@ -139,7 +139,8 @@ void fabric_pool_unregister(struct fabric *f, void *base);
 
 /* Lane side: posts a read from, or a write to, the peer's region. Bounds are checked first:
  * -EFAULT. One event READ or WRITTEN follows for each that returned 0. -EAGAIN: queue full (ROOM
- * follows). Operations of one connection are carried out in posting order. */
+ * follows). Operations of one connection are carried out in posting order; only a read may see the
+ * bytes from before a short write that is not WRITTEN yet. */
 int fabric_read(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                 void *context);
 int fabric_write(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
@@ -155,7 +156,8 @@ int fabric_notify(struct fabric_conn *c, uint32_t word, void *context);
  * trouble of one connection is that connection's CLOSED event. Wakes peers once for all that was
  * posted since the last poll or flush (one doorbell a batch). */
 int fabric_poll(struct fabric *f, struct fabric_event *events, int events_max);
-/* Rings the doorbells now. */
+/* Rings the doorbells now, and sends what was gathered: posts may wait for each other until the
+ * next flush, poll or arm, to leave together. */
 void fabric_flush(struct fabric *f);
 
 /* How to sleep until something happens. Exactly one of them is set by fabric_arm(). */

@@ -1,7 +1,7 @@
 /* fabric_ofi: libfabric's connected endpoints behind fabric.h (README, O1 to O9).
  * Owns one fabric, domain and event queue, and polls its connections. It never sets libfabric's
  * environment and never waits; libfabric itself makes progress only inside fabric_poll(). */
-#include "svc/wire/ofi_conn.h"
+#include "svc/wire/ofi_pack.h"
 
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
@@ -195,6 +195,7 @@ static int poll_fabric(struct fabric *base, struct fabric_event *events, int eve
     struct ofi_fabric *f = fabric_of(base);
     struct ofi_batch batch = {.events = events, .events_max = events_max};
     free_gone(f);
+    ofi_pack_end_bursts(f);
     read_events(f, &batch);
     visit_active(f, f->active.next, &batch);
     bool may_skip = batch.count > 0 || (has_few(f) && !list_is_empty(&f->active));
@@ -221,6 +222,7 @@ static int arm(struct fabric *base, struct fabric_wait *ret_wait)
 {
     struct ofi_fabric *f = fabric_of(base);
     struct fid *eq = &f->eq->fid;
+    ofi_pack_end_bursts(f);
     if (!f->is_eq_armed && fi_trywait(f->fabric, &eq, 1) != 0)
         return -EAGAIN;
     f->is_eq_armed = true;
@@ -235,8 +237,8 @@ static int arm(struct fabric *base, struct fabric_wait *ret_wait)
     return 0;
 }
 
-/* Posting is sending: nothing is kept back for a doorbell. */
-static void flush(struct fabric *base) { (void)base; }
+/* Posting is sending, but for what is small and does not come alone (O13). */
+static void flush(struct fabric *base) { ofi_pack_end_bursts(fabric_of(base)); }
 
 /* --- opening and closing --------------------------------------------------------------------- */
 
@@ -580,6 +582,7 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     f->payload_bytes_max = (uint32_t)options->payload_bytes_max;
     list_init(&f->conns);
     list_init(&f->active);
+    list_init(&f->bursts);
     list_init(&f->gone);
     int r =
         ofi_provider_choose(options->provider, options->interface_name, &f->info, &f->landed_flags);

@@ -2,7 +2,7 @@
  * Owns the endpoint, its completion queue and its buffers. An endpoint is closed only after its
  * socket was cut and everything posted has come back (O2): libfabric 1.17 corrupts memory when one
  * is closed in the middle of a read's response. */
-#include "svc/wire/ofi_conn.h"
+#include "svc/wire/ofi_pack.h"
 
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
@@ -17,7 +17,7 @@
 #include <sys/timerfd.h>
 
 /* What can be in a queue at a time, and words from the peer. */
-#define QUEUE_SIZE (OFI_RECEIVES + OFI_SENDS_MAX + OFI_TRANSFERS_MAX + 256)
+#define QUEUE_SIZE (OFI_RECEIVES + OFI_SENDS_MAX + OFI_TRANSFERS_MAX + OFI_PACKS + 256)
 
 /* --- making ---------------------------------------------------------------------------------- */
 
@@ -31,7 +31,9 @@ static struct ofi_conn *conn_new(struct ofi_fabric *f, void *owner, enum ofi_pha
     c->phase = phase;
     c->socket_fd = -1;
     c->cq_fd = -1;
+    c->written_end = &c->written;
     list_init(&c->in_active);
+    list_init(&c->in_bursts);
     list_append(&f->conns, &c->in_fabric);
     return c;
 }
@@ -39,6 +41,7 @@ static struct ofi_conn *conn_new(struct ofi_fabric *f, void *owner, enum ofi_pha
 void ofi_conn_free(struct ofi_conn *c)
 {
     list_remove(&c->in_active);
+    list_remove(&c->in_bursts);
     list_remove(&c->in_fabric);
     free(c->buffers);
     free(c);
@@ -118,6 +121,7 @@ static void retire(struct ofi_conn *c)
 {
     ofi_conn_close(c);
     list_remove(&c->in_active);
+    list_remove(&c->in_bursts);
     list_remove(&c->in_fabric);
     list_append(&ofi_fabric_of(c)->gone, &c->in_fabric);
 }
@@ -275,6 +279,7 @@ static void set_deadline(struct ofi_conn *c)
 static void cut(struct ofi_conn *c)
 {
     c->phase = OFI_ENDING;
+    ofi_pack_abandon(c);
     set_deadline(c);
     ofi_conn_activate(c);
     if (c->is_shut)
@@ -343,18 +348,23 @@ static void linger(struct ofi_conn *c, uint64_t now_ns)
         cut(c);
 }
 
+static unsigned posted(const struct ofi_conn *c)
+{
+    return c->sends_asked + c->packs_posted + c->transfers_posted;
+}
+
 void ofi_conn_advance(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch)
 {
     if (c->phase == OFI_LINGERING)
         linger(c, now_ns);
     if (c->phase != OFI_ENDING || ofi_batch_is_full(batch))
         return;
-    bool is_empty = c->is_shut && c->sends_asked + c->transfers_posted == 0;
+    bool is_empty = c->is_shut && posted(c) == 0;
     if (!is_empty && now_ns < c->deadline_ns)
         return;
     if (!is_empty)
         log_warn("transport=ofi peer=%s error=\"endpoint kept %u sends and %u transfers for a "
                  "second after it was cut; closed regardless\"",
-                 c->peer, c->sends_asked, c->transfers_posted);
+                 c->peer, c->sends_asked + c->packs_posted, c->transfers_posted);
     tell_closed(c, batch);
 }

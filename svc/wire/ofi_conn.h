@@ -1,6 +1,6 @@
 /* A connection of fabric_ofi: endpoint, completion queue, buffers and what is posted on them.
- * ofi_conn.c makes and ends it, ofi_transfer.c and ofi_send.c move data over it, fabric_ofi.c polls
- * it. */
+ * ofi_conn.c makes and ends it, ofi_transfer.c, ofi_send.c and ofi_pack.c move data over it,
+ * fabric_ofi.c polls it. */
 #ifndef GRADPOOL_WIRE_OFI_CONN_H
 #define GRADPOOL_WIRE_OFI_CONN_H
 
@@ -22,6 +22,11 @@
 /* Together what ofi_names.c asks of a provider's send queue. */
 #define OFI_SENDS_MAX 64
 #define OFI_TRANSFERS_MAX 192
+#define OFI_PACKS 8
+/* Of a message of small things, its frame included; and of one of them, beside its header (O13). */
+#define OFI_PACK_BYTES (16u << 10)
+#define OFI_PACKED_BYTES_MAX 2048
+#define OFI_COMPLETIONS_A_READ 16
 /* Of a send buffer: the longest message that has no payload. */
 #define OFI_SEND_BYTES (sizeof(struct ofi_frame) + FABRIC_MESSAGE_BYTES_MAX)
 /* How long a connection may take to give back what was posted before it is closed regardless. */
@@ -35,6 +40,22 @@ enum ofi_message_kind {
     OFI_MESSAGE_WITHDRAW = 3, /* value: region id */
     OFI_MESSAGE_NOTIFY = 4,   /* value: word */
     OFI_MESSAGE_GOODBYE = 5,  /* the end that follows is meant */
+    OFI_MESSAGE_PACK = 6,     /* value: how many items follow, each padded to eight bytes */
+};
+
+enum ofi_item_kind {
+    OFI_ITEM_USER = 1,       /* header and payload of fabric_send() */
+    OFI_ITEM_WRITE = 2,      /* struct ofi_item_write and the bytes */
+    OFI_ITEM_WRITE_WORD = 3, /* the same, and its word counts */
+};
+
+struct ofi_item {
+    uint32_t kind, bytes; /* of what follows, without padding */
+};
+
+struct ofi_item_write {
+    uint32_t region, word;
+    uint64_t offset;
 };
 
 struct ofi_frame {
@@ -50,17 +71,34 @@ struct ofi_lend {
 
 /* --- state ----------------------------------------------------------------------------------- */
 
-enum ofi_op_kind { OFI_OP_RECEIVE, OFI_OP_SEND, OFI_OP_READ, OFI_OP_WRITE };
+enum ofi_op_kind { OFI_OP_RECEIVE, OFI_OP_SEND, OFI_OP_PACK, OFI_OP_READ, OFI_OP_WRITE };
 
 /* Something posted. Its first member is the context the provider is given (FI_CONTEXT). */
 struct ofi_op {
     struct fi_context provider;
     enum ofi_op_kind kind;
     bool is_asked; /* a send that will be told of when it has left (O10) */
-    bool is_held;  /* a receive whose message the caller has */
+    unsigned held; /* messages in a receive that the caller has */
+    int error;     /* of a packed write that is over and not told yet */
     uint8_t *buffer;
     void *context;
-    struct ofi_op *next_free;
+    struct ofi_op *next_free; /* or the next write of a pack */
+};
+
+/* Small things gathered into one message, or on their way in it. */
+struct ofi_pack {
+    struct ofi_op op; /* first: found again by it */
+    size_t bytes;
+    uint32_t items;
+    bool is_posted;
+    struct ofi_op *writes, **writes_end; /* over when it is */
+};
+
+/* A pack of the peer's that is being taken apart. */
+struct ofi_unpacking {
+    struct ofi_op *op; /* NULL: none */
+    const uint8_t *at;
+    size_t left;
 };
 
 /* A region of the peer; bytes 0: none. */
@@ -94,13 +132,14 @@ struct ofi_fabric {
     struct ofi_memory memory;
     struct list conns;  /* by in_fabric: every connection that is not gone */
     struct list active; /* by in_active: those whose queue is not armed (O5) */
+    struct list bursts; /* by in_bursts: those that something small was posted on (O13) */
     struct list gone;   /* by in_fabric */
     char description[256];
 };
 
 struct ofi_conn {
     struct fabric_conn base;
-    struct list in_fabric, in_active;
+    struct list in_fabric, in_active, in_bursts;
     enum ofi_phase phase;
     void *owner;
     int error;        /* what CLOSED will say */
@@ -129,7 +168,16 @@ struct ofi_conn {
     struct ofi_op *free_transfers;
     /* Sends from tail on to head may be on their way, sends_asked of them will be told of. */
     unsigned sends_head, sends_tail, sends_asked;
-    unsigned transfers_posted, receives_posted;
+    unsigned transfers_posted, receives_posted, packs_posted;
+
+    struct ofi_pack packs[OFI_PACKS];
+    struct ofi_pack *pack;                 /* the one that takes what comes; NULL: none has begun */
+    unsigned burst;                        /* small things since the last one ended */
+    struct ofi_op *written, **written_end; /* packed writes that are over, not told yet */
+    struct ofi_unpacking unpacking;
+    /* Completions read from the queue, not told yet. */
+    struct fi_cq_data_entry entries[OFI_COMPLETIONS_A_READ];
+    size_t entries_count, entries_told;
 
     struct ofi_region *lent[FABRIC_REGIONS_MAX];
     uint64_t withdraws; /* bit per id: told to the peer as soon as there is room */
@@ -189,6 +237,8 @@ void ofi_conn_free(struct ofi_conn *c);
 /* Lays out buffers and posts the receives on a new endpoint. */
 int ofi_transfer_prepare(struct ofi_conn *c);
 void ofi_transfer_message_done(struct ofi_conn *c, const void *data);
+/* A receive whose messages are all done. */
+void ofi_transfer_repost(struct ofi_conn *c, struct ofi_op *op);
 int ofi_transfer_read(struct ofi_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                       void *context);
 /* `word` NULL: none. */

@@ -4,7 +4,7 @@
 
 #include "svc/wire/fabric.h"
 
-#define OFI_VERSION 1
+#define OFI_VERSION 2
 /* On the wire, in front of the ticket. A verbs device pads what it carries: the length stands
  * inside. */
 struct ofi_hello {

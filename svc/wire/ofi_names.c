@@ -24,7 +24,7 @@
 
 #define API_VERSION FI_VERSION(1, 17)
 /* Operations that may be posted on a connection at a time; see ofi_conn.h. */
-#define TX_SIZE_NEEDED 256
+#define TX_SIZE_NEEDED 264
 
 /* --- addresses ------------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* What is sent on one connection: messages of the user, what is lent and taken back, goodbye.
  * Owns the ring of send buffers. Must never wait, never reuse a buffer before it is known to have
- * left, and never send a payload that is not lent. README: O6, O7, O10. */
-#include "svc/wire/ofi_conn.h"
+ * left, and never send a payload that is not lent. README: O6, O7, O10, O13. */
+#include "svc/wire/ofi_pack.h"
 
 #include <errno.h>
 #include <rdma/fi_errno.h>
@@ -70,6 +70,9 @@ void ofi_send_over(struct ofi_conn *c, struct ofi_op *op)
 static int send_internal(struct ofi_conn *c, enum ofi_message_kind kind, uint32_t value,
                          const void *body, size_t body_bytes)
 {
+    int r = ofi_pack_end_burst(c);
+    if (r < 0)
+        return r;
     struct ofi_op *op = next_send(c, kind, value);
     if (op == NULL)
         return ofi_no_room(c);
@@ -102,6 +105,12 @@ int ofi_send(struct ofi_conn *c, const void *header, size_t header_bytes, const 
     struct ofi_region *region = payload_bytes > 0 ? region_around(c, payload, payload_bytes) : NULL;
     if (payload_bytes > 0 && region == NULL)
         return -EINVAL;
+    bool is_small = payload_bytes <= OFI_PACKED_BYTES_MAX;
+    if (is_small && ofi_pack_gathers(c))
+        return ofi_pack_message(c, header, header_bytes, payload, payload_bytes);
+    int r = is_small ? 0 : ofi_pack_end_burst(c);
+    if (r < 0)
+        return r;
     struct ofi_op *op = next_send(c, OFI_MESSAGE_USER, 0);
     if (op == NULL)
         return ofi_no_room(c);

@@ -1,7 +1,7 @@
 /* Moves data over one connection: posts receives, reads and writes, and turns completions into
  * events (what is sent: ofi_send.c). Owns the slots of reads and writes. Must never wait, never
  * loop on -FI_EAGAIN, and never trust a length, an id or a message kind that a peer sent. */
-#include "svc/wire/ofi_conn.h"
+#include "svc/wire/ofi_pack.h"
 
 #include "svc/base/clock.h"
 
@@ -12,7 +12,6 @@
 #include <string.h>
 
 #define LINE_BYTES 64
-#define COMPLETIONS_A_READ 16
 
 _Static_assert(OFI_SEND_BYTES % LINE_BYTES == 0, "send buffers start on cache lines");
 
@@ -57,6 +56,10 @@ static void lay_out(struct ofi_conn *c, size_t stride)
         c->sends[i] = (struct ofi_op){.kind = OFI_OP_SEND,
                                       .buffer = c->buffers + OFI_RECEIVES * stride +
                                                 (size_t)i * OFI_SEND_BYTES};
+    uint8_t *packs = c->buffers + OFI_RECEIVES * stride + OFI_SENDS_MAX * OFI_SEND_BYTES;
+    for (int i = 0; i < OFI_PACKS; i++)
+        c->packs[i].op =
+            (struct ofi_op){.kind = OFI_OP_PACK, .buffer = packs + (size_t)i * OFI_PACK_BYTES};
     for (int i = OFI_TRANSFERS_MAX - 1; i >= 0; i--)
         transfer_free(c, &c->transfers[i]);
 }
@@ -67,7 +70,6 @@ static int post_receive(struct ofi_conn *c, struct ofi_op *op)
 {
     int r = (int)fi_recv(c->ep, op->buffer, c->receive_bytes, ofi_buffers_descriptor(c), 0,
                          &op->provider);
-    op->is_held = false;
     if (r != 0)
         return r;
     if (c->receives_posted++ == 0)
@@ -81,8 +83,11 @@ int ofi_transfer_prepare(struct ofi_conn *c)
 {
     struct ofi_fabric *f = ofi_fabric_of(c);
     c->receive_bytes = OFI_SEND_BYTES + f->payload_bytes_max;
+    if (c->receive_bytes < OFI_PACK_BYTES)
+        c->receive_bytes = OFI_PACK_BYTES;
     size_t stride = LINE_BYTES + (c->receive_bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-    size_t bytes = OFI_RECEIVES * stride + OFI_SENDS_MAX * OFI_SEND_BYTES;
+    size_t bytes =
+        OFI_RECEIVES * stride + OFI_SENDS_MAX * OFI_SEND_BYTES + OFI_PACKS * (size_t)OFI_PACK_BYTES;
     c->buffers = aligned_alloc(LINE_BYTES, bytes);
     if (c->buffers == NULL)
         return -ENOMEM;
@@ -96,9 +101,8 @@ int ofi_transfer_prepare(struct ofi_conn *c)
 }
 
 /* Gives a receive back to the provider; on an endpoint that has ended it stays with us. */
-static void repost(struct ofi_conn *c, struct ofi_op *op)
+void ofi_transfer_repost(struct ofi_conn *c, struct ofi_op *op)
 {
-    op->is_held = false;
     if (c->ep == NULL || c->is_shut)
         return;
     int r = post_receive(c, op);
@@ -108,9 +112,15 @@ static void repost(struct ofi_conn *c, struct ofi_op *op)
 
 void ofi_transfer_message_done(struct ofi_conn *c, const void *data)
 {
-    for (int i = 0; i < OFI_RECEIVES; i++)
-        if (c->receives[i].is_held && c->receives[i].buffer + sizeof(struct ofi_frame) == data)
-            repost(c, &c->receives[i]);
+    for (int i = 0; i < OFI_RECEIVES; i++) {
+        struct ofi_op *op = &c->receives[i];
+        size_t at = (uintptr_t)data - (uintptr_t)op->buffer;
+        if (op->held == 0 || at >= c->receive_bytes)
+            continue;
+        if (--op->held == 0 && op != c->unpacking.op)
+            ofi_transfer_repost(c, op);
+        return;
+    }
 }
 
 /* --- posting --------------------------------------------------------------------------------- */
@@ -132,7 +142,7 @@ int ofi_post_failed(struct ofi_conn *c, int r)
 {
     if (r != -FI_EAGAIN)
         return ofi_errno(r);
-    if (c->sends_asked + c->transfers_posted == 0) {
+    if (c->sends_asked + c->packs_posted + c->transfers_posted == 0) {
         c->has_room = true;
         ofi_conn_activate(c);
     }
@@ -163,6 +173,22 @@ static int post_transfer(struct ofi_conn *c, const struct ofi_op *like, struct f
     return posted(c, op, r);
 }
 
+/* Short writes of a burst leave together. */
+static int pack_write(struct ofi_conn *c, const struct ofi_item_write *write, bool has_word,
+                      const void *local, size_t bytes, const struct ofi_op *like)
+{
+    struct ofi_op *op = transfer_take(c);
+    if (op == NULL)
+        return ofi_no_room(c);
+    *op = *like;
+    int r = ofi_pack_write(c, op, write, has_word, local, bytes);
+    if (r < 0)
+        transfer_free(c, op);
+    else
+        c->transfers_posted++;
+    return r;
+}
+
 static int transfer(struct ofi_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                     const struct ofi_op *like, uint64_t flags, uint64_t data)
 {
@@ -173,6 +199,13 @@ static int transfer(struct ofi_conn *c, uint32_t id, uint64_t offset, void *loca
     const struct ofi_foreign *there = &c->foreign[id];
     if (there->bytes == 0 || offset > there->bytes || bytes > there->bytes - offset)
         return -EFAULT;
+    const struct ofi_item_write write = {.region = id, .word = (uint32_t)data, .offset = offset};
+    bool is_small = like->kind == OFI_OP_WRITE && bytes <= OFI_PACKED_BYTES_MAX;
+    if (is_small && ofi_pack_gathers(c))
+        return pack_write(c, &write, flags & FI_REMOTE_CQ_DATA, local, bytes, like);
+    int r = is_small ? 0 : ofi_pack_end_burst(c);
+    if (r < 0)
+        return r;
     struct iovec here = {.iov_base = local, .iov_len = bytes};
     struct fi_rma_iov remote = {.addr = there->address + offset, .len = bytes, .key = there->key};
     void *descriptor = ofi_memory_descriptor(&ofi_fabric_of(c)->memory, local);
@@ -195,13 +228,16 @@ int ofi_transfer_notify(struct ofi_conn *c, uint32_t word, void *context)
     struct iovec part = {.iov_base = &frame, .iov_len = sizeof(frame)};
     if (c->phase != OFI_OPEN)
         return ofi_refuse_verb(c);
+    int r = ofi_pack_end_burst(c);
+    if (r < 0)
+        return r;
     struct ofi_op *op = transfer_take(c);
     if (op == NULL)
         return ofi_no_room(c);
     *op = (struct ofi_op){.kind = OFI_OP_WRITE, .context = context};
     struct fi_msg message = {.msg_iov = &part, .iov_count = 1, .context = &op->provider};
-    int r = (int)fi_sendmsg(c->ep, &message,
-                            FI_INJECT | FI_COMPLETION | ofi_fabric_of(c)->landed_flags);
+    r = (int)fi_sendmsg(c->ep, &message,
+                        FI_INJECT | FI_COMPLETION | ofi_fabric_of(c)->landed_flags);
     return posted(c, op, r);
 }
 
@@ -278,8 +314,12 @@ static void message_arrived(struct ofi_conn *c, struct ofi_op *op, size_t bytes,
     if (bytes >= sizeof(frame) && bytes <= c->receive_bytes)
         memcpy(&frame, op->buffer, sizeof(frame));
     const uint8_t *body = op->buffer + sizeof(frame);
+    if (frame.kind == OFI_MESSAGE_PACK) {
+        ofi_unpack_begin(c, op, body, bytes - sizeof(frame));
+        return;
+    }
     if (frame.kind == OFI_MESSAGE_USER && !c->is_ours) {
-        op->is_held = true;
+        op->held = 1;
         struct fabric_event *e = ofi_emit(batch, c, FABRIC_EVENT_MESSAGE);
         e->data = body;
         e->bytes = bytes - sizeof(frame);
@@ -287,23 +327,29 @@ static void message_arrived(struct ofi_conn *c, struct ofi_op *op, size_t bytes,
     }
     if (frame.kind != OFI_MESSAGE_USER)
         internal_arrived(c, &frame, body, bytes - sizeof(frame), batch);
-    repost(c, op);
+    ofi_transfer_repost(c, op);
 }
 
-static void operation_over(struct ofi_conn *c, struct ofi_op *op, int error,
-                           struct ofi_batch *batch)
+static void transfer_over(struct ofi_conn *c, struct ofi_op *op, int error, struct ofi_batch *batch)
 {
-    c->has_room = c->wants_room;
-    if (op->kind == OFI_OP_SEND) {
-        ofi_send_over(c, op);
-        return;
-    }
     transfer_free(c, op);
     c->transfers_posted--;
     struct fabric_event *e =
         ofi_emit(batch, c, op->kind == OFI_OP_READ ? FABRIC_EVENT_READ : FABRIC_EVENT_WRITTEN);
     e->context = op->context;
     e->error = error;
+}
+
+static void operation_over(struct ofi_conn *c, struct ofi_op *op, int error,
+                           struct ofi_batch *batch)
+{
+    c->has_room = c->wants_room;
+    if (op->kind == OFI_OP_SEND)
+        ofi_send_over(c, op);
+    else if (op->kind == OFI_OP_PACK)
+        ofi_pack_over(c, op, error);
+    else
+        transfer_over(c, op, error, batch);
 }
 
 static void completed(struct ofi_conn *c, const struct fi_cq_data_entry *entry,
@@ -315,7 +361,7 @@ static void completed(struct ofi_conn *c, const struct fi_cq_data_entry *entry,
         /* With FI_RX_CQ_DATA the word has used up a receive. */
         if (ofi_fabric_of(c)->info->mode & FI_RX_CQ_DATA) {
             c->receives_posted--;
-            repost(c, op);
+            ofi_transfer_repost(c, op);
         }
     } else if (op->kind == OFI_OP_RECEIVE) {
         message_arrived(c, op, entry->len, batch);
@@ -336,13 +382,29 @@ static void completed_in_error(struct ofi_conn *c, struct ofi_batch *batch)
         operation_over(c, op, ofi_errno(entry.err), batch);
 }
 
+/* What packs hold comes before what was completed behind them. A full batch leaves the rest for the
+ * next poll; returns whether all was told. */
+static bool tell_entries(struct ofi_conn *c, struct ofi_batch *batch)
+{
+    for (;;) {
+        struct ofi_op *written;
+        if (!ofi_unpack(c, batch))
+            return false;
+        while (!ofi_batch_is_full(batch) && (written = ofi_pack_written(c)) != NULL)
+            transfer_over(c, written, written->error, batch);
+        if (c->entries_told == c->entries_count)
+            return c->written == NULL;
+        if (ofi_batch_is_full(batch))
+            return false;
+        completed(c, &c->entries[c->entries_told++], batch);
+    }
+}
+
 static bool drain_queue(struct ofi_conn *c, struct ofi_batch *batch)
 {
-    while (!ofi_batch_is_full(batch)) {
-        struct fi_cq_data_entry entries[COMPLETIONS_A_READ];
-        int space = batch->events_max - batch->count;
-        size_t asked = space < COMPLETIONS_A_READ ? (size_t)space : COMPLETIONS_A_READ;
-        ssize_t count = fi_cq_read(c->cq, entries, asked);
+    while (tell_entries(c, batch) && !ofi_batch_is_full(batch)) {
+        c->entries_told = c->entries_count = 0;
+        ssize_t count = fi_cq_read(c->cq, c->entries, OFI_COMPLETIONS_A_READ);
         if (count == -FI_EAVAIL) {
             completed_in_error(c, batch);
             continue;
@@ -352,10 +414,9 @@ static bool drain_queue(struct ofi_conn *c, struct ofi_batch *batch)
                 ofi_conn_fail(c, ofi_errno(count));
             return true;
         }
-        for (ssize_t i = 0; i < count; i++)
-            completed(c, &entries[i], batch);
-        if ((size_t)count < asked)
-            return true;
+        c->entries_count = (size_t)count;
+        if (count < OFI_COMPLETIONS_A_READ)
+            return tell_entries(c, batch);
     }
     return false;
 }

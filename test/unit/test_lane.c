@@ -513,6 +513,7 @@ static void order_of_results(const uint32_t *priorities, uint32_t count, uint32_
                                  .elements = elements,
                                  .priority = priorities[i],
                                  .offset = i * elements * sizeof(float)});
+        fabric_flush(rig.workers[rank].fabric);
         if (rank == 0)
             rig_settle(&rig);
     }
