@@ -54,13 +54,16 @@ static int check_extents(struct worker *w, const struct piece *p, const struct o
     return 0;
 }
 
-/* One payload at most: a receive must stay posted for the next message (W6). The newer one wins,
- * unless the older is being summed. */
+/* A short one goes to the inbox. Of the others one at most: a receive must stay posted for the next
+ * message (W6). The newer one wins, unless the older is being summed. */
 static bool keep_payload(struct worker *w, struct announcement *a, const void *data,
                          const void *payload)
 {
     if (a->operation->splits)
         return false; /* it is one block of several */
+    if (inbox_keep(w, a, payload,
+                   piece_bytes(announcement_piece(a), announcement_piece(a)->elements)))
+        return false;
     if (w->holding && announcement_piece(w->holding)->state != PIECE_COLLECTING)
         return false;
     worker_drop_payload(w);
@@ -294,8 +297,10 @@ static bool take(struct rank *rank, const struct operation *operation,
         refuse(w, ready, -EPROTO, "announced before the round two back was committed");
         return false;
     }
-    if (is_new)
+    if (is_new) {
+        announcement_drop_payload(w, a);
         fill(a, operation, ready);
+    }
     if (ready->standing == RECORD_KEEPS) {
         a->standing = RECORD_HOLDS; /* it has not spoken yet: the next round follows (W5) */
         return false;

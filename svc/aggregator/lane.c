@@ -11,8 +11,8 @@
 #include <string.h>
 
 #define EVENTS_PER_POLL 64
-/* Chunks between two looks at the network. */
-#define CHUNKS_PER_TURN 4
+/* Between two looks at the network: four chunks, or as many small ones as take as long. */
+#define SHARES_PER_TURN (4 * TRANSFER_SHARE)
 
 int lane_create(const struct lane_options *options, struct lane **ret_lane)
 {
@@ -70,14 +70,15 @@ static uint64_t take_events(struct lane *lane, size_t index, uint64_t began_ns)
 
 static void give_turns(struct lane *lane)
 {
-    for (int i = 0; i < CHUNKS_PER_TURN; i++) {
+    for (uint32_t given = 0; given < SHARES_PER_TURN;) {
         struct lane_job *job = policy_next(lane);
         if (!job)
             return;
         uint64_t before_ns = job->busy_ns;
-        bool did = transfer_turn(job);
+        uint32_t share = transfer_turn(job);
         account_turn(job, job->busy_ns - before_ns);
-        if (did)
+        given += share ? share : TRANSFER_SHARE;
+        if (share)
             policy_put_back(job);
         else
             job_release(job);

@@ -3,9 +3,11 @@
 #ifndef GRADPOOL_AGGREGATOR_LANE_TYPES_H
 #define GRADPOOL_AGGREGATOR_LANE_TYPES_H
 
+#include "svc/aggregator/inbox.h"
 #include "svc/aggregator/lane.h"
 #include "svc/aggregator/lending.h"
 #include "svc/aggregator/operation.h"
+#include "svc/aggregator/transfer_types.h"
 #include "svc/base/list.h"
 #include "svc/reduce/reduce.h"
 
@@ -30,8 +32,9 @@ struct announcement {
     uint64_t output_offset, output_stride;
     const struct operation *operation;
     uint32_t root, priority;
-    float loss;          /* NaN: not told */
-    const void *payload; /* the input itself, in a receive buffer held on the connection (W6) */
+    float loss;           /* NaN: not told */
+    const void *payload;  /* the input itself (W6): in the inbox, or in a receive that is held */
+    uint32_t inbox_bytes; /* of it, in the inbox */
 };
 
 #define TELL_COMMIT 1
@@ -112,34 +115,10 @@ struct worker {
     struct announcement *holding;    /* whose payload sits in a receive buffer */
     const void *held;                /* that buffer */
     struct lent lent;
+    struct inbox inbox; /* for short ones */
     char peer[64];
 };
 
-/* One chunk on its way: reads in passes of up to REDUCE_SOURCES_MAX, sum, writes. Resumable at
- * every post, because a full queue says -EAGAIN. */
-enum transfer_state { TRANSFER_FREE, TRANSFER_READING, TRANSFER_SUMMING, TRANSFER_WRITING };
-struct transfer {
-    enum transfer_state state;
-    struct piece *piece;
-    uint64_t first, elements;
-    uint32_t number;         /* among the chunks of its round */
-    uint32_t source, target; /* of its step: a place among the members, or OPERATION_EVERYBODY */
-    bool is_last;            /* of its round */
-    uint32_t next_rank;      /* whose read or write is posted next: a place among the members */
-    uint32_t sources;        /* of this pass, in source[] */
-    bool has_partial;        /* of the passes before, in the partial slot */
-    bool is_posted;          /* everything of this state is posted */
-    bool is_broken;          /* a post failed: its connection's CLOSED decides what follows */
-    uint32_t outstanding;    /* reads or writes */
-    const void *input[REDUCE_SOURCES_MAX]; /* a slot; NULL: look at source_rank's memory */
-    uint32_t source_rank[REDUCE_SOURCES_MAX];
-    char *slots; /* the partial result, then inputs; NULL: none needed so far */
-    size_t slot_bytes;
-};
-
-/* One long chunk is read while another is written; beside them short ones, each a whole piece. */
-#define LARGE_TRANSFERS 2
-#define TRANSFERS_PER_JOB (LARGE_TRANSFERS + 2)
 /* Sets of ranks that are known for rounds to come or just gone. */
 #define CHOICES_PER_JOB 4
 
@@ -163,6 +142,7 @@ struct lane_job {
     struct transfer transfers[TRANSFERS_PER_JOB];
     char *window;          /* slots of the transfers */
     size_t reserved_bytes; /* for it */
+    char *inbox;           /* short payloads that wait, of all workers */
     bool has_left;         /* an orderly goodbye of some rank: no new round can be complete */
     bool is_dropped;       /* to be freed when its last operation is over */
     int failure;
@@ -209,6 +189,7 @@ void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *co
 void worker_close(struct worker *w, enum worker_state state);
 /* An orderly goodbye: rounds that wait for it end with an error. */
 void worker_leave(struct worker *w, bool after_failure);
+/* Gives the receive back that is held. */
 void worker_drop_payload(struct worker *w);
 
 /* piece.c */

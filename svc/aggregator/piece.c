@@ -179,8 +179,7 @@ static void unqueue(struct piece *p)
 
 static void forget_announcement(struct worker *w, struct announcement *a)
 {
-    if (w->holding == a)
-        worker_drop_payload(w);
+    announcement_drop_payload(w, a);
     list_remove(&a->tell_link);
 }
 

@@ -77,8 +77,7 @@ void round_go_on(struct piece *p)
 
 void round_answer_late(struct rank *rank, struct announcement *a)
 {
-    if (rank->worker->holding == a)
-        worker_drop_payload(rank->worker);
+    announcement_drop_payload(rank->worker, a);
     rank->late = a;
     rank->piece->late++;
     round_go_on(rank->piece);
@@ -144,8 +143,7 @@ static bool has_moved_on(struct rank *rank, const struct announcement *a)
 static void tell_part(struct piece *p, struct rank *rank)
 {
     struct announcement *a = rank->part;
-    if (rank->worker->holding == a)
-        worker_drop_payload(rank->worker);
+    announcement_drop_payload(rank->worker, a);
     rank->clock = a->round;
     rank->part = NULL;
     if (p->is_answer) {
@@ -167,8 +165,8 @@ static void find_late(struct piece *p, struct rank *rank)
         rank->late = a;
         p->late++;
     }
-    if (a && rank->worker->holding == a)
-        worker_drop_payload(rank->worker);
+    if (a)
+        announcement_drop_payload(rank->worker, a);
 }
 
 static void lead(struct piece *p)

@@ -42,13 +42,12 @@ int transfer_fail(struct transfer *t, uint32_t place, int code)
     return code;
 }
 
-/* Inline inputs have been summed: their receives are wanted for the next messages (W6). */
+/* Inline inputs have been summed: their room is wanted for the next ones (W6). */
 static void release_payloads(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
-        struct worker *w = p->ranks[i].worker;
-        if (p->ranks[i].part && w->holding == p->ranks[i].part)
-            worker_drop_payload(w);
+        if (p->ranks[i].part)
+            announcement_drop_payload(p->ranks[i].worker, p->ranks[i].part);
     }
 }
 
@@ -86,12 +85,12 @@ static uint64_t chunk_elements(const struct piece *p)
     return left < chunk ? left : chunk;
 }
 
-/* One of those with short slots, if that will do. */
+/* One of those with the shortest slots that will do. */
 static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
 {
     for (int i = TRANSFERS_PER_JOB - 1; i >= 0; i--) {
         struct transfer *t = &job->transfers[i];
-        if (t->state == TRANSFER_FREE && t->slot_bytes >= slot_bytes)
+        if (t->state == TRANSFER_FREE && t->slot_bytes > 0 && t->slot_bytes >= slot_bytes)
             return t;
     }
     return NULL;
@@ -262,12 +261,17 @@ static bool advance(struct transfer *t)
     return r == 0;
 }
 
-static bool start_chunk(struct lane_job *job)
+static bool is_small(const struct lane_job *job, const struct transfer *t)
+{
+    return t >= &job->transfers[LARGE_TRANSFERS + SHORT_TRANSFERS];
+}
+
+static struct transfer *start_chunk(struct lane_job *job)
 {
     struct transfer *t = take_chunk(job);
     if (t)
         (void)advance(t);
-    return t != NULL;
+    return t;
 }
 
 static void abort_all(struct lane_job *job)
@@ -285,28 +289,29 @@ static void abort_all(struct lane_job *job)
     job->due_bytes = 0;
 }
 
-static bool turn(struct lane_job *job)
+/* One step of one transfer; NULL: none can take one. */
+static struct transfer *step(struct lane_job *job)
 {
     if (job->failure || job->is_dropped) {
         abort_all(job);
-        return false;
+        return NULL;
     }
     for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
         struct transfer *t = &job->transfers[i];
         if (t->state != TRANSFER_FREE && advance(t))
-            return true;
+            return t;
     }
     return start_chunk(job);
 }
 
-bool transfer_turn(struct lane_job *job)
+uint32_t transfer_turn(struct lane_job *job)
 {
     uint64_t before_ns = clock_now_ns();
-    bool did = turn(job);
+    const struct transfer *t = step(job);
     uint64_t spent_ns = clock_now_ns() - before_ns;
     job->busy_ns += spent_ns;
     job->lane->busy_ns += spent_ns;
-    return did;
+    return !t ? 0 : is_small(job, t) ? TRANSFER_SMALL_SHARE : TRANSFER_SHARE;
 }
 
 void transfer_progress(struct transfer *t, const struct worker *w, int error)

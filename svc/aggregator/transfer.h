@@ -6,8 +6,11 @@
 #include "svc/aggregator/lane_types.h"
 
 /* transfer.c */
-/* Does one chunk's worth of work for the job. false: nothing can be done now. */
-bool transfer_turn(struct lane_job *job);
+/* What a chunk takes of a lane's turn: so many small ones take no longer than a long one. */
+#define TRANSFER_SMALL_SHARE 1
+#define TRANSFER_SHARE 16
+/* Does one chunk's worth of work for the job, and returns its share; 0: nothing can be done now. */
+uint32_t transfer_turn(struct lane_job *job);
 /* A read or a write of it, by this worker, is over. */
 void transfer_progress(struct transfer *t, const struct worker *w, int error);
 bool transfer_is_active(const struct lane_job *job);

@@ -14,6 +14,9 @@
 #define WINDOW_BYTES (5u << 20)
 #define SLOT_BYTES_LEAST (64u << 10)
 #define SLOT_BYTES_MOST (1u << 20)
+/* Small chunks in flight: many, for each waits a round trip, whatever it holds. */
+#define SMALL_WINDOW_BYTES (1u << 20)
+#define SLOT_BYTES_SMALL (4u << 10)
 
 /* Inputs of one pass, and the result. */
 static size_t slots_per_transfer(const struct lane_job *job)
@@ -31,11 +34,20 @@ size_t window_slot_bytes(const struct lane_job *job)
     return bytes > SLOT_BYTES_MOST ? SLOT_BYTES_MOST : bytes;
 }
 
+static size_t slot_bytes_of(const struct lane_job *job, int i)
+{
+    if (i < LARGE_TRANSFERS)
+        return window_slot_bytes(job);
+    if (i < LARGE_TRANSFERS + SHORT_TRANSFERS)
+        return SLOT_BYTES_LEAST;
+    size_t fit = SMALL_WINDOW_BYTES / (SLOT_BYTES_SMALL * slots_per_transfer(job));
+    return (size_t)(i - LARGE_TRANSFERS - SHORT_TRANSFERS) < fit ? SLOT_BYTES_SMALL : 0;
+}
+
 void window_init(struct lane_job *job)
 {
     for (int i = 0; i < TRANSFERS_PER_JOB; i++)
-        job->transfers[i].slot_bytes =
-            i < LARGE_TRANSFERS ? window_slot_bytes(job) : SLOT_BYTES_LEAST;
+        job->transfers[i].slot_bytes = slot_bytes_of(job, i);
 }
 
 static void unregister_first(struct lane_job *job, void *window, size_t fabrics)
@@ -137,6 +149,7 @@ int window_open(struct lane_job *job)
     }
     share_out(job, window);
     job->window = window;
+    inbox_open(job);
     return 0;
 }
 
@@ -148,4 +161,5 @@ void window_close(struct lane_job *job)
     if (!job->lane->is_closing)
         unregister_first(job, job->window, job->lane->options.fabrics_count);
     arena_free(job->lane->options.arena, &job->account, job->window);
+    arena_free(job->lane->options.arena, &job->account, job->inbox);
 }

@@ -11,8 +11,9 @@
 
 #define GUARD 0xee
 #define GARBAGE 0xdb
-/* What a job's window may take (svc/aggregator/window.c), pages rounded up. */
-#define WINDOW_BYTES_MOST ((6u << 20) + 4096)
+/* What a job's window and inbox may take (svc/aggregator/window.c, inbox.c), pages rounded up. */
+#define WINDOW_BYTES_MOST ((9u << 20) + (256u << 10))
+#define JOB_BYTES_MOST (32u << 10) /* with its transfers */
 
 static uint32_t mix(uint64_t x)
 {
@@ -214,8 +215,8 @@ static void check_memory(struct sim *sim, const struct sim_lane *lane)
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
         const struct sim_job *job = &sim->jobs[i];
         size_t rank_bytes = 2048; /* with its announcements, tickets and connection */
-        most +=
-            WINDOW_BYTES_MOST + 8192 + job->workers_count * rank_bytes * (1 + job->pieces_count);
+        most += WINDOW_BYTES_MOST + JOB_BYTES_MOST +
+                job->workers_count * rank_bytes * (1 + job->pieces_count);
     }
     sim_require(sim, memory_bytes(lane->arena) <= most, "%s holds %zu bytes, at most %zu are due",
                 lane->address, memory_bytes(lane->arena), most);

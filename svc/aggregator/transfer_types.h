@@ -1,0 +1,42 @@
+/* What a transfer is, for the files of this folder only. README: A21. */
+#ifndef GRADPOOL_AGGREGATOR_TRANSFER_TYPES_H
+#define GRADPOOL_AGGREGATOR_TRANSFER_TYPES_H
+
+#include "svc/reduce/reduce.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct piece;
+
+/* One chunk on its way: reads in passes of up to REDUCE_SOURCES_MAX, sum, writes. Resumable at
+ * every post, because a full queue says -EAGAIN. */
+enum transfer_state { TRANSFER_FREE, TRANSFER_READING, TRANSFER_SUMMING, TRANSFER_WRITING };
+struct transfer {
+    enum transfer_state state;
+    struct piece *piece;
+    uint64_t first, elements;
+    uint32_t number;         /* among the chunks of its round */
+    uint32_t source, target; /* of its step: a place among the members, or OPERATION_EVERYBODY */
+    bool is_last;            /* of its round */
+    uint32_t next_rank;      /* whose read or write is posted next: a place among the members */
+    uint32_t sources;        /* of this pass, in source[] */
+    bool has_partial;        /* of the passes before, in the partial slot */
+    bool is_posted;          /* everything of this state is posted */
+    bool is_broken;          /* a post failed: its connection's CLOSED decides what follows */
+    uint32_t outstanding;    /* reads or writes */
+    const void *input[REDUCE_SOURCES_MAX]; /* a slot; NULL: look at source_rank's memory */
+    uint32_t source_rank[REDUCE_SOURCES_MAX];
+    char *slots;       /* the partial result, then inputs; NULL: none needed so far */
+    size_t slot_bytes; /* 0: the job has fewer of them */
+};
+
+/* One long chunk is read while another is written; beside them short ones, each a whole piece; and
+ * as many small ones as make a round trip worth its price (A21). In this order, by slot. */
+#define LARGE_TRANSFERS 2
+#define SHORT_TRANSFERS 2
+#define SMALL_TRANSFERS_MAX 64
+#define TRANSFERS_PER_JOB (LARGE_TRANSFERS + SHORT_TRANSFERS + SMALL_TRANSFERS_MAX)
+
+#endif
