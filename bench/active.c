@@ -16,7 +16,7 @@ int active_start(struct active *a, const struct service *service)
     int r = crew_start(&a->crew, system_find("gradpool", a->transport), service, WORKERS);
     if (r == 0)
         r = crew_await(&a->crew);
-    return r < 0 ? r : crew_resize(&a->crew, TENSOR_BYTES);
+    return r < 0 ? r : crew_resize(&a->crew, TENSOR_BYTES, 1);
 }
 
 static int compare_numbers(const void *left, const void *right)

@@ -17,6 +17,7 @@
 struct budget {
     uint32_t rounds;
     uint64_t tensor_bytes; /* 0: a short and a long one */
+    uint32_t tensors;      /* of a group */
     bool is_json, counts_allocations;
     struct service service;
 };
@@ -28,11 +29,12 @@ struct counted {
     bool lacks_allocations; /* of a process */
 };
 
-enum { KEY_ROUNDS = 1000, KEY_BYTES, KEY_JSON };
+enum { KEY_ROUNDS = 1000, KEY_BYTES, KEY_TENSORS, KEY_JSON };
 
 static const struct argp_option options[] = {
     {"rounds", KEY_ROUNDS, "N", 0, "rounds counted (default 50)"},
     {"bytes", KEY_BYTES, "N", 0, "size of the tensor (default: 4 KiB, then 4 MiB)"},
+    {"tensors", KEY_TENSORS, "N", 0, "so many of that size, as one group (default 1)"},
     {"json", KEY_JSON, 0, 0, "one JSON line a cell"},
     {0},
 };
@@ -43,6 +45,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     switch (key) {
     case KEY_ROUNDS: o->rounds = (uint32_t)command_number(state, argument, 1, 4000); return 0;
     case KEY_BYTES: o->tensor_bytes = command_number(state, argument, 4, 1 << 30); return 0;
+    case KEY_TENSORS: o->tensors = (uint32_t)command_number(state, argument, 1, 100000); return 0;
     case KEY_JSON: o->is_json = true; return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -127,7 +130,7 @@ static void print(const struct budget *o, const struct crew *crew, uint64_t byte
               "\"lane_memory_calls_per_gib\": %.1f, \"worker_memory_calls_per_gib\": %.1f, "
               "\"lane_wakes_per_gib\": %.0f, \"worker_wakes_per_gib\": %.0f"
             : "%-9s %3d %10llu %6u %11.0f %11.0f %8.1f %8.1f %11.0f %11.0f";
-    double gib = (double)WORKERS * (double)bytes * o->rounds / (double)(1 << 30);
+    double gib = (double)WORKERS * (double)bytes * o->tensors * o->rounds / (double)(1 << 30);
     printf(format, crew->system->transport, WORKERS, (unsigned long long)bytes, o->rounds,
            (double)c->calls[TRACE_SERVER].calls / gib, (double)c->calls[TRACE_WORKER].calls / gib,
            (double)c->calls[TRACE_SERVER].memory_calls / gib,
@@ -140,7 +143,7 @@ static void print(const struct budget *o, const struct crew *crew, uint64_t byte
 static int measure(const struct budget *o, struct crew *crew, uint64_t bytes)
 {
     struct counted counted;
-    int r = crew_resize(crew, bytes);
+    int r = crew_resize(crew, bytes * o->tensors, o->tensors);
     if (r == 0)
         r = run_rounds(crew, WARM_ROUNDS);
     if (r == 0)
@@ -166,7 +169,7 @@ static int measure_system(const struct budget *o, const struct system *system)
 
 int budget_command(int argc, char **argv)
 {
-    struct budget o = {.rounds = 50};
+    struct budget o = {.rounds = 50, .tensors = 1};
     const struct argp argp = {
         options,
         parse,

@@ -43,7 +43,7 @@ static int compare_times(const void *a, const void *b)
 static int measure(struct crew *crew, double *ret_gib_per_s)
 {
     uint64_t cpu_ns[PASSES] = {0};
-    int r = crew_resize(crew, TASK_BYTES);
+    int r = crew_resize(crew, TASK_BYTES, 1);
 
     if (r == 0)
         r = run_rounds(crew, WARM_ROUNDS, &cpu_ns[0]);

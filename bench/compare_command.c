@@ -6,14 +6,24 @@
 
 #include <string.h>
 
-enum { KEY_QUICK = 1000, KEY_JSON, KEY_WORKERS, KEY_BYTES, KEY_SYSTEMS, KEY_CELL, KEY_SLOW };
+enum {
+    KEY_QUICK = 1000,
+    KEY_JSON,
+    KEY_WORKERS,
+    KEY_BYTES,
+    KEY_TENSORS,
+    KEY_SYSTEMS,
+    KEY_CELL,
+    KEY_SLOW
+};
 
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, 0, 0,
-     "4 workers and 4 KiB, 1, 4, 64 MiB only, a third of a second a cell"},
+     "4 workers and 4 KiB, 1, 4, 64 MiB, 1000 x 400 B only, a third of a second a cell"},
     {"json", KEY_JSON, 0, 0, "one JSON line a cell"},
     {"workers", KEY_WORKERS, "N", 0, "only this number of workers, a power of two"},
     {"bytes", KEY_BYTES, "N", 0, "only this size of the tensor, a multiple of 4"},
+    {"tensors", KEY_TENSORS, "N", 0, "so many tensors of that size, as one group (default 1)"},
     {"systems", KEY_SYSTEMS, "LIST", 0, "only these: gradpool,sockets,gloo,openmpi"},
     {"cell-ms", KEY_CELL, "MS", 0, "time of a cell's rounds (default 2000)"},
     {"slow-rank", KEY_SLOW, "N", 0,
@@ -21,9 +31,19 @@ static const struct argp_option options[] = {
     {0},
 };
 
+/* As a model has them beside its large ones: biases and scales. */
+#define SMALL_BYTES 400
+#define SMALL_TENSORS 1000
+
 static const struct compare_options whole = {
     .workers = {1, 2, 4},
-    .tensor_bytes = {4096, 65536, 1 << 20, 4 << 20, 16 << 20, 64 << 20},
+    .loads = {{4096, 1},
+              {65536, 1},
+              {1 << 20, 1},
+              {4 << 20, 1},
+              {16 << 20, 1},
+              {64 << 20, 1},
+              {SMALL_BYTES, SMALL_TENSORS}},
     .passes = 5,
     .cell_ns = 2 * NS_PER_S,
     .slow_rank = UINT32_MAX,
@@ -32,11 +52,27 @@ static const struct compare_options whole = {
 static void be_quick(struct compare_options *o)
 {
     static const struct compare_options quick = {
-        .workers = {4}, .tensor_bytes = {4096, 1 << 20, 4 << 20, 64 << 20}};
+        .workers = {4},
+        .loads = {
+            {4096, 1}, {1 << 20, 1}, {4 << 20, 1}, {64 << 20, 1}, {SMALL_BYTES, SMALL_TENSORS}}};
     memcpy(o->workers, quick.workers, sizeof o->workers);
-    memcpy(o->tensor_bytes, quick.tensor_bytes, sizeof o->tensor_bytes);
+    memcpy(o->loads, quick.loads, sizeof o->loads);
     o->passes = 2;
     o->cell_ns = 350 * NS_PER_MS;
+}
+
+/* One load alone; 0: what was chosen before, else the usual. */
+static void choose_load(struct compare_options *o, uint64_t tensor_bytes, uint32_t tensors)
+{
+    struct compare_load load = {SMALL_BYTES, 1};
+    if (o->loads[0].tensor_bytes && !o->loads[1].tensor_bytes)
+        load = o->loads[0];
+    if (tensor_bytes)
+        load.tensor_bytes = tensor_bytes;
+    if (tensors)
+        load.tensors = tensors;
+    memset(o->loads, 0, sizeof o->loads);
+    o->loads[0] = load;
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -55,8 +91,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state, "--workers: %s is no power of two", argument);
         return 0;
     case KEY_BYTES:
-        memset(o->tensor_bytes, 0, sizeof o->tensor_bytes);
-        o->tensor_bytes[0] = command_number(state, argument, 4, UINT64_C(1) << 32) & ~UINT64_C(3);
+        choose_load(o, command_number(state, argument, 4, UINT64_C(1) << 32) & ~UINT64_C(3), 0);
+        return 0;
+    case KEY_TENSORS:
+        choose_load(o, 0, (uint32_t)command_number(state, argument, 1, 100000));
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }

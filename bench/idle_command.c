@@ -68,7 +68,7 @@ static int run_some_rounds(struct crew *crew)
     struct segment segment = {.rounds = 2, .round_ns = round_ns};
     int r = crew_await(crew);
     if (r == 0)
-        r = crew_resize(crew, TENSOR_BYTES);
+        r = crew_resize(crew, TENSOR_BYTES, 1);
     return r < 0 ? r : crew_run(crew, &segment);
 }
 

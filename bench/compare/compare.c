@@ -103,9 +103,10 @@ static int take_turn(struct comparison *c, size_t i, uint32_t rounds, bool count
 static int warm_up(struct comparison *c, size_t i)
 {
     const struct compare_options *o = c->options;
-    uint64_t bytes = c->cells[i].tensor_bytes, round_ns = 0;
+    const struct compare_load *load = &c->cells[i].load;
+    uint64_t bytes = load->tensor_bytes * load->tensors, round_ns = 0;
     uint32_t rounds = bytes < WARM_BYTES ? WARM_ROUNDS_MAX : 1;
-    int r = crew_resize(&c->crews[i], bytes);
+    int r = crew_resize(&c->crews[i], bytes, load->tensors);
     for (int turn = 0; r == 0 && turn < 2; turn++)
         r = take_turn(c, i, rounds, false, &round_ns);
     uint64_t fit = o->cell_ns / o->passes / (round_ns ? round_ns : 1);
@@ -114,18 +115,23 @@ static int warm_up(struct comparison *c, size_t i)
     return r;
 }
 
-static void measure(struct comparison *c, uint32_t workers, uint64_t bytes)
+static bool takes_part(const struct comparison *c, size_t i)
+{
+    const struct system *system = c->crews[i].system;
+    return system && !is_interrupted && (c->cells[i].load.tensors == 1 || system->takes_groups);
+}
+
+static void measure(struct comparison *c, uint32_t workers, const struct compare_load *load)
 {
     uint64_t round_ns;
     for (size_t i = 0; i < c->count; i++) {
-        c->cells[i] = (struct cell){c->crews[i].system, workers, bytes};
-        if (c->crews[i].system && !is_interrupted && warm_up(c, i) < 0)
+        c->cells[i] = (struct cell){c->crews[i].system, workers, *load};
+        if (takes_part(c, i) && warm_up(c, i) < 0)
             drop(c, i);
     }
     for (uint32_t pass = 0; pass < c->options->passes; pass++)
         for (size_t i = 0; i < c->count; i++)
-            if (c->crews[i].system && !is_interrupted &&
-                take_turn(c, i, c->turn_rounds[i], true, &round_ns) < 0)
+            if (takes_part(c, i) && take_turn(c, i, c->turn_rounds[i], true, &round_ns) < 0)
                 drop(c, i);
 }
 
@@ -146,8 +152,9 @@ static void report(struct comparison *c)
 static void compare_workers(struct comparison *c, uint32_t workers)
 {
     start_crews(c, workers);
-    for (const uint64_t *bytes = c->options->tensor_bytes; *bytes && !is_interrupted; bytes++) {
-        measure(c, workers, *bytes);
+    const struct compare_load *load = c->options->loads;
+    for (; load->tensor_bytes && !is_interrupted; load++) {
+        measure(c, workers, load);
         report(c);
     }
     for (size_t i = 0; i < c->count; i++)

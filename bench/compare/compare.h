@@ -6,21 +6,27 @@
 
 #define COMPARE_CHOICES_MAX 16
 
+/* What one round pushes: so many tensors, as one group. */
+struct compare_load {
+    uint64_t tensor_bytes;
+    uint32_t tensors;
+};
+
 struct compare_options {
-    uint32_t workers[COMPARE_CHOICES_MAX]; /* 0 ends each list */
-    uint64_t tensor_bytes[COMPARE_CHOICES_MAX];
-    const char *systems; /* names, separated by commas; NULL: all */
-    uint32_t passes;     /* turns each system gets for a cell */
-    uint64_t cell_ns;    /* time of the rounds of a cell, as far as two rounds a turn allow */
-    uint32_t slow_rank;  /* pauses ten times as long before each round; UINT32_MAX: nobody pauses */
+    uint32_t workers[COMPARE_CHOICES_MAX];          /* 0 ends the list */
+    struct compare_load loads[COMPARE_CHOICES_MAX]; /* 0 bytes ends it */
+    const char *systems;                            /* names, separated by commas; NULL: all */
+    uint32_t passes;                                /* turns each system gets for a cell */
+    uint64_t cell_ns;   /* time of the rounds of a cell, as far as two rounds a turn allow */
+    uint32_t slow_rank; /* pauses ten times as long before each round; UINT32_MAX: nobody pauses */
     bool is_json;
 };
 
-/* What was measured of one system, number of workers, and size. */
+/* What was measured of one system, number of workers, and load. */
 struct cell {
     const struct system *system;
     uint32_t workers;
-    uint64_t tensor_bytes;
+    struct compare_load load;
     uint64_t rounds, wrong;
     uint64_t worker_cpu_ns, server_cpu_ns, elapsed_ns;
     uint64_t *round_ns; /* of all workers */
@@ -30,7 +36,7 @@ struct cell {
 /* Exit code: 1 when a system failed that was there, or a result was wrong. */
 int compare_run(const struct compare_options *options);
 
-/* compare_report.c: `cells_count` cells of one size; the table's ratios are to the floor of the
+/* compare_report.c: `cells_count` cells of one load; the table's ratios are to the floor of the
  * same cell. Sorts the cells' round times. */
 void compare_report_start(const struct compare_options *options);
 void compare_report(const struct compare_options *options, struct cell *cells, size_t cells_count);

@@ -21,7 +21,8 @@ static int compare_numbers(const void *a, const void *b)
 
 static struct figures summarise(struct cell *cell)
 {
-    double gib = (double)cell->workers * (double)cell->tensor_bytes * (double)cell->rounds / GIB;
+    double bytes = (double)cell->load.tensor_bytes * (double)cell->load.tensors;
+    double gib = (double)cell->workers * bytes * (double)cell->rounds / GIB;
     size_t count = cell->round_ns_count;
     qsort(cell->round_ns, count, sizeof *cell->round_ns, compare_numbers);
     return (struct figures){
@@ -65,29 +66,41 @@ void compare_report_start(const struct compare_options *options)
 {
     print_machine();
     if (!options->is_json)
-        printf("%-19s %3s %8s %7s %6s %9s %9s %7s %10s %10s %7s\n", "system", "N", "tensor",
+        printf("%-19s %3s %12s %7s %6s %9s %9s %7s %10s %10s %7s\n", "system", "N", "tensor",
                "rounds", "wrong", "CPU s/GiB", "server", "/floor", "p50 us", "p99 us", "GiB/s");
 }
 
 static void print_json(const struct cell *c, const struct figures *f)
 {
     printf("{\"system\": \"%s\", \"transport\": \"%s\", \"workers\": %u, \"tensor_bytes\": %llu, "
-           "\"rounds\": %llu, \"wrong\": %llu, \"cpu_s_per_gib\": %.5f, "
+           "\"tensors\": %u, \"rounds\": %llu, \"wrong\": %llu, \"cpu_s_per_gib\": %.5f, "
            "\"server_cpu_s_per_gib\": %.5f, \"round_us_p50\": %.1f, \"round_us_p99\": %.1f, "
            "\"gib_per_s\": %.6f}\n",
-           c->system->name, c->system->transport, c->workers, (unsigned long long)c->tensor_bytes,
-           (unsigned long long)c->rounds, (unsigned long long)c->wrong, f->cpu_s_per_gib,
-           f->server_cpu_s_per_gib, f->round_us_p50, f->round_us_p99, f->gib_per_s);
+           c->system->name, c->system->transport, c->workers,
+           (unsigned long long)c->load.tensor_bytes, c->load.tensors, (unsigned long long)c->rounds,
+           (unsigned long long)c->wrong, f->cpu_s_per_gib, f->server_cpu_s_per_gib, f->round_us_p50,
+           f->round_us_p99, f->gib_per_s);
+}
+
+static const char *text_load(const struct compare_load *load, char *buffer, size_t buffer_bytes)
+{
+    char size[24];
+    text_bytes(load->tensor_bytes, size, sizeof size);
+    if (load->tensors == 1)
+        snprintf(buffer, buffer_bytes, "%s", size);
+    else
+        snprintf(buffer, buffer_bytes, "%u x %s", load->tensors, size);
+    return buffer;
 }
 
 static void print_row(const struct cell *c, const struct figures *f, double floor)
 {
-    char name[32], size[32], ratio[16] = "";
+    char name[32], load[40], ratio[16] = "";
     snprintf(name, sizeof name, "%s %s", c->system->name, c->system->transport);
     if (floor > 0)
         snprintf(ratio, sizeof ratio, "%.2f", f->cpu_s_per_gib / floor);
-    printf("%-19s %3u %8s %7llu %6llu %9.3f %9.3f %7s %10.1f %10.1f %7.2f\n", name, c->workers,
-           text_bytes(c->tensor_bytes, size, sizeof size), (unsigned long long)c->rounds,
+    printf("%-19s %3u %12s %7llu %6llu %9.3f %9.3f %7s %10.1f %10.1f %7.2f\n", name, c->workers,
+           text_load(&c->load, load, sizeof load), (unsigned long long)c->rounds,
            (unsigned long long)c->wrong, f->cpu_s_per_gib, f->server_cpu_s_per_gib, ratio,
            f->round_us_p50, f->round_us_p99, f->gib_per_s);
 }

@@ -145,10 +145,10 @@ static int hear_all(struct crew *crew, const char *word)
     return r;
 }
 
-int crew_resize(struct crew *crew, uint64_t bytes)
+int crew_resize(struct crew *crew, uint64_t bytes, uint32_t tensors)
 {
     char line[64];
-    snprintf(line, sizeof line, "size %llu\n", (unsigned long long)bytes);
+    snprintf(line, sizeof line, "size %llu %u\n", (unsigned long long)bytes, tensors);
     int r = tell_all(crew, line);
     return r < 0 ? r : hear_all(crew, "ok");
 }

@@ -21,6 +21,7 @@ struct system {
     /* Its results replace the gradients: after r rounds sums have grown workers^(r-1) fold, which
      * stays exact for powers of two until the exponent ends. */
     bool is_in_place;
+    bool takes_groups; /* has a way to push many tensors at once */
     /* Starts the processes, notes them with crew_note(). -ENOENT: the system is not here; the
      * reason is on standard error. */
     int (*start)(struct crew *crew);
@@ -57,7 +58,8 @@ struct segment {
 int crew_start(struct crew *crew, const struct system *system, const struct service *service,
                uint32_t workers);
 int crew_await(struct crew *crew);
-int crew_resize(struct crew *crew, uint64_t bytes);
+/* `bytes`: of all tensors of a round together. */
+int crew_resize(struct crew *crew, uint64_t bytes, uint32_t tensors);
 int crew_run(struct crew *crew, struct segment *segment);
 /* Ends all processes; safe on one that did not start. */
 void crew_end(struct crew *crew);

@@ -1,5 +1,5 @@
-/* gradpool in a comparison: each worker an ordinary client, a tensor for each size. Owns a worker's
- * client and memory. */
+/* gradpool in a comparison: each worker an ordinary client, tensors of its own for each load. Owns
+ * a worker's client and memory. */
 #include "bench/compare/host.h"
 #include "bench/compare/seat.h"
 #include "bench/compare/systems.h"
@@ -15,7 +15,8 @@
 struct peer {
     gp_client *client;
     gp_job *job;
-    gp_tensor *tensor;
+    gp_item *items; /* slices of the two areas */
+    uint32_t tensors;
     bool is_foreign;
     float *gradient, *result;
 };
@@ -46,20 +47,41 @@ static int allocate_one(const struct peer *p, uint64_t bytes, float **ret_values
     return 0;
 }
 
-static int resize(void *context, uint64_t bytes, float **ret_gradient, float **ret_result)
+static int declare(struct peer *p, uint64_t elements)
+{
+    gp_tensor_spec *specs = calloc(p->tensors, sizeof *specs);
+    gp_tensor **tensors = calloc(p->tensors, sizeof(gp_tensor *));
+    char(*names)[64] = calloc(p->tensors, sizeof *names);
+    int r = specs && tensors && names ? 0 : -ENOMEM;
+    for (uint32_t i = 0; r == 0 && i < p->tensors; i++) {
+        snprintf(names[i], sizeof names[i], "%u.elements.%llu", i, (unsigned long long)elements);
+        specs[i] = (gp_tensor_spec){.name = names[i], .dtype = GP_F32, .elements = elements};
+    }
+    if (r == 0)
+        r = gp_tensors_declare(p->job, specs, p->tensors, tensors);
+    for (uint32_t i = 0; r == 0 && i < p->tensors; i++)
+        p->items[i] = (gp_item){tensors[i], p->gradient + i * elements, p->result + i * elements};
+    free(specs);
+    free(tensors);
+    free(names);
+    return r < 0 ? complain("declare", r) : 0;
+}
+
+static int resize(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
+                  float **ret_result)
 {
     struct peer *p = context;
-    char name[48];
     free_one(p, p->gradient);
     free_one(p, p->result);
+    free(p->items);
     p->gradient = p->result = NULL;
-    snprintf(name, sizeof name, "bytes.%llu", (unsigned long long)bytes);
-    int r = gp_tensor_declare(p->job, name, GP_F32, bytes / sizeof(float), &p->tensor);
-    if (r < 0)
-        return complain("declare", r);
-    r = allocate_one(p, bytes, &p->gradient);
+    p->tensors = tensors;
+    p->items = calloc(tensors, sizeof *p->items);
+    int r = p->items ? allocate_one(p, bytes, &p->gradient) : -ENOMEM;
     if (r == 0)
         r = allocate_one(p, bytes, &p->result);
+    if (r == 0)
+        r = declare(p, bytes / tensors / sizeof(float));
     *ret_gradient = p->gradient;
     *ret_result = p->result;
     return r;
@@ -69,7 +91,7 @@ static int push_pull(void *context)
 {
     struct peer *p = context;
     gp_request *request;
-    int r = gp_push_pull(p->tensor, p->gradient, p->result, GP_SUM, &request);
+    int r = gp_push_pull_group(p->job, p->items, p->tensors, GP_SUM, &request);
     if (r < 0)
         return complain("push", r);
     r = gp_wait(request, WAIT_MS);
@@ -90,6 +112,7 @@ static int work(const struct crew *crew, uint32_t rank, const char *transport, b
     r = gp_job_join(p.client, &spec, &p.job);
     r = r < 0 ? complain("join", r) : seat_run(&seat, &verbs, &p);
     gp_disconnect(p.client);
+    free(p.items);
     return r;
 }
 

@@ -45,9 +45,13 @@ static int connect_to(const char *address)
     return -error;
 }
 
-static int resize(struct sitting *s, uint64_t bytes)
+static int resize(struct sitting *s, const char *line)
 {
-    int r = s->work->resize(s->context, bytes, &s->gradient, &s->result);
+    unsigned long long bytes;
+    unsigned tensors;
+    if (sscanf(line, "size %llu %u", &bytes, &tensors) != 2 || tensors == 0)
+        return -EPROTO;
+    int r = s->work->resize(s->context, bytes, tensors, &s->gradient, &s->result);
     s->elements = bytes / sizeof(float);
     if (r == 0 && s->gradient)
         pattern_fill(s->gradient, s->elements, s->seat->rank);
@@ -113,7 +117,7 @@ static int check(struct sitting *s)
 static int obey(struct sitting *s, const char *line)
 {
     if (strncmp(line, "size ", 5) == 0)
-        return resize(s, strtoull(line + 5, NULL, 10));
+        return resize(s, line);
     if (strncmp(line, "run ", 4) == 0)
         return run(s, line);
     return strcmp(line, "check\n") == 0 ? check(s) : -EPROTO;

@@ -2,7 +2,7 @@
  * to do, in lines of text:
  *
  *   -> seat RANK                  who is here
- *   <- size BYTES                 -> ok                     memory for tensors of that size
+ *   <- size BYTES TENSORS         -> ok                     memory for so many alike, together
  *   <- run ROUNDS FIRST PAUSE_US  -> ready                  the gradient is in place
  *   <- go                         -> done CPU_NS ELAPSED_NS ROUND_NS...
  *   <- check                      -> wrong ELEMENTS         in the last round's result
@@ -24,7 +24,8 @@ struct seat {
 
 /* What a system makes of it; 0 or a negative errno, with a text on standard error. */
 struct seat_work {
-    int (*resize)(void *context, uint64_t bytes, float **ret_gradient, float **ret_result);
+    int (*resize)(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
+                  float **ret_result);
     int (*round)(void *context);
     int (*settle)(void *context); /* after the clocks were read; may be NULL */
 };

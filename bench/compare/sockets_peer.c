@@ -77,8 +77,10 @@ static int serve_round(void *context)
     return r;
 }
 
-static int serve_size(void *context, uint64_t bytes, float **ret_gradient, float **ret_result)
+static int serve_size(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
+                      float **ret_result)
 {
+    (void)tensors;
     struct server *s = context;
     s->bytes = bytes;
     *ret_gradient = *ret_result = NULL;
@@ -147,8 +149,11 @@ static int push_pull(void *context)
     return r;
 }
 
-static int resize(void *context, uint64_t bytes, float **ret_gradient, float **ret_result)
+/* Tensors of a group lie one behind the other: all of them are one stream, as if fused by hand. */
+static int resize(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
+                  float **ret_result)
 {
+    (void)tensors;
     struct client *c = context;
     free(c->gradient);
     free(c->result);

@@ -54,7 +54,7 @@ class Seat:
         period = values(numpy.arange(min(PERIOD, elements)), self.rank, 0)
         self.array[:] = numpy.tile(period, -(-elements // PERIOD))[:elements]
 
-    def resize(self, size):
+    def resize(self, size, _tensors):
         self.tensor = torch.zeros(int(size) // 4)
         self.array = self.tensor.numpy()
         self.stamps = self.array[::PERIOD]

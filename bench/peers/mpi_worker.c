@@ -13,8 +13,10 @@ struct peer {
     int elements;
 };
 
-static int resize(void *context, uint64_t bytes, float **ret_gradient, float **ret_result)
+static int resize(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
+                  float **ret_result)
 {
+    (void)tensors;
     struct peer *p = context;
     free(p->gradient);
     free(p->result);

@@ -7,8 +7,8 @@ import unittest
 import tap
 from harness import BENCH
 
-FIELDS = ['system', 'transport', 'workers', 'tensor_bytes', 'rounds', 'wrong', 'cpu_s_per_gib',
-          'server_cpu_s_per_gib', 'round_us_p50', 'round_us_p99', 'gib_per_s']
+FIELDS = ['system', 'transport', 'workers', 'tensor_bytes', 'tensors', 'rounds', 'wrong',
+          'cpu_s_per_gib', 'server_cpu_s_per_gib', 'round_us_p50', 'round_us_p99', 'gib_per_s']
 OURS = [('gradpool', 'shm'), ('gradpool', 'shm-copy'), ('gradpool', 'tcp'), ('sockets', 'tcp')]
 PEERS = [('gloo', 'tcp'), ('openmpi', 'shm'), ('openmpi', 'tcp')]
 
@@ -56,6 +56,15 @@ class Compare(unittest.TestCase):
             cells = compare(self, '--workers', 1, '--bytes', bytes_, '--systems',
                             'gradpool,sockets')
             self.assertEqual(names(cells), OURS)
+
+    def test_many_small_tensors_as_one_group_are_compared_where_groups_are_known(self):
+        cells = compare(self, '--workers', 2, '--bytes', 400, '--tensors', 1000)
+        self.assertEqual(names(cells), OURS)
+        for cell in cells:
+            self.assertEqual((cell['tensor_bytes'], cell['tensors']), (400, 1000))
+            # Of all of them together.
+            gib = 2 * 400 * 1000 * cell['rounds'] / 2**30
+            self.assertLess(gib / cell['gib_per_s'], 60)
 
     def test_a_peer_that_is_not_installed_is_skipped_with_a_line_that_says_so(self):
         answer = bench('compare', '--json', '--cell-ms', 10, '--workers', 2, '--bytes', 4096,
