@@ -246,7 +246,8 @@ int cluster_place(struct cluster *cluster, size_t job, const struct job_profile 
     if (r < 0)
         return r;
     *j = (struct cluster_job){.profile = profile, .timing = profile->timing};
-    j->timing.offset_ns = start_ns % profile->timing.period_ns;
+    j->timing.offset_ns = (start_ns + profile->timing.period_ns - profile->timing.window_ns) %
+                          profile->timing.period_ns;
     r = view_init(&view, cluster, job);
     if (r == 0) {
         view_fill(&view, cluster, job, NO_LANE, closed);

@@ -220,10 +220,15 @@ static int find_enough(struct job_profile *profile, double period_ns, char *erro
     return 0;
 }
 
+/* When the lanes' work of a round may begin. */
+static double first_piece_ns(const struct job_profile *profile)
+{
+    return profile->model->step_ns * (profile->setting->overlaps ? FORWARD_PART : 1);
+}
+
 static int make_timing(struct job_profile *profile, char *error)
 {
     struct measurement m;
-    double forward_ns = profile->model->step_ns * FORWARD_PART;
     int r = measure(profile, profile->workers, &m, error);
 
     if (r < 0)
@@ -235,7 +240,7 @@ static int make_timing(struct job_profile *profile, char *error)
     profile->timing = (struct packer_timing){
         .period_ns = (uint64_t)m.period_ns,
         .spread_ns = (uint64_t)m.busiest_ns,
-        .window_ns = (uint64_t)(m.period_ns - forward_ns),
+        .window_ns = (uint64_t)(m.period_ns - first_piece_ns(profile)),
         .loss_limit_ppm = planned_limit_ppm(profile->setting),
     };
     return find_enough(profile, m.period_ns, error);
