@@ -34,14 +34,17 @@ static void (*real_free)(void *);
 
 static void count(void) { __atomic_fetch_add(&row->count, 1, __ATOMIC_RELAXED); }
 
-/* A forked child is a process of its own. When all rows are taken it counts for itself alone. */
+/* A forked child is a process of its own; what it becomes by exec is still the same one. When all
+ * rows are taken it counts for itself alone. */
 static void take_row(void)
 {
+    int32_t mine = (int32_t)getpid();
     row = &nowhere;
     for (int i = 0; rows && i < ALLOCATIONS_ROWS; i++) {
-        int32_t nobody = 0;
-        if (__atomic_compare_exchange_n(&rows[i].pid, &nobody, (int32_t)getpid(), false,
-                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        int32_t holder = 0;
+        if (__atomic_compare_exchange_n(&rows[i].pid, &holder, mine, false, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED) ||
+            holder == mine) {
             row = &rows[i];
             return;
         }

@@ -115,7 +115,7 @@ class Idle(unittest.TestCase):
 
 class Budget(unittest.TestCase):
     def test_a_gib_over_shared_memory_grows_no_memory_and_every_count_is_told(self):
-        answer = bench('budget', '--json', '--rounds', 20, '--bytes', 1 << 20)
+        answer = bench('budget', '--json', '--rounds', 100, '--bytes', 1 << 20)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         cells = [json.loads(line) for line in answer.stdout.splitlines()]
         self.assertEqual([c['transport'] for c in cells], ['shm', 'shm-copy', 'tcp'])
