@@ -6,6 +6,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
 #include "svc/base/log.h"
+#include "svc/wire/ofi_door.h"
 #include "svc/wire/ofi_guard.h"
 
 #include <errno.h>
@@ -16,7 +17,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -26,7 +26,6 @@
 #define READY_A_POLL 64
 #define POLLS_WITHOUT_LOOK_MAX 8
 #define FEW_CONNS 2
-#define HANDSHAKE_US 10000 /* both parts of a connect request are sent in one segment */
 #define CLOSE_ALL_NS (200 * NS_PER_MS)
 
 static struct ofi_fabric *fabric_of(const struct fabric *f) { return (struct ofi_fabric *)f; }
@@ -141,6 +140,8 @@ static void find_active(struct ofi_fabric *f)
             on_timer(f);
         else if (ready[i].data.ptr == &f->eq_fd)
             f->is_eq_armed = false;
+        else if (ready[i].data.ptr == f->door)
+            ofi_door_look(f->door);
         else
             ofi_conn_disarm(c);
     }
@@ -325,20 +326,21 @@ static void end_all(struct ofi_fabric *f)
     free_gone(f);
 }
 
-/* Peers that connected and said nothing are known to libfabric alone, which forgets them when the
- * listener closes: their sockets would stay open. Cut, they are closed by its own reading (O8). */
+/* Requests that libfabric has accepted and not told of are known to it alone, which would forget
+ * their sockets. */
 static void close_listener(struct ofi_fabric *f)
 {
     struct fabric_event ignored[READY_A_POLL];
     struct ofi_batch batch = {.events = ignored, .events_max = READY_A_POLL};
     if (f->listener == NULL)
         return;
-    ofi_sockets_cut(f->listener);
     f->is_eq_armed = false;
     read_events(f, &batch);
     list_for_each_safe (node, &f->conns)
         ofi_conn_refuse(list_entry(node, struct ofi_conn, in_fabric), ECONNREFUSED);
     free_gone(f);
+    ofi_door_close(f->door);
+    f->door = NULL;
     fi_close(&f->listener->fid);
     f->listener = NULL;
 }
@@ -379,8 +381,7 @@ static void abandon_in_child(struct fabric *base)
         if (c->cq_fd >= 0)
             close(c->cq_fd);
     }
-    if (f->listen_fd >= 0)
-        close(f->listen_fd);
+    ofi_door_abandon(f->door);
     close(f->eq_fd);
     close(f->timer_fd);
     close(f->epoll_fd);
@@ -388,53 +389,16 @@ static void abandon_in_child(struct fabric *base)
 
 /* --- listening ------------------------------------------------------------------------------- */
 
-static int open_listener(struct ofi_fabric *f, const struct ofi_address *address)
-{
-    struct fi_info *info = ofi_info_for(f->info, address, NULL);
-    if (info == NULL)
-        return -ENOMEM;
-    int r = fi_passive_ep(f->fabric, info, &f->listener, NULL);
-    fi_freeinfo(info);
-    if (r == 0)
-        r = fi_pep_bind(f->listener, &f->eq->fid, 0);
-    if (r == 0)
-        r = fi_listen(f->listener);
-    if (r != 0 && f->listener != NULL) {
-        fi_close(&f->listener->fid);
-        f->listener = NULL;
-    }
-    return ofi_errno(r);
-}
-
-/* The tcp provider reads a connect request from a blocking socket: header first, then as many bytes
- * as it promises. Who sends a header alone would hold the lane for ever (O8). What is accepted
- * inherits the limit; an endpoint's socket is made non-blocking. */
-static void bound_handshakes(int listen_fd)
-{
-    struct timeval limit = {.tv_usec = HANDSHAKE_US};
-    if (listen_fd >= 0 && setsockopt(listen_fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0)
-        log_warn("half a connect request can stall this lane: %s", err_text(-errno));
-}
-
 static int listen_at(struct fabric *base, const char *address, char *ret_address)
 {
     struct ofi_fabric *f = fabric_of(base);
-    struct ofi_address wanted;
     if (f->listener != NULL)
         return -EALREADY;
-    int r = ofi_address_to_listen(address, f->interface_name, &wanted);
-    if (r == 0)
-        r = open_listener(f, &wanted);
-    if (r < 0)
+    int r = ofi_listen(f, address, ret_address);
+    if (r < 0) {
+        close_listener(f);
         return r;
-    size_t bytes = sizeof(wanted.socket);
-    if (fi_getname(&f->listener->fid, &wanted.socket, &bytes) != 0)
-        return -EADDRNOTAVAIL;
-    f->listen_fd = ofi_socket_find_listening(f->listener);
-    if (f->listen_fd >= 0 && ofi_guard_check() < 0)
-        return -ENOSYS;
-    bound_handshakes(f->listen_fd);
-    ofi_address_format(&wanted.socket, ret_address, FABRIC_ADDRESS_BYTES_MAX);
+    }
     describe_into(f, ret_address);
     return 0;
 }
@@ -578,7 +542,7 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     if (f == NULL)
         return -ENOMEM;
     f->base.ops = &ops;
-    f->epoll_fd = f->eq_fd = f->timer_fd = f->listen_fd = -1;
+    f->epoll_fd = f->eq_fd = f->timer_fd = -1;
     f->payload_bytes_max = (uint32_t)options->payload_bytes_max;
     list_init(&f->conns);
     list_init(&f->active);

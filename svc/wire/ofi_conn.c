@@ -232,7 +232,7 @@ int ofi_conn_accept(struct ofi_conn *c, void *owner)
  * lost its peer. */
 static int guard(struct ofi_conn *c)
 {
-    if (!c->is_accepted || ofi_fabric_of(c)->listen_fd < 0)
+    if (!c->is_accepted || ofi_fabric_of(c)->door == NULL)
         return 0;
     return c->socket_fd < 0 ? -ECONNRESET : ofi_guard_begin(c->socket_fd, c->receive_bytes);
 }

@@ -122,8 +122,9 @@ struct ofi_fabric {
     struct fid_domain *domain;
     struct fid_eq *eq;
     struct fid_pep *listener;
-    int epoll_fd, eq_fd, timer_fd, listen_fd;
-    bool is_eq_armed; /* quiet: its descriptor fires when it has something (O5) */
+    int epoll_fd, eq_fd, timer_fd;
+    struct ofi_door *door; /* NULL: not listening, or without sockets (RDMA) */
+    bool is_eq_armed;      /* quiet: its descriptor fires when it has something (O5) */
     unsigned polls_without_look;
     uint64_t timer_ns;     /* when the timer fires; 0: it is not set */
     uint64_t landed_flags; /* O4 */
@@ -231,6 +232,11 @@ void ofi_conn_advance(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *bat
 /* Closes what libfabric holds; no event. Then only ofi_conn_free() is left to call. */
 void ofi_conn_close(struct ofi_conn *c);
 void ofi_conn_free(struct ofi_conn *c);
+
+/* --- ofi_listen.c ---------------------------------------------------------------------------- */
+
+/* As fabric_listen(). */
+int ofi_listen(struct ofi_fabric *f, const char *address, char *ret_address);
 
 /* --- ofi_transfer.c -------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include "svc/wire/ofi_guard.h"
 
 #include "svc/base/log.h"
+#include "svc/wire/ofi_door.h"
 #include "svc/wire/tcp_wire.h"
 
 #include <dlfcn.h>
@@ -21,6 +22,7 @@
 #define GUARDS_MAX (1 << 20)
 
 struct guard {
+    struct ofi_door *door; /* of a listener; NULL: of a connection */
     struct tcp_wire wire;
     bool is_broken; /* the provider gets nothing any more but the connection's end */
 };
@@ -35,7 +37,7 @@ static struct guard *guard_of(int fd)
     return atomic_load_explicit(&guards[fd], memory_order_relaxed);
 }
 
-int ofi_guard_begin(int fd, uint64_t message_bytes_max)
+static int begin(int fd, struct ofi_door *door, uint64_t message_bytes_max)
 {
     if (fd < 0 || fd >= GUARDS_MAX)
         return -EMFILE;
@@ -43,10 +45,18 @@ int ofi_guard_begin(int fd, uint64_t message_bytes_max)
     if (g == NULL)
         return -ENOMEM;
     tcp_wire_init(&g->wire, message_bytes_max);
+    g->door = door;
     g->is_broken = false;
     atomic_store_explicit(&guards[fd], g, memory_order_relaxed);
     return 0;
 }
+
+int ofi_guard_begin(int fd, uint64_t message_bytes_max)
+{
+    return begin(fd, NULL, message_bytes_max);
+}
+
+int ofi_guard_listener(int fd, struct ofi_door *door) { return begin(fd, door, 0); }
 
 void ofi_guard_end(int fd)
 {
@@ -124,14 +134,28 @@ EXPORTED ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     return followed(g, tcp_wire_went, message->msg_iov, message->msg_iovlen, went);
 }
 
+EXPORTED int listen(int fd, int backlog)
+{
+    struct guard *g = guard_of(fd);
+    return g != NULL && g->door != NULL ? 0 : (int)syscall(SYS_listen, fd, backlog);
+}
+
+EXPORTED int accept(int fd, struct sockaddr *address, socklen_t *bytes)
+{
+    struct guard *g = guard_of(fd);
+    return g != NULL && g->door != NULL ? ofi_door_take(g->door) : accept4(fd, address, bytes, 0);
+}
+
 static bool is_ours(const char *name, void *call) { return dlsym(RTLD_DEFAULT, name) == call; }
 
 int ofi_guard_check(void)
 {
     if (is_ours("recv", (void *)recv) && is_ours("recvmsg", (void *)recvmsg) &&
-        is_ours("send", (void *)send) && is_ours("sendmsg", (void *)sendmsg))
+        is_ours("send", (void *)send) && is_ours("sendmsg", (void *)sendmsg) &&
+        is_ours("listen", (void *)listen) && is_ours("accept", (void *)accept))
         return 0;
-    log_error("transport=ofi error=\"libfabric receives past this program's own recv()\" "
-              "next=\"link libfabric as a shared library, preload none that defines recv()\"");
+    log_error(
+        "transport=ofi error=\"libfabric receives past this program's own recv() and accept()\" "
+        "next=\"link libfabric as a shared library, preload none that defines recv()\"");
     return -ENOSYS;
 }

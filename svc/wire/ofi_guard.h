@@ -7,6 +7,10 @@
 /* From now on, what comes on this socket is checked before libfabric gets it; messages may have up
  * to so many bytes. 0, -ENOMEM, or -EMFILE (a descriptor too large to be watched). */
 int ofi_guard_begin(int fd, uint64_t message_bytes_max);
+struct ofi_door;
+/* libfabric's listen() on this descriptor does nothing, its accept() asks the door (O8). The same
+ * errors. */
+int ofi_guard_listener(int fd, struct ofi_door *door);
 /* Before the socket is closed: its number may come again. Nothing happens without a guard. */
 void ofi_guard_end(int fd);
 

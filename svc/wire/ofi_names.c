@@ -275,15 +275,8 @@ struct fi_info *ofi_info_for(const struct fi_info *base, const struct ofi_addres
 /* --- sockets --------------------------------------------------------------------------------- */
 
 struct wanted_socket {
-    struct sockaddr_storage local, peer; /* peer.ss_family 0: a listening socket, or any */
+    struct sockaddr_storage local, peer; /* peer.ss_family 0: one that has no peer */
 };
-
-static bool socket_listens(int fd)
-{
-    int listens = 0;
-    socklen_t bytes = sizeof(listens);
-    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) == 0 && listens;
-}
 
 static bool socket_is(int fd, const struct wanted_socket *wanted)
 {
@@ -292,12 +285,12 @@ static bool socket_is(int fd, const struct wanted_socket *wanted)
     if (getsockname(fd, (struct sockaddr *)&name, &bytes) < 0 ||
         !addresses_equal(&name, &wanted->local))
         return false;
-    if (wanted->peer.ss_family == 0)
-        return socket_listens(fd);
     name = (struct sockaddr_storage){0};
     bytes = sizeof(name);
-    return getpeername(fd, (struct sockaddr *)&name, &bytes) == 0 &&
-           addresses_equal(&name, &wanted->peer);
+    bool has_peer = getpeername(fd, (struct sockaddr *)&name, &bytes) == 0;
+    if (wanted->peer.ss_family == 0)
+        return !has_peer;
+    return has_peer && addresses_equal(&name, &wanted->peer);
 }
 
 /* Calls `visit` for each descriptor until it returns true; that descriptor, or -1. */
@@ -327,32 +320,13 @@ int ofi_socket_find(struct fid_ep *ep)
     return each_descriptor(socket_is, &wanted);
 }
 
-int ofi_socket_find_listening(struct fid_pep *pep)
+int ofi_socket_find_bound(struct fid_pep *pep)
 {
     struct wanted_socket wanted = {0};
     size_t bytes = sizeof(wanted.local);
     if (fi_getname(&pep->fid, &wanted.local, &bytes) != 0)
         return -1;
     return each_descriptor(socket_is, &wanted);
-}
-
-static bool cut_if_accepted(int fd, const struct wanted_socket *wanted)
-{
-    struct sockaddr_storage name = {0};
-    socklen_t bytes = sizeof(name);
-    if (getsockname(fd, (struct sockaddr *)&name, &bytes) == 0 &&
-        name.ss_family == wanted->local.ss_family && port_of(&name) == port_of(&wanted->local) &&
-        (host_is_any(&wanted->local) || hosts_equal(&name, &wanted->local)) && !socket_listens(fd))
-        shutdown(fd, SHUT_RDWR);
-    return false;
-}
-
-void ofi_sockets_cut(struct fid_pep *pep)
-{
-    struct wanted_socket wanted = {0};
-    size_t bytes = sizeof(wanted.local);
-    if (fi_getname(&pep->fid, &wanted.local, &bytes) == 0)
-        each_descriptor(cut_if_accepted, &wanted);
 }
 
 /* --- errors ---------------------------------------------------------------------------------- */

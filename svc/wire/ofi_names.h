@@ -43,10 +43,8 @@ struct fi_info *ofi_info_for(const struct fi_info *base, const struct ofi_addres
 
 /* The socket below an endpoint, found by its two addresses; -1 when there is none (RDMA). */
 int ofi_socket_find(struct fid_ep *ep);
-/* The socket below a passive endpoint. */
-int ofi_socket_find_listening(struct fid_pep *pep);
-/* Shuts down every connected socket whose local address is that of the passive endpoint. */
-void ofi_sockets_cut(struct fid_pep *pep);
+/* The socket below a passive endpoint, likewise. */
+int ofi_socket_find_bound(struct fid_pep *pep);
 
 /* Negative errno for a libfabric code of either sign: its own codes start at 256. */
 int ofi_errno(ssize_t code);

@@ -2,18 +2,13 @@
 #include "test/unit/fabric_suite.h"
 
 #include "svc/base/clock.h"
-#include "svc/base/text.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -339,49 +334,6 @@ static void closing_beside_a_stopped_worker_is_bounded(void **state)
     worker_kill(pid);
 }
 
-/* The header of the tcp provider's connect request, promising 64 bytes that never come. */
-static void stranger_main(const char *address)
-{
-    const uint8_t header[32] = {3, 0, 0, 64};
-    struct sockaddr_in lane = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    uint64_t port;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (text_parse_u64(strchr(address, ':') + 1, 1, UINT16_MAX, &port) < 0)
-        _exit(1);
-    lane.sin_port = htons((uint16_t)port);
-    if (connect(fd, (struct sockaddr *)&lane, sizeof(lane)) < 0 ||
-        send(fd, header, sizeof(header), 0) != sizeof(header))
-        _exit(1);
-    struct pollfd wait = {.fd = fd, .events = POLLRDHUP};
-    poll(&wait, 1, 5000);
-    _exit(0);
-}
-
-static void half_a_connect_request_does_not_hold_the_lane(void **state)
-{
-    struct rig rig;
-    struct fabric_conn *c;
-    struct fabric_event events[8];
-    uint64_t longest_ns = 0;
-    (void)state;
-    lane_open(&rig);
-    pid_t stranger = fork_peer();
-    if (stranger == 0)
-        stranger_main(rig.address);
-    for (uint64_t end_ns = clock_now_ns() + NS_PER_S; clock_now_ns() < end_ns;) {
-        uint64_t before_ns = clock_now_ns();
-        assert_int_equal(fabric_poll(rig.lane.fabric, events, 8), 0);
-        uint64_t took_ns = clock_now_ns() - before_ns;
-        longest_ns = took_ns > longest_ns ? took_ns : longest_ns;
-        fabric_sleep_ms(rig.lane.fabric, 50);
-    }
-    assert_true(longest_ns < 2 * NS_PER_S); /* the stranger would stay for five */
-    pid_t worker = worker_start(&rig, MIB, 1, &c);
-    worker_kill(worker);
-    worker_kill(stranger);
-    fabric_close(rig.lane.fabric);
-}
-
 static void a_lane_that_dies_is_seen_by_its_worker(void **state)
 {
     int told[2];
@@ -420,7 +372,6 @@ int main(void)
         cmocka_unit_test(a_child_of_a_killed_worker_does_not_keep_the_connection_alive),
         cmocka_unit_test(the_eviction_of_a_stopped_worker_never_touches_another_job),
         cmocka_unit_test(closing_beside_a_stopped_worker_is_bounded),
-        cmocka_unit_test(half_a_connect_request_does_not_hold_the_lane),
         cmocka_unit_test(a_lane_that_dies_is_seen_by_its_worker),
     };
     return cmocka_run_group_tests_name(real_time.name, tests, NULL, NULL);
