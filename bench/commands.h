@@ -16,5 +16,6 @@ int idle_command(int argc, char **argv);
 int budget_command(int argc, char **argv);
 int kernels_command(int argc, char **argv);
 int simulate_command(int argc, char **argv);
+int savings_command(int argc, char **argv);
 
 #endif

@@ -19,11 +19,10 @@
 
 extern char **environ;
 
-static int spawn(struct service *s)
+static int spawn(struct service *s, const struct service_setting *setting)
 {
-    char state[PATH_MAX + 8], core[16];
+    char state[PATH_MAX + 8];
     snprintf(state, sizeof state, "%s/state", s->folder);
-    snprintf(core, sizeof core, "%d", process_core(0));
     char *argv[] = {s->program,
                     (char *)"serve",
                     (char *)"--state-dir",
@@ -33,7 +32,11 @@ static int spawn(struct service *s)
                     (char *)"--aggregators",
                     (char *)"1",
                     (char *)"--cores",
-                    core,
+                    (char *)setting->cores,
+                    (char *)"--lanes-per-core",
+                    (char *)setting->lanes_per_core,
+                    setting->policy ? (char *)"--policy" : NULL,
+                    (char *)setting->policy,
                     NULL};
     pid_t pid = process_spawn(argv, environ, s->log);
     if (pid < 0)
@@ -75,6 +78,13 @@ static void show_log(const struct service *s)
 
 int service_start(struct service *s)
 {
+    char core[16];
+    snprintf(core, sizeof core, "%d", process_core(0));
+    return service_start_as(s, &(struct service_setting){.cores = core, .lanes_per_core = "1"});
+}
+
+int service_start_as(struct service *s, const struct service_setting *setting)
+{
     *s = (struct service){0};
     if (process_find_beside("gradpool", s->program, sizeof s->program) < 0) {
         fprintf(stderr, "gradpool-bench: no program gradpool beside this one\n");
@@ -84,7 +94,7 @@ int service_start(struct service *s)
     snprintf(s->log, sizeof s->log, "%s/serve.log", s->folder);
     snprintf(s->endpoint, sizeof s->endpoint, "unix:%s/state/control.sock", s->folder);
     if (r == 0)
-        r = spawn(s);
+        r = spawn(s, setting);
     if (r == 0)
         r = wait_until_up(s);
     if (r == 0)

@@ -1,5 +1,5 @@
-/* A gradpool service of the bench's own: one lane on core 0 (host.h), a private state
- * directory, a free port. The program `gradpool` is the one beside this program. */
+/* A gradpool service of the bench's own: a private state directory, a free port. The program
+ * `gradpool` is the one beside this program. */
 #ifndef GRADPOOL_BENCH_OWN_SERVICE_H
 #define GRADPOOL_BENCH_OWN_SERVICE_H
 
@@ -17,8 +17,14 @@ struct service {
     size_t aggregators_count;
 };
 
-/* Returns when its lane serves. Negative errno, with a text on standard error. */
+struct service_setting {
+    const char *cores, *lanes_per_core, *policy; /* as `gradpool serve` takes them */
+};
+
+/* One lane on core 0 (host.h), the service's own policy. Returns when its lane serves. Negative
+ * errno, with a text on standard error. */
 int service_start(struct service *s);
+int service_start_as(struct service *s, const struct service_setting *setting);
 void service_stop(struct service *s); /* safe on one that did not start */
 
 /* Used so far by the aggregators, and by the coordinator. */

@@ -1,0 +1,36 @@
+/* What the service says of itself: `gradpool status --json` and `gradpool jobs --json`, as any
+ * operator sees them. */
+#ifndef GRADPOOL_BENCH_SAVINGS_LOOK_H
+#define GRADPOOL_BENCH_SAVINGS_LOOK_H
+
+#include "bench/compare/own_service.h"
+
+#include <stdbool.h>
+
+#define LOOK_LANES_MAX 1024
+
+struct look {
+    uint64_t at_ns;
+    size_t lanes_count;
+    struct look_lane {
+        uint32_t tasks;      /* 0: it carries nothing, so nobody has allocated it */
+        uint64_t cpu_ns;     /* of its thread, so far */
+    } lanes[LOOK_LANES_MAX]; /* in the order of the status */
+};
+
+/* Negative errno, with a text on standard error. */
+int look_at_lanes(const struct service *service, struct look *ret_look);
+
+struct look_job {
+    char name[64];
+    uint64_t alone_period_ns;    /* 0: not measured */
+    uint32_t predicted_loss_ppm; /* 0: not known */
+};
+/* Up to `most` jobs; returns how many, or a negative errno. */
+int look_at_jobs(const struct service *service, struct look_job *ret_jobs, size_t most);
+
+/* What those programs print: JSON, a member a line. -ENODATA: no lanes; -E2BIG: too many. */
+int look_parse_lanes(const char *text, struct look *ret_look);
+int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most);
+
+#endif

@@ -1,0 +1,58 @@
+/* What a run of `savings` does, in numbers: which jobs, how large, how fast, who comes when. Pure:
+ * the same plan from the same seed. */
+#ifndef GRADPOOL_BENCH_SAVINGS_PLAN_H
+#define GRADPOOL_BENCH_SAVINGS_PLAN_H
+
+#include "bench/sim/models.h"
+
+#include <stdbool.h>
+
+#define PLAN_JOBS_MAX 32
+#define PLAN_WORKERS_MAX 16
+/* A profile needs 25 rounds and three looks a second apart (packer, R1); some are late. */
+#define PLAN_PROFILE_ROUNDS 32
+#define PLAN_PROFILE_NS 6000000000.0
+
+struct plan_job {
+    char name[64]; /* the same in every turn: that is how the service knows it again */
+    const struct model *model;
+    double step_ns;            /* without any exchange, scaled */
+    double arrive_ns, stay_ns; /* in a turn */
+    uint64_t seed;             /* of its jitter: the same draws in every setting */
+};
+
+struct plan {
+    const char *mix;  /* names of models, commas between; starts over when there are more jobs */
+    uint32_t workers; /* of each job */
+    uint64_t seed;
+    double turn_ns, alone_ns;
+    double time_scale, bytes_scale; /* of step times and of tensors, against the tables */
+    double jitter;                  /* of a worker's step time: standard deviation by mean */
+    struct plan_job jobs[PLAN_JOBS_MAX];
+    size_t jobs_count;
+};
+
+/* Fills `jobs`; the rest is set. -EINVAL: a model is not in the tables, its name is in `error`
+ * (TABLE_ERROR_BYTES). */
+int plan_make(struct plan *plan, const struct models *models, char *error);
+/* Sets bytes_scale so that all jobs together offer `cores` of lane time, when a pushed byte takes
+ * so long. */
+void plan_scale(struct plan *plan, double lane_ns_a_byte, double cores);
+/* Of a tensor; at least one. */
+uint64_t plan_elements(const struct plan *plan, const struct model_tensor *tensor);
+uint64_t plan_bytes(const struct plan *plan, const struct plan_job *job);
+/* Of one worker, in `stay_ns`; enough that some are timed. */
+uint32_t plan_rounds(const struct plan_job *job, double stay_ns);
+
+/* One worker's step in that round, jitter included. */
+double plan_step_ns(const struct plan *plan, const struct plan_job *job, uint32_t rank,
+                    uint32_t round);
+/* Since the step began; as simulate, a backward pass takes twice the forward pass. */
+double plan_ready_ns(double step_ns, const struct model_tensor *tensor);
+
+/* Rounds whose results are checked element by element: the first, a middle one, the last. */
+bool plan_is_checked(uint32_t round, uint32_t rounds);
+/* Not those of the warm-up, not the checked ones, not those that begin behind one of these. */
+bool plan_is_timed(uint32_t round, uint32_t rounds);
+
+#endif

@@ -1,0 +1,220 @@
+/* The order of a run: calibrate, profile, then turn by turn. Owns both services while it runs. Must
+ * never let two of them work at once: what one does would be in the other's periods (B6). */
+#include "bench/savings/savings.h"
+
+#include "bench/compare/host.h"
+#include "bench/savings/savings_report.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SCALE_FIRST 0.05 /* of tensors, while it is not known what a byte costs */
+#define CALIBRATION_NS 1.5e9
+#define PROFILE_PASSES_MAX 3
+#define LOOKS_FOR_JOBS 4 /* two seconds */
+
+const char *savings_setting_name(enum savings_setting setting)
+{
+    static const char *const names[] = {"alone", "dedicated", "shared"};
+    return names[setting];
+}
+
+static struct turn *turn_create(const struct savings *s, const struct service *service)
+{
+    struct turn *turn = calloc(1, sizeof *turn);
+    if (turn) {
+        turn->plan = &s->plan;
+        turn->service = service;
+        turn->transport = s->transport;
+    }
+    return turn;
+}
+
+static int run(struct savings *s, struct turn *turn)
+{
+    int r = turn_run(turn);
+    for (size_t i = 0; r == 0 && i < s->plan.jobs_count; i++)
+        s->checked_rounds += turn->jobs[i].checked_rounds;
+    s->wrong += r == 0 ? turn_wrong(turn) : 0;
+    return r;
+}
+
+/* Lane time a pushed byte, of just these jobs: tables of many small tensors cost more. */
+static int calibrate_scale(struct savings *s)
+{
+    struct turn *turn = turn_create(s, &s->dedicated);
+    double bytes = 0;
+    if (!turn)
+        return -ENOMEM;
+    s->plan.bytes_scale = SCALE_FIRST;
+    for (size_t i = 0; i < s->plan.jobs_count; i++)
+        turn_add(turn, i, CALIBRATION_NS, 1);
+    int r = run(s, turn);
+    for (size_t i = 0; i < s->plan.jobs_count; i++)
+        bytes +=
+            (double)plan_bytes(&s->plan, &s->plan.jobs[i]) * s->plan.workers * turn->jobs[i].rounds;
+    if (r == 0 && turn->used_s > 0) {
+        s->lane_ns_a_byte = turn->used_s * 1e9 / bytes;
+        plan_scale(&s->plan, s->lane_ns_a_byte, s->load);
+    }
+    free(turn);
+    return r;
+}
+
+/* Those of jobs `first` to `last` that are not known yet. */
+static int profile_turn(struct savings *s, size_t first, size_t last)
+{
+    struct turn *turn = turn_create(s, &s->shared);
+    if (!turn)
+        return -ENOMEM;
+    turn->jobs_looks = 1;
+    for (size_t i = first; i <= last; i++)
+        if (!s->is_known[i])
+            turn_add(turn, i, PLAN_PROFILE_NS, PLAN_PROFILE_ROUNDS);
+    int r = run(s, turn);
+    for (size_t i = first; i <= last; i++)
+        s->is_known[i] |= turn->jobs[i].is_known;
+    s->profile_turns++;
+    free(turn);
+    return r;
+}
+
+static size_t count_known(const struct savings *s)
+{
+    size_t known = 0;
+    for (size_t i = 0; i < s->plan.jobs_count; i++)
+        known += s->is_known[i];
+    return known;
+}
+
+/* The service measures a new job on lanes without others and keeps what it has learned for when the
+ * job comes again (K15 to K17 of svc/coordinator). */
+static int profile(struct savings *s)
+{
+    size_t jobs = s->plan.jobs_count;
+    int r = 0;
+    for (int pass = 0; r == 0 && pass < PROFILE_PASSES_MAX && count_known(s) < jobs; pass++) {
+        if (s->profiles_together)
+            r = profile_turn(s, 0, jobs - 1);
+        for (size_t i = 0; r == 0 && !s->profiles_together && i < jobs; i++)
+            if (!s->is_known[i])
+                r = profile_turn(s, i, i);
+    }
+    if (r == 0 && count_known(s) < jobs)
+        fprintf(stderr, "gradpool-bench: the service has measured %zu of %zu jobs only\n",
+                count_known(s), jobs);
+    return r;
+}
+
+static void keep(struct savings *s, enum savings_setting setting, const struct turn *turn)
+{
+    struct savings_series *series = &s->series[setting];
+    for (size_t i = 0; i < s->plan.jobs_count; i++)
+        if (turn->jobs[i].takes_part)
+            series->period_ns[i][series->periods[i]++] = turn->jobs[i].period_ns;
+    for (size_t i = 0; setting == SAVINGS_SHARED && i < s->plan.jobs_count; i++)
+        if (turn->jobs[i].predicted_loss_ppm > s->predicted_loss_ppm[i])
+            s->predicted_loss_ppm[i] = turn->jobs[i].predicted_loss_ppm;
+    if (setting == SAVINGS_ALONE)
+        return;
+    series->offered[series->turns] = turn->offered;
+    series->busiest[series->turns++] = turn->busiest;
+    series->allocated_s += turn->allocated_s;
+    series->used_s += turn->used_s;
+    series->seconds += turn->seconds;
+}
+
+static int run_all(struct savings *s, enum savings_setting setting, uint32_t alternation)
+{
+    struct turn *turn = turn_create(s, setting == SAVINGS_SHARED ? &s->shared : &s->dedicated);
+    if (!turn)
+        return -ENOMEM;
+    turn->jobs_looks = LOOKS_FOR_JOBS;
+    turn_all(turn);
+    int r = run(s, turn);
+    if (r == 0) {
+        keep(s, setting, turn);
+        report_turn(s, setting, alternation, turn);
+    }
+    free(turn);
+    return r;
+}
+
+static int run_each_alone(struct savings *s, uint32_t alternation)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < s->plan.jobs_count; i++) {
+        struct turn *turn = turn_create(s, &s->dedicated);
+        if (!turn)
+            return -ENOMEM;
+        turn_add(turn, i, s->plan.alone_ns, 1);
+        r = run(s, turn);
+        if (r == 0) {
+            keep(s, SAVINGS_ALONE, turn);
+            report_turn(s, SAVINGS_ALONE, alternation, turn);
+        }
+        free(turn);
+    }
+    return r;
+}
+
+/* Who is first changes from one alternation to the next, so that a machine that gets slower favours
+ * nobody. */
+static int alternate(struct savings *s)
+{
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < s->alternations; i++) {
+        bool is_even = i % 2 == 0;
+        r = run_all(s, is_even ? SAVINGS_DEDICATED : SAVINGS_SHARED, i + 1);
+        if (r == 0)
+            r = run_all(s, is_even ? SAVINGS_SHARED : SAVINGS_DEDICATED, i + 1);
+        if (r == 0 && i < s->alone_passes)
+            r = run_each_alone(s, i + 1);
+    }
+    return r;
+}
+
+/* Every job may need lanes of its own at once, as many as it has workers; they time-share the cores
+ * of this machine. */
+static int start_services(struct savings *s)
+{
+    char cores[256] = "", per_core[16];
+    cpu_set_t allowed;
+    size_t used = 0;
+    CPU_ZERO(&allowed);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) < 0)
+        return -errno;
+    uint32_t lanes = (uint32_t)s->plan.jobs_count * s->plan.workers;
+    uint32_t most = (uint32_t)CPU_COUNT(&allowed);
+    s->cores = lanes < most ? lanes : most;
+    s->lanes_per_core = (lanes + s->cores - 1) / s->cores;
+    for (uint32_t i = 0; i < s->cores && used < sizeof cores - 16; i++)
+        used += (size_t)snprintf(cores + used, sizeof cores - used, "%s%d", i ? "," : "",
+                                 process_core(i));
+    snprintf(per_core, sizeof per_core, "%u", s->lanes_per_core);
+    int r =
+        service_start_as(&s->dedicated, &(struct service_setting){cores, per_core, "dedicated"});
+    return r < 0 ? r
+                 : service_start_as(&s->shared,
+                                    &(struct service_setting){cores, per_core, s->policy});
+}
+
+int savings_run(struct savings *s)
+{
+    int r = start_services(s);
+    if (r == 0)
+        r = calibrate_scale(s);
+    if (r == 0) {
+        report_plan(s);
+        r = profile(s);
+    }
+    if (r == 0)
+        r = alternate(s);
+    service_stop(&s->shared);
+    service_stop(&s->dedicated);
+    if (r == 0)
+        report_end(s);
+    return r;
+}

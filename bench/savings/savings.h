@@ -1,0 +1,49 @@
+/* The same jobs alone, on servers of their own, and on shared lanes, in turns; and what these turns
+ * have shown. */
+#ifndef GRADPOOL_BENCH_SAVINGS_SAVINGS_H
+#define GRADPOOL_BENCH_SAVINGS_SAVINGS_H
+
+#include "bench/savings/turn.h"
+
+#define SAVINGS_TURNS_MAX 100
+
+enum savings_setting {
+    SAVINGS_ALONE,     /* one job at a time, as many lanes as workers */
+    SAVINGS_DEDICATED, /* all jobs, as many lanes each as workers */
+    SAVINGS_SHARED,    /* all jobs, lanes shared by the policy */
+    SAVINGS_SETTINGS
+};
+
+/* Of the turns of one setting. */
+struct savings_series {
+    double period_ns[PLAN_JOBS_MAX][SAVINGS_TURNS_MAX];
+    size_t periods[PLAN_JOBS_MAX];
+    size_t turns;
+    double offered[SAVINGS_TURNS_MAX], busiest[SAVINGS_TURNS_MAX];
+    double allocated_s, used_s, seconds; /* of all turns */
+};
+
+struct savings {
+    struct plan plan;
+    const char *policy, *transport; /* transport NULL: the client's own choice */
+    double load;                    /* cores of lane time that all jobs together offer */
+    uint32_t alternations, alone_passes;
+    bool profiles_together; /* all jobs at once, which is quicker and less exact */
+    bool is_json;
+
+    uint32_t cores, lanes_per_core;
+    struct service dedicated, shared;
+    double lane_ns_a_byte;        /* calibrated, all kinds of tensors together */
+    bool is_known[PLAN_JOBS_MAX]; /* the service has measured it */
+    uint32_t profile_turns;
+    struct savings_series series[SAVINGS_SETTINGS];
+    uint32_t predicted_loss_ppm[PLAN_JOBS_MAX];
+    uint64_t checked_rounds, wrong;
+};
+
+/* Starts services, runs all turns and reports each as it ends. Negative errno, with a text on
+ * standard error. */
+int savings_run(struct savings *s);
+const char *savings_setting_name(enum savings_setting setting);
+
+#endif

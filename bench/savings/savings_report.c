@@ -1,0 +1,175 @@
+/* What was measured as text and JSON lines. Owns nothing. Must never print a figure that does not
+ * follow from lines above it: whoever reads can reckon it again. */
+#include "bench/savings/savings_report.h"
+
+#include "bench/savings/statistics.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const uint32_t server_cores[] = {1, 2, 4}; /* of a dedicated server */
+
+void report_plan(const struct savings *s)
+{
+    const struct plan *p = &s->plan;
+    double load[1] = {0};
+    (void)!getloadavg(load, 1);
+    const char *format =
+        s->is_json
+            ? "{\"plan\": {\"jobs\": %zu, \"workers\": %u, \"policy\": \"%s\", \"seed\": %llu, "
+              "\"bytes_scale\": %.6f, \"time_scale\": %.6f, \"jitter\": %.4f, \"load\": %.3f, "
+              "\"lane_ns_a_kib\": %.3f, \"cores\": %u, \"lanes\": %u, \"turn_s\": %.3f, "
+              "\"alternations\": %u, \"machine_load\": %.2f}}\n"
+            : "%zu jobs of %u workers, policy %s, seed %llu. Scale: tensors x %.4f, step times x "
+              "%.2f, jitter %.3f;\nto offer %.2f cores of lane time when all are there (%.1f ns a "
+              "KiB pushed, measured now).\n%u cores carry %u lanes, which time-share them. Turns "
+              "of %.1f s, %u alternations; load of the machine %.2f.\n";
+    printf(format, p->jobs_count, p->workers, s->policy, (unsigned long long)p->seed,
+           p->bytes_scale, p->time_scale, p->jitter, s->load, s->lane_ns_a_byte * 1024, s->cores,
+           s->cores * s->lanes_per_core, p->turn_ns / 1e9, s->alternations, load[0]);
+    fflush(stdout);
+}
+
+/* Cores allocated over time: a pair at the begin, and wherever it changes. */
+static void print_allocated(const struct turn *turn)
+{
+    const char *comma = "";
+    for (size_t i = 0; i < turn->looks_count; i++) {
+        const struct turn_look *look = &turn->looks[i];
+        if (i > 0 && i + 1 < turn->looks_count && look->lanes == turn->looks[i - 1].lanes)
+            continue;
+        printf("%s[%.2f, %u]", comma, look->at_s, look->lanes);
+        comma = ", ";
+    }
+}
+
+static void print_periods(const struct turn *turn)
+{
+    const char *comma = "";
+    for (size_t i = 0; i < turn->plan->jobs_count; i++) {
+        const struct turn_job *job = &turn->jobs[i];
+        if (!job->takes_part)
+            continue;
+        printf("%s{\"job\": \"%s\", \"period_ms\": %.4f, \"rounds\": %u, \"known\": %s}", comma,
+               turn->plan->jobs[i].name, job->period_ns / 1e6, job->rounds,
+               job->is_known ? "true" : "false");
+        comma = ", ";
+    }
+}
+
+void report_turn(const struct savings *s, enum savings_setting setting, uint32_t alternation,
+                 const struct turn *turn)
+{
+    const char *name = savings_setting_name(setting);
+    if (s->is_json) {
+        printf("{\"turn\": \"%s\", \"alternation\": %u, \"seconds\": %.4f, "
+               "\"allocated_core_s\": %.4f, \"used_core_s\": %.4f, \"offered_cores\": %.4f, "
+               "\"busiest_lane\": %.4f, "
+               "\"wrong\": %llu, \"allocated\": [",
+               name, alternation, turn->seconds, turn->allocated_s, turn->used_s, turn->offered,
+               turn->busiest, (unsigned long long)turn_wrong(turn));
+        print_allocated(turn);
+        printf("], \"jobs\": [");
+        print_periods(turn);
+        printf("]}\n");
+    } else if (setting != SAVINGS_ALONE) {
+        printf("%2u %-9s %5.1f s: %6.1f core-s allocated, at most %2u lanes; %5.2f core-s used, "
+               "busiest lane %4.1f %%\n",
+               alternation, name, turn->seconds, turn->allocated_s, turn->lanes_most, turn->used_s,
+               100 * turn->busiest);
+    }
+    fflush(stdout);
+}
+
+struct losses {
+    double dedicated[PLAN_JOBS_MAX], alone[PLAN_JOBS_MAX]; /* of the shared period, against these */
+};
+
+static void print_interval(const struct savings *s, enum savings_setting setting,
+                           const struct interval *period)
+{
+    const char *format = s->is_json ? "\"%s\": {\"median_ms\": %.4f, \"low_ms\": %.4f, "
+                                      "\"high_ms\": %.4f, \"confidence\": %.4f}, "
+                                    : "  %s %8.2f [%.2f, %.2f]";
+    printf(format, savings_setting_name(setting), period->median / 1e6, period->low / 1e6,
+           period->high / 1e6, period->confidence);
+}
+
+/* 1 - d / d': of the time that a round takes now, so much is lost. */
+static double loss(const struct interval *before, const struct interval *now)
+{
+    return 1 - before->median / now->median;
+}
+
+static void report_job(struct savings *s, size_t i, struct losses *losses)
+{
+    struct interval periods[SAVINGS_SETTINGS];
+    double predicted = s->predicted_loss_ppm[i] / 1e6;
+    printf(s->is_json ? "{\"job\": \"%s\", " : "%-20s", s->plan.jobs[i].name);
+    for (int setting = 0; setting < SAVINGS_SETTINGS; setting++) {
+        struct savings_series *series = &s->series[setting];
+        periods[setting] = statistics_interval(series->period_ns[i], series->periods[i]);
+        print_interval(s, (enum savings_setting)setting, &periods[setting]);
+    }
+    losses->dedicated[i] = loss(&periods[SAVINGS_DEDICATED], &periods[SAVINGS_SHARED]);
+    losses->alone[i] = loss(&periods[SAVINGS_ALONE], &periods[SAVINGS_SHARED]);
+    if (s->is_json)
+        printf("\"loss\": %.6f, \"loss_alone\": %.6f, \"loss_predicted\": %.6f}\n",
+               losses->dedicated[i], losses->alone[i], predicted);
+    else
+        printf("  lost %5.2f %%, against alone %5.2f %%, predicted %5.2f %%\n",
+               100 * losses->dedicated[i], 100 * losses->alone[i], 100 * predicted);
+}
+
+/* A server of c cores holds c times what a lane does, however little of it it uses. */
+static double report_cores(const struct savings *s, uint32_t cores)
+{
+    const struct savings_series *dedicated = &s->series[SAVINGS_DEDICATED];
+    const struct savings_series *shared = &s->series[SAVINGS_SHARED];
+    double held_s = dedicated->allocated_s * cores;
+    double saved = held_s > 0 ? 1 - shared->allocated_s / held_s : 0;
+    const char *format =
+        s->is_json ? "{\"cores_a_server\": %u, \"dedicated_core_s\": %.4f, \"shared_core_s\": "
+                     "%.4f, \"dedicated_used_core_s\": %.4f, \"shared_used_core_s\": %.4f, "
+                     "\"saved_fraction\": %.6f}\n"
+                   : "%u cores a server: dedicated hold %.1f core-s, shared %.1f (used: %.2f, "
+                     "%.2f): %.3f saved\n";
+    printf(format, cores, held_s, shared->allocated_s, dedicated->used_s, shared->used_s, saved);
+    return saved;
+}
+
+static void report_last(struct savings *s, struct losses *losses, double saved)
+{
+    struct savings_series *dedicated = &s->series[SAVINGS_DEDICATED];
+    struct savings_series *shared = &s->series[SAVINGS_SHARED];
+    size_t jobs = s->plan.jobs_count;
+    const char *format =
+        s->is_json
+            ? "{\"cores_saved_fraction\": %.6f, \"loss_mean\": %.6f, \"loss_p95\": %.6f, "
+              "\"loss_worst\": %.6f, \"loss_worst_alone\": %.6f, \"offered_cores\": %.6f, "
+              "\"lane_busy_max\": %.6f, \"alternations\": %u, \"wrong\": %llu, "
+              "\"checked_rounds\": %llu}\n"
+            : "cores saved %.3f; lost: mean %.4f, p95 %.4f, worst %.4f, worst against alone "
+              "%.4f\noffered %.3f cores, busiest shared lane %.3f; %u alternations; %llu elements "
+              "wrong in %llu checked rounds\n";
+    printf(format, saved, statistics_mean(losses->dedicated, jobs),
+           statistics_quantile(losses->dedicated, jobs, 0.95),
+           statistics_quantile(losses->dedicated, jobs, 1),
+           statistics_quantile(losses->alone, jobs, 1),
+           statistics_interval(dedicated->offered, dedicated->turns).median,
+           statistics_interval(shared->busiest, shared->turns).median, s->alternations,
+           (unsigned long long)s->wrong, (unsigned long long)s->checked_rounds);
+}
+
+void report_end(struct savings *s)
+{
+    struct losses losses;
+    double saved = 0;
+    if (!s->is_json)
+        printf("\nperiods in ms, median and interval; turns to profile: %u\n", s->profile_turns);
+    for (size_t i = 0; i < s->plan.jobs_count; i++)
+        report_job(s, i, &losses);
+    for (size_t i = sizeof server_cores / sizeof *server_cores; i-- > 0;)
+        saved = report_cores(s, server_cores[i]);
+    report_last(s, &losses, saved);
+}

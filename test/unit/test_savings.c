@@ -1,0 +1,219 @@
+/* What `gradpool-bench savings` reckons without a service: intervals, who comes when, how large
+ * tensors are, what a status says. */
+#include "bench/savings/look.h"
+#include "bench/savings/plan.h"
+#include "bench/savings/statistics.h"
+#include "bench/sim/csv.h"
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define NEAR 1e-9
+
+static struct models models;
+
+static int load(void **state)
+{
+    char error[TABLE_ERROR_BYTES];
+    return models_load(&models, MODELS_DIR, error);
+}
+
+static int unload(void **state)
+{
+    models_fini(&models);
+    return 0;
+}
+
+static struct plan plan_of(const char *mix, size_t jobs)
+{
+    struct plan plan = {.mix = mix,
+                        .workers = 2,
+                        .seed = 7,
+                        .turn_ns = 12e9,
+                        .time_scale = 0.5,
+                        .bytes_scale = 0.1,
+                        .jitter = 0.1,
+                        .jobs_count = jobs};
+    char error[TABLE_ERROR_BYTES];
+    assert_int_equal(plan_make(&plan, &models, error), 0);
+    return plan;
+}
+
+static void
+the_interval_of_five_is_all_of_them_and_holds_the_median_with_93_75_percent(void **state)
+{
+    double values[] = {5, 1, 4, 2, 3};
+    struct interval i = statistics_interval(values, 5);
+    assert_true(i.median == 3 && i.low == 1 && i.high == 5);
+    assert_float_equal(i.confidence, 0.9375, NEAR);
+}
+
+static void
+more_figures_make_the_interval_narrower_and_never_less_sure_than_90_percent(void **state)
+{
+    double values[20];
+    for (int i = 0; i < 20; i++)
+        values[i] = 20 - i;
+    struct interval i = statistics_interval(values, 20);
+    assert_true(i.median == 10.5 && i.low == 6 && i.high == 15);
+    assert_float_equal(i.confidence, 0.95861, 1e-5);
+    for (size_t n = 5; n <= 20; n++)
+        assert_true(statistics_interval(values, n).confidence >= 0.9);
+}
+
+static void too_few_figures_give_an_interval_that_says_how_sure_it_is(void **state)
+{
+    double values[] = {2, 1};
+    struct interval i = statistics_interval(values, 2);
+    assert_true(i.median == 1.5 && i.low == 1 && i.high == 2);
+    assert_float_equal(i.confidence, 0.5, NEAR);
+    assert_true(statistics_interval(values, 1).confidence == 0);
+    assert_true(statistics_interval(values, 0).median == 0);
+}
+
+static void a_quantile_is_a_figure_that_was_measured(void **state)
+{
+    double values[] = {4, 1, 3, 2};
+    assert_true(statistics_quantile(values, 4, 0.5) == 2);
+    assert_true(statistics_quantile(values, 4, 0.95) == 4);
+    assert_true(statistics_quantile(values, 4, 1) == 4);
+    assert_true(statistics_mean(values, 4) == 2.5);
+}
+
+static void a_mix_starts_over_and_each_job_has_a_name_of_its_own(void **state)
+{
+    struct plan plan = plan_of("resnet50,vgg16", 3);
+    assert_string_equal(plan.jobs[0].name, "resnet50-1");
+    assert_string_equal(plan.jobs[1].name, "vgg16-2");
+    assert_string_equal(plan.jobs[2].name, "resnet50-3");
+    assert_ptr_equal(plan.jobs[0].model, plan.jobs[2].model);
+    assert_float_equal(plan.jobs[0].step_ns, 166.667e6 / 2, 1);
+}
+
+static void a_model_that_is_not_in_the_tables_is_named(void **state)
+{
+    struct plan plan = {.mix = "resnet50,gpt9", .turn_ns = 1, .time_scale = 1, .jobs_count = 2};
+    char error[TABLE_ERROR_BYTES];
+    assert_int_equal(plan_make(&plan, &models, error), -EINVAL);
+    assert_non_null(strstr(error, "'gpt9'"));
+}
+
+static void jobs_come_in_the_first_quarter_leave_in_the_last_and_all_meet_between(void **state)
+{
+    struct plan plan = plan_of("resnet50", 8);
+    double last_come = 0, first_gone = plan.turn_ns;
+    for (size_t i = 0; i < 8; i++) {
+        double gone = plan.jobs[i].arrive_ns + plan.jobs[i].stay_ns;
+        last_come = fmax(last_come, plan.jobs[i].arrive_ns);
+        first_gone = fmin(first_gone, gone);
+        assert_true(gone <= plan.turn_ns + 1);
+        for (size_t j = 0; j < i; j++)
+            assert_true(fabs(gone - plan.jobs[j].arrive_ns - plan.jobs[j].stay_ns) > 1e6);
+    }
+    assert_true(last_come <= plan.turn_ns / 4 && first_gone >= plan.turn_ns * 3 / 4);
+}
+
+static void tensors_are_scaled_until_all_jobs_offer_the_load(void **state)
+{
+    struct plan plan = plan_of("resnet50,vgg16", 2);
+    double offered = 0, ns_a_byte = 0.25;
+    plan_scale(&plan, ns_a_byte, 0.4);
+    for (size_t i = 0; i < 2; i++)
+        offered += (double)plan_bytes(&plan, &plan.jobs[i]) * plan.workers * ns_a_byte /
+                   plan.jobs[i].step_ns;
+    assert_float_equal(offered, 0.4, 0.001); /* elements are whole */
+    plan.bytes_scale = 1e-9;
+    assert_int_equal(plan_elements(&plan, &plan.jobs[0].model->tensors[0]), 1);
+}
+
+static void jitter_is_the_same_in_every_setting_and_another_for_each_rank_and_round(void **state)
+{
+    struct plan plan = plan_of("resnet50", 2);
+    const struct plan_job *job = &plan.jobs[0];
+    double sum = 0, first = plan_step_ns(&plan, job, 0, 1);
+    assert_true(first == plan_step_ns(&plan, job, 0, 1));
+    assert_true(first != plan_step_ns(&plan, job, 1, 1));
+    assert_true(first != plan_step_ns(&plan, &plan.jobs[1], 0, 1));
+    for (uint32_t round = 0; round < 4000; round++) {
+        double step_ns = plan_step_ns(&plan, job, 0, round);
+        assert_true(step_ns >= job->step_ns / 2 && step_ns <= job->step_ns * 2);
+        sum += step_ns / 4000;
+    }
+    assert_float_equal(sum / job->step_ns, 1, 0.01);
+}
+
+static void gradients_are_ready_in_the_backward_pass_alone(void **state)
+{
+    const struct model_tensor first = {.ready = 0}, last = {.ready = 1};
+    assert_float_equal(plan_ready_ns(90, &first), 30, NEAR);
+    assert_float_equal(plan_ready_ns(90, &last), 90, NEAR);
+}
+
+static void checked_rounds_and_those_behind_them_are_not_timed(void **state)
+{
+    int checked = 0, timed = 0;
+    for (uint32_t round = 0; round < 20; round++) {
+        checked += plan_is_checked(round, 20);
+        timed += plan_is_timed(round, 20);
+        assert_false(plan_is_timed(round, 20) && plan_is_checked(round, 20));
+    }
+    assert_true(plan_is_checked(0, 20) && plan_is_checked(19, 20) && checked == 3);
+    assert_false(plan_is_timed(11, 20));
+    assert_int_equal(timed, 14);
+}
+
+static void a_status_tells_lanes_tasks_and_cpu_time(void **state)
+{
+    static struct look look;
+    const char *text = "{\n \"tasks\": 9,\n \"lanes\": [\n{\n \"lane\": 1,\n \"tasks\": 2,\n"
+                       " \"cpu_ns\": 500,\n \"use\": {\n \"busy_ns\": 3\n }\n},\n"
+                       "{\n \"lane\": 2,\n \"tasks\": 0,\n \"cpu_ns\": 7\n}]}";
+    assert_int_equal(look_parse_lanes(text, &look), 0);
+    assert_int_equal(look.lanes_count, 2);
+    assert_int_equal(look.lanes[0].tasks, 2);
+    assert_int_equal(look.lanes[0].cpu_ns, 500);
+    assert_int_equal(look.lanes[1].tasks, 0);
+    assert_int_equal(look_parse_lanes("{}", &look), -ENODATA);
+}
+
+static void a_list_of_jobs_tells_who_is_known_and_what_is_predicted(void **state)
+{
+    struct look_job jobs[2];
+    const char *text = "{\n \"jobs\": [\n{\n \"job\": \"a-1\",\n \"job_id\": 4,\n"
+                       " \"alone_period_ns\": 12,\n \"predicted_loss_ppm\": 340\n},\n"
+                       "{\n \"job\": \"b-2\",\n \"alone_period_ns\": 0\n}]}";
+    assert_int_equal(look_parse_jobs(text, jobs, 2), 2);
+    assert_string_equal(jobs[0].name, "a-1");
+    assert_int_equal(jobs[0].alone_period_ns, 12);
+    assert_int_equal(jobs[0].predicted_loss_ppm, 340);
+    assert_int_equal(jobs[1].alone_period_ns, 0);
+    assert_int_equal(look_parse_jobs(text, jobs, 1), -E2BIG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(
+            the_interval_of_five_is_all_of_them_and_holds_the_median_with_93_75_percent),
+        cmocka_unit_test(
+            more_figures_make_the_interval_narrower_and_never_less_sure_than_90_percent),
+        cmocka_unit_test(too_few_figures_give_an_interval_that_says_how_sure_it_is),
+        cmocka_unit_test(a_quantile_is_a_figure_that_was_measured),
+        cmocka_unit_test(a_mix_starts_over_and_each_job_has_a_name_of_its_own),
+        cmocka_unit_test(a_model_that_is_not_in_the_tables_is_named),
+        cmocka_unit_test(jobs_come_in_the_first_quarter_leave_in_the_last_and_all_meet_between),
+        cmocka_unit_test(tensors_are_scaled_until_all_jobs_offer_the_load),
+        cmocka_unit_test(jitter_is_the_same_in_every_setting_and_another_for_each_rank_and_round),
+        cmocka_unit_test(gradients_are_ready_in_the_backward_pass_alone),
+        cmocka_unit_test(checked_rounds_and_those_behind_them_are_not_timed),
+        cmocka_unit_test(a_status_tells_lanes_tasks_and_cpu_time),
+        cmocka_unit_test(a_list_of_jobs_tells_who_is_known_and_what_is_predicted),
+    };
+    return cmocka_run_group_tests_name("savings", tests, load, unload);
+}
