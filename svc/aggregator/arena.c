@@ -214,7 +214,10 @@ void arena_set_account_limit(struct arena *arena, size_t bytes)
 }
 
 size_t arena_account_limit(const struct arena *arena) { return arena->count.account_limit_bytes; }
-int arena_lack(const struct arena *arena) { return arena->count.lack; }
+int arena_lack(const struct arena *arena)
+{
+    return arena->count.lack ? arena->count.lack : -ENOMEM;
+}
 
 static bool fits(size_t held, size_t limit, size_t more)
 {
