@@ -306,7 +306,7 @@ int gp_tensors_declare(gp_job *job, const gp_tensor_spec *specs, size_t count,
         return client_error(-EINVAL, "gp_tensors_declare: no specs, or no place for the result");
     for (size_t i = 0; i < count && r == 0; i++)
         r = check_spec(&specs[i], i);
-    return r < 0 ? r : declare(job, specs, count, job->client->connect_timeout_ns, ret_tensors);
+    return r < 0 ? r : declare(job, specs, count, job->client->timeout_ns, ret_tensors);
 }
 
 int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,

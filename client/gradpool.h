@@ -80,8 +80,8 @@ enum gp_quorum { GP_ALL = 0, GP_FIRST = 1, GP_CHOSEN = 2, GP_STALE = 3, GP_ANY =
 #define GP_LEADS 1u    /* of a GP_FIRST tensor: its rounds decide for the job's GP_CHOSEN */
 #define GP_MEASURES 2u /* `gradpool jobs --json` tells the squares of gradients and result */
 
-/* Waiting for ever is not offered; this is what 0 means where a time-out in ms is asked for. It is
- * GRADPOOL_TIMEOUT_MS, or 60000. */
+/* Waiting for ever is not offered; this is what 0 means where a time-out in ms is asked for, and
+ * how long a declare may take. It is GRADPOOL_TIMEOUT_MS, or 60000. */
 #define GP_TIMEOUT_DEFAULT 0
 
 /* "0.1.0" of the library at run time. */
@@ -179,8 +179,9 @@ typedef struct gp_tensor_spec {
  * service place it as a whole. A name that this worker has declared before gives the same handle,
  * if dtype, elements, ranks, quorum, bound, flags, rule and wire agree.
  * Errors: -EINVAL (which field of which tensor), -EEXIST (declared before with another shape or
- * dtype: both are named), -ENOSPC (no lane has room). When ranks disagree, every rank gets
- * -EINVAL from its declare or its next wait, naming the ranks and their values. */
+ * dtype: both are named), -ENOSPC (no lane has room), -EDQUOT (beyond what the job
+ * or its tenant may have; the text names the limit), -ETIMEDOUT. When ranks disagree, every rank
+ * gets -EINVAL from its declare or its next wait, naming the ranks and their values. */
 GP_API int gp_tensors_declare(gp_job *job, const gp_tensor_spec *specs, size_t count,
                               gp_tensor **ret_tensors);
 GP_API int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,

@@ -30,8 +30,10 @@ static void send_routes(struct wait *wait, struct job *job, const struct declara
     WIRE(DeclareReply) reply = GRADPOOL__WIRE__DECLARE_REPLY__INIT;
     size_t count = declaration->count;
     reply.tensors = calloc(count ? count : 1, sizeof *reply.tensors);
+    size_t place = 0;
     for (size_t i = 0; reply.tensors && i < count; i++) {
-        reply.tensors[i] = tensor_route(jobs_tensor(job, declaration->tensors[i]), NULL, NULL);
+        const struct tensor *tensor = jobs_tensor_after(job, declaration->tensors[i], &place);
+        reply.tensors[i] = tensor_route(tensor, NULL, NULL);
         if (!reply.tensors[i])
             break;
         reply.n_tensors++;
@@ -66,8 +68,9 @@ static bool try_answer(struct wait *wait, struct job *job, const struct declarat
                   job->failure);
         return true;
     }
+    size_t place = 0;
     for (size_t i = 0; i < declaration->count; i++) {
-        const struct tensor *tensor = jobs_tensor(job, declaration->tensors[i]);
+        const struct tensor *tensor = jobs_tensor_after(job, declaration->tensors[i], &place);
         if (!tensor)
             peer_fail(wait->peer, wait->request, -ECANCELED, "a tensor was undeclared meanwhile");
         else if (tensor->failure)

@@ -272,6 +272,17 @@ struct tensor *jobs_tensor(const struct job *job, uint32_t id)
     return at >= 0 && job->tensors[at]->id == id ? job->tensors[at] : NULL;
 }
 
+struct tensor *jobs_tensor_after(const struct job *job, uint32_t id, size_t *place)
+{
+    if (*place >= job->tensors_count || job->tensors[*place]->id != id) {
+        ptrdiff_t at = tensor_at(job, id, false);
+        *place = at >= 0 ? (size_t)at : 0;
+    }
+    if (*place >= job->tensors_count || job->tensors[*place]->id != id)
+        return NULL;
+    return job->tensors[(*place)++];
+}
+
 struct tensor *jobs_tensor_named(const struct job *job, const char *name)
 {
     uint32_t hash = packer_hash(name);

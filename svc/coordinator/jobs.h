@@ -138,6 +138,8 @@ int jobs_add_tensor(struct job *job, struct tensor *tensor);
 /* Its pieces are given back; the tensor is freed. */
 void jobs_remove_tensor(struct job *job, struct tensor *tensor);
 struct tensor *jobs_tensor(const struct job *job, uint32_t id);
+/* For ids in a row: looks at `*place` first, 0 to begin with, which it keeps up to date. */
+struct tensor *jobs_tensor_after(const struct job *job, uint32_t id, size_t *place);
 struct tensor *jobs_tensor_named(const struct job *job, const char *name);
 struct piece *jobs_piece(const struct job *job, uint32_t id, struct tensor **ret_tensor);
 /* The job's share of the lane, made if there is none; NULL: no memory. Valid until the next. */

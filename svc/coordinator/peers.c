@@ -17,8 +17,9 @@
 
 #define GREET_DEADLINE_NS (5 * NS_PER_S) /* from accept to Hello */
 #define CLOSE_DEADLINE_NS NS_PER_S       /* to take our last words */
-/* Handled in a row before others get their turn. */
+/* Handled in a row before others get their turn, if they do not take too long. */
 #define MESSAGES_IN_A_ROW 64
+#define TURN_NS (5 * NS_PER_MS)
 
 typedef void (*handler_fn)(struct peer *p, const envelope *message);
 
@@ -272,7 +273,8 @@ static void handle(struct peer *p, const envelope *message)
 
 static void receive(struct peer *p)
 {
-    for (int i = 0; i < MESSAGES_IN_A_ROW; i++) {
+    uint64_t began_ns = clock_now_ns();
+    for (int i = 0; i < MESSAGES_IN_A_ROW && clock_now_ns() < began_ns + TURN_NS; i++) {
         envelope *message;
         int error = channel_receive(p->channel, &message);
         if (error == -EAGAIN)

@@ -250,14 +250,17 @@ static int read_schema_version(void *context, int columns, char **values, char *
     return 0;
 }
 
-/* NORMAL loses the last changes with the host's power, not with the process: then every local
- * aggregator is gone too, and nothing is left that an older state could contradict. */
+/* A declare of 262,144 tensors stays in memory until it is written, once: pages that are spilled
+ * are read again for the next row. NORMAL loses the last changes with the host's power, not with
+ * the process: then every local aggregator is gone too, and nothing is left that an older state
+ * could contradict. */
 static int configure(struct store_sqlite *s, uint32_t pages_max)
 {
     char sql[SQL_BYTES];
     snprintf(sql, sizeof sql,
              "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
-             "PRAGMA foreign_keys=ON; PRAGMA max_page_count=%u;",
+             "PRAGMA foreign_keys=ON; PRAGMA max_page_count=%u;"
+             "PRAGMA cache_size=-262144; PRAGMA cache_spill=OFF; PRAGMA wal_autocheckpoint=8192;",
              pages_max ? pages_max : 0xfffffffeu);
     return sqlite3_exec(s->db, sql, NULL, NULL, NULL);
 }
@@ -337,7 +340,7 @@ int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_s
     s->path = copy;
     int error = make_private(s, err);
     if (error == 0) {
-        int code = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE, NULL);
+        int code = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
         error = code == SQLITE_OK ? open_tables(s, pages_max, err) : failure(s, code, "open", err);
     }
     if (error < 0) {

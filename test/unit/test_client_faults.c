@@ -507,8 +507,9 @@ static void a_declare_survives_the_coordinators_restart(void **state)
 
 static void a_declare_that_nobody_answers_ends_at_its_deadline(void **state)
 {
-    gp_options options = {.connect_timeout_ms = 200};
-    fixture_join(0, &options);
+    setenv("GRADPOOL_TIMEOUT_MS", "300", 1);
+    fixture_join(0, NULL);
+    unsetenv("GRADPOOL_TIMEOUT_MS");
     script_lock(&rig);
     rig.ignores_declares = true;
     script_unlock(&rig);
