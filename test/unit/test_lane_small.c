@@ -91,7 +91,7 @@ static void many_small_pieces_are_under_way_at_once(void **state)
     rig_start_job(&rig, kind, 2, COUNT, SMALL);
     say_filled(0, 1, COUNT, 1, SMALL);
     say_filled(1, 1, COUNT, 1, SMALL);
-    rig_settle(&rig);
+    rig_until(&rig, rig.workers[0].commits_count == COUNT && rig.workers[1].commits_count == COUNT);
     say_filled(0, 1, COUNT, 2, SMALL);
     say_filled(1, 1, COUNT, 2, SMALL);
     fabric_flush(rig.workers[1].fabric);
