@@ -206,6 +206,32 @@ class Revoke(unittest.TestCase):
         self.assertIsNone(self.service.job('job'))
 
 
+class Crowd(unittest.TestCase):
+    """Connections that join nothing, more of them than there may be."""
+
+    def test_they_go_one_by_one_and_a_job_and_the_operator_do_not_notice(self):
+        service = Service('--idle-connections-max', '20', aggregators=1)
+        self.addCleanup(service.end)
+        port = int(service.endpoint.rsplit(':', 1)[1])
+        workers = service.workers('train', 2, '--rounds', '300', '--compute-ms', '3')
+        links = []
+
+        def come():
+            links.append(socket.create_connection(('127.0.0.1', port), WAIT_S))
+            return 'like it before' in service.serve.text()
+
+        started = time.monotonic()
+        until(come, 'those that are silent longest go', process=service.serve)
+        self.assertIn('--idle-connections-max', service.serve.text())
+        lines = [line for line in service.serve.text().splitlines() if 'joined nothing' in line]
+        self.assertLessEqual(len(lines), 1 + time.monotonic() - started)
+        self.assertIn(status(f'unix:{service.state}/control.sock').returncode, (0, 3))
+        for worker in workers:
+            self.assertEqual(result(worker)['wrong'], 0)
+        for link in links:
+            link.close()
+
+
 class Aggregators(unittest.TestCase):
     """A service whose aggregators come over TLS."""
 
