@@ -7,6 +7,7 @@
 #include "svc/base/list.h"
 #include "svc/wire/fabric_ops.h"
 #include "svc/wire/ofi_hello.h"
+#include "svc/wire/ofi_item.h"
 #include "svc/wire/ofi_memory.h"
 #include "svc/wire/ofi_names.h"
 
@@ -41,21 +42,6 @@ enum ofi_message_kind {
     OFI_MESSAGE_NOTIFY = 4,   /* value: word */
     OFI_MESSAGE_GOODBYE = 5,  /* the end that follows is meant */
     OFI_MESSAGE_PACK = 6,     /* value: how many items follow, each padded to eight bytes */
-};
-
-enum ofi_item_kind {
-    OFI_ITEM_USER = 1,       /* header and payload of fabric_send() */
-    OFI_ITEM_WRITE = 2,      /* struct ofi_item_write and the bytes */
-    OFI_ITEM_WRITE_WORD = 3, /* the same, and its word counts */
-};
-
-struct ofi_item {
-    uint32_t kind, bytes; /* of what follows, without padding */
-};
-
-struct ofi_item_write {
-    uint32_t region, word;
-    uint64_t offset;
 };
 
 struct ofi_frame {

@@ -7,14 +7,10 @@
 #include <rdma/fi_errno.h>
 #include <string.h>
 
-#define PAD_BYTES 8
-
 _Static_assert(OFI_PACKED_BYTES_MAX + FABRIC_MESSAGE_BYTES_MAX + 64 < OFI_PACK_BYTES, "fits");
 
 /* What comes alone is sent as it is, at once: the first few of a burst are. */
 #define ALONE_MAX 1
-
-static size_t padded(size_t bytes) { return (bytes + PAD_BYTES - 1) / PAD_BYTES * PAD_BYTES; }
 
 static int post(struct ofi_conn *c);
 
@@ -47,12 +43,12 @@ bool ofi_pack_gathers(struct ofi_conn *c)
 static uint8_t *append(struct ofi_conn *c, enum ofi_item_kind kind, size_t bytes)
 {
     struct ofi_item item = {.kind = kind, .bytes = (uint32_t)bytes};
-    size_t whole = sizeof(item) + padded(bytes);
+    size_t whole = sizeof(item) + ofi_item_padded(bytes);
     bool is_full = c->pack != NULL && c->pack->bytes + whole > OFI_PACK_BYTES;
     if ((is_full && post(c) < 0) || open_pack(c) == NULL)
         return NULL;
     uint8_t *at = c->pack->op.buffer + c->pack->bytes;
-    memset(at + whole - PAD_BYTES, 0, PAD_BYTES);
+    memset(at + whole - OFI_ITEM_PAD_BYTES, 0, OFI_ITEM_PAD_BYTES);
     memcpy(at, &item, sizeof(item));
     c->pack->bytes += whole;
     c->pack->items++;
@@ -177,10 +173,8 @@ static bool unpack_write(struct ofi_conn *c, const uint8_t *body, size_t bytes, 
                          struct ofi_batch *batch)
 {
     struct ofi_item_write write;
-    if (bytes < sizeof(write))
+    if (ofi_item_write_head(body, bytes, &write, &bytes) < 0)
         return false;
-    memcpy(&write, body, sizeof(write));
-    bytes -= sizeof(write);
     const struct ofi_region *r = write.region < FABRIC_REGIONS_MAX ? c->lent[write.region] : NULL;
     if (r == NULL || write.offset > r->bytes || bytes > r->bytes - write.offset)
         return false;
@@ -206,14 +200,9 @@ static bool unpack_one(struct ofi_conn *c, struct ofi_batch *batch)
 {
     struct ofi_unpacking *u = &c->unpacking;
     struct ofi_item item;
-    if (u->left < sizeof(item))
+    const uint8_t *body;
+    if (ofi_item_next(&u->at, &u->left, &item, &body) < 0)
         return false;
-    memcpy(&item, u->at, sizeof(item));
-    const uint8_t *body = u->at + sizeof(item);
-    if (item.bytes > u->left - sizeof(item) || padded(item.bytes) > u->left - sizeof(item))
-        return false;
-    u->at = body + padded(item.bytes);
-    u->left -= sizeof(item) + padded(item.bytes);
     switch (item.kind) {
     case OFI_ITEM_USER: unpack_message(c, body, item.bytes, batch); return true;
     case OFI_ITEM_WRITE: return unpack_write(c, body, item.bytes, false, batch);
