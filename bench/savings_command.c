@@ -32,7 +32,7 @@ enum {
 
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, 0, 0,
-     "two alternations of 4.5 s, each job alone once, all profiled at once: under 50 s, with wide "
+     "two alternations of 4 s, each job alone once, all profiled at once: under 50 s, with wide "
      "intervals"},
     {"json", KEY_JSON, 0, 0,
      "a line of JSON for each turn, each job, each size of server; the last one sums up"},
@@ -43,7 +43,7 @@ static const struct argp_option options[] = {
     {"policy", KEY_POLICY, "NAME", 0, "of the shared service: shared (default), phased, ..."},
     {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: as any client chooses)"},
     {"load", KEY_LOAD, "PERCENT", 0,
-     "of one core: lane time that all jobs together offer (default 80)"},
+     "of one core: lane time that all jobs together offer (default 100)"},
     {"turn-s", KEY_TURN, "S", 0, "length of a turn (default 12)"},
     {"alternations", KEY_ALTERNATIONS, "N", 0, "of dedicated and shared (default 5)"},
     {"seed", KEY_SEED, "N", 0, "of jitter and of who leaves when (default 1)"},
@@ -62,7 +62,7 @@ static void make_quick(struct savings *s)
     s->profiles_together = true;
     s->alternations = 2;
     s->alone_passes = 1;
-    s->plan.turn_ns = 4.5e9;
+    s->plan.turn_ns = 4e9;
     s->plan.alone_ns = 0.8e9;
 }
 
@@ -118,7 +118,7 @@ int savings_command(int argc, char **argv)
     if (!s)
         return 1;
     *s = (struct savings){
-        .policy = "shared", .load = 0.8, .alternations = 5, .alone_passes = SAVINGS_TURNS_MAX};
+        .policy = "shared", .load = 1, .alternations = 5, .alone_passes = SAVINGS_TURNS_MAX};
     s->plan = (struct plan){.mix = MIX_DEFAULT,
                             .workers = 2,
                             .seed = 1,

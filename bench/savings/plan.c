@@ -119,3 +119,19 @@ bool plan_is_timed(uint32_t round, uint32_t rounds)
     return round > WARM_ROUNDS && !plan_is_checked(round, rounds) &&
            !plan_is_checked(round - 1, rounds);
 }
+
+double plan_drawn_ns(const struct plan *plan, const struct plan_job *job, uint32_t rounds)
+{
+    double sum_ns = 0;
+    uint32_t timed = 0;
+    for (uint32_t round = 0; round < rounds; round++) {
+        double slowest_ns = 0;
+        if (!plan_is_timed(round, rounds))
+            continue;
+        for (uint32_t rank = 0; rank < plan->workers; rank++)
+            slowest_ns = fmax(slowest_ns, plan_step_ns(plan, job, rank, round));
+        sum_ns += slowest_ns;
+        timed++;
+    }
+    return timed ? sum_ns / timed : job->step_ns;
+}

@@ -148,6 +148,19 @@ static void jitter_is_the_same_in_every_setting_and_another_for_each_rank_and_ro
     assert_float_equal(sum / job->step_ns, 1, 0.01);
 }
 
+static void what_was_drawn_is_the_mean_of_the_slowest_worker_over_timed_rounds(void **state)
+{
+    struct plan plan = plan_of("resnet50", 1);
+    const struct plan_job *job = &plan.jobs[0];
+    double sum = 0;
+    for (uint32_t round = 0; round < 20; round++)
+        if (plan_is_timed(round, 20))
+            sum += fmax(plan_step_ns(&plan, job, 0, round), plan_step_ns(&plan, job, 1, round));
+    assert_float_equal(plan_drawn_ns(&plan, job, 20), sum / 14, 1);
+    plan.jitter = 0;
+    assert_float_equal(plan_drawn_ns(&plan, job, 20), job->step_ns, 1);
+}
+
 static void gradients_are_ready_in_the_backward_pass_alone(void **state)
 {
     const struct model_tensor first = {.ready = 0}, last = {.ready = 1};
@@ -210,6 +223,7 @@ int main(void)
         cmocka_unit_test(jobs_come_in_the_first_quarter_leave_in_the_last_and_all_meet_between),
         cmocka_unit_test(tensors_are_scaled_until_all_jobs_offer_the_load),
         cmocka_unit_test(jitter_is_the_same_in_every_setting_and_another_for_each_rank_and_round),
+        cmocka_unit_test(what_was_drawn_is_the_mean_of_the_slowest_worker_over_timed_rounds),
         cmocka_unit_test(gradients_are_ready_in_the_backward_pass_alone),
         cmocka_unit_test(checked_rounds_and_those_behind_them_are_not_timed),
         cmocka_unit_test(a_status_tells_lanes_tasks_and_cpu_time),
