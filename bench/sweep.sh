@@ -6,15 +6,15 @@ set -euo pipefail
 
 # name, window bytes, depth (long chunks of a worker in flight), largest chunk, largest task (bytes)
 choices=(
-    '128_KiB_x_2,_tasks_4_MiB 1310720 2 131072 4194304'
-    '256_KiB_x_2,_tasks_4_MiB 2621440 2 262144 4194304'
-    '256_KiB_x_3,_tasks_4_MiB 4194304 3 262144 4194304'
-    '512_KiB_x_2,_tasks_1_MiB 5242880 2 1048576 1048576'
-    '512_KiB_x_2,_tasks_4_MiB 5242880 2 1048576 4194304'
-    '512_KiB_x_2,_tasks_16_MiB 5242880 2 1048576 16777216'
-    '512_KiB_x_3,_tasks_4_MiB 8388608 3 1048576 4194304'
-    '832_KiB_x_2,_tasks_4_MiB 8388608 2 1048576 4194304'
-    '1_MiB_x_2,_tasks_16_MiB 10485760 2 1048576 16777216'
+    '128_KiB_x_2_of_4_MiB 1310720 2 131072 4194304'
+    '256_KiB_x_2_of_4_MiB 2621440 2 262144 4194304'
+    '256_KiB_x_3_of_4_MiB 4194304 3 262144 4194304'
+    '512_KiB_x_2_of_1_MiB 5242880 2 1048576 1048576'
+    '512_KiB_x_2_of_4_MiB 5242880 2 1048576 4194304'
+    '512_KiB_x_2_of_16_MiB 5242880 2 1048576 16777216'
+    '512_KiB_x_3_of_4_MiB 8388608 3 1048576 4194304'
+    '832_KiB_x_2_of_4_MiB 8388608 2 1048576 4194304'
+    '1_MiB_x_2_of_16_MiB 10485760 2 1048576 16777216'
 )
 rounds=${1:-2}
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -64,7 +64,7 @@ for choice in "${choices[@]}"; do
     read -r name window depth chunk task <<<"$choice"
     build "$name" "$window" "$depth" "$chunk" "$task"
 done
-echo '| chunk x depth, task | tensor | CPU s/GiB | sockets | ratio | GiB/s |'
+echo '| chunk x depth of tasks of | tensor | CPU s/GiB | sockets | ratio | GiB/s |'
 echo '|---|---|---|---|---|---|'
 for ((round = 0; round < rounds; round++)); do
     for choice in "${choices[@]}"; do

@@ -25,7 +25,7 @@ case "$#:${1:-}" in
 esac
 
 cd "$(dirname "$0")/.." || exit 1
-test/setup.sh || exit 1
+test/setup.sh --tests || exit 1
 
 # The suites that sanitizer builds run: what is linked whole from our own code.
 sanitized=(--suite unit --suite fuzz --suite sim --suite e2e-sanitized)

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Installs what gradpool needs to build, test and demonstrate itself on a bare Debian 12 host.
-# Does nothing, at once, when all of it is there. Called by test/run.sh and bench/demo.sh.
+# Installs what gradpool needs to build and demonstrate itself on a bare Debian 12 host; with --tests
+# also the large packages that only tests use. Does nothing, at once, when all of it is there.
+# Called by test/run.sh and bench/demo.sh.
 set -euo pipefail
 
 packages=(
@@ -16,9 +17,9 @@ packages=(
     openmpi-bin libopenmpi-dev
     # several nodes on one host
     iproute2
-    # who reads the metrics and the report
-    prometheus chromium-headless-shell
 )
+# Who reads the metrics and the report: 800 MiB.
+[ "${1:-}" = --tests ] && packages+=(prometheus chromium-headless-shell)
 
 missing() {
     local installed
