@@ -1,7 +1,7 @@
 #!/bin/bash
-# Installs what gradpool needs to build and demonstrate itself on a bare Debian 12 host; with --tests
-# also the large packages that only tests use. Does nothing, at once, when all of it is there.
-# Called by test/run.sh and bench/demo.sh.
+# Installs what gradpool needs to build and demonstrate itself on a bare Debian 12 host; with
+# --tests also the large packages that only tests use. Does nothing, at once, when all of it is
+# there. Called by test/run.sh and bench/demo.sh.
 set -euo pipefail
 
 packages=(
