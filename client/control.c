@@ -88,7 +88,8 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
         return r;
     if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_JOIN_REPLY) {
         join->session = reply->join_reply->session;
-        join->job_id = reply->join_reply->job_id;
+        if (join->job_id != reply->join_reply->job_id)
+            join->job_id = reply->join_reply->job_id; /* the first time: who joined reads it */
     } else {
         r = err_set(err, -EPROTO, "%s answered a join with something else",
                     c->options.endpoint_text);

@@ -284,7 +284,7 @@ static int serve_stats(struct aggregator *a, uint64_t id,
 
 static int take_turn(struct lane *lane, void *context) { return 0; }
 
-/* A lane that is stuck keeps this thread here, so that nothing is answered any more (A19). */
+/* A lane that is stuck keeps this thread here, so that nothing is answered any more (A24). */
 static int serve_ping(struct aggregator *a, uint64_t id)
 {
     for (size_t i = 0; i < a->lanes_count; i++)

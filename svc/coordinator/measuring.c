@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#define IDLE_LOOKS 10 /* in a row without a round, and looks become rarer */
+#define IDLE_LOOKS 2 /* in a row without a round, and looks become rarer */
 
 /* --- figures --- */
 
