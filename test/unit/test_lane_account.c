@@ -66,7 +66,7 @@ static void the_piece_that_takes_the_most_time_is_the_reference(void **state)
     rig_connect(&rig, 1, RIG_JOB, 1);
     for (uint64_t round = 1; round <= 3; round++)
         push(1, round, 64);
-    /* A lane that is put off the core in mid-round counts that, too: so many rounds make up for it. */
+    /* A lane that was put off the core in mid-round has counted that, too. */
     for (uint64_t round = 1; round <= 2000 && rig_use(&rig).reference != 2; round++)
         push(2, round, 60000);
     assert_int_equal(rig_use(&rig).reference, 2);
