@@ -153,11 +153,22 @@ static bool has_loss_limit(const char *policy)
     return packer_losses(policy, &nobody, 0, &none) == 0;
 }
 
-/* What is not measured must run somewhere to be; who has lost his lane must go on; and a limit that
- * nobody has named is no reason to send somebody away. */
-static bool refusal_stands(const struct job *job, bool moves)
+static bool somebody_is_there(const struct packer_request *request)
 {
-    return !moves && job_timing(job).period_ns > 0 && job_limit_ppm(job) > 0;
+    for (size_t i = 0; i < request->lanes_count; i++)
+        if (request->lanes[i].jobs > 0)
+            return true;
+    return false;
+}
+
+/* What is not measured must run somewhere to be; who trains already, or has lost his lane, must go
+ * on; where nobody else is nobody else loses; and a limit that nobody has named is no reason to
+ * send somebody away. */
+static bool refusal_stands(const struct job *job, const struct packer_request *request, bool moves)
+{
+    bool trains = job->profile.now.period_ns > 0;
+    return !moves && !trains && request->timing.period_ns > 0 && job_limit_ppm(job) > 0 &&
+           somebody_is_there(request);
 }
 
 static enum share_how how_placed(const struct packer_request *request)
@@ -173,9 +184,11 @@ static int place(struct job *job, struct packer_request *request, bool moves,
     char reason[ERR_TEXT_BYTES - 64], prefix[TENANT_PREFIX_BYTES];
     ret_answer->how = how_placed(request);
     int error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
-    if (error == -ENOSPC && has_loss_limit(request->policy) && !refusal_stands(job, moves)) {
-        log_info("job %s%s goes where least is loaded: %s", tenant_prefix(job->tenant, prefix),
-                 job->name, reason);
+    if (error == -ENOSPC && has_loss_limit(request->policy) &&
+        !refusal_stands(job, request, moves)) {
+        enum log_level level = job->tensors_count == 0 ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG;
+        log_write(level, "job %s%s goes where least is loaded: %s",
+                  tenant_prefix(job->tenant, prefix), job->name, reason);
         ret_answer->how = moves                       ? SHARE_MOVED
                           : request->timing.period_ns ? SHARE_OVER
                                                       : SHARE_BESIDE;

@@ -146,7 +146,7 @@ static bool measure(struct job *job)
         if (share->pieces == 0)
             continue;
         if (!look(job, share, &window)) {
-            lanes_ns += share->lane_ns;
+            lanes_ns += share->seen.reference ? share->lane_ns : 0; /* not what was predicted */
             continue;
         }
         add_lane_time(share, &window);

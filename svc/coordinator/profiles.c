@@ -92,6 +92,9 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
     const struct past *past = find(job);
     if (!past)
         return;
+    /* Of those that were measured together who is missing took nothing to speak of; 0 would mean
+     * that nothing is known, and what the job takes as a whole would be looked for there. */
+    bool is_whole = past->tensors_count > 0 && past->tensors_count < PROFILES_TENSORS_MAX;
     if (job->profile.used.period_ns == 0)
         profile_recall(&job->profile, &past->alone);
     for (size_t i = 0; i < count; i++) {
@@ -100,7 +103,7 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
             past->tensors_count
                 ? bsearch(&key, past->tensors, past->tensors_count, sizeof key, compare_tensors)
                 : NULL;
-        tensors[i]->lane_ns = found ? found->lane_ns : 0;
+        tensors[i]->lane_ns = found ? found->lane_ns : is_whole ? 1 : 0;
     }
 }
 

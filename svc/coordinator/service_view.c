@@ -134,8 +134,43 @@ static void pool_free(struct pool *pool)
 
 /* --- status --- */
 
-static WIRE(LaneView) *
-    lane_view(struct pool *pool, const struct service *s, const struct lane *lane)
+/* Of others' jobs a tenant is told no more than the core that they take. */
+static WIRE(JobUse) * foreign_use(struct pool *pool, const WIRE(JobUse) * use)
+{
+    WIRE(JobUse) *shown = take(pool, sizeof *shown);
+    if (!shown)
+        return NULL;
+    gradpool__wire__job_use__init(shown);
+    shown->job_id = use->job_id;
+    shown->busy_ns = use->busy_ns;
+    return shown;
+}
+
+/* A lane's use as `reader` may see it; NULL: an operator. */
+static WIRE(LaneUse) * lane_use(struct pool *pool, struct service *s, const struct lane *lane,
+                                const struct tenant *reader)
+{
+    WIRE(LaneUse) *use = (WIRE(LaneUse) *)stats_of_lane(lane);
+    if (!use || !reader || reader->is_operator)
+        return use;
+    WIRE(LaneUse) *shown = take(pool, sizeof *shown);
+    WIRE(JobUse) **rows = take(pool, use->n_jobs * sizeof *rows);
+    if (!shown || !rows)
+        return NULL;
+    *shown = *use;
+    shown->jobs = rows;
+    shown->n_jobs = 0;
+    for (size_t i = 0; i < use->n_jobs; i++) {
+        const struct job *job = jobs_find_id(s, use->jobs[i]->job_id);
+        bool is_own = job && job->tenant == reader;
+        if ((rows[shown->n_jobs] = is_own ? use->jobs[i] : foreign_use(pool, use->jobs[i])))
+            shown->n_jobs++;
+    }
+    return shown;
+}
+
+static WIRE(LaneView) * lane_view(struct pool *pool, struct service *s, const struct lane *lane,
+                                  const struct tenant *reader)
 {
     WIRE(LaneView) *view = take(pool, sizeof *view);
     if (!view)
@@ -146,15 +181,16 @@ static WIRE(LaneView) *
     view->core = lane->core;
     view->pu = lane->pu;
     view->numa = lane->numa;
-    view->use = (WIRE(LaneUse) *)stats_of_lane(lane);
+    view->use = lane_use(pool, s, lane, reader);
     view->shm = lane->shm;
     view->ofi = lane->ofi;
     view->memory_bytes_max = s->options.limits.most[LIMIT_LANE_MEMORY];
     return view;
 }
 
-static WIRE(AggregatorView) *
-    aggregator_view(struct pool *pool, const struct service *s, const struct aggregator *a)
+static WIRE(AggregatorView) * aggregator_view(struct pool *pool, struct service *s,
+                                              const struct aggregator *a,
+                                              const struct tenant *reader)
 {
     WIRE(AggregatorView) *view = take(pool, sizeof *view);
     WIRE(LaneView) **lanes = take(pool, a->lanes_count * sizeof *lanes);
@@ -170,7 +206,7 @@ static WIRE(AggregatorView) *
     view->measured_ns = a->stats ? a->measured_ns - s->started_ns : 0;
     view->lanes = lanes;
     for (size_t i = 0; i < a->lanes_count; i++)
-        if ((lanes[view->n_lanes] = lane_view(pool, s, &a->lanes[i])))
+        if ((lanes[view->n_lanes] = lane_view(pool, s, &a->lanes[i], reader)))
             view->n_lanes++;
     return view;
 }
@@ -212,7 +248,8 @@ static void fill_tasks(const struct service *s, WIRE(StatusReply) * reply)
     }
 }
 
-static void fill_status(struct pool *pool, struct service *s, WIRE(StatusReply) * reply)
+static void fill_status(struct pool *pool, struct service *s, const struct tenant *reader,
+                        WIRE(StatusReply) * reply)
 {
     reply->endpoint = s->endpoint_url;
     reply->state_dir = (char *)s->options.state_dir;
@@ -226,7 +263,7 @@ static void fill_status(struct pool *pool, struct service *s, WIRE(StatusReply) 
         return;
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
-        if ((reply->aggregators[reply->n_aggregators] = aggregator_view(pool, s, a)))
+        if ((reply->aggregators[reply->n_aggregators] = aggregator_view(pool, s, a, reader)))
             reply->n_aggregators++;
     }
     fill_tasks(s, reply);
@@ -268,18 +305,6 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
     qsort(view->lanes, view->n_lanes, sizeof *view->lanes, compare_numbers);
 }
 
-static uint64_t regions_on_lane(const struct service *s, const struct tenant *tenant,
-                                const WIRE(LaneUse) * lane)
-{
-    uint64_t regions = 0;
-    for (size_t i = 0; lane && i < lane->n_jobs; i++) {
-        const struct job *job = jobs_find_id((struct service *)s, lane->jobs[i]->job_id);
-        if (job && job->tenant == tenant)
-            regions += lane->jobs[i]->registered_regions;
-    }
-    return regions;
-}
-
 /* Of what only lanes see: most of what any of them has. */
 static void add_lent(const struct job *job, struct quota *quota)
 {
@@ -295,18 +320,31 @@ static void add_lent(const struct job *job, struct quota *quota)
     quota->used[LIMIT_JOB_REGIONS] = use.registered_regions;
 }
 
-/* The lane with the most: all jobs of the tenant, lane by lane. */
-static uint64_t tenant_regions(const struct service *s, const struct tenant *tenant)
+static void count_regions_on(struct service *s, const WIRE(LaneUse) * lane)
 {
-    uint64_t most = 0;
+    list_for_each (node, &s->tenants)
+        list_entry(node, struct tenant, link)->regions = 0;
+    for (size_t i = 0; lane && i < lane->n_jobs; i++) {
+        const struct job *job = jobs_find_id(s, lane->jobs[i]->job_id);
+        if (!job)
+            continue;
+        struct tenant *t = job->tenant;
+        t->regions += lane->jobs[i]->registered_regions;
+        t->regions_most = t->regions > t->regions_most ? t->regions : t->regions_most;
+    }
+}
+
+/* Of each tenant, on the lane where it has most: all its jobs, lane by lane, once for all jobs
+ * that are shown. */
+static void count_regions(struct service *s)
+{
+    list_for_each (node, &s->tenants)
+        list_entry(node, struct tenant, link)->regions_most = 0;
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
-        for (size_t i = 0; i < a->lanes_count; i++) {
-            uint64_t regions = regions_on_lane(s, tenant, stats_of_lane(&a->lanes[i]));
-            most = regions > most ? regions : most;
-        }
+        for (size_t i = 0; i < a->lanes_count; i++)
+            count_regions_on(s, stats_of_lane(&a->lanes[i]));
     }
-    return most;
 }
 
 static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) * view)
@@ -320,7 +358,7 @@ static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) 
     quota_of_job(job, &own);
     quota_of_tenant(job->service, job->tenant, &of_tenant);
     add_lent(job, &own);
-    of_tenant.used[LIMIT_TENANT_REGIONS] = tenant_regions(job->service, job->tenant);
+    of_tenant.used[LIMIT_TENANT_REGIONS] = job->tenant->regions_most;
     for (enum limit limit = 0; limit < LIMIT_LANE_MEMORY; limit++) {
         gradpool__wire__limit_use__init(&rows[limit]);
         rows[limit].name = (char *)limit_about(limit)->name;
@@ -378,6 +416,7 @@ static void fill_jobs(struct pool *pool, struct service *s, const struct tenant 
                    residents_predict(s, &residents) < 0;
     if (pool->failed)
         return residents_free(&residents);
+    count_regions(s);
     list_for_each (node, &s->jobs) {
         const struct job *job = list_entry(node, struct job, link);
         bool is_visible = !reader || reader->is_operator || job->tenant == reader;
@@ -405,7 +444,7 @@ static void answer(struct wait *wait)
         e.body_case = BODY(JOBS_REPLY);
         e.jobs_reply = &jobs;
     } else {
-        fill_status(&pool, s, &status);
+        fill_status(&pool, s, wait->peer->tenant, &status);
         e.body_case = BODY(STATUS_REPLY);
         e.status_reply = &status;
     }
@@ -503,7 +542,7 @@ int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs)
     WIRE(StatusReply) status = GRADPOOL__WIRE__STATUS_REPLY__INIT;
     WIRE(JobsReply) jobs = GRADPOOL__WIRE__JOBS_REPLY__INIT;
     envelope e = ENVELOPE_INIT, f = ENVELOPE_INIT, *first = NULL, *second = NULL;
-    fill_status(&pool, s, &status);
+    fill_status(&pool, s, NULL, &status);
     fill_jobs(&pool, s, NULL, "", &jobs);
     e.body_case = BODY(STATUS_REPLY);
     e.status_reply = &status;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 const char *session_state_name(enum session_state state)
 {
@@ -128,7 +129,13 @@ void session_away(struct session *session, uint64_t grace_ns)
     char name[ERR_TEXT_BYTES];
     session->state = SESSION_AWAY;
     log_debug("%s is away", session_name(session, name, sizeof name));
-    bool dead = session->identity && session->process.fd < 0;
+    int fd;
+    int error = session->identity && session->process.fd < 0
+                    ? process_open(session->pid, session->identity, &fd)
+                    : -EAGAIN;
+    if (error == 0)
+        close(fd); /* alive, and not watched for want of descriptors */
+    bool dead = error == -ESRCH;
     timer_start(&session->job->service->loop, &session->away, dead ? 0 : clock_now_ns() + grace_ns);
 }
 

@@ -18,6 +18,8 @@ struct tenant {
     bool is_operator; /* may add aggregators and see all jobs */
     bool is_revoked;
     uint32_t connections;    /* over TCP */
+    uint64_t regions;        /* lent to the lane that is being counted */
+    uint64_t regions_most;   /* to the one with most of them, as counted last */
     uint64_t added_s;        /* since 1970; 0: the local one */
     uint32_t loss_limit_ppm; /* of each of its jobs; 0: none is named */
 };

@@ -16,6 +16,17 @@ void table_init(struct table *table, const char *const *titles)
         table_add(table, "%s", titles[i]);
 }
 
+void text_disarm(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        bool is_c1 = c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f;
+        if (*c < 0x20 || *c == 0x7f)
+            *c = '?';
+        else if (is_c1)
+            c[0] = c[1] = '?';
+    }
+}
+
 void table_add(struct table *table, const char *format, ...)
 {
     va_list arguments;
@@ -26,7 +37,7 @@ void table_add(struct table *table, const char *format, ...)
     if (!grown || vasprintf(&cell, format, arguments) < 0)
         table->error = -ENOMEM;
     else
-        grown[table->count++] = cell;
+        text_disarm(grown[table->count++] = cell);
     va_end(arguments);
 }
 

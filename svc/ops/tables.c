@@ -4,6 +4,8 @@
 #include "svc/ops/table.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define CELL_BYTES 64
@@ -119,6 +121,17 @@ int ops_jobs_table(const struct view_jobs *jobs, FILE *out)
     return table_print(&table, out);
 }
 
+/* It may name a tensor. */
+static void print_failure(const struct view_job *job, FILE *out)
+{
+    char *failure = job->failure && *job->failure ? strdup(job->failure) : NULL;
+    if (!failure)
+        return;
+    text_disarm(failure);
+    fprintf(out, "failed: %s\n", failure);
+    free(failure);
+}
+
 int ops_job_table(const struct view_job *job, FILE *out)
 {
     static const char *const titles[] = {">RANK", "NODE", ">PID", "STATE", NULL};
@@ -126,8 +139,7 @@ int ops_job_table(const struct view_job *job, FILE *out)
     int error = ops_jobs_table(&(struct view_jobs){(struct view_job *)job, 1}, out);
     if (error < 0)
         return error;
-    if (job->failure && *job->failure)
-        fprintf(out, "failed: %s\n", job->failure);
+    print_failure(job, out);
     fputc('\n', out);
     table_init(&table, titles);
     for (size_t i = 0; i < job->ranks_count; i++) {

@@ -408,6 +408,23 @@ static void with_one_who_fits_nowhere_is_told_how_far_he_is_off(void **state)
     lane_of(rig, "new"); /* is measured somewhere all the same */
 }
 
+static void who_trains_already_gets_his_next_tensor(void **state)
+{
+    struct rig *rig = *state;
+    struct end *worker, *idle;
+    rig_crash(rig);
+    rig->options.loss_limit_ppm = 50000;
+    rig_start(rig);
+    struct end *aggregator = rig_aggregator(rig, 1);
+    struct trained job = start(rig, "a", &worker);
+    start(rig, "never measured", &idle);
+    aggregator->answers = false;
+    run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
+    aggregator->answers = true;
+    end_declare_one(worker, "late", 10);
+    message_free(end_expect(worker, BODY(DECLARE_REPLY)));
+}
+
 static struct end *join_with_limit(struct rig *rig, const char *name, uint32_t rank, uint32_t ppm,
                                    envelope **ret_reply)
 {
@@ -536,6 +553,7 @@ int main(void)
         CASE(the_oldest_that_is_known_makes_room),
         CASE(new_jobs_get_free_lanes_to_be_measured_on),
         CASE(jobs_that_are_known_share_a_lane_within_their_limit),
+        CASE(who_trains_already_gets_his_next_tensor),
         CASE(jobs_that_would_cost_each_other_too_much_do_not),
         CASE(without_a_named_limit_nobody_is_sent_away),
         CASE(with_one_who_fits_nowhere_is_told_how_far_he_is_off),

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "svc/ops/ops.h"
+#include "svc/ops/table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,22 @@ static void bytes_that_are_not_utf8_do_not_break_the_json(void **state)
     free(text);
 }
 
+/* A tensor may be called anything that is UTF-8. */
+static void names_do_not_command_the_terminal(void **state)
+{
+    static const char *const titles[] = {"TENSOR", NULL};
+    struct table table;
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    table_init(&table, titles);
+    table_add(&table, "%s", "\x1b]0;owned\x07\nrow \xc2\x9b 2J \x7f \xc3\xa4\xc2\xa0");
+    assert_int_equal(table_print(&table, out), 0);
+    fclose(out);
+    assert_non_null(strstr(text, "?]0;owned??row ?? 2J ? \xc3\xa4\xc2\xa0\n"));
+    free(text);
+}
+
 static void the_status_table_reads_well(void **state)
 {
     char *text;
@@ -224,6 +241,7 @@ int main(void)
         cmocka_unit_test(no_jobs_are_an_empty_list),
         cmocka_unit_test(bytes_that_are_not_utf8_do_not_break_the_json),
         cmocka_unit_test(the_status_table_reads_well),
+        cmocka_unit_test(names_do_not_command_the_terminal),
         cmocka_unit_test(columns_count_characters_and_fit_the_widest_cell),
         cmocka_unit_test(tenants_are_shown_without_their_keys),
         cmocka_unit_test(one_job_is_shown_with_its_workers_and_failure),
