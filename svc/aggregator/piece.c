@@ -229,4 +229,6 @@ void piece_fail(struct piece *p, int code, const char *format, ...)
     p->failure = code;
     unqueue(p);
     tell_failure(p);
+    if (p->state == PIECE_RUNNABLE && p->chunks_active == 0)
+        round_rest(p); /* no chunk will end it */
 }

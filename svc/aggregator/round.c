@@ -71,7 +71,9 @@ void round_go_on(struct piece *p)
     if (p->failure || p->state != PIECE_COLLECTING || p->round == 0)
         return;
     p->is_answer = p->late > 0 && (p->has_kept || p->elements == 0);
-    if (p->is_answer || round_has_quorum(p))
+    bool is_known =
+        p->operation || p->is_copy; /* who only says where it stands announces nothing */
+    if (p->is_answer || (is_known && round_has_quorum(p)))
         start(p);
 }
 
@@ -226,7 +228,7 @@ void round_commit(struct piece *p)
     round_go_on(p);
 }
 
-void round_abandon(struct piece *p)
+void round_rest(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
         struct rank *rank = &p->ranks[i];
@@ -236,6 +238,11 @@ void round_abandon(struct piece *p)
     }
     p->is_answer = p->is_copy = false;
     p->state = PIECE_COLLECTING;
+}
+
+void round_abandon(struct piece *p)
+{
+    round_rest(p);
     if (p->is_dropped)
         piece_free(p);
 }
@@ -365,8 +372,8 @@ void round_recover(struct piece *p)
         piece_fail(p, -EOWNERDEAD, "tensor '%s': %s", p->tensor, loss);
     for (uint32_t i = 0; i < p->members && !p->failure; i++)
         p->is_copy |= settle_rank(p, &p->ranks[i]);
-    if (p->failure)
-        return;
+    if (p->failure || p->state != PIECE_COLLECTING)
+        return; /* ranks disagree about the operation, or the last of them has set it off */
     if (p->is_copy && p->kept) {
         start(p); /* the late need it here */
     } else if (p->is_copy && round_has_quorum(p)) {

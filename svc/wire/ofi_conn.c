@@ -228,13 +228,20 @@ int ofi_conn_accept(struct ofi_conn *c, void *owner)
     return 0;
 }
 
+static bool needs_guard(const struct ofi_conn *c)
+{
+    return c->is_accepted && ofi_fabric_of(c)->door != NULL;
+}
+
 /* Nothing has been read from an accepted socket yet but the request. One that cannot be found has
  * lost its peer. */
 static int guard(struct ofi_conn *c)
 {
-    if (!c->is_accepted || ofi_fabric_of(c)->door == NULL)
+    if (!needs_guard(c))
         return 0;
-    return c->socket_fd < 0 ? -ECONNRESET : ofi_guard_begin(c->socket_fd, c->receive_bytes);
+    int r = c->socket_fd < 0 ? -ECONNRESET : ofi_guard_begin(c->socket_fd, c->receive_bytes);
+    c->is_guarded = r == 0;
+    return r;
 }
 
 bool ofi_conn_connected(struct ofi_conn *c, const void *data, size_t data_bytes)
@@ -275,7 +282,9 @@ static void set_deadline(struct ofi_conn *c)
     ofi_timer_set(ofi_fabric_of(c), c->deadline_ns);
 }
 
-/* Cuts the socket under the provider, so that it ends the endpoint by its own error path (O2). */
+/* Cuts the socket under the provider, so that it ends the endpoint by its own error path (O2). That
+ * path reads what came before; where nobody checks it, the provider closes by itself and reads
+ * nothing: it has read nothing yet (O12). */
 static void cut(struct ofi_conn *c)
 {
     c->phase = OFI_ENDING;
@@ -286,7 +295,7 @@ static void cut(struct ofi_conn *c)
         return;
     if (c->socket_fd < 0)
         c->socket_fd = ofi_socket_find(c->ep);
-    if (c->socket_fd >= 0)
+    if (c->socket_fd >= 0 && (c->is_guarded || !needs_guard(c)))
         shutdown(c->socket_fd, SHUT_RDWR);
     else
         fi_shutdown(c->ep, 0);

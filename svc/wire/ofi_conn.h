@@ -135,6 +135,7 @@ struct ofi_conn {
     bool is_ours;     /* fabric_disconnect was called: only CLOSED is told */
     bool peer_left;   /* GOODBYE has come */
     bool has_left;    /* ours has been posted */
+    bool is_guarded;  /* what its peer writes is checked (O12) */
     bool is_shut;     /* the provider has given up the endpoint: nothing is in its hands any more */
     bool is_due;      /* the next poll has something to do here that no descriptor tells */
     bool wants_room, has_room;

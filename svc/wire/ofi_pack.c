@@ -120,6 +120,8 @@ void ofi_pack_end_bursts(struct ofi_fabric *f)
     list_for_each_safe (node, &f->bursts) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_bursts);
         int r = ofi_pack_end_burst(c);
+        if (r == -EAGAIN && c->sends_asked + c->packs_posted == 0)
+            ofi_conn_activate(c); /* out of something else: the next poll tries again */
         if (r == -EAGAIN)
             continue; /* a completion follows, and a poll with it */
         if (r < 0)

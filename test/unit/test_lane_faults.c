@@ -416,6 +416,25 @@ static void a_piece_that_failed_in_mid_round_can_be_dropped(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
+/* All have announced, and nothing has begun when one of them breaks it. */
+static void a_piece_that_failed_before_its_round_began_can_be_dropped(void **state)
+{
+    const uint32_t id = 1;
+    struct lane_piece piece = {
+        .id = id, .task = 1, .dtype = REDUCE_F32, .elements = 100, .tensor = "w"};
+    rig_start_job(&rig, kind, 2, 1, 100);
+    rig_say(&rig, 1, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100});
+    rig_settle(&rig);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100});
+    rig_say(&rig, 0,
+            (struct say){.piece = 1, .word = 2, .round = 2, .elements = 100, .dtype = REDUCE_I32});
+    rig_until(&rig, rig.workers[0].errors_count > 0 && rig.workers[1].errors_count > 0);
+    rig_settle(&rig);
+    lane_drop(rig.lane, RIG_JOB, &id, 1);
+    rig_settle(&rig);
+    assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), 0);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 static const struct CMUnitTest cases[] = {
     CASE(a_connection_without_a_granted_ticket_is_refused),
@@ -439,6 +458,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_connection_that_ends_is_a_failure_to_be_told_elsewhere),
     CASE(a_piece_that_is_being_dropped_cannot_be_placed_again),
     CASE(a_piece_that_failed_in_mid_round_can_be_dropped),
+    CASE(a_piece_that_failed_before_its_round_began_can_be_dropped),
 };
 
 int main(int argc, char **argv)

@@ -241,6 +241,50 @@ static void a_new_owner_does_not_wait_for_who_left_without_a_word(void **state)
     rig_until(&rig, rig.workers[2].errors_count == 1);
 }
 
+/* One of the two is wrong; neither may be taken for what the round does. */
+static void ranks_that_hold_results_of_different_operations_do_no_harm(void **state)
+{
+    start_recovering(2, 100);
+    rig_say(
+        &rig, 0,
+        (struct say){.piece = 1, .word = 3, .round = 5, .elements = 100, .standing = RECORD_HOLDS});
+    rig_settle(&rig);
+    rig_say(&rig, 1,
+            (struct say){.piece = 1,
+                         .word = 4,
+                         .round = 5,
+                         .elements = 100,
+                         .operation = RECORD_GATHER,
+                         .output_blocks = 2,
+                         .standing = RECORD_HOLDS});
+    rig_settle(&rig);
+    assert_true(lane_is_quiet(rig.lane));
+    for (uint32_t rank = 0; rank < 2; rank++)
+        assert_int_equal(rig.workers[rank].commits_count + rig.workers[rank].errors_count, 1);
+}
+
+/* Nobody has announced anything: there is nothing to do, whoever is chosen to do it. */
+static void a_standing_alone_starts_no_round(void **state)
+{
+    struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {1}};
+    struct lane_piece piece = {.id = 1,
+                               .dtype = REDUCE_F32,
+                               .elements = 100,
+                               .tensor = "t",
+                               .terms = {.quorum = QUORUM_CHOSEN, .bound = 1}};
+    rig_start(&rig, kind);
+    rig_place_piece(&rig, 2, piece, false);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_connect(&rig, rank, RIG_JOB, rank);
+    rig_say(
+        &rig, 0,
+        (struct say){.piece = 1, .word = 3, .round = 1, .elements = 100, .standing = RECORD_HOLDS});
+    assert_int_equal(fabric_send(rig.workers[0].conn, &chosen, sizeof chosen, NULL, 0), 0);
+    rig_settle(&rig);
+    assert_true(lane_is_quiet(rig.lane));
+    assert_int_equal(rig.workers[0].words_count, 0);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 static const struct CMUnitTest cases[] = {
     CASE(a_new_owner_sums_again_when_nobody_holds_the_result),
@@ -256,6 +300,8 @@ static const struct CMUnitTest cases[] = {
     CASE(who_keeps_a_result_is_not_two_rounds_behind),
     CASE(a_result_is_kept_for_a_new_owner_only),
     CASE(a_new_owner_does_not_wait_for_who_left_without_a_word),
+    CASE(ranks_that_hold_results_of_different_operations_do_no_harm),
+    CASE(a_standing_alone_starts_no_round),
 };
 
 int main(int argc, char **argv)
