@@ -1,0 +1,130 @@
+/* When lanes open and park, aggregators start and stop, and which tasks move for it. PURE: no
+ * clock; the state is the caller's plain structs, all zero to begin with. README.md: G1 to G10.
+ *
+ * One call a window: what was seen in it goes in, at most one decision comes out. The caller
+ * carries it out, and shows lanes and jobs on which it is still at work as is_changing and
+ * is_moving. */
+#ifndef GRADPOOL_PACKER_SCALE_H
+#define GRADPOOL_PACKER_SCALE_H
+
+#include <stdbool.h>
+
+#include "packer/packer.h"
+
+#define SCALE_OVER_WINDOWS UINT32_C(3) /* above its limit for so many, and a job is relieved */
+#define SCALE_CALM_WINDOWS \
+    UINT32_C(60) /* within it for so many after that, and its lanes may drain */
+#define SCALE_RELIEFS_MAX UINT32_C(6)    /* each doubles both */
+#define SCALE_SETTLE_WINDOWS UINT32_C(3) /* after tasks have moved, before others may for a drain */
+#define SCALE_MARGIN_PPM 10000           /* a drain keeps so far within every limit */
+#define SCALE_LOW_PPM 700000             /* 0.8 of what 64 equal jobs may take of a lane at 5 % */
+#define SCALE_STEP_NS_MAX UINT64_C(10000000000) /* what one call counts towards hold times */
+#define SCALE_TRIES 4                           /* jobs, or lanes, for which a call makes plans */
+
+/* 0 in a field: its default. */
+struct scale_options {
+    const char *policy;       /* a rule of loss; "shared" */
+    uint32_t lanes_min;       /* open, always; 1 */
+    uint32_t lanes_max;       /* cores granted; all lanes that are shown */
+    uint32_t lanes_spare;     /* open without a job, for the next that is not measured; none */
+    uint32_t low_ppm;         /* SCALE_LOW_PPM */
+    uint64_t drain_hold_ns;   /* 30 s */
+    uint64_t park_hold_ns;    /* 10 s */
+    uint64_t stop_hold_ns;    /* 300 s */
+    uint64_t drain_bytes_max; /* moved for one lane; 4 GiB */
+};
+
+/* What is remembered of a job from window to window. */
+struct scale_memory {
+    uint32_t over, within; /* windows running: above its limit; not */
+    uint32_t reliefs;      /* of late */
+};
+
+struct scale_job {
+    uint64_t id;
+    uint32_t workers;
+    uint32_t loss_ppm;           /* measured; 0 also when it is not known */
+    struct packer_timing timing; /* period_ns 0: not measured */
+    bool is_moving;              /* some of its tasks are on their way */
+    struct scale_memory *memory; /* the caller keeps it as long as the job */
+};
+
+struct scale_lane {
+    /* Read as packer_place() does, but for jobs, load_bytes, job_bytes, job_lane_ns, residents:
+     * these follow from the tasks. load_ppm: in the last window. */
+    struct packer_lane lane;
+    uint32_t aggregator;
+    bool is_changing; /* it is being opened, started, drained or parked */
+};
+
+struct scale_task {
+    uint32_t job, lane; /* positions */
+    uint64_t bytes;
+    uint64_t lane_ns;                 /* a round */
+    uint64_t state_bytes, wire_bytes; /* as packer_tensor has them */
+};
+
+/* Has no lane yet, and there is none that is open. */
+struct scale_wish {
+    uint64_t job;
+    uint32_t lanes; /* more than are open now */
+};
+
+struct scale_seen {
+    const struct scale_lane *lanes; /* ascending ids */
+    size_t lanes_count;
+    const struct scale_job *jobs;
+    size_t jobs_count;
+    const struct scale_task *tasks;
+    size_t tasks_count;
+    const struct scale_wish *wishes;
+    size_t wishes_count;
+    const struct packer_node *nodes; /* as packer_request has them */
+    size_t nodes_count;
+};
+
+enum scale_verb {
+    SCALE_NOTHING,
+    SCALE_OPEN,    /* `lanes`, of aggregators that run */
+    SCALE_START,   /* `aggregator`, with `lanes` open */
+    SCALE_RELIEVE, /* `job` leaves `lane` by `moves`; `lanes` are parked and open first */
+    SCALE_DRAIN,   /* `lane` is emptied by `moves`, and nothing new is placed there */
+    SCALE_PARK,    /* `lanes`: nothing is on them */
+    SCALE_STOP,    /* `aggregator`: no lane of it is open */
+};
+
+struct scale_move {
+    uint32_t task;   /* position */
+    uint32_t target; /* id of the lane */
+};
+
+struct scale_decision {
+    enum scale_verb verb;
+    uint32_t aggregator;
+    uint32_t lane;   /* id */
+    uint64_t job;    /* id */
+    uint32_t *lanes; /* ids, ascending */
+    size_t lanes_count;
+    struct scale_move *moves; /* tasks ascending */
+    size_t moves_count;
+    char reason[256]; /* one sentence, for SCALE_NOTHING too */
+};
+
+struct scale {
+    bool has_begun;
+    uint64_t last_ns;
+    uint32_t settle;  /* windows */
+    uint64_t low_ns;  /* for so long the load has been low */
+    uint64_t idle_ns; /* for so long there have been lanes to park, at least idle_lanes */
+    size_t idle_lanes;
+    uint64_t rest_ns; /* for so long there have been aggregators to stop, at least resting */
+    size_t resting;
+};
+
+/* -EINVAL: what is seen makes no sense, nothing is changed; -ENOMEM: the window is counted, nothing
+ * is decided. The decision is untouched on an error. */
+int scale_tick(struct scale *scale, const struct scale_options *options,
+               const struct scale_seen *seen, uint64_t now_ns, struct scale_decision *ret_decision);
+void scale_decision_fini(struct scale_decision *decision);
+
+#endif

@@ -1,0 +1,24 @@
+/* scale_rules: the rules of scale_tick(), in the order in which they are asked. Not seen outside
+ * packer/. */
+#ifndef GRADPOOL_PACKER_SCALE_RULES_H
+#define GRADPOOL_PACKER_SCALE_RULES_H
+
+#include "packer/scale_look.h"
+
+struct scale_plan;
+
+/* 1: it has decided, 0: it has not, -ENOMEM. */
+typedef int (*scale_rule_fn)(struct scale *scale, struct scale_look *look,
+                             struct scale_decision *decision);
+
+int scale_open_wanted(struct scale *scale, struct scale_look *look, struct scale_decision *d);
+int scale_relieve_worst(struct scale *scale, struct scale_look *look, struct scale_decision *d);
+int scale_drain_emptiest(struct scale *scale, struct scale_look *look, struct scale_decision *d);
+int scale_park_idle(struct scale *scale, struct scale_look *look, struct scale_decision *d);
+int scale_stop_resting(struct scale *scale, struct scale_look *look, struct scale_decision *d);
+
+/* What they fill a decision with: room for so many lanes; the plan's moves, taken over. */
+int scale_name_lanes(struct scale_decision *decision, size_t count);
+void scale_take_moves(struct scale_plan *plan, struct scale_decision *decision);
+
+#endif

@@ -1,0 +1,215 @@
+/* Owns the rules by which the pool grows: lanes that are wanted, and relief of a job that loses too
+ * much. Must never open more than is granted (G3). README.md: G2 to G4, G8. */
+#include "packer/scale_rules.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "packer/scale_plan.h"
+
+/* --- up: lanes that are wanted (G2) --- */
+
+/* The first lane in that state that could open; lanes_count: none. */
+static size_t first_closed(const struct scale_seen *seen, enum packer_lane_state state)
+{
+    size_t i = 0;
+    while (i < seen->lanes_count &&
+           !(scale_is_closed(&seen->lanes[i]) && seen->lanes[i].lane.state == state))
+        i++;
+    return i;
+}
+
+static void say_wanted(const struct scale_look *look, struct scale_decision *d)
+{
+    const char *verb =
+        d->verb == SCALE_START ? "an aggregator starts, lanes to open" : "lanes to open";
+    if (look->wished > 0)
+        snprintf(d->reason, sizeof d->reason,
+                 "%s: %zu; job %" PRIu64 " waits%s, for %" PRIu64 " in all, and %zu have no job",
+                 verb, d->lanes_count, look->seen->wishes[0].job,
+                 look->seen->wishes_count > 1 ? " and others" : "", look->wished, look->empty);
+    else
+        snprintf(d->reason, sizeof d->reason,
+                 "%s: %zu; %zu are open, %zu of them without a job; at least %" PRIu32
+                 " are to be, and %" PRIu32 " without a job",
+                 verb, d->lanes_count, look->staying, look->empty, look->options.lanes_min,
+                 look->options.lanes_spare);
+}
+
+int scale_open_wanted(struct scale *scale, struct scale_look *look, struct scale_decision *d)
+{
+    const struct scale_seen *seen = look->seen;
+    size_t most = look->short_of < look->room ? look->short_of : look->room;
+    if (most == 0)
+        return 0;
+    size_t first = first_closed(seen, PACKER_LANE_PARKED);
+    d->verb = first < seen->lanes_count ? SCALE_OPEN : SCALE_START;
+    if (d->verb == SCALE_START)
+        first = first_closed(seen, PACKER_LANE_UNSTARTED);
+    d->aggregator = d->verb == SCALE_START ? seen->lanes[first].aggregator : 0;
+    if (scale_name_lanes(d, most) < 0)
+        return -ENOMEM;
+    for (size_t i = first; i < seen->lanes_count && d->lanes_count < most; i++) {
+        const struct scale_lane *lane = &seen->lanes[i];
+        bool fits = d->verb == SCALE_OPEN || lane->aggregator == d->aggregator;
+        if (scale_is_closed(lane) && lane->lane.state == seen->lanes[first].lane.state && fits)
+            d->lanes[d->lanes_count++] = lane->lane.id;
+    }
+    say_wanted(look, d);
+    return 1;
+}
+
+/* --- up: a job that loses too much (G4) --- */
+
+static uint32_t excess_ppm(const struct scale_job *job)
+{
+    return job->loss_ppm - packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
+}
+
+/* Whom relief has not helped waits for those who have had none. */
+static bool is_worse(const struct scale_job *a, const struct scale_job *b)
+{
+    if (a->memory->reliefs != b->memory->reliefs)
+        return a->memory->reliefs < b->memory->reliefs;
+    return excess_ppm(a) > excess_ppm(b);
+}
+
+/* Above his limit for long enough; jobs_count: nobody. */
+static size_t worst_job(const struct scale_seen *seen)
+{
+    size_t worst = seen->jobs_count;
+    for (size_t i = 0; i < seen->jobs_count; i++) {
+        const struct scale_job *job = &seen->jobs[i];
+        const struct scale_memory *m = job->memory;
+        if (job->is_moving || !scale_is_over(job) || m->over < SCALE_OVER_WINDOWS << m->reliefs)
+            continue;
+        if (worst == seen->jobs_count || is_worse(job, &seen->jobs[worst]))
+            worst = i;
+    }
+    return worst;
+}
+
+/* Closed lanes in that state, as many as there is room for. Says how many more could be. */
+static size_t aim_closed(const struct scale_look *look, enum packer_lane_state state, size_t room,
+                         bool *targets)
+{
+    const struct scale_seen *seen = look->seen;
+    for (size_t i = 0; i < seen->lanes_count && room > 0; i++) {
+        if (!scale_is_closed(&seen->lanes[i]) || seen->lanes[i].lane.state != state)
+            continue;
+        targets[i] = true;
+        room--;
+    }
+    return room;
+}
+
+static void aim_relief(const struct scale_look *look, bool *targets)
+{
+    const struct scale_seen *seen = look->seen;
+    for (size_t i = 0; i < seen->lanes_count; i++)
+        targets[i] = seen->lanes[i].lane.state == PACKER_LANE_OPEN && !seen->lanes[i].is_changing &&
+                     !look->lanes[i].is_avoided;
+    size_t room = aim_closed(look, PACKER_LANE_PARKED, look->room, targets);
+    aim_closed(look, PACKER_LANE_UNSTARTED, room, targets);
+}
+
+static bool is_target(const struct scale_plan *plan, uint32_t id)
+{
+    for (size_t i = 0; i < plan->moves_count; i++)
+        if (plan->moves[i].target == id)
+            return true;
+    return false;
+}
+
+/* Lanes of the plan in that state; of one aggregator, if they would have to start. */
+static void name_targets(const struct scale_plan *plan, enum packer_lane_state state,
+                         struct scale_decision *d)
+{
+    for (size_t i = 0; i < plan->seen->lanes_count; i++) {
+        const struct scale_lane *lane = &plan->seen->lanes[i];
+        if (lane->lane.state != state || !is_target(plan, lane->lane.id))
+            continue;
+        if (d->lanes_count == 0)
+            d->aggregator = lane->aggregator;
+        if (state == PACKER_LANE_PARKED || lane->aggregator == d->aggregator)
+            d->lanes[d->lanes_count++] = lane->lane.id;
+    }
+}
+
+static void say_relief(const struct scale_look *look, const struct scale_job *job, uint32_t lane,
+                       struct scale_decision *d)
+{
+    uint32_t limit = packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
+    snprintf(d->reason, sizeof d->reason,
+             "job %" PRIu64 " has lost more than its limit in %" PRIu32 " windows running, "
+             "%.1f %% for %.1f %%: %s",
+             job->id, job->memory->over, job->loss_ppm / 1e4, limit / 1e4,
+             d->verb == SCALE_START ? "what it has on a shared lane needs an aggregator more"
+                                    : "what it has on its worst lane goes to others");
+    d->job = job->id;
+    d->lane = look->seen->lanes[lane].lane.id;
+}
+
+/* The others on the lane are given time to see what it has helped them. */
+static void start_anew(const struct scale_seen *seen, uint32_t lane)
+{
+    for (size_t i = 0; i < seen->tasks_count; i++)
+        if (seen->tasks[i].lane == lane)
+            seen->jobs[seen->tasks[i].job].memory->over = 0;
+}
+
+/* A target that would have to start is started first, and the job waits for as many windows again:
+ * one that is above its limit now and then starts an aggregator ever more seldom (G8). */
+static int relieve(struct scale *scale, const struct scale_look *look, struct scale_plan *plan,
+                   uint32_t job, uint32_t lane, struct scale_decision *d)
+{
+    struct scale_memory *memory = look->seen->jobs[job].memory;
+    if (scale_name_lanes(d, plan->moves_count) < 0)
+        return -ENOMEM;
+    name_targets(plan, PACKER_LANE_UNSTARTED, d);
+    d->verb = d->lanes_count ? SCALE_START : SCALE_RELIEVE;
+    say_relief(look, &look->seen->jobs[job], lane, d);
+    memory->reliefs += memory->reliefs < SCALE_RELIEFS_MAX;
+    if (d->verb == SCALE_START)
+        return 1;
+    name_targets(plan, PACKER_LANE_PARKED, d);
+    scale_take_moves(plan, d);
+    start_anew(look->seen, lane);
+    scale->settle = SCALE_SETTLE_WINDOWS;
+    return 1;
+}
+
+/* 0: no plan for this job. */
+static int try_relief(struct scale *scale, const struct scale_look *look, uint32_t job,
+                      struct scale_decision *d)
+{
+    struct scale_plan plan;
+    uint32_t lane;
+    int r = scale_plan_init(&plan, look->seen, look->options.policy, 0);
+    if (r == 0)
+        r = scale_plan_worst_lane(&plan, job, &lane);
+    if (r == 0) {
+        aim_relief(look, plan.targets);
+        r = scale_plan_leave(&plan, job, lane);
+    }
+    if (r == 0)
+        r = relieve(scale, look, &plan, job, lane, d);
+    scale_plan_fini(&plan);
+    return r > 0 || r == -ENOMEM ? r : 0;
+}
+
+int scale_relieve_worst(struct scale *scale, struct scale_look *look, struct scale_decision *d)
+{
+    for (int i = 0; i < SCALE_TRIES && look->coming == 0; i++) {
+        size_t job = worst_job(look->seen);
+        if (job == look->seen->jobs_count)
+            return 0;
+        int r = try_relief(scale, look, (uint32_t)job, d);
+        if (r != 0)
+            return r;
+        look->seen->jobs[job].memory->over = 0;
+    }
+    return 0;
+}
