@@ -44,6 +44,31 @@ build() {
     return 1
 }
 
+declare -A builders=()
+last_builder=
+
+# build_ahead FOLDER MESON-OPTION...: one after the other, while tests run, which mostly wait; what
+# these compute comes first.
+build_ahead() {
+    local after=$last_builder
+    (
+        renice -n 19 "$BASHPID" >/dev/null
+        [ -n "$after" ] && tail --pid="$after" -f /dev/null
+        build "$@"
+    ) &
+    last_builder=$!
+    builders[$1]=$last_builder
+}
+
+# finish_build FOLDER MESON-OPTION...
+finish_build() {
+    if [ -n "${builders[$1]:-}" ]; then
+        wait "${builders[$1]}"
+    else
+        build "$@"
+    fi
+}
+
 # run_build NAME FOLDER MESON-OPTION... -- TEST-OPTION...
 run_build() {
     local name=$1 folder=$2 options=() results=$2/results.json
@@ -56,7 +81,8 @@ run_build() {
     logs+=("$name=$results")
     rm -f "$results" "$folder"/meson-logs/testlog*.json
     echo "==== $name: building in $folder/ ($((SECONDS / 60)) min so far)"
-    build "$folder" "${options[@]}" || return 0
+    finish_build "$folder" "${options[@]}" || return 0
+    [ "$name" = plain ] && build_the_rest_ahead
     echo "==== $name: testing ($((SECONDS / 60)) min so far)"
     # What failed is shown by the summary; meson's own exit code says no more.
     meson test -C "$folder" --no-rebuild "$@" 2>&1 | grep -v '^ninja: '
@@ -69,16 +95,21 @@ steady=()
 setarch "$(uname -m)" --addr-no-randomize true 2>/dev/null &&
     steady=(--wrapper "setarch $(uname -m) --addr-no-randomize")
 checked=(-Dbuildtype=debugoptimized -Db_lundef=false)
+address=("${checked[@]}" -Db_sanitize=address,undefined)
+thread=("${checked[@]}" -Db_sanitize=thread)
+build_the_rest_ahead() {
+    [ "$mode" = quick ] && return
+    build_ahead build-address "${address[@]}"
+    build_ahead build-thread "${thread[@]}"
+}
 counts=()
 case $mode in counts | long) counts=(--setup long) ;; esac
 
 echo "gradpool tests: $(nproc) cores, Linux $(uname -r), locked memory $(ulimit -l) KiB"
 [ "$mode" != fuzz ] && run_build plain build -- "${counts[@]}"
 case $mode in normal | counts | long)
-    run_build address build-address "${checked[@]}" -Db_sanitize=address,undefined -- \
-        "${sanitized[@]}"
-    run_build thread build-thread "${checked[@]}" -Db_sanitize=thread -- \
-        "${sanitized[@]}" "${steady[@]}" ;;
+    run_build address build-address "${address[@]}" -- "${sanitized[@]}"
+    run_build thread build-thread "${thread[@]}" -- "${sanitized[@]}" "${steady[@]}" ;;
 esac
 case $mode in fuzz | long)
     CC=clang run_build explore build-explore "${checked[@]}" -Db_sanitize=address,undefined \
