@@ -7,12 +7,20 @@
 
 #define AGGREGATOR_NAME_BYTES 128
 
+enum lane_use {
+    LANE_OPEN,
+    LANE_CLOSING,  /* is being emptied: nothing new is placed there */
+    LANE_PARKED,   /* nothing is on it, and nothing is placed there before it opens */
+    LANE_WITHHELD, /* an operator has drained it: as closing or parked, until he gives it back */
+};
+
 struct lane {
     uint32_t id, index, core, pu;
     int32_t numa;
     uint64_t memory_bytes;
     char *shm, *ofi;
     struct aggregator *aggregator;
+    enum lane_use use;                /* not stored: all are open after a restart */
     uint64_t load_bytes;              /* of all pieces on it */
     uint32_t jobs, pieces, planned;   /* planned: by the declare that is worked on */
     uint64_t ranks;                   /* of all pieces together */

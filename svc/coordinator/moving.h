@@ -1,0 +1,45 @@
+/* Moving a job's tasks to other lanes while it trains: drives the migrator's protocol (its README
+ * tells it) with the calls that lanes answer, and is the one place that changes the route of a task
+ * whose lane lives. Tasks move whole, keep their numbers, and get the job's next epoch. */
+#ifndef GRADPOOL_COORDINATOR_MOVING_H
+#define GRADPOOL_COORDINATOR_MOVING_H
+
+#include "svc/base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct aggregator;
+struct job;
+struct lane;
+struct service;
+
+struct moved {
+    int code; /* negative errno: nothing has moved */
+    const char *text;
+    uint32_t tasks;
+    uint64_t state_bytes;
+    uint64_t longest_ns; /* from a lane's release of tasks until workers were told the new one */
+};
+/* Comes from the loop once, never from within moving_start(); the job may be gone. */
+typedef void (*moving_done_fn)(struct service *s, uint64_t context, const struct moved *moved);
+
+struct task_move {
+    uint32_t task;
+    uint32_t lane; /* the target's number */
+};
+
+/* Begins to move tasks of the job; all of them move, or none does. Tasks that are there already are
+ * left out. -EBUSY: tasks of this job are on their way; -ENOENT: no such task, or lane; -EAGAIN: a
+ * lane's aggregator is away, or a task is being placed; -ENOMEM. Nothing has begun then. */
+int moving_start(struct job *job, const struct task_move *moves, size_t count, moving_done_fn done,
+                 uint64_t context, struct err *err);
+/* Some of its tasks are on their way. */
+bool moving_is_busy(const struct job *job);
+/* The job ends: both sides are told to forget it. */
+void moving_forget(struct job *job);
+/* Before recovery_aggregator_lost() looks at the pieces: what was not written is undone. */
+void moving_aggregator_lost(struct aggregator *a);
+
+#endif
