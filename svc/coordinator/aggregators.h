@@ -25,6 +25,7 @@ struct lane {
     uint32_t jobs, pieces, planned;   /* planned: by the declare that is worked on */
     uint64_t ranks;                   /* of all pieces together */
     uint64_t piece_bytes, rank_bytes; /* what each costs it; 0: not known */
+    uint32_t cpu_ppm; /* of its busy time it had the core, last it was busy; 0: not known */
 };
 
 enum aggregator_state { AGGREGATOR_UP, AGGREGATOR_AWAY, AGGREGATOR_LOST };

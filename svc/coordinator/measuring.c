@@ -10,9 +10,30 @@
 
 #include <stdlib.h>
 
+#define PPM 1000000
 #define IDLE_LOOKS 2 /* in a row without a round, and looks become rarer */
 
 /* --- figures --- */
+
+#define BUSY_NS_MIN NS_PER_MS /* less says nothing about preemption */
+
+/* Lanes count by a clock that goes on while another process has their core; the thread's own clock,
+ * read once a look, says how much of that was theirs (K15). */
+static void note_preemption(struct lane *lane, const WIRE(LaneUse) * was, const WIRE(LaneUse) * is)
+{
+    if (!was || !is || is->cpu_ns < was->cpu_ns || is->busy_ns < was->busy_ns + BUSY_NS_MIN)
+        return;
+    double part = (double)(is->cpu_ns - was->cpu_ns) / (double)(is->busy_ns - was->busy_ns);
+    lane->cpu_ppm = part < 1 ? (uint32_t)(part * PPM) : PPM;
+}
+
+static const WIRE(LaneUse) * use_in(const envelope *stats, uint32_t lane)
+{
+    for (size_t i = 0; stats && i < stats->stats_reply->n_lanes; i++)
+        if (stats->stats_reply->lanes[i]->lane == lane)
+            return stats->stats_reply->lanes[i];
+    return NULL;
+}
 
 void stats_keep(struct aggregator *a, const envelope *reply)
 {
@@ -26,6 +47,9 @@ void stats_keep(struct aggregator *a, const envelope *reply)
     free(packed);
     if (!copy)
         return;
+    for (size_t i = 0; i < a->lanes_count; i++)
+        note_preemption(&a->lanes[i], use_in(a->stats, a->lanes[i].id),
+                        use_in(copy, a->lanes[i].id));
     if (a->stats)
         gradpool__wire__envelope__free_unpacked(a->stats, NULL);
     a->stats = copy;
@@ -34,11 +58,7 @@ void stats_keep(struct aggregator *a, const envelope *reply)
 
 const WIRE(LaneUse) * stats_of_lane(const struct lane *lane)
 {
-    const envelope *stats = lane->aggregator->stats;
-    for (size_t i = 0; stats && i < stats->stats_reply->n_lanes; i++)
-        if (stats->stats_reply->lanes[i]->lane == lane->id)
-            return stats->stats_reply->lanes[i];
-    return NULL;
+    return use_in(lane->aggregator->stats, lane->id);
 }
 
 const WIRE(JobUse) * stats_of_job(const struct lane *lane, uint32_t job_id)
@@ -64,6 +84,11 @@ static bool is_next(const struct seen *was, const struct seen *is)
            was->begun_ns <= is->begun_ns && was->rounds <= is->rounds;
 }
 
+static uint64_t own_time(const struct lane *lane, uint64_t busy_ns)
+{
+    return lane->cpu_ppm ? (uint64_t)((double)busy_ns * lane->cpu_ppm / PPM) : busy_ns;
+}
+
 /* Whether rounds have begun there since the last look that saw some. */
 static bool look(struct job *job, struct share *share, struct window *ret_window)
 {
@@ -79,7 +104,7 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
     share->seen = is;
     *ret_window = (struct window){.rounds = is.rounds - was.rounds,
                                   .elapsed_ns = is.begun_ns - was.begun_ns,
-                                  .busy_ns = is.busy_ns - was.busy_ns};
+                                  .busy_ns = own_time(share->lane, is.busy_ns - was.busy_ns)};
     return is_next(&was, &is);
 }
 

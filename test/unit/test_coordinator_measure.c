@@ -15,6 +15,7 @@
 struct trained {
     uint32_t job, lane, reference;
     uint64_t rounds, begun_ns, busy_ns;
+    uint64_t preempted_ns; /* of busy_ns, another process had the core */
 };
 
 static int setup(void **state)
@@ -59,6 +60,8 @@ static void answer(struct end *aggregator, const struct trained *jobs, size_t co
         use_list[i] = &uses[i];
         gradpool__wire__lane_use__init(&lanes[i]);
         lanes[i].lane = jobs[i].lane;
+        lanes[i].busy_ns = jobs[i].busy_ns;
+        lanes[i].cpu_ns = jobs[i].busy_ns - jobs[i].preempted_ns;
         lanes[i].jobs = &use_list[i];
         lanes[i].n_jobs = 1;
         lane_list[i] = &lanes[i];
@@ -127,6 +130,24 @@ static void a_job_that_trains_is_measured(void **state)
     assert_int_equal(view->alone_period_ns, 100 * NS_PER_MS);
     assert_in_range(view->lane_ns, 4 * NS_PER_MS - 1000, 4 * NS_PER_MS);
     assert_int_equal(view->loss_ppm, 0);
+    message_free(reply);
+}
+
+static void time_that_others_had_the_lane_s_core_is_not_the_job_s(void **state)
+{
+    struct rig *rig = *state;
+    struct end *worker, *aggregator = rig_aggregator(rig, 1);
+    const WIRE(JobView) * view;
+    struct trained job = start(rig, "resnet", &worker);
+    aggregator->answers = false;
+    for (int i = 0; i < 12; i++) {
+        job.preempted_ns += 10 * 3 * NS_PER_MS;
+        run(aggregator, &job, 1, 100 * NS_PER_MS, 4 * NS_PER_MS);
+    }
+    aggregator->answers = true;
+    rig_settle(rig);
+    envelope *reply = ask_job(rig, "resnet", &view);
+    assert_in_range(view->lane_ns, NS_PER_MS - 1000, NS_PER_MS + 1000);
     message_free(reply);
 }
 
@@ -543,6 +564,7 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         CASE(a_job_that_trains_is_measured),
+        CASE(time_that_others_had_the_lane_s_core_is_not_the_job_s),
         CASE(what_a_lane_forgot_is_not_measured_across),
         CASE(what_it_loses_beside_another_is_told),
         CASE(without_jobs_nobody_is_asked),
