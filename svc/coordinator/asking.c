@@ -71,6 +71,23 @@ void describe_tasks(const struct job *job, const struct task *tasks, size_t coun
     }
 }
 
+void predict_shares(struct job *job)
+{
+    struct rest rest = rest_of(job);
+    for (size_t i = 0; i < job->shares_count; i++)
+        job->shares[i].lane_ns = 0;
+    for (size_t t = 0; t < job->tensors_count; t++) {
+        const struct tensor *tensor = job->tensors[t];
+        uint64_t lane_ns = tensor_lane_ns(tensor, &rest);
+        for (size_t i = 0; i < tensor->pieces_count; i++) {
+            const struct piece *piece = &tensor->pieces[i];
+            struct share *share = piece->lane ? jobs_share(job, piece->lane) : NULL;
+            if (share)
+                share->lane_ns += part_of(lane_ns, piece->elements, tensor->elements);
+        }
+    }
+}
+
 /* --- lanes --- */
 
 struct offer {

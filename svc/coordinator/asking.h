@@ -15,6 +15,8 @@ void describe_tensors(const struct job *job, struct tensor *const *tensors, size
                       struct packer_tensor *ret_items);
 void describe_tasks(const struct job *job, const struct task *tasks, size_t count,
                     struct packer_tensor *ret_items);
+/* Lane time of each of its shares, by what is known of its tensors: until lanes are looked at. */
+void predict_shares(struct job *job);
 /* `moves`: they have lost their lane, and the job fails when it is refused. -ENOSPC, -ENOMEM,
  * -EINVAL: the text says why. */
 int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count, bool moves,

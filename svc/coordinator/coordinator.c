@@ -5,6 +5,7 @@
 #include "packer/packer.h"
 #include "svc/base/descriptors.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/asking.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/profiles.h"
 #include "svc/coordinator/service.h"
@@ -132,6 +133,7 @@ static int restore(struct service *s, struct err *err)
     list_for_each (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
         profiles_recall(job, job->tensors, job->tensors_count);
+        predict_shares(job);
     }
     s->numbers.incarnation++;
     store_begin(s->store);

@@ -32,6 +32,7 @@ struct coordinator_options {
     uint64_t orphan_timeout_ns; /* local aggregators without coordinator and workers; 0: for ever */
     uint64_t aggregator_timeout_ns;  /* of one that answers no ping; 0: for ever */
     uint64_t measure_ns;             /* between two looks at what trains; 0: a second */
+    uint64_t idle_ns;                /* without a round, and a job trains no more; 0: a minute */
     struct limits limits;            /* all zero: as limits_init() has them */
     struct provisioner *provisioner; /* taken over, also on failure; NULL: local processes */
     struct display display;          /* likewise; all zero: none */

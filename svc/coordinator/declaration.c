@@ -299,6 +299,7 @@ static void adopt(struct declare *d)
         }
     }
     d->created_count = 0;
+    d->job->trained_ns = clock_now_ns();
     measuring_wake(d->job->service);
 }
 
@@ -387,6 +388,7 @@ static void undo(struct declare *d)
         return;
     d->job->layout = 0; /* what it declares first is still to come */
     d->job->profile = (struct profile){0};
+    d->job->knows_tensors = false;
 }
 
 void declare_handle(struct peer *p, const envelope *request)

@@ -23,7 +23,8 @@ struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, c
                         .workers = workers,
                         .epoch = 1,
                         .next_tensor = 1,
-                        .next_piece = 1};
+                        .next_piece = 1,
+                        .trained_ns = clock_now_ns()};
     list_init(&job->link);
     job->name = strdup(name);
     job->sessions = calloc(workers, sizeof *job->sessions);

@@ -107,6 +107,8 @@ struct job {
     uint32_t layout;         /* profiles_layout() of what it declared first; 0: nothing yet */
     bool wants_pieces;       /* its lanes are to be asked for the time of each piece */
     bool has_pieces;         /* and have answered */
+    bool knows_tensors;      /* lane time of each tensor is known, from now or before */
+    uint64_t trained_ns;     /* when it was last seen to train, or was last expected to begin */
 };
 
 /* --- jobs.c --- */

@@ -139,6 +139,7 @@ static void share_lane_time(struct job *job)
             own_ns += (double)job->tensors[t]->pieces[i].busy_ns;
         job->tensors[t]->lane_ns = (uint64_t)(lanes_ns * (own_ns / all_ns));
     }
+    job->knows_tensors = job->knows_tensors || all_ns > 0;
     job->has_pieces = false;
     profiles_keep(job);
 }
@@ -188,6 +189,9 @@ static bool measure(struct job *job)
                                     .lanes_ns = lanes_ns,
                                     .is_alone = is_alone(job)};
     note(job, profile_take(&job->profile, &sample));
+    /* What is known from before may lack them, an answer may be lost. */
+    job->wants_pieces |= job->profile.now.period_ns > 0 && !job->knows_tensors;
+    job->trained_ns = clock_now_ns();
     return true;
 }
 

@@ -97,6 +97,7 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
     bool is_whole = past->tensors_count > 0 && past->tensors_count < PROFILES_TENSORS_MAX;
     if (job->profile.used.period_ns == 0)
         profile_recall(&job->profile, &past->alone);
+    job->knows_tensors = job->knows_tensors || past->tensors_count > 0;
     for (size_t i = 0; i < count; i++) {
         struct past_tensor key = {.hash = tensors[i]->hash};
         const struct past_tensor *found =

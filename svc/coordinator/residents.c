@@ -7,6 +7,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define JOB_IDLE_NS (60 * NS_PER_S)
+#define LIMIT_NONE_PPM 999999
+
 struct row {
     uint32_t lane;
     struct packer_resident job;
@@ -44,15 +47,33 @@ static size_t count_shares(const struct service *s)
     return count;
 }
 
-static size_t add_job(const struct job *job, struct row *rows)
+bool job_is_idle(const struct job *job)
+{
+    uint64_t idle_ns = job->service->options.idle_ns;
+    return clock_now_ns() - job->trained_ns > (idle_ns ? idle_ns : JOB_IDLE_NS);
+}
+
+/* One that was never measured and does not train takes nothing, and stands everything: any period
+ * will do. What was measured keeps what it was promised, for it may go on. */
+static struct packer_timing resident_timing(const struct job *job)
 {
     struct packer_timing timing = job_timing(job);
+    if (timing.period_ns == 0 && job_is_idle(job))
+        timing = (struct packer_timing){.period_ns = NS_PER_S, .loss_limit_ppm = LIMIT_NONE_PPM};
+    return timing;
+}
+
+static size_t add_job(const struct job *job, struct row *rows)
+{
+    struct packer_timing timing = resident_timing(job);
+    bool is_known = job_timing(job).period_ns > 0;
     size_t count = 0;
     for (size_t i = 0; i < job->shares_count && timing.period_ns > 0; i++) {
         const struct share *share = &job->shares[i];
         if (share->pieces > 0)
             rows[count++] = (struct row){
-                share->lane->id, {.job = job->id, .lane_ns = share->lane_ns, .timing = timing}};
+                share->lane->id,
+                {.job = job->id, .lane_ns = is_known ? share->lane_ns : 0, .timing = timing}};
     }
     return count;
 }

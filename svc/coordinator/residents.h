@@ -14,8 +14,8 @@ struct residents {
     size_t count;
 };
 
-/* All jobs but `except` (may be NULL) whose period is known, on lanes where they have pieces.
- * -ENOMEM. */
+/* All jobs but `except` (may be NULL) whose period is known, on lanes where they have pieces; idle
+ * ones of which nothing is known, too, without lane time. -ENOMEM. */
 int residents_gather(const struct service *s, const struct job *except,
                      struct residents *ret_residents);
 /* Fills `losses` by the rule of the service's policy, or of `shared` where that has none. */
@@ -28,6 +28,8 @@ uint32_t residents_loss_ppm(const struct residents *residents, uint32_t job_id, 
 
 /* How it runs alone, and what it may lose; period_ns 0: it is not measured. */
 struct packer_timing job_timing(const struct job *job);
+/* It has not begun a round for a minute, though it could have. */
+bool job_is_idle(const struct job *job);
 /* The strictest of what the service, its tenant and the job itself have named; 0: none has. */
 uint32_t job_limit_ppm(const struct job *job);
 

@@ -3,129 +3,26 @@
 #include "svc/base/clock.h"
 #include "svc/coordinator/profiles.h"
 #include "svc/coordinator/store.h"
-#include "test/unit/coordinator_rig.h"
+#include "test/unit/measure_rig.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-#define LOOK_NS (5 * NS_PER_MS)
-
-/* A job on one lane, as that lane counts. */
-struct trained {
-    uint32_t job, lane, reference;
-    uint64_t rounds, begun_ns, busy_ns;
-    uint64_t preempted_ns; /* of busy_ns, another process had the core */
-};
-
-static int setup(void **state)
-{
-    rig_setup(state);
-    struct rig *rig = *state;
-    rig->options.measure_ns = LOOK_NS;
-    rig_start_afresh(rig);
-    return 0;
-}
-
-static void train(struct trained *t, uint64_t rounds, uint64_t period_ns, uint64_t lane_ns)
-{
-    t->rounds += rounds;
-    t->begun_ns += rounds * period_ns;
-    t->busy_ns += rounds * lane_ns;
-}
-
-/* Answers the next request for figures. */
-static void answer(struct end *aggregator, const struct trained *jobs, size_t count)
-{
-    WIRE(StatsReply) stats = GRADPOOL__WIRE__STATS_REPLY__INIT;
-    WIRE(LaneUse) lanes[4], *lane_list[4];
-    WIRE(JobUse) uses[4], *use_list[4];
-    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
-    envelope *request = end_expect(aggregator, BODY(STATS_REQUEST));
-    uint32_t detailed = request->stats_request->job_id;
-    reply.id = request->id;
-    message_free(request);
-    for (size_t i = 0; i < count; i++) {
-        gradpool__wire__job_use__init(&uses[i]);
-        uses[i].job_id = jobs[i].job;
-        uses[i].reference = jobs[i].reference;
-        uses[i].begun_rounds = jobs[i].rounds;
-        uses[i].begun_ns = jobs[i].begun_ns;
-        uses[i].busy_ns = jobs[i].busy_ns;
-        if (detailed == jobs[i].job) {
-            uses[i].pieces = (uint32_t *)&jobs[i].reference;
-            uses[i].pieces_busy_ns = (uint64_t *)&jobs[i].busy_ns;
-            uses[i].n_pieces = uses[i].n_pieces_busy_ns = 1;
-        }
-        use_list[i] = &uses[i];
-        gradpool__wire__lane_use__init(&lanes[i]);
-        lanes[i].lane = jobs[i].lane;
-        lanes[i].busy_ns = jobs[i].busy_ns;
-        lanes[i].cpu_ns = jobs[i].busy_ns - jobs[i].preempted_ns;
-        lanes[i].jobs = &use_list[i];
-        lanes[i].n_jobs = 1;
-        lane_list[i] = &lanes[i];
-    }
-    stats.lanes = lane_list;
-    stats.n_lanes = count;
-    reply.body_case = BODY(STATS_REPLY);
-    reply.stats_reply = &stats;
-    channel_send(aggregator->channel, &reply);
-}
-
-/* So many looks, ten rounds between two. */
-static void run(struct end *aggregator, struct trained *job, int looks, uint64_t period_ns,
-                uint64_t lane_ns)
-{
-    for (int i = 0; i < looks; i++) {
-        train(job, 10, period_ns, lane_ns);
-        answer(aggregator, job, 1);
-    }
-}
-
-/* A job of one worker with one tensor, which lies on the lane that it names. */
-static struct trained start(struct rig *rig, const char *name, struct end **ret_worker)
-{
-    struct trained job = {.reference = 1, .begun_ns = 77};
-    uint64_t session;
-    *ret_worker = rig_join(rig, name, 0, 1, &session, &job.job);
-    end_declare_one(*ret_worker, "w", 1000);
-    envelope *reply = end_expect(*ret_worker, BODY(DECLARE_REPLY));
-    job.lane = reply->declare_reply->tensors[0]->pieces[0]->lane;
-    message_free(reply);
-    return job;
-}
-
-/* The caller frees the reply. */
-static envelope *ask_job(struct rig *rig, const char *name, const WIRE(JobView) * *ret_view)
-{
-    struct end *asking = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
-    WIRE(JobsRequest) jobs = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    jobs.job = (char *)name;
-    request.body_case = BODY(JOBS_REQUEST);
-    request.jobs_request = &jobs;
-    envelope *reply = end_ask(asking, &request);
-    assert_int_equal(reply->body_case, BODY(JOBS_REPLY));
-    assert_int_equal(reply->jobs_reply->n_jobs, 1);
-    *ret_view = reply->jobs_reply->jobs[0];
-    return reply;
-}
 
 static void a_job_that_trains_is_measured(void **state)
 {
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 2);
     const WIRE(JobView) * view;
-    struct trained job = start(rig, "resnet", &worker);
-    envelope *reply = ask_job(rig, "resnet", &view);
+    struct trained job = trained_start(rig, "resnet", &worker);
+    envelope *reply = measure_ask_job(rig, "resnet", &view);
     assert_int_equal(view->period_ns, 0);
     message_free(reply);
     aggregator->answers = false;
-    run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
+    trained_run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
     aggregator->answers = true;
     rig_settle(rig);
-    reply = ask_job(rig, "resnet", &view);
+    reply = measure_ask_job(rig, "resnet", &view);
     assert_int_equal(view->period_ns, 100 * NS_PER_MS);
     assert_int_equal(view->alone_period_ns, 100 * NS_PER_MS);
     assert_in_range(view->lane_ns, 4 * NS_PER_MS - 1000, 4 * NS_PER_MS);
@@ -138,15 +35,15 @@ static void time_that_others_had_the_lane_s_core_is_not_the_job_s(void **state)
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
     const WIRE(JobView) * view;
-    struct trained job = start(rig, "resnet", &worker);
+    struct trained job = trained_start(rig, "resnet", &worker);
     aggregator->answers = false;
     for (int i = 0; i < 12; i++) {
         job.preempted_ns += 10 * 3 * NS_PER_MS;
-        run(aggregator, &job, 1, 100 * NS_PER_MS, 4 * NS_PER_MS);
+        trained_run(aggregator, &job, 1, 100 * NS_PER_MS, 4 * NS_PER_MS);
     }
     aggregator->answers = true;
     rig_settle(rig);
-    envelope *reply = ask_job(rig, "resnet", &view);
+    envelope *reply = measure_ask_job(rig, "resnet", &view);
     assert_in_range(view->lane_ns, NS_PER_MS - 1000, NS_PER_MS + 1000);
     message_free(reply);
 }
@@ -156,19 +53,19 @@ static void what_a_lane_forgot_is_not_measured_across(void **state)
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
     const WIRE(JobView) * view;
-    struct trained job = start(rig, "resnet", &worker);
+    struct trained job = trained_start(rig, "resnet", &worker);
     aggregator->answers = false;
-    run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
+    trained_run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
     for (int i = 0; i < 6; i++) {
         job.reference++; /* its rounds are counted anew, at any number */
         job.rounds += 1000;
-        answer(aggregator, &job, 1);
+        trained_answer(aggregator, &job, 1);
         job.rounds = job.busy_ns = 0;
-        answer(aggregator, &job, 1);
+        trained_answer(aggregator, &job, 1);
     }
     aggregator->answers = true;
     rig_settle(rig);
-    envelope *reply = ask_job(rig, "resnet", &view);
+    envelope *reply = measure_ask_job(rig, "resnet", &view);
     assert_int_equal(view->period_ns, 100 * NS_PER_MS);
     message_free(reply);
 }
@@ -178,17 +75,17 @@ static void what_it_loses_beside_another_is_told(void **state)
     struct rig *rig = *state;
     struct end *workers[2], *aggregator = rig_aggregator(rig, 1);
     const WIRE(JobView) * view;
-    struct trained job = start(rig, "resnet", &workers[0]);
+    struct trained job = trained_start(rig, "resnet", &workers[0]);
     aggregator->answers = false;
-    run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
+    trained_run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
     aggregator->answers = true;
-    struct trained other = start(rig, "gpt", &workers[1]);
+    struct trained other = trained_start(rig, "gpt", &workers[1]);
     assert_int_equal(other.lane, job.lane);
     aggregator->answers = false;
-    run(aggregator, &job, 12, 125 * NS_PER_MS, 4 * NS_PER_MS);
+    trained_run(aggregator, &job, 12, 125 * NS_PER_MS, 4 * NS_PER_MS);
     aggregator->answers = true;
     rig_settle(rig);
-    envelope *reply = ask_job(rig, "resnet", &view);
+    envelope *reply = measure_ask_job(rig, "resnet", &view);
     assert_int_equal(view->alone_period_ns, 100 * NS_PER_MS);
     assert_int_equal(view->period_ns, 125 * NS_PER_MS);
     assert_in_range(view->loss_ppm, 199900, 200000);
@@ -202,7 +99,7 @@ static void without_jobs_nobody_is_asked(void **state)
     aggregator->answers = false;
     end_expect_none(aggregator, BODY(STATS_REQUEST));
     aggregator->answers = true;
-    start(rig, "resnet", &worker);
+    trained_start(rig, "resnet", &worker);
     aggregator->answers = false;
     message_free(end_expect(aggregator, BODY(STATS_REQUEST)));
     aggregator->answers = true;
@@ -220,13 +117,13 @@ static void jobs_that_do_nothing_are_asked_about_less_often(void **state)
 {
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
-    struct trained job = start(rig, "resnet", &worker);
+    struct trained job = trained_start(rig, "resnet", &worker);
     aggregator->answers = false;
     for (int i = 0; i < 15; i++)
-        answer(aggregator, &job, 1);
+        trained_answer(aggregator, &job, 1);
     uint64_t began_ns = clock_now_ns();
     for (int i = 0; i < 3; i++)
-        answer(aggregator, &job, 1);
+        trained_answer(aggregator, &job, 1);
     assert_true(clock_now_ns() - began_ns >= 2 * 8 * LOOK_NS);
     aggregator->answers = true;
 }
@@ -235,9 +132,9 @@ static void jobs_that_do_nothing_are_asked_about_less_often(void **state)
 static void run_once(struct rig *rig, struct end *aggregator, const char *name)
 {
     struct end *worker;
-    struct trained job = start(rig, name, &worker);
+    struct trained job = trained_start(rig, name, &worker);
     aggregator->answers = false;
-    run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
+    trained_run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
     aggregator->answers = true;
     end_leave(worker);
     rig_settle(rig);
@@ -246,7 +143,7 @@ static void run_once(struct rig *rig, struct end *aggregator, const char *name)
 static uint64_t known_period_ns(struct rig *rig, const char *name)
 {
     const WIRE(JobView) * view;
-    envelope *reply = ask_job(rig, name, &view);
+    envelope *reply = measure_ask_job(rig, name, &view);
     assert_int_equal(view->period_ns, 0);
     uint64_t period_ns = view->alone_period_ns;
     message_free(reply);
@@ -258,9 +155,9 @@ static void a_job_that_comes_again_is_known_at_once(void **state)
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
     run_once(rig, aggregator, "resnet");
-    start(rig, "resnet", &worker);
+    trained_start(rig, "resnet", &worker);
     assert_int_equal(known_period_ns(rig, "resnet"), 100 * NS_PER_MS);
-    start(rig, "gpt", &worker);
+    trained_start(rig, "gpt", &worker);
     assert_int_equal(known_period_ns(rig, "gpt"), 0);
 }
 
@@ -290,7 +187,7 @@ static void what_is_known_outlives_the_coordinator(void **state)
     rig_crash(rig);
     rig_start(rig);
     rig_aggregator(rig, 1);
-    start(rig, "resnet", &worker);
+    trained_start(rig, "resnet", &worker);
     assert_int_equal(known_period_ns(rig, "resnet"), 100 * NS_PER_MS);
 }
 
@@ -303,19 +200,11 @@ static int count_profile(void *context, const struct store_row *row)
     return 0;
 }
 
-static void open_store(struct rig *rig, struct store **ret_store)
-{
-    char path[128];
-    struct err err;
-    snprintf(path, sizeof path, "%s/state.db", rig->dir);
-    assert_int_equal(store_sqlite_open(path, 0, ret_store, &err), 0);
-}
-
 static void fill_history(struct rig *rig, uint32_t count)
 {
     struct store *store;
     struct err err;
-    open_store(rig, &store);
+    measure_open_store(rig, &store);
     store_begin(store);
     for (uint32_t i = 1; i <= count; i++) {
         struct store_row row = {.table = STORE_PROFILE};
@@ -338,7 +227,7 @@ static void the_oldest_that_is_known_makes_room(void **state)
     rig_start(rig);
     run_once(rig, rig_aggregator(rig, 1), "resnet");
     rig_crash(rig);
-    open_store(rig, &store);
+    measure_open_store(rig, &store);
     assert_int_equal(store_load(store, count_profile, counts, &err), 0);
     store_close(store);
     assert_int_equal(counts[0], PROFILES_MAX);
@@ -349,64 +238,40 @@ static void the_oldest_that_is_known_makes_room(void **state)
 
 /* --- placing --- */
 
-/* The lane of a job of one worker and one tensor. It stays. */
-static uint32_t lane_of(struct rig *rig, const char *name)
-{
-    struct end *worker;
-    return start(rig, name, &worker).lane;
-}
-
-/* Knows each of these jobs: a period of 100 ms, so much lane time in it. */
-static void know(struct rig *rig, uint64_t lane_ns, size_t count, const char *const *names)
-{
-    struct end *aggregator = rig_aggregator(rig, 1);
-    for (size_t i = 0; i < count; i++) {
-        struct end *worker;
-        struct trained job = start(rig, names[i], &worker);
-        aggregator->answers = false;
-        run(aggregator, &job, 12, 100 * NS_PER_MS, lane_ns);
-        aggregator->answers = true;
-        end_leave(worker);
-        rig_settle(rig);
-    }
-    rig_crash(rig);
-    rig_start(rig);
-}
-
 static void new_jobs_get_free_lanes_to_be_measured_on(void **state)
 {
     struct rig *rig = *state;
     rig_aggregator(rig, 2);
-    uint32_t first = lane_of(rig, "a"), second = lane_of(rig, "b");
+    uint32_t first = measure_lane_of(rig, "a"), second = measure_lane_of(rig, "b");
     assert_int_not_equal(first, second);
-    lane_of(rig, "c"); /* beside one of them: none is free */
+    measure_lane_of(rig, "c"); /* beside one of them: none is free */
 }
 
 static void jobs_that_are_known_share_a_lane_within_their_limit(void **state)
 {
     struct rig *rig = *state;
-    know(rig, 4 * NS_PER_MS, 3, (const char *[]){"a", "b", "c"});
+    measure_know(rig, 4 * NS_PER_MS, 3, (const char *[]){"a", "b", "c"});
     rig_aggregator(rig, 4);
-    uint32_t lane = lane_of(rig, "a");
-    assert_int_equal(lane_of(rig, "b"), lane);
-    assert_int_equal(lane_of(rig, "c"), lane);
-    assert_int_not_equal(lane_of(rig, "new"), lane);
+    uint32_t lane = measure_lane_of(rig, "a");
+    assert_int_equal(measure_lane_of(rig, "b"), lane);
+    assert_int_equal(measure_lane_of(rig, "c"), lane);
+    assert_int_not_equal(measure_lane_of(rig, "new"), lane);
 }
 
 static void jobs_that_would_cost_each_other_too_much_do_not(void **state)
 {
     struct rig *rig = *state;
-    know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
+    measure_know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
     rig_aggregator(rig, 2);
-    assert_int_not_equal(lane_of(rig, "a"), lane_of(rig, "b"));
+    assert_int_not_equal(measure_lane_of(rig, "a"), measure_lane_of(rig, "b"));
 }
 
 static void without_a_named_limit_nobody_is_sent_away(void **state)
 {
     struct rig *rig = *state;
-    know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
+    measure_know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
     rig_aggregator(rig, 1);
-    assert_int_equal(lane_of(rig, "a"), lane_of(rig, "b"));
+    assert_int_equal(measure_lane_of(rig, "a"), measure_lane_of(rig, "b"));
 }
 
 static void with_one_who_fits_nowhere_is_told_how_far_he_is_off(void **state)
@@ -415,9 +280,9 @@ static void with_one_who_fits_nowhere_is_told_how_far_he_is_off(void **state)
     uint64_t session;
     uint32_t id;
     rig->options.loss_limit_ppm = 50000;
-    know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
+    measure_know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
     rig_aggregator(rig, 1);
-    lane_of(rig, "a");
+    measure_lane_of(rig, "a");
     struct end *worker = rig_join(rig, "b", 0, 1, &session, &id);
     end_declare_one(worker, "w", 1000);
     envelope *reply = end_expect(worker, BODY(FAILURE));
@@ -426,7 +291,7 @@ static void with_one_who_fits_nowhere_is_told_how_far_he_is_off(void **state)
     if (!strstr(text, "job b cannot be placed") || text[strlen(text) - 1] == '.')
         fail_msg("'%s'", text);
     message_free(reply);
-    lane_of(rig, "new"); /* is measured somewhere all the same */
+    measure_lane_of(rig, "new"); /* is measured somewhere all the same */
 }
 
 static void who_trains_already_gets_his_next_tensor(void **state)
@@ -437,10 +302,10 @@ static void who_trains_already_gets_his_next_tensor(void **state)
     rig->options.loss_limit_ppm = 50000;
     rig_start(rig);
     struct end *aggregator = rig_aggregator(rig, 1);
-    struct trained job = start(rig, "a", &worker);
-    start(rig, "never measured", &idle);
+    struct trained job = trained_start(rig, "a", &worker);
+    trained_start(rig, "never measured", &idle);
     aggregator->answers = false;
-    run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
+    trained_run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
     aggregator->answers = true;
     end_declare_one(worker, "late", 10);
     message_free(end_expect(worker, BODY(DECLARE_REPLY)));
@@ -472,13 +337,13 @@ static void a_job_s_own_limit_is_kept_and_the_same_for_all_ranks(void **state)
     join_with_limit(rig, "b", 0, 1000000, &reply);
     assert_int_equal(reply->failure->code, -EINVAL);
     message_free(reply);
-    reply = ask_job(rig, "a", &view);
+    reply = measure_ask_job(rig, "a", &view);
     assert_int_equal(view->loss_limit_ppm, 20000);
     message_free(reply);
     rig_crash(rig);
     rig->options.loss_limit_ppm = 10000; /* the strictest counts */
     rig_start(rig);
-    reply = ask_job(rig, "a", &view);
+    reply = measure_ask_job(rig, "a", &view);
     assert_int_equal(view->loss_limit_ppm, 10000);
     message_free(reply);
 }
@@ -487,11 +352,11 @@ static void what_is_lost_is_told_beside_what_was_predicted(void **state)
 {
     struct rig *rig = *state;
     const WIRE(JobView) * view;
-    know(rig, 20 * NS_PER_MS, 2, (const char *[]){"a", "b"});
+    measure_know(rig, 20 * NS_PER_MS, 2, (const char *[]){"a", "b"});
     rig_aggregator(rig, 1);
-    lane_of(rig, "a");
-    lane_of(rig, "b");
-    envelope *reply = ask_job(rig, "a", &view);
+    measure_lane_of(rig, "a");
+    measure_lane_of(rig, "b");
+    envelope *reply = measure_ask_job(rig, "a", &view);
     /* u v / (1 + u v) with 0.2 each: 3.8 % */
     assert_in_range(view->predicted_loss_ppm, 38000, 39000);
     assert_int_equal(view->loss_limit_ppm, 0);
@@ -502,10 +367,10 @@ static void who_ran_alone_before_fits_alone_again_whatever_his_limit(void **stat
 {
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
-    struct trained job = start(rig, "a", &worker);
+    struct trained job = trained_start(rig, "a", &worker);
     aggregator->answers = false;
     for (int i = 0; i < 20; i++) /* lane time is never the same twice */
-        run(aggregator, &job, 1, 100 * NS_PER_MS, (uint64_t)(20 + i * 7 % 11) * NS_PER_MS);
+        trained_run(aggregator, &job, 1, 100 * NS_PER_MS, (uint64_t)(20 + i * 7 % 11) * NS_PER_MS);
     aggregator->answers = true;
     end_leave(worker);
     rig_settle(rig);
@@ -513,7 +378,7 @@ static void who_ran_alone_before_fits_alone_again_whatever_his_limit(void **stat
     rig->options.loss_limit_ppm = 10000;
     rig_start(rig);
     rig_aggregator(rig, 1);
-    lane_of(rig, "a");
+    measure_lane_of(rig, "a");
 }
 
 static envelope *ask_why(struct rig *rig, const char *name)
@@ -537,10 +402,10 @@ static void why_a_lane_was_chosen_is_told(void **state)
                     {"b", "nobody has named one"},
                     {"new", "no lane is free"}};
     struct rig *rig = *state;
-    know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
+    measure_know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
     rig_aggregator(rig, 1);
     for (size_t i = 0; i < 3; i++) {
-        uint32_t lane = lane_of(rig, expected[i].job);
+        uint32_t lane = measure_lane_of(rig, expected[i].job);
         envelope *reply = ask_why(rig, expected[i].job);
         assert_int_equal(reply->explain_reply->n_jobs, 1);
         const WIRE(ExplainedJob) *job = reply->explain_reply->jobs[0];
@@ -558,7 +423,7 @@ static void why_a_lane_was_chosen_is_told(void **state)
     message_free(reply);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, rig_teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, measure_setup, rig_teardown)
 
 int main(void)
 {

@@ -1,0 +1,127 @@
+/* Jobs that train by script: what lanes count of them, told when the coordinator asks. */
+#include "test/unit/measure_rig.h"
+
+#include "svc/base/clock.h"
+
+#include <stdio.h>
+
+int measure_setup(void **state)
+{
+    rig_setup(state);
+    struct rig *rig = *state;
+    rig->options.measure_ns = LOOK_NS;
+    rig_start_afresh(rig);
+    return 0;
+}
+
+void trained_go_on(struct trained *t, uint64_t rounds, uint64_t period_ns, uint64_t lane_ns)
+{
+    t->rounds += rounds;
+    t->begun_ns += rounds * period_ns;
+    t->busy_ns += rounds * lane_ns;
+}
+
+uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size_t count)
+{
+    WIRE(StatsReply) stats = GRADPOOL__WIRE__STATS_REPLY__INIT;
+    WIRE(LaneUse) lanes[4], *lane_list[4];
+    WIRE(JobUse) uses[4], *use_list[4];
+    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
+    envelope *request = end_expect(aggregator, BODY(STATS_REQUEST));
+    uint32_t detailed = request->stats_request->job_id;
+    reply.id = request->id;
+    message_free(request);
+    for (size_t i = 0; i < count; i++) {
+        gradpool__wire__job_use__init(&uses[i]);
+        uses[i].job_id = jobs[i].job;
+        uses[i].reference = jobs[i].reference;
+        uses[i].begun_rounds = jobs[i].rounds;
+        uses[i].begun_ns = jobs[i].begun_ns;
+        uses[i].busy_ns = jobs[i].busy_ns;
+        if (detailed == jobs[i].job) {
+            uses[i].pieces = (uint32_t *)&jobs[i].reference;
+            uses[i].pieces_busy_ns = (uint64_t *)&jobs[i].busy_ns;
+            uses[i].n_pieces = uses[i].n_pieces_busy_ns = 1;
+        }
+        use_list[i] = &uses[i];
+        gradpool__wire__lane_use__init(&lanes[i]);
+        lanes[i].lane = jobs[i].lane;
+        lanes[i].busy_ns = jobs[i].busy_ns;
+        lanes[i].cpu_ns = jobs[i].busy_ns - jobs[i].preempted_ns;
+        lanes[i].jobs = &use_list[i];
+        lanes[i].n_jobs = 1;
+        lane_list[i] = &lanes[i];
+    }
+    stats.lanes = lane_list;
+    stats.n_lanes = count;
+    reply.body_case = BODY(STATS_REPLY);
+    reply.stats_reply = &stats;
+    channel_send(aggregator->channel, &reply);
+    return detailed;
+}
+
+void trained_run(struct end *aggregator, struct trained *job, int looks, uint64_t period_ns,
+                 uint64_t lane_ns)
+{
+    for (int i = 0; i < looks; i++) {
+        trained_go_on(job, 10, period_ns, lane_ns);
+        trained_answer(aggregator, job, 1);
+    }
+}
+
+struct trained trained_start(struct rig *rig, const char *name, struct end **ret_worker)
+{
+    struct trained job = {.reference = 1, .begun_ns = 77};
+    uint64_t session;
+    *ret_worker = rig_join(rig, name, 0, 1, &session, &job.job);
+    end_declare_one(*ret_worker, "w", 1000);
+    envelope *reply = end_expect(*ret_worker, BODY(DECLARE_REPLY));
+    job.lane = reply->declare_reply->tensors[0]->pieces[0]->lane;
+    message_free(reply);
+    return job;
+}
+
+envelope *measure_ask_job(struct rig *rig, const char *name, const WIRE(JobView) * *ret_view)
+{
+    struct end *asking = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    WIRE(JobsRequest) jobs = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    jobs.job = (char *)name;
+    request.body_case = BODY(JOBS_REQUEST);
+    request.jobs_request = &jobs;
+    envelope *reply = end_ask(asking, &request);
+    assert_int_equal(reply->body_case, BODY(JOBS_REPLY));
+    assert_int_equal(reply->jobs_reply->n_jobs, 1);
+    *ret_view = reply->jobs_reply->jobs[0];
+    return reply;
+}
+
+uint32_t measure_lane_of(struct rig *rig, const char *name)
+{
+    struct end *worker;
+    return trained_start(rig, name, &worker).lane;
+}
+
+void measure_know(struct rig *rig, uint64_t lane_ns, size_t count, const char *const *names)
+{
+    struct end *aggregator = rig_aggregator(rig, 1);
+    for (size_t i = 0; i < count; i++) {
+        struct end *worker;
+        struct trained job = trained_start(rig, names[i], &worker);
+        aggregator->answers = false;
+        trained_run(aggregator, &job, 12, 100 * NS_PER_MS, lane_ns);
+        aggregator->answers = true;
+        end_leave(worker);
+        rig_settle(rig);
+    }
+    rig_crash(rig);
+    rig_start(rig);
+}
+
+void measure_open_store(struct rig *rig, struct store **ret_store)
+{
+    char path[128];
+    struct err err;
+    snprintf(path, sizeof path, "%s/state.db", rig->dir);
+    assert_int_equal(store_sqlite_open(path, 0, ret_store, &err), 0);
+}

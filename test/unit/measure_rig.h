@@ -1,0 +1,36 @@
+/* Jobs that train by script: what lanes count of them, told when the coordinator asks. */
+#ifndef GRADPOOL_TEST_MEASURE_RIG_H
+#define GRADPOOL_TEST_MEASURE_RIG_H
+
+#include "svc/coordinator/store.h"
+#include "test/unit/coordinator_rig.h"
+
+#define LOOK_NS (5 * NS_PER_MS)
+
+/* A job on one lane, as that lane counts. */
+struct trained {
+    uint32_t job, lane, reference;
+    uint64_t rounds, begun_ns, busy_ns;
+    uint64_t preempted_ns; /* of busy_ns, another process had the core */
+};
+
+/* rig_setup(), with looks in quick succession. */
+int measure_setup(void **state);
+void trained_go_on(struct trained *t, uint64_t rounds, uint64_t period_ns, uint64_t lane_ns);
+/* Answers the next request for figures; says which job's pieces it asked for. */
+uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size_t count);
+/* So many looks, ten rounds between two. */
+void trained_run(struct end *aggregator, struct trained *job, int looks, uint64_t period_ns,
+                 uint64_t lane_ns);
+/* A job of one worker with one tensor, which lies on the lane that it names. */
+struct trained trained_start(struct rig *rig, const char *name, struct end **ret_worker);
+/* The caller frees the reply. */
+envelope *measure_ask_job(struct rig *rig, const char *name, const WIRE(JobView) * *ret_view);
+/* The lane of a job of one worker and one tensor. It stays. */
+uint32_t measure_lane_of(struct rig *rig, const char *name);
+/* Knows each of these jobs: a period of 100 ms, so much lane time in it. */
+void measure_know(struct rig *rig, uint64_t lane_ns, size_t count, const char *const *names);
+/* That of a coordinator which does not run. */
+void measure_open_store(struct rig *rig, struct store **ret_store);
+
+#endif

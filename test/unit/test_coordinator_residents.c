@@ -1,0 +1,137 @@
+/* What the packer is told of jobs that share lanes when figures say little of them: K15 to K17. */
+#include "svc/base/clock.h"
+#include "test/unit/measure_rig.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define PERIOD_NS (100 * NS_PER_MS)
+
+static void limit(struct rig *rig, uint32_t ppm, uint64_t idle_ns)
+{
+    rig_crash(rig);
+    rig->options.loss_limit_ppm = ppm;
+    rig->options.idle_ns = idle_ns;
+    rig_start(rig);
+}
+
+static void expect_refused(struct rig *rig, const char *name)
+{
+    uint64_t session;
+    uint32_t id;
+    struct end *worker = rig_join(rig, name, 0, 1, &session, &id);
+    end_declare_one(worker, "w", 1000);
+    envelope *reply = end_expect(worker, BODY(FAILURE));
+    assert_int_equal(reply->failure->code, -ENOSPC);
+    message_free(reply);
+    end_leave(worker);
+    rig_settle(rig);
+}
+
+/* Looks that see nothing train, until that long has passed. */
+static void do_nothing(struct end *aggregator, const struct trained *job, uint64_t for_ns)
+{
+    uint64_t began_ns = clock_now_ns();
+    aggregator->answers = false;
+    while (clock_now_ns() - began_ns <= for_ns)
+        trained_answer(aggregator, job, 1);
+    aggregator->answers = true;
+}
+
+static void a_job_that_never_trains_makes_nobody_refusable(void **state)
+{
+    struct rig *rig = *state;
+    struct end *worker;
+    measure_know(rig, 4 * NS_PER_MS, 1, (const char *[]){"known"});
+    limit(rig, 50000, 300 * NS_PER_MS);
+    struct end *aggregator = rig_aggregator(rig, 1);
+    struct trained idle = trained_start(rig, "sits", &worker);
+    expect_refused(rig, "known"); /* it may begin any moment */
+    do_nothing(aggregator, &idle, 300 * NS_PER_MS);
+    assert_int_equal(measure_lane_of(rig, "known"), idle.lane);
+}
+
+static void who_trains_slowly_is_not_idle(void **state)
+{
+    struct rig *rig = *state;
+    struct end *worker;
+    measure_know(rig, 4 * NS_PER_MS, 1, (const char *[]){"known"});
+    limit(rig, 50000, 300 * NS_PER_MS);
+    struct end *aggregator = rig_aggregator(rig, 1);
+    struct trained slow = trained_start(rig, "slow", &worker);
+    do_nothing(aggregator, &slow, 300 * NS_PER_MS);
+    aggregator->answers = false;
+    trained_run(aggregator, &slow, 2, PERIOD_NS, 4 * NS_PER_MS);
+    aggregator->answers = true;
+    rig_settle(rig);
+    expect_refused(rig, "known");
+}
+
+static void after_a_restart_jobs_take_what_is_known_of_them(void **state)
+{
+    struct rig *rig = *state;
+    struct end *worker;
+    WIRE(PieceHeld) held = GRADPOOL__WIRE__PIECE_HELD__INIT;
+    measure_know(rig, 40 * NS_PER_MS, 2, (const char *[]){"first", "second"});
+    limit(rig, 50000, 0);
+    struct end *aggregator = rig_aggregator(rig, 1), before = *aggregator;
+    struct trained first = trained_start(rig, "first", &worker);
+    held.job_id = first.job;
+    held.piece = held.epoch = 1;
+    held.lane = first.lane;
+    rig_crash(rig);
+    rig_start(rig);
+    rig_rejoin(rig, &before, 1, &held);
+    expect_refused(rig, "second");
+}
+
+/* As a coordinator left it that ended before lanes had answered. */
+static int forget_tensors(void *context, const struct store_row *row)
+{
+    struct store *store = context;
+    if (row->table != STORE_PROFILE)
+        return 0;
+    struct store_row bare = *row;
+    bare.profile.tensors = (struct store_blob){"", 0};
+    store_put(store, &bare);
+    return 0;
+}
+
+static void lanes_are_asked_again_for_what_history_lacks(void **state)
+{
+    struct rig *rig = *state;
+    struct store *store;
+    struct err err;
+    struct end *worker;
+    uint32_t asked = 0;
+    measure_know(rig, 4 * NS_PER_MS, 1, (const char *[]){"known"});
+    rig_crash(rig);
+    measure_open_store(rig, &store);
+    store_begin(store);
+    assert_int_equal(store_load(store, forget_tensors, store, &err), 0);
+    assert_int_equal(store_commit(store, &err), 0);
+    store_close(store);
+    rig_start(rig);
+    struct end *aggregator = rig_aggregator(rig, 1);
+    struct trained job = trained_start(rig, "known", &worker);
+    aggregator->answers = false;
+    for (int looks = 0; looks < 20; looks++) {
+        trained_go_on(&job, 10, PERIOD_NS, 4 * NS_PER_MS);
+        asked += trained_answer(aggregator, &job, 1) == job.job;
+    }
+    aggregator->answers = true;
+    assert_int_equal(asked, 1);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, measure_setup, rig_teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest cases[] = {
+        CASE(a_job_that_never_trains_makes_nobody_refusable),
+        CASE(who_trains_slowly_is_not_idle),
+        CASE(after_a_restart_jobs_take_what_is_known_of_them),
+        CASE(lanes_are_asked_again_for_what_history_lacks),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
