@@ -29,6 +29,12 @@ const char *aggregator_state_name(const struct aggregator *a)
     return a->state == AGGREGATOR_UP ? "up" : a->state == AGGREGATOR_AWAY ? "away" : "lost";
 }
 
+const char *lane_use_name(enum lane_use use)
+{
+    static const char *const names[] = {"open", "closing", "parked", "withheld"};
+    return names[use];
+}
+
 struct aggregator *aggregator_find(struct service *s, uint32_t id)
 {
     list_for_each (node, &s->aggregators) {

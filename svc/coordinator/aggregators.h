@@ -57,6 +57,7 @@ void aggregator_destroy(struct aggregator *a);
 struct aggregator *aggregator_find(struct service *s, uint32_t id);
 struct lane *lane_find(struct service *s, uint32_t id);
 const char *aggregator_state_name(const struct aggregator *a);
+const char *lane_use_name(enum lane_use use);
 /* "aggregator 2 (node7, pid 4242)"; AGGREGATOR_NAME_BYTES are enough. Returns the buffer. */
 const char *aggregator_name(const struct aggregator *a, char *buffer, size_t buffer_bytes);
 

@@ -184,6 +184,7 @@ static WIRE(LaneView) * lane_view(struct pool *pool, struct service *s, const st
     view->use = lane_use(pool, s, lane, reader);
     view->shm = lane->shm;
     view->ofi = lane->ofi;
+    view->state = (char *)lane_use_name(lane->use);
     view->memory_bytes_max = s->options.limits.most[LIMIT_LANE_MEMORY];
     return view;
 }

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static double workers(const struct view_job *job) { return job->workers; }
 static double rounds(const struct view_job *job) { return job->rate.rounds_per_s; }
@@ -125,4 +126,16 @@ const char *shares_text(const struct snapshot *s, const struct view_lane *lane,
         text_append(buffer, SHARES_BYTES, shown ? ", %zu more" : "%zu jobs",
                     lane->parts_count - shown);
     return buffer;
+}
+
+bool lane_is_allocated(const struct view_lane *lane)
+{
+    bool is_closed = strcmp(lane->state, "parked") == 0 || strcmp(lane->state, "withheld") == 0;
+    return !is_closed || lane->tasks > 0;
+}
+
+const char *lane_state_text(const struct view_aggregator *a, const struct view_lane *lane)
+{
+    bool is_closed = lane->state && *lane->state && strcmp(lane->state, "open") != 0;
+    return is_closed && strcmp(a->state, "up") == 0 ? lane->state : a->state;
 }

@@ -29,6 +29,11 @@ const char *figure_text(enum figure_unit unit, double value, char buffer[FIGURE_
 /* "tenant/job", or "job" of the local tenant. Returns the buffer. */
 const char *job_label(const struct view_job *job, char buffer[JOB_LABEL_BYTES]);
 
+/* One that is parked, or withheld without tasks, sleeps: its core is anybody's. */
+bool lane_is_allocated(const struct view_lane *lane);
+/* "up", or what keeps jobs from it: "parked", "closing", "silent", ... */
+const char *lane_state_text(const struct view_aggregator *a, const struct view_lane *lane);
+
 #define SHARES_SHOWN 4
 #define SHARES_BYTES 1200
 /* "a 62 %, acme/b 38 %": the largest, then how many more there are. Returns the buffer. */

@@ -40,6 +40,7 @@ static json_t *lane_json(const struct view_lane *lane, int *error)
     json_put_number(o, "cpu_ns", lane->cpu_ns, error);
     json_put_number(o, "arena_bytes", lane->arena_bytes, error);
     json_put_number(o, "memory_bytes_max", lane->memory_bytes_max, error);
+    json_put_text(o, "state", lane->state, error);
     json_put(o, "use", use_json(&lane->use, error), error);
     json_put_text(o, "shm", lane->shm, error);
     json_put_text(o, "ofi", lane->ofi, error);

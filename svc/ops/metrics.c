@@ -107,6 +107,7 @@ static double lane_rounds(const struct view_lane *lane) { return (double)lane->u
 static double lane_bytes(const struct view_lane *lane) { return (double)lane->use.pushed_bytes; }
 static double lane_memory(const struct view_lane *lane) { return (double)lane->arena_bytes; }
 static double lane_memory_max(const struct view_lane *l) { return (double)l->memory_bytes_max; }
+static double lane_allocated(const struct view_lane *lane) { return lane_is_allocated(lane); }
 static double lane_tasks(const struct view_lane *lane) { return lane->tasks; }
 static double lane_jobs(const struct view_lane *lane) { return lane->jobs; }
 
@@ -117,6 +118,7 @@ static const struct lane_metric lane_metrics[] = {
     {"lane_taken_bytes_total", "counter", "Gradient bytes that a lane has taken in.", lane_bytes},
     {"lane_memory_bytes", "gauge", "Memory that a lane holds.", lane_memory},
     {"lane_memory_limit_bytes", "gauge", "Memory that a lane may hold.", lane_memory_max},
+    {"lane_allocated", "gauge", "1: the lane has its core; 0: it is parked.", lane_allocated},
     {"lane_tasks", "gauge", "Tasks on a lane.", lane_tasks},
     {"lane_jobs", "gauge", "Jobs with tasks on a lane.", lane_jobs},
 };

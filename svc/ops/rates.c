@@ -1,5 +1,6 @@
 /* What two snapshots tell of the time between them: rates, shares, cores. A figure that cannot be
  * known is NAN, never 0 (O4). */
+#include "svc/ops/figures.h"
 #include "svc/ops/snapshot.h"
 
 #include <math.h>
@@ -131,9 +132,10 @@ static void add_part(struct view_job *job, const struct view_part *part)
 
 static void add_up(struct snapshot *s)
 {
-    s->cores = (struct view_cores){.allocated = (double)s->lanes_count, .used = NAN};
+    s->cores = (struct view_cores){.used = NAN};
     for (size_t i = 0; i < s->lanes_count; i++) {
         const struct view_lane *lane = s->lanes[i];
+        s->cores.allocated += lane_is_allocated(lane);
         add(&s->cores.used, lane->rate.cores);
         for (size_t j = 0; j < lane->parts_count; j++) {
             struct view_job *job = (struct view_job *)snapshot_job(s, lane->parts[j].job_id);

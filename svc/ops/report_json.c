@@ -38,7 +38,7 @@ static json_t *lane_json(const struct snapshot *s, const struct view_aggregator 
     json_put_number(o, "lane", lane->lane, error);
     json_put_number(o, "aggregator", a->aggregator, error);
     json_put_text(o, "node", a->node, error);
-    json_put_text(o, "state", a->state, error);
+    json_put_text(o, "state", lane_state_text(a, lane), error);
     json_put_number(o, "core", lane->core, error);
     json_put_number(o, "tasks", lane->tasks, error);
     json_put_number(o, "arena_bytes", lane->arena_bytes, error);

@@ -110,7 +110,7 @@ static void print_lane(const struct snapshot *s, const struct view_aggregator *a
     number_cell(lane->lane, out);
     cell(a->node, true, out);
     number_cell(lane->core, out);
-    cell(a->state, true, out);
+    cell(lane_state_text(a, lane), true, out);
     figure_cell(FIGURE_RATIO, lane->rate.cores, out);
     figure_cell(FIGURE_COUNT, lane->rate.rounds_per_s, out);
     figure_cell(FIGURE_BYTES_PER_S, lane->rate.bytes_per_s, out);

@@ -1,5 +1,6 @@
 /* Views as tables for people. */
 #include "svc/base/text.h"
+#include "svc/ops/figures.h"
 #include "svc/ops/ops.h"
 #include "svc/ops/table.h"
 
@@ -37,16 +38,17 @@ static void add_duration(struct table *table, uint64_t ns)
     table_add(table, "%s", duration(ns, cell));
 }
 
-static void add_aggregator(struct table *table, const struct view_aggregator *a)
+static void add_aggregator(struct table *table, const struct view_aggregator *a,
+                           const struct view_lane *lane)
 {
     table_add(table, "%u", a->aggregator);
     table_add(table, "%s", a->node);
     table_add(table, "%u", a->pid);
     char cell[CELL_BYTES];
     if (a->silent_ns)
-        table_add(table, "%s %s", a->state, duration(a->silent_ns, cell));
+        table_add(table, "%s %s", lane_state_text(a, lane), duration(a->silent_ns, cell));
     else
-        table_add(table, "%s", a->state);
+        table_add(table, "%s", lane_state_text(a, lane));
 }
 
 static void add_lane(struct table *table, const struct view_lane *lane)
@@ -76,7 +78,7 @@ int ops_status_table(const struct view_status *status, FILE *out)
     table_init(&table, titles);
     for (size_t a = 0; a < status->aggregators_count; a++) {
         for (size_t i = 0; i < status->aggregators[a].lanes_count; i++) {
-            add_aggregator(&table, &status->aggregators[a]);
+            add_aggregator(&table, &status->aggregators[a], &status->aggregators[a].lanes[i]);
             add_lane(&table, &status->aggregators[a].lanes[i]);
         }
     }

@@ -33,7 +33,7 @@ static void add_lane(struct table *table, const struct snapshot *s, const struct
     table_add(table, "%u", lane->lane);
     table_add(table, "%s", a->node);
     table_add(table, "%u", lane->core);
-    table_add(table, "%s", a->state);
+    table_add(table, "%s", lane_state_text(a, lane));
     add_figure(table, FIGURE_RATIO, lane->rate.cores);
     add_figure(table, FIGURE_COUNT, lane->rate.rounds_per_s);
     add_figure(table, FIGURE_BYTES_PER_S, lane->rate.bytes_per_s);

@@ -42,6 +42,7 @@ struct view_lane {
     int32_t numa;
     uint64_t cpu_ns, arena_bytes, memory_bytes_max;
     struct view_use use;
+    const char *state; /* "open", "closing", "parked", "withheld" */
     const char *shm, *ofi;
     struct view_part *parts; /* job numbers ascend */
     size_t parts_count;
@@ -103,7 +104,7 @@ struct view_jobs {
 
 /* What the service holds and what it saves. */
 struct view_cores {
-    double allocated; /* one a lane */
+    double allocated; /* one a lane that is not parked */
     double used;      /* by lanes, CPU seconds a second; NAN: not known yet */
     double dedicated; /* what the jobs would hold with servers of their own: one a worker */
 };

@@ -49,6 +49,7 @@ static envelope *status_of(const struct rig_service *r)
         lane_uses[i].jobs = use_lists[i];
         lane_uses[i].n_jobs = 2;
         lanes[i].lane = i == 0 ? 9 : 7;
+        lanes[i].state = (char *)(i == 0 && r->lane_state ? r->lane_state : "open");
         lanes[i].use = &lane_uses[i];
         lane_list[i] = &lanes[i];
     }

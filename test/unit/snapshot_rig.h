@@ -10,6 +10,7 @@
 struct rig_service {
     uint64_t at_ns, incarnation;
     const char *state;             /* of the aggregator */
+    const char *lane_state;        /* of lane 9; NULL: open */
     uint64_t lane_cpu_ns[2];       /* of lanes 7 and 9 */
     uint64_t busy_ns[2][2];        /* of jobs 3 and 5 on each */
     uint64_t rounds, pushed_bytes; /* of each job on each lane */

@@ -155,7 +155,8 @@ static void jobs_on_lanes_are_bounded_together(void **state)
         parts[i] = (struct view_part){.job_id = i};
     }
     for (uint32_t i = 0; i < LANES; i++) {
-        lanes[i] = (struct view_lane){.lane = i, .parts = parts, .parts_count = PARTS};
+        lanes[i] =
+            (struct view_lane){.state = "open", .lane = i, .parts = parts, .parts_count = PARTS};
         list[i] = &lanes[i];
     }
     struct snapshot s = {.jobs = {jobs, PARTS}, .lanes = list, .lanes_count = LANES};

@@ -95,6 +95,20 @@ static void a_failed_job_would_hold_nothing_and_a_lost_lane_holds_nothing(void *
     snapshot_destroy(s);
 }
 
+static void a_lane_that_is_parked_is_nobodys_and_one_that_closes_still_is(void **state)
+{
+    static const char *const states[] = {"parked", "withheld", "closing", "open"};
+    static const char *const shown[] = {"parked", "withheld", "closing", "up"};
+    struct rig_service before = rig_before(), after = rig_after();
+    for (int i = 0; i < 4; i++) {
+        after.lane_state = states[i];
+        struct snapshot *s = compared(&before, &after);
+        is_near(s->cores.allocated, i < 2 ? 1 : 2);
+        assert_string_equal(lane_state_text(&s->status.aggregators[0], s->lanes[1]), shown[i]);
+        snapshot_destroy(s);
+    }
+}
+
 static void the_first_snapshot_knows_no_rates(void **state)
 {
     struct rig_service now = rig_before();
@@ -279,6 +293,7 @@ int main(void)
         cmocka_unit_test(a_lanes_core_is_shared_out_as_it_was_used_and_evenly_when_idle),
         cmocka_unit_test(cores_are_lanes_and_dedicated_ones_are_workers),
         cmocka_unit_test(a_failed_job_would_hold_nothing_and_a_lost_lane_holds_nothing),
+        cmocka_unit_test(a_lane_that_is_parked_is_nobodys_and_one_that_closes_still_is),
         cmocka_unit_test(the_first_snapshot_knows_no_rates),
         cmocka_unit_test(one_of_another_start_or_without_new_figures_knows_no_rates),
         cmocka_unit_test(until_new_figures_come_the_rates_are_those_of_before_unless_it_is_silent),
