@@ -248,12 +248,10 @@ static void measure_job(const struct lane_job *job, struct lane_job_use *use)
     for (uint32_t i = 0; i < job->workers_count; i++) {
         if (!job->workers[i].conn)
             continue;
+        struct lent lent = lending_count(&job->workers[i]);
         use->connections++;
-        for (uint32_t id = 0; id < FABRIC_REGIONS_MAX; id++) {
-            uint64_t bytes = fabric_region_bytes(job->workers[i].conn, id);
-            use->registered_bytes += bytes;
-            use->registered_regions += bytes > 0;
-        }
+        use->registered_bytes += lent.bytes;
+        use->registered_regions += lent.regions;
     }
 }
 

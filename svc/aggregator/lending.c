@@ -9,14 +9,25 @@
 #include <stdio.h>
 #include <string.h>
 
-static void count(struct worker *w)
+/* One worker counts for no more: across hosts a region is as long as its worker says, and no sum
+ * over a job may wrap. */
+#define WORKER_LENT_BYTES_MAX (UINT64_MAX / LANE_WORKERS_MAX)
+
+struct lent lending_count(const struct worker *w)
 {
     struct lent now = {0};
     for (uint32_t id = 0; w->conn && id < FABRIC_REGIONS_MAX; id++) {
         uint64_t bytes = fabric_region_bytes(w->conn, id);
-        now.bytes += bytes;
+        uint64_t room = WORKER_LENT_BYTES_MAX - now.bytes;
+        now.bytes += bytes < room ? bytes : room;
         now.regions += bytes > 0;
     }
+    return now;
+}
+
+static void count(struct worker *w)
+{
+    struct lent now = lending_count(w);
     w->job->lent.bytes += now.bytes - w->lent.bytes;
     w->job->lent.regions += now.regions - w->lent.regions;
     w->lent = now;

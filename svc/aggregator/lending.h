@@ -11,6 +11,8 @@ struct lent {
     uint32_t regions;
 };
 
+/* What it lends now. */
+struct lent lending_count(const struct worker *w);
 /* The worker has lent a region: its job ends when that is too much. */
 void lending_check(struct worker *w);
 /* Its regions are gone with its connection. */

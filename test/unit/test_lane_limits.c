@@ -189,6 +189,21 @@ static void lend(struct rig_worker *w, uint32_t id)
     assert_int_equal(fabric_lend(w->conn, &w->region, id), 0);
 }
 
+/* Across hosts nobody but the worker knows how long they are. */
+static void no_sum_of_lent_bytes_wraps(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 4);
+    if (is_mapped())
+        return; /* the lane maps what it is lent, so it exists */
+    lane_set_lent_limits(rig.lane, RIG_JOB,
+                         &(struct lane_lent){.bytes_max = UINT64_C(1) << 50, .tenant = ""});
+    struct region rest = rig.workers[0].region; /* with the one before it makes nothing */
+    rest.bytes = -(size_t)RIG_REGION_BYTES;
+    assert_int_equal(fabric_lend(rig.workers[0].conn, &rest, 1), 0);
+    rig_until(&rig, rig.workers[0].is_closed);
+    assert_int_equal(rig.failures, 1);
+}
+
 static void who_lends_more_regions_than_its_job_may_ends_its_job_alone(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -243,6 +258,7 @@ static const struct CMUnitTest cases[] = {
     CASE(who_would_need_a_window_that_has_no_room_is_not_let_in),
     CASE(a_job_holds_no_more_than_its_part),
     CASE(who_lends_more_than_its_job_may_ends_its_job_alone),
+    CASE(no_sum_of_lent_bytes_wraps),
     CASE(who_lends_more_regions_than_its_job_may_ends_its_job_alone),
     CASE(regions_of_all_jobs_of_a_tenant_count_together),
 };
