@@ -324,11 +324,11 @@ static bool take(struct rank *rank, const struct operation *operation,
     return keeps && a->payload;
 }
 
-bool announce(struct worker *w, const struct record_ready *ready, const void *data,
-              const void *payload)
+/* Returns whether the payload is kept. */
+static bool hear(struct worker *w, struct piece *p, const struct record_ready *ready,
+                 const void *data, const void *payload)
 {
     struct lane_job *job = w->job;
-    struct piece *p = piece_find(job, ready->piece);
     const struct operation *operation = operation_find(ready->operation);
     if (job->failure) {
         refuse(w, ready, job->failure, job->failure_text);
@@ -340,6 +340,26 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
         return take(piece_rank(p, w->number), operation, ready, data, payload);
     }
     return false;
+}
+
+/* The round that it was kept for has failed before a chunk was started: no transfer will free it.
+ * Its errors hang on it, so they are told first. */
+static void free_if_over(struct piece *p)
+{
+    if (!p->is_dropped || p->state != PIECE_COLLECTING)
+        return;
+    tell_flush(p->job->lane);
+    piece_free(p);
+}
+
+bool announce(struct worker *w, const struct record_ready *ready, const void *data,
+              const void *payload)
+{
+    struct piece *p = piece_find(w->job, ready->piece);
+    bool keeps = hear(w, p, ready, data, payload);
+    if (p)
+        free_if_over(p);
+    return keeps;
 }
 
 void answer_query(struct worker *w, const struct record_query *query)

@@ -435,6 +435,34 @@ static void a_piece_that_failed_before_its_round_began_can_be_dropped(void **sta
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), 0);
 }
 
+/* It waits behind another for its first chunk, so no transfer ends it. */
+static void a_dropped_piece_that_fails_before_its_round_began_is_gone(void **state)
+{
+    enum { BIG = 1000000 };
+    const uint32_t id = 2;
+    struct lane_piece piece = {
+        .id = id, .task = 1, .dtype = REDUCE_F32, .elements = BIG, .tensor = "w"};
+    rig_start_job(&rig, kind, 2, 2, BIG);
+    for (uint32_t number = 1; number <= 2; number++)
+        for (uint32_t rank = 0; rank < 2; rank++)
+            rig_say(&rig, rank,
+                    (struct say){.piece = number, .word = number, .round = 1, .elements = BIG});
+    while (lane_is_quiet(rig.lane))
+        rig_turn(&rig);
+    rig.workers[0].is_stopped = rig.workers[1].is_stopped = true;
+    if (strcmp(kind, "ofi") == 0)
+        rig_settle(&rig); /* all is heard, nothing can be read */
+    lane_drop(rig.lane, RIG_JOB, &id, 1);
+    assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), -EBUSY);
+    rig_say(&rig, 0,
+            (struct say){.piece = id, .word = 3, .round = 2, .elements = BIG, .dtype = REDUCE_I32});
+    rig.workers[0].is_stopped = rig.workers[1].is_stopped = false;
+    rig_until(&rig, rig.workers[1].errors_count == 1 && rig.workers[1].commits_count == 1);
+    assert_int_equal(rig.workers[1].error.word, id);
+    assert_int_equal(rig.workers[1].error.code, -EINVAL);
+    assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), 0);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 static const struct CMUnitTest cases[] = {
     CASE(a_connection_without_a_granted_ticket_is_refused),
@@ -459,6 +487,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_piece_that_is_being_dropped_cannot_be_placed_again),
     CASE(a_piece_that_failed_in_mid_round_can_be_dropped),
     CASE(a_piece_that_failed_before_its_round_began_can_be_dropped),
+    CASE(a_dropped_piece_that_fails_before_its_round_began_is_gone),
 };
 
 int main(int argc, char **argv)
