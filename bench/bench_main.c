@@ -21,6 +21,7 @@ static const struct command {
     {"kernels", "the sums and update rules beside memcpy", kernels_command},
     {"simulate", "a week of jobs through the packer, on a virtual clock", simulate_command},
     {"savings", "cores that jobs hold dedicated and shared, on a live service", savings_command},
+    {"tasks", "what a service with very many tasks holds", tasks_command},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 

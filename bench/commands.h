@@ -17,5 +17,6 @@ int budget_command(int argc, char **argv);
 int kernels_command(int argc, char **argv);
 int simulate_command(int argc, char **argv);
 int savings_command(int argc, char **argv);
+int tasks_command(int argc, char **argv);
 
 #endif

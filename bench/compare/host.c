@@ -103,6 +103,17 @@ uint64_t process_cpu_ns(pid_t pid)
     return (uint64_t)cpu.tv_sec * NS_PER_S + (uint64_t)cpu.tv_nsec;
 }
 
+uint64_t process_resident_bytes(pid_t pid)
+{
+    char path[64], text[128];
+    unsigned long long pages = 0;
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+    text[bytes > 0 ? bytes : 0] = 0;
+    return sscanf(text, "%*u %llu", &pages) == 1 ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
 /* From /proc/PID/stat, where the name in brackets may hold anything, brackets too. */
 static pid_t parent_of(const char *pid)
 {

@@ -21,6 +21,8 @@ int process_reap(pid_t pid, uint64_t deadline_ns);
 
 /* CPU time of all threads so far; exact, not in ticks. 0 when there is no such process. */
 uint64_t process_cpu_ns(pid_t pid);
+/* Memory that it holds now; 0 when there is no such process. */
+uint64_t process_resident_bytes(pid_t pid);
 /* Writes up to `most` children of `parent`, returns their number. */
 size_t process_children(pid_t parent, pid_t *ret_pids, size_t most);
 

@@ -102,6 +102,17 @@ class Idle(unittest.TestCase):
             self.assertLess(told[f'{who}_cpu_fraction'], 0.5)
 
 
+    def test_tasks_that_are_held_are_counted_in_bytes_and_newcomers_in_milliseconds(self):
+        answer = bench('tasks', '--jobs', 5, '--tasks', 40, '--newcomers', 6, '--newcomer-tasks', 20,
+                       '--seconds', 1, '--json')
+        self.assertEqual(0, answer.returncode, answer.stderr)
+        figures = json.loads(answer.stdout.splitlines()[-1])
+        self.assertEqual((200, 5, 20), tuple(figures[name] for name in
+                                             ('tasks', 'jobs', 'newcomer_tasks')))
+        self.assertTrue(0 < figures['place_ms_p50'] <= figures['place_ms_p99'] < 10_000, figures)
+        self.assertTrue(0 < figures['placing_cpu_us_per_task'] < 100_000, figures)
+        self.assertTrue(0 <= figures['resting_cpu_fraction'] < 1, figures)
+
     def test_an_active_job_among_idle_ones_is_compared_with_itself_alone(self):
         answer = bench('idle', '--jobs', 4, '--workers', 1, '--seconds', 1, '--active', '--json')
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
