@@ -67,7 +67,7 @@ static int complain(int code)
     return code;
 }
 
-/* One tensor, which the service cuts into tasks. `ret_wait_ns` (may be NULL): until it was placed. */
+/* One tensor, which the service cuts into tasks. `ret_wait_ns` (may be NULL): for its place. */
 static int place_job(struct tasks *o, const char *kind, uint32_t number, uint32_t tasks,
                      gp_job **ret_job, uint64_t *ret_wait_ns)
 {

@@ -103,8 +103,8 @@ class Idle(unittest.TestCase):
 
 
     def test_tasks_that_are_held_are_counted_in_bytes_and_newcomers_in_milliseconds(self):
-        answer = bench('tasks', '--jobs', 5, '--tasks', 40, '--newcomers', 6, '--newcomer-tasks', 20,
-                       '--seconds', 1, '--json')
+        answer = bench('tasks', '--jobs', 5, '--tasks', 40, '--newcomers', 6,
+                       '--newcomer-tasks', 20, '--seconds', 1, '--json')
         self.assertEqual(0, answer.returncode, answer.stderr)
         figures = json.loads(answer.stdout.splitlines()[-1])
         self.assertEqual((200, 5, 20), tuple(figures[name] for name in
