@@ -2,7 +2,6 @@
  * out between two turns of that lane, and gets one answer. README: A9. */
 #include "svc/aggregator/aggregator_types.h"
 
-#include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 
@@ -146,132 +145,11 @@ static int serve_grant(struct aggregator *a, const Gradpool__Wire__GrantRequest 
     return call_lane(a, request->lane, grant, &ticket);
 }
 
-/* Of one job on one lane, in one answer: that of a lane with more names the first ones. */
-#define STATS_PIECES_MAX 65536
-
-struct measurement {
-    struct lane_use use;
-    uint64_t cpu_ns;
-    struct lane_job_use *jobs;
-    size_t jobs_max;
-    uint32_t detailed; /* the job whose pieces are wanted; 0: nobody's */
-    struct lane_piece_use *pieces;
-    size_t pieces_count;
-};
-
-static int measure(struct lane *lane, void *context)
-{
-    struct measurement *m = context;
-    m->cpu_ns = clock_thread_cpu_ns();
-    lane_measure(lane, &m->use, m->jobs, m->jobs_max);
-    if (m->pieces)
-        m->pieces_count = lane_measure_pieces(lane, m->detailed, m->pieces, STATS_PIECES_MAX);
-    return 0;
-}
-
-/* Once for the count, again with room for all. A job that comes in between waits for the next time.
- */
-static int measure_lane(struct lane_thread *thread, uint32_t detailed, struct measurement *m)
-{
-    *m = (struct measurement){.detailed = detailed};
-    lane_thread_call(thread, measure, m);
-    m->jobs_max = m->use.jobs_count;
-    m->jobs = calloc(m->jobs_max ? m->jobs_max : 1, sizeof *m->jobs);
-    if (!m->jobs)
-        return -ENOMEM;
-    if (detailed)
-        m->pieces = calloc(STATS_PIECES_MAX, sizeof *m->pieces);
-    lane_thread_call(thread, measure, m);
-    return 0;
-}
-
-static void add_pieces(const struct measurement *m, Gradpool__Wire__JobUse *message)
-{
-    size_t count = m->pieces_count;
-    message->pieces = calloc(count ? count : 1, sizeof *message->pieces);
-    message->pieces_busy_ns = calloc(count ? count : 1, sizeof *message->pieces_busy_ns);
-    for (size_t i = 0; message->pieces && message->pieces_busy_ns && i < count; i++) {
-        message->pieces[message->n_pieces++] = m->pieces[i].piece;
-        message->pieces_busy_ns[message->n_pieces_busy_ns++] = m->pieces[i].busy_ns;
-    }
-}
-
-static Gradpool__Wire__JobUse *job_use_message(const struct measurement *m,
-                                               const struct lane_job_use *use)
-{
-    Gradpool__Wire__JobUse *message = malloc(sizeof *message);
-    if (!message)
-        return NULL;
-    gradpool__wire__job_use__init(message);
-    message->job_id = use->job;
-    message->heap_bytes = use->heap_bytes;
-    message->registered_bytes = use->registered_bytes;
-    message->registered_regions = use->registered_regions;
-    message->busy_ns = use->busy_ns;
-    message->pushed_bytes = use->pushed_bytes;
-    message->rounds = use->rounds;
-    message->connections = use->connections;
-    message->squares_round = use->squares.round;
-    message->squares_inputs = use->squares.inputs;
-    message->input_squares = use->squares.input_squares;
-    message->result_squares = use->squares.result_squares;
-    message->losses = use->squares.losses;
-    message->loss_sum = use->squares.loss_sum;
-    message->queue_ns = use->queue_ns;
-    message->reference = use->reference;
-    message->begun_rounds = use->begun_rounds;
-    message->begun_ns = use->begun_ns;
-    if (m->detailed && m->detailed == use->job)
-        add_pieces(m, message);
-    return message;
-}
-
-static void fill_lane_use(const struct measurement *m, uint32_t id, Gradpool__Wire__LaneUse *use)
-{
-    size_t count = m->use.jobs_count < m->jobs_max ? m->use.jobs_count : m->jobs_max;
-    use->lane = id;
-    use->cpu_ns = m->cpu_ns;
-    use->busy_ns = m->use.busy_ns;
-    use->arena_bytes = m->use.arena_bytes;
-    use->rounds = m->use.rounds;
-    use->pushed_bytes = m->use.pushed_bytes;
-    use->jobs = calloc(count ? count : 1, sizeof *use->jobs);
-    for (size_t i = 0; use->jobs && i < count; i++) {
-        use->jobs[use->n_jobs] = job_use_message(m, &m->jobs[i]);
-        use->n_jobs += use->jobs[use->n_jobs] != NULL;
-    }
-}
-
-/* Built with malloc, so that protobuf-c frees it whole. */
-static Gradpool__Wire__StatsReply *build_stats(struct aggregator *a, uint32_t detailed)
-{
-    Gradpool__Wire__StatsReply *stats = malloc(sizeof *stats);
-    if (!stats)
-        return NULL;
-    gradpool__wire__stats_reply__init(stats);
-    stats->cpu_ns = clock_process_cpu_ns();
-    stats->lanes = calloc(a->lanes_count, sizeof *stats->lanes);
-    for (size_t i = 0; stats->lanes && i < a->lanes_count; i++) {
-        struct measurement m;
-        Gradpool__Wire__LaneUse *use = malloc(sizeof *use);
-        if (!use || measure_lane(a->lanes[i], detailed, &m) < 0) {
-            free(use);
-            break;
-        }
-        gradpool__wire__lane_use__init(use);
-        fill_lane_use(&m, a->lane_ids[i], use);
-        free(m.jobs);
-        free(m.pieces);
-        stats->lanes[stats->n_lanes++] = use;
-    }
-    return stats;
-}
-
 static int serve_stats(struct aggregator *a, uint64_t id,
                        const Gradpool__Wire__StatsRequest *request)
 {
     envelope answer = GRADPOOL__WIRE__ENVELOPE__INIT;
-    Gradpool__Wire__StatsReply *stats = build_stats(a, request->job_id);
+    Gradpool__Wire__StatsReply *stats = stats_build(a, request->job_id);
     if (!stats)
         return reply(a, id, -ENOMEM);
     answer.id = id;
