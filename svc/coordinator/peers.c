@@ -300,6 +300,11 @@ static void receive(struct peer *p)
         timer_start(&p->service->loop, &p->timer, clock_now_ns());
 }
 
+bool peer_is_behind(const struct peer *p)
+{
+    return p->state == PEER_OPEN && !list_is_empty(&p->timer.link);
+}
+
 static void peer_ready(struct source *source, uint32_t events)
 {
     struct peer *p = container_of(source, struct peer, source);

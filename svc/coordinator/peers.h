@@ -56,6 +56,8 @@ void peer_reply_done(struct peer *p, uint64_t id);
 void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void peer_fail_memory(struct peer *p, uint64_t id);
+/* More of what it has sent is here than one turn takes. */
+bool peer_is_behind(const struct peer *p);
 /* Lets it go from the loop, not before this handler ends. */
 void peer_break(struct peer *p);
 /* Names that go into log lines: UTF-8, no quotes, no control characters; a node's not too long. */

@@ -36,10 +36,20 @@ static void unwatch_process(struct session *session)
     session->process.fd = -1;
 }
 
+/* Its connection may go on, as that of a visitor. */
+static void detach(struct session *session)
+{
+    struct peer *p = session->peer;
+    session->peer = NULL;
+    if (!p)
+        return;
+    p->session = NULL;
+    visitors_return(p);
+}
+
 void session_destroy(struct session *session)
 {
-    if (session->peer)
-        session->peer->session = NULL;
+    detach(session);
     timer_stop(&session->away);
     unwatch_process(session);
     free(session->node);
@@ -74,9 +84,7 @@ static void end(struct session *session, enum session_state state)
     session->state = state;
     timer_stop(&session->away);
     unwatch_process(session);
-    if (session->peer)
-        session->peer->session = NULL;
-    session->peer = NULL;
+    detach(session);
     if (keep(session, &err) < 0)
         log_error("%s", err.text);
 }
@@ -93,17 +101,17 @@ static void lost(struct session *session)
     jobs_end_if_empty(job);
 }
 
-/* A goodbye may still lie in the socket of a process that has ended: it is read first, and the
- * end of the connection behind it takes care of the session. */
+/* A goodbye may still lie in the socket of a process that has ended: all is read first, turn by
+ * turn (this comes again until the process is not watched any more), and the end of the connection
+ * behind it takes care of the session. */
 static void process_ended(struct source *source, uint32_t events)
 {
     struct session *session = container_of(source, struct session, process);
     struct peer *peer = session->peer;
     if (!peer)
         return lost(session);
-    unwatch_process(session);
     peer->source.ready(&peer->source, EPOLLIN);
-    if (peer->session == session)
+    if (peer->session == session && !peer_is_behind(peer))
         lost(session);
 }
 

@@ -53,6 +53,12 @@ void visitors_heard(struct peer *p)
         visitors_add(p);
 }
 
+void visitors_return(struct peer *p)
+{
+    if (!p->is_local && list_is_empty(&p->visit))
+        visitors_add(p);
+}
+
 /* "10.0.0.7:4242": all but the port. */
 static bool have_one_address(const struct peer *a, const struct peer *b)
 {

@@ -8,6 +8,8 @@
 bool visitors_make_room(struct service *s, struct peer *p);
 /* It has said something: joined, perhaps. */
 void visitors_heard(struct peer *p);
+/* It has joined nothing any more. */
+void visitors_return(struct peer *p);
 /* It goes. */
 void visitors_forget(struct peer *p);
 /* Whether its tenant may have one connection more: -EDQUOT. */

@@ -171,6 +171,28 @@ static void a_worker_that_says_goodbye_and_dies_has_left(void **state)
     end_expect_none(zero, BODY(JOB_FAILURE));
 }
 
+/* More than one turn of the coordinator takes. */
+static void a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost(void **state)
+{
+    struct rig *rig = *state;
+    WIRE(LeaveRequest) leave = GRADPOOL__WIRE__LEAVE_REQUEST__INIT;
+    WIRE(Failure) unasked = GRADPOOL__WIRE__FAILURE__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, NULL);
+    int pid = rig_spawn(rig);
+    struct end *one = join_as(rig, pid, 1);
+    request.body_case = BODY(FAILURE);
+    request.failure = &unasked;
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(channel_send(one->channel, &request), 0); /* not answered */
+    request.body_case = BODY(LEAVE_REQUEST);
+    request.leave_request = &leave;
+    end_send(one, &request);
+    rig_kill(rig, pid);
+    end_expect_none(zero, BODY(JOB_FAILURE));
+    refused(rig, "resnet", 1, 2, -ESTALE, "has left");
+}
+
 static void hello_comes_first(void **state)
 {
     WIRE(StatusRequest) status = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
@@ -308,6 +330,7 @@ int main(void)
         CASE(a_session_that_resumes_replaces_its_old_connection),
         CASE(a_worker_that_dies_fails_its_job_by_name),
         CASE(a_worker_that_says_goodbye_and_dies_has_left),
+        CASE(a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost),
         CASE(hello_comes_first),
         CASE(another_version_is_refused_with_both),
         CASE(garbage_closes_its_own_connection_only),

@@ -214,6 +214,21 @@ static void who_has_joined_nothing_and_is_silent_longest_goes(void **state)
     assert_false(local->is_gone);
 }
 
+static void who_has_left_its_job_has_joined_nothing(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_IDLE_CONNECTIONS, 1);
+    struct end *joined = rig_join(rig, "resnet", 0, 2, NULL, NULL);
+    struct end *left = rig_join(rig, "resnet", 1, 2, NULL, NULL);
+    end_leave(left);
+    for (uint64_t from_ns = clock_now_ns(); clock_now_ns() < from_ns + NS_PER_S + NS_PER_S / 10;)
+        rig_step(rig);
+    assert_false(left->is_gone);
+    rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    end_expect_closed(left);
+    assert_false(joined->is_gone);
+}
+
 static void a_lane_is_told_its_limits_with_its_pieces(void **state)
 {
     struct rig *rig = *state;
@@ -311,6 +326,7 @@ int main(void)
         CASE(a_lane_gets_no_more_pieces_than_its_memory_holds),
         CASE(one_job_gets_no_more_of_a_lane_s_memory_than_its_part),
         CASE(who_has_joined_nothing_and_is_silent_longest_goes),
+        CASE(who_has_left_its_job_has_joined_nothing),
         CASE(a_tenant_has_no_more_connections_than_it_may_and_the_operator_gets_in),
         CASE(a_lane_is_told_its_limits_with_its_pieces),
         CASE(jobs_are_shown_with_their_use_and_limits),
