@@ -78,7 +78,8 @@ static void print_losses(const struct simulated *r, const struct setting *s)
     printf("\nloss of %llu jobs seen in %u windows\n", (unsigned long long)r->sampled, r->windows);
     printf("%-34s %11.2f%%\n", "  mean", 100 * r->loss_mean);
     printf("%-34s %11.2f%%\n", "    of it without other jobs", 100 * r->loss_own);
-    printf("%-34s %11.2f%%\n", "  mean by the packer's formula", 100 * r->loss_predicted);
+    printf("%-34s %11.2f%%\n", "  mean predicted", 100 * r->loss_predicted);
+    printf("%-34s %11.2f%%\n", "  mean that placing counts with", 100 * r->loss_counted);
     printf("%-34s %11.2f%%\n", "  p99", 100 * r->loss_p99);
     printf("%-34s %11.2f%%\n", "  worst job", 100 * r->loss_worst);
     printf("  jobs within %-5g %%               %12.1f%%\n", s->loss_limit_ppm / 1e4,
@@ -159,8 +160,10 @@ void simulate_report_json(const struct simulate_report *report, const struct sim
            "\"jobs_within_limit_fraction\": %.5f, \"saving_c1\": %.5f, \"saving_c2\": %.5f, "
            "\"saving_c4\": %.5f, \"loss_mean\": %.6f, \"loss_p99\": %.6f, \"loss_model\": %.6f, "
            "\"windows\": %u, \"jobs_placed\": %llu, \"jobs_refused\": %llu, "
-           "\"moves_per_hour\": %.3f, \"x_gib_per_s\": %.4f}\n",
+           "\"moves_per_hour\": %.3f, \"x_gib_per_s\": %.4f, \"loss_counted\": %.6f, "
+           "\"predicted_near_fraction\": %.5f}\n",
            r->allocated, r->fluid, r->within_limit, saving(r, 1), saving(r, 2), saving(r, 4),
            r->loss_mean, r->loss_p99, r->loss_predicted, r->windows, (unsigned long long)r->placed,
-           (unsigned long long)r->refused, per_hour(r), report->setting->x_gib_per_s);
+           (unsigned long long)r->refused, per_hour(r), report->setting->x_gib_per_s,
+           r->loss_counted, r->predicted_near);
 }

@@ -46,6 +46,39 @@ int packer_losses(const char *policy, const struct packer_resident *jobs, size_t
     return 0;
 }
 
+/* What is late at the end of the round (L8): the last burst takes so much longer, or all of the
+ * lane's work has run into one. */
+static double late_ns(const struct packer_resident *job, double stretch)
+{
+    const struct packer_timing *timing = &job->timing;
+    double work_ns = stretch * (double)job->lane_ns, spread_ns = (double)timing->spread_ns;
+    uint64_t burst_ns = timing->burst_ns < timing->spread_ns ? timing->burst_ns : timing->spread_ns;
+    double by_burst_ns = (double)burst_ns * (work_ns / spread_ns - 1);
+    double by_all_ns = work_ns - (double)timing->span_ns;
+    double most_ns = by_burst_ns > by_all_ns ? by_burst_ns : by_all_ns;
+
+    return most_ns > (double)timing->slack_ns ? most_ns - (double)timing->slack_ns : 0;
+}
+
+int packer_predict(const char *policy, const struct packer_resident *jobs, size_t count,
+                   double *ret_losses)
+{
+    const struct loss_rule *rule = policy ? loss_rule_find(policy) : NULL;
+    int r = packer_losses(policy, jobs, count, ret_losses);
+
+    for (size_t i = 0; i < count && r == 0; i++) {
+        const struct packer_timing *timing = &jobs[i].timing;
+        double stretch, late;
+
+        if (timing->span_ns == 0 || timing->spread_ns == 0)
+            continue;
+        stretch = (rule->stretch ? rule->stretch : loss_shared.stretch)(jobs, count, i);
+        late = late_ns(&jobs[i], stretch);
+        ret_losses[i] = stretch < 0 ? 1 : late / ((double)timing->period_ns + late);
+    }
+    return r;
+}
+
 double loss_limit(const struct packer_timing *timing)
 {
     uint32_t ppm = timing->loss_limit_ppm ? timing->loss_limit_ppm : PACKER_LOSS_LIMIT_PPM;
@@ -121,7 +154,7 @@ static double rate_room_ns(const struct packer_resident *residents, size_t count
     return own_ns < shared_ns ? own_ns : shared_ns;
 }
 
-const struct loss_rule loss_rate = {"rate", 0, rate_losses, rate_room_ns};
+const struct loss_rule loss_rate = {"rate", 0, rate_losses, NULL, rate_room_ns};
 
 /* --- cycle (L5) --- */
 
@@ -194,4 +227,4 @@ static double cycle_room_ns(const struct packer_resident *residents, size_t coun
     return low_ns;
 }
 
-const struct loss_rule loss_cycle = {"cycle", 0, cycle_losses, cycle_room_ns};
+const struct loss_rule loss_cycle = {"cycle", 0, cycle_losses, NULL, cycle_room_ns};

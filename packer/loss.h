@@ -15,6 +15,9 @@ struct loss_rule {
     double margin; /* added to every loss on a lane that is shared */
     /* Predicted loss of each job, 0 to 1, without the margin. Each period_ns is known. */
     void (*losses)(const struct packer_resident *jobs, size_t count, double *ret_losses);
+    /* How many times its lane time job `self` is on the lane until its work is done. Negative: the
+     * sums have lost their meaning. NULL: as `shared` has it. */
+    double (*stretch)(const struct packer_resident *jobs, size_t count, size_t self);
     /* The most lane time a round, in ns, that one more job may take beside the residents so that
      * nobody exceeds his limit, the margin counted. Negative: the lane is closed to it. Loss only
      * grows with lane time, so that this one number answers for every piece. */

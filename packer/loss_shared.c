@@ -124,6 +124,23 @@ static void shared_losses(const struct packer_resident *jobs, size_t count, doub
     }
 }
 
+static double stretch_by(const struct sums *others)
+{
+    return is_full(others) ? -1 : others->h / others->g;
+}
+
+static double shared_stretch(const struct packer_resident *jobs, size_t count, size_t self)
+{
+    struct product product = product_of_nobody();
+    struct sums others;
+
+    for (size_t i = 0; i < count; i++)
+        if (i != self)
+            product_add(&product, loss_share(&jobs[i]));
+    others = sums_without(&product, 0);
+    return stretch_by(&others);
+}
+
 static double shared_room_ns(const struct packer_resident *residents, size_t count,
                              const struct packer_timing *job)
 {
@@ -145,7 +162,8 @@ static double shared_room_ns(const struct packer_resident *residents, size_t cou
     return room_ns;
 }
 
-const struct loss_rule loss_shared = {"shared", LOSS_MARGIN, shared_losses, shared_room_ns};
+const struct loss_rule loss_shared = {"shared", LOSS_MARGIN, shared_losses, shared_stretch,
+                                      shared_room_ns};
 
 /* --- phased: as shared, but a job meets only those whose bursts are not known to stay apart --- */
 
@@ -189,6 +207,13 @@ static void phased_losses(const struct packer_resident *jobs, size_t count, doub
     }
 }
 
+static double phased_stretch(const struct packer_resident *jobs, size_t count, size_t self)
+{
+    struct sums others = sums_met(jobs, count, self, &jobs[self].timing);
+
+    return stretch_by(&others);
+}
+
 static double phased_room_ns(const struct packer_resident *residents, size_t count,
                              const struct packer_timing *job)
 {
@@ -209,4 +234,5 @@ static double phased_room_ns(const struct packer_resident *residents, size_t cou
     return room_ns;
 }
 
-const struct loss_rule loss_phased = {"phased", LOSS_MARGIN, phased_losses, phased_room_ns};
+const struct loss_rule loss_phased = {"phased", LOSS_MARGIN, phased_losses, phased_stretch,
+                                      phased_room_ns};

@@ -19,6 +19,10 @@ struct packer_timing {
     uint64_t offset_ns; /* of its burst from any common zero; only with window_ns */
     uint64_t window_ns; /* from the first to the last lane work of a round */
     uint32_t loss_limit_ppm; /* packer_loss_limit_ppm(); 0: PACKER_LOSS_LIMIT_PPM */
+    /* How its rounds ended on that busiest lane; for packer_predict() only. */
+    uint64_t span_ns;  /* from a round's first lane work to its last; 0: not known */
+    uint64_t burst_ns; /* lane time since the job last had nothing to do there */
+    uint64_t slack_ns; /* that the lane was through before the job's last one */
 };
 
 /* A measured job on a lane. */
@@ -127,6 +131,12 @@ void packer_plan_fini(struct packer_plan *plan);
  * lanes. */
 int packer_losses(const char *policy, const struct packer_resident *jobs, size_t count,
                   double *ret_losses);
+
+/* What each job is likely to lose on one lane, 0 to 1: of those whose span_ns and spread_ns are
+ * known, the pieces that come while the job still computes cost nothing (L8); of the others as
+ * packer_losses() has it. Nothing is placed by it. Errors as of packer_losses(). */
+int packer_predict(const char *policy, const struct packer_resident *jobs, size_t count,
+                   double *ret_losses);
 
 /* The strictest of those named (not 0), PACKER_LOSS_LIMIT_PPM when none is. At most 10,000 ppm, the
  * margin, means lanes of its own. */

@@ -115,6 +115,8 @@ struct measurement {
     struct queue_piece *pieces;
     size_t count;
     double period_ns, deviation_ns, busiest_ns;
+    struct queue_ending ending; /* on the busiest lane */
+    double slack_ns;
 };
 
 static int place_alone(const struct job_profile *profile, uint32_t lanes_count,
@@ -142,18 +144,41 @@ static int place_alone(const struct job_profile *profile, uint32_t lanes_count,
     return r;
 }
 
-static double busiest_ns(const struct measurement *m, uint32_t lanes)
+static uint32_t find_busiest(const struct measurement *m, uint32_t lanes, double *ret_ns)
 {
-    double most = 0;
+    uint32_t busiest = 0;
 
+    *ret_ns = 0;
     for (uint32_t lane = 0; lane < lanes; lane++) {
         double ns = 0;
 
         for (size_t i = 0; i < m->count; i++)
             ns += m->pieces[i].lane == lane ? m->pieces[i].lane_ns : 0;
-        most = ns > most ? ns : most;
+        if (ns <= *ret_ns)
+            continue;
+        *ret_ns = ns;
+        busiest = lane;
     }
-    return most;
+    return busiest;
+}
+
+/* As the service has it: no lane knows when another was through, but rounds begin nearly together
+ * on all of them. */
+static int measure_ending(const struct queue_job *job, uint32_t lanes, struct measurement *m)
+{
+    struct queue_ending *endings = calloc(lanes, sizeof(*endings));
+    int r = endings ? queue_endings(job, ROUNDS, endings) : -ENOMEM;
+
+    if (r == 0) {
+        double longest_ns = 0;
+
+        m->ending = endings[find_busiest(m, lanes, &m->busiest_ns)];
+        for (uint32_t i = 0; i < lanes; i++)
+            longest_ns = fmax(longest_ns, endings[i].span_ns);
+        m->slack_ns = longest_ns - m->ending.span_ns;
+    }
+    free(endings);
+    return r;
 }
 
 static int measure(const struct job_profile *profile, uint32_t lanes, struct measurement *ret,
@@ -173,7 +198,9 @@ static int measure(const struct job_profile *profile, uint32_t lanes, struct mea
         job_profile_to_queue(profile, plan.pieces, m.count, m.pieces);
         job.pieces = m.pieces;
         job.pieces_count = m.count;
-        m.busiest_ns = busiest_ns(&m, lanes);
+        r = measure_ending(&job, lanes, &m);
+    }
+    if (r == 0) {
         r = queue_alone(&job, 0, ROUNDS, &m.period_ns, &m.deviation_ns);
     }
     packer_plan_fini(&plan);
@@ -189,6 +216,16 @@ static int measure(const struct job_profile *profile, uint32_t lanes, struct mea
 static uint32_t planned_limit_ppm(const struct setting *setting)
 {
     return (uint32_t)(setting->loss_limit_ppm * (1 - KEPT_BACK));
+}
+
+/* Where the packer's spread comes from. */
+static void take_ending(struct job_profile *profile, const struct measurement *m)
+{
+    profile->timing.spread_ns = (uint64_t)m->busiest_ns;
+    profile->timing.span_ns = (uint64_t)m->ending.span_ns;
+    profile->timing.burst_ns = (uint64_t)m->ending.burst_ns;
+    profile->timing.slack_ns = (uint64_t)m->slack_ns;
+    profile->enough_period_ns = m->period_ns;
 }
 
 /* The fewest lanes on which the period is still nearly as on as many as workers. A real service
@@ -209,7 +246,7 @@ static int find_enough(struct job_profile *profile, double period_ns, char *erro
         profile->measuring_ns += (uint64_t)(MEASURED_ROUNDS * m.period_ns);
         if (m.period_ns <= period_ns * (1 + tolerance)) {
             high = middle;
-            profile->timing.spread_ns = (uint64_t)m.busiest_ns;
+            take_ending(profile, &m);
             profile->timing.loss_limit_ppm = profile->setting->loss_limit_ppm -
                                              (uint32_t)(1e6 * fmax(0, 1 - period_ns / m.period_ns));
         } else {
@@ -239,10 +276,10 @@ static int make_timing(struct job_profile *profile, char *error)
     profile->measuring_ns = (uint64_t)(MEASURED_ROUNDS * m.period_ns);
     profile->timing = (struct packer_timing){
         .period_ns = (uint64_t)m.period_ns,
-        .spread_ns = (uint64_t)m.busiest_ns,
         .window_ns = (uint64_t)(m.period_ns - first_piece_ns(profile)),
         .loss_limit_ppm = planned_limit_ppm(profile->setting),
     };
+    take_ending(profile, &m);
     return find_enough(profile, m.period_ns, error);
 }
 

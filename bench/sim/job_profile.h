@@ -18,6 +18,7 @@ struct job_profile {
     uint64_t lane_ns;              /* a round, all tensors */
     double deviation_ns;           /* of a round's time */
     uint64_t measuring_ns;         /* how long it held as many lanes as workers for this */
+    double enough_period_ns;       /* on the fewest lanes that do, */
     uint32_t lanes_enough;         /* on which the period is as on as many as workers */
     struct queue_piece *dedicated; /* how it runs on as many lanes as workers */
     size_t dedicated_count;

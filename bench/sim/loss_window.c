@@ -21,6 +21,11 @@ struct window {
     struct queue_piece *pieces; /* of all */
 };
 
+/* What formulas say of a job: the largest over its lanes. */
+struct formulas {
+    double predicted, counted;
+};
+
 /* When the next round of a job begins, counted from now. Rounds have kept their beat since the job
  * started, but for what jitter added to each: their phase walks at random. */
 static double next_start_ns(const struct cluster_job *job, uint64_t age_ns, uint64_t seed)
@@ -79,24 +84,40 @@ static void add_jobs(struct window *w, const uint64_t *starts_ns, uint64_t now_n
     }
 }
 
-/* The largest over its lanes. */
-static int predict(const struct cluster *cluster, double *ret_losses)
+static int predict_lane(const struct cluster *cluster, const struct cluster_lane *lane,
+                        struct formulas *ret_jobs)
+{
+    const char *policy = cluster->setting->policy;
+    double *predicted = calloc(2 * lane->count + 1, sizeof(*predicted));
+    double *counted = predicted + lane->count;
+    int r = predicted ? packer_predict(policy, lane->residents, lane->count, predicted) : -ENOMEM;
+
+    if (r == 0)
+        r = packer_losses(policy, lane->residents, lane->count, counted);
+    for (size_t k = 0; k < lane->count && r == 0; k++) {
+        struct formulas *job = &ret_jobs[lane->residents[k].job];
+
+        job->predicted = fmax(job->predicted, predicted[k]);
+        job->counted = fmax(job->counted, counted[k]);
+    }
+    free(predicted);
+    return r;
+}
+
+static int predict(const struct cluster *cluster, struct formulas *ret_jobs)
 {
     int r = 0;
 
-    for (size_t i = 0; i < cluster->lanes_count && r == 0; i++) {
-        const struct cluster_lane *lane = &cluster->lanes[i];
-        double *losses = calloc(lane->count + 1, sizeof(*losses));
-
-        r = losses ? 0 : -ENOMEM;
-        if (r == 0)
-            r = packer_losses(cluster->setting->policy, lane->residents, lane->count, losses);
-        for (size_t k = 0; k < lane->count && r == 0; k++)
-            ret_losses[lane->residents[k].job] =
-                fmax(ret_losses[lane->residents[k].job], losses[k]);
-        free(losses);
-    }
+    for (size_t i = 0; i < cluster->lanes_count && r == 0; i++)
+        r = predict_lane(cluster, &cluster->lanes[i], ret_jobs);
     return r;
+}
+
+/* Its rounds were measured on the fewest lanes that do; these cost a little against as many as
+ * workers. */
+static double against_dedicated(const struct job_profile *profile, double loss)
+{
+    return 1 - (1 - loss) * (double)profile->timing.period_ns / profile->enough_period_ns;
 }
 
 /* The same rounds with the same jitter: on as many lanes as workers, on its lanes without the other
@@ -120,7 +141,7 @@ static int measure_loss(const struct window *w, size_t at, struct window_sums *s
     return 0;
 }
 
-static int add_up(const struct window *w, const double *predicted, struct window_sums *sums)
+static int add_up(const struct window *w, const struct formulas *of, struct window_sums *sums)
 {
     for (size_t i = 0; i < w->count; i++) {
         size_t id = w->ids[i];
@@ -132,7 +153,9 @@ static int add_up(const struct window *w, const double *predicted, struct window
         if (r < 0)
             return r;
         sums[id].windows++;
-        sums[id].predicted += fmax(0, predicted[id]);
+        sums[id].predicted +=
+            fmax(0, against_dedicated(w->cluster->jobs[id].profile, of[id].predicted));
+        sums[id].counted += of[id].counted;
     }
     return 0;
 }
@@ -142,19 +165,19 @@ int window_look(const struct cluster *cluster, const uint64_t *starts_ns, uint64
 {
     const struct setting *s = cluster->setting;
     struct window w = {.seed = chance_hash(s->seed, number)};
-    double *predicted = calloc(cluster->jobs_count + 1, sizeof(*predicted));
-    int r = predicted ? window_init(&w, cluster) : -ENOMEM;
+    struct formulas *formulas = calloc(cluster->jobs_count + 1, sizeof(*formulas));
+    int r = formulas ? window_init(&w, cluster) : -ENOMEM;
 
     if (r == 0)
-        r = predict(cluster, predicted);
+        r = predict(cluster, formulas);
     if (r == 0) {
         add_jobs(&w, starts_ns, now_ns);
         r = queue_run(w.jobs, w.count, job_profile_chunk_ns(s), s->window_s * 1e9, WARM_ROUNDS,
                       w.outcomes);
     }
     if (r == 0)
-        r = add_up(&w, predicted, sums);
-    free(predicted);
+        r = add_up(&w, formulas, sums);
+    free(formulas);
     window_fini(&w);
     return r;
 }

@@ -9,7 +9,8 @@ struct window_sums {
     uint32_t windows;
     double loss;      /* measured: against as many lanes as workers, nobody else on them */
     double own;       /* part of it: the same lanes with nobody else on them */
-    double predicted; /* by the policy's formula, without its margin */
+    double predicted; /* packer_predict(), and what the fewest lanes that do cost */
+    double counted;   /* with which the policy places, without its margin */
 };
 
 /* `starts_ns` and `sums` by job. `number` seeds the window. -ENOMEM. */

@@ -157,6 +157,54 @@ int queue_alone(const struct queue_job *job, uint64_t first, uint64_t count, dou
     return r;
 }
 
+/* What a lane does of one round. */
+struct lane_round {
+    double begun_ns, free_ns, burst_ns;
+};
+
+static void add_ending(const struct queue_job *job, const double *arrivals_ns,
+                       struct lane_round *rounds, uint32_t lanes, struct queue_ending *sums)
+{
+    for (uint32_t i = 0; i < lanes; i++)
+        rounds[i] = (struct lane_round){.begun_ns = INFINITY};
+    for (size_t i = 0; i < job->pieces_count; i++) {
+        struct lane_round *lane = &rounds[job->pieces[i].lane];
+
+        lane->begun_ns = sooner(lane->begun_ns, arrivals_ns[i]);
+        if (arrivals_ns[i] > lane->free_ns)
+            lane->burst_ns = 0;
+        lane->burst_ns += work_ns(&job->pieces[i]);
+        lane->free_ns = later(lane->free_ns, arrivals_ns[i]) + work_ns(&job->pieces[i]);
+    }
+    for (uint32_t i = 0; i < lanes; i++) {
+        sums[i].span_ns +=
+            isfinite(rounds[i].begun_ns) ? rounds[i].free_ns - rounds[i].begun_ns : 0;
+        sums[i].burst_ns += rounds[i].burst_ns;
+    }
+}
+
+int queue_endings(const struct queue_job *job, uint64_t count, struct queue_ending *ret_endings)
+{
+    uint32_t lanes = lanes_of(job);
+    double *arrivals_ns = calloc(job->pieces_count + 1, sizeof(*arrivals_ns));
+    struct lane_round *rounds = calloc((size_t)lanes + 1, sizeof(*rounds));
+    int r = arrivals_ns && rounds ? 0 : -ENOMEM;
+
+    for (uint32_t i = 0; i < lanes && r == 0; i++)
+        ret_endings[i] = (struct queue_ending){0};
+    for (uint64_t i = 0; i < count && r == 0; i++) {
+        draw_arrivals(job, i, 0, arrivals_ns);
+        add_ending(job, arrivals_ns, rounds, lanes, ret_endings);
+    }
+    for (uint32_t i = 0; i < lanes && r == 0; i++) {
+        ret_endings[i].span_ns /= (double)count;
+        ret_endings[i].burst_ns /= (double)count;
+    }
+    free(arrivals_ns);
+    free(rounds);
+    return r;
+}
+
 /* --- the heap: lanes by their next event --- */
 
 static void heap_set(struct run *run, uint32_t at, uint32_t lane)

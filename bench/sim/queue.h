@@ -45,4 +45,14 @@ int queue_run(const struct queue_job *jobs, size_t count, double chunk_ns, doubl
 int queue_alone(const struct queue_job *job, uint64_t first, uint64_t count, double *ret_elapsed_ns,
                 double *ret_deviation_ns);
 
+/* Of one lane, means over rounds. */
+struct queue_ending {
+    double span_ns;  /* from a round's first work to its last; 0: it has none of the job's pieces */
+    double burst_ns; /* work since the lane was last idle */
+};
+
+/* How the first `count` rounds of the job end on each lane with nobody else. One `ret_endings` for
+ * each lane up to the last with pieces. -ENOMEM. */
+int queue_endings(const struct queue_job *job, uint64_t count, struct queue_ending *ret_endings);
+
 #endif

@@ -254,6 +254,7 @@ static void add_job(struct simulated *result, const struct window_sums *sums, do
     result->loss_mean += loss;
     result->loss_predicted += predicted;
     result->loss_own += sums->own / sums->windows;
+    result->loss_counted += sums->counted / sums->windows;
     result->predicted_near += fabs(loss - predicted) <= NEAR;
     *ret_loss = loss;
 }
@@ -279,6 +280,7 @@ static int sum_up(struct simulation *s)
         result->within_limit /= count;
         result->loss_mean /= count;
         result->loss_predicted /= count;
+        result->loss_counted /= count;
         result->loss_own /= count;
         result->predicted_near /= count;
     }

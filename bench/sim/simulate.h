@@ -18,6 +18,7 @@ struct simulated {
     uint64_t sampled;    /* jobs that a window saw */
     double within_limit; /* part of these, each judged by the mean over its windows */
     double loss_mean, loss_p99, loss_worst, loss_predicted; /* over these jobs */
+    double loss_counted;   /* mean, with which the policy places, without its margin */
     double loss_own;       /* mean, of their own lanes' making: without the other jobs */
     double predicted_near; /* part of these, predicted to 2 points */
 };

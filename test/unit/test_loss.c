@@ -424,6 +424,122 @@ static void losses_are_told_by_the_name_of_the_policy(void **state)
     assert_near(losses[0], 0, 0);
 }
 
+/* --- what is likely (L8): 10 ms beside 5 ms on the busiest lane, rounds of 100 ms --- */
+
+#define MS UINT64_C(1000000)
+
+static struct packer_resident ending(uint64_t lane_ns, uint64_t burst_ns, uint64_t span_ns,
+                                     uint64_t slack_ns)
+{
+    return (struct packer_resident){.lane_ns = lane_ns,
+                                    .timing = {.period_ns = 100 * MS,
+                                               .spread_ns = 5 * MS,
+                                               .span_ns = span_ns,
+                                               .burst_ns = burst_ns,
+                                               .slack_ns = slack_ns}};
+}
+
+static double predicted(const struct packer_resident *jobs, size_t count, size_t of)
+{
+    double losses[3];
+
+    assert_in_range(count, 1, 3);
+    assert_int_equal(packer_predict("shared", jobs, count, losses), 0);
+    return losses[of];
+}
+
+static void a_job_as_it_was_measured_is_predicted_to_lose_nothing(void **state)
+{
+    struct packer_resident job = ending(5 * MS, 2 * MS, 60 * MS, 0);
+
+    assert_near(predicted(&job, 1, 0), 0, 0);
+}
+
+static void alone_only_the_last_burst_makes_the_round_longer(void **state)
+{
+    struct packer_resident job = ending(10 * MS, 2 * MS, 60 * MS, 0);
+    double counted;
+
+    assert_near(predicted(&job, 1, 0), 2.0 / 102, 1e-12); /* twice the work: 2 ms more of it */
+    assert_int_equal(packer_losses("shared", &job, 1, &counted), 0);
+    assert_near(counted, 5.0 / 105, 1e-12);
+    job.timing.slack_ns = 3 * MS / 2; /* another lane was later by that */
+    assert_near(predicted(&job, 1, 0), 0.5 / 100.5, 1e-12);
+    job.timing.slack_ns = 3 * MS;
+    assert_near(predicted(&job, 1, 0), 0, 0);
+}
+
+static void more_work_than_its_time_runs_into_one_burst(void **state)
+{
+    struct packer_resident job = ending(90 * MS, MS / 10, 60 * MS, 0);
+
+    assert_near(predicted(&job, 1, 0), 30.0 / 130, 1e-12);
+}
+
+/* Beside u = 0.25 the work takes 1.25 times as long: 2 (1.25 x 10/5 - 1) = 3 ms. */
+static void others_draw_the_last_burst_out(void **state)
+{
+    struct packer_resident jobs[] = {ending(10 * MS, 2 * MS, 60 * MS, 0), share(0.25)};
+    double counted[2];
+
+    assert_near(predicted(jobs, 2, 0), 3.0 / 103, 1e-9);
+    assert_int_equal(packer_losses("shared", jobs, 2, counted), 0);
+    assert_near(predicted(jobs, 2, 1), counted[1], 0); /* of whom no ending is known */
+    assert_true(counted[0] > 3.0 / 103);
+}
+
+/* All its work in one burst, nothing hidden: as rule `shared` has it, to the square of what is
+ * lost. */
+static void who_sends_all_at_the_end_loses_what_the_rule_says(void **state)
+{
+    struct packer_resident jobs[] = {ending(5 * MS, 5 * MS, 5 * MS, 0), share(0.3)};
+    double counted[2];
+
+    assert_int_equal(packer_losses("shared", jobs, 2, counted), 0);
+    assert_near(predicted(jobs, 2, 0), counted[0], 5e-4);
+}
+
+static void bursts_that_never_meet_are_predicted_to_cost_nothing(void **state)
+{
+    struct packer_resident jobs[] = {ending(5 * MS, 5 * MS, 5 * MS, 0),
+                                     ending(5 * MS, 5 * MS, 5 * MS, 0)};
+    double losses[2];
+
+    jobs[0].timing.window_ns = jobs[1].timing.window_ns = 20 * MS;
+    jobs[1].timing.offset_ns = 50 * MS;
+    assert_int_equal(packer_predict("phased", jobs, 2, losses), 0);
+    assert_near(losses[0], 0, 1e-12);
+    assert_int_equal(packer_predict("rate", jobs, 2, losses), 0);
+    assert_near(losses[0], 0.25 / 100.25, 1e-9);
+}
+
+static void a_prediction_makes_the_same_demands_as_a_rule(void **state)
+{
+    struct packer_resident job = ending(5 * MS, 9 * MS, 60 * MS, 0);
+    double loss = 7;
+
+    assert_int_equal(packer_predict("least-loaded", &job, 1, &loss), -EINVAL);
+    job.timing.period_ns = 0;
+    assert_int_equal(packer_predict("shared", &job, 1, &loss), -EINVAL);
+    assert_near(loss, 7, 0);
+    job = ending(10 * MS, 9 * MS, 60 * MS, 0); /* a burst is at most all of it */
+    assert_near(predicted(&job, 1, 0), 5.0 / 105, 1e-12);
+}
+
+static void an_overfull_lane_is_predicted_to_take_all(void **state)
+{
+    struct packer_resident *jobs = calloc(JOBS_MAX, sizeof(*jobs));
+    double *losses = calloc(JOBS_MAX, sizeof(*losses));
+
+    for (size_t i = 0; i < JOBS_MAX; i++)
+        jobs[i] = share(0.9);
+    jobs[0] = ending(90 * MS, 2 * MS, 60 * MS, 0);
+    assert_int_equal(packer_predict("shared", jobs, JOBS_MAX, losses), 0);
+    assert_near(losses[0], 1, 0);
+    free(jobs);
+    free(losses);
+}
+
 #define ROOM_OF(name)                                                                     \
     {                                                                                     \
         "the_room_of_" #name "_is_the_most_that_keeps_every_limit",                       \
@@ -454,6 +570,14 @@ int main(void)
         ROOM_OF(cycle),
         cmocka_unit_test(the_strictest_limit_that_is_named_wins),
         cmocka_unit_test(losses_are_told_by_the_name_of_the_policy),
+        cmocka_unit_test(a_job_as_it_was_measured_is_predicted_to_lose_nothing),
+        cmocka_unit_test(alone_only_the_last_burst_makes_the_round_longer),
+        cmocka_unit_test(more_work_than_its_time_runs_into_one_burst),
+        cmocka_unit_test(others_draw_the_last_burst_out),
+        cmocka_unit_test(who_sends_all_at_the_end_loses_what_the_rule_says),
+        cmocka_unit_test(bursts_that_never_meet_are_predicted_to_cost_nothing),
+        cmocka_unit_test(a_prediction_makes_the_same_demands_as_a_rule),
+        cmocka_unit_test(an_overfull_lane_is_predicted_to_take_all),
     };
 
     return cmocka_run_group_tests_name("loss", tests, NULL, NULL);

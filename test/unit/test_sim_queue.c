@@ -104,6 +104,25 @@ static void a_round_takes_as_long_as_its_slowest_worker(void **state)
     assert_near(many_ns / 10000, (101 + 14.24) * MS, 0.3 * MS); /* the largest of 8 normals */
 }
 
+/* Ready at 30, 50 and 50 ms. */
+static void the_end_of_a_round_is_told_lane_by_lane(void **state)
+{
+    const struct queue_piece pieces[] = {{0, 0.5, 0, 5 * MS}, {0, 1, 0, 3 * MS}, {2, 1, 0, 4 * MS}};
+    struct queue_job job = {.forward_ns = 10 * MS,
+                            .backward_ns = 40 * MS,
+                            .workers = 1,
+                            .pieces = pieces,
+                            .pieces_count = 3};
+    struct queue_ending endings[3];
+
+    assert_int_equal(queue_endings(&job, 7, endings), 0);
+    assert_near(endings[0].span_ns, 23 * MS, 1);
+    assert_near(endings[0].burst_ns, 3 * MS, 1);
+    assert_near(endings[1].span_ns, 0, 0);
+    assert_near(endings[2].span_ns, 4 * MS, 1);
+    assert_near(endings[2].burst_ns, 4 * MS, 1);
+}
+
 /* u = 0.4 each: both lose uv / (1 + uv). */
 static void two_equal_jobs_lose_what_the_textbook_says(void **state)
 {
@@ -218,6 +237,7 @@ int main(void)
         cmocka_unit_test(a_round_ends_with_its_slowest_lane),
         cmocka_unit_test(pieces_leave_one_after_the_other),
         cmocka_unit_test(a_round_takes_as_long_as_its_slowest_worker),
+        cmocka_unit_test(the_end_of_a_round_is_told_lane_by_lane),
         cmocka_unit_test(two_equal_jobs_lose_what_the_textbook_says),
         cmocka_unit_test(many_jobs_lose_what_rule_shared_says),
         cmocka_unit_test(without_jitter_rounds_that_do_not_meet_never_meet),

@@ -173,7 +173,7 @@ static void six_drawn_hours_come_out_as_they_did(void **state)
     assert_int_equal(simulate(&workload, &setting, &b, error), 0);
     assert_memory_equal(&a, &b, sizeof(a));
     print_message(
-        "# placed %llu, allocated %.2f, fluid %.2f, loss %.4f, formula %.4f, moves %llu\n",
+        "# placed %llu, allocated %.2f, fluid %.2f, loss %.4f, predicted %.4f, moves %llu\n",
         (unsigned long long)a.placed, a.allocated, a.fluid, a.loss_mean, a.loss_predicted,
         (unsigned long long)a.moves);
     assert_int_equal(a.placed, 24);
@@ -182,6 +182,8 @@ static void six_drawn_hours_come_out_as_they_did(void **state)
     assert_near(a.loss_mean, 0.0222, 0.002);
     assert_true(a.fluid < a.allocated && a.allocated < a.dedicated);
     assert_true(a.within_limit > 0.8); /* a round of lstm_lm is short beside a piece */
+    assert_true(a.predicted_near > 0.8);
+    assert_true(fabs(a.loss_predicted - a.loss_mean) < fabs(a.loss_counted - a.loss_mean));
     workload_fini(&workload);
     models_fini(&models);
 }
