@@ -66,7 +66,7 @@ static int serve(int argc, char **argv)
                                           .allow_uids = o.lanes.allow_uids,
                                           .orphan_timeout_ns = o.lanes.orphan_timeout_s * NS_PER_S};
     prepare_signals();
-    int error = o.http ? web_display_open(o.http, &options.display, &err) : 0;
+    int error = web_display_open(o.http, &options.display, &err);
     if (error == 0)
         error = coordinator_create(&options, &coordinator, &err);
     if (error < 0) {
@@ -118,6 +118,8 @@ static int explain(int argc, char **argv) { return cli_explain(argc, argv, &show
 
 static int top(int argc, char **argv) { return cli_top(argc, argv, &show); }
 
+static int report(int argc, char **argv) { return cli_report(argc, argv); }
+
 static int tenant(int argc, char **argv) { return cli_tenant(argc, argv, &show); }
 
 static int version(int argc, char **argv)
@@ -134,6 +136,7 @@ static const struct cli_command commands[] = {
     {"explain", "say why each task of a job is where it is, and what sharing costs it", explain,
      true},
     {"top", "watch lanes and jobs, and the cores they save, second by second", top, true},
+    {"report", "write a page or JSON: cores, lanes and jobs, and what is saved", report, true},
     {"tenant", "make, list and revoke the keys of tenants", tenant, true},
     {"version", "print the version", version, false},
     {0},

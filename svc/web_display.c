@@ -1,11 +1,19 @@
 /* Ties svc/ops/web.h to svc/coordinator/display.h: each knows its own half only (G1). */
 #include "svc/web_display.h"
+#include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/ops/web.h"
+
+#define UNSEEN_NS (5 * NS_PER_S) /* between two snapshots for `gradpool report` alone */
 
 static uint64_t run(void *web) { return web_run(web); }
 static void show(void *web, envelope *status, envelope *jobs) { web_show(web, status, jobs); }
 static void destroy(void *web) { web_destroy(web); }
+
+static int report(void *web, bool is_json, char **ret_text, size_t *ret_bytes)
+{
+    return web_report(web, is_json, ret_text, ret_bytes);
+}
 
 int web_display_open(const char *address, struct display *ret_display, struct err *err)
 {
@@ -13,11 +21,17 @@ int web_display_open(const char *address, struct display *ret_display, struct er
     int error = web_create(address, GRADPOOL_VERSION, &web, err);
     if (error < 0)
         return error;
-    log_info("metrics and report on %s/metrics and %s/report", web_url(web), web_url(web));
-    if (!web_is_loopback(web))
+    if (address)
+        log_info("metrics and report on %s/metrics and %s/report", web_url(web), web_url(web));
+    if (address && !web_is_loopback(web))
         log_warn("--http: whoever reaches %s can read the names and figures of all jobs",
                  web_url(web));
-    *ret_display = (struct display){
-        .context = web, .fd = web_fd(web), .run = run, .show = show, .destroy = destroy};
+    *ret_display = (struct display){.context = web,
+                                    .period_ns = address ? NS_PER_S : UNSEEN_NS,
+                                    .fd = web_fd(web),
+                                    .run = run,
+                                    .show = show,
+                                    .report = report,
+                                    .destroy = destroy};
     return 0;
 }

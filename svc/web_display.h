@@ -5,7 +5,7 @@
 #include "svc/base/err.h"
 #include "svc/coordinator/display.h"
 
-/* Listens on "ADDRESS:PORT". Errors as web_create(). */
+/* Listens on "ADDRESS:PORT"; NULL: nowhere, and only reports are made. Errors as web_create(). */
 int web_display_open(const char *address, struct display *ret_display, struct err *err);
 
 #endif

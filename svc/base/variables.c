@@ -53,6 +53,7 @@ static const char *const known[] = {
     "ONCE",
     "OPERATOR",
     "ORPHAN_TIMEOUT",
+    "OUTPUT",
     "POLICY",
     "PROVIDER",
     "RANK",

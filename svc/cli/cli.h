@@ -81,6 +81,7 @@ int cli_jobs(int argc, char **argv, const struct cli_show *show);
 int cli_explain(int argc, char **argv, const struct cli_show *show);
 int cli_tenant(int argc, char **argv, const struct cli_show *show);
 int cli_top(int argc, char **argv, const struct cli_show *show);
+int cli_report(int argc, char **argv);
 
 /* Where gradpool serve keeps its state unless told; fills `buffer` and returns it. */
 const char *cli_state_dir_default(char *buffer, size_t buffer_bytes);

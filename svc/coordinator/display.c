@@ -1,4 +1,5 @@
-/* Shows the service to the display that main.c has handed over, at intervals. Owns its timers and
+/* Shows the service to the display that main.c has handed over, at intervals, and hands its report
+ * to operators who ask. Owns its timers and
  * its place in the loop; never waits for it, and spends on it at most a hundredth of the
  * coordinator's time (K18). */
 #include "svc/coordinator/display.h"
@@ -6,9 +7,12 @@
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/service.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 
 #define SHOW_NS NS_PER_S /* between two snapshots, at least */
+#define REPORT_ROOM 1024 /* of a message around the text */
 #define SHOW_COST 100    /* and so many times what one has taken */
 
 static void run(struct service *s)
@@ -44,13 +48,54 @@ static void ask_for_figures(struct service *s, uint64_t now_ns)
 static void show(struct timer *timer)
 {
     struct service *s = container_of(timer, struct service, show_timer);
-    uint64_t began_ns = clock_now_ns();
+    uint64_t began_ns = clock_now_ns(), period_ns = s->options.display.period_ns;
     envelope *status, *jobs;
     if (view_build(s, &status, &jobs) == 0)
         s->options.display.show(s->options.display.context, status, jobs);
     ask_for_figures(s, began_ns);
     uint64_t now_ns = clock_now_ns(), pause_ns = SHOW_COST * (now_ns - began_ns);
+    if (pause_ns < period_ns)
+        pause_ns = period_ns;
+    s->shown_ns = now_ns;
     timer_start(&s->loop, timer, now_ns + (pause_ns > SHOW_NS ? pause_ns : SHOW_NS));
+}
+
+static void send_report(struct peer *p, const envelope *request, char *text, size_t bytes)
+{
+    WIRE(ReportReply) reply = GRADPOOL__WIRE__REPORT_REPLY__INIT;
+    envelope e = ENVELOPE_INIT;
+    if (bytes > CHANNEL_FRAME_BYTES_MAX - REPORT_ROOM)
+        return peer_fail(p, request->id, -EMSGSIZE,
+                         "the report has %zu bytes, more than a message holds: see it with "
+                         "`gradpool serve --http`",
+                         bytes);
+    reply.text = (ProtobufCBinaryData){.data = (uint8_t *)text, .len = bytes};
+    e.id = request->id;
+    e.body_case = BODY(REPORT_REPLY);
+    e.report_reply = &reply;
+    peer_send(p, &e);
+}
+
+/* Of now, if the display was not shown anything for a while; that costs no more than a look at
+ * status and jobs, which anybody may ask for. */
+void report_handle(struct peer *p, const envelope *request)
+{
+    struct service *s = p->service;
+    const struct display *d = &s->options.display;
+    char *text;
+    size_t bytes;
+    if (!p->tenant->is_operator)
+        return peer_fail(p, request->id, -EPERM,
+                         "the report shows the jobs of all tenants: it needs the key of an "
+                         "operator");
+    if (d->context && clock_now_ns() > s->shown_ns + SHOW_NS)
+        show(&s->show_timer);
+    int error = d->context ? d->report(d->context, request->report_request->json, &text, &bytes)
+                           : -EOPNOTSUPP;
+    if (error < 0)
+        return peer_fail(p, request->id, error, "there is no report: %s", err_text(error));
+    send_report(p, request, text, bytes);
+    free(text);
 }
 
 int display_start(struct service *s)
@@ -59,8 +104,10 @@ int display_start(struct service *s)
     timer_init(&s->show_timer, show);
     if (!s->options.display.context)
         return 0;
-    s->display_source = (struct source){.fd = s->options.display.fd, .ready = run_ready};
     timer_start(&s->loop, &s->show_timer, 0);
+    if (s->options.display.fd < 0)
+        return 0;
+    s->display_source = (struct source){.fd = s->options.display.fd, .ready = run_ready};
     return loop_watch(&s->loop, &s->display_source, EPOLLIN);
 }
 

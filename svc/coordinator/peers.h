@@ -104,5 +104,6 @@ void aggregator_handle_leave(struct peer *p, const envelope *message);
 void view_handle_status(struct peer *p, const envelope *message);
 void view_handle_jobs(struct peer *p, const envelope *message);
 void explain_handle(struct peer *p, const envelope *message);
+void report_handle(struct peer *p, const envelope *message);
 
 #endif

@@ -32,6 +32,7 @@ struct service {
     struct source signals;
     struct source display_source;
     struct timer display_timer, show_timer;
+    uint64_t shown_ns; /* when the display was shown something last */
     struct timer drain_timer, retry_timer, ping_timer, measure_timer;
     uint64_t measure_wait_ns; /* until the next look at what trains */
     uint32_t idle_looks;      /* in a row that saw nothing train */

@@ -11,7 +11,7 @@
 static const char head[] =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
-    "<meta http-equiv=\"refresh\" content=\"5\"><meta name=\"color-scheme\" content=\"light dark\">"
+    "<meta name=\"color-scheme\" content=\"light dark\">"
     "<link rel=\"icon\" href=\"data:,\">"
     "<title>gradpool report</title><style>\n"
     ":root{--ink:#1b1f24;--quiet:#5d6672;--rule:#d9dee4;--ground:#fff;--dedicated:#8a4b08;"

@@ -95,38 +95,46 @@ static int watch(struct web *web, int fd)
     return epoll_ctl(web->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-static int start(struct web *web, const char *version)
+static int start(struct web *web)
 {
     web->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    int error = web->epoll_fd < 0 ? -errno : web_pages_create(version, &web->pages);
-    if (error == 0)
-        error = start_daemon(web);
+    int error = web->epoll_fd < 0 ? -errno : start_daemon(web);
     if (error == 0)
         error = watch(web, MHD_get_daemon_info(web->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd);
     return error == 0 ? watch(web, web->listen_fd) : error;
 }
 
-int web_create(const char *address, const char *version, struct web **ret_web, struct err *err)
+static int listen_on(struct web *web, const char *address, struct err *err)
 {
-    struct endpoint endpoint;
-    int error = read_address(address, &endpoint, err);
+    int error = read_address(address, &web->endpoint, err);
+    if (error == 0)
+        error = endpoint_listen(&web->endpoint, NULL, &web->listen_fd, err);
+    if (error == 0 && (error = start(web)) < 0)
+        err_set(err, error, "--http %s: cannot start: %s", address, err_text(error));
     if (error < 0)
         return error;
+    endpoint_format(&web->endpoint, web->url, sizeof web->url);
+    memmove(web->url + 4, strstr(web->url, "://"), strlen(strstr(web->url, "://")) + 1);
+    memcpy(web->url, "http", 4);
+    return 0;
+}
+
+int web_create(const char *address, const char *version, struct web **ret_web, struct err *err)
+{
     struct web *web = calloc(1, sizeof *web);
     if (!web)
         return err_set(err, -ENOMEM, "out of memory");
-    *web = (struct web){.endpoint = endpoint, .listen_fd = -1, .epoll_fd = -1};
+    *web = (struct web){.listen_fd = -1, .epoll_fd = -1};
     list_init(&web->visitors);
-    error = endpoint_listen(&web->endpoint, NULL, &web->listen_fd, err);
-    if (error == 0 && (error = start(web, version)) < 0)
-        err_set(err, error, "--http %s: cannot start: %s", address, err_text(error));
+    int error = web_pages_create(version, &web->pages);
+    if (error < 0)
+        err_set(err, error, "out of memory");
+    else if (address)
+        error = listen_on(web, address, err);
     if (error < 0) {
         web_destroy(web);
         return error;
     }
-    endpoint_format(&web->endpoint, web->url, sizeof web->url);
-    memmove(web->url + 4, strstr(web->url, "://"), strlen(strstr(web->url, "://")) + 1);
-    memcpy(web->url, "http", 4);
     *ret_web = web;
     return 0;
 }
@@ -151,6 +159,11 @@ int web_fd(const struct web *web) { return web->epoll_fd; }
 void web_show(struct web *web, envelope *status, envelope *jobs)
 {
     web_pages_show(web->pages, status, jobs);
+}
+
+int web_report(const struct web *web, bool is_json, char **ret_text, size_t *ret_bytes)
+{
+    return web_pages_report(web->pages, is_json, ret_text, ret_bytes);
 }
 
 /* --- connections --- */

@@ -15,6 +15,7 @@
 
 #define TEXT "text/plain; charset=utf-8"
 #define HTML "text/html; charset=utf-8"
+#define REFRESH_S "5" /* a page that is looked at loads itself again */
 /* Nothing may be loaded, run, framed or sent from the page. */
 #define POLICY                                                                               \
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; " \
@@ -106,26 +107,47 @@ static struct MHD_Response *make_text(const char *text)
     return copy ? make_answer(copy, strlen(copy), TEXT) : NULL;
 }
 
-static struct MHD_Response *make_page(const struct web_pages *w, enum page page)
-{
-    char *body = NULL;
-    size_t bytes;
-    FILE *out = open_memstream(&body, &bytes);
-    if (!out)
-        return NULL;
-    int error = pages[page].make(w, out);
-    if (fclose(out) != 0 || error < 0) {
-        free(body);
-        return NULL;
-    }
-    return make_answer(body, bytes, pages[page].type);
-}
-
 static void forget(struct MHD_Response **answer)
 {
     if (*answer)
         MHD_destroy_response(*answer);
     *answer = NULL;
+}
+
+static int print_page(const struct web_pages *w, enum page page, char **ret_text, size_t *ret_bytes)
+{
+    char *body = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&body, &bytes);
+    if (!out)
+        return -ENOMEM;
+    int error = pages[page].make(w, out);
+    if (fclose(out) != 0 || error < 0) {
+        free(body);
+        return -ENOMEM; /* nothing else can go wrong in memory */
+    }
+    *ret_text = body;
+    *ret_bytes = bytes;
+    return 0;
+}
+
+static struct MHD_Response *make_page(const struct web_pages *w, enum page page)
+{
+    char *body;
+    size_t bytes;
+    if (print_page(w, page, &body, &bytes) < 0)
+        return NULL;
+    struct MHD_Response *answer = make_answer(body, bytes, pages[page].type);
+    if (answer && page == PAGE_REPORT &&
+        MHD_add_response_header(answer, "Refresh", REFRESH_S) != MHD_YES)
+        forget(&answer);
+    return answer;
+}
+
+int web_pages_report(const struct web_pages *w, bool is_json, char **ret_text, size_t *ret_bytes)
+{
+    return w->now ? print_page(w, is_json ? PAGE_JSON : PAGE_REPORT, ret_text, ret_bytes)
+                  : -ENODATA;
 }
 
 /* --- all of them --- */

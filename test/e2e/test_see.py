@@ -203,6 +203,28 @@ class Web(Running):
                   'the job trains on', process=self.ranks[0])
 
 
+class Report(Running):
+    def report(self, *options):
+        answer = self.service.ask('report', *options)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return answer.stdout
+
+    def test_it_is_written_without_a_web_server(self):
+        until(lambda: 'used' in json.loads(self.report('--json'))['cores'], 'rates are known',
+              process=self.service.serve)
+        report = json.loads(self.report('--json'))
+        self.assertEqual([j['job'] for j in report['jobs']], ['resnet-7'])
+        self.assertEqual(report['history'][-1]['allocated'], 2)
+        page = self.service.folder / 'report.html'
+        self.assertEqual(self.report('--output', page), '')
+        self.assertIn('<title>gradpool report</title>', page.read_text())
+
+    def test_a_file_that_cannot_be_written_is_said(self):
+        answer = self.service.ask('report', '--output', '/dev/full')
+        self.assertEqual((answer.returncode, answer.stdout), (1, ''))
+        self.assertIn('/dev/full cannot be written', answer.stderr)
+
+
 class Health(unittest.TestCase):
     def setUp(self):
         self.service = Service('--http', '127.0.0.1:0', '--aggregator-timeout', 3, aggregators=2)
@@ -220,6 +242,11 @@ class Health(unittest.TestCase):
 
 
 class NoService(unittest.TestCase):
+    def test_without_a_service_there_is_no_report(self):
+        answer = subprocess.run([GRADPOOL, 'report', '--endpoint', 'unix:/nowhere.sock'],
+                                capture_output=True, text=True, timeout=WAIT_S, check=False)
+        self.assertEqual((answer.returncode, answer.stdout), (3, ''))
+
     def test_without_a_service_top_says_so_with_exit_code_3(self):
         answer = subprocess.run([GRADPOOL, 'top', '--once', '--endpoint', 'unix:/nowhere.sock'],
                                 capture_output=True, text=True, timeout=WAIT_S, check=False)
@@ -351,7 +378,7 @@ class Browser(Running):
             self.assertRegex(dom, rf'<path class="line {line}" d="M[0-9]')
 
     def test_no_label_overlaps_another_wide_or_narrow_light_or_dark(self):
-        page = fetch(self.web + '/report')[1].replace('http-equiv="refresh"', 'name="once"')
+        page = fetch(self.web + '/report')[1]
         path = self.service.folder / 'report.html'
         path.write_text(page.replace('</body>', PROBE + '</body>'))
         for width in (1280, 390):

@@ -40,12 +40,25 @@ static void show(void *context, envelope *status, envelope *jobs)
     seen.shows++;
 }
 
+static int report(void *context, bool is_json, char **ret_text, size_t *ret_bytes)
+{
+    if (!seen.status)
+        return -ENODATA;
+    *ret_text = strdup(is_json ? "{}" : "<p>");
+    *ret_bytes = 2;
+    return 0;
+}
+
 static void end(void *context) { seen.ends++; }
 
 static struct display display(void)
 {
-    return (struct display){
-        .context = &seen, .fd = seen.fd, .run = run, .show = show, .destroy = end};
+    return (struct display){.context = &seen,
+                            .fd = seen.fd,
+                            .run = run,
+                            .show = show,
+                            .report = report,
+                            .destroy = end};
 }
 
 static int setup(void **state)
@@ -132,6 +145,26 @@ static void it_is_called_when_its_descriptor_is_readable_and_when_it_wants_to_be
     assert_int_equal(seen.runs, 2);
 }
 
+static void an_operator_gets_a_report_of_now(void **state)
+{
+    struct rig *rig = *state;
+    WIRE(ReportRequest) ask = GRADPOOL__WIRE__REPORT_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    rig_aggregator(rig, 2);
+    struct end *asking = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    request.body_case = BODY(REPORT_REQUEST);
+    request.report_request = &ask;
+    until_shown(rig, 1);
+    for (int json = 0; json < 2; json++) {
+        ask.json = json;
+        envelope *reply = end_ask(asking, &request);
+        assert_int_equal(reply->body_case, BODY(REPORT_REPLY));
+        assert_int_equal(reply->report_reply->text.len, 2);
+        assert_memory_equal(reply->report_reply->text.data, json ? "{}" : "<p>", 2);
+        message_free(reply);
+    }
+}
+
 static void a_start_that_fails_lets_it_go(void **state)
 {
     struct coordinator *none = NULL;
@@ -155,6 +188,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_snapshot_is_made_once_a_second_at_most, setup, teardown),
         cmocka_unit_test_setup_teardown(
             it_is_called_when_its_descriptor_is_readable_and_when_it_wants_to_be, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_operator_gets_a_report_of_now, setup, teardown),
         cmocka_unit_test(a_start_that_fails_lets_it_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,91 @@
+/* gradpool report: what the service holds, uses and saves, as a page or JSON that the service has
+ * made. Must never remove what --output names: that may be a device. */
+#include "svc/cli/cli.h"
+#include "svc/cli/knobs.h"
+#include "svc/cli/operator.h"
+#include "svc/wire/endpoint.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ENDPOINT, JSON, OUTPUT };
+
+const struct knob report_knobs[] = {
+    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
+    [JSON] = {"json", NULL, "JSON instead of a page"},
+    [OUTPUT] = {"output", "FILE", "where it goes (default: standard output)"},
+    {0},
+};
+
+struct report {
+    struct operator_options options;
+    const char *output; /* NULL: standard output */
+};
+
+static int set(void *context, int index, const char *value, struct err *err)
+{
+    struct report *r = context;
+    struct endpoint endpoint;
+    if (index == JSON)
+        r->options.json = true;
+    else if (index == OUTPUT)
+        r->output = value;
+    else
+        r->options.endpoint = value;
+    return index == ENDPOINT ? endpoint_parse(value, &endpoint, err) : 0;
+}
+
+static int write_to(FILE *out, const ProtobufCBinaryData *text)
+{
+    fwrite(text->data, 1, text->len, out);
+    return fflush(out) == EOF || ferror(out) ? -EIO : 0;
+}
+
+static int write_file(const char *path, const ProtobufCBinaryData *text)
+{
+    FILE *out = fopen(path, "we");
+    if (!out)
+        return -errno;
+    int error = write_to(out, text);
+    return fclose(out) == EOF ? -EIO : error;
+}
+
+static int deliver(const struct report *r, const envelope *reply)
+{
+    if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_REPORT_REPLY)
+        return CLI_FAILED;
+    const ProtobufCBinaryData *text = &reply->report_reply->text;
+    int error = r->output ? write_file(r->output, text) : write_to(stdout, text);
+    if (error < 0)
+        fprintf(stderr, "gradpool: %s cannot be written: %s\n",
+                r->output ? r->output : "standard output", strerror(-error));
+    return error < 0 ? CLI_FAILED : CLI_OK;
+}
+
+int cli_report(int argc, char **argv)
+{
+    static const struct knob_command command = {
+        .name = "gradpool report",
+        .knobs = report_knobs,
+        .set = set,
+        .before = "Writes what the service holds, uses and saves, now and since it started, as one "
+                  "page that needs nothing else, or as JSON. It shows the jobs of all tenants, so "
+                  "it needs the service's host or the key of an operator.",
+        .after = "Examples:\n  gradpool report --output report.html\n  gradpool report --json\n\n"
+                 "Exit code: 0 written; 1 failed; 2 a mistake on the command line; 3 no service "
+                 "there."};
+    Gradpool__Wire__ReportRequest ask = GRADPOOL__WIRE__REPORT_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
+    struct report r = {.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT}};
+    knobs_parse(&command, argc, argv, &r);
+    ask.json = r.options.json;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_REPORT_REQUEST;
+    request.report_request = &ask;
+    int error = operator_ask(&r.options, &request, &reply);
+    if (error < 0)
+        return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
+    int code = deliver(&r, reply);
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
+    return code;
+}
