@@ -46,7 +46,7 @@ void *pass_map_output(const struct transfer *t, uint32_t place);
 /* window.c */
 void window_init(struct lane_job *job);
 /* Counts the window before it is needed, as soon as somebody connects who will need it: what was
- * let in has room. The error is arena_lack()'s, and has been logged. */
+ * let in has room. The error is arena_lack()'s; the job has failed with it. */
 int window_reserve(struct lane_job *job, const struct fabric *fabric);
 /* Made when the first worker turns up whose memory is not mapped, or when sums need passes. */
 int window_open(struct lane_job *job);

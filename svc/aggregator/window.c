@@ -3,7 +3,6 @@
  * of one tenant is ever in another's slot. README: A7. */
 #include "svc/aggregator/transfer.h"
 
-#include "svc/base/log.h"
 #include "svc/base/text.h"
 
 #include <errno.h>
@@ -95,6 +94,16 @@ static int say_lack(const struct lane_job *job, char *text, size_t room)
     return code;
 }
 
+/* Said once, here, to all of the job: what follows would name a worker that did nothing wrong, and
+ * a refusal over the network has room for a number only (A12). */
+static int fail_for_lack(struct lane_job *job)
+{
+    char text[LANE_TEXT_BYTES];
+    int code = say_lack(job, text, sizeof text);
+    job_fail(job, code, "%s", text);
+    return code;
+}
+
 static void share_out(struct lane_job *job, char *slots)
 {
     for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
@@ -112,15 +121,10 @@ static bool needs_window(const struct lane_job *job, const struct fabric *fabric
 
 int window_reserve(struct lane_job *job, const struct fabric *fabric)
 {
-    char text[LANE_TEXT_BYTES];
     if (job->window || job->reserved_bytes || !needs_window(job, fabric))
         return 0;
     job->reserved_bytes = arena_reserve(job->lane->options.arena, &job->account, window_bytes(job));
-    if (job->reserved_bytes)
-        return 0;
-    int code = say_lack(job, text, sizeof text);
-    log_warn_rarely("job '%s': %s", job->name, text);
-    return code;
+    return job->reserved_bytes ? 0 : fail_for_lack(job);
 }
 
 static void unreserve(struct lane_job *job)
@@ -131,17 +135,13 @@ static void unreserve(struct lane_job *job)
 
 int window_open(struct lane_job *job)
 {
-    char text[LANE_TEXT_BYTES];
     size_t bytes = window_bytes(job);
     if (job->window)
         return 0;
     unreserve(job);
     char *window = arena_alloc_aligned(job->lane->options.arena, &job->account, bytes);
-    if (!window) { /* said once, here: what follows would name a worker that did nothing wrong */
-        int code = say_lack(job, text, sizeof text);
-        job_fail(job, code, "%s", text);
-        return code;
-    }
+    if (!window)
+        return fail_for_lack(job);
     int r = register_all(job, window, bytes);
     if (r < 0) {
         arena_free(job->lane->options.arena, &job->account, window);

@@ -221,6 +221,14 @@ class OwnServices(unittest.TestCase):
         serve.signal(signal.SIGTERM)
         self.assertEqual(serve.wait(), 0)
 
+    def test_workers_for_whose_window_there_is_no_room_are_told_the_option(self):
+        service = self.service('--job-memory-max', '1M', aggregators=1)
+        for worker in service.workers('wide', 2, '--transport', 'tcp', '--elements', 4096,
+                                      '--rounds', 1, '--timeout-ms', 20000):
+            self.assertNotEqual(worker.wait(), 0, worker.tail())
+            self.assertRegex(worker.text(), r'no memory for the window of [0-9.]+ MiB \(job has '
+                                            r'.* of 1 MiB, --job-memory-max\)')
+
     def test_the_state_dir_has_a_default_place_and_is_private(self):
         serve = self.process('serve', '--listen', 'gradpool://127.0.0.1:0', '--aggregators', '0',
                              name='serve', environment={'XDG_STATE_HOME': str(self.folder)})
