@@ -2,6 +2,7 @@
  * struct lane. A local one is lost only when its process is dead: who could still write is not
  * replaced (wire W5, K4). */
 #include "svc/base/log.h"
+#include "svc/coordinator/moving.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -164,6 +165,7 @@ void aggregator_away(struct aggregator *a, uint64_t grace_ns)
     char name[128];
     a->state = AGGREGATOR_AWAY;
     calls_abandon(a, -ECONNRESET, "the aggregator left its control connection");
+    moving_aggregator_away(a);
     log_info("%s is away", aggregator_name(a, name, sizeof name));
     bool remote = a->process.fd < 0;
     timer_start(&a->service->loop, &a->timer,
@@ -251,7 +253,10 @@ void aggregator_attach(struct aggregator *a, struct peer *p)
     if (a->peer && a->peer != p) {
         a->peer->aggregator = NULL;
         peer_break(a->peer);
+        a->peer = NULL;
+        a->state = AGGREGATOR_AWAY;
         calls_abandon(a, -ECONNRESET, "the aggregator came back on another connection");
+        moving_aggregator_away(a);
     }
     a->peer = p;
     p->aggregator = a;

@@ -7,6 +7,7 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/asking.h"
 #include "svc/coordinator/measuring.h"
+#include "svc/coordinator/moving.h"
 #include "svc/coordinator/profiles.h"
 #include "svc/coordinator/service.h"
 
@@ -259,6 +260,7 @@ static void init(struct service *s)
     list_init(&s->tenants);
     list_init(&s->jobs);
     list_init(&s->aggregators);
+    list_init(&s->migrations);
     list_init(&s->profiles);
     timer_init(&s->drain_timer, drain_overdue);
     timer_init(&s->retry_timer, try_again);
@@ -383,6 +385,7 @@ static void destroy_objects(struct service *s)
     peers_destroy(s);
     list_for_each_safe (job, &s->jobs)
         jobs_destroy(list_entry(job, struct job, link));
+    moving_destroy(s);
     list_for_each_safe (node, &s->aggregators)
         aggregator_destroy(list_entry(node, struct aggregator, link));
     tenants_destroy(s);

@@ -2,6 +2,7 @@
  * A job lives while somebody is in it; a failed one until its last worker has left. */
 #include "packer/packer.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/moving.h"
 #include "svc/coordinator/profiles.h"
 #include "svc/coordinator/service.h"
 
@@ -37,6 +38,7 @@ struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, c
 
 void jobs_destroy(struct job *job)
 {
+    moving_forget(job);
     for (uint32_t rank = 0; job->sessions && rank < job->workers; rank++)
         if (job->sessions[rank])
             session_destroy(job->sessions[rank]);
@@ -335,4 +337,13 @@ struct share *jobs_share(struct job *job, struct lane *lane)
     job->shares = grown;
     grown[job->shares_count] = (struct share){.lane = lane};
     return &grown[job->shares_count++];
+}
+
+void jobs_forget_share(struct job *job, const struct lane *lane)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].lane != lane)
+            job->shares[kept++] = job->shares[i];
+    job->shares_count = kept;
 }

@@ -24,6 +24,7 @@ struct piece {
     struct lane *lane;
     enum piece_state state;
     bool recovering;  /* workers must tell the lane first where they stand */
+    bool is_released; /* the lane before this one had let go of it: nobody need cut that one off */
     uint64_t busy_ns; /* lane time that it has taken in all, when its lane was last asked */
 };
 
@@ -105,6 +106,7 @@ struct job {
     struct profile profile;
     uint32_t loss_limit_ppm; /* its own; 0: none is named */
     uint32_t layout;         /* profiles_layout() of what it declared first; 0: nothing yet */
+    uint64_t moved_ns;       /* when tasks of it last moved; 0: never */
     bool wants_pieces;       /* its lanes are to be asked for the time of each piece */
     bool has_pieces;         /* and have answered */
     bool knows_tensors;      /* lane time of each tensor is known, from now or before */
@@ -146,6 +148,8 @@ struct tensor *jobs_tensor_named(const struct job *job, const char *name);
 struct piece *jobs_piece(const struct job *job, uint32_t id, struct tensor **ret_tensor);
 /* The job's share of the lane, made if there is none; NULL: no memory. Valid until the next. */
 struct share *jobs_share(struct job *job, struct lane *lane);
+/* Nothing of the job is on the lane any more. */
+void jobs_forget_share(struct job *job, const struct lane *lane);
 
 /* --- session.c --- */
 

@@ -89,11 +89,12 @@ static uint64_t own_time(const struct lane *lane, uint64_t busy_ns)
     return lane->cpu_ppm ? (uint64_t)((double)busy_ns * lane->cpu_ppm / PPM) : busy_ns;
 }
 
-/* Whether rounds have begun there since the last look that saw some. */
+/* Whether rounds have begun there since the last look that saw some. Figures from before tasks have
+ * moved are of other lanes than are looked at now. */
 static bool look(struct job *job, struct share *share, struct window *ret_window)
 {
     const WIRE(JobUse) *use = stats_of_job(share->lane, job->id);
-    if (!use || use->reference == 0)
+    if (!use || use->reference == 0 || share->lane->aggregator->measured_ns < job->moved_ns)
         return false;
     struct seen was = share->seen, is = {.reference = use->reference,
                                          .rounds = use->begun_rounds,
@@ -126,9 +127,12 @@ static bool is_alone(const struct job *job)
 }
 
 /* A tensor's lane time is its part of the job's: time that is no piece's, of messages, goes by
- * theirs. */
+ * theirs. Pieces that have moved count from then on, so parts that are known stay as they are. */
 static void share_lane_time(struct job *job)
 {
+    job->has_pieces = false;
+    if (job->moved_ns > 0 && job->knows_tensors)
+        return profiles_keep(job);
     double all_ns = 0, lanes_ns = (double)profile_known(&job->profile).lanes_ns;
     for (size_t t = 0; t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
@@ -140,7 +144,6 @@ static void share_lane_time(struct job *job)
         job->tensors[t]->lane_ns = (uint64_t)(lanes_ns * (own_ns / all_ns));
     }
     job->knows_tensors = job->knows_tensors || all_ns > 0;
-    job->has_pieces = false;
     profiles_keep(job);
 }
 

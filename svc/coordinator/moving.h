@@ -32,14 +32,19 @@ struct task_move {
 
 /* Begins to move tasks of the job; all of them move, or none does. Tasks that are there already are
  * left out. -EBUSY: tasks of this job are on their way; -ENOENT: no such task, or lane; -EAGAIN: a
- * lane's aggregator is away, or a task is being placed; -ENOMEM. Nothing has begun then. */
+ * lane's aggregator or a worker is away, a task is being placed, or the job has failed; -ENOMEM.
+ * Nothing has begun then. */
 int moving_start(struct job *job, const struct task_move *moves, size_t count, moving_done_fn done,
                  uint64_t context, struct err *err);
 /* Some of its tasks are on their way. */
 bool moving_is_busy(const struct job *job);
 /* The job ends: both sides are told to forget it. */
 void moving_forget(struct job *job);
-/* Before recovery_aggregator_lost() looks at the pieces: what was not written is undone. */
+/* What was not written is undone; when it is back, K9 says what it may keep. */
+void moving_aggregator_away(struct aggregator *a);
+/* The same, before recovery_aggregator_lost() looks at the pieces. */
 void moving_aggregator_lost(struct aggregator *a);
+/* At the end of the service: nobody is told anything. */
+void moving_destroy(struct service *s);
 
 #endif

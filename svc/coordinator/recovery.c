@@ -2,6 +2,7 @@
  * file hears of it (K4). Tasks move whole, keep their numbers, and get the job's next epoch. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/moving.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -85,6 +86,7 @@ static void put_moved(struct tensor *tensor, struct piece *piece, void *context)
     piece_row(tensor, piece, &row);
     row.piece.lane = lane->id;
     row.piece.epoch = tensor->job->epoch + 1;
+    row.piece.is_released = false;
     store_put(tensor->job->service->store, &row);
 }
 
@@ -95,6 +97,7 @@ static void move(struct tensor *tensor, struct piece *piece, void *context)
         return;
     piece->epoch = tensor->job->epoch;
     piece->recovering = true;
+    piece->is_released = false;
     piece_attach(tensor, piece, lane);
 }
 
@@ -204,6 +207,7 @@ static void forget_shares(struct job *job, const struct aggregator *a)
 
 void recovery_aggregator_lost(struct aggregator *a)
 {
+    moving_aggregator_lost(a);
     list_for_each (node, &a->service->jobs) {
         struct job *job = list_entry(node, struct job, link);
         each_piece(job, strand, a);
@@ -247,8 +251,12 @@ void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
         each_piece(list_entry(node, struct job, link), expect, a);
     for (size_t i = 0; i < join->n_held; i++) {
         struct lane *lane = lane_find(s, join->held[i]->lane);
-        if (!take_held(s, join->held[i]) && lane && lane->aggregator == a)
+        if (!lane || lane->aggregator != a)
+            continue;
+        if (!take_held(s, join->held[i]))
             telling_drop(lane, join->held[i]->job_id, &join->held[i]->piece, 1);
+        else if (join->held[i]->is_frozen) /* a move that did not come to its switch (K19) */
+            telling_thaw(lane, join->held[i]->job_id, &join->held[i]->piece, 1);
     }
     list_for_each_safe (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);

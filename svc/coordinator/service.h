@@ -39,7 +39,7 @@ struct service {
     struct list visitors;     /* peers, who has been silent longest first */
     size_t visitors_count;
     size_t outer_descriptors; /* of connections over TCP, and of workers that are watched */
-    struct list peers, waits, tenants, jobs, aggregators;
+    struct list peers, waits, tenants, jobs, aggregators, migrations;
     struct list profiles; /* how jobs ran before */
     uint64_t profiles_turn;
     struct slot *slots;

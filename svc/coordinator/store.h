@@ -82,6 +82,7 @@ struct store_piece {
     uint32_t job, piece;
     uint32_t tensor, task, lane, epoch;
     uint64_t first, elements;
+    uint32_t is_released; /* by the lane that it was on before */
 };
 
 struct store_blob {

@@ -65,7 +65,8 @@ const struct table schema_tables[STORE_TABLES] = {
          ", FOREIGN KEY(job, tensor) REFERENCES tensors ON DELETE CASCADE",
          {COLUMN(piece, job, U32), COLUMN(piece, tensor, U32), COLUMN(piece, piece, U32),
           COLUMN(piece, task, U32), COLUMN(piece, lane, U32), COLUMN(piece, epoch, U32),
-          COLUMN(piece, first, U64), COLUMN(piece, elements, U64)}},
+          COLUMN(piece, first, U64), COLUMN(piece, elements, U64),
+          COLUMN(piece, is_released, U32)}},
     [STORE_PROFILE] =
         {"profiles",
          4,
@@ -83,6 +84,7 @@ const char *schema_step(uint32_t version)
         [3] = "ALTER TABLE jobs ADD COLUMN layout INTEGER NOT NULL DEFAULT 0",
         [4] = "ALTER TABLE jobs ADD COLUMN loss_limit_ppm INTEGER NOT NULL DEFAULT 0;"
               "ALTER TABLE tenants ADD COLUMN loss_limit_ppm INTEGER NOT NULL DEFAULT 0",
+        [5] = "ALTER TABLE pieces ADD COLUMN is_released INTEGER NOT NULL DEFAULT 0",
     };
     return steps[version];
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 struct placed {
     uint32_t job, lane, epoch;
@@ -57,7 +58,7 @@ static void lane_answered(struct service *s, void *data, const envelope *reply, 
     declare_check_waits(job);
 }
 
-static void add_spec(WIRE(PieceSpec) * spec, const struct tensor *tensor, const struct piece *piece)
+void telling_spec(const struct tensor *tensor, const struct piece *piece, WIRE(PieceSpec) * spec)
 {
     gradpool__wire__piece_spec__init(spec);
     spec->piece = piece->id;
@@ -90,7 +91,7 @@ static size_t gather(struct job *job, struct placed *placed, WIRE(PieceSpec) * s
             if (piece->lane != lane || piece->epoch != placed->epoch ||
                 piece->recovering != placed->recovering || placed->count == MESSAGE_PIECES_MAX)
                 continue;
-            add_spec(&specs[placed->count], tensor, piece);
+            telling_spec(tensor, piece, &specs[placed->count]);
             placed->pieces[placed->count++] = piece->id;
             piece->state = PIECE_ASKED;
         }
@@ -98,37 +99,42 @@ static size_t gather(struct job *job, struct placed *placed, WIRE(PieceSpec) * s
     return placed->count;
 }
 
-static int send_place(struct job *job, struct placed *placed, WIRE(PieceSpec) * *list)
+int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, bool recovering,
+                WIRE(PieceSpec) * specs, size_t count, call_done_fn done, void *data)
 {
+    const struct limits *limits = &job->service->options.limits;
+    _cleanup_free_ WIRE(PieceSpec) **list = calloc(count, sizeof *list);
+    if (!list)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        list[i] = &specs[i];
     WIRE(PlaceRequest) request = GRADPOOL__WIRE__PLACE_REQUEST__INIT;
-    request.lane = placed->lane;
+    request.lane = lane->id;
     request.job_id = job->id;
     request.job = job->name;
     request.workers = job->workers;
-    request.epoch = placed->epoch;
-    request.recovering = placed->recovering;
+    request.epoch = epoch;
+    request.recovering = recovering;
     request.pieces = list;
-    request.n_pieces = placed->count;
-    request.lent_bytes_max = job->service->options.limits.most[LIMIT_JOB_LENT];
-    request.memory_bytes_max = job->service->options.limits.most[LIMIT_LANE_MEMORY];
-    request.regions_max = (uint32_t)job->service->options.limits.most[LIMIT_JOB_REGIONS];
-    request.tenant_regions_max = (uint32_t)job->service->options.limits.most[LIMIT_TENANT_REGIONS];
-    request.job_memory_bytes_max = job->service->options.limits.most[LIMIT_JOB_MEMORY];
+    request.n_pieces = count;
+    request.lent_bytes_max = limits->most[LIMIT_JOB_LENT];
+    request.memory_bytes_max = limits->most[LIMIT_LANE_MEMORY];
+    request.regions_max = (uint32_t)limits->most[LIMIT_JOB_REGIONS];
+    request.tenant_regions_max = (uint32_t)limits->most[LIMIT_TENANT_REGIONS];
+    request.job_memory_bytes_max = limits->most[LIMIT_JOB_MEMORY];
     request.tenant = job->tenant->key.tenant;
     envelope e = ENVELOPE_INIT;
     e.body_case = BODY(PLACE_REQUEST);
     e.place_request = &request;
-    struct lane *lane = lane_find(job->service, placed->lane);
-    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, lane_answered, placed);
+    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, done, data);
 }
 
 /* Takes over `placed`. */
 static void ask_lane(struct job *job, struct placed *placed, WIRE(PieceSpec) * specs)
 {
-    _cleanup_free_ WIRE(PieceSpec) **list = calloc(placed->count, sizeof *list);
-    for (size_t i = 0; list && i < placed->count; i++)
-        list[i] = &specs[i];
-    if (list && send_place(job, placed, list) == 0)
+    struct lane *lane = lane_find(job->service, placed->lane);
+    if (telling_ask(job, lane, placed->epoch, placed->recovering, specs, placed->count,
+                    lane_answered, placed) == 0)
         return;
     settle(job, placed, -ENOMEM, "gradpool serve is out of memory");
     free(placed);
@@ -173,4 +179,42 @@ void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t c
     e.body_case = BODY(DROP_REQUEST);
     e.drop_request = &request;
     call_send(lane->aggregator, &e, CALL_DEADLINE_NS, dropped, NULL);
+}
+
+/* Whose pieces stay frozen serves nobody: who did not hear it comes back, and says what is. */
+static void meet_again(struct lane *lane)
+{
+    if (lane->aggregator->peer)
+        peer_break(lane->aggregator->peer);
+}
+
+static void thawed(struct service *s, void *data, const envelope *reply, int code, const char *text)
+{
+    struct lane *lane = lane_find(s, *(const uint32_t *)data);
+    if (reply || !lane)
+        return;
+    log_warn("lane %u did not thaw what it was told to: %s", lane->id, text);
+    if (code == -ETIMEDOUT)
+        meet_again(lane);
+}
+
+void telling_thaw(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count)
+{
+    if (lane->aggregator->state != AGGREGATOR_UP)
+        return; /* when it is back, it says what is frozen */
+    WIRE(ThawRequest) request = GRADPOOL__WIRE__THAW_REQUEST__INIT;
+    request.lane = lane->id;
+    request.job_id = job_id;
+    request.pieces = pieces;
+    request.n_pieces = count;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(THAW_REQUEST);
+    e.thaw_request = &request;
+    uint32_t *id = malloc(sizeof *id);
+    if (id)
+        *id = lane->id;
+    if (id && call_send(lane->aggregator, &e, CALL_DEADLINE_NS, thawed, id) == 0)
+        return;
+    free(id);
+    meet_again(lane);
 }

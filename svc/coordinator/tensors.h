@@ -57,6 +57,13 @@ void piece_detach(struct tensor *tensor, struct piece *piece);
 void telling_place(struct job *job);
 /* Tells the lane to forget pieces; count 0: the whole job. */
 void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count);
+/* Tells the lane to serve again pieces that it was asked to release. */
+void telling_thaw(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count);
+/* One PlaceRequest for pieces of the job. As call_send(). */
+int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, bool recovering,
+                WIRE(PieceSpec) * specs, size_t count, call_done_fn done, void *data);
+/* What it says of a piece; good while the tensor is. */
+void telling_spec(const struct tensor *tensor, const struct piece *piece, WIRE(PieceSpec) * spec);
 
 /* --- recovery.c --- */
 

@@ -295,6 +295,7 @@ static void a_file_of_the_version_before_is_brought_up_to_date(void **state)
     change_file(f, "DROP TABLE profiles; ALTER TABLE jobs DROP COLUMN layout;"
                    "ALTER TABLE jobs DROP COLUMN loss_limit_ppm;"
                    "ALTER TABLE tenants DROP COLUMN loss_limit_ppm;"
+                   "ALTER TABLE pieces DROP COLUMN is_released;"
                    "PRAGMA user_version=3");
     reopen(f, 0);
     assert_int_equal(load(f), 2);

@@ -1,0 +1,67 @@
+/* One migration under way: what moving.c (its states), moving_calls.c (its messages) and
+ * moving_state.c (what lanes keep for tasks) share. Nobody else includes this. */
+#ifndef GRADPOOL_COORDINATOR_MIGRATION_H
+#define GRADPOOL_COORDINATOR_MIGRATION_H
+
+#include "migrator/migrator.h"
+#include "svc/coordinator/moving.h"
+#include "svc/coordinator/service.h"
+
+/* By number: the piece itself may be gone at any time (undeclared, or the whole job). */
+struct traveller {
+    uint32_t piece, source, target; /* source, target: lanes */
+    uint64_t round, state_bytes;    /* as the source released it */
+};
+
+struct migration {
+    struct list link; /* in service.migrations */
+    struct service *service;
+    uint64_t id;
+    uint32_t job, epoch;
+    enum migrator_state state;
+    struct traveller *travellers; /* pieces ascend */
+    size_t count;
+    uint32_t *by_source, *by_target; /* indexes of travellers */
+    uint32_t turn;                   /* of asking; answers of former ones are passed over */
+    uint32_t pending;                /* answers of this turn */
+    bool asks_release;               /* sources know of it */
+    size_t at;                       /* whose state travels ... */
+    uint64_t offset;                 /* ... from here on */
+    uint64_t released_ns;            /* when the sources were asked to */
+    struct moved moved;
+    char text[ERR_TEXT_BYTES];
+    moving_done_fn done;
+    uint64_t context;
+    struct timer over; /* done() comes from the loop */
+};
+
+/* --- moving.c --- */
+
+/* From IDLE on; the job's next epoch is its from now on. */
+void migration_begin(struct migration *m, struct job *job);
+/* NULL: it is over, or there is none. */
+struct migration *migration_find(struct service *s, uint64_t id);
+struct job *migration_job(const struct migration *m);
+void migration_feed(struct migration *m, enum migrator_event event);
+/* A side said no, or nothing: -ETIMEDOUT, -ECONNRESET, ... */
+void migration_refused(struct migration *m, int code, const char *text);
+
+/* --- moving_calls.c --- */
+
+/* Each asks all lanes of its side, and feeds the event that the answers are. */
+void migration_prepare(struct migration *m);
+void migration_release(struct migration *m);
+void migration_install(struct migration *m);
+/* Sources drop what has moved, all of the job where nothing else of it is. */
+void migration_let_go(struct migration *m);
+/* Targets forget what did not come, or (`only_gone`) what has been undeclared meanwhile; of no
+ * use to sources. `job` NULL: it has ended. */
+void migration_drop_targets(struct migration *m, struct job *job, bool only_gone);
+void migration_thaw_sources(struct migration *m, struct job *job);
+
+/* --- moving_state.c --- */
+
+/* Carries the state of one piece after the other from source to target, then installs. */
+void migration_send_state(struct migration *m);
+
+#endif
