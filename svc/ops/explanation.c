@@ -112,9 +112,9 @@ static json_t *lane_json(const WIRE(LaneChoice) * lane, int *error)
     json_put_number(o, "lane", lane->lane, error);
     json_put_number(o, "tasks", lane->tasks, error);
     json_put_number(o, "bytes", lane->bytes, error);
-    json_put_number(o, "lane_ns", lane->lane_ns, error);
+    json_put_known_number(o, "lane_ns", lane->lane_ns, error);
     json_put_number(o, "other_jobs", lane->other_jobs, error);
-    json_put_number(o, "predicted_loss_ppm", lane->predicted_loss_ppm, error);
+    json_put_known_number(o, "predicted_loss_ppm", lane->predicted_loss_ppm, error);
     json_put_text(o, "why", lane->why, error);
     return o;
 }
@@ -125,7 +125,7 @@ static json_t *task_json(const WIRE(TaskChoice) * task, int *error)
     json_put_number(o, "task", task->task, error);
     json_put_number(o, "lane", task->lane, error);
     json_put_number(o, "bytes", task->bytes, error);
-    json_put_number(o, "lane_ns", task->lane_ns, error);
+    json_put_known_number(o, "lane_ns", task->lane_ns, error);
     json_put_text(o, "tensor", task->tensor, error);
     json_put_number(o, "tensors", task->tensors, error);
     return o;
@@ -138,12 +138,13 @@ static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
     json_put_text(o, "tenant", job->tenant, error);
     json_put_text(o, "job", job->job, error);
     json_put_number(o, "job_id", job->job_id, error);
-    json_put_number(o, "period_ns", job->period_ns, error);
-    json_put_number(o, "alone_period_ns", job->alone_period_ns, error);
-    json_put_number(o, "lane_ns", job->lane_ns, error);
-    json_put_number(o, "loss_ppm", job->loss_ppm, error);
-    json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
-    json_put_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
+    json_put_known_number(o, "period_ns", job->period_ns, error);
+    json_put_known_number(o, "alone_period_ns", job->alone_period_ns, error);
+    json_put_known_number(o, "lane_ns", job->lane_ns, error);
+    if (job->period_ns && job->alone_period_ns)
+        json_put_number(o, "loss_ppm", job->loss_ppm, error);
+    json_put_known_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
+    json_put_known_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
     json_put_number(o, "tasks_count", job->tasks, error);
     for (size_t i = 0; i < explained->n_lanes; i++)
         json_put_last(lanes, lane_json(explained->lanes[i], error), error);

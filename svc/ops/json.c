@@ -88,12 +88,13 @@ static json_t *job_json(const struct view_job *job, int *error)
     json_put_number(o, "tasks", job->tasks, error);
     json_put_number(o, "epoch", job->epoch, error);
     json_put_number(o, "tensor_bytes", job->tensor_bytes, error);
-    json_put_number(o, "period_ns", job->period_ns, error);
-    json_put_number(o, "alone_period_ns", job->alone_period_ns, error);
-    json_put_number(o, "lane_ns", job->lane_ns, error);
-    json_put_number(o, "loss_ppm", job->loss_ppm, error);
-    json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
-    json_put_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
+    json_put_known_number(o, "period_ns", job->period_ns, error);
+    json_put_known_number(o, "alone_period_ns", job->alone_period_ns, error);
+    json_put_known_number(o, "lane_ns", job->lane_ns, error);
+    if (job->period_ns && job->alone_period_ns)
+        json_put_number(o, "loss_ppm", job->loss_ppm, error);
+    json_put_known_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
+    json_put_known_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
     for (size_t i = 0; i < job->lanes_count; i++)
         json_put_last(lanes, json_integer(job->lanes[i]), error);
     json_put(o, "lanes", lanes, error);

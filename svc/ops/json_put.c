@@ -15,6 +15,12 @@ void json_put_number(json_t *object, const char *name, uint64_t value, int *erro
     json_put(object, name, json_integer((json_int_t)value), error);
 }
 
+void json_put_known_number(json_t *object, const char *name, uint64_t value, int *error)
+{
+    if (value > 0)
+        json_put_number(object, name, value, error);
+}
+
 void json_put_text(json_t *object, const char *name, const char *value, int *error)
 {
     json_t *text = json_string(value ? value : "");

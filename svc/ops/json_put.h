@@ -10,6 +10,8 @@
 /* Takes over `value`. */
 void json_put(json_t *object, const char *name, json_t *value, int *error);
 void json_put_number(json_t *object, const char *name, uint64_t value, int *error);
+/* The same, but 0 stands for what is not known, and is left out. */
+void json_put_known_number(json_t *object, const char *name, uint64_t value, int *error);
 /* Names come from users; bytes that are not UTF-8 are shown as "?". */
 void json_put_text(json_t *object, const char *name, const char *value, int *error);
 /* JSON has no NaN and no infinity: null. */

@@ -88,6 +88,8 @@ static void print_aggregators(const struct snapshot *s, FILE *out)
     family(out, "aggregator_cpu_seconds_total", "counter", "CPU time of an aggregator process.");
     for (size_t i = 0; i < count; i++) {
         const struct view_aggregator *a = &s->status.aggregators[i];
+        if (a->measured_ns == 0)
+            continue;
         fprintf(out, "gradpool_aggregator_cpu_seconds_total{aggregator=\"%u\",", a->aggregator);
         print_label(out, "node", a->node);
         fprintf(out, "} %.15g\n", (double)a->cpu_ns / 1e9);
@@ -101,11 +103,24 @@ struct lane_metric {
     double (*value)(const struct view_lane *lane);
 };
 
-static double lane_cpu(const struct view_lane *lane) { return (double)lane->cpu_ns / 1e9; }
-static double lane_busy(const struct view_lane *lane) { return (double)lane->use.busy_ns / 1e9; }
-static double lane_rounds(const struct view_lane *lane) { return (double)lane->use.rounds; }
-static double lane_bytes(const struct view_lane *lane) { return (double)lane->use.pushed_bytes; }
-static double lane_memory(const struct view_lane *lane) { return (double)lane->arena_bytes; }
+/* A counter that is not known yet, as after a start of the coordinator, must not seem to begin
+ * anew. */
+static double known(const struct view_lane *lane, double value)
+{
+    return lane->is_measured ? value : NAN;
+}
+
+static double lane_cpu(const struct view_lane *l) { return known(l, (double)l->cpu_ns / 1e9); }
+static double lane_busy(const struct view_lane *l)
+{
+    return known(l, (double)l->use.busy_ns / 1e9);
+}
+static double lane_rounds(const struct view_lane *l) { return known(l, (double)l->use.rounds); }
+static double lane_bytes(const struct view_lane *l)
+{
+    return known(l, (double)l->use.pushed_bytes);
+}
+static double lane_memory(const struct view_lane *l) { return known(l, (double)l->arena_bytes); }
 static double lane_memory_max(const struct view_lane *l) { return (double)l->memory_bytes_max; }
 static double lane_allocated(const struct view_lane *lane) { return lane_is_allocated(lane); }
 static double lane_tasks(const struct view_lane *lane) { return lane->tasks; }
@@ -144,9 +159,12 @@ static void print_lanes(const struct snapshot *s, FILE *out)
     print_lane_info(s, out);
     for (size_t m = 0; m < sizeof lane_metrics / sizeof *lane_metrics; m++) {
         family(out, lane_metrics[m].name, lane_metrics[m].type, lane_metrics[m].help);
-        for (size_t i = 0; i < count; i++)
-            fprintf(out, "gradpool_%s{lane=\"%u\"} %.15g\n", lane_metrics[m].name,
-                    s->lanes[i]->lane, lane_metrics[m].value(s->lanes[i]));
+        for (size_t i = 0; i < count; i++) {
+            double value = lane_metrics[m].value(s->lanes[i]);
+            if (!isnan(value))
+                fprintf(out, "gradpool_%s{lane=\"%u\"} %.15g\n", lane_metrics[m].name,
+                        s->lanes[i]->lane, value);
+        }
     }
 }
 

@@ -41,7 +41,7 @@ static json_t *lane_json(const struct snapshot *s, const struct view_aggregator 
     json_put_text(o, "state", lane_state_text(a, lane), error);
     json_put_number(o, "core", lane->core, error);
     json_put_number(o, "tasks", lane->tasks, error);
-    json_put_number(o, "arena_bytes", lane->arena_bytes, error);
+    json_put_known_number(o, "arena_bytes", lane->arena_bytes, error);
     json_put_known(o, "busy", lane->rate.cores, error);
     json_put_known(o, "rounds_per_s", lane->rate.rounds_per_s, error);
     json_put_known(o, "bytes_per_s", lane->rate.bytes_per_s, error);

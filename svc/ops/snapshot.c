@@ -71,6 +71,7 @@ static void take_lane(const WIRE(LaneView) * lane, struct view_part *parts,
                                    .rate = unknown_rate};
     if (!lane->use)
         return;
+    ret_lane->is_measured = true;
     take_parts(lane->use, parts, ret_lane);
     ret_lane->cpu_ns = lane->use->cpu_ns;
     ret_lane->arena_bytes = lane->use->arena_bytes;

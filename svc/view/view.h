@@ -4,6 +4,7 @@
 #ifndef GRADPOOL_VIEW_VIEW_H
 #define GRADPOOL_VIEW_VIEW_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,7 +41,9 @@ struct view_part {
 struct view_lane {
     uint32_t lane, core, pu, tasks, jobs;
     int32_t numa;
-    uint64_t cpu_ns, arena_bytes, memory_bytes_max;
+    uint64_t memory_bytes_max;
+    bool is_measured; /* false: what follows is not known yet */
+    uint64_t cpu_ns, arena_bytes;
     struct view_use use;
     const char *state; /* "open", "closing", "parked", "withheld" */
     const char *shm, *ofi;

@@ -21,7 +21,7 @@ class Measuring(unittest.TestCase):
 
     def measured(self, name):
         job = self.service.job(name)
-        return job if job and job['period_ns'] else None
+        return job if job and job.get('period_ns') else None
 
     def check(self, job, ended, compute_ms):
         """Against what the worker set, and what the lane has counted in all."""

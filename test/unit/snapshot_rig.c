@@ -54,13 +54,13 @@ static envelope *status_of(const struct rig_service *r)
         lane_list[i] = &lanes[i];
     }
     /* Lane 7 comes second: figures [0] are its. */
-    lanes[0].use = &lane_uses[1];
-    lanes[1].use = &lane_uses[0];
+    lanes[0].use = r->told_nothing ? NULL : &lane_uses[1];
+    lanes[1].use = r->told_nothing ? NULL : &lane_uses[0];
     WIRE(AggregatorView) a = GRADPOOL__WIRE__AGGREGATOR_VIEW__INIT, *aggregators[] = {&a};
     a.aggregator = 1;
     a.node = (char *)"node7";
     a.state = (char *)r->state;
-    a.measured_ns = r->at_ns;
+    a.measured_ns = r->told_nothing ? 0 : r->at_ns;
     a.lanes = lane_list;
     a.n_lanes = 2;
     WIRE(StatusReply) reply = GRADPOOL__WIRE__STATUS_REPLY__INIT;

@@ -17,6 +17,7 @@ struct rig_service {
     const char *tenant, *job;      /* of job 3 */
     const char *job_state;         /* of job 5 */
     uint32_t more_jobs;            /* "job-0", "job-1", ... with numbers from 1000, on no lane */
+    bool told_nothing;             /* no figures of the aggregator have come yet */
     bool hides_job;                /* job 5 is another tenant's */
 };
 

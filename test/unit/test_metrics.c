@@ -114,6 +114,25 @@ static void figures_that_are_not_known_have_no_sample(void **state)
     snapshot_destroy(s);
 }
 
+/* As after a start of the coordinator: a zero would be a counter that begins anew. */
+static void lanes_that_have_told_nothing_yet_have_no_counters(void **state)
+{
+    struct rig_service now = rig_before();
+    now.told_nothing = true;
+    struct snapshot *s = rig_snapshot(&now);
+    snapshot_compare(NULL, s);
+    char *text = metrics_of(s);
+    has(text, "gradpool_lane_tasks{lane=\"7\"} 0\n");
+    assert_null(strstr(text, "gradpool_aggregator_cpu_seconds_total{"));
+    assert_null(strstr(text, "gradpool_lane_cpu_seconds_total{"));
+    assert_null(strstr(text, "gradpool_lane_busy_seconds_total{"));
+    assert_null(strstr(text, "gradpool_lane_rounds_total{"));
+    assert_null(strstr(text, "gradpool_lane_taken_bytes_total{"));
+    assert_null(strstr(text, "gradpool_lane_memory_bytes{"));
+    free(text);
+    snapshot_destroy(s);
+}
+
 static void names_are_escaped_in_labels_and_on_the_page(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();
@@ -213,6 +232,7 @@ int main(void)
         cmocka_unit_test(counters_are_in_base_units_with_tenant_job_and_lane),
         cmocka_unit_test(every_family_has_one_help_and_one_type_before_its_samples),
         cmocka_unit_test(figures_that_are_not_known_have_no_sample),
+        cmocka_unit_test(lanes_that_have_told_nothing_yet_have_no_counters),
         cmocka_unit_test(names_are_escaped_in_labels_and_on_the_page),
         cmocka_unit_test(how_much_is_shown_is_bounded_and_the_rest_is_counted),
         cmocka_unit_test(jobs_on_lanes_are_bounded_together),

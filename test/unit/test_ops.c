@@ -130,6 +130,27 @@ static void jobs_json_has_workers_lanes_and_failure(void **state)
     free(text);
 }
 
+static void figures_of_a_job_that_are_not_known_are_left_out_of_the_json(void **state)
+{
+    static const char *const names[] = {"period_ns", "alone_period_ns",    "lane_ns",
+                                        "loss_ppm",  "predicted_loss_ppm", "loss_limit_ppm"};
+    struct view_job known = {
+        .job = "a", .state = "training", .period_ns = 1000, .alone_period_ns = 1000, .lane_ns = 10};
+    struct view_jobs shown = {.jobs = &known, .jobs_count = 1};
+    char *text;
+    PRINT(text, ops_jobs_json, &jobs);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(text, names[i]))
+            fail_msg("%s is told", names[i]);
+    free(text);
+    PRINT(text, ops_jobs_json, &shown);
+    has(text, "\"period_ns\": 1000,");
+    has(text, "\"alone_period_ns\": 1000,");
+    has(text, "\"lane_ns\": 10,");
+    has(text, "\"loss_ppm\": 0,"); /* none, and that is known */
+    free(text);
+}
+
 static void no_jobs_are_an_empty_list(void **state)
 {
     static const struct view_jobs none = {0};
@@ -238,6 +259,7 @@ int main(void)
         cmocka_unit_test(status_json_has_every_field_under_its_name),
         cmocka_unit_test(one_that_does_not_answer_is_shown_with_the_time),
         cmocka_unit_test(jobs_json_has_workers_lanes_and_failure),
+        cmocka_unit_test(figures_of_a_job_that_are_not_known_are_left_out_of_the_json),
         cmocka_unit_test(no_jobs_are_an_empty_list),
         cmocka_unit_test(bytes_that_are_not_utf8_do_not_break_the_json),
         cmocka_unit_test(the_status_table_reads_well),
