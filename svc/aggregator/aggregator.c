@@ -86,6 +86,8 @@ static void note_failure(void *context)
     eventfd_write(((struct aggregator *)context)->failure_fd, 1);
 }
 
+static void note_rest(void *context) { eventfd_write(((struct aggregator *)context)->rest_fd, 1); }
+
 static int start_lane(struct aggregator *a, size_t index, struct err *err)
 {
     char shm[FABRIC_ADDRESS_BYTES_MAX], ofi[FABRIC_ADDRESS_BYTES_MAX + 256];
@@ -105,6 +107,7 @@ static int start_lane(struct aggregator *a, size_t index, struct err *err)
                                           .kernels = a->kernels,
                                           .policy = a->policy,
                                           .job_failed = note_failure,
+                                          .piece_rested = note_rest,
                                           .context = a};
     int r = lane_thread_start(&options, &a->lanes[index], err);
     struct err why = *err;
@@ -210,13 +213,22 @@ static int join_first(struct aggregator *a, struct err *err)
     return r;
 }
 
+static int open_events(struct aggregator *a, struct err *err)
+{
+    a->failure_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    a->rest_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (a->failure_fd < 0 || a->rest_fd < 0)
+        return err_set(err, -errno, "no eventfd: %s", err_text(-errno));
+    return 0;
+}
+
 static int start(struct aggregator *a, struct err *err)
 {
     int r = find_host(a, err);
     if (r == 0 && getrandom(&a->incarnation, sizeof a->incarnation, 0) < 0)
         r = err_set(err, -errno, "no random numbers: %s", err_text(-errno));
-    if (r == 0 && (a->failure_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
-        r = err_set(err, -errno, "no eventfd: %s", err_text(-errno));
+    if (r == 0)
+        r = open_events(a, err);
     if (r == 0)
         r = start_lanes(a, err);
     if (r == 0)
@@ -231,11 +243,14 @@ static void stop(struct aggregator *a)
     if (a->number)
         control_leave(a);
     channel_destroy(a->channel);
+    moving_forget(a);
     cores_destroy(a->cores);
     if (a->signal_fd >= 0)
         close(a->signal_fd);
     if (a->failure_fd >= 0)
         close(a->failure_fd);
+    if (a->rest_fd >= 0)
+        close(a->rest_fd);
 }
 
 static void look_at_signals(struct aggregator *a)
@@ -251,22 +266,33 @@ static void look_at_signals(struct aggregator *a)
 static void look_at_failures(struct aggregator *a)
 {
     eventfd_t failures;
-    if (eventfd_read(a->failure_fd, &failures) == 0 && a->channel)
-        (void)serve_failures(a); /* the next receive finds the channel broken */
+    if (eventfd_read(a->failure_fd, &failures) < 0 || !a->channel)
+        return;
+    (void)serve_failures(a); /* the next receive finds the channel broken */
+    (void)moving_recheck(a);
+}
+
+static void look_at_rests(struct aggregator *a)
+{
+    eventfd_t rests;
+    if (eventfd_read(a->rest_fd, &rests) == 0 && a->channel)
+        (void)moving_rested(a);
 }
 
 /* Sleeps until the coordinator, a lane or a signal has something to say. */
 static void wait_for_news(struct aggregator *a, int timeout_ms)
 {
-    struct pollfd fds[3] = {{.fd = a->signal_fd, .events = POLLIN},
+    struct pollfd fds[4] = {{.fd = a->signal_fd, .events = POLLIN},
                             {.fd = a->failure_fd, .events = POLLIN},
+                            {.fd = a->rest_fd, .events = POLLIN},
                             {.fd = -1}};
     if (a->channel)
-        fds[2] = (struct pollfd){.fd = channel_fd(a->channel),
+        fds[3] = (struct pollfd){.fd = channel_fd(a->channel),
                                  .events = (short)channel_events(a->channel)};
-    (void)poll(fds, 3, timeout_ms);
+    (void)poll(fds, 4, timeout_ms);
     look_at_signals(a);
     look_at_failures(a);
+    look_at_rests(a);
 }
 
 static void lose_coordinator(struct aggregator *a, int reason)
@@ -276,6 +302,7 @@ static void lose_coordinator(struct aggregator *a, int reason)
              detail && *detail ? ": " : "", detail ? detail : "");
     channel_destroy(a->channel);
     a->channel = NULL;
+    moving_forget(a);
 }
 
 /* A process whose coordinator never comes back and whom no worker needs should not stay for ever.
@@ -321,7 +348,7 @@ static void loop(struct aggregator *a)
 
 int aggregator_run(const struct aggregator_options *options)
 {
-    struct aggregator a = {.options = options, .signal_fd = -1, .failure_fd = -1};
+    struct aggregator a = {.options = options, .signal_fd = -1, .failure_fd = -1, .rest_fd = -1};
     struct err err = {0};
     gethostname(a.node, sizeof a.node - 1);
     int r = take_signals(&a);

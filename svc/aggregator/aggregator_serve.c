@@ -29,7 +29,7 @@ static int reply_done(struct aggregator *a, uint64_t id)
     return channel_send(a->channel, &reply);
 }
 
-static int reply_failure(struct aggregator *a, uint64_t id, int code, const char *text)
+int serve_reply_failure(struct aggregator *a, uint64_t id, int code, const char *text)
 {
     envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
     Gradpool__Wire__Failure failure = GRADPOOL__WIRE__FAILURE__INIT;
@@ -41,13 +41,13 @@ static int reply_failure(struct aggregator *a, uint64_t id, int code, const char
     return channel_send(a->channel, &reply);
 }
 
-static int reply(struct aggregator *a, uint64_t id, int result)
+int serve_reply(struct aggregator *a, uint64_t id, int result)
 {
-    return result < 0 ? reply_failure(a, id, result, err_text(result)) : reply_done(a, id);
+    return result < 0 ? serve_reply_failure(a, id, result, err_text(result)) : reply_done(a, id);
 }
 
-static int call_lane(struct aggregator *a, uint32_t lane,
-                     int (*call)(struct lane *lane, void *context), void *context)
+int serve_call(struct aggregator *a, uint32_t lane, int (*call)(struct lane *lane, void *context),
+               void *context)
 {
     struct lane_thread *thread = find_lane(a, lane);
     return thread ? lane_thread_call(thread, call, context) : -ENOENT;
@@ -111,10 +111,10 @@ static int serve_place(struct aggregator *a, uint64_t id,
 {
     struct placing placing = {.request = request};
     char text[ERR_TEXT_BYTES], held[32], limit[32];
-    int r = call_lane(a, request->lane, place, &placing);
+    int r = serve_call(a, request->lane, place, &placing);
     bool is_job = r == -EDQUOT;
     if (!is_job && r != -ENOSPC)
-        return reply(a, id, r);
+        return serve_reply(a, id, r);
     snprintf(text, sizeof text,
              "lane %u has no memory for %zu more pieces: it holds %s for %s and may hold %s; "
              "whoever runs gradpool serve can raise --%s-memory-max",
@@ -124,7 +124,7 @@ static int serve_place(struct aggregator *a, uint64_t id,
              text_bytes(is_job ? request->job_memory_bytes_max : placing.limit_bytes, limit,
                         sizeof limit),
              is_job ? "job" : "lane");
-    return reply_failure(a, id, r, text);
+    return serve_reply_failure(a, id, r, text);
 }
 
 static int drop(struct lane *lane, void *context)
@@ -132,6 +132,12 @@ static int drop(struct lane *lane, void *context)
     const Gradpool__Wire__DropRequest *request = context;
     lane_drop(lane, request->job_id, request->pieces, request->n_pieces);
     return 0;
+}
+
+static int serve_drop(struct aggregator *a, uint64_t id, Gradpool__Wire__DropRequest *request)
+{
+    int r = serve_reply(a, id, serve_call(a, request->lane, drop, request));
+    return r < 0 ? r : moving_recheck(a);
 }
 
 static int grant(struct lane *lane, void *context) { return lane_grant(lane, context); }
@@ -142,7 +148,7 @@ static int serve_grant(struct aggregator *a, const Gradpool__Wire__GrantRequest 
     if (request->ticket.len != sizeof ticket)
         return -EINVAL;
     memcpy(&ticket, request->ticket.data, sizeof ticket);
-    return call_lane(a, request->lane, grant, &ticket);
+    return serve_call(a, request->lane, grant, &ticket);
 }
 
 static int serve_stats(struct aggregator *a, uint64_t id,
@@ -151,7 +157,7 @@ static int serve_stats(struct aggregator *a, uint64_t id,
     envelope answer = GRADPOOL__WIRE__ENVELOPE__INIT;
     Gradpool__Wire__StatsReply *stats = stats_build(a, request->job_id);
     if (!stats)
-        return reply(a, id, -ENOMEM);
+        return serve_reply(a, id, -ENOMEM);
     answer.id = id;
     answer.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REPLY;
     answer.stats_reply = stats;
@@ -177,8 +183,9 @@ static int refuse(struct aggregator *a, const envelope *message)
         log_debug("message %d of the coordinator was dropped", (int)message->body_case);
         return 0;
     }
-    return reply_failure(a, message->id, -EOPNOTSUPP,
-                         "an aggregator does not know this request; is the coordinator newer?");
+    return serve_reply_failure(
+        a, message->id, -EOPNOTSUPP,
+        "an aggregator does not know this request; is the coordinator newer?");
 }
 
 int serve_request(struct aggregator *a, const envelope *request)
@@ -187,10 +194,9 @@ int serve_request(struct aggregator *a, const envelope *request)
     case GRADPOOL__WIRE__ENVELOPE__BODY_PLACE_REQUEST:
         return serve_place(a, request->id, request->place_request);
     case GRADPOOL__WIRE__ENVELOPE__BODY_DROP_REQUEST:
-        return reply(a, request->id,
-                     call_lane(a, request->drop_request->lane, drop, request->drop_request));
+        return serve_drop(a, request->id, request->drop_request);
     case GRADPOOL__WIRE__ENVELOPE__BODY_GRANT_REQUEST:
-        return reply(a, request->id, serve_grant(a, request->grant_request));
+        return serve_reply(a, request->id, serve_grant(a, request->grant_request));
     case GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REQUEST:
         return serve_stats(a, request->id, request->stats_request);
     case GRADPOOL__WIRE__ENVELOPE__BODY_PING_REQUEST: return serve_ping(a, request->id);
@@ -198,7 +204,7 @@ int serve_request(struct aggregator *a, const envelope *request)
         log_info("asked to drain");
         a->is_draining = true;
         return reply_done(a, request->id);
-    default: return refuse(a, request);
+    default: return moving_knows(request) ? moving_serve(a, request) : refuse(a, request);
     }
 }
 
@@ -283,7 +289,7 @@ struct held {
     int error;
 };
 
-static void add_held(void *context, uint32_t job, uint32_t piece, uint32_t epoch)
+static void add_held(void *context, const struct lane_held *piece)
 {
     struct held *held = context;
     if (held->count == held->room) {
@@ -302,10 +308,11 @@ static void add_held(void *context, uint32_t job, uint32_t piece, uint32_t epoch
         return;
     }
     gradpool__wire__piece_held__init(row);
-    row->job_id = job;
-    row->piece = piece;
+    row->job_id = piece->job;
+    row->piece = piece->piece;
     row->lane = held->lane;
-    row->epoch = epoch;
+    row->epoch = piece->epoch;
+    row->is_frozen = piece->is_frozen;
     held->rows[held->count++] = row;
 }
 

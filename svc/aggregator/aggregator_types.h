@@ -28,7 +28,10 @@ struct aggregator {
     size_t lanes_count;
     struct channel *channel; /* NULL while the coordinator is away */
     int signal_fd;
-    int failure_fd; /* readable: a lane has a failed job to tell of */
+    int failure_fd;           /* readable: a lane has a failed job to tell of */
+    int rest_fd;              /* readable: a piece that was released has come to rest */
+    struct release *releases; /* asked for and not answered, the newest first */
+    size_t releases_count;
     bool is_draining;
 };
 
@@ -52,5 +55,22 @@ size_t serve_connections(struct aggregator *a);
  * serve_held_free(). */
 int serve_held(struct aggregator *a, Gradpool__Wire__PieceHeld ***ret_rows, size_t *ret_count);
 void serve_held_free(Gradpool__Wire__PieceHeld **rows, size_t count);
+
+/* Answers a request: Done, or Failure with the code's text or with `text`. */
+int serve_reply(struct aggregator *a, uint64_t id, int result);
+int serve_reply_failure(struct aggregator *a, uint64_t id, int code, const char *text);
+/* Runs `call` on the lane of this number; -ENOENT: there is none. */
+int serve_call(struct aggregator *a, uint32_t lane, int (*call)(struct lane *lane, void *context),
+               void *context);
+
+/* aggregator_moving.c: pieces that go to another lane, or come from one. */
+bool moving_knows(const envelope *request);
+int moving_serve(struct aggregator *a, const envelope *request);
+/* Pieces have come to rest: answers who waits for no other. Any error: the coordinator is away. */
+int moving_rested(struct aggregator *a);
+/* Pieces were thawed or dropped, or a job has failed: answers who waits for them. */
+int moving_recheck(struct aggregator *a);
+/* Nobody is there to be answered; what is released stays so (M3). */
+void moving_forget(struct aggregator *a);
 
 #endif

@@ -134,6 +134,8 @@ void count_in(struct rank *rank, struct announcement *a)
 static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
                                 const struct record_ready *ready)
 {
+    if (p->is_installed && !rank->has_spoken)
+        return new_owner_accepts(p, rank, ready);
     if (ready->standing == RECORD_KEEPS)
         return p->round == 0 && !rank->has_spoken && p->terms.quorum == QUORUM_ALL;
     if (p->round == 0)
@@ -278,10 +280,11 @@ static void withdraw_commit(struct rank *rank, uint64_t round)
         list_remove(&before->tell_link);
 }
 
-/* Of the open round, or of the next: it will be open soon. */
+/* Of the open round, or of the next: it will be open soon. Who knows when, of a piece that is held.
+ */
 static bool may_keep_payload(const struct piece *p, const struct rank *rank, uint64_t round)
 {
-    return p->round > 0 && round - quorum_round(p, rank) <= 1;
+    return p->round > 0 && !p->is_held && round - quorum_round(p, rank) <= 1;
 }
 
 /* Returns whether the payload is kept. */
@@ -291,7 +294,7 @@ static bool take(struct rank *rank, const struct operation *operation,
     struct piece *p = rank->piece;
     struct worker *w = rank->worker;
     struct announcement *a = rank_said(rank, ready->round);
-    bool is_new = a->round != ready->round || !rank->has_spoken;
+    bool is_first = !rank->has_spoken, is_new = a->round != ready->round || is_first;
     bool keeps = false;
     if (is_new && !list_is_empty(&a->tell_link)) {
         refuse(w, ready, -EPROTO, "announced before the round two back was committed");
@@ -311,14 +314,14 @@ static bool take(struct rank *rank, const struct operation *operation,
         p->parameters->settings[ready->round & 1] = w->settings;
     if (is_new && payload && may_keep_payload(p, rank, ready->round))
         keeps = keep_payload(w, a, data, payload);
-    if (!rank->has_spoken) {
-        rank->has_spoken = true;
-        p->spoken++;
-    }
+    rank->has_spoken = true;
+    p->spoken += is_first;
     if (p->round == 0 && !p->failure)
         round_recover(p);
     else if (is_new && p->failure && ready->standing != RECORD_IDLE)
         tell_error(w, a);
+    else if (is_first && p->is_installed)
+        new_owner_welcome(rank);
     else if (is_new && ready->standing == RECORD_ANNOUNCE)
         place_in_round(rank, a);
     return keeps && a->payload;

@@ -283,14 +283,13 @@ size_t lane_measure_pieces(const struct lane *lane, uint32_t job_id,
 }
 
 void lane_each_piece(const struct lane *lane,
-                     void (*each)(void *context, uint32_t job, uint32_t piece, uint32_t epoch),
-                     void *context)
+                     void (*each)(void *context, const struct lane_held *held), void *context)
 {
     for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
         struct lane_job *job = list_entry(node, struct lane_job, link);
         list_for_each (at, &job->pieces) {
-            struct piece *p = list_entry(at, struct piece, link);
-            each(context, job->id, p->id, p->epoch);
+            const struct piece *p = list_entry(at, struct piece, link);
+            each(context, &(struct lane_held){job->id, p->id, p->epoch, p->is_held});
         }
     }
 }

@@ -39,7 +39,9 @@ struct lane_options {
     /* On the lane's thread, after a job has failed (lane_each_failure() tells which); NULL: nobody
      * wants to know. Must not call back. */
     void (*job_failed)(void *context);
-    void *context; /* of job_failed */
+    /* Likewise, after a piece that was released has come to rest (release.h). */
+    void (*piece_rested)(void *context);
+    void *context; /* of both */
 };
 
 int lane_create(const struct lane_options *options, struct lane **ret_lane);
@@ -143,9 +145,12 @@ size_t lane_measure_pieces(const struct lane *lane, uint32_t job, struct lane_pi
                            size_t rows_max);
 
 /* What the lane serves, for a coordinator that comes back: calls `each` for every piece. */
+struct lane_held {
+    uint32_t job, piece, epoch;
+    bool is_frozen; /* released, at rest or not */
+};
 void lane_each_piece(const struct lane *lane,
-                     void (*each)(void *context, uint32_t job, uint32_t piece, uint32_t epoch),
-                     void *context);
+                     void (*each)(void *context, const struct lane_held *held), void *context);
 
 /* The jobs that have failed here and are not dropped yet: calls `each` for every one. */
 void lane_each_failure(const struct lane *lane,

@@ -86,6 +86,7 @@ static int open_all(struct lane_thread *t)
                                    .kernels = t->options.kernels,
                                    .policy = t->options.policy,
                                    .job_failed = t->options.job_failed,
+                                   .piece_rested = t->options.piece_rested,
                                    .context = t->options.context};
     bind_to_core(t);
     if (t->options.cores)

@@ -19,6 +19,7 @@ struct lane_thread_options {
     enum reduce_set kernels;
     enum lane_policy policy;
     void (*job_failed)(void *context); /* on the lane's thread, see lane.h */
+    void (*piece_rested)(void *context);
     void *context;
 };
 

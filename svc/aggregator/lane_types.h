@@ -74,7 +74,9 @@ struct piece {
     uint32_t spoken;    /* ranks that told where they stand */
     uint32_t late;      /* ranks that wait for the newest result */
     enum piece_state state;
-    bool is_dropped;                   /* to be freed when its round is over */
+    bool is_dropped;   /* to be freed when its round is over */
+    bool is_held;      /* released: no round begins; with nothing under way it is frozen (A26) */
+    bool is_installed; /* a former owner has told where its rounds stand (A28) */
     const struct operation *operation; /* of the open round, once somebody announced */
     uint32_t root;
     uint32_t priority;
@@ -96,6 +98,8 @@ struct piece {
     int failure;           /* once ranks disagree: every announcement gets it */
     char failure_text[LANE_TEXT_BYTES];
     char tensor[LANE_NAME_BYTES];
+    /* Of a state that is put here: how much has come, of how much, and after which round. */
+    uint64_t put_bytes, state_bytes, state_round;
     uint32_t members;
     struct rank ranks[]; /* the members, ascending */
 };
@@ -258,8 +262,21 @@ void round_commit(struct piece *p);
  * it if it was dropped. */
 void round_rest(struct piece *p);
 void round_abandon(struct piece *p);
+/* The open round is known, and whether ranks hold its result already: the rest get that. */
+void round_take_up(struct piece *p);
+
+/* new_owner.c */
 /* After a new owner was told where a worker stands: opens the round when all have (W5). */
 void round_recover(struct piece *p);
+/* What a rank says first of a piece that was installed: whether it can be, and what comes of it. */
+bool new_owner_accepts(const struct piece *p, const struct rank *rank,
+                       const struct record_ready *ready);
+void new_owner_welcome(struct rank *rank);
+
+/* release.c */
+/* Of a piece that is held: nothing of it is posted, read or written any more. */
+void piece_rest(struct piece *p);
+int piece_find_frozen(struct lane *lane, uint32_t job, uint32_t id, struct piece **ret_piece);
 
 /* tell.c */
 void tell_commit(struct worker *w, struct announcement *a);

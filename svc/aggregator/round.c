@@ -1,11 +1,10 @@
-/* A round of a piece: what is read and written, when it is committed, what the late get, and how a
- * new owner finds out where a round stood. Whose announcements it takes is quorum.c's.
+/* A round of a piece: what is read and written, when it is committed, what the late get. Whose
+ * announcements it takes is quorum.c's; which round a new owner opens, new_owner.c's.
  * README: A1, A2, A14 to A16; svc/wire/README.md: W2 to W5, W12. */
 #include "svc/aggregator/account.h"
 #include "svc/aggregator/parameters.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 
 static bool is_source(const struct piece *p, const struct rank *rank)
@@ -68,7 +67,7 @@ static void start(struct piece *p)
 
 void round_go_on(struct piece *p)
 {
-    if (p->failure || p->state != PIECE_COLLECTING || p->round == 0)
+    if (p->failure || p->state != PIECE_COLLECTING || p->round == 0 || p->is_held)
         return;
     p->is_answer = p->late > 0 && (p->has_kept || p->elements == 0);
     bool is_known =
@@ -225,7 +224,22 @@ void round_commit(struct piece *p)
     p->state = PIECE_COLLECTING;
     if (!is_answer)
         open_round(p);
-    round_go_on(p);
+    if (p->is_held)
+        piece_rest(p);
+    else
+        round_go_on(p);
+}
+
+void round_take_up(struct piece *p)
+{
+    if (p->is_copy && p->kept) {
+        start(p); /* the late need it here */
+    } else if (p->is_copy && round_has_quorum(p)) {
+        assign_parts(p);
+        round_commit(p); /* all hold the result */
+    } else {
+        count_early(p);
+    }
 }
 
 void round_rest(struct piece *p)
@@ -238,6 +252,8 @@ void round_rest(struct piece *p)
     }
     p->is_answer = p->is_copy = false;
     p->state = PIECE_COLLECTING;
+    if (p->is_held)
+        piece_rest(p);
 }
 
 void round_abandon(struct piece *p)
@@ -245,141 +261,4 @@ void round_abandon(struct piece *p)
     round_rest(p);
     if (p->is_dropped)
         piece_free(p);
-}
-
-/* ---- a new owner ---- */
-
-/* The two announcements of a rank that are kept: of the same, where it made one only. */
-static struct announcement *earliest_of(struct rank *rank)
-{
-    struct announcement *a = &rank->said[0], *b = &rank->said[1];
-    if (a->round == 0 || b->round == 0)
-        return a->round > b->round ? a : b;
-    return a->round < b->round ? a : b;
-}
-
-static struct announcement *newest_of(struct rank *rank)
-{
-    return rank->said[0].round > rank->said[1].round ? &rank->said[0] : &rank->said[1];
-}
-
-/* The last round that it knows to be committed. */
-static uint64_t committed_by(struct rank *rank)
-{
-    const struct announcement *a = earliest_of(rank);
-    return a->standing == RECORD_IDLE || a->round == 0 ? a->round : a->round - 1;
-}
-
-static uint64_t last_committed(struct piece *p)
-{
-    uint64_t committed = 0;
-    for (uint32_t i = 0; i < p->members; i++) {
-        uint64_t here = committed_by(&p->ranks[i]);
-        if (here > committed)
-            committed = here;
-    }
-    return committed;
-}
-
-/* It says to be in a round that is committed. Where all take part its landing area has held the
- * result since before anybody was told so (W4), even when the word of it was lost with the lane;
- * else only if it says so, and the others wait for the next result (W12). */
-static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
-{
-    if (quorum_is_partial(p) && a->standing == RECORD_HOLDS) {
-        rank->clock = a->round;
-        tell_closed(rank->worker, a, p->round - 1);
-    } else if (quorum_is_partial(p)) {
-        rank->late = a;
-        p->late++;
-    } else if (a->round + 1 == p->round) {
-        tell_commit(rank->worker, a);
-    } else {
-        piece_fail(p, -EPROTO,
-                   "tensor '%s': rank %u is in round %" PRIu64 ", another has committed %" PRIu64,
-                   p->tensor, rank->worker->number, a->round, p->round - 1);
-    }
-}
-
-/* A result that is the same for all can be copied from whoever holds it, if the lane itself has no
- * need of the round. */
-static bool is_common(const struct piece *p, const struct announcement *a)
-{
-    return !a->operation->splits && !a->operation->collects && !p->parameters;
-}
-
-/* One rank's place in the round that opens. Returns whether it holds that round's result, and the
- * others can have it from there. */
-static bool settle_rank(struct piece *p, struct rank *rank)
-{
-    struct announcement *a = newest_of(rank);
-    if (a->round > p->round)
-        a = earliest_of(rank); /* it has announced one more */
-    rank->clock = committed_by(rank);
-    if (a->standing == RECORD_IDLE || a->round == 0)
-        return false;
-    if (a->round < p->round)
-        catch_up(p, rank, a);
-    if (a->round < p->round || a->standing != RECORD_HOLDS)
-        return false;
-    if (!is_common(p, a)) {
-        count_in(rank, a); /* its input is lent still: the round is done again for the others */
-        return false;
-    }
-    if (a->has_output) { /* a broadcast's root has no landing area: its input is the result */
-        a->input_region = a->output_region;
-        a->input_offset = a->output_offset;
-    }
-    p->announced++;
-    return true;
-}
-
-/* Who has left without a word never tells where it stood. */
-static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < p->members; i++) {
-        if (p->ranks[i].worker->state != WORKER_LEFT || p->ranks[i].has_spoken)
-            continue;
-        *ret_left = p->ranks[i].worker->number;
-        count++;
-    }
-    return count;
-}
-
-/* What a lost lane takes with it: running sums and moments lie in no worker's memory. */
-static const char *find_loss(const struct piece *p)
-{
-    if (p->round <= 1)
-        return NULL;
-    if (p->parameters)
-        return "its parameters were lost with its lane; declare it anew and broadcast them";
-    return quorum_is_loose(p) ? "its running sum was lost with its lane" : NULL;
-}
-
-/* Open round = one after the last that anybody knows to be committed. If somebody holds its result,
- * that is what the rest get, never a second sum (W5). */
-void round_recover(struct piece *p)
-{
-    uint32_t left = 0, silent = silent_leavers(p, &left);
-    if (silent > 0 && p->terms.quorum == QUORUM_ALL)
-        piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
-    if (p->spoken + silent < p->members)
-        return;
-    p->round = last_committed(p) + 1;
-    const char *loss = find_loss(p);
-    if (loss)
-        piece_fail(p, -EOWNERDEAD, "tensor '%s': %s", p->tensor, loss);
-    for (uint32_t i = 0; i < p->members && !p->failure; i++)
-        p->is_copy |= settle_rank(p, &p->ranks[i]);
-    if (p->failure || p->state != PIECE_COLLECTING)
-        return; /* ranks disagree about the operation, or the last of them has set it off */
-    if (p->is_copy && p->kept) {
-        start(p); /* the late need it here */
-    } else if (p->is_copy && round_has_quorum(p)) {
-        assign_parts(p);
-        round_commit(p); /* all hold the result */
-    } else {
-        count_early(p);
-    }
 }

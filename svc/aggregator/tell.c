@@ -60,24 +60,31 @@ static int send_error(struct worker *w, struct announcement *a)
     return r;
 }
 
+/* One that is forgotten already has gone out through others. */
+static int send_choice(struct worker *w, uint64_t round)
+{
+    const struct record_chosen *chosen = &w->job->choices[round % CHOICES_PER_JOB];
+    return chosen->round == round ? fabric_send(w->conn, chosen, sizeof *chosen, NULL, 0) : 0;
+}
+
+/* Of a leader with its set: where it has moved, those of the round may not have heard of it from
+ * the lane that decided it (A29). Without room for both both come again. */
 static int send_closed(struct worker *w, struct announcement *a)
 {
     struct record_closed closed = {
         .kind = RECORD_CLOSED, .word = a->word, .round = a->closed_round};
-    int r = fabric_send(w->conn, &closed, sizeof closed, NULL, 0);
+    int r = announcement_piece(a)->terms.leads ? send_choice(w, a->closed_round) : 0;
+    if (r == 0)
+        r = fabric_send(w->conn, &closed, sizeof closed, NULL, 0);
     if (r == 0)
         list_remove(&a->tell_link);
     return r;
 }
 
-/* Its lanes wait for the set, so it comes before COMMIT. One that is forgotten already has gone out
- * through the others. */
+/* Its lanes wait for the set, so it comes before COMMIT. */
 static int send_chosen(struct worker *w, struct announcement *a)
 {
-    const struct record_chosen *chosen = &w->job->choices[a->round % CHOICES_PER_JOB];
-    int r = 0;
-    if (chosen->round == a->round)
-        r = fabric_send(w->conn, chosen, sizeof *chosen, NULL, 0);
+    int r = send_choice(w, a->round);
     if (r == 0)
         a->owes = TELL_COMMIT;
     return r;

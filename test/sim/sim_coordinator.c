@@ -60,10 +60,10 @@ struct search {
     bool found;
 };
 
-static void look(void *context, uint32_t job, uint32_t piece, uint32_t epoch)
+static void look(void *context, const struct lane_held *held)
 {
     struct search *search = context;
-    search->found |= job == search->piece->job->id && piece == search->piece->id;
+    search->found |= held->job == search->piece->job->id && held->piece == search->piece->id;
 }
 
 bool sim_lane_serves(const struct sim_lane *lane, const struct sim_piece *piece)

@@ -20,6 +20,8 @@ uint64_t rig_now(void) { return clock_now_ns(); }
 
 static void count_failure(void *context) { ((struct rig *)context)->failures++; }
 
+static void count_rest(void *context) { ((struct rig *)context)->rests++; }
+
 void rig_start(struct rig *rig, const char *kind) { rig_start_policy(rig, kind, LANE_FAIR); }
 
 void rig_start_policy(struct rig *rig, const char *kind, enum lane_policy policy)
@@ -41,6 +43,7 @@ void rig_start_policy(struct rig *rig, const char *kind, enum lane_policy policy
                                 .fabrics_count = 1,
                                 .cache_bytes = RIG_CACHE_BYTES,
                                 .job_failed = count_failure,
+                                .piece_rested = count_rest,
                                 .context = rig};
     assert_int_equal(lane_create(&lane, &rig->lane), 0);
 }

@@ -50,6 +50,7 @@ struct rig {
     struct rig_worker workers[RIG_WORKERS_MAX];
     uint32_t count;
     uint32_t failures; /* of jobs, that the lane has called out */
+    uint32_t rests;    /* of released pieces, likewise */
 };
 
 /* What a worker announces; zeroed fields are the usual ones. */

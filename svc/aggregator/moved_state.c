@@ -1,0 +1,278 @@
+/* What goes along when a piece moves: what its former owner knows and no worker could tell, and the
+ * arrays that it keeps. Owns the format, a head and one array; checks every field of it, since it
+ * comes from another process. README: A27. */
+#include "svc/aggregator/parameters.h"
+#include "svc/aggregator/release.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define HEAD_MAGIC 0x31535047u /* "GPS1" */
+
+/* Followed by the clock of each member, then by the array. Little endian, like all records. */
+struct head {
+    uint32_t magic;
+    uint32_t members;
+    uint64_t elements;
+    uint64_t round; /* committed last; 0: not known */
+    uint64_t body_bytes;
+    uint64_t steps; /* of parameters */
+    uint8_t dtype, quorum, rule, are_set;
+    int32_t failure;
+    char failure_text[LANE_TEXT_BYTES];
+    uint64_t left[RECORD_MISSING_WORDS]; /* ranks that have said goodbye */
+    struct record_chosen choices[CHOICES_PER_JOB];
+};
+_Static_assert(sizeof(struct head) == 48 + LANE_TEXT_BYTES + 96 + CHOICES_PER_JOB * 112,
+               "no holes");
+_Static_assert(sizeof(struct head) + LANE_WORKERS_MAX * sizeof(uint64_t) <= LANE_STATE_HEAD_BYTES,
+               "a head fits");
+
+static size_t head_bytes(const struct piece *p)
+{
+    return sizeof(struct head) + p->members * sizeof(uint64_t);
+}
+
+/* The array itself, as it is committed; NULL: the piece keeps none. */
+static char *body_of(const struct piece *p)
+{
+    const struct parameters *q = p->parameters;
+    return q ? (char *)q->state[q->now][0] : p->kept;
+}
+
+static uint64_t body_room(const struct piece *p)
+{
+    uint64_t bytes = piece_bytes(p, p->elements);
+    if (p->parameters)
+        return bytes * (1 + (uint64_t)update_moments(p->terms.rule));
+    return p->kept ? bytes : 0;
+}
+
+static uint64_t body_bytes(const struct piece *p)
+{
+    bool is_kept = p->parameters ? p->round > 1 : p->has_kept;
+    return is_kept ? body_room(p) : 0;
+}
+
+/* ---- the former owner ---- */
+
+static uint64_t committed(const struct piece *p) { return p->round > 0 ? p->round - 1 : 0; }
+
+/* Where all take part and nothing is kept, each worker knows all there is to know. */
+static bool has_state(const struct piece *p)
+{
+    return p->failure || p->job->has_left || p->terms.quorum != QUORUM_ALL || body_bytes(p) > 0;
+}
+
+static uint64_t state_bytes(const struct piece *p)
+{
+    return has_state(p) ? head_bytes(p) + body_bytes(p) : 0;
+}
+
+int lane_standing(struct lane *lane, uint32_t job, uint32_t id, struct lane_standing *ret)
+{
+    struct piece *p;
+    int r = piece_find_frozen(lane, job, id, &p);
+    if (r == 0)
+        *ret = (struct lane_standing){committed(p), state_bytes(p)};
+    return r;
+}
+
+static void note_leavers(const struct lane_job *job, struct head *head)
+{
+    for (uint32_t i = 0; i < job->workers_count; i++) {
+        if (job->workers[i].state == WORKER_LEFT)
+            head->left[i / 64] |= UINT64_C(1) << (i % 64);
+    }
+}
+
+static void write_head(const struct piece *p, char *ret_head)
+{
+    struct head head = {.magic = HEAD_MAGIC,
+                        .members = p->members,
+                        .elements = p->elements,
+                        .round = committed(p),
+                        .body_bytes = body_bytes(p),
+                        .dtype = (uint8_t)p->dtype,
+                        .quorum = (uint8_t)p->terms.quorum,
+                        .rule = (uint8_t)p->terms.rule,
+                        .failure = p->failure};
+    if (p->parameters) {
+        head.steps = p->parameters->steps;
+        head.are_set = p->parameters->are_set;
+    }
+    memcpy(head.failure_text, p->failure_text, sizeof head.failure_text);
+    memcpy(head.choices, p->job->choices, sizeof head.choices);
+    note_leavers(p->job, &head);
+    memcpy(ret_head, &head, sizeof head);
+    for (uint32_t i = 0; i < p->members; i++)
+        memcpy(ret_head + sizeof head + i * sizeof(uint64_t), &p->ranks[i].clock, sizeof(uint64_t));
+}
+
+int64_t lane_state_read(struct lane *lane, uint32_t job, uint32_t id, uint64_t offset,
+                        void *ret_data, size_t room)
+{
+    struct piece *p;
+    char head[LANE_STATE_HEAD_BYTES];
+    int r = piece_find_frozen(lane, job, id, &p);
+    if (r < 0)
+        return r;
+    uint64_t total = state_bytes(p), before = head_bytes(p);
+    if (offset > total)
+        return -EINVAL;
+    size_t count = total - offset < room ? total - offset : room, of_head = 0;
+    if (offset < before && count > 0) {
+        write_head(p, head);
+        of_head = before - offset < count ? before - offset : count;
+        memcpy(ret_data, head + offset, of_head);
+    }
+    if (count > of_head)
+        memcpy((char *)ret_data + of_head, body_of(p) + (offset + of_head - before),
+               count - of_head);
+    return (int64_t)count;
+}
+
+/* ---- the new owner ---- */
+
+static bool waits(const struct piece *p)
+{
+    return p->round == 0 && p->spoken == 0 && !p->is_held && !p->is_dropped;
+}
+
+static int find_waiting(struct lane *lane, uint32_t job_id, uint32_t id, struct piece **ret_piece)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    struct piece *p = job ? piece_find(job, id) : NULL;
+    if (!p)
+        return -ENOENT;
+    if (!waits(p))
+        return -EBUSY;
+    *ret_piece = p;
+    return 0;
+}
+
+/* A former owner that had lost its own may still know rounds: what it kept for the late comes again
+ * with the next result, everything else has failed there. */
+static bool body_suits(const struct piece *p, const struct head *head)
+{
+    bool is_needed = head->round > 0 && !head->failure && !quorum_is_partial(p);
+    if (head->body_bytes == 0)
+        return !is_needed || body_room(p) == 0;
+    return head->round > 0 && head->body_bytes == body_room(p);
+}
+
+static bool suits(const struct piece *p, const struct head *head)
+{
+    return head->magic == HEAD_MAGIC && head->members == p->members &&
+           head->elements == p->elements && head->dtype == p->dtype &&
+           head->quorum == p->terms.quorum && head->rule == p->terms.rule &&
+           head->round <= RECORD_ROUND_MOST && head->are_set <= 1 && head->failure <= 0 &&
+           body_suits(p, head);
+}
+
+static bool take_clocks(struct piece *p, const char *clocks)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        uint64_t clock;
+        memcpy(&clock, clocks + i * sizeof clock, sizeof clock);
+        if (clock > RECORD_ROUND_MOST)
+            return false;
+        p->ranks[i].clock = clock;
+    }
+    return true;
+}
+
+/* Sets that no worker need know any more but that an open round may wait for (W13). */
+static bool take_choices(struct lane_job *job, const struct head *head)
+{
+    for (size_t i = 0; i < CHOICES_PER_JOB; i++) {
+        if (head->choices[i].round > 0 && quorum_choose(job, &head->choices[i]) < 0)
+            return false;
+    }
+    return true;
+}
+
+/* Those who are connected here say goodbye themselves. */
+static void take_leavers(struct lane_job *job, const struct head *head)
+{
+    for (uint32_t i = 0; i < job->workers_count; i++) {
+        bool has_left = head->left[i / 64] >> (i % 64) & 1;
+        if (has_left && job->workers[i].state == WORKER_ABSENT)
+            worker_leave(&job->workers[i], false);
+    }
+}
+
+static int take_head(struct piece *p, const char *data, size_t bytes)
+{
+    struct head head;
+    if (bytes < head_bytes(p))
+        return -EBADMSG;
+    memcpy(&head, data, sizeof head);
+    if (!suits(p, &head) || bytes > head_bytes(p) + head.body_bytes)
+        return -EBADMSG;
+    if (!take_clocks(p, data + sizeof head) || !take_choices(p->job, &head))
+        return -EBADMSG;
+    if (p->parameters) {
+        p->parameters->steps = head.steps;
+        p->parameters->are_set = head.are_set;
+    }
+    p->failure = head.failure;
+    memcpy(p->failure_text, head.failure_text, sizeof p->failure_text);
+    p->failure_text[sizeof p->failure_text - 1] = '\0';
+    p->has_kept = p->kept && head.body_bytes > 0;
+    p->state_round = head.round;
+    p->state_bytes = head_bytes(p) + head.body_bytes;
+    take_leavers(p->job, &head);
+    return 0;
+}
+
+int lane_state_put(struct lane *lane, uint32_t job, uint32_t id, uint64_t offset, const void *data,
+                   size_t bytes)
+{
+    struct piece *p;
+    size_t of_head = 0;
+    int r = find_waiting(lane, job, id, &p);
+    if (r < 0)
+        return r;
+    if (offset != p->put_bytes)
+        return -EINVAL;
+    if (offset == 0) {
+        r = take_head(p, data, bytes);
+        of_head = head_bytes(p);
+    }
+    if (r < 0 || bytes > p->state_bytes - offset)
+        return -EBADMSG;
+    if (bytes > of_head)
+        memcpy(body_of(p) + (offset + of_head - head_bytes(p)), (const char *)data + of_head,
+               bytes - of_head);
+    p->put_bytes += bytes;
+    return 0;
+}
+
+static int check_state(const struct piece *p, uint64_t round)
+{
+    bool needs_state = round > 0 && (p->parameters || p->terms.quorum != QUORUM_ALL);
+    if (round > RECORD_ROUND_MOST)
+        return -EINVAL;
+    if (p->put_bytes == 0)
+        return needs_state ? -EBADMSG : 0;
+    return p->put_bytes == p->state_bytes && p->state_round == round ? 0 : -EBADMSG;
+}
+
+int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const uint64_t *rounds,
+                 size_t count)
+{
+    struct piece *p;
+    int r = 0;
+    for (size_t i = 0; i < count && r == 0; i++) {
+        r = find_waiting(lane, job, pieces[i], &p);
+        if (r == 0)
+            r = check_state(p, rounds[i]);
+    }
+    for (size_t i = 0; i < count && r == 0; i++) {
+        p = piece_find(job_find(lane, job), pieces[i]);
+        p->is_installed = rounds[i] > 0;
+        p->round = rounds[i] > 0 ? rounds[i] + 1 : 0;
+    }
+    return r;
+}

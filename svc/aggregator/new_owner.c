@@ -1,0 +1,193 @@
+/* Where a round stood when a new owner takes a piece over: learned from what workers say (W5), or
+ * told by the former owner, which let go of it. Decides which round is open and what each rank gets
+ * for what it says first; sums nothing. README: A27, A28; svc/wire/README.md: W5, W12. */
+#include "svc/aggregator/parameters.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+/* The two announcements of a rank that are kept: of the same, where it made one only. */
+static struct announcement *earliest_of(struct rank *rank)
+{
+    struct announcement *a = &rank->said[0], *b = &rank->said[1];
+    if (a->round == 0 || b->round == 0)
+        return a->round > b->round ? a : b;
+    return a->round < b->round ? a : b;
+}
+
+static struct announcement *newest_of(struct rank *rank)
+{
+    return rank->said[0].round > rank->said[1].round ? &rank->said[0] : &rank->said[1];
+}
+
+/* The last round that it knows to be committed. */
+static uint64_t committed_by(struct rank *rank)
+{
+    const struct announcement *a = earliest_of(rank);
+    return a->standing == RECORD_IDLE || a->round == 0 ? a->round : a->round - 1;
+}
+
+static uint64_t last_committed(struct piece *p)
+{
+    uint64_t committed = 0;
+    for (uint32_t i = 0; i < p->members; i++) {
+        uint64_t here = committed_by(&p->ranks[i]);
+        if (here > committed)
+            committed = here;
+    }
+    return committed;
+}
+
+/* It says to be in a round that is committed. Where all take part its landing area has held the
+ * result since before anybody was told so (W4), even when the word of it was lost with the lane;
+ * else only if it says so, and the others wait for the next result (W12). */
+static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
+{
+    if (quorum_is_partial(p) && a->standing == RECORD_HOLDS) {
+        rank->clock = a->round;
+        tell_closed(rank->worker, a, p->round - 1);
+    } else if (quorum_is_partial(p)) {
+        rank->late = a;
+        p->late++;
+    } else if (a->round + 1 == p->round) {
+        tell_commit(rank->worker, a);
+    } else {
+        piece_fail(p, -EPROTO,
+                   "tensor '%s': rank %u is in round %" PRIu64 ", another has committed %" PRIu64,
+                   p->tensor, rank->worker->number, a->round, p->round - 1);
+    }
+}
+
+/* A result that is the same for all can be copied from whoever holds it, if the lane itself has no
+ * need of the round. */
+static bool is_common(const struct piece *p, const struct announcement *a)
+{
+    return !a->operation->splits && !a->operation->collects && !p->parameters;
+}
+
+/* One rank's place in the round that opens. Returns whether it holds that round's result, and the
+ * others can have it from there. */
+static bool settle_rank(struct piece *p, struct rank *rank)
+{
+    struct announcement *a = newest_of(rank);
+    if (a->round > p->round)
+        a = earliest_of(rank); /* it has announced one more */
+    rank->clock = committed_by(rank);
+    if (a->standing == RECORD_IDLE || a->round == 0)
+        return false;
+    if (a->round < p->round)
+        catch_up(p, rank, a);
+    if (a->round < p->round || a->standing != RECORD_HOLDS)
+        return false;
+    if (!is_common(p, a)) {
+        count_in(rank, a); /* its input is lent still: the round is done again for the others */
+        return false;
+    }
+    if (a->has_output) { /* a broadcast's root has no landing area: its input is the result */
+        a->input_region = a->output_region;
+        a->input_offset = a->output_offset;
+    }
+    p->announced++;
+    return true;
+}
+
+/* Who has left without a word never tells where it stood. */
+static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (p->ranks[i].worker->state != WORKER_LEFT || p->ranks[i].has_spoken)
+            continue;
+        *ret_left = p->ranks[i].worker->number;
+        count++;
+    }
+    return count;
+}
+
+/* What a lost lane takes with it: running sums and moments lie in no worker's memory. */
+static const char *find_loss(const struct piece *p)
+{
+    if (p->round <= 1)
+        return NULL;
+    if (p->parameters)
+        return "its parameters were lost with its lane; declare it anew and broadcast them";
+    return quorum_is_loose(p) ? "its running sum was lost with its lane" : NULL;
+}
+
+/* Open round = one after the last that anybody knows to be committed. If somebody holds its result,
+ * that is what the rest get, never a second sum (W5). */
+void round_recover(struct piece *p)
+{
+    uint32_t left = 0, silent = silent_leavers(p, &left);
+    if (p->is_held)
+        return; /* its thaw comes back to it */
+    if (silent > 0 && p->terms.quorum == QUORUM_ALL)
+        piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
+    if (p->spoken + silent < p->members)
+        return;
+    p->round = last_committed(p) + 1;
+    const char *loss = find_loss(p);
+    if (loss)
+        piece_fail(p, -EOWNERDEAD, "tensor '%s': %s", p->tensor, loss);
+    for (uint32_t i = 0; i < p->members && !p->failure; i++)
+        p->is_copy |= settle_rank(p, &p->ranks[i]);
+    if (p->failure || p->state != PIECE_COLLECTING)
+        return; /* ranks disagree about the operation, or the last of them has set it off */
+    round_take_up(p);
+}
+
+/* ---- a former owner that let go ---- */
+
+/* Of a piece whose ranks have clocks of their own: it knows what the sum holds, whatever the worker
+ * has heard of it. */
+static bool suits_clock(const struct rank *rank, const struct record_ready *ready)
+{
+    if (ready->standing != RECORD_ANNOUNCE)
+        return ready->standing != RECORD_KEEPS && ready->round == rank->clock;
+    return ready->round == rank->clock || ready->round == rank->clock + 1;
+}
+
+bool new_owner_accepts(const struct piece *p, const struct rank *rank,
+                       const struct record_ready *ready)
+{
+    uint64_t committed = p->round - 1;
+    if (quorum_is_loose(p))
+        return suits_clock(rank, ready);
+    bool is_behind = ready->round < committed;
+    if (is_behind && !quorum_is_partial(p))
+        return false;
+    switch (ready->standing) {
+    case RECORD_ANNOUNCE: return ready->round <= p->round + 1;
+    case RECORD_KEEPS: return ready->round == committed && p->terms.quorum == QUORUM_ALL;
+    default: return ready->round <= committed;
+    }
+}
+
+/* Nothing that it lent for a round that is in the sum is read again. */
+static void welcome_clock(struct rank *rank, struct announcement *a)
+{
+    if (a->round <= rank->clock)
+        tell_commit(rank->worker, a);
+    else
+        count_in(rank, a);
+}
+
+/* No other rank need speak first: the round that is open is known. */
+void new_owner_welcome(struct rank *rank)
+{
+    struct piece *p = rank->piece;
+    struct announcement *a = newest_of(rank);
+    bool is_idle = a->standing == RECORD_IDLE || a->round == 0;
+    if (!quorum_is_loose(p))
+        rank->clock = committed_by(rank);
+    if (is_idle)
+        return;
+    if (quorum_is_loose(p)) {
+        welcome_clock(rank, a);
+    } else if (a->round < p->round) {
+        catch_up(p, rank, a);
+        round_go_on(p); /* the late have a result to get */
+    } else if (a->round == p->round) {
+        count_in(rank, a);
+    }
+}

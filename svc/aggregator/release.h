@@ -1,0 +1,51 @@
+/* What a lane does for pieces that move to another one, or come from there: the former owner lets
+ * go of them, what it keeps for them goes along, the new owner goes on where they stood (A26 to
+ * A29). Everything here belongs to the lane's thread. */
+#ifndef GRADPOOL_AGGREGATOR_RELEASE_H
+#define GRADPOOL_AGGREGATOR_RELEASE_H
+
+#include "svc/aggregator/lane.h"
+
+/* ---- the former owner ---- */
+
+/* From now on no round of these pieces begins; one that has begun is finished. -ENOENT: one of them
+ * is not here, -ECONNABORTED: the job has failed; then none is released. Releasing a piece again
+ * has no effect. */
+int lane_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
+/* How many of them, from the first on, are frozen: nothing of them is posted, read or written. Each
+ * stays so until it is thawed or dropped. */
+size_t lane_rested(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
+/* -ECANCELED: one of them was thawed or dropped since; -ECONNABORTED: the job has failed. */
+int lane_is_releasing(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
+/* They are served again, what has waited first. Pieces that are not released, or not here, are no
+ * error. */
+void lane_thaw(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
+
+struct lane_standing {
+    uint64_t round;       /* committed last; 0: none, or not known here */
+    uint64_t state_bytes; /* that a new owner needs beside that */
+};
+/* Of a frozen piece. -ENOENT: not here; -EBUSY: not frozen; -ECONNABORTED: the job has failed. */
+int lane_standing(struct lane *lane, uint32_t job, uint32_t piece, struct lane_standing *ret);
+/* Copies what there is of its state from `offset` on, up to `room` bytes; returns how many. Errors
+ * as above; -EINVAL: an offset beyond its end. */
+int64_t lane_state_read(struct lane *lane, uint32_t job, uint32_t piece, uint64_t offset,
+                        void *ret_data, size_t room);
+
+/* ---- the new owner ---- */
+
+/* The state of a piece that waits for its workers, from its beginning on, part by part; the first
+ * part is at least LANE_STATE_HEAD_BYTES, or all. -ENOENT: not here; -EBUSY: it does not wait;
+ * -EINVAL: `offset` is not where the last part ended; -EBADMSG: not the state of such a piece, or
+ * more than it has. */
+int lane_state_put(struct lane *lane, uint32_t job, uint32_t piece, uint64_t offset,
+                   const void *data, size_t bytes);
+#define LANE_STATE_HEAD_BYTES 8192
+
+/* The pieces have these rounds behind them, and all state that they need: the next one is open.
+ * Round 0: its workers will say. -ENOENT, -EBUSY as above; -EINVAL: no such round; -EBADMSG: state
+ * is missing, or is that of another round. After an error none is installed. */
+int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const uint64_t *rounds,
+                 size_t count);
+
+#endif
