@@ -1,5 +1,6 @@
 /* Pieces that get a new owner: where they stand is told to it before anything else is (W5), and not
- * before a former owner that lost everything can no longer write (the fence). */
+ * before a former owner that was lost can no longer write (the fence). One that has let go needs no
+ * fence. README: L19. */
 #include "client/job.h"
 #include "client/link.h"
 #include "svc/base/log.h"
@@ -19,8 +20,17 @@ static bool is_known(const struct piece *p, const Gradpool__Wire__Piece *said)
            p->link->state != LINK_CLOSED;
 }
 
-/* The READY waits in the new link until fences() has decided about the old one. */
-static void adopt(struct piece *p, const Gradpool__Wire__Piece *said)
+/* While a fence stands, the lane behind it is the last that was told anything: what has owned the
+ * piece since knows no memory to write. */
+static struct link *fence_of(const struct piece *p, struct link *former, bool is_released)
+{
+    if (p->fence || is_released || former == p->link || !former->conn)
+        return p->fence;
+    return former;
+}
+
+/* The READY waits in the new link until settle_piece() has decided about the old one. */
+static void adopt(struct piece *p, const Gradpool__Wire__Piece *said, bool is_released)
 {
     struct link *former = p->link, *link = link_get(p->tensor->job, said->lane);
     if (!link || is_known(p, said))
@@ -31,7 +41,7 @@ static void adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     p->epoch = said->epoch;
     p->is_orphan = false;
     p->owes_standing = true;
-    p->fence = former != link && former->conn ? former : NULL;
+    p->fence = fence_of(p, former, is_released);
 }
 
 /* The lane that lost the piece may only be cut off from the coordinator, and write on: its
@@ -58,7 +68,7 @@ void reroute(struct gp_job *job, const Gradpool__Wire__RouteChange *change)
         for (size_t k = 0; t && k < route->n_pieces; k++) {
             struct piece *p = find_piece(t, route->pieces[k]->id);
             if (p)
-                adopt(p, route->pieces[k]);
+                adopt(p, route->pieces[k], change->is_released);
         }
     }
     list_for_each (node, &job->tensors) {

@@ -358,6 +358,7 @@ void script_move(struct service_rig *rig, uint32_t from, uint32_t to)
         routes[i] = route_of(rig, &rig->tensors[i], &memory[i]);
     change.n_tensors = rig->tensors_count;
     change.tensors = routes;
+    change.is_released = rig->releases;
     message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_ROUTE_CHANGE;
     message.route_change = &change;
     script_send_all(rig, &message);

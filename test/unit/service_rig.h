@@ -82,6 +82,7 @@ struct service_rig {
     uint32_t pieces_per_tensor; /* spread over lanes_used */
     uint32_t lanes_used;
     bool holds_results, holds_commits, is_silent /* to questions */, ignores_declares;
+    bool releases;     /* lanes let go of the pieces that move, and live on */
     uint32_t withheld; /* bits of ranks that get no result and no word */
     uint32_t refusals; /* of tickets, still to come */
     int declare_failure;

@@ -1,0 +1,160 @@
+/* The client when lanes let go of pieces while it trains (L19): nothing is closed, rounds go on
+ * with the new owner, and what the former one still says finds nobody. */
+#include "test/unit/client_fixture.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define ELEMENTS 1000
+
+static gp_tensor *t[WORKERS];
+static gp_request *q[WORKERS];
+static float gradient[WORKERS][ELEMENTS], result[WORKERS][ELEMENTS];
+
+static void push(uint32_t rank, uint64_t round)
+{
+    fill(gradient[rank], ELEMENTS, rank, round);
+    ok(gp_push_pull(t[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
+}
+
+static void finish(uint64_t round)
+{
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        ok(gp_wait(q[rank], WAIT_MS));
+        check_mean(result[rank], ELEMENTS, round);
+    }
+}
+
+static void release(uint32_t from, uint32_t to)
+{
+    script_lock(&rig);
+    rig.releases = true;
+    rig.holds_results = false;
+    script_move(&rig, from, to);
+    script_unlock(&rig);
+}
+
+/* The connections of both ranks with a lane. */
+struct ends {
+    struct fabric_conn *conn[WORKERS];
+};
+
+static struct ends ends_of(uint32_t lane)
+{
+    struct ends ends;
+    script_lock(&rig);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ends.conn[rank] = rig.lanes[lane].workers[rank].conn;
+    script_unlock(&rig);
+    assert_non_null(ends.conn[0]);
+    return ends;
+}
+
+static void expect_ends(uint32_t lane, struct ends before)
+{
+    struct ends now = ends_of(lane);
+    assert_memory_equal(&before, &now, sizeof now);
+}
+
+static void a_lane_that_let_go_keeps_its_connections(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    struct ends before = ends_of(0);
+    release(0, 1);
+    for (uint64_t round = 2; round < 5; round++)
+        run_round(t, round);
+    expect_ends(0, before);
+    struct ends next = ends_of(1);
+    release(1, 0);
+    run_round(t, 5);
+    expect_ends(0, before);
+    expect_ends(1, next);
+}
+
+static void a_lane_that_is_lost_is_left_before_the_next_hears_anything(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    script_lock(&rig);
+    script_move(&rig, 0, 1); /* nobody says that it has let go */
+    script_unlock(&rig);
+    run_round(t, 2);
+    script_lock(&rig);
+    assert_null(rig.lanes[0].workers[0].conn);
+    assert_null(rig.lanes[0].workers[1].conn);
+    script_unlock(&rig);
+}
+
+static void a_round_that_waits_is_announced_to_the_next_lane(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    script_lock(&rig);
+    rig.holds_results = true;
+    script_unlock(&rig);
+    push(0, 2);
+    push(1, 2);
+    wait_heard(4);
+    struct ends before = ends_of(0);
+    script_lock(&rig);
+    uint32_t former = heard(0, 2)->ready.word;
+    script_unlock(&rig);
+    release(0, 1);
+    wait_heard(6);
+    script_lock(&rig);
+    assert_int_equal(heard(0, 2)->lane, 1);
+    assert_int_equal(heard(0, 2)->ready.standing, RECORD_ANNOUNCE);
+    assert_int_not_equal(heard(0, 2)->ready.word, former);
+    script_lane_say_error(&rig, 0, 0, former, -EINVAL, "of the former owner");
+    script_unlock(&rig);
+    finish(2);
+    run_round(t, 3);
+    expect_ends(0, before);
+}
+
+static void pieces_that_stay_go_on_at_the_lane_that_let_go(void **state)
+{
+    script_lock(&rig);
+    rig.pieces_per_tensor = 4;
+    rig.lanes_used = 2;
+    script_unlock(&rig);
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    struct ends before = ends_of(0);
+    release(1, 2);
+    for (uint64_t round = 2; round < 5; round++)
+        run_round(t, round);
+    expect_ends(0, before);
+}
+
+static void the_end_of_a_lane_without_pieces_means_nothing(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    release(0, 1);
+    run_round(t, 2);
+    script_lock(&rig);
+    script_kill_lane(&rig, 0);
+    script_unlock(&rig);
+    for (uint64_t round = 3; round < 6; round++)
+        run_round(t, round);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start, fixture_stop)
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(a_lane_that_let_go_keeps_its_connections),
+        CASE(a_lane_that_is_lost_is_left_before_the_next_hears_anything),
+        CASE(a_round_that_waits_is_announced_to_the_next_lane),
+        CASE(pieces_that_stay_go_on_at_the_lane_that_let_go),
+        CASE(the_end_of_a_lane_without_pieces_means_nothing),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
