@@ -38,7 +38,7 @@ struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, c
 
 void jobs_destroy(struct job *job)
 {
-    moving_forget(job);
+    moving_end_job(job);
     for (uint32_t rank = 0; job->sessions && rank < job->workers; rank++)
         if (job->sessions[rank])
             session_destroy(job->sessions[rank]);

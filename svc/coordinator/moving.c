@@ -264,7 +264,7 @@ void moving_aggregator_lost(struct aggregator *a)
 }
 
 /* Sources are told by whoever ends the job: they have its pieces. */
-void moving_forget(struct job *job)
+void moving_end_job(struct job *job)
 {
     list_for_each (node, &job->service->migrations) {
         struct migration *m = list_entry(node, struct migration, link);

@@ -39,7 +39,7 @@ int moving_start(struct job *job, const struct task_move *moves, size_t count, m
 /* Some of its tasks are on their way. */
 bool moving_is_busy(const struct job *job);
 /* The job ends: both sides are told to forget it. */
-void moving_forget(struct job *job);
+void moving_end_job(struct job *job);
 /* What was not written is undone; when it is back, K9 says what it may keep. */
 void moving_aggregator_away(struct aggregator *a);
 /* The same, before recovery_aggregator_lost() looks at the pieces. */
