@@ -2,6 +2,7 @@
  * the same samples give the same profile. README.md: R1 to R5. */
 #include "packer/profile.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "packer/packer.h"
@@ -21,18 +22,29 @@ static uint64_t median(uint64_t *values, uint32_t count)
     return count % 2 ? values[count / 2] : values[count / 2 - 1] / 2 + values[count / 2] / 2;
 }
 
-static struct profile_times medians(const struct profile *p)
+/* What is a time of a round, in any order. */
+static const size_t times[] = {
+    offsetof(struct profile_times, period_ns), offsetof(struct profile_times, busiest_ns),
+    offsetof(struct profile_times, lanes_ns),  offsetof(struct profile_times, span_ns),
+    offsetof(struct profile_times, burst_ns),  offsetof(struct profile_times, slack_ns)};
+#define TIMES (sizeof times / sizeof times[0])
+
+static uint64_t *time_at(struct profile_times *of, size_t offset)
 {
-    uint64_t period[PROFILE_RECENT], busiest[PROFILE_RECENT], lanes[PROFILE_RECENT];
+    return (uint64_t *)((char *)of + offset);
+}
+
+static struct profile_times medians(struct profile *p)
+{
+    struct profile_times result = {0};
     uint32_t count = p->samples < PROFILE_RECENT ? p->samples : PROFILE_RECENT;
-    for (uint32_t i = 0; i < count; i++) {
-        period[i] = p->recent[i].period_ns;
-        busiest[i] = p->recent[i].busiest_ns;
-        lanes[i] = p->recent[i].lanes_ns;
+    for (size_t t = 0; t < TIMES; t++) {
+        uint64_t values[PROFILE_RECENT];
+        for (uint32_t i = 0; i < count; i++)
+            values[i] = *time_at(&p->recent[i], times[t]);
+        *time_at(&result, times[t]) = median(values, count);
     }
-    return (struct profile_times){.period_ns = median(period, count),
-                                  .busiest_ns = median(busiest, count),
-                                  .lanes_ns = median(lanes, count)};
+    return result;
 }
 
 static void smooth(uint64_t *value, uint64_t news)
@@ -43,6 +55,12 @@ static void smooth(uint64_t *value, uint64_t news)
         *value -= (*value - news) / SMOOTHING;
 }
 
+/* Beside others a round ends otherwise. */
+static void forget_ending(struct profile_times *of)
+{
+    of->span_ns = of->burst_ns = of->slack_ns = 0;
+}
+
 /* With the first medians of a setting nothing is smoothed: they are all there is. */
 static void settle(struct profile *p)
 {
@@ -50,13 +68,14 @@ static void settle(struct profile *p)
     if (p->samples <= PROFILE_RECENT) {
         p->now = news;
     } else {
-        smooth(&p->now.period_ns, news.period_ns);
-        smooth(&p->now.busiest_ns, news.busiest_ns);
-        smooth(&p->now.lanes_ns, news.lanes_ns);
+        for (size_t t = 0; t < TIMES; t++)
+            smooth(time_at(&p->now, times[t]), *time_at(&news, times[t]));
     }
     bool is_faster = p->now.period_ns < p->alone.period_ns - p->alone.period_ns / 20;
     if (p->is_alone || is_faster)
         p->alone = p->now;
+    if (!p->is_alone && is_faster)
+        forget_ending(&p->alone);
 }
 
 static bool differs(uint64_t was, uint64_t is) { return is > was + was / 4 || is < was - was / 4; }
@@ -80,7 +99,10 @@ static void keep(struct profile *p, const struct profile_sample *sample)
     p->recent[p->samples % PROFILE_RECENT] =
         (struct profile_times){.period_ns = sample->elapsed_ns / sample->rounds,
                                .busiest_ns = sample->busiest_ns,
-                               .lanes_ns = sample->lanes_ns};
+                               .lanes_ns = sample->lanes_ns,
+                               .span_ns = sample->span_ns,
+                               .burst_ns = sample->burst_ns,
+                               .slack_ns = sample->slack_ns};
     p->samples++;
     if (p->samples == 3 * PROFILE_RECENT) /* so that it never wraps, and says "many" */
         p->samples -= PROFILE_RECENT;
@@ -117,10 +139,13 @@ void profile_recall(struct profile *p, const struct profile_times *alone)
 struct profile_times profile_known(const struct profile *p)
 {
     struct profile_times known = p->alone.period_ns ? p->alone : p->now;
+    if (p->alone.period_ns == 0)
+        forget_ending(&known);
     if (p->now.period_ns == 0 || known.lanes_ns == 0)
         return known;
     double changed = (double)p->now.lanes_ns / (double)known.lanes_ns;
     known.busiest_ns = (uint64_t)((double)known.busiest_ns * changed + 0.5);
+    known.burst_ns = (uint64_t)((double)known.burst_ns * changed + 0.5);
     known.lanes_ns = p->now.lanes_ns;
     return known;
 }

@@ -17,12 +17,16 @@ struct profile_sample {
     uint64_t elapsed_ns; /* from the begin of the last round before to that of the last of these */
     uint64_t busiest_ns; /* lane time a round, on the job's busiest lane */
     uint64_t lanes_ns;   /* lane time a round, on all its lanes */
-    bool is_alone;       /* no other job had pieces on its lanes */
+    uint64_t span_ns;    /* how rounds end on the busiest lane (L8); 0: not known */
+    uint64_t burst_ns, slack_ns;
+    bool is_alone; /* no other job had pieces on its lanes */
 };
 
 struct profile_times {
     uint64_t period_ns; /* 0: not known */
     uint64_t busiest_ns, lanes_ns;
+    uint64_t span_ns; /* 0: not known, nor are the next two */
+    uint64_t burst_ns, slack_ns;
 };
 
 struct profile {

@@ -3,6 +3,8 @@
  * A22. */
 #include "svc/aggregator/account.h"
 
+#include "svc/base/clock.h"
+
 /* What an event costs beside its bytes, in bytes that cost as much. */
 #define EVENT_BYTES 4096
 
@@ -80,17 +82,51 @@ void account_turn(struct lane_job *job, uint64_t spent_ns)
     choose_reference(p);
 }
 
+/* A round of which something is still to do when the next begins has no end of its own. */
+static void begin_round(struct job_ending *ending, uint64_t round, uint64_t now_ns)
+{
+    bool is_over = ending->at_work == 0;
+    if (is_over && ending->begun_ns > 0 && ending->done_ns >= ending->begun_ns) {
+        ending->sums.rounds++;
+        ending->sums.span_ns += ending->done_ns - ending->begun_ns;
+        ending->sums.burst_ns += ending->burst_ns;
+    }
+    ending->round = round;
+    ending->begun_ns = is_over ? now_ns : 0;
+}
+
 void account_ready(struct piece *p, bool begins)
 {
+    struct job_ending *ending = &p->job->ending;
     p->ready_ns = p->job->lane->now_ns;
     if (!begins)
         return;
     p->begun_rounds++;
     p->begun_ns = p->ready_ns;
+    if (p->round > ending->round)
+        begin_round(ending, p->round, p->ready_ns);
+    if (ending->at_work == 0)
+        ending->burst_from_ns = p->job->busy_ns;
+    ending->at_work++;
+    p->is_at_work = true;
+}
+
+void account_done(struct piece *p)
+{
+    struct job_ending *ending = &p->job->ending;
+    if (!p->is_at_work)
+        return;
+    p->is_at_work = false;
+    ending->at_work--;
+    if (ending->at_work > 0)
+        return;
+    ending->done_ns = clock_now_ns(); /* a turn may be long */
+    ending->burst_ns = p->job->busy_ns - ending->burst_from_ns;
 }
 
 void account_forget(struct piece *p)
 {
+    account_done(p);
     if (p->job->worked == p)
         p->job->worked = NULL;
     if (p->job->reference == p)

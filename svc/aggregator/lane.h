@@ -119,6 +119,12 @@ struct lane_squares {
     uint32_t losses; /* inputs that came with one, counted a piece */
     double loss_sum;
 };
+/* How the job's rounds end here, added up (A22). */
+struct lane_endings {
+    uint64_t rounds;
+    uint64_t span_ns;  /* from the first piece that could be worked on to the last that was done */
+    uint64_t burst_ns; /* lane time since there was nothing to work on last */
+};
 struct lane_job_use {
     uint32_t job;
     uint32_t connections, registered_regions;
@@ -126,7 +132,8 @@ struct lane_job_use {
     uint64_t queue_ns;               /* of all rounds: from ready to their first chunk */
     uint32_t reference;              /* the piece whose rounds count as the job's; 0: none yet */
     uint64_t begun_rounds, begun_ns; /* of it: rounds begun, and when the newest did */
-    struct lane_squares squares;     /* round 0: nothing is measured */
+    struct lane_endings endings;
+    struct lane_squares squares; /* round 0: nothing is measured */
 };
 struct lane_piece_use {
     uint32_t piece;

@@ -95,6 +95,7 @@ struct piece {
     uint64_t begun_rounds; /* that have begun here, */
     uint64_t begun_ns;     /* and when the newest did */
     uint64_t ready_ns;     /* since when it waits for its first chunk; 0: it does not */
+    bool is_at_work;       /* a round of it has begun and is not over */
     int failure;           /* once ranks disagree: every announcement gets it */
     char failure_text[LANE_TEXT_BYTES];
     char tensor[LANE_NAME_BYTES];
@@ -125,6 +126,17 @@ struct worker {
 
 /* Sets of ranks that are known for rounds to come or just gone. */
 #define CHOICES_PER_JOB 4
+
+/* Where a job is in its round (A22). */
+struct job_ending {
+    uint64_t round;         /* the newest that a piece has begun */
+    uint64_t begun_ns;      /* when the first did; 0: while the round before was not over */
+    uint64_t done_ns;       /* when there was nothing to work on last */
+    uint64_t burst_from_ns; /* job.busy_ns when there was something again */
+    uint64_t burst_ns;      /* lane time from there to done_ns */
+    size_t at_work;         /* pieces */
+    struct lane_endings sums;
+};
 
 struct lane_job {
     struct list link;     /* in lane.jobs */
@@ -157,7 +169,8 @@ struct lane_job {
     struct record_chosen choices[CHOICES_PER_JOB]; /* by round; W13 */
     struct lane_squares squares;
     uint64_t busy_ns, pushed_bytes, rounds;
-    uint64_t queue_ns;       /* of all its rounds: from ready to the first chunk */
+    uint64_t queue_ns; /* of all its rounds: from ready to the first chunk */
+    struct job_ending ending;
     struct piece *worked;    /* whose chunk came last; NULL: gone */
     struct piece *reference; /* whose rounds count as the job's (A22); NULL: none yet */
 };

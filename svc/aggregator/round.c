@@ -184,6 +184,7 @@ static void lead(struct piece *p)
 static void close_round(struct piece *p)
 {
     account(p);
+    account_done(p);
     add_squares(p);
     if (p->parameters)
         parameters_commit(p);
@@ -250,6 +251,7 @@ void round_rest(struct piece *p)
             worker_drop_payload(rank->worker);
         rank->part = NULL;
     }
+    account_done(p);
     p->is_answer = p->is_copy = false;
     p->state = PIECE_COLLECTING;
     if (p->is_held)

@@ -48,6 +48,7 @@ struct tensor {
 struct seen {
     uint32_t reference;
     uint64_t rounds, begun_ns, busy_ns;
+    uint64_t ended_rounds, span_ns, burst_ns;
 };
 
 /* How a lane was chosen for a job, the last time that something of it was placed there. */

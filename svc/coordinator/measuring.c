@@ -75,18 +75,31 @@ const WIRE(JobUse) * stats_of_job(const struct lane *lane, uint32_t job_id)
 /* What a lane has done for a job between two looks. */
 struct window {
     uint64_t rounds, elapsed_ns, busy_ns;
+    uint64_t span_ns, burst_ns; /* a round; 0: none has ended before the next began */
 };
 
 /* Rounds are counted where there was a look before, on the same piece, by the same process. */
 static bool is_next(const struct seen *was, const struct seen *is)
 {
     return was->reference == is->reference && was->busy_ns <= is->busy_ns &&
-           was->begun_ns <= is->begun_ns && was->rounds <= is->rounds;
+           was->begun_ns <= is->begun_ns && was->rounds <= is->rounds &&
+           was->ended_rounds <= is->ended_rounds && was->span_ns <= is->span_ns &&
+           was->burst_ns <= is->burst_ns;
 }
 
 static uint64_t own_time(const struct lane *lane, uint64_t busy_ns)
 {
     return lane->cpu_ppm ? (uint64_t)((double)busy_ns * lane->cpu_ppm / PPM) : busy_ns;
+}
+
+static void look_at_ending(const struct lane *lane, const struct seen *was, const struct seen *is,
+                           struct window *window)
+{
+    uint64_t rounds = is->ended_rounds - was->ended_rounds;
+    if (rounds == 0)
+        return;
+    window->span_ns = (is->span_ns - was->span_ns) / rounds;
+    window->burst_ns = own_time(lane, (is->burst_ns - was->burst_ns) / rounds);
 }
 
 /* Whether rounds have begun there since the last look that saw some. Figures from before tasks have
@@ -99,13 +112,17 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
     struct seen was = share->seen, is = {.reference = use->reference,
                                          .rounds = use->begun_rounds,
                                          .begun_ns = use->begun_ns,
-                                         .busy_ns = use->busy_ns};
+                                         .busy_ns = use->busy_ns,
+                                         .ended_rounds = use->ended_rounds,
+                                         .span_ns = use->span_ns,
+                                         .burst_ns = use->burst_ns};
     if (is_next(&was, &is) && was.rounds == is.rounds)
         return false;
     share->seen = is;
     *ret_window = (struct window){.rounds = is.rounds - was.rounds,
                                   .elapsed_ns = is.begun_ns - was.begun_ns,
                                   .busy_ns = own_time(share->lane, is.busy_ns - was.busy_ns)};
+    look_at_ending(share->lane, &was, &is, ret_window);
     return is_next(&was, &is);
 }
 
@@ -166,7 +183,7 @@ static void note(struct job *job, enum profile_news news)
 static bool measure(struct job *job)
 {
     struct window busiest = {0};
-    uint64_t lanes_ns = 0, most_ns = 0;
+    uint64_t lanes_ns = 0, most_ns = 0, longest_ns = 0;
     if (job->has_pieces)
         share_lane_time(job);
     for (size_t i = 0; i < job->shares_count; i++) {
@@ -183,6 +200,8 @@ static bool measure(struct job *job)
             busiest = window;
         most_ns = busiest.busy_ns / busiest.rounds;
         lanes_ns += window.busy_ns / window.rounds;
+        if (window.span_ns > longest_ns)
+            longest_ns = window.span_ns;
     }
     if (busiest.rounds == 0)
         return false;
@@ -190,6 +209,9 @@ static bool measure(struct job *job)
                                     .elapsed_ns = busiest.elapsed_ns,
                                     .busiest_ns = most_ns,
                                     .lanes_ns = lanes_ns,
+                                    .span_ns = busiest.span_ns,
+                                    .burst_ns = busiest.burst_ns,
+                                    .slack_ns = longest_ns - busiest.span_ns,
                                     .is_alone = is_alone(job)};
     note(job, profile_take(&job->profile, &sample));
     /* What is known from before may lack them, an answer may be lost. */

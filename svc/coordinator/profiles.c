@@ -154,6 +154,9 @@ static void past_row(const struct past *past, struct store_row *ret_row)
         .period_ns = past->alone.period_ns,
         .busiest_ns = past->alone.busiest_ns,
         .lanes_ns = past->alone.lanes_ns,
+        .span_ns = past->alone.span_ns,
+        .burst_ns = past->alone.burst_ns,
+        .slack_ns = past->alone.slack_ns,
         .tensors = {past->tensors, (uint32_t)(past->tensors_count * sizeof *past->tensors)}};
 }
 
@@ -226,7 +229,12 @@ int profiles_restore(struct service *s, const struct store_profile *row)
     if (row->tensors.bytes > 0)
         memcpy(past->tensors, row->tensors.data, row->tensors.bytes);
     past->tensors_count = row->tensors.bytes / sizeof *past->tensors;
-    past->alone = (struct profile_times){row->period_ns, row->busiest_ns, row->lanes_ns};
+    past->alone = (struct profile_times){.period_ns = row->period_ns,
+                                         .busiest_ns = row->busiest_ns,
+                                         .lanes_ns = row->lanes_ns,
+                                         .span_ns = row->span_ns,
+                                         .burst_ns = row->burst_ns,
+                                         .slack_ns = row->slack_ns};
     past->turn = row->turn;
     if (row->turn > s->profiles_turn)
         s->profiles_turn = row->turn;

@@ -36,6 +36,9 @@ struct packer_timing job_timing(const struct job *job)
     struct profile_times known = profile_known(&job->profile);
     return (struct packer_timing){.period_ns = known.period_ns,
                                   .spread_ns = known.busiest_ns,
+                                  .span_ns = known.span_ns,
+                                  .burst_ns = known.burst_ns,
+                                  .slack_ns = known.slack_ns,
                                   .loss_limit_ppm = job_limit_ppm(job)};
 }
 
@@ -116,7 +119,7 @@ int residents_predict(const struct service *s, struct residents *r)
     for (size_t first = 0, end; first < r->count; first = end) {
         for (end = first; end < r->count && r->lanes[end] == r->lanes[first];)
             end++;
-        packer_losses(policy, r->jobs + first, end - first, r->losses + first);
+        packer_predict(policy, r->jobs + first, end - first, r->losses + first);
     }
     return 0;
 }

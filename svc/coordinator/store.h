@@ -94,7 +94,7 @@ struct store_profile {
     const char *tenant, *job;
     uint32_t workers, layout;
     uint64_t turn; /* greater is newer */
-    uint64_t period_ns, busiest_ns, lanes_ns;
+    uint64_t period_ns, busiest_ns, lanes_ns, span_ns, burst_ns, slack_ns;
     struct store_blob tensors;
 };
 

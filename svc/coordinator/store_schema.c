@@ -74,7 +74,8 @@ const struct table schema_tables[STORE_TABLES] = {
          {COLUMN(profile, tenant, TEXT), COLUMN(profile, job, TEXT), COLUMN(profile, workers, U32),
           COLUMN(profile, layout, U32), COLUMN(profile, turn, U64), COLUMN(profile, period_ns, U64),
           COLUMN(profile, busiest_ns, U64), COLUMN(profile, lanes_ns, U64),
-          COLUMN(profile, tensors, BLOB)}},
+          COLUMN(profile, span_ns, U64), COLUMN(profile, burst_ns, U64),
+          COLUMN(profile, slack_ns, U64), COLUMN(profile, tensors, BLOB)}},
 };
 
 /* A column that is new stands last in its table, where ALTER TABLE puts it. */
@@ -85,6 +86,7 @@ const char *schema_step(uint32_t version)
         [4] = "ALTER TABLE jobs ADD COLUMN loss_limit_ppm INTEGER NOT NULL DEFAULT 0;"
               "ALTER TABLE tenants ADD COLUMN loss_limit_ppm INTEGER NOT NULL DEFAULT 0",
         [5] = "ALTER TABLE pieces ADD COLUMN is_released INTEGER NOT NULL DEFAULT 0",
+        [6] = "DROP TABLE IF EXISTS profiles", /* a hint: what it lacks is measured again */
     };
     return steps[version];
 }

@@ -38,6 +38,9 @@ uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size
         uses[i].begun_rounds = jobs[i].rounds;
         uses[i].begun_ns = jobs[i].begun_ns;
         uses[i].busy_ns = jobs[i].busy_ns;
+        uses[i].ended_rounds = jobs[i].span_ns ? jobs[i].rounds : 0;
+        uses[i].span_ns = jobs[i].rounds * jobs[i].span_ns;
+        uses[i].burst_ns = jobs[i].rounds * jobs[i].burst_ns;
         if (detailed == jobs[i].job) {
             uses[i].pieces = (uint32_t *)&jobs[i].reference;
             uses[i].pieces_busy_ns = (uint64_t *)&jobs[i].busy_ns;
@@ -102,12 +105,15 @@ uint32_t measure_lane_of(struct rig *rig, const char *name)
     return trained_start(rig, name, &worker).lane;
 }
 
-void measure_know(struct rig *rig, uint64_t lane_ns, size_t count, const char *const *names)
+void measure_know_ending(struct rig *rig, uint64_t lane_ns, uint64_t span_ns, uint64_t burst_ns,
+                         size_t count, const char *const *names)
 {
     struct end *aggregator = rig_aggregator(rig, 1);
     for (size_t i = 0; i < count; i++) {
         struct end *worker;
         struct trained job = trained_start(rig, names[i], &worker);
+        job.span_ns = span_ns;
+        job.burst_ns = burst_ns;
         aggregator->answers = false;
         trained_run(aggregator, &job, 12, 100 * NS_PER_MS, lane_ns);
         aggregator->answers = true;
@@ -116,6 +122,11 @@ void measure_know(struct rig *rig, uint64_t lane_ns, size_t count, const char *c
     }
     rig_crash(rig);
     rig_start(rig);
+}
+
+void measure_know(struct rig *rig, uint64_t lane_ns, size_t count, const char *const *names)
+{
+    measure_know_ending(rig, lane_ns, 0, 0, count, names);
 }
 
 void measure_open_store(struct rig *rig, struct store **ret_store)

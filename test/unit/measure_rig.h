@@ -11,7 +11,8 @@
 struct trained {
     uint32_t job, lane, reference;
     uint64_t rounds, begun_ns, busy_ns;
-    uint64_t preempted_ns; /* of busy_ns, another process had the core */
+    uint64_t preempted_ns;      /* of busy_ns, another process had the core */
+    uint64_t span_ns, burst_ns; /* of each round; 0: not told */
 };
 
 /* rig_setup(), with looks in quick succession. */
@@ -30,6 +31,9 @@ envelope *measure_ask_job(struct rig *rig, const char *name, const WIRE(JobView)
 uint32_t measure_lane_of(struct rig *rig, const char *name);
 /* Knows each of these jobs: a period of 100 ms, so much lane time in it. */
 void measure_know(struct rig *rig, uint64_t lane_ns, size_t count, const char *const *names);
+/* And how their rounds end. */
+void measure_know_ending(struct rig *rig, uint64_t lane_ns, uint64_t span_ns, uint64_t burst_ns,
+                         size_t count, const char *const *names);
 /* That of a coordinator which does not run. */
 void measure_open_store(struct rig *rig, struct store **ret_store);
 

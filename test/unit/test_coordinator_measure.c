@@ -363,6 +363,22 @@ static void what_is_lost_is_told_beside_what_was_predicted(void **state)
     message_free(reply);
 }
 
+/* As above, but 5 of the 20 ms come last, the others while it computes; and after a restart. */
+static void how_rounds_end_is_part_of_the_prediction(void **state)
+{
+    struct rig *rig = *state;
+    const WIRE(JobView) * view;
+    measure_know_ending(rig, 20 * NS_PER_MS, 60 * NS_PER_MS, 5 * NS_PER_MS, 2,
+                        (const char *[]){"a", "b"});
+    rig_aggregator(rig, 1);
+    measure_lane_of(rig, "a");
+    measure_lane_of(rig, "b");
+    envelope *reply = measure_ask_job(rig, "a", &view);
+    /* its work takes 1.2 times as long: 5 x 0.2 = 1 ms of 101 */
+    assert_in_range(view->predicted_loss_ppm, 9800, 10000);
+    message_free(reply);
+}
+
 static void who_ran_alone_before_fits_alone_again_whatever_his_limit(void **state)
 {
     struct rig *rig = *state;
@@ -448,6 +464,7 @@ int main(void)
         CASE(a_job_s_own_limit_is_kept_and_the_same_for_all_ranks),
         CASE(why_a_lane_was_chosen_is_told),
         CASE(what_is_lost_is_told_beside_what_was_predicted),
+        CASE(how_rounds_end_is_part_of_the_prediction),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

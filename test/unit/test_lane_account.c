@@ -131,6 +131,47 @@ static void a_round_waits_while_another_has_the_core(void **state)
     assert_true(rig_use(&rig).queue_ns > 0);
 }
 
+/* The large piece is done when the small one comes. */
+static void the_end_of_a_round_is_what_came_last(void **state)
+{
+    rig_start(&rig, kind);
+    rig_place(&rig, RIG_JOB, 2, 1, 1, 60000, false);
+    rig_place(&rig, RIG_JOB, 2, 2, 1, 64, false);
+    rig_connect(&rig, 0, RIG_JOB, 0);
+    rig_connect(&rig, 1, RIG_JOB, 1);
+    uint64_t began_ns = rig_now();
+    for (uint64_t round = 1; round <= 200; round++) {
+        push(1, round, 60000);
+        push(2, round, 64);
+    }
+    uint64_t elapsed_ns = rig_now() - began_ns;
+    struct lane_job_use use = rig_use(&rig);
+    assert_int_equal(use.endings.rounds, 199); /* the last is over when another begins */
+    assert_true(use.endings.span_ns > 0 && use.endings.span_ns <= elapsed_ns);
+    assert_true(use.endings.burst_ns > 0);
+    assert_true(use.endings.burst_ns < use.busy_ns / 2);
+}
+
+static void a_round_that_runs_into_the_next_has_no_end(void **state)
+{
+    rig_start_job(&rig, kind, 2, 2, 60000);
+    for (uint32_t piece = 1; piece <= 2; piece++)
+        push(piece, 1, 60000);
+    say(0, 2, 2, 60000);
+    push(1, 2, 60000);
+    assert_int_equal(rig_use(&rig).endings.rounds, 1);
+    say(0, 1, 3, 60000); /* both at once: the one of round 2, and one that begins round 3 */
+    say(1, 2, 2, 60000);
+    say(1, 1, 3, 60000);
+    rig_until(&rig, rig.workers[0].commits_count == 5);
+    uint64_t rounds = rig_use(&rig).endings.rounds;
+    assert_in_range(rounds, 1, 2);
+    lane_drop(rig.lane, RIG_JOB, (uint32_t[]){2}, 1);
+    push(1, 4, 60000);
+    push(1, 5, 60000);
+    assert_in_range(rig_use(&rig).endings.rounds, rounds + 1, rounds + 2);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 
 int main(int argc, char **argv)
@@ -143,6 +184,8 @@ int main(int argc, char **argv)
         CASE(the_time_of_jobs_is_the_time_of_the_lane),
         CASE(nobody_pays_for_more_than_there_was),
         CASE(a_round_waits_while_another_has_the_core),
+        CASE(the_end_of_a_round_is_what_came_last),
+        CASE(a_round_that_runs_into_the_next_has_no_end),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests_name(kind, cases, NULL, NULL);

@@ -137,6 +137,39 @@ static void the_busiest_lane_keeps_its_part_of_the_lane_time(void **state)
     assert_int_equal(profile_known(&p).busiest_ns, 5 * MS / 2);
 }
 
+static enum profile_news end_rounds(struct profile *p, uint64_t period_ns, bool is_alone)
+{
+    struct profile_sample sample = {.rounds = 10,
+                                    .elapsed_ns = 10 * period_ns,
+                                    .busiest_ns = 2 * MS,
+                                    .lanes_ns = is_alone ? 4 * MS : 8 * MS,
+                                    .span_ns = 60 * MS,
+                                    .burst_ns = MS,
+                                    .slack_ns = 5 * MS,
+                                    .is_alone = is_alone};
+    enum profile_news news = PROFILE_NOTHING;
+    for (int i = 0; i < 40; i++)
+        news = profile_take(p, &sample);
+    return news;
+}
+
+static void how_rounds_end_is_known_from_alone_only(void **state)
+{
+    struct profile p = {0};
+    end_rounds(&p, 100 * MS, false);
+    assert_int_equal(profile_known(&p).span_ns, 0);
+    end_rounds(&p, 100 * MS, true);
+    assert_int_equal(profile_known(&p).span_ns, 60 * MS);
+    assert_int_equal(profile_known(&p).burst_ns, MS);
+    assert_int_equal(profile_known(&p).slack_ns, 5 * MS);
+    end_rounds(&p, 120 * MS, false); /* twice the lane time, and so of the burst */
+    assert_in_range(profile_known(&p).burst_ns, 2 * MS - MS / 10, 2 * MS + MS / 10);
+    assert_int_equal(profile_known(&p).span_ns, 60 * MS);
+    end_rounds(&p, 50 * MS, false); /* alone was measured wrong */
+    assert_int_equal(profile_known(&p).span_ns, 0);
+    assert_int_equal(profile_known(&p).burst_ns, 0);
+}
+
 static void who_runs_faster_beside_others_was_measured_wrong(void **state)
 {
     struct profile p = {0};
@@ -188,6 +221,7 @@ int main(void)
         cmocka_unit_test(lane_time_that_nobody_feels_is_no_drift),
         cmocka_unit_test(the_loss_is_what_others_cost_it),
         cmocka_unit_test(the_busiest_lane_keeps_its_part_of_the_lane_time),
+        cmocka_unit_test(how_rounds_end_is_known_from_alone_only),
         cmocka_unit_test(who_runs_faster_beside_others_was_measured_wrong),
         cmocka_unit_test(who_was_never_alone_is_known_as_he_runs),
         cmocka_unit_test(what_is_known_from_before_holds_as_long_as_it_is_right),

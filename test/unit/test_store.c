@@ -302,8 +302,12 @@ static void a_file_of_the_version_before_is_brought_up_to_date(void **state)
     assert_string_equal(f->rows[0].job.name, "resnet");
     assert_int_equal(f->rows[0].job.layout, 0);
     struct store_row profile = {.table = STORE_PROFILE};
-    profile.profile = (struct store_profile){
-        .tenant = "", .job = "resnet", .workers = 2, .period_ns = 5, .tensors = {"abcdefgh", 8}};
+    profile.profile = (struct store_profile){.tenant = "",
+                                             .job = "resnet",
+                                             .workers = 2,
+                                             .period_ns = 5,
+                                             .slack_ns = 6,
+                                             .tensors = {"abcdefgh", 8}};
     put(f, profile);
     struct store_row job = job_row(7, "resnet");
     job.job.layout = UINT32_MAX;
@@ -312,6 +316,7 @@ static void a_file_of_the_version_before_is_brought_up_to_date(void **state)
     assert_int_equal(load(f), 3);
     assert_true(f->rows[0].job.layout == UINT32_MAX);
     assert_int_equal(f->rows[2].profile.period_ns, 5);
+    assert_int_equal(f->rows[2].profile.slack_ns, 6);
     assert_int_equal(f->rows[2].profile.tensors.bytes, 8);
 }
 
