@@ -243,7 +243,7 @@ static void stop(struct aggregator *a)
     if (a->number)
         control_leave(a);
     channel_destroy(a->channel);
-    moving_forget(a);
+    moving_abandon(a);
     cores_destroy(a->cores);
     if (a->signal_fd >= 0)
         close(a->signal_fd);
@@ -302,7 +302,7 @@ static void lose_coordinator(struct aggregator *a, int reason)
              detail && *detail ? ": " : "", detail ? detail : "");
     channel_destroy(a->channel);
     a->channel = NULL;
-    moving_forget(a);
+    moving_abandon(a);
 }
 
 /* A process whose coordinator never comes back and whom no worker needs should not stay for ever.

@@ -138,7 +138,7 @@ int moving_rested(struct aggregator *a) { return settle(a, look); }
 
 int moving_recheck(struct aggregator *a) { return settle(a, look_again); }
 
-void moving_forget(struct aggregator *a)
+void moving_abandon(struct aggregator *a)
 {
     for (struct release *r; (r = a->releases);) {
         a->releases = r->next;

@@ -71,6 +71,6 @@ int moving_rested(struct aggregator *a);
 /* Pieces were thawed or dropped, or a job has failed: answers who waits for them. */
 int moving_recheck(struct aggregator *a);
 /* Nobody is there to be answered; what is released stays so (M3). */
-void moving_forget(struct aggregator *a);
+void moving_abandon(struct aggregator *a);
 
 #endif
