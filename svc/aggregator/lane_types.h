@@ -3,8 +3,8 @@
 #ifndef GRADPOOL_AGGREGATOR_LANE_TYPES_H
 #define GRADPOOL_AGGREGATOR_LANE_TYPES_H
 
+#include "svc/aggregator/ending.h"
 #include "svc/aggregator/inbox.h"
-#include "svc/aggregator/lane.h"
 #include "svc/aggregator/lending.h"
 #include "svc/aggregator/operation.h"
 #include "svc/aggregator/transfer_types.h"
@@ -91,12 +91,11 @@ struct piece {
     uint64_t next_element;            /* where the next chunk to be started begins, in its step */
     uint32_t next_chunk, write_chunk; /* they are written in order: the last carries the words */
     uint32_t chunks_active;
-    uint64_t busy_ns;      /* of the lane, for its chunks (A22) */
-    uint64_t begun_rounds; /* that have begun here, */
-    uint64_t begun_ns;     /* and when the newest did */
-    uint64_t ready_ns;     /* since when it waits for its first chunk; 0: it does not */
-    bool is_at_work;       /* a round of it has begun and is not over */
-    int failure;           /* once ranks disagree: every announcement gets it */
+    uint64_t busy_ns;                /* of the lane, for its chunks (A22) */
+    uint64_t begun_rounds, begun_ns; /* that have begun here, and when the newest did */
+    uint64_t ready_ns;               /* since when it waits for its first chunk; 0: it does not */
+    bool is_at_work;                 /* a round of it has begun and is not over */
+    int failure;                     /* once ranks disagree: every announcement gets it */
     char failure_text[LANE_TEXT_BYTES];
     char tensor[LANE_NAME_BYTES];
     /* Of a state that is put here: how much has come, of how much, and after which round. */
@@ -126,17 +125,6 @@ struct worker {
 
 /* Sets of ranks that are known for rounds to come or just gone. */
 #define CHOICES_PER_JOB 4
-
-/* Where a job is in its round (A22). */
-struct job_ending {
-    uint64_t round;         /* the newest that a piece has begun */
-    uint64_t begun_ns;      /* when the first did; 0: while the round before was not over */
-    uint64_t done_ns;       /* when there was nothing to work on last */
-    uint64_t burst_from_ns; /* job.busy_ns when there was something again */
-    uint64_t burst_ns;      /* lane time from there to done_ns */
-    size_t at_work;         /* pieces */
-    struct lane_endings sums;
-};
 
 struct lane_job {
     struct list link;     /* in lane.jobs */

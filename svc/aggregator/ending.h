@@ -1,0 +1,18 @@
+/* How the rounds of a job end on its lane, for account.c. README: A22. */
+#ifndef GRADPOOL_AGGREGATOR_ENDING_H
+#define GRADPOOL_AGGREGATOR_ENDING_H
+
+#include "svc/aggregator/lane.h"
+
+/* Where a job is in its round (A22). */
+struct job_ending {
+    uint64_t round;         /* the newest that a piece has begun */
+    uint64_t begun_ns;      /* when the first did; 0: while the round before was not over */
+    uint64_t done_ns;       /* when there was nothing to work on last */
+    uint64_t burst_from_ns; /* job.busy_ns when there was something again */
+    uint64_t burst_ns;      /* lane time from there to done_ns */
+    size_t at_work;         /* pieces */
+    struct lane_endings sums;
+};
+
+#endif
