@@ -55,6 +55,7 @@ struct scale_lane {
     struct packer_lane lane;
     uint32_t aggregator;
     bool is_changing; /* it is being opened, started, drained or parked */
+    bool is_kept;     /* its aggregator is not ours to stop */
 };
 
 struct scale_task {

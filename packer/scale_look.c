@@ -146,7 +146,7 @@ bool scale_is_resting(const struct scale_seen *seen, uint32_t aggregator)
         const struct scale_lane *lane = &seen->lanes[i];
         if (lane->aggregator != aggregator)
             continue;
-        if (lane->lane.state == PACKER_LANE_OPEN || lane->is_changing)
+        if (lane->lane.state == PACKER_LANE_OPEN || lane->is_changing || lane->is_kept)
             return false;
         runs = runs || lane->lane.state == PACKER_LANE_PARKED;
     }
@@ -161,7 +161,8 @@ static void count_resting(struct scale_look *look)
     for (size_t i = 0; i < seen->lanes_count; i++) {
         const struct scale_lane *lane = &seen->lanes[i];
         runs = runs || lane->lane.state == PACKER_LANE_PARKED;
-        rests = rests && lane->lane.state != PACKER_LANE_OPEN && !lane->is_changing;
+        rests =
+            rests && lane->lane.state != PACKER_LANE_OPEN && !lane->is_changing && !lane->is_kept;
         if (i + 1 < seen->lanes_count && seen->lanes[i + 1].aggregator == lane->aggregator)
             continue;
         look->resting += runs && rests;

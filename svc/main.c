@@ -57,6 +57,12 @@ static int serve(int argc, char **argv)
                                           .aggregators = o.aggregators,
                                           .aggregator_timeout_ns =
                                               o.aggregator_timeout_s * NS_PER_S,
+                                          .scales = o.scales,
+                                          .scale_hold_ns = o.scale_hold_s * NS_PER_S,
+                                          .aggregators_min = o.aggregators_min,
+                                          .lanes_min = o.lanes_min,
+                                          .lanes_max = o.lanes_max,
+                                          .lanes_spare = o.lanes_spare,
                                           .limits = o.limits,
                                           .cores = o.lanes.cores,
                                           .policy = o.policy,

@@ -43,7 +43,9 @@ struct cli_serve {
     const char *state_dir, *listen, *policy, *http; /* http NULL: no web server */
     bool insecure, require_tls;
     uint32_t aggregators, loss_limit_ppm;
-    uint64_t aggregator_timeout_s;
+    uint64_t aggregator_timeout_s, scale_hold_s;
+    uint32_t aggregators_min, lanes_min, lanes_max, lanes_spare; /* lanes 0: not given */
+    bool scales;
     struct cli_lanes lanes;
     struct limits limits;
     char state_dir_default[PATH_MAX];

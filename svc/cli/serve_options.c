@@ -16,9 +16,15 @@ enum {
     REQUIRE_TLS,
     HTTP,
     AGGREGATORS,
+    AGGREGATORS_MIN,
     AGGREGATOR_TIMEOUT,
     POLICY,
     LOSS_LIMIT,
+    SCALE,
+    SCALE_HOLD,
+    LANES_MIN,
+    LANES_MAX,
+    LANES_SPARE,
     LIMIT_FIRST
 };
 
@@ -44,9 +50,12 @@ const struct knob serve_knobs[] = {
               "show the service over HTTP, for reading only and to whoever can reach it, names of "
               "all jobs included: /metrics for Prometheus, /report for people, /report.json, "
               "/healthz; port 0 takes a free one (default: off)"},
-    [AGGREGATORS] = {"aggregators", "N",
-                     "aggregator processes on this host; 0: none, wait for "
-                     "`gradpool aggregator --join` (default: 1)"},
+    [AGGREGATORS] =
+        {"aggregators", "N",
+         "aggregator processes on this host, at most with --scale on; 0: none, wait for "
+         "`gradpool aggregator --join` (default: 1)"},
+    [AGGREGATORS_MIN] = {"aggregators-min", "N",
+                         "of --aggregators, so many run whatever the load is (default: 1)"},
     [AGGREGATOR_TIMEOUT] = {"aggregator-timeout", "SECONDS",
                             "an aggregator that has answered nothing for so long is hung: a local "
                             "one is killed and replaced, another counts as lost; 0: never "
@@ -56,8 +65,38 @@ const struct knob serve_knobs[] = {
                     "how much slower a job may become by sharing lanes, for instance 5% or 2.5; a "
                     "measured job that fits nowhere within it is refused (default: 5%, and nobody "
                     "is refused)"},
+    [SCALE] = {"scale", "on|off",
+               "lanes open and park, and aggregators of --aggregators start and stop, as the load "
+               "asks for it; a parked lane leaves its core to others (default: on with a policy "
+               "that knows a loss limit: shared, rate, cycle, phased; with others always off)"},
+    [SCALE_HOLD] = {"scale-hold", "SECONDS",
+                    "load is low for so long before a lane is emptied; an idle lane parks after a "
+                    "third of it, an idle aggregator stops after ten times as long (default: 30)"},
+    [LANES_MIN] = {"lanes-min", "N", "lanes that stay open, whatever the load is (default: 1)"},
+    [LANES_MAX] = {"lanes-max", "N", "open lanes, at most: cores granted (default: all there are)"},
+    [LANES_SPARE] = {"lanes-spare", "N",
+                     "lanes that stay open without a job, for the next one (default: 0)"},
     LIMIT_TABLE(LIMIT_KNOB){0},
 };
+
+static int set_switch(const char *value, bool *ret_is_on, struct err *err)
+{
+    bool is_on = strcmp(value, "on") == 0;
+    if (!is_on && strcmp(value, "off") != 0)
+        return err_set(err, -EINVAL, "expected on or off");
+    *ret_is_on = is_on;
+    return 0;
+}
+
+static int set_count(const char *value, unsigned long long least, uint32_t *ret_count,
+                     struct err *err)
+{
+    unsigned long long number;
+    int error = knobs_number(value, least, 1000000, &number, err);
+    if (error == 0)
+        *ret_count = (uint32_t)number;
+    return error;
+}
 
 static int set(void *context, int index, const char *value, struct err *err)
 {
@@ -79,6 +118,15 @@ static int set(void *context, int index, const char *value, struct err *err)
     case AGGREGATORS:
         error = knobs_number(value, 0, 256, &number, err);
         o->aggregators = (uint32_t)number;
+        break;
+    case AGGREGATORS_MIN: return set_count(value, 1, &o->aggregators_min, err);
+    case SCALE: return set_switch(value, &o->scales, err);
+    case LANES_MIN: return set_count(value, 1, &o->lanes_min, err);
+    case LANES_MAX: return set_count(value, 1, &o->lanes_max, err);
+    case LANES_SPARE: return set_count(value, 0, &o->lanes_spare, err);
+    case SCALE_HOLD:
+        error = knobs_number(value, 1, 86400, &number, err);
+        o->scale_hold_s = number;
         break;
     case AGGREGATOR_TIMEOUT:
         error = knobs_number(value, 0, 86400, &number, err);
@@ -134,6 +182,9 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
     struct cli_serve o = {.listen = "gradpool://127.0.0.1:7077",
                           .policy = POLICY_DEFAULT,
                           .aggregators = 1,
+                          .aggregators_min = 1,
+                          .scales = true,
+                          .scale_hold_s = 30,
                           .aggregator_timeout_s = 10,
                           .lanes = {.lanes_per_core = 1, .orphan_timeout_s = 60}};
     limits_init(&o.limits);

@@ -97,9 +97,11 @@ static void join_new(struct peer *p, uint64_t request, const WIRE(AggregatorJoin
              a->lanes_count == 1 ? "" : "s", slot ? " (--aggregators)" : " (gradpool aggregator)");
     if (slot)
         fleet_joined(slot);
+    scaling_joined(a, slot);
     welcome(a, request);
     drop_lost_of_slot(s, a->slot);
     recovery_place_stranded(s);
+    starting_check(s);
 }
 
 static bool same_lanes(const struct aggregator *a, const WIRE(AggregatorJoin) * join)

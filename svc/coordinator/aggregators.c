@@ -23,7 +23,7 @@ const char *aggregator_name(const struct aggregator *a, char *buffer, size_t buf
 
 const char *aggregator_state_name(const struct aggregator *a)
 {
-    if (a->state == AGGREGATOR_UP && a->service->phase == SERVICE_DRAINING)
+    if (a->state == AGGREGATOR_UP && (a->is_stopping || a->service->phase == SERVICE_DRAINING))
         return "draining";
     if (a->state == AGGREGATOR_UP && liveness_silent_ns(a) > 0)
         return "silent";
@@ -108,12 +108,12 @@ static void lost(struct aggregator *a)
         a->peer = NULL;
     }
     a->state = AGGREGATOR_LOST;
-    log_write(s->phase == SERVICE_UP ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
+    log_write(s->phase == SERVICE_UP && !a->is_stopping ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
               "%s is gone, and its %zu lane%s with it", aggregator_name(a, name, sizeof name),
               a->lanes_count, a->lanes_count == 1 ? "" : "s");
     calls_abandon(a, -ECONNRESET, "the aggregator is gone");
     forget(s, a);
-    timer_start(&s->loop, &a->timer, clock_now_ns() + SHOWN_NS);
+    timer_start(&s->loop, &a->timer, a->is_stopping ? 0 : clock_now_ns() + SHOWN_NS);
     fleet_check(s);
     recovery_aggregator_lost(a);
     service_check_drained(s);
@@ -126,6 +126,20 @@ void aggregator_left(struct aggregator *a)
     log_info("%s has drained and leaves", aggregator_name(a, name, sizeof name));
     if (a->process.fd < 0)
         lost(a);
+}
+
+void aggregator_drain(struct aggregator *a)
+{
+    WIRE(DrainRequest) request = GRADPOOL__WIRE__DRAIN_REQUEST__INIT;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(DRAIN_REQUEST);
+    e.drain_request = &request;
+    if (a->peer)
+        peer_send(a->peer, &e);
+    else if (a->state == AGGREGATOR_AWAY && a->process.fd >= 0)
+        process_kill(a->process.fd, SIGTERM);
+    else if (a->state == AGGREGATOR_AWAY)
+        timer_start(&a->service->loop, &a->timer, 0); /* it ends without us */
 }
 
 void aggregator_hung(struct aggregator *a)

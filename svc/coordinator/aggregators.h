@@ -21,6 +21,9 @@ struct lane {
     char *shm, *ofi;
     struct aggregator *aggregator;
     enum lane_use use;                /* not stored: all are open after a restart */
+    uint32_t leaving;                 /* batches of tasks on their way from it (scaling.c) */
+    uint64_t worked_ns, worked_at_ns; /* when it was last looked at for growth ... */
+    uint64_t load_ppm;                /* ... and its busy time since the look before */
     uint64_t load_bytes;              /* of all pieces on it */
     uint32_t jobs, pieces, planned;   /* planned: by the declare that is worked on */
     uint64_t ranks;                   /* of all pieces together */
@@ -37,6 +40,7 @@ struct aggregator {
     uint64_t incarnation, identity;
     char *node;
     enum aggregator_state state;
+    bool is_stopping; /* was asked to drain and go */
     struct peer *peer;
     struct source process;   /* pidfd, when it runs on this host */
     struct timer timer;      /* away: until it is lost; lost: until it is forgotten */
@@ -65,6 +69,8 @@ const char *aggregator_name(const struct aggregator *a, char *buffer, size_t buf
 void aggregator_watch(struct aggregator *a);
 /* It has this connection now, and is up. */
 void aggregator_attach(struct aggregator *a, struct peer *p);
+/* Asks it to finish its open rounds and end. */
+void aggregator_drain(struct aggregator *a);
 /* It has answered no ping for the time allowed. */
 void aggregator_hung(struct aggregator *a);
 /* It has said goodbye, with its lanes closed. */

@@ -114,6 +114,7 @@ static void describe_lane(const struct job *job, const struct lane *lane,
 {
     *ret_lane = (struct packer_lane){
         .id = lane->id,
+        .state = lane->use == LANE_PARKED ? PACKER_LANE_PARKED : PACKER_LANE_OPEN,
         .jobs = lane->jobs,
         .load_bytes = lane->load_bytes,
         .numa = lane->numa,
@@ -137,25 +138,66 @@ static void add_residents(struct offer *offer)
     }
 }
 
-/* Lanes that are up, ascending. */
-static int offer_lanes(const struct job *job, struct offer *ret_offer)
+static bool is_offered(const struct lane *lane)
+{
+    return lane->aggregator->state == AGGREGATOR_UP && !lane->aggregator->is_stopping &&
+           (lane->use == LANE_OPEN || lane->use == LANE_PARKED);
+}
+
+static size_t count_lanes(const struct service *s)
+{
+    size_t count = 1;
+    list_for_each (node, &s->aggregators)
+        count += list_entry(node, struct aggregator, link)->lanes_count;
+    for (size_t i = 0; i < s->slots_count; i++)
+        count += s->slots[i].lanes_count;
+    return count;
+}
+
+/* Returns how many of its lanes count as open already. */
+static size_t add_slot(struct offer *offer, const struct slot *slot)
+{
+    bool is_coming = fleet_is_coming(slot);
+    for (uint32_t i = 0; i < slot->lanes_count && (is_coming || fleet_may_start(slot)); i++)
+        offer->lanes[offer->count++] = (struct packer_lane){.id = scaling_slot_lane(slot, i),
+                                                            .state = PACKER_LANE_UNSTARTED,
+                                                            .memory_bytes = UINT64_MAX};
+    return is_coming ? slot->open_count : 0;
+}
+
+/* Of those that are closed, as many as may open. */
+static void leave_out_closed(struct offer *offer, size_t room)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < offer->count; i++) {
+        bool is_closed = offer->lanes[i].state != PACKER_LANE_OPEN;
+        if (!is_closed || room > 0)
+            offer->lanes[kept++] = offer->lanes[i];
+        room -= is_closed && room > 0;
+    }
+    offer->count = kept;
+}
+
+/* Lanes that are up, ascending; `starts`: those of aggregators that could start, too. */
+static int offer_lanes(const struct job *job, bool starts, struct offer *ret_offer)
 {
     struct service *s = job->service;
-    struct offer offer = {0};
-    size_t capacity = 1;
-    list_for_each (node, &s->aggregators)
-        capacity += list_entry(node, struct aggregator, link)->lanes_count;
-    offer.lanes = calloc(capacity, sizeof *offer.lanes);
+    struct offer offer = {.lanes = calloc(count_lanes(s), sizeof *offer.lanes)};
     if (!offer.lanes || residents_gather(s, job, &offer.residents) < 0) {
         offer_free(&offer);
         return -ENOMEM;
     }
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
-        for (size_t i = 0; i < a->lanes_count && a->state == AGGREGATOR_UP; i++)
-            describe_lane(job, &a->lanes[i], &offer.lanes[offer.count++]);
+        for (size_t i = 0; i < a->lanes_count; i++)
+            if (is_offered(&a->lanes[i]))
+                describe_lane(job, &a->lanes[i], &offer.lanes[offer.count++]);
     }
+    size_t room = scaling_room(s), coming = 0;
+    for (size_t i = 0; i < s->slots_count && starts; i++)
+        coming += add_slot(&offer, &s->slots[i]);
     qsort(offer.lanes, offer.count, sizeof *offer.lanes, compare_lanes);
+    leave_out_closed(&offer, room < SIZE_MAX - coming ? room + coming : SIZE_MAX);
     add_residents(&offer);
     *ret_offer = offer;
     return 0;
@@ -195,13 +237,37 @@ static enum share_how how_placed(const struct packer_request *request)
     return request->timing.period_ns ? SHARE_FITS : SHARE_ALONE;
 }
 
+/* Whether an aggregator that could start has lanes for it, and is started. */
+static bool starts_more(struct job *job, const struct packer_request *request)
+{
+    struct packer_request more = *request;
+    struct packer_plan plan;
+    struct offer offer;
+    bool starts = false;
+    if (!scaling_may_start(job) || offer_lanes(job, true, &offer) < 0)
+        return false;
+    more.lanes = offer.lanes;
+    more.lanes_count = offer.count;
+    if (offer.count > 0 && packer_place(&more, &plan, NULL, 0) == 0) {
+        starts = scaling_start_for(job, &plan);
+        packer_plan_fini(&plan);
+    }
+    offer_free(&offer);
+    return starts;
+}
+
 static int place(struct job *job, struct packer_request *request, bool moves,
                  struct answer *ret_answer, struct err *err)
 {
-    char reason[ERR_TEXT_BYTES - 64], prefix[TENANT_PREFIX_BYTES];
+    char reason[ERR_TEXT_BYTES - 64] = "no aggregator is up, so there is no lane";
+    char prefix[TENANT_PREFIX_BYTES];
     ret_answer->how = how_placed(request);
-    int error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
-    if (error == -ENOSPC && has_loss_limit(request->policy) &&
+    int error = request->lanes_count
+                    ? packer_place(request, &ret_answer->plan, reason, sizeof reason)
+                    : -ENOSPC;
+    if (error == -ENOSPC && !moves && starts_more(job, request))
+        return err_set(err, -EINPROGRESS, "an aggregator starts for job %.64s", job->name);
+    if (error == -ENOSPC && request->lanes_count > 0 && has_loss_limit(request->policy) &&
         !refusal_stands(job, request, moves)) {
         enum log_level level = job->tensors_count == 0 ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG;
         log_write(level, "job %s%s goes where least is loaded: %s",
@@ -219,13 +285,8 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
                struct answer *ret_answer, struct err *err)
 {
     struct offer offer;
-    if (offer_lanes(job, &offer) < 0)
+    if (offer_lanes(job, false, &offer) < 0)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
-    if (offer.count == 0) {
-        offer_free(&offer);
-        return err_set(err, -ENOSPC, "no aggregator is up: there is no lane to place job %.64s on",
-                       job->name);
-    }
     struct packer_request request = {.policy = job->service->options.policy,
                                      .workers = job->workers,
                                      .job_key = job->id,

@@ -18,7 +18,7 @@ void describe_tasks(const struct job *job, const struct task *tasks, size_t coun
 /* Lane time of each of its shares, by what is known of its tensors: until lanes are looked at. */
 void predict_shares(struct job *job);
 /* `moves`: they have lost their lane, and the job fails when it is refused. -ENOSPC, -ENOMEM,
- * -EINVAL: the text says why. */
+ * -EINVAL: the text says why. -EINPROGRESS: an aggregator starts, ask again when it has (K31). */
 int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count, bool moves,
                struct answer *ret_answer, struct err *err);
 

@@ -65,6 +65,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
     s->options.policy = copy(o->policy ? o->policy : "shared");
     s->options.allow_uids = copy(o->allow_uids);
     s->options.lanes_per_core = o->lanes_per_core ? o->lanes_per_core : 1;
+    s->options.aggregators_min = o->aggregators_min ? o->aggregators_min : 1;
     if (o->limits.most[0] == 0)
         limits_init(&s->options.limits);
 }
@@ -144,20 +145,6 @@ static int restore(struct service *s, struct err *err)
 
 /* --- draining --- */
 
-static void ask_to_drain(struct aggregator *a)
-{
-    WIRE(DrainRequest) request = GRADPOOL__WIRE__DRAIN_REQUEST__INIT;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(DRAIN_REQUEST);
-    e.drain_request = &request;
-    if (a->peer)
-        peer_send(a->peer, &e);
-    else if (a->state == AGGREGATOR_AWAY && a->process.fd >= 0)
-        process_kill(a->process.fd, SIGTERM);
-    else if (a->state == AGGREGATOR_AWAY)
-        timer_start(&a->service->loop, &a->timer, 0); /* it ends without us */
-}
-
 static void kill_local(struct service *s)
 {
     fleet_drain(s, true);
@@ -215,7 +202,7 @@ static void drain(struct service *s, int ended_by)
     s->ended_by = ended_by;
     timer_start(&s->loop, &s->drain_timer, clock_now_ns() + DRAIN_DEADLINE_NS);
     list_for_each (node, &s->aggregators)
-        ask_to_drain(list_entry(node, struct aggregator, link));
+        aggregator_drain(list_entry(node, struct aggregator, link));
     fleet_drain(s, false);
     service_check_drained(s);
 }
@@ -373,6 +360,7 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
     say_who_may_come(s);
     tenants_end_revoked(s);
     liveness_start(s);
+    scaling_init(s);
     measuring_init(s);
     measuring_wake(s);
     fleet_check(s);

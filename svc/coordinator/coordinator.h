@@ -22,7 +22,7 @@ struct coordinator_options {
     bool require_tls;           /* let nobody in without a key but over the Unix socket */
     const char *advertise;      /* host or address told to others; NULL: found out */
     const char *interface_name; /* NULL: any */
-    uint32_t aggregators;       /* local processes to keep running */
+    uint32_t aggregators;       /* local processes, at most where the service scales */
     const char *cores;          /* of these, split among the local ones; NULL: all */
     const char *policy;         /* a packer policy; NULL: shared */
     uint32_t loss_limit_ppm;    /* of each job; 0: none is named */
@@ -30,10 +30,15 @@ struct coordinator_options {
     uint16_t data_port;         /* of the first local lane; 0: any free ones */
     const char *allow_uids;     /* "1000,1001": users whose workers may share memory */
     uint64_t orphan_timeout_ns; /* local aggregators without coordinator and workers; 0: for ever */
-    uint64_t aggregator_timeout_ns;  /* of one that answers no ping; 0: for ever */
-    uint64_t measure_ns;             /* between two looks at what trains; 0: a second */
-    uint64_t idle_ns;                /* without a round, and a job trains no more; 0: a minute */
-    struct limits limits;            /* all zero: as limits_init() has them */
+    uint64_t aggregator_timeout_ns; /* of one that answers no ping; 0: for ever */
+    uint64_t measure_ns;            /* between two looks at what trains; 0: a second */
+    uint64_t idle_ns;               /* without a round, and a job trains no more; 0: a minute */
+    bool scales; /* lanes open and park, local aggregators start and stop; needs a policy with a
+                    loss limit */
+    uint32_t aggregators_min;                   /* local ones that are never stopped; 0: 1 */
+    uint32_t lanes_min, lanes_max, lanes_spare; /* as scale_options has them */
+    uint64_t scale_hold_ns;                     /* low load, until a lane drains; 0: 30 s */
+    struct limits limits;                       /* all zero: as limits_init() has them */
     struct provisioner *provisioner; /* taken over, also on failure; NULL: local processes */
     struct display display;          /* likewise; all zero: none */
     uint32_t store_pages_max;        /* of 4 KiB; 0: no limit */

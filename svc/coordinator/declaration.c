@@ -418,9 +418,12 @@ void declare_handle(struct peer *p, const envelope *request)
         if (!resolve(&d, wanted->tensors[i]))
             return undo(&d);
     error = settle(&d, &err);
-    if (error < 0) {
+    if (error < 0)
         undo(&d);
+    if (error == -EINPROGRESS)
+        return starting_wait(p, request);
+    if (error < 0)
         return peer_fail(p, request->id, error, "%s", err.text);
-    }
+    scaling_placed(job);
     answer_when_ready(&d);
 }

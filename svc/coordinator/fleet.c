@@ -6,20 +6,30 @@
 #include "svc/cores/cores.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 
-static bool has_aggregator(const struct slot *slot)
+static struct aggregator *aggregator_of(const struct slot *slot)
 {
     list_for_each (node, &slot->service->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        struct aggregator *a = list_entry(node, struct aggregator, link);
         if (a->slot == slot->number && a->state != AGGREGATOR_LOST)
-            return true;
+            return a;
     }
-    return false;
+    return NULL;
+}
+
+static bool has_aggregator(const struct slot *slot) { return aggregator_of(slot); }
+
+/* It has one that stays. */
+static bool is_manned(const struct slot *slot)
+{
+    const struct aggregator *a = aggregator_of(slot);
+    return a && !a->is_stopping;
 }
 
 /* Jobs that train on other aggregators are worth more than one that cannot be started. */
@@ -51,7 +61,8 @@ static void ended(struct source *source, uint32_t events)
     char how[64];
     bool gave_up = s->provisioner->ops->collect(s->provisioner, &slot->process, how, sizeof how);
     if (s->phase == SERVICE_UP)
-        log_warn("the local aggregator with pid %d has ended: %s", slot->process.pid, how);
+        log_write(slot->is_wanted ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
+                  "the local aggregator with pid %d has ended: %s", slot->process.pid, how);
     loop_unwatch(&s->loop, &slot->watch);
     close(slot->watch.fd);
     slot->watch.fd = -1;
@@ -59,6 +70,7 @@ static void ended(struct source *source, uint32_t events)
     if (gave_up && !slot->has_joined)
         start_failed(slot, how);
     fleet_check(s);
+    starting_check(s);
     service_check_drained(s);
 }
 
@@ -106,11 +118,24 @@ static uint64_t allowed_at(const struct slot *slot)
     return slot->starts_ns[slot->starts % RESTARTS_MAX] + RESTARTS_PERIOD_NS;
 }
 
+/* It was asked to go. */
+static void check_leaving(struct slot *slot)
+{
+    struct aggregator *a = aggregator_of(slot);
+    char name[AGGREGATOR_NAME_BYTES];
+    if (!a || !a->is_stopping || clock_now_ns() < slot->stop_by_ns || a->process.fd < 0)
+        return;
+    log_warn("%s has not drained: killing it", aggregator_name(a, name, sizeof name));
+    process_kill(a->process.fd, SIGKILL);
+}
+
 static void check(struct slot *slot)
 {
     struct service *s = slot->service;
     uint64_t now_ns = clock_now_ns(), allowed_ns = allowed_at(slot);
     if (slot->watch.fd >= 0 || has_aggregator(slot))
+        return check_leaving(slot);
+    if (!slot->is_wanted)
         return;
     if (now_ns < allowed_ns) {
         if (list_is_empty(&slot->again.link))
@@ -134,8 +159,21 @@ static void try_again(struct timer *timer)
     fleet_check(container_of(timer, struct slot, again)->service);
 }
 
+/* Somebody must be there for jobs that come, or have lost their lanes. */
+static void want_one(struct service *s)
+{
+    list_for_each (node, &s->aggregators)
+        if (list_entry(node, struct aggregator, link)->state != AGGREGATOR_LOST)
+            return;
+    if (s->slots_count > 0 && fleet_wanted(s) == 0) {
+        s->slots[0].is_wanted = true;
+        s->slots[0].open_count = s->slots[0].lanes_count;
+    }
+}
+
 void fleet_check(struct service *s)
 {
+    want_one(s);
     for (size_t i = 0; i < s->slots_count && s->phase == SERVICE_UP; i++)
         check(&s->slots[i]);
 }
@@ -157,9 +195,54 @@ void fleet_joined(struct slot *slot)
 bool fleet_expects_more(const struct service *s)
 {
     for (size_t i = 0; i < s->slots_count && s->phase == SERVICE_UP; i++)
-        if (!has_aggregator(&s->slots[i]))
+        if (s->slots[i].is_wanted && !is_manned(&s->slots[i]))
             return true;
     return false;
+}
+
+/* --- starting and stopping as the load asks for it --- */
+
+size_t fleet_wanted(const struct service *s)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < s->slots_count; i++)
+        count += s->slots[i].is_wanted;
+    return count;
+}
+
+bool fleet_may_stop(const struct service *s)
+{
+    return fleet_wanted(s) > s->options.aggregators_min;
+}
+
+/* One that may not be started yet, after too many ends, is nobody's hope. */
+bool fleet_is_coming(const struct slot *slot)
+{
+    bool waits = !list_is_empty(&slot->again.link) && !has_aggregator(slot);
+    return slot->is_wanted && !is_manned(slot) && !waits;
+}
+
+bool fleet_may_start(const struct slot *slot) { return !slot->is_wanted && !is_manned(slot); }
+
+/* When one that goes still runs, it is replaced as soon as it has ended. */
+void fleet_want(struct slot *slot, size_t open_count)
+{
+    slot->is_wanted = true;
+    slot->open_count = (uint32_t)open_count;
+    fleet_check(slot->service);
+}
+
+void fleet_release(struct aggregator *a)
+{
+    struct service *s = a->service;
+    if (a->slot == 0 || a->slot > s->slots_count)
+        return;
+    struct slot *slot = &s->slots[a->slot - 1];
+    slot->is_wanted = false;
+    slot->stop_by_ns = clock_now_ns() + DRAIN_DEADLINE_NS;
+    timer_start(&s->loop, &slot->again, slot->stop_by_ns);
+    a->is_stopping = true;
+    aggregator_drain(a);
 }
 
 void fleet_drain(struct service *s, bool now)
@@ -192,7 +275,9 @@ static void share_cores(struct service *s, const struct cores *cores)
         cores_format(cores, first, end - first, slot->cores, sizeof slot->cores);
         if (s->options.data_port)
             slot->data_port = (uint16_t)(s->options.data_port + lanes_before);
-        lanes_before += (end - first) * s->options.lanes_per_core;
+        slot->lanes_count = (uint32_t)((end - first) * s->options.lanes_per_core);
+        slot->open_count = slot->lanes_count;
+        lanes_before += slot->lanes_count;
     }
     if (total < s->slots_count)
         log_warn("%zu local aggregators share %zu core%s", s->slots_count, total,
@@ -226,6 +311,7 @@ int fleet_create(struct service *s, struct err *err)
         struct slot *slot = &s->slots[i];
         slot->service = s;
         slot->number = (uint32_t)i + 1;
+        slot->is_wanted = true;
         slot->process.watch_fd = -1;
         slot->watch = (struct source){.fd = -1, .ready = ended};
         timer_init(&slot->again, try_again);

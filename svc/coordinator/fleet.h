@@ -9,6 +9,7 @@
 #define RESTARTS_PERIOD_NS (60 * NS_PER_S) /* ... within this time */
 #define START_FAILURES_MAX 3               /* in a row, and the service ends */
 
+struct aggregator;
 struct service;
 
 struct slot {
@@ -17,6 +18,9 @@ struct slot {
     char cores[256];
     char grant[33];
     uint16_t data_port;
+    uint32_t lanes_count, open_count; /* that it brings; of these, open as soon as it is there */
+    bool is_wanted;                   /* it runs, or is started */
+    uint64_t stop_by_ns;              /* not wanted: ended then if it still runs */
     struct provisioned process;
     struct source watch;              /* fd -1: none runs that we started */
     uint64_t starts_ns[RESTARTS_MAX]; /* ring */
@@ -31,6 +35,17 @@ int fleet_create(struct service *s, struct err *err);
 void fleet_check(struct service *s);
 struct slot *fleet_slot_of_grant(struct service *s, const char *grant);
 void fleet_joined(struct slot *slot);
+/* Has it run, with so many lanes open. */
+void fleet_want(struct slot *slot, size_t open_count);
+/* Has a local aggregator drain and end; its slot is free then. */
+void fleet_release(struct aggregator *a);
+size_t fleet_wanted(const struct service *s);
+/* Whether more run than must, so that there may be one to stop. */
+bool fleet_may_stop(const struct service *s);
+/* It is being started. */
+bool fleet_is_coming(const struct slot *slot);
+/* It is not wanted, and could be started. */
+bool fleet_may_start(const struct slot *slot);
 /* Whether a local aggregator is about to come. */
 bool fleet_expects_more(const struct service *s);
 void fleet_drain(struct service *s, bool now);

@@ -3,6 +3,7 @@
 #define GRADPOOL_COORDINATOR_JOBS_H
 
 #include "packer/profile.h"
+#include "packer/scale.h"
 #include "svc/coordinator/aggregators.h"
 #include "svc/coordinator/tenants.h"
 #include "svc/wire/terms.h"
@@ -105,6 +106,8 @@ struct job {
     struct share *shares;
     size_t shares_count;
     struct profile profile;
+    struct scale_memory scale_memory;
+    uint64_t start_by_ns;    /* it waits for an aggregator until then; 0: it does not */
     uint32_t loss_limit_ppm; /* its own; 0: none is named */
     uint32_t layout;         /* profiles_layout() of what it declared first; 0: nothing yet */
     uint64_t moved_ns;       /* when tasks of it last moved; 0: never */

@@ -302,7 +302,8 @@ static void look_around(struct timer *timer)
     s->measure_wait_ns = s->idle_looks < IDLE_LOOKS ? least_ns(s) : 2 * s->measure_wait_ns;
     if (s->measure_wait_ns > most_ns)
         s->measure_wait_ns = most_ns;
-    if (list_is_empty(&s->jobs) || s->phase != SERVICE_UP)
+    scaling_window(s);
+    if ((list_is_empty(&s->jobs) && !scaling_is_due(s)) || s->phase != SERVICE_UP)
         return;
     uint32_t job_id = job_with_wish(s);
     list_for_each (node, &s->aggregators) {

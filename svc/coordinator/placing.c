@@ -111,6 +111,7 @@ static void note_shares(struct job *job, const struct answer *answer)
         struct share *share = lane ? jobs_share(job, lane) : NULL;
         if (!share)
             continue;
+        scaling_open(lane);
         share->how = answer->how;
         if (planned->lane_ns > 0)
             share->lane_ns = planned->lane_ns;

@@ -6,6 +6,7 @@
 #include "svc/base/clock.h"
 #include "svc/coordinator/coordinator.h"
 #include "svc/coordinator/fleet.h"
+#include "svc/coordinator/scaling.h"
 #include "svc/coordinator/tensors.h"
 
 #include <limits.h>
@@ -42,6 +43,7 @@ struct service {
     struct list peers, waits, tenants, jobs, aggregators, migrations;
     struct list profiles; /* how jobs ran before */
     uint64_t profiles_turn;
+    struct scaling scaling;
     struct slot *slots;
     size_t slots_count;
     uint64_t next_id; /* of calls and waits */

@@ -237,7 +237,7 @@ static void receive(struct end *e)
     e->is_gone = error != -EAGAIN;
 }
 
-static void pump(struct rig *rig, uint64_t wait_ns)
+void rig_step_within(struct rig *rig, uint64_t wait_ns)
 {
     if (rig->in_step)
         rig->in_step(true);
@@ -254,12 +254,12 @@ static void pump(struct rig *rig, uint64_t wait_ns)
     }
 }
 
-void rig_step(struct rig *rig) { pump(rig, 0); }
+void rig_step(struct rig *rig) { rig_step_within(rig, 0); }
 
 void rig_settle(struct rig *rig)
 {
     for (int i = 0; i < QUIET_SLICES; i++)
-        pump(rig, SLICE_NS);
+        rig_step_within(rig, SLICE_NS);
 }
 
 uint64_t end_send(struct end *e, envelope *message)
@@ -297,7 +297,7 @@ envelope *end_expect(struct end *e, int body)
                      e->inbox_count && e->inbox[0]->body_case == BODY(FAILURE)
                          ? e->inbox[0]->failure->text
                          : "");
-        pump(e->rig, SLICE_NS);
+        rig_step_within(e->rig, SLICE_NS);
     }
     return message;
 }
@@ -311,7 +311,7 @@ envelope *end_expect_reply(struct end *e, uint64_t id)
                 return take(e, i);
         if (clock_now_ns() > deadline_ns || e->is_gone)
             fail_msg("no reply to message %u", (unsigned)id);
-        pump(e->rig, SLICE_NS);
+        rig_step_within(e->rig, SLICE_NS);
     }
 }
 
@@ -335,7 +335,7 @@ void end_expect_closed(struct end *e)
     uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;
     while (!e->is_gone) {
         assert_true(clock_now_ns() < deadline_ns);
-        pump(e->rig, SLICE_NS);
+        rig_step_within(e->rig, SLICE_NS);
     }
 }
 

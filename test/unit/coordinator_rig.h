@@ -94,6 +94,8 @@ void end_expect_none(struct end *e, int body);
 void rig_settle(struct rig *rig);
 /* One event, and whatever has come for the ends. */
 void rig_step(struct rig *rig);
+/* The same, waiting for the event. */
+void rig_step_within(struct rig *rig, uint64_t wait_ns);
 void message_free(envelope *message);
 
 /* --- requests --- */

@@ -1,0 +1,287 @@
+/* Growing and shrinking, carried out: asks the rules (packer/scale.h) once a measured window, opens
+ * and parks lanes, has tasks moved, starts and stops local aggregators. Owns the rules' memory and
+ * the last decisions. Decides nothing by itself but for a job that comes between windows (K31). */
+#include "svc/coordinator/scaling.h"
+
+#include "svc/base/cleanup.h"
+#include "svc/base/log.h"
+#include "svc/coordinator/measuring.h"
+#include "svc/coordinator/moving.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PARK_PART 3   /* an idle lane parks after a third of the hold time, */
+#define STOP_TIMES 10 /* an idle aggregator stops after ten of it */
+
+const char *scaling_verb_name(enum scale_verb verb)
+{
+    static const char *const names[] = {"nothing", "open", "start", "relieve",
+                                        "drain",   "park", "stop"};
+    return names[verb];
+}
+
+static void note(struct service *s, enum scale_verb verb, const char *text)
+{
+    struct scaling *scaling = &s->scaling;
+    if (verb == SCALE_NOTHING)
+        return log_write(LOG_LEVEL_TRACE, "growth: %s", text);
+    struct scaling_note *to = &scaling->notes[scaling->notes_count++ % SCALING_NOTES];
+    *to = (struct scaling_note){.at_ns = clock_now_ns(), .verb = verb};
+    snprintf(to->text, sizeof to->text, "%s", text);
+    log_info("growth: %s: %s", scaling_verb_name(verb), text);
+}
+
+/* --- lanes --- */
+
+static bool is_lost(const struct aggregator *a) { return a->state == AGGREGATOR_LOST; }
+
+/* Open, closing, or about to come. */
+static size_t open_lanes(const struct service *s)
+{
+    size_t open = 0;
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        for (size_t i = 0; i < a->lanes_count && !is_lost(a); i++)
+            open += a->lanes[i].use == LANE_OPEN || a->lanes[i].use == LANE_CLOSING;
+    }
+    for (size_t i = 0; i < s->slots_count; i++)
+        open += fleet_is_coming(&s->slots[i]) ? s->slots[i].open_count : 0;
+    return open;
+}
+
+size_t scaling_room(const struct service *s)
+{
+    size_t open = open_lanes(s), most = s->options.lanes_max;
+    if (most == 0)
+        return SIZE_MAX;
+    return most > open ? most - open : 0;
+}
+
+void scaling_open(struct lane *lane)
+{
+    if (lane->use == LANE_PARKED)
+        lane->use = LANE_OPEN;
+}
+
+static void open_all(struct service *s, const struct scale_decision *d)
+{
+    for (size_t i = 0; i < d->lanes_count; i++) {
+        struct lane *lane = lane_find(s, d->lanes[i]);
+        if (lane)
+            scaling_open(lane);
+    }
+    starting_check(s);
+}
+
+static void park_all(struct service *s, const struct scale_decision *d)
+{
+    for (size_t i = 0; i < d->lanes_count; i++) {
+        struct lane *lane = lane_find(s, d->lanes[i]);
+        if (lane && lane->use == LANE_OPEN && lane->jobs == 0)
+            lane->use = LANE_PARKED;
+    }
+}
+
+void scaling_joined(struct aggregator *a, const struct slot *slot)
+{
+    size_t open = slot ? slot->open_count : a->lanes_count, room;
+    if (!a->service->scaling.is_on)
+        return;
+    for (size_t i = 0; i < a->lanes_count; i++)
+        a->lanes[i].use = LANE_PARKED;
+    room = scaling_room(a->service);
+    for (size_t i = 0; i < a->lanes_count && i < open && i < room; i++)
+        a->lanes[i].use = LANE_OPEN;
+    measuring_wake(a->service);
+}
+
+/* --- tasks --- */
+
+/* The last of its tasks has gone, or stays: it is as any other then. */
+static void left(struct lane *lane)
+{
+    if (lane->leaving == 0 && lane->use == LANE_CLOSING)
+        lane->use = LANE_OPEN;
+}
+
+static void moved(struct service *s, uint64_t context, const struct moved *moved)
+{
+    struct lane *lane = context ? lane_find(s, (uint32_t)context) : NULL;
+    if (moved->code < 0)
+        log_warn("growth: tasks stay where they are: %s", moved->text);
+    else
+        log_info("growth: %" PRIu32 " tasks have moved, %" PRIu64 " bytes of state with them; "
+                 "none was away for more than %.1f ms",
+                 moved->tasks, moved->state_bytes, (double)moved->longest_ns / NS_PER_MS);
+    if (!lane || lane->leaving == 0)
+        return;
+    lane->leaving--;
+    left(lane);
+}
+
+/* All of one job: that is one batch. Whether it is on its way. */
+static bool move_batch(struct job *job, const struct task_move *moves, size_t count,
+                       uint64_t context)
+{
+    struct err err;
+    if (moving_start(job, moves, count, moved, context, &err) == 0)
+        return true;
+    log_warn("growth: tasks of job %s stay where they are: %s", job->name, err.text);
+    return false;
+}
+
+/* Tasks ascend and stand job by job. Returns how many batches are on their way. */
+static uint32_t move_all(const struct scaling_look *look, const struct scale_decision *d,
+                         uint64_t context)
+{
+    _cleanup_free_ struct task_move *moves = calloc(d->moves_count + 1, sizeof *moves);
+    uint32_t batches = 0;
+    for (size_t first = 0, end; moves && first < d->moves_count; first = end) {
+        uint32_t job = look->tasks[d->moves[first].task].job;
+        for (end = first; end < d->moves_count && look->tasks[d->moves[end].task].job == job; end++)
+            moves[end - first] =
+                (struct task_move){look->numbers[d->moves[end].task], d->moves[end].target};
+        batches += move_batch(look->owners[job], moves, end - first, context);
+    }
+    return batches;
+}
+
+static void drain(struct service *s, const struct scaling_look *look,
+                  const struct scale_decision *d)
+{
+    struct lane *lane = lane_find(s, d->lane);
+    if (!lane)
+        return;
+    lane->use = LANE_CLOSING;
+    lane->leaving = move_all(look, d, lane->id);
+    left(lane);
+}
+
+/* --- aggregators --- */
+
+static void start(struct service *s, const struct scale_decision *d)
+{
+    struct slot *slot = d->lanes_count ? scaling_slot_of_lane(s, d->lanes[0]) : NULL;
+    if (slot)
+        fleet_want(slot, d->lanes_count);
+}
+
+bool scaling_may_start(const struct job *job)
+{
+    const struct service *s = job->service;
+    return s->scaling.is_on && s->phase == SERVICE_UP &&
+           (job->start_by_ns == 0 || job->start_by_ns > clock_now_ns());
+}
+
+static void start_for(struct job *job, struct slot *slot)
+{
+    char text[256];
+    if (fleet_is_coming(slot))
+        return;
+    snprintf(text, sizeof text, "a local aggregator starts on cores %.64s for job %.127s",
+             slot->cores, job->name);
+    note(job->service, SCALE_START, text);
+    fleet_want(slot, 0);
+}
+
+bool scaling_start_for(struct job *job, const struct packer_plan *plan)
+{
+    bool waits = false;
+    for (size_t i = 0; i < plan->shares_count; i++) {
+        if (plan->shares[i].state != PACKER_LANE_UNSTARTED)
+            continue;
+        struct slot *slot = scaling_slot_of_lane(job->service, plan->shares[i].lane);
+        start_for(job, slot);
+        slot->open_count += slot->open_count == 0;
+        waits = true;
+    }
+    if (waits && job->start_by_ns == 0)
+        job->start_by_ns = clock_now_ns() + SCALING_START_NS;
+    return waits;
+}
+
+void scaling_placed(struct job *job) { job->start_by_ns = 0; }
+
+/* --- a window --- */
+
+static void carry_out(struct service *s, const struct scaling_look *look,
+                      const struct scale_decision *d)
+{
+    struct aggregator *a;
+    switch (d->verb) {
+    case SCALE_NOTHING: break;
+    case SCALE_OPEN: open_all(s, d); break;
+    case SCALE_START: start(s, d); break;
+    case SCALE_RELIEVE:
+        open_all(s, d);
+        move_all(look, d, 0);
+        break;
+    case SCALE_DRAIN: drain(s, look, d); break;
+    case SCALE_PARK: park_all(s, d); break;
+    case SCALE_STOP:
+        a = aggregator_find(s, d->aggregator);
+        if (a)
+            fleet_release(a);
+        break;
+    }
+}
+
+static struct scale_options rules(const struct service *s)
+{
+    const struct coordinator_options *o = &s->options;
+    uint64_t hold_ns = o->scale_hold_ns ? o->scale_hold_ns : 30 * NS_PER_S;
+    return (struct scale_options){.policy = o->policy,
+                                  .lanes_min = o->lanes_min,
+                                  .lanes_max = o->lanes_max,
+                                  .lanes_spare = o->lanes_spare,
+                                  .drain_hold_ns = hold_ns,
+                                  .park_hold_ns = hold_ns / PARK_PART + 1,
+                                  .stop_hold_ns = hold_ns * STOP_TIMES};
+}
+
+static int decide(struct service *s, struct scaling_look *look)
+{
+    struct scale_decision d;
+    struct scale_options options = rules(s);
+    int error = scale_tick(&s->scaling.state, &options, &look->seen, clock_now_ns(), &d);
+    if (error < 0)
+        return error;
+    note(s, d.verb, d.reason);
+    carry_out(s, look, &d);
+    scale_decision_fini(&d);
+    return 0;
+}
+
+void scaling_window(struct service *s)
+{
+    struct scaling_look look;
+    if (!s->scaling.is_on || s->phase != SERVICE_UP)
+        return;
+    int error = scaling_look_make(s, &look);
+    if (error == 0) {
+        error = decide(s, &look);
+        scaling_look_free(&look);
+    }
+    if (error < 0)
+        log_warn("growth: nothing is decided in this window: %s", err_text(error));
+}
+
+bool scaling_is_due(const struct service *s)
+{
+    size_t least = s->options.lanes_min ? s->options.lanes_min : 1;
+    if (!s->scaling.is_on)
+        return false;
+    return open_lanes(s) > least + s->options.lanes_spare || fleet_may_stop(s);
+}
+
+void scaling_init(struct service *s)
+{
+    struct packer_resident nobody = {0};
+    double none;
+    bool has_rule = packer_losses(s->options.policy, &nobody, 0, &none) == 0;
+    s->scaling.is_on = s->options.scales && has_rule;
+}

@@ -1,0 +1,79 @@
+/* Growing and shrinking: which lanes are open, which local aggregators run. The rules are pure
+ * (packer/scale.h: G1 to G10); here is what they see, and what is done about it. README: K30. */
+#ifndef GRADPOOL_COORDINATOR_SCALING_H
+#define GRADPOOL_COORDINATOR_SCALING_H
+
+#include "packer/scale.h"
+
+#define SCALING_NOTES 32                            /* the last decisions are kept */
+#define SCALING_START_NS (5 * UINT64_C(1000000000)) /* a declare waits so long for an aggregator */
+
+struct aggregator;
+struct job;
+struct lane;
+struct service;
+struct slot;
+
+/* What was decided, for people. */
+struct scaling_note {
+    uint64_t at_ns;
+    enum scale_verb verb;
+    char text[384];
+};
+
+struct scaling {
+    bool is_on;
+    struct scale state;
+    struct scaling_note notes[SCALING_NOTES]; /* ring */
+    uint64_t notes_count;                     /* ever */
+};
+
+void scaling_init(struct service *s);
+/* A window has been measured: at most one decision, carried out or on its way. */
+void scaling_window(struct service *s);
+/* Windows are wanted though nobody trains: something is still to be parked or stopped. */
+bool scaling_is_due(const struct service *s);
+/* Its lanes are new: as many are open as are wanted. `slot` NULL: joined by hand. */
+void scaling_joined(struct aggregator *a, const struct slot *slot);
+/* How many more lanes may open. */
+size_t scaling_room(const struct service *s);
+/* A plan takes it: it opens. */
+void scaling_open(struct lane *lane);
+/* Whether a job that finds no lane as it should may wait for an aggregator to start. */
+bool scaling_may_start(const struct job *job);
+/* Starts the aggregators that the plan needs; false: it needs none. */
+bool scaling_start_for(struct job *job, const struct packer_plan *plan);
+/* It has its lanes, and waits no longer. */
+void scaling_placed(struct job *job);
+const char *scaling_verb_name(enum scale_verb verb);
+
+/* --- scaling_look.c --- */
+
+/* What there is, as the rules see it; who stands behind each number. */
+struct scaling_look {
+    struct scale_seen seen;
+    struct scale_lane *lanes;
+    struct scale_job *jobs;
+    struct scale_task *tasks;
+    struct scale_wish *wishes;
+    struct job **owners; /* of jobs */
+    uint32_t *numbers;   /* of tasks */
+};
+
+/* -ENOMEM. */
+int scaling_look_make(struct service *s, struct scaling_look *ret_look);
+void scaling_look_free(struct scaling_look *look);
+/* A lane of an aggregator that does not run has no number yet: this one, in what rules see. */
+uint32_t scaling_slot_lane(const struct slot *slot, uint32_t index);
+struct slot *scaling_slot_of_lane(struct service *s, uint32_t lane);
+
+/* --- starting.c --- */
+
+struct peer;
+struct Gradpool__Wire__Envelope;
+/* Keeps a declare until an aggregator has started, or could not. */
+void starting_wait(struct peer *p, const struct Gradpool__Wire__Envelope *request);
+/* Lanes have come, or will not: kept declares are looked at again. */
+void starting_check(struct service *s);
+
+#endif
