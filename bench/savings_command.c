@@ -28,6 +28,7 @@ enum {
     KEY_TURN,
     KEY_ALTERNATIONS,
     KEY_SEED,
+    KEY_REPORT,
 };
 
 static const struct argp_option options[] = {
@@ -47,6 +48,7 @@ static const struct argp_option options[] = {
     {"turn-s", KEY_TURN, "S", 0, "length of a turn (default 12)"},
     {"alternations", KEY_ALTERNATIONS, "N", 0, "of dedicated and shared (default 5)"},
     {"seed", KEY_SEED, "N", 0, "of jitter and of who leaves when (default 1)"},
+    {"report", KEY_REPORT, "FILE", 0, "a page with charts and tables, which needs nothing else"},
     {0},
 };
 
@@ -89,6 +91,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         s->alternations = (uint32_t)command_number(state, argument, 1, SAVINGS_TURNS_MAX);
         s->alone_passes = s->alone_passes < s->alternations ? s->alone_passes : s->alternations;
         return 0;
+    case KEY_REPORT: s->report = argument; return 0;
     case KEY_SEED: s->plan.seed = command_number(state, argument, 0, UINT64_MAX); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }

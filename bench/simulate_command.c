@@ -9,8 +9,8 @@
 #include <string.h>
 
 struct arguments {
-    const char *traces, *models;
-    double hours; /* 0: as the trace has it, a week of drawn jobs */
+    const char *traces, *models, *report; /* report NULL: no page */
+    double hours;                         /* 0: as the trace has it, a week of drawn jobs */
     bool is_json, wants_rows;
     struct setting setting;
 };
@@ -32,6 +32,7 @@ enum {
     KEY_SEED,
     KEY_STAY,
     KEY_SENSITIVITY,
+    KEY_REPORT,
 };
 
 static const struct argp_option options[] = {
@@ -58,6 +59,7 @@ static const struct argp_option options[] = {
      "168 without a trace)"},
     {"seed", KEY_SEED, "N", 0, "of everything that is drawn (default 1)"},
     {"stay", KEY_STAY, 0, 0, "no task ever moves"},
+    {"report", KEY_REPORT, "FILE", 0, "a page with charts and tables, which needs nothing else"},
     {"sensitivity", KEY_SENSITIVITY, 0, 0, "again with other assumptions, one at a time"},
     {0},
 };
@@ -111,6 +113,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_MODELS: a->models = text; return 0;
     case KEY_JSON: a->is_json = true; return 0;
     case KEY_HOURS: a->hours = number(state, text, 0.01, 100000); return 0;
+    case KEY_REPORT: a->report = text; return 0;
     case KEY_SENSITIVITY: a->wants_rows = true; return 0;
     default: return parse_setting(key, text, state, &a->setting);
     }
@@ -136,7 +139,7 @@ static int load(struct arguments *a, struct models *models, struct workload *wor
     return complain(error);
 }
 
-static int run(struct arguments *a, const struct workload *workload)
+static int run(struct arguments *a, const struct workload *workload, struct trail *trail)
 {
     const struct simulate_report report = {
         .traces = a->traces,
@@ -151,9 +154,11 @@ static int run(struct arguments *a, const struct workload *workload)
     if (!report.is_x_given && calibrate(&a->setting.x_gib_per_s) < 0)
         return 1;
     simulate_report_start(&report);
-    if (simulate(workload, &a->setting, &result, error) < 0)
+    if (simulate(workload, &a->setting, trail, &result, error) < 0)
         return complain(error);
     simulate_report_result(&report, &result);
+    if (a->report && simulate_page(&report, &result, trail, a->report) < 0)
+        return 1;
     if (a->wants_rows && simulate_report_rows(&report, &result, error) < 0)
         return complain(error);
     if (a->is_json)
@@ -189,12 +194,18 @@ int simulate_command(int argc, char **argv)
         NULL};
     struct models models;
     struct workload workload;
-    int code;
+    struct trail *trail;
+    int code = 1;
 
     argp_parse(&argp, argc, argv, 0, NULL, &a);
     if (load(&a, &models, &workload) != 0)
         return 1;
-    code = run(&a, &workload);
+    trail = calloc(1, sizeof(*trail));
+    if (trail) {
+        code = run(&a, &workload, trail);
+        trail_fini(trail);
+    }
+    free(trail);
     workload_fini(&workload);
     models_fini(&models);
     return code;

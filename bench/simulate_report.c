@@ -5,13 +5,12 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* Saved of so many cores a server, as many servers as workers. */
-static double saving(const struct simulated *result, double cores)
+double simulate_saving(const struct simulated *result, double cores)
 {
     return result->dedicated > 0 ? 1 - result->allocated / (cores * result->dedicated) : 0;
 }
 
-static double per_hour(const struct simulated *result)
+double simulate_moves_per_hour(const struct simulated *result)
 {
     return result->hours > 0 ? (double)result->moves / result->hours : 0;
 }
@@ -70,7 +69,7 @@ static void print_cores(const struct simulated *r)
            100 * (1 - r->allocated / (r->peak > 0 ? r->peak * r->hours : 1)));
     for (int cores = 1; cores <= 4; cores *= 2)
         printf("  a server a worker, %d core%s %*s %12.1f %9.1f%%\n", cores, cores > 1 ? "s" : "",
-               cores > 1 ? 5 : 6, "", cores * r->dedicated, 100 * saving(r, cores));
+               cores > 1 ? 5 : 6, "", cores * r->dedicated, 100 * simulate_saving(r, cores));
 }
 
 static void print_losses(const struct simulated *r, const struct setting *s)
@@ -96,7 +95,7 @@ void simulate_report_result(const struct simulate_report *report, const struct s
     printf("\njobs placed %llu, refused %llu, over before they were measured %llu; moves %.1f an "
            "hour; peak %.0f cores\n",
            (unsigned long long)result->placed, (unsigned long long)result->refused,
-           (unsigned long long)result->brief, per_hour(result), result->peak);
+           (unsigned long long)result->brief, simulate_moves_per_hour(result), result->peak);
     fflush(stdout);
 }
 
@@ -105,9 +104,9 @@ void simulate_report_result(const struct simulate_report *report, const struct s
 static void print_row(const char *name, const struct simulated *r)
 {
     printf("%-26s %10.1f %10.1f %6.2f %7.1f%% %7.1f%% %8.2f%% %8.2f%% %8.1f%% %6llu\n", name,
-           r->allocated, r->fluid, to_fluid(r), 100 * saving(r, 1), 100 * saving(r, 4),
-           100 * r->loss_mean, 100 * r->loss_p99, 100 * r->within_limit,
-           (unsigned long long)r->refused);
+           r->allocated, r->fluid, to_fluid(r), 100 * simulate_saving(r, 1),
+           100 * simulate_saving(r, 4), 100 * r->loss_mean, 100 * r->loss_p99,
+           100 * r->within_limit, (unsigned long long)r->refused);
     fflush(stdout);
 }
 
@@ -145,7 +144,7 @@ int simulate_report_rows(const struct simulate_report *report, const struct simu
         struct setting setting = *report->setting;
         const char *name = change(row, &setting);
         struct simulated result;
-        int r = simulate(report->workload, &setting, &result, error);
+        int r = simulate(report->workload, &setting, NULL, &result, error);
 
         if (r < 0)
             return r;
@@ -162,8 +161,9 @@ void simulate_report_json(const struct simulate_report *report, const struct sim
            "\"windows\": %u, \"jobs_placed\": %llu, \"jobs_refused\": %llu, "
            "\"moves_per_hour\": %.3f, \"x_gib_per_s\": %.4f, \"loss_counted\": %.6f, "
            "\"predicted_near_fraction\": %.5f}\n",
-           r->allocated, r->fluid, r->within_limit, saving(r, 1), saving(r, 2), saving(r, 4),
-           r->loss_mean, r->loss_p99, r->loss_predicted, r->windows, (unsigned long long)r->placed,
-           (unsigned long long)r->refused, per_hour(r), report->setting->x_gib_per_s,
-           r->loss_counted, r->predicted_near);
+           r->allocated, r->fluid, r->within_limit, simulate_saving(r, 1), simulate_saving(r, 2),
+           simulate_saving(r, 4), r->loss_mean, r->loss_p99, r->loss_predicted, r->windows,
+           (unsigned long long)r->placed, (unsigned long long)r->refused,
+           simulate_moves_per_hour(r), report->setting->x_gib_per_s, r->loss_counted,
+           r->predicted_near);
 }

@@ -4,6 +4,10 @@
 
 #include "bench/sim/simulate.h"
 
+/* Part of the cores of servers of so many cores, one a worker, that are not held. */
+double simulate_saving(const struct simulated *result, double cores);
+double simulate_moves_per_hour(const struct simulated *result);
+
 struct simulate_report {
     const char *traces; /* NULL: drawn */
     const struct workload *workload;
@@ -18,6 +22,9 @@ void simulate_report_result(const struct simulate_report *report, const struct s
 /* Simulates again with one assumption changed at a time, a row each. */
 int simulate_report_rows(const struct simulate_report *report, const struct simulated *usual,
                          char *error);
+/* The same as one page, with a chart. Negative errno, with a text on standard error. */
+int simulate_page(const struct simulate_report *report, const struct simulated *result,
+                  const struct trail *trail, const char *path);
 /* The last line. */
 void simulate_report_json(const struct simulate_report *report, const struct simulated *result);
 

@@ -108,6 +108,23 @@ static int profile(struct savings *s)
     return r;
 }
 
+/* Whatever was seen last at the middle of each part. */
+static void keep_parts(const struct savings *s, struct savings_series *series,
+                       const struct turn *turn)
+{
+    double part_s = s->plan.turn_ns / 1e9 / SAVINGS_PARTS_PLANNED;
+    size_t look = 0;
+    for (size_t part = 0; part < SAVINGS_PARTS; part++) {
+        double at_s = (part + 0.5) * part_s;
+        while (look + 1 < turn->looks_count && turn->looks[look + 1].at_s <= at_s)
+            look++;
+        if (turn->looks_count == 0 || at_s > turn->seconds)
+            return;
+        series->parts[part].allocated += turn->looks[look].lanes;
+        series->parts[part].used += turn->looks[look].used;
+    }
+}
+
 static void keep(struct savings *s, enum savings_setting setting, const struct turn *turn)
 {
     struct savings_series *series = &s->series[setting];
@@ -121,6 +138,7 @@ static void keep(struct savings *s, enum savings_setting setting, const struct t
         return;
     series->offered[series->turns] = turn->offered;
     series->busiest[series->turns++] = turn->busiest;
+    keep_parts(s, series, turn);
     series->allocated_s += turn->allocated_s;
     series->used_s += turn->used_s;
     series->seconds += turn->seconds;
@@ -223,7 +241,8 @@ int savings_run(struct savings *s)
         r = alternate(s);
     service_stop(&s->shared);
     service_stop(&s->dedicated);
+    struct savings_sums sums;
     if (r == 0)
-        report_end(s);
-    return r;
+        report_end(s, &sums);
+    return r == 0 && s->report ? savings_page(s, &sums, s->report) : r;
 }

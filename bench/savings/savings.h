@@ -6,6 +6,8 @@
 #include "bench/savings/turn.h"
 
 #define SAVINGS_TURNS_MAX 100
+#define SAVINGS_PARTS 150         /* of a turn, for the chart */
+#define SAVINGS_PARTS_PLANNED 120 /* what the plan says; leaving takes a little longer */
 
 enum savings_setting {
     SAVINGS_ALONE,     /* one job at a time, as many lanes as workers */
@@ -21,6 +23,9 @@ struct savings_series {
     size_t turns;
     double offered[SAVINGS_TURNS_MAX], busiest[SAVINGS_TURNS_MAX];
     double allocated_s, used_s, seconds; /* of all turns */
+    struct savings_part {                /* sums over the turns */
+        double allocated, used;
+    } parts[SAVINGS_PARTS];
 };
 
 struct savings {
@@ -30,6 +35,7 @@ struct savings {
     uint32_t alternations, alone_passes;
     bool profiles_together; /* all jobs at once, which is quicker and less exact */
     bool is_json;
+    const char *report; /* a page that is written at the end; NULL: none */
 
     uint32_t cores, lanes_per_core;
     struct service dedicated, shared;

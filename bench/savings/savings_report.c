@@ -101,7 +101,8 @@ static double loss(const struct interval *before, const struct interval *now)
     return 1 - before->median / now->median;
 }
 
-static void report_job(struct savings *s, size_t i, struct losses *losses)
+static void report_job(struct savings *s, size_t i, struct losses *losses,
+                       struct savings_sums *sums)
 {
     struct interval periods[SAVINGS_SETTINGS];
     double predicted = s->predicted_loss_ppm[i] / 1e6;
@@ -110,8 +111,10 @@ static void report_job(struct savings *s, size_t i, struct losses *losses)
         struct savings_series *series = &s->series[setting];
         periods[setting] = statistics_interval(series->period_ns[i], series->periods[i]);
         print_interval(s, (enum savings_setting)setting, &periods[setting]);
+        sums->periods_ns[i][setting] = periods[setting].median;
     }
     losses->dedicated[i] = loss(&periods[SAVINGS_DEDICATED], &periods[SAVINGS_SHARED]);
+    sums->losses[i] = losses->dedicated[i];
     losses->alone[i] = loss(&periods[SAVINGS_ALONE], &periods[SAVINGS_SHARED]);
     if (s->is_json)
         printf("\"loss\": %.6f, \"loss_alone\": %.6f, \"loss_predicted\": %.6f}\n",
@@ -138,11 +141,21 @@ static double report_cores(const struct savings *s, uint32_t cores)
     return saved;
 }
 
-static void report_last(struct savings *s, struct losses *losses, double saved)
+static void sum_up(struct savings *s, struct losses *losses, struct savings_sums *sums)
 {
     struct savings_series *dedicated = &s->series[SAVINGS_DEDICATED];
     struct savings_series *shared = &s->series[SAVINGS_SHARED];
     size_t jobs = s->plan.jobs_count;
+    sums->loss_mean = statistics_mean(losses->dedicated, jobs);
+    sums->loss_p95 = statistics_quantile(losses->dedicated, jobs, 0.95);
+    sums->loss_worst = statistics_quantile(losses->dedicated, jobs, 1);
+    sums->loss_worst_alone = statistics_quantile(losses->alone, jobs, 1);
+    sums->offered = statistics_interval(dedicated->offered, dedicated->turns).median;
+    sums->busiest = statistics_interval(shared->busiest, shared->turns).median;
+}
+
+static void report_last(const struct savings *s, const struct savings_sums *sums)
+{
     const char *format =
         s->is_json
             ? "{\"cores_saved_fraction\": %.6f, \"loss_mean\": %.6f, \"loss_p95\": %.6f, "
@@ -152,24 +165,20 @@ static void report_last(struct savings *s, struct losses *losses, double saved)
             : "cores saved %.3f; lost: mean %.4f, p95 %.4f, worst %.4f, worst against alone "
               "%.4f\noffered %.3f cores, busiest shared lane %.3f; %u alternations; %llu elements "
               "wrong in %llu checked rounds\n";
-    printf(format, saved, statistics_mean(losses->dedicated, jobs),
-           statistics_quantile(losses->dedicated, jobs, 0.95),
-           statistics_quantile(losses->dedicated, jobs, 1),
-           statistics_quantile(losses->alone, jobs, 1),
-           statistics_interval(dedicated->offered, dedicated->turns).median,
-           statistics_interval(shared->busiest, shared->turns).median, s->alternations,
+    printf(format, sums->saved[0], sums->loss_mean, sums->loss_p95, sums->loss_worst,
+           sums->loss_worst_alone, sums->offered, sums->busiest, s->alternations,
            (unsigned long long)s->wrong, (unsigned long long)s->checked_rounds);
 }
 
-void report_end(struct savings *s)
+void report_end(struct savings *s, struct savings_sums *ret_sums)
 {
     struct losses losses;
-    double saved = 0;
     if (!s->is_json)
         printf("\nperiods in ms, median and interval; turns to profile: %u\n", s->profile_turns);
     for (size_t i = 0; i < s->plan.jobs_count; i++)
-        report_job(s, i, &losses);
+        report_job(s, i, &losses, ret_sums);
     for (size_t i = sizeof server_cores / sizeof *server_cores; i-- > 0;)
-        saved = report_cores(s, server_cores[i]);
-    report_last(s, &losses, saved);
+        ret_sums->saved[i] = report_cores(s, server_cores[i]);
+    sum_up(s, &losses, ret_sums);
+    report_last(s, ret_sums);
 }

@@ -128,6 +128,19 @@ static bool are_all_there(const struct conductor *c)
     return !c->has_left;
 }
 
+/* CPU of all lanes between two looks, and the most of any. */
+static double cpu_between(const struct look *first, const struct look *last, double *ret_most_s)
+{
+    double all_s = 0, most_s = 0;
+    for (size_t i = 0; i < last->lanes_count && i < first->lanes_count; i++) {
+        double cpu_s = (double)(last->lanes[i].cpu_ns - first->lanes[i].cpu_ns) / 1e9;
+        all_s += cpu_s;
+        most_s = cpu_s > most_s ? cpu_s : most_s;
+    }
+    *ret_most_s = most_s;
+    return all_s;
+}
+
 /* A lane counts as allocated from the look that saw it until the next look. */
 static int look(struct conductor *c)
 {
@@ -145,8 +158,11 @@ static int look(struct conductor *c)
     *seen = (struct turn_look){.at_s = (double)(now.at_ns - c->first.at_ns) / 1e9};
     for (size_t i = 0; i < now.lanes_count; i++)
         seen->lanes += now.lanes[i].tasks > 0;
-    if (before)
-        turn->allocated_s += before->lanes * (seen->at_s - before->at_s);
+    if (before) {
+        double most_s, elapsed_s = seen->at_s - before->at_s;
+        turn->allocated_s += before->lanes * elapsed_s;
+        seen->used = elapsed_s > 0 ? cpu_between(&c->last, &now, &most_s) / elapsed_s : 0;
+    }
     if (seen->lanes > turn->lanes_most)
         turn->lanes_most = seen->lanes;
     c->last = now;
@@ -229,19 +245,6 @@ static void sum_up_job(struct conductor *c, size_t index)
     }
     if (job->timed_rounds)
         job->period_ns = (double)timed_ns / (double)job->timed_rounds;
-}
-
-/* CPU of all lanes between two looks, and the most of any. */
-static double cpu_between(const struct look *first, const struct look *last, double *ret_most_s)
-{
-    double all_s = 0, most_s = 0;
-    for (size_t i = 0; i < last->lanes_count && i < first->lanes_count; i++) {
-        double cpu_s = (double)(last->lanes[i].cpu_ns - first->lanes[i].cpu_ns) / 1e9;
-        all_s += cpu_s;
-        most_s = cpu_s > most_s ? cpu_s : most_s;
-    }
-    *ret_most_s = most_s;
-    return all_s;
 }
 
 static void sum_up(struct conductor *c)

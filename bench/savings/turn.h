@@ -28,6 +28,7 @@ struct turn {
     struct turn_look {
         double at_s;    /* since the begin */
         uint32_t lanes; /* that carry tasks */
+        double used;    /* cores, since the look before */
     } looks[TURN_LOOKS_MAX];
     size_t looks_count;
     double seconds;             /* first to last look */

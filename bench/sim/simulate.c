@@ -35,8 +35,10 @@ struct simulation {
     bool *is_refused;
     struct window_sums *sums;
     uint64_t now_ns;
-    double own_lanes; /* held by jobs that are measured or were refused */
-    uint32_t window;  /* the next */
+    double own_lanes;          /* held by jobs that are measured or were refused */
+    uint32_t window;           /* the next */
+    struct trail_part present; /* the jobs that are there: what they use, what they would hold */
+    struct trail *trail;       /* NULL: nobody asks */
     struct simulated result;
     char *error;
 };
@@ -139,6 +141,9 @@ static void advance(struct simulation *s, uint64_t to_ns)
     s->result.allocated += cores * hours;
     s->result.measuring += s->own_lanes * hours;
     s->result.peak = fmax(s->result.peak, cores);
+    s->present.allocated = cores;
+    if (s->trail)
+        trail_add(s->trail, s->workload->end_ns, s->now_ns, to_ns, &s->present);
     s->now_ns = to_ns;
 }
 
@@ -172,15 +177,23 @@ static const struct job_profile *profile_of(const struct simulation *s, size_t j
     return &s->profiles[s->profile_of[job]];
 }
 
+static double used_by(const struct simulation *s, size_t job)
+{
+    const struct job_profile *profile = profile_of(s, job);
+
+    return (double)profile->lane_ns / (double)profile->timing.period_ns;
+}
+
 static void arrive(struct simulation *s, size_t job)
 {
     const struct workload_job *work = &s->workload->jobs[job];
-    const struct job_profile *profile = profile_of(s, job);
     double hours = (double)(work->end_ns - work->submit_ns) / (double)NS_PER_HOUR;
 
     s->own_lanes += work->workers;
     s->result.dedicated += work->workers * hours;
-    s->result.fluid += (double)profile->lane_ns / (double)profile->timing.period_ns * hours;
+    s->result.fluid += used_by(s, job) * hours;
+    s->present.dedicated += work->workers;
+    s->present.fluid += used_by(s, job);
 }
 
 static int place(struct simulation *s, size_t job)
@@ -201,6 +214,8 @@ static int place(struct simulation *s, size_t job)
 
 static int leave(struct simulation *s, size_t job)
 {
+    s->present.dedicated -= s->workload->jobs[job].workers;
+    s->present.fluid -= used_by(s, job);
     if (!s->cluster.jobs[job].is_placed) {
         s->own_lanes -= s->workload->jobs[job].workers;
         s->result.brief += !s->is_refused[job];
@@ -288,10 +303,24 @@ static int sum_up(struct simulation *s)
     return 0;
 }
 
-int simulate(const struct workload *workload, const struct setting *setting,
+/* Of each job that was seen, in the order of the workload. */
+static int keep_jobs(const struct simulation *s, struct trail *trail)
+{
+    trail->jobs = calloc(s->workload->count + 1, sizeof(*trail->jobs));
+    if (!trail->jobs)
+        return -ENOMEM;
+    for (size_t i = 0; i < s->workload->count; i++)
+        if (s->sums[i].windows > 0)
+            trail->jobs[trail->jobs_count++] = (struct trail_job){
+                i, s->sums[i].loss / s->sums[i].windows, s->sums[i].predicted / s->sums[i].windows};
+    return 0;
+}
+
+int simulate(const struct workload *workload, const struct setting *setting, struct trail *trail,
              struct simulated *ret_result, char *error)
 {
-    struct simulation s = {.workload = workload, .setting = setting, .error = error};
+    struct simulation s = {
+        .workload = workload, .setting = setting, .trail = trail, .error = error};
     int r;
 
     error[0] = 0;
@@ -302,6 +331,8 @@ int simulate(const struct workload *workload, const struct setting *setting,
         r = run_clock(&s);
     if (r == 0)
         r = sum_up(&s);
+    if (r == 0 && trail)
+        r = keep_jobs(&s, trail);
     if (r == -ENOMEM)
         snprintf(error, TABLE_ERROR_BYTES, "no memory");
     if (r == 0)

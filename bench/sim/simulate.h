@@ -3,6 +3,7 @@
 #define GRADPOOL_BENCH_SIM_SIMULATE_H
 
 #include "bench/sim/setting.h"
+#include "bench/sim/trail.h"
 #include "bench/sim/workload.h"
 
 struct simulated {
@@ -23,8 +24,9 @@ struct simulated {
     double predicted_near; /* part of these, predicted to 2 points */
 };
 
-/* -ENOMEM, or an error of the packer's: `error` (TABLE_ERROR_BYTES) says which. */
-int simulate(const struct workload *workload, const struct setting *setting,
+/* `trail` may be NULL; else it is all zero, and the caller's to free. -ENOMEM, or an error of the
+ * packer's: `error` (TABLE_ERROR_BYTES) says which. */
+int simulate(const struct workload *workload, const struct setting *setting, struct trail *trail,
              struct simulated *ret_result, char *error);
 
 #endif

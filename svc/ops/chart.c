@@ -1,7 +1,7 @@
 /* Cores over time as inline SVG: what dedicated servers would hold, what is allocated, what is
  * used. Colours come from the page. Labels keep their distance at any width, because the whole
  * picture is scaled. */
-#include "svc/ops/report.h"
+#include "svc/ops/page.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -37,16 +37,16 @@ static double step_for(double most)
             return times * unit;
 }
 
-static struct scale scale_of(const struct history *h)
+static struct scale scale_of(const struct view_moment *moments, size_t count)
 {
     double most = 1;
-    for (size_t i = 0; i < h->count; i++) {
-        const struct view_cores *c = &h->samples[i].cores;
+    for (size_t i = 0; i < count; i++) {
+        const struct view_cores *c = &moments[i].cores;
         most = fmax(most, fmax(c->dedicated, fmax(c->allocated, isnan(c->used) ? 0 : c->used)));
     }
     struct scale scale = {.y_step = step_for(most)};
     scale.y_max = scale.y_step * ceil(most / scale.y_step);
-    scale.x_max = h->count > 0 ? fmax(h->samples[h->count - 1].at_s, 1) : 1;
+    scale.x_max = count > 0 ? fmax(moments[count - 1].at_s, 1) : 1;
     return scale;
 }
 
@@ -85,15 +85,15 @@ static double allocated(const struct view_cores *c) { return c->allocated; }
 static double used(const struct view_cores *c) { return c->used; }
 
 /* What is not known is a gap. */
-static void print_line(const struct history *h, const struct scale *scale, const char *name,
-                       double (*value)(const struct view_cores *c), FILE *out)
+static void print_line(const struct view_moment *moments, size_t count, const struct scale *scale,
+                       const char *name, double (*value)(const struct view_cores *c), FILE *out)
 {
     bool is_down = false;
     fprintf(out, "<path class=\"line %s\" d=\"", name);
-    for (size_t i = 0; i < h->count; i++) {
-        double y = value(&h->samples[i].cores);
+    for (size_t i = 0; i < count; i++) {
+        double y = value(&moments[i].cores);
         if (!isnan(y))
-            fprintf(out, "%s%.1f %.1f", is_down ? "L" : "M", x_of(scale, h->samples[i].at_s),
+            fprintf(out, "%s%.1f %.1f", is_down ? "L" : "M", x_of(scale, moments[i].at_s),
                     y_of(scale, y));
         if (!isnan(y) && !is_down)
             fputs("h0", out); /* one sample alone is a dot */
@@ -102,16 +102,14 @@ static void print_line(const struct history *h, const struct scale *scale, const
     fputs("\"/>\n", out);
 }
 
-void report_chart(const struct history *h, FILE *out)
+void page_chart(const struct view_moment *moments, size_t count, FILE *out)
 {
-    struct scale scale = scale_of(h);
-    fprintf(out,
-            "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"Cores over the time since "
-            "start\">\n",
+    struct scale scale = scale_of(moments, count);
+    fprintf(out, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"Cores over time\">\n",
             WIDTH, HEIGHT);
     print_axes(&scale, out);
-    print_line(h, &scale, "dedicated", dedicated, out);
-    print_line(h, &scale, "allocated", allocated, out);
-    print_line(h, &scale, "used", used, out);
+    print_line(moments, count, &scale, "dedicated", dedicated, out);
+    print_line(moments, count, &scale, "allocated", allocated, out);
+    print_line(moments, count, &scale, "used", used, out);
     fputs("</svg>\n", out);
 }

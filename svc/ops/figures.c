@@ -17,7 +17,7 @@ static double known_s(uint64_t ns) { return ns ? (double)ns / 1e9 : NAN; }
 static double period(const struct view_job *job) { return known_s(job->period_ns); }
 static double alone(const struct view_job *job) { return known_s(job->alone_period_ns); }
 static double lane_time(const struct view_job *job) { return known_s(job->lane_ns); }
-static double loss(const struct view_job *job)
+double job_loss(const struct view_job *job)
 {
     return job->period_ns && job->alone_period_ns ? job->loss_ppm / 1e6 : NAN;
 }
@@ -43,7 +43,7 @@ const struct figure job_figures[] = {
     {"lane_seconds", "LANE TIME", "Lane time a round, on all its lanes.", FIGURE_SECONDS, true,
      lane_time},
     {"loss_ratio", "LOSS", "How much slower than alone: 1 - alone_period / period.", FIGURE_RATIO,
-     true, loss},
+     true, job_loss},
     {"predicted_loss_ratio", "PREDICTED", "The loss that the packer expects beside the jobs there.",
      FIGURE_RATIO, true, predicted},
     {"loss_limit_ratio", "LIMIT", "The strictest loss limit that is named for it.", FIGURE_RATIO,

@@ -8,9 +8,9 @@ static double mean(double left, double right)
     return isnan(left) ? right : isnan(right) ? left : (left + right) / 2;
 }
 
-static struct history_sample merge(const struct history_sample *a, const struct history_sample *b)
+static struct view_moment merge(const struct view_moment *a, const struct view_moment *b)
 {
-    return (struct history_sample){
+    return (struct view_moment){
         .at_s = mean(a->at_s, b->at_s),
         .cores = {.allocated = mean(a->cores.allocated, b->cores.allocated),
                   .used = mean(a->cores.used, b->cores.used),
@@ -26,15 +26,15 @@ static void halve(struct history *h)
 }
 
 /* The mean of what was pending. */
-static struct history_sample settle(struct history *h)
+static struct view_moment settle(struct history *h)
 {
     double n = h->pending_count, used_n = h->pending_used_count;
     struct view_cores *sum = &h->pending.cores;
-    struct history_sample sample = {.at_s = h->pending.at_s / n,
-                                    .cores = {.allocated = sum->allocated / n,
-                                              .used = used_n > 0 ? sum->used / used_n : NAN,
-                                              .dedicated = sum->dedicated / n}};
-    h->pending = (struct history_sample){0};
+    struct view_moment sample = {.at_s = h->pending.at_s / n,
+                                 .cores = {.allocated = sum->allocated / n,
+                                           .used = used_n > 0 ? sum->used / used_n : NAN,
+                                           .dedicated = sum->dedicated / n}};
+    h->pending = (struct view_moment){0};
     h->pending_count = h->pending_used_count = 0;
     return sample;
 }

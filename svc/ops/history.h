@@ -7,16 +7,11 @@
 
 #define HISTORY_SAMPLES_MAX 360 /* even */
 
-struct history_sample {
-    double at_s; /* on the clock of uptime_ns; the middle of what it stands for */
-    struct view_cores cores;
-};
-
 struct history {
-    struct history_sample samples[HISTORY_SAMPLES_MAX];
+    struct view_moment samples[HISTORY_SAMPLES_MAX];
     size_t count;
-    uint32_t stride;               /* snapshots a sample; 0: none came yet */
-    struct history_sample pending; /* sums of those that do not make a sample yet */
+    uint32_t stride;            /* snapshots a sample; 0: none came yet */
+    struct view_moment pending; /* sums of those that do not make a sample yet */
     uint32_t pending_count, pending_used_count;
 };
 

@@ -12,7 +12,5 @@ int report_json(const struct snapshot *s, const struct history *history, FILE *o
 
 /* One HTML page that needs nothing else: no script, no font, no picture from elsewhere. -EIO. */
 int report_page(const struct snapshot *s, const struct history *history, FILE *out);
-/* The lines of cores over time, as inline SVG. */
-void report_chart(const struct history *history, FILE *out);
 
 #endif

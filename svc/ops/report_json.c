@@ -2,20 +2,11 @@
  * are left out (O4). */
 #include "svc/ops/figures.h"
 #include "svc/ops/json_put.h"
+#include "svc/ops/json_views.h"
 #include "svc/ops/ops.h"
 #include "svc/ops/report.h"
 
 #include <math.h>
-
-static json_t *cores_json(const struct view_cores *cores, int *error)
-{
-    json_t *o = json_object();
-    json_put_known(o, "allocated", cores->allocated, error);
-    json_put_known(o, "used", cores->used, error);
-    json_put_known(o, "dedicated", cores->dedicated, error);
-    json_put_known(o, "saved", cores->dedicated - cores->allocated, error);
-    return o;
-}
 
 static json_t *part_json(const struct snapshot *s, const struct view_part *part, int *error)
 {
@@ -71,11 +62,8 @@ static json_t *job_json(const struct view_job *job, int *error)
 static json_t *history_json(const struct history *history, int *error)
 {
     json_t *samples = json_array();
-    for (size_t i = 0; i < history->count; i++) {
-        json_t *o = cores_json(&history->samples[i].cores, error);
-        json_put_known(o, "at_s", history->samples[i].at_s, error);
-        json_put_last(samples, o, error);
-    }
+    for (size_t i = 0; i < history->count; i++)
+        json_put_last(samples, json_of_moment(&history->samples[i], error), error);
     return samples;
 }
 
@@ -87,7 +75,7 @@ int report_json(const struct snapshot *s, const struct history *history, FILE *o
     json_put_text(o, "policy", s->status.policy, &error);
     json_put_number(o, "incarnation", s->status.incarnation, &error);
     json_put_known(o, "uptime_s", (double)s->status.uptime_ns / 1e9, &error);
-    json_put(o, "cores", cores_json(&s->cores, &error), &error);
+    json_put(o, "cores", json_of_cores(&s->cores, &error), &error);
     for (size_t i = 0; i < s->status.aggregators_count; i++) {
         const struct view_aggregator *a = &s->status.aggregators[i];
         for (size_t j = 0; j < a->lanes_count; j++)
@@ -97,6 +85,7 @@ int report_json(const struct snapshot *s, const struct history *history, FILE *o
         json_put_last(jobs, job_json(&s->jobs.jobs[i], &error), &error);
     json_put(o, "lanes", lanes, &error);
     json_put(o, "jobs", jobs, &error);
+    json_put(o, "events", json_of_events(s->status.events, s->status.events_count, &error), &error);
     if (history)
         json_put(o, "history", history_json(history, &error), &error);
     return json_put_out(o, error, out);

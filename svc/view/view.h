@@ -61,12 +61,20 @@ struct view_aggregator {
     size_t lanes_count;
 };
 
+/* Why a lane opened or was parked, or tasks moved. */
+struct view_event {
+    double at_s; /* on the clock of uptime_ns, or since a run began */
+    const char *kind, *text;
+};
+
 struct view_status {
     const char *endpoint, *state_dir, *policy;
     uint32_t pid, jobs, tasks;
     uint64_t uptime_ns, cpu_ns, incarnation;
     struct view_aggregator *aggregators;
     size_t aggregators_count;
+    struct view_event *events; /* the newest last; as many as are remembered */
+    size_t events_count;
 };
 
 struct view_worker {
@@ -110,6 +118,11 @@ struct view_cores {
     double allocated; /* one a lane that is not parked */
     double used;      /* by lanes, CPU seconds a second; NAN: not known yet */
     double dedicated; /* what the jobs would hold with servers of their own: one a worker */
+};
+
+struct view_moment {
+    double at_s; /* on the clock of uptime_ns, or since a run began; the middle of what it means */
+    struct view_cores cores;
 };
 
 struct view_tenant {

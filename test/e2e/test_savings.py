@@ -2,10 +2,13 @@
 is never a test."""
 import json
 import math
+import pathlib
 import statistics
 import subprocess
+import tempfile
 import unittest
 
+import browser
 import tap
 from harness import BENCH
 
@@ -24,7 +27,9 @@ def bench(*options):
 class Savings(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.answer = bench(*TINY, '--json')
+        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.page = cls.folder / 'run.html'
+        cls.answer = bench(*TINY, '--json', '--report', cls.page)
         cls.lines = [json.loads(line) for line in cls.answer.stdout.splitlines()]
         cls.last = cls.lines[-1] if cls.lines else {}
 
@@ -40,6 +45,18 @@ class Savings(unittest.TestCase):
         self.assertEqual(list(self.last), LAST)
         self.assertEqual((self.last['wrong'], self.last['alternations']), (0, 2))
         self.assertGreater(self.last['checked_rounds'], 0)
+
+    def test_the_page_shows_what_the_lines_say(self):
+        data = browser.check_run(self, self.page)
+        for name in LAST:
+            if name in data['figures']:
+                self.near(name, data['figures'][name])
+        for job, line in zip(data['jobs'], self.having('loss_predicted'), strict=True):
+            self.assertEqual(job['job'], line['job'])
+            self.assertAlmostEqual(job['shared_s'], line['shared']['median_ms'] / 1e3, delta=1e-6)
+            self.assertAlmostEqual(job['loss'], line['loss'], delta=CLOSE)
+        self.assertEqual(max(one['dedicated'] for one in data['history']), 4)
+        browser.check_labels(self, self.page.read_text(), self.folder)
 
     def test_the_settings_take_turns_and_each_job_is_there_in_every_one(self):
         turns = [(line['alternation'], line['turn']) for line in self.having('turn')]

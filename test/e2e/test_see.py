@@ -1,9 +1,9 @@
 """What operators see of a running service."""
 import contextlib
 import fcntl
-import html
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -19,8 +19,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+import browser
 import tap
-from harness import GRADPOOL, WAIT_S, Process, Service, result, until
+from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, result, until
 
 
 class Running(unittest.TestCase):
@@ -322,29 +323,6 @@ class Prometheus(unittest.TestCase):
         self.assertEqual((target['health'], target['lastError']), ('up', ''))
 
 
-# Notes each piece of text that overlaps another, and how wide the page is.
-PROBE = """<script>addEventListener('load', () => {
-  const boxes = [], hits = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let node; node = walker.nextNode();) {
-    if (!node.data.trim() || node.parentElement.closest('script')) continue;
-    const range = document.createRange();
-    range.selectNodeContents(node);
-    for (const box of range.getClientRects()) boxes.push([node.data.trim(), box]);
-  }
-  boxes.forEach(([name, a], i) => boxes.slice(i + 1).forEach(([other, b]) => {
-    if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
-        Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1) hits.push([name, other]);
-  }));
-  const said = document.createElement('pre');
-  said.id = 'probe';
-  said.textContent = JSON.stringify({
-    labels: boxes.length, hits, width: innerWidth, wide: document.documentElement.scrollWidth,
-    ground: getComputedStyle(document.body).backgroundColor});
-  document.body.append(said);
-});</script>"""
-
-
 class Browser(Running):
     """The report as a real browser shows it."""
 
@@ -357,18 +335,8 @@ class Browser(Running):
         until(lambda: '100 %' in fetch(self.web + '/report')[1], 'the shares are known',
               process=self.service.serve)
 
-    def dom(self, url, *options):
-        with tempfile.TemporaryDirectory() as profile:
-            shown = subprocess.run(
-                ['chromium-headless-shell', '--no-sandbox', '--disable-gpu',
-                 f'--user-data-dir={profile}', '--enable-logging=stderr', *options, '--dump-dom',
-                 url], capture_output=True, text=True, timeout=2 * WAIT_S, check=False)
-        self.assertEqual(shown.returncode, 0, shown.stderr)
-        self.assertNotIn('CONSOLE', shown.stderr)
-        return shown.stdout
-
     def test_a_browser_shows_the_figures_and_the_chart_without_an_error(self):
-        dom = self.dom(self.web + '/report')
+        dom = browser.dom(self.web + '/report')
         cores = json.loads(fetch(self.web + '/report.json')[1])['cores']
         for name in ('allocated', 'dedicated', 'saved'):
             self.assertIn(f'<dd id="{name}">{cores[name]:.0f}</dd>', dom)
@@ -378,19 +346,38 @@ class Browser(Running):
             self.assertRegex(dom, rf'<path class="line {line}" d="M[0-9]')
 
     def test_no_label_overlaps_another_wide_or_narrow_light_or_dark(self):
-        page = fetch(self.web + '/report')[1]
-        path = self.service.folder / 'report.html'
-        path.write_text(page.replace('</body>', PROBE + '</body>'))
-        for width in (1280, 390):
-            for scheme, ground in ((1, 'rgb(255, 255, 255)'), (0, 'rgb(20, 23, 27)')):
-                dom = self.dom(path.as_uri(), f'--window-size={width},900',
-                               f'--blink-settings=preferredColorScheme={scheme}')
-                said = html.unescape(re.search('<pre id="probe">(.*?)</pre>', dom).group(1))
-                seen = json.loads(said)
-                self.assertGreater(seen['labels'], 30)
-                self.assertEqual(seen['hits'], [], (width, scheme))
-                self.assertEqual((seen['width'], seen['ground']), (width, ground))
-                self.assertLessEqual(seen['wide'], width)
+        browser.check_labels(self, fetch(self.web + '/report')[1], self.service.folder)
+
+    def test_the_page_carries_the_figures_along(self):
+        data = browser.data_of(browser.dom(self.web + '/report'))
+        self.assertEqual([j['job'] for j in data['jobs']], ['resnet-7'])
+        self.assertEqual(data['events'], [])
+
+
+class RunPage(unittest.TestCase):
+    """The page that a bench writes."""
+
+    def test_a_simulation_is_shown_as_its_last_line_has_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / 'run.html'
+            answer = subprocess.run(
+                [BENCH, 'simulate', '--x', '1.5', '--hours', '12', '--windows', '20', '--json',
+                 '--report', page], capture_output=True, text=True, timeout=WAIT_S, check=False)
+            self.assertEqual((answer.returncode, answer.stderr), (0, ''))
+            data = browser.check_run(self, page)
+            for name, value in json.loads(answer.stdout).items():
+                self.assertAlmostEqual(data['figures'][name], value, delta=1e-3, msg=name)
+            self.assertEqual(len(data['history']), 360)
+            held = sum(one['allocated'] for one in data['history']) / 360 * 12
+            self.assertAlmostEqual(held, data['figures']['allocated_core_hours'], delta=0.01)
+            browser.check_labels(self, page.read_text(), page.parent)
+
+    def test_a_page_that_cannot_be_written_is_a_failure(self):
+        answer = subprocess.run([BENCH, 'simulate', '--x', '1.5', '--hours', '1', '--windows', '1',
+                                 '--report', '/nowhere/run.html'], capture_output=True, text=True,
+                                timeout=WAIT_S, check=False)
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn('/nowhere/run.html cannot be written', answer.stderr)
 
 
 if __name__ == '__main__':

@@ -43,7 +43,7 @@ static struct simulated run(struct workload_job *jobs, size_t count, double hour
     char error[TABLE_ERROR_BYTES];
     struct simulated result;
 
-    if (simulate(&workload, setting, &result, error) < 0)
+    if (simulate(&workload, setting, NULL, &result, error) < 0)
         fail_msg("%s", error);
     return result;
 }
@@ -169,8 +169,8 @@ static void six_drawn_hours_come_out_as_they_did(void **state)
     assert_int_equal(models_load(&models, MODELS_DIR, error), 0);
     assert_int_equal(models.count, 15);
     assert_int_equal(workload_generate(&workload, 1, 6, &models, error), 0);
-    assert_int_equal(simulate(&workload, &setting, &a, error), 0);
-    assert_int_equal(simulate(&workload, &setting, &b, error), 0);
+    assert_int_equal(simulate(&workload, &setting, NULL, &a, error), 0);
+    assert_int_equal(simulate(&workload, &setting, NULL, &b, error), 0);
     assert_memory_equal(&a, &b, sizeof(a));
     print_message(
         "# placed %llu, allocated %.2f, fluid %.2f, loss %.4f, predicted %.4f, moves %llu\n",

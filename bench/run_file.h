@@ -1,0 +1,25 @@
+/* A run of the bench as a file: what it ran on, and the page that svc/ops makes of it. */
+#ifndef GRADPOOL_BENCH_RUN_FILE_H
+#define GRADPOOL_BENCH_RUN_FILE_H
+
+#include "svc/view/run.h"
+
+#define RUN_FACTS_MAX 32
+#define RUN_FACT_BYTES 128
+
+struct run_facts {
+    struct view_fact facts[RUN_FACTS_MAX];
+    char values[RUN_FACTS_MAX][RUN_FACT_BYTES];
+    size_t count;
+};
+
+/* `name` is kept; beyond RUN_FACTS_MAX it is our own mistake. */
+void run_fact(struct run_facts *facts, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Machine, load, commit, date. */
+void run_facts_of_host(struct run_facts *facts);
+
+/* Negative errno, with a text on standard error. */
+int run_write(const struct view_run *run, const char *path);
+
+#endif

@@ -1,0 +1,155 @@
+/* A simulation as one page. Owns nothing; of thousands of jobs it shows those that lose most. */
+#include "bench/run_file.h"
+#include "bench/simulate_report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define JOBS_SHOWN 50
+
+struct page {
+    struct run_facts facts;
+    struct view_figure figures[20];
+    size_t figures_count;
+    struct view_moment moments[TRAIL_PARTS];
+    double *losses;
+    struct trail_job *worst; /* first */
+    struct view_run_job jobs[JOBS_SHOWN];
+    size_t jobs_count;
+};
+
+static void add_facts(const struct simulate_report *report, struct run_facts *facts)
+{
+    const struct setting *s = report->setting;
+    const struct workload *w = report->workload;
+
+    run_fact(facts, "jobs", "%s: %zu of two or more workers, in %.1f hours",
+             report->traces ? report->traces : "drawn from the seed", w->count,
+             (double)w->end_ns / (double)NS_PER_HOUR);
+    run_fact(facts, "x", "%.3f GiB/s of pushed gradients a core, %s", s->x_gib_per_s,
+             report->is_x_given ? "given" : "measured");
+    run_fact(facts, "wire", "f%u, lines of %g Gbit/s to each worker, %g to each lane",
+             s->element_bytes * 8, s->line_gbit_per_s, SETTING_LANE_LINES * s->line_gbit_per_s);
+    run_fact(facts, "jitter", "%g", s->jitter);
+    run_fact(facts, "policy", "%s; tasks %s", s->policy, s->moves ? "move" : "stay");
+    run_fact(facts, "loss limit", "%g %%", s->loss_limit_ppm / 1e4);
+    run_fact(facts, "windows", "%u of %g s", s->windows, s->window_s);
+    run_fact(facts, "seed", "%llu", (unsigned long long)s->seed);
+    run_facts_of_host(facts);
+}
+
+static void add_figure(struct page *page, const char *name, double value, bool is_ratio)
+{
+    page->figures[page->figures_count++] = (struct view_figure){name, value, is_ratio};
+}
+
+static void add_figures(const struct simulate_report *report, const struct simulated *r,
+                        struct page *page)
+{
+    add_figure(page, "allocated_core_hours", r->allocated, false);
+    add_figure(page, "fluid_core_hours", r->fluid, false);
+    add_figure(page, "utilisation", r->allocated > 0 ? r->fluid / r->allocated : NAN, true);
+    add_figure(page, "jobs_within_limit_fraction", r->within_limit, true);
+    add_figure(page, "saving_c1", simulate_saving(r, 1), true);
+    add_figure(page, "saving_c2", simulate_saving(r, 2), true);
+    add_figure(page, "saving_c4", simulate_saving(r, 4), true);
+    add_figure(page, "loss_mean", r->loss_mean, true);
+    add_figure(page, "loss_p99", r->loss_p99, true);
+    add_figure(page, "loss_model", r->loss_predicted, true);
+    add_figure(page, "loss_counted", r->loss_counted, true);
+    add_figure(page, "predicted_near_fraction", r->predicted_near, true);
+    add_figure(page, "windows", r->windows, false);
+    add_figure(page, "jobs_placed", (double)r->placed, false);
+    add_figure(page, "jobs_refused", (double)r->refused, false);
+    add_figure(page, "moves_per_hour", simulate_moves_per_hour(r), false);
+    add_figure(page, "x_gib_per_s", report->setting->x_gib_per_s, false);
+}
+
+static void add_moments(const struct workload *workload, const struct trail *trail,
+                        struct page *page)
+{
+    double part_s = (double)workload->end_ns / 1e9 / TRAIL_PARTS;
+
+    for (size_t i = 0; i < TRAIL_PARTS; i++) {
+        const struct trail_part *part = &trail->parts[i];
+
+        page->moments[i] = (struct view_moment){((double)i + 0.5) * part_s,
+                                                {part->allocated, part->fluid, part->dedicated}};
+    }
+}
+
+static int compare_jobs(const void *a, const void *b)
+{
+    const struct trail_job *x = a, *y = b;
+
+    if (x->loss != y->loss)
+        return x->loss > y->loss ? -1 : 1;
+    return (x->job > y->job) - (x->job < y->job);
+}
+
+static int add_jobs(const struct workload *workload, const struct trail *trail, struct page *page)
+{
+    size_t count = trail->jobs_count;
+
+    page->losses = calloc(count + 1, sizeof(*page->losses));
+    page->worst = calloc(count + 1, sizeof(*page->worst));
+    if (!page->losses || !page->worst)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        page->losses[i] = trail->jobs[i].loss;
+        page->worst[i] = trail->jobs[i];
+    }
+    qsort(page->worst, count, sizeof(*page->worst), compare_jobs);
+    for (; page->jobs_count < count && page->jobs_count < JOBS_SHOWN; page->jobs_count++) {
+        const struct trail_job *job = &page->worst[page->jobs_count];
+
+        page->jobs[page->jobs_count] =
+            (struct view_run_job){.job = workload->jobs[job->job].name,
+                                  .workers = workload->jobs[job->job].workers,
+                                  .alone_s = NAN,
+                                  .dedicated_s = NAN,
+                                  .shared_s = NAN,
+                                  .loss = job->loss,
+                                  .predicted_loss = job->predicted};
+    }
+    return 0;
+}
+
+static int write_page(const struct simulate_report *report, const struct simulated *result,
+                      const struct trail *trail, const char *path, struct page *page)
+{
+    int error = add_jobs(report->workload, trail, page);
+
+    if (error < 0)
+        return error;
+    add_facts(report, &page->facts);
+    add_figures(report, result, page);
+    add_moments(report->workload, trail, page);
+    struct view_run run = {.title = "gradpool: a simulated cluster",
+                           .facts = page->facts.facts,
+                           .facts_count = page->facts.count,
+                           .figures = page->figures,
+                           .figures_count = page->figures_count,
+                           .moments = page->moments,
+                           .moments_count = TRAIL_PARTS,
+                           .losses = page->losses,
+                           .losses_count = trail->jobs_count,
+                           .jobs = page->jobs,
+                           .jobs_count = page->jobs_count};
+    return run_write(&run, path);
+}
+
+int simulate_page(const struct simulate_report *report, const struct simulated *result,
+                  const struct trail *trail, const char *path)
+{
+    struct page *page = calloc(1, sizeof(*page));
+    int error = page ? write_page(report, result, trail, path, page) : -ENOMEM;
+
+    if (page) {
+        free(page->losses);
+        free(page->worst);
+    }
+    free(page);
+    return error;
+}

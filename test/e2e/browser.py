@@ -1,0 +1,91 @@
+"""Pages as a real browser shows them: their text, their figures, whether labels overlap."""
+import html
+import json
+import re
+import subprocess
+import tempfile
+
+from harness import WAIT_S
+
+# Notes each piece of text that overlaps another, and how wide the page is.
+PROBE = """<script>addEventListener('load', () => {
+  const boxes = [], hits = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; node = walker.nextNode();) {
+    if (!node.data.trim() || node.parentElement.closest('script')) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    for (const box of range.getClientRects()) boxes.push([node.data.trim(), box]);
+  }
+  boxes.forEach(([name, a], i) => boxes.slice(i + 1).forEach(([other, b]) => {
+    if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+        Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1) hits.push([name, other]);
+  }));
+  const said = document.createElement('pre');
+  said.id = 'probe';
+  said.textContent = JSON.stringify({
+    labels: boxes.length, hits, width: innerWidth, wide: document.documentElement.scrollWidth,
+    ground: getComputedStyle(document.body).backgroundColor});
+  document.body.append(said);
+});</script>"""
+GROUNDS = {1: 'rgb(255, 255, 255)', 0: 'rgb(20, 23, 27)'}  # light, dark
+
+
+def dom(url, *options):
+    """What the browser has made of it, without a word on its console."""
+    with tempfile.TemporaryDirectory() as profile:
+        shown = subprocess.run(
+            ['chromium-headless-shell', '--no-sandbox', '--disable-gpu',
+             f'--user-data-dir={profile}', '--enable-logging=stderr', *options, '--dump-dom',
+             url], capture_output=True, text=True, timeout=2 * WAIT_S, check=False)
+    if shown.returncode != 0 or 'CONSOLE' in shown.stderr:
+        raise AssertionError(shown.stderr)
+    return shown.stdout
+
+
+def check_labels(case, page, folder):
+    """No label overlaps another, nothing is wider than the screen: wide, narrow, light, dark."""
+    path = folder / 'probed.html'
+    path.write_text(page.replace('</body>', PROBE + '</body>'))
+    for width in (1280, 390):
+        for scheme, ground in GROUNDS.items():
+            shown = dom(path.as_uri(), f'--window-size={width},900',
+                        f'--blink-settings=preferredColorScheme={scheme}')
+            said = html.unescape(re.search('<pre id="probe">(.*?)</pre>', shown).group(1))
+            seen = json.loads(said)
+            case.assertGreater(seen['labels'], 30)
+            case.assertEqual(seen['hits'], [], (width, scheme))
+            case.assertEqual((seen['width'], seen['ground']), (width, ground))
+            case.assertLessEqual(seen['wide'], width)
+
+
+def data_of(shown):
+    """The JSON that a page carries along."""
+    return json.loads(re.search('<script type="application/json" id="data">(.*?)</script>', shown,
+                                re.DOTALL).group(1))
+
+
+def check_run(case, path):
+    """The figures that the page of a bench's run shows are those of its JSON, which it returns."""
+    shown = dom(path.as_uri())
+    data = data_of(shown)
+    for name, value in data['figures'].items():
+        text = re.search(f'<dd id="{name}">(.*?)</dd>', shown).group(1)
+        is_ratio = text.endswith(' %')
+        said = float(text.removesuffix(' %')) / (100 if is_ratio else 1)
+        case.assertAlmostEqual(said, value, delta=5.1e-5 if is_ratio else abs(value) * 1e-5,
+                               msg=name)
+    for i, one in enumerate(data['losses']):
+        case.assertIn(f'<td id="losses-{i}">{one["jobs"]}</td>', shown)
+    rows = re.findall('<tr>(.*?)</tr>', re.search('<table id="jobs">(.*?)</table>', shown,
+                                                  re.DOTALL).group(1))[1:]
+    for row, job in zip(rows, data['jobs'], strict=True):
+        cells = re.findall('<td[^>]*>(.*?)</td>', row)
+        case.assertEqual(cells[:2], [job['job'], str(job['workers'])])
+        case.assertEqual(cells[5], f'{100 * job["loss"]:.1f} %')
+    facts = dict(re.findall('<td class="name">(.*?)</td><td class="name">(.*?)</td>',
+                            shown[shown.index('<table id="facts">'):]))
+    case.assertEqual({k: html.unescape(v) for k, v in facts.items()}, data['facts'])
+    for line in ('dedicated', 'allocated', 'used'):
+        case.assertRegex(shown, rf'<path class="line {line}" d="M[0-9]')
+    return data
