@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define HEAD_MAGIC 0x31535047u /* "GPS1" */
+#define FAILURE_MOST 4095      /* that an ERROR can carry */
 
 /* Followed by the clock of each member, then by the array. Little endian, like all records. */
 struct head {
@@ -167,7 +168,7 @@ static bool suits(const struct piece *p, const struct head *head)
            head->elements == p->elements && head->dtype == p->dtype &&
            head->quorum == p->terms.quorum && head->rule == p->terms.rule &&
            head->round <= RECORD_ROUND_MOST && head->are_set <= 1 && head->failure <= 0 &&
-           body_suits(p, head);
+           head->failure >= -FAILURE_MOST && body_suits(p, head);
 }
 
 static bool take_clocks(struct piece *p, const char *clocks)
