@@ -153,14 +153,12 @@ bool new_owner_accepts(const struct piece *p, const struct rank *rank,
     uint64_t committed = p->round - 1;
     if (quorum_is_loose(p))
         return suits_clock(rank, ready);
-    bool is_behind = ready->round < committed;
-    if (is_behind && !quorum_is_partial(p))
+    if (ready->standing == RECORD_KEEPS) /* and announces the next, which may be committed, too */
+        return p->terms.quorum == QUORUM_ALL &&
+               (ready->round == committed || ready->round + 1 == committed);
+    if (ready->round < committed && !quorum_is_partial(p))
         return false;
-    switch (ready->standing) {
-    case RECORD_ANNOUNCE: return ready->round <= p->round + 1;
-    case RECORD_KEEPS: return ready->round == committed && p->terms.quorum == QUORUM_ALL;
-    default: return ready->round <= committed;
-    }
+    return ready->round <= (ready->standing == RECORD_ANNOUNCE ? p->round + 1 : committed);
 }
 
 /* Nothing that it lent for a round that is in the sum is read again. */

@@ -72,6 +72,8 @@ struct sim_options sim_options_draw(uint64_t seed)
     o.cuts = sim_chance(s, 3);
     o.laps = !o.lane_deaths && !o.moves;
     o.leaves_early = !o.lane_deaths && !o.moves && sim_chance(s, 2);
+    o.handovers = sim_chance(s, 2) ? 0 : (uint32_t)sim_draw(s, 30);
+    o.laps &= !o.handovers;
     return o;
 }
 
@@ -181,6 +183,7 @@ static struct sim *make(const struct sim_options *options)
     sim->random = options->seed;
     sim->stops_left = options->stops;
     sim->moves_left = options->moves;
+    sim->handovers_left = options->handovers;
     sim->cuts_left = options->cuts;
     sim->lane_deaths_left = options->lane_deaths;
     sim->worker_deaths_left = options->worker_deaths;

@@ -35,6 +35,7 @@ struct sim_options {
     bool leaves_early;          /* workers go once they hold their last results */
     uint32_t stops;             /* how often some worker is stopped for long */
     uint32_t moves;             /* how often a piece is moved away from a lane that lives */
+    uint32_t handovers;         /* how often lanes hand one to each other while it is in use */
     uint32_t lane_deaths, worker_deaths;
     uint32_t cuts; /* how often a worker loses a connection, and lives */
     struct sim_fault fault;
@@ -45,6 +46,7 @@ struct sim_options {
 struct sim_result {
     uint64_t transcript; /* hash of every event of everybody */
     uint64_t turns, rounds, results, commits, repeats, laps, deaths, standings;
+    uint64_t handovers, undone; /* came to an end, either way */
     uint64_t jobs_done, jobs_failed;
     uint64_t posts;       /* of whom the sim_fault names */
     uint64_t allocations; /* from the first poll on */

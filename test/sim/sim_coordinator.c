@@ -44,7 +44,7 @@ void coordinator_start_lane(struct sim *sim)
     lane->is_alive = true;
 }
 
-static uint32_t choose_lane(struct sim *sim, uint32_t but)
+uint32_t choose_lane(struct sim *sim, uint32_t but)
 {
     uint32_t first = (uint32_t)sim_draw(sim, sim->lanes_count);
     for (uint32_t i = 0; i < sim->lanes_count; i++) {
@@ -63,7 +63,8 @@ struct search {
 static void look(void *context, const struct lane_held *held)
 {
     struct search *search = context;
-    search->found |= held->job == search->piece->job->id && held->piece == search->piece->id;
+    bool is_it = held->job == search->piece->job->id && held->piece == search->piece->id;
+    search->found |= is_it && !held->is_frozen;
 }
 
 bool sim_lane_serves(const struct sim_lane *lane, const struct sim_piece *piece)
@@ -90,19 +91,30 @@ bool coordinator_grant(struct sim *sim, const struct sim_worker *w, uint32_t lan
 
 /* --- placing --- */
 
-static void place(struct sim *sim, struct sim_piece *piece, uint32_t lane, bool recovering)
+static void ask_to_place(struct sim *sim, const struct sim_piece *piece, uint32_t lane,
+                         uint32_t epoch, bool recovering)
 {
     struct lane_piece spec = {.id = piece->id,
                               .task = piece->id / 3,
                               .dtype = REDUCE_F32,
                               .elements = piece->elements,
                               .tensor = "w"};
-    piece->lane = lane;
-    piece->epoch++;
-    piece->is_leaving = false;
     int r = lane_place(sim->lanes[lane].lane, piece->job->id, "sim", piece->job->workers_count,
-                       piece->epoch, recovering, &spec, 1);
+                       epoch, recovering, &spec, 1);
     sim_require(sim, r == 0, "cannot place: %d", r);
+}
+
+void place_on(struct sim *sim, const struct sim_piece *piece, uint32_t lane, uint32_t epoch)
+{
+    ask_to_place(sim, piece, lane, epoch, true);
+}
+
+static void place(struct sim *sim, struct sim_piece *piece, uint32_t lane, bool recovering)
+{
+    piece->lane = lane;
+    piece->epoch = ++piece->epochs;
+    piece->is_leaving = false;
+    ask_to_place(sim, piece, lane, piece->epoch, recovering);
 }
 
 void coordinator_place_job(struct sim *sim, struct sim_job *job)
@@ -119,14 +131,22 @@ void coordinator_place_job(struct sim *sim, struct sim_job *job)
     }
 }
 
-static void place_again(struct sim *sim, struct sim_piece *piece, uint32_t lane)
+/* Who has not taken up the route before leaves the lane that this one let go of. */
+void tell_route(struct sim_piece *piece, bool is_released)
 {
-    place(sim, piece, lane, true);
     for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
         struct sim_view *v = &piece->job->workers[rank].views[piece->id - 1];
+        bool was_released = v->next_lane != SIM_NOWHERE && v->is_released;
+        v->is_released = is_released || was_released;
         v->next_lane = piece->lane;
         v->next_epoch = piece->epoch;
     }
+}
+
+static void place_again(struct sim *sim, struct sim_piece *piece, uint32_t lane)
+{
+    place(sim, piece, lane, true);
+    tell_route(piece, false);
 }
 
 /* --- between two turns --- */
@@ -144,8 +164,10 @@ static bool replace_dead(struct sim *sim, uint32_t number)
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
         struct sim_job *job = &sim->jobs[i];
         for (uint32_t k = 0; k < job->pieces_count && !job->is_dropped; k++) {
-            if (job->pieces[k].lane == number)
-                place_again(sim, &job->pieces[k], choose_lane(sim, SIM_NOWHERE));
+            if (job->pieces[k].lane != number)
+                continue;
+            move_end(sim, &job->pieces[k]);
+            place_again(sim, &job->pieces[k], choose_lane(sim, SIM_NOWHERE));
         }
     }
     return true;
@@ -215,6 +237,8 @@ static void pass_failure_on(struct sim *sim, struct sim_job *job)
 static void drop_job(struct sim *sim, struct sim_job *job)
 {
     job->is_dropped = true;
+    for (uint32_t k = 0; k < job->pieces_count; k++)
+        job->pieces[k].move.state = SIM_STAYS;
     for (uint32_t i = 0; i < sim->lanes_count; i++) {
         if (sim->lanes[i].is_alive)
             lane_drop(sim->lanes[i].lane, job->id, NULL, 0);
@@ -251,7 +275,7 @@ bool coordinator_turn(struct sim *sim)
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
         struct sim_job *job = &sim->jobs[i];
         for (uint32_t k = 0; k < job->pieces_count && !job->is_dropped; k++)
-            did |= finish_move(sim, &job->pieces[k]);
+            did |= finish_move(sim, &job->pieces[k]) | move_turn(sim, &job->pieces[k]);
         did |= end_job(sim, job);
     }
     return did;

@@ -101,11 +101,23 @@ static void move_piece(struct sim *sim)
     if (!job)
         return;
     struct sim_piece *piece = &job->pieces[sim_draw(sim, job->pieces_count)];
-    if (piece->is_leaving || !sim->lanes[piece->lane].is_alive)
+    bool is_moving = piece->is_leaving || piece->move.state != SIM_STAYS;
+    if (is_moving || !sim->lanes[piece->lane].is_alive)
         return;
     piece->is_leaving = true;
     sim->moves_left--;
     lane_drop(sim->lanes[piece->lane].lane, job->id, &piece->id, 1);
+}
+
+static void hand_over(struct sim *sim)
+{
+    struct sim_job *job = random_job(sim);
+    if (!job)
+        return;
+    struct sim_piece *piece = &job->pieces[sim_draw(sim, job->pieces_count)];
+    bool is_moving = piece->is_leaving || piece->move.state != SIM_STAYS;
+    if (!is_moving && sim->lanes[piece->lane].is_alive)
+        move_begin(sim, piece);
 }
 
 static void cut_worker(struct sim *sim)
@@ -152,7 +164,9 @@ static void befall(struct sim *sim)
             kill_worker(sim);
         break;
     default:
-        if (sim->moves_left > 0)
+        if (sim->handovers_left > 0 && (sim->moves_left == 0 || sim_chance(sim, 2)))
+            hand_over(sim);
+        else if (sim->moves_left > 0)
             move_piece(sim);
     }
 }

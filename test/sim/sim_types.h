@@ -38,6 +38,7 @@ struct sim_view {
     uint64_t begun, committed;
     uint32_t lane, epoch;
     uint32_t next_lane, next_epoch; /* the route that will be known soon; SIM_NOWHERE: none */
+    bool is_released;               /* by the lane that it leaves for next_lane */
     uint32_t fence;                 /* lane that must not be able to write any more (W5) */
     bool owes_idle;                 /* has to tell that nothing is open */
 };
@@ -69,13 +70,30 @@ struct sim_worker {
 
 /* --- the world --- */
 
+/* A handover, as its coordinator sees it. */
+enum sim_move_state {
+    SIM_STAYS,
+    SIM_PREPARED,  /* the target has placed it, and waits */
+    SIM_RELEASING, /* the source was asked to let go */
+    SIM_INSTALLED, /* the target knows all; the source owns it still */
+    SIM_COMMITTED, /* the target owns it; the source is to drop it */
+};
+
+struct sim_move {
+    enum sim_move_state state;
+    uint32_t source, target, epoch;
+    uint64_t next_turn; /* when its coordinator goes on */
+};
+
 struct sim_piece {
     struct sim_job *job;
     uint32_t id;
     uint64_t elements;
     uint64_t input_offset[2], landing_offset[2]; /* of every worker alike */
     uint32_t lane, epoch;
+    uint32_t epochs; /* given out so far */
     bool is_leaving; /* its lane was told to drop it */
+    struct sim_move move;
     float *result[2];
     uint64_t result_round[2];
 };
@@ -114,7 +132,8 @@ struct sim {
     uint32_t lanes_count;
     struct sim_job jobs[SIM_JOBS_MAX];
     uint32_t tokens;
-    uint32_t stops_left, moves_left, cuts_left, lane_deaths_left, worker_deaths_left;
+    uint32_t stops_left, moves_left, handovers_left, cuts_left, lane_deaths_left,
+        worker_deaths_left;
     uint64_t next_accident_turn;
 };
 
@@ -144,7 +163,21 @@ bool coordinator_turn(struct sim *sim);
 bool coordinator_grant(struct sim *sim, const struct sim_worker *w, uint32_t lane,
                        struct record_connect *ret_ticket);
 bool sim_lane_serves(const struct sim_lane *lane, const struct sim_piece *piece);
+/* One that lives, but this; SIM_NOWHERE: there is none. */
+uint32_t choose_lane(struct sim *sim, uint32_t but);
+/* Asks a lane to take the piece under this epoch; it recovers there. */
+void place_on(struct sim *sim, const struct sim_piece *piece, uint32_t lane, uint32_t epoch);
+/* The workers will hear of the piece's lane and epoch. */
+void tell_route(struct sim_piece *piece, bool is_released);
 bool job_is_finished(const struct sim_job *job);
+
+/* --- sim_move.c --- */
+
+void move_begin(struct sim *sim, struct sim_piece *piece);
+/* Goes on with it, when it is time. Returns whether one is under way. */
+bool move_turn(struct sim *sim, struct sim_piece *piece);
+/* Before the piece gets an owner in another way, or its job ends. */
+void move_end(struct sim *sim, struct sim_piece *piece);
 
 /* --- sim_fate.c --- */
 

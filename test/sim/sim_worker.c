@@ -304,10 +304,12 @@ static void adopt(struct sim_worker *w, struct sim_view *v)
         v->open[k].word = w->next_word++;
         v->open[k].is_unsent = v->open[k].standing != SIM_IDLE;
     }
-    /* A fence stays until it falls: what was between has never been spoken to. */
-    if (v->fence == SIM_NOWHERE && old != v->lane && !w->sim->lanes[old].is_alive &&
-        w->links[old].conn)
+    /* A fence stays until it falls: what was between has never been spoken to. Who let go of the
+     * piece writes no more, dead or alive. */
+    if (v->fence == SIM_NOWHERE && old != v->lane && !v->is_released &&
+        !w->sim->lanes[old].is_alive && w->links[old].conn)
         v->fence = old;
+    v->is_released = false;
     w->sim->result.standings++;
 }
 

@@ -24,6 +24,8 @@ static void add(struct sim_result *sum, const struct sim_result *result)
     sum->laps += result->laps;
     sum->deaths += result->deaths;
     sum->standings += result->standings;
+    sum->handovers += result->handovers;
+    sum->undone += result->undone;
     sum->jobs_done += result->jobs_done;
     sum->jobs_failed += result->jobs_failed;
 }
@@ -47,9 +49,11 @@ static void every_random_world_keeps_all_invariants(void **state)
     struct sim_result sum = run_worlds(getenv("GRADPOOL_TEST_LONG") ? WORLDS_LONG : WORLDS);
     print_message("# %" PRIu64 " turns, %" PRIu64 " rounds, %" PRIu64 " results, %" PRIu64
                   " commits, %" PRIu64 " repeats, %" PRIu64 " laps, %" PRIu64 " deaths, %" PRIu64
-                  " standings, %" PRIu64 " jobs done, %" PRIu64 " failed\n",
+                  " standings, %" PRIu64 " handed over, %" PRIu64 " not, %" PRIu64
+                  " jobs done, %" PRIu64 " failed\n",
                   sum.turns, sum.rounds, sum.results, sum.commits, sum.repeats, sum.laps,
-                  sum.deaths, sum.standings, sum.jobs_done, sum.jobs_failed);
+                  sum.deaths, sum.standings, sum.handovers, sum.undone, sum.jobs_done,
+                  sum.jobs_failed);
     assert_true(sum.jobs_done > 0);
 }
 

@@ -139,6 +139,19 @@ static void who_keeps_a_result_goes_on_with_what_it_announces(void **state)
     assert_int_equal(moving.to.workers[0].commits_count, 1);
 }
 
+/* Its round 2 is committed, too, and it has heard of neither. */
+static void who_keeps_the_round_before_the_last_is_told_of_the_last(void **state)
+{
+    moving_start(2, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 7);
+    do_round(&moving.from, 2, 8);
+    moving_move(2);
+    stand(&moving.to, 0, 1, RECORD_KEEPS);
+    stand(&moving.to, 0, 2, RECORD_ANNOUNCE);
+    expect_commit(&moving.to, 0, 2);
+    do_round(&moving.to, 3, 9);
+}
+
 static void before_its_first_round_a_moved_piece_asks_its_workers(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});
@@ -175,6 +188,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_moved_piece_goes_on_with_the_next_round),
     CASE(who_missed_the_end_of_the_last_round_is_told_at_once),
     CASE(who_keeps_a_result_goes_on_with_what_it_announces),
+    CASE(who_keeps_the_round_before_the_last_is_told_of_the_last),
     CASE(before_its_first_round_a_moved_piece_asks_its_workers),
     CASE(a_standing_that_cannot_be_is_refused_and_the_piece_goes_on),
 };
