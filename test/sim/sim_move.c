@@ -1,6 +1,7 @@
 /* Hands pieces from lane to lane while they are in use, as a coordinator does: the target prepares,
- * the source lets go, rounds and state go along, the routes are written, the source drops. Each step
- * comes some turns after the one before; whoever dies meanwhile undoes it, and so does chance. */
+ * the source lets go, rounds and state go along, the routes are written, the source drops. Each
+ * step comes some turns after the one before; whoever dies meanwhile undoes it, and so does chance.
+ */
 #include "test/sim/sim_types.h"
 
 #include "svc/aggregator/release.h"
