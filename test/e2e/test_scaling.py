@@ -1,0 +1,65 @@
+"""The pool follows the load: lanes open and park, aggregators start and stop, and jobs whose tasks
+move for it train on with right sums."""
+import unittest
+
+import tap
+from harness import Service, result, until
+
+PATIENCE_S = 90
+
+
+class Scaling(unittest.TestCase):
+    """Two local aggregators of two lanes each; hold times of a second, so an aggregator that has
+    no open lane ends after ten."""
+
+    def setUp(self):
+        self.service = Service('--cores', 0, '--lanes-per-core', 2, '--scale-hold', 1,
+                               aggregators=2)
+        self.addCleanup(self.service.end)
+
+    def start(self, job, rounds=100000):
+        """It computes most of the time, checks each sum, and goes on until it is ended."""
+        worker = self.service.worker(job, 0, 1, '--compute-ms', 100, '--elements', 1 << 14,
+                                     '--rounds', rounds)
+        until(lambda: (self.service.job(job) or {}).get('tasks'), f'{job} is placed',
+              process=self.service.serve)
+        return worker
+
+    def lanes(self, *states):
+        return [lane for a in self.service.status()['aggregators'] if a['state'] != 'lost'
+                for lane in a['lanes'] if lane['state'] in states]
+
+    def until_open(self, count, what):
+        until(lambda: len(self.lanes('open')) == count and not self.lanes('closing'), what,
+              PATIENCE_S, self.service.serve)
+
+    def until_up(self, count, what):
+        until(lambda: len(self.service.pids()) == count, what, PATIENCE_S, self.service.serve)
+
+    def lanes_of(self, *jobs):
+        return {lane for job in jobs for lane in self.service.job(job)['lanes']}
+
+    def test_the_pool_follows_jobs_that_come_share_and_go(self):
+        jobs = {name: self.start(name, 500) for name in ('one', 'two', 'three')}
+        self.assertEqual(len(self.lanes_of(*jobs)), 3, 'each is measured on a lane of its own')
+        self.until_open(1, 'all share one lane')
+        self.assertEqual(len(self.lanes_of(*jobs)), 1)
+        self.until_up(1, 'the aggregator without an open lane stops')
+        self.assertEqual({self.service.job(name)['state'] for name in jobs}, {'training'})
+
+        starts = self.service.serve.text().count('started a local aggregator')
+        jobs['four'] = self.start('four', 100)
+        self.assertEqual(len(self.lanes('open')), 2, 'a parked lane opens at once')
+        jobs['five'] = self.start('five', 100)
+        self.assertFalse(self.lanes_of('five') & self.lanes_of('one', 'two', 'three', 'four'))
+        self.assertEqual(self.service.serve.text().count('started a local aggregator'), starts + 1)
+
+        for name, worker in jobs.items():
+            self.assertEqual(result(worker)['wrong'], 0, name)
+        self.until_open(1, 'lanes without a job park')
+        self.until_up(1, 'the aggregator stops again')
+        self.assertNotIn('stay where they are', self.service.serve.text())
+
+
+if __name__ == '__main__':
+    tap.main()
