@@ -143,6 +143,8 @@ static const struct cli_command commands[] = {
      true},
     {"top", "watch lanes and jobs, and the cores they save, second by second", top, true},
     {"report", "write a page or JSON: cores, lanes and jobs, and what is saved", report, true},
+    {"move", "move a job's tasks to another lane while it trains", cli_move, true},
+    {"drain", "empty lanes while jobs train, and keep them empty", cli_drain, true},
     {"tenant", "make, list and revoke the keys of tenants", tenant, true},
     {"version", "print the version", version, false},
     {0},

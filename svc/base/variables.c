@@ -66,6 +66,7 @@ static const char *const known[] = {
     "SCALE_HOLD",
     "SIZE",
     "STATE_DIR",
+    "TENANT",
     "TENANT_BYTES_MAX",
     "TENANT_CONNECTIONS_MAX",
     "TENANT_JOBS_MAX",
@@ -77,6 +78,7 @@ static const char *const known[] = {
     "TEST_SEED",
     "TIMEOUT_MS",
     "TRANSPORT",
+    "UNDO",
     NULL,
 };
 

@@ -8,6 +8,7 @@
 #include "svc/wire/endpoint.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -89,11 +90,14 @@ static int connect_to(const char *url, uint64_t deadline_ns, struct channel **re
     return error;
 }
 
-static uint64_t deadline(void) { return clock_deadline_ns(clock_now_ns(), ASK_TIMEOUT_MS); }
+static uint64_t deadline_in(int timeout_ms)
+{
+    return clock_deadline_ns(clock_now_ns(), timeout_ms ? timeout_ms : ASK_TIMEOUT_MS);
+}
 
 int operator_open(const char *endpoint, struct channel **ret_channel, struct err *err)
 {
-    uint64_t deadline_ns = deadline(), incarnation;
+    uint64_t deadline_ns = deadline_in(0), incarnation;
     struct channel *channel = NULL;
     int error = connect_to(endpoint, deadline_ns, &channel, err);
     if (error == 0)
@@ -107,7 +111,7 @@ int operator_open(const char *endpoint, struct channel **ret_channel, struct err
 
 int operator_call(struct channel *channel, envelope *request, envelope **ret_reply, struct err *err)
 {
-    return channel_call(channel, request, deadline(), NULL, NULL, ret_reply, err);
+    return channel_call(channel, request, deadline_in(0), NULL, NULL, ret_reply, err);
 }
 
 int operator_ask(const struct operator_options *options, envelope *request, envelope **ret_reply)
@@ -116,9 +120,39 @@ int operator_ask(const struct operator_options *options, envelope *request, enve
     struct err err = {0};
     int error = operator_open(options->endpoint, &channel, &err);
     if (error == 0)
-        error = operator_call(channel, request, ret_reply, &err);
+        error = channel_call(channel, request, deadline_in(options->timeout_ms), NULL, NULL,
+                             ret_reply, &err);
     channel_destroy(channel);
     if (error < 0)
         fprintf(stderr, "gradpool: %s\n", err.text);
     return error;
+}
+
+static int print_moved(const Gradpool__Wire__MoveReply *moved, bool json)
+{
+    if (json)
+        return printf("{\"tasks\": %u, \"state_bytes\": %" PRIu64 ", \"longest_ns\": %" PRIu64
+                      "}\n",
+                      moved->tasks, moved->bytes, moved->longest_ns);
+    if (moved->tasks == 0)
+        return puts(*moved->stays ? "nothing has moved" : "nothing was to move");
+    return printf("%u task%s moved with %.1f MiB of state; %.1f ms without a lane at most\n",
+                  moved->tasks, moved->tasks == 1 ? " has" : "s have",
+                  (double)moved->bytes / (1 << 20), (double)moved->longest_ns / NS_PER_MS);
+}
+
+int operator_order(const struct operator_options *options, envelope *request)
+{
+    envelope *reply;
+    int error = operator_ask(options, request, &reply);
+    if (error < 0)
+        return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
+    int code = CLI_FAILED;
+    if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_REPLY &&
+        print_moved(reply->move_reply, options->json) >= 0)
+        code = *reply->move_reply->stays ? CLI_FAILED : CLI_OK;
+    if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_REPLY && *reply->move_reply->stays)
+        fprintf(stderr, "gradpool: stays where it is: %s\n", reply->move_reply->stays);
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
+    return code;
 }

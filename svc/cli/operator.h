@@ -10,13 +10,19 @@ struct operator_options {
     const char *endpoint;
     bool json;
     const char *job; /* NULL: all */
+    int timeout_ms;  /* 0: as for a question */
 };
+/* Of orders, which take as long as what moves. */
+#define OPERATOR_PATIENCE_MS 610000
 
 /* `operands`: "[JOB]", or NULL for none. */
 void operator_parse(const char *name, const char *operands, const char *before, const char *after,
                     int argc, char **argv, struct operator_options *ret_options);
 /* Asks and waits for the reply. Failures are said on standard error; -EHOSTDOWN: nobody there. */
 int operator_ask(const struct operator_options *options, envelope *request, envelope **ret_reply);
+
+/* Asks for a MoveReply and prints it; returns the exit code. */
+int operator_order(const struct operator_options *options, envelope *request);
 
 /* For who asks again and again: one connection. The texts in `err` say what failed. */
 int operator_open(const char *endpoint, struct channel **ret_channel, struct err *err);

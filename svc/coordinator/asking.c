@@ -221,12 +221,13 @@ static bool somebody_is_there(const struct packer_request *request)
 }
 
 /* What is not measured must run somewhere to be; who trains already, or has lost his lane, must go
- * on; where nobody else is nobody else loses; and a limit that nobody has named is no reason to
- * send somebody away. */
-static bool refusal_stands(const struct job *job, const struct packer_request *request, bool moves)
+ * on, and who only leaves his may as well stay; where nobody else is nobody else loses; and a limit
+ * that nobody has named is no reason to send somebody away. */
+static bool refusal_stands(const struct job *job, const struct packer_request *request,
+                           enum ask_for why)
 {
-    bool trains = job->profile.now.period_ns > 0;
-    return !moves && !trains && request->timing.period_ns > 0 && job_limit_ppm(job) > 0 &&
+    bool must_go_on = why == ASK_FOR_LOST || (why == ASK_FOR_NEW && job->profile.now.period_ns > 0);
+    return !must_go_on && request->timing.period_ns > 0 && job_limit_ppm(job) > 0 &&
            somebody_is_there(request);
 }
 
@@ -256,7 +257,7 @@ static bool starts_more(struct job *job, const struct packer_request *request)
     return starts;
 }
 
-static int place(struct job *job, struct packer_request *request, bool moves,
+static int place(struct job *job, struct packer_request *request, enum ask_for why,
                  struct answer *ret_answer, struct err *err)
 {
     char reason[ERR_TEXT_BYTES - 64] = "no aggregator is up, so there is no lane";
@@ -265,14 +266,15 @@ static int place(struct job *job, struct packer_request *request, bool moves,
     int error = request->lanes_count
                     ? packer_place(request, &ret_answer->plan, reason, sizeof reason)
                     : -ENOSPC;
-    if (error == -ENOSPC && !moves && starts_more(job, request))
+    if (error == -ENOSPC && why == ASK_FOR_NEW && starts_more(job, request))
         return err_set(err, -EINPROGRESS, "an aggregator starts for job %.64s", job->name);
     if (error == -ENOSPC && request->lanes_count > 0 && has_loss_limit(request->policy) &&
-        !refusal_stands(job, request, moves)) {
+        !refusal_stands(job, request, why)) {
         enum log_level level = job->tensors_count == 0 ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG;
         log_write(level, "job %s%s goes where least is loaded: %s",
                   tenant_prefix(job->tenant, prefix), job->name, reason);
-        ret_answer->how = moves                       ? SHARE_MOVED
+        ret_answer->how = why == ASK_FOR_LOST         ? SHARE_MOVED
+                          : why == ASK_FOR_LEAVING    ? SHARE_DRAINED
                           : request->timing.period_ns ? SHARE_OVER
                                                       : SHARE_BESIDE;
         request->policy = "least-loaded";
@@ -281,8 +283,8 @@ static int place(struct job *job, struct packer_request *request, bool moves,
     return error < 0 ? err_set(err, error, "job %.64s cannot be placed: %s", job->name, reason) : 0;
 }
 
-int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count, bool moves,
-               struct answer *ret_answer, struct err *err)
+int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count,
+               enum ask_for why, struct answer *ret_answer, struct err *err)
 {
     struct offer offer;
     if (offer_lanes(job, false, &offer) < 0)
@@ -295,7 +297,7 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
                                      .tensors = items,
                                      .tensors_count = items_count,
                                      .timing = job_timing(job)};
-    int error = place(job, &request, moves, ret_answer, err);
+    int error = place(job, &request, why, ret_answer, err);
     offer_free(&offer);
     return error;
 }

@@ -17,10 +17,15 @@ void describe_tasks(const struct job *job, const struct task *tasks, size_t coun
                     struct packer_tensor *ret_items);
 /* Lane time of each of its shares, by what is known of its tensors: until lanes are looked at. */
 void predict_shares(struct job *job);
-/* `moves`: they have lost their lane, and the job fails when it is refused. -ENOSPC, -ENOMEM,
+enum ask_for {
+    ASK_FOR_NEW,
+    ASK_FOR_LOST,    /* they have lost their lane: the job fails when it is refused */
+    ASK_FOR_LEAVING, /* their lane is drained: they stay when they are refused */
+};
+/* -ENOSPC, -ENOMEM,
  * -EINVAL: the text says why. -EINPROGRESS: an aggregator starts, ask again when it has (K31). */
-int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count, bool moves,
-               struct answer *ret_answer, struct err *err);
+int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count,
+               enum ask_for why, struct answer *ret_answer, struct err *err);
 
 /* deciding.c: why a lane was chosen, in words that follow "lane 3: ". */
 const char *share_why(enum share_how how);

@@ -23,6 +23,9 @@ const char *share_why(enum share_how how)
                "least is loaded there";
     case SHARE_MOVED:
         return "its lane was lost and no lane keeps all limits: least is loaded there";
+    case SHARE_DRAINED:
+        return "its lane was drained and no lane keeps all limits: least is loaded there";
+    case SHARE_ORDERED: return "an operator moved it there";
     case SHARE_UNKNOWN: break;
     }
     return "from before this start";

@@ -61,6 +61,8 @@ enum share_how {
     SHARE_FITS,      /* nobody loses more than his limit there */
     SHARE_OVER,      /* there is no such lane, and nobody has named a limit */
     SHARE_MOVED,     /* its lane was lost, and no lane was within all limits */
+    SHARE_DRAINED,   /* the same, of a lane that was drained */
+    SHARE_ORDERED,   /* an operator named it */
 };
 
 /* What a job has on one lane. */

@@ -104,6 +104,8 @@ void aggregator_handle_leave(struct peer *p, const envelope *message);
 void view_handle_status(struct peer *p, const envelope *message);
 void view_handle_jobs(struct peer *p, const envelope *message);
 void explain_handle(struct peer *p, const envelope *message);
+void order_handle_move(struct peer *p, const envelope *message);
+void order_handle_drain(struct peer *p, const envelope *message);
 void report_handle(struct peer *p, const envelope *message);
 
 #endif

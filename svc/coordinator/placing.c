@@ -103,7 +103,7 @@ static int take_plan(struct tensor *const *tensors, size_t count, const struct p
 }
 
 /* Predicted until it is measured there. */
-static void note_shares(struct job *job, const struct answer *answer)
+static void note_shares(struct job *job, const struct answer *answer, enum ask_for why)
 {
     for (size_t i = 0; i < answer->plan.shares_count; i++) {
         const struct packer_share *planned = &answer->plan.shares[i];
@@ -113,7 +113,7 @@ static void note_shares(struct job *job, const struct answer *answer)
             continue;
         scaling_open(lane);
         share->how = answer->how;
-        if (planned->lane_ns > 0)
+        if (planned->lane_ns > 0 && why != ASK_FOR_LEAVING) /* goes with the tasks */
             share->lane_ns = planned->lane_ns;
     }
 }
@@ -125,35 +125,47 @@ int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, s
     if (!items)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
     describe_tensors(job, tensors, count, items);
-    int error = ask_packer(job, items, count, false, &answer, err);
+    int error = ask_packer(job, items, count, ASK_FOR_NEW, &answer, err);
     if (error < 0)
         return error;
     bool is_first = job->pieces_count == 0;
     error = take_plan(tensors, count, &answer.plan, err);
     if (error == 0) {
-        note_shares(job, &answer);
+        note_shares(job, &answer, ASK_FOR_NEW);
         deciding_log(job, "tensors", count, is_first, &answer);
     }
     packer_plan_fini(&answer.plan);
     return error;
 }
 
-int placing_plan_tasks(struct job *job, struct task *tasks, size_t count, struct err *err)
+static int plan_tasks(struct job *job, struct task *tasks, size_t count, enum ask_for why,
+                      struct err *err)
 {
     struct answer answer = {0};
     _cleanup_free_ struct packer_tensor *items = calloc(count, sizeof *items);
     if (!items)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
     describe_tasks(job, tasks, count, items);
-    int error = ask_packer(job, items, count, true, &answer, err);
+    int error = ask_packer(job, items, count, why, &answer, err);
     if (error < 0)
         return error;
-    note_shares(job, &answer);
-    deciding_log(job, "tasks that had no lane", count, true, &answer);
+    note_shares(job, &answer, why);
+    deciding_log(job, why == ASK_FOR_LOST ? "tasks that had no lane" : "tasks that leave theirs",
+                 count, true, &answer);
     /* A policy that would cut a task decides by its first piece: a task stays whole. */
     for (size_t i = answer.plan.pieces_count; i-- > 0;)
         tasks[answer.plan.pieces[i].tensor].lane =
             lane_find(job->service, answer.plan.pieces[i].lane);
     packer_plan_fini(&answer.plan);
     return 0;
+}
+
+int placing_plan_tasks(struct job *job, struct task *tasks, size_t count, struct err *err)
+{
+    return plan_tasks(job, tasks, count, ASK_FOR_LOST, err);
+}
+
+int placing_plan_leaving(struct job *job, struct task *tasks, size_t count, struct err *err)
+{
+    return plan_tasks(job, tasks, count, ASK_FOR_LEAVING, err);
 }

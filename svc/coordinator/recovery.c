@@ -21,65 +21,23 @@ static void each_piece(struct job *job, piece_fn visit, void *context)
 
 struct stranded {
     struct task *tasks;
-    size_t count, capacity;
+    size_t count;
 };
 
-static bool is_stranded(const struct tensor *tensor, const struct piece *piece)
+static bool is_stranded(const struct tensor *tensor, const struct piece *piece, const void *context)
 {
     return piece->state == PIECE_STRANDED && !tensor->failure;
 }
 
-static void count_stranded(struct tensor *tensor, struct piece *piece, void *context)
-{
-    ((struct stranded *)context)->capacity += is_stranded(tensor, piece);
-}
-
-static void list_stranded(struct tensor *tensor, struct piece *piece, void *context)
-{
-    struct stranded *list = context;
-    if (is_stranded(tensor, piece))
-        list->tasks[list->count++] =
-            (struct task){.id = piece->task, .bytes = tensor_bytes(tensor, piece->elements)};
-}
-
-static int compare_tasks(const void *a, const void *b)
-{
-    uint32_t left = ((const struct task *)a)->id, right = ((const struct task *)b)->id;
-    return left < right ? -1 : left > right;
-}
-
-/* The job's stranded tasks, each once, ascending. */
-static int gather(struct job *job, struct stranded *ret_list)
-{
-    each_piece(job, count_stranded, ret_list);
-    if (ret_list->capacity == 0)
-        return 0;
-    ret_list->tasks = calloc(ret_list->capacity, sizeof *ret_list->tasks);
-    if (!ret_list->tasks)
-        return -ENOMEM;
-    each_piece(job, list_stranded, ret_list);
-    qsort(ret_list->tasks, ret_list->count, sizeof *ret_list->tasks, compare_tasks);
-    size_t kept = 0;
-    for (size_t i = 1; i < ret_list->count; i++) {
-        if (ret_list->tasks[i].id == ret_list->tasks[kept].id)
-            ret_list->tasks[kept].bytes += ret_list->tasks[i].bytes;
-        else
-            ret_list->tasks[++kept] = ret_list->tasks[i];
-    }
-    ret_list->count = kept + 1;
-    return 0;
-}
-
 static struct lane *new_lane(const struct stranded *list, const struct piece *piece)
 {
-    struct task key = {.id = piece->task};
-    const struct task *task = bsearch(&key, list->tasks, list->count, sizeof key, compare_tasks);
+    const struct task *task = tasks_find(list->tasks, list->count, piece->task);
     return task ? task->lane : NULL;
 }
 
 static void put_moved(struct tensor *tensor, struct piece *piece, void *context)
 {
-    struct lane *lane = is_stranded(tensor, piece) ? new_lane(context, piece) : NULL;
+    struct lane *lane = is_stranded(tensor, piece, NULL) ? new_lane(context, piece) : NULL;
     struct store_row row;
     if (!lane)
         return;
@@ -92,7 +50,7 @@ static void put_moved(struct tensor *tensor, struct piece *piece, void *context)
 
 static void move(struct tensor *tensor, struct piece *piece, void *context)
 {
-    struct lane *lane = is_stranded(tensor, piece) ? new_lane(context, piece) : NULL;
+    struct lane *lane = is_stranded(tensor, piece, NULL) ? new_lane(context, piece) : NULL;
     if (!lane)
         return;
     piece->epoch = tensor->job->epoch;
@@ -164,7 +122,7 @@ static void place(struct job *job, const struct aggregator *lost)
     struct err err = {0};
     if (job->failure)
         return;
-    if (gather(job, &list) < 0)
+    if (tasks_list(job, is_stranded, NULL, &list.tasks, &list.count) < 0)
         err_set(&err, -ENOMEM, "gradpool serve is out of memory");
     else if (list.count > 0)
         placing_plan_tasks(job, list.tasks, list.count, &err);

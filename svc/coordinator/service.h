@@ -40,7 +40,7 @@ struct service {
     struct list visitors;     /* peers, who has been silent longest first */
     size_t visitors_count;
     size_t outer_descriptors; /* of connections over TCP, and of workers that are watched */
-    struct list peers, waits, tenants, jobs, aggregators, migrations;
+    struct list peers, waits, tenants, jobs, aggregators, migrations, orders;
     struct list profiles; /* how jobs ran before */
     uint64_t profiles_turn;
     struct scaling scaling;
@@ -79,6 +79,10 @@ uint64_t liveness_silent_ns(const struct aggregator *a);
 /* What an operator sees: a StatusReply and a JobsReply, the caller's. Figures are the last known
  * ones. -ENOMEM. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);
+
+/* --- orders.c --- */
+
+void orders_destroy(struct service *s);
 
 /* --- advertise.c --- */
 

@@ -43,13 +43,25 @@ int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, s
 struct task {
     uint32_t id;
     uint64_t bytes;
+    uint64_t state_bytes; /* of its tensors with parameters in the lane */
     struct lane *lane;
 };
-/* Fills `lane` of each. -ENOSPC: no lane is up. */
+/* Fills `lane` of each of these, which have lost theirs. -ENOSPC: no lane is open. */
 int placing_plan_tasks(struct job *job, struct task *tasks, size_t count, struct err *err);
+/* The same for tasks that leave a lane which lives. -ENOSPC, too: they would break a limit. */
+int placing_plan_leaving(struct job *job, struct task *tasks, size_t count, struct err *err);
 
 void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane);
 void piece_detach(struct tensor *tensor, struct piece *piece);
+
+/* --- tasks.c --- */
+
+typedef bool (*task_wanted_fn)(const struct tensor *tensor, const struct piece *piece,
+                               const void *context);
+/* Tasks of the pieces that are wanted, ascending, without lanes; for free(). -ENOMEM. */
+int tasks_list(const struct job *job, task_wanted_fn wanted, const void *context,
+               struct task **ret_tasks, size_t *ret_count);
+struct task *tasks_find(struct task *tasks, size_t count, uint32_t id);
 
 /* --- telling.c --- */
 

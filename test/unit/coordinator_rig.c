@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -224,7 +223,7 @@ static void receive(struct end *e)
     envelope *message;
     int error;
     while ((error = channel_receive(e->channel, &message)) == 0) {
-        if (e->answers && channel_wants_answer(message)) {
+        if (e->answers && channel_wants_answer(message) && (int)message->body_case != e->ignores) {
             end_answer(e, message);
             if (is_routine(message)) {
                 message_free(message);
@@ -510,91 +509,4 @@ void end_leave(struct end *e)
     envelope *reply = end_ask(e, &request);
     assert_int_equal(reply->body_case, BODY(DONE));
     message_free(reply);
-}
-
-/* --- aggregators --- */
-
-void end_answer(struct end *e, const envelope *request)
-{
-    WIRE(Done) done = GRADPOOL__WIRE__DONE__INIT;
-    WIRE(StatsReply) stats = GRADPOOL__WIRE__STATS_REPLY__INIT;
-    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
-    reply.id = request->id;
-    if (request->body_case == BODY(STATS_REQUEST)) {
-        stats.cpu_ns = 42;
-        reply.body_case = BODY(STATS_REPLY);
-        reply.stats_reply = &stats;
-    } else {
-        reply.body_case = BODY(DONE);
-        reply.done = &done;
-    }
-    channel_send(e->channel, &reply);
-}
-
-static void join_aggregator(struct end *e, uint32_t lanes, const char *grant, size_t held_count,
-                            const WIRE(PieceHeld) * held)
-{
-    WIRE(AggregatorJoin) join = GRADPOOL__WIRE__AGGREGATOR_JOIN__INIT;
-    WIRE(LaneOffer) offers[4], *offer_list[4];
-    WIRE(PieceHeld) * held_list[16];
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    for (uint32_t i = 0; i < lanes; i++) {
-        gradpool__wire__lane_offer__init(&offers[i]);
-        offers[i].index = offers[i].core = i;
-        offers[i].piece_bytes = offers[i].rank_bytes = RIG_COST_BYTES;
-        offers[i].shm = "@lane";
-        offers[i].ofi = "10.0.0.1:5000";
-        offer_list[i] = &offers[i];
-    }
-    for (size_t i = 0; i < held_count; i++)
-        held_list[i] = (WIRE(PieceHeld) *)&held[i];
-    join.incarnation = e->incarnation;
-    join.aggregator = e->aggregator;
-    join.node = "node7";
-    join.pid = 77;
-    join.grant = (char *)grant;
-    join.lanes = offer_list;
-    join.n_lanes = lanes;
-    join.held = held_list;
-    join.n_held = held_count;
-    request.body_case = BODY(AGGREGATOR_JOIN);
-    request.aggregator_join = &join;
-    envelope *reply = end_ask(e, &request);
-    if (reply->body_case != BODY(AGGREGATOR_WELCOME))
-        fail_msg("not welcome: %s", reply->failure ? reply->failure->text : "?");
-    e->aggregator = reply->aggregator_welcome->aggregator;
-    e->lanes_count = (uint32_t)reply->aggregator_welcome->n_lanes;
-    for (uint32_t i = 0; i < e->lanes_count; i++)
-        e->lanes[i] = reply->aggregator_welcome->lanes[i];
-    message_free(reply);
-}
-
-static struct end *first_join(struct end *e, uint32_t lanes, const char *grant)
-{
-    assert_int_equal(getrandom(&e->incarnation, sizeof e->incarnation, 0), sizeof e->incarnation);
-    e->answers = true;
-    join_aggregator(e, lanes, grant, 0, NULL);
-    return e;
-}
-
-struct end *rig_aggregator(struct rig *rig, uint32_t lanes)
-{
-    return first_join(rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR), lanes, "");
-}
-
-struct end *rig_local_aggregator(struct rig *rig, uint32_t lanes, const char *grant)
-{
-    return first_join(rig_connect_as_child(rig, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR), lanes,
-                      grant);
-}
-
-struct end *rig_rejoin(struct rig *rig, const struct end *old, size_t held_count,
-                       const WIRE(PieceHeld) * held)
-{
-    struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR);
-    e->aggregator = old->aggregator;
-    e->incarnation = old->incarnation;
-    e->answers = true;
-    join_aggregator(e, old->lanes_count, "", held_count, held);
-    return e;
 }

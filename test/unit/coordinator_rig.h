@@ -36,8 +36,12 @@ struct end {
     /* of an aggregator */
     uint32_t aggregator, lanes[4], lanes_count;
     uint64_t incarnation;
-    int process; /* that it counts as; 0: this one */
+    int process;          /* that it counts as; 0: this one */
+    int ignores, refuses; /* messages that it does not answer, answers with -EIO; 0: none */
+    uint64_t state_bytes; /* that it says each piece has when it is to release it */
 };
+#define RIG_ROUND 7u                  /* that it says was committed last */
+#define RIG_STATE_BYTES_MAX (1 << 20) /* of one answer */
 
 struct rig {
     char dir[64];

@@ -1,0 +1,91 @@
+/* gradpool drain: empties lanes while jobs train, and keeps them so until they are given back. */
+#include "svc/cli/cli.h"
+#include "svc/cli/knobs.h"
+#include "svc/cli/operator.h"
+#include "svc/wire/endpoint.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ENDPOINT, UNDO, JSON };
+
+const struct knob drain_knobs[] = {
+    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
+    [UNDO] = {"undo", NULL, "give the lanes back, so that they are used again (default: off)"},
+    [JSON] = {"json", NULL, "print JSON instead of a sentence"},
+    {0},
+};
+
+struct drain {
+    struct operator_options options;
+    const char *kind, *number;
+    bool undo;
+};
+
+static int set(void *context, int index, const char *value, struct err *err)
+{
+    struct drain *d = context;
+    struct endpoint endpoint;
+    if (index == JSON)
+        d->options.json = true;
+    else if (index == UNDO)
+        d->undo = true;
+    else
+        d->options.endpoint = value;
+    return index == ENDPOINT ? endpoint_parse(value, &endpoint, err) : 0;
+}
+
+static int set_operand(void *context, const char *value, struct err *err)
+{
+    struct drain *d = context;
+    if (!d->kind && strcmp(value, "lane") != 0 && strcmp(value, "aggregator") != 0)
+        return err_set(err, -EINVAL, "'%s': expected lane or aggregator", value);
+    if (d->number)
+        return err_set(err, -EINVAL, "'%s' is too much", value);
+    *(d->kind ? &d->number : &d->kind) = value;
+    return 0;
+}
+
+static void parse(int argc, char **argv, struct drain *ret_drain)
+{
+    static const struct knob_command command = {
+        .name = "gradpool drain",
+        .operands = "lane NUMBER | aggregator NUMBER",
+        .knobs = drain_knobs,
+        .set = set,
+        .operand = set_operand,
+        .before = "Moves what is on a lane, or on all lanes of an aggregator, to other lanes while "
+                  "the jobs train, and places nothing new there. An aggregator that is drained "
+                  "can be stopped without any job noticing. A job that fits nowhere else is named, "
+                  "and stays.",
+        .after = "Examples:\n  gradpool drain aggregator 2\n  gradpool drain lane 3 --undo\n\n"
+                 "Lanes are used again after --undo, or when gradpool serve is started again.\n\n"
+                 "Exit code: 0 empty; 1 failed, or something stays; 2 a mistake on the command "
+                 "line; 3 no service there."};
+    *ret_drain = (struct drain){
+        .options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT, .timeout_ms = OPERATOR_PATIENCE_MS}};
+    knobs_parse(&command, argc, argv, ret_drain);
+}
+
+int cli_drain(int argc, char **argv)
+{
+    struct drain d;
+    unsigned long long number = 0;
+    struct err err;
+    parse(argc, argv, &d);
+    if (!d.number || knobs_number(d.number, 1, UINT32_MAX, &number, &err) < 0) {
+        fprintf(stderr,
+                "gradpool drain: %s: expected lane or aggregator, then its number\n"
+                "Try `gradpool drain --help' for more information.\n",
+                d.number ? d.number : "something is missing");
+        return CLI_USAGE;
+    }
+    Gradpool__Wire__DrainLanesRequest ask = GRADPOOL__WIRE__DRAIN_LANES_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    *(strcmp(d.kind, "lane") == 0 ? &ask.lane : &ask.aggregator) = (uint32_t)number;
+    ask.undo = d.undo;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_DRAIN_LANES_REQUEST;
+    request.drain_lanes_request = &ask;
+    return operator_order(&d.options, &request);
+}

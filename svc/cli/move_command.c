@@ -1,0 +1,92 @@
+/* gradpool move: tasks of a job to another lane, while it trains. */
+#include "svc/cli/cli.h"
+#include "svc/cli/knobs.h"
+#include "svc/cli/operator.h"
+#include "svc/wire/endpoint.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+enum { ENDPOINT, TENANT, JSON };
+
+const struct knob move_knobs[] = {
+    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
+    [TENANT] = {"tenant", "NAME", "whose job it is, where two have one of that name (-: nobody's)"},
+    [JSON] = {"json", NULL, "print JSON instead of a sentence"},
+    {0},
+};
+
+struct move {
+    struct operator_options options;
+    const char *what, *lane, *tenant;
+};
+
+static int set(void *context, int index, const char *value, struct err *err)
+{
+    struct move *m = context;
+    struct endpoint endpoint;
+    if (index == JSON)
+        m->options.json = true;
+    else if (index == TENANT)
+        m->tenant = value;
+    else
+        m->options.endpoint = value;
+    return index == ENDPOINT ? endpoint_parse(value, &endpoint, err) : 0;
+}
+
+static int set_operand(void *context, const char *value, struct err *err)
+{
+    struct move *m = context;
+    if (m->lane)
+        return err_set(err, -EINVAL, "'%s' is too much: what moves, and the lane", value);
+    *(m->what ? &m->lane : &m->what) = value;
+    return 0;
+}
+
+static void parse(int argc, char **argv, struct move *ret_move)
+{
+    static const struct knob_command command = {
+        .name = "gradpool move",
+        .operands = "JOB|TASK LANE",
+        .knobs = move_knobs,
+        .set = set,
+        .operand = set_operand,
+        .before = "Moves all tasks of a job, or one task, to a lane. The job trains on: a round of "
+                  "what moves may take a little longer. `gradpool explain JOB' shows its tasks, "
+                  "`gradpool status' the lanes.",
+        .after = "Examples:\n  gradpool move resnet-7 3     all tasks of job resnet-7 to lane 3\n"
+                 "  gradpool move 12 3           task 12 (a number is a task)\n\n"
+                 "Exit code: 0 moved, or there already; 1 failed, or not all has moved; 2 a "
+                 "mistake on the command line; 3 no service there."};
+    *ret_move = (struct move){
+        .options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT, .timeout_ms = OPERATOR_PATIENCE_MS}};
+    knobs_parse(&command, argc, argv, ret_move);
+}
+
+int cli_move(int argc, char **argv)
+{
+    struct move m;
+    unsigned long long task = 0, lane = 0;
+    struct err err;
+    parse(argc, argv, &m);
+    if (!m.lane || knobs_number(m.lane, 1, UINT32_MAX, &lane, &err) < 0) {
+        fprintf(stderr,
+                "gradpool move: %s%s: expected JOB or TASK, then LANE, a lane's number\n"
+                "Try `gradpool move --help' for more information.\n",
+                m.lane ? "not a lane: " : "missing: ",
+                m.lane   ? m.lane
+                : m.what ? "LANE"
+                         : "what is to move");
+        return CLI_USAGE;
+    }
+    bool is_task = knobs_number(m.what, 1, UINT32_MAX, &task, &err) == 0;
+    Gradpool__Wire__MoveRequest ask = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    ask.job = is_task ? (char *)"" : (char *)m.what;
+    ask.task = (uint32_t)task;
+    ask.lane = (uint32_t)lane;
+    ask.tenant = m.tenant ? (char *)m.tenant : (char *)"";
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_REQUEST;
+    request.move_request = &ask;
+    return operator_order(&m.options, &request);
+}

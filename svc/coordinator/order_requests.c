@@ -1,0 +1,179 @@
+/* `gradpool move` and `gradpool drain` as they come: who may ask, what is meant, which lanes are
+ * given out no longer. orders.c carries them out. */
+#include "svc/base/log.h"
+#include "svc/coordinator/orders.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What changes everybody's lanes is for operators (K11). */
+static bool is_allowed(struct peer *p, const envelope *request)
+{
+    if (!p->tenant->is_operator)
+        peer_fail(p, request->id, -EPERM,
+                  "moving tasks needs the key of an operator (gradpool tenant add NAME "
+                  "--operator)");
+    else if (p->service->phase != SERVICE_UP)
+        peer_fail(p, request->id, -ESHUTDOWN, "gradpool serve is stopping");
+    else
+        return true;
+    return false;
+}
+
+/* For so many jobs; NULL: the peer was told. */
+static struct order *order_create(struct peer *p, uint64_t request, size_t jobs_max)
+{
+    struct order *order = calloc(1, sizeof *order);
+    if (order)
+        order->jobs = calloc(jobs_max + 1, sizeof *order->jobs);
+    if (order && order->jobs)
+        return order;
+    free(order);
+    peer_fail_memory(p, request);
+    return NULL;
+}
+
+/* --- move --- */
+
+static bool has_task(const struct job *job, uint32_t task)
+{
+    for (size_t t = 0; t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
+            if (job->tensors[t]->pieces[i].task == task)
+                return true;
+    return false;
+}
+
+/* `-' is the local tenant, as it is shown. */
+static bool is_meant(const struct job *job, const WIRE(MoveRequest) * wanted)
+{
+    const char *tenant = strcmp(wanted->tenant, "-") == 0 ? "" : wanted->tenant;
+    if (*wanted->tenant && strcmp(job->tenant->key.tenant, tenant) != 0)
+        return false;
+    if (*wanted->job && strcmp(job->name, wanted->job) != 0)
+        return false;
+    return wanted->task == 0 || has_task(job, wanted->task);
+}
+
+static const struct job *find_meant(struct peer *p, uint64_t request,
+                                    const WIRE(MoveRequest) * wanted)
+{
+    const struct job *meant = NULL;
+    list_for_each (node, &p->service->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        if (!is_meant(job, wanted))
+            continue;
+        if (meant) {
+            peer_fail(p, request, -EINVAL,
+                      "more than one tenant has a job %.127s: say whose (--tenant)", wanted->job);
+            return NULL;
+        }
+        meant = job;
+    }
+    if (!meant && wanted->task)
+        peer_fail(p, request, -ENOENT, "there is no task %u", wanted->task);
+    else if (!meant)
+        peer_fail(p, request, -ENOENT, "there is no job %.127s", wanted->job);
+    return meant;
+}
+
+static bool lane_is_fit(struct peer *p, uint64_t request, uint32_t id)
+{
+    const struct lane *lane = lane_find(p->service, id);
+    if (!lane || lane->aggregator->state == AGGREGATOR_LOST)
+        peer_fail(p, request, -ENOENT, "there is no lane %u; see gradpool status", id);
+    else if (lane->use != LANE_OPEN)
+        peer_fail(p, request, -EINVAL, "lane %u is %s%s", id,
+                  lane->use == LANE_WITHHELD ? "drained" : "closed",
+                  lane->use == LANE_WITHHELD ? ": give it back first (gradpool drain --undo)" : "");
+    else
+        return true;
+    return false;
+}
+
+void order_handle_move(struct peer *p, const envelope *request)
+{
+    const WIRE(MoveRequest) *wanted = request->move_request;
+    if (!is_allowed(p, request))
+        return;
+    if (!*wanted->job && wanted->task == 0)
+        return peer_fail(p, request->id, -EINVAL, "say which job or task is to move");
+    const struct job *job = find_meant(p, request->id, wanted);
+    if (!job || !lane_is_fit(p, request->id, wanted->lane))
+        return;
+    struct order *order = order_create(p, request->id, 1);
+    if (!order)
+        return;
+    order->lane = wanted->lane;
+    order->task = wanted->task;
+    order->jobs[order->jobs_count++] = job->id;
+    order_begin(order, p, request->id);
+}
+
+/* --- drain --- */
+
+static bool is_named(const struct lane *lane, const WIRE(DrainLanesRequest) * wanted)
+{
+    return wanted->lane ? lane->id == wanted->lane : lane->aggregator->id == wanted->aggregator;
+}
+
+/* How many lanes were meant. */
+static size_t mark_lanes(struct aggregator *a, const WIRE(DrainLanesRequest) * wanted)
+{
+    char name[AGGREGATOR_NAME_BYTES];
+    size_t count = 0;
+    for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {
+        struct lane *lane = &a->lanes[i];
+        if (!is_named(lane, wanted))
+            continue;
+        count++;
+        if ((lane->use == LANE_WITHHELD) != wanted->undo)
+            continue;
+        lane->use = wanted->undo ? LANE_OPEN : LANE_WITHHELD;
+        log_info("lane %u of %s %s", lane->id, aggregator_name(a, name, sizeof name),
+                 wanted->undo ? "is open again, an operator has given it back"
+                              : "is drained, an operator asked for it");
+    }
+    return count;
+}
+
+static size_t mark_all(struct service *s, const WIRE(DrainLanesRequest) * wanted)
+{
+    size_t count = 0;
+    list_for_each (node, &s->aggregators)
+        count += mark_lanes(list_entry(node, struct aggregator, link), wanted);
+    return count;
+}
+
+static size_t count_jobs(const struct service *s)
+{
+    size_t count = 0;
+    list_for_each (node, &s->jobs)
+        count++;
+    return count;
+}
+
+void order_handle_drain(struct peer *p, const envelope *request)
+{
+    const WIRE(DrainLanesRequest) *wanted = request->drain_lanes_request;
+    struct service *s = p->service;
+    if (!is_allowed(p, request))
+        return;
+    struct order *order = order_create(p, request->id, count_jobs(s));
+    if (!order)
+        return;
+    if (mark_all(s, wanted) == 0) {
+        free(order->jobs);
+        free(order);
+        return peer_fail(p, request->id, -ENOENT, "there is no %s %u; see gradpool status",
+                         wanted->lane ? "lane" : "aggregator",
+                         wanted->lane ? wanted->lane : wanted->aggregator);
+    }
+    if (wanted->undo)
+        recovery_place_stranded(s); /* who waits for a lane may take it */
+    list_for_each (node, &s->jobs)
+        if (!wanted->undo)
+            order->jobs[order->jobs_count++] = list_entry(node, struct job, link)->id;
+    order_begin(order, p, request->id);
+}

@@ -1,0 +1,243 @@
+/* Carries out what operators order: job after job, some tasks at a time (K21). Owns struct order.
+ * Moves nothing itself (moving.c does), and must never hold up anything else. */
+#include "svc/coordinator/orders.h"
+
+#include "svc/base/log.h"
+#include "svc/base/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ORDER_DEADLINE_NS (600 * NS_PER_S) /* of the answer, not of the order */
+#define BUSY_NS (10 * NS_PER_S)            /* a job that moves already, or cannot just now */
+#define AGAIN_NS (50 * NS_PER_MS)
+/* A batch is frozen as long as its state travels. */
+#define BATCH_STATE_BYTES (UINT64_C(8) << 20)
+
+static void step(struct order *order);
+
+/* --- the end --- */
+
+static void order_free(struct order *order)
+{
+    timer_stop(&order->again);
+    list_remove(&order->link);
+    free(order->jobs);
+    free(order->tasks);
+    free(order);
+}
+
+static struct order *order_find(struct service *s, uint64_t id)
+{
+    list_for_each (node, &s->orders)
+        if (list_entry(node, struct order, link)->id == id)
+            return list_entry(node, struct order, link);
+    return NULL;
+}
+
+void orders_destroy(struct service *s)
+{
+    list_for_each_safe (node, &s->orders)
+        order_free(list_entry(node, struct order, link));
+}
+
+static void answer(struct wait *wait, const struct order *order)
+{
+    WIRE(MoveReply) reply = GRADPOOL__WIRE__MOVE_REPLY__INIT;
+    envelope e = ENVELOPE_INIT;
+    reply.tasks = order->moved;
+    reply.bytes = order->state_bytes;
+    reply.longest_ns = order->longest_ns;
+    reply.stays = (char *)order->stays;
+    e.id = wait->request;
+    e.body_case = BODY(MOVE_REPLY);
+    e.move_reply = &reply;
+    peer_send(wait->peer, &e);
+    wait_destroy(wait);
+}
+
+static void finish(struct order *order)
+{
+    struct wait *wait = wait_find(order->service, order->wait);
+    if (wait)
+        answer(wait, order);
+    order_free(order);
+}
+
+static void too_late(struct wait *wait)
+{
+    peer_fail(wait->peer, wait->request, -ETIMEDOUT,
+              "tasks still move; see gradpool status and gradpool jobs");
+    wait_destroy(wait);
+}
+
+/* --- one job --- */
+
+static struct job *job_at_hand(const struct order *order)
+{
+    return order->jobs_at > 0 ? jobs_find_id(order->service, order->jobs[order->jobs_at - 1])
+                              : NULL;
+}
+
+static void forget_tasks(struct order *order)
+{
+    free(order->tasks);
+    order->tasks = NULL;
+    order->tasks_count = order->tasks_at = 0;
+}
+
+static void note_stay(struct order *order, const struct job *job, const char *why)
+{
+    if (job)
+        text_append(order->stays, sizeof order->stays, "%sjob %.64s: %s", *order->stays ? "; " : "",
+                    job->name, why);
+    forget_tasks(order);
+}
+
+static bool is_ordered(const struct tensor *tensor, const struct piece *piece, const void *context)
+{
+    const struct order *order = context;
+    if (!piece->lane || tensor->failure)
+        return false;
+    if (order->lane == 0)
+        return piece->lane->use == LANE_WITHHELD;
+    return piece->lane->id != order->lane && (order->task == 0 || order->task == piece->task);
+}
+
+static int choose_lanes(struct order *order, struct job *job, struct err *err)
+{
+    if (order->lane == 0)
+        return placing_plan_leaving(job, order->tasks, order->tasks_count, err);
+    struct lane *lane = lane_find(order->service, order->lane);
+    struct share *share = lane ? jobs_share(job, lane) : NULL;
+    if (!lane)
+        return err_set(err, -ENOENT, "lane %u is gone", order->lane);
+    if (share)
+        share->how = SHARE_ORDERED;
+    for (size_t i = 0; i < order->tasks_count; i++)
+        order->tasks[i].lane = lane;
+    return 0;
+}
+
+static void plan(struct order *order, struct job *job)
+{
+    struct err err;
+    forget_tasks(order);
+    int error = tasks_list(job, is_ordered, order, &order->tasks, &order->tasks_count);
+    if (error < 0)
+        return note_stay(order, job, "gradpool serve is out of memory");
+    if (order->tasks_count > 0 && choose_lanes(order, job, &err) < 0)
+        note_stay(order, job, err.text);
+}
+
+/* --- batches --- */
+
+static size_t batch_of(const struct order *order)
+{
+    uint64_t bytes = 0;
+    size_t count = 0;
+    while (order->tasks_at + count < order->tasks_count) {
+        bytes += order->tasks[order->tasks_at + count].state_bytes;
+        if (count > 0 && bytes > BATCH_STATE_BYTES)
+            break;
+        count++;
+    }
+    return count;
+}
+
+static void batch_done(struct service *s, uint64_t context, const struct moved *moved)
+{
+    struct order *order = order_find(s, context);
+    if (!order)
+        return;
+    if (moved->code < 0) {
+        note_stay(order, job_at_hand(order), moved->text);
+        return step(order);
+    }
+    order->tasks_at += order->batch;
+    order->moved += moved->tasks;
+    order->state_bytes += moved->state_bytes;
+    order->patience_ns = clock_now_ns() + BUSY_NS;
+    if (moved->longest_ns > order->longest_ns)
+        order->longest_ns = moved->longest_ns;
+    step(order);
+}
+
+static int start_batch(struct order *order, struct job *job, struct err *err)
+{
+    order->batch = batch_of(order);
+    struct task_move *moves = calloc(order->batch, sizeof *moves);
+    if (!moves)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    for (size_t i = 0; i < order->batch; i++) {
+        const struct task *task = &order->tasks[order->tasks_at + i];
+        moves[i] = (struct task_move){.task = task->id, .lane = task->lane->id};
+    }
+    int error = moving_start(job, moves, order->batch, batch_done, order->id, err);
+    free(moves);
+    if (error == 0)
+        log_info("job %s: %zu tasks leave for %s%u: %s", job->name, order->batch,
+                 order->lane ? "lane " : "open lanes, the first for lane ",
+                 order->tasks[order->tasks_at].lane->id,
+                 order->lane ? "an operator asked for it" : "their lane is drained");
+    return error;
+}
+
+/* Whether a batch is on its way, or will be tried again. */
+static bool go_on(struct order *order, struct job *job)
+{
+    struct err err;
+    int error = start_batch(order, job, &err);
+    if (error == 0)
+        return true;
+    bool may_pass = error == -EBUSY || error == -EAGAIN || error == -ENOENT;
+    if (may_pass && clock_now_ns() < order->patience_ns) {
+        timer_start(&order->service->loop, &order->again, clock_now_ns() + AGAIN_NS);
+        return true;
+    }
+    note_stay(order, job, err.text);
+    return false;
+}
+
+static void step(struct order *order)
+{
+    for (;;) {
+        struct job *job = job_at_hand(order);
+        bool has_tasks = job && order->tasks_at < order->tasks_count;
+        if (has_tasks && go_on(order, job))
+            return;
+        if (has_tasks)
+            continue;
+        if (order->jobs_at == order->jobs_count)
+            return finish(order);
+        order->jobs_at++;
+        order->patience_ns = clock_now_ns() + BUSY_NS;
+        if ((job = job_at_hand(order)))
+            plan(order, job);
+    }
+}
+
+/* Tasks may be gone, and lanes be others by now. */
+static void try_again(struct timer *timer)
+{
+    struct order *order = container_of(timer, struct order, again);
+    struct job *job = job_at_hand(order);
+    if (job)
+        plan(order, job);
+    step(order);
+}
+
+void order_begin(struct order *order, struct peer *p, uint64_t request)
+{
+    struct wait *wait = wait_create(p, request, ORDER_DEADLINE_NS, too_late, NULL);
+    order->service = p->service;
+    order->id = ++p->service->next_id;
+    timer_init(&order->again, try_again);
+    list_init(&order->link);
+    if (!wait)
+        return order_free(order);
+    order->wait = wait->id;
+    list_append(&p->service->orders, &order->link);
+    step(order);
+}

@@ -1,0 +1,30 @@
+/* What an operator has ordered to move, while it is carried out. For orders.c and its requests. */
+#ifndef GRADPOOL_COORDINATOR_ORDERS_H
+#define GRADPOOL_COORDINATOR_ORDERS_H
+
+#include "svc/coordinator/moving.h"
+#include "svc/coordinator/service.h"
+
+#define ORDER_TEXT_BYTES 1024
+
+struct order {
+    struct list link; /* in service.orders */
+    struct service *service;
+    uint64_t id, wait;   /* wait: who is answered when it is done */
+    uint32_t lane, task; /* of a move: to there; this one, or 0: all. Lane 0: what leaves lanes */
+    uint32_t *jobs;      /* numbers; one after the other */
+    size_t jobs_count, jobs_at;
+    struct task *tasks; /* of the job at hand, that are still to move */
+    size_t tasks_count, tasks_at, batch;
+    uint64_t patience_ns; /* until when the job at hand may be busy */
+    struct timer again;   /* the job at hand may be busy */
+    uint32_t moved;
+    uint64_t state_bytes, longest_ns;
+    char stays[ORDER_TEXT_BYTES]; /* what did not move, and why */
+};
+
+/* Takes over `order` (from calloc(), with its jobs and what is to move), and answers the request
+ * when it is done; it goes on when who asked has gone. */
+void order_begin(struct order *order, struct peer *p, uint64_t request);
+
+#endif

@@ -1,0 +1,62 @@
+/* The tasks of a job: what its pieces make together, the unit of placing and moving. A list is
+ * made, looked at, freed; nothing is kept. */
+#include "svc/coordinator/tensors.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int compare_tasks(const void *a, const void *b)
+{
+    uint32_t left = ((const struct task *)a)->id, right = ((const struct task *)b)->id;
+    return left < right ? -1 : left > right;
+}
+
+/* One for each piece that is wanted; `ret_tasks` NULL: they are only counted. */
+static size_t list_pieces(const struct job *job, task_wanted_fn wanted, const void *context,
+                          struct task *ret_tasks)
+{
+    size_t count = 0;
+    for (size_t t = 0; t < job->tensors_count; t++) {
+        const struct tensor *tensor = job->tensors[t];
+        for (size_t i = 0; i < tensor->pieces_count; i++) {
+            const struct piece *piece = &tensor->pieces[i];
+            if (!wanted(tensor, piece, context))
+                continue;
+            uint64_t bytes = tensor_bytes(tensor, piece->elements);
+            if (ret_tasks)
+                ret_tasks[count] = (struct task){.id = piece->task,
+                                                 .bytes = bytes,
+                                                 .state_bytes = tensor->terms.rule ? bytes : 0};
+            count++;
+        }
+    }
+    return count;
+}
+
+int tasks_list(const struct job *job, task_wanted_fn wanted, const void *context,
+               struct task **ret_tasks, size_t *ret_count)
+{
+    size_t count = list_pieces(job, wanted, context, NULL), kept = 0;
+    struct task *tasks = calloc(count + 1, sizeof *tasks);
+    if (!tasks)
+        return -ENOMEM;
+    list_pieces(job, wanted, context, tasks);
+    qsort(tasks, count, sizeof *tasks, compare_tasks);
+    for (size_t i = 1; i < count; i++) {
+        if (tasks[i].id != tasks[kept].id) {
+            tasks[++kept] = tasks[i];
+            continue;
+        }
+        tasks[kept].bytes += tasks[i].bytes;
+        tasks[kept].state_bytes += tasks[i].state_bytes;
+    }
+    *ret_tasks = tasks;
+    *ret_count = count > 0 ? kept + 1 : 0;
+    return 0;
+}
+
+struct task *tasks_find(struct task *tasks, size_t count, uint32_t id)
+{
+    struct task key = {.id = id};
+    return bsearch(&key, tasks, count, sizeof key, compare_tasks);
+}

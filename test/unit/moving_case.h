@@ -1,0 +1,27 @@
+/* A job of one worker on one lane, and another lane to move it to: what the tests of moving begin
+ * with. */
+#ifndef GRADPOOL_TEST_MOVING_CASE_H
+#define GRADPOOL_TEST_MOVING_CASE_H
+
+#include "test/unit/coordinator_rig.h"
+
+struct moving {
+    struct rig *rig;
+    struct end *source, *target, *worker, *asker;
+    uint64_t session, order; /* order: the request, to be answered */
+    uint32_t job, tensor;
+    WIRE(Piece) piece;
+};
+
+/* With a tensor declared on the source. */
+struct moving moving_begin(struct rig *rig);
+/* Asks for the job to move to the target; the answer is asked for apart. */
+void moving_order(struct moving *m);
+/* The answer; `stays`: NULL when all has moved, else a part of what it says. The
+ * caller frees it. */
+envelope *moving_answer(struct moving *m, const char *stays);
+/* Waits for the message that the lane is to get, and frees it. */
+void moving_passes(struct end *lane, int body);
+uint64_t moving_declare(struct end *worker, const char *name, WIRE(Piece) * ret_piece);
+
+#endif
