@@ -1,6 +1,7 @@
 /* Options of `simulate`. */
 #include "bench/calibrate.h"
 #include "bench/commands.h"
+#include "bench/live/live.h"
 #include "bench/sim/csv.h"
 #include "bench/sim/simulate.h"
 #include "bench/simulate_report.h"
@@ -11,6 +12,8 @@
 struct arguments {
     const char *traces, *models, *report; /* report NULL: no page */
     double hours;                         /* 0: as the trace has it, a week of drawn jobs */
+    const char *live;                     /* a trace that is played on a real service, too */
+    double live_s, live_load;
     bool is_json, wants_rows;
     struct setting setting;
 };
@@ -33,6 +36,9 @@ enum {
     KEY_STAY,
     KEY_SENSITIVITY,
     KEY_REPORT,
+    KEY_LIVE,
+    KEY_LIVE_S,
+    KEY_LIVE_LOAD,
 };
 
 static const struct argp_option options[] = {
@@ -61,6 +67,13 @@ static const struct argp_option options[] = {
     {"stay", KEY_STAY, 0, 0, "no task ever moves"},
     {"report", KEY_REPORT, "FILE", 0, "a page with charts and tables, which needs nothing else"},
     {"sensitivity", KEY_SENSITIVITY, 0, 0, "again with other assumptions, one at a time"},
+    {"live", KEY_LIVE, "FILE", 0,
+     "play this trace, compressed in time, on a real service of the bench's own and in the "
+     "simulation: busy core time and loss of both, as series with --json"},
+    {"live-load", KEY_LIVE_LOAD, "PERCENT", 0,
+     "of one core: lane time that its jobs offer in the mean; tensors are scaled for it (default "
+     "40)"},
+    {"live-s", KEY_LIVE_S, "S", 0, "how long the trace is then (default 60)"},
     {0},
 };
 
@@ -115,6 +128,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_HOURS: a->hours = number(state, text, 0.01, 100000); return 0;
     case KEY_REPORT: a->report = text; return 0;
     case KEY_SENSITIVITY: a->wants_rows = true; return 0;
+    case KEY_LIVE: a->live = text; return 0;
+    case KEY_LIVE_S: a->live_s = number(state, text, 5, 600); return 0;
+    case KEY_LIVE_LOAD: a->live_load = number(state, text, 1, 1000) / 100; return 0;
     default: return parse_setting(key, text, state, &a->setting);
     }
 }
@@ -166,10 +182,35 @@ static int run(struct arguments *a, const struct workload *workload, struct trai
     return 0;
 }
 
+/* Steps are a third as long, so that a short stay has many; windows as the jobs are, short. */
+static int run_live(const struct arguments *a)
+{
+    struct live *live = calloc(1, sizeof *live);
+    int r = -1;
+    if (!live)
+        return 1;
+    *live = (struct live){.trace = a->live,
+                          .models_folder = a->models,
+                          .replay_s = a->live_s,
+                          .time_scale = 0.35,
+                          .load = a->live_load,
+                          .setting = a->setting,
+                          .is_json = a->is_json};
+    live->setting.is_known = true;
+    live->setting.moves = false;
+    live->setting.window_s = 3;
+    r = live_run(live);
+    live_fini(live);
+    free(live);
+    return r < 0 ? 1 : 0;
+}
+
 int simulate_command(int argc, char **argv)
 {
     struct arguments a = {
         .models = BENCH_MODELS,
+        .live_s = 60,
+        .live_load = 0.4,
         .setting = {.policy = policies[0],
                     .line_gbit_per_s = 25,
                     .jitter = 0.087,
@@ -198,6 +239,8 @@ int simulate_command(int argc, char **argv)
     int code = 1;
 
     argp_parse(&argp, argc, argv, 0, NULL, &a);
+    if (a.live)
+        return run_live(&a);
     if (load(&a, &models, &workload) != 0)
         return 1;
     trail = calloc(1, sizeof(*trail));

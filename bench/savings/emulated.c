@@ -80,7 +80,7 @@ static int set_up(struct worker *w)
 {
     const struct emulated *a = w->about;
     const gp_options options = {.transport = a->transport};
-    const gp_job_spec spec = {.name = a->job->name, .rank = a->rank, .workers = a->plan->workers};
+    const gp_job_spec spec = {.name = a->job->name, .rank = a->rank, .workers = a->job->workers};
     size_t count = w->model->tensors_count;
     w->tensors = calloc(count, sizeof(gp_tensor *));
     w->items = calloc(count, sizeof *w->items);
@@ -162,7 +162,7 @@ static uint64_t count_wrong(const struct worker *w, uint32_t round)
     uint64_t wrong = 0;
     for (size_t i = 0; i < w->model->tensors_count; i++) {
         uint64_t elements = gp_tensor_elements(w->tensors[i]);
-        wrong += pattern_count_wrong(values, elements, w->about->plan->workers, round);
+        wrong += pattern_count_wrong(values, elements, w->about->job->workers, round);
         values += elements;
     }
     return wrong;

@@ -25,6 +25,7 @@ struct look_job {
     char name[64];
     uint64_t alone_period_ns;    /* 0: not measured */
     uint32_t predicted_loss_ppm; /* 0: not known */
+    uint64_t lane_ns;            /* a round; 0: not known */
 };
 /* Up to `most` jobs; returns how many, or a negative errno. */
 int look_at_jobs(const struct service *service, struct look_job *ret_jobs, size_t most);

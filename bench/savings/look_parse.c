@@ -68,6 +68,8 @@ int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most)
             job->alone_period_ns = number_of(&member);
         } else if (job && strcmp(member.name, "predicted_loss_ppm") == 0) {
             job->predicted_loss_ppm = (uint32_t)number_of(&member);
+        } else if (job && strcmp(member.name, "lane_ns") == 0) {
+            job->lane_ns = number_of(&member);
         }
     }
     return (int)count;

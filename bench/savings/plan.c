@@ -58,6 +58,7 @@ int plan_make(struct plan *plan, const struct models *models, char *error)
             return -EINVAL;
         }
         snprintf(job->name, sizeof job->name, "%s-%zu", name, i + 1);
+        job->workers = plan->workers;
         job->step_ns = job->model->step_ns * plan->time_scale;
         job->seed = chance_hash(plan->seed, 2 + i);
     }
@@ -70,7 +71,7 @@ void plan_scale(struct plan *plan, double lane_ns_a_byte, double cores)
     double unscaled = 0;
     for (size_t i = 0; i < plan->jobs_count; i++) {
         const struct plan_job *job = &plan->jobs[i];
-        unscaled += (double)job->model->elements * sizeof(float) * plan->workers * lane_ns_a_byte /
+        unscaled += (double)job->model->elements * sizeof(float) * job->workers * lane_ns_a_byte /
                     job->step_ns;
     }
     plan->bytes_scale = cores / unscaled;
@@ -128,7 +129,7 @@ double plan_drawn_ns(const struct plan *plan, const struct plan_job *job, uint32
         double slowest_ns = 0;
         if (!plan_is_timed(round, rounds))
             continue;
-        for (uint32_t rank = 0; rank < plan->workers; rank++)
+        for (uint32_t rank = 0; rank < job->workers; rank++)
             slowest_ns = fmax(slowest_ns, plan_step_ns(plan, job, rank, round));
         sum_ns += slowest_ns;
         timed++;

@@ -17,6 +17,7 @@
 struct plan_job {
     char name[64]; /* the same in every turn: that is how the service knows it again */
     const struct model *model;
+    uint32_t workers;
     double step_ns;            /* without any exchange, scaled */
     double arrive_ns, stay_ns; /* in a turn */
     uint64_t seed;             /* of its jitter: the same draws in every setting */
@@ -24,7 +25,7 @@ struct plan_job {
 
 struct plan {
     const char *mix;  /* names of models, commas between; starts over when there are more jobs */
-    uint32_t workers; /* of each job */
+    uint32_t workers; /* of each job that plan_make() makes */
     uint64_t seed;
     double turn_ns, alone_ns;
     double time_scale, bytes_scale; /* of step times and of tensors, against the tables */

@@ -53,8 +53,8 @@ static int calibrate_scale(struct savings *s)
         turn_add(turn, i, CALIBRATION_NS, 1);
     int r = run(s, turn);
     for (size_t i = 0; i < s->plan.jobs_count; i++)
-        bytes +=
-            (double)plan_bytes(&s->plan, &s->plan.jobs[i]) * s->plan.workers * turn->jobs[i].rounds;
+        bytes += (double)plan_bytes(&s->plan, &s->plan.jobs[i]) * s->plan.jobs[i].workers *
+                 turn->jobs[i].rounds;
     if (r == 0 && turn->used_s > 0) {
         s->lane_ns_a_byte = turn->used_s * 1e9 / bytes;
         plan_scale(&s->plan, s->lane_ns_a_byte, s->load);
@@ -132,8 +132,7 @@ static void keep(struct savings *s, enum savings_setting setting, const struct t
         if (turn->jobs[i].takes_part)
             series->period_ns[i][series->periods[i]++] = turn->jobs[i].period_ns;
     for (size_t i = 0; setting == SAVINGS_SHARED && i < s->plan.jobs_count; i++)
-        if (turn->jobs[i].predicted_loss_ppm > s->predicted_loss_ppm[i])
-            s->predicted_loss_ppm[i] = turn->jobs[i].predicted_loss_ppm;
+        s->predicted[i] += turn_predicted(&turn->jobs[i]);
     if (setting == SAVINGS_ALONE)
         return;
     series->offered[series->turns] = turn->offered;

@@ -43,7 +43,7 @@ struct savings {
     bool is_known[PLAN_JOBS_MAX]; /* the service has measured it */
     uint32_t profile_turns;
     struct savings_series series[SAVINGS_SETTINGS];
-    uint32_t predicted_loss_ppm[PLAN_JOBS_MAX];
+    double predicted[PLAN_JOBS_MAX]; /* losses of all shared turns together */
     uint64_t checked_rounds, wrong;
 };
 

@@ -86,7 +86,9 @@ static void add_jobs(const struct savings *s, const struct savings_sums *sums, s
             .dedicated_s = known_s(sums->periods_ns[i][SAVINGS_DEDICATED]),
             .shared_s = known_s(sums->periods_ns[i][SAVINGS_SHARED]),
             .loss = sums->losses[i],
-            .predicted_loss = s->predicted_loss_ppm[i] ? s->predicted_loss_ppm[i] / 1e6 : NAN};
+            .predicted_loss = s->predicted[i] > 0
+                                  ? s->predicted[i] / (double)s->series[SAVINGS_SHARED].turns
+                                  : NAN};
 }
 
 int savings_page(const struct savings *s, const struct savings_sums *sums, const char *path)

@@ -4,6 +4,7 @@
 
 #include "bench/savings/statistics.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -81,6 +82,8 @@ void report_turn(const struct savings *s, enum savings_setting setting, uint32_t
     fflush(stdout);
 }
 
+#define NEAR 0.02
+
 struct losses {
     double dedicated[PLAN_JOBS_MAX], alone[PLAN_JOBS_MAX]; /* of the shared period, against these */
 };
@@ -105,7 +108,7 @@ static void report_job(struct savings *s, size_t i, struct losses *losses,
                        struct savings_sums *sums)
 {
     struct interval periods[SAVINGS_SETTINGS];
-    double predicted = s->predicted_loss_ppm[i] / 1e6;
+    double predicted = s->predicted[i] / (double)s->series[SAVINGS_SHARED].turns;
     printf(s->is_json ? "{\"job\": \"%s\", " : "%-20s", s->plan.jobs[i].name);
     for (int setting = 0; setting < SAVINGS_SETTINGS; setting++) {
         struct savings_series *series = &s->series[setting];
@@ -115,6 +118,8 @@ static void report_job(struct savings *s, size_t i, struct losses *losses,
     }
     losses->dedicated[i] = loss(&periods[SAVINGS_DEDICATED], &periods[SAVINGS_SHARED]);
     sums->losses[i] = losses->dedicated[i];
+    sums->predicted_near +=
+        fabs(losses->dedicated[i] - predicted) <= NEAR ? 1.0 / (double)s->plan.jobs_count : 0;
     losses->alone[i] = loss(&periods[SAVINGS_ALONE], &periods[SAVINGS_SHARED]);
     if (s->is_json)
         printf("\"loss\": %.6f, \"loss_alone\": %.6f, \"loss_predicted\": %.6f}\n",
@@ -161,18 +166,20 @@ static void report_last(const struct savings *s, const struct savings_sums *sums
             ? "{\"cores_saved_fraction\": %.6f, \"loss_mean\": %.6f, \"loss_p95\": %.6f, "
               "\"loss_worst\": %.6f, \"loss_worst_alone\": %.6f, \"offered_cores\": %.6f, "
               "\"lane_busy_max\": %.6f, \"alternations\": %u, \"wrong\": %llu, "
-              "\"checked_rounds\": %llu}\n"
+              "\"checked_rounds\": %llu, \"predicted_near_fraction\": %.6f}\n"
             : "cores saved %.3f; lost: mean %.4f, p95 %.4f, worst %.4f, worst against alone "
               "%.4f\noffered %.3f cores, busiest shared lane %.3f; %u alternations; %llu elements "
-              "wrong in %llu checked rounds\n";
+              "wrong in %llu checked rounds; predicted to 2 points: %.3f of the jobs\n";
     printf(format, sums->saved[0], sums->loss_mean, sums->loss_p95, sums->loss_worst,
            sums->loss_worst_alone, sums->offered, sums->busiest, s->alternations,
-           (unsigned long long)s->wrong, (unsigned long long)s->checked_rounds);
+           (unsigned long long)s->wrong, (unsigned long long)s->checked_rounds,
+           sums->predicted_near);
 }
 
 void report_end(struct savings *s, struct savings_sums *ret_sums)
 {
     struct losses losses;
+    ret_sums->predicted_near = 0;
     if (!s->is_json)
         printf("\nperiods in ms, median and interval; turns to profile: %u\n", s->profile_turns);
     for (size_t i = 0; i < s->plan.jobs_count; i++)

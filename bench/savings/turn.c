@@ -52,6 +52,11 @@ void turn_add(struct turn *turn, size_t job, double stay_ns, uint32_t rounds_lea
                                         .rounds = rounds < rounds_least ? rounds_least : rounds};
 }
 
+double turn_predicted(const struct turn_job *job)
+{
+    return job->predictions ? (double)job->predicted_sum_ppm / (double)job->predictions / 1e6 : 0;
+}
+
 uint64_t turn_wrong(const struct turn *turn)
 {
     uint64_t wrong = 0;
@@ -98,7 +103,7 @@ static int let_come(struct conductor *c, uint64_t now_ns, uint64_t *ret_next_ns)
             continue;
         }
         c->has_come[i] = true;
-        for (uint32_t rank = 0; r == 0 && rank < c->turn->plan->workers; rank++)
+        for (uint32_t rank = 0; r == 0 && rank < c->turn->plan->jobs[i].workers; rank++)
             r = start_worker(c, i, rank);
     }
     return r;
@@ -114,8 +119,10 @@ static int look_at_known(struct conductor *c)
             if (strcmp(seen[s].name, c->turn->plan->jobs[i].name) != 0)
                 continue;
             job->is_known |= seen[s].alone_period_ns > 0;
-            if (seen[s].predicted_loss_ppm > job->predicted_loss_ppm)
-                job->predicted_loss_ppm = seen[s].predicted_loss_ppm;
+            job->predictions++;
+            job->predicted_sum_ppm += seen[s].predicted_loss_ppm;
+            if (seen[s].lane_ns > 0)
+                job->lane_ns = seen[s].lane_ns;
         }
     return count < 0 ? count : 0;
 }
@@ -236,7 +243,7 @@ static void sum_up_job(struct conductor *c, size_t index)
 {
     struct turn_job *job = &c->turn->jobs[index];
     uint64_t timed_ns = 0;
-    for (uint32_t rank = 0; rank < c->turn->plan->workers; rank++) {
+    for (uint32_t rank = 0; rank < c->turn->plan->jobs[index].workers; rank++) {
         const struct emulated_result *result = result_of(c, index, rank);
         timed_ns += result->timed_ns;
         job->timed_rounds += result->timed_rounds;

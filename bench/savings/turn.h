@@ -14,8 +14,10 @@ struct turn_job {
     /* What came of it. */
     double period_ns; /* mean of its timed rounds, over all ranks */
     uint64_t timed_rounds, checked_rounds, wrong;
-    bool is_known;               /* the service had measured it */
-    uint32_t predicted_loss_ppm; /* the largest seen */
+    bool is_known;        /* the service had measured it */
+    uint64_t predictions; /* looks that saw it, and what was predicted at them together */
+    uint64_t predicted_sum_ppm;
+    uint64_t lane_ns; /* a round, as last seen; 0: not known */
 };
 
 struct turn {
@@ -46,6 +48,8 @@ int turn_run(struct turn *turn);
 void turn_all(struct turn *turn);
 /* This one from the begin on, for `stay_ns` and for so many rounds at least. */
 void turn_add(struct turn *turn, size_t job, double stay_ns, uint32_t rounds_least);
+/* The mean over the looks, as the measured loss is one over the stay. */
+double turn_predicted(const struct turn_job *job);
 uint64_t turn_wrong(const struct turn *turn);
 
 #endif

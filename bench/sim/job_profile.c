@@ -79,7 +79,7 @@ static uint64_t piece_bytes(const struct job_profile *profile)
     uint64_t bytes = PACKER_PIECE_BYTES_MAX;
     double most_ns = profile->model->step_ns / PIECES_A_STEP;
 
-    while (bytes > PIECE_BYTES_MIN &&
+    while (!profile->setting->is_known && bytes > PIECE_BYTES_MIN &&
            lane_ns_of(profile, bytes / profile->setting->element_bytes) > most_ns)
         bytes /= 2;
     return bytes;
@@ -215,7 +215,7 @@ static int measure(const struct job_profile *profile, uint32_t lanes, struct mea
 
 static uint32_t planned_limit_ppm(const struct setting *setting)
 {
-    return (uint32_t)(setting->loss_limit_ppm * (1 - KEPT_BACK));
+    return (uint32_t)(setting->loss_limit_ppm * (setting->is_known ? 1 : 1 - KEPT_BACK));
 }
 
 /* Where the packer's spread comes from. */
@@ -273,13 +273,16 @@ static int make_timing(struct job_profile *profile, char *error)
     profile->dedicated = m.pieces;
     profile->dedicated_count = m.count;
     profile->deviation_ns = m.deviation_ns;
-    profile->measuring_ns = (uint64_t)(MEASURED_ROUNDS * m.period_ns);
+    profile->lanes_enough = profile->workers;
     profile->timing = (struct packer_timing){
         .period_ns = (uint64_t)m.period_ns,
         .window_ns = (uint64_t)(m.period_ns - first_piece_ns(profile)),
         .loss_limit_ppm = planned_limit_ppm(profile->setting),
     };
     take_ending(profile, &m);
+    if (profile->setting->is_known)
+        return 0;
+    profile->measuring_ns = (uint64_t)(MEASURED_ROUNDS * m.period_ns);
     return find_enough(profile, m.period_ns, error);
 }
 

@@ -24,7 +24,9 @@ struct job_profile {
     size_t dedicated_count;
 };
 
-/* -ENOMEM, or the packer's error with its reason in `error` (TABLE_ERROR_BYTES). */
+/* Of jobs that are known already (setting.is_known) nothing is measured on fewer lanes than
+ * workers, nothing of the limit is kept back, and pieces are the packer's: as the service has it.
+ * -ENOMEM, or the packer's error with its reason in `error` (TABLE_ERROR_BYTES). */
 int job_profile_make(struct job_profile *profile, const struct model *model, uint32_t workers,
                      const struct setting *setting, char *error);
 void job_profile_fini(struct job_profile *profile);

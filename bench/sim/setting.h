@@ -19,6 +19,7 @@ struct setting {
     uint32_t windows;        /* looked at chunk by chunk */
     double window_s;
     bool moves;    /* tasks move so that lanes get empty */
+    bool is_known; /* jobs were measured before, as the service does it (job_profile.h) */
     bool overlaps; /* pieces go out during the backward pass, not all at its end */
     uint64_t seed;
 };

@@ -312,7 +312,8 @@ static int keep_jobs(const struct simulation *s, struct trail *trail)
     for (size_t i = 0; i < s->workload->count; i++)
         if (s->sums[i].windows > 0)
             trail->jobs[trail->jobs_count++] = (struct trail_job){
-                i, s->sums[i].loss / s->sums[i].windows, s->sums[i].predicted / s->sums[i].windows};
+                i, s->sums[i].loss / s->sums[i].windows, s->sums[i].predicted / s->sums[i].windows,
+                (double)profile_of(s, i)->timing.period_ns};
     return 0;
 }
 

@@ -16,6 +16,7 @@ struct trail_part {
 struct trail_job {
     size_t job; /* position in the workload */
     double loss, predicted;
+    double alone_ns; /* a round, on as many lanes as workers with nobody else */
 };
 
 struct trail {
