@@ -1,0 +1,230 @@
+/* Tasks move so that lanes may park, and so that nobody loses too much (K30). What jobs measure is
+ * set by hand; aggregators answer what a move asks of them. */
+#include "svc/base/clock.h"
+#include "svc/coordinator/moving.h"
+#include "svc/coordinator/service.h"
+#include "test/unit/measure_rig.h"
+
+#define HOLD_NS (60 * NS_PER_MS)
+#define PERIOD_NS (100 * NS_PER_MS)
+
+static int growth_setup(void **state)
+{
+    measure_setup(state);
+    struct rig *rig = *state;
+    rig->options.scales = true;
+    rig->options.scale_hold_ns = HOLD_NS;
+    rig_start_afresh(rig);
+    return 0;
+}
+
+static struct service *service_of(struct rig *rig) { return &rig->coordinator->service; }
+
+static size_t lanes_in(struct rig *rig, enum lane_use use)
+{
+    size_t count = 0;
+    list_for_each (node, &service_of(rig)->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++)
+            count += a->lanes[i].use == use;
+    }
+    return count;
+}
+
+static uint64_t decisions(struct rig *rig) { return service_of(rig)->scaling.notes_count; }
+
+static bool was_decided(struct rig *rig, enum scale_verb verb)
+{
+    const struct scaling *scaling = &service_of(rig)->scaling;
+    for (uint64_t i = 0; i < scaling->notes_count && i < SCALING_NOTES; i++)
+        if (scaling->notes[i].verb == verb)
+            return true;
+    return false;
+}
+
+static void wait_for(struct rig *rig, enum lane_use use, size_t count)
+{
+    uint64_t deadline_ns = clock_now_ns() + 20 * NS_PER_S;
+    while (lanes_in(rig, use) != count) {
+        if (clock_now_ns() > deadline_ns)
+            fail_msg("%zu lanes open, %zu closing, %zu parked", lanes_in(rig, LANE_OPEN),
+                     lanes_in(rig, LANE_CLOSING), lanes_in(rig, LANE_PARKED));
+        rig_step_within(rig, NS_PER_MS);
+    }
+}
+
+static void wait_for_verb(struct rig *rig, enum scale_verb verb)
+{
+    uint64_t deadline_ns = clock_now_ns() + 20 * NS_PER_S;
+    while (!was_decided(rig, verb)) {
+        assert_true(clock_now_ns() < deadline_ns);
+        rig_step_within(rig, NS_PER_MS);
+    }
+}
+
+static void pass(struct rig *rig, uint32_t windows)
+{
+    uint64_t until_ns = clock_now_ns() + windows * LOOK_NS;
+    while (clock_now_ns() < until_ns)
+        rig_step_within(rig, NS_PER_MS);
+}
+
+static struct job *job_of(struct rig *rig, const struct trained *t)
+{
+    struct job *job = jobs_find_id(service_of(rig), t->job);
+    assert_non_null(job);
+    return job;
+}
+
+/* It takes so much of its lane, and a round so long as it is. */
+static void know(struct job *job, uint64_t lane_ns, uint64_t period_ns)
+{
+    struct profile_times alone = {
+        .period_ns = PERIOD_NS, .busiest_ns = lane_ns, .lanes_ns = lane_ns};
+    job->profile.alone = job->profile.now = job->profile.used = alone;
+    job->profile.now.period_ns = period_ns;
+    for (size_t i = 0; i < job->shares_count; i++)
+        job->shares[i].lane_ns = job->shares[i].pieces ? lane_ns : 0;
+}
+
+static uint32_t lane_of(struct rig *rig, const struct trained *t)
+{
+    return job_of(rig, t)->tensors[0]->pieces[0].lane->id;
+}
+
+/* Two jobs that take a small part of their lanes, each on its own. */
+struct pair {
+    struct end *workers[2];
+    struct trained jobs[2];
+};
+
+static struct pair start_pair(struct rig *rig, uint64_t lane_ns)
+{
+    struct pair pair;
+    pair.jobs[0] = trained_start(rig, "one", &pair.workers[0]);
+    pair.jobs[1] = trained_start(rig, "two", &pair.workers[1]);
+    assert_int_not_equal(pair.jobs[0].lane, pair.jobs[1].lane);
+    for (int i = 0; i < 2; i++)
+        know(job_of(rig, &pair.jobs[i]), lane_ns, PERIOD_NS);
+    return pair;
+}
+
+static void a_lane_that_is_not_needed_is_emptied_and_parks(void **state)
+{
+    struct rig *rig = *state;
+    struct end *aggregator = rig_aggregator(rig, 2);
+    struct pair pair = start_pair(rig, 2 * NS_PER_MS);
+    wait_for(rig, LANE_PARKED, 1);
+    assert_true(was_decided(rig, SCALE_DRAIN));
+    assert_int_equal(lane_of(rig, &pair.jobs[0]), lane_of(rig, &pair.jobs[1]));
+    message_free(end_expect(aggregator, BODY(RELEASE_REQUEST)));
+    message_free(end_expect(aggregator, BODY(INSTALL_REQUEST)));
+    int moved = lane_of(rig, &pair.jobs[0]) == pair.jobs[0].lane ? 1 : 0;
+    envelope *change = end_expect(pair.workers[moved], BODY(ROUTE_CHANGE));
+    message_free(change);
+    end_expect_none(pair.workers[!moved], BODY(ROUTE_CHANGE));
+}
+
+static void under_a_steady_load_nothing_is_decided_again(void **state)
+{
+    struct rig *rig = *state;
+    rig_aggregator(rig, 4);
+    start_pair(rig, 2 * NS_PER_MS);
+    wait_for(rig, LANE_PARKED, 3);
+    uint64_t before = decisions(rig);
+    pass(rig, 300);
+    assert_int_equal(decisions(rig), before);
+}
+
+static void jobs_that_would_cost_each_other_too_much_stay_apart(void **state)
+{
+    struct rig *rig = *state;
+    rig_aggregator(rig, 2);
+    start_pair(rig, 30 * NS_PER_MS);
+    uint64_t before = decisions(rig);
+    pass(rig, 100);
+    assert_int_equal(lanes_in(rig, LANE_OPEN), 2);
+    assert_int_equal(decisions(rig), before);
+}
+
+static void what_stays_after_all_is_decided_anew(void **state)
+{
+    struct rig *rig = *state;
+    struct end *aggregator = rig_aggregator(rig, 2);
+    aggregator->refuses = BODY(RELEASE_REQUEST);
+    struct pair pair = start_pair(rig, 2 * NS_PER_MS);
+    wait_for_verb(rig, SCALE_DRAIN);
+    wait_for(rig, LANE_OPEN, 2);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(lane_of(rig, &pair.jobs[i]), pair.jobs[i].lane);
+    aggregator->refuses = 0;
+    wait_for(rig, LANE_PARKED, 1);
+}
+
+static void nothing_new_comes_to_a_lane_that_closes(void **state)
+{
+    struct rig *rig = *state;
+    struct end *aggregator = rig_aggregator(rig, 2), *worker;
+    struct pair pair = start_pair(rig, 2 * NS_PER_MS);
+    aggregator->ignores = BODY(RELEASE_REQUEST);
+    wait_for(rig, LANE_CLOSING, 1);
+    uint32_t closing = 0;
+    for (int i = 0; i < 2; i++)
+        if (lane_find(service_of(rig), pair.jobs[i].lane)->use == LANE_CLOSING)
+            closing = pair.jobs[i].lane;
+    assert_int_not_equal(trained_start(rig, "three", &worker).lane, closing);
+}
+
+static void who_loses_too_much_is_moved_apart(void **state)
+{
+    struct rig *rig = *state;
+    rig_aggregator(rig, 2);
+    struct pair pair = start_pair(rig, 2 * NS_PER_MS);
+    wait_for(rig, LANE_PARKED, 1);
+    know(job_of(rig, &pair.jobs[1]), 2 * NS_PER_MS, PERIOD_NS + 20 * NS_PER_MS);
+    wait_for_verb(rig, SCALE_RELIEVE);
+    wait_for(rig, LANE_OPEN, 2);
+    uint64_t deadline_ns = clock_now_ns() + 20 * NS_PER_S;
+    while (lane_of(rig, &pair.jobs[0]) == lane_of(rig, &pair.jobs[1])) {
+        assert_true(clock_now_ns() < deadline_ns);
+        rig_step_within(rig, NS_PER_MS);
+    }
+}
+
+static void an_aggregator_that_leaves_in_the_middle_leaves_no_lane_closing(void **state)
+{
+    struct rig *rig = *state;
+    struct end *ends[2] = {rig_aggregator(rig, 1), rig_aggregator(rig, 1)};
+    struct pair pair = start_pair(rig, 2 * NS_PER_MS);
+    for (int i = 0; i < 2; i++)
+        ends[i]->ignores = BODY(RELEASE_REQUEST);
+    wait_for(rig, LANE_CLOSING, 1);
+    int source = lane_find(service_of(rig), ends[0]->lanes[0])->use == LANE_CLOSING ? 0 : 1;
+    WIRE(AggregatorLeave) leave = GRADPOOL__WIRE__AGGREGATOR_LEAVE__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    request.body_case = BODY(AGGREGATOR_LEAVE);
+    request.aggregator_leave = &leave;
+    end_send(ends[source], &request);
+    wait_for(rig, LANE_CLOSING, 0);
+    rig_settle(rig);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(lane_of(rig, &pair.jobs[i]), ends[!source]->lanes[0]);
+    assert_false(moving_is_busy(job_of(rig, &pair.jobs[0])));
+    assert_int_equal(lanes_in(rig, LANE_OPEN), 1);
+}
+
+#define GROWTH_TEST(test) cmocka_unit_test_setup_teardown(test, growth_setup, rig_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        GROWTH_TEST(a_lane_that_is_not_needed_is_emptied_and_parks),
+        GROWTH_TEST(under_a_steady_load_nothing_is_decided_again),
+        GROWTH_TEST(jobs_that_would_cost_each_other_too_much_stay_apart),
+        GROWTH_TEST(what_stays_after_all_is_decided_anew),
+        GROWTH_TEST(nothing_new_comes_to_a_lane_that_closes),
+        GROWTH_TEST(who_loses_too_much_is_moved_apart),
+        GROWTH_TEST(an_aggregator_that_leaves_in_the_middle_leaves_no_lane_closing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
