@@ -35,9 +35,20 @@ static int spawn(struct service *s, const struct service_setting *setting)
                     (char *)setting->cores,
                     (char *)"--lanes-per-core",
                     (char *)setting->lanes_per_core,
-                    setting->policy ? (char *)"--policy" : NULL,
-                    (char *)setting->policy,
+                    NULL,
+                    NULL,
+                    NULL,
+                    NULL,
                     NULL};
+    size_t count = sizeof argv / sizeof *argv - 5;
+    if (setting->policy) {
+        argv[count++] = (char *)"--policy";
+        argv[count++] = (char *)setting->policy;
+    }
+    if (setting->scale_hold) {
+        argv[count++] = (char *)"--scale-hold";
+        argv[count++] = (char *)setting->scale_hold;
+    }
     pid_t pid = process_spawn(argv, environ, s->log);
     if (pid < 0)
         return pid;

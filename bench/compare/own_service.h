@@ -18,7 +18,7 @@ struct service {
 };
 
 struct service_setting {
-    const char *cores, *lanes_per_core, *policy; /* as `gradpool serve` takes them */
+    const char *cores, *lanes_per_core, *policy, *scale_hold; /* as `gradpool serve` has them */
 };
 
 /* One lane on core 0 (host.h), the service's own policy. Returns when its lane serves. Negative

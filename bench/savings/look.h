@@ -13,7 +13,8 @@ struct look {
     uint64_t at_ns;
     size_t lanes_count;
     struct look_lane {
-        uint32_t tasks;      /* 0: it carries nothing, so nobody has allocated it */
+        uint32_t tasks;      /* 0: it carries nothing */
+        bool is_open;        /* or closing: it holds its core, whatever it carries */
         uint64_t cpu_ns;     /* of its thread, so far */
     } lanes[LOOK_LANES_MAX]; /* in the order of the status */
 };

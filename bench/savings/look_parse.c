@@ -44,6 +44,9 @@ int look_parse_lanes(const char *text, struct look *ret_look)
             *lane = (struct look_lane){0};
         } else if (lane && strcmp(member.name, "tasks") == 0) {
             lane->tasks = (uint32_t)number_of(&member);
+        } else if (lane && strcmp(member.name, "state") == 0) {
+            lane->is_open = strncmp(member.value, "\"open\"", 6) == 0 ||
+                            strncmp(member.value, "\"closing\"", 9) == 0;
         } else if (lane && strcmp(member.name, "cpu_ns") == 0) {
             lane->cpu_ns = number_of(&member);
         }

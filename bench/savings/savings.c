@@ -27,6 +27,7 @@ static struct turn *turn_create(const struct savings *s, const struct service *s
     if (turn) {
         turn->plan = &s->plan;
         turn->service = service;
+        turn->scales = service == &s->shared;
         turn->transport = s->transport;
     }
     return turn;
@@ -220,11 +221,11 @@ static int start_services(struct savings *s)
         used += (size_t)snprintf(cores + used, sizeof cores - used, "%s%d", i ? "," : "",
                                  process_core(i));
     snprintf(per_core, sizeof per_core, "%u", s->lanes_per_core);
-    int r =
-        service_start_as(&s->dedicated, &(struct service_setting){cores, per_core, "dedicated"});
+    int r = service_start_as(&s->dedicated,
+                             &(struct service_setting){cores, per_core, "dedicated", NULL});
     return r < 0 ? r
                  : service_start_as(&s->shared,
-                                    &(struct service_setting){cores, per_core, s->policy});
+                                    &(struct service_setting){cores, per_core, s->policy, "1"});
 }
 
 int savings_run(struct savings *s)

@@ -148,7 +148,8 @@ static double cpu_between(const struct look *first, const struct look *last, dou
     return all_s;
 }
 
-/* A lane counts as allocated from the look that saw it until the next look. */
+/* A lane counts as allocated from the look that saw it until the next look. Where no lane parks,
+ * only those that carry tasks do: the others are of jobs that are not there. */
 static int look(struct conductor *c)
 {
     struct turn *turn = c->turn;
@@ -164,7 +165,7 @@ static int look(struct conductor *c)
         c->first = now;
     *seen = (struct turn_look){.at_s = (double)(now.at_ns - c->first.at_ns) / 1e9};
     for (size_t i = 0; i < now.lanes_count; i++)
-        seen->lanes += now.lanes[i].tasks > 0;
+        seen->lanes += now.lanes[i].tasks > 0 || (turn->scales && now.lanes[i].is_open);
     if (before) {
         double most_s, elapsed_s = seen->at_s - before->at_s;
         turn->allocated_s += before->lanes * elapsed_s;

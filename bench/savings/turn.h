@@ -24,12 +24,13 @@ struct turn {
     const struct plan *plan;
     const struct service *service;
     const char *transport;
+    bool scales;       /* the service parks what it does not need: what is open is allocated */
     size_t jobs_looks; /* every so many looks the jobs are looked at, too; 0: never */
     struct turn_job jobs[PLAN_JOBS_MAX];
     /* What the service has said. */
     struct turn_look {
         double at_s;    /* since the begin */
-        uint32_t lanes; /* that carry tasks */
+        uint32_t lanes; /* allocated */
         double used;    /* cores, since the look before */
     } looks[TURN_LOOKS_MAX];
     size_t looks_count;

@@ -217,6 +217,16 @@ static void an_aggregator_with_a_lane_that_changes_does_not_stop(void **state)
     pool_free(p);
 }
 
+static void an_aggregator_that_is_not_ours_to_stop_does_not(void **state)
+{
+    struct pool *p = pool_new(8, 2);
+    pool_open(p, 1);
+    p->lanes[7].is_kept = true;
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(pool_look(p), SCALE_NOTHING);
+    pool_free(p);
+}
+
 static void the_memory_of_a_node_bounds_a_drain(void **state)
 {
     struct pool *p = pool_sparse();
@@ -278,6 +288,7 @@ int main(void)
         cmocka_unit_test(only_so_many_park_as_were_idle_all_the_time),
         cmocka_unit_test(an_aggregator_without_open_lanes_stops_in_the_end),
         cmocka_unit_test(an_aggregator_with_a_lane_that_changes_does_not_stop),
+        cmocka_unit_test(an_aggregator_that_is_not_ours_to_stop_does_not),
         cmocka_unit_test(the_memory_of_a_node_bounds_a_drain),
         cmocka_unit_test(a_job_stays_within_the_most_lanes_that_it_may_have),
     };
