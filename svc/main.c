@@ -115,7 +115,9 @@ static const struct cli_show show = {.status_table = ops_status_table,
                                      .top_text = ops_top_text,
                                      .top_json = ops_top_json,
                                      .explain_text = ops_explain_text,
-                                     .explain_json = ops_explain_json};
+                                     .explain_json = ops_explain_json,
+                                     .plan_text = ops_plan_text,
+                                     .plan_json = ops_plan_json};
 
 static int status(int argc, char **argv) { return cli_status(argc, argv, &show); }
 static int jobs(int argc, char **argv) { return cli_jobs(argc, argv, &show); }
@@ -123,6 +125,8 @@ static int jobs(int argc, char **argv) { return cli_jobs(argc, argv, &show); }
 static int explain(int argc, char **argv) { return cli_explain(argc, argv, &show); }
 
 static int top(int argc, char **argv) { return cli_top(argc, argv, &show); }
+
+static int plan(int argc, char **argv) { return cli_plan(argc, argv, &show); }
 
 static int report(int argc, char **argv) { return cli_report(argc, argv); }
 
@@ -142,6 +146,7 @@ static const struct cli_command commands[] = {
     {"explain", "say why each task of a job is where it is, and what sharing costs it", explain,
      true},
     {"top", "watch lanes and jobs, and the cores they save, second by second", top, true},
+    {"plan", "a dry run: where a job would be placed now, and what it would cost whom", plan, true},
     {"report", "write a page or JSON: cores, lanes and jobs, and what is saved", report, true},
     {"move", "move a job's tasks to another lane while it trains", cli_move, true},
     {"drain", "empty lanes while jobs train, and keep them empty", cli_drain, true},

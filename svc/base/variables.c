@@ -50,6 +50,7 @@ static const char *const known[] = {
     "LANES_SPARE",
     "LANE_MEMORY_MAX",
     "LANE_POLICY",
+    "LANE_TIME",
     "LIBRARY",
     "LISTEN",
     "LOG_LEVEL",
@@ -58,6 +59,7 @@ static const char *const known[] = {
     "OPERATOR",
     "ORPHAN_TIMEOUT",
     "OUTPUT",
+    "PERIOD",
     "POLICY",
     "PROVIDER",
     "RANK",
@@ -79,6 +81,7 @@ static const char *const known[] = {
     "TIMEOUT_MS",
     "TRANSPORT",
     "UNDO",
+    "WORKERS",
     NULL,
 };
 

@@ -75,6 +75,8 @@ struct cli_show {
     int (*top_json)(const struct snapshot *s, FILE *out);
     int (*explain_text)(const Gradpool__Wire__ExplainReply *reply, FILE *out);
     int (*explain_json)(const Gradpool__Wire__ExplainReply *reply, FILE *out);
+    int (*plan_text)(const Gradpool__Wire__PlanReply *plan, FILE *out);
+    int (*plan_json)(const Gradpool__Wire__PlanReply *plan, FILE *out);
 };
 
 /* Whole subcommands; they return the exit code. */
@@ -86,6 +88,7 @@ int cli_move(int argc, char **argv);
 int cli_drain(int argc, char **argv);
 int cli_top(int argc, char **argv, const struct cli_show *show);
 int cli_report(int argc, char **argv);
+int cli_plan(int argc, char **argv, const struct cli_show *show);
 
 /* Where gradpool serve keeps its state unless told; fills `buffer` and returns it. */
 const char *cli_state_dir_default(char *buffer, size_t buffer_bytes);

@@ -39,6 +39,6 @@ int knobs_percent(const char *value, uint32_t *ret_ppm, struct err *err);
 const char *knobs_variable(const char *name, char *buffer, size_t buffer_bytes);
 
 extern const struct knob serve_knobs[], aggregator_knobs[], operator_knobs[], tenant_knobs[],
-    top_knobs[], report_knobs[], move_knobs[], drain_knobs[];
+    top_knobs[], report_knobs[], move_knobs[], drain_knobs[], plan_knobs[];
 
 #endif

@@ -238,8 +238,10 @@ static enum share_how how_placed(const struct packer_request *request)
     return request->timing.period_ns ? SHARE_FITS : SHARE_ALONE;
 }
 
-/* Whether an aggregator that could start has lanes for it, and is started. */
-static bool starts_more(struct job *job, const struct packer_request *request)
+/* Whether an aggregator that could start has lanes for it, and is started; for a trial that is the
+ * plan. */
+static bool starts_more(struct job *job, const struct packer_request *request,
+                        struct packer_plan *ret_plan)
 {
     struct packer_request more = *request;
     struct packer_plan plan;
@@ -250,8 +252,11 @@ static bool starts_more(struct job *job, const struct packer_request *request)
     more.lanes = offer.lanes;
     more.lanes_count = offer.count;
     if (offer.count > 0 && packer_place(&more, &plan, NULL, 0) == 0) {
-        starts = scaling_start_for(job, &plan);
-        packer_plan_fini(&plan);
+        starts = job->is_trial || scaling_start_for(job, &plan);
+        if (job->is_trial)
+            *ret_plan = plan;
+        else
+            packer_plan_fini(&plan);
     }
     offer_free(&offer);
     return starts;
@@ -266,11 +271,14 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
     int error = request->lanes_count
                     ? packer_place(request, &ret_answer->plan, reason, sizeof reason)
                     : -ENOSPC;
-    if (error == -ENOSPC && why == ASK_FOR_NEW && starts_more(job, request))
-        return err_set(err, -EINPROGRESS, "an aggregator starts for job %.64s", job->name);
+    if (error == -ENOSPC && why == ASK_FOR_NEW && starts_more(job, request, &ret_answer->plan))
+        return job->is_trial
+                   ? 0
+                   : err_set(err, -EINPROGRESS, "an aggregator starts for job %.64s", job->name);
     if (error == -ENOSPC && request->lanes_count > 0 && has_loss_limit(request->policy) &&
         !refusal_stands(job, request, why)) {
-        enum log_level level = job->tensors_count == 0 ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG;
+        bool is_first = job->tensors_count == 0 && !job->is_trial;
+        enum log_level level = is_first ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG;
         log_write(level, "job %s%s goes where least is loaded: %s",
                   tenant_prefix(job->tenant, prefix), job->name, reason);
         ret_answer->how = why == ASK_FOR_LOST         ? SHARE_MOVED

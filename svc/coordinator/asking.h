@@ -27,6 +27,10 @@ enum ask_for {
 int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count,
                enum ask_for why, struct answer *ret_answer, struct err *err);
 
+/* placing.c: for a trial with these tensors. Pieces get lanes, as long as these run, but nothing
+ * lies on them. */
+int placing_try(struct job *job, struct answer *ret_answer, struct err *err);
+
 /* deciding.c: why a lane was chosen, in words that follow "lane 3: ". */
 const char *share_why(enum share_how how);
 /* Says in the log where `count` things of the job go, and why. What is not the first of

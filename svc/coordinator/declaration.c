@@ -17,7 +17,6 @@
 
 #define DECLARE_DEADLINE_NS (30 * NS_PER_S) /* all lanes' answers to one declare */
 #define TENSOR_NAME_BYTES_MAX 255
-#define TENSOR_BYTES_MAX (UINT64_C(1) << 40)
 
 struct declaration {
     uint32_t job;

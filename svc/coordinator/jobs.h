@@ -116,6 +116,7 @@ struct job {
     bool wants_pieces;       /* its lanes are to be asked for the time of each piece */
     bool has_pieces;         /* and have answered */
     bool knows_tensors;      /* lane time of each tensor is known, from now or before */
+    bool is_trial;           /* nobody's: it is asked what would be, and nothing starts or opens */
     uint64_t trained_ns;     /* when it was last seen to train, or was last expected to begin */
 };
 

@@ -107,5 +107,6 @@ void explain_handle(struct peer *p, const envelope *message);
 void order_handle_move(struct peer *p, const envelope *message);
 void order_handle_drain(struct peer *p, const envelope *message);
 void report_handle(struct peer *p, const envelope *message);
+void plan_handle(struct peer *p, const envelope *message);
 
 #endif

@@ -138,6 +138,28 @@ int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, s
     return error;
 }
 
+int placing_try(struct job *job, struct answer *ret_answer, struct err *err)
+{
+    size_t count = job->tensors_count;
+    uint32_t next_task = job->service->numbers.next_task;
+    _cleanup_free_ struct packer_tensor *items = calloc(count + 1, sizeof *items);
+    if (!items)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    describe_tensors(job, job->tensors, count, items);
+    int error = ask_packer(job, items, count, ASK_FOR_NEW, ret_answer, err);
+    if (error < 0)
+        return error;
+    bool has_lanes = true;
+    for (size_t i = 0; i < ret_answer->plan.shares_count; i++)
+        has_lanes &= ret_answer->plan.shares[i].state != PACKER_LANE_UNSTARTED;
+    if (has_lanes)
+        error = take_plan(job->tensors, count, &ret_answer->plan, err);
+    job->service->numbers.next_task = next_task;
+    if (error < 0)
+        packer_plan_fini(&ret_answer->plan);
+    return error;
+}
+
 static int plan_tasks(struct job *job, struct task *tasks, size_t count, enum ask_for why,
                       struct err *err)
 {

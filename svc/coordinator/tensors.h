@@ -4,6 +4,7 @@
 
 #include "svc/coordinator/jobs.h"
 
+#define TENSOR_BYTES_MAX (UINT64_C(1) << 40)
 #define DECLARE_PIECES_MAX 300000u /* one DeclareReply fits a frame */
 #define MESSAGE_PIECES_MAX 32768u  /* of one PlaceRequest or RouteChange, so that it fits a frame */
 

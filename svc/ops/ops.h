@@ -27,4 +27,8 @@ int ops_top_json(const struct snapshot *s, FILE *out);
 int ops_explain_text(const Gradpool__Wire__ExplainReply *reply, FILE *out);
 int ops_explain_json(const Gradpool__Wire__ExplainReply *reply, FILE *out);
 
+/* Where a job would be placed, and what that would cost whom. */
+int ops_plan_text(const Gradpool__Wire__PlanReply *plan, FILE *out);
+int ops_plan_json(const Gradpool__Wire__PlanReply *plan, FILE *out);
+
 #endif

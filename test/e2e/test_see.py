@@ -226,6 +226,31 @@ class Report(Running):
         self.assertIn('/dev/full cannot be written', answer.stderr)
 
 
+class Plan(Running):
+    MODELS = pathlib.Path(__file__).parents[2] / 'bench/models'
+
+    def test_a_dry_run_says_where_a_job_would_go_and_changes_nothing(self):
+        before = self.service.ask('status').stdout
+        answer = self.service.ask('plan', self.MODELS / 'resnet50.csv', '--workers', '2',
+                                  '--period', '1000', '--json')
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        plan = json.loads(answer.stdout)
+        self.assertEqual(sum(lane['bytes'] for lane in plan['lanes']), 25557032 * 4)
+        self.assertEqual(plan['period_ns'], 10**9)
+        self.assertGreater(plan['lane_ns'], 0)
+        text = self.service.ask('plan', self.MODELS / 'resnet50.csv', '--period', '1000').stdout
+        self.assertIn('would be placed: ', text)
+        self.assertEqual(len(json.loads(self.top('--json'))['jobs']), 1)
+        self.assertEqual(before.count('\n'), self.service.ask('status').stdout.count('\n'))
+
+    def test_a_mistake_in_the_file_names_its_line(self):
+        path = self.service.folder / 'model.csv'
+        path.write_text('name,elements\na,1\nb,many\n')
+        answer = self.service.ask('plan', path)
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn('model.csv:3: expected', answer.stderr)
+
+
 class Health(unittest.TestCase):
     def setUp(self):
         self.service = Service('--http', '127.0.0.1:0', '--aggregator-timeout', 3, aggregators=2)

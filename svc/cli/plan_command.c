@@ -1,0 +1,129 @@
+/* gradpool plan: where a job would be placed now, what that would cost whom, whether it would be
+ * refused. Changes nothing. */
+#include "svc/cli/cli.h"
+#include "svc/cli/knobs.h"
+#include "svc/cli/operator.h"
+#include "svc/cli/plan_file.h"
+#include "svc/wire/endpoint.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MS_MAX 86400000.0
+
+enum { ENDPOINT, JSON, WORKERS, PERIOD, LANE_TIME, LOSS_LIMIT, JOB };
+
+const struct knob plan_knobs[] = {
+    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
+    [JSON] = {"json", NULL, "print JSON instead of tables"},
+    [WORKERS] = {"workers", "N", "of the job (default: 2)"},
+    [PERIOD] = {"period", "MS",
+                "of a round, without other jobs (default: as the job ran before under its name; "
+                "one of which nothing is known is measured first)"},
+    [LANE_TIME] = {"lane-time", "MS",
+                   "of a round, all lanes together (default: what bytes take of other jobs here)"},
+    [LOSS_LIMIT] = {"loss-limit", "PERCENT", "of its own (default: none)"},
+    [JOB] = {"job", "NAME", "under which it has run before"},
+    {0},
+};
+
+struct plan {
+    struct operator_options options; /* job: the file */
+    Gradpool__Wire__PlanRequest request;
+};
+
+static int set_ms(const char *value, uint64_t *ret_ns, struct err *err)
+{
+    char *end;
+    double ms = strtod(value, &end);
+    if (end == value || *end || !(ms > 0 && ms <= MS_MAX))
+        return err_set(err, -EINVAL, "'%s': expected milliseconds, as in 120 or 4.5", value);
+    *ret_ns = (uint64_t)(ms * 1e6);
+    return 0;
+}
+
+static int set(void *context, int index, const char *value, struct err *err)
+{
+    struct plan *p = context;
+    struct endpoint endpoint;
+    unsigned long long workers;
+    int error;
+    switch (index) {
+    case JSON: p->options.json = true; return 0;
+    case WORKERS:
+        error = knobs_number(value, 1, 768, &workers, err);
+        p->request.workers = error < 0 ? p->request.workers : (uint32_t)workers;
+        return error;
+    case PERIOD: return set_ms(value, &p->request.period_ns, err);
+    case LANE_TIME: return set_ms(value, &p->request.lane_ns, err);
+    case LOSS_LIMIT: return knobs_percent(value, &p->request.loss_limit_ppm, err);
+    case JOB: p->request.job = (char *)value; return 0;
+    default: p->options.endpoint = value; return endpoint_parse(value, &endpoint, err);
+    }
+}
+
+static int set_file(void *context, const char *value, struct err *err)
+{
+    struct plan *p = context;
+    if (p->options.job)
+        return err_set(err, -EINVAL, "'%s' is too much: one file is expected", value);
+    p->options.job = value;
+    return 0;
+}
+
+static int show_reply(const struct plan *p, const envelope *reply, const struct cli_show *how)
+{
+    if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_PLAN_REPLY)
+        return CLI_FAILED;
+    const Gradpool__Wire__PlanReply *plan = reply->plan_reply;
+    int error = (p->options.json ? how->plan_json : how->plan_text)(plan, stdout);
+    return error < 0 ? CLI_FAILED : plan->code < 0 ? CLI_NOTHING : CLI_OK;
+}
+
+static int ask(struct plan *p, const struct cli_show *how)
+{
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
+    struct err err;
+    if (plan_file_read(p->options.job, &p->request, &err) < 0) {
+        fprintf(stderr, "gradpool plan: %s\n", err.text);
+        return CLI_USAGE;
+    }
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_PLAN_REQUEST;
+    request.plan_request = &p->request;
+    int error = operator_ask(&p->options, &request, &reply);
+    plan_file_free(&p->request);
+    if (error < 0)
+        return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
+    int code = show_reply(p, reply, how);
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
+    return code;
+}
+
+int cli_plan(int argc, char **argv, const struct cli_show *how)
+{
+    static const struct knob_command command = {
+        .name = "gradpool plan",
+        .operands = "FILE",
+        .knobs = plan_knobs,
+        .set = set,
+        .operand = set_file,
+        .before = "A dry run: says where a job with the tensors of FILE would be placed now, what "
+                  "that would cost it and the jobs there, or why it would be refused. Nothing is "
+                  "changed. FILE is CSV; its first line names the columns, `name` and `elements` "
+                  "(and `dtype`) among them, as in bench/models.",
+        .after =
+            "Examples:\n  gradpool plan bench/models/resnet50.csv --workers 4 --period 120\n  "
+            "gradpool plan model.csv --job resnet-7 --json\n\nExit code: 0 it would be placed; "
+            "1 failed; 2 a mistake on the command line or in the file; 3 it would be refused, "
+            "or no service there."};
+    struct plan p = {.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT}};
+    gradpool__wire__plan_request__init(&p.request);
+    p.request.workers = 2;
+    knobs_parse(&command, argc, argv, &p);
+    if (p.options.job)
+        return ask(&p, how);
+    fprintf(stderr, "gradpool plan: missing: FILE, the table of tensors\n"
+                    "Try `gradpool plan --help' for more information.\n");
+    return CLI_USAGE;
+}
