@@ -234,8 +234,9 @@ static void check_memory(struct sim *sim, const struct sim_lane *lane)
 void check_world(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
-        for (uint32_t k = 0; k < sim->jobs[i].pieces_count; k++)
-            check_owner(sim, &sim->jobs[i].pieces[k]);
+        const struct sim_job *job = &sim->jobs[i];
+        for (uint32_t k = 0; k < job->pieces_count && !job->is_dropped; k++)
+            check_owner(sim, &job->pieces[k]);
     }
     for (uint32_t i = 0; i < sim->lanes_count; i++)
         check_memory(sim, &sim->lanes[i]);
