@@ -40,6 +40,12 @@ struct run_lane {
     double arrival_ns; /* of the next piece that is known of */
 };
 
+/* With the time beside it: a comparison looks at no lane. */
+struct heap_entry {
+    double due_ns;
+    uint32_t lane;
+};
+
 struct run {
     const struct queue_job *jobs;
     size_t jobs_count, lanes_count, streams_count, pieces_count;
@@ -51,7 +57,7 @@ struct run {
     struct stream *streams;
     uint32_t *order;     /* positions in the job's pieces: by job, lane, then as they come */
     double *arrivals_ns; /* as the jobs' pieces are listed */
-    uint32_t *heap;
+    struct heap_entry *heap;
 };
 
 /* fmax() and fmin() are calls, for the sake of what is no number; there is none here. */
@@ -207,53 +213,50 @@ int queue_endings(const struct queue_job *job, uint64_t count, struct queue_endi
 
 /* --- the heap: lanes by their next event --- */
 
-static void heap_set(struct run *run, uint32_t at, uint32_t lane)
+static void heap_set(struct run *run, uint32_t at, struct heap_entry entry)
 {
-    run->heap[at] = lane;
-    run->lanes[lane].heap_at = at;
+    run->heap[at] = entry;
+    run->lanes[entry.lane].heap_at = at;
 }
 
 /* Equal times by lane: the order must not hang on what happened before. */
-static bool is_sooner(const struct run *run, uint32_t a, uint32_t b)
+static bool is_sooner(const struct heap_entry *a, const struct heap_entry *b)
 {
-    double x = run->lanes[a].due_ns, y = run->lanes[b].due_ns;
-
-    return x < y || (x == y && a < b);
+    return a->due_ns < b->due_ns || (a->due_ns == b->due_ns && a->lane < b->lane);
 }
 
-static void sift_up(struct run *run, uint32_t at)
+static void sift_up(struct run *run, uint32_t at, struct heap_entry entry)
 {
-    uint32_t lane = run->heap[at];
-
-    for (; at > 0 && is_sooner(run, lane, run->heap[(at - 1) / 2]); at = (at - 1) / 2)
+    for (; at > 0 && is_sooner(&entry, &run->heap[(at - 1) / 2]); at = (at - 1) / 2)
         heap_set(run, at, run->heap[(at - 1) / 2]);
-    heap_set(run, at, lane);
+    heap_set(run, at, entry);
 }
 
-static void sift_down(struct run *run, uint32_t at)
+static void sift_down(struct run *run, uint32_t at, struct heap_entry entry)
 {
-    uint32_t lane = run->heap[at], count = (uint32_t)run->lanes_count;
+    uint32_t count = (uint32_t)run->lanes_count;
 
     for (uint32_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
-        if (child + 1 < count && is_sooner(run, run->heap[child + 1], run->heap[child]))
+        if (child + 1 < count && is_sooner(&run->heap[child + 1], &run->heap[child]))
             child++;
-        if (!is_sooner(run, run->heap[child], lane))
+        if (!is_sooner(&run->heap[child], &entry))
             break;
         heap_set(run, at, run->heap[child]);
         at = child;
     }
-    heap_set(run, at, lane);
+    heap_set(run, at, entry);
 }
 
 static void set_due(struct run *run, uint32_t lane, double due_ns)
 {
     double before_ns = run->lanes[lane].due_ns;
+    struct heap_entry entry = {due_ns, lane};
 
     run->lanes[lane].due_ns = due_ns;
     if (due_ns < before_ns)
-        sift_up(run, run->lanes[lane].heap_at);
-    else
-        sift_down(run, run->lanes[lane].heap_at);
+        sift_up(run, run->lanes[lane].heap_at, entry);
+    else if (due_ns > before_ns)
+        sift_down(run, run->lanes[lane].heap_at, entry);
 }
 
 /* --- lanes --- */
@@ -503,7 +506,7 @@ static int run_init(struct run *run)
     for (uint32_t i = 0; i < run->lanes_count; i++) {
         run->lanes[i] = (struct run_lane){
             .first_stream = NOBODY, .serving = NOBODY, .due_ns = INFINITY, .arrival_ns = INFINITY};
-        heap_set(run, i, i);
+        heap_set(run, i, (struct heap_entry){INFINITY, i});
     }
     for (uint32_t i = 0; i < run->jobs_count; i++) {
         add_streams(run, i, first_piece);
@@ -530,8 +533,8 @@ static void run_until_end(struct run *run)
         run->states[i].counted_from_ns = run->jobs[i].start_ns; /* without warm rounds */
         start_round(run, i, run->jobs[i].start_ns);
     }
-    while (run->lanes_count > 0 && run->lanes[run->heap[0]].due_ns < run->end_ns)
-        turn(run, run->heap[0]);
+    while (run->lanes_count > 0 && run->heap[0].due_ns < run->end_ns)
+        turn(run, run->heap[0].lane);
 }
 
 int queue_run(const struct queue_job *jobs, size_t count, double chunk_ns, double end_ns,
