@@ -4,6 +4,7 @@
 
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/budgets.h"
 #include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
 
@@ -46,12 +47,14 @@ void describe_tensors(const struct job *job, struct tensor *const *tensors, size
                       struct packer_tensor *ret_items)
 {
     struct rest rest = rest_of(job);
+    uint64_t piece_bytes = budgets_piece_bytes(job);
     for (size_t i = 0; i < count; i++)
         ret_items[i] =
             (struct packer_tensor){.id = tensors[i]->id,
                                    .name_hash = tensors[i]->hash,
                                    .elements = tensors[i]->elements,
                                    .element_bytes = (uint32_t)tensor_bytes(tensors[i], 1),
+                                   .state_bytes = budgets_tensor_bytes(tensors[i], piece_bytes),
                                    .lane_ns = tensor_lane_ns(tensors[i], &rest)};
 }
 
@@ -94,12 +97,14 @@ struct offer {
     struct packer_lane *lanes;
     size_t count;
     struct residents residents;
+    struct budgets budgets;
 };
 
 static void offer_free(struct offer *offer)
 {
     free(offer->lanes);
     residents_free(&offer->residents);
+    budgets_free(&offer->budgets);
 }
 
 static int compare_lanes(const void *a, const void *b)
@@ -109,16 +114,16 @@ static int compare_lanes(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-static void describe_lane(const struct job *job, const struct lane *lane,
+static void describe_lane(const struct job *job, const struct lane *lane, struct budgets *budgets,
                           struct packer_lane *ret_lane)
 {
-    *ret_lane = (struct packer_lane){
-        .id = lane->id,
-        .state = lane->use == LANE_PARKED ? PACKER_LANE_PARKED : PACKER_LANE_OPEN,
-        .jobs = lane->jobs,
-        .load_bytes = lane->load_bytes,
-        .numa = lane->numa,
-        .memory_bytes = UINT64_MAX /* of pieces and their ranks: quota.c knows what they cost */};
+    *ret_lane = (struct packer_lane){.id = lane->id,
+                                     .state = lane->use == LANE_PARKED ? PACKER_LANE_PARKED
+                                                                       : PACKER_LANE_OPEN,
+                                     .jobs = lane->jobs,
+                                     .load_bytes = lane->load_bytes,
+                                     .numa = lane->numa};
+    budgets_of_lane(budgets, lane, ret_lane);
     for (size_t i = 0; i < job->shares_count; i++) {
         if (job->shares[i].lane != lane || job->shares[i].pieces == 0)
             continue;
@@ -183,7 +188,8 @@ static int offer_lanes(const struct job *job, bool starts, struct offer *ret_off
 {
     struct service *s = job->service;
     struct offer offer = {.lanes = calloc(count_lanes(s), sizeof *offer.lanes)};
-    if (!offer.lanes || residents_gather(s, job, &offer.residents) < 0) {
+    if (!offer.lanes || residents_gather(s, job, &offer.residents) < 0 ||
+        budgets_init(&offer.budgets, count_lanes(s)) < 0) {
         offer_free(&offer);
         return -ENOMEM;
     }
@@ -191,7 +197,7 @@ static int offer_lanes(const struct job *job, bool starts, struct offer *ret_off
         const struct aggregator *a = list_entry(node, struct aggregator, link);
         for (size_t i = 0; i < a->lanes_count; i++)
             if (is_offered(&a->lanes[i]))
-                describe_lane(job, &a->lanes[i], &offer.lanes[offer.count++]);
+                describe_lane(job, &a->lanes[i], &offer.budgets, &offer.lanes[offer.count++]);
     }
     size_t room = scaling_room(s), coming = 0;
     for (size_t i = 0; i < s->slots_count && starts; i++)
@@ -251,6 +257,8 @@ static bool starts_more(struct job *job, const struct packer_request *request,
         return false;
     more.lanes = offer.lanes;
     more.lanes_count = offer.count;
+    more.nodes = offer.budgets.nodes;
+    more.nodes_count = offer.budgets.count;
     if (offer.count > 0 && packer_place(&more, &plan, NULL, 0) == 0) {
         starts = job->is_trial || scaling_start_for(job, &plan);
         if (job->is_trial)
@@ -288,7 +296,12 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
         request->policy = "least-loaded";
         error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
     }
-    return error < 0 ? err_set(err, error, "job %.64s cannot be placed: %s", job->name, reason) : 0;
+    if (error == 0)
+        return 0;
+    err_set(err, error, "job %.64s cannot be placed: %s", job->name, reason);
+    if (error == -ENOSPC && request->lanes_count > 0)
+        budgets_name(job->service, request, err);
+    return error;
 }
 
 int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count,
@@ -305,6 +318,13 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
                                      .tensors = items,
                                      .tensors_count = items_count,
                                      .timing = job_timing(job)};
+    /* Who has lost his lane, or must leave it, is not refused for memory: it fails him. */
+    for (size_t i = 0; i < offer.count && why != ASK_FOR_NEW; i++)
+        offer.lanes[i].memory_bytes = UINT64_MAX;
+    if (why == ASK_FOR_NEW) {
+        request.nodes = offer.budgets.nodes;
+        request.nodes_count = offer.budgets.count;
+    }
     int error = place(job, &request, why, ret_answer, err);
     offer_free(&offer);
     return error;

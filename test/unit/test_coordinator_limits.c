@@ -161,6 +161,19 @@ static void a_lane_gets_no_more_pieces_than_its_memory_holds(void **state)
     declare(wide, "c", 10);
 }
 
+static void who_finds_no_room_on_one_lane_gets_another(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_LANE_MEMORY, MIB); /* two pieces of so many ranks */
+    rig_aggregator(rig, 2);
+    struct end *wide = rig_join(rig, "wide", 0, 768, NULL, NULL);
+    declare(wide, "large", 1000); /* so that its lane has more bytes than the other, ... */
+    declare(wide, "a", 10);
+    declare(wide, "b", 10);
+    declare(wide, "c", 10); /* ... which is full of pieces */
+    refused(wide, "d", 10, -ENOSPC, "the memory of lanes that is short, 1 MiB each");
+}
+
 static void one_job_gets_no_more_of_a_lane_s_memory_than_its_part(void **state)
 {
     struct rig *rig = *state;
@@ -324,6 +337,7 @@ int main(void)
         CASE(the_jobs_of_a_tenant_share_its_tensors_pieces_and_bytes),
         CASE(requests_that_wait_for_a_lane_are_counted),
         CASE(a_lane_gets_no_more_pieces_than_its_memory_holds),
+        CASE(who_finds_no_room_on_one_lane_gets_another),
         CASE(one_job_gets_no_more_of_a_lane_s_memory_than_its_part),
         CASE(who_has_joined_nothing_and_is_silent_longest_goes),
         CASE(who_has_left_its_job_has_joined_nothing),
