@@ -116,7 +116,7 @@ class Result:
                   f'{self._together[name]:9.1f} {self._accuracy[name]:9.4f}')
         used = self._cpu_s / self._elapsed_s
         print(f'\nservice, both jobs training: {self._cpu_s:.2f} CPU s in {self._elapsed_s:.1f} s '
-              f'= {used:.2f} cores used, of {self._lanes} lanes held')
+              f'= {used:.2f} cores used, of {self._lanes} lanes that may open')
         print(f'dedicated servers would hold {self._dedicated()} cores '
               f'(one server a worker, {CORES_A_SERVER} core each)')
         print(f'the {self._workers()} workers compute on the same {len(os.sched_getaffinity(0))} '

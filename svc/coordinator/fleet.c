@@ -146,6 +146,7 @@ static void check(struct slot *slot)
         return timer_start(&s->loop, &slot->again, allowed_ns);
     }
     struct err err;
+    timer_stop(&slot->again);
     slot->starts_ns[slot->starts++ % RESTARTS_MAX] = now_ns;
     if (start(slot, &err) < 0) {
         log_error("%s", err.text);
@@ -218,7 +219,7 @@ bool fleet_may_stop(const struct service *s)
 /* One that may not be started yet, after too many ends, is nobody's hope. */
 bool fleet_is_coming(const struct slot *slot)
 {
-    bool waits = !list_is_empty(&slot->again.link) && !has_aggregator(slot);
+    bool waits = !list_is_empty(&slot->again.link) && slot->watch.fd < 0 && !has_aggregator(slot);
     return slot->is_wanted && !is_manned(slot) && !waits;
 }
 

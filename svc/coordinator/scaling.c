@@ -74,7 +74,6 @@ static void open_all(struct service *s, const struct scale_decision *d)
         if (lane)
             scaling_open(lane);
     }
-    starting_check(s);
 }
 
 static void park_all(struct service *s, const struct scale_decision *d)
@@ -101,11 +100,15 @@ void scaling_joined(struct aggregator *a, const struct slot *slot)
 
 /* --- tasks --- */
 
-/* The last of its tasks has gone, or stays: it is as any other then. */
+/* The last of its tasks has gone, or stays: it is as any other then. With some that stay the load
+ * must be low for the hold time again, so that what cannot be done is not tried all the time. */
 static void left(struct lane *lane)
 {
-    if (lane->leaving == 0 && lane->use == LANE_CLOSING)
-        lane->use = LANE_OPEN;
+    if (lane->leaving > 0 || lane->use != LANE_CLOSING)
+        return;
+    lane->use = LANE_OPEN;
+    if (lane->jobs > 0)
+        lane->aggregator->service->scaling.state.low_ns = 0;
 }
 
 static void moved(struct service *s, uint64_t context, const struct moved *moved)

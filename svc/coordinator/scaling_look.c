@@ -94,7 +94,7 @@ static void see_lanes(struct service *s, struct scaling_look *look)
     list_for_each (node, &s->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++)
-            see_lane(look, &a->lanes[i], all_kept || a->slot == 0);
+            see_lane(look, &a->lanes[i], all_kept || a->slot == 0 || a->slot > s->slots_count);
     }
     for (size_t i = 0; i < s->slots_count; i++)
         see_slot(look, &s->slots[i]);

@@ -231,15 +231,19 @@ static struct end *shrink_to_one(struct rig *rig)
 static void a_job_that_finds_no_free_lane_waits_for_an_aggregator_that_starts(void **state)
 {
     struct rig *rig = *state;
-    struct end *workers[3];
+    struct end *workers[4];
     shrink_to_one(rig);
     trained_start(rig, "one", &workers[0]);
     trained_start(rig, "two", &workers[1]);
-    workers[2] = rig_join(rig, "three", 0, 1, NULL, NULL);
-    end_declare_one(workers[2], "w", 1000);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        workers[2 + rank] = rig_join(rig, "three", rank, 2, NULL, NULL);
+        end_declare_one(workers[2 + rank], "w", 1000);
+    }
     wait_for(rig, so_many_have_started, 3);
-    end_expect_none(workers[2], BODY(DECLARE_REPLY));
+    for (uint32_t rank = 0; rank < 2; rank++)
+        end_expect_none(workers[2 + rank], BODY(DECLARE_REPLY));
     struct end *third = join_local(rig);
+    message_free(end_expect(workers[3], BODY(DECLARE_REPLY)));
     envelope *reply = end_expect(workers[2], BODY(DECLARE_REPLY));
     uint32_t lane = reply->declare_reply->tensors[0]->pieces[0]->lane;
     assert_true(lane == third->lanes[0] || lane == third->lanes[1]);
