@@ -59,6 +59,7 @@ class Result:
         self._where, self._lanes = where, lanes
         self._alone, self._together, self._accuracy, self._jobs = {}, {}, {}, {}
         self._digests = {}
+        self._more = {}         # for the JSON line, where the stage allows it
         self._checks = []       # (statement, does it hold, detail)
 
     def alone(self, run, rates):
@@ -81,6 +82,19 @@ class Result:
         detail = ', '.join(f'{name} paused {pause:.1f} s' for name, pause in pauses_s.items())
         self._check(f'a link cut for {cut_s:.0f} s stops both jobs, and they go on',
                     all(pause >= 0.75 * cut_s for pause in pauses_s.values()), detail)
+
+    def disturbed(self, runs, seen, pause_s):
+        self._check('tasks move to another process under training', seen['tasks'] > 0,
+                    f"all of {runs[0].job.name} (tasks: {seen['tasks']}), aggregator {seen['source']} to "
+                    f"{seen['target']}, {seen['longest_ns'] / 1e6:.1f} ms")
+        self._check('an aggregator is killed, and both jobs end with the same bits',
+                    seen['killed'] == seen['target'] and
+                    all(run.digests() == self._digests[run.job.name] for run in runs),
+                    f"kill -9 of aggregator {seen['killed']}, longest step {pause_s:.2f} s")
+        self._more['tasks_moved'] = seen['tasks']
+
+    def reported(self, path):
+        self._more['report'] = str(path)
 
     def compared(self, wrong, elements):
         self._wrong = wrong
@@ -123,12 +137,14 @@ class Result:
               'cores, which is what slows them together\n')
         for statement, holds, detail in self._checks:
             print(f'{"ok  " if holds else "FAIL"} {statement}{": " + detail if detail else ""}')
+        if 'report' in self._more:
+            print(f'\nwhat the service says was saved, as a page: {self._more["report"]}')
         print(json.dumps({
             'replicas_equal': self._equal, 'reference_equal': self._wrong == 0,
             'accuracy': self._accuracy, 'steps_per_s_alone': _rounded(self._alone),
             'steps_per_s_together': _rounded(self._together),
             'service_cpu_s': round(self._cpu_s, 3), 'cores_used': round(used, 3),
-            'cores_dedicated': self._dedicated(), 'wrong': self._wrong}), flush=True)
+            'cores_dedicated': self._dedicated(), 'wrong': self._wrong, **self._more}), flush=True)
 
 
 def _rounded(values):

@@ -2,9 +2,10 @@
 """The main job of gradpool on this host: two PyTorch jobs at the same time on one shared service.
 
 A small CNN on handwritten digits (2 workers) and an MLP on the breast-cancer set (3 workers) train
-with DistributedDataParallel; the service averages their gradients. Checked: accuracy, replicas
-equal to the last bit, parameters equal to a one-process reference, and that nothing trains without
-the service. Exit code: 0 all of it holds, 1 something does not, 2 it cannot be run like this, 130
+with DistributedDataParallel; the service averages their gradients: alone, together, and while tasks
+move from one aggregator process to the other, which is then killed. Checked: accuracy, replicas
+equal to the last bit, the same bits whatever happens to the service, parameters equal to a
+one-process reference, and that nothing trains without the service. Exit code: 0 all of it holds, 1 something does not, 2 it cannot be run like this, 130
 Ctrl-C. The last line of standard output is JSON."""
 import argparse
 import os
@@ -46,6 +47,7 @@ class Stage:
         self.program = options.build / 'gradpool'
         self.environment = jobs.environment(options.build / 'client' / 'libgradpool.so',
                                             ROOT / 'client' / 'python', options.transport)
+        self.report = options.build / 'demo-report.html'
         self.service = None
 
     def begin(self):
@@ -65,16 +67,15 @@ class Stage:
 
 
 def train(stage, phase, some_jobs, during=None):
-    """Trains these jobs at the same time; returns (runs, service CPU s, s)."""
+    """Trains these jobs at the same time; returns (runs, service CPU s, s, what `during` saw)."""
     runs = [jobs.Run(job, phase, stage) for job in some_jobs]
     stage.progress.phase(phase, runs)
     jobs.wait_ready(runs)
     meter = Meter(stage.service.pids())
     jobs.go(runs)
-    if during:
-        during(stage, runs)
+    seen = during(stage, runs) if during else None
     jobs.wait_over(runs)
-    return runs, *meter.read()
+    return runs, *meter.read(), seen
 
 
 def cut_link(stage, runs):
@@ -88,6 +89,28 @@ def cut_link(stage, runs):
     stage.children.wait('the link is down', lambda: time.monotonic() >= until_s, workers,
                         2 * CUT_S)
     stage.network.restore(CUT_NODE)
+
+
+def disturb(stage, runs):
+    """Under two jobs that train: all tasks of the first move to the other aggregator process, then
+    that one is killed. Returns what the move says of itself."""
+    first, workers = runs[0], [worker for run in runs for worker in run.workers]
+    service = stage.service
+
+    def wait(share):
+        stage.children.wait(f'{share:.0%} of the training', lambda: first.reached(
+            int(share * first.steps)), workers, jobs.TRAIN_TIMEOUT_S)
+
+    wait(0.25)
+    home = service.home_of(first.job.name)
+    target = next(a for a in service.status()['aggregators']
+                  if a['aggregator'] != home['aggregator'] and a['state'] == 'up')
+    moved = service.move(first.job.name, target)
+    wait(0.5)
+    killed = service.home_of(first.job.name)
+    os.kill(killed['pid'], signal.SIGKILL)
+    return {**moved, 'source': home['aggregator'], 'killed': killed['aggregator'],
+            'target': target['aggregator']}
 
 
 def compare(stage, runs):
@@ -119,13 +142,19 @@ def demonstrate(stage):
     stage.begin()
     result = report.Result(stage.network.text, stage.service.lanes())
     for job in jobs.JOBS:
-        (run,), _, _ = train(stage, 'alone', [job])
+        (run,), *_ = train(stage, 'alone', [job])
         result.alone(run, jobs.steps_per_s([run]))
-    runs, cpu_s, elapsed_s = train(stage, 'together', jobs.JOBS,
-                                   cut_link if stage.network.can_cut else None)
+    runs, cpu_s, elapsed_s, _ = train(stage, 'together', jobs.JOBS,
+                                      cut_link if stage.network.can_cut else None)
     result.together(runs, jobs.steps_per_s(runs), cpu_s, elapsed_s)
     if stage.network.can_cut:
         result.cut({run.job.name: jobs.longest_pause_s(run) for run in runs}, CUT_S)
+    else:
+        # By itself: what moves and dies here would else be in the figures above.
+        disturbed, *_, seen = train(stage, 'disturbed', jobs.JOBS, disturb)
+        result.disturbed(disturbed, seen, max(map(jobs.longest_pause_s, disturbed)))
+        stage.service.write_report(stage.report)
+        result.reported(stage.report)
     result.compared(*compare(stage, runs))
     result.stopped(stop_in_mid_run(stage))
     return result

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import time
 
+from children import Failed
+
 START_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 30
 
@@ -60,6 +62,34 @@ class Service:
                                timeout=START_TIMEOUT_S, check=False)
         return json.loads(asked.stdout) if asked.stdout else None
 
+    def _ask(self, *words):
+        """Standard output of a gradpool command at this service. Failed: it did not do it."""
+        asked = subprocess.run([self._program, *map(str, words), '--endpoint',
+                                f'unix:{self._state}/control.sock'], capture_output=True,
+                               timeout=START_TIMEOUT_S, check=False, text=True)
+        if asked.returncode != 0:
+            raise Failed(f'gradpool {words[0]}: {asked.stderr.strip()}')
+        return asked.stdout
+
+    def lanes_of(self, job):
+        """Numbers of the lanes that sum a job's gradients."""
+        found = json.loads(self._ask('jobs', '--json'))['jobs']
+        return {lane for j in found if j['job'] == job for lane in j['lanes']}
+
+    def home_of(self, job):
+        """The aggregator, as in status(), whose lanes these are."""
+        lanes = self.lanes_of(job)
+        return next(a for a in self.status()['aggregators']
+                    if lanes & {lane['lane'] for lane in a['lanes']})
+
+    def move(self, job, aggregator):
+        """Moves all tasks of a job to the first lane of that aggregator; what the command says."""
+        return json.loads(self._ask('move', job, aggregator['lanes'][0]['lane'], '--json'))
+
+    def write_report(self, path):
+        """The page of what was saved."""
+        self._ask('report', '--output', path)
+
     def pids(self):
         """Coordinator and aggregators."""
         status = self.status()
@@ -77,11 +107,15 @@ class Service:
 
 
 def cpu_s(pids):
-    """CPU seconds, user and system, that these processes have used so far."""
+    """CPU seconds, user and system, that these processes have used so far; of one that has ended,
+    none."""
     ticks = 0
     for pid in pids:
-        with open(f'/proc/{pid}/stat', encoding='ascii') as file:
-            fields = file.read().rpartition(')')[2].split()
+        try:
+            with open(f'/proc/{pid}/stat', encoding='ascii') as file:
+                fields = file.read().rpartition(')')[2].split()
+        except FileNotFoundError:
+            continue
         ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf('SC_CLK_TCK')
 

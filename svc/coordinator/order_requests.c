@@ -78,15 +78,20 @@ static const struct job *find_meant(struct peer *p, uint64_t request,
     return meant;
 }
 
+/* One that is parked opens for it: an operator's word is reason enough. */
 static bool lane_is_fit(struct peer *p, uint64_t request, uint32_t id)
 {
     const struct lane *lane = lane_find(p->service, id);
     if (!lane || lane->aggregator->state == AGGREGATOR_LOST)
         peer_fail(p, request, -ENOENT, "there is no lane %u; see gradpool status", id);
-    else if (lane->use != LANE_OPEN)
-        peer_fail(p, request, -EINVAL, "lane %u is %s%s", id,
-                  lane->use == LANE_WITHHELD ? "drained" : "closed",
-                  lane->use == LANE_WITHHELD ? ": give it back first (gradpool drain --undo)" : "");
+    else if (lane->use == LANE_WITHHELD)
+        peer_fail(p, request, -EINVAL,
+                  "lane %u is drained: give it back first (gradpool drain --undo)", id);
+    else if (lane->use == LANE_CLOSING)
+        peer_fail(p, request, -EBUSY, "lane %u is being emptied: name another, or try again", id);
+    else if (lane->use == LANE_PARKED && scaling_room(p->service) == 0)
+        peer_fail(p, request, -ENOSPC,
+                  "lane %u is parked, and no more lanes may be open: raise --lanes-max", id);
     else
         return true;
     return false;

@@ -115,6 +115,7 @@ static int choose_lanes(struct order *order, struct job *job, struct err *err)
         return err_set(err, -ENOENT, "lane %u is gone", order->lane);
     if (share)
         share->how = SHARE_ORDERED;
+    scaling_open(lane);
     for (size_t i = 0; i < order->tasks_count; i++)
         order->tasks[i].lane = lane;
     return 0;

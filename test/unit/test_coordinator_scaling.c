@@ -118,6 +118,28 @@ static void lanes_without_a_job_park_and_a_job_opens_them_at_once(void **state)
     wait_for(rig, so_many_are_open, 1);
 }
 
+static void an_operator_s_move_opens_a_parked_lane(void **state)
+{
+    struct rig *rig = *state;
+    struct end *worker, *operator= rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *aggregator = rig_aggregator(rig, 2);
+    WIRE(MoveRequest) move = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    struct trained one = trained_start(rig, "one", &worker);
+    wait_for(rig, so_many_are_open, 1);
+    move.job = (char *)"one";
+    move.lane = aggregator->lanes[aggregator->lanes[0] == one.lane];
+    assert_int_equal(lane_find(service_of(rig), move.lane)->use, LANE_PARKED);
+    request.body_case = BODY(MOVE_REQUEST);
+    request.move_request = &move;
+    envelope *reply = end_ask(operator, & request);
+    assert_int_equal(reply->body_case, BODY(MOVE_REPLY));
+    assert_int_equal(reply->move_reply->tasks, 1);
+    message_free(reply);
+    assert_int_equal(lane_find(service_of(rig), move.lane)->use, LANE_OPEN);
+    assert_int_equal(lane_find(service_of(rig), move.lane)->jobs, 1);
+}
+
 static void with_parked_lanes_nothing_is_left_to_look_at(void **state)
 {
     struct rig *rig = *state;
@@ -295,6 +317,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCALING_TEST(lanes_without_a_job_park_and_a_job_opens_them_at_once),
+        SCALING_TEST(an_operator_s_move_opens_a_parked_lane),
         SCALING_TEST(with_parked_lanes_nothing_is_left_to_look_at),
         SCALING_TEST(as_many_stay_open_as_the_operator_has_said),
         SCALING_TEST(never_are_more_open_than_are_granted),
