@@ -70,6 +70,7 @@ static int serve(int argc, char **argv)
                                           .lanes_per_core = o.lanes.lanes_per_core,
                                           .data_port = o.lanes.data_port,
                                           .allow_uids = o.lanes.allow_uids,
+                                          .network_gbit = o.lanes.network_gbit,
                                           .orphan_timeout_ns = o.lanes.orphan_timeout_s * NS_PER_S};
     prepare_signals();
     int error = web_display_open(o.http, &options.display, &err);
@@ -101,6 +102,8 @@ static int aggregator(int argc, char **argv)
                                          .lane_policy = o.lane_policy,
                                          .allowed_uids = o.lanes.uids,
                                          .allowed_uids_count = o.lanes.uids_count,
+                                         .network_bytes_per_s =
+                                             o.lanes.network_gbit * UINT64_C(125000000),
                                          .orphan_timeout_ns = o.lanes.orphan_timeout_s * NS_PER_S};
     return exit_code(aggregator_run(&options));
 }

@@ -7,16 +7,17 @@
 #include <stdint.h>
 
 struct aggregator_options {
-    const char *join;           /* the coordinator: host:port, gradpool://..., unix:/path */
-    const char *cores;          /* "0-3,8"; NULL: all that this process may use */
-    uint32_t lanes_per_core;    /* 0 or 1: one; more only for tests */
-    const char *advertise;      /* host or address told to workers; NULL: found out */
-    const char *interface_name; /* listen on this interface; NULL: the way to the coordinator */
-    uint16_t data_port;         /* of the first lane, the others count up; 0: any free ones */
-    const char *provider;       /* libfabric provider; NULL: tcp */
-    const char *kernels;        /* instruction set of the sums: c, avx2, ...; NULL: best */
-    const char *lane_policy;    /* fair, shortest, fifo; NULL: fair */
-    const char *grant;          /* secret from the provisioner; NULL: joined by hand */
+    const char *join;             /* the coordinator: host:port, gradpool://..., unix:/path */
+    const char *cores;            /* "0-3,8"; NULL: all that this process may use */
+    uint32_t lanes_per_core;      /* 0 or 1: one; more only for tests */
+    const char *advertise;        /* host or address told to workers; NULL: found out */
+    const char *interface_name;   /* listen on this interface; NULL: the way to the coordinator */
+    uint64_t network_bytes_per_s; /* of that interface; 0: as the kernel tells it */
+    uint16_t data_port;           /* of the first lane, the others count up; 0: any free ones */
+    const char *provider;         /* libfabric provider; NULL: tcp */
+    const char *kernels;          /* instruction set of the sums: c, avx2, ...; NULL: best */
+    const char *lane_policy;      /* fair, shortest, fifo; NULL: fair */
+    const char *grant;            /* secret from the provisioner; NULL: joined by hand */
     const uint32_t *allowed_uids;
     size_t allowed_uids_count;
     uint64_t orphan_timeout_ns; /* exit when the coordinator stays away so long and no worker is

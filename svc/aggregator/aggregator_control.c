@@ -2,6 +2,7 @@
  * requests one by one. Never touches a lane's data (aggregator_serve.c asks the lanes). */
 #include "svc/aggregator/aggregator_types.h"
 
+#include "svc/aggregator/network.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 
@@ -24,6 +25,8 @@ static void fill_offer(struct aggregator *a, size_t i, Gradpool__Wire__LaneOffer
     offer->rank_bytes = (uint32_t)lane_rank_bytes();
     offer->shm = (char *)lane_thread_shm(a->lanes[i]);
     offer->ofi = (char *)lane_thread_ofi(a->lanes[i]);
+    offer->network_bytes_per_s = a->options->network_bytes_per_s ? a->options->network_bytes_per_s
+                                                                 : network_bytes_per_s(offer->ofi);
 }
 
 static int set_lane_id(struct lane *lane, void *context)

@@ -55,6 +55,7 @@ static const char *const known[] = {
     "LISTEN",
     "LOG_LEVEL",
     "LOSS_LIMIT",
+    "NETWORK_GBIT",
     "ONCE",
     "OPERATOR",
     "ORPHAN_TIMEOUT",

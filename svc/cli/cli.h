@@ -35,6 +35,7 @@ struct cli_lanes {
     const char *allow_uids;                         /* as given */
     uint32_t uids[CLI_UIDS_MAX], uids_count;        /* as read */
     uint32_t lanes_per_core;
+    uint32_t network_gbit; /* 0: not given */
     uint16_t data_port;
     uint64_t orphan_timeout_s;
 };

@@ -61,6 +61,10 @@ int lane_option_set(struct cli_lanes *lanes, int index, const char *value, struc
         error = knobs_number(value, 1, 64, &number, err);
         lanes->lanes_per_core = (uint32_t)number;
         break;
+    case LANE_NETWORK:
+        error = knobs_number(value, 1, 100000, &number, err);
+        lanes->network_gbit = (uint32_t)number;
+        break;
     case LANE_OPTIONS: break;
     }
     return error;

@@ -14,6 +14,7 @@ enum lane_option {
     LANE_ALLOW_UID,
     LANE_ORPHAN_TIMEOUT,
     LANE_PER_CORE,
+    LANE_NETWORK,
     LANE_OPTIONS,
 };
 
@@ -32,7 +33,9 @@ enum lane_option {
     [LANE_ORPHAN_TIMEOUT] = {"orphan-timeout", "SECONDS", "aggregators end when there has been " \
                              "no coordinator for so long and no worker is connected; 0: never "  \
                              "(default: 60 for serve, 0 for aggregator)"},                       \
-    [LANE_PER_CORE] = {"lanes-per-core", "N", "more than 1 only for tests (default: 1)"}
+    [LANE_PER_CORE] = {"lanes-per-core", "N", "more than 1 only for tests (default: 1)"},         \
+    [LANE_NETWORK] = {"network-gbit", "GBIT", "speed of the network on which lanes listen "      \
+                      "(default: as the kernel tells it of their interface, if it does)"}
 /* clang-format on */
 
 /* `index` below LANE_OPTIONS. */

@@ -122,6 +122,7 @@ static void take_costs(struct aggregator *a, const WIRE(AggregatorJoin) * join)
     for (size_t i = 0; i < a->lanes_count; i++) {
         a->lanes[i].piece_bytes = join->lanes[i]->piece_bytes;
         a->lanes[i].rank_bytes = join->lanes[i]->rank_bytes;
+        a->lanes[i].network_bytes_per_s = join->lanes[i]->network_bytes_per_s;
     }
 }
 

@@ -228,6 +228,7 @@ int aggregator_add_lane(struct aggregator *a, uint32_t id, const WIRE(LaneOffer)
                           .memory_bytes = offer->memory_bytes,
                           .piece_bytes = offer->piece_bytes,
                           .rank_bytes = offer->rank_bytes,
+                          .network_bytes_per_s = offer->network_bytes_per_s,
                           .aggregator = a,
                           .shm = strdup(offer->shm),
                           .ofi = strdup(offer->ofi)};

@@ -28,6 +28,7 @@ struct lane {
     uint32_t jobs, pieces, planned;   /* planned: by the declare that is worked on */
     uint64_t ranks;                   /* of all pieces together */
     uint64_t piece_bytes, rank_bytes; /* what each costs it; 0: not known */
+    uint64_t network_bytes_per_s; /* of its host's interface, which others share; 0: not known */
     uint32_t cpu_ppm; /* of its busy time it had the core, last it was busy; 0: not known */
 };
 

@@ -47,15 +47,16 @@ void describe_tensors(const struct job *job, struct tensor *const *tensors, size
                       struct packer_tensor *ret_items)
 {
     struct rest rest = rest_of(job);
-    uint64_t piece_bytes = budgets_piece_bytes(job);
+    uint64_t piece_bytes = budgets_piece_bytes(job), wire_bytes = budgets_wire_bytes(job, 1);
     for (size_t i = 0; i < count; i++)
-        ret_items[i] =
-            (struct packer_tensor){.id = tensors[i]->id,
-                                   .name_hash = tensors[i]->hash,
-                                   .elements = tensors[i]->elements,
-                                   .element_bytes = (uint32_t)tensor_bytes(tensors[i], 1),
-                                   .state_bytes = budgets_tensor_bytes(tensors[i], piece_bytes),
-                                   .lane_ns = tensor_lane_ns(tensors[i], &rest)};
+        ret_items[i] = (struct packer_tensor){
+            .id = tensors[i]->id,
+            .name_hash = tensors[i]->hash,
+            .elements = tensors[i]->elements,
+            .element_bytes = (uint32_t)tensor_bytes(tensors[i], 1),
+            .state_bytes = budgets_tensor_bytes(tensors[i], piece_bytes),
+            .wire_bytes = wire_bytes * tensor_bytes(tensors[i], tensors[i]->elements),
+            .lane_ns = tensor_lane_ns(tensors[i], &rest)};
 }
 
 void describe_tasks(const struct job *job, const struct task *tasks, size_t count,
@@ -294,6 +295,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
                           : request->timing.period_ns ? SHARE_OVER
                                                       : SHARE_BESIDE;
         request->policy = "least-loaded";
+        request->timing = (struct packer_timing){0}; /* nor for what a network carries a second */
         error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
     }
     if (error == 0)

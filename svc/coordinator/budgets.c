@@ -8,6 +8,7 @@
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,16 +42,67 @@ static uint64_t held_bytes(const struct lane *lane)
 
 static uint64_t left_of(uint64_t all, uint64_t taken) { return all > taken ? all - taken : 0; }
 
+/* --- network --- */
+
+/* Those that are known to be elsewhere; who has not joined yet comes from where the others do. */
+static uint32_t remote_ranks(const struct job *job, const char *host)
+{
+    uint32_t here = 0, elsewhere = 0;
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        if (session && strcmp(session->node, host) == 0)
+            here++;
+        else if (session)
+            elsewhere++;
+    }
+    return elsewhere ? job->workers - here : 0;
+}
+
+/* What a job moves there: inputs in, results out. */
+static uint64_t moved_per_s(const struct job *job, const char *host)
+{
+    uint64_t period_ns = profile_known(&job->profile).period_ns, bytes = 0;
+    for (size_t i = 0; i < job->shares_count && period_ns > 0; i++)
+        if (strcmp(job->shares[i].lane->aggregator->node, host) == 0)
+            bytes += job->shares[i].bytes;
+    if (bytes == 0)
+        return 0;
+    return (uint64_t)(2.0 * (double)bytes * remote_ranks(job, host) * NS_PER_S / (double)period_ns);
+}
+
+/* Of the host's interface, both ways. */
+static uint64_t network_left(const struct lane *lane)
+{
+    uint64_t left = 2 * lane->network_bytes_per_s;
+    if (left == 0)
+        return UINT64_MAX;
+    list_for_each (node, &lane->aggregator->service->jobs)
+        left =
+            left_of(left, moved_per_s(list_entry(node, struct job, link), lane->aggregator->node));
+    return left;
+}
+
+uint64_t budgets_wire_bytes(const struct job *job, uint64_t bytes)
+{
+    uint32_t most = 0;
+    list_for_each (node, &job->service->aggregators) {
+        uint32_t ranks = remote_ranks(job, list_entry(node, struct aggregator, link)->node);
+        most = ranks > most ? ranks : most;
+    }
+    return 2 * bytes * most;
+}
+
+/* --- nodes and lanes --- */
+
 static size_t node_of(struct budgets *b, const struct lane *lane)
 {
     const char *host = lane->aggregator->node;
-    if (lane->memory_bytes == 0)
-        return 0;
     for (size_t i = 1; i < b->count; i++)
         if (b->places[i].numa == lane->numa && strcmp(b->places[i].host, host) == 0)
             return i;
     b->places[b->count] = (struct budget_place){host, lane->numa};
-    b->nodes[b->count] = (struct packer_node){lane->memory_bytes, UINT64_MAX};
+    b->nodes[b->count] = (struct packer_node){lane->memory_bytes ? lane->memory_bytes : UINT64_MAX,
+                                              network_left(lane)};
     return b->count++;
 }
 
@@ -89,21 +141,30 @@ uint64_t budgets_tensor_bytes(const struct tensor *tensor, uint64_t piece_bytes)
 
 /* --- refusals --- */
 
-static bool would_fit(const struct packer_request *request, bool lanes, bool nodes)
+enum budget { BUDGET_LANES = 1, BUDGET_NODES = 2, BUDGET_NETWORK = 4 };
+
+static bool would_fit(const struct packer_request *request, unsigned without)
 {
     struct packer_plan plan;
     struct packer_request freed = *request;
-    _cleanup_free_ struct packer_lane *copy = calloc(request->lanes_count, sizeof *copy);
-    if (!copy)
+    _cleanup_free_ struct packer_lane *lanes = calloc(request->lanes_count, sizeof *lanes);
+    _cleanup_free_ struct packer_node *nodes = calloc(request->nodes_count + 1, sizeof *nodes);
+    if (!lanes || !nodes)
         return false;
-    memcpy(copy, request->lanes, request->lanes_count * sizeof *copy);
-    for (size_t i = 0; i < request->lanes_count && lanes; i++)
-        copy[i].memory_bytes = UINT64_MAX;
-    freed.lanes = copy;
-    if (nodes) {
-        freed.nodes = NULL;
-        freed.nodes_count = 0;
+    for (size_t i = 0; i < request->lanes_count; i++) {
+        lanes[i] = request->lanes[i];
+        if (without & BUDGET_LANES)
+            lanes[i].memory_bytes = UINT64_MAX;
     }
+    for (size_t i = 0; i < request->nodes_count; i++) {
+        nodes[i] = request->nodes[i];
+        if (without & BUDGET_NODES)
+            nodes[i].memory_bytes = UINT64_MAX;
+        if (without & BUDGET_NETWORK)
+            nodes[i].nic_bytes_per_s = UINT64_MAX;
+    }
+    freed.lanes = lanes;
+    freed.nodes = nodes;
     if (packer_place(&freed, &plan, NULL, 0) < 0)
         return false;
     packer_plan_fini(&plan);
@@ -112,18 +173,23 @@ static bool would_fit(const struct packer_request *request, bool lanes, bool nod
 
 void budgets_name(const struct service *s, const struct packer_request *request, struct err *err)
 {
-    char most[32];
+    static const struct {
+        unsigned without;
+        const char *text;
+    } budgets[] = {
+        {BUDGET_LANES, "the memory of lanes that is short, %s each by --lane-memory-max"},
+        {BUDGET_NODES, "the memory of the lanes' NUMA nodes that is short"},
+        {BUDGET_NETWORK, "the network of the lanes that is short (--network-gbit)"},
+        {BUDGET_LANES | BUDGET_NODES | BUDGET_NETWORK,
+         "memory and network of the lanes that are short (--lane-memory-max, "
+         "--network-gbit)"}};
+    char most[32], text[160];
     text_bytes(s->options.limits.most[LIMIT_LANE_MEMORY], most, sizeof most);
-    if (would_fit(request, true, false))
-        text_append(err->text, sizeof err->text,
-                    "; it is the memory of lanes that is short, %s each by --lane-memory-max",
-                    most);
-    else if (would_fit(request, false, true))
-        text_append(err->text, sizeof err->text,
-                    "; it is the memory of the lanes' NUMA nodes that is short");
-    else if (would_fit(request, true, true))
-        text_append(err->text, sizeof err->text,
-                    "; it is memory that is short, of lanes (%s each by --lane-memory-max) and of "
-                    "their NUMA nodes",
-                    most);
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+        if (!would_fit(request, budgets[i].without))
+            continue;
+        snprintf(text, sizeof text, budgets[i].text, most);
+        text_append(err->text, sizeof err->text, "; it is %s", text);
+        return;
+    }
 }

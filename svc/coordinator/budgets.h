@@ -25,6 +25,8 @@ void budgets_of_lane(struct budgets *budgets, const struct lane *lane,
 /* What a piece of the job costs its lane, and a tensor in the fewest pieces. */
 uint64_t budgets_piece_bytes(const struct job *job);
 uint64_t budgets_tensor_bytes(const struct tensor *tensor, uint64_t piece_bytes);
+/* What crosses the network of a lane each round, at most, when it has so many bytes of the job. */
+uint64_t budgets_wire_bytes(const struct job *job, uint64_t bytes);
 /* The request was refused: if it would not have been without budgets, `err` says which. */
 void budgets_name(const struct service *s, const struct packer_request *request, struct err *err);
 

@@ -27,6 +27,7 @@ struct coordinator_options {
     const char *policy;         /* a packer policy; NULL: shared */
     uint32_t loss_limit_ppm;    /* of each job; 0: none is named */
     uint32_t lanes_per_core;    /* more than 1 only for tests */
+    uint32_t network_gbit;      /* of local lanes; 0: as the kernel tells it */
     uint16_t data_port;         /* of the first local lane; 0: any free ones */
     const char *allow_uids;     /* "1000,1001": users whose workers may share memory */
     uint64_t orphan_timeout_ns; /* local aggregators without coordinator and workers; 0: for ever */

@@ -100,6 +100,7 @@ static int start(struct slot *slot, struct err *err)
                              .interface_name = s->options.interface_name,
                              .allow_uids = s->options.allow_uids,
                              .lanes_per_core = s->options.lanes_per_core,
+                             .network_gbit = s->options.network_gbit,
                              .data_port = slot->data_port,
                              .orphan_timeout_ns = s->options.orphan_timeout_ns};
     error = s->provisioner->ops->start(s->provisioner, &what, &slot->process, err);

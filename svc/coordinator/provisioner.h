@@ -15,7 +15,7 @@ struct provision {
     const char *cores;
     const char *grant; /* handed over where other users cannot read it */
     const char *advertise, *interface_name, *allow_uids; /* NULL: not given */
-    uint32_t lanes_per_core;
+    uint32_t lanes_per_core, network_gbit;               /* network_gbit 0: not given */
     uint16_t data_port;
     uint64_t orphan_timeout_ns;
 };

@@ -46,6 +46,8 @@ static void build(struct command *command, const struct provision *what)
     add(command, "--allow-uid", what->allow_uids);
     add_number(command, 0, "--lanes-per-core", what->lanes_per_core);
     add_number(command, 1, "--data-port", what->data_port);
+    if (what->network_gbit)
+        add_number(command, 3, "--network-gbit", what->network_gbit);
     add_number(command, 2, "--orphan-timeout", what->orphan_timeout_ns / UINT64_C(1000000000));
 }
 

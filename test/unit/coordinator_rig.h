@@ -52,6 +52,8 @@ struct rig {
     char grants[RIG_SLOTS_MAX][64]; /* that the coordinator's provisioner was told, latest last */
     uint32_t starts, stops;         /* of local aggregators */
     int processes[RIG_SLOTS_MAX];
+    uint64_t memory_bytes;        /* that lanes say their NUMA node has; 0: they do not know */
+    uint64_t network_bytes_per_s; /* likewise, of their interface */
     bool locals_give_up;          /* how they end: by themselves with an error, or killed */
     void (*in_step)(bool begins); /* around what the coordinator does; NULL: nothing */
 };

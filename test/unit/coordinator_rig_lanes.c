@@ -82,6 +82,8 @@ static void join_aggregator(struct end *e, uint32_t lanes, const char *grant, si
         gradpool__wire__lane_offer__init(&offers[i]);
         offers[i].index = offers[i].core = i;
         offers[i].piece_bytes = offers[i].rank_bytes = RIG_COST_BYTES;
+        offers[i].memory_bytes = e->rig->memory_bytes;
+        offers[i].network_bytes_per_s = e->rig->network_bytes_per_s;
         offers[i].shm = "@lane";
         offers[i].ofi = "10.0.0.1:5000";
         offer_list[i] = &offers[i];

@@ -15,7 +15,7 @@ static void limit(struct rig *rig, uint32_t ppm, uint64_t idle_ns)
     rig_start(rig);
 }
 
-static void expect_refused(struct rig *rig, const char *name)
+static void expect_refused_for(struct rig *rig, const char *name, const char *why)
 {
     uint64_t session;
     uint32_t id;
@@ -23,9 +23,16 @@ static void expect_refused(struct rig *rig, const char *name)
     end_declare_one(worker, "w", 1000);
     envelope *reply = end_expect(worker, BODY(FAILURE));
     assert_int_equal(reply->failure->code, -ENOSPC);
+    if (!strstr(reply->failure->text, why))
+        fail_msg("'%s' does not say '%s'", reply->failure->text, why);
     message_free(reply);
     end_leave(worker);
     rig_settle(rig);
+}
+
+static void expect_refused(struct rig *rig, const char *name)
+{
+    expect_refused_for(rig, name, "cannot be placed");
 }
 
 /* Looks that see nothing train, until that long has passed. */
@@ -123,6 +130,37 @@ static void lanes_are_asked_again_for_what_history_lacks(void **state)
     assert_int_equal(asked, 1);
 }
 
+/* 4,000 bytes in and as many out, ten times a second: 80,000 bytes/s for each of the two. */
+static void a_network_is_not_filled_beyond_its_speed(void **state)
+{
+    struct rig *rig = *state;
+    measure_know(rig, NS_PER_MS, 2, (const char *[]){"first", "second"});
+    limit(rig, 50000, 0);
+    rig->network_bytes_per_s = 60000; /* each way */
+    rig_aggregator(rig, 1);
+    measure_lane_of(rig, "first");
+    expect_refused_for(rig, "second", "it is the network of the lanes that is short");
+}
+
+static void nobody_who_has_named_no_limit_is_sent_away_for_the_network(void **state)
+{
+    struct rig *rig = *state;
+    measure_know(rig, NS_PER_MS, 2, (const char *[]){"first", "second"});
+    rig->network_bytes_per_s = 60000;
+    rig_aggregator(rig, 1);
+    assert_int_equal(measure_lane_of(rig, "first"), measure_lane_of(rig, "second"));
+}
+
+static void memory_of_a_numa_node_is_shared_by_its_lanes(void **state)
+{
+    struct rig *rig = *state;
+    rig->memory_bytes = 2 * 2 * RIG_COST_BYTES; /* two pieces of one rank each */
+    rig_aggregator(rig, 2);
+    measure_lane_of(rig, "first");
+    measure_lane_of(rig, "second");
+    expect_refused_for(rig, "third", "the memory of the lanes' NUMA nodes that is short");
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, measure_setup, rig_teardown)
 
 int main(void)
@@ -132,6 +170,9 @@ int main(void)
         CASE(who_trains_slowly_is_not_idle),
         CASE(after_a_restart_jobs_take_what_is_known_of_them),
         CASE(lanes_are_asked_again_for_what_history_lacks),
+        CASE(a_network_is_not_filled_beyond_its_speed),
+        CASE(nobody_who_has_named_no_limit_is_sent_away_for_the_network),
+        CASE(memory_of_a_numa_node_is_shared_by_its_lanes),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }
