@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define NEAR 0.02
 
@@ -13,6 +14,7 @@ struct sums {
 
 void live_report_plan(const struct live *live)
 {
+    const char *folder_end = strrchr(live->trace, '/');
     const char *format =
         live->is_json
             ? "{\"plan\": {\"trace\": \"%s\", \"jobs\": %zu, \"compression\": %.3f, "
@@ -22,9 +24,10 @@ void live_report_plan(const struct live *live)
             : "%s: %zu jobs of two or more workers; time / %.1f, step times x %.3f, tensors x "
               "%.5f,\nto offer %.2f cores of lane time in the mean (%.1f ns a KiB pushed); %u "
               "lanes time-share this machine. Policy %s, seed %llu.\n";
-    printf(format, live->trace, live->plan.jobs_count, live->compression, live->time_scale,
-           live->plan.bytes_scale, live->load, live->lane_ns_a_byte * 1024, live->lanes,
-           live->setting.policy, (unsigned long long)live->setting.seed);
+    printf(format, folder_end ? folder_end + 1 : live->trace, live->plan.jobs_count,
+           live->compression, live->time_scale, live->plan.bytes_scale, live->load,
+           live->lane_ns_a_byte * 1024, live->lanes, live->setting.policy,
+           (unsigned long long)live->setting.seed);
     fflush(stdout);
 }
 
