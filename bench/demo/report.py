@@ -85,8 +85,8 @@ class Result:
 
     def disturbed(self, runs, seen, pause_s):
         self._check('tasks move to another process under training', seen['tasks'] > 0,
-                    f"all of {runs[0].job.name} (tasks: {seen['tasks']}), aggregator {seen['source']} to "
-                    f"{seen['target']}, {seen['longest_ns'] / 1e6:.1f} ms")
+                    f"all of {runs[0].job.name} (tasks: {seen['tasks']}), aggregator "
+                    f"{seen['source']} to {seen['target']}, {seen['longest_ns'] / 1e6:.1f} ms")
         self._check('an aggregator is killed, and both jobs end with the same bits',
                     seen['killed'] == seen['target'] and
                     all(run.digests() == self._digests[run.job.name] for run in runs),

@@ -2,11 +2,13 @@
 """The main job of gradpool on this host: two PyTorch jobs at the same time on one shared service.
 
 A small CNN on handwritten digits (2 workers) and an MLP on the breast-cancer set (3 workers) train
-with DistributedDataParallel; the service averages their gradients: alone, together, and while tasks
-move from one aggregator process to the other, which is then killed. Checked: accuracy, replicas
-equal to the last bit, the same bits whatever happens to the service, parameters equal to a
-one-process reference, and that nothing trains without the service. Exit code: 0 all of it holds, 1 something does not, 2 it cannot be run like this, 130
-Ctrl-C. The last line of standard output is JSON."""
+with DistributedDataParallel; the service averages their gradients: alone, together, and while
+tasks move from one aggregator process to the other, which is then killed. Checked: accuracy,
+replicas equal to the last bit, the same bits whatever happens to the service, parameters equal to
+a one-process reference, and that nothing trains without the service.
+
+Exit code: 0 all of it holds, 1 something does not, 2 it cannot be run like this, 130 Ctrl-C. The
+last line of standard output is JSON."""
 import argparse
 import os
 import pathlib
