@@ -1,0 +1,174 @@
+"""Tasks move from lane to lane while their jobs train: sums stay right to the last bit, whoever
+drains an aggregator may stop it, and a coordinator that dies in the midst of a move loses none."""
+import os
+import random
+import signal
+import statistics
+import subprocess
+import time
+import unittest
+
+import numpy
+
+import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import tap
+import test_update_rules as rules
+import gradpool
+from harness import GRADPOOL, Service, result, until
+
+SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '20261121'))
+WAIT_MS = 20000
+
+
+class Case(unittest.TestCase):
+    """A service of two aggregators with two lanes each; nothing moves by itself."""
+
+    def setUp(self):
+        self.service = Service('--lanes-per-core', 2, '--scale', 'off')
+        self.addCleanup(self.service.end)
+        self.random = random.Random(SEED)
+
+    def lanes(self):
+        return [lane['lane'] for a in self.service.status()['aggregators'] if a['state'] == 'up'
+                for lane in a['lanes']]
+
+    def start_move(self, lane, job='adam'):
+        """Not waited for."""
+        return subprocess.Popen([GRADPOOL, 'move', job, str(lane), '--endpoint',
+                                 f'unix:{self.service.state}/control.sock'],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def train(self, job, transport, *options):
+        workers = self.service.workers(job, 2, '--transport', transport, '--tensors', 3,
+                                       '--elements', 100000, '--compute-ms', 3, '--verbose',
+                                       *options)
+        for worker in workers:
+            worker.wait_for('round 5\n')
+        return workers
+
+    def check(self, workers):
+        for worker in workers:
+            self.assertEqual(result(worker)['wrong'], 0)
+
+
+class Sums(Case):
+    def move_while_it_trains(self, transport):
+        workers, lanes, moves = self.train('job', transport, '--rounds', 800), self.lanes(), 0
+        while all(w.child.poll() is None for w in workers) and moves < 40:
+            answer = self.service.ask('move', 'job', str(self.random.choice(lanes)))
+            moves += 'moved' in answer.stdout
+        self.check(workers)
+        self.assertGreater(moves, 4)
+        print(f'# {transport}: {moves} moves of all tasks (seed {SEED})')
+
+    def test_a_job_that_moves_to_and_fro_has_right_sums_shm(self):
+        self.move_while_it_trains('shm')
+
+    def test_a_job_that_moves_to_and_fro_has_right_sums_tcp(self):
+        self.move_while_it_trains('tcp')
+
+    def test_a_drained_aggregator_can_be_stopped_and_no_job_notices(self):
+        jobs = [self.train('one', 'shm', '--rounds', 600), self.train('two', 'tcp', '--rounds',
+                                                                      600)]
+        drained = self.service.status()['aggregators'][0]
+        answer = self.service.ask('drain', 'aggregator', str(drained['aggregator']))
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        state = next(a for a in self.service.status()['aggregators']
+                     if a['aggregator'] == drained['aggregator'])
+        self.assertEqual([lane['state'] for lane in state['lanes']], ['withheld'] * 2)
+        self.assertEqual([lane['tasks'] for lane in state['lanes']], [0] * 2)
+        os.kill(drained['pid'], signal.SIGTERM)
+        until(lambda: drained['pid'] not in self.service.pids() and len(self.service.pids()) == 2,
+              'it has ended, and another one has come', process=self.service.serve)
+        for workers in jobs:
+            self.check(workers)
+
+    def test_what_cannot_be_moved_is_said(self):
+        workers = self.train('job', 'shm', '--rounds', 1000000)
+        for words, code, text in ((('move', 'job', '99'), 1, 'no lane 99'),
+                                  (('move', 'nobody', '1'), 1, 'no job nobody'),
+                                  (('move', 'job'), 2, 'LANE'), (('move', 'job', 'x'), 2, 'lane'),
+                                  (('drain', 'lane', '99'), 1, 'no lane 99'),
+                                  (('drain', 'rack', '1'), 2, 'rack')):
+            answer = self.service.ask(*words)
+            self.assertEqual(answer.returncode, code, answer.stderr)
+            self.assertIn(text, answer.stderr)
+        for a in self.service.status()['aggregators']:
+            answer = self.service.ask('drain', 'aggregator', str(a['aggregator']))
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn('job job', answer.stderr)
+        self.assertEqual(self.service.job('job')['state'], 'training')
+        for worker in workers:
+            worker.kill()
+
+
+class Restarts(Case):
+    def test_a_coordinator_killed_in_mid_move_loses_no_round(self):
+        jobs = [self.train('one', 'shm', '--rounds', 1000), self.train('two', 'tcp', '--rounds',
+                                                                       1000)]
+        for number in range(6):
+            lanes, stopped = self.lanes(), self.service.pids()[number % 2]
+            os.kill(stopped, signal.SIGSTOP)  # what it is asked it does later
+            moves = [self.start_move(self.random.choice(lanes), job) for job in ('one', 'two')]
+            until(lambda: self.service.serve.text().count('tasks leave for') == 2 or
+                  any(m.poll() is not None for m in moves), 'both moves have begun',
+                  process=self.service.serve)
+            self.service.serve.kill()
+            os.kill(stopped, signal.SIGCONT)
+            for move in moves:
+                move.wait(60)
+            self.service.start(f'serve-{number}')
+            until(lambda: all(self.service.job(job) is None or
+                              {r['state'] for r in self.service.job(job)['ranks']} <=
+                              {'joined', 'left'} for job in ('one', 'two')),
+                  'the workers are back', process=self.service.serve)
+        for workers in jobs:
+            self.check(workers)
+
+
+class Updates(Case):
+    """What lanes keep goes along: the parameters are those of a training that did not move."""
+
+    @classmethod
+    def setUpClass(cls):
+        rules.UpdateRules.setUpClass()
+
+    def train_adam(self, transport):
+        recorded, lanes, times = rules.UpdateRules, self.lanes(), {True: [], False: []}
+        client = gradpool.connect(self.service.endpoint, transport)
+        self.addCleanup(client.close)
+        jobs = [client.join('adam', rank, rules.WORKERS) for rank in range(rules.WORKERS)]
+        tensors = [job.declare('w', recorded.first.size, rule='adam') for job in jobs]
+        values = [recorded.first.copy() for _ in jobs]
+        for request in [j.broadcast(t, v) for j, t, v in zip(jobs, tensors, values)]:
+            request.wait(WAIT_MS)
+        settings = {'lr': rules.RATE, 'weight_decay': rules.DECAY, **rules.RULES['adam'][1]}
+        for number, gradients in enumerate(recorded.gradients):
+            began = time.monotonic()
+            requests = []
+            mover = self.start_move(lanes[number // 4 % 4]) if number % 4 == 1 else None
+            for rank, (job, tensor, value) in enumerate(zip(jobs, tensors, values)):
+                requests.append(job.update(tensor, gradients[rank], value, **settings))
+                if mover and number % 8 == 1:
+                    self.assertEqual(mover.wait(30), 0)  # between the announcements of two ranks
+            for request in requests:
+                request.wait(WAIT_MS)
+            if not mover or number % 8 != 1:
+                times[mover is not None].append(time.monotonic() - began)
+            if mover:
+                self.assertEqual(mover.wait(30), 0)
+        alone = rules.by_gradpool('adam', recorded.first, recorded.gradients, 'c')
+        for value in values:
+            self.assertEqual(value.tobytes(), alone.astype(numpy.float32).tobytes())
+        print(f'# {transport}: a step takes {1e3 * max(times[True]):.2f} ms at most near a move, '
+              f'{1e3 * statistics.median(times[False]):.2f} ms otherwise (median)')
+
+    def test_adam_s_parameters_and_moments_go_along_bit_for_bit_shm(self):
+        self.train_adam('shm')
+
+    def test_adam_s_parameters_and_moments_go_along_bit_for_bit_tcp(self):
+        self.train_adam('tcp')
+
+
+if __name__ == '__main__':
+    tap.main()
