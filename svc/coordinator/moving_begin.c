@@ -41,7 +41,7 @@ static int check_job(const struct job *job, struct err *err)
         return err_set(err, -EBUSY, "tasks of job %.64s are on their way already", job->name);
     if (job->failure)
         return err_set(err, -EAGAIN, "job %.64s has failed", job->name);
-    /* Who is away may miss that the lane it knows has let go (K19). */
+    /* Who is away may miss that the lane it knows has let go (K20). */
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (job->sessions[rank] && job->sessions[rank]->state == SESSION_AWAY)
             return err_set(err, -EAGAIN, "rank %u of job %.64s is away", rank, job->name);

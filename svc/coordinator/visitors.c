@@ -1,6 +1,6 @@
 /* How many control connections there may be over TCP, and who goes when there are too many. Some
  * descriptors are kept back for the Unix socket, so that the operator always gets in. Must never
- * close who has joined. README: K18. */
+ * close who has joined. README: K23. */
 #include "svc/coordinator/visitors.h"
 
 #include "svc/base/log.h"

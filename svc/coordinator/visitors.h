@@ -1,4 +1,4 @@
-/* How many control connections there may be over TCP (K18). */
+/* How many control connections there may be over TCP (K23). */
 #ifndef GRADPOOL_COORDINATOR_VISITORS_H
 #define GRADPOOL_COORDINATOR_VISITORS_H
 
