@@ -13,7 +13,8 @@ import tap
 from harness import BENCH
 
 LAST = ['cores_saved_fraction', 'loss_mean', 'loss_p95', 'loss_worst', 'loss_worst_alone',
-        'offered_cores', 'lane_busy_max', 'alternations', 'wrong', 'checked_rounds']
+        'offered_cores', 'lane_busy_max', 'alternations', 'wrong', 'checked_rounds',
+        'predicted_near_fraction']
 TINY = ('savings', '--quick', '--jobs', 2, '--mix', 'resnet18_cifar,lstm_lm', '--turn-s', 3,
         '--load', 10)
 CLOSE = 2e-5  # what is printed is rounded
@@ -112,6 +113,8 @@ class Savings(unittest.TestCase):
         self.near('loss_p95', losses[math.ceil(0.95 * len(losses)) - 1])
         self.near('loss_worst', losses[-1])
         self.near('loss_worst_alone', max(job['loss_alone'] for job in jobs))
+        near = [job for job in jobs if abs(job['loss'] - job['loss_predicted']) <= 0.02]
+        self.near('predicted_near_fraction', len(near) / len(jobs))
 
     def test_the_load_follows_from_the_turns(self):
         for name, setting, member in (('offered_cores', 'dedicated', 'offered_cores'),
