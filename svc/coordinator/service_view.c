@@ -249,6 +249,25 @@ static void fill_tasks(const struct service *s, WIRE(StatusReply) * reply)
     }
 }
 
+/* Those that are remembered; they name jobs of anybody. */
+static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
+{
+    uint64_t ever = s->scaling.notes_count;
+    uint64_t first = ever > SCALING_NOTES ? ever - SCALING_NOTES : 0;
+    reply->events = take(pool, (ever - first) * sizeof *reply->events);
+    for (uint64_t i = first; i < ever && reply->events; i++) {
+        const struct scaling_note *note = &s->scaling.notes[i % SCALING_NOTES];
+        WIRE(EventView) *event = take(pool, sizeof *event);
+        if (!event)
+            return;
+        gradpool__wire__event_view__init(event);
+        event->at_ns = note->at_ns - s->started_ns;
+        event->kind = (char *)scaling_verb_name(note->verb);
+        event->text = (char *)note->text;
+        reply->events[reply->n_events++] = event;
+    }
+}
+
 static void fill_status(struct pool *pool, struct service *s, const struct tenant *reader,
                         WIRE(StatusReply) * reply)
 {
@@ -259,6 +278,8 @@ static void fill_status(struct pool *pool, struct service *s, const struct tenan
     reply->uptime_ns = clock_now_ns() - s->started_ns;
     reply->cpu_ns = clock_process_cpu_ns();
     reply->incarnation = s->numbers.incarnation;
+    if (!reader || reader->is_operator)
+        fill_events(pool, s, reply);
     reply->aggregators = take(pool, list_length(&s->aggregators) * sizeof *reply->aggregators);
     if (!reply->aggregators)
         return;

@@ -114,6 +114,19 @@ static void take_aggregator(struct snapshot *s, const WIRE(AggregatorView) * a,
     }
 }
 
+static int take_events(struct snapshot *s, const WIRE(StatusReply) * reply)
+{
+    s->status.events = calloc(reply->n_events + 1, sizeof *s->status.events);
+    if (!s->status.events)
+        return -ENOMEM;
+    s->status.events_count = reply->n_events;
+    for (size_t i = 0; i < reply->n_events; i++)
+        s->status.events[i] = (struct view_event){.at_s = (double)reply->events[i]->at_ns / 1e9,
+                                                  .kind = reply->events[i]->kind,
+                                                  .text = reply->events[i]->text};
+    return 0;
+}
+
 static int take_status(struct snapshot *s, const WIRE(StatusReply) * reply)
 {
     size_t lanes_count, parts_count;
@@ -145,7 +158,7 @@ static int take_status(struct snapshot *s, const WIRE(StatusReply) * reply)
         lanes += reply->aggregators[i]->n_lanes;
     }
     qsort(s->lanes, s->lanes_count, sizeof *s->lanes, compare_lanes);
-    return 0;
+    return take_events(s, reply);
 }
 
 /* --- jobs --- */
@@ -248,6 +261,7 @@ static void free_views(struct snapshot *s)
     if (s->status.aggregators)
         free(s->status.aggregators[0].lanes);
     free(s->status.aggregators);
+    free(s->status.events);
     free(s->lanes);
     free(s->parts);
     free(s);

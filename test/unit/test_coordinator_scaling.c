@@ -118,6 +118,25 @@ static void lanes_without_a_job_park_and_a_job_opens_them_at_once(void **state)
     wait_for(rig, so_many_are_open, 1);
 }
 
+static void what_was_decided_is_told_to_operators(void **state)
+{
+    struct rig *rig = *state;
+    WIRE(StatusRequest) status = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    request.body_case = BODY(STATUS_REQUEST);
+    request.status_request = &status;
+    rig_aggregator(rig, 4);
+    wait_for(rig, so_many_are_open, 1);
+    envelope *reply = end_ask(rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR), &request);
+    const WIRE(StatusReply) *told = reply->status_reply;
+    assert_int_equal(told->n_events, decisions(rig));
+    assert_true(told->n_events > 0);
+    const WIRE(EventView) *last = told->events[told->n_events - 1];
+    assert_string_equal(last->kind, scaling_verb_name(last_verb(rig)));
+    assert_true(*last->text && last->at_ns <= told->uptime_ns);
+    message_free(reply);
+}
+
 static void an_operator_s_move_opens_a_parked_lane(void **state)
 {
     struct rig *rig = *state;
@@ -317,6 +336,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCALING_TEST(lanes_without_a_job_park_and_a_job_opens_them_at_once),
+        SCALING_TEST(what_was_decided_is_told_to_operators),
         SCALING_TEST(an_operator_s_move_opens_a_parked_lane),
         SCALING_TEST(with_parked_lanes_nothing_is_left_to_look_at),
         SCALING_TEST(as_many_stay_open_as_the_operator_has_said),
