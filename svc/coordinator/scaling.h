@@ -4,6 +4,7 @@
 #define GRADPOOL_COORDINATOR_SCALING_H
 
 #include "packer/scale.h"
+#include "svc/coordinator/budgets.h"
 
 #define SCALING_NOTES 32                            /* the last decisions are kept */
 #define SCALING_START_NS (5 * UINT64_C(1000000000)) /* a declare waits so long for an aggregator */
@@ -56,6 +57,7 @@ struct scaling_look {
     struct scale_job *jobs;
     struct scale_task *tasks;
     struct scale_wish *wishes;
+    struct budgets budgets;
     struct job **owners; /* of jobs */
     uint32_t *numbers;   /* of tasks */
 };

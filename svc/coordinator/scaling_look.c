@@ -57,6 +57,7 @@ static void see_lane(struct scaling_look *look, struct lane *lane, bool is_kept)
     to->is_kept = is_kept;
     to->lane.load_ppm = load_ppm(lane);
     to->lane.numa = lane->numa;
+    budgets_of_lane(&look->budgets, lane, &to->lane);
 }
 
 uint32_t scaling_slot_lane(const struct slot *slot, uint32_t index)
@@ -113,7 +114,7 @@ static size_t position_of(const struct scaling_look *look, const struct lane *la
 /* --- tasks --- */
 
 struct part {
-    uint32_t task, lane;
+    uint32_t task, lane, pieces;
     uint64_t bytes;
     double lane_ns; /* as the tensors were measured, together; 0: not known */
 };
@@ -144,9 +145,11 @@ static size_t list_parts(const struct scaling_look *look, const struct job *job,
             if (piece->lane && piece->lane != last)
                 lane = position_of(look, last = piece->lane);
             if (piece->lane && lane != SIZE_MAX)
-                parts[count++] = (struct part){piece->task, (uint32_t)lane,
-                                               tensor_bytes(tensor, piece->elements),
-                                               element_ns * (double)piece->elements};
+                parts[count++] = (struct part){.task = piece->task,
+                                               .lane = (uint32_t)lane,
+                                               .pieces = 1,
+                                               .bytes = tensor_bytes(tensor, piece->elements),
+                                               .lane_ns = element_ns * (double)piece->elements};
         }
     }
     qsort(parts, count, sizeof *parts, compare_parts);
@@ -161,6 +164,7 @@ static size_t merge_parts(struct part *parts, size_t count, struct sum *sums)
         sums[parts[i].lane].bytes += (double)parts[i].bytes;
         sums[parts[i].lane].parts_ns += parts[i].lane_ns;
         if (tasks > 0 && parts[tasks - 1].task == parts[i].task) {
+            parts[tasks - 1].pieces += parts[i].pieces;
             parts[tasks - 1].bytes += parts[i].bytes;
             parts[tasks - 1].lane_ns += parts[i].lane_ns;
         } else {
@@ -192,6 +196,7 @@ static void add_tasks(struct scaling_look *look, const struct job *job, uint32_t
             sums[lane].lane_ns = job->shares[i].lane_ns;
     }
     size_t count = merge_parts(parts, list_parts(look, job, parts), sums);
+    uint64_t piece_bytes = budgets_piece_bytes(job);
     for (size_t i = 0; i < count; i++) {
         size_t at = look->seen.tasks_count++;
         look->numbers[at] = parts[i].task;
@@ -199,6 +204,7 @@ static void add_tasks(struct scaling_look *look, const struct job *job, uint32_t
             (struct scale_task){.job = position,
                                 .lane = parts[i].lane,
                                 .bytes = parts[i].bytes,
+                                .state_bytes = parts[i].pieces * piece_bytes + (piece_bytes == 0),
                                 .lane_ns = task_lane_ns(&parts[i], &sums[parts[i].lane])};
     }
 }
@@ -268,7 +274,7 @@ int scaling_look_make(struct service *s, struct scaling_look *ret_look)
     _cleanup_free_ struct part *parts = calloc(sizes.pieces_most, sizeof *parts);
     _cleanup_free_ struct sum *sums = calloc(sizes.lanes, sizeof *sums);
     if (!look.lanes || !look.jobs || !look.tasks || !look.wishes || !look.owners || !look.numbers ||
-        !parts || !sums) {
+        !parts || !sums || budgets_init(&look.budgets, sizes.lanes) < 0) {
         scaling_look_free(&look);
         return -ENOMEM;
     }
@@ -279,6 +285,8 @@ int scaling_look_make(struct service *s, struct scaling_look *ret_look)
     look.seen.jobs = look.jobs;
     look.seen.tasks = look.tasks;
     look.seen.wishes = look.wishes;
+    look.seen.nodes = look.budgets.nodes;
+    look.seen.nodes_count = look.budgets.count;
     *ret_look = look;
     return 0;
 }
@@ -291,5 +299,6 @@ void scaling_look_free(struct scaling_look *look)
     free(look->wishes);
     free(look->owners);
     free(look->numbers);
+    budgets_free(&look->budgets);
     *look = (struct scaling_look){0};
 }

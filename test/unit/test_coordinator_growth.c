@@ -147,6 +147,19 @@ static void jobs_that_would_cost_each_other_too_much_stay_apart(void **state)
     assert_int_equal(decisions(rig), before);
 }
 
+static void tasks_do_not_go_where_there_is_no_memory_for_them(void **state)
+{
+    struct rig *rig = *state;
+    limits_init(&rig->options.limits);
+    rig->options.limits.most[LIMIT_LANE_MEMORY] = 3 * RIG_COST_BYTES; /* one piece of one rank: 2 */
+    rig_start_afresh(rig);
+    rig_aggregator(rig, 2);
+    start_pair(rig, 2 * NS_PER_MS);
+    pass(rig, 100);
+    assert_int_equal(lanes_in(rig, LANE_OPEN), 2);
+    assert_false(was_decided(rig, SCALE_DRAIN));
+}
+
 static void what_stays_after_all_is_decided_anew(void **state)
 {
     struct rig *rig = *state;
@@ -221,6 +234,7 @@ int main(void)
         GROWTH_TEST(a_lane_that_is_not_needed_is_emptied_and_parks),
         GROWTH_TEST(under_a_steady_load_nothing_is_decided_again),
         GROWTH_TEST(jobs_that_would_cost_each_other_too_much_stay_apart),
+        GROWTH_TEST(tasks_do_not_go_where_there_is_no_memory_for_them),
         GROWTH_TEST(what_stays_after_all_is_decided_anew),
         GROWTH_TEST(nothing_new_comes_to_a_lane_that_closes),
         GROWTH_TEST(who_loses_too_much_is_moved_apart),
