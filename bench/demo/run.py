@@ -95,7 +95,7 @@ def cut_link(stage, runs):
 
 def disturb(stage, runs):
     """Under two jobs that train: all tasks of the first move to the other aggregator process, then
-    that one is killed. Returns what the move says of itself."""
+    that one is killed, then the page is written. Returns what the move says of itself."""
     first, workers = runs[0], [worker for run in runs for worker in run.workers]
     service = stage.service
 
@@ -111,6 +111,8 @@ def disturb(stage, runs):
     wait(0.5)
     killed = service.home_of(first.job.name)
     os.kill(killed['pid'], signal.SIGKILL)
+    wait(0.75)
+    service.write_report(stage.report)
     return {**moved, 'source': home['aggregator'], 'killed': killed['aggregator'],
             'target': target['aggregator']}
 
@@ -155,7 +157,6 @@ def demonstrate(stage):
         # By itself: what moves and dies here would else be in the figures above.
         disturbed, *_, seen = train(stage, 'disturbed', jobs.JOBS, disturb)
         result.disturbed(disturbed, seen, max(map(jobs.longest_pause_s, disturbed)))
-        stage.service.write_report(stage.report)
         result.reported(stage.report)
     result.compared(*compare(stage, runs))
     result.stopped(stop_in_mid_run(stage))

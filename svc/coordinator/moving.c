@@ -243,6 +243,15 @@ static bool is_switched(const struct migration *m)
     return migrator_owner(m->state) == MIGRATOR_TARGET;
 }
 
+void moving_worker_leaves(const struct job *job)
+{
+    list_for_each (node, &job->service->migrations) {
+        struct migration *m = list_entry(node, struct migration, link);
+        if (m->job == job->id && !is_over(m) && !is_switched(m))
+            migration_refused(m, -EAGAIN, "a worker left the job meanwhile");
+    }
+}
+
 void moving_aggregator_away(struct aggregator *a)
 {
     list_for_each (node, &a->service->migrations) {

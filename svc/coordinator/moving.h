@@ -40,6 +40,8 @@ int moving_start(struct job *job, const struct task_move *moves, size_t count, m
 bool moving_is_busy(const struct job *job);
 /* The job ends: both sides are told to forget it. */
 void moving_end_job(struct job *job);
+/* A worker says goodbye: what was not written is undone, for only the source knows of it. */
+void moving_worker_leaves(const struct job *job);
 /* What was not written is undone; when it is back, K9 says what it may keep. */
 void moving_aggregator_away(struct aggregator *a);
 /* The same, before recovery_aggregator_lost() looks at the pieces. */

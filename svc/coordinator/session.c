@@ -1,6 +1,7 @@
 /* Workers of a job: connected, away, gone. Owns struct session. A worker that is lost fails its
  * job: a sum without it is not the sum that was asked for (K6). */
 #include "svc/base/log.h"
+#include "svc/coordinator/moving.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/visitors.h"
 
@@ -173,7 +174,11 @@ struct session *session_create(struct job *job, uint32_t rank, const char *node)
     return session;
 }
 
-void session_leave(struct session *session) { end(session, SESSION_LEFT); }
+void session_leave(struct session *session)
+{
+    moving_worker_leaves(session->job);
+    end(session, SESSION_LEFT);
+}
 
 int session_restore(struct service *s, const struct store_session *row)
 {

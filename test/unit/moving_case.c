@@ -17,10 +17,12 @@ uint64_t moving_declare(struct end *worker, const char *name, WIRE(Piece) * ret_
     return tensor;
 }
 
-struct moving moving_begin(struct rig *rig)
+struct moving moving_begin(struct rig *rig) { return moving_begin_with(rig, 1); }
+
+struct moving moving_begin_with(struct rig *rig, uint32_t workers)
 {
     struct moving m = {.rig = rig, .source = rig_aggregator(rig, 1)};
-    m.worker = rig_join(rig, "resnet", 0, 1, &m.session, &m.job);
+    m.worker = rig_join(rig, "resnet", 0, workers, &m.session, &m.job);
     m.tensor = (uint32_t)moving_declare(m.worker, "w", &m.piece);
     moving_passes(m.source, BODY(PLACE_REQUEST));
     m.target = rig_aggregator(rig, 1);

@@ -13,7 +13,8 @@ struct moving {
     WIRE(Piece) piece;
 };
 
-/* With a tensor declared on the source. */
+/* With a tensor declared on the source, by rank 0 of a job of so many workers, or of one. */
+struct moving moving_begin_with(struct rig *rig, uint32_t workers);
 struct moving moving_begin(struct rig *rig);
 /* Asks for the job to move to the target; the answer is asked for apart. */
 void moving_order(struct moving *m);

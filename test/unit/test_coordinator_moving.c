@@ -226,6 +226,20 @@ static envelope *stop_at(struct moving *m, int step)
     return end_expect(asked(m, step), step);
 }
 
+static void a_worker_that_leaves_before_the_switch_is_not_forgotten_by_it(void **state)
+{
+    struct moving m = moving_begin_with(*state, 2);
+    uint64_t session;
+    uint32_t job;
+    struct end *other = rig_join(m.rig, "resnet", 1, 2, &session, &job);
+    message_free(stop_at(&m, BODY(RELEASE_REQUEST)));
+    end_leave(other);
+    message_free(moving_answer(&m, "a worker left"));
+    expect_thaw(&m);
+    expect_drop(&m, m.target, 0);
+    end_expect_none(m.worker, BODY(ROUTE_CHANGE));
+}
+
 static void a_target_that_is_lost_leaves_the_task_with_the_source(void **state)
 {
     for (size_t i = 0; i < STEPS; i++) {
@@ -308,6 +322,7 @@ int main(void)
         CASE(who_refuses_a_step_leaves_the_task_where_it_was),
         CASE(a_lane_that_says_nothing_is_not_waited_for_for_ever),
         CASE(a_drop_that_is_not_answered_is_sent_again),
+        CASE(a_worker_that_leaves_before_the_switch_is_not_forgotten_by_it),
         CASE(a_target_that_is_lost_leaves_the_task_with_the_source),
         CASE(tasks_of_a_source_that_is_lost_are_placed_anew),
         CASE(a_source_that_is_lost_after_the_switch_changes_nothing),
