@@ -52,6 +52,8 @@ void migration_begin(struct migration *m, struct job *job)
 
 /* --- the end --- */
 
+#define FINISH_BYTES (ERR_TEXT_BYTES + 256)
+
 static void migration_free(struct migration *m)
 {
     timer_stop(&m->over);
@@ -76,12 +78,20 @@ static void finish(struct migration *m)
 {
     const struct job *job = migration_job(m);
     const char *name = job ? job->name : "that has ended";
-    if (m->state == MIGRATOR_C_ABORTED)
-        log_warn("job %s: %u tasks stay where they are: %s", name, m->moved.tasks, m->text);
-    else if (m->moved.longest_ns > 0)
-        log_info("job %s: %u tasks have moved, epoch %u: %.1f MiB of state, told after %.2f ms",
+    bool stays = m->state == MIGRATOR_C_ABORTED;
+    char text[FINISH_BYTES];
+    if (stays)
+        snprintf(text, sizeof text, "job %s: %u tasks stay where they are: %s", name,
+                 m->moved.tasks, m->text);
+    else
+        snprintf(text, sizeof text,
+                 "job %s: %u tasks have moved, epoch %u: %.1f MiB of state, told after %.2f ms",
                  name, m->moved.tasks, m->epoch, (double)m->moved.state_bytes / (1 << 20),
                  (double)m->moved.longest_ns / NS_PER_MS);
+    if (stays || m->moved.longest_ns > 0) {
+        log_write(stays ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "%s", text);
+        events_note(&m->service->events, stays ? "stay" : "move", "%s", text);
+    }
     timer_start(&m->service->loop, &m->over, 0);
 }
 

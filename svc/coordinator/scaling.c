@@ -26,12 +26,9 @@ const char *scaling_verb_name(enum scale_verb verb)
 
 static void note(struct service *s, enum scale_verb verb, const char *text)
 {
-    struct scaling *scaling = &s->scaling;
     if (verb == SCALE_NOTHING)
         return log_write(LOG_LEVEL_TRACE, "growth: %s", text);
-    struct scaling_note *to = &scaling->notes[scaling->notes_count++ % SCALING_NOTES];
-    *to = (struct scaling_note){.at_ns = clock_now_ns(), .verb = verb};
-    snprintf(to->text, sizeof to->text, "%s", text);
+    events_note(&s->events, scaling_verb_name(verb), "%s", text);
     log_info("growth: %s: %s", scaling_verb_name(verb), text);
 }
 

@@ -6,7 +6,6 @@
 #include "packer/scale.h"
 #include "svc/coordinator/budgets.h"
 
-#define SCALING_NOTES 32                            /* the last decisions are kept */
 #define SCALING_START_NS (5 * UINT64_C(1000000000)) /* a declare waits so long for an aggregator */
 
 struct aggregator;
@@ -15,18 +14,9 @@ struct lane;
 struct service;
 struct slot;
 
-/* What was decided, for people. */
-struct scaling_note {
-    uint64_t at_ns;
-    enum scale_verb verb;
-    char text[384];
-};
-
 struct scaling {
     bool is_on;
     struct scale state;
-    struct scaling_note notes[SCALING_NOTES]; /* ring */
-    uint64_t notes_count;                     /* ever */
 };
 
 void scaling_init(struct service *s);

@@ -5,6 +5,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/coordinator/coordinator.h"
+#include "svc/coordinator/events.h"
 #include "svc/coordinator/fleet.h"
 #include "svc/coordinator/scaling.h"
 #include "svc/coordinator/tensors.h"
@@ -44,6 +45,7 @@ struct service {
     struct list profiles; /* how jobs ran before */
     uint64_t profiles_turn;
     struct scaling scaling;
+    struct events events;
     struct slot *slots;
     size_t slots_count;
     uint64_t next_id; /* of calls and waits */

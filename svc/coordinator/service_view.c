@@ -252,17 +252,16 @@ static void fill_tasks(const struct service *s, WIRE(StatusReply) * reply)
 /* Those that are remembered; they name jobs of anybody. */
 static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
 {
-    uint64_t ever = s->scaling.notes_count;
-    uint64_t first = ever > SCALING_NOTES ? ever - SCALING_NOTES : 0;
+    uint64_t ever = s->events.count, first = ever > EVENTS_KEPT ? ever - EVENTS_KEPT : 0;
     reply->events = take(pool, (ever - first) * sizeof *reply->events);
     for (uint64_t i = first; i < ever && reply->events; i++) {
-        const struct scaling_note *note = &s->scaling.notes[i % SCALING_NOTES];
+        const struct event *note = events_at(&s->events, i);
         WIRE(EventView) *event = take(pool, sizeof *event);
         if (!event)
             return;
         gradpool__wire__event_view__init(event);
         event->at_ns = note->at_ns - s->started_ns;
-        event->kind = (char *)scaling_verb_name(note->verb);
+        event->kind = (char *)note->kind;
         event->text = (char *)note->text;
         reply->events[reply->n_events++] = event;
     }

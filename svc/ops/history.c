@@ -56,3 +56,23 @@ void history_add(struct history *h, double at_s, const struct view_cores *cores)
     if (h->count == HISTORY_SAMPLES_MAX)
         halve(h);
 }
+
+/* Every sample stands for as much time as any other. */
+bool history_mean(const struct history *h, struct view_cores *ret_cores)
+{
+    struct view_cores sum = {0};
+    size_t used_count = 0;
+    for (size_t i = 0; i < h->count; i++) {
+        const struct view_cores *cores = &h->samples[i].cores;
+        sum.allocated += cores->allocated;
+        sum.dedicated += cores->dedicated;
+        sum.used += isnan(cores->used) ? 0 : cores->used;
+        used_count += !isnan(cores->used);
+    }
+    if (h->count == 0)
+        return false;
+    *ret_cores = (struct view_cores){.allocated = sum.allocated / (double)h->count,
+                                     .used = used_count > 0 ? sum.used / (double)used_count : NAN,
+                                     .dedicated = sum.dedicated / (double)h->count};
+    return true;
+}

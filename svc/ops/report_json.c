@@ -70,6 +70,7 @@ static json_t *history_json(const struct history *history, int *error)
 int report_json(const struct snapshot *s, const struct history *history, FILE *out)
 {
     int error = 0;
+    struct view_cores mean;
     json_t *o = json_object(), *lanes = json_array(), *jobs = json_array();
     json_put_text(o, "endpoint", s->status.endpoint, &error);
     json_put_text(o, "policy", s->status.policy, &error);
@@ -86,6 +87,8 @@ int report_json(const struct snapshot *s, const struct history *history, FILE *o
     json_put(o, "lanes", lanes, &error);
     json_put(o, "jobs", jobs, &error);
     json_put(o, "events", json_of_events(s->status.events, s->status.events_count, &error), &error);
+    if (history && history_mean(history, &mean))
+        json_put(o, "cores_mean", json_of_cores(&mean, &error), &error);
     if (history)
         json_put(o, "history", history_json(history, &error), &error);
     return json_put_out(o, error, out);

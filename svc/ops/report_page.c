@@ -20,9 +20,24 @@ static void print_cores(const struct view_cores *c, FILE *out)
     page_tile("saved", FIGURE_COUNT, saved, out);
     if (c->dedicated > 0)
         page_tile("saving", FIGURE_RATIO, saved / c->dedicated, out);
-    fputs("</dl>\n<p class=\"quiet\">Cores. Dedicated: what the jobs would hold with servers of "
-          "their own, one a worker.</p>\n",
-          out);
+    fputs(
+        "</dl>\n<p class=\"quiet\">Cores now. Dedicated: what the jobs would hold with servers of "
+        "their own, one a worker.</p>\n",
+        out);
+}
+
+/* Now may be a quiet moment. */
+static void print_mean(const struct view_cores *c, FILE *out)
+{
+    char used[FIGURE_BYTES];
+    fprintf(
+        out,
+        "<p id=\"mean\">Since it started, in the mean: %.2f cores allocated, %s used; dedicated "
+        "servers would have held %.2f",
+        c->allocated, figure_text(FIGURE_CORES, c->used, used), c->dedicated);
+    if (c->dedicated > 0)
+        fprintf(out, ": %.0f %% saved", 100 * (1 - c->allocated / c->dedicated));
+    fputs(".</p>\n", out);
 }
 
 static void print_lane(const struct snapshot *s, const struct view_aggregator *a,
@@ -126,6 +141,7 @@ static int print_data(const struct snapshot *s, const struct history *history, F
 
 int report_page(const struct snapshot *s, const struct history *history, FILE *out)
 {
+    struct view_cores mean;
     uint64_t up_s = s->status.uptime_ns / UINT64_C(1000000000);
     page_begin("gradpool report", out);
     fputs("<h1>gradpool</h1>\n<p class=\"quiet\">", out);
@@ -135,6 +151,8 @@ int report_page(const struct snapshot *s, const struct history *history, FILE *o
     page_text(s->status.policy, out);
     fputs("</p>\n", out);
     print_cores(&s->cores, out);
+    if (history_mean(history, &mean))
+        print_mean(&mean, out);
     page_cores_over_time(history->samples, history->count, out);
     print_lanes(s, out);
     print_jobs(s, out);

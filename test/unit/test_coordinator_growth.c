@@ -5,6 +5,8 @@
 #include "svc/coordinator/service.h"
 #include "test/unit/measure_rig.h"
 
+#include <string.h>
+
 #define HOLD_NS (60 * NS_PER_MS)
 #define PERIOD_NS (100 * NS_PER_MS)
 
@@ -31,14 +33,16 @@ static size_t lanes_in(struct rig *rig, enum lane_use use)
     return count;
 }
 
-static uint64_t decisions(struct rig *rig) { return service_of(rig)->scaling.notes_count; }
+static uint64_t decisions(struct rig *rig) { return service_of(rig)->events.count; }
 
 static bool was_decided(struct rig *rig, enum scale_verb verb)
 {
-    const struct scaling *scaling = &service_of(rig)->scaling;
-    for (uint64_t i = 0; i < scaling->notes_count && i < SCALING_NOTES; i++)
-        if (scaling->notes[i].verb == verb)
+    const struct events *events = &service_of(rig)->events;
+    for (uint64_t i = 0; i < events->count; i++) {
+        const struct event *e = events_at(events, i);
+        if (e && strcmp(e->kind, scaling_verb_name(verb)) == 0)
             return true;
+    }
     return false;
 }
 

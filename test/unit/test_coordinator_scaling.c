@@ -49,7 +49,7 @@ static void wait_for(struct rig *rig, bool (*is_so)(struct rig *rig, uint64_t wh
             fail_msg("%zu lanes open, %zu closing, %zu parked, %u starts; decisions: %llu",
                      lanes_in(rig, LANE_OPEN), lanes_in(rig, LANE_CLOSING),
                      lanes_in(rig, LANE_PARKED), rig->starts,
-                     (unsigned long long)service_of(rig)->scaling.notes_count);
+                     (unsigned long long)service_of(rig)->events.count);
         rig_step_within(rig, NS_PER_MS);
     }
 }
@@ -77,12 +77,11 @@ static void pass(struct rig *rig, uint32_t windows)
         rig_step_within(rig, NS_PER_MS);
 }
 
-static uint64_t decisions(struct rig *rig) { return service_of(rig)->scaling.notes_count; }
+static uint64_t decisions(struct rig *rig) { return service_of(rig)->events.count; }
 
-static enum scale_verb last_verb(struct rig *rig)
+static const char *last_kind(struct rig *rig)
 {
-    const struct scaling *scaling = &service_of(rig)->scaling;
-    return scaling->notes[(scaling->notes_count - 1) % SCALING_NOTES].verb;
+    return events_at(&service_of(rig)->events, decisions(rig) - 1)->kind;
 }
 
 /* A local aggregator that joins as the last one that was started. */
@@ -132,7 +131,7 @@ static void what_was_decided_is_told_to_operators(void **state)
     assert_int_equal(told->n_events, decisions(rig));
     assert_true(told->n_events > 0);
     const WIRE(EventView) *last = told->events[told->n_events - 1];
-    assert_string_equal(last->kind, scaling_verb_name(last_verb(rig)));
+    assert_string_equal(last->kind, last_kind(rig));
     assert_true(*last->text && last->at_ns <= told->uptime_ns);
     message_free(reply);
 }
@@ -182,7 +181,7 @@ static void as_many_stay_open_as_the_operator_has_said(void **state)
     assert_int_equal(lanes_in(rig, LANE_OPEN), 2);
     trained_start(rig, "two", &worker);
     wait_for(rig, so_many_are_open, 3);
-    assert_int_equal(last_verb(rig), SCALE_OPEN);
+    assert_string_equal(last_kind(rig), "open");
 }
 
 static void never_are_more_open_than_are_granted(void **state)
@@ -234,7 +233,7 @@ static void an_aggregator_without_an_open_lane_stops_and_is_not_started_again(vo
     struct end *first = rig_local_aggregator(rig, 2, rig->grants[0]);
     struct end *second = rig_local_aggregator(rig, 2, rig->grants[1]);
     message_free(end_expect(second, BODY(DRAIN_REQUEST)));
-    assert_int_equal(last_verb(rig), SCALE_STOP);
+    assert_string_equal(last_kind(rig), "stop");
     end_local(rig, second);
     wait_for(rig, so_many_are_there, 1);
     pass(rig, 40);

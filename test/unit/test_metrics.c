@@ -230,6 +230,27 @@ static void a_chart_of_nothing_or_of_gaps_is_still_a_chart(void **state)
     }
 }
 
+static void what_was_saved_since_the_start_is_a_mean_over_time(void **state)
+{
+    struct snapshot *s = usual();
+    struct history history = {0};
+    struct view_cores mean = {.used = 7};
+    assert_false(history_mean(&history, &mean));
+    assert_true(mean.used == 7);
+    history_add(&history, 1, &(struct view_cores){.allocated = 1, .used = NAN, .dedicated = 4});
+    assert_true(history_mean(&history, &mean));
+    assert_true(isnan(mean.used));
+    history_add(&history, 2, &(struct view_cores){.allocated = 1, .used = 0.5, .dedicated = 2});
+    assert_true(history_mean(&history, &mean));
+    assert_true(mean.allocated == 1 && mean.used == 0.5 && mean.dedicated == 3);
+    char *text = page_of(s, &history);
+    has(text,
+        "1.00 cores allocated, 0.50 used; dedicated servers would have held 3.00: 67 % saved");
+    has(text, "\"cores_mean\"");
+    free(text);
+    snapshot_destroy(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +262,7 @@ int main(void)
         cmocka_unit_test(how_much_is_shown_is_bounded_and_the_rest_is_counted),
         cmocka_unit_test(jobs_on_lanes_are_bounded_together),
         cmocka_unit_test(the_page_has_tiles_tables_and_a_chart_and_loads_nothing),
+        cmocka_unit_test(what_was_saved_since_the_start_is_a_mean_over_time),
         cmocka_unit_test(a_chart_of_nothing_or_of_gaps_is_still_a_chart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
