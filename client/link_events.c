@@ -40,6 +40,8 @@ static void closed(struct link *l, const struct fabric_event *event)
     l->chosen_round = 0;
     l->settings.kind = 0; /* the next connection knows none */
     l->state = LINK_CLOSED;
+    if (was == LINK_OPEN && link_pieces(l) == 0)
+        l->has_ticket = false; /* the lane has forgotten the job, and what it gave us (L19) */
     if (was == LINK_CONNECTING && !l->job->is_leaving)
         link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);
     else if (was == LINK_OPEN)

@@ -85,7 +85,8 @@ run_build() {
     [ "$name" = plain ] && build_the_rest_ahead
     echo "==== $name: testing ($((SECONDS / 60)) min so far)"
     # What failed is shown by the summary; meson's own exit code says no more.
-    meson test -C "$folder" --no-rebuild "$@" 2>&1 | grep -v '^ninja: '
+    # Most of a test is waiting: for processes to start, for deadlines to pass.
+    meson test -C "$folder" --no-rebuild --num-processes "$(($(nproc) * 2))" "$@" 2>&1 | grep -v '^ninja: '
     # Its name tells of the options.
     cat "$folder"/meson-logs/testlog*.json >"$results"
 }

@@ -146,6 +146,33 @@ static void the_end_of_a_lane_without_pieces_means_nothing(void **state)
         run_round(t, round);
 }
 
+static void a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    script_lock(&rig);
+    script_lane_give_ticket(&rig, 0, 0);
+    script_unlock(&rig);
+    run_round(t, 2); /* fetches it */
+    release(0, 1);
+    run_round(t, 3);
+    script_lock(&rig);
+    for (int rank = 0; rank < 2; rank++)
+        fabric_disconnect(rig.lanes[0].workers[rank].conn);
+    while (rig.lanes[0].workers[0].conn || rig.lanes[0].workers[1].conn)
+        script_wait(&rig);
+    rig.tickets_seen = 0;
+    script_unlock(&rig);
+    run_round(t, 4);
+    release(1, 0);
+    run_round(t, 5);
+    script_lock(&rig);
+    for (uint64_t seen = rig.tickets_seen; seen; seen >>= 8)
+        assert_int_not_equal(seen & 0xff, 'l');
+    assert_true(rig.tickets_seen > 0xff);
+    script_unlock(&rig);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start, fixture_stop)
 int main(void)
 {
@@ -155,6 +182,7 @@ int main(void)
         CASE(a_round_that_waits_is_announced_to_the_next_lane),
         CASE(pieces_that_stay_go_on_at_the_lane_that_let_go),
         CASE(the_end_of_a_lane_without_pieces_means_nothing),
+        CASE(a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }
