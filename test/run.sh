@@ -86,7 +86,8 @@ run_build() {
     echo "==== $name: testing ($((SECONDS / 60)) min so far)"
     # What failed is shown by the summary; meson's own exit code says no more.
     # Most of a test is waiting: for processes to start, for deadlines to pass.
-    meson test -C "$folder" --no-rebuild --num-processes "$(($(nproc) * 2))" "$@" 2>&1 | grep -v '^ninja: '
+    meson test -C "$folder" --no-rebuild --num-processes $((2 * $(nproc))) "$@" 2>&1 |
+        grep -v '^ninja: '
     # Its name tells of the options.
     cat "$folder"/meson-logs/testlog*.json >"$results"
 }
