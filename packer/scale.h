@@ -19,6 +19,7 @@
 #define SCALE_MARGIN_PPM 10000           /* a drain keeps so far within every limit */
 #define SCALE_LOW_PPM 700000             /* 0.8 of what 64 equal jobs may take of a lane at 5 % */
 #define SCALE_STEP_NS_MAX UINT64_C(10000000000) /* what one call counts towards hold times */
+#define SCALE_EXPLAINS 3                        /* G4: as many times what the rule counts */
 #define SCALE_TRIES 4                           /* jobs, or lanes, for which a call makes plans */
 
 /* 0 in a field: its default. */

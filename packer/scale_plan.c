@@ -352,5 +352,6 @@ int scale_plan_worst_lane(struct scale_plan *plan, uint32_t job, uint32_t *ret_l
         }
     }
     free(losses);
-    return worst < 0 ? -ENOENT : 0;
+    bool explains = worst * SCALE_EXPLAINS >= plan->seen->jobs[job].loss_ppm / 1e6;
+    return worst < 0 || !explains ? -ENOENT : 0;
 }

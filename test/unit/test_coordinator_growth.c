@@ -198,7 +198,8 @@ static void who_loses_too_much_is_moved_apart(void **state)
     rig_aggregator(rig, 2);
     struct pair pair = start_pair(rig, 2 * NS_PER_MS);
     wait_for(rig, LANE_PARKED, 1);
-    know(job_of(rig, &pair.jobs[1]), 2 * NS_PER_MS, PERIOD_NS + 20 * NS_PER_MS);
+    know(job_of(rig, &pair.jobs[0]), 40 * NS_PER_MS, PERIOD_NS);
+    know(job_of(rig, &pair.jobs[1]), 40 * NS_PER_MS, PERIOD_NS + 20 * NS_PER_MS);
     wait_for_verb(rig, SCALE_RELIEVE);
     wait_for(rig, LANE_OPEN, 2);
     uint64_t deadline_ns = clock_now_ns() + 20 * NS_PER_S;

@@ -151,6 +151,18 @@ static void who_is_alone_loses_by_his_own_fault(void **state)
     pool_free(p);
 }
 
+static void what_sharing_does_not_explain_is_no_reason_to_move(void **state)
+{
+    struct pool *p = pool_new(8, 1);
+    pool_open(p, 1);
+    for (int i = 0; i < 3; i++)
+        pool_put(p, 0, 2 * MS); /* the rule counts far less than a point */
+    p->jobs[1].loss_ppm = 430000;
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(pool_tick(p), SCALE_NOTHING);
+    pool_free(p);
+}
+
 static void relief_starts_an_aggregator_where_no_lane_will_do(void **state)
 {
     struct pool *p = crowded();
@@ -256,7 +268,7 @@ static void relief_that_does_not_help_comes_ever_more_seldom(void **state)
     pool_open(p, 8);
     for (uint32_t i = 0; i < 8; i++)
         pool_put(p, i, 20 * MS);
-    pool_task(p, 0, 1, 2 * MS); /* whatever lane it is on: others are there, too */
+    pool_task(p, 0, 1, 20 * MS); /* whatever lane it is on: others are there, too */
     p->options.lanes_max = 8;
     size_t reliefs = 0;
     for (int i = 0; i < 2000; i++) {
@@ -366,6 +378,7 @@ int main(void)
         cmocka_unit_test(one_window_within_the_limit_counts_from_the_beginning),
         cmocka_unit_test(the_limit_of_the_job_itself_counts),
         cmocka_unit_test(who_is_alone_loses_by_his_own_fault),
+        cmocka_unit_test(what_sharing_does_not_explain_is_no_reason_to_move),
         cmocka_unit_test(relief_starts_an_aggregator_where_no_lane_will_do),
         cmocka_unit_test(a_job_above_its_limit_now_and_then_starts_few_aggregators),
         cmocka_unit_test(relief_waits_for_what_is_about_to_open),
