@@ -137,7 +137,8 @@ int scale_stop_resting(struct scale *scale, struct scale_look *look, struct scal
         d->verb = SCALE_STOP;
         d->aggregator = seen->lanes[i].aggregator;
         snprintf(d->reason, sizeof d->reason,
-                 "aggregator %" PRIu32 " stops: for %" PRIu64 " s %zu have had no open lane",
+                 "aggregator %" PRIu32 " stops: for %" PRIu64
+                 " s no lane of it has been open (aggregators like it: %zu)",
                  d->aggregator, scale->rest_ns / NS_PER_S, scale->resting);
         scale->resting = 0;
         return 1;

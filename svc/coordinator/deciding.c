@@ -15,17 +15,21 @@ const char *share_why(enum share_how how)
 {
     switch (how) {
     case SHARE_BY_POLICY: return "as the policy has it";
-    case SHARE_ALONE: return "no other job is there, so that it can be measured";
-    case SHARE_BESIDE: return "it is not measured yet and no lane is free: least is loaded there";
+    case SHARE_ALONE: return "no other job was there, so that it could be measured";
+    case SHARE_BESIDE:
+        return "it was not measured yet and no lane was free: least was loaded there";
     case SHARE_FITS: return "everybody stays within his loss limit there";
-    case SHARE_OVER:
-        return "no lane keeps everybody within the usual loss limit, and nobody has named one: "
-               "least is loaded there";
+    case SHARE_OVER: return "no lane kept everybody within his loss limit: least was loaded there";
     case SHARE_MOVED:
-        return "its lane was lost and no lane keeps all limits: least is loaded there";
+        return "its lane was lost and no lane kept all limits: least was loaded there";
     case SHARE_DRAINED:
-        return "its lane was drained and no lane keeps all limits: least is loaded there";
+        return "its lane was drained and no lane kept all limits: least was loaded there";
     case SHARE_ORDERED: return "an operator moved it there";
+    case SHARE_GATHERED:
+        return "its lane was emptied by growth; everybody stays within his limit here";
+    case SHARE_RELIEVED:
+        return "on the lane it left a job lost more than its limit; here everybody stays within "
+               "his";
     case SHARE_UNKNOWN: break;
     }
     return "from before this start";

@@ -59,10 +59,12 @@ enum share_how {
     SHARE_ALONE,     /* to be measured: no other job was there */
     SHARE_BESIDE,    /* to be measured, but no lane was free */
     SHARE_FITS,      /* nobody loses more than his limit there */
-    SHARE_OVER,      /* there is no such lane, and nobody has named a limit */
+    SHARE_OVER,      /* there is no such lane, and that is no reason to refuse it */
     SHARE_MOVED,     /* its lane was lost, and no lane was within all limits */
     SHARE_DRAINED,   /* the same, of a lane that was drained */
     SHARE_ORDERED,   /* an operator named it */
+    SHARE_GATHERED,  /* growth emptied its lane, within everybody's limit */
+    SHARE_RELIEVED,  /* growth took it off a lane where a loss was above a limit */
 };
 
 /* What a job has on one lane. */

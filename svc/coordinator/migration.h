@@ -10,7 +10,8 @@
 /* By number: the piece itself may be gone at any time (undeclared, or the whole job). */
 struct traveller {
     uint32_t piece, source, target; /* source, target: lanes */
-    uint64_t round, state_bytes;    /* as the source released it */
+    enum share_how how;
+    uint64_t round, state_bytes; /* as the source released it */
 };
 
 struct migration {

@@ -78,16 +78,16 @@ static void finish(struct migration *m)
 {
     const struct job *job = migration_job(m);
     const char *name = job ? job->name : "that has ended";
-    bool stays = m->state == MIGRATOR_C_ABORTED;
+    bool stays = m->state == MIGRATOR_C_ABORTED, is_one = m->moved.tasks == 1;
     char text[FINISH_BYTES];
     if (stays)
-        snprintf(text, sizeof text, "job %s: %u tasks stay where they are: %s", name,
-                 m->moved.tasks, m->text);
+        snprintf(text, sizeof text, "job %s: %u %s: %s", name, m->moved.tasks,
+                 is_one ? "task stays where it is" : "tasks stay where they are", m->text);
     else
         snprintf(text, sizeof text,
-                 "job %s: %u tasks have moved, epoch %u: %.1f MiB of state, told after %.2f ms",
-                 name, m->moved.tasks, m->epoch, (double)m->moved.state_bytes / (1 << 20),
-                 (double)m->moved.longest_ns / NS_PER_MS);
+                 "job %s: %u %s moved, epoch %u: %.1f MiB of state, told after %.2f ms", name,
+                 m->moved.tasks, is_one ? "task has" : "tasks have", m->epoch,
+                 (double)m->moved.state_bytes / (1 << 20), (double)m->moved.longest_ns / NS_PER_MS);
     if (stays || m->moved.longest_ns > 0) {
         log_write(stays ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "%s", text);
         events_note(&m->service->events, stays ? "stay" : "move", "%s", text);
@@ -159,7 +159,9 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     uint64_t lane_ns = take_lane_time(tensor, piece);
     piece_detach(tensor, piece);
     piece_attach(tensor, piece, target);
-    jobs_share(job, target)->lane_ns += lane_ns;
+    struct share *share = jobs_share(job, target);
+    share->lane_ns += lane_ns;
+    share->how = t->how ? t->how : share->how;
     piece->epoch = m->epoch;
     piece->state = PIECE_READY;
     piece->recovering = true;

@@ -5,15 +5,11 @@
 #define GRADPOOL_COORDINATOR_MOVING_H
 
 #include "svc/base/err.h"
+#include "svc/coordinator/jobs.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-struct aggregator;
-struct job;
-struct lane;
-struct service;
 
 struct moved {
     int code; /* negative errno: nothing has moved */
@@ -27,7 +23,8 @@ typedef void (*moving_done_fn)(struct service *s, uint64_t context, const struct
 
 struct task_move {
     uint32_t task;
-    uint32_t lane; /* the target's number */
+    uint32_t lane;      /* the target's number */
+    enum share_how how; /* what is said of the target once it is there; SHARE_UNKNOWN: no change */
 };
 
 /* Begins to move tasks of the job; all of them move, or none does. Tasks that are there already are

@@ -10,6 +10,7 @@
 /* One task as it is looked for. */
 struct wanted {
     uint32_t task, target;
+    enum share_how how;
     bool is_found, travels;
 };
 
@@ -95,8 +96,10 @@ static int look_at(struct search *search, const struct tensor *tensor, const str
         return error;
     wanted->travels = true;
     if (search->travellers)
-        search->travellers[search->count] = (struct traveller){
-            .piece = piece->id, .source = piece->lane->id, .target = wanted->target};
+        search->travellers[search->count] = (struct traveller){.piece = piece->id,
+                                                               .source = piece->lane->id,
+                                                               .target = wanted->target,
+                                                               .how = wanted->how};
     search->count++;
     return 0;
 }
@@ -210,7 +213,8 @@ int moving_start(struct job *job, const struct task_move *moves, size_t count, m
     struct search search = {.wanted = wanted, .wanted_count = count, .err = err};
     struct migration *m = NULL;
     for (size_t i = 0; wanted && i < count; i++)
-        wanted[i] = (struct wanted){.task = moves[i].task, .target = moves[i].lane};
+        wanted[i] =
+            (struct wanted){.task = moves[i].task, .target = moves[i].lane, .how = moves[i].how};
     if (wanted)
         qsort(wanted, count, sizeof *wanted, compare_wanted);
     int error = wanted ? check_job(job, err) : -ENOMEM;

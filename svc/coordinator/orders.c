@@ -110,11 +110,8 @@ static int choose_lanes(struct order *order, struct job *job, struct err *err)
     if (order->lane == 0)
         return placing_plan_leaving(job, order->tasks, order->tasks_count, err);
     struct lane *lane = lane_find(order->service, order->lane);
-    struct share *share = lane ? jobs_share(job, lane) : NULL;
     if (!lane)
         return err_set(err, -ENOENT, "lane %u is gone", order->lane);
-    if (share)
-        share->how = SHARE_ORDERED;
     scaling_open(lane);
     for (size_t i = 0; i < order->tasks_count; i++)
         order->tasks[i].lane = lane;
@@ -173,7 +170,9 @@ static int start_batch(struct order *order, struct job *job, struct err *err)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
     for (size_t i = 0; i < order->batch; i++) {
         const struct task *task = &order->tasks[order->tasks_at + i];
-        moves[i] = (struct task_move){.task = task->id, .lane = task->lane->id};
+        moves[i] = (struct task_move){.task = task->id,
+                                      .lane = task->lane->id,
+                                      .how = order->lane ? SHARE_ORDERED : SHARE_UNKNOWN};
     }
     int error = moving_start(job, moves, order->batch, batch_done, order->id, err);
     free(moves);

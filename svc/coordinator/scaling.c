@@ -13,7 +13,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#define NOTE_BYTES 640
 #define PARK_PART 3   /* an idle lane parks after a third of the hold time, */
 #define STOP_TIMES 10 /* an idle aggregator stops after ten of it */
 
@@ -24,8 +26,24 @@ const char *scaling_verb_name(enum scale_verb verb)
     return names[verb];
 }
 
-static void note(struct service *s, enum scale_verb verb, const char *text)
+/* The rules know jobs by number ("job 5 ..."), people by name. */
+static const char *name_job(struct service *s, const char *reason, char *text, size_t text_bytes)
 {
+    char prefix[TENANT_PREFIX_BYTES], *end = NULL;
+    const char *at = strstr(reason, "job ");
+    unsigned long id = at ? strtoul(at + 4, &end, 10) : 0;
+    const struct job *job = at && end > at + 4 ? jobs_find_id(s, (uint32_t)id) : NULL;
+    if (!job)
+        return reason;
+    snprintf(text, text_bytes, "%.*sjob %s%s%s", (int)(at - reason), reason,
+             tenant_prefix(job->tenant, prefix), job->name, end);
+    return text;
+}
+
+static void note(struct service *s, enum scale_verb verb, const char *reason)
+{
+    char named[NOTE_BYTES];
+    const char *text = name_job(s, reason, named, sizeof named);
     if (verb == SCALE_NOTHING)
         return log_write(LOG_LEVEL_TRACE, "growth: %s", text);
     events_note(&s->events, scaling_verb_name(verb), "%s", text);
@@ -114,9 +132,10 @@ static void moved(struct service *s, uint64_t context, const struct moved *moved
     if (moved->code < 0)
         log_warn("growth: tasks stay where they are: %s", moved->text);
     else
-        log_info("growth: %" PRIu32 " tasks have moved, %" PRIu64 " bytes of state with them; "
+        log_info("growth: %" PRIu32 " task%s moved, %" PRIu64 " bytes of state with %s; "
                  "none was away for more than %.1f ms",
-                 moved->tasks, moved->state_bytes, (double)moved->longest_ns / NS_PER_MS);
+                 moved->tasks, moved->tasks == 1 ? " has" : "s have", moved->state_bytes,
+                 moved->tasks == 1 ? "it" : "them", (double)moved->longest_ns / NS_PER_MS);
     if (!lane || lane->leaving == 0)
         return;
     lane->leaving--;
@@ -144,7 +163,8 @@ static uint32_t move_all(const struct scaling_look *look, const struct scale_dec
         uint32_t job = look->tasks[d->moves[first].task].job;
         for (end = first; end < d->moves_count && look->tasks[d->moves[end].task].job == job; end++)
             moves[end - first] =
-                (struct task_move){look->numbers[d->moves[end].task], d->moves[end].target};
+                (struct task_move){look->numbers[d->moves[end].task], d->moves[end].target,
+                                   d->verb == SCALE_DRAIN ? SHARE_GATHERED : SHARE_RELIEVED};
         batches += move_batch(look->owners[job], moves, end - first, context);
     }
     return batches;

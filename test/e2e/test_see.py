@@ -74,7 +74,7 @@ class Decisions(Running):
         log = self.service.serve.text
         self.assertEqual(log().count('joined with 1 lane (--aggregators)'), 2)
         self.assertRegex(log(), 'job resnet-7, policy shared: 4 tensors on lanes? [12].*: '
-                                'no other job is there, so that it can be measured')
+                                'no other job was there, so that it could be measured')
         os.kill(self.service.pids()[0], signal.SIGKILL)
         self.service.serve.wait_for('is gone, and its 1 lane with it')
         self.service.serve.wait_for('tasks that had no lane on lane')

@@ -96,6 +96,12 @@ static uint32_t lane_of(struct rig *rig, const struct trained *t)
     return job_of(rig, t)->tensors[0]->pieces[0].lane->id;
 }
 
+static enum share_how how_of(struct rig *rig, const struct trained *t)
+{
+    struct job *job = job_of(rig, t);
+    return jobs_share(job, job->tensors[0]->pieces[0].lane)->how;
+}
+
 /* Two jobs that take a small part of their lanes, each on its own. */
 struct pair {
     struct end *workers[2];
@@ -127,6 +133,8 @@ static void a_lane_that_is_not_needed_is_emptied_and_parks(void **state)
     envelope *change = end_expect(pair.workers[moved], BODY(ROUTE_CHANGE));
     message_free(change);
     end_expect_none(pair.workers[!moved], BODY(ROUTE_CHANGE));
+    assert_int_equal(how_of(rig, &pair.jobs[moved]), SHARE_GATHERED);
+    assert_int_not_equal(how_of(rig, &pair.jobs[!moved]), SHARE_GATHERED);
 }
 
 static void under_a_steady_load_nothing_is_decided_again(void **state)
@@ -207,6 +215,14 @@ static void who_loses_too_much_is_moved_apart(void **state)
         assert_true(clock_now_ns() < deadline_ns);
         rig_step_within(rig, NS_PER_MS);
     }
+    assert_true(how_of(rig, &pair.jobs[0]) == SHARE_RELIEVED ||
+                how_of(rig, &pair.jobs[1]) == SHARE_RELIEVED);
+    const struct events *events = &service_of(rig)->events;
+    bool is_named = false;
+    for (uint64_t i = 0; i < events->count; i++)
+        is_named |= strncmp(events_at(events, i)->text, "job two has lost more than its limit",
+                            strlen("job two has lost more than its limit")) == 0;
+    assert_true(is_named);
 }
 
 static void an_aggregator_that_leaves_in_the_middle_leaves_no_lane_closing(void **state)

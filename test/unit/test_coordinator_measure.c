@@ -415,8 +415,8 @@ static void why_a_lane_was_chosen_is_told(void **state)
     static const struct {
         const char *job, *why;
     } expected[] = {{"a", "everybody stays within his loss limit"},
-                    {"b", "nobody has named one"},
-                    {"new", "no lane is free"}};
+                    {"b", "no lane kept everybody within his loss limit"},
+                    {"new", "no lane was free"}};
     struct rig *rig = *state;
     measure_know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
     rig_aggregator(rig, 1);

@@ -37,7 +37,7 @@ static void nobody_notices_a_plan(void **state)
         assert_int_equal(reply->plan_reply->code, 0);
         assert_int_equal(reply->plan_reply->period_ns, 0);
         assert_int_equal(reply->plan_reply->n_lanes, 2);
-        assert_non_null(strstr(reply->plan_reply->why, "so that it can be measured"));
+        assert_non_null(strstr(reply->plan_reply->why, "so that it could be measured"));
         assert_int_equal(reply->plan_reply->lanes[0]->bytes, 8 << 20);
         assert_string_equal(reply->plan_reply->lanes[0]->state, "open");
         message_free(reply);
