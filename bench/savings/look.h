@@ -13,6 +13,7 @@ struct look {
     uint64_t at_ns;
     size_t lanes_count;
     struct look_lane {
+        uint32_t lane;       /* its number, the same in every look */
         uint32_t tasks;      /* 0: it carries nothing */
         bool is_open;        /* or closing: it holds its core, whatever it carries */
         uint64_t cpu_ns;     /* of its thread, so far */
@@ -24,15 +25,20 @@ int look_at_lanes(const struct service *service, struct look *ret_look);
 
 struct look_job {
     char name[64];
-    uint64_t alone_period_ns;    /* 0: not measured */
-    uint32_t predicted_loss_ppm; /* 0: not known */
-    uint64_t lane_ns;            /* a round; 0: not known */
+    uint64_t alone_period_ns; /* 0: not measured */
+    bool has_prediction;      /* which may be 0 */
+    uint32_t predicted_loss_ppm;
+    uint64_t lane_ns; /* a round; 0: not known */
 };
 /* Up to `most` jobs; returns how many, or a negative errno. */
 int look_at_jobs(const struct service *service, struct look_job *ret_jobs, size_t most);
 
-/* What those programs print: JSON, a member a line. -ENODATA: no lanes; -E2BIG: too many. */
+/* What those programs print. -ENODATA: no lanes; -E2BIG: too many; -EBADMSG: not JSON. */
 int look_parse_lanes(const char *text, struct look *ret_look);
 int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most);
+
+/* CPU of all lanes between two looks, and the most of any; by their numbers, for aggregators come
+ * and go. */
+double look_cpu_s(const struct look *first, const struct look *last, double *ret_most_s);
 
 #endif

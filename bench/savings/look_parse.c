@@ -1,79 +1,91 @@
-/* The service's JSON, a member a line, as far as it is needed here. Owns nothing. Must never take
- * what it does not find for a zero that was measured: a status without lanes is an error. */
+/* The service's JSON, as far as it is needed here. Owns nothing that lasts. Must never take what it
+ * does not find for a zero that was measured: a status without lanes is an error, a job without a
+ * prediction has none. */
 #include "bench/savings/look.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-struct member {
-    char name[32];
-    const char *value;
-};
-
-/* The member of the next line that has one; NULL at the end. */
-static const char *next_member(const char *text, struct member *ret_member)
+static uint64_t number_of(const json_t *object, const char *name)
 {
-    for (const char *line = text; *line;) {
-        const char *end = strchr(line, '\n');
-        int value = 0;
-        if (sscanf(line, " \"%31[^\"]\": %n", ret_member->name, &value) == 1 && value > 0) {
-            ret_member->value = line + value;
-            return end ? end + 1 : line + strlen(line);
-        }
-        if (!end)
-            break;
-        line = end + 1;
-    }
-    return NULL;
+    json_int_t value = json_integer_value(json_object_get(object, name));
+    return value > 0 ? (uint64_t)value : 0;
 }
 
-static uint64_t number_of(const struct member *member) { return strtoull(member->value, NULL, 10); }
+static const char *text_of(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : "";
+}
+
+static struct look_lane lane_of(const json_t *lane)
+{
+    const char *state = text_of(lane, "state");
+    return (struct look_lane){.lane = (uint32_t)number_of(lane, "lane"),
+                              .tasks = (uint32_t)number_of(lane, "tasks"),
+                              .is_open =
+                                  strcmp(state, "open") == 0 || strcmp(state, "closing") == 0,
+                              .cpu_ns = number_of(lane, "cpu_ns")};
+}
 
 int look_parse_lanes(const char *text, struct look *ret_look)
 {
-    struct member member;
-    struct look_lane *lane = NULL;
-    ret_look->lanes_count = 0;
-    while ((text = next_member(text, &member))) {
-        if (strcmp(member.name, "lane") == 0) {
-            if (ret_look->lanes_count == LOOK_LANES_MAX)
-                return -E2BIG;
-            lane = &ret_look->lanes[ret_look->lanes_count++];
-            *lane = (struct look_lane){0};
-        } else if (lane && strcmp(member.name, "tasks") == 0) {
-            lane->tasks = (uint32_t)number_of(&member);
-        } else if (lane && strcmp(member.name, "state") == 0) {
-            lane->is_open = strncmp(member.value, "\"open\"", 6) == 0 ||
-                            strncmp(member.value, "\"closing\"", 9) == 0;
-        } else if (lane && strcmp(member.name, "cpu_ns") == 0) {
-            lane->cpu_ns = number_of(&member);
-        }
+    json_t *root = json_loads(text, 0, NULL), *aggregator, *lane;
+    size_t i, j, count = 0;
+    int r = 0;
+    json_array_foreach(json_object_get(root, "aggregators"), i, aggregator)
+        json_array_foreach(json_object_get(aggregator, "lanes"), j, lane)
+    {
+        if (count < LOOK_LANES_MAX)
+            ret_look->lanes[count++] = lane_of(lane);
+        else
+            r = -E2BIG;
     }
-    return ret_look->lanes_count ? 0 : -ENODATA;
+    ret_look->lanes_count = count;
+    json_decref(root);
+    return r < 0 ? r : count ? 0 : -ENODATA;
+}
+
+static struct look_job job_of(const json_t *job)
+{
+    struct look_job seen = {.alone_period_ns = number_of(job, "alone_period_ns"),
+                            .has_prediction =
+                                json_is_integer(json_object_get(job, "predicted_loss_ppm")),
+                            .predicted_loss_ppm = (uint32_t)number_of(job, "predicted_loss_ppm"),
+                            .lane_ns = number_of(job, "lane_ns")};
+    snprintf(seen.name, sizeof seen.name, "%s", text_of(job, "job"));
+    return seen;
 }
 
 int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most)
 {
-    struct member member;
-    struct look_job *job = NULL;
-    size_t count = 0;
-    while ((text = next_member(text, &member))) {
-        if (strcmp(member.name, "job") == 0 && *member.value == '"') {
-            if (count == most)
-                return -E2BIG;
-            job = &ret_jobs[count++];
-            *job = (struct look_job){0};
-            snprintf(job->name, sizeof job->name, "%.*s", (int)strcspn(member.value + 1, "\""),
-                     member.value + 1);
-        } else if (job && strcmp(member.name, "alone_period_ns") == 0) {
-            job->alone_period_ns = number_of(&member);
-        } else if (job && strcmp(member.name, "predicted_loss_ppm") == 0) {
-            job->predicted_loss_ppm = (uint32_t)number_of(&member);
-        } else if (job && strcmp(member.name, "lane_ns") == 0) {
-            job->lane_ns = number_of(&member);
-        }
+    json_t *root = json_loads(text, 0, NULL), *job;
+    size_t i, count = json_array_size(json_object_get(root, "jobs"));
+    int r = !root ? -EBADMSG : count > most ? -E2BIG : (int)count;
+    json_array_foreach(json_object_get(root, "jobs"), i, job) if (r >= 0) ret_jobs[i] = job_of(job);
+    json_decref(root);
+    return r;
+}
+
+static uint64_t cpu_of(const struct look *look, uint32_t lane)
+{
+    for (size_t i = 0; i < look->lanes_count; i++)
+        if (look->lanes[i].lane == lane)
+            return look->lanes[i].cpu_ns;
+    return 0;
+}
+
+double look_cpu_s(const struct look *first, const struct look *last, double *ret_most_s)
+{
+    double all_s = 0, most_s = 0;
+    for (size_t i = 0; i < last->lanes_count; i++) {
+        uint64_t before_ns = cpu_of(first, last->lanes[i].lane), now_ns = last->lanes[i].cpu_ns;
+        double cpu_s = now_ns > before_ns ? (double)(now_ns - before_ns) / 1e9 : 0;
+        all_s += cpu_s;
+        most_s = cpu_s > most_s ? cpu_s : most_s;
     }
-    return (int)count;
+    *ret_most_s = most_s;
+    return all_s;
 }

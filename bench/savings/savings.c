@@ -6,6 +6,7 @@
 #include "bench/savings/savings_report.h"
 
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +123,22 @@ static void keep_parts(const struct savings *s, struct savings_series *series,
         if (turn->looks_count == 0 || at_s > turn->seconds)
             return;
         series->parts[part].allocated += turn->looks[look].lanes;
-        series->parts[part].used += turn->looks[look].used;
+        if (!isnan(turn->looks[look].used)) {
+            series->parts[part].used += turn->looks[look].used;
+            series->parts[part].used_turns++;
+        }
+    }
+}
+
+/* Of jobs whose loss was told, that is: a new job has none. */
+static void keep_predicted(struct savings *s, const struct turn *turn)
+{
+    for (size_t i = 0; i < s->plan.jobs_count; i++) {
+        double predicted = turn_predicted(&turn->jobs[i]);
+        if (isnan(predicted))
+            continue;
+        s->predicted[i].sum += predicted;
+        s->predicted[i].turns++;
     }
 }
 
@@ -132,8 +148,8 @@ static void keep(struct savings *s, enum savings_setting setting, const struct t
     for (size_t i = 0; i < s->plan.jobs_count; i++)
         if (turn->jobs[i].takes_part)
             series->period_ns[i][series->periods[i]++] = turn->jobs[i].period_ns;
-    for (size_t i = 0; setting == SAVINGS_SHARED && i < s->plan.jobs_count; i++)
-        s->predicted[i] += turn_predicted(&turn->jobs[i]);
+    if (setting == SAVINGS_SHARED)
+        keep_predicted(s, turn);
     if (setting == SAVINGS_ALONE)
         return;
     series->offered[series->turns] = turn->offered;

@@ -25,6 +25,7 @@ struct savings_series {
     double allocated_s, used_s, seconds; /* of all turns */
     struct savings_part {                /* sums over the turns */
         double allocated, used;
+        uint32_t used_turns; /* in which that was known */
     } parts[SAVINGS_PARTS];
 };
 
@@ -43,7 +44,10 @@ struct savings {
     bool is_known[PLAN_JOBS_MAX]; /* the service has measured it */
     uint32_t profile_turns;
     struct savings_series series[SAVINGS_SETTINGS];
-    double predicted[PLAN_JOBS_MAX]; /* losses of all shared turns together */
+    struct savings_predicted {
+        double sum;     /* losses, over the shared turns */
+        uint32_t turns; /* in which one was told */
+    } predicted[PLAN_JOBS_MAX];
     uint64_t checked_rounds, wrong;
 };
 

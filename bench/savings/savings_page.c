@@ -53,6 +53,7 @@ static void add_figures(const struct savings *s, const struct savings_sums *sums
     add_figure(page, "lane_busy_max", sums->busiest, true);
     add_figure(page, "dedicated_utilisation", dedicated->used_s / dedicated->allocated_s, true);
     add_figure(page, "shared_utilisation", shared->used_s / shared->allocated_s, true);
+    add_figure(page, "predicted_near_fraction", sums->predicted_near, true);
     add_figure(page, "checked_rounds", (double)s->checked_rounds, false);
     add_figure(page, "wrong", (double)s->wrong, false);
 }
@@ -65,7 +66,7 @@ static void add_moments(const struct savings *s, struct page *page)
     double part_s = s->plan.turn_ns / 1e9 / SAVINGS_PARTS_PLANNED;
     for (size_t i = 0; i < SAVINGS_PARTS; i++) {
         struct view_cores cores = {.allocated = shared->parts[i].allocated / (double)shared->turns,
-                                   .used = shared->parts[i].used / (double)shared->turns,
+                                   .used = shared->parts[i].used / shared->parts[i].used_turns,
                                    .dedicated =
                                        dedicated->parts[i].allocated / (double)dedicated->turns};
         page->moments[i] = (struct view_moment){((double)i + 0.5) * part_s, cores};
@@ -86,9 +87,7 @@ static void add_jobs(const struct savings *s, const struct savings_sums *sums, s
             .dedicated_s = known_s(sums->periods_ns[i][SAVINGS_DEDICATED]),
             .shared_s = known_s(sums->periods_ns[i][SAVINGS_SHARED]),
             .loss = sums->losses[i],
-            .predicted_loss = s->predicted[i] > 0
-                                  ? s->predicted[i] / (double)s->series[SAVINGS_SHARED].turns
-                                  : NAN};
+            .predicted_loss = s->predicted[i].sum / s->predicted[i].turns}; /* of 0 turns: NAN */
 }
 
 int savings_page(const struct savings *s, const struct savings_sums *sums, const char *path)

@@ -10,24 +10,36 @@
 
 static const uint32_t server_cores[] = {1, 2, 4}; /* of a dedicated server */
 
-void report_plan(const struct savings *s)
+static void print_plan_json(const struct savings *s, double machine_load)
 {
     const struct plan *p = &s->plan;
+    printf("{\"plan\": {\"jobs\": %zu, \"workers\": %u, \"policy\": \"%s\", \"seed\": %llu, "
+           "\"bytes_scale\": %.6f, \"time_scale\": %.6f, \"jitter\": %.4f, \"load\": %.3f, "
+           "\"lane_ns_a_kib\": %.3f, \"cores\": %u, \"lanes\": %u, \"turn_s\": %.3f, "
+           "\"alternations\": %u, \"machine_load\": %.2f}}\n",
+           p->jobs_count, p->workers, s->policy, (unsigned long long)p->seed, p->bytes_scale,
+           p->time_scale, p->jitter, s->load, s->lane_ns_a_byte * 1024, s->cores,
+           s->cores * s->lanes_per_core, p->turn_ns / 1e9, s->alternations, machine_load);
+}
+
+static void print_plan(const struct savings *s, double machine_load)
+{
+    const struct plan *p = &s->plan;
+    printf("%zu jobs of %u workers, policy %s, seed %llu. Scale: tensors x %.4f, step times x "
+           "%.2f, jitter %.3f;\n%.2f cores of lane time are asked for when all are there (%.1f ns "
+           "a KiB pushed, measured now); what was offered stands at the end.\n%u cores carry %u "
+           "lanes, which time-share them. Turns of %.1f s, %u alternations; load of the machine "
+           "%.2f.\n",
+           p->jobs_count, p->workers, s->policy, (unsigned long long)p->seed, p->bytes_scale,
+           p->time_scale, p->jitter, s->load, s->lane_ns_a_byte * 1024, s->cores,
+           s->cores * s->lanes_per_core, p->turn_ns / 1e9, s->alternations, machine_load);
+}
+
+void report_plan(const struct savings *s)
+{
     double load[1] = {0};
     (void)!getloadavg(load, 1);
-    const char *format =
-        s->is_json
-            ? "{\"plan\": {\"jobs\": %zu, \"workers\": %u, \"policy\": \"%s\", \"seed\": %llu, "
-              "\"bytes_scale\": %.6f, \"time_scale\": %.6f, \"jitter\": %.4f, \"load\": %.3f, "
-              "\"lane_ns_a_kib\": %.3f, \"cores\": %u, \"lanes\": %u, \"turn_s\": %.3f, "
-              "\"alternations\": %u, \"machine_load\": %.2f}}\n"
-            : "%zu jobs of %u workers, policy %s, seed %llu. Scale: tensors x %.4f, step times x "
-              "%.2f, jitter %.3f;\nto offer %.2f cores of lane time when all are there (%.1f ns a "
-              "KiB pushed, measured now).\n%u cores carry %u lanes, which time-share them. Turns "
-              "of %.1f s, %u alternations; load of the machine %.2f.\n";
-    printf(format, p->jobs_count, p->workers, s->policy, (unsigned long long)p->seed,
-           p->bytes_scale, p->time_scale, p->jitter, s->load, s->lane_ns_a_byte * 1024, s->cores,
-           s->cores * s->lanes_per_core, p->turn_ns / 1e9, s->alternations, load[0]);
+    (s->is_json ? print_plan_json : print_plan)(s, load[0]);
     fflush(stdout);
 }
 
@@ -86,16 +98,20 @@ void report_turn(const struct savings *s, enum savings_setting setting, uint32_t
 
 struct losses {
     double dedicated[PLAN_JOBS_MAX], alone[PLAN_JOBS_MAX]; /* of the shared period, against these */
+    size_t told, near; /* jobs whose loss was predicted at all; of these, to 2 points */
 };
 
 static void print_interval(const struct savings *s, enum savings_setting setting,
                            const struct interval *period)
 {
-    const char *format = s->is_json ? "\"%s\": {\"median_ms\": %.4f, \"low_ms\": %.4f, "
-                                      "\"high_ms\": %.4f, \"confidence\": %.4f}, "
-                                    : "  %s %8.2f [%.2f, %.2f]";
-    printf(format, savings_setting_name(setting), period->median / 1e6, period->low / 1e6,
-           period->high / 1e6, period->confidence);
+    const char *name = savings_setting_name(setting);
+    double median = period->median / 1e6, low = period->low / 1e6, high = period->high / 1e6;
+    if (s->is_json)
+        printf("\"%s\": {\"median_ms\": %.4f, \"low_ms\": %.4f, \"high_ms\": %.4f, "
+               "\"confidence\": %.4f}, ",
+               name, median, low, high, period->confidence);
+    else
+        printf("  %s %8.2f [%.2f, %.2f]", name, median, low, high);
 }
 
 /* 1 - d / d': of the time that a round takes now, so much is lost. */
@@ -104,11 +120,27 @@ static double loss(const struct interval *before, const struct interval *now)
     return 1 - before->median / now->median;
 }
 
+static void print_losses(const struct savings *s, double dedicated, double alone, double predicted)
+{
+    if (s->is_json) {
+        printf("\"loss\": %.6f, \"loss_alone\": %.6f", dedicated, alone);
+        if (!isnan(predicted))
+            printf(", \"loss_predicted\": %.6f", predicted);
+        printf("}\n");
+        return;
+    }
+    printf("  lost %5.2f %%, against alone %5.2f %%, ", 100 * dedicated, 100 * alone);
+    if (isnan(predicted))
+        printf("no prediction\n");
+    else
+        printf("predicted %5.2f %%\n", 100 * predicted);
+}
+
 static void report_job(struct savings *s, size_t i, struct losses *losses,
                        struct savings_sums *sums)
 {
     struct interval periods[SAVINGS_SETTINGS];
-    double predicted = s->predicted[i] / (double)s->series[SAVINGS_SHARED].turns;
+    double predicted = s->predicted[i].sum / s->predicted[i].turns; /* of 0 turns: NAN */
     printf(s->is_json ? "{\"job\": \"%s\", " : "%-20s", s->plan.jobs[i].name);
     for (int setting = 0; setting < SAVINGS_SETTINGS; setting++) {
         struct savings_series *series = &s->series[setting];
@@ -117,16 +149,11 @@ static void report_job(struct savings *s, size_t i, struct losses *losses,
         sums->periods_ns[i][setting] = periods[setting].median;
     }
     losses->dedicated[i] = loss(&periods[SAVINGS_DEDICATED], &periods[SAVINGS_SHARED]);
-    sums->losses[i] = losses->dedicated[i];
-    sums->predicted_near +=
-        fabs(losses->dedicated[i] - predicted) <= NEAR ? 1.0 / (double)s->plan.jobs_count : 0;
     losses->alone[i] = loss(&periods[SAVINGS_ALONE], &periods[SAVINGS_SHARED]);
-    if (s->is_json)
-        printf("\"loss\": %.6f, \"loss_alone\": %.6f, \"loss_predicted\": %.6f}\n",
-               losses->dedicated[i], losses->alone[i], predicted);
-    else
-        printf("  lost %5.2f %%, against alone %5.2f %%, predicted %5.2f %%\n",
-               100 * losses->dedicated[i], 100 * losses->alone[i], 100 * predicted);
+    sums->losses[i] = losses->dedicated[i];
+    losses->told += !isnan(predicted);
+    losses->near += fabs(losses->dedicated[i] - predicted) <= NEAR; /* never for NAN */
+    print_losses(s, losses->dedicated[i], losses->alone[i], predicted);
 }
 
 /* A server of c cores holds c times what a lane does, however little of it it uses. */
@@ -136,13 +163,15 @@ static double report_cores(const struct savings *s, uint32_t cores)
     const struct savings_series *shared = &s->series[SAVINGS_SHARED];
     double held_s = dedicated->allocated_s * cores;
     double saved = held_s > 0 ? 1 - shared->allocated_s / held_s : 0;
-    const char *format =
-        s->is_json ? "{\"cores_a_server\": %u, \"dedicated_core_s\": %.4f, \"shared_core_s\": "
-                     "%.4f, \"dedicated_used_core_s\": %.4f, \"shared_used_core_s\": %.4f, "
-                     "\"saved_fraction\": %.6f}\n"
-                   : "%u cores a server: dedicated hold %.1f core-s, shared %.1f (used: %.2f, "
-                     "%.2f): %.3f saved\n";
-    printf(format, cores, held_s, shared->allocated_s, dedicated->used_s, shared->used_s, saved);
+    if (s->is_json)
+        printf("{\"cores_a_server\": %u, \"dedicated_core_s\": %.4f, \"shared_core_s\": %.4f, "
+               "\"dedicated_used_core_s\": %.4f, \"shared_used_core_s\": %.4f, "
+               "\"saved_fraction\": %.6f}\n",
+               cores, held_s, shared->allocated_s, dedicated->used_s, shared->used_s, saved);
+    else
+        printf("%u cores a server: dedicated hold %.1f core-s, shared %.1f (used: %.2f, %.2f): "
+               "%.3f saved\n",
+               cores, held_s, shared->allocated_s, dedicated->used_s, shared->used_s, saved);
     return saved;
 }
 
@@ -156,30 +185,41 @@ static void sum_up(struct savings *s, struct losses *losses, struct savings_sums
     sums->loss_worst = statistics_quantile(losses->dedicated, jobs, 1);
     sums->loss_worst_alone = statistics_quantile(losses->alone, jobs, 1);
     sums->offered = statistics_interval(dedicated->offered, dedicated->turns).median;
+    sums->predicted_near = losses->told ? (double)losses->near / (double)losses->told : NAN;
     sums->busiest = statistics_interval(shared->busiest, shared->turns).median;
 }
 
-static void report_last(const struct savings *s, const struct savings_sums *sums)
+static void print_last_json(const struct savings *s, const struct savings_sums *sums)
 {
-    const char *format =
-        s->is_json
-            ? "{\"cores_saved_fraction\": %.6f, \"loss_mean\": %.6f, \"loss_p95\": %.6f, "
-              "\"loss_worst\": %.6f, \"loss_worst_alone\": %.6f, \"offered_cores\": %.6f, "
-              "\"lane_busy_max\": %.6f, \"alternations\": %u, \"wrong\": %llu, "
-              "\"checked_rounds\": %llu, \"predicted_near_fraction\": %.6f}\n"
-            : "cores saved %.3f; lost: mean %.4f, p95 %.4f, worst %.4f, worst against alone "
-              "%.4f\noffered %.3f cores, busiest shared lane %.3f; %u alternations; %llu elements "
-              "wrong in %llu checked rounds; predicted to 2 points: %.3f of the jobs\n";
-    printf(format, sums->saved[0], sums->loss_mean, sums->loss_p95, sums->loss_worst,
+    printf("{\"cores_saved_fraction\": %.6f, \"loss_mean\": %.6f, \"loss_p95\": %.6f, "
+           "\"loss_worst\": %.6f, \"loss_worst_alone\": %.6f, \"offered_cores\": %.6f, "
+           "\"lane_busy_max\": %.6f, \"alternations\": %u, \"wrong\": %llu, "
+           "\"checked_rounds\": %llu",
+           sums->saved[0], sums->loss_mean, sums->loss_p95, sums->loss_worst,
            sums->loss_worst_alone, sums->offered, sums->busiest, s->alternations,
-           (unsigned long long)s->wrong, (unsigned long long)s->checked_rounds,
-           sums->predicted_near);
+           (unsigned long long)s->wrong, (unsigned long long)s->checked_rounds);
+    if (!isnan(sums->predicted_near))
+        printf(", \"predicted_near_fraction\": %.6f", sums->predicted_near);
+    printf("}\n");
+}
+
+static void print_last(const struct savings *s, const struct savings_sums *sums)
+{
+    printf("cores saved %.3f; lost: mean %.4f, p95 %.4f, worst %.4f, worst against alone %.4f\n"
+           "asked for %.3f cores, offered %.3f, busiest shared lane %.3f; %u alternations; %llu "
+           "elements wrong in %llu checked rounds; ",
+           sums->saved[0], sums->loss_mean, sums->loss_p95, sums->loss_worst,
+           sums->loss_worst_alone, s->load, sums->offered, sums->busiest, s->alternations,
+           (unsigned long long)s->wrong, (unsigned long long)s->checked_rounds);
+    if (isnan(sums->predicted_near))
+        printf("no loss was predicted\n");
+    else
+        printf("predicted to 2 points: %.3f of the jobs\n", sums->predicted_near);
 }
 
 void report_end(struct savings *s, struct savings_sums *ret_sums)
 {
-    struct losses losses;
-    ret_sums->predicted_near = 0;
+    struct losses losses = {0};
     if (!s->is_json)
         printf("\nperiods in ms, median and interval; turns to profile: %u\n", s->profile_turns);
     for (size_t i = 0; i < s->plan.jobs_count; i++)
@@ -187,5 +227,5 @@ void report_end(struct savings *s, struct savings_sums *ret_sums)
     for (size_t i = sizeof server_cores / sizeof *server_cores; i-- > 0;)
         ret_sums->saved[i] = report_cores(s, server_cores[i]);
     sum_up(s, &losses, ret_sums);
-    report_last(s, ret_sums);
+    (s->is_json ? print_last_json : print_last)(s, ret_sums);
 }

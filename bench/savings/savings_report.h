@@ -13,7 +13,7 @@ struct savings_sums {
     double saved[3]; /* against servers of 1, 2, 4 cores */
     double loss_mean, loss_p95, loss_worst, loss_worst_alone, offered, busiest;
     double losses[PLAN_JOBS_MAX]; /* of each job */
-    double predicted_near;        /* part of the jobs whose loss was predicted to 2 points */
+    double predicted_near; /* part of the told jobs that were told to 2 points; NAN: none was */
     double periods_ns[PLAN_JOBS_MAX][SAVINGS_SETTINGS];
 };
 void report_end(struct savings *s, struct savings_sums *ret_sums); /* sorts the series */

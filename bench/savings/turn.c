@@ -7,6 +7,7 @@
 #include "svc/base/clock.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -54,7 +55,7 @@ void turn_add(struct turn *turn, size_t job, double stay_ns, uint32_t rounds_lea
 
 double turn_predicted(const struct turn_job *job)
 {
-    return job->predictions ? (double)job->predicted_sum_ppm / (double)job->predictions / 1e6 : 0;
+    return job->predictions ? (double)job->predicted_sum_ppm / (double)job->predictions / 1e6 : NAN;
 }
 
 uint64_t turn_wrong(const struct turn *turn)
@@ -119,8 +120,8 @@ static int look_at_known(struct conductor *c)
             if (strcmp(seen[s].name, c->turn->plan->jobs[i].name) != 0)
                 continue;
             job->is_known |= seen[s].alone_period_ns > 0;
-            job->predictions++;
-            job->predicted_sum_ppm += seen[s].predicted_loss_ppm;
+            job->predictions += seen[s].has_prediction;
+            job->predicted_sum_ppm += seen[s].has_prediction ? seen[s].predicted_loss_ppm : 0;
             if (seen[s].lane_ns > 0)
                 job->lane_ns = seen[s].lane_ns;
         }
@@ -135,45 +136,45 @@ static bool are_all_there(const struct conductor *c)
     return !c->has_left;
 }
 
-/* CPU of all lanes between two looks, and the most of any. */
-static double cpu_between(const struct look *first, const struct look *last, double *ret_most_s)
-{
-    double all_s = 0, most_s = 0;
-    for (size_t i = 0; i < last->lanes_count && i < first->lanes_count; i++) {
-        double cpu_s = (double)(last->lanes[i].cpu_ns - first->lanes[i].cpu_ns) / 1e9;
-        all_s += cpu_s;
-        most_s = cpu_s > most_s ? cpu_s : most_s;
-    }
-    *ret_most_s = most_s;
-    return all_s;
-}
-
 /* A lane counts as allocated from the look that saw it until the next look. Where no lane parks,
  * only those that carry tasks do: the others are of jobs that are not there. */
+static uint32_t count_allocated(const struct turn *turn, const struct look *now)
+{
+    uint32_t lanes = 0;
+    for (size_t i = 0; i < now->lanes_count; i++)
+        lanes += now->lanes[i].tasks > 0 || (turn->scales && now->lanes[i].is_open);
+    return lanes;
+}
+
+static void note(struct conductor *c, const struct look *now)
+{
+    struct turn *turn = c->turn;
+    if (turn->looks_count == 0)
+        c->first = c->last = *now;
+    struct turn_look *seen = &turn->looks[turn->looks_count++];
+    double most_s, elapsed_s = (double)(now->at_ns - c->last.at_ns) / 1e9;
+    *seen = (struct turn_look){.at_s = (double)(now->at_ns - c->first.at_ns) / 1e9,
+                               .lanes = count_allocated(turn, now),
+                               .used = NAN};
+    if (elapsed_s > 0) {
+        turn->allocated_s += seen[-1].lanes * elapsed_s;
+        seen->used = look_cpu_s(&c->last, now, &most_s) / elapsed_s;
+    }
+    if (seen->lanes > turn->lanes_most)
+        turn->lanes_most = seen->lanes;
+    c->last = *now;
+}
+
 static int look(struct conductor *c)
 {
     struct turn *turn = c->turn;
     struct look now;
-    struct turn_look *before = turn->looks_count ? &turn->looks[turn->looks_count - 1] : NULL;
     if (turn->looks_count == TURN_LOOKS_MAX)
         return -E2BIG;
     int r = look_at_lanes(turn->service, &now);
     if (r < 0)
         return r;
-    struct turn_look *seen = &turn->looks[turn->looks_count++];
-    if (!before)
-        c->first = now;
-    *seen = (struct turn_look){.at_s = (double)(now.at_ns - c->first.at_ns) / 1e9};
-    for (size_t i = 0; i < now.lanes_count; i++)
-        seen->lanes += now.lanes[i].tasks > 0 || (turn->scales && now.lanes[i].is_open);
-    if (before) {
-        double most_s, elapsed_s = seen->at_s - before->at_s;
-        turn->allocated_s += before->lanes * elapsed_s;
-        seen->used = elapsed_s > 0 ? cpu_between(&c->last, &now, &most_s) / elapsed_s : 0;
-    }
-    if (seen->lanes > turn->lanes_most)
-        turn->lanes_most = seen->lanes;
-    c->last = now;
+    note(c, &now);
     if (are_all_there(c)) {
         c->full_last = now;
         if (!c->full_first.at_ns)
@@ -261,13 +262,13 @@ static void sum_up(struct conductor *c)
     const struct look *from = &c->first, *to = &c->last;
     double most_s;
     turn->seconds = (double)(to->at_ns - from->at_ns) / 1e9;
-    turn->used_s = cpu_between(from, to, &most_s);
+    turn->used_s = look_cpu_s(from, to, &most_s);
     if (c->full_last.at_ns > c->full_first.at_ns) {
         from = &c->full_first;
         to = &c->full_last;
     }
     double full_s = (double)(to->at_ns - from->at_ns) / 1e9;
-    turn->offered = cpu_between(from, to, &most_s) / full_s;
+    turn->offered = look_cpu_s(from, to, &most_s) / full_s;
     turn->busiest = most_s / full_s;
     for (size_t i = 0; i < turn->plan->jobs_count; i++)
         sum_up_job(c, i);

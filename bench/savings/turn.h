@@ -15,7 +15,7 @@ struct turn_job {
     double period_ns; /* mean of its timed rounds, over all ranks */
     uint64_t timed_rounds, checked_rounds, wrong;
     bool is_known;        /* the service had measured it */
-    uint64_t predictions; /* looks that saw it, and what was predicted at them together */
+    uint64_t predictions; /* looks that were told one, and what was predicted at them together */
     uint64_t predicted_sum_ppm;
     uint64_t lane_ns; /* a round, as last seen; 0: not known */
 };
@@ -31,7 +31,7 @@ struct turn {
     struct turn_look {
         double at_s;    /* since the begin */
         uint32_t lanes; /* allocated */
-        double used;    /* cores, since the look before */
+        double used;    /* cores, since the look before; NAN: the first one */
     } looks[TURN_LOOKS_MAX];
     size_t looks_count;
     double seconds;             /* first to last look */
@@ -49,7 +49,7 @@ int turn_run(struct turn *turn);
 void turn_all(struct turn *turn);
 /* This one from the begin on, for `stay_ns` and for so many rounds at least. */
 void turn_add(struct turn *turn, size_t job, double stay_ns, uint32_t rounds_least);
-/* The mean over the looks, as the measured loss is one over the stay. */
+/* The mean over the looks, as the measured loss is one over the stay. NAN: none was told. */
 double turn_predicted(const struct turn_job *job);
 uint64_t turn_wrong(const struct turn *turn);
 

@@ -162,6 +162,7 @@ static int add_figures(const struct job *job, const struct residents *residents,
     view->lane_ns = profile_known(&job->profile).lanes_ns;
     view->loss_ppm = profile_loss_ppm(&job->profile);
     view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
+    view->is_predicted = residents_predicted(residents, job);
     view->loss_limit_ppm = job_limit_ppm(job);
     return view->job && view->tenant ? 0 : -ENOMEM;
 }

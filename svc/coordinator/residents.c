@@ -156,3 +156,13 @@ uint32_t residents_loss_ppm(const struct residents *r, uint32_t job_id, uint32_t
             worst = r->losses[i];
     return (uint32_t)(worst * 1e6);
 }
+
+bool residents_predicted(const struct residents *r, const struct job *job)
+{
+    if (!r->losses || job_timing(job).period_ns == 0)
+        return false;
+    for (size_t i = 0; i < r->count; i++)
+        if (r->jobs[i].job == job->id)
+            return true;
+    return false;
+}

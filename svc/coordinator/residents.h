@@ -25,6 +25,8 @@ void residents_free(struct residents *residents);
 size_t residents_of_lane(const struct residents *residents, uint32_t lane, size_t *ret_first);
 /* Predicted loss of a job on that lane, or (lane 0) on the worst of its lanes; 0: not known. */
 uint32_t residents_loss_ppm(const struct residents *residents, uint32_t job_id, uint32_t lane);
+/* Whether that loss is a prediction, be it 0: the job is measured and has a lane. */
+bool residents_predicted(const struct residents *residents, const struct job *job);
 
 /* How it runs alone, and what it may lose; period_ns 0: it is not measured. */
 struct packer_timing job_timing(const struct job *job);

@@ -421,6 +421,7 @@ static WIRE(JobView) *
         view->tensor_bytes += tensor_bytes(job->tensors[i], job->tensors[i]->elements);
     fill_profile(job, view);
     view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
+    view->is_predicted = residents_predicted(residents, job);
     fill_lanes(pool, job, view);
     fill_workers(pool, job, view);
     fill_limits(pool, job, view);

@@ -40,7 +40,10 @@ static void print_figures(const WIRE(JobView) * job, FILE *out)
         fprintf(out, "lost by sharing: %.1f %%, ", job->loss_ppm / 1e4);
     else
         fputs("lost by sharing: not known, ", out);
-    fprintf(out, "predicted %.1f %%, ", job->predicted_loss_ppm / 1e4);
+    if (job->is_predicted)
+        fprintf(out, "predicted %.1f %%, ", job->predicted_loss_ppm / 1e4);
+    else
+        fputs("nothing is predicted, ", out);
     if (job->loss_limit_ppm)
         fprintf(out, "limit %.1f %%\n\n", job->loss_limit_ppm / 1e4);
     else
@@ -143,7 +146,8 @@ static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
     json_put_known_number(o, "lane_ns", job->lane_ns, error);
     if (job->period_ns && job->alone_period_ns)
         json_put_number(o, "loss_ppm", job->loss_ppm, error);
-    json_put_known_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
+    if (job->is_predicted)
+        json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
     json_put_known_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
     json_put_number(o, "tasks_count", job->tasks, error);
     for (size_t i = 0; i < explained->n_lanes; i++)

@@ -22,7 +22,10 @@ double job_loss(const struct view_job *job)
     return job->period_ns && job->alone_period_ns ? job->loss_ppm / 1e6 : NAN;
 }
 static double known_ratio(uint32_t ppm) { return ppm ? ppm / 1e6 : NAN; }
-static double predicted(const struct view_job *job) { return known_ratio(job->predicted_loss_ppm); }
+static double predicted(const struct view_job *job)
+{
+    return job->is_predicted ? job->predicted_loss_ppm / 1e6 : NAN;
+}
 static double limit(const struct view_job *job) { return known_ratio(job->loss_limit_ppm); }
 static double saved(const struct view_job *job) { return job->workers - job->cores_allocated; }
 

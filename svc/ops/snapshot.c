@@ -210,6 +210,7 @@ static int take_job(const WIRE(JobView) * job, struct view_job *ret_view)
                                   .alone_period_ns = job->alone_period_ns,
                                   .lane_ns = job->lane_ns,
                                   .loss_ppm = job->loss_ppm,
+                                  .is_predicted = job->is_predicted,
                                   .predicted_loss_ppm = job->predicted_loss_ppm,
                                   .loss_limit_ppm = job->loss_limit_ppm,
                                   .lanes = job->lanes,

@@ -43,7 +43,7 @@ class Savings(unittest.TestCase):
 
     def test_it_succeeds_and_no_checked_element_is_wrong(self):
         self.assertEqual(self.answer.returncode, 0, self.answer.stderr)
-        self.assertEqual(list(self.last), LAST)
+        self.assertIn(list(self.last), (LAST, LAST[:-1]))
         self.assertEqual((self.last['wrong'], self.last['alternations']), (0, 2))
         self.assertGreater(self.last['checked_rounds'], 0)
 
@@ -52,7 +52,7 @@ class Savings(unittest.TestCase):
         for name in LAST:
             if name in data['figures']:
                 self.near(name, data['figures'][name])
-        for job, line in zip(data['jobs'], self.having('loss_predicted'), strict=True):
+        for job, line in zip(data['jobs'], self.having('loss_alone'), strict=True):
             self.assertEqual(job['job'], line['job'])
             self.assertAlmostEqual(job['shared_s'], line['shared']['median_ms'] / 1e3, delta=1e-6)
             self.assertAlmostEqual(job['loss'], line['loss'], delta=CLOSE)
@@ -91,7 +91,7 @@ class Savings(unittest.TestCase):
         self.near('cores_saved_fraction', self.having('cores_a_server', 1)[0]['saved_fraction'])
 
     def test_periods_of_jobs_follow_from_the_turns(self):
-        for job in self.having('loss_predicted'):
+        for job in self.having('loss_alone'):
             for setting in ('alone', 'dedicated', 'shared'):
                 periods = [seen['period_ms'] for line in self.having('turn', setting)
                            for seen in line['jobs'] if seen['job'] == job['job']]
@@ -101,7 +101,7 @@ class Savings(unittest.TestCase):
                 self.assertEqual(said['confidence'], 0.5 if len(periods) == 2 else 0)
 
     def test_losses_follow_from_the_periods(self):
-        jobs = self.having('loss_predicted')
+        jobs = self.having('loss_alone')
         self.assertEqual(len(jobs), 2)
         for job in jobs:
             shared = job['shared']['median_ms']
@@ -113,8 +113,11 @@ class Savings(unittest.TestCase):
         self.near('loss_p95', losses[math.ceil(0.95 * len(losses)) - 1])
         self.near('loss_worst', losses[-1])
         self.near('loss_worst_alone', max(job['loss_alone'] for job in jobs))
-        near = [job for job in jobs if abs(job['loss'] - job['loss_predicted']) <= 0.02]
-        self.near('predicted_near_fraction', len(near) / len(jobs))
+        told = [job for job in jobs if 'loss_predicted' in job]
+        near = [job for job in told if abs(job['loss'] - job['loss_predicted']) <= 0.02]
+        self.assertEqual('predicted_near_fraction' in self.last, bool(told))
+        if told:
+            self.near('predicted_near_fraction', len(near) / len(told))
 
     def test_the_load_follows_from_the_turns(self):
         for name, setting, member in (('offered_cores', 'dedicated', 'offered_cores'),

@@ -358,6 +358,7 @@ static void what_is_lost_is_told_beside_what_was_predicted(void **state)
     measure_lane_of(rig, "b");
     envelope *reply = measure_ask_job(rig, "a", &view);
     /* u v / (1 + u v) with 0.2 each: 3.8 % */
+    assert_true(view->is_predicted);
     assert_in_range(view->predicted_loss_ppm, 38000, 39000);
     assert_int_equal(view->loss_limit_ppm, 0);
     message_free(reply);

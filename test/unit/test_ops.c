@@ -148,6 +148,11 @@ static void figures_of_a_job_that_are_not_known_are_left_out_of_the_json(void **
     has(text, "\"alone_period_ns\": 1000,");
     has(text, "\"lane_ns\": 10,");
     has(text, "\"loss_ppm\": 0,"); /* none, and that is known */
+    assert_null(strstr(text, "predicted_loss_ppm"));
+    free(text);
+    known.is_predicted = true;
+    PRINT(text, ops_jobs_json, &shown);
+    has(text, "\"predicted_loss_ppm\": 0,");
     free(text);
 }
 

@@ -184,15 +184,40 @@ static void checked_rounds_and_those_behind_them_are_not_timed(void **state)
 static void a_status_tells_lanes_tasks_and_cpu_time(void **state)
 {
     static struct look look;
-    const char *text = "{\n \"tasks\": 9,\n \"lanes\": [\n{\n \"lane\": 1,\n \"tasks\": 2,\n"
-                       " \"cpu_ns\": 500,\n \"use\": {\n \"busy_ns\": 3\n }\n},\n"
-                       "{\n \"lane\": 2,\n \"tasks\": 0,\n \"cpu_ns\": 7\n}]}";
+    const char *text = "{\"tasks\": 9, \"cpu_ns\": 1, \"aggregators\": ["
+                       "{\"aggregator\": 1, \"state\": \"up\", \"cpu_ns\": 900, \"lanes\": ["
+                       "{\"lane\": 1, \"tasks\": 2, \"cpu_ns\": 500, \"state\": \"open\", \"use\": "
+                       "{\"busy_ns\": 3}},"
+                       "{\"lane\": 2, \"tasks\": 0, \"cpu_ns\": 7, \"state\": \"parked\"}]},"
+                       "{\"aggregator\": 2, \"state\": \"silent\", \"cpu_ns\": 800, \"lanes\": ["
+                       "{\"state\": \"closing\", \"cpu_ns\": 70, \"lane\": 9}]}]}";
     assert_int_equal(look_parse_lanes(text, &look), 0);
-    assert_int_equal(look.lanes_count, 2);
+    assert_int_equal(look.lanes_count, 3);
+    assert_true(look.lanes[0].is_open && !look.lanes[1].is_open && look.lanes[2].is_open);
+    assert_int_equal(look.lanes[1].cpu_ns, 7);
+    assert_int_equal(look.lanes[2].lane, 9);
+    assert_int_equal(look.lanes[2].cpu_ns, 70);
     assert_int_equal(look.lanes[0].tasks, 2);
     assert_int_equal(look.lanes[0].cpu_ns, 500);
     assert_int_equal(look.lanes[1].tasks, 0);
     assert_int_equal(look_parse_lanes("{}", &look), -ENODATA);
+    assert_int_equal(look_parse_lanes("{\"aggregators\": 3}", &look), -ENODATA);
+    assert_int_equal(look_parse_lanes("", &look), -ENODATA);
+}
+
+static void lanes_that_come_and_go_between_two_looks_are_told_apart_by_number(void **state)
+{
+    static const struct look first = {.lanes_count = 3,
+                                      .lanes = {{.lane = 1, .cpu_ns = 5000000000},
+                                                {.lane = 2, .cpu_ns = 1000000000},
+                                                {.lane = 3, .cpu_ns = 2000000000}}};
+    static const struct look last = {.lanes_count = 3,
+                                     .lanes = {{.lane = 2, .cpu_ns = 1500000000},
+                                               {.lane = 3, .cpu_ns = 1000000000}, /* began anew */
+                                               {.lane = 4, .cpu_ns = 250000000}}};
+    double most_s;
+    assert_true(look_cpu_s(&first, &last, &most_s) == 0.75);
+    assert_true(most_s == 0.5);
 }
 
 static void a_list_of_jobs_tells_who_is_known_and_what_is_predicted(void **state)
@@ -204,9 +229,15 @@ static void a_list_of_jobs_tells_who_is_known_and_what_is_predicted(void **state
     assert_int_equal(look_parse_jobs(text, jobs, 2), 2);
     assert_string_equal(jobs[0].name, "a-1");
     assert_int_equal(jobs[0].alone_period_ns, 12);
+    assert_true(jobs[0].has_prediction);
     assert_int_equal(jobs[0].predicted_loss_ppm, 340);
+    assert_false(jobs[1].has_prediction);
     assert_int_equal(jobs[1].alone_period_ns, 0);
     assert_int_equal(look_parse_jobs(text, jobs, 1), -E2BIG);
+    assert_int_equal(
+        look_parse_jobs("{\"jobs\": [{\"job\": \"a\", \"predicted_loss_ppm\": 0}]}", jobs, 2), 1);
+    assert_true(jobs[0].has_prediction); /* of no loss */
+    assert_int_equal(look_parse_jobs("{\"jobs\"", jobs, 2), -EBADMSG);
 }
 
 int main(void)
@@ -227,6 +258,7 @@ int main(void)
         cmocka_unit_test(gradients_are_ready_in_the_backward_pass_alone),
         cmocka_unit_test(checked_rounds_and_those_behind_them_are_not_timed),
         cmocka_unit_test(a_status_tells_lanes_tasks_and_cpu_time),
+        cmocka_unit_test(lanes_that_come_and_go_between_two_looks_are_told_apart_by_number),
         cmocka_unit_test(a_list_of_jobs_tells_who_is_known_and_what_is_predicted),
     };
     return cmocka_run_group_tests_name("savings", tests, load, unload);
