@@ -2,6 +2,7 @@
  * A job lives while somebody is in it; a failed one until its last worker has left. */
 #include "packer/packer.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/measuring.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/profiles.h"
 #include "svc/coordinator/service.h"
@@ -335,15 +336,41 @@ struct share *jobs_share(struct job *job, struct lane *lane)
     if (!grown)
         return NULL;
     job->shares = grown;
-    grown[job->shares_count] = (struct share){.lane = lane};
+    grown[job->shares_count] = (struct share){.lane = lane, .since_ns = clock_now_ns()};
     return &grown[job->shares_count++];
+}
+
+const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *share)
+{
+    bool is_current = share->lane->aggregator->measured_ns >= share->since_ns;
+    return is_current ? stats_of_job(share->lane, job->id) : NULL;
+}
+
+/* So that what people are shown never goes back (K15). */
+static void leave(struct job *job, const struct share *share)
+{
+    const WIRE(JobUse) *use = jobs_use_of(job, share);
+    if (!use)
+        return;
+    job->left.rounds += use->rounds;
+    job->left.pushed_bytes += use->pushed_bytes;
+    job->left.busy_ns += use->busy_ns;
 }
 
 void jobs_forget_share(struct job *job, const struct lane *lane)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < job->shares_count; i++)
+    for (size_t i = 0; i < job->shares_count; i++) {
         if (job->shares[i].lane != lane)
             job->shares[kept++] = job->shares[i];
+        else
+            leave(job, &job->shares[i]);
+    }
     job->shares_count = kept;
+}
+
+void jobs_forget_shares(struct job *job, const struct aggregator *a)
+{
+    for (size_t i = 0; i < a->lanes_count; i++)
+        jobs_forget_share(job, &a->lanes[i]);
 }

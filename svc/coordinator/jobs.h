@@ -77,6 +77,12 @@ struct share {
     struct seen seen;
     uint64_t lane_ns; /* lane time a round: measured, before that predicted; 0: not known */
     enum share_how how;
+    uint64_t since_ns; /* what its lane counted before is of an earlier share */
+};
+
+/* What lanes have counted that have nothing of the job any more, when they were last looked at. */
+struct left_behind {
+    uint64_t rounds, pushed_bytes, busy_ns;
 };
 
 enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };
@@ -109,6 +115,7 @@ struct job {
     uint32_t requests; /* that are answered later */
     struct share *shares;
     size_t shares_count;
+    struct left_behind left;
     struct profile profile;
     struct scale_memory scale_memory;
     uint64_t start_by_ns;    /* it waits for an aggregator until then; 0: it does not */
@@ -157,8 +164,12 @@ struct tensor *jobs_tensor_named(const struct job *job, const char *name);
 struct piece *jobs_piece(const struct job *job, uint32_t id, struct tensor **ret_tensor);
 /* The job's share of the lane, made if there is none; NULL: no memory. Valid until the next. */
 struct share *jobs_share(struct job *job, struct lane *lane);
-/* Nothing of the job is on the lane any more. */
+/* NULL: the lane was not asked since it has the share, or knows nothing of the job. */
+const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *share);
+/* Nothing of the job is on the lane any more; what it has counted is added to what was left. */
 void jobs_forget_share(struct job *job, const struct lane *lane);
+/* The same of all lanes of an aggregator that is lost. */
+void jobs_forget_shares(struct job *job, const struct aggregator *a);
 
 /* --- session.c --- */
 

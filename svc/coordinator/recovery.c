@@ -154,22 +154,13 @@ static void strand(struct tensor *tensor, struct piece *piece, void *context)
         piece_detach(tensor, piece);
 }
 
-static void forget_shares(struct job *job, const struct aggregator *a)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < job->shares_count; i++)
-        if (job->shares[i].lane->aggregator != a)
-            job->shares[kept++] = job->shares[i];
-    job->shares_count = kept;
-}
-
 void recovery_aggregator_lost(struct aggregator *a)
 {
     moving_aggregator_lost(a);
     list_for_each (node, &a->service->jobs) {
         struct job *job = list_entry(node, struct job, link);
         each_piece(job, strand, a);
-        forget_shares(job, a);
+        jobs_forget_shares(job, a);
     }
     if (a->service->phase == SERVICE_UP)
         place_all(a->service, a);

@@ -34,23 +34,20 @@ static void add_measured(WIRE(JobUse) * total, const WIRE(JobUse) * use)
 }
 
 /* What workers lend is the same memory on every lane: counted once. */
-static void add_use(WIRE(JobUse) * total, const WIRE(LaneUse) * lane)
+static void add_use(WIRE(JobUse) * total, const WIRE(JobUse) * use)
 {
-    for (size_t i = 0; lane && i < lane->n_jobs; i++) {
-        const WIRE(JobUse) *use = lane->jobs[i];
-        if (use->job_id != total->job_id)
-            continue;
-        total->heap_bytes += use->heap_bytes;
-        if (use->registered_bytes > total->registered_bytes)
-            total->registered_bytes = use->registered_bytes;
-        if (use->registered_regions > total->registered_regions)
-            total->registered_regions = use->registered_regions;
-        total->busy_ns += use->busy_ns;
-        total->pushed_bytes += use->pushed_bytes;
-        total->rounds += use->rounds;
-        total->connections += use->connections;
-        add_measured(total, use);
-    }
+    if (!use)
+        return;
+    total->heap_bytes += use->heap_bytes;
+    if (use->registered_bytes > total->registered_bytes)
+        total->registered_bytes = use->registered_bytes;
+    if (use->registered_regions > total->registered_regions)
+        total->registered_regions = use->registered_regions;
+    total->busy_ns += use->busy_ns;
+    total->pushed_bytes += use->pushed_bytes;
+    total->rounds += use->rounds;
+    total->connections += use->connections;
+    add_measured(total, use);
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -317,11 +314,13 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
         return;
     gradpool__wire__job_use__init(view->use);
     view->use->job_id = job->id;
+    view->use->rounds = job->left.rounds;
+    view->use->pushed_bytes = job->left.pushed_bytes;
+    view->use->busy_ns = job->left.busy_ns;
     for (size_t i = 0; i < job->shares_count; i++) {
-        if (job->shares[i].pieces == 0)
-            continue;
-        view->lanes[view->n_lanes++] = job->shares[i].lane->id;
-        add_use(view->use, stats_of_lane(job->shares[i].lane));
+        add_use(view->use, jobs_use_of(job, &job->shares[i]));
+        if (job->shares[i].pieces > 0)
+            view->lanes[view->n_lanes++] = job->shares[i].lane->id;
     }
     qsort(view->lanes, view->n_lanes, sizeof *view->lanes, compare_numbers);
 }
@@ -333,7 +332,7 @@ static void add_lent(const struct job *job, struct quota *quota)
     use.job_id = job->id;
     for (size_t i = 0; i < job->shares_count; i++) {
         uint64_t before = use.heap_bytes;
-        add_use(&use, stats_of_lane(job->shares[i].lane));
+        add_use(&use, jobs_use_of(job, &job->shares[i]));
         if (use.heap_bytes - before > quota->used[LIMIT_JOB_MEMORY])
             quota->used[LIMIT_JOB_MEMORY] = use.heap_bytes - before;
     }

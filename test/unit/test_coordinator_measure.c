@@ -2,6 +2,7 @@
  * so is their time. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/profiles.h"
+#include "svc/coordinator/service.h"
 #include "svc/coordinator/store.h"
 #include "test/unit/measure_rig.h"
 
@@ -398,6 +399,39 @@ static void who_ran_alone_before_fits_alone_again_whatever_his_limit(void **stat
     measure_lane_of(rig, "a");
 }
 
+static uint64_t busy_ns_shown(struct rig *rig)
+{
+    const WIRE(JobView) * view;
+    envelope *reply = measure_ask_job(rig, "a", &view);
+    uint64_t busy_ns = view->use->busy_ns;
+    message_free(reply);
+    return busy_ns;
+}
+
+static void what_a_job_has_used_does_not_go_back_when_it_leaves_a_lane(void **state)
+{
+    struct rig *rig = *state;
+    struct end *aggregator = rig_aggregator(rig, 1), *worker;
+    struct trained a = trained_start(rig, "a", &worker);
+    struct job *job = jobs_find_id(&rig->coordinator->service, a.job);
+    struct lane *lane = lane_find(&rig->coordinator->service, a.lane);
+    aggregator->answers = false;
+    trained_run(aggregator, &a, 2, 100 * NS_PER_MS, NS_PER_MS);
+    rig_settle(rig);
+    assert_int_equal(busy_ns_shown(rig), 20 * NS_PER_MS);
+    struct share was = *jobs_share(job, lane), *again;
+    jobs_forget_share(job, lane);
+    assert_int_equal(busy_ns_shown(rig), 20 * NS_PER_MS);
+    again = jobs_share(job, lane); /* it comes back: what was counted then counts once */
+    again->pieces = was.pieces;
+    again->bytes = was.bytes;
+    assert_int_equal(busy_ns_shown(rig), 20 * NS_PER_MS);
+    a.busy_ns = 3 * NS_PER_MS;
+    trained_answer(aggregator, &a, 1);
+    rig_settle(rig);
+    assert_int_equal(busy_ns_shown(rig), 23 * NS_PER_MS);
+}
+
 static envelope *ask_why(struct rig *rig, const char *name)
 {
     struct end *asking = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
@@ -463,6 +497,7 @@ int main(void)
         CASE(with_one_who_fits_nowhere_is_told_how_far_he_is_off),
         CASE(who_ran_alone_before_fits_alone_again_whatever_his_limit),
         CASE(a_job_s_own_limit_is_kept_and_the_same_for_all_ranks),
+        CASE(what_a_job_has_used_does_not_go_back_when_it_leaves_a_lane),
         CASE(why_a_lane_was_chosen_is_told),
         CASE(what_is_lost_is_told_beside_what_was_predicted),
         CASE(how_rounds_end_is_part_of_the_prediction),
