@@ -21,6 +21,7 @@ struct link {
     bool is_ofi;     /* of the connection */
     bool wants_ofi;  /* shared memory was tried and will not do */
     bool wants_open; /* again, once closed */
+    bool is_left;    /* the lane has let go of all: it ends this connection sooner or later (L19) */
     bool has_address, has_ticket;
     bool was_told; /* that it is not on this host */
     uint32_t attempts;

@@ -28,8 +28,28 @@ static void lift_fences(struct link *l)
     link_flush_all(l->job);
 }
 
+/* Pieces came back while the lane was ending the connection of before: what was said to that one is
+ * said again to the next (L19). */
+static void revisit(struct link *l)
+{
+    l->has_ticket = false;
+    link_open(l);
+    list_for_each (node, &l->job->tensors) {
+        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+        for (uint32_t i = 0; i < t->pieces_count; i++) {
+            struct piece *p = &t->pieces[i];
+            if (p->link != l)
+                continue;
+            link_retract(p);
+            p->owes_standing = true;
+            link_announce(l, p);
+        }
+    }
+}
+
 static void closed(struct link *l, const struct fabric_event *event)
 {
+    bool comes_back = l->is_left && !l->job->is_leaving && link_pieces(l) > 0;
     struct engine *e = &l->job->engine;
     enum link_state was = l->state;
     *(l->is_ofi ? &e->ofi_conns : &e->shm_conns) -= 1;
@@ -40,10 +60,13 @@ static void closed(struct link *l, const struct fabric_event *event)
     l->chosen_round = 0;
     l->settings.kind = 0; /* the next connection knows none */
     l->state = LINK_CLOSED;
+    l->is_left = false;
     if (was == LINK_OPEN && link_pieces(l) == 0)
         l->has_ticket = false; /* the lane has forgotten the job, and what it gave us (L19) */
     if (was == LINK_CONNECTING && !l->job->is_leaving)
         link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);
+    else if (was == LINK_OPEN && comes_back)
+        revisit(l);
     else if (was == LINK_OPEN)
         link_lose(l, event->error, "has closed the connection");
     else if (l->wants_open && !l->job->is_leaving)

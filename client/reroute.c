@@ -35,6 +35,7 @@ static void adopt(struct piece *p, const Gradpool__Wire__Piece *said, bool is_re
     struct link *former = p->link, *link = link_get(p->tensor->job, said->lane);
     if (!link || is_known(p, said))
         return;
+    link->is_left |= link == former && is_released; /* there and back, and we were told the end */
     link_retract(p);
     piece_new_word(p); /* what the former owner still says under the old one finds nobody (W5) */
     p->link = link;
@@ -58,6 +59,14 @@ static void settle_piece(struct piece *p)
     link_announce(p->link, p);
 }
 
+static void note_left(struct gp_job *job)
+{
+    list_for_each (node, &job->links) {
+        struct link *l = list_entry(node, struct link, node);
+        l->is_left |= l->state == LINK_OPEN && link_pieces(l) == 0;
+    }
+}
+
 void reroute(struct gp_job *job, const Gradpool__Wire__RouteChange *change)
 {
     log_info("job '%s' rank %u: new routes for %zu tensors", job->name, job->rank,
@@ -76,4 +85,5 @@ void reroute(struct gp_job *job, const Gradpool__Wire__RouteChange *change)
         for (uint32_t i = 0; i < t->pieces_count; i++)
             settle_piece(&t->pieces[i]);
     }
+    note_left(job);
 }

@@ -173,6 +173,25 @@ static void a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket(void *
     script_unlock(&rig);
 }
 
+/* Nobody drives the fabric between two pushes, but route changes come at once. */
+static void a_piece_that_comes_back_before_its_old_connection_ends_is_announced_anew(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    struct ends before = ends_of(0);
+    script_lock(&rig);
+    rig.releases = true;
+    script_move(&rig, 0, 1);
+    for (int rank = 0; rank < 2; rank++)
+        fabric_disconnect(before.conn[rank]); /* the lane has dropped the job */
+    script_move(&rig, 1, 0);
+    script_unlock(&rig);
+    for (uint64_t round = 2; round < 5; round++)
+        run_round(t, round);
+    struct ends after = ends_of(0);
+    assert_ptr_not_equal(after.conn[0], before.conn[0]);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start, fixture_stop)
 int main(void)
 {
@@ -182,6 +201,7 @@ int main(void)
         CASE(a_round_that_waits_is_announced_to_the_next_lane),
         CASE(pieces_that_stay_go_on_at_the_lane_that_let_go),
         CASE(the_end_of_a_lane_without_pieces_means_nothing),
+        CASE(a_piece_that_comes_back_before_its_old_connection_ends_is_announced_anew),
         CASE(a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
