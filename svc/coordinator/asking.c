@@ -144,10 +144,12 @@ static void add_residents(struct offer *offer)
     }
 }
 
-static bool is_offered(const struct lane *lane)
+/* Who has lost his lane may have one that closes: it stays open then. */
+static bool is_offered(const struct lane *lane, enum ask_for why)
 {
-    return lane->aggregator->state == AGGREGATOR_UP && !lane->aggregator->is_stopping &&
-           (lane->use == LANE_OPEN || lane->use == LANE_PARKED);
+    bool is_there = lane->aggregator->state == AGGREGATOR_UP && !lane->aggregator->is_stopping;
+    return is_there && (lane->use == LANE_OPEN || lane->use == LANE_PARKED ||
+                        (lane->use == LANE_CLOSING && why == ASK_FOR_LOST));
 }
 
 static size_t count_lanes(const struct service *s)
@@ -185,7 +187,8 @@ static void leave_out_closed(struct offer *offer, size_t room)
 }
 
 /* Lanes that are up, ascending; `starts`: those of aggregators that could start, too. */
-static int offer_lanes(const struct job *job, bool starts, struct offer *ret_offer)
+static int offer_lanes(const struct job *job, enum ask_for why, bool starts,
+                       struct offer *ret_offer)
 {
     struct service *s = job->service;
     struct offer offer = {.lanes = calloc(count_lanes(s), sizeof *offer.lanes)};
@@ -197,10 +200,10 @@ static int offer_lanes(const struct job *job, bool starts, struct offer *ret_off
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
         for (size_t i = 0; i < a->lanes_count; i++)
-            if (is_offered(&a->lanes[i]))
+            if (is_offered(&a->lanes[i], why))
                 describe_lane(job, &a->lanes[i], &offer.budgets, &offer.lanes[offer.count++]);
     }
-    size_t room = scaling_room(s), coming = 0;
+    size_t room = why == ASK_FOR_LOST ? scaling_room_now(s) : scaling_room(s), coming = 0;
     for (size_t i = 0; i < s->slots_count && starts; i++)
         coming += add_slot(&offer, &s->slots[i]);
     qsort(offer.lanes, offer.count, sizeof *offer.lanes, compare_lanes);
@@ -254,7 +257,7 @@ static bool starts_more(struct job *job, const struct packer_request *request,
     struct packer_plan plan;
     struct offer offer;
     bool starts = false;
-    if (!scaling_may_start(job) || offer_lanes(job, true, &offer) < 0)
+    if (!scaling_may_start(job) || offer_lanes(job, ASK_FOR_NEW, true, &offer) < 0)
         return false;
     more.lanes = offer.lanes;
     more.lanes_count = offer.count;
@@ -310,7 +313,7 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
                enum ask_for why, struct answer *ret_answer, struct err *err)
 {
     struct offer offer;
-    if (offer_lanes(job, false, &offer) < 0)
+    if (offer_lanes(job, why, false, &offer) < 0)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
     struct packer_request request = {.policy = job->service->options.policy,
                                      .workers = job->workers,

@@ -54,8 +54,8 @@ static void note(struct service *s, enum scale_verb verb, const char *reason)
 
 static bool is_lost(const struct aggregator *a) { return a->state == AGGREGATOR_LOST; }
 
-/* Open, closing, or about to come. */
-static size_t open_lanes(const struct service *s)
+/* Open or closing. */
+static size_t open_now(const struct service *s)
 {
     size_t open = 0;
     list_for_each (node, &s->aggregators) {
@@ -63,22 +63,33 @@ static size_t open_lanes(const struct service *s)
         for (size_t i = 0; i < a->lanes_count && !is_lost(a); i++)
             open += a->lanes[i].use == LANE_OPEN || a->lanes[i].use == LANE_CLOSING;
     }
+    return open;
+}
+
+/* And those about to come. */
+static size_t open_lanes(const struct service *s)
+{
+    size_t open = open_now(s);
     for (size_t i = 0; i < s->slots_count; i++)
         open += fleet_is_coming(&s->slots[i]) ? s->slots[i].open_count : 0;
     return open;
 }
 
-size_t scaling_room(const struct service *s)
+static size_t room_beside(const struct service *s, size_t open)
 {
-    size_t open = open_lanes(s), most = s->options.lanes_max;
+    size_t most = s->options.lanes_max;
     if (most == 0)
         return SIZE_MAX;
     return most > open ? most - open : 0;
 }
 
+size_t scaling_room(const struct service *s) { return room_beside(s, open_lanes(s)); }
+
+size_t scaling_room_now(const struct service *s) { return room_beside(s, open_now(s)); }
+
 void scaling_open(struct lane *lane)
 {
-    if (lane->use == LANE_PARKED)
+    if (lane->use == LANE_PARKED || lane->use == LANE_CLOSING)
         lane->use = LANE_OPEN;
 }
 
@@ -177,7 +188,7 @@ static void drain(struct service *s, const struct scaling_look *look,
     if (!lane)
         return;
     lane->use = LANE_CLOSING;
-    lane->leaving = move_all(look, d, lane->id);
+    lane->leaving += move_all(look, d, lane->id);
     left(lane);
 }
 

@@ -28,6 +28,8 @@ bool scaling_is_due(const struct service *s);
 void scaling_joined(struct aggregator *a, const struct slot *slot);
 /* How many more lanes may open. */
 size_t scaling_room(const struct service *s);
+/* The same for who cannot wait: what is about to come opens the fewer. */
+size_t scaling_room_now(const struct service *s);
 /* A plan takes it: it opens. */
 void scaling_open(struct lane *lane);
 /* Whether a job that finds no lane as it should may wait for an aggregator to start. */

@@ -225,26 +225,59 @@ static void who_loses_too_much_is_moved_apart(void **state)
     assert_true(is_named);
 }
 
-static void an_aggregator_that_leaves_in_the_middle_leaves_no_lane_closing(void **state)
+/* The source or the target of a drain that is under way. */
+static void one_of_two_leaves(struct rig *rig, bool is_source)
 {
-    struct rig *rig = *state;
     struct end *ends[2] = {rig_aggregator(rig, 1), rig_aggregator(rig, 1)};
     struct pair pair = start_pair(rig, 2 * NS_PER_MS);
     for (int i = 0; i < 2; i++)
         ends[i]->ignores = BODY(RELEASE_REQUEST);
     wait_for(rig, LANE_CLOSING, 1);
-    int source = lane_find(service_of(rig), ends[0]->lanes[0])->use == LANE_CLOSING ? 0 : 1;
+    bool closes = lane_find(service_of(rig), ends[0]->lanes[0])->use == LANE_CLOSING;
+    int leaver = closes == is_source ? 0 : 1;
     WIRE(AggregatorLeave) leave = GRADPOOL__WIRE__AGGREGATOR_LEAVE__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     request.body_case = BODY(AGGREGATOR_LEAVE);
     request.aggregator_leave = &leave;
-    end_send(ends[source], &request);
+    end_send(ends[leaver], &request);
     wait_for(rig, LANE_CLOSING, 0);
     rig_settle(rig);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(lane_of(rig, &pair.jobs[i]), ends[!source]->lanes[0]);
+        assert_int_equal(lane_of(rig, &pair.jobs[i]), ends[!leaver]->lanes[0]);
     assert_false(moving_is_busy(job_of(rig, &pair.jobs[0])));
     assert_int_equal(lanes_in(rig, LANE_OPEN), 1);
+}
+
+static void an_aggregator_that_leaves_in_the_middle_leaves_no_lane_closing(void **state)
+{
+    one_of_two_leaves(*state, true);
+}
+
+static void when_the_target_is_lost_its_jobs_go_on_where_a_lane_was_closing(void **state)
+{
+    one_of_two_leaves(*state, false);
+}
+
+/* A place is kept for what comes: who has nothing may have it now. */
+static void who_has_lost_his_lane_opens_one_though_another_aggregator_comes(void **state)
+{
+    struct rig *rig = *state;
+    struct end *worker;
+    rig->options.lanes_max = 1;
+    rig->options.aggregators = 1;
+    rig->options.cores = "0";
+    rig->options.lanes_per_core = 1;
+    rig_start_afresh(rig);
+    struct end *local = rig_local_aggregator(rig, 1, rig->grants[0]);
+    struct trained one = trained_start(rig, "one", &worker);
+    assert_int_equal(one.lane, local->lanes[0]);
+    struct end *other = rig_aggregator(rig, 1);
+    wait_for(rig, LANE_PARKED, 1);
+    int process = local->process;
+    end_close(local);
+    rig_kill(rig, process);
+    wait_for(rig, LANE_PARKED, 0);
+    assert_int_equal(lane_of(rig, &one), other->lanes[0]);
 }
 
 #define GROWTH_TEST(test) cmocka_unit_test_setup_teardown(test, growth_setup, rig_teardown)
@@ -260,6 +293,8 @@ int main(void)
         GROWTH_TEST(nothing_new_comes_to_a_lane_that_closes),
         GROWTH_TEST(who_loses_too_much_is_moved_apart),
         GROWTH_TEST(an_aggregator_that_leaves_in_the_middle_leaves_no_lane_closing),
+        GROWTH_TEST(when_the_target_is_lost_its_jobs_go_on_where_a_lane_was_closing),
+        GROWTH_TEST(who_has_lost_his_lane_opens_one_though_another_aggregator_comes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
