@@ -44,6 +44,15 @@ static void print_help(FILE *out)
     fputs("\n`gradpool-bench COMMAND --help` says more.\n", out);
 }
 
+/* Figures that nobody could take are a failure. */
+static int finish(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "gradpool-bench: the output cannot be written\n");
+    return code ? code : 1;
+}
+
 int main(int argc, char **argv)
 {
     char name[64];
@@ -60,7 +69,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0) {
             snprintf(name, sizeof name, "gradpool-bench %s", commands[i].name);
             argv[1] = name;
-            return commands[i].run(argc - 1, argv + 1);
+            return finish(commands[i].run(argc - 1, argv + 1));
         }
     fprintf(stderr, "gradpool-bench: there is no command '%s'; see gradpool-bench --help\n",
             argv[1]);

@@ -43,13 +43,27 @@ void run_facts_of_host(struct run_facts *facts)
     run_fact(facts, "date", "%s", date);
 }
 
+static int complain(const char *path, int error)
+{
+    fprintf(stderr, "gradpool-bench: %s cannot be written: %s\n", path, strerror(-error));
+    return error;
+}
+
+/* What stands there stays until there is something better. */
+int run_can_write(const char *path)
+{
+    FILE *out = fopen(path, "ae");
+    if (!out)
+        return complain(path, -errno);
+    fclose(out);
+    return 0;
+}
+
 int run_write(const struct view_run *run, const char *path)
 {
     FILE *out = fopen(path, "we");
     int error = out ? run_report_page(run, out) : -errno;
     if (out && fclose(out) == EOF && error == 0)
         error = -EIO;
-    if (error < 0)
-        fprintf(stderr, "gradpool-bench: %s cannot be written: %s\n", path, strerror(-error));
-    return error;
+    return error < 0 ? complain(path, error) : 0;
 }

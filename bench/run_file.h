@@ -19,7 +19,9 @@ void run_fact(struct run_facts *facts, const char *name, const char *format, ...
 /* Machine, load, commit, date. */
 void run_facts_of_host(struct run_facts *facts);
 
-/* Negative errno, with a text on standard error. */
+/* Negative errno, with a text on standard error. Whether run_write() will find the file open to it
+ * is asked before a run, which takes minutes. */
+int run_can_write(const char *path);
 int run_write(const struct view_run *run, const char *path);
 
 #endif

@@ -1,7 +1,9 @@
 /* Options of `savings`. */
 #include "bench/commands.h"
+#include "bench/run_file.h"
 #include "bench/savings/savings.h"
 #include "bench/sim/csv.h"
+#include "packer/packer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +61,15 @@ static const char *transport_of(struct argp_state *state, const char *kind)
     return kind;
 }
 
+static const char *policy_of(struct argp_state *state, const char *name)
+{
+    for (const char *const *known = packer_policies(); *known; known++)
+        if (strcmp(name, *known) == 0)
+            return name;
+    argp_error(state, "--policy: '%s' is none of the service's", name);
+    return NULL;
+}
+
 static void make_quick(struct savings *s)
 {
     s->profiles_together = true;
@@ -81,7 +92,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_MIX: s->plan.mix = argument; return 0;
     case KEY_MODELS: a->models = argument; return 0;
-    case KEY_POLICY: s->policy = argument; return 0;
+    case KEY_POLICY: s->policy = policy_of(state, argument); return 0;
     case KEY_TRANSPORT: s->transport = transport_of(state, argument); return 0;
     case KEY_LOAD: s->load = (double)command_number(state, argument, 1, 1000) / 100; return 0;
     case KEY_TURN:
@@ -107,8 +118,8 @@ static const struct argp argp = {
     "each turn; every result of sampled rounds is checked.\v"
     "The load is lane time in percent of a core when all jobs are there; tensors are scaled for "
     "it. "
-    "What the service says of itself is what counts: a lane is allocated while it carries "
-    "tensors.",
+    "What the service says of itself is what counts: a lane is allocated from the look "
+    "that sees it open until the next one; where lanes are never parked, while it carries tasks.",
     NULL,
     NULL,
     NULL};
@@ -132,7 +143,12 @@ int savings_command(int argc, char **argv)
                             .jobs_count = 8};
     struct arguments arguments = {.savings = s, .models = BENCH_MODELS};
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
-    int r = models_load(&models, arguments.models, error);
+    int r = s->report ? run_can_write(s->report) : 0;
+    if (r < 0) {
+        free(s);
+        return 1;
+    }
+    r = models_load(&models, arguments.models, error);
     if (r == 0)
         r = plan_make(&s->plan, &models, error);
     if (r < 0)

@@ -2,6 +2,7 @@
 #include "bench/calibrate.h"
 #include "bench/commands.h"
 #include "bench/live/live.h"
+#include "bench/run_file.h"
 #include "bench/sim/csv.h"
 #include "bench/sim/simulate.h"
 #include "bench/simulate_report.h"
@@ -149,8 +150,14 @@ static int load(struct arguments *a, struct models *models, struct workload *wor
         return complain(error);
     if ((a->traces ? workload_read(workload, a->traces, a->hours, models, error)
                    : workload_generate(workload, a->setting.seed, a->hours ? a->hours : 168, models,
-                                       error)) == 0)
-        return 0;
+                                       error)) == 0) {
+        if (workload->count > 0)
+            return 0;
+        snprintf(error, sizeof(error),
+                 "no job of two or more workers comes in %.2f hours (--hours)",
+                 (double)workload->end_ns / (double)NS_PER_HOUR);
+        workload_fini(workload);
+    }
     models_fini(models);
     return complain(error);
 }
@@ -241,6 +248,8 @@ int simulate_command(int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, &a);
     if (a.live)
         return run_live(&a);
+    if (a.report && run_can_write(a.report) < 0)
+        return 1;
     if (load(&a, &models, &workload) != 0)
         return 1;
     trail = calloc(1, sizeof(*trail));

@@ -74,6 +74,8 @@ static void print_cores(const struct simulated *r)
 
 static void print_losses(const struct simulated *r, const struct setting *s)
 {
+    char within[64];
+
     printf("\nloss of %llu jobs seen in %u windows\n", (unsigned long long)r->sampled, r->windows);
     printf("%-34s %11.2f%%\n", "  mean", 100 * r->loss_mean);
     printf("%-34s %11.2f%%\n", "    of it without other jobs", 100 * r->loss_own);
@@ -81,8 +83,8 @@ static void print_losses(const struct simulated *r, const struct setting *s)
     printf("%-34s %11.2f%%\n", "  mean that placing counts with", 100 * r->loss_counted);
     printf("%-34s %11.2f%%\n", "  p99", 100 * r->loss_p99);
     printf("%-34s %11.2f%%\n", "  worst job", 100 * r->loss_worst);
-    printf("  jobs within %-5g %%               %12.1f%%\n", s->loss_limit_ppm / 1e4,
-           100 * r->within_limit);
+    snprintf(within, sizeof within, "  jobs within %g %%", s->loss_limit_ppm / 1e4);
+    printf("%-34s %11.1f%%\n", within, 100 * r->within_limit);
     printf("%-34s %11.1f%%\n", "  jobs predicted to 2 points", 100 * r->predicted_near);
 }
 

@@ -1,4 +1,4 @@
-/* The ring of samples. Owns when neighbours are merged; means stay means. */
+/* The ring of samples and the sums over time. Owns when neighbours are merged; means stay means. */
 #include "svc/ops/history.h"
 
 #include <math.h>
@@ -39,8 +39,26 @@ static struct view_moment settle(struct history *h)
     return sample;
 }
 
+/* Snapshots are not equally far apart. What is used is a mean since the one before as it comes; the
+ * others are so at a moment: between two moments half of each. */
+static void sum_up(struct history *h, double at_s, const struct view_cores *cores)
+{
+    double elapsed_s = at_s - h->last.at_s;
+    struct history_sum *sum = &h->sum;
+    if (h->has_last && elapsed_s > 0) {
+        sum->elapsed_s += elapsed_s;
+        sum->cores.allocated += mean(h->last.cores.allocated, cores->allocated) * elapsed_s;
+        sum->cores.dedicated += mean(h->last.cores.dedicated, cores->dedicated) * elapsed_s;
+        sum->cores.used += isnan(cores->used) ? 0 : cores->used * elapsed_s;
+        sum->used_s += isnan(cores->used) ? 0 : elapsed_s;
+    }
+    h->last = (struct view_moment){.at_s = at_s, .cores = *cores};
+    h->has_last = true;
+}
+
 void history_add(struct history *h, double at_s, const struct view_cores *cores)
 {
+    sum_up(h, at_s, cores);
     if (h->stride == 0)
         h->stride = 1;
     h->pending.at_s += at_s;
@@ -57,22 +75,16 @@ void history_add(struct history *h, double at_s, const struct view_cores *cores)
         halve(h);
 }
 
-/* Every sample stands for as much time as any other. */
 bool history_mean(const struct history *h, struct view_cores *ret_cores)
 {
-    struct view_cores sum = {0};
-    size_t used_count = 0;
-    for (size_t i = 0; i < h->count; i++) {
-        const struct view_cores *cores = &h->samples[i].cores;
-        sum.allocated += cores->allocated;
-        sum.dedicated += cores->dedicated;
-        sum.used += isnan(cores->used) ? 0 : cores->used;
-        used_count += !isnan(cores->used);
-    }
-    if (h->count == 0)
+    const struct history_sum *sum = &h->sum;
+    if (!h->has_last)
         return false;
-    *ret_cores = (struct view_cores){.allocated = sum.allocated / (double)h->count,
-                                     .used = used_count > 0 ? sum.used / (double)used_count : NAN,
-                                     .dedicated = sum.dedicated / (double)h->count};
+    *ret_cores = h->last.cores;
+    if (sum->elapsed_s > 0)
+        *ret_cores =
+            (struct view_cores){.allocated = sum->cores.allocated / sum->elapsed_s,
+                                .used = sum->used_s > 0 ? sum->cores.used / sum->used_s : NAN,
+                                .dedicated = sum->cores.dedicated / sum->elapsed_s};
     return true;
 }

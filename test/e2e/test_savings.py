@@ -142,8 +142,13 @@ class Usage(unittest.TestCase):
         self.assertEqual(answer.stdout, '')
         self.assertIn("'gpt9'", answer.stderr)
 
+    def test_what_cannot_be_written_is_said_before_anything_starts(self):
+        answer = bench('savings', '--report', '/nowhere/run.html')
+        self.assertEqual((answer.returncode, answer.stdout), (1, ''))
+        self.assertIn('/nowhere/run.html cannot be written', answer.stderr)
+
     def test_a_mistake_on_the_command_line_is_exit_code_2(self):
-        for options in (('--jobs', 0), ('--transport', 'pigeon'), ('--load', 'x')):
+        for options in (('--jobs', 0), ('--transport', 'pigeon'), ('--load', 'x'), ('--policy', 'bogus')):
             self.assertEqual(bench('savings', *options).returncode, 2, options)
 
 

@@ -402,7 +402,19 @@ class RunPage(unittest.TestCase):
                                  '--report', '/nowhere/run.html'], capture_output=True, text=True,
                                 timeout=WAIT_S, check=False)
         self.assertEqual(answer.returncode, 1)
+        self.assertEqual(answer.stdout, '')  # before it ran
         self.assertIn('/nowhere/run.html cannot be written', answer.stderr)
+
+    def test_a_simulation_without_jobs_or_without_readers_is_a_failure(self):
+        with open('/dev/full', 'w', encoding='utf-8') as full:
+            for hours, out, why in (('0.02', subprocess.PIPE, 'no job'),
+                                    ('12', full, 'output cannot be written')):
+                answer = subprocess.run([BENCH, 'simulate', '--x', '1.5', '--hours', hours,
+                                         '--windows', '1', '--json'], stdout=out,
+                                        stderr=subprocess.PIPE, text=True, timeout=WAIT_S,
+                                        check=False)
+                self.assertEqual(answer.returncode, 1)
+                self.assertIn(why, answer.stderr)
 
 
 if __name__ == '__main__':

@@ -243,6 +243,9 @@ static void what_was_saved_since_the_start_is_a_mean_over_time(void **state)
     history_add(&history, 2, &(struct view_cores){.allocated = 1, .used = 0.5, .dedicated = 2});
     assert_true(history_mean(&history, &mean));
     assert_true(mean.allocated == 1 && mean.used == 0.5 && mean.dedicated == 3);
+    history_add(&history, 5, &(struct view_cores){.allocated = 1, .used = 0.5, .dedicated = 4});
+    assert_true(history_mean(&history, &mean)); /* three seconds count three times */
+    assert_true(mean.allocated == 1 && mean.used == 0.5 && mean.dedicated == 3);
     char *text = page_of(s, &history);
     has(text,
         "1.00 cores allocated, 0.50 used; dedicated servers would have held 3.00: 67 % saved");
