@@ -51,7 +51,7 @@ LIBRARIES = {
     'hwloc/': {'svc/cores'},
     'jemalloc/': {'svc/aggregator/arena.c'},
     'sqlite3.h': {'svc/coordinator', 'test/unit/test_store.c'},
-    'jansson.h': {'svc/ops'},
+    'jansson.h': {'svc/ops', 'bench/savings/look_parse.c'},
     'microhttpd.h': {'svc/ops'},
     'cmocka.h': {'test'},
     'mpi.h': {'bench/peers'},

@@ -24,7 +24,8 @@ struct history {
 /* All zero is an empty one. */
 void history_add(struct history *h, double at_s, const struct view_cores *cores);
 
-/* Over all the time since it began, each snapshot for as long as it stood; `ret_cores->used` NAN: not known. false: nothing came yet. */
+/* Over all the time since it began, each snapshot for as long as it stood; `ret_cores->used` NAN:
+ * not known. false: nothing came yet. */
 bool history_mean(const struct history *h, struct view_cores *ret_cores);
 
 #endif

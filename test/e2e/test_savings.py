@@ -148,7 +148,8 @@ class Usage(unittest.TestCase):
         self.assertIn('/nowhere/run.html cannot be written', answer.stderr)
 
     def test_a_mistake_on_the_command_line_is_exit_code_2(self):
-        for options in (('--jobs', 0), ('--transport', 'pigeon'), ('--load', 'x'), ('--policy', 'bogus')):
+        for options in (('--jobs', 0), ('--transport', 'pigeon'), ('--load', 'x'),
+                        ('--policy', 'bogus')):
             self.assertEqual(bench('savings', *options).returncode, 2, options)
 
 
