@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define MS_MIN 1e-6 /* a nanosecond */
 #define MS_MAX 86400000.0
 
 enum { ENDPOINT, JSON, WORKERS, PERIOD, LANE_TIME, LOSS_LIMIT, JOB };
@@ -37,8 +38,9 @@ static int set_ms(const char *value, uint64_t *ret_ns, struct err *err)
 {
     char *end;
     double ms = strtod(value, &end);
-    if (end == value || *end || !(ms > 0 && ms <= MS_MAX))
-        return err_set(err, -EINVAL, "'%s': expected milliseconds, as in 120 or 4.5", value);
+    if (end == value || *end || !(ms >= MS_MIN && ms <= MS_MAX))
+        return err_set(err, -EINVAL, "'%s': expected milliseconds, as in 120 or 4.5, at least %g",
+                       value, MS_MIN);
     *ret_ns = (uint64_t)(ms * 1e6);
     return 0;
 }
@@ -78,6 +80,9 @@ static int show_reply(const struct plan *p, const envelope *reply, const struct 
         return CLI_FAILED;
     const Gradpool__Wire__PlanReply *plan = reply->plan_reply;
     int error = (p->options.json ? how->plan_json : how->plan_text)(plan, stdout);
+    if (p->request.period_ns && plan->period_ns != p->request.period_ns)
+        fprintf(stderr, "gradpool plan: --period is not used: nothing has trained here that would "
+                        "tell how long lanes take for these bytes; name --lane-time, too\n");
     return error < 0 ? CLI_FAILED : plan->code < 0 ? CLI_NOTHING : CLI_OK;
 }
 
@@ -113,7 +118,8 @@ int cli_plan(int argc, char **argv, const struct cli_show *how)
                   "changed. FILE is CSV; its first line names the columns, `name` and `elements` "
                   "(and `dtype`) among them, as in bench/models.",
         .after =
-            "Examples:\n  gradpool plan bench/models/resnet50.csv --workers 4 --period 120\n  "
+            "Examples:\n  gradpool plan bench/models/resnet50.csv --workers 4 --period 120 "
+            "--lane-time 40\n  "
             "gradpool plan model.csv --job resnet-7 --json\n\nExit code: 0 it would be placed; "
             "1 failed; 2 a mistake on the command line or in the file; 3 it would be refused, "
             "or no service there."};

@@ -303,7 +303,8 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
     }
     if (error == 0)
         return 0;
-    err_set(err, error, "job %.64s cannot be placed: %s", job->name, reason);
+    err_set(err, error, "%s%.64s cannot be placed: %s", *job->name ? "job " : "this job", job->name,
+            reason);
     if (error == -ENOSPC && request->lanes_count > 0)
         budgets_name(job->service, request, err);
     return error;

@@ -172,7 +172,7 @@ static void note(struct job *job, enum profile_news news)
     profile_use(&job->profile);
     job->wants_pieces = true;
     struct profile_times known = profile_known(&job->profile);
-    log_info("job %s%s %s: a round takes %.1f ms, %.3f ms of it lane time",
+    log_info("job %s%s %s: a round takes %.1f ms and %.3f ms of lane time",
              tenant_prefix(job->tenant, prefix), job->name,
              news == PROFILE_MEASURED ? "is measured" : "has changed",
              (double)known.period_ns / NS_PER_MS, (double)known.lanes_ns / NS_PER_MS);

@@ -48,7 +48,7 @@ static int check_request(const WIRE(PlanRequest) * request, struct err *err)
     if (request->loss_limit_ppm >= PPM || request->period_ns > PACKER_PERIOD_NS_MAX ||
         request->lane_ns > request->period_ns * (uint64_t)WORKERS_MAX)
         return err_set(err, -EINVAL,
-                       "a period of %.3f s, %.3f s of it lane time, limit %.1f %%: "
+                       "a period of %.3f s, lane time of %.3f s, limit %.1f %%: "
                        "no job is like that",
                        (double)request->period_ns / NS_PER_S, (double)request->lane_ns / NS_PER_S,
                        request->loss_limit_ppm / 1e4);
@@ -152,6 +152,7 @@ static WIRE(PlanCost) * find_cost(WIRE(PlanReply) * reply, const struct job *job
     cost->tenant = strdup(job->tenant->key.tenant);
     cost->job = strdup(job->name);
     cost->loss_limit_ppm = job_limit_ppm(job);
+    cost->is_new = job->is_trial;
     reply->jobs[reply->n_jobs++] = cost;
     return cost->tenant && cost->job ? cost : NULL;
 }
@@ -190,7 +191,8 @@ static int add_costs(const struct job *trial, const struct packer_resident *jobs
         WIRE(PlanCost) *cost = job ? find_cost(reply, job) : NULL;
         error = job && !cost ? -ENOMEM : 0;
         if (cost) {
-            raise_to(&cost->before_ppm, before[i]);
+            if (!cost->is_new)
+                raise_to(&cost->before_ppm, before[i]);
             raise_to(&cost->after_ppm, after[i]);
         }
     }

@@ -34,7 +34,7 @@ static void print_figures(const WIRE(JobView) * job, FILE *out)
     if (job->alone_period_ns)
         fprintf(out, ", %.1f ms without other jobs", (double)job->alone_period_ns / 1e6);
     if (job->lane_ns)
-        fprintf(out, ", %.3f ms of it lane time", (double)job->lane_ns / 1e6);
+        fprintf(out, ", lane time %.3f ms", (double)job->lane_ns / 1e6);
     fputc('\n', out);
     if (job->period_ns && job->alone_period_ns)
         fprintf(out, "lost by sharing: %.1f %%, ", job->loss_ppm / 1e4);
@@ -43,7 +43,7 @@ static void print_figures(const WIRE(JobView) * job, FILE *out)
     if (job->is_predicted)
         fprintf(out, "predicted %.1f %%, ", job->predicted_loss_ppm / 1e4);
     else
-        fputs("nothing is predicted, ", out);
+        fputs("predicted -, ", out);
     if (job->loss_limit_ppm)
         fprintf(out, "limit %.1f %%\n\n", job->loss_limit_ppm / 1e4);
     else
@@ -63,7 +63,10 @@ static int print_lanes(const WIRE(ExplainedJob) * job, FILE *out)
         add_bytes(&table, lane->bytes);
         add_ms(&table, lane->lane_ns);
         table_add(&table, "%u", lane->other_jobs);
-        table_add(&table, "%.1f %%", lane->predicted_loss_ppm / 1e4);
+        if (job->job->is_predicted)
+            table_add(&table, "%.1f %%", lane->predicted_loss_ppm / 1e4);
+        else
+            table_add(&table, "-");
         table_add(&table, "%s", lane->why);
     }
     return table_print(&table, out);

@@ -131,6 +131,11 @@ const char *shares_text(const struct snapshot *s, const struct view_lane *lane,
     return buffer;
 }
 
+double cores_saved(const struct view_cores *cores)
+{
+    return cores->dedicated > 0 ? cores->dedicated - cores->allocated : NAN;
+}
+
 bool lane_is_allocated(const struct view_lane *lane)
 {
     bool is_closed = strcmp(lane->state, "parked") == 0 || strcmp(lane->state, "withheld") == 0;

@@ -31,6 +31,8 @@ const char *figure_text(enum figure_unit unit, double value, char buffer[FIGURE_
 /* "tenant/job", or "job" of the local tenant. Returns the buffer. */
 const char *job_label(const struct view_job *job, char buffer[JOB_LABEL_BYTES]);
 
+/* NAN without jobs: nothing is saved then, nor lost. */
+double cores_saved(const struct view_cores *cores);
 /* One that is parked, or withheld without tasks, sleeps: its core is anybody's. */
 bool lane_is_allocated(const struct view_lane *lane);
 /* "up", or what keeps jobs from it: "parked", "closing", "silent", ... */

@@ -151,7 +151,7 @@ static json_t *tenant_json(const struct view_tenant *tenant, int *error)
     json_put_text(o, "role", tenant->role, error);
     json_put_text(o, "state", tenant->state, error);
     json_put_number(o, "added_s", tenant->added_s, error);
-    json_put_number(o, "loss_limit_ppm", tenant->loss_limit_ppm, error);
+    json_put_known_number(o, "loss_limit_ppm", tenant->loss_limit_ppm, error);
     json_put_number(o, "jobs", tenant->jobs, error);
     json_put_number(o, "connections", tenant->connections, error);
     return o;

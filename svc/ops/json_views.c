@@ -1,6 +1,7 @@
 /* Views that more than one report has, as JSON. Figures that are not known are left out (O4). */
 #include "svc/ops/json_views.h"
 
+#include "svc/ops/figures.h"
 #include "svc/ops/json_put.h"
 
 json_t *json_of_cores(const struct view_cores *cores, int *error)
@@ -9,7 +10,7 @@ json_t *json_of_cores(const struct view_cores *cores, int *error)
     json_put_known(o, "allocated", cores->allocated, error);
     json_put_known(o, "used", cores->used, error);
     json_put_known(o, "dedicated", cores->dedicated, error);
-    json_put_known(o, "saved", cores->dedicated - cores->allocated, error);
+    json_put_known(o, "saved", cores_saved(cores), error);
     return o;
 }
 

@@ -78,7 +78,7 @@ static void print_service(const struct snapshot *s, const char *version, FILE *o
           "Cores that the jobs would hold with servers of their own: one a worker.",
           s->cores.dedicated);
     plain(out, "cores_saved", "gauge", "cores_dedicated less cores_allocated.",
-          s->cores.dedicated - s->cores.allocated);
+          cores_saved(&s->cores));
     print_states(s, out);
 }
 

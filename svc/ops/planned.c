@@ -49,9 +49,12 @@ static int print_costs(const WIRE(PlanReply) * plan, FILE *out)
     table_init(&table, titles);
     for (size_t i = 0; i < plan->n_jobs; i++) {
         const WIRE(PlanCost) *cost = plan->jobs[i];
-        const char *name = *cost->job ? cost->job : "this one";
+        const char *name = cost->is_new ? "this one" : cost->job;
         table_add(&table, "%s%s%s", cost->tenant, *cost->tenant ? "/" : "", name);
-        table_add(&table, "%.1f %%", cost->before_ppm / 1e4);
+        if (cost->is_new)
+            table_add(&table, "-");
+        else
+            table_add(&table, "%.1f %%", cost->before_ppm / 1e4);
         table_add(&table, "%.1f %%", cost->after_ppm / 1e4);
         if (cost->loss_limit_ppm)
             table_add(&table, "%.1f %%", cost->loss_limit_ppm / 1e4);
@@ -69,7 +72,7 @@ int ops_plan_text(const WIRE(PlanReply) * plan, FILE *out)
     }
     fprintf(out, "would be placed: %s\n", plan->why);
     if (plan->period_ns)
-        fprintf(out, "a round takes %.1f ms, %.3f ms of it lane time\n\n",
+        fprintf(out, "a round takes %.1f ms and %.3f ms of lane time\n\n",
                 (double)plan->period_ns / 1e6, (double)plan->lane_ns / 1e6);
     else
         fputs("how it runs is not known: it would be measured first\n\n", out);
@@ -100,7 +103,8 @@ static json_t *cost_json(const WIRE(PlanCost) * cost, int *error)
     json_t *o = json_object();
     json_put_text(o, "tenant", cost->tenant, error);
     json_put_text(o, "job", cost->job, error);
-    json_put_number(o, "before_ppm", cost->before_ppm, error);
+    if (!cost->is_new)
+        json_put_number(o, "before_ppm", cost->before_ppm, error);
     json_put_number(o, "after_ppm", cost->after_ppm, error);
     json_put_known_number(o, "loss_limit_ppm", cost->loss_limit_ppm, error);
     return o;

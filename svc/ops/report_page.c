@@ -12,7 +12,7 @@
 
 static void print_cores(const struct view_cores *c, FILE *out)
 {
-    double saved = c->dedicated - c->allocated;
+    double saved = cores_saved(c);
     fputs("<dl>", out);
     page_tile("allocated", FIGURE_COUNT, c->allocated, out);
     page_tile("used", FIGURE_CORES, c->used, out);

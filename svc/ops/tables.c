@@ -165,8 +165,8 @@ static void add_date(struct table *table, uint64_t since_1970_s)
 
 int ops_tenants_table(const struct view_tenants *tenants, FILE *out)
 {
-    static const char *const titles[] = {"TENANT", "ROLE",         "STATE", "ADDED",
-                                         ">JOBS",  ">CONNECTIONS", NULL};
+    static const char *const titles[] = {"TENANT",      "ROLE",  "STATE",        "ADDED",
+                                         ">LOSS LIMIT", ">JOBS", ">CONNECTIONS", NULL};
     struct table table;
     table_init(&table, titles);
     for (size_t i = 0; i < tenants->tenants_count; i++) {
@@ -175,6 +175,10 @@ int ops_tenants_table(const struct view_tenants *tenants, FILE *out)
         table_add(&table, "%s", tenant->role);
         table_add(&table, "%s", tenant->state);
         add_date(&table, tenant->added_s);
+        if (tenant->loss_limit_ppm)
+            table_add(&table, "%.4g %%", tenant->loss_limit_ppm / 1e4);
+        else
+            table_add(&table, "-");
         table_add(&table, "%u", tenant->jobs);
         table_add(&table, "%u", tenant->connections);
     }

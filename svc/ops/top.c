@@ -21,7 +21,7 @@ static void print_cores(const struct snapshot *s, FILE *out)
     fprintf(out, "cores: %.0f allocated, %s used; dedicated servers would hold %.0f", c->allocated,
             figure_text(FIGURE_CORES, c->used, used), c->dedicated);
     if (c->dedicated > 0)
-        fprintf(out, ": %.0f saved (%.0f %%)", c->dedicated - c->allocated,
+        fprintf(out, ": %.0f saved (%.0f %%)", cores_saved(c),
                 100 * (1 - c->allocated / c->dedicated));
     fputs("\n\n", out);
 }

@@ -107,7 +107,7 @@ class Limits(unittest.TestCase):
         self.service.tenant_key('acme', '--loss-limit', '2.5%')
         self.service.tenant_key('other')
         tenants = json.loads(self.service.tenant('list', '--json').stdout)['tenants']
-        self.assertEqual({t['tenant']: t['loss_limit_ppm'] for t in tenants},
+        self.assertEqual({t['tenant']: t.get('loss_limit_ppm', 0) for t in tenants},
                          {'acme': 25000, 'other': 0})
         answer = self.service.tenant('add', 'wrong', '--loss-limit', '100%')
         self.assertEqual(answer.returncode, 2)

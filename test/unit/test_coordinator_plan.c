@@ -64,6 +64,7 @@ static void what_it_would_cost_whom_is_told(void **state)
     assert_int_equal(p->lanes[0]->other_jobs, 1);
     assert_int_equal(p->n_jobs, 2);
     assert_string_equal(p->jobs[0]->job, "new");
+    assert_true(p->jobs[0]->is_new && p->jobs[0]->before_ppm == 0 && !p->jobs[1]->is_new);
     assert_string_equal(p->jobs[1]->job, "a");
     assert_int_equal(p->jobs[1]->before_ppm, 0);
     /* u v / (1 + u v) with 0.2 each, 3.8 %, or less where rounds are known to end otherwise */

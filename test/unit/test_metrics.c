@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "svc/ops/figures.h"
 #include "svc/ops/metrics.h"
 #include "svc/ops/page.h"
 #include "svc/ops/report.h"
@@ -230,6 +231,12 @@ static void a_chart_of_nothing_or_of_gaps_is_still_a_chart(void **state)
     }
 }
 
+static void without_jobs_nothing_is_said_to_be_saved(void **state)
+{
+    assert_true(isnan(cores_saved(&(struct view_cores){.allocated = 3})));
+    assert_true(cores_saved(&(struct view_cores){.allocated = 3, .dedicated = 2}) == -1);
+}
+
 static void what_was_saved_since_the_start_is_a_mean_over_time(void **state)
 {
     struct snapshot *s = usual();
@@ -265,6 +272,7 @@ int main(void)
         cmocka_unit_test(how_much_is_shown_is_bounded_and_the_rest_is_counted),
         cmocka_unit_test(jobs_on_lanes_are_bounded_together),
         cmocka_unit_test(the_page_has_tiles_tables_and_a_chart_and_loads_nothing),
+        cmocka_unit_test(without_jobs_nothing_is_said_to_be_saved),
         cmocka_unit_test(what_was_saved_since_the_start_is_a_mean_over_time),
         cmocka_unit_test(a_chart_of_nothing_or_of_gaps_is_still_a_chart),
     };

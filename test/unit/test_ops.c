@@ -219,7 +219,12 @@ static void columns_count_characters_and_fit_the_widest_cell(void **state)
 }
 
 static const struct view_tenant tenants_list[] = {
-    {.tenant = "acme", .role = "tenant", .state = "active", .added_s = 86400, .jobs = 2},
+    {.tenant = "acme",
+     .role = "tenant",
+     .state = "active",
+     .added_s = 86400,
+     .loss_limit_ppm = 25000,
+     .jobs = 2},
     {.tenant = "node8", .role = "operator", .state = "revoked", .connections = 7}};
 static const struct view_tenants tenants = {(struct view_tenant *)tenants_list, 2};
 
@@ -227,12 +232,14 @@ static void tenants_are_shown_without_their_keys(void **state)
 {
     char *text;
     PRINT(text, ops_tenants_table, &tenants);
-    assert_string_equal(text,
-                        "TENANT  ROLE      STATE    ADDED                 JOBS  CONNECTIONS\n"
-                        "acme    tenant    active   1970-01-02 00:00 UTC     2            0\n"
-                        "node8   operator  revoked  1970-01-01 00:00 UTC     0            7\n");
+    assert_string_equal(
+        text, "TENANT  ROLE      STATE    ADDED                 LOSS LIMIT  JOBS  CONNECTIONS\n"
+              "acme    tenant    active   1970-01-02 00:00 UTC       2.5 %     2            0\n"
+              "node8   operator  revoked  1970-01-01 00:00 UTC           -     0            7\n");
     free(text);
     PRINT(text, ops_tenants_json, &tenants);
+    assert_ptr_equal(strstr(text, "loss_limit_ppm"), strstr(text, "loss_limit_ppm\": 25000"));
+    assert_null(strstr(strstr(text, "loss_limit_ppm") + 1, "loss_limit_ppm"));
     has(text, "\"role\": \"operator\",");
     has(text, "\"added_s\": 86400,");
     free(text);
