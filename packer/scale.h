@@ -57,6 +57,7 @@ struct scale_lane {
     uint32_t aggregator;
     bool is_changing; /* it is being opened, started, drained or parked */
     bool is_kept;     /* its aggregator is not ours to stop */
+    bool is_awaited;  /* tasks are on their way to it: it counts as having some */
 };
 
 struct scale_task {

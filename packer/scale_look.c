@@ -83,6 +83,8 @@ bool scale_is_closed(const struct scale_lane *lane)
 static void count_tasks(struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;
+    for (size_t i = 0; i < seen->lanes_count; i++)
+        look->lanes[i].has_tasks = look->lanes[i].is_held = seen->lanes[i].is_awaited;
     for (size_t i = 0; i < seen->tasks_count; i++) {
         const struct scale_task *task = &seen->tasks[i];
         const struct scale_job *job = &seen->jobs[task->job];

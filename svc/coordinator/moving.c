@@ -39,6 +39,21 @@ bool moving_is_busy(const struct job *job)
     return false;
 }
 
+/* Its targets are not empty, though nothing is on them before the switch. */
+static void note_arriving(const struct migration *m, bool begins)
+{
+    uint32_t last = 0;
+    for (size_t i = 0; i < m->count; i++) {
+        uint32_t id = m->travellers[m->by_target[i]].target;
+        struct lane *lane = id == last ? NULL : lane_find(m->service, id);
+        last = id;
+        if (lane && begins)
+            lane->arriving++;
+        else if (lane)
+            lane->arriving--;
+    }
+}
+
 static void report(struct timer *timer);
 
 /* Its epoch is taken now and stored with the switch, so that a recovery meanwhile takes another. */
@@ -47,6 +62,7 @@ void migration_begin(struct migration *m, struct job *job)
     timer_init(&m->over, report);
     list_append(&m->service->migrations, &m->link);
     m->epoch = ++job->epoch;
+    note_arriving(m, true);
     migration_feed(m, MIGRATOR_E_START);
 }
 
@@ -74,6 +90,7 @@ static void report(struct timer *timer)
     migration_free(m);
 }
 
+/* Once for each. */
 static void finish(struct migration *m)
 {
     const struct job *job = migration_job(m);
@@ -92,6 +109,7 @@ static void finish(struct migration *m)
         log_write(stays ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "%s", text);
         events_note(&m->service->events, stays ? "stay" : "move", "%s", text);
     }
+    note_arriving(m, false);
     timer_start(&m->service->loop, &m->over, 0);
 }
 
@@ -159,6 +177,7 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     uint64_t lane_ns = take_lane_time(tensor, piece);
     piece_detach(tensor, piece);
     piece_attach(tensor, piece, target);
+    scaling_open(target); /* parked it is no longer, whatever was decided on the way */
     struct share *share = jobs_share(job, target);
     share->lane_ns += lane_ns;
     share->how = t->how ? t->how : share->how;

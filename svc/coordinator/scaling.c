@@ -106,7 +106,7 @@ static void park_all(struct service *s, const struct scale_decision *d)
 {
     for (size_t i = 0; i < d->lanes_count; i++) {
         struct lane *lane = lane_find(s, d->lanes[i]);
-        if (lane && lane->use == LANE_OPEN && lane->jobs == 0)
+        if (lane && lane->use == LANE_OPEN && lane->jobs == 0 && lane->arriving == 0)
             lane->use = LANE_PARKED;
     }
 }

@@ -40,21 +40,24 @@ static uint64_t load_ppm(struct lane *lane)
     return lane->load_ppm = load;
 }
 
-/* One that is away, leaves or is withheld can neither open nor close; what is on it counts. */
+/* One that is away, leaves or is withheld can neither open nor close; what is on it, or on its way
+ * there, counts. */
 static void see_lane(struct scaling_look *look, struct lane *lane, bool is_kept)
 {
     const struct aggregator *a = lane->aggregator;
     bool is_there = a->state == AGGREGATOR_UP && !a->is_stopping && lane->use != LANE_WITHHELD;
     bool is_open = lane->use == LANE_OPEN && (is_there || a->state == AGGREGATOR_AWAY);
-    bool is_parked = lane->use == LANE_PARKED && lane->jobs == 0;
+    bool is_used = lane->jobs > 0 || lane->arriving > 0;
+    bool is_parked = lane->use == LANE_PARKED && !is_used;
     struct scale_lane *to;
     if (is_parked && is_there)
         to = add_lane(look, lane->id, a->id, PACKER_LANE_PARKED, false);
-    else if (lane->jobs > 0 || is_open || (is_there && lane->use == LANE_CLOSING))
+    else if (is_used || is_open || (is_there && lane->use == LANE_CLOSING))
         to = add_lane(look, lane->id, a->id, PACKER_LANE_OPEN, !(is_open && is_there));
     else
         return;
     to->is_kept = is_kept;
+    to->is_awaited = lane->arriving > 0;
     to->lane.load_ppm = load_ppm(lane);
     to->lane.numa = lane->numa;
     budgets_of_lane(&look->budgets, lane, &to->lane);

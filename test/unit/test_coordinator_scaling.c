@@ -158,6 +158,38 @@ static void an_operator_s_move_opens_a_parked_lane(void **state)
     assert_int_equal(lane_find(service_of(rig), move.lane)->jobs, 1);
 }
 
+static void a_lane_that_tasks_are_on_their_way_to_does_not_park(void **state)
+{
+    struct rig *rig = *state;
+    struct end *worker, *operator= rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *aggregator = rig_aggregator(rig, 2);
+    WIRE(MoveRequest) move = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    struct trained one = trained_start(rig, "one", &worker);
+    wait_for(rig, so_many_are_open, 1);
+    move.job = (char *)"one";
+    move.lane = aggregator->lanes[aggregator->lanes[0] == one.lane];
+    request.body_case = BODY(MOVE_REQUEST);
+    request.move_request = &move;
+    aggregator->ignores = BODY(RELEASE_REQUEST);
+    uint64_t id = end_send(operator, & request);
+    envelope *release = end_expect(aggregator, BODY(RELEASE_REQUEST));
+    const struct lane *target = lane_find(service_of(rig), move.lane);
+    pass(rig, 40); /* three hold times */
+    assert_int_equal(target->use, LANE_OPEN);
+    assert_int_equal(target->arriving, 1);
+    aggregator->ignores = 0;
+    end_answer(aggregator, release);
+    message_free(release);
+    envelope *reply = end_expect_reply(operator, id);
+    assert_int_equal(reply->body_case, BODY(MOVE_REPLY));
+    assert_int_equal(reply->move_reply->tasks, 1);
+    message_free(reply);
+    wait_for(rig, so_many_are_open, 1);
+    assert_int_equal(target->use, LANE_OPEN);
+    assert_int_equal(target->arriving, 0);
+}
+
 static void with_parked_lanes_nothing_is_left_to_look_at(void **state)
 {
     struct rig *rig = *state;
@@ -337,6 +369,7 @@ int main(void)
         SCALING_TEST(lanes_without_a_job_park_and_a_job_opens_them_at_once),
         SCALING_TEST(what_was_decided_is_told_to_operators),
         SCALING_TEST(an_operator_s_move_opens_a_parked_lane),
+        SCALING_TEST(a_lane_that_tasks_are_on_their_way_to_does_not_park),
         SCALING_TEST(with_parked_lanes_nothing_is_left_to_look_at),
         SCALING_TEST(as_many_stay_open_as_the_operator_has_said),
         SCALING_TEST(never_are_more_open_than_are_granted),
