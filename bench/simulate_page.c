@@ -4,11 +4,17 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define JOBS_SHOWN 50
+#define EVENT_BYTES 128
 
 struct page {
+    struct view_event events[2 * TRAIL_SPANS];
+    char texts[2 * TRAIL_SPANS][EVENT_BYTES];
+    size_t events_count;
     struct run_facts facts;
     struct view_figure figures[20];
     size_t figures_count;
@@ -79,6 +85,39 @@ static void add_moments(const struct workload *workload, const struct trail *tra
     }
 }
 
+static void __attribute__((format(printf, 4, 5)))
+add_event(struct page *page, double at_s, const char *kind, const char *format, ...)
+{
+    va_list arguments;
+    size_t at = page->events_count++;
+
+    va_start(arguments, format);
+    vsnprintf(page->texts[at], EVENT_BYTES, format, arguments);
+    va_end(arguments);
+    page->events[at] = (struct view_event){at_s, kind, page->texts[at]};
+}
+
+/* Sums of each part of the run, told at its end. */
+static void add_events(const struct workload *workload, const struct trail *trail,
+                       struct page *page)
+{
+    double span_s = (double)workload->end_ns / 1e9 / TRAIL_SPANS, hours = span_s / 3600;
+
+    for (size_t i = 0; i < TRAIL_SPANS; i++) {
+        const struct trail_span *span = &trail->spans[i];
+        double at_s = (double)(i + 1) * span_s;
+
+        if (span->opened + span->closed > 0)
+            add_event(page, at_s, "growth",
+                      "in the %.1f hours before, %llu shared lanes opened and %llu closed", hours,
+                      (unsigned long long)span->opened, (unsigned long long)span->closed);
+        if (span->moves > 0)
+            add_event(page, at_s, "moves",
+                      "in the %.1f hours before, %llu parts of jobs moved, so that lanes close",
+                      hours, (unsigned long long)span->moves);
+    }
+}
+
 static int compare_jobs(const void *a, const void *b)
 {
     const struct trail_job *x = a, *y = b;
@@ -126,6 +165,7 @@ static int write_page(const struct simulate_report *report, const struct simulat
     add_facts(report, &page->facts);
     add_figures(report, result, page);
     add_moments(report->workload, trail, page);
+    add_events(report->workload, trail, page);
     struct view_run run = {.title = "gradpool: a simulated cluster",
                            .facts = page->facts.facts,
                            .facts_count = page->facts.count,
@@ -136,7 +176,9 @@ static int write_page(const struct simulate_report *report, const struct simulat
                            .losses = page->losses,
                            .losses_count = trail->jobs_count,
                            .jobs = page->jobs,
-                           .jobs_count = page->jobs_count};
+                           .jobs_count = page->jobs_count,
+                           .events = page->events,
+                           .events_count = page->events_count};
     return run_write(&run, path);
 }
 

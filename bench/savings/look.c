@@ -67,3 +67,13 @@ int look_at_jobs(const struct service *service, struct look_job *ret_jobs, size_
     free(text);
     return r;
 }
+
+int look_at_events(const struct service *service, struct look_events *ret_events)
+{
+    char *text = NULL;
+    int r = ask(service, "top", &text);
+    if (r == 0)
+        r = look_parse_events(text, ret_events);
+    free(text);
+    return r;
+}

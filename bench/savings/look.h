@@ -33,9 +33,21 @@ struct look_job {
 /* Up to `most` jobs; returns how many, or a negative errno. */
 int look_at_jobs(const struct service *service, struct look_job *ret_jobs, size_t most);
 
+#define LOOK_EVENTS_MAX 64
+struct look_events {
+    struct look_event {
+        double at_s; /* since the service started */
+        char kind[32], text[256];
+    } events[LOOK_EVENTS_MAX];
+    size_t count;
+};
+/* The last decisions of growth, by `gradpool top --json`. Negative errno, with a text. */
+int look_at_events(const struct service *service, struct look_events *ret_events);
+
 /* What those programs print. -ENODATA: no lanes; -E2BIG: too many; -EBADMSG: not JSON. */
 int look_parse_lanes(const char *text, struct look *ret_look);
 int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most);
+int look_parse_events(const char *text, struct look_events *ret_events);
 
 /* CPU of all lanes between two looks, and the most of any; by their numbers, for aggregators come
  * and go. */

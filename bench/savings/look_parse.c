@@ -69,6 +69,27 @@ int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most)
     return r;
 }
 
+/* Of too many the newest, which stand last. */
+int look_parse_events(const char *text, struct look_events *ret_events)
+{
+    json_t *root = json_loads(text, 0, NULL), *event;
+    size_t i, count = json_array_size(json_object_get(root, "events"));
+    size_t first = count > LOOK_EVENTS_MAX ? count - LOOK_EVENTS_MAX : 0;
+    int r = root ? 0 : -EBADMSG;
+    ret_events->count = 0;
+    json_array_foreach(json_object_get(root, "events"), i, event)
+    {
+        if (i < first)
+            continue;
+        struct look_event *seen = &ret_events->events[ret_events->count++];
+        seen->at_s = json_number_value(json_object_get(event, "at_s"));
+        snprintf(seen->kind, sizeof seen->kind, "%s", text_of(event, "kind"));
+        snprintf(seen->text, sizeof seen->text, "%s", text_of(event, "text"));
+    }
+    json_decref(root);
+    return r;
+}
+
 static uint64_t cpu_of(const struct look *look, uint32_t lane)
 {
     for (size_t i = 0; i < look->lanes_count; i++)

@@ -255,6 +255,8 @@ int savings_run(struct savings *s)
     }
     if (r == 0)
         r = alternate(s);
+    if (r == 0 && s->report)
+        look_at_events(&s->shared, &s->events); /* without them the page says that none is known */
     service_stop(&s->shared);
     service_stop(&s->dedicated);
     struct savings_sums sums;

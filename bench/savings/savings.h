@@ -49,6 +49,7 @@ struct savings {
         uint32_t turns; /* in which one was told */
     } predicted[PLAN_JOBS_MAX];
     uint64_t checked_rounds, wrong;
+    struct look_events events; /* of the shared service; with a report only */
 };
 
 /* Starts services, runs all turns and reports each as it ends. Negative errno, with a text on

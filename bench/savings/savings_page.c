@@ -14,6 +14,7 @@ struct page {
     struct view_moment moments[SAVINGS_PARTS];
     size_t moments_count;
     struct view_run_job jobs[PLAN_JOBS_MAX];
+    struct view_event events[LOOK_EVENTS_MAX];
 };
 
 static void add_facts(const struct savings *s, struct run_facts *facts)
@@ -29,6 +30,7 @@ static void add_facts(const struct savings *s, struct run_facts *facts)
              s->lane_ns_a_byte * 1024);
     run_fact(facts, "lanes", "%u on %u cores", s->cores * s->lanes_per_core, s->cores);
     run_fact(facts, "turns", "%.1f s each, %u alternations", p->turn_ns / 1e9, s->alternations);
+    run_fact(facts, "moves and growth", "the last of the shared service, since it started");
     run_fact(facts, "seed", "%llu", (unsigned long long)p->seed);
     run_facts_of_host(facts);
 }
@@ -90,6 +92,14 @@ static void add_jobs(const struct savings *s, const struct savings_sums *sums, s
             .predicted_loss = s->predicted[i].sum / s->predicted[i].turns}; /* of 0 turns: NAN */
 }
 
+static void add_events(const struct savings *s, struct page *page)
+{
+    for (size_t i = 0; i < s->events.count; i++) {
+        const struct look_event *event = &s->events.events[i];
+        page->events[i] = (struct view_event){event->at_s, event->kind, event->text};
+    }
+}
+
 int savings_page(const struct savings *s, const struct savings_sums *sums, const char *path)
 {
     struct page *page = calloc(1, sizeof *page);
@@ -99,6 +109,7 @@ int savings_page(const struct savings *s, const struct savings_sums *sums, const
     add_figures(s, sums, page);
     add_moments(s, page);
     add_jobs(s, sums, page);
+    add_events(s, page);
     struct view_run run = {.title = "gradpool: cores saved on a live service",
                            .facts = page->facts.facts,
                            .facts_count = page->facts.count,
@@ -109,7 +120,9 @@ int savings_page(const struct savings *s, const struct savings_sums *sums, const
                            .losses = sums->losses,
                            .losses_count = s->plan.jobs_count,
                            .jobs = page->jobs,
-                           .jobs_count = s->plan.jobs_count};
+                           .jobs_count = s->plan.jobs_count,
+                           .events = page->events,
+                           .events_count = s->events.count};
     int error = run_write(&run, path);
     free(page);
     return error;

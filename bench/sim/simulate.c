@@ -234,6 +234,23 @@ static int handle(struct simulation *s, const struct event *event)
     }
 }
 
+/* Beside what becomes of the job: what that opens, closes and moves. */
+static int handle_noted(struct simulation *s, const struct event *event)
+{
+    size_t open = s->cluster.lanes_open;
+    uint64_t moves = s->cluster.moves;
+    int r = handle(s, event);
+    struct trail_span change = {.moves = s->cluster.moves - moves};
+
+    if (s->cluster.lanes_open > open)
+        change.opened = s->cluster.lanes_open - open;
+    else
+        change.closed = open - s->cluster.lanes_open;
+    if (s->trail)
+        trail_count(s->trail, s->workload->end_ns, event->at_ns, &change);
+    return r;
+}
+
 static int run_clock(struct simulation *s)
 {
     int r = 0;
@@ -243,7 +260,7 @@ static int run_clock(struct simulation *s)
         if (r < 0)
             return r;
         advance(s, s->events[i].at_ns);
-        r = handle(s, &s->events[i]);
+        r = handle_noted(s, &s->events[i]);
         if (r < 0)
             memcpy(s->error, s->cluster.reason, sizeof(s->cluster.reason));
     }

@@ -22,6 +22,17 @@ void trail_add(struct trail *trail, uint64_t end_ns, uint64_t from_ns, uint64_t 
     }
 }
 
+void trail_count(struct trail *trail, uint64_t end_ns, uint64_t at_ns,
+                 const struct trail_span *change)
+{
+    double part = end_ns ? (double)at_ns / (double)end_ns * TRAIL_SPANS : 0;
+    struct trail_span *span = &trail->spans[part < TRAIL_SPANS ? (size_t)part : TRAIL_SPANS - 1];
+
+    span->opened += change->opened;
+    span->closed += change->closed;
+    span->moves += change->moves;
+}
+
 void trail_fini(struct trail *trail)
 {
     free(trail->jobs);

@@ -393,6 +393,10 @@ class RunPage(unittest.TestCase):
             for name, value in json.loads(answer.stdout).items():
                 self.assertAlmostEqual(data['figures'][name], value, delta=1e-3, msg=name)
             self.assertEqual(len(data['history']), 360)
+            moved = sum(int(one['text'].split()[5]) for one in data['events']
+                        if one['kind'] == 'moves')
+            self.assertEqual(moved, round(12 * data['figures']['moves_per_hour']))
+            self.assertIn('growth', [one['kind'] for one in data['events']])
             held = sum(one['allocated'] for one in data['history']) / 360 * 12
             self.assertAlmostEqual(held, data['figures']['allocated_core_hours'], delta=0.01)
             browser.check_labels(self, page.read_text(), page.parent)

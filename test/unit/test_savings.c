@@ -240,6 +240,29 @@ static void a_list_of_jobs_tells_who_is_known_and_what_is_predicted(void **state
     assert_int_equal(look_parse_jobs("{\"jobs\"", jobs, 2), -EBADMSG);
 }
 
+static void events_of_the_service_keep_their_order_and_the_newest_stay(void **state)
+{
+    static struct look_events events;
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    fputs("{\"events\": [", out);
+    for (int i = 0; i < LOOK_EVENTS_MAX + 2; i++)
+        fprintf(out, "%s{\"at_s\": %d.5, \"kind\": \"open\", \"text\": \"lane %d\"}", i ? "," : "",
+                i, i);
+    fputs("]}", out);
+    fclose(out);
+    assert_int_equal(look_parse_events(text, &events), 0);
+    assert_int_equal(events.count, LOOK_EVENTS_MAX);
+    assert_true(events.events[0].at_s == 2.5);
+    assert_string_equal(events.events[LOOK_EVENTS_MAX - 1].text, "lane 65");
+    assert_string_equal(events.events[0].kind, "open");
+    free(text);
+    assert_int_equal(look_parse_events("{}", &events), 0);
+    assert_int_equal(events.count, 0);
+    assert_int_equal(look_parse_events("", &events), -EBADMSG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +282,7 @@ int main(void)
         cmocka_unit_test(checked_rounds_and_those_behind_them_are_not_timed),
         cmocka_unit_test(a_status_tells_lanes_tasks_and_cpu_time),
         cmocka_unit_test(lanes_that_come_and_go_between_two_looks_are_told_apart_by_number),
+        cmocka_unit_test(events_of_the_service_keep_their_order_and_the_newest_stay),
         cmocka_unit_test(a_list_of_jobs_tells_who_is_known_and_what_is_predicted),
     };
     return cmocka_run_group_tests_name("savings", tests, load, unload);
