@@ -41,6 +41,19 @@ static int exit_code(int error)
     return error == 0 ? CLI_OK : error == -EINVAL || error == -ENODEV ? CLI_USAGE : CLI_FAILED;
 }
 
+/* Not a mistake: both may come from an environment that is made for another policy. */
+static void warn_without_limit(const struct cli_serve *o)
+{
+    const struct packer_resident nobody = {0};
+    double none;
+    if (packer_losses(o->policy, &nobody, 0, &none) == 0)
+        return;
+    if (o->loss_limit_ppm > 0)
+        log_warn("--loss-limit does nothing: policy %s knows no loss limit", o->policy);
+    if (o->names_scale)
+        log_warn("--scale on does nothing: policy %s knows no loss limit", o->policy);
+}
+
 static int serve(int argc, char **argv)
 {
     struct cli_serve o;
@@ -80,6 +93,7 @@ static int serve(int argc, char **argv)
         log_error("%s", err.text);
         return exit_code(error);
     }
+    warn_without_limit(&o);
     int ended = coordinator_run(coordinator);
     coordinator_destroy(coordinator);
     return ended < 0 ? CLI_FAILED : ended == SIGTERM ? CLI_OK : 128 + ended;
@@ -142,19 +156,21 @@ static int version(int argc, char **argv)
 }
 
 static const struct cli_command commands[] = {
-    {"serve", "run a service: the coordinator and its local aggregators", serve, true},
-    {"aggregator", "add this host's cores to a service", aggregator, true},
-    {"status", "show a service, its aggregators and lanes", status, true},
-    {"jobs", "show the jobs of a service", jobs, true},
+    {"serve", "run a service: the coordinator and its local aggregators", serve, true, false},
+    {"aggregator", "add this host's cores to a service", aggregator, true, false},
+    {"status", "show a service, its aggregators and lanes", status, true, true},
+    {"jobs", "show the jobs of a service", jobs, true, true},
     {"explain", "say why each task of a job is where it is, and what sharing costs it", explain,
+     true, true},
+    {"top", "watch lanes and jobs, and the cores they save, second by second", top, true, true},
+    {"plan", "a dry run: where a job would be placed now, and what it would cost whom", plan, true,
      true},
-    {"top", "watch lanes and jobs, and the cores they save, second by second", top, true},
-    {"plan", "a dry run: where a job would be placed now, and what it would cost whom", plan, true},
-    {"report", "write a page or JSON: cores, lanes and jobs, and what is saved", report, true},
-    {"move", "move a job's tasks to another lane while it trains", cli_move, true},
-    {"drain", "empty lanes while jobs train, and keep them empty", cli_drain, true},
-    {"tenant", "make, list and revoke the keys of tenants", tenant, true},
-    {"version", "print the version", version, false},
+    {"report", "write a page or JSON: cores, lanes and jobs, and what is saved", report, true,
+     true},
+    {"move", "move a job's tasks to another lane while it trains", cli_move, true, true},
+    {"drain", "empty lanes while jobs train, and keep them empty", cli_drain, true, true},
+    {"tenant", "make, list and revoke the keys of tenants", tenant, true, true},
+    {"version", "print the version", version, false, false},
     {0},
 };
 

@@ -22,9 +22,11 @@ enum cli_exit {
 struct cli_command {
     const char *name, *summary; /* a NULL name ends the table */
     int (*run)(int argc, char **argv);
-    bool has_help; /* understands --help */
+    bool has_help;    /* understands --help */
+    bool is_question; /* has no log of its own: unknown variables are told before it runs */
 };
-/* Runs the subcommand named first; returns the exit code. */
+/* Runs the subcommand named first; returns the exit code. What was printed and could not be written
+ * is said when the process ends, with exit code 1. */
 int cli_main(int argc, char **argv, const struct cli_command *commands);
 
 #define CLI_UIDS_MAX 64
@@ -46,7 +48,7 @@ struct cli_serve {
     uint32_t aggregators, loss_limit_ppm;
     uint64_t aggregator_timeout_s, scale_hold_s;
     uint32_t aggregators_min, lanes_min, lanes_max, lanes_spare; /* lanes 0: not given */
-    bool scales;
+    bool scales, names_scale;                                    /* whether --scale on was said */
     struct cli_lanes lanes;
     struct limits limits;
     char state_dir_default[PATH_MAX];

@@ -62,7 +62,7 @@ static void parse(int argc, char **argv, struct drain *ret_drain)
         .after = "Examples:\n  gradpool drain aggregator 2\n  gradpool drain lane 3 --undo\n\n"
                  "Lanes are used again after --undo, or when gradpool serve is started again.\n\n"
                  "Exit code: 0 empty; 1 failed, or something stays; 2 a mistake on the command "
-                 "line; 3 no service there."};
+                 "line; 3 no service there, or no such lane or aggregator."};
     *ret_drain = (struct drain){
         .options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT, .timeout_ms = OPERATOR_PATIENCE_MS}};
     knobs_parse(&command, argc, argv, ret_drain);

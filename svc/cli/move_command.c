@@ -57,7 +57,8 @@ static void parse(int argc, char **argv, struct move *ret_move)
         .after = "Examples:\n  gradpool move resnet-7 3     all tasks of job resnet-7 to lane 3\n"
                  "  gradpool move 12 3           task 12 (a number is a task)\n\n"
                  "Exit code: 0 moved, or there already; 1 failed, or not all has moved; 2 a "
-                 "mistake on the command line; 3 no service there."};
+                 "mistake on the command line; 3 no service there, or no such job, task or "
+                 "lane."};
     *ret_move = (struct move){
         .options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT, .timeout_ms = OPERATOR_PATIENCE_MS}};
     knobs_parse(&command, argc, argv, ret_move);

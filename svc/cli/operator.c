@@ -146,7 +146,7 @@ int operator_order(const struct operator_options *options, envelope *request)
     envelope *reply;
     int error = operator_ask(options, request, &reply);
     if (error < 0)
-        return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
+        return error == -EHOSTDOWN || error == -ENOENT ? CLI_NOTHING : CLI_FAILED;
     int code = CLI_FAILED;
     if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_REPLY &&
         print_moved(reply->move_reply, options->json) >= 0)

@@ -57,9 +57,8 @@ static int deliver(const struct report *r, const envelope *reply)
         return CLI_FAILED;
     const ProtobufCBinaryData *text = &reply->report_reply->text;
     int error = r->output ? write_file(r->output, text) : write_to(stdout, text);
-    if (error < 0)
-        fprintf(stderr, "gradpool: %s cannot be written: %s\n",
-                r->output ? r->output : "standard output", strerror(-error));
+    if (error < 0 && r->output) /* of standard output cli_main() says it */
+        fprintf(stderr, "gradpool: %s cannot be written: %s\n", r->output, strerror(-error));
     return error < 0 ? CLI_FAILED : CLI_OK;
 }
 

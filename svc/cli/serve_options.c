@@ -64,7 +64,7 @@ const struct knob serve_knobs[] = {
     [LOSS_LIMIT] = {"loss-limit", "PERCENT",
                     "how much slower a job may become by sharing lanes, for instance 5% or 2.5; a "
                     "measured job that fits nowhere within it is refused (default: 5%, and nobody "
-                    "is refused)"},
+                    "is refused, nor is one who is offered no lane with another job)"},
     [SCALE] = {"scale", "on|off",
                "lanes open and park, and aggregators of --aggregators start and stop, as the load "
                "asks for it; a parked lane leaves its core to others (default: on with a policy "
@@ -120,7 +120,10 @@ static int set(void *context, int index, const char *value, struct err *err)
         o->aggregators = (uint32_t)number;
         break;
     case AGGREGATORS_MIN: return set_count(value, 1, &o->aggregators_min, err);
-    case SCALE: return set_switch(value, &o->scales, err);
+    case SCALE:
+        error = set_switch(value, &o->scales, err);
+        o->names_scale = error == 0 && o->scales;
+        break;
     case LANES_MIN: return set_count(value, 1, &o->lanes_min, err);
     case LANES_MAX: return set_count(value, 1, &o->lanes_max, err);
     case LANES_SPARE: return set_count(value, 0, &o->lanes_spare, err);
@@ -153,6 +156,27 @@ static void list_policies(const char *const *policies, char *text, size_t text_b
         used +=
             (size_t)snprintf(text + used, text_bytes - used, "%s%s%s", i ? ", " : "", policies[i],
                              strcmp(policies[i], POLICY_DEFAULT) == 0 ? " (default)" : "");
+}
+
+static void check_bounds(const char *least_name, uint32_t least, const char *most_name,
+                         uint32_t most)
+{
+    if (least <= most)
+        return;
+    fprintf(stderr,
+            "gradpool serve: --%s %u is more than --%s %u\n"
+            "Try `gradpool serve --help' for more information.\n",
+            least_name, least, most_name, most);
+    exit(CLI_USAGE);
+}
+
+/* What is not given, and the 1 of --aggregators-min, is no claim. */
+static void check(const struct cli_serve *o)
+{
+    if (o->lanes_max > 0)
+        check_bounds("lanes-min", o->lanes_min, "lanes-max", o->lanes_max);
+    if (o->aggregators_min > 1)
+        check_bounds("aggregators-min", o->aggregators_min, "aggregators", o->aggregators);
 }
 
 void cli_serve_parse(int argc, char **argv, const char *const *policies,
@@ -190,6 +214,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
     limits_init(&o.limits);
     list_policies(policies, after, sizeof after);
     knobs_parse(&command, argc, argv, &o);
+    check(&o);
     *ret_options = o;
     if (!o.state_dir)
         ret_options->state_dir = cli_state_dir_default(ret_options->state_dir_default,

@@ -1,9 +1,13 @@
 /* Picking the subcommand, and the help above all of them. */
 #include "svc/cli/cli.h"
 
+#include "svc/base/log.h"
 #include "svc/base/variables.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define COMMANDS_MAX 16
 
@@ -53,8 +57,31 @@ static int help(const struct cli_command *commands, int argc, char **argv)
     return CLI_OK;
 }
 
+/* At the end of the process, because --help ends it by itself. A reader that is gone has ended it
+ * already, with SIGPIPE. */
+static void close_output(void)
+{
+    bool has_failed = ferror(stdout);
+    errno = 0;
+    if (fflush(stdout) == 0 && !has_failed)
+        return;
+    fprintf(stderr, "gradpool: standard output cannot be written%s%s\n", errno ? ": " : "",
+            errno ? strerror(errno) : "");
+    _exit(CLI_FAILED);
+}
+
+static int run(const struct cli_command *command, int argc, char **argv)
+{
+    if (command->is_question) {
+        (void)log_init("gradpool");
+        variables_check();
+    }
+    return command->run(argc, argv);
+}
+
 int cli_main(int argc, char **argv, const struct cli_command *commands)
 {
+    (void)atexit(close_output);
     if (argc < 2) {
         print_help(commands, stderr);
         return CLI_USAGE;
@@ -64,5 +91,5 @@ int cli_main(int argc, char **argv, const struct cli_command *commands)
         return help(commands, argc, argv);
     const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
     const struct cli_command *command = find(commands, name);
-    return command ? command->run(argc - 1, argv + 1) : unknown(commands, name);
+    return command ? run(command, argc - 1, argv + 1) : unknown(commands, name);
 }

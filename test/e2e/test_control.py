@@ -71,6 +71,20 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(run('version').stdout, run('--version').stdout)
         self.assertRegex(run('version').stdout, r'^gradpool \d+\.\d+\.\d+\n$')
 
+    def test_output_that_cannot_be_written_is_exit_code_1(self):
+        for words in (('version',), ('help',), ('help', 'move'), ('status', '--help')):
+            with open('/dev/full', 'w') as full:
+                answer = subprocess.run([GRADPOOL, *words], stdout=full, stderr=subprocess.PIPE,
+                                        text=True)
+            self.assertEqual(answer.returncode, 1, words)
+            self.assertIn('standard output cannot be written', answer.stderr)
+
+    def test_an_unknown_variable_is_told_to_who_asks_too(self):
+        answer = run('status', '--endpoint', 'unix:/nowhere/control.sock',
+                     environment={'GRADPOOL_ENDPIONT': 'x'})
+        self.assertIn('did you mean GRADPOOL_ENDPOINT?', answer.stderr)
+        self.assertEqual(answer.returncode, 3)
+
     def test_a_mistake_on_the_command_line_is_exit_code_2(self):
         for command, words in ((('serve', '--bogus'), '--bogus'),
                                (('serve', '--aggregators', 'two'), '--aggregators'),
@@ -78,6 +92,11 @@ class CommandLine(unittest.TestCase):
                                (('serve', 'operand'), 'operand'),
                                (('aggregator',), '--join is required'),
                                (('aggregator', '--join', 'h', '--allow-uid', '1,x'), "'x'"),
+                               (('serve', '--lanes-min', '3', '--lanes-max', '2'),
+                                '--lanes-min 3 is more than --lanes-max 2'),
+                               (('serve', '--aggregators-min', '3', '--aggregators', '2'),
+                                '--aggregators-min 3 is more than --aggregators 2'),
+                               (('plan', 'x', '--period', '1e-9'), 'milliseconds'),
                                (('jobs', 'a', 'b'), 'one job')):
             answer = run(*command)
             self.assertEqual(answer.returncode, 2, command)

@@ -85,10 +85,10 @@ class Sums(Case):
 
     def test_what_cannot_be_moved_is_said(self):
         workers = self.train('job', 'shm', '--rounds', 1000000)
-        for words, code, text in ((('move', 'job', '99'), 1, 'no lane 99'),
-                                  (('move', 'nobody', '1'), 1, 'no job nobody'),
+        for words, code, text in ((('move', 'job', '99'), 3, 'no lane 99'),
+                                  (('move', 'nobody', '1'), 3, 'no job nobody'),
                                   (('move', 'job'), 2, 'LANE'), (('move', 'job', 'x'), 2, 'lane'),
-                                  (('drain', 'lane', '99'), 1, 'no lane 99'),
+                                  (('drain', 'lane', '99'), 3, 'no lane 99'),
                                   (('drain', 'rack', '1'), 2, 'rack')):
             answer = self.service.ask(*words)
             self.assertEqual(answer.returncode, code, answer.stderr)
