@@ -100,7 +100,7 @@ class Limits(unittest.TestCase):
         self.start('new', 1000000, 'new')  # is measured somewhere all the same
         until(lambda: (self.service.job('new') or {}).get('tasks'), 'it is placed',
               process=self.service.serve)
-        self.assertIn('no lane is free', self.explain('new')['lanes'][0]['why'])
+        self.assertIn('no lane was free', self.explain('new')['lanes'][0]['why'])
         self.assertIn('no lane was free', self.service.ask('explain', 'new').stdout)
 
     def test_a_tenant_s_limit_is_shown_and_that_of_nobody_is_not(self):
