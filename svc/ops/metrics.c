@@ -133,7 +133,8 @@ static const struct lane_metric lane_metrics[] = {
     {"lane_taken_bytes_total", "counter", "Gradient bytes that a lane has taken in.", lane_bytes},
     {"lane_memory_bytes", "gauge", "Memory that a lane holds.", lane_memory},
     {"lane_memory_limit_bytes", "gauge", "Memory that a lane may hold.", lane_memory_max},
-    {"lane_allocated", "gauge", "1: the lane has its core; 0: it is parked.", lane_allocated},
+    {"lane_allocated", "gauge",
+     "1: the lane has its core; 0: it is parked, or withheld without tasks.", lane_allocated},
     {"lane_tasks", "gauge", "Tasks on a lane.", lane_tasks},
     {"lane_jobs", "gauge", "Jobs with tasks on a lane.", lane_jobs},
 };

@@ -240,6 +240,13 @@ class OwnServices(unittest.TestCase):
         serve.signal(signal.SIGTERM)
         self.assertEqual(serve.wait(), 0)
 
+    def test_a_loss_limit_under_a_policy_that_knows_none_is_told(self):
+        serve = self.process('serve', '--listen', 'gradpool://127.0.0.1:0', '--aggregators', '0',
+                             '--state-dir', str(self.folder / 'state'), '--policy', 'hash',
+                             '--loss-limit', '5%', '--scale', 'on', name='serve')
+        serve.wait_for('--loss-limit does nothing')
+        serve.wait_for('--scale on does nothing')
+
     def test_workers_for_whose_window_there_is_no_room_are_told_the_option(self):
         service = self.service('--job-memory-max', '1M', aggregators=1)
         for worker in service.workers('wide', 2, '--transport', 'tcp', '--elements', 4096,
