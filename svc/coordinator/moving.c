@@ -39,6 +39,26 @@ bool moving_is_busy(const struct job *job)
     return false;
 }
 
+static bool has_withheld_target(const struct migration *m)
+{
+    for (size_t i = 0; i < m->count; i++) {
+        const struct lane *lane = lane_find(m->service, m->travellers[i].target);
+        if (lane && lane->use == LANE_WITHHELD)
+            return true;
+    }
+    return false;
+}
+
+bool moving_goes_astray(const struct job *job)
+{
+    list_for_each (node, &job->service->migrations) {
+        const struct migration *m = list_entry(node, struct migration, link);
+        if (m->job == job->id && !is_over(m) && has_withheld_target(m))
+            return true;
+    }
+    return false;
+}
+
 /* Its targets are not empty, though nothing is on them before the switch. */
 static void note_arriving(const struct migration *m, bool begins)
 {

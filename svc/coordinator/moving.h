@@ -29,12 +29,15 @@ struct task_move {
 
 /* Begins to move tasks of the job; all of them move, or none does. Tasks that are there already are
  * left out. -EBUSY: tasks of this job are on their way; -ENOENT: no such task, or lane; -EAGAIN: a
- * lane's aggregator or a worker is away, a task is being placed, or the job has failed; -ENOMEM.
+ * lane's aggregator or a worker is away, a target is withheld, a task is being placed, or the job
+ * has failed; -ENOMEM.
  * Nothing has begun then. */
 int moving_start(struct job *job, const struct task_move *moves, size_t count, moving_done_fn done,
                  uint64_t context, struct err *err);
 /* Some of its tasks are on their way. */
 bool moving_is_busy(const struct job *job);
+/* Some are on their way to a lane that has been withheld meanwhile. */
+bool moving_goes_astray(const struct job *job);
 /* The job ends: both sides are told to forget it. */
 void moving_end_job(struct job *job);
 /* A worker says goodbye: what was not written is undone, for only the source knows of it. */

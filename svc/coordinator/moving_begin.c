@@ -75,6 +75,8 @@ static int check_targets(struct job *job, const struct search *search)
         if (lane->aggregator->state != AGGREGATOR_UP)
             return err_set(search->err, -EAGAIN, "aggregator %u, which has lane %u, is away",
                            lane->aggregator->id, id);
+        if (lane->use == LANE_WITHHELD)
+            return err_set(search->err, -EAGAIN, "lane %u is drained", id);
         if (!jobs_share(job, lane))
             return err_set(search->err, -ENOMEM, "gradpool serve is out of memory");
     }

@@ -123,6 +123,14 @@ static bool is_named(const struct lane *lane, const WIRE(DrainLanesRequest) * wa
     return wanted->lane ? lane->id == wanted->lane : lane->aggregator->id == wanted->aggregator;
 }
 
+/* One that is given back may be one too many to be open. */
+static enum lane_use given_back(const struct lane *lane)
+{
+    const struct service *s = lane->aggregator->service;
+    bool is_empty = lane->jobs == 0 && lane->arriving == 0;
+    return s->scaling.is_on && is_empty && scaling_room(s) == 0 ? LANE_PARKED : LANE_OPEN;
+}
+
 /* How many lanes were meant. */
 static size_t mark_lanes(struct aggregator *a, const WIRE(DrainLanesRequest) * wanted)
 {
@@ -135,10 +143,11 @@ static size_t mark_lanes(struct aggregator *a, const WIRE(DrainLanesRequest) * w
         count++;
         if ((lane->use == LANE_WITHHELD) != wanted->undo)
             continue;
-        lane->use = wanted->undo ? LANE_OPEN : LANE_WITHHELD;
-        log_info("lane %u of %s %s", lane->id, aggregator_name(a, name, sizeof name),
-                 wanted->undo ? "is open again, an operator has given it back"
-                              : "is drained, an operator asked for it");
+        lane->use = wanted->undo ? given_back(lane) : LANE_WITHHELD;
+        log_info("lane %u of %s is %s", lane->id, aggregator_name(a, name, sizeof name),
+                 !wanted->undo              ? "drained, an operator asked for it"
+                 : lane->use == LANE_PARKED ? "parked, an operator has given it back"
+                                            : "open again, an operator has given it back");
     }
     return count;
 }

@@ -12,8 +12,6 @@
 #define ORDER_DEADLINE_NS (600 * NS_PER_S) /* of the answer, not of the order */
 #define BUSY_NS (10 * NS_PER_S)            /* a job that moves already, or cannot just now */
 #define AGAIN_NS (50 * NS_PER_MS)
-/* A batch is frozen as long as its state travels. */
-#define BATCH_STATE_BYTES (UINT64_C(8) << 20)
 
 static void step(struct order *order);
 
@@ -105,43 +103,69 @@ static bool is_ordered(const struct tensor *tensor, const struct piece *piece, c
     return piece->lane->id != order->lane && (order->task == 0 || order->task == piece->task);
 }
 
+/* It was fit when the order came, but that may be a while ago. */
+static int check_lane(const struct lane *lane, uint32_t id, struct err *err)
+{
+    if (!lane || lane->aggregator->state == AGGREGATOR_LOST)
+        return err_set(err, -ENOENT, "lane %u is gone", id);
+    if (lane->use == LANE_WITHHELD)
+        return err_set(err, -EINVAL, "lane %u is drained", id);
+    if (lane->use == LANE_CLOSING)
+        return err_set(err, -EBUSY, "lane %u is being emptied", id);
+    if (lane->use == LANE_PARKED && scaling_room(lane->aggregator->service) == 0)
+        return err_set(err, -ENOSPC, "lane %u is parked, and no more lanes may be open", id);
+    return 0;
+}
+
 static int choose_lanes(struct order *order, struct job *job, struct err *err)
 {
     if (order->lane == 0)
         return placing_plan_leaving(job, order->tasks, order->tasks_count, err);
     struct lane *lane = lane_find(order->service, order->lane);
-    if (!lane)
-        return err_set(err, -ENOENT, "lane %u is gone", order->lane);
+    int error = check_lane(lane, order->lane, err);
+    if (error < 0)
+        return error;
     scaling_open(lane);
     for (size_t i = 0; i < order->tasks_count; i++)
         order->tasks[i].lane = lane;
     return 0;
 }
 
-static void plan(struct order *order, struct job *job)
+/* Whether the job is looked at again soon: as long as our patience with it lasts. */
+static bool try_later(struct order *order)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (now_ns >= order->patience_ns)
+        return false;
+    timer_start(&order->service->loop, &order->again, now_ns + AGAIN_NS);
+    return true;
+}
+
+/* False: there is something to wait for first. */
+static bool plan(struct order *order, struct job *job)
 {
     struct err err;
     forget_tasks(order);
+    bool goes_astray = order->lane == 0 && moving_goes_astray(job);
+    if (goes_astray && try_later(order))
+        return false;
+    if (goes_astray)
+        note_stay(order, job, "tasks of it are still on their way to a lane that is drained");
     int error = tasks_list(job, is_ordered, order, &order->tasks, &order->tasks_count);
     if (error < 0)
-        return note_stay(order, job, "gradpool serve is out of memory");
-    if (order->tasks_count > 0 && choose_lanes(order, job, &err) < 0)
+        note_stay(order, job, "gradpool serve is out of memory");
+    else if (order->tasks_count > 0 && choose_lanes(order, job, &err) < 0)
         note_stay(order, job, err.text);
+    return true;
 }
 
 /* --- batches --- */
 
-static size_t batch_of(const struct order *order)
+/* Somebody is busy, away or gone; what it is then is another question. */
+static bool may_pass(int error)
 {
-    uint64_t bytes = 0;
-    size_t count = 0;
-    while (order->tasks_at + count < order->tasks_count) {
-        bytes += order->tasks[order->tasks_at + count].state_bytes;
-        if (count > 0 && bytes > BATCH_STATE_BYTES)
-            break;
-        count++;
-    }
-    return count;
+    return error == -EBUSY || error == -EAGAIN || error == -ENOENT || error == -ECONNRESET ||
+           error == -ETIMEDOUT;
 }
 
 static void batch_done(struct service *s, uint64_t context, const struct moved *moved)
@@ -150,6 +174,8 @@ static void batch_done(struct service *s, uint64_t context, const struct moved *
     if (!order)
         return;
     if (moved->code < 0) {
+        if (may_pass(moved->code) && try_later(order))
+            return;
         note_stay(order, job_at_hand(order), moved->text);
         return step(order);
     }
@@ -164,7 +190,8 @@ static void batch_done(struct service *s, uint64_t context, const struct moved *
 
 static int start_batch(struct order *order, struct job *job, struct err *err)
 {
-    order->batch = batch_of(order);
+    order->batch =
+        tasks_batch(order->tasks + order->tasks_at, order->tasks_count - order->tasks_at);
     struct task_move *moves = calloc(order->batch, sizeof *moves);
     if (!moves)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
@@ -191,11 +218,8 @@ static bool go_on(struct order *order, struct job *job)
     int error = start_batch(order, job, &err);
     if (error == 0)
         return true;
-    bool may_pass = error == -EBUSY || error == -EAGAIN || error == -ENOENT;
-    if (may_pass && clock_now_ns() < order->patience_ns) {
-        timer_start(&order->service->loop, &order->again, clock_now_ns() + AGAIN_NS);
+    if (may_pass(error) && try_later(order))
         return true;
-    }
     note_stay(order, job, err.text);
     return false;
 }
@@ -213,8 +237,8 @@ static void step(struct order *order)
             return finish(order);
         order->jobs_at++;
         order->patience_ns = clock_now_ns() + BUSY_NS;
-        if ((job = job_at_hand(order)))
-            plan(order, job);
+        if ((job = job_at_hand(order)) && !plan(order, job))
+            return;
     }
 }
 
@@ -223,9 +247,8 @@ static void try_again(struct timer *timer)
 {
     struct order *order = container_of(timer, struct order, again);
     struct job *job = job_at_hand(order);
-    if (job)
-        plan(order, job);
-    step(order);
+    if (!job || plan(order, job))
+        step(order);
 }
 
 void order_begin(struct order *order, struct peer *p, uint64_t request)

@@ -1,6 +1,7 @@
 /* The tasks of a job: what its pieces make together, the unit of placing and moving. A list is
  * made, looked at, freed; nothing is kept. */
 #include "svc/coordinator/tensors.h"
+#include "svc/reduce/update.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,6 +10,17 @@ static int compare_tasks(const void *a, const void *b)
 {
     uint32_t left = ((const struct task *)a)->id, right = ((const struct task *)b)->id;
     return left < right ? -1 : left > right;
+}
+
+/* A batch is frozen as long as its state travels. */
+#define BATCH_STATE_BYTES (UINT64_C(8) << 20)
+
+/* Parameters and moments; or the last result, for ranks that may ask for it late. */
+static uint64_t state_bytes(const struct terms *terms, uint64_t bytes)
+{
+    if (terms->rule)
+        return bytes * (1 + (uint64_t)update_moments(terms->rule));
+    return terms->quorum == QUORUM_ALL ? 0 : bytes;
 }
 
 /* One for each piece that is wanted; `ret_tasks` NULL: they are only counted. */
@@ -26,7 +38,7 @@ static size_t list_pieces(const struct job *job, task_wanted_fn wanted, const vo
             if (ret_tasks)
                 ret_tasks[count] = (struct task){.id = piece->task,
                                                  .bytes = bytes,
-                                                 .state_bytes = tensor->terms.rule ? bytes : 0};
+                                                 .state_bytes = state_bytes(&tensor->terms, bytes)};
             count++;
         }
     }
@@ -59,4 +71,15 @@ struct task *tasks_find(struct task *tasks, size_t count, uint32_t id)
 {
     struct task key = {.id = id};
     return bsearch(&key, tasks, count, sizeof key, compare_tasks);
+}
+
+size_t tasks_batch(const struct task *tasks, size_t count)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        bytes += tasks[i].state_bytes;
+        if (i > 0 && bytes > BATCH_STATE_BYTES)
+            return i;
+    }
+    return count;
 }

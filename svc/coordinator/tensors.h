@@ -44,7 +44,7 @@ int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, s
 struct task {
     uint32_t id;
     uint64_t bytes;
-    uint64_t state_bytes; /* of its tensors with parameters in the lane */
+    uint64_t state_bytes; /* that its lane keeps, beside what workers have: it travels along */
     struct lane *lane;
 };
 /* Fills `lane` of each of these, which have lost theirs. -ENOSPC: no lane is open. */
@@ -62,6 +62,8 @@ typedef bool (*task_wanted_fn)(const struct tensor *tensor, const struct piece *
 /* Tasks of the pieces that are wanted, ascending, without lanes; for free(). -ENOMEM. */
 int tasks_list(const struct job *job, task_wanted_fn wanted, const void *context,
                struct task **ret_tasks, size_t *ret_count);
+/* How many of them, from the first on, move at once: 8 MiB of state, or one task. */
+size_t tasks_batch(const struct task *tasks, size_t count);
 struct task *tasks_find(struct task *tasks, size_t count, uint32_t id);
 
 /* --- telling.c --- */

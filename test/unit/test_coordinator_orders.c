@@ -2,7 +2,11 @@
  * what operators order: a task, a job, a lane to be emptied. */
 #include "test/unit/moving_case.h"
 
+#include "svc/coordinator/service.h"
+#include "svc/reduce/update.h"
+
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -297,6 +301,93 @@ static void a_drained_lane_gets_nothing_until_it_is_given_back(void **state)
     assert_int_equal(piece.lane, m.source->lanes[0]); /* where nobody else is */
 }
 
+static void a_drain_waits_for_what_is_on_its_way_to_the_lane(void **state)
+{
+    struct moving m = moving_begin(*state);
+    envelope *install = stop_at_install(&m);
+    uint64_t move = m.order;
+    uint64_t drain = order_drain(&m, m.target->lanes[0], 0, false);
+    end_expect_none(m.asker, BODY(MOVE_REPLY));
+    go_on(&m, install);
+    m.order = move;
+    message_free(moving_answer(&m, NULL));
+    m.order = drain;
+    envelope *reply = moving_answer(&m, NULL);
+    assert_int_equal(reply->move_reply->tasks, 1);
+    message_free(reply);
+    for (int i = 0; i < 2; i++) {
+        envelope *change = end_expect(m.worker, BODY(ROUTE_CHANGE));
+        assert_int_equal(change->route_change->tensors[0]->pieces[0]->lane,
+                         (i ? m.source : m.target)->lanes[0]);
+        message_free(change);
+    }
+}
+
+static void a_batch_is_as_much_as_lanes_keep(void **state)
+{
+    struct task tasks[] = {{.state_bytes = 3 << 20},
+                           {.state_bytes = 5 << 20},
+                           {.state_bytes = 1},
+                           {.state_bytes = 9 << 20},
+                           {.state_bytes = 0}};
+    (void)state;
+    assert_int_equal(tasks_batch(tasks, 5), 2);
+    assert_int_equal(tasks_batch(tasks + 2, 3), 1);
+    assert_int_equal(tasks_batch(tasks + 3, 2), 1);
+    assert_int_equal(tasks_batch(tasks + 4, 1), 1);
+    assert_int_equal(tasks_batch(tasks, 0), 0);
+}
+
+static bool is_any(const struct tensor *tensor, const struct piece *piece, const void *context)
+{
+    return true;
+}
+
+static void what_a_lane_keeps_of_a_task_is_counted_with_moments_and_results(void **state)
+{
+    const struct {
+        struct terms terms;
+        uint64_t times;
+    } kinds[] = {{{0}, 0},
+                 {{.rule = UPDATE_SGD}, 1},
+                 {{.rule = UPDATE_ADAM}, 3},
+                 {{.quorum = QUORUM_FIRST, .bound = 1}, 1},
+                 {{.quorum = QUORUM_ANY}, 1}};
+    struct moving m = moving_begin(*state);
+    struct job *job = jobs_find_id(&m.rig->coordinator->service, m.job);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct task *tasks;
+        size_t count;
+        job->tensors[0]->terms = kinds[i].terms;
+        assert_int_equal(tasks_list(job, is_any, NULL, &tasks, &count), 0);
+        assert_int_equal(count, 1);
+        assert_int_equal(tasks[0].state_bytes, kinds[i].times * tasks[0].bytes);
+        free(tasks);
+    }
+    job->tensors[0]->terms = (struct terms){0};
+}
+
+static void a_lane_that_is_given_back_opens_only_if_it_may(void **state)
+{
+    struct rig *rig = *state;
+    rig->options.scales = true;
+    rig->options.lanes_max = 1;
+    rig->options.policy = "shared";
+    rig_start_afresh(rig);
+    struct moving m = moving_begin(rig);
+    struct service *s = &rig->coordinator->service;
+    const struct lane *source = lane_find(s, m.source->lanes[0]),
+                      *target = lane_find(s, m.target->lanes[0]);
+    assert_int_equal(target->use, LANE_PARKED);
+    order_drain(&m, source->id, 0, false);
+    message_free(moving_answer(&m, NULL));
+    assert_int_equal(target->use, LANE_OPEN);
+    order_drain(&m, source->id, 0, true);
+    message_free(moving_answer(&m, NULL));
+    assert_int_equal(source->use, LANE_PARKED);
+    assert_int_equal(target->use, LANE_OPEN);
+}
+
 static void a_job_that_fits_nowhere_else_is_named_and_stays(void **state)
 {
     struct moving m = moving_begin(*state);
@@ -334,6 +425,10 @@ int main(void)
         CASE(two_orders_for_one_job_are_done_one_after_the_other),
         CASE(two_jobs_move_at_once),
         CASE(a_drained_lane_gets_nothing_until_it_is_given_back),
+        CASE(a_drain_waits_for_what_is_on_its_way_to_the_lane),
+        CASE(a_batch_is_as_much_as_lanes_keep),
+        CASE(what_a_lane_keeps_of_a_task_is_counted_with_moments_and_results),
+        CASE(a_lane_that_is_given_back_opens_only_if_it_may),
         CASE(a_job_that_fits_nowhere_else_is_named_and_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
