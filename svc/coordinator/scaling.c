@@ -264,7 +264,7 @@ static void carry_out(struct service *s, const struct scaling_look *look,
 static struct scale_options rules(const struct service *s)
 {
     const struct coordinator_options *o = &s->options;
-    uint64_t hold_ns = o->scale_hold_ns ? o->scale_hold_ns : 30 * NS_PER_S;
+    uint64_t hold_ns = scaling_hold_ns(o->scale_hold_ns);
     return (struct scale_options){.policy = o->policy,
                                   .lanes_min = o->lanes_min,
                                   .lanes_max = o->lanes_max,
@@ -308,6 +308,8 @@ bool scaling_is_due(const struct service *s)
         return false;
     return open_lanes(s) > least + s->options.lanes_spare || fleet_may_stop(s);
 }
+
+uint64_t scaling_hold_ns(uint64_t named_ns) { return named_ns ? named_ns : 30 * NS_PER_S; }
 
 void scaling_init(struct service *s)
 {

@@ -8,6 +8,7 @@
 #include "svc/coordinator/events.h"
 #include "svc/coordinator/fleet.h"
 #include "svc/coordinator/scaling.h"
+#include "svc/coordinator/settings.h"
 #include "svc/coordinator/tensors.h"
 
 #include <limits.h>
@@ -46,6 +47,7 @@ struct service {
     uint64_t profiles_turn;
     struct scaling scaling;
     struct events events;
+    struct settings settings; /* filled once */
     struct slot *slots;
     size_t slots_count;
     uint64_t next_id; /* of calls and waits */

@@ -21,6 +21,14 @@ json_t *json_of_moment(const struct view_moment *moment, int *error)
     return o;
 }
 
+json_t *json_of_facts(const struct view_fact *facts, size_t count, int *error)
+{
+    json_t *o = json_object();
+    for (size_t i = 0; i < count; i++)
+        json_put_text(o, facts[i].name, facts[i].value, error);
+    return o;
+}
+
 json_t *json_of_events(const struct view_event *events, size_t count, int *error)
 {
     json_t *all = json_array();

@@ -164,6 +164,18 @@ void page_events(const struct view_event *events, size_t count, FILE *out)
     fputs("</tbody></table></div>\n", out);
 }
 
+void page_facts(const char *title, const struct view_fact *facts, size_t count, FILE *out)
+{
+    fprintf(out, "<h2>%s</h2>\n<div class=\"wide\"><table id=\"facts\"><tbody>\n", title);
+    for (size_t i = 0; i < count; i++) {
+        fputs("<tr>", out);
+        page_cell(facts[i].name, true, out);
+        page_cell(facts[i].value, true, out);
+        fputs("</tr>\n", out);
+    }
+    fputs("</tbody></table></div>\n", out);
+}
+
 /* Nothing in it can end the element: in JSON "<" stands in strings only. */
 void page_data(const char *json, FILE *out)
 {

@@ -23,6 +23,7 @@ void page_figure(enum figure_unit unit, double value, FILE *out);
 void page_cores_over_time(const struct view_moment *moments, size_t count, FILE *out);
 void page_losses(const double *losses, size_t count, FILE *out);
 void page_events(const struct view_event *events, size_t count, FILE *out);
+void page_facts(const char *title, const struct view_fact *facts, size_t count, FILE *out);
 /* JSON that the page carries along, in an element with the id "data". */
 void page_data(const char *json, FILE *out);
 

@@ -87,6 +87,9 @@ int report_json(const struct snapshot *s, const struct history *history, FILE *o
     json_put(o, "lanes", lanes, &error);
     json_put(o, "jobs", jobs, &error);
     json_put(o, "events", json_of_events(s->status.events, s->status.events_count, &error), &error);
+    if (s->status.settings_count > 0)
+        json_put(o, "settings", json_of_facts(s->status.settings, s->status.settings_count, &error),
+                 &error);
     if (history && history_mean(history, &mean))
         json_put(o, "cores_mean", json_of_cores(&mean, &error), &error);
     if (history)

@@ -158,6 +158,8 @@ int report_page(const struct snapshot *s, const struct history *history, FILE *o
     print_jobs(s, out);
     print_losses(s, out);
     page_events(s->status.events, s->status.events_count, out);
+    if (s->status.settings_count > 0)
+        page_facts("Settings, machine, commit", s->status.settings, s->status.settings_count, out);
     int error = print_data(s, history, out);
     page_end(out);
     return error < 0 ? error : ferror(out) ? -EIO : 0;

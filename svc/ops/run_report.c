@@ -12,14 +12,6 @@
 
 /* --- JSON --- */
 
-static json_t *facts_json(const struct view_run *run, int *error)
-{
-    json_t *o = json_object();
-    for (size_t i = 0; i < run->facts_count; i++)
-        json_put_text(o, run->facts[i].name, run->facts[i].value, error);
-    return o;
-}
-
 static json_t *figures_json(const struct view_run *run, int *error)
 {
     json_t *o = json_object();
@@ -65,7 +57,7 @@ int run_report_json(const struct view_run *run, FILE *out)
     for (size_t i = 0; i < run->jobs_count; i++)
         json_put_last(jobs, job_json(&run->jobs[i], &error), &error);
     json_put_text(o, "title", run->title, &error);
-    json_put(o, "facts", facts_json(run, &error), &error);
+    json_put(o, "facts", json_of_facts(run->facts, run->facts_count, &error), &error);
     json_put(o, "figures", figures_json(run, &error), &error);
     json_put(o, "history", moments, &error);
     json_put(o, "losses", losses_json(run, &error), &error);
@@ -124,18 +116,6 @@ static void print_jobs(const struct view_run *run, FILE *out)
     fputs("</tbody></table></div>\n", out);
 }
 
-static void print_facts(const struct view_run *run, FILE *out)
-{
-    fputs("<h2>Settings</h2>\n<div class=\"wide\"><table id=\"facts\"><tbody>\n", out);
-    for (size_t i = 0; i < run->facts_count; i++) {
-        fputs("<tr>", out);
-        page_cell(run->facts[i].name, true, out);
-        page_cell(run->facts[i].value, true, out);
-        fputs("</tr>\n", out);
-    }
-    fputs("</tbody></table></div>\n", out);
-}
-
 static int print_data(const struct view_run *run, FILE *out)
 {
     char *text = NULL;
@@ -163,7 +143,7 @@ int run_report_page(const struct view_run *run, FILE *out)
     page_losses(run->losses, run->losses_count, out);
     print_jobs(run, out);
     page_events(run->events, run->events_count, out);
-    print_facts(run, out);
+    page_facts("Settings", run->facts, run->facts_count, out);
     int error = print_data(run, out);
     page_end(out);
     return error < 0 ? error : ferror(out) ? -EIO : 0;

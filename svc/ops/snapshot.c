@@ -127,6 +127,18 @@ static int take_events(struct snapshot *s, const WIRE(StatusReply) * reply)
     return 0;
 }
 
+static int take_settings(struct snapshot *s, const WIRE(StatusReply) * reply)
+{
+    s->status.settings = calloc(reply->n_settings + 1, sizeof *s->status.settings);
+    if (!s->status.settings)
+        return -ENOMEM;
+    s->status.settings_count = reply->n_settings;
+    for (size_t i = 0; i < reply->n_settings; i++)
+        s->status.settings[i] =
+            (struct view_fact){reply->settings[i]->name, reply->settings[i]->value};
+    return 0;
+}
+
 static int take_status(struct snapshot *s, const WIRE(StatusReply) * reply)
 {
     size_t lanes_count, parts_count;
@@ -158,7 +170,8 @@ static int take_status(struct snapshot *s, const WIRE(StatusReply) * reply)
         lanes += reply->aggregators[i]->n_lanes;
     }
     qsort(s->lanes, s->lanes_count, sizeof *s->lanes, compare_lanes);
-    return take_events(s, reply);
+    int error = take_events(s, reply);
+    return error < 0 ? error : take_settings(s, reply);
 }
 
 /* --- jobs --- */
@@ -263,6 +276,7 @@ static void free_views(struct snapshot *s)
         free(s->status.aggregators[0].lanes);
     free(s->status.aggregators);
     free(s->status.events);
+    free(s->status.settings);
     free(s->lanes);
     free(s->parts);
     free(s);

@@ -7,11 +7,6 @@
 
 #include <stdbool.h>
 
-/* Of the machine, the build, the settings. */
-struct view_fact {
-    const char *name, *value;
-};
-
 struct view_figure {
     const char *name; /* as in the bench's last line */
     double value;     /* NAN: not known */

@@ -67,6 +67,11 @@ struct view_event {
     const char *kind, *text;
 };
 
+/* Of the machine, the build, the settings. */
+struct view_fact {
+    const char *name, *value;
+};
+
 struct view_status {
     const char *endpoint, *state_dir, *policy;
     uint32_t pid, jobs, tasks;
@@ -75,6 +80,8 @@ struct view_status {
     size_t aggregators_count;
     struct view_event *events; /* the newest last; as many as are remembered */
     size_t events_count;
+    struct view_fact *settings;
+    size_t settings_count;
 };
 
 struct view_worker {

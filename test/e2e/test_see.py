@@ -219,6 +219,10 @@ class Report(Running):
         page = self.service.folder / 'report.html'
         self.assertEqual(self.report('--output', page), '')
         self.assertIn('<title>gradpool report</title>', page.read_text())
+        for name in ('policy', 'scale', 'machine', 'version', 'commit'):
+            self.assertIn(name, report['settings'])
+            self.assertIn(f'<td class="name">{name}</td>', page.read_text())
+        self.assertNotIn('loss limit', report['settings'])  # none is named
 
     def test_a_file_that_cannot_be_written_is_said(self):
         answer = self.service.ask('report', '--output', '/dev/full')

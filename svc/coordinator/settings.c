@@ -1,0 +1,90 @@
+/* The settings of a service as text. Owns which are told; must never tell a secret, and nothing
+ * that changes while the service runs. */
+#include "svc/coordinator/settings.h"
+
+#include "svc/base/clock.h"
+#include "svc/coordinator/scaling.h"
+#include "svc/coordinator/service.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#define CPU_BYTES 96
+
+extern const char coordinator_commit[]; /* made at build time */
+
+static void __attribute__((format(printf, 3, 4)))
+tell(struct settings *all, const char *name, const char *format, ...)
+{
+    va_list arguments;
+    assert(all->count < SETTINGS_MAX);
+    size_t at = all->count++;
+    va_start(arguments, format);
+    vsnprintf(all->texts[at], SETTING_BYTES, format, arguments);
+    va_end(arguments);
+    gradpool__wire__setting__init(&all->views[at]);
+    all->views[at].name = (char *)name;
+    all->views[at].value = all->texts[at];
+    all->list[at] = &all->views[at];
+}
+
+/* " of <model>", or nothing where the kernel does not say. */
+static void find_cpu(char ret_text[CPU_BYTES])
+{
+    char line[512];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    *ret_text = '\0';
+    while (file && !*ret_text && fgets(line, sizeof line, file)) {
+        char *value = strncmp(line, "model name", 10) == 0 ? strchr(line, ':') : NULL;
+        if (value)
+            snprintf(ret_text, CPU_BYTES, " of %.*s", (int)strcspn(value + 2, "\n"), value + 2);
+    }
+    if (file)
+        fclose(file);
+}
+
+static void tell_machine(struct settings *all)
+{
+    struct utsname host;
+    char cpu[CPU_BYTES];
+    find_cpu(cpu);
+    if (uname(&host) == 0)
+        tell(all, "machine", "%ld cores%s, Linux %.60s, %s", sysconf(_SC_NPROCESSORS_ONLN), cpu,
+             host.release, host.machine);
+}
+
+static void tell_growth(struct settings *all, const struct service *s)
+{
+    const struct coordinator_options *o = &s->options;
+    tell(all, "scale", "%s", s->scaling.is_on ? "on" : "off");
+    if (!s->scaling.is_on)
+        return;
+    tell(all, "scale hold", "%llu s",
+         (unsigned long long)(scaling_hold_ns(o->scale_hold_ns) / NS_PER_S));
+    if (o->lanes_min)
+        tell(all, "lanes min", "%u", o->lanes_min);
+    if (o->lanes_max)
+        tell(all, "lanes max", "%u", o->lanes_max);
+}
+
+void settings_fill(struct service *s)
+{
+    const struct coordinator_options *o = &s->options;
+    struct settings *all = &s->settings;
+    tell(all, "policy", "%s", o->policy);
+    if (o->loss_limit_ppm)
+        tell(all, "loss limit", "%g %%", o->loss_limit_ppm / 1e4);
+    tell_growth(all, s);
+    tell(all, "local aggregators", "%u", o->aggregators);
+    if (o->cores)
+        tell(all, "cores", "%s", o->cores);
+    if (o->lanes_per_core > 1)
+        tell(all, "lanes a core", "%u", o->lanes_per_core);
+    tell_machine(all);
+    tell(all, "version", "%s", GRADPOOL_VERSION);
+    tell(all, "commit", "%s", coordinator_commit);
+}
