@@ -121,17 +121,21 @@ static void print(const struct tasks *o)
     double tasks = (double)o->jobs * o->tasks_per_job;
     double p50 = statistics_quantile(o->waits_ms, o->newcomers, 0.50);
     double p99 = statistics_quantile(o->waits_ms, o->newcomers, 0.99);
-    const char *format =
-        o->is_json ? "{\"tasks\": %.0f, \"jobs\": %u, \"coordinator_bytes_per_task\": %.1f, "
-                     "\"lane_bytes_per_task\": %.1f, \"placing_cpu_us_per_task\": %.3f, "
-                     "\"resting_cpu_fraction\": %.6f, \"newcomer_tasks\": %u, \"place_ms_p50\": "
-                     "%.3f, \"place_ms_p99\": %.3f}\n"
-                   : "%.0f tasks of %u jobs: %.0f bytes of the coordinator and %.0f of the lane a "
-                     "task, %.2f us of CPU to place one;\nat rest %.6f of a core. A new job of %u "
-                     "tasks has its place after %.2f ms (p50), %.2f ms (p99)\n";
-    printf(format, tasks, o->jobs, (double)(o->coordinator_after - o->coordinator_before) / tasks,
-           (double)(o->lane_after - o->lane_before) / tasks, (double)o->placing_ns / 1e3 / tasks,
-           (double)o->resting_ns / (double)o->watched_ns, o->newcomer_tasks, p50, p99);
+    double coordinator = (double)(o->coordinator_after - o->coordinator_before) / tasks;
+    double lane = (double)(o->lane_after - o->lane_before) / tasks;
+    double placing_us = (double)o->placing_ns / 1e3 / tasks;
+    double resting = (double)o->resting_ns / (double)o->watched_ns;
+    if (o->is_json)
+        printf("{\"tasks\": %.0f, \"jobs\": %u, \"coordinator_bytes_per_task\": %.1f, "
+               "\"lane_bytes_per_task\": %.1f, \"placing_cpu_us_per_task\": %.3f, "
+               "\"resting_cpu_fraction\": %.6f, \"newcomer_tasks\": %u, \"place_ms_p50\": %.3f, "
+               "\"place_ms_p99\": %.3f}\n",
+               tasks, o->jobs, coordinator, lane, placing_us, resting, o->newcomer_tasks, p50, p99);
+    else
+        printf("%.0f tasks of %u jobs: %.0f bytes of the coordinator and %.0f of the lane a task, "
+               "%.2f us of CPU to place one;\nat rest %.6f of a core. A new job of %u tasks has "
+               "its place after %.2f ms (p50), %.2f ms (p99)\n",
+               tasks, o->jobs, coordinator, lane, placing_us, resting, o->newcomer_tasks, p50, p99);
 }
 
 static int measure(struct tasks *o)
