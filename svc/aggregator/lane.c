@@ -290,7 +290,8 @@ void lane_each_piece(const struct lane *lane,
         struct lane_job *job = list_entry(node, struct lane_job, link);
         list_for_each (at, &job->pieces) {
             const struct piece *p = list_entry(at, struct piece, link);
-            each(context, &(struct lane_held){job->id, p->id, p->epoch, p->is_held});
+            if (!job->is_dropped && !p->is_dropped)
+                each(context, &(struct lane_held){job->id, p->id, p->epoch, p->is_held});
         }
     }
 }

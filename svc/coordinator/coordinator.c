@@ -248,6 +248,7 @@ static void init(struct service *s)
     list_init(&s->jobs);
     list_init(&s->aggregators);
     list_init(&s->migrations);
+    list_init(&s->scaling.trips);
     list_init(&s->orders);
     list_init(&s->profiles);
     timer_init(&s->drain_timer, drain_overdue);
@@ -376,6 +377,7 @@ static void destroy_objects(struct service *s)
     list_for_each_safe (job, &s->jobs)
         jobs_destroy(list_entry(job, struct job, link));
     moving_destroy(s);
+    scaling_moves_destroy(s);
     orders_destroy(s);
     list_for_each_safe (node, &s->aggregators)
         aggregator_destroy(list_entry(node, struct aggregator, link));

@@ -10,7 +10,6 @@
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,48 +136,30 @@ static void left(struct lane *lane)
         lane->aggregator->service->scaling.state.low_ns = 0;
 }
 
-static void moved(struct service *s, uint64_t context, const struct moved *moved)
+void scaling_left(struct service *s, uint32_t id)
 {
-    struct lane *lane = context ? lane_find(s, (uint32_t)context) : NULL;
-    if (moved->code < 0)
-        log_warn("growth: tasks stay where they are: %s", moved->text);
-    else
-        log_info("growth: %" PRIu32 " task%s moved, %" PRIu64 " bytes of state with %s; "
-                 "none was away for more than %.1f ms",
-                 moved->tasks, moved->tasks == 1 ? " has" : "s have", moved->state_bytes,
-                 moved->tasks == 1 ? "it" : "them", (double)moved->longest_ns / NS_PER_MS);
+    struct lane *lane = lane_find(s, id);
     if (!lane || lane->leaving == 0)
         return;
     lane->leaving--;
     left(lane);
 }
 
-/* All of one job: that is one batch. Whether it is on its way. */
-static bool move_batch(struct job *job, const struct task_move *moves, size_t count,
-                       uint64_t context)
-{
-    struct err err;
-    if (moving_start(job, moves, count, moved, context, &err) == 0)
-        return true;
-    log_warn("growth: tasks of job %s stay where they are: %s", job->name, err.text);
-    return false;
-}
-
-/* Tasks ascend and stand job by job. Returns how many batches are on their way. */
+/* Tasks ascend and stand job by job. Returns how many of these are on their way. */
 static uint32_t move_all(const struct scaling_look *look, const struct scale_decision *d,
-                         uint64_t context)
+                         uint32_t source)
 {
     _cleanup_free_ struct task_move *moves = calloc(d->moves_count + 1, sizeof *moves);
-    uint32_t batches = 0;
+    uint32_t trips = 0;
     for (size_t first = 0, end; moves && first < d->moves_count; first = end) {
         uint32_t job = look->tasks[d->moves[first].task].job;
         for (end = first; end < d->moves_count && look->tasks[d->moves[end].task].job == job; end++)
             moves[end - first] =
                 (struct task_move){look->numbers[d->moves[end].task], d->moves[end].target,
                                    d->verb == SCALE_DRAIN ? SHARE_GATHERED : SHARE_RELIEVED};
-        batches += move_batch(look->owners[job], moves, end - first, context);
+        trips += scaling_move(look->owners[job], moves, end - first, source);
     }
-    return batches;
+    return trips;
 }
 
 static void drain(struct service *s, const struct scaling_look *look,

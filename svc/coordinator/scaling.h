@@ -13,10 +13,12 @@ struct job;
 struct lane;
 struct service;
 struct slot;
+struct task_move;
 
 struct scaling {
     bool is_on;
     struct scale state;
+    struct list trips; /* tasks on their way: scaling_moves.c */
 };
 
 void scaling_init(struct service *s);
@@ -62,6 +64,16 @@ void scaling_look_free(struct scaling_look *look);
 /* A lane of an aggregator that does not run has no number yet: this one, in what rules see. */
 uint32_t scaling_slot_lane(const struct slot *slot, uint32_t index);
 struct slot *scaling_slot_of_lane(struct service *s, uint32_t lane);
+
+/* Some jobs' tasks on their way from it have come, or stay. */
+void scaling_left(struct service *s, uint32_t lane);
+
+/* --- scaling_moves.c --- */
+
+/* Begins to move tasks of the job; `source` hears of the end by scaling_left(), 0: nobody does.
+ * Whether they are on their way. */
+bool scaling_move(struct job *job, const struct task_move *moves, size_t count, uint32_t source);
+void scaling_moves_destroy(struct service *s);
 
 /* --- starting.c --- */
 

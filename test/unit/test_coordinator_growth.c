@@ -3,6 +3,7 @@
 #include "svc/base/clock.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/service.h"
+#include "svc/reduce/update.h"
 #include "test/unit/measure_rig.h"
 
 #include <string.h>
@@ -135,6 +136,36 @@ static void a_lane_that_is_not_needed_is_emptied_and_parks(void **state)
     end_expect_none(pair.workers[!moved], BODY(ROUTE_CHANGE));
     assert_int_equal(how_of(rig, &pair.jobs[moved]), SHARE_GATHERED);
     assert_int_not_equal(how_of(rig, &pair.jobs[!moved]), SHARE_GATHERED);
+}
+
+/* 12 MiB that the lane keeps of each of two tasks: they do not travel together. */
+static void much_state_moves_batch_after_batch(void **state)
+{
+    struct rig *rig = *state;
+    struct end *aggregator = rig_aggregator(rig, 2), *workers[2];
+    struct trained one = trained_start(rig, "one", &workers[0]), two;
+    struct lane *home = lane_find(service_of(rig), one.lane);
+    struct lane *other =
+        lane_find(service_of(rig), aggregator->lanes[aggregator->lanes[0] == one.lane]);
+    const char *names[] = {"a", "b"};
+    uint64_t elements[] = {1 << 20, 1 << 20};
+    other->use = LANE_WITHHELD;
+    message_free(end_expect_reply(workers[0], end_declare(workers[0], 2, names, elements)));
+    other->use = LANE_OPEN;
+    two = trained_start(rig, "two", &workers[1]);
+    assert_int_equal(two.lane, other->id);
+    for (size_t i = 1; i < 3; i++)
+        job_of(rig, &one)->tensors[i]->terms.rule = UPDATE_ADAM;
+    know(job_of(rig, &one), 2 * NS_PER_MS, PERIOD_NS);
+    know(job_of(rig, &two), 4 * NS_PER_MS, PERIOD_NS);
+    wait_for(rig, LANE_PARKED, 1);
+    assert_int_equal(home->use, LANE_PARKED);
+    for (int i = 0; i < 3; i++) {
+        envelope *release = end_expect(aggregator, BODY(RELEASE_REQUEST));
+        assert_int_equal(release->release_request->n_pieces, 1);
+        message_free(release);
+    }
+    end_expect_none(aggregator, BODY(RELEASE_REQUEST));
 }
 
 static void under_a_steady_load_nothing_is_decided_again(void **state)
@@ -286,6 +317,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         GROWTH_TEST(a_lane_that_is_not_needed_is_emptied_and_parks),
+        GROWTH_TEST(much_state_moves_batch_after_batch),
         GROWTH_TEST(under_a_steady_load_nothing_is_decided_again),
         GROWTH_TEST(jobs_that_would_cost_each_other_too_much_stay_apart),
         GROWTH_TEST(tasks_do_not_go_where_there_is_no_memory_for_them),
