@@ -4,7 +4,10 @@
 
 #include "svc/coordinator/service.h"
 
+#include <errno.h>
 #include <stdlib.h>
+
+#define KEPT_BYTES_MAX CHANNEL_FRAME_BYTES_MAX
 
 struct kept {
     size_t bytes;
@@ -25,9 +28,26 @@ static void handle_again(struct wait *wait)
     gradpool__wire__envelope__free_unpacked(request, NULL);
 }
 
+static size_t kept_of(const struct peer *p)
+{
+    size_t bytes = 0;
+    list_for_each (node, &p->service->waits) {
+        const struct wait *wait = list_entry(node, struct wait, link);
+        if (wait->peer == p && wait->expired == handle_again)
+            bytes += ((const struct kept *)wait->data)->bytes;
+    }
+    return bytes;
+}
+
+/* Of one worker no more than one message may hold, be it in many. */
 void starting_wait(struct peer *p, const envelope *request)
 {
-    size_t bytes = gradpool__wire__envelope__get_packed_size(request);
+    size_t bytes = gradpool__wire__envelope__get_packed_size(request), before = kept_of(p);
+    if (before + bytes > KEPT_BYTES_MAX)
+        return peer_fail(p, request->id, -EDQUOT,
+                         "%zu bytes of declares wait for an aggregator to start already: declare "
+                         "less at a time",
+                         before);
     struct kept *kept = malloc(sizeof *kept + bytes);
     if (!kept)
         return peer_fail_memory(p, request->id);

@@ -4,6 +4,7 @@
 #include "svc/coordinator/service.h"
 #include "test/unit/measure_rig.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 
@@ -323,6 +324,32 @@ static void a_job_that_finds_no_free_lane_waits_for_an_aggregator_that_starts(vo
     assert_int_equal(lanes_in(rig, LANE_OPEN), 3);
 }
 
+/* Nine of 16 MiB, twice. */
+static void of_one_worker_no_more_waits_than_fits_a_message(void **state)
+{
+    enum { COUNT = 90000, NAME_BYTES = 104 };
+    static char texts[COUNT][NAME_BYTES];
+    static const char *names[COUNT];
+    static uint64_t elements[COUNT];
+    struct rig *rig = *state;
+    struct end *workers[2];
+    shrink_to_one(rig);
+    trained_start(rig, "one", &workers[0]);
+    trained_start(rig, "two", &workers[1]);
+    for (size_t i = 0; i < COUNT; i++) {
+        snprintf(texts[i], NAME_BYTES, "%0*zu", NAME_BYTES - 1, i);
+        names[i] = texts[i];
+        elements[i] = 1;
+    }
+    struct end *worker = rig_join(rig, "three", 0, 1, NULL, NULL);
+    end_declare(worker, COUNT, names, elements);
+    envelope *refusal = end_expect_reply(worker, end_declare(worker, COUNT, names, elements));
+    assert_int_equal(refusal->body_case, BODY(FAILURE));
+    assert_int_equal(refusal->failure->code, -EDQUOT);
+    message_free(refusal);
+    end_expect_none(worker, BODY(DECLARE_REPLY));
+}
+
 static void one_that_does_not_come_is_not_waited_for_for_ever(void **state)
 {
     struct rig *rig = *state;
@@ -378,6 +405,7 @@ int main(void)
         SCALING_TEST(an_aggregator_without_an_open_lane_stops_and_is_not_started_again),
         SCALING_TEST(one_that_joined_by_hand_is_not_stopped),
         SCALING_TEST(a_job_that_finds_no_free_lane_waits_for_an_aggregator_that_starts),
+        SCALING_TEST(of_one_worker_no_more_waits_than_fits_a_message),
         SCALING_TEST(one_that_does_not_come_is_not_waited_for_for_ever),
         SCALING_TEST(when_the_only_one_is_lost_it_is_started_again),
         SCALING_TEST(nothing_is_decided_again_while_nothing_changes),
