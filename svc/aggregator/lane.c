@@ -288,10 +288,11 @@ void lane_each_piece(const struct lane *lane,
 {
     for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
         struct lane_job *job = list_entry(node, struct lane_job, link);
+        if (job->is_dropped)
+            continue; /* one of its number may be here anew */
         list_for_each (at, &job->pieces) {
             const struct piece *p = list_entry(at, struct piece, link);
-            if (!job->is_dropped && !p->is_dropped)
-                each(context, &(struct lane_held){job->id, p->id, p->epoch, p->is_held});
+            each(context, &(struct lane_held){job->id, p->id, p->epoch, p->is_held});
         }
     }
 }
