@@ -152,6 +152,17 @@ static bool is_offered(const struct lane *lane, enum ask_for why)
                         (lane->use == LANE_CLOSING && why == ASK_FOR_LOST));
 }
 
+size_t lanes_on_offer(const struct service *s)
+{
+    size_t count = 0;
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        for (size_t i = 0; i < a->lanes_count; i++)
+            count += is_offered(&a->lanes[i], ASK_FOR_NEW);
+    }
+    return count;
+}
+
 static size_t count_lanes(const struct service *s)
 {
     size_t count = 1;

@@ -27,6 +27,9 @@ enum ask_for {
 int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count,
                enum ask_for why, struct answer *ret_answer, struct err *err);
 
+/* Open or parked, and not withheld: where a new job may go. */
+size_t lanes_on_offer(const struct service *s);
+
 /* placing.c: for a trial with these tensors. Pieces get lanes, as long as these run, but nothing
  * lies on them. */
 int placing_try(struct job *job, struct answer *ret_answer, struct err *err);

@@ -90,6 +90,14 @@ static double lane_ns_a_byte(const struct service *s)
     return bytes > 0 ? busy_ns / bytes : 0;
 }
 
+/* A period that is told is taken for that of a job alone here: its lane time dealt over as many
+ * lanes as it would be measured on. On fewer it would lengthen itself (L3 of packer). */
+static size_t own_lanes(const struct job *job)
+{
+    size_t lanes = lanes_on_offer(job->service);
+    return lanes == 0 || lanes > job->workers ? job->workers : lanes;
+}
+
 /* As it ran before, unless it is told how it runs. One who says nothing of his lane time takes what
  * his bytes take others. */
 static void set_times(struct job *job, const WIRE(PlanRequest) * request)
@@ -102,7 +110,7 @@ static void set_times(struct job *job, const WIRE(PlanRequest) * request)
     uint64_t lanes_ns =
         request->lane_ns ? request->lane_ns : (uint64_t)(bytes * lane_ns_a_byte(job->service));
     struct profile_times times = {.period_ns = request->period_ns,
-                                  .busiest_ns = lanes_ns / job->workers,
+                                  .busiest_ns = lanes_ns / own_lanes(job),
                                   .lanes_ns = lanes_ns};
     for (size_t i = 0; i < job->tensors_count && lanes_ns > 0; i++)
         job->tensors[i]->lane_ns = 0;

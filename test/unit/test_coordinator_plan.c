@@ -72,6 +72,22 @@ static void what_it_would_cost_whom_is_told(void **state)
     message_free(reply);
 }
 
+/* Four workers on two lanes: what these take of it is in the period that it is told to have. */
+static void a_job_alone_stays_within_its_limit(void **state)
+{
+    struct rig *rig = *state;
+    rig->options.loss_limit_ppm = 50000;
+    rig_aggregator(rig, 2);
+    envelope *reply = plan(rig, "new", 4, 25 << 20, 120 * NS_PER_MS, 40 * NS_PER_MS);
+    const WIRE(PlanReply) *p = reply->plan_reply;
+    assert_int_equal(p->code, 0);
+    assert_int_equal(p->n_lanes, 2);
+    assert_int_equal(p->n_jobs, 1);
+    assert_in_range(p->jobs[0]->after_ppm, 0, 50000);
+    assert_non_null(strstr(p->why, "everybody stays within his loss limit"));
+    message_free(reply);
+}
+
 static void a_job_that_ran_before_is_planned_as_it_ran(void **state)
 {
     struct rig *rig = *state;
@@ -141,6 +157,7 @@ int main(void)
     static const struct CMUnitTest cases[] = {
         CASE(nobody_notices_a_plan),
         CASE(what_it_would_cost_whom_is_told),
+        CASE(a_job_alone_stays_within_its_limit),
         CASE(a_job_that_ran_before_is_planned_as_it_ran),
         CASE(a_refusal_is_told_with_its_reason),
         CASE(limits_hold_for_plans_too),
