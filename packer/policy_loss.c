@@ -19,6 +19,8 @@
 
 #define PIECES_A_LANE_MIN 8
 
+#define GENTLE_PARTS 4
+
 struct roomy {
     double room_ns;
     size_t lane;
@@ -257,6 +259,13 @@ static int put_and_deal(struct fit *fit, double reserve_ns)
 /* Best fit fills lanes to the brim, and then there may be no way to deal. With room for one more
  * piece on each lane there is; that costs lanes, which is worth it for a job of many pieces only:
  * of few, none is early or late by much. */
+static double one_piece_ns(const struct fit *fit)
+{
+    bool has_many = fit->cuts_count >= PIECES_A_LANE_MIN * fit->lanes_hosted;
+
+    return has_many ? (double)fit->cuts[0].weight : 0;
+}
+
 static int put_evenly(struct fit *fit)
 {
     int r = put_within_lanes_max(fit);
@@ -264,9 +273,63 @@ static int put_evenly(struct fit *fit)
     if (r < 0)
         return r;
     r = deal_in_order(fit->placement, fit->room_ns, step_ns(fit->placement));
-    if (r == -ENOSPC && fit->cuts_count >= PIECES_A_LANE_MIN * fit->lanes_hosted)
-        r = put_and_deal(fit, (double)fit->cuts[0].weight);
+    if (r == -ENOSPC && one_piece_ns(fit) > 0)
+        r = put_and_deal(fit, one_piece_ns(fit));
     return r == -ENOSPC ? put_within_lanes_max(fit) : r;
+}
+
+/* --- lanes of its own (P15) --- */
+
+static bool is_own(const struct fit *fit, size_t lane)
+{
+    return fit->placement->lanes[lane].taken && lane_at(fit, lane)->residents_count == 0;
+}
+
+static bool loses_by_itself(const struct fit *fit)
+{
+    const struct placement *placement = fit->placement;
+    double free_ns = loss_alone_room_ns(&placement->request->timing, 0);
+
+    for (size_t i = 0; i < placement->request->lanes_count; i++)
+        if (is_own(fit, i) && (double)placement->lanes[i].job_lane_ns > free_ns)
+            return true;
+    return false;
+}
+
+/* The same lanes again, with less and less room on those that it has for itself. */
+static int put_on_same_lanes(struct fit *fit, double *room_ns)
+{
+    const struct packer_timing *timing = &fit->placement->request->timing;
+    double *full_ns = fit->room_ns, limit = loss_limit(timing), reserve_ns = one_piece_ns(fit);
+    int r = -ENOSPC;
+
+    for (size_t i = 0; i < fit->placement->request->lanes_count; i++)
+        room_ns[i] = !fit->placement->lanes[i].taken ? -1 : is_own(fit, i) ? 0 : full_ns[i];
+    fit->room_ns = room_ns;
+    for (int part = 0; part < GENTLE_PARTS && r == -ENOSPC; part++) {
+        for (size_t i = 0; i < fit->placement->request->lanes_count; i++)
+            if (room_ns[i] >= 0 && lane_at(fit, i)->residents_count == 0)
+                room_ns[i] = loss_alone_room_ns(timing, limit * part / GENTLE_PARTS);
+        r = put_and_deal(fit, reserve_ns);
+    }
+    fit->room_ns = full_ns;
+    return r;
+}
+
+/* What best fit fills to the limit though no lane is saved by it is levelled. */
+static int put_gently(struct fit *fit)
+{
+    double *room_ns;
+    int r = put_evenly(fit);
+
+    if (r < 0 || !loses_by_itself(fit))
+        return r;
+    room_ns = calloc(fit->placement->request->lanes_count, sizeof(*room_ns));
+    if (!room_ns)
+        return 0;
+    r = put_on_same_lanes(fit, room_ns);
+    free(room_ns);
+    return r == -ENOSPC ? put_evenly(fit) : r;
 }
 
 /* --- what it comes to --- */
@@ -389,7 +452,7 @@ static int place(struct placement *placement, const struct loss_rule *rule)
         return policy_unmeasured(placement);
     r = fit_init(&fit, placement, rule);
     if (r == 0)
-        r = put_evenly(&fit);
+        r = put_gently(&fit);
     if (r == 0)
         r = report(&fit);
     fit_fini(&fit);

@@ -81,6 +81,22 @@ static void a_job_of_few_pieces_gets_no_lane_more_for_being_dealt(void **state)
     free(f);
 }
 
+/* 60 of 100 ms on two lanes of which one takes 34 within the limit: 30 each, not 34 and 26. */
+static void own_lanes_are_levelled_before_the_limit_is_used_up(void **state)
+{
+    struct fleet *f = fleet_of_job(8, 100 * MS);
+    struct packer_plan plan;
+
+    f->timing.spread_ns = 30 * MS;
+    for (size_t i = 0; i < 60; i++)
+        fleet_tensor(f, MS);
+    plan = fleet_plan(f, "shared");
+    assert_int_equal(plan.shares_count, 2);
+    assert_true(plan.shares[0].lane_ns <= 32 * MS && plan.shares[1].lane_ns <= 32 * MS);
+    packer_plan_fini(&plan);
+    free(f);
+}
+
 /* Of each lane: how far its pieces run ahead of its part of the request, at most, in ns. */
 static double worst_lead_ns(const struct fleet *f, const struct packer_plan *plan)
 {
@@ -145,6 +161,7 @@ int main(void)
         cmocka_unit_test(a_large_tensor_that_is_ready_last_is_summed_on_all_lanes),
         cmocka_unit_test(crumbs_are_dealt_but_open_nothing),
         cmocka_unit_test(a_job_of_few_pieces_gets_no_lane_more_for_being_dealt),
+        cmocka_unit_test(own_lanes_are_levelled_before_the_limit_is_used_up),
         cmocka_unit_test(no_lane_is_ahead_or_behind_by_more_than_a_few_pieces),
     };
 
