@@ -79,10 +79,11 @@ static bool ready_is_sound(const struct record_ready *r)
 {
     if (r->operation < RECORD_SUM || r->operation > RECORD_UPDATE || r->reserved != 0)
         return false;
-    if (r->standing > RECORD_KEEPS)
+    if (r->standing > RECORD_ENTERS)
         return false;
     /* Rounds count from 1; only a worker that has finished none may stand at 0. */
-    if (r->round == RECORD_ROUND_NONE && r->standing != RECORD_IDLE)
+    bool is_none = r->round == RECORD_ROUND_NONE;
+    if (is_none != (r->standing == RECORD_ENTERS) && (!is_none || r->standing != RECORD_IDLE))
         return false;
     if (r->round > RECORD_ROUND_MOST)
         return false;
@@ -128,8 +129,7 @@ static bool leave_is_sound(const struct record_leave *r)
 
 static bool closed_is_sound(const struct record_closed *r)
 {
-    return is_zero(r->reserved, sizeof(r->reserved)) && r->round >= 1 &&
-           r->round <= RECORD_ROUND_MOST;
+    return is_zero(r->reserved, sizeof(r->reserved)) && r->round <= RECORD_ROUND_MOST;
 }
 
 static bool chosen_is_sound(const struct record_chosen *r)

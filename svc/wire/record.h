@@ -57,6 +57,7 @@ enum record_standing {
     RECORD_HOLDS = 1,    /* the result of this round lies whole in my landing area, uncommitted */
     RECORD_IDLE = 2,     /* this round is committed here; nothing is lent */
     RECORD_KEEPS = 3,    /* as HOLDS, and where I stand follows: the next round is announced */
+    RECORD_ENTERS = 4,   /* I am new here: CLOSED shall name the round that I come after (W15) */
 };
 
 /* A run of `count` outputs: output i comes from the i-th input that the operation gives this worker
@@ -164,7 +165,8 @@ struct record_closed {
     uint8_t kind;
     uint8_t reserved[3];
     uint32_t word;
-    uint64_t round; /* whose result it got: the worker goes on with the one after it */
+    uint64_t round; /* whose result it got: the worker goes on with the one after it. To who enters
+                     0, when there was none */
 };
 
 struct record_chosen {
