@@ -39,8 +39,12 @@ static int check_extents(struct worker *w, const struct piece *p, const struct o
 {
     uint64_t bytes = piece_bytes(p, p->elements);
     const struct record_output *output = ready->outputs ? &ready->output[0] : NULL;
-    uint32_t inputs = operation->splits ? p->members : 1;
-    uint32_t outputs = operation->collects ? p->members : 1;
+    uint32_t inputs = operation->restores ? parameters_arrays(p)
+                      : operation->splits ? p->members
+                                          : 1;
+    uint32_t outputs = operation->saves      ? parameters_arrays(p)
+                       : operation->collects ? p->members
+                                             : 1;
     if (ready->input_bytes != input_bytes_expected(w, p, operation, ready))
         return -EMSGSIZE;
     if (output && (output->bytes != bytes || output->count != outputs))
@@ -59,7 +63,7 @@ static int check_extents(struct worker *w, const struct piece *p, const struct o
 static bool keep_payload(struct worker *w, struct announcement *a, const void *data,
                          const void *payload)
 {
-    if (a->operation->splits)
+    if (a->operation->splits || a->operation->restores)
         return false; /* it is one block of several */
     if (inbox_keep(w, a, payload,
                    piece_bytes(announcement_piece(a), announcement_piece(a)->elements)))
@@ -95,7 +99,7 @@ static void fill(struct announcement *a, const struct operation *operation,
 /* The first to announce says what the round does; the rest must agree, or nobody gets a result. */
 static void agree(struct worker *w, struct piece *p, const struct announcement *a)
 {
-    if (a->operation->updates && !p->parameters->are_set) {
+    if ((a->operation->updates || a->operation->saves) && !p->parameters->are_set) {
         piece_fail(p, -ENODATA, "tensor '%s' has no parameters yet: broadcast them first",
                    p->tensor);
     } else if (!p->operation) {
@@ -310,8 +314,8 @@ static bool take(struct rank *rank, const struct operation *operation,
     }
     if (is_new && ready->standing == RECORD_ANNOUNCE)
         withdraw_commit(rank, ready->round);
-    if (is_new && gives_settings(p, rank, operation))
-        p->parameters->settings[ready->round & 1] = w->settings;
+    if (is_new && p->parameters)
+        parameters_hear(p, rank, operation, ready);
     if (is_new && payload && may_keep_payload(p, rank, ready->round))
         keeps = keep_payload(w, a, data, payload);
     rank->has_spoken = true;

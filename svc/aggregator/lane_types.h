@@ -116,6 +116,7 @@ struct worker {
     bool owes_failure;               /* of the job, after these */
     struct list tell_link;           /* in lane.telling while something is owed */
     struct update_settings settings; /* that it told last */
+    uint64_t steps;                  /* likewise, behind a state that it restores */
     struct announcement *holding;    /* whose payload sits in a receive buffer */
     const void *held;                /* that buffer */
     struct lent lent;

@@ -21,6 +21,8 @@ struct operation {
     bool splits;   /* an input has a block for each member, which alone gets it */
     bool collects; /* a result has a block of each member */
     bool updates;  /* the result is the parameters that follow from it */
+    bool saves;    /* a result has a block of each array of the state */
+    bool restores; /* an input has one, and the result is the first: the parameters */
 };
 
 /* NULL: no such row. */

@@ -28,13 +28,24 @@ void parameters_tell(struct worker *w, const struct record_settings *told)
                                            .beta1 = told->beta1,
                                            .beta2 = told->beta2,
                                            .epsilon = told->epsilon};
+    w->steps = told->steps;
+}
+
+/* The first rank gives the settings of an update, the root the steps of what it restores. */
+void parameters_hear(struct piece *p, const struct rank *rank, const struct operation *operation,
+                     const struct record_ready *ready)
+{
+    struct parameters *q = p->parameters;
+    if (operation->updates && rank == &p->ranks[0])
+        q->settings[ready->round & 1] = rank->worker->settings;
+    if (operation->restores && rank->worker->number == ready->root)
+        q->restored_steps[ready->round & 1] = rank->worker->steps;
 }
 
 bool parameters_suit(const struct piece *p, const struct operation *operation)
 {
-    if (!p->parameters)
-        return !operation->updates;
-    return operation->updates || operation->code == RECORD_BROADCAST;
+    bool is_of_state = operation->updates || operation->saves || operation->restores;
+    return p->parameters ? is_of_state || operation->code == RECORD_BROADCAST : !is_of_state;
 }
 
 static float *array_at(float *array, uint64_t first) { return array ? array + first : NULL; }
@@ -42,9 +53,17 @@ static float *array_at(float *array, uint64_t first) { return array ? array + fi
 float *parameters_set_at(const struct transfer *t)
 {
     const struct piece *p = t->piece;
-    if (!p->parameters || p->operation->updates)
+    if (!p->parameters || p->operation->updates || p->operation->saves)
         return NULL;
-    return array_at(p->parameters->state[1 - p->parameters->now][0], t->first);
+    return array_at(p->parameters->state[1 - p->parameters->now][t->array], t->first);
+}
+
+const float *parameters_saved(const struct transfer *t)
+{
+    const struct piece *p = t->piece;
+    if (!p->parameters || !p->operation->saves)
+        return NULL;
+    return array_at(p->parameters->state[p->parameters->now][t->array], t->first);
 }
 
 static struct update_state state_at(const struct parameters *q, uint64_t first)
@@ -117,7 +136,11 @@ void parameters_update(struct transfer *t, const struct reduce_pass *sums)
 void parameters_commit(struct piece *p)
 {
     struct parameters *q = p->parameters;
+    if (p->operation->saves)
+        return;
     q->now = 1 - q->now;
     q->are_set = true;
-    q->steps = p->operation->updates ? q->steps + 1 : 0;
+    q->steps = p->operation->updates    ? q->steps + 1
+               : p->operation->restores ? q->restored_steps[p->round & 1]
+                                        : 0;
 }

@@ -13,6 +13,7 @@ struct parameters {
     unsigned now;                       /* the state that is committed */
     uint64_t steps;                     /* updates committed since they were set */
     struct update_settings settings[2]; /* of rounds, by their last bit */
+    uint64_t restored_steps[2];         /* likewise, where a round restores them */
     float *state[2][1 + UPDATE_MOMENTS_MAX];
 };
 
@@ -21,8 +22,19 @@ struct parameters *parameters_create(const struct piece *p);
 void parameters_tell(struct worker *w, const struct record_settings *told);
 /* Whether the piece may have this operation; a piece without parameters knows no updates. */
 bool parameters_suit(const struct piece *p, const struct operation *operation);
-/* Where a chunk of the parameters that are being set goes; NULL: the round sets none. */
+/* Where a chunk of an array that is being set goes; NULL: the round sets none. */
 float *parameters_set_at(const struct transfer *t);
+/* A state is so many arrays, each as long as the piece. */
+static inline uint32_t parameters_arrays(const struct piece *p)
+{
+    return p->parameters ? 1 + (uint32_t)update_moments(p->terms.rule) : 0;
+}
+/* An array of the state that is committed, from the chunk's first element on, where the round gives
+ * it away; NULL: it does not. */
+const float *parameters_saved(const struct transfer *t);
+/* What a rank says of the round that it announces. */
+void parameters_hear(struct piece *p, const struct rank *rank, const struct operation *operation,
+                     const struct record_ready *ready);
 /* The open round makes new parameters. */
 static inline bool parameters_step(const struct piece *p)
 {

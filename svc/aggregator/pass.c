@@ -32,14 +32,14 @@ const void *pass_result(const struct transfer *t) { return result_slot(t); }
 
 static uint64_t input_offset(const struct transfer *t, const struct announcement *a)
 {
-    uint64_t block = t->target == OPERATION_EVERYBODY ? 0 : t->target * a->input_stride;
+    uint64_t block = (t->target == OPERATION_EVERYBODY ? t->array : t->target) * a->input_stride;
     return a->input_offset + block + piece_bytes(t->piece, t->first);
 }
 
 uint64_t pass_output_offset(const struct transfer *t, uint32_t place)
 {
     const struct announcement *a = t->piece->ranks[place].part;
-    uint64_t block = t->source == OPERATION_EVERYBODY ? 0 : t->source * a->output_stride;
+    uint64_t block = (t->source == OPERATION_EVERYBODY ? t->array : t->source) * a->output_stride;
     return a->output_offset + block + piece_bytes(t->piece, t->first);
 }
 
@@ -71,11 +71,16 @@ static char *kept_at(const struct transfer *t)
     return t->piece->kept + piece_bytes(t->piece, t->first);
 }
 
-/* What the lane itself adds: the running sum comes first, an answer to the late is nothing else. */
-static bool takes_kept(const struct transfer *t)
+/* What the lane itself adds: the running sum comes first; an answer to the late and a state that is
+ * saved are nothing else. NULL: nothing. */
+static const void *own_input(const struct transfer *t)
 {
     const struct piece *p = t->piece;
-    return p->elements > 0 && (p->is_answer || (quorum_is_loose(p) && p->has_kept));
+    if (p->elements == 0)
+        return NULL;
+    if (p->is_answer || (quorum_is_loose(p) && p->has_kept))
+        return kept_at(t);
+    return parameters_saved(t);
 }
 
 /* ---- reading ---- */
@@ -90,7 +95,7 @@ static int post_read(struct transfer *t, uint32_t place)
         return r;
     if (!w->conn)
         return -ECONNRESET;
-    char *slot = input_slot(t, t->sources - (takes_kept(t) && !t->has_partial));
+    char *slot = input_slot(t, t->sources - (own_input(t) && !t->has_partial));
     r = fabric_read(w->conn, a->input_region, input_offset(t, a), slot, piece_bytes(p, t->elements),
                     t);
     if (r < 0)
@@ -103,8 +108,8 @@ static int post_read(struct transfer *t, uint32_t place)
 int pass_read(struct transfer *t, uint32_t places)
 {
     struct piece *p = t->piece;
-    if (takes_kept(t) && t->next_rank == 0 && t->sources == 0 && !t->has_partial)
-        t->input[t->sources++] = kept_at(t);
+    if (own_input(t) && t->next_rank == 0 && t->sources == 0 && !t->has_partial)
+        t->input[t->sources++] = own_input(t);
     while (t->next_rank < places && t->sources < REDUCE_SOURCES_MAX) {
         if (transfer_gives(t, t->next_rank)) {
             t->input[t->sources] = NULL;

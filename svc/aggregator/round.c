@@ -50,11 +50,19 @@ static void queue_by_priority(struct piece *p)
     list_insert_before(at, &p->run_link);
 }
 
+static uint32_t steps_of(const struct piece *p)
+{
+    if (p->is_copy || p->is_answer || p->elements == 0)
+        return 1;
+    if (p->operation->saves || p->operation->restores)
+        return parameters_arrays(p); /* one after the other */
+    return operation_steps(p->operation, p->members);
+}
+
 static void start(struct piece *p)
 {
     assign_parts(p);
-    bool is_plain = p->is_copy || p->is_answer || p->elements == 0;
-    p->steps = is_plain ? 1 : operation_steps(p->operation, p->members);
+    p->steps = steps_of(p);
     p->step = p->next_chunk = p->write_chunk = 0;
     p->next_element = 0;
     p->input_squares = p->result_squares = 0;
@@ -123,7 +131,8 @@ static void add_losses(struct lane_squares *squares, const struct piece *p)
 static void add_squares(struct piece *p)
 {
     struct lane_squares *squares = &p->job->squares;
-    if (!p->terms.measures || p->is_copy || p->round < squares->round)
+    bool is_of_state = p->operation && (p->operation->saves || p->operation->restores);
+    if (!p->terms.measures || p->is_copy || is_of_state || p->round < squares->round)
         return;
     if (p->round > squares->round)
         *squares = (struct lane_squares){.round = p->round};

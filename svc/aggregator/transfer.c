@@ -125,6 +125,7 @@ static struct transfer next_chunk(struct piece *p, const struct transfer *slots_
     if (p->steps > 1) {
         t.source = operation_source(p->operation, p->members, p->step);
         t.target = operation_target(p->operation, p->members, p->step);
+        t.array = p->parameters ? p->step : 0;
     }
     p->next_element += t.elements;
     p->job->due_bytes -= piece_bytes(p, t.elements);

@@ -26,7 +26,8 @@ static inline bool transfer_gives(const struct transfer *t, uint32_t place)
 static inline bool transfer_takes(const struct transfer *t, uint32_t place)
 {
     return t->piece->ranks[place].is_target &&
-           (t->target == OPERATION_EVERYBODY || t->target == place);
+           (t->target == OPERATION_EVERYBODY || t->target == place) &&
+           (t->array == 0 || t->piece->operation->saves);
 }
 
 /* pass.c */

@@ -1,6 +1,6 @@
 /* What lane and worker say to each other on a data connection: fixed little-endian records, sent
  * as fabric messages. A result is not a record: it is the 32-bit word of the last write
- * (FABRIC_EVENT_WORD). svc/wire/README.md tells the life of a round with them (W1 to W13).
+ * (FABRIC_EVENT_WORD). svc/wire/README.md tells the life of a round with them (W1 to W16).
  *
  * The reader copies a record, then checks it with record_check(); before, nothing is trusted. */
 #ifndef GRADPOOL_WIRE_RECORD_H
@@ -49,6 +49,8 @@ enum record_operation {
     RECORD_REDUCE_SCATTER = 10, /* sums */
     RECORD_SEND = 11,           /* sender and receiver say it; `root` is the sender */
     RECORD_UPDATE = 12,         /* the mean of the gradients makes new parameters (W14) */
+    RECORD_SAVE = 13,           /* who wants to gets the state: parameters, then moments */
+    RECORD_RESTORE = 14,        /* the root's input is the state; all get the parameters */
 };
 
 /* State a worker is in, told with READY (W5). All but ANNOUNCE are used after a lane was lost. */
@@ -184,8 +186,9 @@ struct record_settings {
     double rate, weight_decay;
     double momentum, dampening;
     double beta1, beta2, epsilon;
+    uint64_t steps; /* of a RESTORE: the updates behind the state */
 };
-_Static_assert(sizeof(struct record_settings) == 64, "no holes");
+_Static_assert(sizeof(struct record_settings) == 72, "no holes");
 
 union record {
     uint8_t kind;

@@ -297,6 +297,112 @@ static void parameters_that_do_not_fit_are_refused_and_the_others_go_on(void **s
     expect_model(0);
 }
 
+/* ---- saved and restored ---- */
+
+#define ARRAYS 3 /* of Adam */
+
+static float saved[ARRAYS][ELEMENTS];
+
+/* Rank 0 alone wants it. */
+static void save(uint64_t round)
+{
+    for (uint32_t rank = 0; rank < rig.count; rank++)
+        rig_say(&rig, rank,
+                (struct say){.piece = W,
+                             .word = (uint32_t)round,
+                             .round = round,
+                             .elements = ELEMENTS,
+                             .operation = RECORD_SAVE,
+                             .has_no_input = true,
+                             .has_no_output = rank > 0,
+                             .output_blocks = ARRAYS});
+    await_commit(round);
+    memcpy(saved, rig_landing(&rig, 0, 0), sizeof saved);
+}
+
+static void restore(uint64_t round, uint64_t steps)
+{
+    const struct record_settings told = {.kind = RECORD_SETTINGS, .steps = steps};
+    memcpy(rig_input(&rig, 0, 0), saved, sizeof saved);
+    assert_int_equal(fabric_send(rig.workers[0].conn, &told, sizeof told, NULL, 0), 0);
+    for (uint32_t rank = 0; rank < rig.count; rank++)
+        rig_say(&rig, rank,
+                (struct say){.piece = W,
+                             .word = (uint32_t)round,
+                             .round = round,
+                             .elements = ELEMENTS,
+                             .operation = RECORD_RESTORE,
+                             .has_no_input = rank > 0,
+                             .has_no_output = rank == 0,
+                             .input_blocks = ARRAYS});
+    await_commit(round);
+    tell(0, &usual);
+}
+
+static void follow_adam(uint64_t from, uint64_t to)
+{
+    for (uint64_t round = from; round <= to; round++) {
+        update_all(round);
+        model_update(UPDATE_ADAM, round, &usual);
+        expect_model(0);
+    }
+}
+
+static void a_saved_state_is_parameters_and_moments_and_changes_nothing(void **state)
+{
+    start(2, UPDATE_ADAM);
+    tell(0, &usual);
+    set(1);
+    model_set();
+    follow_adam(2, 3);
+    save(4);
+    assert_memory_equal(saved, model, sizeof saved);
+    follow_adam(5, 6);
+}
+
+static void a_restored_state_goes_on_to_the_same_bits(void **state)
+{
+    start(2, UPDATE_ADAM);
+    tell(0, &usual);
+    set(1);
+    model_set();
+    follow_adam(2, 4);
+    save(5);
+    rig_stop(&rig);
+    start(2, UPDATE_ADAM);
+    restore(1, 3);
+    expect_model(1);
+    follow_adam(2, 4);
+}
+
+static void nothing_can_be_saved_before_there_is_anything(void **state)
+{
+    start(1, UPDATE_ADAM);
+    rig_say(&rig, 0,
+            (struct say){.piece = W,
+                         .word = 1,
+                         .round = 1,
+                         .elements = ELEMENTS,
+                         .operation = RECORD_SAVE,
+                         .has_no_input = true,
+                         .output_blocks = ARRAYS});
+    expect_error(0, -ENODATA, "broadcast them first");
+}
+
+static void a_state_of_other_arrays_than_the_rule_has_is_refused(void **state)
+{
+    start(1, UPDATE_MOMENTUM);
+    rig_say(&rig, 0,
+            (struct say){.piece = W,
+                         .word = 1,
+                         .round = 1,
+                         .elements = ELEMENTS,
+                         .operation = RECORD_SAVE,
+                         .has_no_input = true,
+                         .output_blocks = ARRAYS});
+    expect_error(0, -EMSGSIZE, "");
+}
+
 /* ---- what is refused ---- */
 
 static void an_update_before_any_parameters_is_told_to_everybody(void **state)
@@ -408,6 +514,10 @@ int main(int argc, char **argv)
         CASE(nan_and_infinity_reach_the_parameters),
         CASE(state_is_counted_to_the_job_and_given_back),
         CASE(parameters_that_do_not_fit_are_refused_and_the_others_go_on),
+        CASE(a_saved_state_is_parameters_and_moments_and_changes_nothing),
+        CASE(a_restored_state_goes_on_to_the_same_bits),
+        CASE(nothing_can_be_saved_before_there_is_anything),
+        CASE(a_state_of_other_arrays_than_the_rule_has_is_refused),
         CASE(an_update_before_any_parameters_is_told_to_everybody),
         CASE(a_sum_of_parameters_is_refused),
         CASE(an_update_without_a_rule_is_refused),

@@ -167,7 +167,7 @@ static void reserved_bytes_must_be_zero(void **state)
 static void each_field_of_ready_is_checked(void **state)
 {
     refuses(RECORD_READY, ready.operation, 0);
-    refuses(RECORD_READY, ready.operation, RECORD_UPDATE + 1);
+    refuses(RECORD_READY, ready.operation, RECORD_RESTORE + 1);
     refuses(RECORD_READY, ready.reserved, 1);
     refuses(RECORD_READY, ready.operation, 255);
     refuses(RECORD_READY, ready.operation, RECORD_BARRIER); /* with input bytes */
@@ -301,7 +301,7 @@ static void the_layout_of_records_goes_with_the_protocol_version(void **state)
     assert_int_equal(sizeof(struct record_leave), 8);
     assert_int_equal(sizeof(struct record_closed), 16);
     assert_int_equal(sizeof(struct record_chosen), 112);
-    assert_int_equal(sizeof(struct record_settings), 64);
+    assert_int_equal(sizeof(struct record_settings), 72);
 }
 
 int main(void)
