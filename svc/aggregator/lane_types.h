@@ -260,8 +260,7 @@ void round_go_on(struct piece *p);
 void round_answer_late(struct rank *rank, struct announcement *a);
 /* All results lie in all landing areas: COMMIT, and the next round opens. */
 void round_commit(struct piece *p);
-/* Of a piece that has failed in mid-round, once nothing of it is posted any more. The latter frees
- * it if it was dropped. */
+/* It has failed in mid-round, and nothing is posted. The latter frees it if it was dropped. */
 void round_rest(struct piece *p);
 void round_abandon(struct piece *p);
 /* The open round is known, and whether ranks hold its result already: the rest get that. */
