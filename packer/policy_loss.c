@@ -19,7 +19,7 @@
 
 #define PIECES_A_LANE_MIN 8
 
-#define GENTLE_PARTS 4
+#define GENTLE_PARTS 4 /* of the limit; tried from half of them on */
 
 struct roomy {
     double room_ns;
@@ -296,7 +296,7 @@ static bool loses_by_itself(const struct fit *fit)
     return false;
 }
 
-/* The same lanes again, with less and less room on those that it has for itself. */
+/* The same lanes again, with less room on those that it has for itself. */
 static int put_on_same_lanes(struct fit *fit, double *room_ns)
 {
     const struct packer_timing *timing = &fit->placement->request->timing;
@@ -306,7 +306,7 @@ static int put_on_same_lanes(struct fit *fit, double *room_ns)
     for (size_t i = 0; i < fit->placement->request->lanes_count; i++)
         room_ns[i] = !fit->placement->lanes[i].taken ? -1 : is_own(fit, i) ? 0 : full_ns[i];
     fit->room_ns = room_ns;
-    for (int part = 0; part < GENTLE_PARTS && r == -ENOSPC; part++) {
+    for (int part = GENTLE_PARTS / 2; part < GENTLE_PARTS && r == -ENOSPC; part++) {
         for (size_t i = 0; i < fit->placement->request->lanes_count; i++)
             if (room_ns[i] >= 0 && lane_at(fit, i)->residents_count == 0)
                 room_ns[i] = loss_alone_room_ns(timing, limit * part / GENTLE_PARTS);
