@@ -81,7 +81,7 @@ static void a_job_of_few_pieces_gets_no_lane_more_for_being_dealt(void **state)
     free(f);
 }
 
-/* 60 of 100 ms on two lanes, of which one could take 35 within the limit: half of that is enough. */
+/* 60 of 100 ms on two lanes, one of which could take 35 within the limit: half of that will do. */
 static void own_lanes_are_levelled_before_the_limit_is_used_up(void **state)
 {
     struct fleet *f = fleet_of_job(8, 100 * MS);
