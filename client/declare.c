@@ -316,10 +316,10 @@ int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype, uint64
     return gp_tensors_declare(job, &spec, 1, ret_tensor);
 }
 
-int declare_internal(struct gp_job *job, const char *name, uint64_t timeout_ns,
-                     struct gp_tensor **ret_tensor)
+int declare_internal(struct gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,
+                     uint64_t timeout_ns, struct gp_tensor **ret_tensor)
 {
-    gp_tensor_spec spec = {.name = name, .dtype = GP_F32, .elements = 0};
+    gp_tensor_spec spec = {.name = name, .dtype = dtype, .elements = elements};
     return declare(job, &spec, 1, timeout_ns, ret_tensor);
 }
 

@@ -228,12 +228,26 @@ GP_API int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_reque
  * Errors, besides those of gp_push_pull(): -EINVAL, the tensor has no rule, or a setting has no
  * sense (which one); at gp_wait(): -ENODATA, nothing was broadcast yet; -EOWNERDEAD, the lane died,
  * and moments with it: every rank has the last result that gp_wait() gave it. To go on, undeclare
- * the tensor on every rank, declare it again and broadcast one rank's parameters. */
+ * the tensor on every rank, declare it again, and restore a snapshot or broadcast parameters. */
 GP_API int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,
                      const gp_settings *settings, gp_request **ret_request);
 /* Several tensors, one request, the same settings. */
 GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
                            const gp_settings *settings, gp_request **ret_request);
+/* Parameters, moments and step counts of all the job's tensors with update rules, as they are
+ * between two iterations: every rank calls it there, and has declared the same ones, each for all
+ * ranks. Rank 0 writes the file `path`, under another name until it is whole and on disk; the
+ * others' is not looked at. It has to be waited for by GRADPOOL_TIMEOUT_MS a step.
+ * Errors, the same on all ranks: -EINVAL (their tensors differ), -EBUSY (a request that nobody
+ * waited for), -ENODATA (nothing was broadcast yet), -EOPNOTSUPP (a set of ranks of its own),
+ * those of gp_wait() and of writing a file. */
+GP_API int gp_job_snapshot(gp_job *job, const char *path);
+/* The way back, in the same job or another with the same tensors: instead of the broadcasts, or
+ * whenever one likes. It goes on to the same bits as one that never stopped. Parameters go to
+ * `result` of the items, whose gradients are not looked at; who wants none names no item.
+ * Errors, besides those: -ENOENT, ...; -EBADMSG: no snapshot, or a damaged one; -EPROTO: one of
+ * another version; -EINVAL: other names, sizes or rules (which). Then nothing was restored. */
+GP_API int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t count);
 /* Between the two ranks of a tensor's set (or of a job of two workers): what one sends, the other
  * receives. Done when the receiver has it. -EINVAL: the set has not two ranks; or, at gp_wait(),
  * both sent, or both received. */

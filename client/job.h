@@ -47,6 +47,7 @@ struct push {
     struct place input, landing;
     uint64_t gradient_bytes, result_bytes;
     struct update_settings settings; /* of an update, where this rank gives them (W14) */
+    uint64_t steps;                  /* of a restore: updates behind the state */
     uint32_t root;
     uint8_t operation; /* enum record_operation */
     bool has_settings;
@@ -74,8 +75,9 @@ struct gp_tensor {
     struct err failure;
     struct piece *pieces;
     uint32_t pieces_count;
-    uint64_t round;                          /* the last one begun */
-    uint64_t closed_round;                   /* the newest that a lane said is over, or 0 */
+    uint64_t round;        /* the last one begun */
+    uint64_t steps;        /* updates since its parameters were set, with the round begun last */
+    uint64_t closed_round; /* the newest that a lane said is over, or 0 */
     uint32_t without_result, without_commit; /* pieces of that round */
     struct push open;                        /* of that round */
     struct push next;                        /* to be begun */
@@ -173,9 +175,9 @@ struct piece *slot_piece_kept(struct gp_job *job, uint32_t word);
 void tensor_break(struct gp_tensor *t, int code, const char *text);
 
 /* declare.c */
-/* A tensor without elements under a reserved name. */
-int declare_internal(struct gp_job *job, const char *name, uint64_t timeout_ns,
-                     struct gp_tensor **ret_tensor);
+/* A tensor under a reserved name. */
+int declare_internal(struct gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,
+                     uint64_t timeout_ns, struct gp_tensor **ret_tensor);
 
 /* push_pull.c */
 /* Begins the round of `next`; its input must be in place. */
@@ -183,6 +185,11 @@ void push_begin(struct gp_tensor *t);
 /* The open round is committed: begins the push that waits for it. */
 void push_begin_queued(struct gp_tensor *t);
 int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **ret_request);
+/* Its state from or to rank `root` (W16); `state` NULL on the others. To `parameters`, unless that
+ * is NULL, what is restored; `steps` of that. */
+int push_save(struct gp_tensor *t, void *state, struct gp_request **ret_request);
+int push_restore(struct gp_tensor *t, uint32_t root, const void *state, void *parameters,
+                 uint64_t steps, struct gp_request **ret_request);
 
 /* settle.c: what lanes say */
 void settle_word(struct link *link, uint32_t word);

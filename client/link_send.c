@@ -39,7 +39,7 @@ static void describe_output(const struct piece *p, const struct push *push,
     ready->outputs = 1;
     ready->output[0] =
         (struct record_output){.source = source_of(push, collects),
-                               .count = collects ? t->members : 1,
+                               .count = collects ? (uint32_t)(push->result_bytes / t->bytes) : 1,
                                .stride = collects ? t->bytes : 0,
                                .region = push->landing.region,
                                .offset = push->landing.offset + p->first * element_bytes,
@@ -119,7 +119,8 @@ static int tell_settings(struct link *l, const struct push *push)
                                        .dampening = s->dampening,
                                        .beta1 = s->beta1,
                                        .beta2 = s->beta2,
-                                       .epsilon = s->epsilon};
+                                       .epsilon = s->epsilon,
+                                       .steps = push->steps};
     if (!push->has_settings || memcmp(&l->settings, &settings, sizeof settings) == 0)
         return 0;
     int r = fabric_send(l->conn, &settings, sizeof settings, NULL, 0);

@@ -39,24 +39,39 @@ struct starting {
     uint8_t operation;
     uint32_t root;
     const gp_settings *settings; /* of an update */
+    uint64_t steps;              /* of a restore */
 };
 
 /* ---- what an operation takes and gives (the table in gradpool.h) ---- */
 
 static bool has_root(uint8_t operation)
 {
-    return operation == RECORD_BROADCAST || operation == RECORD_SEND;
+    return operation == RECORD_BROADCAST || operation == RECORD_SEND || operation == RECORD_RESTORE;
+}
+
+static bool is_of_state(uint8_t operation)
+{
+    return operation == RECORD_SAVE || operation == RECORD_RESTORE;
+}
+
+static uint64_t state_bytes(const struct gp_tensor *t)
+{
+    return t->bytes * (1 + (uint64_t)update_moments(t->terms.rule));
 }
 
 static uint64_t gradient_bytes(const struct gp_tensor *t, uint8_t operation)
 {
     bool splits = operation == RECORD_ALL_TO_ALL || operation == RECORD_REDUCE_SCATTER;
+    if (operation == RECORD_RESTORE)
+        return state_bytes(t);
     return splits ? t->bytes * t->members : t->bytes;
 }
 
 static uint64_t result_bytes(const struct gp_tensor *t, uint8_t operation)
 {
     bool collects = operation == RECORD_ALL_TO_ALL || operation == RECORD_GATHER;
+    if (operation == RECORD_SAVE)
+        return state_bytes(t);
     return collects ? t->bytes * t->members : t->bytes;
 }
 
@@ -142,8 +157,10 @@ static const struct link *find_hopeless(const struct gp_tensor *t)
 static int check_places(const struct starting *s, const struct gp_tensor *t, const gp_item *item)
 {
     bool is_root = has_root(s->operation) && s->job->rank == s->root;
-    bool gives = s->operation != RECORD_BARRIER && (!has_root(s->operation) || is_root);
-    bool takes = !is_root && s->operation != RECORD_GATHER; /* of a gather who wants to */
+    bool gives = s->operation != RECORD_BARRIER && s->operation != RECORD_SAVE &&
+                 (!has_root(s->operation) || is_root);
+    /* Of a gather, and of a state, who wants to. */
+    bool takes = !is_root && s->operation != RECORD_GATHER && !is_of_state(s->operation);
     if (t->elements > 0 && gives && !item->gradient)
         return client_error(-EINVAL, "tensor '%s': no gradient given", t->name);
     if (t->elements > 0 && takes && !item->result)
@@ -179,7 +196,8 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
     bool is_update = s->operation == RECORD_UPDATE;
     if (is_update && !t->terms.rule)
         return client_error(-EINVAL, "tensor '%s' was declared without an update rule", t->name);
-    if (t->terms.rule && !is_update && s->operation != RECORD_BROADCAST)
+    if (t->terms.rule && !is_update && !is_of_state(s->operation) &&
+        s->operation != RECORD_BROADCAST)
         return client_error(-EINVAL,
                             "tensor '%s' has an update rule: broadcast its parameters, then "
                             "update them",
@@ -235,6 +253,16 @@ static void keep_open_round(struct gp_tensor *t)
     t->pieces[0].kept_word = t->pieces[0].word;
 }
 
+static uint64_t steps_after(const struct gp_tensor *t)
+{
+    switch (t->open.operation) {
+    case RECORD_UPDATE: return t->steps + 1;
+    case RECORD_SAVE: return t->steps;
+    case RECORD_RESTORE: return t->open.steps;
+    default: return 0;
+    }
+}
+
 void push_begin(struct gp_tensor *t)
 {
     if (t->without_commit > 0)
@@ -242,6 +270,7 @@ void push_begin(struct gp_tensor *t)
     t->open = t->next;
     t->open_request = t->request;
     t->round++;
+    t->steps = steps_after(t);
     t->without_result = t->without_commit = t->pieces_count;
     for (uint32_t i = 0; i < t->pieces_count; i++) {
         struct piece *p = &t->pieces[i];
@@ -278,6 +307,8 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
     struct gp_tensor *t = item->tensor;
     struct push push = {.operation = s->operation,
                         .root = s->root,
+                        .steps = s->steps,
+                        .has_settings = s->operation == RECORD_RESTORE && s->job->rank == s->root,
                         .loss = s->job->loss,
                         .gradient_bytes = gradient_bytes(t, s->operation),
                         .result_bytes = result_bytes(t, s->operation)};
@@ -387,7 +418,8 @@ int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count, enum gp_
         return client_error(-EINVAL, "a broadcast needs a root: use gp_broadcast()");
     if (operation < GP_SUM || operation > GP_REDUCE_SCATTER || operation == (int)RECORD_BARRIER)
         return client_error(-EINVAL, "operation %d is unknown", operation);
-    struct starting s = {job, items, count, (uint8_t)operation, 0, NULL};
+    struct starting s = {
+        .job = job, .items = items, .count = count, .operation = (uint8_t)operation};
     return start(&s, ret_request);
 }
 
@@ -408,7 +440,11 @@ int gp_update_group(gp_job *job, const gp_item *items, size_t count, const gp_se
         return r;
     if (!items || count == 0)
         return client_error(-EINVAL, "an empty group");
-    struct starting s = {job, items, count, RECORD_UPDATE, 0, settings};
+    struct starting s = {.job = job,
+                         .items = items,
+                         .count = count,
+                         .operation = RECORD_UPDATE,
+                         .settings = settings};
     return start(&s, ret_request);
 }
 
@@ -434,7 +470,8 @@ int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **re
                             job->workers);
     bool is_root = job->rank == root;
     gp_item item = {tensor, is_root ? values : NULL, is_root ? NULL : values};
-    struct starting s = {job, &item, 1, RECORD_BROADCAST, root, NULL};
+    struct starting s = {
+        .job = job, .items = &item, .count = 1, .operation = RECORD_BROADCAST, .root = root};
     return start(&s, ret_request);
 }
 
@@ -450,7 +487,11 @@ static int send_or_receive(gp_tensor *t, const gp_item *item, bool is_sender,
     if (t->members != 2)
         return client_error(-EINVAL, "tensor '%s' is of %u ranks; one sends to one", t->name,
                             t->members);
-    struct starting s = {t->job, item, 1, RECORD_SEND, is_sender ? t->job->rank : t->peer, NULL};
+    struct starting s = {.job = t->job,
+                         .items = item,
+                         .count = 1,
+                         .operation = RECORD_SEND,
+                         .root = is_sender ? t->job->rank : t->peer};
     return start(&s, ret_request);
 }
 
@@ -467,6 +508,26 @@ int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request)
 int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **ret_request)
 {
     gp_item item = {t, NULL, NULL};
-    struct starting s = {t->job, &item, 1, operation, 0, NULL};
+    struct starting s = {.job = t->job, .items = &item, .count = 1, .operation = operation};
     return start_locked(&s, ret_request);
+}
+
+int push_save(struct gp_tensor *t, void *state, struct gp_request **ret_request)
+{
+    gp_item item = {t, NULL, state};
+    struct starting s = {.job = t->job, .items = &item, .count = 1, .operation = RECORD_SAVE};
+    return start(&s, ret_request);
+}
+
+int push_restore(struct gp_tensor *t, uint32_t root, const void *state, void *parameters,
+                 uint64_t steps, struct gp_request **ret_request)
+{
+    gp_item item = {t, state, parameters};
+    struct starting s = {.job = t->job,
+                         .items = &item,
+                         .count = 1,
+                         .operation = RECORD_RESTORE,
+                         .root = root,
+                         .steps = steps};
+    return start(&s, ret_request);
 }

@@ -255,7 +255,7 @@ int gp_barrier(gp_job *job, int timeout_ms)
     struct gp_tensor *barrier;
     uint64_t timeout_ns = timeout_of(job->client, timeout_ms);
     uint64_t deadline_ns = clock_now_ns() + timeout_ns; /* of declaring and waiting together */
-    r = declare_internal(job, BARRIER_NAME, timeout_ns, &barrier);
+    r = declare_internal(job, BARRIER_NAME, GP_F32, 0, timeout_ns, &barrier);
     if (r < 0)
         return r;
     job->users++;

@@ -110,7 +110,7 @@ static const char *find_loss(const struct piece *p)
     if (p->round <= 1)
         return NULL;
     if (p->parameters)
-        return "its parameters were lost with its lane; declare it anew and broadcast them";
+        return "parameters and moments died with the lane; restore a snapshot";
     return quorum_is_loose(p) ? "its running sum was lost with its lane" : NULL;
 }
 

@@ -138,7 +138,7 @@ class Loss(Case):
             with self.assertRaises(gradpool.GradpoolError) as raised:
                 request.wait(WAIT_MS)
             self.assertEqual(raised.exception.errno, errno.EOWNERDEAD)
-            self.assertIn('lost with its lane', str(raised.exception))
+            self.assertIn('died with the lane', str(raised.exception))
         for job, tensor in zip(jobs, tensors):
             job.undeclare(tensor)
         tensors, values = self.declare(jobs, 'sgd', values[0])

@@ -471,8 +471,8 @@ static void parameters_lost_with_their_lane_are_an_error_on_every_rank(void **st
     recover(2, UPDATE_ADAM);
     say(0, 3, RECORD_UPDATE, RECORD_HOLDS);
     update(1, 3);
-    expect_error(0, -EOWNERDEAD, "lost with its lane");
-    expect_error(1, -EOWNERDEAD, "broadcast them");
+    expect_error(0, -EOWNERDEAD, "moments died with the lane");
+    expect_error(1, -EOWNERDEAD, "restore a snapshot");
 }
 
 static void who_had_nothing_open_hears_of_the_loss_with_its_next_update(void **state)
@@ -483,7 +483,7 @@ static void who_had_nothing_open_hears_of_the_loss_with_its_next_update(void **s
     rig_settle(&rig);
     assert_int_equal(rig.workers[0].errors_count + rig.workers[1].errors_count, 0);
     update(1, 4);
-    expect_error(1, -EOWNERDEAD, "lost with its lane");
+    expect_error(1, -EOWNERDEAD, "died with the lane");
 }
 
 static void the_first_broadcast_is_done_again_so_that_the_lane_has_it(void **state)

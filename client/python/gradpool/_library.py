@@ -79,6 +79,8 @@ _PROTOTYPES = {
     'gp_wait': (_INT, _HANDLE, _INT),
     'gp_poll': (_INT, _HANDLE, _INT),
     'gp_barrier': (_INT, _HANDLE, _INT),
+    'gp_job_snapshot': (_INT, _HANDLE, _TEXT),
+    'gp_job_restore': (_INT, _HANDLE, _TEXT, _POINTER(Item), _SIZE),
     'gp_job_spec_from_environment': (_INT, _POINTER(JobSpec)),
 }
 

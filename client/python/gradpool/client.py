@@ -285,6 +285,29 @@ class Job(Owned):
         with self.client._using():      # leaving the job ends it
             check(lib.gp_barrier(self._live(), timeout_ms))
 
+    def snapshot(self, path):
+        """Saves parameters, moments and step counts of all tensors with a rule to the file `path`,
+        which rank 0 writes, whole or not at all. Every rank calls it between the same two steps."""
+        with self.client._using():
+            check(lib.gp_job_snapshot(self._live(), os.fsencode(path)))
+
+    def restore(self, path, parameters=None):
+        """Goes on from a snapshot, which rank 0 reads, to the same bits as a job that never
+        stopped. Every rank calls it, after it has declared the same tensors with rules.
+
+        parameters  {Tensor or its name: values}: where they go; what is not named is not wanted"""
+        loan, array = Loan(), (Item * len(parameters or {}))()
+        try:
+            for item, (tensor, values) in zip(array, (parameters or {}).items()):
+                tensor = self._known(tensor)
+                item.tensor = tensor.handle
+                item.result = loan.address(values, tensor.elements,
+                                           f"parameters of '{tensor.name}'", tensor.dtype)
+            with self.client._using():
+                check(lib.gp_job_restore(self._live(), os.fsencode(path), array, len(array)))
+        finally:
+            loan.end()
+
     def leave(self):
         """Says goodbye. Open requests end with ECANCELED; tensors of the job are forgotten."""
         self._close()

@@ -1,0 +1,322 @@
+/* Snapshots of a job: what its tensors with update rules are, to a file and back. Every rank takes
+ * part, tensor by tensor in order of names; rank 0 has the file. Before each step all agree that
+ * all is well so far, so that an error of one is an error of all. README: L20 to L22. */
+#include "client/job.h"
+#include "client/state_file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AGREEMENT_NAME "gradpool.agreement"
+#define ROOT 0
+
+/* Of every rank the least counts. */
+struct agreement {
+    int64_t code;
+    int64_t print, negative_print; /* of what it has declared: equal if both leasts are those */
+    int64_t negative_steps;        /* the most: who came late has counted fewer */
+};
+#define AGREEMENT_WORDS (sizeof(struct agreement) / sizeof(int64_t))
+
+struct snapshot {
+    gp_job *job;
+    struct gp_tensor **tensors; /* with update rules, in order of names */
+    size_t count;
+    gp_tensor *agreement;
+    struct agreement *ours, *least; /* in memory of the job, like the state */
+    void *state;                    /* of one tensor; NULL: not rank 0 */
+    uint64_t print;
+    struct err err; /* of this rank */
+};
+
+static bool has_file(const struct snapshot *s) { return s->job->rank == ROOT; }
+
+/* ---- what there is ---- */
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp((*(struct gp_tensor *const *)a)->name, (*(struct gp_tensor *const *)b)->name);
+}
+
+static int check_tensor(const struct gp_tensor *t, struct err *err)
+{
+    if (t->failure.code)
+        return err_set(err, t->failure.code, "%s", t->failure.text);
+    if (t->members != t->job->workers)
+        return err_set(err, -EOPNOTSUPP, "tensor '%s' has a set of ranks of its own", t->name);
+    if (t->request)
+        return err_set(err, -EBUSY, "tensor '%s' has a request that nobody waited for", t->name);
+    return 0;
+}
+
+static int add_tensor(struct snapshot *s, struct gp_tensor *t)
+{
+    void *more = realloc(s->tensors, (s->count + 1) * sizeof(struct gp_tensor *));
+    if (!more)
+        return err_set(&s->err, -ENOMEM, "out of memory");
+    s->tensors = more;
+    s->tensors[s->count++] = t;
+    return check_tensor(t, &s->err);
+}
+
+static struct state_tensor describe(const struct gp_tensor *t)
+{
+    return (struct state_tensor){
+        .name = t->name, .dtype = t->dtype, .rule = t->terms.rule, .elements = t->elements};
+}
+
+static uint64_t longest(const struct snapshot *s)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        struct state_tensor described = describe(s->tensors[i]);
+        uint64_t bytes = state_tensor_bytes(&described);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Names and shapes in one number. */
+static void take_print(struct snapshot *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const struct gp_tensor *t = s->tensors[i];
+        uint64_t words[] = {s->print, state_sum(t->name, strlen(t->name)), t->elements,
+                            t->terms.rule};
+        s->print = state_sum(words, sizeof words) >> 1;
+    }
+}
+
+static int find_tensors(struct snapshot *s)
+{
+    int r = 0;
+    pthread_mutex_lock(&s->job->lock);
+    list_for_each (node, &s->job->tensors) {
+        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+        if (t->terms.rule && r == 0)
+            r = add_tensor(s, t);
+    }
+    pthread_mutex_unlock(&s->job->lock);
+    if (s->count > 0)
+        qsort(s->tensors, s->count, sizeof(struct gp_tensor *), compare_names);
+    take_print(s);
+    return r;
+}
+
+/* ---- together ---- */
+
+/* Memory that a round may still use stays the job's, which frees it when it is left. */
+static void finish(struct snapshot *s, int r)
+{
+    free(s->tensors);
+    if (r == -ETIMEDOUT)
+        return;
+    gp_free(s->job, s->ours);
+    gp_free(s->job, s->state);
+}
+
+static int begin(gp_job *job, struct snapshot *ret)
+{
+    *ret = (struct snapshot){.job = job};
+    int r = declare_internal(job, AGREEMENT_NAME, GP_I64, AGREEMENT_WORDS, job->client->timeout_ns,
+                             &ret->agreement);
+    if (r == 0)
+        r = gp_alloc(job, 2 * sizeof *ret->ours, (void **)&ret->ours);
+    if (r < 0)
+        return r;
+    ret->least = ret->ours + 1;
+    if (find_tensors(ret) == 0 && has_file(ret) && ret->count > 0 &&
+        (r = gp_alloc(job, longest(ret), &ret->state)) < 0)
+        err_set(&ret->err, r, "%s", gp_last_error());
+    return 0;
+}
+
+static int wait_for(int started, gp_request **q)
+{
+    return started < 0 ? started : gp_wait(*q, GP_TIMEOUT_DEFAULT);
+}
+
+/* What has come out: our own error with its text, or that of another rank. */
+static int judge(const struct snapshot *s)
+{
+    if (s->err.code)
+        return client_error_from(&s->err);
+    if (s->least->print != -s->least->negative_print)
+        return client_error(-EINVAL,
+                            "job '%s': ranks have declared different tensors with update rules",
+                            s->job->name);
+    int code = (int)s->least->code;
+    return code < 0 ? client_error(code, "job '%s': another rank, mostly rank %d, says: %s",
+                                   s->job->name, ROOT, err_text(code))
+                    : 0;
+}
+
+/* `steps`: what this rank knows, then what the job does. */
+static int agree(struct snapshot *s, uint64_t *steps)
+{
+    gp_request *q = NULL;
+    *s->ours = (struct agreement){.code = s->err.code,
+                                  .print = (int64_t)s->print,
+                                  .negative_print = -(int64_t)s->print,
+                                  .negative_steps = steps ? -(int64_t)*steps : 0};
+    int r = wait_for(gp_push_pull(s->agreement, s->ours, s->least, GP_MIN, &q), &q);
+    if (r == 0)
+        r = judge(s);
+    if (r == 0 && steps)
+        *steps = (uint64_t)-s->least->negative_steps;
+    return r;
+}
+
+/* ---- to a file ---- */
+
+static int begin_file(struct snapshot *s, const char *path, struct state_writer *ret_writer)
+{
+    struct state_tensor *described = calloc(s->count + 1, sizeof *described);
+    if (!described)
+        return err_set(&s->err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < s->count; i++)
+        described[i] = describe(s->tensors[i]);
+    int r = path ? state_write_begin(path, described, s->count, ret_writer, &s->err)
+                 : err_set(&s->err, -EINVAL, "gp_job_snapshot: rank %d gave no path", ROOT);
+    free(described);
+    return r;
+}
+
+/* What goes wrong with the file is told to the others when the next thing is agreed upon. */
+static int save_tensor(struct snapshot *s, size_t i, struct state_writer *w)
+{
+    struct gp_tensor *t = s->tensors[i];
+    gp_request *q = NULL;
+    uint64_t steps = t->steps;
+    int r = agree(s, &steps);
+    if (r == 0)
+        r = wait_for(push_save(t, s->state, &q), &q);
+    if (r == 0 && has_file(s))
+        state_write_put(w, i, steps, t->round, s->state, &s->err);
+    return r;
+}
+
+static int save_all(struct snapshot *s, struct state_writer *w)
+{
+    int r = agree(s, NULL);
+    for (size_t i = 0; i < s->count && r == 0; i++)
+        r = save_tensor(s, i, w);
+    if (r == 0)
+        r = agree(s, NULL); /* all of it is written */
+    if (r == 0 && has_file(s))
+        state_write_finish(w, &s->err);
+    return r < 0 ? r : agree(s, NULL);
+}
+
+int gp_job_snapshot(gp_job *job, const char *path)
+{
+    struct snapshot s;
+    struct state_writer w = {.fd = -1};
+    int r = job_check(job);
+    if (r < 0 || (r = begin(job, &s)) < 0)
+        return r;
+    if (has_file(&s) && s.err.code == 0)
+        begin_file(&s, path, &w);
+    r = save_all(&s, &w);
+    state_write_abandon(&w); /* nothing is left of one that was finished */
+    finish(&s, r);
+    return r;
+}
+
+/* ---- and back ---- */
+
+static int check_fits(const struct gp_tensor *t, const struct state_tensor *saved, struct err *err)
+{
+    if (!saved)
+        return err_set(err, -EINVAL, "the snapshot has no tensor '%s'", t->name);
+    if (saved->elements != t->elements || saved->rule != t->terms.rule)
+        return err_set(err, -EINVAL,
+                       "tensor '%s' has %" PRIu64 " elements and rule %s, in the snapshot %" PRIu64
+                       " and %s",
+                       t->name, t->elements, update_name(t->terms.rule), saved->elements,
+                       update_name(saved->rule));
+    return 0;
+}
+
+static bool is_declared(const struct snapshot *s, const char *name)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        if (strcmp(s->tensors[i]->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Everything that can be wrong is found before anything is restored. */
+static int check_file(struct snapshot *s, const struct state_file *f)
+{
+    int r = 0;
+    for (size_t i = 0; i < s->count && r == 0; i++)
+        r = check_fits(s->tensors[i], state_file_find(f, s->tensors[i]->name), &s->err);
+    for (size_t i = 0; i < f->count && r == 0 && f->count != s->count; i++) {
+        if (!is_declared(s, f->tensors[i].name))
+            r = err_set(&s->err, -EINVAL,
+                        "tensor '%s' of the snapshot was not declared with an update rule",
+                        f->tensors[i].name);
+    }
+    for (size_t i = 0; i < f->count && r == 0; i++)
+        r = state_file_read(f, &f->tensors[i], s->state, &s->err);
+    return r;
+}
+
+static int open_file(struct snapshot *s, const char *path, struct state_file *ret_file)
+{
+    if (!path)
+        return err_set(&s->err, -EINVAL, "gp_job_restore: rank %d gave no path", ROOT);
+    int r = state_file_open(path, ret_file, &s->err);
+    return r < 0 ? r : check_file(s, ret_file);
+}
+
+static void *place_of(const struct gp_tensor *t, const gp_item *items, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (items[i].tensor == t)
+            return items[i].result;
+    }
+    return NULL;
+}
+
+static int restore_tensor(struct snapshot *s, struct gp_tensor *t, const struct state_file *f,
+                          void *parameters)
+{
+    gp_request *q = NULL;
+    uint64_t steps = 0;
+    if (has_file(s)) {
+        const struct state_tensor *saved = state_file_find(f, t->name);
+        steps = saved->steps;
+        state_file_read(f, saved, s->state, &s->err);
+    }
+    int r = agree(s, &steps);
+    if (r == 0)
+        r = wait_for(push_restore(t, ROOT, s->state, has_file(s) ? NULL : parameters, steps, &q),
+                     &q);
+    if (r == 0 && has_file(s) && parameters && t->bytes > 0)
+        memcpy(parameters, s->state, t->bytes);
+    return r;
+}
+
+int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t count)
+{
+    struct snapshot s;
+    struct state_file f = {.fd = -1};
+    int r = job_check(job);
+    if (r == 0 && count > 0 && !items)
+        r = client_error(-EINVAL, "gp_job_restore: %zu items, and none given", count);
+    if (r < 0 || (r = begin(job, &s)) < 0)
+        return r;
+    if (has_file(&s) && s.err.code == 0)
+        open_file(&s, path, &f);
+    r = agree(&s, NULL);
+    for (size_t i = 0; i < s.count && r == 0; i++)
+        r = restore_tensor(&s, s.tensors[i], &f, place_of(s.tensors[i], items, count));
+    state_file_close(&f);
+    finish(&s, r);
+    return r;
+}

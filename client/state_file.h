@@ -1,0 +1,72 @@
+/* The file of a job's snapshot: parameters, moments and step counts of its tensors with update
+ * rules. Little endian: a header, an index in order of names, then each tensor's arrays, at
+ * multiples of 64 bytes. README: L20, L21. */
+#ifndef GRADPOOL_CLIENT_STATE_FILE_H
+#define GRADPOOL_CLIENT_STATE_FILE_H
+
+#include "svc/base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define STATE_FILE_VERSION 1
+#define STATE_NAME_BYTES_MAX 255
+
+struct state_tensor {
+    const char *name;
+    uint8_t dtype, rule; /* enum reduce_dtype, enum update_rule */
+    uint64_t elements;
+    uint64_t steps; /* updates since its parameters were set */
+    uint64_t round; /* after which it was saved: for people */
+    uint64_t offset, sum;
+};
+
+/* All its arrays: parameters, then moments. */
+uint64_t state_tensor_bytes(const struct state_tensor *t);
+uint64_t state_sum(const void *data, size_t bytes);
+
+/* ---- reading (state_file.c) ---- */
+
+struct state_file {
+    int fd;
+    char *index;                  /* names lie in it */
+    struct state_tensor *tensors; /* names ascend */
+    size_t count;
+};
+
+/* Of a file of so many bytes, whose first `bytes` are these: header and index. Says what is wrong
+ * in `err`: -EBADMSG no snapshot, or a damaged one; -EPROTO another version; -ENOMEM. On success
+ * `ret_file` borrows names from `data`; its tensors are for free(). */
+int state_index_read(const char *data, size_t bytes, uint64_t file_bytes,
+                     struct state_file *ret_file, struct err *err);
+/* -ENOENT, ... and the above. To be closed. */
+int state_file_open(const char *path, struct state_file *ret_file, struct err *err);
+void state_file_close(struct state_file *f);
+/* NULL: not in there. */
+const struct state_tensor *state_file_find(const struct state_file *f, const char *name);
+/* Its arrays; -EBADMSG: they are not what was written. */
+int state_file_read(const struct state_file *f, const struct state_tensor *t, void *ret_data,
+                    struct err *err);
+
+/* ---- writing (state_write.c) ---- */
+
+struct state_writer {
+    int fd;
+    char *path, *temporary;
+    struct state_tensor *tensors;
+    size_t count;
+    uint64_t file_bytes;
+};
+
+/* Into a temporary file beside `path`. Tensors: names ascend and stay the caller's; steps, round,
+ * offset and sum are not looked at. On failure there is nothing to abandon. */
+int state_write_begin(const char *path, const struct state_tensor *tensors, size_t count,
+                      struct state_writer *ret_writer, struct err *err);
+int state_write_put(struct state_writer *w, size_t at, uint64_t steps, uint64_t round,
+                    const void *data, struct err *err);
+/* Whole and on disk under its name, or not there at all: what was there before stays until then.
+ * Ends the writer, whatever comes of it. */
+int state_write_finish(struct state_writer *w, struct err *err);
+void state_write_abandon(struct state_writer *w);
+
+#endif

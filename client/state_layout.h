@@ -1,0 +1,41 @@
+/* What lies in a snapshot's file, for state_file.c and state_write.c only. */
+#ifndef GRADPOOL_CLIENT_STATE_LAYOUT_H
+#define GRADPOOL_CLIENT_STATE_LAYOUT_H
+
+#include <stdint.h>
+
+#define STATE_MAGIC "GPSTATE" /* and its NUL */
+#define STATE_ALIGN UINT64_C(64)
+
+struct state_header {
+    char magic[8];
+    uint32_t version;
+    uint32_t tensors;
+    uint64_t file_bytes;
+    uint64_t index_bytes; /* behind this header */
+    uint64_t index_sum;
+    uint64_t header_sum; /* of what is before it */
+};
+_Static_assert(sizeof(struct state_header) == 48, "no holes");
+
+/* Followed by the name and zeros up to a multiple of 8. */
+struct state_entry {
+    uint64_t elements, steps, round, offset, sum;
+    uint16_t name_bytes;
+    uint8_t dtype, rule;
+    uint32_t reserved; /* 0 */
+};
+_Static_assert(sizeof(struct state_entry) == 48, "no holes");
+
+static inline uint64_t state_round_up(uint64_t bytes, uint64_t multiple)
+{
+    return (bytes + multiple - 1) / multiple * multiple;
+}
+
+/* What the index takes for a name: with its NUL, so that it can be used where it lies. */
+static inline uint64_t state_entry_bytes(uint64_t name_bytes)
+{
+    return sizeof(struct state_entry) + state_round_up(name_bytes + 1, 8);
+}
+
+#endif

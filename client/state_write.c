@@ -1,0 +1,177 @@
+/* Writes the file of a snapshot: under a temporary name until it is whole and on disk. Must never
+ * leave half a file under the name that was asked for. README: L20. */
+#include "client/state_file.h"
+
+#include "client/state_layout.h"
+#include "svc/base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static int failed(const struct state_writer *w, struct err *err, int code)
+{
+    return err_set(err, code, "snapshot %s: %s", w->path, err_text(code));
+}
+
+static int write_all(int fd, const void *data, uint64_t bytes, uint64_t offset)
+{
+    for (const char *at = data; bytes > 0;) {
+        ssize_t put = pwrite(fd, at, bytes < SSIZE_MAX ? bytes : SSIZE_MAX, (off_t)offset);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return -errno;
+        at += put;
+        offset += (uint64_t)put;
+        bytes -= (uint64_t)put;
+    }
+    return 0;
+}
+
+/* ---- beginning ---- */
+
+static uint64_t index_bytes(const struct state_writer *w)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < w->count; i++)
+        bytes += state_entry_bytes(strlen(w->tensors[i].name));
+    return bytes;
+}
+
+static void lay_out(struct state_writer *w)
+{
+    uint64_t end = sizeof(struct state_header) + index_bytes(w);
+    for (size_t i = 0; i < w->count; i++) {
+        w->tensors[i].offset = state_round_up(end, STATE_ALIGN);
+        end = w->tensors[i].offset + state_tensor_bytes(&w->tensors[i]);
+    }
+    w->file_bytes = end;
+}
+
+static void writer_free(struct state_writer *w)
+{
+    cleanup_fd(&w->fd);
+    free(w->path);
+    free(w->temporary);
+    free(w->tensors);
+    *w = (struct state_writer){.fd = -1};
+}
+
+int state_write_begin(const char *path, const struct state_tensor *tensors, size_t count,
+                      struct state_writer *ret_writer, struct err *err)
+{
+    struct state_writer w = {.fd = -1, .count = count};
+    w.path = strdup(path);
+    w.tensors = calloc(count + 1, sizeof *w.tensors);
+    if (!w.path || !w.tensors || asprintf(&w.temporary, "%s.tmp-%d", path, (int)getpid()) < 0) {
+        w.temporary = NULL;
+        writer_free(&w);
+        return err_set(err, -ENOMEM, "out of memory");
+    }
+    if (count > 0)
+        memcpy(w.tensors, tensors, count * sizeof *tensors);
+    lay_out(&w);
+    w.fd = open(w.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (w.fd < 0 || ftruncate(w.fd, (off_t)w.file_bytes) < 0) {
+        int r = failed(&w, err, -errno);
+        if (w.fd >= 0)
+            unlink(w.temporary);
+        writer_free(&w);
+        return r;
+    }
+    *ret_writer = w;
+    return 0;
+}
+
+int state_write_put(struct state_writer *w, size_t at, uint64_t steps, uint64_t round,
+                    const void *data, struct err *err)
+{
+    struct state_tensor *t = &w->tensors[at];
+    t->steps = steps;
+    t->round = round;
+    t->sum = state_sum(data, state_tensor_bytes(t));
+    int r = write_all(w->fd, data, state_tensor_bytes(t), t->offset);
+    return r < 0 ? failed(w, err, r) : 0;
+}
+
+/* ---- finishing ---- */
+
+static void fill_index(const struct state_writer *w, char *ret_index)
+{
+    for (size_t i = 0; i < w->count; i++) {
+        const struct state_tensor *t = &w->tensors[i];
+        size_t name_bytes = strlen(t->name);
+        const struct state_entry e = {.elements = t->elements,
+                                      .steps = t->steps,
+                                      .round = t->round,
+                                      .offset = t->offset,
+                                      .sum = t->sum,
+                                      .name_bytes = (uint16_t)name_bytes,
+                                      .dtype = t->dtype,
+                                      .rule = t->rule};
+        memcpy(ret_index, &e, sizeof e);
+        memcpy(ret_index + sizeof e, t->name, name_bytes);
+        ret_index += state_entry_bytes(name_bytes);
+    }
+}
+
+static int write_index(const struct state_writer *w)
+{
+    struct state_header h = {.magic = STATE_MAGIC,
+                             .version = STATE_FILE_VERSION,
+                             .tensors = (uint32_t)w->count,
+                             .file_bytes = w->file_bytes,
+                             .index_bytes = index_bytes(w)};
+    _cleanup_free_ char *index = calloc(1, h.index_bytes + 1);
+    if (!index)
+        return -ENOMEM;
+    fill_index(w, index);
+    h.index_sum = state_sum(index, h.index_bytes);
+    h.header_sum = state_sum(&h, offsetof(struct state_header, header_sum));
+    int r = write_all(w->fd, index, h.index_bytes, sizeof h);
+    return r < 0 ? r : write_all(w->fd, &h, sizeof h, 0);
+}
+
+/* So that the new name itself outlives a crash of the host. */
+static int sync_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    size_t bytes = !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    _cleanup_free_ char *folder = bytes ? strndup(path, bytes) : strdup(".");
+    if (!folder)
+        return -ENOMEM;
+    _cleanup_fd_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    return fsync(fd) < 0 && errno != EINVAL ? -errno : 0; /* some file systems have no such thing */
+}
+
+int state_write_finish(struct state_writer *w, struct err *err)
+{
+    int r = write_index(w);
+    if (r == 0 && fsync(w->fd) < 0)
+        r = -errno;
+    if (r == 0 && rename(w->temporary, w->path) < 0)
+        r = -errno;
+    if (r < 0) {
+        failed(w, err, r);
+        state_write_abandon(w);
+        return r;
+    }
+    r = sync_folder(w->path);
+    if (r < 0)
+        failed(w, err, r);
+    writer_free(w);
+    return r;
+}
+
+void state_write_abandon(struct state_writer *w)
+{
+    if (w->temporary)
+        unlink(w->temporary);
+    writer_free(w);
+}

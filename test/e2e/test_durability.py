@@ -1,0 +1,212 @@
+"""What becomes of parameters and moments when processes die: they go on from a snapshot, to the
+same bits as training that never stopped. Both ranks live in this process; what blocks until all
+have called it runs in a thread each."""
+import concurrent.futures
+import errno
+import os
+import pathlib
+import signal
+import tempfile
+import unittest
+
+import numpy
+
+import harness
+import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import tap
+import test_update_rules as rules
+import gradpool
+
+WAIT_MS = 20000
+NAMES = {'w': 1, 'a longer one': 3}     # how many times the recorded elements it has
+
+
+def setUpModule():
+    rules.UpdateRules.setUpClass()
+
+
+def all_ranks(function, *of_ranks):
+    """function(rank's own of each) in all ranks at once; the first error is raised."""
+    with concurrent.futures.ThreadPoolExecutor(len(of_ranks[0])) as pool:
+        return [done.result() for done in [pool.submit(function, *own) for own in zip(*of_ranks)]]
+
+
+def by_rule(rule, first, steps):
+    return rules.by_gradpool(rule, first, rules.UpdateRules.gradients[:steps],
+                             'c').astype(numpy.float32).tobytes()
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix='gradpool-durability-')
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / 'snapshot'
+
+    def serve(self, *options, aggregators=1):
+        self.service = harness.Service(*options, aggregators=aggregators)
+        self.addCleanup(self.service.end)
+
+    def join(self, name, transport='shm', rule='adam'):
+        self.clients = [gradpool.connect(self.service.endpoint, transport)
+                        for _ in range(rules.WORKERS)]
+        self.jobs = [client.join(name, rank, rules.WORKERS)
+                     for rank, client in enumerate(self.clients)]
+        for client in self.clients:
+            self.addCleanup(client.close)
+        self.declare(rule)
+
+    def declare(self, rule='adam'):
+        self.settings = {'lr': rules.RATE, 'weight_decay': rules.DECAY, **rules.RULES[rule][1]}
+        first = rules.UpdateRules.first
+        self.tensors = [job.declare_all({name: times * first.size for name, times in NAMES.items()},
+                                        rule=rule) for job in self.jobs]
+        self.values = [[numpy.tile(first, times) for times in NAMES.values()] for _ in self.jobs]
+
+    def start(self):
+        for at in range(len(NAMES)):
+            for request in [job.broadcast(tensors[at], values[at]) for job, tensors, values in
+                            zip(self.jobs, self.tensors, self.values)]:
+                request.wait(WAIT_MS)
+
+    def step(self, number):
+        """Requests of all ranks; rank 0's settings count."""
+        gradients = rules.UpdateRules.gradients[number]
+        return [job.update_group([(tensor, numpy.tile(gradient, times), value) for
+                                  tensor, value, times in zip(tensors, values, NAMES.values())],
+                                 **self.settings)
+                for job, tensors, values, gradient in
+                zip(self.jobs, self.tensors, self.values, gradients)]
+
+    def train(self, first, end):
+        for number in range(first, end):
+            for request in self.step(number):
+                request.wait(WAIT_MS)
+
+    def check(self, steps, rule='adam'):
+        expected = by_rule(rule, rules.UpdateRules.first, steps)
+        for values in self.values:
+            for value, times in zip(values, NAMES.values()):
+                self.assertEqual(value.tobytes(), expected * times)
+
+    def snapshot(self):
+        all_ranks(lambda job: job.snapshot(self.path), self.jobs)
+
+    def restore(self):
+        """Parameters come back with it."""
+        for values in self.values:
+            for value in values:
+                value[:] = numpy.nan
+        all_ranks(lambda job, tensors, values: job.restore(self.path, dict(zip(tensors, values))),
+                  self.jobs, self.tensors, self.values)
+
+
+class Snapshots(Case):
+    def go_on_elsewhere(self, transport, rule):
+        self.serve()
+        self.join('first', transport, rule)
+        self.start()
+        self.train(0, 40)
+        self.snapshot()
+        self.train(40, 45)      # lost with everything
+        for pid in self.service.pids() + [self.service.serve.pid]:
+            os.kill(pid, signal.SIGKILL)
+        for client in self.clients:
+            client.close()
+        self.service.end()
+        self.serve(aggregators=2)
+        self.join('second', transport, rule)
+        self.restore()
+        self.check(40, rule)
+        self.train(40, 100)
+        self.check(100, rule)
+
+    def test_adam_goes_on_from_a_snapshot_after_everything_was_killed_over_shm(self):
+        self.go_on_elsewhere('shm', 'adam')
+
+    def test_momentum_goes_on_from_a_snapshot_after_everything_was_killed_over_tcp(self):
+        self.go_on_elsewhere('tcp', 'momentum')
+
+    def test_a_job_that_lost_its_lane_goes_on_from_its_own_snapshot(self):
+        self.serve()
+        self.join('lost')
+        self.start()
+        self.train(0, 30)
+        self.snapshot()
+        self.train(30, 50)
+        os.kill(self.service.pids()[0], signal.SIGKILL)
+        for request in self.step(50):
+            with ranks.expects(self, gradpool.GradpoolError, 'died with the lane'):
+                request.wait(WAIT_MS)
+        for job, tensors in zip(self.jobs, self.tensors):
+            for tensor in tensors:
+                job.undeclare(tensor)
+        self.declare()
+        self.restore()
+        self.train(30, 100)
+        self.check(100)
+
+    def test_a_snapshot_is_of_one_iteration_and_changes_nothing(self):
+        self.serve()
+        self.join('often')
+        self.start()
+        for number in range(0, 20):
+            self.train(number, number + 1)
+            self.snapshot()
+        self.check(20)
+        self.restore()
+        self.check(20)
+
+
+class Refusals(Case):
+    def fails(self, what, *words):
+        """On every rank; rank 0 knows why."""
+        def call(job):
+            with self.assertRaises(gradpool.GradpoolError) as raised:
+                what(job)
+            return raised.exception
+        errors = all_ranks(call, self.jobs)
+        for word in words:
+            self.assertIn(word, str(errors[0]))
+        self.assertEqual({error.errno for error in errors}, {errors[0].errno})
+        return errors[0]
+
+    def setUp(self):
+        super().setUp()
+        self.serve()
+        self.join('refused')
+        self.start()
+        self.train(0, 2)
+
+    def test_a_file_that_is_damaged_or_missing_restores_nothing(self):
+        self.snapshot()
+        data = bytearray(self.path.read_bytes())
+        data[-100] ^= 1
+        self.path.write_bytes(data)
+        self.fails(lambda job: job.restore(self.path), 'has changed since it was written')
+        self.path.write_text('no snapshot at all, but text')
+        self.fails(lambda job: job.restore(self.path), 'no snapshot')
+        self.path.unlink()
+        self.assertEqual(self.fails(lambda job: job.restore(self.path), str(self.path)).errno,
+                         errno.ENOENT)
+        self.train(2, 10)
+        self.check(10)
+
+    def test_a_snapshot_of_other_tensors_is_refused_by_name(self):
+        self.snapshot()
+        for job in self.jobs:
+            job.declare('another', 5, rule='sgd')
+        self.fails(lambda job: job.restore(self.path), "no tensor 'another'")
+
+    def test_a_place_that_cannot_be_written_is_an_error_on_every_rank(self):
+        self.fails(lambda job: job.snapshot('/nonexistent/file'), '/nonexistent/file')
+        self.train(2, 10)
+        self.check(10)
+
+    def test_ranks_that_declared_different_tensors_are_told(self):
+        self.jobs[0].declare('alone', 5, rule='sgd')
+        self.fails(lambda job: job.snapshot(self.path), 'different tensors')
+        self.assertFalse(self.path.exists())
+
+
+if __name__ == '__main__':
+    tap.main()

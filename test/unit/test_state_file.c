@@ -1,0 +1,189 @@
+/* The file of a snapshot: what was written is read again, and nothing else is taken for it. */
+#include "client/state_file.h"
+#include "client/state_layout.h"
+#include "svc/reduce/update.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define TENSORS 3
+#define ELEMENTS_MAX 1000
+
+static char folder[] = "/tmp/gradpool-state-XXXXXX", path[64];
+static const struct state_tensor written[TENSORS] = {
+    {.name = "bias", .dtype = REDUCE_F32, .rule = UPDATE_SGD, .elements = 7},
+    {.name = "empty", .dtype = REDUCE_F32, .rule = UPDATE_ADAM, .elements = 0},
+    {.name = "weight", .dtype = REDUCE_F32, .rule = UPDATE_ADAMW, .elements = ELEMENTS_MAX},
+};
+static float state[3 * ELEMENTS_MAX], again[3 * ELEMENTS_MAX];
+
+static int make_folder(void **context)
+{
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(path, sizeof path, "%s/snapshot", folder);
+    for (size_t i = 0; i < 3 * ELEMENTS_MAX; i++)
+        state[i] = (float)i / 7;
+    return 0;
+}
+
+static int remove_folder(void **context)
+{
+    unlink(path);
+    return rmdir(folder);
+}
+
+static void ok(int r, const struct err *err)
+{
+    if (r < 0)
+        fail_msg("%d: %s", r, err->text);
+}
+
+static void write_file(void)
+{
+    struct state_writer w;
+    struct err err = {0};
+    ok(state_write_begin(path, written, TENSORS, &w, &err), &err);
+    for (size_t i = 0; i < TENSORS; i++)
+        ok(state_write_put(&w, i, 10 + i, 20 + i, state + i, &err), &err);
+    ok(state_write_finish(&w, &err), &err);
+}
+
+static void what_was_written_is_read_again(void **context)
+{
+    struct state_file f;
+    struct err err = {0};
+    write_file();
+    ok(state_file_open(path, &f, &err), &err);
+    assert_int_equal(f.count, TENSORS);
+    for (size_t i = 0; i < TENSORS; i++) {
+        const struct state_tensor *t = state_file_find(&f, written[i].name);
+        assert_ptr_equal(t, &f.tensors[i]);
+        assert_int_equal(t->rule, written[i].rule);
+        assert_int_equal(t->elements, written[i].elements);
+        assert_int_equal(t->steps, 10 + i);
+        assert_int_equal(t->round, 20 + i);
+        ok(state_file_read(&f, t, again, &err), &err);
+        assert_memory_equal(again, state + i, state_tensor_bytes(t));
+    }
+    assert_null(state_file_find(&f, "weigh"));
+    state_file_close(&f);
+}
+
+/* Every byte of the file counts, but for the gaps that align tensors. */
+static void a_byte_that_has_changed_is_found(void **context)
+{
+    struct err err = {0};
+    struct stat status;
+    write_file();
+    assert_int_equal(stat(path, &status), 0);
+    int fd = open(path, O_RDWR);
+    for (off_t at = 0; at < status.st_size; at += 1 + at / 200) {
+        uint8_t byte, wrong;
+        struct state_file f = {.fd = -1};
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        wrong = byte ^ 0x10;
+        assert_int_equal(pwrite(fd, &wrong, 1, at), 1);
+        int r = state_file_open(path, &f, &err);
+        bool is_gap = r == 0;
+        for (size_t i = 0; r == 0 && i < f.count; i++) {
+            const struct state_tensor *t = &f.tensors[i];
+            is_gap &= at < (off_t)t->offset || at >= (off_t)(t->offset + state_tensor_bytes(t));
+            r = state_file_read(&f, t, again, &err);
+        }
+        assert_true(r < 0 || is_gap);
+        assert_true(r == 0 || r == -EBADMSG || r == -EPROTO);
+        assert_true(r == 0 || err.text[0]);
+        state_file_close(&f);
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    }
+    close(fd);
+}
+
+static void a_file_that_is_cut_off_is_refused(void **context)
+{
+    struct stat status;
+    write_file();
+    assert_int_equal(stat(path, &status), 0);
+    for (off_t bytes = status.st_size - 1; bytes >= 0; bytes -= 1 + bytes / 50) {
+        struct state_file f;
+        struct err err = {0};
+        assert_int_equal(truncate(path, bytes), 0);
+        assert_int_equal(state_file_open(path, &f, &err), -EBADMSG);
+        assert_non_null(strstr(err.text, path));
+    }
+}
+
+static void what_is_no_file_is_refused(void **context)
+{
+    struct state_file f;
+    struct err err = {0};
+    assert_int_equal(state_file_open("/dev/zero", &f, &err), -EINVAL);
+    assert_int_equal(state_file_open(folder, &f, &err), -EINVAL);
+    assert_int_equal(state_file_open("/nonexistent/file", &f, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "/nonexistent/file"));
+}
+
+static void another_version_is_told_with_both_numbers(void **context)
+{
+    struct state_file f;
+    struct err err = {0};
+    uint32_t version = 77;
+    write_file();
+    int fd = open(path, O_RDWR);
+    assert_int_equal(pwrite(fd, &version, 4, offsetof(struct state_header, version)), 4);
+    close(fd);
+    assert_int_equal(state_file_open(path, &f, &err), -EPROTO);
+    assert_non_null(strstr(err.text, "77"));
+}
+
+static void a_snapshot_that_is_given_up_leaves_the_one_before(void **context)
+{
+    struct state_writer w;
+    struct state_file f;
+    struct err err = {0};
+    write_file();
+    ok(state_write_begin(path, written, 1, &w, &err), &err);
+    ok(state_write_put(&w, 0, 1, 1, state, &err), &err);
+    assert_int_equal(access(w.temporary, F_OK), 0);
+    char temporary[128];
+    snprintf(temporary, sizeof temporary, "%s", w.temporary);
+    state_write_abandon(&w);
+    assert_int_equal(access(temporary, F_OK), -1);
+    ok(state_file_open(path, &f, &err), &err);
+    assert_int_equal(f.count, TENSORS);
+    state_file_close(&f);
+}
+
+static void a_place_that_cannot_be_written_is_named(void **context)
+{
+    struct state_writer w;
+    struct err err = {0};
+    assert_int_equal(state_write_begin("/nonexistent/file", written, 1, &w, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "/nonexistent/file"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_written_is_read_again),
+        cmocka_unit_test(a_byte_that_has_changed_is_found),
+        cmocka_unit_test(a_file_that_is_cut_off_is_refused),
+        cmocka_unit_test(what_is_no_file_is_refused),
+        cmocka_unit_test(another_version_is_told_with_both_numbers),
+        cmocka_unit_test(a_snapshot_that_is_given_up_leaves_the_one_before),
+        cmocka_unit_test(a_place_that_cannot_be_written_is_named),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
