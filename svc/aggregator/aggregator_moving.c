@@ -2,6 +2,7 @@
  * that wait for rounds to end; they are looked at again when a lane has news of them, never by the
  * clock. Decides nothing about a move. README: A9, A26, A27. */
 #include "svc/aggregator/aggregator_types.h"
+#include "svc/aggregator/regroup.h"
 #include "svc/aggregator/release.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@ struct release {
     uint32_t lane, job;
     uint64_t *rounds, *state_bytes; /* the answer, once all have come to rest */
     size_t count, rested;           /* so many, from the first on, have */
+    uint64_t gone[RECORD_MISSING_WORDS];
     uint32_t pieces[];
 };
 
@@ -55,9 +57,12 @@ static struct release *release_create(uint64_t id, const Gradpool__Wire__Release
     r->lane = request->lane;
     r->job = request->job_id;
     r->count = count;
-    memcpy(r->pieces, request->pieces, count * sizeof *r->pieces);
-    r->rounds = calloc(count, sizeof *r->rounds);
-    r->state_bytes = calloc(count, sizeof *r->state_bytes);
+    if (count > 0)
+        memcpy(r->pieces, request->pieces, count * sizeof *r->pieces);
+    if (request->gone.len > 0)
+        memcpy(r->gone, request->gone.data, sizeof r->gone);
+    r->rounds = calloc(count + 1, sizeof *r->rounds);
+    r->state_bytes = calloc(count + 1, sizeof *r->state_bytes);
     return r;
 }
 
@@ -71,7 +76,10 @@ static void release_free(struct release *r)
 static int begin(struct lane *lane, void *context)
 {
     struct release *r = context;
-    return lane_release(lane, r->job, r->pieces, r->count);
+    int code = r->count > 0 ? lane_release(lane, r->job, r->pieces, r->count) : 0;
+    if (code == 0)
+        lane_let_go(lane, r->job, r->gone);
+    return code;
 }
 
 static int note_standings(struct lane *lane, struct release *r)
@@ -150,9 +158,11 @@ void moving_abandon(struct aggregator *a)
 static int serve_release(struct aggregator *a, uint64_t id,
                          const Gradpool__Wire__ReleaseRequest *request)
 {
-    int code = request->n_pieces == 0 ? -EINVAL : -ENOBUFS;
+    bool is_sound = request->gone.len == 0 ? request->n_pieces > 0
+                                           : request->gone.len == sizeof((struct release *)0)->gone;
+    int code = is_sound ? -ENOBUFS : -EINVAL;
     struct release *r = NULL;
-    if (request->n_pieces > 0 && a->releases_count < RELEASES_MAX) {
+    if (is_sound && a->releases_count < RELEASES_MAX) {
         r = release_create(id, request);
         code = r && r->rounds && r->state_bytes ? serve_call(a, r->lane, begin, r) : -ENOMEM;
     }

@@ -1,6 +1,7 @@
 /* What each request of the coordinator does. Every one is a call into the lane it names, carried
  * out between two turns of that lane, and gets one answer. README: A9. */
 #include "svc/aggregator/aggregator_types.h"
+#include "svc/aggregator/regroup.h"
 
 #include "svc/base/log.h"
 #include "svc/base/text.h"
@@ -92,9 +93,13 @@ static int place(struct lane *lane, void *context)
     lane_set_memory_limit(lane, request->memory_bytes_max);
     lane_set_job_memory_limit(lane, request->job_memory_bytes_max);
     placing->job_bytes = lane_job_memory(lane, request->job_id);
-    if (r == 0)
+    if (r == 0 && request->regroups)
+        r = lane_regroup(lane, request->job_id, request->epoch, pieces, count);
+    else if (r == 0)
         r = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
                        request->recovering, pieces, count);
+    if (request->is_elastic)
+        lane_set_elastic(lane, request->job_id);
     lane_set_lent_limits(lane, request->job_id,
                          &(struct lane_lent){.bytes_max = request->lent_bytes_max,
                                              .regions_max = request->regions_max,
@@ -209,8 +214,8 @@ int serve_request(struct aggregator *a, const envelope *request)
 }
 
 struct failure {
-    uint32_t job;
-    int code;
+    uint32_t job, rank;
+    int code; /* 0: a worker is lost, of a job that may go on */
     char text[ERR_TEXT_BYTES];
 };
 
@@ -236,10 +241,33 @@ static void add_failure(void *context, uint32_t job, int code, const char *text)
     snprintf(row->text, sizeof row->text, "%s", text);
 }
 
+static void add_lost(void *context, uint32_t job, uint32_t rank, const char *peer)
+{
+    struct failures *failures = context;
+    size_t count = failures->count;
+    add_failure(failures, job, 0, peer);
+    if (failures->count > count)
+        failures->rows[count].rank = rank;
+}
+
 static int collect_failures(struct lane *lane, void *context)
 {
     lane_each_failure(lane, add_failure, context);
+    lane_each_lost(lane, add_lost, context);
     return 0;
+}
+
+static int send_lost(struct aggregator *a, uint32_t lane, const struct failure *lost)
+{
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    Gradpool__Wire__WorkerLost body = GRADPOOL__WIRE__WORKER_LOST__INIT;
+    body.lane = lane;
+    body.job_id = lost->job;
+    body.rank = lost->rank;
+    body.text = (char *)lost->text;
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_WORKER_LOST;
+    message.worker_lost = &body;
+    return channel_send(a->channel, &message);
 }
 
 static int send_failure(struct aggregator *a, uint32_t lane, const struct failure *failure)
@@ -262,7 +290,8 @@ int serve_failures(struct aggregator *a)
         struct failures failures = {0};
         lane_thread_call(a->lanes[i], collect_failures, &failures);
         for (size_t k = 0; k < failures.count && r == 0; k++)
-            r = send_failure(a, a->lane_ids[i], &failures.rows[k]);
+            r = (failures.rows[k].code ? send_failure : send_lost)(a, a->lane_ids[i],
+                                                                   &failures.rows[k]);
         free(failures.rows);
     }
     return r;

@@ -1,6 +1,7 @@
 /* What happens when a worker says READY or asks whom it waits for. Checks every field against what
  * the coordinator said the piece is; a mismatch becomes an error on every rank. README: A1, A4. */
 #include "svc/aggregator/parameters.h"
+#include "svc/aggregator/regroup.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,7 +19,8 @@ static uint64_t input_bytes_expected(const struct worker *w, const struct piece 
 {
     bool gives = operation->inputs == INPUT_ALL ||
                  (operation->inputs == INPUT_ROOT && ready->root == w->number);
-    return gives && ready->standing != RECORD_IDLE ? piece_bytes(p, p->elements) : 0;
+    bool lends = ready->standing != RECORD_IDLE && ready->standing != RECORD_ENTERS;
+    return gives && lends ? piece_bytes(p, p->elements) : 0;
 }
 
 /* `count` blocks, each `stride` after the one before. */
@@ -138,6 +140,8 @@ void count_in(struct rank *rank, struct announcement *a)
 static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
                                 const struct record_ready *ready)
 {
+    if (ready->standing == RECORD_ENTERS)
+        return !rank->has_spoken || rank->said[0].round == 0;
     if (p->is_installed && !rank->has_spoken)
         return new_owner_accepts(p, rank, ready);
     if (ready->standing == RECORD_KEEPS)
@@ -192,9 +196,11 @@ static const char *find_wrong_setting(const struct piece *p, const struct rank *
                                       const struct operation *operation,
                                       const struct record_ready *ready)
 {
-    if (ready->standing == RECORD_IDLE || !gives_settings(p, rank, operation))
+    if (ready->standing == RECORD_IDLE || ready->standing == RECORD_ENTERS ||
+        !gives_settings(p, rank, operation))
         return NULL;
-    return update_wrong(p->terms.rule, &rank->worker->settings);
+    bool has_own = rank->worker->has_settings || !p->job->is_elastic;
+    return update_wrong(p->terms.rule, has_own ? &rank->worker->settings : &p->parameters->told);
 }
 
 /* All that can be wrong with an announcement before it touches the round. */
@@ -260,8 +266,8 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
 static bool is_repeated(const struct worker *w, struct piece *p, const struct record_ready *ready)
 {
     struct rank *rank = piece_rank(p, w->number);
-    if (!rank)
-        return false;
+    if (!rank || ready->standing == RECORD_ENTERS)
+        return false; /* who asks again gets the same answer again */
     const struct announcement *a = rank_said(rank, ready->round);
     return rank->has_spoken && a->round == ready->round && a->word == ready->word;
 }
@@ -300,6 +306,10 @@ static bool take(struct rank *rank, const struct operation *operation,
     struct announcement *a = rank_said(rank, ready->round);
     bool is_first = !rank->has_spoken, is_new = a->round != ready->round || is_first;
     bool keeps = false;
+    if (ready->standing == RECORD_ENTERS) {
+        regroup_enter(rank, ready);
+        return false;
+    }
     if (is_new && !list_is_empty(&a->tell_link)) {
         refuse(w, ready, -EPROTO, "announced before the round two back was committed");
         return false;

@@ -138,6 +138,7 @@ int job_redeem(struct lane_job *job, const struct record_connect *ticket)
 void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn)
 {
     w->state = WORKER_OPEN;
+    w->is_gone = w->has_settings = false;
     w->fabric = fabric;
     w->conn = conn;
     w->job->lane->connections++;
@@ -193,7 +194,7 @@ void worker_leave(struct worker *w, bool after_failure)
 {
     struct lane_job *job = w->job;
     w->state = WORKER_LEFT;
-    if (after_failure)
+    if (after_failure || job->is_elastic)
         return; /* the cause is another, and reaches the others on the way it reached this one */
     job->has_left = true;
     list_for_each_safe (node, &job->pieces) {

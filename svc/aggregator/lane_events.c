@@ -143,6 +143,15 @@ static void on_message(const struct fabric_event *event)
         fabric_message_done(event->conn, event->data);
 }
 
+/* Whether the job goes on without it is decided where all lanes are known (A40). */
+static void lose(struct worker *w)
+{
+    struct lane *lane = w->job->lane;
+    worker_close(w, w->is_gone ? WORKER_ABSENT : WORKER_LOST);
+    if (w->state == WORKER_LOST && lane->options.job_failed)
+        lane->options.job_failed(lane->options.context);
+}
+
 /* A worker that said goodbye ends only what still waits for its memory; one that vanished ends the
  * job, because its input is gone with it. */
 static void on_closed(const struct fabric_event *event)
@@ -155,8 +164,10 @@ static void on_closed(const struct fabric_event *event)
         worker_close(w, w->state);
     } else if (w->state == WORKER_LEFT) {
         worker_close(w, WORKER_LEFT);
-        if (transfer_needs(job, w->number))
+        if (!job->is_elastic && transfer_needs(job, w->number))
             job_fail(job, -EPIPE, "rank %u has left job '%s' in mid-round", w->number, job->name);
+    } else if (w->is_gone || (job->is_elastic && !job->failure)) {
+        lose(w);
     } else {
         worker_close(w, WORKER_LOST);
         log_warn("job '%s' lost rank %u (%s)", job->name, w->number, w->peer);

@@ -7,6 +7,7 @@
 #include "svc/aggregator/inbox.h"
 #include "svc/aggregator/lending.h"
 #include "svc/aggregator/operation.h"
+#include "svc/aggregator/tell.h"
 #include "svc/aggregator/transfer_types.h"
 #include "svc/base/list.h"
 #include "svc/reduce/reduce.h"
@@ -49,6 +50,7 @@ struct rank {
     struct announcement *part;            /* what is being worked on; NULL: takes no part in it */
     bool is_source, is_target, gets_word; /* in that */
     bool has_spoken;                      /* told where it stands (W5) */
+    bool is_entering;                     /* new here: waits for the round to come after (A43) */
     struct announcement *late;            /* came after its round was closed, not yet answered */
     uint64_t clock;                       /* its last round that was answered */
     struct announcement said[2];
@@ -77,6 +79,7 @@ struct piece {
     bool is_dropped;   /* to be freed when its round is over */
     bool is_held;      /* released: no round begins; with nothing under way it is frozen (A26) */
     bool is_installed; /* a former owner has told where its rounds stand (A28) */
+    bool is_regrouped; /* it was here before, for other ranks: what it keeps is state_round's */
     const struct operation *operation; /* of the open round, once somebody announced */
     uint32_t root;
     uint32_t priority;
@@ -98,7 +101,7 @@ struct piece {
     int failure;                     /* once ranks disagree: every announcement gets it */
     char failure_text[LANE_TEXT_BYTES];
     char tensor[LANE_NAME_BYTES];
-    /* Of a state that is put here: how much has come, of how much, and after which round. */
+    /* Of a state that is put here: how much has come, of how much; and after which round it is. */
     uint64_t put_bytes, state_bytes, state_round;
     uint32_t members;
     struct rank ranks[]; /* the members, ascending */
@@ -114,8 +117,10 @@ struct worker {
     struct fabric_conn *conn;        /* NULL unless OPEN */
     struct list owed;                /* announcements with something to tell */
     bool owes_failure;               /* of the job, after these */
+    bool is_gone;                    /* not in the job any more: its connection is being closed */
     struct list tell_link;           /* in lane.telling while something is owed */
-    struct update_settings settings; /* that it told last */
+    struct update_settings settings; /* that it told last, ... */
+    bool has_settings;               /* ... if it has told any */
     uint64_t steps;                  /* likewise, behind a state that it restores */
     struct announcement *holding;    /* whose payload sits in a receive buffer */
     const void *held;                /* that buffer */
@@ -150,6 +155,7 @@ struct lane_job {
     char *inbox;           /* short payloads that wait, of all workers */
     bool has_left;         /* an orderly goodbye of some rank: no new round can be complete */
     bool is_dropped;       /* to be freed when its last operation is over */
+    bool is_elastic;       /* workers come and go (A40) */
     int failure;
     char failure_text[LANE_TEXT_BYTES];
     char tenant[LANE_NAME_BYTES];
@@ -210,6 +216,10 @@ static inline uint64_t piece_bytes(const struct piece *p, uint64_t elements)
 int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch,
                 bool recovering);
 void piece_free(struct piece *p);
+/* Another set of ranks for it (A41): 0, or what piece_place() says; -EBUSY: it is not at rest. */
+int piece_regroup(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch);
+/* What is left of its round is not to be done. */
+void piece_unqueue(struct piece *p);
 /* Every announcement of the piece gets this error, now and later. */
 void piece_fail(struct piece *p, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -233,6 +243,8 @@ static inline bool quorum_is_loose(const struct piece *p)
 }
 /* The round that the rank may announce. */
 uint64_t quorum_round(const struct piece *p, const struct rank *rank);
+/* Of a piece whose ranks have clocks: that of the last. Who has said goodbye holds nobody up. */
+uint64_t quorum_slowest_clock(const struct piece *p);
 /* What it has said about that round and nothing was made of yet; NULL: nothing. */
 struct announcement *quorum_waiting(struct piece *p, struct rank *rank);
 bool round_has_quorum(struct piece *p);
@@ -278,20 +290,6 @@ void new_owner_welcome(struct rank *rank);
 /* Of a piece that is held: nothing of it is posted, read or written any more. */
 void piece_rest(struct piece *p);
 int piece_find_frozen(struct lane *lane, uint32_t job, uint32_t id, struct piece **ret_piece);
-
-/* tell.c */
-void tell_commit(struct worker *w, struct announcement *a);
-/* It got the result of `round`. */
-void tell_closed(struct worker *w, struct announcement *a, uint64_t round);
-/* COMMIT, and before it the set that the round has decided. */
-void tell_chosen(struct worker *w, struct announcement *a);
-void tell_error(struct worker *w, struct announcement *a);
-/* Every request of the job has failed. */
-void tell_job_failure(struct worker *w);
-/* Where no announcement stands behind it. -EAGAIN: no room, nothing is owed. */
-int tell_error_now(struct worker *w, uint32_t word, int code, const char *text);
-/* Sends what is owed to everybody, as far as connections take it. */
-void tell_flush(struct lane *lane);
 
 /* lane_events.c */
 void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_event *event);

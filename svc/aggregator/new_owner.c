@@ -2,6 +2,7 @@
  * told by the former owner, which let go of it. Decides which round is open and what each rank gets
  * for what it says first; sums nothing. README: A27, A28; svc/wire/README.md: W5, W12. */
 #include "svc/aggregator/parameters.h"
+#include "svc/aggregator/regroup.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -62,7 +63,8 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
  * need of the round. */
 static bool is_common(const struct piece *p, const struct announcement *a)
 {
-    return !a->operation->splits && !a->operation->collects && !p->parameters;
+    bool is_here = !p->parameters || p->is_regrouped; /* then its state is all there (A44) */
+    return !a->operation->splits && !a->operation->collects && !a->operation->saves && is_here;
 }
 
 /* One rank's place in the round that opens. Returns whether it holds that round's result, and the
@@ -83,6 +85,8 @@ static bool settle_rank(struct piece *p, struct rank *rank)
         count_in(rank, a); /* its input is lent still: the round is done again for the others */
         return false;
     }
+    if (p->parameters)
+        p->operation = a->operation;
     if (a->has_output) { /* a broadcast's root has no landing area: its input is the result */
         a->input_region = a->output_region;
         a->input_offset = a->output_offset;
@@ -95,7 +99,7 @@ static bool settle_rank(struct piece *p, struct rank *rank)
 static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < p->members; i++) {
+    for (uint32_t i = 0; i < p->members && !p->job->is_elastic; i++) {
         if (p->ranks[i].worker->state != WORKER_LEFT || p->ranks[i].has_spoken)
             continue;
         *ret_left = p->ranks[i].worker->number;
@@ -105,9 +109,9 @@ static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
 }
 
 /* What a lost lane takes with it: running sums and moments lie in no worker's memory. */
-static const char *find_loss(const struct piece *p)
+static const char *find_loss(struct piece *p)
 {
-    if (p->round <= 1)
+    if (p->round <= 1 || (p->is_regrouped && p->parameters && regroup_suits(p)))
         return NULL;
     if (p->parameters)
         return "parameters and moments died with the lane; restore a snapshot";
@@ -131,6 +135,7 @@ void round_recover(struct piece *p)
         piece_fail(p, -EOWNERDEAD, "tensor '%s': %s", p->tensor, loss);
     for (uint32_t i = 0; i < p->members && !p->failure; i++)
         p->is_copy |= settle_rank(p, &p->ranks[i]);
+    regroup_welcome(p);
     if (p->failure || p->state != PIECE_COLLECTING)
         return; /* ranks disagree about the operation, or the last of them has set it off */
     round_take_up(p);

@@ -21,6 +21,7 @@ struct parameters *parameters_create(const struct piece *p)
 
 void parameters_tell(struct worker *w, const struct record_settings *told)
 {
+    w->has_settings = true;
     w->settings = (struct update_settings){.rate = told->rate,
                                            .weight_decay = told->weight_decay,
                                            .momentum = told->momentum,
@@ -36,8 +37,11 @@ void parameters_hear(struct piece *p, const struct rank *rank, const struct oper
                      const struct record_ready *ready)
 {
     struct parameters *q = p->parameters;
-    if (operation->updates && rank == &p->ranks[0])
-        q->settings[ready->round & 1] = rank->worker->settings;
+    bool is_first = rank == &p->ranks[0];
+    if (is_first && (rank->worker->has_settings || !p->job->is_elastic))
+        q->told = rank->worker->settings;
+    if (operation->updates && is_first)
+        q->settings[ready->round & 1] = q->told; /* of a first rank before it, perhaps (A44) */
     if (operation->restores && rank->worker->number == ready->root)
         q->restored_steps[ready->round & 1] = rank->worker->steps;
 }
@@ -138,9 +142,22 @@ void parameters_commit(struct piece *p)
     struct parameters *q = p->parameters;
     if (p->operation->saves)
         return;
+    q->swapped_round = p->round;
+    q->were_set = q->are_set;
+    q->steps_before = q->steps;
     q->now = 1 - q->now;
     q->are_set = true;
     q->steps = p->operation->updates    ? q->steps + 1
                : p->operation->restores ? q->restored_steps[p->round & 1]
                                         : 0;
+}
+
+void parameters_revert(struct piece *p)
+{
+    struct parameters *q = p->parameters;
+    if (q->swapped_round != p->round)
+        return; /* it has only been looked at */
+    q->now = 1 - q->now;
+    q->are_set = q->were_set;
+    q->steps = q->steps_before;
 }

@@ -12,8 +12,12 @@ struct parameters {
     bool are_set;                       /* by a broadcast */
     unsigned now;                       /* the state that is committed */
     uint64_t steps;                     /* updates committed since they were set */
+    uint64_t swapped_round;             /* the newest that has made a state */
+    bool were_set;                      /* before the round committed last, ... */
+    uint64_t steps_before;              /* ... and how many updates there were */
     struct update_settings settings[2]; /* of rounds, by their last bit */
     uint64_t restored_steps[2];         /* likewise, where a round restores them */
+    struct update_settings told;        /* last: for a first rank that has told none (A44) */
     float *state[2][1 + UPDATE_MOMENTS_MAX];
 };
 
@@ -38,10 +42,12 @@ void parameters_hear(struct piece *p, const struct rank *rank, const struct oper
 /* The open round makes new parameters. */
 static inline bool parameters_step(const struct piece *p)
 {
-    return p->parameters && p->operation->updates;
+    return p->parameters && !p->is_copy && p->operation->updates;
 }
 /* The last pass of a chunk: `sums` with new parameters as its result, and the state after it. */
 void parameters_update(struct transfer *t, const struct reduce_pass *sums);
+/* The open round had been committed, and is undone: it is done again for other ranks (A44). */
+void parameters_revert(struct piece *p);
 /* The round's state becomes the one that holds. */
 void parameters_commit(struct piece *p);
 

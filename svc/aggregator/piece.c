@@ -115,7 +115,25 @@ static uint64_t step_bytes(const struct piece *p)
     return 2 * (uint64_t)p->members * piece_bytes(p, p->elements);
 }
 
-static struct piece *piece_create(struct lane_job *job, const struct lane_piece *spec)
+/* What the terms ask it to keep; `before`: it has that already. */
+static int make_kept(struct piece *p, struct piece *before)
+{
+    struct lane_job *job = p->job;
+    if (before) {
+        p->kept = before->kept;
+        p->parameters = before->parameters;
+        before->kept = NULL;
+        before->parameters = NULL;
+        return 0;
+    }
+    if (needs_kept(p) && !(p->kept = arena_alloc(job->lane->options.arena, &job->account,
+                                                 piece_bytes(p, p->elements))))
+        return -ENOMEM;
+    return p->terms.rule && !(p->parameters = parameters_create(p)) ? -ENOMEM : 0;
+}
+
+static struct piece *piece_create(struct lane_job *job, const struct lane_piece *spec,
+                                  struct piece *before)
 {
     struct arena *arena = job->lane->options.arena;
     uint32_t members = count_members(job, spec);
@@ -129,9 +147,7 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
     p->elements = spec->elements;
     p->terms = spec->terms;
     p->members = members;
-    if ((needs_kept(p) &&
-         !(p->kept = arena_alloc(arena, &job->account, piece_bytes(p, p->elements)))) ||
-        (p->terms.rule && !(p->parameters = parameters_create(p)))) {
+    if (make_kept(p, before) < 0) {
         arena_free(arena, &job->account, p->kept);
         arena_free(arena, &job->account, p);
         return NULL;
@@ -142,6 +158,26 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
     return p;
 }
 
+/* Without members there is nobody who could begin a round. */
+static int check_spec(const struct lane_job *job, const struct lane_piece *spec)
+{
+    bool is_sound = terms_are_sound(&spec->terms, count_members(job, spec)) && rule_is_sound(spec);
+    return is_sound ? 0 : -EINVAL;
+}
+
+static void piece_add(struct piece *p, uint32_t epoch)
+{
+    struct lane_job *job = p->job;
+    p->epoch = epoch;
+    job->step_bytes += step_bytes(p);
+    if (++job->pieces_count > job->table_size)
+        table_grow(job);
+    list_append(&job->pieces, &p->link);
+    struct piece **at = bucket(job, p->id);
+    p->hash_next = *at;
+    *at = p;
+}
+
 int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch,
                 bool recovering)
 {
@@ -150,25 +186,67 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
         return -EBUSY;
     if (p)
         return piece_is_same(p, spec) ? 0 : -EINVAL;
-    if (!terms_are_sound(&spec->terms, count_members(job, spec)) || !rule_is_sound(spec))
+    if (check_spec(job, spec) < 0)
         return -EINVAL;
-    p = piece_create(job, spec);
+    p = piece_create(job, spec, NULL);
     if (!p)
         return -ENOMEM;
-    p->epoch = epoch;
     p->round = recovering ? 0 : 1;
-    job->step_bytes += step_bytes(p);
-    if (++job->pieces_count > job->table_size)
-        table_grow(job);
-    list_append(&job->pieces, &p->link);
-    struct piece **at = bucket(job, p->id);
-    p->hash_next = *at;
-    *at = p;
+    piece_add(p, epoch);
     return 1;
 }
 
-/* What is left of its round is not to be done. */
-static void unqueue(struct piece *p)
+/* Where each rank has a clock the lane knows all rounds, and goes on at once; who is new enters at
+ * the slowest. */
+static void carry_clocks(struct piece *p, struct piece *before)
+{
+    if (before->round == 0)
+        return;
+    p->round = before->round;
+    p->is_installed = true;
+    for (uint32_t i = 0; i < p->members; i++) {
+        const struct rank *was = piece_rank(before, p->ranks[i].worker->number);
+        p->ranks[i].clock = was ? was->clock : quorum_slowest_clock(before);
+    }
+}
+
+/* What it was for its job, and what it has counted, goes on. */
+static void carry_over(struct piece *p, struct piece *before)
+{
+    if (quorum_is_loose(p))
+        carry_clocks(p, before);
+    p->is_regrouped = true;
+    p->state_round = before->round > 0 ? before->round - 1 : before->state_round;
+    p->has_kept = before->has_kept;
+    p->failure = before->failure;
+    memcpy(p->failure_text, before->failure_text, sizeof p->failure_text);
+    p->busy_ns = before->busy_ns;
+    p->begun_rounds = before->begun_rounds;
+    p->begun_ns = before->begun_ns;
+    if (p->job->reference == before)
+        p->job->reference = p;
+}
+
+/* Its ranks lie in it, so it is made anew around what it keeps. */
+int piece_regroup(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch)
+{
+    struct piece *before = piece_find(job, spec->id);
+    if (!before || before->epoch == epoch)
+        return piece_place(job, spec, epoch, true);
+    if (!before->is_held || before->state != PIECE_COLLECTING || before->is_dropped)
+        return -EBUSY;
+    if (!piece_is_same(before, spec) || check_spec(job, spec) < 0)
+        return -EINVAL;
+    struct piece *p = piece_create(job, spec, before);
+    if (!p)
+        return -ENOMEM;
+    carry_over(p, before);
+    piece_free(before);
+    piece_add(p, epoch);
+    return 0;
+}
+
+void piece_unqueue(struct piece *p)
 {
     if (list_is_empty(&p->run_link))
         return;
@@ -198,7 +276,7 @@ void piece_free(struct piece *p)
     job->pieces_count--;
     job->step_bytes -= step_bytes(p);
     list_remove(&p->link);
-    unqueue(p);
+    piece_unqueue(p);
     arena_free(job->lane->options.arena, &job->account, p->kept);
     arena_free(job->lane->options.arena, &job->account, p->parameters);
     arena_free(job->lane->options.arena, &job->account, p);
@@ -227,7 +305,7 @@ void piece_fail(struct piece *p, int code, const char *format, ...)
     vsnprintf(p->failure_text, sizeof p->failure_text, format, arguments);
     va_end(arguments);
     p->failure = code;
-    unqueue(p);
+    piece_unqueue(p);
     tell_failure(p);
     if (p->state == PIECE_RUNNABLE && p->chunks_active == 0)
         round_rest(p); /* no chunk will end it */

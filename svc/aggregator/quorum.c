@@ -30,8 +30,7 @@ static bool is_chosen(struct piece *p, const struct rank *rank)
     return choice->round == p->round && choice->ranks[number / 64] & (UINT64_C(1) << (number % 64));
 }
 
-/* Who has said goodbye holds nobody up. */
-static uint64_t slowest_clock(const struct piece *p)
+uint64_t quorum_slowest_clock(const struct piece *p)
 {
     uint64_t slowest = UINT64_MAX;
     for (uint32_t i = 0; i < p->members; i++) {
@@ -49,7 +48,7 @@ bool quorum_takes(struct piece *p, struct rank *rank)
         return false;
     switch (p->terms.quorum) {
     case QUORUM_CHOSEN: return is_chosen(p, rank);
-    case QUORUM_STALE: return a->round - 1 <= slowest_clock(p) + p->terms.bound;
+    case QUORUM_STALE: return a->round - 1 <= quorum_slowest_clock(p) + p->terms.bound;
     default: return true;
     }
 }

@@ -35,7 +35,10 @@ bool transfer_needs(const struct lane_job *job, uint32_t rank)
 int transfer_fail(struct transfer *t, uint32_t place, int code)
 {
     struct lane_job *job = t->piece->job;
-    if (code != -EAGAIN)
+    bool is_lost = code == -ECONNRESET || !t->piece->ranks[place].worker->conn;
+    if (code != -EAGAIN && job->is_elastic && is_lost)
+        t->is_broken = true;
+    else if (code != -EAGAIN)
         job_fail(job, code, "tensor '%s': cannot reach the memory of rank %u of job '%s' (%s)",
                  t->piece->tensor, t->piece->ranks[place].worker->number, job->name,
                  err_text(code));
@@ -315,10 +318,54 @@ uint32_t transfer_turn(struct lane_job *job)
     return !t ? 0 : is_small(job, t) ? TRANSFER_SMALL_SHARE : TRANSFER_SHARE;
 }
 
+static void free_given_up(struct transfer *t)
+{
+    struct piece *p = t->piece;
+    if (t->outstanding > 0)
+        return;
+    t->state = TRANSFER_FREE;
+    t->piece = NULL;
+    t->is_given_up = false;
+    p->chunks_active--;
+}
+
+void transfer_give_up(struct piece *p)
+{
+    p->has_kept = p->has_kept && p->is_answer; /* it may be half written */
+    if (quorum_is_loose(p))
+        piece_fail(p, -EOWNERDEAD, "tensor '%s': a rank was lost while its push was added",
+                   p->tensor);
+    piece_unqueue(p);
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
+        struct transfer *t = &p->job->transfers[i];
+        if (t->piece != p)
+            continue;
+        t->is_broken = t->is_given_up = true;
+        free_given_up(t);
+    }
+    if (p->chunks_active == 0)
+        round_abandon(p);
+}
+
+/* Of a round that was given up. */
+static void progress_given_up(struct transfer *t)
+{
+    struct piece *p = t->piece;
+    struct lane_job *job = p->job;
+    free_given_up(t);
+    if (p->chunks_active == 0)
+        round_abandon(p);
+    job_wake(job);
+}
+
 void transfer_progress(struct transfer *t, const struct worker *w, int error)
 {
     struct lane_job *job = t->piece->job;
     t->outstanding--;
+    if (t->is_given_up && !job->failure && !job->is_dropped) {
+        progress_given_up(t);
+        return;
+    }
     if (error && t->state == TRANSFER_READING)
         t->is_broken = true;
     else if (error)

@@ -16,8 +16,11 @@ void transfer_progress(struct transfer *t, const struct worker *w, int error);
 bool transfer_is_active(const struct lane_job *job);
 /* A chunk not yet summed needs this rank's memory, or one cannot be finished any more. */
 bool transfer_needs(const struct lane_job *job, uint32_t rank);
-/* Its job fails unless the post may be tried again (-EAGAIN). Returns `code`. */
+/* Its job fails unless the post may be tried again (-EAGAIN), or somebody will say what becomes of
+ * a job that has lost the rank (A40). Returns `code`. */
 int transfer_fail(struct transfer *t, uint32_t place, int code);
+/* The piece's round is given up: it comes to rest when nothing of it is posted any more. */
+void transfer_give_up(struct piece *p);
 static inline bool transfer_gives(const struct transfer *t, uint32_t place)
 {
     return t->piece->ranks[place].is_source &&

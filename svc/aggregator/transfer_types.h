@@ -26,6 +26,7 @@ struct transfer {
     bool has_partial;        /* of the passes before, in the partial slot */
     bool is_posted;          /* everything of this state is posted */
     bool is_broken;          /* a post failed: its connection's CLOSED decides what follows */
+    bool is_given_up;        /* its round is: it is free once nothing of it is posted */
     uint32_t outstanding;    /* reads or writes */
     const void *input[REDUCE_SOURCES_MAX]; /* a slot; NULL: look at source_rank's memory */
     uint32_t source_rank[REDUCE_SOURCES_MAX];

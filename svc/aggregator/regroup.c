@@ -1,0 +1,153 @@
+/* Workers of a job come and go: a piece gets another set of ranks where it is, under the next
+ * epoch, and its new ranks say anew where they stand, as to a new owner. Owns the piece's change
+ * of ranks; never decides who is in a job. README: A40 to A44; svc/wire/README.md: W15. */
+#include "svc/aggregator/regroup.h"
+#include "svc/aggregator/parameters.h"
+#include "svc/aggregator/transfer.h"
+
+#include <errno.h>
+#include <string.h>
+
+void lane_set_elastic(struct lane *lane, uint32_t job_id)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    if (job)
+        job->is_elastic = true;
+}
+
+/* ---- who is gone ---- */
+
+static void forget_grants(struct lane_job *job, uint32_t rank)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < job->grants_count; i++) {
+        if (job->grants[i].rank != rank)
+            job->grants[kept++] = job->grants[i];
+    }
+    job->grants_count = kept;
+}
+
+static void let_go(struct worker *w)
+{
+    forget_grants(w->job, w->number);
+    if (!w->conn) {
+        w->state = WORKER_ABSENT;
+        return;
+    }
+    w->is_gone = true;
+    fabric_disconnect(w->conn);
+}
+
+static bool has(const uint64_t *ranks, uint32_t rank)
+{
+    return ranks[rank / 64] >> (rank % 64) & 1;
+}
+
+static bool needs(const struct piece *p, const uint64_t *gone)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (p->ranks[i].part && has(gone, p->ranks[i].worker->number))
+            return true;
+    }
+    return false;
+}
+
+void lane_let_go(struct lane *lane, uint32_t job_id, const uint64_t *gone)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    if (!job)
+        return;
+    list_for_each_safe (node, &job->pieces) {
+        struct piece *p = list_entry(node, struct piece, link);
+        if (p->is_held && p->state != PIECE_COLLECTING && needs(p, gone))
+            transfer_give_up(p);
+    }
+    for (uint32_t i = 0; i < job->workers_count; i++) {
+        if (has(gone, i))
+            let_go(&job->workers[i]);
+    }
+}
+
+void lane_each_lost(const struct lane *lane,
+                    void (*each)(void *context, uint32_t job, uint32_t rank, const char *peer),
+                    void *context)
+{
+    for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
+        const struct lane_job *job = list_entry(node, struct lane_job, link);
+        for (uint32_t i = 0; job->is_elastic && !job->is_dropped && i < job->workers_count; i++) {
+            if (job->workers[i].state == WORKER_LOST)
+                each(context, job->id, i, job->workers[i].peer);
+        }
+    }
+}
+
+/* ---- another set of ranks ---- */
+
+int lane_regroup(struct lane *lane, uint32_t job_id, uint32_t epoch,
+                 const struct lane_piece *pieces, size_t count)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    int r = job ? 0 : -ENOENT;
+    for (size_t i = 0; r >= 0 && i < count; i++)
+        r = piece_regroup(job, &pieces[i], epoch);
+    if (r == -ENOMEM)
+        return arena_lack(lane->options.arena);
+    return r < 0 ? r : 0;
+}
+
+/* ---- who is new ---- */
+
+/* It comes after the newest round that is over, or will be without it. */
+static void welcome(struct rank *rank)
+{
+    struct piece *p = rank->piece;
+    struct announcement *a = &rank->said[0];
+    rank->is_entering = false;
+    if (p->failure) {
+        tell_error(rank->worker, a);
+        return;
+    }
+    if (!quorum_is_loose(p))
+        rank->clock = p->is_copy ? p->round : p->round - 1;
+    tell_closed(rank->worker, a, rank->clock);
+}
+
+void regroup_welcome(struct piece *p)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        struct rank *rank = &p->ranks[i];
+        if (!rank->is_entering)
+            continue;
+        p->announced += p->is_copy; /* it need not be copied to who does not want it */
+        welcome(rank);
+    }
+}
+
+void regroup_enter(struct rank *rank, const struct record_ready *ready)
+{
+    struct piece *p = rank->piece;
+    struct announcement *a = &rank->said[0];
+    p->spoken += !rank->has_spoken;
+    rank->has_spoken = rank->is_entering = true;
+    a->word = ready->word;
+    a->standing = RECORD_IDLE;
+    if (p->round == 0 && !p->failure)
+        round_recover(p);
+    else
+        welcome(rank);
+}
+
+/* ---- what was kept ---- */
+
+/* A tensor whose result nobody holds whole is done again, though this piece of it had been
+ * committed: its parameters before that are in the spare state (A19), untouched since. */
+bool regroup_suits(struct piece *p)
+{
+    if (p->round == p->state_round + 1)
+        return true;
+    if (p->round != p->state_round || p->state_round == 0)
+        return false;
+    parameters_revert(p);
+    p->state_round--;
+    return true;
+}
