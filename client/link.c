@@ -292,7 +292,7 @@ struct link *link_get(struct gp_job *job, uint32_t lane)
     return l;
 }
 
-void link_close(struct link *l)
+static void end(struct link *l, void (*end_conn)(struct fabric_conn *c))
 {
     if (l->state == LINK_TICKET)
         l->state = LINK_CLOSED;
@@ -302,7 +302,11 @@ void link_close(struct link *l)
         l->job->connecting++; /* somebody must see it through */
     l->state = LINK_CLOSING;
     l->wants_open = false;
-    fabric_disconnect(l->conn);
+    end_conn(l->conn);
 }
+
+void link_close(struct link *l) { end(l, fabric_disconnect); }
+
+void link_fence(struct link *l) { end(l, fabric_fence); }
 
 void link_free(struct link *l) { free(l); }

@@ -47,6 +47,8 @@ struct link *link_get(struct gp_job *job, uint32_t lane);
 void link_open(struct link *l);
 /* Closes it; what is routed there stays. */
 void link_close(struct link *l);
+/* The same; it counts as closed once the lane can no longer write (W5). */
+void link_fence(struct link *l);
 void link_free(struct link *l);
 bool link_is_opening(const struct link *l);
 /* "lane 3 of aggregator 1 on node7" */

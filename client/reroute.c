@@ -53,7 +53,7 @@ static void settle_piece(struct piece *p)
     if (!p->owes_standing)
         return;
     if (p->fence)
-        link_close(p->fence);
+        link_fence(p->fence);
     if (p->fence && !p->fence->conn)
         p->fence = NULL;
     link_announce(p->link, p);

@@ -103,10 +103,12 @@ static void say_unreachable(const struct gp_job *job, char *text)
 
 static void say_lane(const struct gp_request *q, const struct piece *p, char *text)
 {
-    const struct link *l = p->link;
+    const struct link *l = p->fence ? p->fence : p->link;
     char name[128];
     link_name(l, name, sizeof name);
-    if (p->is_orphan || l->state == LINK_CLOSED) {
+    if (p->fence)
+        text_append(text, ERR_TEXT_BYTES, "%s is lost, but may write until its process ends", name);
+    else if (p->is_orphan || l->state == LINK_CLOSED) {
         text_append(text, ERR_TEXT_BYTES, "%s is lost and no other has taken over", name);
         say_unreachable(q->job, text);
     } else if (l->state != LINK_OPEN) {

@@ -69,7 +69,7 @@ static int serve(int argc, char **argv)
                                           .interface_name = o.lanes.interface_name,
                                           .aggregators = o.aggregators,
                                           .aggregator_timeout_ns =
-                                              o.aggregator_timeout_s * NS_PER_S,
+                                              o.aggregator_timeout_ms * NS_PER_MS,
                                           .scales = o.scales,
                                           .scale_hold_ns = o.scale_hold_s * NS_PER_S,
                                           .aggregators_min = o.aggregators_min,

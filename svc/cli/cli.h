@@ -46,7 +46,7 @@ struct cli_serve {
     const char *state_dir, *listen, *policy, *http; /* http NULL: no web server */
     bool insecure, require_tls;
     uint32_t aggregators, loss_limit_ppm;
-    uint64_t aggregator_timeout_s, scale_hold_s;
+    uint64_t aggregator_timeout_ms, scale_hold_s;
     uint32_t aggregators_min, lanes_min, lanes_max, lanes_spare; /* lanes 0: not given */
     bool scales, names_scale;                                    /* whether --scale on was said */
     struct cli_lanes lanes;

@@ -7,6 +7,7 @@
 #include <argp.h>
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,22 +38,44 @@ int knobs_number(const char *value, unsigned long long least, unsigned long long
     return 0;
 }
 
-/* Digit by digit: strtod() would take "nan", "0x1" and the comma of a locale. */
+/* Digit by digit: strtod() would take "nan", "0x1" and the comma of a locale. `unit`, a power of
+ * ten, is what 1 is worth; what lies behind its last place is not read. Returns where the number
+ * ends: at `value` when it has none. */
+static const char *read_decimal(const char *value, uint64_t unit, uint64_t most, uint64_t *ret_sum)
+{
+    uint64_t sum = 0, weight = unit;
+    const char *at = value;
+    for (; isdigit((unsigned char)*at) && sum <= most; at++)
+        sum = sum * 10 + (uint64_t)(*at - '0') * unit;
+    if (at > value && *at == '.')
+        for (at++; isdigit((unsigned char)*at) && weight > 1; at++)
+            sum += (uint64_t)(*at - '0') * (weight /= 10);
+    *ret_sum = sum;
+    return at;
+}
+
 int knobs_percent(const char *value, uint32_t *ret_ppm, struct err *err)
 {
-    const uint32_t most_ppm = LOSS_LIMIT_PPM_MAX, percent_ppm = 10000;
-    uint32_t ppm = 0, weight = percent_ppm;
-    const char *at = value;
-    for (; isdigit((unsigned char)*at) && ppm <= most_ppm; at++)
-        ppm = ppm * 10 + (uint32_t)(*at - '0') * percent_ppm;
+    uint64_t ppm;
+    const char *at = read_decimal(value, 10000, LOSS_LIMIT_PPM_MAX, &ppm);
     bool has_digits = at > value;
-    if (has_digits && *at == '.')
-        for (at++; isdigit((unsigned char)*at) && weight > 1; at++)
-            ppm += (uint32_t)(*at - '0') * (weight /= 10);
     at += *at == '%';
-    if (!has_digits || *at || ppm < 1 || ppm > most_ppm)
+    if (!has_digits || *at || ppm < 1 || ppm > LOSS_LIMIT_PPM_MAX)
         return err_set(err, -EINVAL, "'%.64s': expected percent, such as 5%% or 2.5", value);
-    *ret_ppm = ppm;
+    *ret_ppm = (uint32_t)ppm;
+    return 0;
+}
+
+int knobs_seconds(const char *value, uint64_t most_s, uint64_t *ret_ms, struct err *err)
+{
+    const uint64_t second_ms = 1000;
+    uint64_t ms;
+    const char *at = read_decimal(value, second_ms, most_s * second_ms, &ms);
+    if (at == value || *at || ms > most_s * second_ms)
+        return err_set(err, -EINVAL,
+                       "'%.64s': expected seconds, such as 2 or 1.5, at most %" PRIu64, value,
+                       most_s);
+    *ret_ms = ms;
     return 0;
 }
 

@@ -35,6 +35,8 @@ int knobs_number(const char *value, unsigned long long least, unsigned long long
                  unsigned long long *ret_value, struct err *err);
 /* "5%", "2.5": more than 0 and less than 100 percent, in parts per million. */
 int knobs_percent(const char *value, uint32_t *ret_ppm, struct err *err);
+/* "2", "1.5": in milliseconds. */
+int knobs_seconds(const char *value, uint64_t most_s, uint64_t *ret_ms, struct err *err);
 /* "GRADPOOL_STATE_DIR" of "state-dir". */
 const char *knobs_variable(const char *name, char *buffer, size_t buffer_bytes);
 

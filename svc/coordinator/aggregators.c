@@ -172,6 +172,16 @@ static void expired(struct timer *timer)
     process_kill(a->process.fd, SIGKILL); /* process_ended() follows */
 }
 
+/* One that lives joins again at once, so on another host the end of its connection is nearly always
+ * that of its process. */
+uint64_t aggregator_grace_ns(const struct aggregator *a)
+{
+    uint64_t timeout_ns = a->service->options.aggregator_timeout_ns;
+    if (a->process.fd >= 0)
+        return AGGREGATOR_LOCAL_AWAY_NS;
+    return timeout_ns ? timeout_ns / 2 : AGGREGATOR_REMOTE_AWAY_NS;
+}
+
 void aggregator_away(struct aggregator *a, uint64_t grace_ns)
 {
     if (a->state == AGGREGATOR_LOST)

@@ -79,6 +79,8 @@ void aggregator_hung(struct aggregator *a);
 void aggregator_left(struct aggregator *a);
 /* Its control connection is gone. */
 void aggregator_away(struct aggregator *a, uint64_t grace_ns);
+/* How long it may be without its connection while this service runs (K4). */
+uint64_t aggregator_grace_ns(const struct aggregator *a);
 void aggregator_put(const struct aggregator *a);
 int aggregator_restore(struct service *s, const struct store_aggregator *row);
 int lane_restore(struct service *s, const struct store_lane *row);

@@ -6,7 +6,7 @@
 
 #include <poll.h>
 
-#define PERIODS 5 /* without an answer, in a row, and it is hung */
+#define PERIODS 3 /* without an answer, in a row, and it is hung */
 
 static uint64_t period_ns(const struct service *s)
 {
@@ -41,13 +41,16 @@ static void look_at(struct aggregator *a)
         aggregator_hung(a);
 }
 
-/* A stop of this process, however long, is one period: the next one begins when it runs again. */
+/* A period in which this process stood still, however long, is no measure of anybody: the machine
+ * may have stood still. The next one begins when it runs again. */
 static void period_ended(struct timer *timer)
 {
     struct service *s = container_of(timer, struct service, ping_timer);
-    timer_start(&s->loop, timer, clock_now_ns() + period_ns(s));
+    uint64_t now_ns = clock_now_ns();
+    bool is_late = now_ns > timer->deadline_ns + period_ns(s) / 2;
+    timer_start(&s->loop, timer, now_ns + period_ns(s));
     list_for_each (node, &s->aggregators)
-        if (s->phase == SERVICE_UP)
+        if (s->phase == SERVICE_UP && !is_late)
             look_at(list_entry(node, struct aggregator, link));
 }
 

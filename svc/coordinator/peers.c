@@ -84,8 +84,7 @@ static void peer_gone(struct peer *p)
     struct session *session = p->session;
     peer_destroy(p);
     if (aggregator)
-        aggregator_away(aggregator, aggregator->process.fd >= 0 ? AGGREGATOR_LOCAL_AWAY_NS
-                                                                : AGGREGATOR_REMOTE_AWAY_NS);
+        aggregator_away(aggregator, aggregator_grace_ns(aggregator));
     if (session)
         session_away(session, SESSION_AWAY_NS);
 }

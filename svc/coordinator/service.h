@@ -17,8 +17,8 @@
 #define SESSION_AWAY_NS (10 * NS_PER_S)    /* a worker without control connection */
 #define SESSION_RESTORE_NS (30 * NS_PER_S) /* the same after a restart of ours */
 #define AGGREGATOR_LOCAL_AWAY_NS (5 * NS_PER_S)
-#define AGGREGATOR_REMOTE_AWAY_NS (10 * NS_PER_S)
-#define CALL_DEADLINE_NS (10 * NS_PER_S) /* an aggregator's answer */
+#define AGGREGATOR_REMOTE_AWAY_NS (10 * NS_PER_S) /* after a restart of ours */
+#define CALL_DEADLINE_NS (10 * NS_PER_S)          /* an aggregator's answer */
 #define DRAIN_DEADLINE_NS (10 * NS_PER_S)
 #define RETRY_NS NS_PER_S /* of what memory or the store did not allow */
 

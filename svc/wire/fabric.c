@@ -51,6 +51,8 @@ int fabric_connect(struct fabric *f, const char *address, const void *ticket, si
 int fabric_accept(struct fabric_conn *c, void *owner) { return c->fabric->ops->accept(c, owner); }
 void fabric_refuse(struct fabric_conn *c, int reason) { c->fabric->ops->refuse(c, reason); }
 void fabric_disconnect(struct fabric_conn *c) { c->fabric->ops->disconnect(c); }
+
+void fabric_fence(struct fabric_conn *c) { c->fabric->ops->fence(c); }
 const char *fabric_peer(const struct fabric_conn *c) { return c->fabric->ops->peer(c); }
 int fabric_peer_pid(const struct fabric_conn *c) { return c->fabric->ops->peer_pid(c); }
 

@@ -95,6 +95,12 @@ void fabric_refuse(struct fabric_conn *c, int reason);
  * then CLOSED, when no operation touches local memory any more. The peer sees CLOSED too. Safe to
  * call twice. */
 void fabric_disconnect(struct fabric_conn *c);
+/* Worker side: the same against a lane that was lost, but may write on (W5). CLOSED comes once it
+ * can no longer: it has closed its end too, or its process has ended. Where memory is shared, a
+ * process that has done neither after FABRIC_FENCE_NS is killed, if the kernel lets us; else CLOSED
+ * waits for its end. */
+#define FABRIC_FENCE_NS (250 * NS_PER_MS)
+void fabric_fence(struct fabric_conn *c);
 
 /* Who is at the other end, for messages to people: "pid 4242 uid 0" or "10.0.0.3:51234". */
 const char *fabric_peer(const struct fabric_conn *c);

@@ -242,6 +242,7 @@ static const struct fabric_ops mem_ops = {
     .accept = accept_mem,
     .refuse = refuse_mem,
     .disconnect = disconnect_mem,
+    .fence = disconnect_mem,
     .peer = peer_mem,
     .peer_pid = peer_pid,
     .send = mem_verb_send,

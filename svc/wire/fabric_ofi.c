@@ -515,6 +515,7 @@ static const struct fabric_ops ops = {
     .accept = accept_from,
     .refuse = refuse,
     .disconnect = disconnect,
+    .fence = disconnect, /* what comes on a closed endpoint lands nowhere */
     .peer = peer,
     .peer_pid = peer_pid,
     .send = send_message,

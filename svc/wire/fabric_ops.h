@@ -19,6 +19,7 @@ struct fabric_ops {
     int (*accept)(struct fabric_conn *c, void *owner);
     void (*refuse)(struct fabric_conn *c, int reason);
     void (*disconnect)(struct fabric_conn *c);
+    void (*fence)(struct fabric_conn *c);
     const char *(*peer)(const struct fabric_conn *c);
     int (*peer_pid)(const struct fabric_conn *c);
     int (*send)(struct fabric_conn *c, const void *header, size_t header_bytes, const void *payload,

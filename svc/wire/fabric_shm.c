@@ -186,6 +186,7 @@ static const struct fabric_ops ops = {
     .accept = shm_lane_accept,
     .refuse = shm_lane_refuse,
     .disconnect = shm_disconnect,
+    .fence = shm_worker_fence,
     .peer = shm_peer_text,
     .peer_pid = shm_peer_pid,
     .send = shm_verb_send,

@@ -18,8 +18,9 @@ enum shm_state {
     SHM_ASKED,    /* lane: REQUEST is to be surfaced, then answered */
     SHM_ASKING,   /* worker: the lane has not answered yet */
     SHM_OPEN,
-    SHM_ENDED, /* CLOSED is to be surfaced */
-    SHM_GONE,  /* no event any more; freed when the next poll begins */
+    SHM_FENCING, /* worker: CLOSED is due once the lane has closed its end or is dead (S11) */
+    SHM_ENDED,   /* CLOSED is to be surfaced */
+    SHM_GONE,    /* no event any more; freed when the next poll begins */
 };
 
 struct shm_fabric {
@@ -78,7 +79,8 @@ struct shm_conn {
 
     struct shm_rings *rings;
     int socket;
-    int wake_fd; /* eventfd of the lane: the worker writes it */
+    int wake_fd;  /* eventfd of the lane: the worker writes it */
+    int fence_fd; /* timer: the lane's time to let go is over; -1: none */
     struct shm_peer peer;
     char peer_text[48];
     int error;       /* for CLOSED */
@@ -109,6 +111,8 @@ void shm_conn_free(struct shm_conn *c);
 void shm_conn_close_fds(struct shm_conn *c);
 /* Says goodbye; CLOSED with this error and word follows. Only the first call has an effect. */
 void shm_conn_end(struct shm_conn *c, int error, uint32_t reason);
+/* Says goodbye, and waits for the peer's end of the socket. */
+void shm_conn_fence(struct shm_conn *c);
 /* Says goodbye; no event follows. */
 void shm_conn_drop(struct shm_conn *c);
 /* The peer is gone and all it had to say is surfaced: ends with the reason that it gave. */
@@ -163,6 +167,7 @@ void shm_lane_unwatch(struct shm_conn *c);
 
 int shm_worker_connect(struct fabric *f, const char *address, const void *ticket,
                        size_t ticket_bytes, void *owner, struct fabric_conn **ret_conn);
+void shm_worker_fence(struct fabric_conn *c);
 void shm_worker_look(struct shm_fabric *f);
 /* The lane's answer has come. */
 void shm_worker_answer(struct shm_conn *c);

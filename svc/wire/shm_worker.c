@@ -86,6 +86,8 @@ int shm_worker_connect(struct fabric *base, const char *address, const void *tic
     return 0;
 }
 
+void shm_worker_fence(struct fabric_conn *base) { shm_conn_fence(shm_conn(base)); }
+
 void shm_worker_look(struct shm_fabric *f)
 {
     if (!shm_watch_take_news(&f->watch))

@@ -21,10 +21,10 @@ ADDRESS = '10.77.0.1'
 class NodeService(Service):
     """The coordinator on node a; aggregators wherever a case puts them. Each node has a key."""
 
-    def __init__(self, nodes, local=0):
+    def __init__(self, nodes, *options):
         self.nodes = nodes
         self.keys = {}
-        super().__init__(aggregators=local)
+        super().__init__(*options, aggregators=0)
 
     def start(self, name='serve', listen=None):
         command = [GRADPOOL, 'serve', '--state-dir', self.state, '--listen',
@@ -67,7 +67,7 @@ class SeveralNodes(unittest.TestCase):
         cls.cleanup.callback(nodes.remove)
         nodes.create()
         cls.nodes = nodes
-        cls.service = NodeService(nodes)
+        cls.service = NodeService(nodes, '--aggregator-timeout', 10)  # longer than any cut
         cls.cleanup.callback(cls.service.end)
         cores = sorted(os.sched_getaffinity(0))
         cls.service.add_aggregator('b', cores[0])

@@ -115,7 +115,7 @@ static void a_slow_one_is_shown_as_silent_until_it_answers(void **state)
     slow->answers = false;
     envelope *ping = end_expect(slow, BODY(PING_REQUEST));
     expect_state(rig, slow->aggregator, "up");
-    run_for(rig, 2 * TIMEOUT_NS + TIMEOUT_NS / 5);
+    run_for(rig, 4 * TIMEOUT_NS);
     expect_state(rig, slow->aggregator, "silent");
     end_answer(slow, ping);
     message_free(ping);

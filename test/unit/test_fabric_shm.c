@@ -279,6 +279,86 @@ static enum fabric_event_kind next_event(struct fabric *f)
     return event.kind;
 }
 
+/* Connected to a lane in a process of its own, with this region lent. */
+static pid_t reach_a_lane(struct rig *rig, struct region *ret_region, struct fabric_conn **ret_conn)
+{
+    struct fabric *f = rig->workers[0].fabric;
+    struct fabric_event event = {0};
+    char address[FABRIC_ADDRESS_BYTES_MAX];
+
+    name_address(address);
+    pid_t lane = fork_mortal();
+    if (lane == 0)
+        be_a_lane(address);
+    assert_int_equal(connect_when_it_listens(f, address), 0);
+    while (event.kind != FABRIC_EVENT_OPEN)
+        if (fabric_poll(f, &event, 1) == 0)
+            fabric_sleep_ms(f, 5000);
+    assert_int_equal(region_create(4096, ret_region), 0);
+    assert_int_equal(fabric_lend(event.conn, ret_region, 0), 0);
+    fabric_flush(f);
+    *ret_conn = event.conn;
+    return lane;
+}
+
+static void a_fence_waits_for_a_lane_that_runs_and_leaves_it_alive(void **state)
+{
+    struct rig *rig = *state;
+    struct fabric_conn *c;
+    struct region region;
+    pid_t lane = reach_a_lane(rig, &region, &c);
+
+    uint64_t before_ns = clock_now_ns();
+    fabric_fence(c);
+    assert_int_equal(fabric_send(c, "x", 1, NULL, 0), -ECONNRESET);
+    assert_int_equal(next_event(rig->workers[0].fabric), FABRIC_EVENT_CLOSED);
+    assert_true(clock_now_ns() - before_ns < FABRIC_FENCE_NS);
+    poll(NULL, 0, 2 * FABRIC_FENCE_NS / NS_PER_MS); /* the fault would be a kill that comes late */
+    assert_int_equal(waitpid(lane, NULL, WNOHANG), 0);
+    kill(lane, SIGKILL);
+    waitpid(lane, NULL, 0);
+    region_destroy(&region);
+}
+
+static void a_fence_kills_a_lane_that_does_not_let_go(void **state)
+{
+    struct rig *rig = *state;
+    struct fabric_conn *c;
+    struct region region;
+    pid_t lane = reach_a_lane(rig, &region, &c);
+    int status;
+
+    kill(lane, SIGSTOP);
+    waitpid(lane, NULL, WUNTRACED);
+    uint64_t before_ns = clock_now_ns();
+    fabric_fence(c);
+    assert_int_equal(next_event(rig->workers[0].fabric), FABRIC_EVENT_CLOSED);
+    assert_true(clock_now_ns() - before_ns >= FABRIC_FENCE_NS);
+    assert_int_equal(waitpid(lane, &status, 0), lane);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    region_destroy(&region);
+}
+
+/* The lane has taken CLOSED, and may still store through its mappings until its next poll. */
+static void a_fence_stands_until_the_lane_polls_again(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_connect(rig, 0);
+    struct region region = rig_lend(rig, 0, 0, 4096);
+    fabric_fence(rig->at_worker[0]);
+    struct fabric_event event = {0}, none;
+    for (int i = 0; i < 100 && event.kind != FABRIC_EVENT_CLOSED; i++)
+        fabric_poll(rig->lane.fabric, &event, 1);
+    assert_int_equal(event.kind, FABRIC_EVENT_CLOSED);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(fabric_poll(rig->workers[0].fabric, &none, 1), 0);
+        fabric_sleep_ms(rig->workers[0].fabric, 1);
+    }
+    rig_expect_closed(rig, &rig->workers[0], &rig->workers[0], 0); /* polls the lane, too */
+    region_destroy(&region);
+}
+
 static void a_sleeping_worker_is_woken_when_its_lane_is_killed(void **state)
 {
     struct rig *rig = *state;
@@ -457,6 +537,9 @@ int main(void)
         FABRIC_CASE(a_killed_worker_is_noticed),
         FABRIC_CASE(a_killed_worker_is_noticed_though_its_child_holds_the_socket),
         FABRIC_CASE(a_sleeping_worker_is_woken_when_its_lane_is_killed),
+        FABRIC_CASE(a_fence_waits_for_a_lane_that_runs_and_leaves_it_alive),
+        FABRIC_CASE(a_fence_kills_a_lane_that_does_not_let_go),
+        FABRIC_CASE(a_fence_stands_until_the_lane_polls_again),
         FABRIC_CASE(a_forked_child_that_lets_go_changes_nothing),
         FABRIC_CASE(another_user_is_refused_unless_allowed),
         FABRIC_CASE(a_round_of_many_chunks_wakes_its_worker_once),

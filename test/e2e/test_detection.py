@@ -1,0 +1,105 @@
+"""How long a job stands still when the aggregator that it is on dies, or falls silent. The times
+are printed; what is asserted leaves room for a machine that is busy with other tests."""
+import contextlib
+import os
+import signal
+import time
+import unittest
+
+import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import tap
+import test_fencing as fencing
+import test_nodes as nodes
+from harness import GRADPOOL, Process, Service, result, until
+
+ELEMENTS = 100000
+DEATH_S, SILENCE_S = 1.0, 1.5 + 0.5  # silence counts from the ping that finds it
+BUSY = 3  # times as long
+
+
+class Death(unittest.TestCase):
+    def lose(self, service, transport, pids):
+        self.service = service
+        self.addCleanup(service.end)
+        training = fencing.Training(self, transport, ELEMENTS)
+        training.train(5)
+        owner = next(a['pid'] for a in service.status()['aggregators']
+                     if any(lane['tasks'] for lane in a['lanes']))
+        self.assertIn(owner, pids())
+        began = time.monotonic()
+        os.kill(owner, signal.SIGKILL)
+        training.train(1)
+        taken = time.monotonic() - began
+        training.train(5)
+        print(f'# {self.id().split(".")[-1]}: the next round ended after {taken:.3f} s')
+        self.assertLess(taken, BUSY * DEATH_S)
+
+    def lose_local(self, transport):
+        service = Service()
+        self.lose(service, transport, service.pids)
+
+    def lose_one_joined_by_hand(self, transport):
+        service, joined = Service(aggregators=0), []
+        for name in 'one', 'two':
+            process = Process([GRADPOOL, 'aggregator', '--join',
+                               service.endpoint.removeprefix('gradpool://'), '--cores', '0'],
+                              service.folder, name)
+            self.addCleanup(process.kill)
+            process.wait_for('joined as aggregator')
+            joined.append(process.pid)
+        self.lose(service, transport, lambda: joined)
+
+    def test_a_local_one_is_killed_shm(self):
+        self.lose_local('shm')
+
+    def test_a_local_one_is_killed_tcp(self):
+        self.lose_local('tcp')
+
+    def test_one_joined_by_hand_is_killed_shm(self):
+        self.lose_one_joined_by_hand('shm')
+
+    def test_one_joined_by_hand_is_killed_tcp(self):
+        self.lose_one_joined_by_hand('tcp')
+
+
+@unittest.skipUnless(os.geteuid() == 0, 'network namespaces need root')
+class Silence(unittest.TestCase):
+    ROUNDS = 2000
+
+    def setUp(self):
+        cleanup = contextlib.ExitStack()
+        self.addCleanup(cleanup.close)
+        self.nodes = nodes.Nodes()
+        cleanup.callback(self.nodes.remove)
+        self.nodes.create()
+        self.service = nodes.NodeService(self.nodes)
+        cleanup.callback(self.service.end)
+
+    def owner(self):
+        """The node whose aggregator has the job."""
+        return next(a['node'].removeprefix('node-') for a in self.service.status()['aggregators']
+                    if any(lane['tasks'] for lane in a['lanes']))
+
+    def test_a_host_that_is_cut_off_is_silent_and_its_tasks_get_other_lanes(self):
+        cores = sorted(os.sched_getaffinity(0))
+        joined = {node: self.service.add_aggregator(node, cores[0]) for node in 'bc'}
+        workers = [self.service.worker_on('a', 'job', rank, 2, '--rounds', self.ROUNDS, '--verbose',
+                                          '--elements', ELEMENTS, '--compute-ms', 3)
+                   for rank in range(2)]
+        workers[0].wait_for('round 50\n')
+        owner = self.owner()
+        self.nodes.cut(owner)
+        began, seen = time.monotonic(), len(workers[0].text())
+        until(lambda: len(workers[0].text()) > seen + 100, 'training goes on', process=workers[0])
+        taken = time.monotonic() - began
+        self.nodes.restore(owner)
+        print(f'# a silent host: the job stood still for {taken:.3f} s')
+        self.assertLess(taken, BUSY * SILENCE_S)
+        for worker in workers:
+            answer = result(worker)
+            self.assertEqual((answer['rounds'], answer['wrong']), (self.ROUNDS, 0))
+        self.assertEqual(joined[owner].wait(60), 0)  # it hears that it is not known any more
+
+
+if __name__ == '__main__':
+    tap.main()

@@ -1,0 +1,185 @@
+"""An aggregator that is stopped in the midst of writing a result, and goes on when its successor is
+long at later rounds: it changes no byte of any worker's memory."""
+import ctypes
+import hashlib
+import os
+import pathlib
+import signal
+import time
+import unittest
+
+import numpy
+
+import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import tap
+import gradpool
+from harness import GRADPOOL, Process, Service, is_alive, until
+
+ELEMENTS = 16 << 20  # 64 MiB: a write that is seen to begin has not ended yet
+WORKERS = 2
+WAIT_MS = 30000
+ATTEMPTS = 20
+SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '20261122'))
+
+
+def lent_memory():
+    """All that this process lends to lanes, as arrays over the memory itself."""
+    found = []
+    for line in pathlib.Path('/proc/self/maps').read_text().splitlines():
+        if 'rw-s' in line and '/memfd:gradpool (deleted)' in line:
+            first, end = (int(x, 16) for x in line.split()[0].split('-'))
+            found.append(numpy.ctypeslib.as_array(
+                (ctypes.c_float * ((end - first) // 4)).from_address(first)))
+    return found
+
+
+def digest_of(memory):
+    return [hashlib.blake2b(part.tobytes()).hexdigest() for part in memory]
+
+
+def find(memory, values):
+    """Where these lie in it, as arrays over it."""
+    found, key = [], values[:16].view(numpy.int32)
+    for part in memory:
+        words = part.view(numpy.int32)
+        for at in numpy.flatnonzero(words == key[0]):
+            if words[at:at + 16].tobytes() == key.tobytes():
+                found.append(part[at:at + values.size])
+    return found
+
+
+def state_of(pid):
+    return pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0]
+
+
+class Training:
+    """Both ranks of a job with one tensor, in this process."""
+
+    def __init__(self, case, transport, elements=ELEMENTS):
+        self.client = gradpool.connect(case.service.endpoint, transport)
+        case.addCleanup(self.client.close)
+        self.case, self.elements, self.round = case, elements, 0
+        self.random = numpy.random.default_rng(SEED)
+        self.jobs = [self.client.join('job', rank, WORKERS) for rank in range(WORKERS)]
+        self.tensors = [job.declare('w', elements) for job in self.jobs]
+        self.results = [numpy.zeros(elements, numpy.float32) for _ in self.jobs]
+
+    def push(self):
+        self.gradients = [self.random.standard_normal(self.elements, numpy.float32)
+                          for _ in self.jobs]
+        self.sum = self.gradients[0] + self.gradients[1]
+        self.requests = [job.push_pull(t, g, r, 'sum') for job, t, g, r in
+                         zip(self.jobs, self.tensors, self.gradients, self.results)]
+        self.round += 1
+
+    def finish(self):
+        for request in self.requests:
+            request.wait(WAIT_MS)
+        self.check()
+
+    def check(self):
+        """Results as they were given out, and gradients as they are lent."""
+        for result in self.results:
+            self.case.assertEqual(result.tobytes(), self.sum.tobytes(), f'round {self.round}')
+
+    def train(self, rounds):
+        for _ in range(rounds):
+            self.push()
+            self.finish()
+
+    def stop_in_mid_write(self, pid):
+        """Begins a round, and stops that process when it has written some of the result."""
+        for _ in range(ATTEMPTS):
+            before = self.sum
+            landing = find(lent_memory(), before)
+            self.case.assertEqual(len(landing), WORKERS)
+            self.push()
+            probes = [(part, at) for part in landing for at in range(0, ELEMENTS, 1 << 18)]
+            first = [part[at] for part, at in probes]
+            deadline = time.monotonic() + 10
+            while all(part[at] == value for (part, at), value in zip(probes, first)):
+                self.case.assertLess(time.monotonic(), deadline, 'nothing was written')
+            os.kill(pid, signal.SIGSTOP)
+            until(lambda: state_of(pid) == 'T', 'it is stopped')
+            written = sum(int((part == self.sum).sum()) for part in landing)
+            if 0 < written < WORKERS * ELEMENTS:
+                return written / (WORKERS * ELEMENTS)
+            os.kill(pid, signal.SIGCONT)
+            self.finish()
+        raise AssertionError('never stopped in mid-write')
+
+
+class Fencing(unittest.TestCase):
+    def start(self, aggregators):
+        self.service = Service(aggregators=aggregators)
+        self.addCleanup(self.service.end)
+
+    def join_by_hand(self, name):
+        """An aggregator whose process the coordinator cannot end."""
+        process = Process([GRADPOOL, 'aggregator', '--join',
+                           self.service.endpoint.removeprefix('gradpool://'), '--cores', '0'],
+                          self.service.folder, name)
+        self.addCleanup(process.kill)
+        process.wait_for('joined as aggregator')
+        return process
+
+    def lose(self, training, pid):
+        """Stops it in mid-write; its successor does this round and the next. All that is lent."""
+        part = training.stop_in_mid_write(pid)
+        began = time.monotonic()
+        training.finish()
+        taken = time.monotonic() - began
+        training.train(2)
+        print(f'# stopped with {100 * part:.0f} % of the result written; the round went on after '
+              f'{taken:.2f} s (seed {SEED})')
+        return taken
+
+    def check_it_goes_on_in_vain(self, training, process):
+        memory = lent_memory()
+        before = digest_of(memory)
+        process.signal(signal.SIGCONT)
+        self.assertEqual(process.wait(), 0, process.tail())
+        self.assertIn('is not known here any more', process.text())
+        self.assertEqual(digest_of(memory), before)
+        training.check()
+        training.train(2)
+        self.assertEqual(len(find(lent_memory(), training.sum)), WORKERS)
+
+    def test_one_joined_by_hand_that_goes_on_changes_no_byte_over_tcp(self):
+        self.start(0)
+        stopped = self.join_by_hand('stopped')
+        training = Training(self, 'tcp')
+        training.train(1)
+        self.join_by_hand('successor')
+        self.lose(training, stopped.pid)
+        self.assertTrue(is_alive(stopped.pid))
+        self.check_it_goes_on_in_vain(training, stopped)
+
+    def test_one_joined_by_hand_is_killed_by_who_shares_memory_with_it(self):
+        self.start(0)
+        stopped = self.join_by_hand('stopped')
+        training = Training(self, 'shm')
+        training.train(1)
+        self.join_by_hand('successor')
+        self.lose(training, stopped.pid)
+        self.assertEqual(stopped.wait(), -signal.SIGKILL)
+        training.train(1)
+
+    def test_a_local_one_is_killed_before_its_successor_begins(self):
+        for transport in 'shm', 'tcp':
+            with self.subTest(transport=transport):
+                self.start(2)
+                training = Training(self, transport)
+                training.train(1)
+                pid = next(a['pid'] for a in self.service.status()['aggregators']
+                           if any(lane['tasks'] for lane in a['lanes']))
+                self.lose(training, pid)
+                self.assertFalse(is_alive(pid))
+                log = self.service.serve.text()
+                self.assertLess(log.index(f'pid {pid}) is gone'), log.index('have new lanes'))
+                training.client.close()
+                self.service.end()
+
+
+if __name__ == '__main__':
+    tap.main()
