@@ -239,6 +239,7 @@ static void measure_job(const struct lane_job *job, struct lane_job_use *use)
                                  .pushed_bytes = job->pushed_bytes,
                                  .rounds = job->rounds,
                                  .queue_ns = job->queue_ns,
+                                 .round_begun_ns = job->ending.begun_ns,
                                  .endings = job->ending.sums,
                                  .squares = job->squares};
     if (job->reference) {

@@ -1,6 +1,7 @@
 /* Why each task of a job lies where it does: what `gradpool explain` asks for. Shows what is kept
  * already, asks nobody, changes nothing. */
 #include "svc/coordinator/asking.h"
+#include "svc/coordinator/phases.h"
 #include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
 
@@ -164,6 +165,9 @@ static int add_figures(const struct job *job, const struct residents *residents,
     view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
     view->is_predicted = residents_predicted(residents, job);
     view->loss_limit_ppm = job_limit_ppm(job);
+    struct phase_burst burst = job_phase(job);
+    to->burst_begun_ns = burst.begun_ns;
+    to->burst_window_ns = burst.window_ns;
     return view->job && view->tenant ? 0 : -ENOMEM;
 }
 

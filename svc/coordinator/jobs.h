@@ -2,6 +2,7 @@
 #ifndef GRADPOOL_COORDINATOR_JOBS_H
 #define GRADPOOL_COORDINATOR_JOBS_H
 
+#include "packer/phase.h"
 #include "packer/profile.h"
 #include "packer/scale.h"
 #include "svc/coordinator/aggregators.h"
@@ -75,6 +76,7 @@ struct share {
     uint32_t open_task;
     uint64_t open_task_bytes;
     struct seen seen;
+    struct phase phase;
     uint64_t lane_ns; /* lane time a round: measured, before that predicted; 0: not known */
     enum share_how how;
     uint64_t since_ns; /* what its lane counted before is of an earlier share */

@@ -5,6 +5,7 @@
 #include "svc/coordinator/measuring.h"
 
 #include "svc/base/log.h"
+#include "svc/coordinator/phases.h"
 #include "svc/coordinator/profiles.h"
 #include "svc/coordinator/service.h"
 
@@ -123,7 +124,12 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
                                   .elapsed_ns = is.begun_ns - was.begun_ns,
                                   .busy_ns = own_time(share->lane, is.busy_ns - was.busy_ns)};
     look_at_ending(share->lane, &was, &is, ret_window);
-    return is_next(&was, &is);
+    if (!is_next(&was, &is)) {
+        share->phase = (struct phase){0};
+        return false;
+    }
+    phases_take(share, use, ret_window->span_ns);
+    return true;
 }
 
 static void add_lane_time(struct share *share, const struct window *window)

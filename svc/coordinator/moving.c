@@ -213,8 +213,10 @@ static void settle_all(struct migration *m)
     struct job *job = migration_job(m);
     for (size_t i = 0; i < m->count; i++)
         settle(m, job, &m->travellers[i]);
-    for (size_t i = 0; i < job->shares_count; i++)
+    for (size_t i = 0; i < job->shares_count; i++) {
         job->shares[i].seen = (struct seen){0};
+        job->shares[i].phase = (struct phase){0};
+    }
     job->moved_ns = clock_now_ns();
 }
 

@@ -24,8 +24,18 @@ static void add_ms(struct table *table, uint64_t ns)
         table_add(table, "-");
 }
 
-static void print_figures(const WIRE(JobView) * job, FILE *out)
+static void print_phase(const WIRE(ExplainedJob) * explained, FILE *out)
 {
+    if (explained->burst_window_ns)
+        fprintf(out, "phase: offset %.1f ms on its host's clock, window %.1f ms\n\n",
+                (double)explained->burst_begun_ns / 1e6, (double)explained->burst_window_ns / 1e6);
+    else
+        fputs("phase: not steady\n\n", out);
+}
+
+static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
+{
+    const WIRE(JobView) *job = explained->job;
     fprintf(out, "job %s%s%s: ", job->tenant, *job->tenant ? "/" : "", job->job);
     if (job->period_ns)
         fprintf(out, "a round takes %.1f ms", (double)job->period_ns / 1e6);
@@ -45,9 +55,10 @@ static void print_figures(const WIRE(JobView) * job, FILE *out)
     else
         fputs("predicted -, ", out);
     if (job->loss_limit_ppm)
-        fprintf(out, "limit %.1f %%\n\n", job->loss_limit_ppm / 1e4);
+        fprintf(out, "limit %.1f %%\n", job->loss_limit_ppm / 1e4);
     else
-        fputs("no limit named\n\n", out);
+        fputs("no limit named\n", out);
+    print_phase(explained, out);
 }
 
 static int print_lanes(const WIRE(ExplainedJob) * job, FILE *out)
@@ -100,7 +111,7 @@ int ops_explain_text(const WIRE(ExplainReply) * reply, FILE *out)
     for (size_t i = 0; i < reply->n_jobs && error == 0; i++) {
         if (i > 0)
             fputc('\n', out);
-        print_figures(reply->jobs[i]->job, out);
+        print_figures(reply->jobs[i], out);
         error = print_lanes(reply->jobs[i], out);
         if (error < 0)
             return error;
@@ -137,6 +148,18 @@ static json_t *task_json(const WIRE(TaskChoice) * task, int *error)
     return o;
 }
 
+static json_t *phase_json(const WIRE(ExplainedJob) * explained, int *error)
+{
+    json_t *o = json_object();
+    bool is_steady = explained->burst_window_ns > 0;
+    json_put(o, "is_steady", json_boolean(is_steady), error);
+    if (is_steady) {
+        json_put_number(o, "offset_ns", explained->burst_begun_ns, error);
+        json_put_number(o, "window_ns", explained->burst_window_ns, error);
+    }
+    return o;
+}
+
 static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
 {
     const WIRE(JobView) *job = explained->job;
@@ -152,6 +175,7 @@ static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
     if (job->is_predicted)
         json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
     json_put_known_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
+    json_put(o, "phase", phase_json(explained, error), error);
     json_put_number(o, "tasks_count", job->tasks, error);
     for (size_t i = 0; i < explained->n_lanes; i++)
         json_put_last(lanes, lane_json(explained->lanes[i], error), error);

@@ -21,42 +21,63 @@ void trained_go_on(struct trained *t, uint64_t rounds, uint64_t period_ns, uint6
     t->busy_ns += rounds * lane_ns;
 }
 
+/* What one lane has counted, and of whom. */
+struct counted {
+    WIRE(LaneUse) lane;
+    WIRE(JobUse) jobs[TRAINED_MAX], *list[TRAINED_MAX];
+};
+
+static void count_job(const struct trained *t, uint32_t detailed, WIRE(JobUse) * use)
+{
+    gradpool__wire__job_use__init(use);
+    use->job_id = t->job;
+    use->reference = t->reference;
+    use->begun_rounds = t->rounds;
+    use->begun_ns = t->begun_ns;
+    use->busy_ns = t->busy_ns;
+    use->round_begun_ns = t->span_ns ? t->begun_ns : 0;
+    use->ended_rounds = t->span_ns ? t->rounds : 0;
+    use->span_ns = t->rounds * t->span_ns;
+    use->burst_ns = t->rounds * t->burst_ns;
+    if (detailed != t->job)
+        return;
+    use->pieces = (uint32_t *)&t->reference;
+    use->pieces_busy_ns = (uint64_t *)&t->busy_ns;
+    use->n_pieces = use->n_pieces_busy_ns = 1;
+}
+
+static void count_on(struct counted *to, const struct trained *t, uint32_t detailed)
+{
+    if (to->lane.n_jobs == 0)
+        gradpool__wire__lane_use__init(&to->lane);
+    count_job(t, detailed, &to->jobs[to->lane.n_jobs]);
+    to->list[to->lane.n_jobs] = &to->jobs[to->lane.n_jobs];
+    to->lane.n_jobs++;
+    to->lane.jobs = to->list;
+    to->lane.lane = t->lane;
+    to->lane.busy_ns += t->busy_ns;
+    to->lane.cpu_ns += t->busy_ns - t->preempted_ns;
+}
+
 uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size_t count)
 {
     WIRE(StatsReply) stats = GRADPOOL__WIRE__STATS_REPLY__INIT;
-    WIRE(LaneUse) lanes[4], *lane_list[4];
-    WIRE(JobUse) uses[4], *use_list[4];
+    struct counted counted[TRAINED_MAX] = {0};
+    WIRE(LaneUse) * lanes[TRAINED_MAX];
     envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
     envelope *request = end_expect(aggregator, BODY(STATS_REQUEST));
     uint32_t detailed = request->stats_request->job_id;
     reply.id = request->id;
     message_free(request);
     for (size_t i = 0; i < count; i++) {
-        gradpool__wire__job_use__init(&uses[i]);
-        uses[i].job_id = jobs[i].job;
-        uses[i].reference = jobs[i].reference;
-        uses[i].begun_rounds = jobs[i].rounds;
-        uses[i].begun_ns = jobs[i].begun_ns;
-        uses[i].busy_ns = jobs[i].busy_ns;
-        uses[i].ended_rounds = jobs[i].span_ns ? jobs[i].rounds : 0;
-        uses[i].span_ns = jobs[i].rounds * jobs[i].span_ns;
-        uses[i].burst_ns = jobs[i].rounds * jobs[i].burst_ns;
-        if (detailed == jobs[i].job) {
-            uses[i].pieces = (uint32_t *)&jobs[i].reference;
-            uses[i].pieces_busy_ns = (uint64_t *)&jobs[i].busy_ns;
-            uses[i].n_pieces = uses[i].n_pieces_busy_ns = 1;
-        }
-        use_list[i] = &uses[i];
-        gradpool__wire__lane_use__init(&lanes[i]);
-        lanes[i].lane = jobs[i].lane;
-        lanes[i].busy_ns = jobs[i].busy_ns;
-        lanes[i].cpu_ns = jobs[i].busy_ns - jobs[i].preempted_ns;
-        lanes[i].jobs = &use_list[i];
-        lanes[i].n_jobs = 1;
-        lane_list[i] = &lanes[i];
+        size_t at = 0;
+        while (at < stats.n_lanes && counted[at].lane.lane != jobs[i].lane)
+            at++;
+        count_on(&counted[at], &jobs[i], detailed);
+        lanes[at] = &counted[at].lane;
+        stats.n_lanes += at == stats.n_lanes;
     }
-    stats.lanes = lane_list;
-    stats.n_lanes = count;
+    stats.lanes = lanes;
     reply.body_case = BODY(STATS_REPLY);
     reply.stats_reply = &stats;
     channel_send(aggregator->channel, &reply);

@@ -6,6 +6,7 @@
 #include "test/unit/coordinator_rig.h"
 
 #define LOOK_NS (5 * NS_PER_MS)
+#define TRAINED_MAX 4 /* jobs that one answer tells of */
 
 /* A job on one lane, as that lane counts. */
 struct trained {

@@ -150,6 +150,7 @@ static void the_end_of_a_round_is_what_came_last(void **state)
     assert_true(use.endings.span_ns > 0 && use.endings.span_ns <= elapsed_ns);
     assert_true(use.endings.burst_ns > 0);
     assert_true(use.endings.burst_ns < use.busy_ns / 2);
+    assert_in_range(use.round_begun_ns, began_ns, use.begun_ns);
 }
 
 static void a_round_that_runs_into_the_next_has_no_end(void **state)
@@ -160,6 +161,7 @@ static void a_round_that_runs_into_the_next_has_no_end(void **state)
     say(0, 2, 2, 60000);
     push(1, 2, 60000);
     assert_int_equal(rig_use(&rig).endings.rounds, 1);
+    assert_true(rig_use(&rig).round_begun_ns > 0);
     say(0, 1, 3, 60000); /* both at once: the one of round 2, and one that begins round 3 */
     say(1, 2, 2, 60000);
     say(1, 1, 3, 60000);

@@ -254,6 +254,34 @@ static void one_job_is_shown_with_its_workers_and_failure(void **state)
     free(text);
 }
 
+static void an_explained_job_tells_its_phase_or_that_it_has_none(void **state)
+{
+    Gradpool__Wire__JobView job = GRADPOOL__WIRE__JOB_VIEW__INIT;
+    Gradpool__Wire__ExplainedJob explained = GRADPOOL__WIRE__EXPLAINED_JOB__INIT, *list[1];
+    Gradpool__Wire__ExplainReply reply = GRADPOOL__WIRE__EXPLAIN_REPLY__INIT;
+    char *text;
+    explained.job = &job;
+    list[0] = &explained;
+    reply.jobs = list;
+    reply.n_jobs = 1;
+    PRINT(text, ops_explain_text, &reply);
+    has(text, "phase: not steady\n");
+    free(text);
+    PRINT(text, ops_explain_json, &reply);
+    has(text, "\"phase\": {\n        \"is_steady\": false\n      },");
+    free(text);
+    explained.burst_begun_ns = UINT64_C(71234567890123);
+    explained.burst_window_ns = 33100000;
+    PRINT(text, ops_explain_text, &reply);
+    has(text, "phase: offset 71234567.9 ms on its host's clock, window 33.1 ms\n");
+    free(text);
+    PRINT(text, ops_explain_json, &reply);
+    has(text, "\"is_steady\": true,");
+    has(text, "\"offset_ns\": 71234567890123,");
+    has(text, "\"window_ns\": 33100000");
+    free(text);
+}
+
 static void output_that_nobody_takes_is_an_error(void **state)
 {
     FILE *out = fopen("/dev/full", "w");
@@ -279,6 +307,7 @@ int main(void)
         cmocka_unit_test(columns_count_characters_and_fit_the_widest_cell),
         cmocka_unit_test(tenants_are_shown_without_their_keys),
         cmocka_unit_test(one_job_is_shown_with_its_workers_and_failure),
+        cmocka_unit_test(an_explained_job_tells_its_phase_or_that_it_has_none),
         cmocka_unit_test(output_that_nobody_takes_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,13 @@
+/* When the lane work of a job comes, where that can be told: K36. */
+#ifndef GRADPOOL_COORDINATOR_PHASES_H
+#define GRADPOOL_COORDINATOR_PHASES_H
+
+#include "svc/coordinator/jobs.h"
+
+/* Its lane has told of rounds that began since the look before. `span_ns`: how long they took; 0:
+ * not known. */
+void phases_take(struct share *share, const WIRE(JobUse) * use, uint64_t span_ns);
+/* On the clock of this host; window_ns 0: not steady, or not known. */
+struct phase_burst job_phase(const struct job *job);
+
+#endif
