@@ -139,8 +139,9 @@ struct gp_job {
     struct list requests, pool;
     uint32_t queued, unsent, connecting; /* why somebody must drive although nobody waits (L4) */
     float loss;                          /* of this iteration; NaN: not told */
-    struct record_chosen chosen;         /* the newest, for lanes that do not know it yet */
-    uint64_t stale;                      /* words and records that nobody knew any more */
+    struct link *spoke; /* the lane whose word came last; NULL: none, or it is gone (L24) */
+    struct record_chosen chosen; /* the newest, for lanes that do not know it yet */
+    uint64_t stale;              /* words and records that nobody knew any more */
     struct gp_tensor *barrier;
     struct gp_request *barrier_request; /* NULL unless one is open */
     bool is_in_barrier;

@@ -309,4 +309,9 @@ void link_close(struct link *l) { end(l, fabric_disconnect); }
 
 void link_fence(struct link *l) { end(l, fabric_fence); }
 
-void link_free(struct link *l) { free(l); }
+void link_free(struct link *l)
+{
+    if (l && l->job->spoke == l)
+        l->job->spoke = NULL;
+    free(l);
+}

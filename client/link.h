@@ -36,6 +36,7 @@ struct link {
     uint64_t chosen_round;           /* of the last choice passed on */
     uint32_t lent;                   /* slabs 0 .. lent-1 are */
     struct record_settings settings; /* that it was told last */
+    uint64_t stalled_ns;             /* waited for it, not told yet (L24) */
     bool was_queried;                /* stall.c */
     bool is_hopeless;                /* `failure` will not go away by waiting for a new route */
     struct err failure;              /* why it is closed; code 0: by us, or it is not */

@@ -129,6 +129,15 @@ static int tell_settings(struct link *l, const struct push *push)
     return r;
 }
 
+/* What does not fit is told the next time. */
+static uint16_t stall_to_tell(const struct link *l, const struct record_ready *ready)
+{
+    uint64_t units = l->stalled_ns / RECORD_STALL_NS;
+    if (ready->standing != RECORD_ANNOUNCE)
+        return 0;
+    return units < UINT16_MAX ? (uint16_t)units : UINT16_MAX;
+}
+
 static int send_ready(struct link *l, const struct piece *p)
 {
     struct record_ready ready;
@@ -138,12 +147,16 @@ static int send_ready(struct link *l, const struct piece *p)
     if (told < 0)
         return told;
     describe_standing(p, &ready);
+    ready.stalled = stall_to_tell(l, &ready);
     const void *payload = choose_payload(l, &ready);
     int r = fabric_send(l->conn, &ready, sizeof ready, payload, ready.payload_bytes);
-    if (r != -EMSGSIZE || !payload)
-        return r;
-    ready.payload_bytes = 0; /* it was a hint only */
-    return fabric_send(l->conn, &ready, sizeof ready, NULL, 0);
+    if (r == -EMSGSIZE && payload) {
+        ready.payload_bytes = 0; /* it was a hint only */
+        r = fabric_send(l->conn, &ready, sizeof ready, NULL, 0);
+    }
+    if (r == 0)
+        l->stalled_ns -= (uint64_t)ready.stalled * RECORD_STALL_NS;
+    return r;
 }
 
 /* ---- the list ---- */

@@ -71,6 +71,7 @@ static struct piece *piece_of(struct link *l, uint32_t word)
 void settle_word(struct link *l, uint32_t word)
 {
     struct piece *p = piece_of(l, word);
+    l->job->spoke = l;
     if (p && p->standing == PIECE_ANNOUNCED)
         land(p);
 }
@@ -173,7 +174,10 @@ void settle_message(struct link *l, const void *data, size_t bytes)
         return;
     }
     switch (record.kind) {
-    case RECORD_COMMIT: take_commit(l, &record.commit); break;
+    case RECORD_COMMIT:
+        l->job->spoke = l;
+        take_commit(l, &record.commit);
+        break;
     case RECORD_ERROR: take_error(l, &record.error); break;
     case RECORD_MISSING: take_missing(l, &record.missing); break;
     case RECORD_TICKET: take_ticket(l, &record.ticket); break;

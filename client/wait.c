@@ -115,6 +115,16 @@ static void copy_landed(struct gp_request *q)
     }
 }
 
+/* Whose word ends a wait is whom was waited for, all of that time (L24). */
+static bool drive(struct gp_request *q, uint64_t deadline_ns)
+{
+    uint64_t began_ns = clock_now_ns();
+    bool has_come = engine_run(&q->job->engine, deadline_ns, has_news, q);
+    if (q->job->spoke)
+        q->job->spoke->stalled_ns += clock_now_ns() - began_ns;
+    return has_come;
+}
+
 /* Copies what lands. Returns whether the request is over. */
 static bool see_through(struct gp_request *q, uint64_t deadline_ns)
 {
@@ -122,7 +132,7 @@ static bool see_through(struct gp_request *q, uint64_t deadline_ns)
         copy_landed(q);
         if (request_is_over(q))
             return true;
-        if (!engine_run(&q->job->engine, deadline_ns, has_news, q))
+        if (!drive(q, deadline_ns))
             return false;
     }
 }

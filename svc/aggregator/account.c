@@ -105,8 +105,10 @@ void account_ready(struct piece *p, bool begins)
     p->begun_ns = p->ready_ns;
     if (p->round > ending->round)
         begin_round(ending, p->round, p->ready_ns);
-    if (ending->at_work == 0)
+    if (ending->at_work == 0) {
         ending->burst_from_ns = p->job->busy_ns;
+        ending->handled_from_ns = p->ready_ns;
+    }
     ending->at_work++;
     p->is_at_work = true;
 }
@@ -122,6 +124,8 @@ void account_done(struct piece *p)
         return;
     ending->done_ns = clock_now_ns(); /* a turn may be long */
     ending->burst_ns = p->job->busy_ns - ending->burst_from_ns;
+    if (ending->done_ns > ending->handled_from_ns)
+        ending->handled_ns += ending->done_ns - ending->handled_from_ns;
 }
 
 void account_forget(struct piece *p)

@@ -2,6 +2,7 @@
  * threads' life. Training does not need the coordinator: when it stays away the lanes serve on.
  * README: A9, A10. */
 #include "svc/aggregator/aggregator_types.h"
+#include "svc/aggregator/slowing.h"
 
 #include "svc/base/clock.h"
 #include "svc/base/descriptors.h"
@@ -98,17 +99,19 @@ static int start_lane(struct aggregator *a, size_t index, struct err *err)
                                     .allowed_uids_count = a->options->allowed_uids_count};
     snprintf(shm, sizeof shm, "@gradpool-%016llx-%zu", (unsigned long long)a->incarnation, index);
     format_ofi(a, index, ofi, sizeof ofi);
-    struct lane_thread_options options = {.incarnation = a->incarnation,
-                                          .cores = a->cores,
-                                          .position = index % cores_count(a->cores),
-                                          .shm_address = shm,
-                                          .ofi_address = ofi,
-                                          .fabric_options = &fabric,
-                                          .kernels = a->kernels,
-                                          .policy = a->policy,
-                                          .job_failed = note_failure,
-                                          .piece_rested = note_rest,
-                                          .context = a};
+    struct lane_thread_options options = {
+        .incarnation = a->incarnation,
+        .cores = a->cores,
+        .position = index % cores_count(a->cores),
+        .shm_address = shm,
+        .ofi_address = ofi,
+        .fabric_options = &fabric,
+        .kernels = a->kernels,
+        .policy = a->policy,
+        .slow_ns_per_kib = a->slow_ns_per_kib ? a->slow_ns_per_kib + index : NULL,
+        .job_failed = note_failure,
+        .piece_rested = note_rest,
+        .context = a};
     int r = lane_thread_start(&options, &a->lanes[index], err);
     struct err why = *err;
     if (r == -EADDRNOTAVAIL && a->options->advertise)
@@ -138,6 +141,7 @@ static int start_lanes(struct aggregator *a, struct err *err)
 {
     size_t wanted = lanes_wanted(a);
     int r = check_descriptors(a, err);
+    a->slow_ns_per_kib = slowing_open(wanted);
     for (size_t i = 0; i < wanted && r == 0; i++) {
         r = start_lane(a, i, err);
         a->lanes_count += r == 0;
@@ -240,6 +244,7 @@ static void stop(struct aggregator *a)
 {
     for (size_t i = 0; i < a->lanes_count; i++)
         lane_thread_stop(a->lanes[i]);
+    slowing_close(a->slow_ns_per_kib, lanes_wanted(a));
     if (a->number)
         control_leave(a);
     channel_destroy(a->channel);

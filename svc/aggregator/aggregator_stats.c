@@ -99,6 +99,8 @@ static Gradpool__Wire__JobUse *job_use_message(const struct measurement *m,
     message->losses = use->squares.losses;
     message->loss_sum = use->squares.loss_sum;
     message->queue_ns = use->queue_ns;
+    message->handled_ns = use->handled_ns;
+    message->stalled_ns = use->stalled_ns;
     message->reference = use->reference;
     message->begun_rounds = use->begun_rounds;
     message->begun_ns = use->begun_ns;

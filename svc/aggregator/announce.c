@@ -322,6 +322,8 @@ static bool take(struct rank *rank, const struct operation *operation,
         a->standing = RECORD_HOLDS; /* it has not spoken yet: the next round follows (W5) */
         return false;
     }
+    if (is_new)
+        w->job->ending.stalled_ns += (uint64_t)ready->stalled * RECORD_STALL_NS;
     if (is_new && ready->standing == RECORD_ANNOUNCE)
         withdraw_commit(rank, ready->round);
     if (is_new && p->parameters)

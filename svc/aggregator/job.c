@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Tickets granted and not yet used, per job and rank: a few reconnects ahead. */
+#define LANE_GRANTS_PER_RANK 4
+
 #define TABLE_SIZE_LEAST 64
 
 struct lane_job *job_find(struct lane *lane, uint32_t id)

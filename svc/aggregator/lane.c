@@ -20,6 +20,7 @@ int lane_create(const struct lane_options *options, struct lane **ret_lane)
     if (!lane)
         return -ENOMEM;
     lane->options = *options;
+    lane->slowing.ns_per_kib = options->slow_ns_per_kib;
     list_init(&lane->jobs);
     list_init(&lane->running);
     list_init(&lane->telling);
@@ -74,9 +75,12 @@ static void give_turns(struct lane *lane)
         struct lane_job *job = policy_next(lane);
         if (!job)
             return;
-        uint64_t before_ns = job->busy_ns;
+        uint64_t before_ns = job->busy_ns, due_bytes = job->due_bytes;
+        slowing_pay(&lane->slowing);
         uint32_t share = transfer_turn(job);
         account_turn(job, job->busy_ns - before_ns);
+        if (job->due_bytes < due_bytes)
+            slowing_owe(&lane->slowing, due_bytes - job->due_bytes);
         given += share ? share : TRANSFER_SHARE;
         if (share)
             policy_put_back(job);
@@ -240,6 +244,8 @@ static void measure_job(const struct lane_job *job, struct lane_job_use *use)
                                  .rounds = job->rounds,
                                  .queue_ns = job->queue_ns,
                                  .round_begun_ns = job->ending.begun_ns,
+                                 .handled_ns = job->ending.handled_ns,
+                                 .stalled_ns = job->ending.stalled_ns,
                                  .endings = job->ending.sums,
                                  .squares = job->squares};
     if (job->reference) {

@@ -35,6 +35,7 @@ struct lane_options {
     size_t fabrics_count;
     enum reduce_set kernels; /* 0: the best this machine has */
     enum lane_policy policy;
+    const uint32_t *slow_ns_per_kib; /* lent; NULL: it is not slowed (A35) */
     uint64_t cache_bytes; /* of the core's last-level cache; 0: unknown, nothing streams (A18) */
     /* On the lane's thread, after a job has failed (lane_each_failure() tells which); NULL: nobody
      * wants to know. Must not call back. */
@@ -130,6 +131,8 @@ struct lane_job_use {
     uint32_t connections, registered_regions;
     uint64_t heap_bytes, registered_bytes, busy_ns, pushed_bytes, rounds;
     uint64_t queue_ns;               /* of all rounds: from ready to their first chunk */
+    uint64_t handled_ns;             /* in which some round could be worked on or was */
+    uint64_t stalled_ns;             /* that its workers waited for this lane, together */
     uint32_t reference;              /* the piece whose rounds count as the job's; 0: none yet */
     uint64_t begun_rounds, begun_ns; /* of it: rounds begun, and when the newest did */
     uint64_t round_begun_ns; /* the newest here, of any piece; 0: the one before was not over */

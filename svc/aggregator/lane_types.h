@@ -7,6 +7,7 @@
 #include "svc/aggregator/inbox.h"
 #include "svc/aggregator/lending.h"
 #include "svc/aggregator/operation.h"
+#include "svc/aggregator/slowing.h"
 #include "svc/aggregator/tell.h"
 #include "svc/aggregator/transfer_types.h"
 #include "svc/base/list.h"
@@ -14,8 +15,6 @@
 
 #define LANE_NAME_BYTES 128
 #define LANE_TEXT_BYTES 160
-/* Tickets granted and not yet used, per job and rank: a few reconnects ahead. */
-#define LANE_GRANTS_PER_RANK 4
 
 /* What a worker said about one round. Two are kept per rank, told apart by the round's last bit:
  * a fast worker may announce round r+1 while a slow one lacks r (W3). */
@@ -178,6 +177,7 @@ struct lane {
     bool is_closing;                    /* the fabrics are closed already */
     bool passes_over[LANE_FABRICS_MAX]; /* in the next turn only */
     uint64_t busy_ns, rounds, pushed_bytes;
+    struct slowing slowing;
     uint64_t now_ns;                        /* when the turn began */
     uint64_t unshared_ns[LANE_FABRICS_MAX]; /* of polls and the like, nobody's yet (A22) */
     size_t heard;                           /* the fabric that had events last */

@@ -79,6 +79,7 @@ static const char *const known[] = {
     "TENANT_WORKERS_MAX",
     "TEST_LONG",
     "TEST_SEED",
+    "TEST_SLOW",
     "TIMEOUT_MS",
     "TRANSPORT",
     "UNDO",

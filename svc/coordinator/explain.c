@@ -118,6 +118,9 @@ static WIRE(LaneChoice) *
     choice->other_jobs = share->lane->jobs - 1;
     choice->bytes = share->bytes;
     choice->lane_ns = share->lane_ns;
+    choice->queue_ns = share->queue_ns;
+    choice->handled_ns = share->handled_ns;
+    choice->stalled_ns = share->stalled_ns;
     choice->predicted_loss_ppm = residents_loss_ppm(residents, job->id, share->lane->id);
     choice->why = strdup(share_why(share->how));
     if (choice->why)

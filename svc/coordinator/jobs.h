@@ -51,6 +51,7 @@ struct seen {
     uint32_t reference;
     uint64_t rounds, begun_ns, busy_ns;
     uint64_t ended_rounds, span_ns, burst_ns;
+    uint64_t queue_ns, handled_ns, stalled_ns;
 };
 
 /* How a lane was chosen for a job, the last time that something of it was placed there. */
@@ -78,6 +79,8 @@ struct share {
     struct seen seen;
     struct phase phase;
     uint64_t lane_ns; /* lane time a round: measured, before that predicted; 0: not known */
+    /* A round, at the last look that saw some: JobUse has them; stalled: of one worker. */
+    uint64_t queue_ns, handled_ns, stalled_ns;
     enum share_how how;
     uint64_t since_ns; /* what its lane counted before is of an earlier share */
 };
@@ -85,6 +88,7 @@ struct share {
 /* What lanes have counted that have nothing of the job any more, when they were last looked at. */
 struct left_behind {
     uint64_t rounds, pushed_bytes, busy_ns;
+    uint64_t queue_ns, handled_ns, stalled_ns;
 };
 
 enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };

@@ -77,6 +77,7 @@ const WIRE(JobUse) * stats_of_job(const struct lane *lane, uint32_t job_id)
 struct window {
     uint64_t rounds, elapsed_ns, busy_ns;
     uint64_t span_ns, burst_ns; /* a round; 0: none has ended before the next began */
+    uint64_t queue_ns, handled_ns, stalled_ns;
 };
 
 /* Rounds are counted where there was a look before, on the same piece, by the same process. */
@@ -116,13 +117,19 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
                                          .busy_ns = use->busy_ns,
                                          .ended_rounds = use->ended_rounds,
                                          .span_ns = use->span_ns,
-                                         .burst_ns = use->burst_ns};
+                                         .burst_ns = use->burst_ns,
+                                         .queue_ns = use->queue_ns,
+                                         .handled_ns = use->handled_ns,
+                                         .stalled_ns = use->stalled_ns};
     if (is_next(&was, &is) && was.rounds == is.rounds)
         return false;
     share->seen = is;
     *ret_window = (struct window){.rounds = is.rounds - was.rounds,
                                   .elapsed_ns = is.begun_ns - was.begun_ns,
-                                  .busy_ns = own_time(share->lane, is.busy_ns - was.busy_ns)};
+                                  .busy_ns = own_time(share->lane, is.busy_ns - was.busy_ns),
+                                  .queue_ns = is.queue_ns - was.queue_ns,
+                                  .handled_ns = is.handled_ns - was.handled_ns,
+                                  .stalled_ns = is.stalled_ns - was.stalled_ns};
     look_at_ending(share->lane, &was, &is, ret_window);
     if (!is_next(&was, &is)) {
         share->phase = (struct phase){0};
@@ -139,6 +146,13 @@ static void add_lane_time(struct share *share, const struct window *window)
         share->lane_ns = news;
     else
         share->lane_ns = share->lane_ns - share->lane_ns / 4 + news / 4;
+}
+
+static void note_waits(struct share *share, const struct window *window, uint32_t workers)
+{
+    share->queue_ns = window->queue_ns / window->rounds;
+    share->handled_ns = window->handled_ns / window->rounds;
+    share->stalled_ns = window->stalled_ns / window->rounds / workers;
 }
 
 static bool is_alone(const struct job *job)
@@ -202,6 +216,7 @@ static bool measure(struct job *job)
             continue;
         }
         add_lane_time(share, &window);
+        note_waits(share, &window, job->workers);
         if (busiest.rounds == 0 || window.busy_ns / window.rounds > most_ns)
             busiest = window;
         most_ns = busiest.busy_ns / busiest.rounds;

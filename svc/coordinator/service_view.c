@@ -44,6 +44,9 @@ static void add_use(WIRE(JobUse) * total, const WIRE(JobUse) * use)
     if (use->registered_regions > total->registered_regions)
         total->registered_regions = use->registered_regions;
     total->busy_ns += use->busy_ns;
+    total->queue_ns += use->queue_ns;
+    total->handled_ns += use->handled_ns;
+    total->stalled_ns += use->stalled_ns;
     total->pushed_bytes += use->pushed_bytes;
     total->rounds += use->rounds;
     total->connections += use->connections;
@@ -320,6 +323,9 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
     view->use->rounds = job->left.rounds;
     view->use->pushed_bytes = job->left.pushed_bytes;
     view->use->busy_ns = job->left.busy_ns;
+    view->use->queue_ns = job->left.queue_ns;
+    view->use->handled_ns = job->left.handled_ns;
+    view->use->stalled_ns = job->left.stalled_ns;
     for (size_t i = 0; i < job->shares_count; i++) {
         add_use(view->use, jobs_use_of(job, &job->shares[i]));
         if (job->shares[i].pieces > 0)

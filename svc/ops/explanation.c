@@ -63,8 +63,9 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
 
 static int print_lanes(const WIRE(ExplainedJob) * job, FILE *out)
 {
-    static const char *const titles[] = {">LANE",       ">TASKS",     ">SIZE", ">LANE TIME",
-                                         ">OTHER JOBS", ">PREDICTED", "WHY",   NULL};
+    static const char *const titles[] = {">LANE",      ">TASKS", ">SIZE",    ">LANE TIME",
+                                         ">HANDLING",  ">QUEUE", ">STALLED", ">OTHER JOBS",
+                                         ">PREDICTED", "WHY",    NULL};
     struct table table;
     table_init(&table, titles);
     for (size_t i = 0; i < job->n_lanes; i++) {
@@ -73,6 +74,9 @@ static int print_lanes(const WIRE(ExplainedJob) * job, FILE *out)
         table_add(&table, "%u", lane->tasks);
         add_bytes(&table, lane->bytes);
         add_ms(&table, lane->lane_ns);
+        add_ms(&table, lane->handled_ns);
+        add_ms(&table, lane->queue_ns);
+        add_ms(&table, lane->stalled_ns);
         table_add(&table, "%u", lane->other_jobs);
         if (job->job->is_predicted)
             table_add(&table, "%.1f %%", lane->predicted_loss_ppm / 1e4);
@@ -130,6 +134,9 @@ static json_t *lane_json(const WIRE(LaneChoice) * lane, int *error)
     json_put_number(o, "tasks", lane->tasks, error);
     json_put_number(o, "bytes", lane->bytes, error);
     json_put_known_number(o, "lane_ns", lane->lane_ns, error);
+    json_put_known_number(o, "queue_ns", lane->queue_ns, error);
+    json_put_known_number(o, "handled_ns", lane->handled_ns, error);
+    json_put_known_number(o, "stalled_ns", lane->stalled_ns, error);
     json_put_number(o, "other_jobs", lane->other_jobs, error);
     json_put_known_number(o, "predicted_loss_ppm", lane->predicted_loss_ppm, error);
     json_put_text(o, "why", lane->why, error);

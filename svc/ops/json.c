@@ -14,6 +14,9 @@ static json_t *use_json(const struct view_use *use, int *error)
     json_put_number(o, "pushed_bytes", use->pushed_bytes, error);
     json_put_number(o, "rounds", use->rounds, error);
     json_put_number(o, "connections", use->connections, error);
+    json_put_number(o, "queue_ns", use->queue_ns, error);
+    json_put_number(o, "handled_ns", use->handled_ns, error);
+    json_put_number(o, "stalled_ns", use->stalled_ns, error);
     return o;
 }
 

@@ -115,6 +115,18 @@ static double lane_busy(const struct view_lane *l)
 {
     return known(l, (double)l->use.busy_ns / 1e9);
 }
+static double lane_queue(const struct view_lane *l)
+{
+    return known(l, (double)l->use.queue_ns / 1e9);
+}
+static double lane_handled(const struct view_lane *l)
+{
+    return known(l, (double)l->use.handled_ns / 1e9);
+}
+static double lane_stalled(const struct view_lane *l)
+{
+    return known(l, (double)l->use.stalled_ns / 1e9);
+}
 static double lane_rounds(const struct view_lane *l) { return known(l, (double)l->use.rounds); }
 static double lane_bytes(const struct view_lane *l)
 {
@@ -129,6 +141,11 @@ static double lane_jobs(const struct view_lane *lane) { return lane->jobs; }
 static const struct lane_metric lane_metrics[] = {
     {"lane_cpu_seconds_total", "counter", "CPU time of a lane's thread.", lane_cpu},
     {"lane_busy_seconds_total", "counter", "Time that a lane spent on rounds.", lane_busy},
+    {"lane_queue_seconds_total", "counter",
+     "Time that rounds of pieces waited for their first chunk on a lane.", lane_queue},
+    {"lane_handling_seconds_total", "counter",
+     "Time in which rounds of a job could be worked on or were, over its jobs.", lane_handled},
+    {"lane_stalled_seconds_total", "counter", "Time that workers waited for a lane.", lane_stalled},
     {"lane_rounds_total", "counter", "Rounds of pieces that a lane has done.", lane_rounds},
     {"lane_taken_bytes_total", "counter", "Gradient bytes that a lane has taken in.", lane_bytes},
     {"lane_memory_bytes", "gauge", "Memory that a lane holds.", lane_memory},

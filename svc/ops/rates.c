@@ -46,10 +46,12 @@ static double per_s(uint64_t before, uint64_t after, double seconds)
 static struct view_rate rate(const struct view_use *before, const struct view_use *after,
                              double seconds)
 {
-    return (struct view_rate){.cores = per_s(before->busy_ns, after->busy_ns, seconds) / 1e9,
-                              .rounds_per_s = per_s(before->rounds, after->rounds, seconds),
-                              .bytes_per_s =
-                                  per_s(before->pushed_bytes, after->pushed_bytes, seconds)};
+    return (struct view_rate){
+        .cores = per_s(before->busy_ns, after->busy_ns, seconds) / 1e9,
+        .rounds_per_s = per_s(before->rounds, after->rounds, seconds),
+        .bytes_per_s = per_s(before->pushed_bytes, after->pushed_bytes, seconds),
+        .handled = per_s(before->handled_ns, after->handled_ns, seconds) / 1e9,
+        .queued = per_s(before->queue_ns, after->queue_ns, seconds) / 1e9};
 }
 
 /* What each job had of the lane's work; of an idle lane each has the same. */

@@ -10,7 +10,7 @@
 #define WIRE(type) Gradpool__Wire__##type
 #define BODY(name) GRADPOOL__WIRE__ENVELOPE__BODY_##name
 
-static const struct view_rate unknown_rate = {NAN, NAN, NAN};
+static const struct view_rate unknown_rate = {NAN, NAN, NAN, NAN, NAN};
 
 static void add_use(const WIRE(JobUse) * use, struct view_use *ret_use)
 {
@@ -20,6 +20,9 @@ static void add_use(const WIRE(JobUse) * use, struct view_use *ret_use)
     ret_use->pushed_bytes += use->pushed_bytes;
     ret_use->rounds += use->rounds;
     ret_use->connections += use->connections;
+    ret_use->queue_ns += use->queue_ns;
+    ret_use->handled_ns += use->handled_ns;
+    ret_use->stalled_ns += use->stalled_ns;
 }
 
 static int compare_numbers(uint32_t left, uint32_t right)

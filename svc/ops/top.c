@@ -35,6 +35,8 @@ static void add_lane(struct table *table, const struct snapshot *s, const struct
     table_add(table, "%u", lane->core);
     table_add(table, "%s", lane_state_text(a, lane));
     add_figure(table, FIGURE_RATIO, lane->rate.cores);
+    add_figure(table, FIGURE_RATIO, lane->rate.handled);
+    add_figure(table, FIGURE_RATIO, lane->rate.queued);
     add_figure(table, FIGURE_COUNT, lane->rate.rounds_per_s);
     add_figure(table, FIGURE_BYTES_PER_S, lane->rate.bytes_per_s);
     table_add(table, "%s", text_bytes(lane->arena_bytes, cell, sizeof cell));
@@ -43,8 +45,9 @@ static void add_lane(struct table *table, const struct snapshot *s, const struct
 
 static int print_lanes(const struct snapshot *s, FILE *out)
 {
-    static const char *const titles[] = {">LANE",     "NODE",  ">CORE",   "STATE",  ">BUSY",
-                                         ">ROUNDS/S", ">IN/S", ">MEMORY", "SHARES", NULL};
+    static const char *const titles[] = {">LANE", "NODE",      ">CORE",   "STATE",
+                                         ">BUSY", ">HANDLING", ">QUEUED", ">ROUNDS/S",
+                                         ">IN/S", ">MEMORY",   "SHARES",  NULL};
     struct table table;
     table_init(&table, titles);
     for (size_t i = 0; i < s->status.aggregators_count; i++) {

@@ -15,12 +15,16 @@ struct view_use {
     uint64_t pushed_bytes;     /* gradient bytes taken in */
     uint64_t rounds;
     uint32_t connections;
+    uint64_t queue_ns;   /* that its rounds waited for their first chunk, together */
+    uint64_t handled_ns; /* in which some round of it could be worked on or was */
+    uint64_t stalled_ns; /* that workers waited for this lane, together */
 };
 
 /* Between this snapshot and the one before; NAN: not known yet. */
 struct view_rate {
     double cores; /* CPU seconds a second */
     double rounds_per_s, bytes_per_s;
+    double handled, queued; /* seconds a second */
 };
 
 /* Of the newest round of a job's measured tensors. */

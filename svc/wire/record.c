@@ -77,7 +77,7 @@ static bool outputs_are_sound(const struct record_ready *r)
 
 static bool ready_is_sound(const struct record_ready *r)
 {
-    if (r->operation < RECORD_SUM || r->operation > RECORD_RESTORE || r->reserved != 0)
+    if (r->operation < RECORD_SUM || r->operation > RECORD_RESTORE)
         return false;
     if (r->standing > RECORD_ENTERS)
         return false;

@@ -33,6 +33,7 @@ enum record_kind {
 
 #define RECORD_WORD_NONE 0xffffffffu
 #define RECORD_ROUND_NONE 0
+#define RECORD_STALL_NS 65536
 /* So that the rounds after it can still be counted. */
 #define RECORD_ROUND_MOST (UINT64_MAX / 2)
 
@@ -82,7 +83,7 @@ struct record_ready {
     uint8_t dtype;     /* enum reduce_dtype of the tensor */
     uint8_t standing;  /* enum record_standing */
     uint16_t outputs;  /* 0 .. RECORD_OUTPUTS_MAX */
-    uint16_t reserved; /* 0 */
+    uint16_t stalled;  /* waited for this lane and not told yet: times RECORD_STALL_NS (W18) */
     uint32_t piece;    /* what the coordinator named this part of a tensor */
     uint32_t word;     /* comes back with the result: 24-bit request slot, 8-bit generation */
     uint64_t round;    /* counted per tensor, from 1 */

@@ -213,6 +213,7 @@ void rig_say(struct rig *rig, uint32_t i, struct say say)
                                  .epoch = say.epoch ? say.epoch : 1,
                                  .root = say.root,
                                  .priority = say.priority,
+                                 .stalled = say.stalled,
                                  .loss = 0.5f,
                                  .input_offset = say.offset,
                                  .input_bytes = say.has_no_input ? 0 : bytes,

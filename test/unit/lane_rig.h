@@ -64,6 +64,7 @@ struct say {
     uint32_t root;
     uint32_t epoch; /* 0: 1 */
     uint32_t priority;
+    uint16_t stalled;
     uint64_t offset; /* bytes, of input and landing area */
     bool has_no_input, has_no_output, is_inline;
     uint32_t input_blocks, output_blocks; /* end to end; 0: 1 */

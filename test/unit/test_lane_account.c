@@ -1,4 +1,5 @@
 /* The lane's books: whose time it was, when rounds began. README of svc/aggregator: A22. */
+#include "svc/aggregator/slowing.h"
 #include "svc/base/clock.h"
 #include "test/unit/lane_rig.h"
 
@@ -174,6 +175,54 @@ static void a_round_that_runs_into_the_next_has_no_end(void **state)
     assert_in_range(rig_use(&rig).endings.rounds, rounds + 1, rounds + 2);
 }
 
+/* A36: also what several pieces of one round take at once counts once. */
+static void handled_is_the_time_with_something_at_work(void **state)
+{
+    rig_start_job(&rig, kind, 2, 4, 60000);
+    uint64_t began_ns = rig_now();
+    for (uint64_t round = 1; round <= 20; round++) {
+        for (uint32_t piece = 1; piece <= 4; piece++)
+            for (uint32_t rank = 0; rank < 2; rank++)
+                say(rank, piece, round, 60000);
+        rig_until(&rig, rig.workers[0].commits_count == 4 * (int)round);
+    }
+    uint64_t elapsed_ns = clock_now_ns() - began_ns;
+    uint64_t handled_ns = rig_use(&rig).handled_ns;
+    assert_true(handled_ns > 0 && handled_ns <= elapsed_ns);
+    say(0, 1, 21, 60000);
+    rig_settle(&rig);
+    assert_int_equal(rig_use(&rig).handled_ns, handled_ns); /* waits for a rank, not for the lane */
+}
+
+static void what_workers_waited_is_added_up_once(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 1000);
+    struct say said = {.piece = 1, .word = 1, .round = 1, .elements = 1000, .stalled = 3};
+    rig_say(&rig, 0, said);
+    rig_say(&rig, 0, said); /* repeated: no effect */
+    said.stalled = UINT16_MAX;
+    rig_say(&rig, 1, said);
+    rig_until(&rig, rig.workers[0].commits_count == 1);
+    assert_int_equal(rig_use(&rig).stalled_ns, (3 + UINT64_C(65535)) * RECORD_STALL_NS);
+}
+
+static void a_slow_lane_sleeps_for_what_it_has_done(void **state)
+{
+    uint32_t ns_per_kib = 0;
+    struct slowing s = {.ns_per_kib = &ns_per_kib};
+    slowing_owe(&s, 1 << 20);
+    assert_int_equal(s.debt_ns, 0);
+    ns_per_kib = 1000;
+    slowing_owe(&s, 10 << 10); /* 10 us: too short */
+    slowing_pay(&s);
+    assert_int_equal(s.debt_ns, 10000);
+    slowing_owe(&s, 2 << 20);
+    uint64_t began_ns = clock_now_ns();
+    slowing_pay(&s);
+    assert_true(clock_now_ns() - began_ns >= 2048000 + 10000);
+    assert_true(s.debt_ns <= 0);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 
 int main(int argc, char **argv)
@@ -188,6 +237,9 @@ int main(int argc, char **argv)
         CASE(a_round_waits_while_another_has_the_core),
         CASE(the_end_of_a_round_is_what_came_last),
         CASE(a_round_that_runs_into_the_next_has_no_end),
+        CASE(handled_is_the_time_with_something_at_work),
+        CASE(what_workers_waited_is_added_up_once),
+        cmocka_unit_test(a_slow_lane_sleeps_for_what_it_has_done),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests_name(kind, cases, NULL, NULL);

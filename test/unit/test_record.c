@@ -168,7 +168,7 @@ static void each_field_of_ready_is_checked(void **state)
 {
     refuses(RECORD_READY, ready.operation, 0);
     refuses(RECORD_READY, ready.operation, RECORD_RESTORE + 1);
-    refuses(RECORD_READY, ready.reserved, 1);
+    accepts(RECORD_READY, ready.stalled, UINT16_MAX);
     refuses(RECORD_READY, ready.operation, 255);
     refuses(RECORD_READY, ready.operation, RECORD_BARRIER); /* with input bytes */
     refuses(RECORD_READY, ready.standing, RECORD_ENTERS + 1);
