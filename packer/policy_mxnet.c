@@ -2,7 +2,7 @@
  * is split evenly over all. A baseline: must never look at load. Source: README.md. */
 #include "packer/policy.h"
 
-#define BIG_TENSOR_ELEMENTS 1000000
+#define BIG_TENSOR_ELEMENTS 1000000 /* with pieces of PACKER_PIECE_BYTES_MAX; else in proportion */
 #define KEY_FACTOR 9973
 
 /* round(elements * part / parts), halves up, without a product that could overflow: lanes are at
@@ -33,12 +33,16 @@ static int put_split(struct placement *placement, size_t tensor)
 int policy_mxnet(struct placement *placement)
 {
     const struct packer_request *request = placement->request;
+    uint64_t piece_bytes = placement->piece_bytes_max < PACKER_PIECE_BYTES_MAX
+                               ? placement->piece_bytes_max
+                               : PACKER_PIECE_BYTES_MAX;
+    uint64_t big = BIG_TENSOR_ELEMENTS * piece_bytes / PACKER_PIECE_BYTES_MAX;
 
     for (size_t i = 0; i < request->tensors_count; i++) {
         uint64_t elements = request->tensors[i].elements;
         int r;
 
-        if (elements < BIG_TENSOR_ELEMENTS)
+        if (elements < big || elements < request->lanes_count)
             r = placement_put(placement, i, i * KEY_FACTOR % request->lanes_count, 0, elements);
         else
             r = put_split(placement, i);

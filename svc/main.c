@@ -71,6 +71,9 @@ static int serve(int argc, char **argv)
                                           .aggregator_timeout_ns =
                                               o.aggregator_timeout_ms * NS_PER_MS,
                                           .scales = o.scales,
+                                          .explores = o.explores,
+                                          .explores_blindly = o.explores_blindly,
+                                          .piece_bytes_max = o.piece_bytes_max,
                                           .scale_hold_ns = o.scale_hold_s * NS_PER_S,
                                           .aggregators_min = o.aggregators_min,
                                           .lanes_min = o.lanes_min,

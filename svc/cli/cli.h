@@ -49,6 +49,8 @@ struct cli_serve {
     uint64_t aggregator_timeout_ms, scale_hold_s;
     uint32_t aggregators_min, lanes_min, lanes_max, lanes_spare; /* lanes 0: not given */
     bool scales, names_scale;                                    /* whether --scale on was said */
+    bool explores, explores_blindly;
+    unsigned long long piece_bytes_max; /* 0: the packer's */
     struct cli_lanes lanes;
     struct limits limits;
     char state_dir_default[PATH_MAX];

@@ -25,6 +25,8 @@ enum {
     LANES_MIN,
     LANES_MAX,
     LANES_SPARE,
+    EXPLORE,
+    PIECE_MAX,
     LIMIT_FIRST
 };
 
@@ -76,6 +78,12 @@ const struct knob serve_knobs[] = {
     [LANES_MAX] = {"lanes-max", "N", "open lanes, at most: cores granted (default: all there are)"},
     [LANES_SPARE] = {"lanes-spare", "N",
                      "lanes that stay open without a job, for the next one (default: 0)"},
+    [EXPLORE] = {"explore", "on|off|blind",
+                 "shift a job's load off lanes that are slow for it, and keep what surely helps; "
+                 "blind: by the lanes' rates alone, whatever comes of it, to compare with "
+                 "(default: off)"},
+    [PIECE_MAX] = {"piece-max", "BYTES",
+                   "of a piece of a tensor, and of a task, 4096 to 4194304 (default: 4194304)"},
     LIMIT_TABLE(LIMIT_KNOB){0},
 };
 
@@ -86,6 +94,15 @@ static int set_switch(const char *value, bool *ret_is_on, struct err *err)
         return err_set(err, -EINVAL, "expected on or off");
     *ret_is_on = is_on;
     return 0;
+}
+
+static int set_exploring(struct cli_serve *o, const char *value, struct err *err)
+{
+    o->explores_blindly = strcmp(value, "blind") == 0;
+    o->explores = o->explores_blindly || strcmp(value, "on") == 0;
+    if (o->explores || strcmp(value, "off") == 0)
+        return 0;
+    return err_set(err, -EINVAL, "expected on, off or blind");
 }
 
 static int set_count(const char *value, unsigned long long least, uint32_t *ret_count,
@@ -123,6 +140,11 @@ static int set(void *context, int index, const char *value, struct err *err)
     case SCALE:
         error = set_switch(value, &o->scales, err);
         o->names_scale = error == 0 && o->scales;
+        break;
+    case EXPLORE: return set_exploring(o, value, err);
+    case PIECE_MAX:
+        error = knobs_number(value, 4096, 4194304, &number, err);
+        o->piece_bytes_max = number;
         break;
     case LANES_MIN: return set_count(value, 1, &o->lanes_min, err);
     case LANES_MAX: return set_count(value, 1, &o->lanes_max, err);

@@ -328,6 +328,7 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
     if (offer_lanes(job, why, false, &offer) < 0)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
     struct packer_request request = {.policy = job->service->options.policy,
+                                     .piece_bytes_max = piece_bytes_max(job->service),
                                      .workers = job->workers,
                                      .job_key = job->id,
                                      .lanes = offer.lanes,

@@ -25,6 +25,7 @@ struct coordinator_options {
     uint32_t aggregators;       /* local processes, at most where the service scales */
     const char *cores;          /* of these, split among the local ones; NULL: all */
     const char *policy;         /* a packer policy; NULL: shared */
+    uint64_t piece_bytes_max;   /* of a piece and of a task; 0: 4 MiB */
     uint32_t loss_limit_ppm;    /* of each job; 0: none is named */
     uint32_t lanes_per_core;    /* more than 1 only for tests */
     uint32_t network_gbit;      /* of local lanes; 0: as the kernel tells it */
@@ -38,8 +39,10 @@ struct coordinator_options {
                     loss limit */
     uint32_t aggregators_min;                   /* local ones that are never stopped; 0: 1 */
     uint32_t lanes_min, lanes_max, lanes_spare; /* as scale_options has them */
-    uint64_t scale_hold_ns;                     /* low load, until a lane drains; 0: 30 s */
-    struct limits limits;                       /* all zero: as limits_init() has them */
+    bool explores;                              /* load is shifted off slow lanes */
+    bool explores_blindly;  /* a baseline: in proportion to rates, and what was moved stays */
+    uint64_t scale_hold_ns; /* low load, until a lane drains; 0: 30 s */
+    struct limits limits;   /* all zero: as limits_init() has them */
     struct provisioner *provisioner; /* taken over, also on failure; NULL: local processes */
     struct display display;          /* likewise; all zero: none */
     uint32_t store_pages_max;        /* of 4 KiB; 0: no limit */

@@ -2,6 +2,7 @@
  * A job lives while somebody is in it; a failed one until its last worker has left. */
 #include "packer/packer.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/exploring.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/profiles.h"
@@ -50,6 +51,7 @@ void jobs_destroy(struct job *job)
     free(job->tensors);
     free(job->buckets);
     free(job->shares);
+    exploring_free(job->exploring);
     free(job->failure);
     free(job->name);
     free(job);

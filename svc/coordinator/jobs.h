@@ -67,6 +67,7 @@ enum share_how {
     SHARE_ORDERED,   /* an operator named it */
     SHARE_GATHERED,  /* growth emptied its lane, within everybody's limit */
     SHARE_RELIEVED,  /* growth took it off a lane where a loss was above a limit */
+    SHARE_SHIFTED,   /* its lane was slow, or it was tried whether another does better */
 };
 
 /* What a job has on one lane. */
@@ -124,15 +125,16 @@ struct job {
     struct left_behind left;
     struct profile profile;
     struct scale_memory scale_memory;
-    uint64_t start_by_ns;    /* it waits for an aggregator until then; 0: it does not */
-    uint32_t loss_limit_ppm; /* its own; 0: none is named */
-    uint32_t layout;         /* profiles_layout() of what it declared first; 0: nothing yet */
-    uint64_t moved_ns;       /* when tasks of it last moved; 0: never */
-    bool wants_pieces;       /* its lanes are to be asked for the time of each piece */
-    bool has_pieces;         /* and have answered */
-    bool knows_tensors;      /* lane time of each tensor is known, from now or before */
-    bool is_trial;           /* nobody's: it is asked what would be, and nothing starts or opens */
-    uint64_t trained_ns;     /* when it was last seen to train, or was last expected to begin */
+    struct exploring *exploring; /* NULL until it is looked at */
+    uint64_t start_by_ns;        /* it waits for an aggregator until then; 0: it does not */
+    uint32_t loss_limit_ppm;     /* its own; 0: none is named */
+    uint32_t layout;             /* profiles_layout() of what it declared first; 0: nothing yet */
+    uint64_t moved_ns;           /* when tasks of it last moved; 0: never */
+    bool wants_pieces;           /* its lanes are to be asked for the time of each piece */
+    bool has_pieces;             /* and have answered */
+    bool knows_tensors;          /* lane time of each tensor is known, from now or before */
+    bool is_trial;       /* nobody's: it is asked what would be, and nothing starts or opens */
+    uint64_t trained_ns; /* when it was last seen to train, or was last expected to begin */
 };
 
 /* --- jobs.c --- */

@@ -5,6 +5,7 @@
 #include "svc/coordinator/measuring.h"
 
 #include "svc/base/log.h"
+#include "svc/coordinator/exploring.h"
 #include "svc/coordinator/phases.h"
 #include "svc/coordinator/profiles.h"
 #include "svc/coordinator/service.h"
@@ -238,6 +239,7 @@ static bool measure(struct job *job)
     /* What is known from before may lack them, an answer may be lost. */
     job->wants_pieces |= job->profile.now.period_ns > 0 && !job->knows_tensors;
     job->trained_ns = clock_now_ns();
+    exploring_look(job, busiest.rounds, busiest.elapsed_ns);
     return true;
 }
 

@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define TASK_BYTES_MAX (UINT64_C(4) << 20)
-
 /* --- what lies where --- */
 
 void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane)
@@ -52,7 +50,7 @@ static uint32_t task_for(struct job *job, struct lane *lane, uint64_t bytes)
     struct share *share = jobs_share(job, lane);
     if (!share)
         return job->service->numbers.next_task++;
-    if (share->open_task == 0 || share->open_task_bytes + bytes > TASK_BYTES_MAX) {
+    if (share->open_task == 0 || share->open_task_bytes + bytes > piece_bytes_max(job->service)) {
         share->open_task = job->service->numbers.next_task++;
         share->open_task_bytes = 0;
     }

@@ -1,5 +1,5 @@
-/* Tasks that growth moves: one trip a job, batch after batch, so that no more is frozen at a time
- * than an order freezes (K21). Owns struct trip. Decides nothing: what fails is decided anew. */
+/* Tasks that growth moves, or that leave slow lanes: one trip a job, batch after batch, so that no
+ * more is frozen at a time than an order freezes (K21). Owns struct trip. Decides nothing: what fails is decided anew. */
 #include "svc/base/log.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/service.h"
@@ -16,6 +16,7 @@ struct trip {
     struct task *tasks; /* the same: how much goes along */
     size_t count, at, batch;
     struct moved moved; /* in all */
+    trip_done_fn done;  /* NULL: of growth */
 };
 
 static void trip_free(struct trip *trip)
@@ -85,17 +86,22 @@ static struct trip *trip_create(const struct job *job, const struct task_move *m
 static void end(struct service *s, struct trip *trip, const char *why)
 {
     const struct moved *moved = &trip->moved;
-    uint32_t source = trip->source;
+    uint32_t source = trip->source, job = trip->job;
+    trip_done_fn done = trip->done;
+    const char *who = done ? "slow lanes" : "growth";
+    bool has_moved = moved->tasks > 0;
     if (why)
-        log_warn("growth: tasks stay where they are: %s", why);
-    if (moved->tasks > 0)
-        log_info("growth: %" PRIu32 " task%s moved, %" PRIu64 " bytes of state with %s; "
+        log_warn("%s: tasks stay where they are: %s", who, why);
+    if (has_moved)
+        log_info("%s: %" PRIu32 " task%s moved, %" PRIu64 " bytes of state with %s; "
                  "none was away for more than %.1f ms",
-                 moved->tasks, moved->tasks == 1 ? " has" : "s have", moved->state_bytes,
+                 who, moved->tasks, moved->tasks == 1 ? " has" : "s have", moved->state_bytes,
                  moved->tasks == 1 ? "it" : "them", (double)moved->longest_ns / NS_PER_MS);
     trip_free(trip);
     if (source)
         scaling_left(s, source);
+    if (done)
+        done(s, job, has_moved);
 }
 
 static void batch_done(struct service *s, uint64_t context, const struct moved *moved);
@@ -126,9 +132,8 @@ static void batch_done(struct service *s, uint64_t context, const struct moved *
         end(s, trip, err.text);
 }
 
-bool scaling_move(struct job *job, const struct task_move *moves, size_t count, uint32_t source)
+static bool begin(struct job *job, struct trip *trip)
 {
-    struct trip *trip = trip_create(job, moves, count, source);
     struct err err;
     if (!trip)
         err_set(&err, -ENOMEM, "gradpool serve is out of memory");
@@ -136,8 +141,22 @@ bool scaling_move(struct job *job, const struct task_move *moves, size_t count, 
         list_append(&job->service->scaling.trips, &trip->link);
         return true;
     }
-    log_warn("growth: tasks of job %s stay where they are: %s", job->name, err.text);
+    log_warn("%s: tasks of job %s stay where they are: %s",
+             trip && trip->done ? "slow lanes" : "growth", job->name, err.text);
     if (trip)
         trip_free(trip);
     return false;
+}
+
+bool scaling_move(struct job *job, const struct task_move *moves, size_t count, uint32_t source)
+{
+    return begin(job, trip_create(job, moves, count, source));
+}
+
+bool scaling_trip(struct job *job, const struct task_move *moves, size_t count, trip_done_fn done)
+{
+    struct trip *trip = trip_create(job, moves, count, 0);
+    if (trip)
+        trip->done = done;
+    return begin(job, trip);
 }

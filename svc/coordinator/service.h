@@ -63,6 +63,13 @@ struct coordinator {
     struct service service;
 };
 
+/* Of a task, too. */
+static inline uint64_t piece_bytes_max(const struct service *s)
+{
+    uint64_t named = s->options.piece_bytes_max;
+    return named ? named : PACKER_PIECE_BYTES_MAX;
+}
+
 void service_put_numbers(struct service *s);
 /* Drains, as after a signal, because it cannot go on; the reason has been logged. */
 void service_give_up(struct service *s, int code);

@@ -1,5 +1,6 @@
 /* The tasks of a job: what its pieces make together, the unit of placing and moving. A list is
  * made, looked at, freed; nothing is kept. */
+#include "svc/coordinator/service.h"
 #include "svc/coordinator/tensors.h"
 #include "svc/reduce/update.h"
 
@@ -82,4 +83,60 @@ size_t tasks_batch(const struct task *tasks, size_t count)
             return i;
     }
     return count;
+}
+
+/* --- splitting --- */
+
+static uint32_t pieces_of(const struct job *job, uint32_t task)
+{
+    uint32_t count = 0;
+    for (size_t t = 0; t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
+            count += job->tensors[t]->pieces[i].task == task;
+    return count;
+}
+
+/* Numbers of the parts; 0: it stays the task that it is. */
+static void number_parts(const struct job *job, const struct spot_of_task *pieces, size_t count,
+                         uint32_t *ret_tasks)
+{
+    struct store_service *numbers = &job->service->numbers;
+    for (size_t first = 0, end; first < count; first = end) {
+        for (end = first; end < count && pieces[end].part == pieces[first].part;)
+            end++;
+        bool is_all = end - first == pieces_of(job, pieces[first].piece->task);
+        ret_tasks[pieces[first].part] = is_all ? 0 : numbers->next_task++;
+    }
+}
+
+static int store_parts(struct job *job, const struct spot_of_task *pieces, size_t count,
+                       const uint32_t *tasks)
+{
+    struct store *store = job->service->store;
+    struct store_row row;
+    struct err err;
+    store_begin(store);
+    service_put_numbers(job->service);
+    for (size_t i = 0; i < count; i++) {
+        if (tasks[pieces[i].part] == 0)
+            continue;
+        piece_row(pieces[i].tensor, pieces[i].piece, &row);
+        row.piece.task = tasks[pieces[i].part];
+        store_put(store, &row);
+    }
+    return store_commit(store, &err);
+}
+
+int tasks_split(struct job *job, const struct spot_of_task *pieces, size_t count, size_t parts)
+{
+    uint32_t *tasks = calloc(parts + 1, sizeof *tasks);
+    if (!tasks)
+        return -ENOMEM;
+    number_parts(job, pieces, count, tasks);
+    int error = store_parts(job, pieces, count, tasks);
+    for (size_t i = 0; error == 0 && i < count; i++)
+        if (tasks[pieces[i].part])
+            pieces[i].piece->task = tasks[pieces[i].part];
+    free(tasks);
+    return error;
 }

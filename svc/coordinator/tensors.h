@@ -64,6 +64,15 @@ int tasks_list(const struct job *job, task_wanted_fn wanted, const void *context
                struct task **ret_tasks, size_t *ret_count);
 /* How many of them, from the first on, move at once: 8 MiB of state, or one task. */
 size_t tasks_batch(const struct task *tasks, size_t count);
+/* Piece by piece, the part (from 0 on) that each belongs to. */
+struct spot_of_task {
+    struct tensor *tensor;
+    struct piece *piece;
+    uint32_t part;
+};
+/* Each part becomes a task of its own, unless it is all of one already. Stored, or nothing has
+ * changed. Pieces of one task and part stand together. */
+int tasks_split(struct job *job, const struct spot_of_task *pieces, size_t count, size_t parts);
 struct task *tasks_find(struct task *tasks, size_t count, uint32_t id);
 
 /* --- telling.c --- */
