@@ -1,5 +1,6 @@
 /* Tasks that growth moves, or that leave slow lanes: one trip a job, batch after batch, so that no
- * more is frozen at a time than an order freezes (K21). Owns struct trip. Decides nothing: what fails is decided anew. */
+ * more is frozen at a time than an order freezes (K21). Owns struct trip. Decides nothing: what
+ * fails is decided anew. */
 #include "svc/base/log.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/service.h"
