@@ -29,10 +29,17 @@ static struct link *fence_of(const struct piece *p, struct link *former, bool is
     return former;
 }
 
+/* It may have missed routes: if a lane on the way was lost, that may have been its own. */
+static bool has_let_go(const struct piece *p, const Gradpool__Wire__Piece *said)
+{
+    return p->epoch >= said->lost_epoch && p->epoch < said->epoch;
+}
+
 /* The READY waits in the new link until settle_piece() has decided about the old one. */
-static void adopt(struct piece *p, const Gradpool__Wire__Piece *said, bool is_released)
+static void adopt(struct piece *p, const Gradpool__Wire__Piece *said)
 {
     struct link *former = p->link, *link = link_get(p->tensor->job, said->lane);
+    bool is_released = has_let_go(p, said);
     if (!link || is_known(p, said))
         return;
     link->is_left |= link == former && is_released; /* there and back, and we were told the end */
@@ -77,7 +84,7 @@ void reroute(struct gp_job *job, const Gradpool__Wire__RouteChange *change)
         for (size_t k = 0; t && k < route->n_pieces; k++) {
             struct piece *p = find_piece(t, route->pieces[k]->id);
             if (p)
-                adopt(p, route->pieces[k], change->is_released);
+                adopt(p, route->pieces[k]);
         }
     }
     list_for_each (node, &job->tensors) {

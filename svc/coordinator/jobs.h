@@ -22,11 +22,11 @@ enum piece_state {
 
 struct piece {
     uint32_t id, task, epoch;
+    uint32_t lost_epoch; /* the last one whose lane before had not let go of it; the first (K20) */
     uint64_t first, elements;
     struct lane *lane;
     enum piece_state state;
     bool recovering;  /* workers must tell the lane first where they stand */
-    bool is_released; /* the lane before this one had let go of it: nobody need cut that one off */
     uint64_t busy_ns; /* lane time that it has taken in all, when its lane was last asked */
 };
 

@@ -164,7 +164,6 @@ static int write_route(struct migration *m)
         piece_row(tensor, piece, &row);
         row.piece.lane = m->travellers[i].target;
         row.piece.epoch = m->epoch;
-        row.piece.is_released = true;
         store_put(s->store, &row);
     }
     int error = store_commit(s->store, &err);
@@ -204,7 +203,6 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     piece->epoch = m->epoch;
     piece->state = PIECE_READY;
     piece->recovering = true;
-    piece->is_released = true;
 }
 
 /* Figures of before say nothing of the lanes as they are now: all begin anew (K20). */
@@ -223,7 +221,7 @@ static void settle_all(struct migration *m)
 static bool has_moved(const struct piece *piece, const void *context)
 {
     const struct migration *m = context;
-    return piece->epoch == m->epoch && piece->is_released;
+    return piece->epoch == m->epoch && piece->lost_epoch < m->epoch;
 }
 
 /* The target needs no word that it may serve: nobody speaks to it before the workers know. */

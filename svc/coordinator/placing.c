@@ -70,6 +70,7 @@ static int take_pieces(struct tensor *tensor, const struct packer_piece *plan, s
         uint64_t bytes = tensor_bytes(tensor, plan[i].elements);
         tensor->pieces[i] = (struct piece){.id = job->next_piece++,
                                            .epoch = job->epoch,
+                                           .lost_epoch = job->epoch,
                                            .first = plan[i].first,
                                            .elements = plan[i].elements,
                                            .lane = lane,

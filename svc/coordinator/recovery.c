@@ -44,7 +44,7 @@ static void put_moved(struct tensor *tensor, struct piece *piece, void *context)
     piece_row(tensor, piece, &row);
     row.piece.lane = lane->id;
     row.piece.epoch = tensor->job->epoch + 1;
-    row.piece.is_released = false;
+    row.piece.lost_epoch = row.piece.epoch;
     store_put(tensor->job->service->store, &row);
 }
 
@@ -55,7 +55,7 @@ static void move(struct tensor *tensor, struct piece *piece, void *context)
         return;
     piece->epoch = tensor->job->epoch;
     piece->recovering = true;
-    piece->is_released = false;
+    piece->lost_epoch = piece->epoch;
     piece_attach(tensor, piece, lane);
 }
 

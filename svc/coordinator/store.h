@@ -82,7 +82,7 @@ struct store_piece {
     uint32_t job, piece;
     uint32_t tensor, task, lane, epoch;
     uint64_t first, elements;
-    uint32_t is_released; /* by the lane that it was on before */
+    uint32_t lost_epoch; /* the last one whose lane before had not let go of it */
 };
 
 struct store_blob {

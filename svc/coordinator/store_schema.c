@@ -65,8 +65,7 @@ const struct table schema_tables[STORE_TABLES] = {
          ", FOREIGN KEY(job, tensor) REFERENCES tensors ON DELETE CASCADE",
          {COLUMN(piece, job, U32), COLUMN(piece, tensor, U32), COLUMN(piece, piece, U32),
           COLUMN(piece, task, U32), COLUMN(piece, lane, U32), COLUMN(piece, epoch, U32),
-          COLUMN(piece, first, U64), COLUMN(piece, elements, U64),
-          COLUMN(piece, is_released, U32)}},
+          COLUMN(piece, first, U64), COLUMN(piece, elements, U64), COLUMN(piece, lost_epoch, U32)}},
     [STORE_PROFILE] =
         {"profiles",
          4,
@@ -87,6 +86,8 @@ const char *schema_step(uint32_t version)
               "ALTER TABLE tenants ADD COLUMN loss_limit_ppm INTEGER NOT NULL DEFAULT 0",
         [5] = "ALTER TABLE pieces ADD COLUMN is_released INTEGER NOT NULL DEFAULT 0",
         [6] = "DROP TABLE IF EXISTS profiles", /* a hint: what it lacks is measured again */
+        [7] = "ALTER TABLE pieces RENAME COLUMN is_released TO lost_epoch;"
+              "UPDATE pieces SET lost_epoch = CASE lost_epoch WHEN 0 THEN epoch ELSE 0 END",
     };
     return steps[version];
 }

@@ -80,7 +80,7 @@ void piece_row(const struct tensor *tensor, const struct piece *piece, struct st
                                           .epoch = piece->epoch,
                                           .first = piece->first,
                                           .elements = piece->elements,
-                                          .is_released = piece->is_released};
+                                          .lost_epoch = piece->lost_epoch};
 }
 
 int tensor_restore(struct service *s, const struct store_tensor *row)
@@ -123,7 +123,7 @@ int piece_restore(struct service *s, const struct store_piece *row)
                             .epoch = row->epoch,
                             .first = row->first,
                             .elements = row->elements,
-                            .is_released = row->is_released != 0,
+                            .lost_epoch = row->lost_epoch,
                             .recovering = true};
     struct lane *lane = lane_find(s, row->lane);
     if (lane)
@@ -190,6 +190,7 @@ WIRE(TensorRoute) *
         out->task = piece->task;
         out->lane = piece->lane->id;
         out->epoch = piece->epoch;
+        out->lost_epoch = piece->lost_epoch;
         list[route->n_pieces++] = out;
     }
     return route;
@@ -209,31 +210,17 @@ static void send_change(struct job *job, const struct session *to, WIRE(RouteCha
     change->n_tensors = 0;
 }
 
-/* One message says one thing of the former lanes. */
-struct wish {
-    piece_wanted_fn wanted;
-    const void *context;
-    bool is_released;
-};
-
-static bool is_wished(const struct piece *piece, const void *context)
-{
-    const struct wish *wish = context;
-    return piece->is_released == wish->is_released &&
-           (!wish->wanted || wish->wanted(piece, wish->context));
-}
-
-static void send_routes(struct job *job, const struct session *to, const struct wish *wish)
+void tensors_send_routes(struct job *job, const struct session *to, piece_wanted_fn wanted,
+                         const void *context)
 {
     WIRE(RouteChange) change = GRADPOOL__WIRE__ROUTE_CHANGE__INIT;
-    change.is_released = wish->is_released;
     _cleanup_free_ WIRE(TensorRoute) **tensors = calloc(job->tensors_count + 1, sizeof *tensors);
     size_t pieces = 0;
     if (!tensors)
         return log_error("out of memory: routes of job %s were not sent", job->name);
     change.tensors = tensors;
     for (size_t i = 0; i < job->tensors_count; i++) {
-        WIRE(TensorRoute) *route = tensor_route(job->tensors[i], is_wished, wish);
+        WIRE(TensorRoute) *route = tensor_route(job->tensors[i], wanted, context);
         if (!route || route->n_pieces == 0) {
             free(route);
             continue;
@@ -247,11 +234,4 @@ static void send_routes(struct job *job, const struct session *to, const struct 
     }
     if (change.n_tensors > 0)
         send_change(job, to, &change);
-}
-
-void tensors_send_routes(struct job *job, const struct session *to, piece_wanted_fn wanted,
-                         const void *context)
-{
-    for (int is_released = 0; is_released < 2; is_released++)
-        send_routes(job, to, &(struct wish){wanted, context, is_released});
 }

@@ -101,8 +101,12 @@ static struct script_tensor *tensor_of(struct service_rig *rig,
     snprintf(t->name, sizeof t->name, "%s", spec->name);
     for (uint32_t i = 0; i < t->pieces; i++) {
         assert_true(rig->pieces_count < SCRIPT_PIECES_MAX);
-        rig->pieces[rig->pieces_count] = (struct script_piece){
-            .is_known = true, .lane = rig->pieces_count % rig->lanes_used, .epoch = 1, .round = 1};
+        rig->pieces[rig->pieces_count] =
+            (struct script_piece){.is_known = true,
+                                  .lane = rig->pieces_count % rig->lanes_used,
+                                  .epoch = 1,
+                                  .lost_epoch = 1,
+                                  .round = 1};
         rig->pieces_count++;
     }
     return t;
@@ -130,6 +134,7 @@ route_of(const struct service_rig *rig, const struct script_tensor *t, struct ro
         piece->elements = i + 1 < t->pieces ? share : t->elements - share * i;
         piece->lane = rig->pieces[piece->id].lane;
         piece->epoch = rig->pieces[piece->id].epoch;
+        piece->lost_epoch = rig->pieces[piece->id].lost_epoch;
     }
     return &memory->route;
 }
@@ -352,13 +357,16 @@ void script_move(struct service_rig *rig, uint32_t from, uint32_t to)
             continue;
         rig->pieces[i].lane = to;
         rig->pieces[i].epoch++;
+        if (!rig->releases)
+            rig->pieces[i].lost_epoch = rig->pieces[i].epoch;
         script_lane_recover(rig, &rig->pieces[i]);
     }
     for (uint32_t i = 0; i < rig->tensors_count; i++)
         routes[i] = route_of(rig, &rig->tensors[i], &memory[i]);
     change.n_tensors = rig->tensors_count;
     change.tensors = routes;
-    change.is_released = rig->releases;
+    if (rig->is_mute)
+        return;
     message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_ROUTE_CHANGE;
     message.route_change = &change;
     script_send_all(rig, &message);

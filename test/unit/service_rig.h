@@ -36,7 +36,7 @@ struct script_lane {
 
 struct script_piece {
     bool is_known;
-    uint32_t lane, epoch;
+    uint32_t lane, epoch, lost_epoch;
     uint64_t round; /* the open one */
     bool is_summed; /* its results are told, its commit is held */
     bool is_recovering;
@@ -83,6 +83,7 @@ struct service_rig {
     uint32_t lanes_used;
     bool holds_results, holds_commits, is_silent /* to questions */, ignores_declares;
     bool releases;     /* lanes let go of the pieces that move, and live on */
+    bool is_mute;      /* pieces move, and nobody is told */
     uint32_t withheld; /* bits of ranks that get no result and no word */
     uint32_t refusals; /* of tickets, still to come */
     int declare_failure;

@@ -91,6 +91,29 @@ static void a_lane_that_is_lost_is_left_before_the_next_hears_anything(void **st
     script_unlock(&rig);
 }
 
+/* K20: told only where the pieces are now. */
+static void who_missed_a_loss_before_a_move_leaves_the_lane_that_was_lost(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    script_lock(&rig);
+    rig.is_mute = true;
+    script_move(&rig, 0, 1);
+    rig.is_mute = false;
+    rig.releases = true;
+    script_move(&rig, 1, 2);
+    script_unlock(&rig);
+    run_round(t, 2);
+    script_lock(&rig);
+    assert_null(rig.lanes[0].workers[0].conn);
+    assert_null(rig.lanes[0].workers[1].conn);
+    script_unlock(&rig);
+    struct ends before = ends_of(2);
+    release(2, 1);
+    run_round(t, 3);
+    expect_ends(2, before);
+}
+
 static void a_round_that_waits_is_announced_to_the_next_lane(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -198,6 +221,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(a_lane_that_let_go_keeps_its_connections),
         CASE(a_lane_that_is_lost_is_left_before_the_next_hears_anything),
+        CASE(who_missed_a_loss_before_a_move_leaves_the_lane_that_was_lost),
         CASE(a_round_that_waits_is_announced_to_the_next_lane),
         CASE(pieces_that_stay_go_on_at_the_lane_that_let_go),
         CASE(the_end_of_a_lane_without_pieces_means_nothing),

@@ -171,9 +171,9 @@ static void a_restart_after_the_switch_finds_the_target_owner(void **state)
     end_expect_none(m.target, BODY(PLACE_REQUEST));
     resume(&m);
     envelope *change = end_expect(m.worker, BODY(ROUTE_CHANGE));
-    assert_true(change->route_change->is_released);
     assert_int_equal(change->route_change->tensors[0]->pieces[0]->lane, m.target->lanes[0]);
     assert_int_equal(change->route_change->tensors[0]->pieces[0]->epoch, 2);
+    assert_int_equal(change->route_change->tensors[0]->pieces[0]->lost_epoch, 1);
     message_free(change);
 }
 

@@ -295,7 +295,7 @@ static void a_file_of_the_version_before_is_brought_up_to_date(void **state)
     change_file(f, "DROP TABLE profiles; ALTER TABLE jobs DROP COLUMN layout;"
                    "ALTER TABLE jobs DROP COLUMN loss_limit_ppm;"
                    "ALTER TABLE tenants DROP COLUMN loss_limit_ppm;"
-                   "ALTER TABLE pieces DROP COLUMN is_released;"
+                   "ALTER TABLE pieces DROP COLUMN lost_epoch;"
                    "PRAGMA user_version=3");
     reopen(f, 0);
     assert_int_equal(load(f), 2);
@@ -318,6 +318,22 @@ static void a_file_of_the_version_before_is_brought_up_to_date(void **state)
     assert_int_equal(f->rows[2].profile.period_ns, 5);
     assert_int_equal(f->rows[2].profile.slack_ns, 6);
     assert_int_equal(f->rows[2].profile.tensors.bytes, 8);
+}
+
+/* Schema 7 knew of the last route alone; one that was not let go of is the last loss. */
+static void routes_of_schema_7_keep_whether_they_were_let_go_of(void **state)
+{
+    struct fixture *f = *state;
+    put(f, job_row(7, "resnet"));
+    put(f, tensor_row(7, 1));
+    put(f, piece_row(7, 1, 1));
+    put(f, piece_row(7, 1, 2));
+    change_file(f, "ALTER TABLE pieces RENAME COLUMN lost_epoch TO is_released;"
+                   "UPDATE pieces SET is_released = piece - 1; PRAGMA user_version=7");
+    reopen(f, 0);
+    assert_int_equal(load(f), 4);
+    assert_int_equal(f->rows[2].piece.lost_epoch, 5);
+    assert_int_equal(f->rows[3].piece.lost_epoch, 0);
 }
 
 static void a_file_of_a_version_to_come_is_left_alone(void **state)
@@ -354,6 +370,7 @@ int main(void)
         CASE(only_its_user_can_read_the_file_also_one_that_was_open_to_others),
         CASE(a_load_ends_with_the_error_of_its_reader),
         CASE(a_file_of_the_version_before_is_brought_up_to_date),
+        CASE(routes_of_schema_7_keep_whether_they_were_let_go_of),
         CASE(a_file_of_a_version_to_come_is_left_alone),
         CASE(a_store_that_cannot_be_opened_is_named),
     };
