@@ -37,7 +37,7 @@ static void count_job(const struct trained *t, uint32_t detailed, WIRE(JobUse) *
     use->busy_ns = t->busy_ns;
     use->round_begun_ns = t->span_ns ? t->begun_ns : 0;
     use->ended_rounds = t->span_ns ? t->rounds : 0;
-    use->span_ns = t->rounds * t->span_ns;
+    use->span_ns = t->rounds * t->span_ns + t->late_ns;
     use->burst_ns = t->rounds * t->burst_ns;
     if (detailed != t->job)
         return;
