@@ -256,14 +256,37 @@ static int put_and_deal(struct fit *fit, double reserve_ns)
     return r == 0 ? deal_in_order(fit->placement, fit->room_ns, step_ns(fit->placement)) : r;
 }
 
-/* Best fit fills lanes to the brim, and then there may be no way to deal. With room for one more
- * piece on each lane there is; that costs lanes, which is worth it for a job of many pieces only:
- * of few, none is early or late by much. */
+static bool is_own(const struct fit *fit, size_t lane)
+{
+    return fit->placement->lanes[lane].taken && lane_at(fit, lane)->residents_count == 0;
+}
+
+static size_t count_own(const struct fit *fit)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < fit->placement->request->lanes_count; i++)
+        count += is_own(fit, i);
+    return count;
+}
+
 static double one_piece_ns(const struct fit *fit)
 {
     bool has_many = fit->cuts_count >= PIECES_A_LANE_MIN * fit->lanes_hosted;
 
     return has_many ? (double)fit->cuts[0].weight : 0;
+}
+
+/* Best fit fills lanes to the brim, and then there may be no way to deal. With room for one more
+ * piece on each lane there is; that costs lanes, which is worth it for a job of many pieces only:
+ * of few, none is early or late by much. Never worth it are more lanes than it has workers. */
+static int put_loosely(struct fit *fit)
+{
+    size_t workers = fit->placement->request->workers, own = count_own(fit);
+    double reserve_ns = one_piece_ns(fit);
+    int r = reserve_ns > 0 ? put_and_deal(fit, reserve_ns) : -ENOSPC;
+
+    return r == 0 && count_own(fit) > own && count_own(fit) > workers ? -ENOSPC : r;
 }
 
 static int put_evenly(struct fit *fit)
@@ -273,17 +296,12 @@ static int put_evenly(struct fit *fit)
     if (r < 0)
         return r;
     r = deal_in_order(fit->placement, fit->room_ns, step_ns(fit->placement));
-    if (r == -ENOSPC && one_piece_ns(fit) > 0)
-        r = put_and_deal(fit, one_piece_ns(fit));
+    if (r == -ENOSPC)
+        r = put_loosely(fit);
     return r == -ENOSPC ? put_within_lanes_max(fit) : r;
 }
 
 /* --- lanes of its own (P15) --- */
-
-static bool is_own(const struct fit *fit, size_t lane)
-{
-    return fit->placement->lanes[lane].taken && lane_at(fit, lane)->residents_count == 0;
-}
 
 static bool loses_by_itself(const struct fit *fit)
 {
@@ -296,38 +314,53 @@ static bool loses_by_itself(const struct fit *fit)
     return false;
 }
 
-/* The same lanes again, with less room on those that it has for itself. */
-static int put_on_same_lanes(struct fit *fit, double *room_ns)
+/* Room on the lanes of the plan alone: on its own ones for a loss of `loss`, and `more_ns`. */
+static void take_room(const struct fit *fit, double loss, double more_ns, double *ret_room_ns)
 {
-    const struct packer_timing *timing = &fit->placement->request->timing;
-    double *full_ns = fit->room_ns, limit = loss_limit(timing), reserve_ns = one_piece_ns(fit);
+    double own_ns = loss_alone_room_ns(&fit->placement->request->timing, loss) + more_ns;
+
+    for (size_t i = 0; i < fit->placement->request->lanes_count; i++) {
+        bool is_own_lane = lane_at(fit, i)->residents_count == 0 && own_ns < fit->room_ns[i];
+
+        ret_room_ns[i] = ret_room_ns[i] < 0 ? -1 : is_own_lane ? own_ns : fit->room_ns[i];
+    }
+}
+
+/* The same lanes again, filled less on those that it has for itself; dealt with room for a piece
+ * more. `room_ns`, `dealt_ns`: of each lane, negative for those that are out. */
+static int put_on_same_lanes(struct fit *fit, double *room_ns, double *dealt_ns)
+{
+    double *full_ns = fit->room_ns, limit = loss_limit(&fit->placement->request->timing);
+    double piece_ns = (double)fit->cuts[0].weight;
     int r = -ENOSPC;
 
     for (size_t i = 0; i < fit->placement->request->lanes_count; i++)
-        room_ns[i] = !fit->placement->lanes[i].taken ? -1 : is_own(fit, i) ? 0 : full_ns[i];
-    fit->room_ns = room_ns;
+        room_ns[i] = dealt_ns[i] = fit->placement->lanes[i].taken ? 0 : -1;
     for (int part = GENTLE_PARTS / 2; part < GENTLE_PARTS && r == -ENOSPC; part++) {
-        for (size_t i = 0; i < fit->placement->request->lanes_count; i++)
-            if (room_ns[i] >= 0 && lane_at(fit, i)->residents_count == 0)
-                room_ns[i] = loss_alone_room_ns(timing, limit * part / GENTLE_PARTS);
-        r = put_and_deal(fit, reserve_ns);
+        take_room(fit, limit * part / GENTLE_PARTS, 0, room_ns);
+        take_room(fit, limit * part / GENTLE_PARTS, piece_ns, dealt_ns);
+        fit->room_ns = room_ns;
+        r = put_within_lanes_max(fit);
+        fit->room_ns = full_ns;
+        if (r == 0)
+            r = deal_in_order(fit->placement, dealt_ns, step_ns(fit->placement));
     }
-    fit->room_ns = full_ns;
     return r;
 }
 
 /* What best fit fills to the limit though no lane is saved by it is levelled. */
 static int put_gently(struct fit *fit)
 {
+    size_t lanes = fit->placement->request->lanes_count;
     double *room_ns;
     int r = put_evenly(fit);
 
     if (r < 0 || !loses_by_itself(fit))
         return r;
-    room_ns = calloc(fit->placement->request->lanes_count, sizeof(*room_ns));
+    room_ns = calloc(2 * lanes, sizeof(*room_ns));
     if (!room_ns)
         return 0;
-    r = put_on_same_lanes(fit, room_ns);
+    r = put_on_same_lanes(fit, room_ns, room_ns + lanes);
     free(room_ns);
     return r == -ENOSPC ? put_evenly(fit) : r;
 }
