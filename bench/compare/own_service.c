@@ -19,37 +19,34 @@
 
 extern char **environ;
 
+struct words {
+    char *at[32];
+    size_t count;
+};
+
+/* NULL: the service chooses. */
+static void add(struct words *w, const char *option, const char *value)
+{
+    if (!value)
+        return;
+    w->at[w->count++] = (char *)option;
+    w->at[w->count++] = (char *)value;
+}
+
 static int spawn(struct service *s, const struct service_setting *setting)
 {
     char state[PATH_MAX + 8];
     snprintf(state, sizeof state, "%s/state", s->folder);
-    char *argv[] = {s->program,
-                    (char *)"serve",
-                    (char *)"--state-dir",
-                    state,
-                    (char *)"--listen",
-                    (char *)"gradpool://127.0.0.1:0",
-                    (char *)"--aggregators",
-                    (char *)"1",
-                    (char *)"--cores",
-                    (char *)setting->cores,
-                    (char *)"--lanes-per-core",
-                    (char *)setting->lanes_per_core,
-                    NULL,
-                    NULL,
-                    NULL,
-                    NULL,
-                    NULL};
-    size_t count = sizeof argv / sizeof *argv - 5;
-    if (setting->policy) {
-        argv[count++] = (char *)"--policy";
-        argv[count++] = (char *)setting->policy;
-    }
-    if (setting->scale_hold) {
-        argv[count++] = (char *)"--scale-hold";
-        argv[count++] = (char *)setting->scale_hold;
-    }
-    pid_t pid = process_spawn(argv, environ, s->log);
+    struct words words = {.at = {s->program, (char *)"serve"}, .count = 2};
+    add(&words, "--state-dir", state);
+    add(&words, "--listen", setting->listen ? setting->listen : "gradpool://127.0.0.1:0");
+    add(&words, "--aggregators", setting->aggregators ? setting->aggregators : "1");
+    add(&words, "--cores", setting->cores);
+    add(&words, "--lanes-per-core", setting->lanes_per_core);
+    add(&words, "--policy", setting->policy);
+    add(&words, "--scale-hold", setting->scale_hold);
+    add(&words, "--scale", setting->scale);
+    pid_t pid = process_spawn(words.at, environ, s->log);
     if (pid < 0)
         return pid;
     s->coordinator = pid;

@@ -18,7 +18,8 @@ struct service {
 };
 
 struct service_setting {
-    const char *cores, *lanes_per_core, *policy, *scale_hold; /* as `gradpool serve` has them */
+    /* As `gradpool serve` has them; NULL: its own choice, but one aggregator and a free port. */
+    const char *cores, *lanes_per_core, *policy, *scale_hold, *scale, *aggregators, *listen;
 };
 
 /* One lane on core 0 (host.h), the service's own policy. Returns when its lane serves. Negative

@@ -1,0 +1,37 @@
+/* The workers of one emulated job, a process each, and their boards. */
+#ifndef GRADPOOL_BENCH_MIGRATE_CROWD_H
+#define GRADPOOL_BENCH_MIGRATE_CROWD_H
+
+#include "bench/migrate/trainee.h"
+
+#include <sys/types.h>
+
+#define CROWD_WORKERS_MAX 4
+
+struct crowd {
+    struct trainee plan; /* of rank 0 */
+    uint32_t workers;
+    pid_t pids[CROWD_WORKERS_MAX];
+    int fds[CROWD_WORKERS_MAX];
+    struct trainee_board *boards; /* shared with them */
+};
+
+/* Negative errno, with a text on standard error; crowd_end() is due in any case. */
+int crowd_start(struct crowd *c, const struct trainee *plan);
+/* Until so many iterations have ended at rank 0. -ECHILD: a worker has ended before. */
+int crowd_await(struct crowd *c, uint32_t iterations);
+uint32_t crowd_iterations(const struct crowd *c);
+/* Tells all workers at the end of an iteration; returns when all of them pause (END: have ended). */
+int crowd_order(struct crowd *c, enum trainee_order order);
+int crowd_go_on(struct crowd *c);
+/* Of that iteration: from its first beginning to its last end. */
+double crowd_lap_ms(const struct crowd *c, uint32_t iteration);
+double crowd_aggregation_ms(const struct crowd *c, uint32_t iteration);
+/* Results that are not the right ones, of all workers; -ENOMEM. */
+int64_t crowd_count_wrong(const struct crowd *c);
+/* Workers that have failed. */
+uint32_t crowd_failed(const struct crowd *c);
+/* Kills who is left, and frees all. */
+void crowd_end(struct crowd *c);
+
+#endif

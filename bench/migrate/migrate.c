@@ -1,0 +1,355 @@
+/* Conducts one cell of `migrate`: calibrates a job, lets it train, migrates it again and again and
+ * looks at the iterations near by; windows without a migration alternate with those. Owns the job's
+ * workers. Must never count an iteration on both sides. */
+#include "bench/migrate/migrate.h"
+
+#include "bench/compare/host.h"
+#include "bench/migrate/crowd.h"
+#include "bench/savings/look.h"
+#include "bench/savings/statistics.h"
+#include "svc/base/clock.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define WORKERS 2
+#define WINDOWS_MAX 512
+#define STATE_BYTES_PER_ELEMENT 12 /* Adam's */
+/* Of states beyond this only a part is trained in each iteration, so that these stay short. */
+#define PART_STATE_BYTES (UINT64_C(64) << 20)
+#define WARM_ITERATIONS 6
+#define PROBE_ITERATIONS 12
+#define PROBE_ELEMENTS (UINT64_C(1) << 20)
+#define AGGREGATION_MS 60.0 /* what the load is made for */
+#define ITERATION_MS 185.0  /* most that is wished for */
+#define COMMAND_NS (120 * NS_PER_S)
+
+extern char **environ;
+
+struct window {
+    uint32_t first, last; /* iterations */
+    double migration_ms;  /* 0: none */
+};
+
+struct conductor {
+    const struct service *service;
+    const struct migrate_cell *cell;
+    struct crowd crowd;
+    struct trainee plan;
+    char saved_path[PATH_MAX + 16];
+    uint32_t lanes[2], restarts;
+    struct window windows[WINDOWS_MAX];
+    size_t windows_count;
+    unsigned random;
+};
+
+const char *migrate_mode_name(enum migrate_mode mode)
+{
+    static const char *const names[] = {"live", "stop-the-world", "restart"};
+    return names[mode];
+}
+
+/* --- the service --- */
+
+static int command(const struct conductor *c, const char *a, const char *b, const char *third)
+{
+    char *argv[8] = {(char *)c->service->program, (char *)a};
+    size_t count = 2;
+    if (b)
+        argv[count++] = (char *)b;
+    if (third)
+        argv[count++] = (char *)third;
+    argv[count++] = (char *)"--endpoint";
+    argv[count++] = (char *)c->service->endpoint;
+    pid_t pid = process_spawn(argv, environ, c->service->log);
+    int code = pid < 0 ? pid : process_reap(pid, clock_now_ns() + COMMAND_NS);
+    if (code != 0)
+        fprintf(stderr, "gradpool-bench: gradpool %s %s %s: exit code %d; see %s\n", a, b ? b : "",
+                third ? third : "", code, c->service->log);
+    return code == 0 ? 0 : -EIO;
+}
+
+static int find_lanes(struct conductor *c)
+{
+    struct look look = {0};
+    int r = look_at_lanes(c->service, &look);
+    if (r == 0 && look.lanes_count < 2)
+        r = -ENODATA;
+    for (size_t i = 0; r == 0 && i < 2; i++)
+        c->lanes[i] = look.lanes[i].lane;
+    return r;
+}
+
+static int move_to(const struct conductor *c, size_t lane)
+{
+    char job[64], number[16];
+    snprintf(job, sizeof job, "%s-%u", c->plan.job, c->restarts);
+    snprintf(number, sizeof number, "%u", c->lanes[lane]);
+    return command(c, "move", job, number);
+}
+
+static int drain(const struct conductor *c, size_t lane, bool undoes)
+{
+    char number[16];
+    char *argv[] = {(char *)c->service->program,
+                    (char *)"drain",
+                    (char *)"lane",
+                    number,
+                    (char *)"--endpoint",
+                    (char *)c->service->endpoint,
+                    undoes ? (char *)"--undo" : NULL,
+                    NULL};
+    snprintf(number, sizeof number, "%u", c->lanes[lane]);
+    pid_t pid = process_spawn(argv, environ, c->service->log);
+    return pid > 0 && process_reap(pid, clock_now_ns() + COMMAND_NS) == 0 ? 0 : -EIO;
+}
+
+/* --- windows --- */
+
+static void nap(struct conductor *c)
+{
+    c->random = c->random * 1103515245u + 12345u;
+    uint64_t ns = (c->random >> 8) % (uint64_t)(ITERATION_MS * NS_PER_MS);
+    const struct timespec at = {0, (long)ns};
+    nanosleep(&at, NULL);
+}
+
+static int migrate_live(struct conductor *c, size_t lane) { return move_to(c, lane); }
+
+static int migrate_stopped(struct conductor *c, size_t lane)
+{
+    int r = crowd_order(&c->crowd, TRAINEE_PAUSE);
+    if (r == 0)
+        r = move_to(c, lane);
+    return r < 0 ? r : crowd_go_on(&c->crowd);
+}
+
+/* The lane where it was is closed to it, so that it comes to the other one. */
+static int migrate_by_restart(struct conductor *c, size_t lane)
+{
+    int r = crowd_order(&c->crowd, TRAINEE_RESTART);
+    c->restarts++;
+    if (r == 0)
+        r = drain(c, 1 - lane, false);
+    if (r == 0)
+        r = crowd_go_on(&c->crowd);
+    if (r == 0)
+        r = crowd_await(&c->crowd, crowd_iterations(&c->crowd) + 2);
+    return r < 0 ? r : drain(c, 1 - lane, true);
+}
+
+static struct window *add_window(struct conductor *c)
+{
+    struct window *w = &c->windows[c->windows_count++];
+    *w = (struct window){.first = crowd_iterations(&c->crowd)};
+    return w;
+}
+
+/* The iteration after the last one that a migration touched shows what a new lane costs. */
+static int close_window(struct conductor *c, struct window *w)
+{
+    w->last = crowd_iterations(&c->crowd) + 1;
+    return crowd_await(&c->crowd, w->last + 2);
+}
+
+static int migrate_once(struct conductor *c, size_t lane)
+{
+    static int (*const ways[])(struct conductor * c, size_t lane) = {migrate_live, migrate_stopped,
+                                                                     migrate_by_restart};
+    struct window *w = add_window(c);
+    uint64_t begin_ns = clock_now_ns();
+    int r = ways[c->cell->mode](c, lane);
+    w->migration_ms = (double)(clock_now_ns() - begin_ns) / NS_PER_MS;
+    return r < 0 ? r : close_window(c, w);
+}
+
+/* As long as the last one, beside a command that changes nothing. */
+static int watch_once(struct conductor *c)
+{
+    const struct window *before = &c->windows[c->windows_count - 1];
+    uint32_t length = before->last - before->first;
+    struct window *w = add_window(c);
+    int r = command(c, "status", NULL, NULL);
+    if (r < 0)
+        return r;
+    w->last = w->first + length;
+    return crowd_await(&c->crowd, w->last + 2);
+}
+
+static int train(struct conductor *c)
+{
+    int r = crowd_start(&c->crowd, &c->plan);
+    if (r == 0)
+        r = crowd_await(&c->crowd, 1);
+    if (r == 0)
+        r = move_to(c, 0);
+    if (r == 0)
+        r = crowd_await(&c->crowd, crowd_iterations(&c->crowd) + WARM_ITERATIONS);
+    for (uint32_t i = 0; r == 0 && i < c->cell->migrations; i++) {
+        nap(c);
+        r = migrate_once(c, (i + 1) % 2);
+        nap(c);
+        if (r == 0)
+            r = watch_once(c);
+    }
+    int end = crowd_order(&c->crowd, TRAINEE_END);
+    return r < 0 ? r : end;
+}
+
+/* --- calibrating --- */
+
+static double median_aggregation(const struct crowd *c)
+{
+    double values[PROBE_ITERATIONS];
+    for (uint32_t i = 0; i < PROBE_ITERATIONS; i++)
+        values[i] = crowd_aggregation_ms(c, i + 2);
+    return statistics_quantile(values, PROBE_ITERATIONS, 0.5);
+}
+
+static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
+{
+    struct trainee plan = c->plan;
+    plan.job = "probe";
+    plan.load_elements = elements;
+    plan.compute_ns = 30 * NS_PER_MS;
+    int r = crowd_start(&c->crowd, &plan);
+    if (r == 0)
+        r = crowd_await(&c->crowd, PROBE_ITERATIONS + 2);
+    if (r == 0)
+        r = crowd_order(&c->crowd, TRAINEE_END);
+    if (r == 0)
+        *ret_ms = median_aggregation(&c->crowd);
+    crowd_end(&c->crowd);
+    return r;
+}
+
+/* A load beside the parameters, such that aggregation takes what it should. */
+static int calibrate_cell(struct conductor *c)
+{
+    double small_ms = 0, large_ms = 0;
+    int r = probe(c, PROBE_ELEMENTS, &small_ms);
+    if (r == 0)
+        r = probe(c, 3 * PROBE_ELEMENTS, &large_ms);
+    double slope = (large_ms - small_ms) / 2 / PROBE_ELEMENTS;
+    double more = slope > 0 ? (AGGREGATION_MS - small_ms) / slope : 0;
+    c->plan.load_elements = PROBE_ELEMENTS + (more > 0 ? (uint64_t)more : 0);
+    double aggregation = small_ms < AGGREGATION_MS ? AGGREGATION_MS : small_ms;
+    double compute = ITERATION_MS - aggregation;
+    compute = compute > 2 * aggregation ? 2 * aggregation : compute;
+    c->plan.compute_ns = (uint64_t)((compute > 10 ? compute : 10) * NS_PER_MS);
+    return r;
+}
+
+static void plan_state(struct conductor *c)
+{
+    uint64_t bytes = c->cell->state_bytes;
+    c->plan.parts = bytes ? (uint32_t)((bytes + PART_STATE_BYTES - 1) / PART_STATE_BYTES) : 1;
+    c->plan.part_elements = bytes / STATE_BYTES_PER_ELEMENT / c->plan.parts;
+}
+
+/* --- what it comes to --- */
+
+static double longest_ms(const struct conductor *c, const struct window *w)
+{
+    double longest = 0;
+    for (uint32_t i = w->first; i <= w->last; i++) {
+        double ms = crowd_lap_ms(&c->crowd, i);
+        longest = ms > longest ? ms : longest;
+    }
+    return longest;
+}
+
+static bool is_near(const struct conductor *c, uint32_t iteration)
+{
+    for (size_t i = 0; i < c->windows_count; i++)
+        if (c->windows[i].migration_ms > 0 && iteration >= c->windows[i].first &&
+            iteration <= c->windows[i].last)
+            return true;
+    return false;
+}
+
+static void note_quiet(const struct conductor *c, struct migrate_row *row)
+{
+    static double laps[TRAINEE_ITERATIONS_MAX], fractions[TRAINEE_ITERATIONS_MAX];
+    size_t count = 0;
+    for (uint32_t i = WARM_ITERATIONS; i < crowd_iterations(&c->crowd); i++)
+        if (!is_near(c, i)) {
+            laps[count] = crowd_lap_ms(&c->crowd, i);
+            fractions[count] = crowd_aggregation_ms(&c->crowd, i) / laps[count];
+            count++;
+        }
+    row->iteration_ms = count ? statistics_quantile(laps, count, 0.5) : 0;
+    row->aggregation_fraction = count ? statistics_quantile(fractions, count, 0.5) : 0;
+}
+
+static double median_pause(const struct conductor *c, double quiet_ms, bool migrates)
+{
+    double pauses[WINDOWS_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < c->windows_count; i++)
+        if ((c->windows[i].migration_ms > 0) == migrates)
+            pauses[count++] = (longest_ms(c, &c->windows[i]) - quiet_ms) / quiet_ms;
+    return count ? statistics_interval(pauses, count).median : 0;
+}
+
+static double median_time(const struct conductor *c, double quiet_ms, bool is_hidden)
+{
+    double times[WINDOWS_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < c->windows_count; i++) {
+        const struct window *w = &c->windows[i];
+        double seen = longest_ms(c, w) - quiet_ms;
+        double hidden = w->migration_ms - (seen > 0 ? seen : 0);
+        if (w->migration_ms > 0)
+            times[count++] = !is_hidden ? w->migration_ms : hidden > 0 ? hidden : 0;
+    }
+    return count ? statistics_interval(times, count).median : 0;
+}
+
+static int reckon(const struct conductor *c, struct migrate_row *row)
+{
+    int64_t wrong = crowd_count_wrong(&c->crowd);
+    note_quiet(c, row);
+    row->visible_pause_fraction = median_pause(c, row->iteration_ms, true);
+    row->control_fraction = median_pause(c, row->iteration_ms, false);
+    row->migration_ms = median_time(c, row->iteration_ms, false);
+    row->hidden_ms = median_time(c, row->iteration_ms, true);
+    row->migrations = c->cell->migrations;
+    row->failed_rounds = crowd_failed(&c->crowd);
+    row->wrong = wrong < 0 ? 0 : (uint64_t)wrong;
+    return wrong < 0 ? (int)wrong : 0;
+}
+
+int migrate_run(const struct service *service, const struct migrate_cell *cell,
+                struct migrate_row *ret_row)
+{
+    struct conductor *c = calloc(1, sizeof *c);
+    if (!c)
+        return -ENOMEM;
+    *c = (struct conductor){.service = service, .cell = cell, .random = (unsigned)cell->seed};
+    snprintf(c->saved_path, sizeof c->saved_path, "%s/saved", service->folder);
+    c->plan = (struct trainee){.endpoint = service->endpoint,
+                               .transport = cell->transport,
+                               .job = migrate_mode_name(cell->mode),
+                               .saved_path = c->saved_path,
+                               .workers = WORKERS,
+                               .seed = cell->seed};
+    plan_state(c);
+    int r = find_lanes(c);
+    if (r == 0)
+        r = calibrate_cell(c);
+    if (r == 0)
+        r = train(c);
+    struct migrate_row row = {0};
+    if (r == 0)
+        r = reckon(c, &row);
+    crowd_end(&c->crowd);
+    free(c);
+    if (r == 0)
+        *ret_row = row;
+    return r;
+}

@@ -1,0 +1,45 @@
+/* `gradpool-bench migrate`: what a job notices of its tasks' migrations, beside stopping the world
+ * and beside restarting elsewhere. */
+#ifndef GRADPOOL_BENCH_MIGRATE_H
+#define GRADPOOL_BENCH_MIGRATE_H
+
+#include "bench/compare/own_service.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum migrate_mode { MIGRATE_LIVE, MIGRATE_STOP, MIGRATE_RESTART, MIGRATE_MODES };
+
+const char *migrate_mode_name(enum migrate_mode mode);
+
+/* One job of two workers that migrates again and again. */
+struct migrate_cell {
+    enum migrate_mode mode;
+    const char *transport;
+    uint64_t state_bytes, seed;
+    uint32_t migrations; /* wanted */
+};
+
+struct migrate_row {
+    double iteration_ms, aggregation_fraction; /* medians, without migrating */
+    double visible_pause_fraction, control_fraction;
+    double migration_ms, hidden_ms; /* medians: from order to answer, and what of it nobody saw */
+    uint32_t migrations;
+    uint64_t failed_rounds, wrong;
+};
+
+/* The service has two aggregators of a lane each. Negative errno, with a text on standard error. */
+int migrate_run(const struct service *service, const struct migrate_cell *cell,
+                struct migrate_row *ret_row);
+
+/* An aggregator with the tasks of several jobs is drained. */
+struct migrate_drain_row {
+    uint32_t jobs, tasks, drains;
+    double iteration_ms;             /* median of all jobs */
+    double worst_longest_fraction;   /* longest iteration near a drain, over that job's median */
+    double control_longest_fraction; /* the same without draining */
+    uint64_t failed_rounds, wrong;
+};
+
+#endif

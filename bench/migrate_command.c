@@ -1,0 +1,159 @@
+/* `migrate`: its options, its rows. Owns the service that it measures. */
+#include "bench/commands.h"
+#include "bench/compare/host.h"
+#include "bench/migrate/migrate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STATES_MAX 8
+
+struct migrate {
+    struct service service;
+    uint64_t states[STATES_MAX];
+    size_t states_count;
+    uint32_t migrations;
+    uint64_t seed;
+    const char *transport, *mode; /* NULL: all */
+    bool is_json, is_quick;
+    uint64_t failed, wrong;
+};
+
+enum { KEY_QUICK = 1000, KEY_JSON, KEY_MIGRATIONS, KEY_TRANSPORT, KEY_MODE, KEY_STATE, KEY_SEED };
+
+static const struct argp_option options[] = {
+    {"quick", KEY_QUICK, 0, 0, "64 MiB of state alone"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON a row"},
+    {"migrations", KEY_MIGRATIONS, "N", 0, "a row (default 20)"},
+    {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: both)"},
+    {"mode", KEY_MODE, "MODE", 0, "live, stop-the-world or restart (default: all)"},
+    {"state", KEY_STATE, "BYTES", 0, "of the job's tensors on its lanes; 0 is none"},
+    {"seed", KEY_SEED, "N", 0, "(default 1)"},
+    {0},
+};
+
+static const char *mode_of(struct argp_state *state, const char *name)
+{
+    for (int mode = 0; mode < MIGRATE_MODES; mode++)
+        if (strcmp(name, migrate_mode_name((enum migrate_mode)mode)) == 0)
+            return name;
+    argp_error(state, "--mode: '%s' is none of live, stop-the-world, restart", name);
+    return NULL;
+}
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct migrate *m = state->input;
+    switch (key) {
+    case KEY_QUICK: m->is_quick = true; return 0;
+    case KEY_JSON: m->is_json = true; return 0;
+    case KEY_MIGRATIONS:
+        m->migrations = (uint32_t)command_number(state, argument, 1, 200);
+        return 0;
+    case KEY_TRANSPORT:
+        if (strcmp(argument, "shm") != 0 && strcmp(argument, "tcp") != 0)
+            argp_error(state, "--transport: shm or tcp, not '%s'", argument);
+        m->transport = argument;
+        return 0;
+    case KEY_MODE: m->mode = mode_of(state, argument); return 0;
+    case KEY_STATE:
+        m->states[0] = command_number(state, argument, 0, UINT64_C(1) << 32);
+        m->states_count = 1;
+        return 0;
+    case KEY_SEED: m->seed = command_number(state, argument, 0, UINT32_MAX); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void print(const struct migrate *m, const struct migrate_cell *cell,
+                  const struct migrate_row *row)
+{
+    const char *format =
+        m->is_json
+            ? "{\"mode\": \"%s\", \"transport\": \"%s\", \"state_bytes\": %llu, \"iteration_ms\": "
+              "%.3f, \"aggregation_fraction\": %.3f, \"migrations\": %u, "
+              "\"visible_pause_fraction\": %.4f, \"control_fraction\": %.4f, \"migration_ms\": "
+              "%.3f, \"hidden_ms\": %.3f, \"failed_rounds\": %llu, \"wrong\": %llu}\n"
+            : "%-14s %s %9llu bytes of state: iteration %.1f ms (aggregation %.2f), %u migrations, "
+              "visible pause %.4f of an iteration, %.4f without migrating; a migration %.1f ms, "
+              "hidden %.1f ms; %llu rounds failed, %llu results wrong\n";
+    printf(format, migrate_mode_name(cell->mode), cell->transport,
+           (unsigned long long)cell->state_bytes, row->iteration_ms, row->aggregation_fraction,
+           row->migrations, row->visible_pause_fraction, row->control_fraction, row->migration_ms,
+           row->hidden_ms, (unsigned long long)row->failed_rounds, (unsigned long long)row->wrong);
+    fflush(stdout);
+}
+
+static int run_cell(struct migrate *m, enum migrate_mode mode, const char *transport,
+                    uint64_t state_bytes)
+{
+    const struct migrate_cell cell = {mode, transport, state_bytes, m->seed, m->migrations};
+    struct migrate_row row;
+    bool is_wanted = (!m->mode || strcmp(m->mode, migrate_mode_name(mode)) == 0) &&
+                     (!m->transport || strcmp(m->transport, transport) == 0);
+    int r = is_wanted ? migrate_run(&m->service, &cell, &row) : 0;
+    if (r < 0 || !is_wanted)
+        return r;
+    m->failed += row.failed_rounds;
+    m->wrong += row.wrong;
+    print(m, &cell, &row);
+    return 0;
+}
+
+static int run_all(struct migrate *m)
+{
+    static const char *const transports[] = {"shm", "tcp"};
+    int r = 0;
+    for (size_t s = 0; r == 0 && s < m->states_count; s++)
+        for (size_t t = 0; r == 0 && t < 2; t++)
+            for (int mode = 0; r == 0 && mode < MIGRATE_MODES; mode++)
+                r = run_cell(m, (enum migrate_mode)mode, transports[t], m->states[s]);
+    return r;
+}
+
+static int start(struct migrate *m)
+{
+    char cores[32];
+    /* The state is there twice, at both ends of a migration. */
+    setenv("GRADPOOL_JOB_MEMORY_MAX", "2G", 1);
+    setenv("GRADPOOL_LANE_MEMORY_MAX", "4G", 1);
+    int first = process_core(0), second = process_core(1);
+    snprintf(cores, sizeof cores, first == second ? "%d" : "%d,%d", first, second);
+    return service_start_as(&m->service,
+                            &(struct service_setting){.cores = cores,
+                                                      .lanes_per_core = first == second ? "2" : "1",
+                                                      .aggregators = "2",
+                                                      .scale = "off"});
+}
+
+int migrate_command(int argc, char **argv)
+{
+    static const uint64_t quick[] = {UINT64_C(64) << 20},
+                          all[] = {0,        4096,     256 << 10,          4 << 20,
+                                   16 << 20, 64 << 20, UINT64_C(400) << 20};
+    struct migrate m = {.migrations = 20, .seed = 1};
+    const struct argp argp = {
+        options,
+        parse,
+        NULL,
+        "What a job notices of its tasks going to another aggregator while it trains, beside "
+        "stopping it meanwhile and beside ending it and starting it anew there. A visible pause "
+        "is the longest iteration near a migration, less the median without, in parts of that: "
+        "the median of all migrations. The control is the same where nothing migrates. Iterations "
+        "take 100 to 200 ms, a third of them aggregation. It starts its own service.",
+        NULL,
+        NULL,
+        NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &m);
+    if (m.states_count == 0) {
+        m.states_count = m.is_quick ? 1 : sizeof all / sizeof *all;
+        memcpy(m.states, m.is_quick ? quick : all, m.states_count * sizeof *m.states);
+    }
+    int r = start(&m);
+    if (r == 0)
+        r = run_all(&m);
+    service_stop(&m.service);
+    return r < 0 || m.failed || m.wrong ? 1 : 0;
+}
