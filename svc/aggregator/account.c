@@ -101,6 +101,7 @@ void account_ready(struct piece *p, bool begins)
     p->ready_ns = p->job->lane->now_ns;
     if (!begins)
         return;
+    p->gap_ns = p->begun_rounds > 0 ? p->ready_ns - p->begun_ns : 0;
     p->begun_rounds++;
     p->begun_ns = p->ready_ns;
     if (p->round > ending->round)

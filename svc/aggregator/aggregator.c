@@ -280,7 +280,8 @@ static void look_at_failures(struct aggregator *a)
 static void look_at_rests(struct aggregator *a)
 {
     eventfd_t rests;
-    if (eventfd_read(a->rest_fd, &rests) == 0 && a->channel)
+    bool is_told = eventfd_read(a->rest_fd, &rests) == 0;
+    if (a->channel && (is_told || moving_timeout_ms(a) == 0))
         (void)moving_rested(a);
 }
 
@@ -347,7 +348,7 @@ static void loop(struct aggregator *a)
         if (r < 0 && r != -EAGAIN)
             lose_coordinator(a, r);
         else if (!a->is_draining)
-            wait_for_news(a, -1);
+            wait_for_news(a, moving_timeout_ms(a));
     }
 }
 

@@ -1,9 +1,10 @@
 /* What the coordinator asks for when tasks move: release, state, install, thaw. Owns the releases
- * that wait for rounds to end; they are looked at again when a lane has news of them, never by the
- * clock. Decides nothing about a move. README: A9, A26, A27. */
+ * that wait for rounds to end; they are looked at again when a lane has news of them, and when it
+ * is not waited for longer. Decides nothing about a move. README: A9, A26, A27, A38. */
 #include "svc/aggregator/aggregator_types.h"
 #include "svc/aggregator/regroup.h"
 #include "svc/aggregator/release.h"
+#include "svc/base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +19,10 @@ struct release {
     uint64_t id; /* of the request */
     uint32_t lane, job;
     uint64_t *rounds, *state_bytes; /* the answer, once all have come to rest */
-    size_t count, rested;           /* so many, from the first on, have */
+    struct lane_wish wish;          /* when that begins */
+    bool is_behind;                 /* it is to begin behind a round (A38) */
+    bool is_begun;                  /* the lane has let go of them, or will when rounds end */
+    size_t count, rested;           /* so many, from the first on, have come to rest */
     uint64_t gone[RECORD_MISSING_WORDS];
     uint32_t pieces[];
 };
@@ -57,6 +61,7 @@ static struct release *release_create(uint64_t id, const Gradpool__Wire__Release
     r->lane = request->lane;
     r->job = request->job_id;
     r->count = count;
+    r->is_behind = request->behind;
     if (count > 0)
         memcpy(r->pieces, request->pieces, count * sizeof *r->pieces);
     if (request->gone.len > 0)
@@ -73,13 +78,30 @@ static void release_free(struct release *r)
     free(r);
 }
 
-static int begin(struct lane *lane, void *context)
+static int let_go(struct lane *lane, struct release *r)
 {
-    struct release *r = context;
+    r->is_begun = true;
     int code = r->count > 0 ? lane_release(lane, r->job, r->pieces, r->count) : 0;
     if (code == 0)
         lane_let_go(lane, r->job, r->gone);
     return code;
+}
+
+static int begin(struct lane *lane, void *context)
+{
+    struct release *r = context;
+    if (!r->is_behind)
+        return let_go(lane, r);
+    return lane_wish(lane, r->job, r->pieces, r->count, clock_now_ns(), &r->wish);
+}
+
+/* -EAGAIN: it is not time yet. */
+static int begin_in_time(struct lane *lane, struct release *r)
+{
+    int code = lane_may_release(lane, r->job, r->pieces, r->count, &r->wish, clock_now_ns());
+    if (code <= 0)
+        return code < 0 ? code : -EAGAIN;
+    return let_go(lane, r);
 }
 
 static int note_standings(struct lane *lane, struct release *r)
@@ -95,10 +117,13 @@ static int note_standings(struct lane *lane, struct release *r)
     return 0;
 }
 
-/* -EAGAIN: rounds are open still. */
+/* -EAGAIN: rounds are waited for still. */
 static int look(struct lane *lane, void *context)
 {
     struct release *r = context;
+    int code = r->is_begun ? 0 : begin_in_time(lane, r);
+    if (code < 0)
+        return code;
     r->rested += lane_rested(lane, r->job, r->pieces + r->rested, r->count - r->rested);
     return r->rested < r->count ? -EAGAIN : note_standings(lane, r);
 }
@@ -146,10 +171,29 @@ int moving_rested(struct aggregator *a) { return settle(a, look); }
 
 int moving_recheck(struct aggregator *a) { return settle(a, look_again); }
 
+int moving_timeout_ms(const struct aggregator *a)
+{
+    uint64_t next_ns = UINT64_MAX;
+    for (const struct release *r = a->releases; r; r = r->next)
+        if (!r->is_begun && r->wish.until_ns < next_ns)
+            next_ns = r->wish.until_ns;
+    return clock_poll_ms(next_ns, clock_now_ns());
+}
+
+/* A thaw takes wishes back. */
+static int take_back(struct lane *lane, void *context)
+{
+    const struct release *r = context;
+    lane_thaw(lane, r->job, r->pieces, r->count);
+    return 0;
+}
+
 void moving_abandon(struct aggregator *a)
 {
     for (struct release *r; (r = a->releases);) {
         a->releases = r->next;
+        if (!r->is_begun)
+            (void)serve_call(a, r->lane, take_back, r);
         release_free(r);
     }
     a->releases_count = 0;

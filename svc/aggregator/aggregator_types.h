@@ -69,6 +69,8 @@ bool moving_knows(const envelope *request);
 int moving_serve(struct aggregator *a, const envelope *request);
 /* Pieces have come to rest: answers who waits for no other. Any error: the coordinator is away. */
 int moving_rested(struct aggregator *a);
+/* How long until releases are to be looked at without news, as for poll(). */
+int moving_timeout_ms(const struct aggregator *a);
 /* Pieces were thawed or dropped, or a job has failed: answers who waits for them. */
 int moving_recheck(struct aggregator *a);
 /* Nobody is there to be answered; what is released stays so (M3). */

@@ -77,6 +77,7 @@ struct piece {
     enum piece_state state;
     bool is_dropped;   /* to be freed when its round is over */
     bool is_held;      /* released: no round begins; with nothing under way it is frozen (A26) */
+    bool is_wished;    /* to be released behind a round (A38) */
     bool is_installed; /* a former owner has told where its rounds stand (A28) */
     bool is_regrouped; /* it was here before, for other ranks: what it keeps is state_round's */
     const struct operation *operation; /* of the open round, once somebody announced */
@@ -95,6 +96,7 @@ struct piece {
     uint32_t chunks_active;
     uint64_t busy_ns;                /* of the lane, for its chunks (A22) */
     uint64_t begun_rounds, begun_ns; /* that have begun here, and when the newest did */
+    uint64_t gap_ns;                 /* from the one before; 0: not known */
     uint64_t ready_ns;               /* since when it waits for its first chunk; 0: it does not */
     bool is_at_work;                 /* a round of it has begun and is not over */
     int failure;                     /* once ranks disagree: every announcement gets it */
@@ -165,6 +167,7 @@ struct lane_job {
     uint64_t busy_ns, pushed_bytes, rounds;
     uint64_t queue_ns; /* of all its rounds: from ready to the first chunk */
     struct job_ending ending;
+    size_t wished;           /* pieces that are to be released behind a round (A38) */
     struct piece *worked;    /* whose chunk came last; NULL: gone */
     struct piece *reference; /* whose rounds count as the job's (A22); NULL: none yet */
 };
@@ -289,6 +292,10 @@ void new_owner_welcome(struct rank *rank);
 /* release.c */
 /* Of a piece that is held: nothing of it is posted, read or written any more. */
 void piece_rest(struct piece *p);
+/* It goes, and nobody need wait for a round of it. */
+void release_forget(struct piece *p);
+/* Something of the job was done. Tells whoever waits for the end of a round of all. */
+void release_note(struct lane_job *job);
 int piece_find_frozen(struct lane *lane, uint32_t job, uint32_t id, struct piece **ret_piece);
 
 /* lane_events.c */

@@ -273,6 +273,7 @@ void piece_free(struct piece *p)
         at = &(*at)->hash_next;
     *at = p->hash_next;
     account_forget(p);
+    release_forget(p);
     job->pieces_count--;
     job->step_bytes -= step_bytes(p);
     list_remove(&p->link);

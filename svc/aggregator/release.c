@@ -1,8 +1,9 @@
 /* Letting go of pieces while their job trains: a piece that is released finishes the round that has
  * begun and begins no other. Frozen is not a state of its own, but a piece that is held and has
- * nothing under way. It never thaws by itself. README: A26; M3 of migrator. */
+ * nothing under way. It never thaws by itself. README: A26, A38; M3 of migrator. */
 #include "svc/aggregator/release.h"
 #include "svc/aggregator/lane_types.h"
+#include "svc/base/clock.h"
 
 #include <errno.h>
 
@@ -26,8 +27,18 @@ void piece_rest(struct piece *p)
         options->piece_rested(options->context);
 }
 
+static void set_wished(struct piece *p, bool is_wished)
+{
+    p->job->wished += is_wished;
+    p->job->wished -= p->is_wished;
+    p->is_wished = is_wished;
+}
+
+void release_forget(struct piece *p) { set_wished(p, false); }
+
 static void hold(struct piece *p)
 {
+    set_wished(p, false);
     if (p->is_held)
         return;
     p->is_held = true;
@@ -42,9 +53,8 @@ static struct piece *find(struct lane_job *job, uint32_t id)
     return p && !p->is_dropped ? p : NULL;
 }
 
-int lane_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)
+static int find_all(struct lane_job *job, const uint32_t *pieces, size_t count)
 {
-    struct lane_job *job = job_find(lane, job_id);
     if (!job)
         return -ENOENT;
     if (job->failure)
@@ -53,6 +63,80 @@ int lane_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces, siz
         if (!find(job, pieces[i]))
             return -ENOENT;
     }
+    return 0;
+}
+
+/* ---- when ---- */
+
+/* Two rounds' time after the last began there should have been another: then it is not waited for.
+ * Longer than this never. */
+#define WISH_NS_MAX (2 * NS_PER_S)
+
+static uint64_t expected_ns(const struct piece *p)
+{
+    return p->gap_ns > 0 ? p->begun_ns + 2 * p->gap_ns : 0;
+}
+
+int lane_wish(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count,
+              uint64_t now_ns, struct lane_wish *ret_wish)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    int r = find_all(job, pieces, count);
+    if (r < 0)
+        return r;
+    struct lane_wish wish = {.round = UINT64_MAX};
+    for (size_t i = 0; i < count; i++) {
+        struct piece *p = find(job, pieces[i]);
+        wish.round = p->round < wish.round ? p->round : wish.round;
+        wish.until_ns = expected_ns(p) > wish.until_ns ? expected_ns(p) : wish.until_ns;
+        set_wished(p, true);
+    }
+    if (wish.until_ns > now_ns + WISH_NS_MAX)
+        wish.until_ns = now_ns + WISH_NS_MAX;
+    *ret_wish = wish;
+    return 0;
+}
+
+static bool is_wanted(const struct piece *p) { return p->is_held || p->is_wished; }
+
+/* Nobody has announced anything that the piece has not done. */
+static bool is_idle(const struct piece *p)
+{
+    return p->state == PIECE_COLLECTING && p->announced == 0 && p->late == 0;
+}
+
+int lane_may_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count,
+                     const struct lane_wish *wish, uint64_t now_ns)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    uint64_t round = 0;
+    bool is_time = true;
+    int r = lane_is_releasing(lane, job_id, pieces, count);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < count; i++) {
+        const struct piece *p = find(job, pieces[i]);
+        round = i == 0 ? p->round : round;
+        is_time = is_time && p->round > wish->round && p->round == round && is_idle(p);
+    }
+    return is_time || now_ns >= wish->until_ns;
+}
+
+void release_note(struct lane_job *job)
+{
+    const struct lane_options *options = &job->lane->options;
+    if (job->wished > 0 && job->ending.at_work == 0 && options->piece_rested)
+        options->piece_rested(options->context);
+}
+
+/* ---- letting go ---- */
+
+int lane_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    int r = find_all(job, pieces, count);
+    if (r < 0)
+        return r;
     for (size_t i = 0; i < count; i++)
         hold(find(job, pieces[i]));
     return 0;
@@ -65,7 +149,7 @@ int lane_is_releasing(struct lane *lane, uint32_t job_id, const uint32_t *pieces
         return -ECONNABORTED;
     for (size_t i = 0; i < count; i++) {
         const struct piece *p = find(job, pieces[i]);
-        if (!p || !p->is_held)
+        if (!p || !is_wanted(p))
             return -ECANCELED;
     }
     return 0;
@@ -86,6 +170,7 @@ size_t lane_rested(struct lane *lane, uint32_t job_id, const uint32_t *pieces, s
 
 static void thaw(struct piece *p)
 {
+    set_wished(p, false);
     if (!p->is_held)
         return;
     p->is_held = false;

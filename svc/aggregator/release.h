@@ -8,6 +8,18 @@
 
 /* ---- the former owner ---- */
 
+/* The pieces are to be released behind a round of all of them, since that leaves the longest time
+ * until somebody needs them again; `piece_rested` is called when it may be so (A38). `ret_wish` is
+ * for lane_may_release(). Errors as of lane_release(). */
+struct lane_wish {
+    uint64_t round;    /* all of them have this one behind them; */
+    uint64_t until_ns; /* not waited for longer */
+};
+int lane_wish(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
+              uint64_t now_ns, struct lane_wish *ret_wish);
+/* 1: now is the time, 0: it is not. -ECANCELED, -ECONNABORTED: as of lane_is_releasing(). */
+int lane_may_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
+                     const struct lane_wish *wish, uint64_t now_ns);
 /* From now on no round of these pieces begins; one that has begun is finished. -ENOENT: one of them
  * is not here, -ECONNABORTED: the job has failed; then none is released. Releasing a piece again
  * has no effect. */
@@ -17,8 +29,8 @@ int lane_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t
 size_t lane_rested(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 /* -ECANCELED: one of them was thawed or dropped since; -ECONNABORTED: the job has failed. */
 int lane_is_releasing(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
-/* They are served again, what has waited first. Pieces that are not released, or not here, are no
- * error. */
+/* They are served again, what has waited first; nobody wishes them away any more. Pieces that are
+ * not released, or not here, are no error. */
 void lane_thaw(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 
 struct lane_standing {

@@ -238,6 +238,7 @@ void round_commit(struct piece *p)
         piece_rest(p);
     else
         round_go_on(p);
+    release_note(p->job);
 }
 
 void round_take_up(struct piece *p)

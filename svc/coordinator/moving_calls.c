@@ -168,6 +168,7 @@ static int ask_to_release(struct migration *m, struct lane *lane, struct asked *
     request.job_id = m->job;
     request.pieces = pieces;
     request.n_pieces = asked->count;
+    request.behind = true;
     envelope e = ENVELOPE_INIT;
     e.body_case = BODY(RELEASE_REQUEST);
     e.release_request = &request;

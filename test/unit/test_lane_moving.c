@@ -1,5 +1,6 @@
 /* A piece goes from one lane to another while its job trains (A26 and A28 of svc/aggregator), as
  * transcripts: who finishes what, who waits, who goes on. What goes along is test_lane_state's. */
+#include "svc/base/clock.h"
 #include "test/unit/moving_rig.h"
 
 #include <errno.h>
@@ -97,6 +98,66 @@ static void bits_without_a_quorum_wait_and_questions_are_answered(void **state)
     expect(&moving.from, 0, 9);
 }
 
+/* ---- when ---- */
+
+static struct lane_wish wish_away(void)
+{
+    struct lane_wish wish;
+    assert_int_equal(lane_wish(moving.from.lane, RIG_JOB, moved, 1, rig_now(), &wish), 0);
+    return wish;
+}
+
+static int may_release(const struct lane_wish *wish, uint64_t now_ns)
+{
+    return lane_may_release(moving.from.lane, RIG_JOB, moved, 1, wish, now_ns);
+}
+
+static void a_wish_waits_until_a_round_has_ended(void **state)
+{
+    moving_start(2, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 7);
+    do_round(&moving.from, 2, 8);
+    struct lane_wish wish = wish_away();
+    uint64_t early_ns = wish.until_ns - 1;
+    assert_int_equal(may_release(&wish, early_ns), 0);
+    assert_int_equal(moving.from.rests, 0);
+    do_round(&moving.from, 3, 9); /* it is served as before */
+    assert_int_equal(moving.from.rests, 1);
+    assert_int_equal(may_release(&wish, early_ns), 1);
+    push(&moving.from, 0, 4, 1);
+    rig_settle(&moving.from);
+    assert_int_equal(may_release(&wish, early_ns), 0); /* somebody needs it again */
+    assert_int_equal(lane_release(moving.from.lane, RIG_JOB, moved, 1), 0);
+    lane_thaw(moving.from.lane, RIG_JOB, moved, 1);
+    push(&moving.from, 1, 4, 2);
+    expect_commit(&moving.from, 0, 4);
+    assert_int_equal(moving.from.rests, 1); /* nobody wishes it away any more */
+}
+
+static void a_wish_waits_for_two_rounds_time_at_most(void **state)
+{
+    moving_start(2, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 7);
+    struct lane_wish wish = wish_away();
+    assert_int_equal(may_release(&wish, rig_now()), 1); /* nobody knows when the next one is due */
+    do_round(&moving.from, 2, 8);
+    wish = wish_away();
+    assert_int_equal(may_release(&wish, wish.until_ns - 1), 0);
+    assert_int_equal(may_release(&wish, wish.until_ns), 1);
+    assert_true(wish.until_ns < rig_now() + 2 * NS_PER_S);
+}
+
+static void a_wish_is_taken_back_by_a_thaw(void **state)
+{
+    moving_start(2, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 7);
+    struct lane_wish wish = wish_away();
+    lane_thaw(moving.from.lane, RIG_JOB, moved, 1);
+    assert_int_equal(may_release(&wish, UINT64_MAX), -ECANCELED);
+    do_round(&moving.from, 2, 8);
+    assert_int_equal(moving.from.rests, 0);
+}
+
 /* ---- going on ---- */
 
 static void a_moved_piece_goes_on_with_the_next_round(void **state)
@@ -185,6 +246,9 @@ static const struct CMUnitTest cases[] = {
     CASE(what_is_announced_before_the_round_ends_waits_too),
     CASE(a_thaw_serves_what_has_waited),
     CASE(bits_without_a_quorum_wait_and_questions_are_answered),
+    CASE(a_wish_waits_until_a_round_has_ended),
+    CASE(a_wish_waits_for_two_rounds_time_at_most),
+    CASE(a_wish_is_taken_back_by_a_thaw),
     CASE(a_moved_piece_goes_on_with_the_next_round),
     CASE(who_missed_the_end_of_the_last_round_is_told_at_once),
     CASE(who_keeps_a_result_goes_on_with_what_it_announces),
