@@ -26,8 +26,9 @@ struct migration {
     uint32_t turn;                   /* of asking; answers of former ones are passed over */
     uint32_t pending;                /* answers of this turn */
     bool asks_release;               /* sources know of it */
-    size_t at;                       /* whose state travels ... */
+    size_t at;                       /* whose state is asked for next ... */
     uint64_t offset;                 /* ... from here on */
+    uint32_t parts;                  /* of state that are on their way */
     uint64_t released_ns;            /* when the sources were asked to */
     struct moved moved;
     char text[ERR_TEXT_BYTES];
@@ -62,7 +63,7 @@ void migration_thaw_sources(struct migration *m, struct job *job);
 
 /* --- moving_state.c --- */
 
-/* Carries the state of one piece after the other from source to target, then installs. */
+/* Carries the state of one piece after the other from source to target (K38), then installs. */
 void migration_send_state(struct migration *m);
 
 #endif

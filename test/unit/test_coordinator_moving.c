@@ -115,7 +115,7 @@ static void a_task_moves_by_place_release_install_then_the_switch_then_a_drop(vo
 static void state_travels_part_by_part_before_the_switch(void **state)
 {
     struct moving m = moving_begin(*state);
-    m.source->state_bytes = 2 * RIG_STATE_BYTES_MAX + 5000;
+    m.source->state_bytes = 9 * RIG_STATE_BYTES_MAX + 5000;
     moving_order(&m);
     uint64_t offset = 0;
     while (offset < m.source->state_bytes) {
