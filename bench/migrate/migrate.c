@@ -250,7 +250,8 @@ static int calibrate_cell(struct conductor *c)
     double aggregation = small_ms < AGGREGATION_MS ? AGGREGATION_MS : small_ms;
     double compute = ITERATION_MS - aggregation;
     compute = compute > 2 * aggregation ? 2 * aggregation : compute;
-    c->plan.compute_ns = (uint64_t)((compute > 10 ? compute : 10) * NS_PER_MS);
+    compute = compute < aggregation / 2 ? aggregation / 2 : compute;
+    c->plan.compute_ns = (uint64_t)(compute * NS_PER_MS);
     return r;
 }
 

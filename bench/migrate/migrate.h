@@ -33,13 +33,4 @@ struct migrate_row {
 int migrate_run(const struct service *service, const struct migrate_cell *cell,
                 struct migrate_row *ret_row);
 
-/* An aggregator with the tasks of several jobs is drained. */
-struct migrate_drain_row {
-    uint32_t jobs, tasks, drains;
-    double iteration_ms;             /* median of all jobs */
-    double worst_longest_fraction;   /* longest iteration near a drain, over that job's median */
-    double control_longest_fraction; /* the same without draining */
-    uint64_t failed_rounds, wrong;
-};
-
 #endif
