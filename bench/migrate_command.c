@@ -116,16 +116,16 @@ static int run_all(struct migrate *m)
 static int start(struct migrate *m)
 {
     char cores[32];
-    /* The state is there twice, at both ends of a migration. */
-    setenv("GRADPOOL_JOB_MEMORY_MAX", "2G", 1);
-    setenv("GRADPOOL_LANE_MEMORY_MAX", "4G", 1);
     int first = process_core(0), second = process_core(1);
     snprintf(cores, sizeof cores, first == second ? "%d" : "%d,%d", first, second);
     return service_start_as(&m->service,
                             &(struct service_setting){.cores = cores,
                                                       .lanes_per_core = first == second ? "2" : "1",
                                                       .aggregators = "2",
-                                                      .scale = "off"});
+                                                      .scale = "off",
+                                                      /* State is there twice, at both ends. */
+                                                      .job_memory_max = "2G",
+                                                      .lane_memory_max = "4G"});
 }
 
 int migrate_command(int argc, char **argv)

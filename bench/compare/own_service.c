@@ -46,6 +46,8 @@ static int spawn(struct service *s, const struct service_setting *setting)
     add(&words, "--policy", setting->policy);
     add(&words, "--scale-hold", setting->scale_hold);
     add(&words, "--scale", setting->scale);
+    add(&words, "--job-memory-max", setting->job_memory_max);
+    add(&words, "--lane-memory-max", setting->lane_memory_max);
     pid_t pid = process_spawn(words.at, environ, s->log);
     if (pid < 0)
         return pid;

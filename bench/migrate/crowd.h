@@ -21,7 +21,7 @@ int crowd_start(struct crowd *c, const struct trainee *plan);
 /* Until so many iterations have ended at rank 0. -ECHILD: a worker has ended before. */
 int crowd_await(struct crowd *c, uint32_t iterations);
 uint32_t crowd_iterations(const struct crowd *c);
-/* Tells all workers at the end of an iteration; returns when all of them pause (END: have ended). */
+/* Tells all workers at the end of an iteration; returns when all pause (END: have ended). */
 int crowd_order(struct crowd *c, enum trainee_order order);
 int crowd_go_on(struct crowd *c);
 /* Of that iteration: from its first beginning to its last end. */

@@ -292,10 +292,6 @@ void new_owner_welcome(struct rank *rank);
 /* release.c */
 /* Of a piece that is held: nothing of it is posted, read or written any more. */
 void piece_rest(struct piece *p);
-/* It goes, and nobody need wait for a round of it. */
-void release_forget(struct piece *p);
-/* Something of the job was done. Tells whoever waits for the end of a round of all. */
-void release_note(struct lane_job *job);
 int piece_find_frozen(struct lane *lane, uint32_t job, uint32_t id, struct piece **ret_piece);
 
 /* lane_events.c */

@@ -2,6 +2,7 @@
  * Owns the job's hash table. README: A2. */
 #include "svc/aggregator/account.h"
 #include "svc/aggregator/parameters.h"
+#include "svc/aggregator/wish.h"
 
 #include <errno.h>
 #include <stdarg.h>

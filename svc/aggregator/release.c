@@ -2,7 +2,7 @@
  * begun and begins no other. Frozen is not a state of its own, but a piece that is held and has
  * nothing under way. It never thaws by itself. README: A26, A38; M3 of migrator. */
 #include "svc/aggregator/release.h"
-#include "svc/aggregator/lane_types.h"
+#include "svc/aggregator/wish.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>

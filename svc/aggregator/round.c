@@ -3,6 +3,7 @@
  * README: A1, A2, A14 to A16; svc/wire/README.md: W2 to W5, W12. */
 #include "svc/aggregator/account.h"
 #include "svc/aggregator/parameters.h"
+#include "svc/aggregator/wish.h"
 
 #include <errno.h>
 #include <math.h>
