@@ -289,11 +289,6 @@ bool new_owner_accepts(const struct piece *p, const struct rank *rank,
                        const struct record_ready *ready);
 void new_owner_welcome(struct rank *rank);
 
-/* release.c */
-/* Of a piece that is held: nothing of it is posted, read or written any more. */
-void piece_rest(struct piece *p);
-int piece_find_frozen(struct lane *lane, uint32_t job, uint32_t id, struct piece **ret_piece);
-
 /* lane_events.c */
 void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_event *event);
 

@@ -3,6 +3,7 @@
  * comes from another process. README: A27. */
 #include "svc/aggregator/parameters.h"
 #include "svc/aggregator/release.h"
+#include "svc/aggregator/wish.h"
 
 #include <errno.h>
 #include <string.h>
