@@ -1,7 +1,10 @@
 /* All workers of a job on this host, a process each. */
 #include "bench/push.h"
 
+#include "bench/compare/host.h"
+
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -19,7 +22,7 @@ int local_run(const struct push_options *options)
     int failed = 0, status;
     uint32_t started = 0;
     for (; started < options->workers; started++) {
-        pid_t pid = fork();
+        pid_t pid = process_fork(SIGTERM);
         if (pid == 0)
             _exit(run_rank(options, started));
         if (pid < 0) {

@@ -105,7 +105,7 @@ struct scale_decision {
     enum scale_verb verb;
     uint32_t aggregator;
     uint32_t lane;   /* id */
-    uint64_t job;    /* id */
+    uint64_t job;    /* id of the one that the reason names; 0: none */
     uint32_t *lanes; /* ids, ascending */
     size_t lanes_count;
     struct scale_move *moves; /* tasks ascending */

@@ -25,6 +25,7 @@ static void say_wanted(const struct scale_look *look, struct scale_decision *d)
 {
     const char *verb =
         d->verb == SCALE_START ? "an aggregator starts, lanes to open" : "lanes to open";
+    d->job = look->wished > 0 ? look->seen->wishes[0].job : 0;
     if (look->wished > 0)
         snprintf(d->reason, sizeof d->reason,
                  "%s: %zu; job %" PRIu64 " waits%s, for %" PRIu64 " in all, and %zu have no job",

@@ -61,7 +61,9 @@ int knobs_percent(const char *value, uint32_t *ret_ppm, struct err *err)
     bool has_digits = at > value;
     at += *at == '%';
     if (!has_digits || *at || ppm < 1 || ppm > LOSS_LIMIT_PPM_MAX)
-        return err_set(err, -EINVAL, "'%.64s': expected percent, such as 5%% or 2.5", value);
+        return err_set(err, -EINVAL,
+                       "'%.64s': expected percent, such as 5%% or 2.5: above 0, at most %g", value,
+                       LOSS_LIMIT_PPM_MAX / 1e4);
     *ret_ppm = (uint32_t)ppm;
     return 0;
 }

@@ -39,8 +39,8 @@ static int set_ms(const char *value, uint64_t *ret_ns, struct err *err)
     char *end;
     double ms = strtod(value, &end);
     if (end == value || *end || !(ms >= MS_MIN && ms <= MS_MAX))
-        return err_set(err, -EINVAL, "'%s': expected milliseconds, as in 120 or 4.5, at least %g",
-                       value, MS_MIN);
+        return err_set(err, -EINVAL, "'%s': expected milliseconds, as in 120 or 4.5: %g to %.0f",
+                       value, MS_MIN, MS_MAX);
     *ret_ns = (uint64_t)(ms * 1e6);
     return 0;
 }
@@ -60,7 +60,9 @@ static int set(void *context, int index, const char *value, struct err *err)
     case PERIOD: return set_ms(value, &p->request.period_ns, err);
     case LANE_TIME: return set_ms(value, &p->request.lane_ns, err);
     case LOSS_LIMIT: return knobs_percent(value, &p->request.loss_limit_ppm, err);
-    case JOB: p->request.job = (char *)value; return 0;
+    case JOB:
+        p->request.job = (char *)value;
+        return *value ? 0 : err_set(err, -EINVAL, "a name is expected");
     default: p->options.endpoint = value; return endpoint_parse(value, &endpoint, err);
     }
 }
@@ -81,8 +83,9 @@ static int show_reply(const struct plan *p, const envelope *reply, const struct 
     const Gradpool__Wire__PlanReply *plan = reply->plan_reply;
     int error = (p->options.json ? how->plan_json : how->plan_text)(plan, stdout);
     if (p->request.period_ns && plan->period_ns != p->request.period_ns)
-        fprintf(stderr, "gradpool plan: --period is not used: nothing has trained here that would "
-                        "tell how long lanes take for these bytes; name --lane-time, too\n");
+        fprintf(stderr,
+                "gradpool plan: --period is not used: no measured job trains here that would "
+                "tell how long lanes take for these bytes; name --lane-time, too\n");
     return error < 0 ? CLI_FAILED : plan->code < 0 ? CLI_NOTHING : CLI_OK;
 }
 
@@ -127,9 +130,14 @@ int cli_plan(int argc, char **argv, const struct cli_show *how)
     gradpool__wire__plan_request__init(&p.request);
     p.request.workers = 2;
     knobs_parse(&command, argc, argv, &p);
-    if (p.options.job)
+    const char *missing = !p.options.job ? "FILE, the table of tensors"
+                          : p.request.lane_ns && !p.request.period_ns
+                              ? "--period, which belongs to --lane-time"
+                              : NULL;
+    if (!missing)
         return ask(&p, how);
-    fprintf(stderr, "gradpool plan: missing: FILE, the table of tensors\n"
-                    "Try `gradpool plan --help' for more information.\n");
+    fprintf(stderr,
+            "gradpool plan: missing: %s\nTry `gradpool plan --help' for more information.\n",
+            missing);
     return CLI_USAGE;
 }

@@ -34,8 +34,9 @@ static int split(char *line, char *ret_cells[COLUMNS_MAX])
 static int read_heading(struct table *t, char *line, struct err *err)
 {
     static const char *const names[] = {"name", "elements", "dtype"};
+    static const char mark[] = "\xef\xbb\xbf"; /* with which some programs begin a file */
     char *cells[COLUMNS_MAX];
-    int count = split(line, cells);
+    int count = split(strncmp(line, mark, 3) == 0 ? line + 3 : line, cells);
     for (int column = 0; column < COLUMNS; column++) {
         t->at[column] = -1;
         for (int i = 0; i < count; i++)
@@ -100,10 +101,11 @@ static int read_row(struct table *t, char *line, Gradpool__Wire__PlanRequest *re
     if (is_whole && t->at[DTYPE] >= 0)
         dtype = dtype_of(cells[t->at[DTYPE]]);
     if (!is_whole || dtype < 0)
-        return err_set(err, -EINVAL,
-                       "%s:%zu: expected a name, a whole number of elements, a dtype (f32, ...) "
-                       "if there is such a column; at most %d tensors",
-                       t->path, t->line, TENSORS_MAX);
+        return err_set(
+            err, -EINVAL,
+            "%s:%zu: expected a name, a whole number of elements, and if there is such a "
+            "column a dtype (f32, f64, f16, bf16, i32, i64); at most %d tensors",
+            t->path, t->line, TENSORS_MAX);
     if (add(t, request, cells[t->at[NAME]], elements, dtype) < 0)
         return err_set(err, -ENOMEM, "out of memory");
     return 0;
@@ -120,6 +122,8 @@ int plan_file_read(const char *path, Gradpool__Wire__PlanRequest *request, struc
         return err_set(err, -EINVAL, "%s: %s", path, strerror(errno));
     while (error == 0 && getline(&line, &bytes, file) >= 0)
         error = t.line++ == 0 ? read_heading(&t, line, err) : read_row(&t, line, request, err);
+    if (error == 0 && ferror(file))
+        error = err_set(err, -EINVAL, "%s: %s", path, strerror(errno));
     if (error == 0 && request->n_tensors == 0)
         error = err_set(err, -EINVAL, "%s: no tensors", path);
     free(line);

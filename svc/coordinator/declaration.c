@@ -16,7 +16,6 @@
 #include <string.h>
 
 #define DECLARE_DEADLINE_NS (30 * NS_PER_S) /* all lanes' answers to one declare */
-#define TENSOR_NAME_BYTES_MAX 255
 
 struct declaration {
     uint32_t job;

@@ -11,6 +11,7 @@
 
 #define WORKERS_MAX 768
 #define JOB_NAME_BYTES_MAX 127
+#define TENSOR_NAME_BYTES_MAX 255
 #define SESSION_NAME_BYTES 384
 
 enum piece_state {

@@ -2,6 +2,7 @@
  * is a trial: it takes the way that a declare takes (K34), belongs to no list but while it is
  * counted, and must leave jobs, lanes, numbers and the store as they were. */
 #include "svc/base/cleanup.h"
+#include "svc/base/text.h"
 #include "svc/coordinator/asking.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/profiles.h"
@@ -43,6 +44,11 @@ static int check_request(const WIRE(PlanRequest) * request, struct err *err)
     if (request->workers < 1 || request->workers > WORKERS_MAX)
         return err_set(err, -EINVAL, "a job has 1 to %d workers, not %u", WORKERS_MAX,
                        request->workers);
+    if (strlen(request->job) > JOB_NAME_BYTES_MAX || !text_is_plain(request->job))
+        return err_set(err, -EINVAL,
+                       "a job's name has 1 to %d bytes of UTF-8, without quotes and control "
+                       "characters",
+                       JOB_NAME_BYTES_MAX);
     if (request->n_tensors == 0)
         return err_set(err, -EINVAL, "no tensors: there is nothing to place");
     if (request->loss_limit_ppm >= PPM || request->period_ns > PACKER_PERIOD_NS_MAX ||
@@ -55,15 +61,27 @@ static int check_request(const WIRE(PlanRequest) * request, struct err *err)
     return 0;
 }
 
+static int check_tensor(const struct job *job, const WIRE(TensorSpec) * spec, struct err *err)
+{
+    size_t element_bytes = reduce_element_bytes(spec->dtype), bytes = strlen(spec->name);
+    if (bytes < 1 || bytes > TENSOR_NAME_BYTES_MAX || !text_is_utf8(spec->name))
+        return err_set(err, -EINVAL, "a tensor's name has 1 to %d bytes of UTF-8: '%.32s'",
+                       TENSOR_NAME_BYTES_MAX, spec->name);
+    if (element_bytes == 0 || spec->elements > TENSOR_BYTES_MAX / element_bytes)
+        return err_set(err, -EINVAL, "tensor '%.100s' is of no known dtype, or beyond 1 TiB",
+                       spec->name);
+    if (jobs_tensor_named(job, spec->name))
+        return err_set(err, -EINVAL, "two tensors are called '%.100s'", spec->name);
+    return 0;
+}
+
 static int add_tensors(struct job *job, const WIRE(PlanRequest) * request, struct err *err)
 {
     const struct terms plain = {0};
     for (size_t i = 0; i < request->n_tensors; i++) {
         const WIRE(TensorSpec) *spec = request->tensors[i];
-        size_t element_bytes = reduce_element_bytes(spec->dtype);
-        if (element_bytes == 0 || spec->elements > TENSOR_BYTES_MAX / element_bytes)
-            return err_set(err, -EINVAL, "tensor '%.100s' is of no known dtype, or beyond 1 TiB",
-                           spec->name);
+        if (check_tensor(job, spec, err) < 0)
+            return -EINVAL;
         struct tensor *tensor =
             tensor_create(job, job->next_tensor++, spec->name, spec->dtype, spec->elements, &plain);
         int error = tensor ? jobs_add_tensor(job, tensor) : -ENOMEM;
@@ -75,19 +93,19 @@ static int add_tensors(struct job *job, const WIRE(PlanRequest) * request, struc
     return 0;
 }
 
-/* What lanes have needed for a pushed byte so far, whoever's; 0: nobody has pushed any. */
+/* What measured jobs need of lanes for a byte of theirs, in the mean; 0: none is measured. */
 static double lane_ns_a_byte(const struct service *s)
 {
-    double busy_ns = 0, bytes = 0;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
-        for (size_t i = 0; i < a->lanes_count; i++) {
-            const WIRE(LaneUse) *use = stats_of_lane(&a->lanes[i]);
-            busy_ns += use ? (double)use->busy_ns : 0;
-            bytes += use ? (double)use->pushed_bytes : 0;
-        }
+    double lanes_ns = 0, bytes = 0;
+    list_for_each (node, &s->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        struct profile_times known = profile_known(&job->profile);
+        if (known.period_ns == 0)
+            continue;
+        lanes_ns += (double)known.lanes_ns;
+        bytes += (double)job->bytes * job->workers;
     }
-    return bytes > 0 ? busy_ns / bytes : 0;
+    return bytes > 0 ? lanes_ns / bytes : 0;
 }
 
 /* A period that is told is taken for that of a job alone here: its lane time dealt over as many
@@ -99,7 +117,7 @@ static size_t own_lanes(const struct job *job)
 }
 
 /* As it ran before, unless it is told how it runs. One who says nothing of his lane time takes what
- * his bytes take others. */
+ * his bytes take others who train now. */
 static void set_times(struct job *job, const WIRE(PlanRequest) * request)
 {
     job->layout = profiles_layout(job->tensors, job->tensors_count);
@@ -150,7 +168,8 @@ static int place(struct job *job, struct answer *ret_answer, struct err *err)
 static WIRE(PlanCost) * find_cost(WIRE(PlanReply) * reply, const struct job *job)
 {
     for (size_t i = 0; i < reply->n_jobs; i++)
-        if (strcmp(reply->jobs[i]->job, job->name) == 0 &&
+        if (reply->jobs[i]->is_new == job->is_trial &&
+            strcmp(reply->jobs[i]->job, job->name) == 0 &&
             strcmp(reply->jobs[i]->tenant, job->tenant->key.tenant) == 0)
             return reply->jobs[i];
     WIRE(PlanCost) *cost = malloc(sizeof *cost);

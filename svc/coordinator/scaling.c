@@ -10,6 +10,7 @@
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,24 +26,23 @@ const char *scaling_verb_name(enum scale_verb verb)
     return names[verb];
 }
 
-/* The rules know jobs by number ("job 5 ..."), people by name. */
-static const char *name_job(struct service *s, const char *reason, char *text, size_t text_bytes)
+/* The rules know a job by its number, people by its name. */
+static const char *name_job(struct service *s, const struct scale_decision *d, char *text,
+                            size_t text_bytes)
 {
-    char prefix[TENANT_PREFIX_BYTES], *end = NULL;
-    const char *at = strstr(reason, "job ");
-    unsigned long id = at ? strtoul(at + 4, &end, 10) : 0;
-    const struct job *job = at && end > at + 4 ? jobs_find_id(s, (uint32_t)id) : NULL;
-    if (!job)
-        return reason;
-    snprintf(text, text_bytes, "%.*sjob %s%s%s", (int)(at - reason), reason,
-             tenant_prefix(job->tenant, prefix), job->name, end);
+    char prefix[TENANT_PREFIX_BYTES], number[32];
+    const struct job *job = d->job ? jobs_find_id(s, (uint32_t)d->job) : NULL;
+    int bytes = snprintf(number, sizeof number, "job %" PRIu64 " ", d->job);
+    const char *at = job ? strstr(d->reason, number) : NULL;
+    if (!at)
+        return d->reason;
+    snprintf(text, text_bytes, "%.*sjob %s%s %s", (int)(at - d->reason), d->reason,
+             tenant_prefix(job->tenant, prefix), job->name, at + bytes);
     return text;
 }
 
-static void note(struct service *s, enum scale_verb verb, const char *reason)
+static void note(struct service *s, enum scale_verb verb, const char *text)
 {
-    char named[NOTE_BYTES];
-    const char *text = name_job(s, reason, named, sizeof named);
     if (verb == SCALE_NOTHING)
         return log_write(LOG_LEVEL_TRACE, "growth: %s", text);
     events_note(&s->events, scaling_verb_name(verb), "%s", text);
@@ -191,11 +191,11 @@ bool scaling_may_start(const struct job *job)
 
 static void start_for(struct job *job, struct slot *slot)
 {
-    char text[256];
+    char text[NOTE_BYTES], prefix[TENANT_PREFIX_BYTES];
     if (fleet_is_coming(slot))
         return;
-    snprintf(text, sizeof text, "a local aggregator starts on cores %.64s for job %.127s",
-             slot->cores, job->name);
+    snprintf(text, sizeof text, "a local aggregator starts on cores %.64s for job %s%.127s",
+             slot->cores, tenant_prefix(job->tenant, prefix), job->name);
     note(job->service, SCALE_START, text);
     fleet_want(slot, 0);
 }
@@ -262,7 +262,8 @@ static int decide(struct service *s, struct scaling_look *look)
     int error = scale_tick(&s->scaling.state, &options, &look->seen, clock_now_ns(), &d);
     if (error < 0)
         return error;
-    note(s, d.verb, d.reason);
+    char named[NOTE_BYTES];
+    note(s, d.verb, name_job(s, &d, named, sizeof named));
     carry_out(s, look, &d);
     scale_decision_fini(&d);
     return 0;

@@ -150,6 +150,47 @@ static void what_is_no_job_is_refused(void **state)
     message_free(reply);
 }
 
+static void a_running_job_of_the_same_name_is_another(void **state)
+{
+    struct rig *rig = *state;
+    measure_know(rig, 20 * NS_PER_MS, 1, (const char *[]){"a"});
+    rig_aggregator(rig, 1);
+    measure_lane_of(rig, "a");
+    envelope *reply = plan(rig, "a", 1, 1000, 100 * NS_PER_MS, 20 * NS_PER_MS);
+    const WIRE(PlanReply) *p = reply->plan_reply;
+    assert_int_equal(p->n_jobs, 2);
+    assert_true(p->jobs[0]->is_new && !p->jobs[1]->is_new);
+    assert_string_equal(p->jobs[1]->job, "a");
+    message_free(reply);
+}
+
+/* Of a job that says nothing of its lane time: as much a byte as measured ones take. */
+static void lane_time_is_that_of_measured_jobs(void **state)
+{
+    struct rig *rig = *state;
+    measure_know(rig, 20 * NS_PER_MS, 1, (const char *[]){"a"});
+    rig_aggregator(rig, 1);
+    envelope *reply = plan(rig, "new", 1, 4000, 100 * NS_PER_MS, 0);
+    assert_int_equal(reply->plan_reply->period_ns, 0); /* nobody is there who would tell */
+    message_free(reply);
+    measure_lane_of(rig, "a"); /* 1,000 elements of one worker */
+    reply = plan(rig, "new", 1, 4000, 100 * NS_PER_MS, 0);
+    assert_in_range(reply->plan_reply->lane_ns, 79 * NS_PER_MS, 81 * NS_PER_MS);
+    message_free(reply);
+}
+
+static void names_that_a_join_or_a_declare_would_refuse_are_refused(void **state)
+{
+    struct rig *rig = *state;
+    rig_aggregator(rig, 1);
+    char name[200] = {0};
+    memset(name, 'x', 128);
+    envelope *reply = plan(rig, name, 1, 1, 0, 0);
+    assert_int_equal(reply->body_case, BODY(FAILURE));
+    assert_non_null(strstr(reply->failure->text, "1 to 127 bytes"));
+    message_free(reply);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, measure_setup, rig_teardown)
 
 int main(void)
@@ -158,6 +199,9 @@ int main(void)
         CASE(nobody_notices_a_plan),
         CASE(what_it_would_cost_whom_is_told),
         CASE(a_job_alone_stays_within_its_limit),
+        CASE(a_running_job_of_the_same_name_is_another),
+        CASE(lane_time_is_that_of_measured_jobs),
+        CASE(names_that_a_join_or_a_declare_would_refuse_are_refused),
         CASE(a_job_that_ran_before_is_planned_as_it_ran),
         CASE(a_refusal_is_told_with_its_reason),
         CASE(limits_hold_for_plans_too),
