@@ -22,6 +22,7 @@ static const struct command {
     {"simulate", "a week of jobs through the packer, on a virtual clock", simulate_command},
     {"migrate", "what a job notices of its tasks' migrations", migrate_command},
     {"savings", "cores that jobs hold dedicated and shared, on a live service", savings_command},
+    {"stragglers", "a slow lane, and how much of what it costs is won back", stragglers_command},
     {"tasks", "what a service with very many tasks holds", tasks_command},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
@@ -41,7 +42,7 @@ static void print_help(FILE *out)
           "Measures gradpool and what it is compared with; every result is checked.\n\n",
           out);
     for (size_t i = 0; i < COMMANDS; i++)
-        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
     fputs("\n`gradpool-bench COMMAND --help` says more.\n", out);
 }
 

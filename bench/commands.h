@@ -18,6 +18,7 @@ int kernels_command(int argc, char **argv);
 int simulate_command(int argc, char **argv);
 int migrate_command(int argc, char **argv);
 int savings_command(int argc, char **argv);
+int stragglers_command(int argc, char **argv);
 int tasks_command(int argc, char **argv);
 
 #endif

@@ -31,11 +31,16 @@ static int read_all(const char *path, char **ret_text)
 }
 
 /* The caller frees the text. */
-static int ask(const struct service *s, const char *command, char **ret_text)
+static int ask(const struct service *s, const char *command, const char *job, char **ret_text)
 {
     char path[PATH_MAX + 16];
-    char *argv[] = {(char *)s->program,   (char *)command,     (char *)"--json",
-                    (char *)"--endpoint", (char *)s->endpoint, NULL};
+    char *argv[] = {(char *)s->program,
+                    (char *)command,
+                    (char *)"--json",
+                    (char *)"--endpoint",
+                    (char *)s->endpoint,
+                    (char *)job,
+                    NULL};
     snprintf(path, sizeof path, "%s/look", s->folder);
     unlink(path);
     pid_t pid = process_spawn(argv, environ, path);
@@ -50,7 +55,7 @@ static int ask(const struct service *s, const char *command, char **ret_text)
 int look_at_lanes(const struct service *service, struct look *ret_look)
 {
     char *text = NULL;
-    int r = ask(service, "status", &text);
+    int r = ask(service, "status", NULL, &text);
     if (r == 0)
         r = look_parse_lanes(text, ret_look);
     ret_look->at_ns = clock_now_ns();
@@ -61,7 +66,7 @@ int look_at_lanes(const struct service *service, struct look *ret_look)
 int look_at_jobs(const struct service *service, struct look_job *ret_jobs, size_t most)
 {
     char *text = NULL;
-    int r = ask(service, "jobs", &text);
+    int r = ask(service, "jobs", NULL, &text);
     if (r == 0)
         r = look_parse_jobs(text, ret_jobs, most);
     free(text);
@@ -71,9 +76,20 @@ int look_at_jobs(const struct service *service, struct look_job *ret_jobs, size_
 int look_at_events(const struct service *service, struct look_events *ret_events)
 {
     char *text = NULL;
-    int r = ask(service, "top", &text);
+    int r = ask(service, "top", NULL, &text);
     if (r == 0)
         r = look_parse_events(text, ret_events);
+    free(text);
+    return r;
+}
+
+int look_at_shares(const struct service *service, const char *job, struct look_share *ret_shares,
+                   size_t most)
+{
+    char *text = NULL;
+    int r = ask(service, "explain", job, &text);
+    if (r == 0)
+        r = look_parse_shares(text, ret_shares, most);
     free(text);
     return r;
 }

@@ -44,9 +44,18 @@ struct look_events {
 /* The last decisions of growth, by `gradpool top --json`. Negative errno, with a text. */
 int look_at_events(const struct service *service, struct look_events *ret_events);
 
+/* What a job has on each lane. Up to `most`; returns how many, or a negative errno. */
+struct look_share {
+    uint32_t lane;
+    uint64_t bytes;
+};
+int look_at_shares(const struct service *service, const char *job, struct look_share *ret_shares,
+                   size_t most);
+
 /* What those programs print. -ENODATA: no lanes; -E2BIG: too many; -EBADMSG: not JSON. */
 int look_parse_lanes(const char *text, struct look *ret_look);
 int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most);
+int look_parse_shares(const char *text, struct look_share *ret_shares, size_t most);
 int look_parse_events(const char *text, struct look_events *ret_events);
 
 /* CPU of all lanes between two looks, and the most of any; by their numbers, for aggregators come

@@ -110,3 +110,18 @@ double look_cpu_s(const struct look *first, const struct look *last, double *ret
     *ret_most_s = most_s;
     return all_s;
 }
+
+int look_parse_shares(const char *text, struct look_share *ret_shares, size_t most)
+{
+    json_t *root = json_loads(text, 0, NULL), *job, *lane;
+    size_t i, j, count = 0;
+    json_array_foreach(json_object_get(root, "jobs"), i, job)
+        json_array_foreach(json_object_get(job, "lanes"), j, lane)
+    {
+        if (count < most)
+            ret_shares[count++] =
+                (struct look_share){(uint32_t)number_of(lane, "lane"), number_of(lane, "bytes")};
+    }
+    json_decref(root);
+    return count ? (int)count : -ENODATA;
+}

@@ -247,7 +247,8 @@ static bool measure(struct job *job)
 
 static uint64_t least_ns(const struct service *s)
 {
-    return s->options.measure_ns ? s->options.measure_ns : MEASURE_NS;
+    uint64_t usual_ns = s->options.explores ? EXPLORE_LOOK_NS : MEASURE_NS;
+    return s->options.measure_ns ? s->options.measure_ns : usual_ns;
 }
 
 /* Of the job whose pieces were asked for. */
@@ -314,6 +315,17 @@ void stats_ask(struct aggregator *a, uint32_t job_id)
         free(id);
 }
 
+/* The rules of growth count windows: those of MEASURE_NS, however often slow lanes are looked for. */
+static bool is_window(struct service *s)
+{
+    uint64_t now_ns = clock_now_ns();
+    bool is_due =
+        s->options.measure_ns || now_ns + EXPLORE_LOOK_NS / 2 >= s->scaled_ns + MEASURE_NS;
+    if (is_due)
+        s->scaled_ns = now_ns;
+    return is_due;
+}
+
 static void look_around(struct timer *timer)
 {
     struct service *s = container_of(timer, struct service, measure_timer);
@@ -325,7 +337,8 @@ static void look_around(struct timer *timer)
     s->measure_wait_ns = s->idle_looks < IDLE_LOOKS ? least_ns(s) : 2 * s->measure_wait_ns;
     if (s->measure_wait_ns > most_ns)
         s->measure_wait_ns = most_ns;
-    scaling_window(s);
+    if (is_window(s))
+        scaling_window(s);
     if ((list_is_empty(&s->jobs) && !scaling_is_due(s)) || s->phase != SERVICE_UP)
         return;
     uint32_t job_id = job_with_wish(s);

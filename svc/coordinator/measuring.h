@@ -4,8 +4,9 @@
 
 #include "svc/coordinator/jobs.h"
 
-#define MEASURE_NS NS_PER_S  /* between two looks at what trains */
-#define MEASURE_IDLE_TIMES 8 /* as long, at most, when nothing does */
+#define MEASURE_NS NS_PER_S            /* between two looks at what trains */
+#define EXPLORE_LOOK_NS (NS_PER_S / 4) /* the same with --explore: a window is four at least */
+#define MEASURE_IDLE_TIMES 8           /* as long, at most, when nothing does */
 
 struct service;
 

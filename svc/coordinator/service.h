@@ -37,6 +37,7 @@ struct service {
     struct timer display_timer, show_timer;
     uint64_t shown_ns; /* when the display was shown something last */
     struct timer drain_timer, retry_timer, ping_timer, measure_timer;
+    uint64_t scaled_ns;       /* when growth had its last window */
     uint64_t measure_wait_ns; /* until the next look at what trains */
     uint32_t idle_looks;      /* in a row that saw nothing train */
     struct list visitors;     /* peers, who has been silent longest first */

@@ -1,0 +1,320 @@
+/* Workers that sleep and push (B2), and the board on which they are told when to pause and to stop.
+ * Owns the processes and the memory shared with them. Must never compute while it is timed. */
+#include "bench/stragglers/herd.h"
+
+#include "bench/compare/host.h"
+#include "bench/compare/pattern.h"
+#include "client/gradpool.h"
+#include "svc/base/clock.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WAIT_MS 60000
+#define DEADLINE_NS (60 * NS_PER_S)
+#define END_NS (20 * NS_PER_S)
+
+/* --- the board --- */
+
+static struct herd_board *board_create(void)
+{
+    pthread_mutexattr_t mutex;
+    pthread_condattr_t condition;
+    struct herd_board *b =
+        mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (b == MAP_FAILED)
+        return NULL;
+    b->stop_after = b->pause_after = UINT32_MAX;
+    pthread_mutexattr_init(&mutex);
+    pthread_mutexattr_setpshared(&mutex, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&b->lock, &mutex);
+    pthread_mutexattr_destroy(&mutex);
+    pthread_condattr_init(&condition);
+    pthread_condattr_setpshared(&condition, PTHREAD_PROCESS_SHARED);
+    pthread_condattr_setclock(&condition, CLOCK_MONOTONIC);
+    pthread_cond_init(&b->changed, &condition);
+    pthread_condattr_destroy(&condition);
+    return b;
+}
+
+static int board_wait(struct herd_board *b, uint64_t deadline_ns)
+{
+    const struct timespec until = {(time_t)(deadline_ns / NS_PER_S),
+                                   (long)(deadline_ns % NS_PER_S)};
+    return -pthread_cond_timedwait(&b->changed, &b->lock, &until);
+}
+
+/* --- a worker --- */
+
+struct worker {
+    const struct herd_setting *setting;
+    struct herd_board *board;
+    uint32_t rank;
+    gp_client *client;
+    gp_job *job;
+    gp_tensor **tensors;
+    gp_item *items;
+    float *gradients, *results; /* of all tensors, one after the other */
+};
+
+static int complain(const struct worker *w, const char *what, int code)
+{
+    const char *text = gp_last_error();
+    fprintf(stderr, "gradpool-bench: rank %u: %s: %s\n", w->rank, what,
+            *text ? text : gp_strerror(code));
+    return code;
+}
+
+static uint64_t elements_of(const struct herd_setting *s, size_t tensor)
+{
+    double elements = round((double)s->model->tensors[tensor].elements * s->bytes_scale);
+    return elements < 1 ? 1 : (uint64_t)elements;
+}
+
+static int declare(struct worker *w)
+{
+    size_t count = w->setting->model->tensors_count;
+    gp_tensor_spec *specs = calloc(count, sizeof *specs);
+    char(*names)[32] = calloc(count, sizeof *names);
+    int r = specs && names ? 0 : -ENOMEM;
+    for (size_t i = 0; r == 0 && i < count; i++) {
+        snprintf(names[i], sizeof names[i], "tensor.%zu", i);
+        specs[i] = (gp_tensor_spec){
+            .name = names[i], .dtype = GP_F32, .elements = elements_of(w->setting, i)};
+    }
+    if (r == 0)
+        r = gp_tensors_declare(w->job, specs, count, w->tensors);
+    free(specs);
+    free(names);
+    return r < 0 ? complain(w, "declare", r) : 0;
+}
+
+static int allocate(struct worker *w)
+{
+    uint64_t all = 0, first = 0;
+    void *gradients = NULL, *results = NULL;
+    for (size_t i = 0; i < w->setting->model->tensors_count; i++)
+        all += elements_of(w->setting, i);
+    int r = gp_alloc(w->job, all * sizeof(float), &gradients);
+    if (r == 0)
+        r = gp_alloc(w->job, all * sizeof(float), &results);
+    w->gradients = gradients;
+    w->results = results;
+    if (r < 0)
+        return complain(w, "allocate", r);
+    for (size_t i = 0; i < w->setting->model->tensors_count; i++) {
+        uint64_t elements = elements_of(w->setting, i);
+        w->items[i] = (gp_item){w->tensors[i], w->gradients + first, w->results + first};
+        pattern_fill(w->gradients + first, elements, w->rank);
+        first += elements;
+    }
+    return 0;
+}
+
+static int set_up(struct worker *w)
+{
+    const struct herd_setting *s = w->setting;
+    const gp_options options = {.transport = s->transport};
+    const gp_job_spec spec = {.name = s->job, .rank = w->rank, .workers = s->workers};
+    w->tensors = calloc(s->model->tensors_count, sizeof(gp_tensor *));
+    w->items = calloc(s->model->tensors_count, sizeof *w->items);
+    int r = w->tensors && w->items ? 0 : -ENOMEM;
+    if (r == 0 && (r = gp_connect(s->endpoint, &options, &w->client)) < 0)
+        complain(w, "connect", r);
+    if (r == 0 && (r = gp_job_join(w->client, &spec, &w->job)) < 0)
+        complain(w, "join", r);
+    if (r == 0)
+        r = declare(w);
+    return r < 0 ? r : allocate(w);
+}
+
+static void tear_down(struct worker *w)
+{
+    if (w->job) {
+        gp_free(w->job, w->gradients);
+        gp_free(w->job, w->results);
+        gp_job_leave(w->job);
+    }
+    gp_disconnect(w->client);
+    free(w->tensors);
+    free(w->items);
+}
+
+static void sleep_ns(uint64_t ns)
+{
+    struct timespec left = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
+    while (nanosleep(&left, &left) < 0 && errno == EINTR) {
+    }
+}
+
+static void stamp(struct worker *w, uint32_t round)
+{
+    for (size_t i = 0; i < w->setting->model->tensors_count; i++)
+        pattern_stamp((float *)w->items[i].gradient, elements_of(w->setting, i), w->rank, round);
+}
+
+static void check(struct worker *w, uint32_t round)
+{
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < w->setting->model->tensors_count; i++)
+        wrong += pattern_count_wrong(w->items[i].result, elements_of(w->setting, i),
+                                     w->setting->workers, round);
+    pthread_mutex_lock(&w->board->lock);
+    w->board->wrong += wrong;
+    w->board->checked++;
+    pthread_mutex_unlock(&w->board->lock);
+}
+
+/* False: that was the last. All ranks see the same, for it is said before their rounds meet. */
+static bool may_go_on(struct worker *w, uint32_t round)
+{
+    struct herd_board *b = w->board;
+    pthread_mutex_lock(&b->lock);
+    b->paused++;
+    while (round >= b->pause_after && round < b->stop_after) {
+        pthread_cond_broadcast(&b->changed);
+        pthread_cond_wait(&b->changed, &b->lock);
+    }
+    b->paused--;
+    bool goes_on = round < b->stop_after;
+    pthread_mutex_unlock(&b->lock);
+    return goes_on;
+}
+
+static void note_end(struct worker *w, uint32_t round)
+{
+    struct herd_board *b = w->board;
+    if (w->rank != 0)
+        return;
+    pthread_mutex_lock(&b->lock);
+    b->ended_ns[round] = clock_now_ns();
+    b->rounds = round + 1;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+}
+
+static int run_round(struct worker *w, uint32_t round)
+{
+    gp_request *request;
+    size_t count = w->setting->model->tensors_count;
+    stamp(w, round + 1);
+    sleep_ns(w->setting->step_ns);
+    int r = gp_push_pull_group(w->job, w->items, count, GP_SUM, &request);
+    if (r == 0)
+        r = gp_wait(request, WAIT_MS);
+    if (r < 0)
+        return complain(w, "round", r);
+    note_end(w, round);
+    return 0;
+}
+
+static int work(struct worker *w)
+{
+    int r = set_up(w);
+    uint32_t round = 0;
+    for (; r == 0 && round < HERD_ROUNDS_MAX && may_go_on(w, round); round++) {
+        r = run_round(w, round);
+        if (r == 0 && round == 0)
+            check(w, round + 1);
+    }
+    if (r == 0)
+        check(w, round);
+    tear_down(w);
+    return r;
+}
+
+/* --- all of them --- */
+
+int herd_start(struct herd *herd, const struct herd_setting *setting)
+{
+    *herd = (struct herd){.setting = *setting, .board = board_create()};
+    if (!herd->board)
+        return -ENOMEM;
+    for (uint32_t rank = 0; rank < setting->workers; rank++) {
+        struct worker w = {.setting = &herd->setting, .board = herd->board, .rank = rank};
+        fflush(NULL); /* or the child would print it again */
+        pid_t pid = process_fork(SIGKILL);
+        if (pid < 0)
+            return -errno;
+        if (pid == 0)
+            _exit(work(&w) < 0 ? 1 : 0);
+        herd->workers[rank] = pid;
+    }
+    return 0;
+}
+
+int herd_await(struct herd *herd, uint32_t rounds)
+{
+    struct herd_board *b = herd->board;
+    uint64_t deadline_ns = clock_now_ns() + DEADLINE_NS;
+    int r = 0;
+    pthread_mutex_lock(&b->lock);
+    while (r == 0 && b->rounds < rounds)
+        r = board_wait(b, deadline_ns);
+    pthread_mutex_unlock(&b->lock);
+    if (r < 0)
+        fprintf(stderr, "gradpool-bench: round %u has not ended in time\n", rounds);
+    return r;
+}
+
+uint32_t herd_rounds(struct herd *herd)
+{
+    pthread_mutex_lock(&herd->board->lock);
+    uint32_t rounds = herd->board->rounds;
+    pthread_mutex_unlock(&herd->board->lock);
+    return rounds;
+}
+
+/* Nobody is more than a round ahead of the first rank. */
+int herd_pause(struct herd *herd)
+{
+    struct herd_board *b = herd->board;
+    uint64_t deadline_ns = clock_now_ns() + DEADLINE_NS;
+    int r = 0;
+    pthread_mutex_lock(&b->lock);
+    b->pause_after = b->rounds + 3;
+    while (r == 0 && (b->rounds < b->pause_after || b->paused < herd->setting.workers))
+        r = board_wait(b, deadline_ns);
+    pthread_mutex_unlock(&b->lock);
+    return r;
+}
+
+void herd_go_on(struct herd *herd)
+{
+    pthread_mutex_lock(&herd->board->lock);
+    herd->board->pause_after = UINT32_MAX;
+    pthread_cond_broadcast(&herd->board->changed);
+    pthread_mutex_unlock(&herd->board->lock);
+}
+
+int herd_stop(struct herd *herd)
+{
+    int r = 0;
+    if (!herd->board)
+        return 0;
+    pthread_mutex_lock(&herd->board->lock);
+    herd->board->stop_after = herd->board->rounds + 3;
+    pthread_cond_broadcast(&herd->board->changed);
+    pthread_mutex_unlock(&herd->board->lock);
+    for (uint32_t i = 0; i < HERD_WORKERS_MAX; i++)
+        if (herd->workers[i] > 0 && process_reap(herd->workers[i], clock_now_ns() + END_NS) != 0)
+            r = -EIO;
+    munmap(herd->board, sizeof *herd->board);
+    herd->board = NULL;
+    return r;
+}
+
+void herd_times(struct herd *herd, uint32_t first, uint32_t end, double *ret_ns)
+{
+    pthread_mutex_lock(&herd->board->lock);
+    for (uint32_t i = first; i < end; i++)
+        ret_ns[i - first] =
+            (double)(herd->board->ended_ns[i] - (i ? herd->board->ended_ns[i - 1] : 0));
+    pthread_mutex_unlock(&herd->board->lock);
+}

@@ -1,0 +1,43 @@
+/* What makes one lane slow, or the first placement skewed. */
+#ifndef GRADPOOL_BENCH_INJECTOR_H
+#define GRADPOOL_BENCH_INJECTOR_H
+
+#include "bench/compare/own_service.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#define INJECTOR_LANES 4
+#define INJECTOR_HOGS 4
+
+enum injector_kind {
+    INJECTOR_NONE,
+    INJECTOR_SLEEP, /* the lane sleeps four times as long for each byte */
+    INJECTOR_HOG,   /* others want the lane's core */
+    INJECTOR_CAP,   /* the lane's port has a bandwidth */
+    INJECTOR_SKEW,  /* all tasks are on the lane at first */
+    INJECTORS,
+};
+
+struct injector {
+    enum injector_kind kind;
+    uint32_t lane;         /* index, 0 to 3 */
+    uint32_t *ns_per_kib;  /* of each lane: what GRADPOOL_TEST_SLOW names */
+    uint32_t usual, times; /* ns a KiB of each lane; the slow one: times as much */
+    uint16_t port;         /* of the first lane */
+    uint32_t cap_mbit;
+    const struct service *service;
+    const char *job;
+    pid_t hogs[INJECTOR_HOGS];
+};
+
+const char *injector_name(enum injector_kind kind);
+/* Makes the file and names it in the environment, for services that start from now on. */
+int injector_init(struct injector *injector, char *ret_path, size_t path_bytes);
+void injector_fini(struct injector *injector, const char *path);
+int injector_begin(struct injector *injector);
+void injector_end(struct injector *injector);
+/* This process gets a network of its own. 0, or a negative errno: not permitted here. */
+int injector_enter_network(void);
+
+#endif

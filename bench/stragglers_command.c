@@ -1,0 +1,305 @@
+/* Options of `stragglers`; its rows, and the two bars (algorithm: README of packer, X1 to X10). */
+#include "bench/commands.h"
+#include "bench/savings/statistics.h"
+#include "bench/sim/csv.h"
+#include "bench/stragglers/cell.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MIB 1048576.0
+#define TARGET_BYTES (1 * MIB) /* of a model here */
+#define LANE_MS 8.0            /* that an even lane sleeps a round */
+#define STEP_NS UINT64_C(20000000)
+#define WORKERS 8
+#define TIMES 4
+#define SPEED_BAR 0.85
+#define COST_BAR 0.03
+#define WINDOWS_BAR 10
+#define POLICIES 8
+#define QUIET_TURNS 3
+
+enum { KEY_QUICK = 1000, KEY_JSON, KEY_MODELS, KEY_MODEL, KEY_INJECTOR, KEY_POLICY };
+
+static const struct policy policies[POLICIES] = {
+    {"nothing", "shared", "off", false, false},
+    {"explore", "shared", "on", true, false},
+    {"proportional", "shared", "blind", true, false},
+    {"stop-the-world", "shared", "off", false, true},
+    {"hash", "hash", "off", false, false},
+    {"mxnet", "mxnet", "off", false, false},
+    {"round-robin", "round-robin", "off", false, false},
+    {"paa", "paa", "off", false, false},
+};
+
+struct stragglers {
+    bool is_quick, is_json;
+    const char *folder, *model, *injector, *policy; /* NULL: all */
+    char cores[16], lanes_per_core[8], piece_max[16];
+    double nothing_settled_ns[INJECTORS]; /* of the model at hand; 0: not run */
+    double quiet_ns[2][QUIET_TURNS];      /* where nothing is wrong: nothing, explore */
+    /* Of the bars, the worst over models; NAN: not run. */
+    double speed, cost;
+    uint32_t windows;
+    uint64_t wrong;
+};
+
+static const struct argp_option options[] = {
+    {"quick", KEY_QUICK, 0, 0, "resnet50, the sleep and nothing at all, two policies"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON for each row; the last one has the bars"},
+    {"models", KEY_MODELS, "DIR", 0, "tables of models (default: bench/models)"},
+    {"model", KEY_MODEL, "NAME", 0, "only this one (default: vgg16 and resnet50)"},
+    {"injector", KEY_INJECTOR, "NAME", 0, "only this: none, sleep, hog, cap, skew"},
+    {"policy", KEY_POLICY, "NAME", 0, "only this one: nothing, explore, proportional, ..."},
+    {0},
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct stragglers *s = state->input;
+    switch (key) {
+    case KEY_QUICK: s->is_quick = true; return 0;
+    case KEY_JSON: s->is_json = true; return 0;
+    case KEY_MODELS: s->folder = argument; return 0;
+    case KEY_MODEL: s->model = argument; return 0;
+    case KEY_INJECTOR: s->injector = argument; return 0;
+    case KEY_POLICY: s->policy = argument; return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* --- what is run --- */
+
+static bool is_wanted(const struct stragglers *s, const struct policy *p, enum injector_kind kind)
+{
+    if (s->injector && strcmp(s->injector, injector_name(kind)) != 0)
+        return false;
+    if (s->policy && strcmp(s->policy, p->name) != 0)
+        return false;
+    if (kind == INJECTOR_SKEW && !p->adapts && strcmp(p->name, "nothing") != 0)
+        return false; /* what does not adapt is as nothing then */
+    return !s->is_quick || (kind == INJECTOR_SLEEP && p < policies + 2);
+}
+
+static double bytes_of(const struct model *model)
+{
+    double elements = 0;
+    for (size_t i = 0; i < model->tensors_count; i++)
+        elements += (double)model->tensors[i].elements;
+    return elements * sizeof(float);
+}
+
+static struct cell make_cell(struct stragglers *s, const struct model *model,
+                             const struct policy *policy, enum injector_kind kind)
+{
+    double lane_kib = TARGET_BYTES / CELL_LANES / 1024;
+    return (struct cell){.policy = policy,
+                         .injector = kind,
+                         .lane = 1,
+                         .herd = {.job = "stragglers",
+                                  .model = model,
+                                  .bytes_scale = TARGET_BYTES / bytes_of(model),
+                                  .step_ns = STEP_NS,
+                                  .workers = WORKERS},
+                         .cores = s->cores,
+                         .lanes_per_core = s->lanes_per_core,
+                         .piece_max = s->piece_max,
+                         .usual_ns_per_kib = (uint32_t)(LANE_MS * 1e6 / lane_kib),
+                         .times = TIMES,
+                         /* In and out for each worker, in as long as the slowed lane takes. */
+                         .cap_mbit = (uint32_t)(TARGET_BYTES / CELL_LANES * 2 * WORKERS * 8 /
+                                                (TIMES * LANE_MS * 1e-3) / 1e6)};
+}
+
+/* --- rows --- */
+
+static void print_row(const struct stragglers *s, const struct cell *c)
+{
+    double speed = c->before_ns / c->settled_ns;
+    double against = s->nothing_settled_ns[c->injector] / c->settled_ns;
+    if (!s->is_json) {
+        if (*c->why_skipped)
+            printf("%-9s %-6s %-15s skipped: %s\n", c->herd.model->name, injector_name(c->injector),
+                   c->policy->name, c->why_skipped);
+        else
+            printf("%-9s %-6s %-15s %7.2f %7.2f %7.2f %7.2f %7.2f %4u %3u/%-3u %6.2f %6.2f %6.2f\n",
+                   c->herd.model->name, injector_name(c->injector), c->policy->name,
+                   c->before_ns / 1e6, c->onset_ns / 1e6, c->during_ns / 1e6, c->settled_ns / 1e6,
+                   c->after_ns / 1e6, c->windows, c->kept, c->tried, c->bytes_moved / MIB, speed,
+                   against);
+        return;
+    }
+    printf("{\"model\": \"%s\", \"injector\": \"%s\", \"policy\": \"%s\"", c->herd.model->name,
+           injector_name(c->injector), c->policy->name);
+    if (*c->why_skipped) {
+        printf(", \"skipped\": \"%s\"}\n", c->why_skipped);
+        return;
+    }
+    printf(", \"round_before_ms\": %.3f, \"round_before_p95_ms\": %.3f, \"round_onset_ms\": %.3f, "
+           "\"round_during_ms\": %.3f, \"round_during_p95_ms\": %.3f, \"round_settled_ms\": %.3f, "
+           "\"round_settled_p95_ms\": %.3f",
+           c->before_ns / 1e6, c->before_p95_ns / 1e6, c->onset_ns / 1e6, c->during_ns / 1e6,
+           c->during_p95_ns / 1e6, c->settled_ns / 1e6, c->settled_p95_ns / 1e6);
+    if (c->after_ns > 0)
+        printf(", \"round_after_ms\": %.3f", c->after_ns / 1e6);
+    if (c->windows > 0 && c->injector != INJECTOR_NONE)
+        printf(", \"windows_to_recover\": %u, \"rounds_to_recover\": %u", c->windows, c->rounds);
+    printf(", \"tried\": %u, \"kept\": %u, \"bytes_moved\": %.0f, \"speed_fraction\": %.4f",
+           c->tried, c->kept, c->bytes_moved, speed);
+    if (against > 0)
+        printf(", \"speed_up\": %.3f", against);
+    printf(", \"wrong\": %llu}\n", (unsigned long long)c->wrong);
+}
+
+/* --- bars --- */
+
+static void take_bars(struct stragglers *s, const struct cell *c)
+{
+    double speed = c->before_ns / c->settled_ns;
+    s->wrong += c->wrong;
+    if (*c->why_skipped)
+        return;
+    if (strcmp(c->policy->name, "nothing") == 0) {
+        s->nothing_settled_ns[c->injector] = c->settled_ns;
+        return;
+    }
+    if (strcmp(c->policy->name, "explore") != 0)
+        return;
+    if (c->injector == INJECTOR_SLEEP) {
+        s->speed = isnan(s->speed) || speed < s->speed ? speed : s->speed;
+        uint32_t windows = c->windows ? c->windows : CELL_SLOW_WINDOWS + 1;
+        s->windows = windows > s->windows ? windows : s->windows;
+    }
+}
+
+/* Turn by turn, so that what else the machine does hits both alike; medians are compared. */
+static int run_quiet(struct stragglers *s, const struct model *model)
+{
+    size_t turns = 0;
+    for (; turns < QUIET_TURNS; turns++)
+        for (size_t p = 0; p < 2; p++) {
+            struct cell cell = make_cell(s, model, &policies[p], INJECTOR_NONE);
+            int r = cell_run(&cell);
+            if (r < 0)
+                return r;
+            s->quiet_ns[p][turns] = cell.during_ns;
+            s->wrong += cell.wrong;
+            print_row(s, &cell);
+        }
+    double cost = statistics_quantile(s->quiet_ns[1], turns, 0.5) /
+                      statistics_quantile(s->quiet_ns[0], turns, 0.5) -
+                  1;
+    s->cost = isnan(s->cost) || cost > s->cost ? cost : s->cost;
+    return 0;
+}
+
+static bool print_bars(const struct stragglers *s)
+{
+    bool is_fast = s->speed >= SPEED_BAR && s->windows <= WINDOWS_BAR;
+    bool is_quiet = s->cost <= COST_BAR;
+    if (!s->is_json) {
+        if (!isnan(s->speed))
+            printf("\none of 4 lanes 4x slower: %.1f %% of the straggler-free speed, reached in %u "
+                   "windows (bar: 85 %% in 10): %s\n",
+                   100 * s->speed, s->windows, is_fast ? "met" : "missed");
+        if (!isnan(s->cost))
+            printf("nothing wrong: %.1f %% slower than doing nothing (bar: 3 %%): %s\n",
+                   100 * s->cost, is_quiet ? "met" : "missed");
+        return is_fast && is_quiet;
+    }
+    printf("{\"wrong\": %llu", (unsigned long long)s->wrong);
+    if (!isnan(s->speed))
+        printf(", \"speed_fraction\": %.4f, \"windows_to_recover\": %u, \"speed_met\": %s",
+               s->speed, s->windows, is_fast ? "true" : "false");
+    if (!isnan(s->cost))
+        printf(", \"cost_when_quiet\": %.4f, \"quiet_met\": %s", s->cost,
+               is_quiet ? "true" : "false");
+    printf("}\n");
+    return is_fast && is_quiet;
+}
+
+/* --- all of it --- */
+
+static int run_model(struct stragglers *s, const struct model *model)
+{
+    memset(s->nothing_settled_ns, 0, sizeof s->nothing_settled_ns);
+    bool is_quiet_wanted = !s->policy && (!s->injector || strcmp(s->injector, "none") == 0);
+    int error = is_quiet_wanted ? run_quiet(s, model) : 0;
+    if (error < 0)
+        return error;
+    for (int kind = INJECTOR_SLEEP; kind < INJECTORS; kind++)
+        for (size_t p = 0; p < POLICIES; p++) {
+            if (!is_wanted(s, &policies[p], (enum injector_kind)kind))
+                continue;
+            struct cell cell = make_cell(s, model, &policies[p], (enum injector_kind)kind);
+            int r = cell_run(&cell);
+            if (r < 0)
+                return r;
+            take_bars(s, &cell);
+            print_row(s, &cell);
+            fflush(stdout);
+        }
+    return 0;
+}
+
+static int run_all(struct stragglers *s, const struct models *models)
+{
+    const char *names[] = {"resnet50", "vgg16"};
+    int r = 0;
+    if (!s->is_json)
+        printf("%-9s %-6s %-15s %7s %7s %7s %7s %7s %4s %7s %6s %6s %6s\n", "model", "slow",
+               "policy", "before", "onset", "during", "settled", "after", "wind", "kept/of", "MiB",
+               "speed", "gain");
+    for (size_t i = 0; r == 0 && i < (s->is_quick ? 1 : 2); i++) {
+        const char *name = s->model ? s->model : names[i];
+        const struct model *model = models_find(models, name);
+        if (!model) {
+            fprintf(stderr, "gradpool-bench: no table of model %s\n", name);
+            return -1;
+        }
+        r = run_model(s, model);
+        if (s->model)
+            break;
+    }
+    return r;
+}
+
+/* Four lanes on as many of two cores as there are: they sleep most of the time. */
+static void choose_cores(struct stragglers *s)
+{
+    bool has_two = sysconf(_SC_NPROCESSORS_ONLN) >= 2;
+    snprintf(s->cores, sizeof s->cores, has_two ? "0-1" : "0");
+    snprintf(s->lanes_per_core, sizeof s->lanes_per_core, has_two ? "2" : "4");
+    snprintf(s->piece_max, sizeof s->piece_max, "%d", (int)(TARGET_BYTES / 64));
+}
+
+static const struct argp argp = {
+    options,
+    parse,
+    NULL,
+    "What a slow lane costs a job, and how much of it is won back. Eight emulated workers with the "
+    "tensors of a real model, scaled to a MiB, on four lanes that sleep for what they sum; one "
+    "becomes slow, in different ways, beside different policies. Times are ms a round.",
+    NULL,
+    NULL,
+    NULL};
+
+int stragglers_command(int argc, char **argv)
+{
+    struct stragglers s = {.folder = BENCH_MODELS, .speed = NAN, .cost = NAN};
+    struct models models = {0};
+    char error[TABLE_ERROR_BYTES] = "";
+    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    choose_cores(&s);
+    int r = models_load(&models, s.folder, error);
+    if (r < 0)
+        fprintf(stderr, "gradpool-bench: %s\n", error);
+    else
+        r = run_all(&s, &models);
+    bool are_met = r == 0 && print_bars(&s);
+    models_fini(&models);
+    return r < 0 || s.wrong || (!are_met && !s.injector && !s.policy);
+}
