@@ -315,7 +315,7 @@ void stats_ask(struct aggregator *a, uint32_t job_id)
         free(id);
 }
 
-/* The rules of growth count windows: those of MEASURE_NS, however often slow lanes are looked for. */
+/* The rules of growth count windows: those of MEASURE_NS, however often slow lanes are sought. */
 static bool is_window(struct service *s)
 {
     uint64_t now_ns = clock_now_ns();

@@ -39,6 +39,8 @@ static void count_job(const struct trained *t, uint32_t detailed, WIRE(JobUse) *
     use->ended_rounds = t->span_ns ? t->rounds : 0;
     use->span_ns = t->rounds * t->span_ns + t->late_ns;
     use->burst_ns = t->rounds * t->burst_ns;
+    use->handled_ns = t->handled_ns;
+    use->stalled_ns = t->stalled_ns;
     if (detailed != t->job)
         return;
     use->pieces = (uint32_t *)&t->reference;

@@ -12,9 +12,10 @@
 struct trained {
     uint32_t job, lane, reference;
     uint64_t rounds, begun_ns, busy_ns;
-    uint64_t preempted_ns;      /* of busy_ns, another process had the core */
-    uint64_t span_ns, burst_ns; /* of each round; 0: not told */
-    uint64_t late_ns;           /* that all rounds together took longer than that */
+    uint64_t preempted_ns;           /* of busy_ns, another process had the core */
+    uint64_t span_ns, burst_ns;      /* of each round; 0: not told */
+    uint64_t late_ns;                /* that all rounds together took longer than that */
+    uint64_t handled_ns, stalled_ns; /* so far */
 };
 
 /* rig_setup(), with looks in quick succession. */

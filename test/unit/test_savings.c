@@ -263,6 +263,19 @@ static void events_of_the_service_keep_their_order_and_the_newest_stay(void **st
     assert_int_equal(look_parse_events("", &events), -EBADMSG);
 }
 
+static void shares_of_a_job_are_bytes_by_lane(void **state)
+{
+    struct look_share shares[2];
+    const char *text = "{\"jobs\": [{\"job\": \"a\", \"lanes\": [{\"lane\": 3, \"bytes\": 70}, "
+                       "{\"lane\": 5, \"bytes\": 0}, {\"lane\": 9, \"bytes\": 1}]}]}";
+    assert_int_equal(look_parse_shares(text, shares, 2), 2);
+    assert_int_equal(shares[0].lane, 3);
+    assert_int_equal(shares[0].bytes, 70);
+    assert_int_equal(shares[1].bytes, 0);
+    assert_int_equal(look_parse_shares("{\"jobs\": []}", shares, 2), -ENODATA);
+    assert_int_equal(look_parse_shares("", shares, 2), -ENODATA);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +294,7 @@ int main(void)
         cmocka_unit_test(gradients_are_ready_in_the_backward_pass_alone),
         cmocka_unit_test(checked_rounds_and_those_behind_them_are_not_timed),
         cmocka_unit_test(a_status_tells_lanes_tasks_and_cpu_time),
+        cmocka_unit_test(shares_of_a_job_are_bytes_by_lane),
         cmocka_unit_test(lanes_that_come_and_go_between_two_looks_are_told_apart_by_number),
         cmocka_unit_test(events_of_the_service_keep_their_order_and_the_newest_stay),
         cmocka_unit_test(a_list_of_jobs_tells_who_is_known_and_what_is_predicted),
