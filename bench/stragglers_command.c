@@ -52,8 +52,10 @@ static const struct argp_option options[] = {
     {"json", KEY_JSON, 0, 0, "a line of JSON for each row; the last one has the bars"},
     {"models", KEY_MODELS, "DIR", 0, "tables of models (default: bench/models)"},
     {"model", KEY_MODEL, "NAME", 0, "only this one (default: vgg16 and resnet50)"},
-    {"injector", KEY_INJECTOR, "NAME", 0, "only this: none, sleep, hog, cap, skew"},
-    {"policy", KEY_POLICY, "NAME", 0, "only this one: nothing, explore, proportional, ..."},
+    {"injector", KEY_INJECTOR, "NAMES", 0,
+     "only these, commas between: none, sleep, hog, cap, skew"},
+    {"policy", KEY_POLICY, "NAMES", 0,
+     "only these, commas between: nothing, explore, proportional, ..."},
     {0},
 };
 
@@ -73,11 +75,21 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 /* --- what is run --- */
 
+/* NULL: all are. */
+static bool is_named(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, name, length) == 0 && (at[length] == ',' || !at[length]))
+            return true;
+    return !list;
+}
+
 static bool is_wanted(const struct stragglers *s, const struct policy *p, enum injector_kind kind)
 {
-    if (s->injector && strcmp(s->injector, injector_name(kind)) != 0)
+    if (!is_named(s->injector, injector_name(kind)))
         return false;
-    if (s->policy && strcmp(s->policy, p->name) != 0)
+    if (!is_named(s->policy, p->name))
         return false;
     if (kind == INJECTOR_SKEW && !p->adapts && strcmp(p->name, "nothing") != 0)
         return false; /* what does not adapt is as nothing then */
@@ -109,8 +121,8 @@ static struct cell make_cell(struct stragglers *s, const struct model *model,
                          .piece_max = s->piece_max,
                          .usual_ns_per_kib = (uint32_t)(LANE_MS * 1e6 / lane_kib),
                          .times = TIMES,
-                         /* In and out for each worker, in as long as the slowed lane takes. */
-                         .cap_mbit = (uint32_t)(TARGET_BYTES / CELL_LANES * 2 * WORKERS * 8 /
+                         /* In and out for each worker, in half of what the slowed lane takes. */
+                         .cap_mbit = (uint32_t)(TARGET_BYTES / CELL_LANES * 4 * WORKERS * 8 /
                                                 (TIMES * LANE_MS * 1e-3) / 1e6)};
 }
 
@@ -226,7 +238,7 @@ static bool print_bars(const struct stragglers *s)
 static int run_model(struct stragglers *s, const struct model *model)
 {
     memset(s->nothing_settled_ns, 0, sizeof s->nothing_settled_ns);
-    bool is_quiet_wanted = !s->policy && (!s->injector || strcmp(s->injector, "none") == 0);
+    bool is_quiet_wanted = is_named(s->injector, injector_name(INJECTOR_NONE));
     int error = is_quiet_wanted ? run_quiet(s, model) : 0;
     if (error < 0)
         return error;

@@ -41,7 +41,7 @@ struct herd {
 
 /* Negative errno, with a text on standard error. */
 int herd_start(struct herd *herd, const struct herd_setting *setting);
-/* Returns when so many rounds have ended. -ETIMEDOUT: a minute later they had not. */
+/* Returns when so many rounds have ended. -ETIMEDOUT: none ended for a minute. */
 int herd_await(struct herd *herd, uint32_t rounds);
 uint32_t herd_rounds(struct herd *herd);
 /* All stand still between two rounds, until they are let go on. */
