@@ -87,6 +87,8 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
     if (r < 0)
         return r;
     if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_JOIN_REPLY) {
+        if (join->session == 0)
+            *c->options.join_is_late = reply->join_reply->is_late;
         join->session = reply->join_reply->session;
         if (join->job_id != reply->join_reply->job_id)
             join->job_id = reply->join_reply->job_id; /* the first time: who joined reads it */

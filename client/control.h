@@ -31,6 +31,7 @@ struct control_options {
     const char *endpoint_text;
     const char *program;
     Gradpool__Wire__JoinRequest *join; /* session and job_id are filled in once known */
+    bool *join_is_late;                /* likewise, with the first reply */
     /* Unasked messages, in the control thread; not freed by the callee. */
     void (*unasked)(void *context, const envelope *message);
     void *context;

@@ -112,6 +112,8 @@ GP_API int gp_connect(const char *endpoint, const gp_options *options, gp_client
 /* Leaves all jobs, closes everything. NULL is fine. */
 GP_API void gp_disconnect(gp_client *client);
 
+/* What becomes of a job that loses a worker: it fails, or goes on without it. */
+enum gp_worker_loss { GP_FAIL = 0, GP_CONTINUE = 1 };
 typedef struct gp_job_spec {
     const char *name; /* 1..127 bytes of UTF-8; the same on every worker */
     uint32_t rank;    /* 0 .. workers-1, each once */
@@ -121,14 +123,29 @@ typedef struct gp_job_spec {
      * The strictest of the three counts: where a job that is known from before fits nowhere within
      * it, declaring fails with -ENOSPC. */
     uint32_t loss_limit_ppm;
+    uint32_t workers_max;               /* that gp_job_resize() may give it; 0: `workers` */
+    enum gp_worker_loss on_worker_loss; /* both the same on every worker */
 } gp_job_spec;
 
-/* Does not wait for the other workers. Errors: -EINVAL; -EEXIST: the rank is taken (by whom);
- * -EPROTO: the job runs with another number of workers; -ESTALE: the job has failed and its last
- * workers have not left yet. */
+/* Does not wait for the other workers. Where workers come and go (workers_max, GP_CONTINUE) a rank
+ * may join late, or again: it enters each tensor that it declares at the round that is open, which
+ * its first push waits for. Errors: -EINVAL; -EEXIST: the rank is taken (by whom); -EPROTO: the
+ * job runs with another number; -ESTALE: it has failed and its last workers have not left yet. */
 GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
+typedef struct gp_membership {
+    uint32_t version; /* grows with each change */
+    uint32_t workers; /* in the job now */
+    uint32_t wanted;  /* that it shall have: ranks from there on are to leave when it suits them */
+    uint64_t ranks[12]; /* who: rank r is bit r % 64 of word r / 64 */
+} gp_membership;
+GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
+/* Asks for so many workers, 1 to workers_max, and waits until ranks have come and gone. A change
+ * holds from some round of each tensor on: sums and means are over those present, in rank order.
+ * -EOPNOTSUPP: its workers neither come nor go; -ETIMEDOUT: which ranks are late; they may come. */
+GP_API int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms);
 /* Says goodbye; requests still open end with -ECANCELED, tensors and gp_alloc memory of the job
- * are released. Others that push afterwards get an error that names this rank. */
+ * are released. Others that push afterwards get an error that names this rank; where workers come
+ * and go, they go on without it. */
 GP_API void gp_job_leave(gp_job *job);
 /* This rank's loss of the iteration whose gradients it pushes next: goes with each announcement
  * until the next call; NaN (at first): none. Its mean over the ranks is told beside the squares of

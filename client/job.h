@@ -38,6 +38,7 @@ struct piece {
     enum piece_standing standing;
     bool is_orphan;     /* its lane is gone; a RouteChange will come */
     bool owes_standing; /* a new owner must be told even if nothing is open */
+    bool is_entering;   /* new to rounds of others: the lane is to say where they stand (L21) */
 };
 
 /* What one call pushes of one tensor, and where the lane finds it. */
@@ -77,6 +78,7 @@ struct gp_tensor {
     uint32_t pieces_count;
     uint64_t round;        /* the last one begun */
     uint64_t steps;        /* updates since its parameters were set, with the round begun last */
+    uint32_t entering;     /* pieces whose round is not known yet */
     uint64_t closed_round; /* the newest that a lane said is over, or 0 */
     uint32_t without_result, without_commit; /* pieces of that round */
     struct push open;                        /* of that round */
@@ -121,7 +123,10 @@ struct gp_job {
     struct list fork_node; /* fork.c */
     char name[JOB_NAME_BYTES_MAX + 1];
     char host[64];
-    uint32_t rank, workers, id;
+    uint32_t rank, workers, id; /* workers: ranks that it may have */
+    bool is_elastic;            /* workers come and go (L20) */
+    bool join_is_late;          /* the job had begun: the control thread's */
+    gp_membership membership;
     Gradpool__Wire__JoinRequest join; /* the control thread's */
     struct control *control;
     pthread_mutex_t declaring; /* one declare or undeclare at a time; before the lock */
@@ -210,6 +215,17 @@ bool request_is_over(const struct gp_request *q);
 /* When `timeout_ns` have passed: asks the lanes, drives a little longer, and says why it is not
  * over. 0: it was over after all. */
 int stall_explain(struct gp_request *q, uint64_t timeout_ns);
+
+/* resize.c */
+void membership_init(struct gp_job *job, uint32_t workers);
+void membership_take(struct gp_job *job, const Gradpool__Wire__Membership *told);
+/* Whose pushes make its rounds, where the route says so. */
+void tensor_take_ranks(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route);
+/* Before the piece is told to a lane anew, in a job whose workers come and go. */
+void piece_reopen(struct piece *p);
+void piece_await_entry(struct piece *p);
+/* Rounds up to this one are over: the next is the first of this worker's. */
+void piece_enter(struct piece *p, uint64_t round);
 
 /* reroute.c */
 void reroute(struct gp_job *job, const Gradpool__Wire__RouteChange *change);

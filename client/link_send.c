@@ -72,7 +72,7 @@ static void describe(const struct piece *p, const struct push *push, uint8_t sta
                               .root = push->root,
                               .loss = push->loss,
                               .priority = UINT32_MAX - t->index}; /* declared first, needed first */
-    if (standing == RECORD_IDLE)
+    if (standing == RECORD_IDLE || standing == RECORD_ENTERS)
         return;
     describe_input(p, push, ready);
     describe_output(p, push, ready);
@@ -82,7 +82,10 @@ static void describe_standing(const struct piece *p, struct record_ready *ready)
 {
     const struct gp_tensor *t = p->tensor;
     uint64_t round = p->standing == PIECE_IDLE ? p->committed : t->round;
-    describe(p, &t->open, standings[p->standing], round, ready);
+    if (p->is_entering)
+        describe(p, &t->open, RECORD_ENTERS, RECORD_ROUND_NONE, ready);
+    else
+        describe(p, &t->open, standings[p->standing], round, ready);
 }
 
 /* To a new owner, before where the piece stands: somebody may need the result (W5). */

@@ -77,6 +77,9 @@ static void handle_unasked(void *context, const envelope *message)
         if (!job->is_leaving)
             reroute(job, message->route_change);
         break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_MEMBERSHIP:
+        membership_take(job, message->membership);
+        break;
     default: job->stale++;
     }
     engine_flush(&job->engine);
@@ -102,6 +105,13 @@ static int check_spec(const gp_job_spec *spec)
     if (spec->rank >= spec->workers)
         return client_error(-EINVAL, "job '%s': rank %u of %u workers; ranks count from 0",
                             spec->name, spec->rank, spec->workers);
+    if (spec->workers_max > CLIENT_WORKERS_MAX ||
+        (spec->workers_max && spec->workers_max < spec->workers))
+        return client_error(-EINVAL, "job '%s': workers_max %u, expected %u to %d", spec->name,
+                            spec->workers_max, spec->workers, CLIENT_WORKERS_MAX);
+    if (spec->on_worker_loss != GP_FAIL && spec->on_worker_loss != GP_CONTINUE)
+        return client_error(-EINVAL, "job '%s': on_worker_loss %d is unknown", spec->name,
+                            (int)spec->on_worker_loss);
     if (spec->loss_limit_ppm > LOSS_LIMIT_PPM_MAX)
         return client_error(-EINVAL, "job '%s': a loss limit of %u ppm, expected at most %u",
                             spec->name, spec->loss_limit_ppm, LOSS_LIMIT_PPM_MAX);
@@ -116,7 +126,9 @@ static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
     job->client = client;
     job->generation = client->generation;
     job->rank = spec->rank;
-    job->workers = spec->workers;
+    job->workers = spec->workers_max ? spec->workers_max : spec->workers;
+    job->is_elastic = spec->on_worker_loss == GP_CONTINUE || job->workers > spec->workers;
+    membership_init(job, spec->workers);
     job->free_slot = UINT32_MAX;
     job->loss = NAN;
     snprintf(job->name, sizeof job->name, "%s", spec->name);
@@ -139,15 +151,17 @@ static void job_free(struct gp_job *job)
     free(job);
 }
 
-static int create_control(struct gp_job *job, uint32_t loss_limit_ppm, struct err *err)
+static int create_control(struct gp_job *job, const gp_job_spec *spec, struct err *err)
 {
     gp_client *client = job->client;
     gradpool__wire__join_request__init(&job->join);
     job->join.job = job->name;
     job->join.rank = job->rank;
-    job->join.workers = job->workers;
+    job->join.workers = spec->workers;
+    job->join.workers_max = spec->workers_max;
+    job->join.continues = spec->on_worker_loss == GP_CONTINUE;
     job->join.node = job->host;
-    job->join.loss_limit_ppm = loss_limit_ppm;
+    job->join.loss_limit_ppm = spec->loss_limit_ppm;
     job->join.pid = (uint32_t)getpid();
     struct control_options options = {.endpoint = &client->endpoint,
                                       .addresses = &client->addresses,
@@ -155,6 +169,7 @@ static int create_control(struct gp_job *job, uint32_t loss_limit_ppm, struct er
                                       .endpoint_text = client->endpoint_text,
                                       .program = CLIENT_PROGRAM,
                                       .join = &job->join,
+                                      .join_is_late = &job->join_is_late,
                                       .unasked = handle_unasked,
                                       .context = job};
     return control_create(&options, &job->control, err);
@@ -171,12 +186,12 @@ static void close_control(struct gp_job *job)
 }
 
 /* Forks are watched for from before the first socket is there (L8). */
-static int start(struct gp_job *job, uint32_t loss_limit_ppm, struct err *err)
+static int start(struct gp_job *job, const gp_job_spec *spec, struct err *err)
 {
     int r = engine_init(&job->engine, &job->lock, link_event, needs_progress, job);
     if (r < 0)
         return err_set(err, r, "job '%s': no thread or descriptors: %s", job->name, err_text(r));
-    r = create_control(job, loss_limit_ppm, err);
+    r = create_control(job, spec, err);
     if (r == 0 && (r = fork_watch(job)) < 0)
         err_set(err, r, "job '%s': %s", job->name, err_text(r));
     if (r == 0) {
@@ -203,7 +218,7 @@ int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
     struct gp_job *job = job_create(client, spec);
     if (!job)
         return client_error(-ENOMEM, "out of memory");
-    r = start(job, spec->loss_limit_ppm, &err);
+    r = start(job, spec, &err);
     if (r < 0) {
         job_free(job);
         return client_error(r, "%s", err.text[0] ? err.text : err_text(r));
@@ -228,7 +243,6 @@ int gp_job_tell_loss(gp_job *job, float loss)
 }
 
 uint32_t gp_job_rank(const gp_job *job) { return job ? job->rank : 0; }
-uint32_t gp_job_workers(const gp_job *job) { return job ? job->workers : 0; }
 
 /* ---- leave ---- */
 

@@ -168,6 +168,13 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
     if (has_root(s->operation) && !terms_have_rank(&t->terms, s->root))
         return client_error(-EINVAL, "tensor '%s': root %u is not in its set of ranks", t->name,
                             s->root);
+    bool is_counted =
+        gradient_bytes(t, s->operation) > t->bytes || result_bytes(t, s->operation) > t->bytes;
+    if (s->job->is_elastic && is_counted && terms_are_for_all(&t->terms))
+        return client_error(-EOPNOTSUPP,
+                            "tensor '%s': of a job whose workers come and go nobody can know how "
+                            "many blocks there will be; declare it for a set of ranks",
+                            t->name);
     uint64_t most;
     if (__builtin_mul_overflow(t->bytes, t->members, &most))
         return client_error(-EINVAL, "tensor '%s': %u blocks are more than memory holds", t->name,
@@ -204,6 +211,8 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
                             t->name);
     if (!gives_settings(s, t))
         return 0;
+    if (!s->settings && s->job->is_elastic)
+        return 0; /* it may be first only because others have left: the last that were told hold */
     if (!s->settings)
         return client_error(-EINVAL, "tensor '%s': rank %u gives the settings of an update",
                             t->name, t->first_rank);
@@ -241,6 +250,8 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
  * round after it needs no COMMIT to use the other half (L17). */
 static bool may_begin(const struct gp_tensor *t)
 {
+    if (t->entering > 0)
+        return false;
     bool is_ours = t->without_result == 0 && !t->open.ends_committed;
     return t->without_commit == 0 || (may_overlap(t) && is_short(&t->open) && is_ours);
 }
@@ -316,7 +327,7 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
         push.gradient = item->gradient;
         push.result = item->result;
     }
-    if (gives_settings(s, t)) {
+    if (gives_settings(s, t) && s->settings) {
         push.settings = settings_of(s->settings);
         push.has_settings = true;
     }

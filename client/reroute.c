@@ -42,8 +42,11 @@ static void adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     bool is_released = has_let_go(p, said);
     if (!link || is_known(p, said))
         return;
-    link->is_left |= link == former && is_released; /* there and back, and we were told the end */
+    /* There and back, and we were told the end; not: another set of ranks, where it is (L20). */
+    link->is_left |= link == former && is_released && !p->tensor->job->is_elastic;
     link_retract(p);
+    if (p->tensor->job->is_elastic)
+        piece_reopen(p);
     piece_new_word(p); /* what the former owner still says under the old one finds nobody (W5) */
     p->link = link;
     p->epoch = said->epoch;
@@ -81,6 +84,8 @@ void reroute(struct gp_job *job, const Gradpool__Wire__RouteChange *change)
     for (size_t i = 0; i < change->n_tensors; i++) {
         const Gradpool__Wire__TensorRoute *route = change->tensors[i];
         struct gp_tensor *t = tensor_find_id(job, route->tensor);
+        if (t)
+            tensor_take_ranks(t, route);
         for (size_t k = 0; t && k < route->n_pieces; k++) {
             struct piece *p = find_piece(t, route->pieces[k]->id);
             if (p)

@@ -87,10 +87,22 @@ static void take_commit(struct link *l, const struct record_commit *record)
     }
 }
 
+/* One that waits to be told its round has nothing open. */
+static struct piece *entering_piece(struct link *l, uint32_t word)
+{
+    struct piece *p = slot_piece(l->job, word);
+    return p && p->link == l && p->is_entering ? p : NULL;
+}
+
 /* The lane has not read the gradient, and has given us a later result for it (W12). */
 static void take_closed(struct link *l, const struct record_closed *record)
 {
-    struct piece *p = piece_of(l, record->word);
+    struct piece *p = entering_piece(l, record->word);
+    if (p) {
+        piece_enter(p, record->round);
+        return;
+    }
+    p = piece_of(l, record->word);
     if (!p)
         return;
     if (record->round > p->tensor->closed_round)
@@ -131,7 +143,9 @@ static void take_error(struct link *l, const struct record_error *record)
         job_break(l->job, record->code, "%s", text);
         return;
     }
-    struct piece *p = piece_of(l, record->word);
+    struct piece *p = entering_piece(l, record->word);
+    if (!p)
+        p = piece_of(l, record->word);
     if (!p)
         return;
     if (record->code == -ESTALE)

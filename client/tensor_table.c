@@ -232,6 +232,9 @@ int tensor_route(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
     t->id = route->tensor;
     hash_by_id(t);
     t->is_routed = true;
+    tensor_take_ranks(t, route);
+    for (uint32_t i = 0; t->job->join_is_late && i < t->pieces_count; i++)
+        piece_await_entry(&t->pieces[i]);
     return 0;
 }
 

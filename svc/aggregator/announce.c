@@ -217,6 +217,12 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         refuse(w, ready, -EINVAL, "the tensor was declared for other ranks");
         return false;
     }
+    if (operation && operation->inputs == INPUT_ROOT && p->job->is_elastic &&
+        ready->root < p->job->workers_count && !piece_rank(p, ready->root)) {
+        snprintf(text, sizeof text, "its root, rank %u, is not in the job", ready->root);
+        refuse(w, ready, -ECONNRESET, text);
+        return false;
+    }
     if (!operation || !root_is_sound(p, operation, ready->root)) {
         refuse(w, ready, -EOPNOTSUPP, "unknown operation or root; is the library newer?");
         return false;

@@ -5,6 +5,7 @@
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/measuring.h"
+#include "svc/coordinator/members.h"
 #include "svc/coordinator/profiles.h"
 #include "svc/coordinator/quota.h"
 #include "svc/coordinator/service.h"
@@ -75,7 +76,7 @@ static bool try_answer(struct wait *wait, struct job *job, const struct declarat
             peer_fail(wait->peer, wait->request, tensor->failure_code, "%s", tensor->failure);
         if (!tensor || tensor->failure)
             return true;
-        ready = ready && is_ready(tensor);
+        ready = ready && is_ready(tensor) && members_has_entered(tensor, wait->peer->session);
     }
     if (ready)
         send_routes(wait, job, declaration);
@@ -368,6 +369,7 @@ static void answer_when_ready(struct declare *d)
     if (!wait_create(d->peer, d->request, DECLARE_DEADLINE_NS, declare_expired, declaration))
         return;
     telling_place(d->job);
+    regrouping_check(d->job);
     declare_check_waits(d->job);
 }
 

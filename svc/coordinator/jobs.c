@@ -4,6 +4,7 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/exploring.h"
 #include "svc/coordinator/measuring.h"
+#include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/profiles.h"
 #include "svc/coordinator/service.h"
@@ -24,6 +25,8 @@ struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, c
                         .tenant = tenant,
                         .id = id,
                         .workers = workers,
+                        .founding = workers,
+                        .wanted = workers,
                         .epoch = 1,
                         .next_tensor = 1,
                         .next_piece = 1,
@@ -41,6 +44,7 @@ struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, c
 void jobs_destroy(struct job *job)
 {
     moving_end_job(job);
+    regrouping_end(job);
     for (uint32_t rank = 0; job->sessions && rank < job->workers; rank++)
         if (job->sessions[rank])
             session_destroy(job->sessions[rank]);
@@ -79,8 +83,8 @@ struct job *jobs_find_id(struct service *s, uint32_t id)
 
 bool jobs_is_complete(const struct job *job)
 {
-    for (uint32_t rank = 0; rank < job->workers; rank++)
-        if (!job->sessions[rank])
+    for (uint32_t rank = 0; rank < job->founding; rank++)
+        if (!job->sessions[rank] && members_have(job, rank))
             return false;
     return true;
 }
@@ -97,7 +101,12 @@ void jobs_row(const struct job *job, struct store_row *ret_row)
                                       .next_piece = job->next_piece,
                                       .failure = job->failure ? job->failure : "",
                                       .loss_limit_ppm = job->loss_limit_ppm,
-                                      .layout = job->layout};
+                                      .layout = job->layout,
+                                      .founding = job->founding,
+                                      .wanted = job->wanted,
+                                      .version = job->version,
+                                      .continues = job->continues,
+                                      .is_elastic = job->is_elastic};
 }
 
 int jobs_restore(struct service *s, const struct store_job *row)
@@ -112,6 +121,11 @@ int jobs_restore(struct service *s, const struct store_job *row)
     job->next_tensor = row->next_tensor;
     job->next_piece = row->next_piece;
     job->layout = row->layout;
+    job->founding = row->founding ? row->founding : row->workers;
+    job->wanted = row->wanted ? row->wanted : row->workers;
+    job->version = row->version;
+    job->continues = row->continues;
+    job->is_elastic = row->is_elastic;
     job->loss_limit_ppm = row->loss_limit_ppm;
     job->failure = *row->failure ? strdup(row->failure) : NULL;
     list_append(&s->jobs, &job->link);

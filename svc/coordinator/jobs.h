@@ -42,7 +42,9 @@ struct tensor {
     int failure_code;
     uint8_t ranks[STORE_RANKS_BYTES]; /* who has declared it */
     uint32_t ranks_count;
-    struct piece *pieces; /* ids without gaps */
+    uint64_t members[TERMS_RANK_WORDS]; /* whose pushes make its rounds (K40), of an elastic job */
+    uint32_t grouped;                   /* with which of the job's versions */
+    struct piece *pieces;               /* ids without gaps */
     size_t pieces_count;
     uint64_t lane_ns; /* lane time a round, measured now or before; 0: not known */
 };
@@ -98,6 +100,7 @@ enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };
 struct session {
     struct job *job;
     uint32_t rank, pid;
+    uint32_t entered; /* with which version of the job it came; 0: it was there to begin with */
     uint64_t number, identity;
     char *node;
     enum session_state state;
@@ -110,7 +113,12 @@ struct job {
     struct list link;
     struct service *service;
     struct tenant *tenant;
-    uint32_t id, workers, epoch, next_tensor, next_piece;
+    uint32_t id, workers, epoch, next_tensor, next_piece; /* workers: ranks that it may have */
+    uint32_t founding, wanted;     /* workers that it began with, that it shall have (K40) */
+    uint32_t version;              /* of who is in it; grows */
+    bool continues;                /* without workers that are lost */
+    bool is_elastic;               /* workers come and go */
+    struct regrouping *regrouping; /* under way; NULL: none */
     char *name;
     char *failure;             /* NULL: none */
     struct session **sessions; /* by rank; NULL: has not joined */
@@ -187,6 +195,8 @@ void session_destroy(struct session *session);
 void session_attach(struct session *session, struct peer *p);
 /* Its connection is gone; it is lost when it has not come back in time, or its process is dead. */
 void session_away(struct session *session, uint64_t grace_ns);
+/* Its connection to a lane has ended: it leaves a job that continues, and is told so. */
+void session_cut_off(struct session *session, uint32_t lane);
 /* It has said goodbye. */
 void session_leave(struct session *session);
 void session_row(const struct session *session, struct store_row *ret_row);

@@ -2,6 +2,7 @@
  * Nothing happens that is not in the store first (K1). */
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/members.h"
 #include "svc/coordinator/quota.h"
 #include "svc/coordinator/service.h"
 
@@ -16,11 +17,19 @@ static void reply_joined(const struct session *session, uint64_t request)
     reply.job_id = session->job->id;
     reply.session = session->number;
     reply.policy = (char *)session->job->service->options.policy;
+    reply.is_late = session->entered > 0;
     envelope e = ENVELOPE_INIT;
     e.id = request;
     e.body_case = BODY(JOIN_REPLY);
     e.join_reply = &reply;
     peer_send(session->peer, &e);
+    members_tell(session->job, session);
+}
+
+/* So many ranks it may have. */
+static uint32_t room_of(const WIRE(JoinRequest) * join)
+{
+    return join->workers_max > join->workers ? join->workers_max : join->workers;
 }
 
 static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
@@ -40,6 +49,9 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
     else if (join->workers < 1 || join->workers > WORKERS_MAX)
         peer_fail(p, request, -EINVAL, "job %s: %u workers; expected 1 to %d", join->job,
                   join->workers, WORKERS_MAX);
+    else if (join->workers_max > WORKERS_MAX)
+        peer_fail(p, request, -EINVAL, "job %s: workers_max %u; expected 0 to %d", join->job,
+                  join->workers_max, WORKERS_MAX);
     else if (join->rank >= join->workers)
         peer_fail(p, request, -EINVAL, "job %s: rank %u of %u workers; expected 0 to %u", join->job,
                   join->rank, join->workers, join->workers - 1);
@@ -62,9 +74,18 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
                   "job %s has failed (%s) and its last workers have not left "
                   "yet; join again when they have, or under another name",
                   job->name, job->failure);
-    else if (job->workers != join->workers)
+    else if (!job->is_elastic && job->workers != room_of(join))
         peer_fail(p, request, -EPROTO, "job %s runs with %u workers, rank %u came with %u",
                   job->name, job->workers, join->rank, join->workers);
+    else if (job->workers != room_of(join) || job->continues != join->continues)
+        peer_fail(p, request, -EPROTO,
+                  "job %s may have %u workers and %s when one is lost; rank %u came with another "
+                  "workers_max (%u) or on_worker_loss",
+                  job->name, job->workers, job->continues ? "goes on" : "fails", join->rank,
+                  room_of(join));
+    else if (job->is_elastic && join->rank >= job->wanted)
+        peer_fail(p, request, -EPROTO, "job %s shall have %u workers: rank %u is not one of them",
+                  job->name, job->wanted, join->rank);
     else if (job->loss_limit_ppm != join->loss_limit_ppm)
         peer_fail(p, request, -EPROTO,
                   "job %s runs with a loss limit of %u ppm, rank %u came with %u (0: none)",
@@ -73,7 +94,7 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
         peer_fail(p, request, -EEXIST, "rank %u of job %s is taken by %s, pid %u%s", join->rank,
                   job->name, taken->node, taken->pid,
                   taken->state == SESSION_AWAY ? " (away)" : "");
-    else if (taken)
+    else if (taken && !job->is_elastic)
         peer_fail(p, request, -ESTALE,
                   "rank %u of job %s has left, and the others have not yet; "
                   "join again when they have, or under another name",
@@ -100,14 +121,22 @@ static int keep_joined(const struct session *session, bool job_is_new, struct er
     struct service *s = session->job->service;
     struct store_row row;
     store_begin(s->store);
-    if (job_is_new) {
+    if (job_is_new)
         service_put_numbers(s);
+    if (job_is_new || session->entered > 0) {
         jobs_row(session->job, &row);
         store_put(s->store, &row);
     }
     session_row(session, &row);
     store_put(s->store, &row);
     return store_commit(s->store, err);
+}
+
+/* One that takes a rank of somebody before it, or one that the job has grown by, comes late. */
+static void take_place(struct job *job, struct session *session)
+{
+    if (job->is_elastic && (job->sessions[session->rank] || session->rank >= job->founding))
+        session->entered = ++job->version;
 }
 
 /* K1: stored first; what did not reach the store did not happen. */
@@ -123,6 +152,7 @@ static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *j
     while (session->number == 0)
         if (getrandom(&session->number, sizeof session->number, 0) < 0)
             break;
+    take_place(job, session);
     s->numbers.next_job += job_is_new;
     int error = keep_joined(session, job_is_new, err);
     if (error < 0) {
@@ -130,23 +160,41 @@ static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *j
         session_destroy(session);
         return error;
     }
+    if (job->sessions[session->rank])
+        session_destroy(job->sessions[session->rank]);
     job->sessions[session->rank] = session;
     session_attach(session, p);
     return 0;
 }
 
-static void join_new(struct peer *p, uint64_t request, const WIRE(JoinRequest) * wanted)
+static struct job *make_job(struct peer *p, const WIRE(JoinRequest) * wanted)
 {
     struct service *s = p->service;
+    struct job *job = jobs_create(s, p->tenant, s->numbers.next_job, wanted->job, room_of(wanted));
+    if (!job)
+        return NULL;
+    job->founding = job->wanted = wanted->workers;
+    job->continues = wanted->continues;
+    job->is_elastic = wanted->continues || wanted->workers_max > wanted->workers;
+    return job;
+}
+
+static void join_new(struct peer *p, const envelope *message)
+{
+    struct service *s = p->service;
+    const WIRE(JoinRequest) *wanted = message->join_request;
+    uint64_t request = message->id;
     struct job *job = jobs_find(s, p->tenant, wanted->job);
     bool job_is_new = !job;
     struct err err;
     if (job && !rank_is_free(p, request, wanted, job))
         return;
-    if (!job && quota_check_new_job(s, p->tenant, wanted->job, wanted->workers, &err) < 0)
+    if (job && members_is_leaving(job, wanted->rank))
+        return members_wait(p, message);
+    if (!job && quota_check_new_job(s, p->tenant, wanted->job, room_of(wanted), &err) < 0)
         return peer_fail(p, request, err.code, "%s", err.text);
     if (job_is_new)
-        job = jobs_create(s, p->tenant, s->numbers.next_job, wanted->job, wanted->workers);
+        job = make_job(p, wanted);
     if (!job)
         return peer_fail_memory(p, request);
     job->loss_limit_ppm = wanted->loss_limit_ppm;
@@ -161,6 +209,7 @@ static void join_new(struct peer *p, uint64_t request, const WIRE(JoinRequest) *
     if (job_is_new)
         list_append(&s->jobs, &job->link);
     reply_joined(p->session, request);
+    members_tell(job, NULL);
 }
 
 /* The routes it may have missed come with the reply; it knows by their epochs which are news. */
@@ -196,7 +245,7 @@ void join_handle(struct peer *p, const envelope *request)
     if (!join_is_valid(p, request->id, join))
         return;
     if (join->session == 0)
-        return join_new(p, request->id, join);
+        return join_new(p, request);
     struct session *session = find_session(p, join);
     if (!session)
         return peer_fail(p, request->id, -ESTALE,
@@ -213,7 +262,10 @@ void leave_handle(struct peer *p, const envelope *request)
         return peer_fail(p, request->id, -ENOTCONN, "no job has been joined");
     log_info("%s has left", session_name(session, name, sizeof name));
     waits_cancel(p);
+    struct job *job = session->job;
     session_leave(session);
     peer_reply_done(p, request->id);
-    jobs_end_if_empty(session->job);
+    if (job->is_elastic && !job->failure)
+        members_leave(session);
+    jobs_end_if_empty(job);
 }

@@ -4,6 +4,7 @@
 #include "svc/coordinator/moving.h"
 
 #include "svc/base/log.h"
+#include "svc/coordinator/members.h"
 #include "svc/coordinator/migration.h"
 
 #include <errno.h>
@@ -104,10 +105,14 @@ static void report(struct timer *timer)
 {
     struct migration *m = container_of(timer, struct migration, over);
     struct service *s = m->service;
+    uint32_t id = m->job;
     m->moved.text = m->text;
     if (m->done)
         m->done(s, m->context, &m->moved);
     migration_free(m);
+    struct job *job = jobs_find_id(s, id);
+    if (job)
+        regrouping_check(job);
 }
 
 /* Once for each. */

@@ -1,6 +1,7 @@
 /* What a migration takes along, and whether it may begin: looks, and changes nothing until all is
  * there. The way itself is in moving.c. */
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/members.h"
 #include "svc/coordinator/migration.h"
 
 #include <errno.h>
@@ -42,6 +43,8 @@ static int check_job(const struct job *job, struct err *err)
         return err_set(err, -EBUSY, "tasks of job %.64s are on their way already", job->name);
     if (job->failure)
         return err_set(err, -EAGAIN, "job %.64s has failed", job->name);
+    if (regrouping_is_busy(job))
+        return err_set(err, -EAGAIN, "workers of job %.64s come or go", job->name);
     /* Who is away may miss that the lane it knows has let go (K20). */
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (job->sessions[rank] && job->sessions[rank]->state == SESSION_AWAY)

@@ -118,14 +118,15 @@ static int ask_to_place(struct migration *m, struct lane *lane, struct asked *as
 {
     struct job *job = migration_job(m);
     _cleanup_free_ WIRE(PieceSpec) *specs = calloc(asked->count, sizeof *specs);
-    if (!specs)
+    _cleanup_free_ struct terms *terms = calloc(asked->count, sizeof *terms);
+    if (!specs || !terms)
         return -ENOMEM;
     for (size_t i = 0; i < asked->count; i++) {
         struct tensor *tensor;
         struct piece *piece = jobs_piece(job, m->travellers[asked->at[i]].piece, &tensor);
-        telling_spec(tensor, piece, &specs[i]);
+        telling_spec(tensor, piece, &terms[i], &specs[i]);
     }
-    return telling_ask(job, lane, m->epoch, true, specs, asked->count, answered, asked);
+    return telling_ask(job, lane, m->epoch, PLACE_RECOVERING, specs, asked->count, answered, asked);
 }
 
 void migration_prepare(struct migration *m)

@@ -2,6 +2,7 @@
  * file hears of it (K4). Tasks move whole, keep their numbers, and get the job's next epoch. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/service.h"
 
@@ -144,6 +145,7 @@ void recovery_place_stranded(struct service *s)
     place_all(s, NULL);
     list_for_each_safe (node, &s->jobs)
         telling_place(list_entry(node, struct job, link));
+    regrouping_check_all(s);
 }
 
 /* --- lost --- */
@@ -212,5 +214,6 @@ void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
         telling_place(job);
         tensors_send_routes(job, NULL, is_back, a);
         declare_check_waits(job);
+        regrouping_check(job);
     }
 }

@@ -2,6 +2,7 @@
  * last known ones of those that do not answer in time. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/measuring.h"
+#include "svc/coordinator/members.h"
 #include "svc/coordinator/quota.h"
 #include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
@@ -417,7 +418,7 @@ static WIRE(JobView) *
     view->job = job->name;
     view->tenant = job->tenant->key.tenant;
     view->job_id = job->id;
-    view->workers = job->workers;
+    view->workers = job->is_elastic ? members_count(job) : job->workers;
     view->state = (char *)(job->failure            ? "failed"
                            : jobs_is_complete(job) ? "training"
                                                    : "joining");

@@ -1,6 +1,7 @@
 /* Workers of a job: connected, away, gone. Owns struct session. A worker that is lost fails its
  * job: a sum without it is not the sum that was asked for (K6). */
 #include "svc/base/log.h"
+#include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/visitors.h"
@@ -66,7 +67,8 @@ void session_row(const struct session *session, struct store_row *ret_row)
                                               .identity = session->identity,
                                               .pid = session->pid,
                                               .state = session->state,
-                                              .node = session->node};
+                                              .node = session->node,
+                                              .entered = session->entered};
 }
 
 static int keep(const struct session *session, struct err *err)
@@ -98,8 +100,41 @@ static void lost(struct session *session)
     end(session, SESSION_LOST);
     if (peer)
         peer_break(peer);
-    jobs_fail(job, session, -ECONNRESET, "%s is gone", session_name(session, name, sizeof name));
+    if (job->continues && !job->failure) {
+        log_warn("%s is gone; its job goes on", session_name(session, name, sizeof name));
+        members_leave(session);
+    } else {
+        jobs_fail(job, session, -ECONNRESET, "%s is gone",
+                  session_name(session, name, sizeof name));
+    }
     jobs_end_if_empty(job);
+}
+
+/* It may live on: what it hears last is why it is out. */
+void session_cut_off(struct session *session, uint32_t lane)
+{
+    struct job *job = session->job;
+    char name[ERR_TEXT_BYTES], text[2 * ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s has lost its connection to lane %u",
+             session_name(session, name, sizeof name), lane);
+    if (!job->continues)
+        return jobs_fail(job, NULL, -ECONNRESET, "%s", text);
+    WIRE(JobFailure) failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
+    failure.code = -ECONNRESET;
+    failure.text = text;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(JOB_FAILURE);
+    e.job_failure = &failure;
+    struct peer *peer = session->peer;
+    if (peer)
+        peer_send(peer, &e);
+    session->peer = NULL; /* it may go on reading */
+    if (peer) {
+        peer->session = NULL;
+        waits_cancel(peer);
+        peer_finish(peer);
+    }
+    lost(session);
 }
 
 /* A goodbye may still lie in the socket of a process that has ended: all is read first, turn by
@@ -192,6 +227,7 @@ int session_restore(struct service *s, const struct store_session *row)
     session->identity = row->identity;
     session->pid = row->pid;
     session->state = (enum session_state)row->state;
+    session->entered = row->entered;
     job->sessions[row->rank] = session;
     if (session->state == SESSION_JOINED || session->state == SESSION_AWAY) {
         watch_process(session);

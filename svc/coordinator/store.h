@@ -62,21 +62,25 @@ struct store_job {
     const char *failure;     /* "": none */
     uint32_t loss_limit_ppm; /* 0: none */
     uint32_t layout;         /* profiles_layout(); 0: nothing was declared yet */
+    uint32_t founding, wanted, version, continues, is_elastic; /* K40 */
 };
 struct store_session {
     uint32_t job, rank;
     uint64_t session, identity;
     uint32_t pid, state;
     const char *node;
+    uint32_t entered;
 };
 struct store_tensor {
     uint32_t job, tensor;
     const char *name;
     uint32_t dtype;
     uint64_t elements;
-    const char *failure;  /* "": none */
-    const uint8_t *ranks; /* STORE_RANKS_BYTES: who has declared it */
-    const void *terms;    /* STORE_TERMS_BYTES: struct terms */
+    const char *failure;    /* "": none */
+    const uint8_t *ranks;   /* STORE_RANKS_BYTES: who has declared it */
+    const void *terms;      /* STORE_TERMS_BYTES: struct terms */
+    const uint8_t *members; /* STORE_RANKS_BYTES: whose pushes make its rounds */
+    uint32_t grouped;
 };
 struct store_piece {
     uint32_t job, piece;

@@ -44,21 +44,23 @@ const struct table schema_tables[STORE_TABLES] = {
          {COLUMN(job, job, U32), COLUMN(job, tenant, TEXT), COLUMN(job, name, TEXT),
           COLUMN(job, workers, U32), COLUMN(job, epoch, U32), COLUMN(job, next_tensor, U32),
           COLUMN(job, next_piece, U32), COLUMN(job, failure, TEXT), COLUMN(job, layout, U32),
-          COLUMN(job, loss_limit_ppm, U32)}},
+          COLUMN(job, loss_limit_ppm, U32), COLUMN(job, founding, U32), COLUMN(job, wanted, U32),
+          COLUMN(job, version, U32), COLUMN(job, continues, U32), COLUMN(job, is_elastic, U32)}},
     [STORE_SESSION] =
         {"sessions",
          2,
          ", FOREIGN KEY(job) REFERENCES jobs ON DELETE CASCADE",
          {COLUMN(session, job, U32), COLUMN(session, rank, U32), COLUMN(session, session, U64),
           COLUMN(session, identity, U64), COLUMN(session, pid, U32), COLUMN(session, state, U32),
-          COLUMN(session, node, TEXT)}},
+          COLUMN(session, node, TEXT), COLUMN(session, entered, U32)}},
     [STORE_TENSOR] =
         {"tensors",
          2,
          ", FOREIGN KEY(job) REFERENCES jobs ON DELETE CASCADE",
          {COLUMN(tensor, job, U32), COLUMN(tensor, tensor, U32), COLUMN(tensor, name, TEXT),
           COLUMN(tensor, dtype, U32), COLUMN(tensor, elements, U64), COLUMN(tensor, failure, TEXT),
-          COLUMN(tensor, ranks, RANKS), COLUMN(tensor, terms, TERMS)}},
+          COLUMN(tensor, ranks, RANKS), COLUMN(tensor, terms, TERMS),
+          COLUMN(tensor, members, RANKS), COLUMN(tensor, grouped, U32)}},
     [STORE_PIECE] =
         {"pieces",
          3,
@@ -77,6 +79,10 @@ const struct table schema_tables[STORE_TABLES] = {
           COLUMN(profile, slack_ns, U64), COLUMN(profile, tensors, BLOB)}},
 };
 
+/* STORE_RANKS_BYTES of zeros. */
+#define ZEROS_16 "00000000000000000000000000000000"
+#define NOBODY "x'" ZEROS_16 ZEROS_16 ZEROS_16 ZEROS_16 ZEROS_16 ZEROS_16 "'"
+
 /* A column that is new stands last in its table, where ALTER TABLE puts it. */
 const char *schema_step(uint32_t version)
 {
@@ -87,7 +93,15 @@ const char *schema_step(uint32_t version)
         [5] = "ALTER TABLE pieces ADD COLUMN is_released INTEGER NOT NULL DEFAULT 0",
         [6] = "DROP TABLE IF EXISTS profiles", /* a hint: what it lacks is measured again */
         [7] = "ALTER TABLE pieces RENAME COLUMN is_released TO lost_epoch;"
-              "UPDATE pieces SET lost_epoch = CASE lost_epoch WHEN 0 THEN epoch ELSE 0 END",
+              "UPDATE pieces SET lost_epoch = CASE lost_epoch WHEN 0 THEN epoch ELSE 0 END;"
+              "ALTER TABLE jobs ADD COLUMN founding INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE jobs ADD COLUMN wanted INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE jobs ADD COLUMN version INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE jobs ADD COLUMN continues INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE jobs ADD COLUMN is_elastic INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE sessions ADD COLUMN entered INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE tensors ADD COLUMN members BLOB NOT NULL DEFAULT " NOBODY ";"
+              "ALTER TABLE tensors ADD COLUMN grouped INTEGER NOT NULL DEFAULT 0",
     };
     return steps[version];
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #define SQL_BYTES 1024
-#define COLUMNS_MAX 12
+#define COLUMNS_MAX 16
 
 /* Blobs of a fixed length are told apart from COLUMN_BLOB, a struct store_blob. */
 enum column_type {

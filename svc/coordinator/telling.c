@@ -2,6 +2,7 @@
  * to the answer; an answer for a piece that has moved meanwhile is passed over. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/members.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -56,22 +57,26 @@ static void lane_answered(struct service *s, void *data, const envelope *reply, 
     if (reply && placed->recovering)
         tensors_send_routes(job, NULL, is_of, placed);
     declare_check_waits(job);
+    regrouping_check(job);
 }
 
-void telling_spec(const struct tensor *tensor, const struct piece *piece, WIRE(PieceSpec) * spec)
+void telling_spec(const struct tensor *tensor, const struct piece *piece, struct terms *terms,
+                  WIRE(PieceSpec) * spec)
 {
+    const struct terms *told = members_terms(tensor, terms);
     gradpool__wire__piece_spec__init(spec);
     spec->piece = piece->id;
     spec->task = piece->task;
     spec->dtype = tensor->dtype;
     spec->elements = piece->elements;
     spec->tensor = tensor->name;
-    spec->terms.len = terms_bytes(&tensor->terms);
-    spec->terms.data = (uint8_t *)&tensor->terms;
+    spec->terms.len = terms_bytes(told);
+    spec->terms.data = (uint8_t *)told;
 }
 
 /* The job's pieces that wait for their lane to be told, those of one message. */
-static size_t gather(struct job *job, struct placed *placed, WIRE(PieceSpec) * specs)
+static size_t gather(struct job *job, struct placed *placed, struct terms *terms,
+                     WIRE(PieceSpec) * specs)
 {
     struct lane *lane = NULL;
     for (size_t t = 0; t < job->tensors_count; t++) {
@@ -91,7 +96,7 @@ static size_t gather(struct job *job, struct placed *placed, WIRE(PieceSpec) * s
             if (piece->lane != lane || piece->epoch != placed->epoch ||
                 piece->recovering != placed->recovering || placed->count == MESSAGE_PIECES_MAX)
                 continue;
-            telling_spec(tensor, piece, &specs[placed->count]);
+            telling_spec(tensor, piece, &terms[placed->count], &specs[placed->count]);
             placed->pieces[placed->count++] = piece->id;
             piece->state = PIECE_ASKED;
         }
@@ -99,7 +104,7 @@ static size_t gather(struct job *job, struct placed *placed, WIRE(PieceSpec) * s
     return placed->count;
 }
 
-int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, bool recovering,
+int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_how how,
                 WIRE(PieceSpec) * specs, size_t count, call_done_fn done, void *data)
 {
     const struct limits *limits = &job->service->options.limits;
@@ -114,7 +119,9 @@ int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, bool recover
     request.job = job->name;
     request.workers = job->workers;
     request.epoch = epoch;
-    request.recovering = recovering;
+    request.recovering = how != PLACE_NEW;
+    request.regroups = how == PLACE_REGROUPED;
+    request.is_elastic = job->is_elastic;
     request.pieces = list;
     request.n_pieces = count;
     request.lent_bytes_max = limits->most[LIMIT_JOB_LENT];
@@ -133,8 +140,9 @@ int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, bool recover
 static void ask_lane(struct job *job, struct placed *placed, WIRE(PieceSpec) * specs)
 {
     struct lane *lane = lane_find(job->service, placed->lane);
-    if (telling_ask(job, lane, placed->epoch, placed->recovering, specs, placed->count,
-                    lane_answered, placed) == 0)
+    enum place_how how = placed->recovering ? PLACE_RECOVERING : PLACE_NEW;
+    if (telling_ask(job, lane, placed->epoch, how, specs, placed->count, lane_answered, placed) ==
+        0)
         return;
     settle(job, placed, -ENOMEM, "gradpool serve is out of memory");
     free(placed);
@@ -147,11 +155,13 @@ void telling_place(struct job *job)
         pieces += job->tensors[t]->pieces_count;
     size_t room = pieces < MESSAGE_PIECES_MAX ? pieces : MESSAGE_PIECES_MAX;
     _cleanup_free_ WIRE(PieceSpec) *specs = calloc(room ? room : 1, sizeof *specs);
+    _cleanup_free_ struct terms *terms = calloc(room ? room : 1, sizeof *terms);
     for (;;) {
         struct placed *placed = calloc(1, sizeof *placed + room * sizeof placed->pieces[0]);
-        if (!specs || !placed)
+        bool has_room = specs && terms && placed;
+        if (!has_room)
             timer_start(&job->service->loop, &job->service->retry_timer, clock_now_ns() + RETRY_NS);
-        if (!specs || !placed || gather(job, placed, specs) == 0) {
+        if (!has_room || gather(job, placed, terms, specs) == 0) {
             free(placed);
             return;
         }

@@ -3,6 +3,7 @@
 #include "packer/packer.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/members.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/reduce.h"
 
@@ -27,6 +28,7 @@ struct tensor *tensor_create(struct job *job, uint32_t id, const char *name, uin
         free(tensor);
         return NULL;
     }
+    members_begin(tensor);
     return tensor;
 }
 
@@ -66,7 +68,9 @@ void tensor_row(const struct tensor *tensor, struct store_row *ret_row)
                                             .elements = tensor->elements,
                                             .failure = tensor->failure ? tensor->failure : "",
                                             .ranks = tensor->ranks,
-                                            .terms = &tensor->terms};
+                                            .terms = &tensor->terms,
+                                            .members = (const uint8_t *)tensor->members,
+                                            .grouped = tensor->grouped};
 }
 
 void piece_row(const struct tensor *tensor, const struct piece *piece, struct store_row *ret_row)
@@ -98,6 +102,8 @@ int tensor_restore(struct service *s, const struct store_tensor *row)
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (row->ranks[rank / 8] & (1u << rank % 8))
             tensor_set_rank(tensor, rank, true);
+    memcpy(tensor->members, row->members, sizeof tensor->members);
+    tensor->grouped = row->grouped;
     if (*row->failure)
         tensor->failure = strdup(row->failure);
     tensor->failure_code = -EINVAL; /* the code is not kept */
@@ -178,6 +184,10 @@ WIRE(TensorRoute) *
     gradpool__wire__tensor_route__init(route);
     route->tensor = tensor->id;
     route->pieces = list;
+    if (tensor->job->is_elastic) {
+        route->ranks.data = (uint8_t *)tensor->members;
+        route->ranks.len = sizeof tensor->members;
+    }
     for (size_t i = 0; i < count; i++) {
         const struct piece *piece = &tensor->pieces[i];
         if (!piece->lane || (wanted && !wanted(piece, context)))

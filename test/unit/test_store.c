@@ -113,7 +113,9 @@ static struct store_row tensor_row(uint32_t job, uint32_t tensor)
                                        .elements = UINT64_MAX,
                                        .failure = "",
                                        .ranks = ranks,
-                                       .terms = terms};
+                                       .terms = terms,
+                                       .members = ranks,
+                                       .grouped = 3};
     return row;
 }
 
@@ -287,6 +289,13 @@ static void change_file(struct fixture *f, const char *sql)
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
+/* What version 8 added. */
+#define WITHOUT_MEMBERS                                                                  \
+    "ALTER TABLE jobs DROP COLUMN founding; ALTER TABLE jobs DROP COLUMN wanted;"        \
+    "ALTER TABLE jobs DROP COLUMN version; ALTER TABLE jobs DROP COLUMN continues;"      \
+    "ALTER TABLE jobs DROP COLUMN is_elastic; ALTER TABLE sessions DROP COLUMN entered;" \
+    "ALTER TABLE tensors DROP COLUMN members; ALTER TABLE tensors DROP COLUMN grouped;"
+
 static void a_file_of_the_version_before_is_brought_up_to_date(void **state)
 {
     struct fixture *f = *state;
@@ -295,7 +304,7 @@ static void a_file_of_the_version_before_is_brought_up_to_date(void **state)
     change_file(f, "DROP TABLE profiles; ALTER TABLE jobs DROP COLUMN layout;"
                    "ALTER TABLE jobs DROP COLUMN loss_limit_ppm;"
                    "ALTER TABLE tenants DROP COLUMN loss_limit_ppm;"
-                   "ALTER TABLE pieces DROP COLUMN lost_epoch;"
+                   "ALTER TABLE pieces DROP COLUMN lost_epoch;" WITHOUT_MEMBERS
                    "PRAGMA user_version=3");
     reopen(f, 0);
     assert_int_equal(load(f), 2);
@@ -329,7 +338,8 @@ static void routes_of_schema_7_keep_whether_they_were_let_go_of(void **state)
     put(f, piece_row(7, 1, 1));
     put(f, piece_row(7, 1, 2));
     change_file(f, "ALTER TABLE pieces RENAME COLUMN lost_epoch TO is_released;"
-                   "UPDATE pieces SET is_released = piece - 1; PRAGMA user_version=7");
+                   "UPDATE pieces SET is_released = piece - 1;" WITHOUT_MEMBERS
+                   "PRAGMA user_version=7");
     reopen(f, 0);
     assert_int_equal(load(f), 4);
     assert_int_equal(f->rows[2].piece.lost_epoch, 5);

@@ -17,6 +17,7 @@ OPERATIONS = {'sum': 1, 'mean': 2, 'min': 5, 'max': 6, 'product': 7, 'gather': 8
               'all-to-all': 9, 'reduce-scatter': 10}
 RULES = {None: 0, 'sgd': 1, 'momentum': 2, 'nesterov': 3, 'adam': 4, 'adamw': 5}
 MEASURES = 2  # GP_MEASURES
+WORKER_LOSS = {'fail': 0, 'continue': 1}
 QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}
 
 # Ask PSM, which Debian's libfabric loads, to leave signals alone.
@@ -34,7 +35,14 @@ class Options(ctypes.Structure):
 class JobSpec(ctypes.Structure):
     """struct gp_job_spec"""
     _fields_ = [('name', ctypes.c_char_p), ('rank', ctypes.c_uint32), ('workers', ctypes.c_uint32),
-                ('loss_limit_ppm', ctypes.c_uint32)]
+                ('loss_limit_ppm', ctypes.c_uint32), ('workers_max', ctypes.c_uint32),
+                ('on_worker_loss', ctypes.c_int)]
+
+
+class Membership(ctypes.Structure):
+    """struct gp_membership"""
+    _fields_ = [('version', ctypes.c_uint32), ('workers', ctypes.c_uint32),
+                ('wanted', ctypes.c_uint32), ('ranks', ctypes.c_uint64 * 12)]
 
 
 class TensorSpec(ctypes.Structure):
@@ -69,6 +77,8 @@ _PROTOTYPES = {
     'gp_disconnect': (None, _HANDLE),
     'gp_job_join': (_INT, _HANDLE, _POINTER(JobSpec), _POINTER(_HANDLE)),
     'gp_job_leave': (None, _HANDLE),
+    'gp_job_membership': (_INT, _HANDLE, _POINTER(Membership)),
+    'gp_job_resize': (_INT, _HANDLE, _U32, _INT),
     'gp_job_tell_loss': (_INT, _HANDLE, ctypes.c_float),
     'gp_tensors_declare': (_INT, _HANDLE, _POINTER(TensorSpec), _SIZE, _POINTER(_HANDLE)),
     'gp_tensor_undeclare': (_INT, _HANDLE),

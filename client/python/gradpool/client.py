@@ -8,13 +8,15 @@ Values are float32, contiguous, in CPU memory: torch tensors, numpy arrays or ot
 buffers, of any shape. Time-outs are in ms; 0 is GRADPOOL_TIMEOUT_MS, or a minute. Every call may
 raise GradpoolError or one of its kinds (errors.py). Objects may be used from any thread, one
 Request from one thread at a time; none of them in a forked child."""
+import collections
 import ctypes
 import errno
 import os
 import threading
 
 from ._library import (check, DTYPES, encode, INT_MAX, Item, JobSpec, lib, MEASURES, number,
-                       OPERATIONS, Options, RULES, Settings, TensorSpec, U32_MAX, U64_MAX)
+                       Membership, OPERATIONS, Options, RULES, Settings, TensorSpec, U32_MAX,
+                       U64_MAX, WORKER_LOSS)
 from ._memory import Loan
 from ._owned import Owned
 from .errors import error_of, GradpoolError, mismatch, Timeout
@@ -60,19 +62,29 @@ class Client(Owned):
         super().__init__(handle)
         self._jobs = []
 
-    def join(self, name=None, rank=None, workers=None, loss_limit=None):
+    def join(self, name=None, rank=None, workers=None, loss_limit=None, workers_max=None,
+             on_worker_loss='fail'):
         """Joins a job and returns a Job; does not wait for the other workers. What is None comes
         from the launcher's environment (job_from_environment). `loss_limit`: how much slower the
         job may become by sharing lanes, 0.05 for 5 %, the same on every worker; None: what the
-        service and its tenant say. The strictest of the three counts."""
+        service and its tenant say. The strictest of the three counts.
+
+        workers_max     ranks that Job.resize() may give it; None: as many as `workers`
+        on_worker_loss  "fail", or "continue": who is lost leaves the job, and may come back.
+                        Both the same on every worker"""
         name = name or os.environ.get('GRADPOOL_JOB')
         if rank is None or workers is None:
             _, rank, workers = job_from_environment()
         if not name:
             raise mismatch('the job has no name: give one or set GRADPOOL_JOB, '
                            'the same on every worker')
+        if on_worker_loss not in WORKER_LOSS:
+            raise mismatch(f"on_worker_loss is {on_worker_loss!r}, expected one of "
+                           f"{', '.join(WORKER_LOSS)}")
         spec = JobSpec(encode(name, "the job's name"), number(rank, 'rank', U32_MAX),
-                       number(workers, 'workers', U32_MAX), _parts_per_million(loss_limit))
+                       number(workers, 'workers', U32_MAX), _parts_per_million(loss_limit),
+                       number(workers_max or 0, 'workers_max', U32_MAX),
+                       WORKER_LOSS[on_worker_loss])
         handle = ctypes.c_void_p()
         with self._using() as client:
             check(lib.gp_job_join(client, ctypes.byref(spec), ctypes.byref(handle)))
@@ -89,6 +101,10 @@ class Client(Owned):
             job.leave()
         self._wait_for_users()
         lib.gp_disconnect(handle)
+
+
+# Who is in a job: a number that grows with each change, how many there shall be, and their ranks.
+Members = collections.namedtuple('Members', 'version wanted ranks')
 
 
 class Tensor:
@@ -115,10 +131,37 @@ class Job(Owned):
 
     def __init__(self, client, handle, name, rank, workers):
         super().__init__(handle)
-        self.client, self.name, self.rank, self.workers = client, name, rank, workers
+        self.client, self.name, self.rank = client, name, rank
+        self._workers = workers     # as it was joined
         self._tensors = {}
         self._open = set()      # requests whose buffers are lent
         self._lock = threading.Lock()
+
+    @property
+    def workers(self):
+        """How many workers are in the job now; once it was left, how many it was joined with."""
+        try:
+            return len(self.members().ranks)
+        except GradpoolError:
+            return self._workers
+
+    def members(self):
+        """Who is in the job, as far as it is known here: Members."""
+        known = Membership()
+        with self._using() as handle:
+            check(lib.gp_job_membership(handle, ctypes.byref(known)))
+        ranks = tuple(64 * i + bit for i, word in enumerate(known.ranks) for bit in range(64)
+                      if word >> bit & 1)
+        return Members(known.version, known.wanted, ranks)
+
+    def resize(self, workers, timeout_ms=0):
+        """The job shall have so many workers: ranks below may join, those from there on are to
+        leave when it suits them (members().wanted tells them). Returns when it is so. Timeout:
+        which ranks have not come or gone."""
+        workers = number(workers, 'workers', U32_MAX)
+        timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
+        with self._using() as handle:
+            check(lib.gp_job_resize(handle, workers, timeout_ms))
 
     def declare(self, name, elements, dtype='float32', rule=None, wire=None,
                 measures=False):

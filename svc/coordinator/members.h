@@ -1,0 +1,44 @@
+/* Who is in a job whose workers come and go, and in which tensors' rounds (K40 to K45). */
+#ifndef GRADPOOL_COORDINATOR_MEMBERS_H
+#define GRADPOOL_COORDINATOR_MEMBERS_H
+
+#include "svc/coordinator/tensors.h"
+
+/* --- members.c --- */
+
+/* In the job: has joined and neither left nor been lost, or was there to begin with and is still
+ * to come. */
+bool members_have(const struct job *job, uint32_t rank);
+uint32_t members_count(const struct job *job);
+/* A tensor that is made now is for all who are in the job, of the ranks that its terms name. */
+void members_begin(struct tensor *tensor);
+/* The tensor's terms as lanes know them: for the ranks whose pushes make its rounds now. */
+const struct terms *members_terms(const struct tensor *tensor, struct terms *buffer);
+/* The worker takes part in the tensor's rounds; one that came late does after a regrouping. */
+bool members_has_entered(const struct tensor *tensor, const struct session *session);
+/* It came late, and lanes know nothing of it yet. */
+bool members_is_new(const struct job *job, uint32_t rank);
+/* Some lane may still have the worker that had this rank before. */
+bool members_is_leaving(const struct job *job, uint32_t rank);
+/* The session has ended for good; the job goes on without it. */
+void members_leave(struct session *session);
+/* Membership to a session, or (NULL) to all. */
+void members_tell(const struct job *job, const struct session *to);
+/* Joins that wait are handled again. */
+void members_check_joins(struct service *s);
+/* A join that has to wait until its rank is free; it is handled again then. */
+void members_wait(struct peer *p, const envelope *request);
+void members_handle_resize(struct peer *p, const envelope *message);
+void members_handle_lost(struct peer *p, const envelope *message);
+
+/* --- regrouping.c --- */
+
+/* Begins what is to be done, if anything is and can be: to be called when that may have changed.
+ * Nothing comes of it for a job whose workers do not come and go. */
+void regrouping_check(struct job *job);
+void regrouping_check_all(struct service *s);
+bool regrouping_is_busy(const struct job *job);
+/* The job ends. */
+void regrouping_end(struct job *job);
+
+#endif

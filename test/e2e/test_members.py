@@ -1,0 +1,221 @@
+"""Workers come and go while their job trains: they are killed at random moments, come back, are
+made fewer and more. Every result is held against the sum over the ranks that it says it is of,
+and the results of those who were never away against each other."""
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import threading
+import time
+import unittest
+import zlib
+
+import numpy
+
+import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import gradpool
+from harness import Service, until
+
+SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '20261122'))
+WORKERS = 4
+WAIT_MS = 30000
+SIZES = {'short': 700, 'long': 200000, 'cut': 2500000}  # elements; the last has several pieces
+
+
+class Sums:
+    """What a worker pushes, and what must come of it. Pushes of a rank are always the same: whoever
+    comes late need not know which round it is in."""
+
+    def __init__(self):
+        self.known = {}
+
+    def gradient(self, name, rank):
+        """The first element names the rank: the sum of these is the set."""
+        values = numpy.random.default_rng([rank, SIZES[name]]).standard_normal(
+            SIZES[name], dtype=numpy.float32)
+        values[::1000] = 2.0 ** rank
+        return values
+
+    def of(self, name, mask):
+        """In rank order."""
+        if (name, mask) not in self.known:
+            total = None
+            for rank in range(32):
+                if mask >> rank & 1:
+                    values = self.gradient(name, rank)
+                    total = values if total is None else total + values
+            self.known[name, mask] = total
+        return self.known[name, mask]
+
+
+def rank_trains(rank, workers):
+    """Until rank 0 says so. One line for each round and tensor: whose sum it was, and its bits."""
+    folder, sums = pathlib.Path(os.environ['MEMBERS_FOLDER']), Sums()
+    gradients = {name: sums.gradient(name, rank) for name in SIZES}
+    results = {name: numpy.empty_like(values) for name, values in gradients.items()}
+    stop, stopped = numpy.zeros(1, numpy.float32), numpy.zeros(1, numpy.float32)
+    with gradpool.connect(transport=os.environ['MEMBERS_TRANSPORT']) as client, \
+            client.join('job', rank, workers, workers_max=int(os.environ['MEMBERS_MAX']),
+                        on_worker_loss='continue') as job, \
+            open(folder / f'{rank}.{os.getpid()}', 'w', buffering=1) as log:
+        tensors = job.declare_all({**SIZES, 'stop': 1})
+        count = 0
+        resizing = None
+        while not stopped[0] and rank < job.members().wanted:
+            is_asked = rank == 0 and (folder / 'wanted').exists()
+            if is_asked and not (resizing and resizing.is_alive()):
+                wanted = int((folder / 'wanted').read_text())
+                resizing = threading.Thread(target=job.resize, args=(wanted, WAIT_MS))
+                resizing.start()    # it waits for those who come and go, and so do rounds for us
+                (folder / 'wanted').unlink()
+            stop[0] = rank == 0 and (folder / 'stop').exists()
+            job.push_pull_group([(t, gradients[t.name], results[t.name]) for t in tensors[:-1]] +
+                                [(tensors[-1], stop, stopped)], 'sum').wait(WAIT_MS)
+            count += 1
+            for name, values in results.items():
+                mask = int(values[0])
+                assert mask >> rank & 1, f'round {count} of {name} is without us: {mask:b}'
+                if not numpy.array_equal(values, sums.of(name, mask)):
+                    wrong = int((values != sums.of(name, mask)).sum())
+                    raise AssertionError(f'round {count} of {name}, {mask:b}: {wrong} wrong')
+                log.write(f'{count} {name} {mask} {zlib.crc32(values)}\n')
+    return count
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.service = Service('--lanes-per-core', 2, '--scale', 'off')
+        self.addCleanup(self.service.end)
+        self.random = random.Random(SEED)
+        self.folder = pathlib.Path(self.service.folder) / 'members'
+        self.folder.mkdir()
+        self.ended, self.running = [], {}
+        self.addCleanup(lambda: [p.kill() for p in self.running.values()])
+
+    def start(self, rank, transport, most=WORKERS):
+        environment = {**os.environ, 'OMP_NUM_THREADS': '1', 'MEMBERS_FOLDER': str(self.folder),
+                       'GRADPOOL_ENDPOINT': self.service.endpoint,
+                       'MEMBERS_TRANSPORT': transport, 'MEMBERS_MAX': str(most)}
+        self.running[rank] = subprocess.Popen(
+            [sys.executable, os.path.abspath(__file__), '--rank', 'rank_trains', str(rank),
+             str(max(WORKERS, rank + 1))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=environment)
+
+    def log(self, rank):
+        """Lines of the rank's newest process."""
+        path = self.folder / f'{rank}.{self.running[rank].pid}'
+        text = path.read_text() if path.exists() else ''
+        return [tuple(line.split()) for line in text.splitlines(True) if line.endswith('\n')]
+
+    def newest(self, rank):
+        lines = self.log(rank)
+        return int(lines[-1][2]) if lines else 0
+
+    def await_set(self, members, watched=0):
+        wanted = sum(1 << rank for rank in members)
+        for rank, process in self.running.items():
+            self.assertIsNone(process.poll(), process.poll() is not None and
+                              f'rank {rank}: {process.communicate()[1]}')
+        until(lambda: self.newest(watched) == wanted or self.running[watched].poll() is not None,
+              f'rounds of ranks {sorted(members)}', process=self.service.serve)
+        self.assertEqual(self.newest(watched), wanted)
+
+    def finish(self):
+        """Everybody ends well."""
+        (self.folder / 'stop').touch()
+        for rank, process in self.running.items():
+            out, errors = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 0, f'rank {rank}: {errors}')
+            self.assertGreater(int(out.splitlines()[-1]), 0)
+
+    def check_bits(self, *who):
+        """The same sets and the same bits in each round, as far as all have come."""
+        logs = [self.log(rank) for rank in who]
+        for lines in zip(*logs):
+            self.assertEqual(len(set(lines)), 1, lines)
+        return min(map(len, logs)) // len(SIZES)
+
+
+class Losses(Case):
+    def lose_and_come_back(self, transport, times=8):
+        everybody = set(range(WORKERS))
+        for rank in everybody:
+            self.start(rank, transport)
+        self.await_set(everybody)
+        for _ in range(times):
+            victim = self.random.randrange(2, WORKERS)
+            time.sleep(self.random.uniform(0.02, 0.4))     # anywhere in a round
+            self.running[victim].kill()
+            self.running.pop(victim).communicate()
+            self.await_set(everybody - {victim})
+            self.start(victim, transport)
+            self.await_set(everybody)
+        self.finish()
+        rounds = self.check_bits(0, 1)
+        print(f'# {transport}: {rounds} rounds, {times} workers killed and come back (seed {SEED})')
+
+    def test_who_is_killed_leaves_the_job_and_comes_back_shm(self):
+        self.lose_and_come_back('shm')
+
+    def test_who_is_killed_leaves_the_job_and_comes_back_tcp(self):
+        self.lose_and_come_back('tcp')
+
+    def test_two_at_once_and_the_first_rank_may_go(self):
+        for rank in range(WORKERS):
+            self.start(rank, 'shm')
+        self.await_set(range(WORKERS))
+        for victim in 0, 2:
+            self.running[victim].kill()
+        for victim in 0, 2:
+            self.running.pop(victim).communicate()
+        self.await_set({1, 3}, watched=1)
+        self.start(0, 'shm')
+        self.await_set({0, 1, 3}, watched=1)
+        self.finish()
+        self.assertGreater(self.check_bits(1, 3), 1)
+
+    def test_without_being_asked_a_job_does_not_go_on(self):
+        with gradpool.connect(self.service.endpoint) as client:
+            with client.join('other', 0, 2) as job:
+                with self.assertRaises(gradpool.GradpoolError) as raised:
+                    job.resize(1)
+                self.assertIn('keeps its 2 workers', str(raised.exception))
+
+
+class Resizes(Case):
+    def resize(self, transport, times):
+        for rank in range(WORKERS):
+            self.start(rank, transport, most=6)
+        self.await_set(range(WORKERS))
+        present = WORKERS
+        for _ in range(times):
+            wanted = self.random.choice([n for n in range(2, 7) if n != present])
+            self.ask(wanted)
+            for rank in range(wanted, present):
+                process = self.running.pop(rank)
+                errors = process.communicate(timeout=60)[1]
+                self.assertEqual(process.returncode, 0, f'rank {rank}: {errors}')
+            for rank in range(present, wanted):
+                self.start(rank, transport, most=6)
+            self.await_set(range(wanted))
+            present = wanted
+        self.finish()
+        rounds = self.check_bits(0, 1)
+        print(f'# {transport}: {rounds} rounds, {times} times resized (seed {SEED})')
+
+    def ask(self, wanted):
+        (self.folder / 'new').write_text(str(wanted))
+        (self.folder / 'new').rename(self.folder / 'wanted')
+        until(lambda: not (self.folder / 'wanted').exists(), f'rank 0 asks for {wanted} workers',
+              process=self.service.serve)
+
+    def test_a_job_is_resized_up_and_down_shm(self):
+        self.resize('shm', 20)
+
+    def test_a_job_is_resized_up_and_down_tcp(self):
+        self.resize('tcp', 20)
+
+
+if __name__ == '__main__':
+    ranks.main(globals())
