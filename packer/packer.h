@@ -63,6 +63,7 @@ struct packer_lane {
 struct packer_tensor {
     uint32_t id;        /* the caller's, comes back in the plan */
     uint32_t name_hash; /* for `hash`; packer_hash() of the name */
+    const char *name;   /* for reasons; NULL: its id */
     uint64_t elements;
     uint32_t element_bytes;
     uint64_t lane_ns;     /* lane time a round, all of it; 0 costs none */

@@ -144,6 +144,15 @@ static void say(struct placement *placement, size_t *used, const char *format, .
     va_end(arguments);
 }
 
+static void say_tensor(struct placement *placement, size_t *used,
+                       const struct packer_tensor *tensor)
+{
+    if (tensor->name)
+        say(placement, used, "tensor %.64s", tensor->name);
+    else
+        say(placement, used, "tensor %" PRIu32, tensor->id);
+}
+
 /* P11: what was missing, on how many lanes, and the best there was. */
 static int refuse(struct fit *fit, const struct cut *cut, const struct placement_need *need)
 {
@@ -153,10 +162,9 @@ static int refuse(struct fit *fit, const struct cut *cut, const struct placement
 
     for (size_t i = 0; i < placement->request->lanes_count; i++)
         note_obstacle(fit, i, need, &o);
-    say(placement, &used,
-        "tensor %" PRIu32 " (%" PRIu64 " us a round, %" PRIu64 " bytes) fits on none of %zu lanes",
-        placement->request->tensors[cut->tensor].id, need->lane_ns / 1000, need->memory_bytes,
-        placement->request->lanes_count);
+    say_tensor(placement, &used, &placement->request->tensors[cut->tensor]);
+    say(placement, &used, " (%" PRIu64 " us a round, %" PRIu64 " bytes) fits on none of %zu lanes",
+        need->lane_ns / 1000, need->memory_bytes, placement->request->lanes_count);
     if (o.loss)
         say(placement, &used, "; %zu over a loss limit (best %.0f us)", o.loss, o.room_ns / 1000);
     if (o.memory)

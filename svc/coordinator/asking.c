@@ -4,6 +4,7 @@
 
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/base/text.h"
 #include "svc/coordinator/budgets.h"
 #include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
@@ -11,6 +12,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define LANES_OF_ITS_OWN_PPM 10000 /* L1 of packer */
 
 /* --- tensors --- */
 
@@ -52,6 +55,7 @@ void describe_tensors(const struct job *job, struct tensor *const *tensors, size
         ret_items[i] = (struct packer_tensor){
             .id = tensors[i]->id,
             .name_hash = tensors[i]->hash,
+            .name = tensors[i]->name,
             .elements = tensors[i]->elements,
             .element_bytes = (uint32_t)tensor_bytes(tensors[i], 1),
             .state_bytes = budgets_tensor_bytes(tensors[i], piece_bytes),
@@ -285,6 +289,32 @@ static bool starts_more(struct job *job, const struct packer_request *request,
     return starts;
 }
 
+/* Whose limit the job has, for who would change it. */
+static void name_limit(const struct job *job, struct err *err)
+{
+    uint32_t ppm = job_limit_ppm(job);
+    const char *whose = ppm == job->loss_limit_ppm           ? "the job"
+                        : ppm == job->tenant->loss_limit_ppm ? "its tenant"
+                                                             : "--loss-limit";
+    text_append(err->text, sizeof err->text, "; its own limit is %g %%, by %s%s", ppm / 1e4, whose,
+                ppm <= LANES_OF_ITS_OWN_PPM ? ", and up to 1 % means lanes of its own" : "");
+}
+
+static int refuse(const struct job *job, const struct packer_request *request, const char *reason,
+                  int error, struct err *err)
+{
+    char prefix[TENANT_PREFIX_BYTES];
+    err_set(err, error, "%s%.64s cannot be placed: %s", *job->name ? "job " : "this job", job->name,
+            reason);
+    if (error == -ENOSPC && request->timing.period_ns > 0 && job_limit_ppm(job) > 0)
+        name_limit(job, err);
+    if (error == -ENOSPC && request->lanes_count > 0)
+        budgets_name(job->service, request, err);
+    if (!job->is_trial)
+        log_info("%s%s is refused: %s", tenant_prefix(job->tenant, prefix), job->name, err->text);
+    return error;
+}
+
 static int place(struct job *job, struct packer_request *request, enum ask_for why,
                  struct answer *ret_answer, struct err *err)
 {
@@ -312,13 +342,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
         request->timing = (struct packer_timing){0}; /* nor for what a network carries a second */
         error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
     }
-    if (error == 0)
-        return 0;
-    err_set(err, error, "%s%.64s cannot be placed: %s", *job->name ? "job " : "this job", job->name,
-            reason);
-    if (error == -ENOSPC && request->lanes_count > 0)
-        budgets_name(job->service, request, err);
-    return error;
+    return error < 0 ? refuse(job, request, reason, error, err) : 0;
 }
 
 int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_count,

@@ -66,7 +66,8 @@ def by_torch(rule, first, gradients, dtype):
 def by_gradpool(rule, first, gradients, kernels):
     options = RULES[rule][1]
     words = [kernels, rule, len(gradients), WORKERS, first.size, RATE, DECAY,
-             options.get('momentum', 0), options.get('dampening', 0), *options.get('betas', (0, 0)), options.get('eps', 0)]
+             options.get('momentum', 0), options.get('dampening', 0),
+             *options.get('betas', (0, 0)), options.get('eps', 0)]
     order = ' '.join(map(str, words)) + '\n'
     answer = subprocess.run([REPLAY], input=order.encode() + first.tobytes() + gradients.tobytes(),
                             capture_output=True, check=True, timeout=60)
