@@ -42,12 +42,20 @@ static uint64_t last_committed(struct piece *p)
 /* It says to be in a round that is committed. Where all take part its landing area has held the
  * result since before anybody was told so (W4), even when the word of it was lost with the lane;
  * else only if it says so, and the others wait for the next result (W12). */
+/* The first n of n. */
+static bool takes_all(const struct piece *p)
+{
+    return p->terms.quorum == QUORUM_FIRST && p->terms.bound == p->members;
+}
+
 static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
 {
-    if (quorum_is_partial(p) && a->standing == RECORD_HOLDS) {
+    if (p->failure && p->terms.quorum != QUORUM_ALL) {
+        tell_error(rank->worker, a); /* no later result comes */
+    } else if (quorum_is_partial(p) && a->standing == RECORD_HOLDS) {
         rank->clock = a->round;
         tell_closed(rank->worker, a, p->round - 1);
-    } else if (quorum_is_partial(p)) {
+    } else if (quorum_is_partial(p) && !takes_all(p)) {
         rank->late = a;
         p->late++;
     } else if (a->round + 1 == p->round) {
@@ -56,6 +64,7 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
         piece_fail(p, -EPROTO,
                    "tensor '%s': rank %u is in round %" PRIu64 ", another has committed %" PRIu64,
                    p->tensor, rank->worker->number, a->round, p->round - 1);
+        tell_error(rank->worker, a); /* its round is closed: the failure alone does not reach it */
     }
 }
 
@@ -64,7 +73,9 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
 static bool is_common(const struct piece *p, const struct announcement *a)
 {
     bool is_here = !p->parameters || p->is_regrouped; /* then its state is all there (A44) */
-    return !a->operation->splits && !a->operation->collects && !a->operation->saves && is_here;
+    bool is_whole = !quorum_is_loose(p);              /* else the others' inputs are not in it */
+    return !a->operation->splits && !a->operation->collects && !a->operation->saves && is_here &&
+           is_whole;
 }
 
 /* One rank's place in the round that opens. Returns whether it holds that round's result, and the
@@ -118,6 +129,16 @@ static const char *find_loss(struct piece *p)
     return quorum_is_loose(p) ? "its running sum was lost with its lane" : NULL;
 }
 
+/* The late wait for the first result here, which needs so many others (W12): who was in the last
+ * round and lost the word of it cannot be told from who was not. */
+static bool is_stuck(const struct piece *p)
+{
+    uint32_t able = 0;
+    for (uint32_t i = 0; i < p->members; i++)
+        able += !p->ranks[i].late && p->ranks[i].worker->state != WORKER_LEFT;
+    return p->terms.quorum == QUORUM_FIRST && p->late > 0 && able < p->terms.bound;
+}
+
 /* Open round = one after the last that anybody knows to be committed. If somebody holds its result,
  * that is what the rest get, never a second sum (W5). */
 void round_recover(struct piece *p)
@@ -133,8 +154,12 @@ void round_recover(struct piece *p)
     const char *loss = find_loss(p);
     if (loss)
         piece_fail(p, -EOWNERDEAD, "tensor '%s': %s", p->tensor, loss);
-    for (uint32_t i = 0; i < p->members && !p->failure; i++)
+    for (uint32_t i = 0; i < p->members; i++) /* also when it has failed: nobody waits in vain */
         p->is_copy |= settle_rank(p, &p->ranks[i]);
+    if (is_stuck(p))
+        piece_fail(p, -EOWNERDEAD,
+                   "tensor '%s': the result of round %" PRIu64 " was lost with its lane", p->tensor,
+                   p->round - 1);
     regroup_welcome(p);
     if (p->failure || p->state != PIECE_COLLECTING)
         return; /* ranks disagree about the operation, or the last of them has set it off */

@@ -500,6 +500,22 @@ static void the_first_broadcast_is_done_again_so_that_the_lane_has_it(void **sta
     expect_model(0);
 }
 
+/* Its landing area holds the result (W4); what is lost concerns the rounds after it. */
+static void who_missed_the_end_of_the_last_round_hears_of_it_before_the_loss(void **state)
+{
+    start_rule(2, (struct lane_terms){.rule = UPDATE_SGD}, true);
+    tell(0, &usual);
+    say(0, 3, RECORD_UPDATE, RECORD_IDLE);
+    say(1, 3, RECORD_UPDATE, RECORD_ANNOUNCE);
+    rig_until(&rig, rig.workers[1].commits_count == 1);
+    assert_int_equal(rig.workers[1].errors_count, 0);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        say(rank, 4, RECORD_UPDATE, RECORD_ANNOUNCE);
+        rig_until(&rig, rig.workers[rank].errors_count == 1);
+        assert_int_equal(rig.workers[rank].error.code, -EOWNERDEAD);
+    }
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 
 int main(int argc, char **argv)
@@ -507,6 +523,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CASE(every_rule_gives_everybody_the_parameters_of_its_formula),
         CASE(one_worker_alone_updates_too),
+        CASE(who_missed_the_end_of_the_last_round_hears_of_it_before_the_loss),
         CASE(more_workers_than_a_pass_takes_update_to_the_same_bits),
         CASE(the_squares_are_those_of_gradients_and_mean_not_of_parameters),
         CASE(settings_are_the_first_rank_s_and_of_that_round),
