@@ -360,7 +360,11 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
     } else if (p && is_repeated(w, p, ready)) {
         return false;
     } else if (!p) {
+#ifdef GRADPOOL_PLANT_NO_TOMBSTONE
+        refuse(w, ready, -ENOENT, "unknown piece");
+#else
         refuse(w, ready, -ESTALE, "this lane does not serve the piece; wait for the new route");
+#endif
     } else if (check(w, p, operation, ready)) {
         return take(piece_rank(p, w->number), operation, ready, data, payload);
     }

@@ -201,6 +201,10 @@ static int post_place(struct transfer *t, struct transfer *next)
 {
     struct piece *p = t->piece;
     int r = post_write(t, t->next_rank);
+#ifdef GRADPOOL_PLANT_RESULT_IS_COMMIT
+    if (r == 1 && t->is_last && p->ranks[t->next_rank].gets_word)
+        tell_commit(p->ranks[t->next_rank].worker, p->ranks[t->next_rank].part);
+#endif
     if (r == -ECONNRESET) {
         note_lost_write(t, p->ranks[t->next_rank].worker);
         r = 0;

@@ -21,6 +21,7 @@ void mem_fabric_stop(struct fabric *f, bool is_stopped);
 enum mem_fault {
     MEM_FAULT_AGAIN, /* the verb says -EAGAIN; ROOM follows */
     MEM_FAULT_RESET, /* the connection dies: -ECONNRESET here, CLOSED at both ends */
+    MEM_FAULT_KILL,  /* as mem_fabric_kill(), before the post */
 };
 /* Fails the n-th post (send, read, write, notify) from now, once; `n` from 1, 0: none. */
 void mem_fabric_fail_post(struct fabric *f, uint64_t n, enum mem_fault fault);

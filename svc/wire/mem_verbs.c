@@ -35,7 +35,10 @@ static int begin_post(struct mem_conn *c)
     if (f->fault_in > 0 && --f->fault_in == 0) {
         if (f->fault == MEM_FAULT_AGAIN)
             return try_later(c);
-        mem_conn_break(c);
+        if (f->fault == MEM_FAULT_KILL)
+            mem_fabric_kill(&f->base);
+        else
+            mem_conn_break(c);
         return -ECONNRESET;
     }
     if (c->posted >= f->network->options.queue_depth)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -36,6 +37,10 @@ void sim_note(struct sim *sim, uint64_t what)
     sim->result.transcript = (sim->result.transcript ^ what) * UINT64_C(0x100000001b3) + 1;
 }
 
+static int exit_code;
+
+void sim_exit_on_failure(int code) { exit_code = code; }
+
 void sim_fail(const struct sim *sim, const char *format, ...)
 {
     char text[512];
@@ -45,6 +50,8 @@ void sim_fail(const struct sim *sim, const char *format, ...)
     va_end(arguments);
     print_error("GRADPOOL_TEST_SEED=%" PRIu64 " turn %" PRIu64 ": %s\n", sim->options.seed,
                 sim->result.turns, text);
+    if (exit_code)
+        _exit(exit_code);
     fail_msg("%s", text);
     abort(); /* fail_msg() does not return, but does not say so */
 }
@@ -74,6 +81,7 @@ struct sim_options sim_options_draw(uint64_t seed)
     o.leaves_early = !o.lane_deaths && !o.moves && sim_chance(s, 2);
     o.handovers = sim_chance(s, 2) ? 0 : (uint32_t)sim_draw(s, 30);
     o.laps &= !o.handovers;
+    o.kinds = sim_chance(s, 2) ? SIM_KINDS_PLAIN : SIM_KINDS_MIXED;
     return o;
 }
 
@@ -145,6 +153,7 @@ static void make_job(struct sim *sim, uint32_t index)
     for (uint32_t i = 0; i < job->pieces_count; i++) {
         struct sim_piece *piece = &job->pieces[i];
         *piece = (struct sim_piece){.job = job, .id = i + 1, .elements = draw_elements(sim)};
+        kind_draw(sim, piece);
         inputs = lay_out(piece, inputs, piece->input_offset, job->is_double);
         landings = lay_out(piece, landings, piece->landing_offset, job->is_double);
         for (int k = 0; k < 2; k++)
@@ -231,6 +240,14 @@ static uint64_t lane_posts(const struct sim_lane *lane)
            mem_fabric_counters(lane->fabrics[SIM_MAPPED]).posts;
 }
 
+/* At the post that the test has ordered. */
+static bool has_died(struct sim *sim, const struct sim_lane *lane)
+{
+    const struct sim_fault *fault = &sim->options.fault;
+    return fault->post && fault->fault == MEM_FAULT_KILL && lane == &sim->lanes[0] &&
+           mem_fabric_counters(faulty_fabric(sim)).posts >= fault->post;
+}
+
 static bool lane_turn(struct sim *sim, struct sim_lane *lane)
 {
     struct fabric_wait wait;
@@ -238,6 +255,10 @@ static bool lane_turn(struct sim *sim, struct sim_lane *lane)
     bool has_more = lane_poll(lane->lane, sim_now_ns(sim));
     uint64_t after = lane_posts(lane);
     sim_note(sim, after);
+    if (has_died(sim, lane)) {
+        fate_bury(sim, lane);
+        return true;
+    }
     return has_more || after != before ||
            fabric_arm(lane->fabrics[SIM_MESSAGES], &wait) == -EAGAIN ||
            fabric_arm(lane->fabrics[SIM_MAPPED], &wait) == -EAGAIN;
@@ -314,12 +335,17 @@ static void explain_stuck(const struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
         const struct sim_job *job = &sim->jobs[i];
+        for (uint32_t k = 0; k < job->pieces_count && !job->is_dropped; k++)
+            explain_owner(sim, &job->pieces[k]);
         for (uint32_t rank = 0; rank < job->workers_count && !job->is_dropped; rank++) {
             for (uint32_t k = 0; k < job->pieces_count; k++) {
                 const struct sim_view *v = &job->workers[rank].views[k];
-                print_error("job %u rank %u piece %u: begun %" PRIu64 ", committed %" PRIu64
-                            " of %" PRIu64 ", lane %u epoch %u (next %d), link %d, fence %d\n",
-                            job->id, rank, k + 1, v->begun, v->committed, job->rounds, v->lane,
+                print_error("job %u rank %u piece %u (kind %d)%s: begun %" PRIu64
+                            " (standing %d), committed %" PRIu64 " of %" PRIu64
+                            ", lane %u epoch %u (next %d), link %d, fence %d\n",
+                            job->id, rank, k + 1, (int)job->pieces[k].kind,
+                            v->has_failed ? " failed" : "", v->begun,
+                            (int)v->open[v->begun & 1].standing, v->committed, job->rounds, v->lane,
                             v->epoch, (int)v->next_lane, job->workers[rank].links[v->lane].state,
                             (int)v->fence);
             }
@@ -356,6 +382,7 @@ static void free_job(struct sim_job *job)
     for (uint32_t i = 0; i < job->pieces_count; i++) {
         free(job->pieces[i].result[0]);
         free(job->pieces[i].result[1]);
+        kind_free(&job->pieces[i]);
     }
 }
 

@@ -14,6 +14,9 @@
 /* How workers reach the lanes. Mixed: each in its own way, like those of one host among others. */
 enum sim_reach { SIM_MESSAGES, SIM_MAPPED, SIM_MIXED };
 
+/* Pieces are plain sums of all ranks, or of every kind, or all have an update rule. */
+enum sim_kinds { SIM_KINDS_PLAIN, SIM_KINDS_MIXED, SIM_KINDS_UPDATE };
+
 /* A post that fails on purpose, once: of the first lane, or of the last rank of the first job. */
 struct sim_fault {
     uint64_t post; /* the n-th from the start; 0: none */
@@ -26,6 +29,7 @@ struct sim_options {
     uint32_t lanes, jobs, workers, pieces, rounds;
     uint64_t elements_most; /* of a piece */
     bool is_exact;          /* so many, not up to so many */
+    enum sim_kinds kinds;
     enum sim_reach reach;
     uint32_t queue_depth; /* 0: the network's default */
     uint64_t delay_max_ns;
@@ -48,12 +52,17 @@ struct sim_result {
     uint64_t turns, rounds, results, commits, repeats, laps, deaths, standings;
     uint64_t handovers, undone; /* came to an end, either way */
     uint64_t jobs_done, jobs_failed;
+    uint64_t losses;      /* of what a lane kept: its workers were told */
+    uint64_t bits;        /* hash of all results whose bits are fixed by their inputs */
     uint64_t posts;       /* of whom the sim_fault names */
     uint64_t allocations; /* from the first poll on */
 };
 
 /* A random mixture: every draw of `seed` is another world. */
 struct sim_options sim_options_draw(uint64_t seed);
+
+/* A broken invariant ends the process with this code, for tests that want it to be found. */
+void sim_exit_on_failure(int code);
 
 /* Runs until every job has finished or failed, drops them, and checks that nothing is left. */
 struct sim_result sim_run(const struct sim_options *options);

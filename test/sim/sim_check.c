@@ -1,9 +1,7 @@
 /* What must hold, checked against sums that are computed here, one float after the other in rank
- * order, without anything from svc/reduce. Owns the contents of the workers' memory. README: S1 to
- * S6. */
+ * order, without anything from svc/reduce but the formulas of update rules. Owns the contents of
+ * the workers' memory. README: S1 to S9. */
 #include "test/sim/sim_types.h"
-
-#include "svc/reduce/reduce.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -44,7 +42,16 @@ struct sim_plan plan_of(const struct sim_piece *piece, uint64_t round)
 {
     uint32_t chance = stream_of(piece, round, 4095);
     struct sim_plan plan = {.operation = RECORD_SUM};
-    if (piece->elements == 0 && chance % 2 == 0)
+    bool sets = piece->kind == SIM_UPDATE && (round == 1 || chance % 16 == 3);
+    if (piece->kind == SIM_UPDATE && !sets)
+        plan.operation = RECORD_UPDATE;
+    else if (sets)
+        plan = (struct sim_plan){RECORD_BROADCAST, chance / 16 % piece->job->workers_count};
+    else if (piece->kind == SIM_FIRST && chance % 4 == 1)
+        plan.operation = RECORD_MEAN;
+    else if (piece->kind != SIM_SUM)
+        return plan;
+    else if (piece->elements == 0 && chance % 2 == 0)
         plan.operation = RECORD_BARRIER;
     else if (chance % 8 == 1)
         plan.operation = RECORD_MEAN;
@@ -68,6 +75,12 @@ bool plan_has_output(struct sim_plan plan, uint32_t rank)
     return plan.operation != RECORD_BARRIER;
 }
 
+float gradient_of(const struct sim_piece *piece, uint64_t round, uint32_t rank, uint64_t element)
+{
+    return kind_is_loose(piece) ? kind_contribution(piece, round, rank, element)
+                                : value(stream_of(piece, round, rank), element);
+}
+
 static void add_rank(float *sum, const struct sim_piece *piece, uint64_t round, uint32_t rank,
                      bool is_first)
 {
@@ -76,21 +89,36 @@ static void add_rank(float *sum, const struct sim_piece *piece, uint64_t round, 
         sum[e] = is_first ? value(stream, e) : sum[e] + value(stream, e);
 }
 
-static const float *expected(struct sim_piece *piece, uint64_t round)
+static bool divides(uint8_t operation)
+{
+    return operation == RECORD_MEAN || operation == RECORD_UPDATE;
+}
+
+static float *reduce(struct sim_piece *piece, uint64_t round)
 {
     struct sim_plan plan = plan_of(piece, round);
     uint32_t workers = piece->job->workers_count;
     float *sum = piece->result[round & 1];
-    if (piece->result_round[round & 1] == round)
-        return sum;
     if (plan.operation == RECORD_BROADCAST)
         add_rank(sum, piece, round, plan.root, true);
     for (uint32_t rank = 0; rank < workers && plan.operation != RECORD_BROADCAST; rank++)
         add_rank(sum, piece, round, rank, rank == 0);
-    for (uint64_t e = 0; e < piece->elements && plan.operation == RECORD_MEAN; e++)
+    for (uint64_t e = 0; e < piece->elements && divides(plan.operation); e++)
         sum[e] /= (float)workers;
     piece->result_round[round & 1] = round;
     return sum;
+}
+
+/* What an update makes stands on all rounds before. */
+static const float *expected(struct sim_piece *piece, uint64_t round)
+{
+    uint64_t next = piece->kind == SIM_UPDATE ? piece->model_round + 1 : round;
+    for (; next <= round && piece->result_round[round & 1] != round; next++) {
+        float *result = reduce(piece, next);
+        if (piece->kind == SIM_UPDATE)
+            kind_update(piece, next, plan_of(piece, next).operation == RECORD_UPDATE, result);
+    }
+    return piece->result[round & 1];
 }
 
 /* --- workers' memory --- */
@@ -120,10 +148,10 @@ void check_prepare_memory(struct sim_worker *w, size_t input_bytes, size_t landi
 
 void check_begin(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
-    uint32_t stream = stream_of(piece, round, w->rank);
     float *input = input_at(w, piece, round);
     for (uint64_t e = 0; e < piece->elements; e++)
-        input[e] = value(stream, e);
+        input[e] = gradient_of(piece, round, w->rank, e);
+    kind_begin(w, piece);
     memset(landing_at(w, piece, round), GARBAGE, bytes_of(piece));
 }
 
@@ -142,15 +170,16 @@ static bool holds_result(const struct sim_worker *w, struct sim_piece *piece, ui
 {
     if (!plan_has_output(plan_of(piece, round), w->rank) || piece->elements == 0)
         return true;
+    if (kind_is_open(piece))
+        return kind_result_round(w, piece, round) == round;
     return memcmp(landing_at(w, piece, round), expected(piece, round), bytes_of(piece)) == 0;
 }
 
 static void check_input(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round)
 {
-    uint32_t stream = stream_of(piece, round, w->rank);
     const float *input = input_at(w, piece, round);
     for (uint64_t e = 0; e < piece->elements; e++)
-        sim_require(w->sim, input[e] == value(stream, e),
+        sim_require(w->sim, input[e] == gradient_of(piece, round, w->rank, e),
                     "job %u rank %u piece %u round %" PRIu64 ": the input was written to",
                     w->job->id, w->rank, piece->id, round);
 }
@@ -163,13 +192,26 @@ static void check_guard(const struct sim_worker *w, const struct sim_piece *piec
                     w->job->id, w->rank, piece->id);
 }
 
-void check_landed(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
+static uint64_t check_open(const struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
-    if (!holds_result(w, piece, round))
+    uint64_t of = kind_result_round(w, piece, round);
+    const float *got = landing_at(w, piece, round);
+    sim_require(w->sim, of > 0,
+                "job %u rank %u piece %u (kind %d) round %" PRIu64
+                ": the result is that of no ranks: %.9g ...",
+                w->job->id, w->rank, piece->id, (int)piece->kind, round, got[0]);
+    return of;
+}
+
+uint64_t check_landed(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
+{
+    uint64_t of = kind_is_open(piece) ? check_open(w, piece, round) : round;
+    if (!kind_is_open(piece) && !holds_result(w, piece, round))
         fail_element(w, piece, round, landing_at(w, piece, round), expected(piece, round));
     check_input(w, piece, round);
     check_guard(w, piece, input_at(w, piece, round));
     check_guard(w, piece, landing_at(w, piece, round));
+    return of;
 }
 
 /* Who has had the COMMIT already has shown its result then, and may have written over it since. */
@@ -177,42 +219,61 @@ static void check_all_hold(const struct sim_worker *w, struct sim_piece *piece, 
 {
     for (uint32_t i = 0; i < w->job->workers_count; i++) {
         const struct sim_worker *other = &w->job->workers[i];
-        if (other->is_killed || other->views[piece->id - 1].committed >= round)
+        const struct sim_view *v = &other->views[piece->id - 1];
+        if (other->is_killed || v->has_failed || v->committed >= round)
             continue;
-        sim_require(
-            w->sim, other->views[piece->id - 1].begun >= round && holds_result(other, piece, round),
-            "job %u piece %u round %" PRIu64 ": rank %u got COMMIT, rank %u lacks the result",
-            w->job->id, piece->id, round, w->rank, i);
+        if (kind_is_loose(piece) || !kind_takes(piece, round, i))
+            continue;
+        sim_require(w->sim, v->begun >= round && holds_result(other, piece, round),
+                    "job %u piece %u round %" PRIu64
+                    ": rank %u got COMMIT, rank %u lacks the result",
+                    w->job->id, piece->id, round, w->rank, i);
     }
+}
+
+/* The same however the world went, where all inputs decide. */
+static void note_bits(const struct sim_worker *w, struct sim_piece *piece, uint64_t round)
+{
+    const unsigned char *landing = landing_at(w, piece, round);
+    uint64_t hash = stream_of(piece, round, w->rank);
+    if (kind_is_open(piece) || !plan_has_output(plan_of(piece, round), w->rank))
+        return;
+    for (size_t i = 0; i < bytes_of(piece); i++)
+        hash = (hash ^ landing[i]) * UINT64_C(0x100000001b3);
+    w->sim->result.bits += hash;
 }
 
 /* Whoever reads on from here gets garbage into a sum, or hands it to a worker as a result. */
 void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
-    check_landed(w, piece, round);
+    uint64_t of = check_landed(w, piece, round);
+    sim_require(w->sim, of == round,
+                "job %u rank %u piece %u round %" PRIu64 ": COMMIT for a round of others",
+                w->job->id, w->rank, piece->id, round);
     check_all_hold(w, piece, round);
+    note_bits(w, piece, round);
+    spoil(w, piece, round);
+}
+
+/* Input and landing area are the worker's own again. */
+void spoil(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
+{
     memset(input_at(w, piece, round), GARBAGE, bytes_of(piece));
     memset(landing_at(w, piece, round), GARBAGE, bytes_of(piece));
 }
 
 /* --- between two turns --- */
 
-/* The target of a handover waits until the routes are written, whatever it is told by then. */
-static bool is_owner(const struct sim_lane *lane, const struct sim_piece *piece, uint32_t number)
+/* Parameters and moments twice, or a last result. */
+static size_t kept_bytes(const struct sim_job *job)
 {
-    const struct sim_move *move = &piece->move;
-    bool is_target =
-        move->target == number && (move->state != SIM_STAYS && move->state != SIM_COMMITTED);
-    return !is_target && sim_lane_serves(lane, piece);
-}
-
-static void check_owner(struct sim *sim, const struct sim_piece *piece)
-{
-    uint32_t owners = 0;
-    for (uint32_t i = 0; i < sim->lanes_count; i++)
-        owners += sim->lanes[i].is_alive && is_owner(&sim->lanes[i], piece, i);
-    sim_require(sim, owners <= 1, "job %u piece %u has %u owners", piece->job->id, piece->id,
-                owners);
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < job->pieces_count; i++) {
+        const struct sim_piece *piece = &job->pieces[i];
+        uint64_t arrays = piece->kind == SIM_UPDATE ? 2 * (1 + UPDATE_MOMENTS_MAX) : 1;
+        bytes += piece->kind == SIM_SUM ? 0 : arrays * bytes_of(piece) + 4096;
+    }
+    return bytes;
 }
 
 /* Pieces and ranks are made when placed; after that a job may only open its window (A11). */
@@ -224,7 +285,7 @@ static void check_memory(struct sim *sim, const struct sim_lane *lane)
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
         const struct sim_job *job = &sim->jobs[i];
         size_t rank_bytes = 2048; /* with its announcements, tickets and connection */
-        most += WINDOW_BYTES_MOST + JOB_BYTES_MOST +
+        most += WINDOW_BYTES_MOST + JOB_BYTES_MOST + kept_bytes(job) +
                 job->workers_count * rank_bytes * (1 + job->pieces_count);
     }
     sim_require(sim, memory_bytes(lane->arena) <= most, "%s holds %zu bytes, at most %zu are due",
@@ -234,9 +295,8 @@ static void check_memory(struct sim *sim, const struct sim_lane *lane)
 void check_world(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
-        const struct sim_job *job = &sim->jobs[i];
-        for (uint32_t k = 0; k < job->pieces_count && !job->is_dropped; k++)
-            check_owner(sim, &job->pieces[k]);
+        if (!sim->jobs[i].is_dropped)
+            check_owners(sim, &sim->jobs[i]);
     }
     for (uint32_t i = 0; i < sim->lanes_count; i++)
         check_memory(sim, &sim->lanes[i]);

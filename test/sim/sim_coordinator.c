@@ -98,7 +98,8 @@ static void ask_to_place(struct sim *sim, const struct sim_piece *piece, uint32_
                               .task = piece->id / 3,
                               .dtype = REDUCE_F32,
                               .elements = piece->elements,
-                              .tensor = "w"};
+                              .tensor = "w",
+                              .terms = kind_terms(piece)};
     int r = lane_place(sim->lanes[lane].lane, piece->job->id, "sim", piece->job->workers_count,
                        epoch, recovering, &spec, 1);
     sim_require(sim, r == 0, "cannot place: %d", r);
@@ -145,6 +146,7 @@ void tell_route(struct sim_piece *piece, bool is_released)
 
 static void place_again(struct sim *sim, struct sim_piece *piece, uint32_t lane)
 {
+    piece->state_died |= piece->kind != SIM_SUM;
     place(sim, piece, lane, true);
     tell_route(piece, false);
 }

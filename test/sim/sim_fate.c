@@ -79,7 +79,6 @@ static void mark_lost(struct sim *sim, uint32_t number)
     }
 }
 
-/* As kill -9 of its process: what it had posted may still arrive in part, its memory is gone. */
 static void kill_lane(struct sim *sim)
 {
     uint32_t number = (uint32_t)sim_draw(sim, sim->lanes_count);
@@ -87,10 +86,15 @@ static void kill_lane(struct sim *sim)
     if (!lane->is_alive || sim->lanes_count == SIM_LANES_MAX)
         return;
     sim->lane_deaths_left--;
+    fate_bury(sim, lane);
+}
+
+void fate_bury(struct sim *sim, struct sim_lane *lane)
+{
     sim->result.deaths++;
     mem_fabric_kill(lane->fabrics[SIM_MESSAGES]);
     mem_fabric_kill(lane->fabrics[SIM_MAPPED]);
-    mark_lost(sim, number);
+    mark_lost(sim, (uint32_t)(lane - sim->lanes));
     lane->is_alive = false;
     lane->rerouted_turn = sim->result.turns + 1 + sim_draw(sim, NOTICE_TURNS_MOST);
 }
@@ -102,7 +106,7 @@ static void move_piece(struct sim *sim)
         return;
     struct sim_piece *piece = &job->pieces[sim_draw(sim, job->pieces_count)];
     bool is_moving = piece->is_leaving || piece->move.state != SIM_STAYS;
-    if (is_moving || !sim->lanes[piece->lane].is_alive)
+    if (is_moving || !sim->lanes[piece->lane].is_alive || kind_has_state(piece))
         return;
     piece->is_leaving = true;
     sim->moves_left--;

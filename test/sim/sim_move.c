@@ -6,9 +6,11 @@
 
 #include "svc/aggregator/release.h"
 
-#include <inttypes.h>
+#include <errno.h>
 
 #define STEP_TURNS_MOST 12
+/* More than a head, less than many a state. */
+#define PART_BYTES 10000
 
 static void wait_a_while(struct sim *sim, struct sim_move *move)
 {
@@ -26,8 +28,11 @@ void move_begin(struct sim *sim, struct sim_piece *piece)
     if (target == SIM_NOWHERE)
         return;
     sim->handovers_left--;
+#ifndef GRADPOOL_PLANT_EPOCH_NOT_RAISED
+    piece->epochs++;
+#endif
     piece->move = (struct sim_move){
-        .state = SIM_PREPARED, .source = piece->lane, .target = target, .epoch = ++piece->epochs};
+        .state = SIM_PREPARED, .source = piece->lane, .target = target, .epoch = piece->epochs};
     place_on(sim, piece, target, piece->move.epoch);
     wait_a_while(sim, &piece->move);
 }
@@ -51,24 +56,38 @@ void move_end(struct sim *sim, struct sim_piece *piece)
     sim->result.undone += !is_done;
     drop_from(sim, piece, is_done ? move->source : move->target);
     move->state = SIM_STAYS;
-    if (!is_done && source)
-        lane_thaw(source, piece->job->id, &piece->id, 1);
+    if (is_done || !source)
+        return;
+    lane_thaw(source, piece->job->id, &piece->id, 1);
+    check_stays(sim, piece, move->source);
+}
+
+/* Part by part, as through a coordinator. */
+static int carry(struct lane *source, struct lane *target, const struct sim_piece *piece,
+                 uint64_t bytes)
+{
+    static char part[PART_BYTES];
+    uint32_t job = piece->job->id;
+    int r = 0;
+    for (uint64_t offset = 0; r == 0 && offset < bytes;) {
+        int64_t count = lane_state_read(source, job, piece->id, offset, part, sizeof part);
+        if (count <= 0)
+            return -EIO;
+        r = lane_state_put(target, job, piece->id, offset, part, (size_t)count);
+        offset += (uint64_t)count;
+    }
+    return r;
 }
 
 /* Nobody has said anything to the target, so it takes what it is told. */
 static void install(struct sim *sim, struct sim_piece *piece)
 {
-    static char state[LANE_STATE_HEAD_BYTES];
     struct lane *source = lane_at(sim, piece->move.source);
     struct lane *target = lane_at(sim, piece->move.target);
     struct lane_standing standing;
     int r = lane_standing(source, piece->job->id, piece->id, &standing);
-    sim_require(sim, r == 0 && standing.state_bytes <= sizeof state, "no standing: %d", r);
-    int64_t bytes =
-        lane_state_read(source, piece->job->id, piece->id, 0, state, standing.state_bytes);
-    sim_require(sim, bytes == (int64_t)standing.state_bytes, "no state: %" PRId64, bytes);
-    if (bytes > 0)
-        r = lane_state_put(target, piece->job->id, piece->id, 0, state, (size_t)bytes);
+    sim_require(sim, r == 0, "no standing: %d", r);
+    r = carry(source, target, piece, standing.state_bytes);
     if (r == 0)
         r = lane_install(target, piece->job->id, &piece->id, &standing.round, 1);
     sim_require(sim, r == 0, "job %u piece %u: not installed: %d", piece->job->id, piece->id, r);

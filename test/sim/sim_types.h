@@ -3,6 +3,7 @@
 #define GRADPOOL_TEST_SIM_TYPES_H
 
 #include "svc/aggregator/lane.h"
+#include "svc/reduce/update.h"
 #include "svc/wire/region.h"
 #include "test/sim/sim.h"
 
@@ -14,6 +15,9 @@
 #define SIM_INPUTS 0 /* region ids */
 #define SIM_LANDINGS 1
 #define SIM_GUARD_BYTES 64
+
+/* Whose gradients make a round, and what its lane keeps. From FIRST on that is not known before. */
+enum sim_kind { SIM_SUM, SIM_UPDATE, SIM_FIRST, SIM_STALE, SIM_ANY };
 
 /* What a round of a piece does; all workers know it. */
 struct sim_plan {
@@ -31,9 +35,13 @@ struct sim_open {
     enum sim_standing standing;
     uint32_t word;
     bool is_unsent;
+    bool was_told;   /* it held a result already when it got this owner */
+    uint64_t landed; /* the round whose result it got: a later one, when it came late (W12) */
 };
 
 struct sim_view {
+    bool has_failed;                 /* its state died with a lane, and it was told */
+    uint32_t known[SIM_WORKERS_MAX]; /* rounds of each rank that its open round must see */
     struct sim_open open[2];
     uint64_t begun, committed;
     uint32_t lane, epoch;
@@ -50,6 +58,7 @@ struct sim_link {
     struct fabric_conn *conn;
     uint32_t number; /* of the lane */
     bool said_goodbye;
+    struct record_settings settings; /* that it was told last */
 };
 
 struct sim_worker {
@@ -85,9 +94,30 @@ struct sim_move {
     uint64_t next_turn; /* when its coordinator goes on */
 };
 
+/* As this lane was seen last with the piece. */
+struct sim_seen {
+    uint32_t epoch;
+    uint64_t round;
+};
+
+/* Of a round whose ranks are not known beforehand: who is in it. */
+struct sim_result_of {
+    uint32_t set;
+    float *result; /* NULL: nobody has got it yet */
+};
+
 struct sim_piece {
     struct sim_job *job;
     uint32_t id;
+    enum sim_kind kind;
+    uint32_t bound;
+    enum update_rule rule;
+    float *model[1 + UPDATE_MOMENTS_MAX]; /* of an update rule: parameters, moments ... */
+    uint64_t model_round, model_steps;    /* ... after this round */
+    struct sim_result_of *history;        /* of the first k of n, by round */
+    uint64_t applied; /* the last round that a lane has made part of what it keeps */
+    struct sim_seen seen[SIM_LANES_MAX];
+    bool state_died; /* with its lane: what no worker knows is lost */
     uint64_t elements;
     uint64_t input_offset[2], landing_offset[2]; /* of every worker alike */
     uint32_t lane, epoch;
@@ -183,6 +213,8 @@ void move_end(struct sim *sim, struct sim_piece *piece);
 
 /* Kills, stops and moves, when it is time. Returns whether anything was done. */
 bool fate_turn(struct sim *sim);
+/* As kill -9 of its process: what it had posted may still arrive in part, its memory is gone. */
+void fate_bury(struct sim *sim, struct sim_lane *lane);
 /* Somebody lost a connection or memory on purpose of the test: the job will end with an error. */
 void fate_doom(struct sim *sim, struct sim_job *job, uint32_t victim);
 
@@ -203,14 +235,48 @@ void *landing_at(const struct sim_worker *w, const struct sim_piece *piece, uint
 void check_prepare_memory(struct sim_worker *w, size_t input_bytes, size_t landing_bytes);
 /* Writes the gradient of a round; the landing area gets what nobody may take for a result. */
 void check_begin(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
-/* A result is said to have landed: every element, and that the input is untouched (S1). */
-void check_landed(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
+/* A result is said to have landed: every element, and that the input is untouched (S1). Returns
+ * which round's it is: where not all take part, that of a later one is given to the late. */
+uint64_t check_landed(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
 /* The round is said to be committed (S2); afterwards the memory is garbage. */
 void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
+/* It may be written over. */
+void spoil(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
 /* What holds between any two turns. */
 void check_world(struct sim *sim);
 /* Nothing is left in a lane whose jobs were dropped (S5). */
 void check_lane_is_empty(struct sim *sim, const struct sim_lane *lane);
+
+/* Each worker's gradient, element by element. */
+float gradient_of(const struct sim_piece *piece, uint64_t round, uint32_t rank, uint64_t element);
+
+/* --- sim_owner.c --- */
+
+void check_owners(struct sim *sim, struct sim_job *job);
+/* What lanes hold of it, in words. */
+void explain_owner(const struct sim *sim, const struct sim_piece *piece);
+/* After a move that was undone (S11). */
+void check_stays(struct sim *sim, const struct sim_piece *piece, uint32_t source);
+
+/* --- sim_kinds.c --- */
+
+void kind_draw(struct sim *sim, struct sim_piece *piece);
+void kind_free(struct sim_piece *piece);
+struct lane_terms kind_terms(const struct sim_piece *piece);
+struct update_settings kind_settings(const struct sim_piece *piece, uint64_t round);
+bool kind_is_loose(const struct sim_piece *piece);
+bool kind_has_state(const struct sim_piece *piece);
+bool kind_is_stranded(const struct sim_piece *piece);
+bool kind_is_open(const struct sim_piece *piece);
+/* Whether the rank is in the result of the round. */
+bool kind_takes(const struct sim_piece *piece, uint64_t round, uint32_t rank);
+void kind_update(struct sim_piece *piece, uint64_t round, bool is_step, float *mean);
+float kind_contribution(const struct sim_piece *piece, uint64_t round, uint32_t rank,
+                        uint64_t element);
+/* What is committed now must be in the result of the round that begins. */
+void kind_begin(struct sim_worker *w, const struct sim_piece *piece);
+/* Of a kind that is open: the round whose result lies in the landing area. 0: of none. */
+uint64_t kind_result_round(const struct sim_worker *w, struct sim_piece *piece, uint64_t round);
 
 /* --- sim_memory.c: stands between the lanes and their arenas --- */
 

@@ -45,6 +45,8 @@ static void describe(struct sim_worker *w, const struct sim_piece *piece, uint64
                                        .root = plan.root,
                                        .loss = NAN,
                                        .priority = UINT32_MAX - piece->id};
+    if (piece->kind == SIM_UPDATE && round == 0)
+        ret_ready->operation = RECORD_UPDATE;
     if (standing == RECORD_IDLE)
         return;
     ret_ready->word = v->open[round & 1].word;
@@ -63,6 +65,27 @@ static void describe(struct sim_worker *w, const struct sim_piece *piece, uint64
     }
 }
 
+/* Of this round; those that the lane was told last on this connection hold still (W14). */
+static int send_settings(struct sim_worker *w, const struct sim_piece *piece, uint64_t round)
+{
+    struct sim_link *link = &w->links[w->views[piece->id - 1].lane];
+    const struct update_settings s = kind_settings(piece, round);
+    const struct record_settings record = {.kind = RECORD_SETTINGS,
+                                           .rate = s.rate,
+                                           .weight_decay = s.weight_decay,
+                                           .momentum = s.momentum,
+                                           .dampening = s.dampening,
+                                           .beta1 = s.beta1,
+                                           .beta2 = s.beta2,
+                                           .epsilon = s.epsilon};
+    if (memcmp(&link->settings, &record, sizeof record) == 0)
+        return 0;
+    int r = fabric_send(link->conn, &record, sizeof record, NULL, 0);
+    if (r == 0)
+        link->settings = record;
+    return r;
+}
+
 static int send_ready(struct sim_worker *w, const struct sim_piece *piece, uint64_t round,
                       uint8_t standing)
 {
@@ -70,6 +93,11 @@ static int send_ready(struct sim_worker *w, const struct sim_piece *piece, uint6
     struct record_ready ready;
     const void *payload = NULL;
     describe(w, piece, round, standing, &ready);
+    if (ready.operation == RECORD_UPDATE && w->rank == 0 && standing != RECORD_IDLE) {
+        int r = send_settings(w, piece, round);
+        if (r < 0)
+            return r;
+    }
     if (w->job->is_inline && standing == RECORD_ANNOUNCE &&
         ready.input_bytes <= w->sim->options.payload_bytes_max && !w->is_mapped) {
         ready.payload_bytes = (uint32_t)ready.input_bytes;
@@ -162,6 +190,26 @@ static void take_commit(struct sim_worker *w, struct sim_piece *piece, struct si
     commit(w, piece, o);
 }
 
+/* It was late, and has another round's result: the next one is after that (W12). */
+static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, struct sim_open *o,
+                              uint64_t round)
+{
+    struct sim_view *v = &w->views[piece->id - 1];
+    sim_require(w->sim, piece->kind == SIM_FIRST && round >= o->round,
+                "job %u rank %u piece %u round %" PRIu64 ": closed by round %" PRIu64, w->job->id,
+                w->rank, piece->id, o->round, round);
+    sim_require(w->sim, o->standing == SIM_LANDED,
+                "job %u rank %u piece %u round %" PRIu64 ": closed without a result", w->job->id,
+                w->rank, piece->id, o->round);
+    sim_require(w->sim, piece->elements == 0 || o->was_told || o->landed == round,
+                "job %u rank %u piece %u: result of round %" PRIu64 ", told %" PRIu64, w->job->id,
+                w->rank, piece->id, o->landed, round);
+    spoil(w, piece, o->round);
+    v->begun = v->committed = round;
+    *o = (struct sim_open){0};
+    w->sim->result.commits++;
+}
+
 static void take_word(struct sim_worker *w, const struct sim_link *link, uint32_t word)
 {
     struct sim_piece *piece;
@@ -172,7 +220,7 @@ static void take_word(struct sim_worker *w, const struct sim_link *link, uint32_
                 "job %u rank %u piece %u round %" PRIu64 ": the result came twice", w->job->id,
                 w->rank, piece->id, o->round);
     commit_before(w, piece, o);
-    check_landed(w, piece, o->round);
+    o->landed = check_landed(w, piece, o->round);
     o->standing = SIM_LANDED;
     w->sim->result.results++;
 }
@@ -184,6 +232,23 @@ static bool may_be_cut(const struct sim_job *job, const struct sim *sim)
     return is_fault || job->to_cut != SIM_NOWHERE;
 }
 
+/* What its lane kept died with it: each of its workers is told, and the piece is over for it. */
+static bool take_loss(struct sim_worker *w, const struct sim_link *link, uint32_t word)
+{
+    struct sim_piece *piece;
+    struct sim_open *o = word == RECORD_WORD_NONE ? NULL : find_word(w, link, word, &piece);
+    if (!o)
+        return word != RECORD_WORD_NONE;
+    sim_require(w->sim, piece->state_died, "job %u rank %u piece %u: no state of it was lost",
+                w->job->id, w->rank, piece->id);
+    struct sim_view *v = &w->views[piece->id - 1];
+    v->has_failed = true;
+    v->begun = v->committed;
+    v->open[0] = v->open[1] = (struct sim_open){0};
+    w->sim->result.losses++;
+    return true;
+}
+
 static void take_error(struct sim_worker *w, const struct sim_link *link,
                        const struct record_error *error)
 {
@@ -191,6 +256,8 @@ static void take_error(struct sim_worker *w, const struct sim_link *link,
     struct sim_piece *piece;
     if (error->word != RECORD_WORD_NONE && error->code == -ESTALE)
         return; /* the new route is on its way */
+    if (error->code == -EOWNERDEAD && take_loss(w, link, error->word))
+        return;
     memcpy(text, error->text, error->text_bytes);
     if ((error->code == -ENOMEM && w->sim->options.allocation_fails) || may_be_cut(w->job, w->sim))
         fate_doom(w->sim, w->job, w->job->to_cut);
@@ -226,6 +293,10 @@ static void take_message(struct sim_worker *w, struct sim_link *link,
             if (o)
                 take_commit(w, piece, o);
         }
+    } else if (record.kind == RECORD_CLOSED) {
+        struct sim_open *o = find_word(w, link, record.closed.word, &piece);
+        if (o)
+            take_closed_round(w, piece, o, record.closed.round);
     } else {
         sim_require(w->sim, record.kind == RECORD_TICKET, "job %u rank %u got record %u",
                     w->job->id, w->rank, record.kind);
@@ -303,6 +374,7 @@ static void adopt(struct sim_worker *w, struct sim_view *v)
     for (int k = 0; k < 2; k++) {
         v->open[k].word = w->next_word++;
         v->open[k].is_unsent = v->open[k].standing != SIM_IDLE;
+        v->open[k].was_told = v->open[k].standing == SIM_LANDED;
     }
     /* A fence stays until it falls: what was between has never been spoken to. Who let go of the
      * piece writes no more, dead or alive. */
@@ -337,7 +409,8 @@ bool worker_is_finished(const struct sim_worker *w)
     if (w->is_killed || w->has_left)
         return true;
     for (uint32_t i = 0; i < w->job->pieces_count; i++) {
-        if (w->views[i].committed < w->job->rounds)
+        bool is_over = w->views[i].has_failed || kind_is_stranded(&w->job->pieces[i]);
+        if (w->views[i].committed < w->job->rounds && !is_over)
             return false;
     }
     return true;
@@ -347,11 +420,12 @@ bool worker_is_finished(const struct sim_worker *w)
  * lane can be lost, which would leave it two rounds behind (W5). */
 static bool can_begin(const struct sim_worker *w, const struct sim_view *v)
 {
-    if (v->begun == w->job->rounds)
+    const struct sim_piece *piece = &w->job->pieces[v - w->views];
+    if (v->begun >= w->job->rounds || v->has_failed)
         return false;
     if (v->begun == v->committed)
         return true;
-    if (!w->job->is_double || v->begun > v->committed + 1)
+    if (!w->job->is_double || kind_is_open(piece) || v->begun > v->committed + 1)
         return false;
     return w->sim->options.laps || v->open[v->begun & 1].standing == SIM_LANDED;
 }
@@ -402,7 +476,7 @@ static bool holds_everything(const struct sim_worker *w)
     for (uint32_t i = 0; i < w->job->pieces_count; i++) {
         const struct sim_view *v = &w->views[i];
         const struct sim_open *last = &v->open[w->job->rounds & 1];
-        if (v->committed < w->job->rounds &&
+        if (v->committed < w->job->rounds && !v->has_failed &&
             (v->committed + 1 < w->job->rounds || last->standing != SIM_LANDED))
             return false;
     }

@@ -26,6 +26,7 @@ static void add(struct sim_result *sum, const struct sim_result *result)
     sum->standings += result->standings;
     sum->handovers += result->handovers;
     sum->undone += result->undone;
+    sum->losses += result->losses;
     sum->jobs_done += result->jobs_done;
     sum->jobs_failed += result->jobs_failed;
 }
@@ -50,9 +51,9 @@ static void every_random_world_keeps_all_invariants(void **state)
     print_message("# %" PRIu64 " turns, %" PRIu64 " rounds, %" PRIu64 " results, %" PRIu64
                   " commits, %" PRIu64 " repeats, %" PRIu64 " laps, %" PRIu64 " deaths, %" PRIu64
                   " standings, %" PRIu64 " handed over, %" PRIu64 " not, %" PRIu64
-                  " jobs done, %" PRIu64 " failed\n",
+                  " losses, %" PRIu64 " jobs done, %" PRIu64 " failed\n",
                   sum.turns, sum.rounds, sum.results, sum.commits, sum.repeats, sum.laps,
-                  sum.deaths, sum.standings, sum.handovers, sum.undone, sum.jobs_done,
+                  sum.deaths, sum.standings, sum.handovers, sum.undone, sum.losses, sum.jobs_done,
                   sum.jobs_failed);
     assert_true(sum.jobs_done > 0);
 }
@@ -69,8 +70,31 @@ static void the_same_seed_is_the_same_world(void **state)
     }
 }
 
+/* Sums and update rules: which lanes they were on decides nothing. */
+static void what_moves_has_the_same_bits_as_what_stays(void **state)
+{
+    uint64_t moved = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct sim_options options = sim_options_draw(seed);
+        options.lanes = 3;
+        options.kinds = SIM_KINDS_MIXED;
+        options.lane_deaths = options.worker_deaths = options.cuts = options.moves = 0;
+        options.handovers = 0;
+        options.laps = options.leaves_early = false;
+        struct sim_result stays = sim_run(&options);
+        options.handovers = 40;
+        struct sim_result moves = sim_run(&options);
+        assert_int_equal(stays.jobs_done, moves.jobs_done);
+        assert_true(stays.bits == moves.bits);
+        moved += moves.handovers;
+    }
+    print_message("# %" PRIu64 " handed over\n", moved);
+    assert_true(moved > 60);
+}
+
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(the_same_seed_is_the_same_world),
+    cmocka_unit_test(what_moves_has_the_same_bits_as_what_stays),
     cmocka_unit_test(every_random_world_keeps_all_invariants),
 };
 

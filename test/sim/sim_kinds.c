@@ -1,0 +1,294 @@
+/* Pieces that are more than a sum of all ranks: update rules, partial quorums, clocks of each rank.
+ * Knows what a result of them may be and what it says about who is in it (S7 to S9). Owns the
+ * pieces' history; must never look at what a lane keeps. */
+#include "test/sim/sim_types.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a float: sums of so many different powers of two are exact, in any order. */
+#define EXACT_BITS 24
+
+static size_t bytes_of(const struct sim_piece *piece) { return piece->elements * sizeof(float); }
+
+/* --- what there is --- */
+
+bool kind_is_loose(const struct sim_piece *piece)
+{
+    return piece->kind == SIM_STALE || piece->kind == SIM_ANY;
+}
+
+/* A lane that dies takes something of it along that no worker has. */
+bool kind_has_state(const struct sim_piece *piece)
+{
+    return kind_is_loose(piece) || piece->kind == SIM_UPDATE;
+}
+
+/* Each round takes part of the ranks, and its result is not known beforehand. */
+bool kind_is_open(const struct sim_piece *piece) { return piece->kind >= SIM_FIRST; }
+
+/* The late wait for a new owner's first result (W12): behind the last round there is none. */
+bool kind_is_stranded(const struct sim_piece *piece)
+{
+    bool is_past = false;
+    for (uint32_t rank = 0; rank < piece->job->workers_count; rank++)
+        is_past |= piece->job->workers[rank].views[piece->id - 1].committed == piece->job->rounds;
+    return piece->kind == SIM_FIRST && piece->state_died && is_past;
+}
+
+static void draw_bound(struct sim *sim, struct sim_piece *piece)
+{
+    uint32_t workers = piece->job->workers_count;
+    if (piece->kind == SIM_UPDATE)
+        piece->rule = (enum update_rule)(1 + sim_draw(sim, UPDATE_RULES - 1));
+    if (piece->kind == SIM_FIRST)
+        piece->bound = 1 + (uint32_t)sim_draw(sim, workers);
+    if (piece->kind == SIM_STALE)
+        piece->bound = (uint32_t)sim_draw(sim, 3);
+}
+
+/* Rounds whose contributions one element can hold. */
+static uint32_t rounds_an_element(const struct sim_piece *piece)
+{
+    return EXACT_BITS / piece->job->workers_count;
+}
+
+static uint64_t elements_least(const struct sim_piece *piece)
+{
+    uint32_t rounds = rounds_an_element(piece);
+    return kind_is_loose(piece) ? (piece->job->rounds + rounds - 1) / rounds : 1;
+}
+
+/* FIRST keeps all its results. */
+static uint64_t elements_most(const struct sim_piece *piece)
+{
+    return piece->kind == SIM_FIRST ? 600 : UINT64_MAX;
+}
+
+void kind_draw(struct sim *sim, struct sim_piece *piece)
+{
+    enum sim_kind kind = SIM_SUM;
+    if (sim->options.kinds == SIM_KINDS_MIXED && sim_chance(sim, 2))
+        kind = (enum sim_kind)(1 + sim_draw(sim, SIM_ANY));
+    else if (sim->options.kinds == SIM_KINDS_UPDATE)
+        kind = SIM_UPDATE;
+    piece->kind = kind;
+    if (kind == SIM_SUM)
+        return;
+    draw_bound(sim, piece);
+    if (piece->elements < elements_least(piece))
+        piece->elements = elements_least(piece);
+    if (piece->elements > elements_most(piece))
+        piece->elements = elements_most(piece);
+    for (int i = 0; i < 1 + UPDATE_MOMENTS_MAX && kind == SIM_UPDATE; i++)
+        piece->model[i] = calloc(piece->elements, sizeof(float));
+    if (kind == SIM_FIRST)
+        piece->history = calloc(piece->job->rounds + 1, sizeof *piece->history);
+}
+
+void kind_free(struct sim_piece *piece)
+{
+    for (int i = 0; i < 1 + UPDATE_MOMENTS_MAX; i++)
+        free(piece->model[i]);
+    for (uint64_t round = 1; piece->history && round <= piece->job->rounds; round++)
+        free(piece->history[round].result);
+    free(piece->history);
+}
+
+struct lane_terms kind_terms(const struct sim_piece *piece)
+{
+    static const enum quorum quorums[] = {
+        [SIM_FIRST] = QUORUM_FIRST, [SIM_STALE] = QUORUM_STALE, [SIM_ANY] = QUORUM_ANY};
+    return (struct lane_terms){
+        .quorum = quorums[piece->kind], .bound = piece->bound, .rule = piece->rule};
+}
+
+/* Told anew for each round: that of another must not be taken for it. */
+struct update_settings kind_settings(const struct sim_piece *piece, uint64_t round)
+{
+    (void)piece;
+    return (struct update_settings){.rate = 0.01 * (double)(1 + round % 5),
+                                    .weight_decay = 0.1,
+                                    .momentum = 0.9,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.999,
+                                    .epsilon = 1e-8};
+}
+
+/* --- update rules --- */
+
+/* One round after the other: `mean` is its gradients' mean or what was broadcast, and becomes the
+ * parameters. */
+void kind_update(struct sim_piece *piece, uint64_t round, bool is_step, float *mean)
+{
+    const struct update_settings settings = kind_settings(piece, round);
+    const void *source = mean;
+    void *target = mean;
+    const struct reduce_pass sums = {.targets = &target,
+                                     .targets_count = 1,
+                                     .sources = &source,
+                                     .sources_count = 1,
+                                     .elements = piece->elements};
+    const struct update_state state = {.parameters = piece->model[0],
+                                       .moments = {piece->model[1], piece->model[2]},
+                                       .ret_parameters = piece->model[0],
+                                       .ret_moments = {piece->model[1], piece->model[2]}};
+    if (is_step)
+        update_pick(REDUCE_C, piece->rule, REDUCE_F32, REDUCE_F32)(&sums, &settings,
+                                                                   ++piece->model_steps, &state);
+    else
+        piece->model_steps = 0;
+    memcpy(piece->model[0], mean, bytes_of(piece));
+    piece->model_round = round;
+}
+
+/* --- the first k of n --- */
+
+static bool has_begun(const struct sim_piece *piece, uint32_t rank, uint64_t round)
+{
+    return piece->job->workers[rank].views[piece->id - 1].begun >= round;
+}
+
+static bool set_may_be(const struct sim_piece *piece, uint32_t set, uint64_t round)
+{
+    if ((uint32_t)__builtin_popcount(set) < piece->bound)
+        return false;
+    for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
+        if (set >> rank & 1 && !has_begun(piece, rank, round))
+            return false;
+    }
+    return true;
+}
+
+static float sum_of(const struct sim_piece *piece, uint32_t set, uint64_t round, uint64_t element)
+{
+    float sum = 0;
+    bool is_first = true;
+    for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
+        if (!(set >> rank & 1))
+            continue;
+        float one = gradient_of(piece, round, rank, element);
+        sum = is_first ? one : sum + one;
+        is_first = false;
+    }
+    bool divides = plan_of(piece, round).operation == RECORD_MEAN;
+    return divides ? sum / (float)__builtin_popcount(set) : sum;
+}
+
+static bool is_sum_of(const struct sim_piece *piece, uint32_t set, uint64_t round,
+                      const float *result)
+{
+    for (uint64_t e = 0; e < piece->elements; e++) {
+        float want = sum_of(piece, set, round, e);
+        if (memcmp(&want, &result[e], sizeof want) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* The first to hold a round's result tells whose gradients it has; all others hold the same. */
+static bool is_result_of(struct sim_piece *piece, uint64_t round, const float *result)
+{
+    struct sim_result_of *known = &piece->history[round];
+    if (known->result)
+        return memcmp(known->result, result, bytes_of(piece)) == 0;
+    for (uint32_t set = 1; set < 1u << piece->job->workers_count; set++) {
+        if (!set_may_be(piece, set, round) || !is_sum_of(piece, set, round, result))
+            continue;
+        known->set = set;
+        known->result = malloc(bytes_of(piece));
+        memcpy(known->result, result, bytes_of(piece));
+        return true;
+    }
+    return false;
+}
+
+/* Of the round itself or, for who was late, of one after it. 0: of none. */
+static uint64_t find_round(struct sim_piece *piece, uint64_t round, const float *result)
+{
+    while (round <= piece->job->rounds && !is_result_of(piece, round, result))
+        round++;
+    return round <= piece->job->rounds ? round : 0;
+}
+
+bool kind_takes(const struct sim_piece *piece, uint64_t round, uint32_t rank)
+{
+    return piece->kind != SIM_FIRST || (piece->history[round].set >> rank & 1);
+}
+
+/* --- clocks --- */
+
+float kind_contribution(const struct sim_piece *piece, uint64_t round, uint32_t rank,
+                        uint64_t element)
+{
+    uint32_t rounds = rounds_an_element(piece);
+    uint64_t blocks = elements_least(piece);
+    bool is_here = (round - 1) / rounds == element % blocks;
+    return is_here ? (float)(1u << (rank * rounds + (round - 1) % rounds)) : 0;
+}
+
+/* How many rounds of the rank are in the sum: its first so many, each once. -1: no such sum. */
+static int64_t count_rounds(const struct sim_piece *piece, const float *sum, uint32_t rank)
+{
+    uint32_t rounds = rounds_an_element(piece);
+    int64_t count = 0;
+    bool has_gap = false;
+    for (uint64_t round = 1; round <= piece->job->rounds; round++) {
+        uint32_t bits = (uint32_t)sum[(round - 1) / rounds];
+        bool is_in = bits >> (rank * rounds + (round - 1) % rounds) & 1;
+        if (is_in && has_gap)
+            return -1;
+        has_gap |= !is_in;
+        count += is_in;
+    }
+    return count;
+}
+
+static bool is_whole(const struct sim_piece *piece, const float *sum)
+{
+    uint64_t blocks = elements_least(piece);
+    for (uint64_t e = 0; e < piece->elements; e++) {
+        if (sum[e] != sum[e % blocks] || sum[e] < 0 || sum[e] >= 1u << EXACT_BITS ||
+            sum[e] != (float)(uint32_t)sum[e])
+            return false;
+    }
+    return true;
+}
+
+/* What was committed before this announcement is in its sum, nothing twice, and nothing that nobody
+ * has begun; nobody is further ahead than the terms allow. */
+static bool is_sum_so_far(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round,
+                          const float *sum)
+{
+    const struct sim_view *v = &w->views[piece->id - 1];
+    if (!is_whole(piece, sum))
+        return false;
+    for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
+        int64_t count = count_rounds(piece, sum, rank);
+        uint64_t begun = piece->job->workers[rank].views[piece->id - 1].begun;
+        if (count < (int64_t)v->known[rank] || count > (int64_t)begun ||
+            (rank == w->rank && count != (int64_t)round))
+            return false;
+        if (piece->kind == SIM_STALE && round > 1 + (uint64_t)count + piece->bound)
+            return false;
+    }
+    return true;
+}
+
+void kind_begin(struct sim_worker *w, const struct sim_piece *piece)
+{
+    struct sim_view *v = &w->views[piece->id - 1];
+    for (uint32_t rank = 0; rank < piece->job->workers_count; rank++)
+        v->known[rank] = (uint32_t)piece->job->workers[rank].views[piece->id - 1].committed;
+}
+
+/* --- both --- */
+
+uint64_t kind_result_round(const struct sim_worker *w, struct sim_piece *piece, uint64_t round)
+{
+    const float *result = landing_at(w, piece, round);
+    if (piece->kind == SIM_FIRST)
+        return find_round(piece, round, result);
+    return is_sum_so_far(w, piece, round, result) ? round : 0;
+}
