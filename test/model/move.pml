@@ -69,13 +69,13 @@ bool is_up[LANES] = true; /* has a control connection */
 bool applied[ROUNDS + 1]; /* the round, by a lane that is not lost */
 
 byte stored_lane, stored_epoch = 1; /* the store */
-bool stored_release;
+byte stored_lost = 1; /* the last epoch that began with a loss (K20) */
 
 chan ready[LANES * WORKERS] = [2] of { mtype, byte, byte, byte }; /* standing, round, epoch, word */
 chan heard[LANES * WORKERS] = [4] of { mtype, byte };             /* what, word */
 chan order[LANES] = [4] of { mtype, byte, byte }; /* what, turn, epoch or round */
 chan answer[LANES] = [4] of { mtype, byte, byte }; /* what, turn, round */
-chan route[WORKERS] = [5] of { byte, byte, bool }; /* lane, epoch, whether the former let go */
+chan route[WORKERS] = [5] of { byte, byte, byte }; /* lane, epoch, the last that a loss began */
 
 #define AT(lane, rank) ((lane) * WORKERS + (rank))
 
@@ -354,12 +354,12 @@ inline cut_off(me, former)
 
 inline adopt(me)
 {
-    route[me]?lane_id, epoch, is_released;
+    route[me]?lane_id, epoch, lost;
     if
     :: lane_id == w[me].at && epoch == w[me].epoch && !w[me].is_orphan /* known */
     :: else ->
         if
-        :: lane_id != w[me].at && !is_released -> cut_off(me, w[me].at)
+        :: lane_id != w[me].at && lost > w[me].epoch -> cut_off(me, w[me].at)
         :: else
         fi;
         w[me].at = lane_id;
@@ -368,14 +368,13 @@ inline adopt(me)
         w[me].is_orphan = false;
         w[me].is_unsent = true
     fi;
-    lane_id = 0; epoch = 0; is_released = false
+    lane_id = 0; epoch = 0; lost = 0
 }
 
 proctype worker(byte me)
 {
     mtype what;
-    byte word, lane_id, epoch;
-    bool is_released;
+    byte word, lane_id, epoch, lost;
 
 end:
     do
@@ -401,8 +400,8 @@ byte place_turn;
 
 inline tell_routes()
 {
-    route[0]!stored_lane, stored_epoch, stored_release;
-    route[1]!stored_lane, stored_epoch, stored_release
+    route[0]!stored_lane, stored_epoch, stored_lost;
+    route[1]!stored_lane, stored_epoch, stored_lost
 }
 
 inline ask(to, kind, value)
@@ -506,7 +505,7 @@ inline lose(l)
         epoch++;
         stored_lane = 1 - l;
         stored_epoch = epoch;
-        stored_release = false;
+        stored_lost = epoch;
         if
         :: is_up[1 - l] -> place()
         :: else -> is_placing = true /* when it is met again */
@@ -550,7 +549,6 @@ inline take(from)
     :: state == C_INSTALLING && turn == turns ->
         stored_lane = target; /* the switch: one transaction */
         stored_epoch = move_epoch;
-        stored_release = true;
         if
         :: tell_routes();
             if
