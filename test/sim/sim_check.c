@@ -264,14 +264,14 @@ void spoil(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 
 /* --- between two turns --- */
 
-/* Parameters and moments twice, or a last result. */
+/* Parameters and moments twice, or a last result; as the arena rounds them up (a quarter). */
 static size_t kept_bytes(const struct sim_job *job)
 {
     size_t bytes = 0;
     for (uint32_t i = 0; i < job->pieces_count; i++) {
         const struct sim_piece *piece = &job->pieces[i];
         uint64_t arrays = piece->kind == SIM_UPDATE ? 2 * (1 + UPDATE_MOMENTS_MAX) : 1;
-        bytes += piece->kind == SIM_SUM ? 0 : arrays * bytes_of(piece) + 4096;
+        bytes += piece->kind == SIM_SUM ? 0 : arrays * bytes_of(piece) * 5 / 4 + 4096;
     }
     return bytes;
 }
