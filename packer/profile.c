@@ -3,56 +3,21 @@
 #include "packer/profile.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 
 #include "packer/packer.h"
 
-#define SMOOTHING 10 /* the weight of a new median is one in so many */
 #define MILLION 1000000
-
-static int compare(const void *a, const void *b)
-{
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return left < right ? -1 : left > right;
-}
-
-static uint64_t median(uint64_t *values, uint32_t count)
-{
-    qsort(values, count, sizeof *values, compare);
-    return count % 2 ? values[count / 2] : values[count / 2 - 1] / 2 + values[count / 2] / 2;
-}
 
 /* What is a time of a round, in any order. */
 static const size_t times[] = {
     offsetof(struct profile_times, period_ns), offsetof(struct profile_times, busiest_ns),
     offsetof(struct profile_times, lanes_ns),  offsetof(struct profile_times, span_ns),
     offsetof(struct profile_times, burst_ns),  offsetof(struct profile_times, slack_ns)};
-#define TIMES (sizeof times / sizeof times[0])
+_Static_assert(sizeof times / sizeof times[0] == PROFILE_TIMES, "each is estimated");
 
 static uint64_t *time_at(struct profile_times *of, size_t offset)
 {
     return (uint64_t *)((char *)of + offset);
-}
-
-static struct profile_times medians(struct profile *p)
-{
-    struct profile_times result = {0};
-    uint32_t count = p->samples < PROFILE_RECENT ? p->samples : PROFILE_RECENT;
-    for (size_t t = 0; t < TIMES; t++) {
-        uint64_t values[PROFILE_RECENT];
-        for (uint32_t i = 0; i < count; i++)
-            values[i] = *time_at(&p->recent[i], times[t]);
-        *time_at(&result, times[t]) = median(values, count);
-    }
-    return result;
-}
-
-static void smooth(uint64_t *value, uint64_t news)
-{
-    if (news > *value)
-        *value += (news - *value) / SMOOTHING;
-    else
-        *value -= (*value - news) / SMOOTHING;
 }
 
 /* Beside others a round ends otherwise. */
@@ -61,21 +26,16 @@ static void forget_ending(struct profile_times *of)
     of->span_ns = of->burst_ns = of->slack_ns = 0;
 }
 
-/* With the first medians of a setting nothing is smoothed: they are all there is. */
+/* Who runs faster beside others than alone was measured wrong alone: it is not known then (R3). */
 static void settle(struct profile *p)
 {
-    struct profile_times news = medians(p);
-    if (p->samples <= PROFILE_RECENT) {
-        p->now = news;
-    } else {
-        for (size_t t = 0; t < TIMES; t++)
-            smooth(time_at(&p->now, times[t]), *time_at(&news, times[t]));
-    }
+    for (size_t t = 0; t < PROFILE_TIMES; t++)
+        *time_at(&p->now, times[t]) = p->estimates[t].value;
     bool is_faster = p->now.period_ns < p->alone.period_ns - p->alone.period_ns / 20;
-    if (p->is_alone || is_faster)
+    if (p->is_alone)
         p->alone = p->now;
-    if (!p->is_alone && is_faster)
-        forget_ending(&p->alone);
+    else if (is_faster)
+        p->alone = (struct profile_times){0};
 }
 
 static bool differs(uint64_t was, uint64_t is) { return is > was + was / 4 || is < was - was / 4; }
@@ -90,22 +50,21 @@ static bool has_drifted(const struct profile *p)
            (differs(was, is) && by > known.period_ns / 100);
 }
 
-/* The oldest of the recent ones goes. */
 static void keep(struct profile *p, const struct profile_sample *sample)
 {
-    if (p->is_alone != sample->is_alone)
-        p->samples = 0;
-    p->is_alone = sample->is_alone;
-    p->recent[p->samples % PROFILE_RECENT] =
-        (struct profile_times){.period_ns = sample->elapsed_ns / sample->rounds,
+    struct profile_times of = {.period_ns = sample->elapsed_ns / sample->rounds,
                                .busiest_ns = sample->busiest_ns,
                                .lanes_ns = sample->lanes_ns,
                                .span_ns = sample->span_ns,
                                .burst_ns = sample->burst_ns,
                                .slack_ns = sample->slack_ns};
-    p->samples++;
-    if (p->samples == 3 * PROFILE_RECENT) /* so that it never wraps, and says "many" */
-        p->samples -= PROFILE_RECENT;
+    bool is_new_setting = p->is_alone != sample->is_alone;
+    p->is_alone = sample->is_alone;
+    for (size_t t = 0; t < PROFILE_TIMES; t++) {
+        if (is_new_setting)
+            estimate_restart(&p->estimates[t]);
+        estimate_take(&p->estimates[t], *time_at(&of, times[t]));
+    }
 }
 
 enum profile_news profile_take(struct profile *p, const struct profile_sample *sample)
@@ -118,29 +77,40 @@ enum profile_news profile_take(struct profile *p, const struct profile_sample *s
         return PROFILE_NOTHING;
     keep(p, sample);
     if (p->rounds < PROFILE_WARM_ROUNDS + PROFILE_LEAST_ROUNDS ||
-        p->samples < PROFILE_LEAST_SAMPLES)
+        p->estimates[0].samples < PROFILE_LEAST_SAMPLES)
         return PROFILE_NOTHING;
+    bool was_alone = p->alone.period_ns > 0;
     settle(p);
-    if (p->used.period_ns == 0)
+    if (p->used.period_ns == 0 || (!was_alone && p->alone.period_ns > 0))
         return PROFILE_MEASURED;
     return has_drifted(p) ? PROFILE_DRIFTED : PROFILE_NOTHING;
 }
 
 void profile_use(struct profile *p) { p->used = profile_known(p); }
 
-void profile_recall(struct profile *p, const struct profile_times *alone)
+void profile_recall(struct profile *p, const struct profile_times *before, bool is_alone)
 {
-    p->alone = *alone;
+    *(is_alone ? &p->alone : &p->before) = *before;
     profile_use(p);
+}
+
+bool profile_knows_alone(const struct profile *p) { return p->alone.period_ns > 0; }
+
+/* As it runs says more of a job that was never alone than how it once ran beside others. */
+static struct profile_times best_known(const struct profile *p)
+{
+    if (profile_knows_alone(p))
+        return p->alone;
+    struct profile_times known = p->now.period_ns ? p->now : p->before;
+    forget_ending(&known);
+    return known;
 }
 
 /* Sharing lengthens the round, not the lane time of it. The busiest lane keeps its part of that:
  * lane time beyond it counts as a longer round (L3), so it must not come from another setting. */
 struct profile_times profile_known(const struct profile *p)
 {
-    struct profile_times known = p->alone.period_ns ? p->alone : p->now;
-    if (p->alone.period_ns == 0)
-        forget_ending(&known);
+    struct profile_times known = best_known(p);
     if (p->now.period_ns == 0 || known.lanes_ns == 0)
         return known;
     double changed = (double)p->now.lanes_ns / (double)known.lanes_ns;

@@ -6,10 +6,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "packer/estimate.h"
+
 #define PROFILE_WARM_ROUNDS 5
 #define PROFILE_LEAST_ROUNDS 20
 #define PROFILE_LEAST_SAMPLES 3
-#define PROFILE_RECENT 9
+#define PROFILE_TIMES 6 /* in struct profile_times */
 
 /* Of the rounds that have begun since the sample before, at least one. */
 struct profile_sample {
@@ -19,7 +21,7 @@ struct profile_sample {
     uint64_t lanes_ns;   /* lane time a round, on all its lanes */
     uint64_t span_ns;    /* how rounds end on the busiest lane (L8); 0: not known */
     uint64_t burst_ns, slack_ns;
-    bool is_alone; /* no other job had pieces on its lanes */
+    bool is_alone; /* no other job had pieces on its lanes meanwhile */
 };
 
 struct profile_times {
@@ -31,25 +33,27 @@ struct profile_times {
 
 struct profile {
     uint64_t rounds; /* of all samples */
-    bool is_alone;   /* in the samples that stand in recent[] */
-    uint32_t samples;
-    struct profile_times recent[PROFILE_RECENT];
-    struct profile_times now;   /* as it runs */
-    struct profile_times alone; /* as it ran without others, or is known from before */
-    struct profile_times used;  /* what the caller has last made use of */
+    bool is_alone;   /* in the samples that the estimates are of */
+    struct estimate estimates[PROFILE_TIMES];
+    struct profile_times now;    /* as it runs */
+    struct profile_times alone;  /* as it ran without others, now or before */
+    struct profile_times before; /* as it ran beside others, before */
+    struct profile_times used;   /* what the caller has last made use of */
 };
 
 enum profile_news {
     PROFILE_NOTHING,
-    PROFILE_MEASURED, /* for the first time, and nothing was known from before */
+    PROFILE_MEASURED, /* for the first time, or alone for the first time, and that was not known */
     PROFILE_DRIFTED,  /* it is no longer what the caller has made use of */
 };
 
 /* The caller makes use of what is news, and says so with profile_use(). */
 enum profile_news profile_take(struct profile *profile, const struct profile_sample *sample);
 void profile_use(struct profile *profile);
-/* It has run before, so. */
-void profile_recall(struct profile *profile, const struct profile_times *alone);
+/* It has run before, so; beside others that is a hint for placing and nothing else (R5). */
+void profile_recall(struct profile *profile, const struct profile_times *before, bool is_alone);
+/* Whether it was ever measured without others: else nobody can say what it loses. */
+bool profile_knows_alone(const struct profile *profile);
 /* What to place it with; period_ns 0: it is not measured. */
 struct profile_times profile_known(const struct profile *profile);
 /* What it loses now against running alone; 0 when either is not known. */

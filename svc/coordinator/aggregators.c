@@ -2,6 +2,7 @@
  * struct lane. A local one is lost only when its process is dead: who could still write is not
  * replaced (wire W5, K4). */
 #include "svc/base/log.h"
+#include "svc/coordinator/measuring.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/service.h"
 
@@ -80,8 +81,7 @@ void aggregator_destroy(struct aggregator *a)
         free(a->lanes[i].shm);
         free(a->lanes[i].ofi);
     }
-    if (a->stats)
-        gradpool__wire__envelope__free_unpacked(a->stats, NULL);
+    stats_forget(a);
     free(a->lanes);
     free(a->node);
     free(a);

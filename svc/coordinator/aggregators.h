@@ -30,7 +30,7 @@ struct lane {
     uint64_t ranks;                   /* of all pieces together */
     uint64_t piece_bytes, rank_bytes; /* what each costs it; 0: not known */
     uint64_t network_bytes_per_s; /* of its host's interface, which others share; 0: not known */
-    uint32_t cpu_ppm; /* of its busy time it had the core, last it was busy; 0: not known */
+    uint64_t shared_ns;           /* when more than one job last had pieces on it; 0: never */
 };
 
 enum aggregator_state { AGGREGATOR_UP, AGGREGATOR_AWAY, AGGREGATOR_LOST };
@@ -51,7 +51,8 @@ struct aggregator {
     struct list calls;
     struct lane *lanes;
     size_t lanes_count;
-    envelope *stats;      /* its last StatsReply */
+    envelope *stats;      /* its last StatsReply, as it is shown ... */
+    envelope *counted;    /* ... and as its lanes have counted: counted.c */
     uint64_t measured_ns; /* when that came */
 };
 

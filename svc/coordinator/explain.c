@@ -1,5 +1,6 @@
 /* Why each task of a job lies where it does: what `gradpool explain` asks for. Shows what is kept
  * already, asks nobody, changes nothing. */
+#include "svc/base/cleanup.h"
 #include "svc/coordinator/asking.h"
 #include "svc/coordinator/phases.h"
 #include "svc/coordinator/residents.h"
@@ -14,8 +15,10 @@
 /* --- tasks --- */
 
 struct part {
-    uint32_t task, lane;
-    uint64_t bytes, lane_ns;
+    uint32_t task;
+    size_t share; /* position */
+    uint64_t bytes;
+    double lane_ns;
     const struct tensor *tensor;
 };
 
@@ -27,46 +30,83 @@ static int compare_parts(const void *a, const void *b)
     return left->tensor->id < right->tensor->id ? -1 : left->tensor->id > right->tensor->id;
 }
 
-static struct part part_of(const struct tensor *tensor, const struct piece *piece)
+/* Pieces in a row mostly lie on the lanes of the last ones. */
+static size_t share_at(const struct job *job, const struct lane *lane, size_t from)
 {
-    uint64_t bytes = tensor_bytes(tensor, piece->elements);
+    size_t i = from;
+    while (job->shares[i].lane != lane)
+        i = (i + 1) % job->shares_count;
+    return i;
+}
+
+static struct part part_of(const struct tensor *tensor, const struct piece *piece, size_t share)
+{
     double part = tensor->elements ? (double)piece->elements / (double)tensor->elements : 1;
     return (struct part){.task = piece->task,
-                         .lane = piece->lane->id,
-                         .bytes = bytes,
-                         .lane_ns = (uint64_t)((double)tensor->lane_ns * part),
+                         .share = share,
+                         .bytes = tensor_bytes(tensor, piece->elements),
+                         .lane_ns = (double)tensor->lane_ns * part,
                          .tensor = tensor};
 }
 
-/* One for each piece that has a lane, by task; for free(). NULL: no memory. */
-static struct part *parts_of(const struct job *job, size_t *ret_count)
+/* Tensors were measured once, together, lanes ever since: what each lane takes now goes by what its
+ * parts took then, or by their bytes. */
+static int scale_parts(const struct job *job, struct part *parts, size_t count)
 {
-    struct part *parts = calloc(job->pieces_count + 1, sizeof *parts);
-    size_t count = 0;
+    _cleanup_free_ double *lane_ns = calloc(job->shares_count + 1, sizeof *lane_ns);
+    if (!lane_ns)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        lane_ns[parts[i].share] += parts[i].lane_ns;
+    for (size_t i = 0; i < count; i++) {
+        const struct share *share = &job->shares[parts[i].share];
+        double was_ns = lane_ns[parts[i].share], is_ns = (double)share->lane_ns;
+        if (was_ns > 0 && is_ns > 0)
+            parts[i].lane_ns *= is_ns / was_ns;
+        else if (share->bytes > 0)
+            parts[i].lane_ns = is_ns * (double)parts[i].bytes / (double)share->bytes;
+    }
+    return 0;
+}
+
+/* One for each piece that has a lane, by task; for free(). */
+static int parts_of(const struct job *job, struct part **ret_parts, size_t *ret_count)
+{
+    _cleanup_free_ struct part *parts = calloc(job->pieces_count + 1, sizeof *parts);
+    size_t count = 0, share = 0;
     for (size_t t = 0; parts && t < job->tensors_count; t++)
-        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
-            if (job->tensors[t]->pieces[i].lane)
-                parts[count++] = part_of(job->tensors[t], &job->tensors[t]->pieces[i]);
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
+            const struct piece *piece = &job->tensors[t]->pieces[i];
+            if (!piece->lane)
+                continue;
+            share = share_at(job, piece->lane, share);
+            parts[count++] = part_of(job->tensors[t], piece, share);
+        }
+    if (!parts || scale_parts(job, parts, count) < 0)
+        return -ENOMEM;
     if (count > 0)
         qsort(parts, count, sizeof *parts, compare_parts);
+    *ret_parts = take_ptr(parts);
     *ret_count = count;
-    return parts;
+    return 0;
 }
 
 /* Messages are made with malloc(), so that free_unpacked() frees them as a whole. */
-static WIRE(TaskChoice) * task_choice(const struct part *first, size_t count)
+static WIRE(TaskChoice) * task_choice(const struct job *job, const struct part *first, size_t count)
 {
     WIRE(TaskChoice) *choice = malloc(sizeof *choice);
+    double lane_ns = 0;
     if (!choice)
         return NULL;
     gradpool__wire__task_choice__init(choice);
     choice->task = first->task;
-    choice->lane = first->lane;
+    choice->lane = job->shares[first->share].lane->id;
     for (size_t i = 0; i < count; i++) {
         choice->bytes += first[i].bytes;
-        choice->lane_ns += first[i].lane_ns;
+        lane_ns += first[i].lane_ns;
         choice->tensors += i == 0 || first[i].tensor != first[i - 1].tensor;
     }
+    choice->lane_ns = (uint64_t)(lane_ns + 0.5);
     choice->tensor = strdup(first->tensor->name);
     if (choice->tensor)
         return choice;
@@ -84,12 +124,13 @@ static WIRE(LaneChoice) * find_lane(const WIRE(ExplainedJob) * to, uint32_t lane
 
 static int add_tasks(const struct job *job, WIRE(ExplainedJob) * to)
 {
-    size_t count, end;
-    struct part *parts = parts_of(job, &count);
+    _cleanup_free_ struct part *parts = NULL;
+    size_t count = 0, end;
+    int error = parts_of(job, &parts, &count);
     to->tasks = calloc(TASKS_SHOWN_MAX, sizeof *to->tasks);
-    int error = parts && to->tasks ? 0 : -ENOMEM;
+    error = to->tasks ? error : -ENOMEM;
     for (size_t first = 0; error == 0 && first < count; first = end) {
-        WIRE(LaneChoice) *lane = find_lane(to, parts[first].lane);
+        WIRE(LaneChoice) *lane = find_lane(to, job->shares[parts[first].share].lane->id);
         for (end = first; end < count && parts[end].task == parts[first].task;)
             end++;
         to->job->tasks++;
@@ -97,11 +138,10 @@ static int add_tasks(const struct job *job, WIRE(ExplainedJob) * to)
             lane->tasks++;
         if (to->n_tasks == TASKS_SHOWN_MAX)
             continue;
-        to->tasks[to->n_tasks] = task_choice(&parts[first], end - first);
+        to->tasks[to->n_tasks] = task_choice(job, &parts[first], end - first);
         error = to->tasks[to->n_tasks] ? 0 : -ENOMEM;
         to->n_tasks += error == 0;
     }
-    free(parts);
     return error;
 }
 
@@ -163,7 +203,7 @@ static int add_figures(const struct job *job, const struct residents *residents,
     view->tensor_bytes = job->bytes;
     view->period_ns = job->profile.now.period_ns;
     view->alone_period_ns = job->profile.alone.period_ns;
-    view->lane_ns = profile_known(&job->profile).lanes_ns;
+    view->lane_ns = job_lane_ns(job);
     view->loss_ppm = profile_loss_ppm(&job->profile);
     view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
     view->is_predicted = residents_predicted(residents, job);

@@ -51,6 +51,7 @@ struct tensor {
 
 /* What a lane had counted for a job when it was last looked at. */
 struct seen {
+    uint64_t at_ns; /* when that was told, our time */
     uint32_t reference;
     uint64_t rounds, begun_ns, busy_ns;
     uint64_t ended_rounds, span_ns, burst_ns;
@@ -82,7 +83,9 @@ struct share {
     uint64_t open_task_bytes;
     struct seen seen;
     struct phase phase;
-    uint64_t lane_ns; /* lane time a round: measured, before that predicted; 0: not known */
+    struct estimate time; /* lane time a round, from what was seen there ... */
+    bool was_alone;       /* ... without other jobs */
+    uint64_t lane_ns;     /* that; before it is known, what was predicted; 0: not known */
     /* A round, at the last look that saw some: JobUse has them; stalled: of one worker. */
     uint64_t queue_ns, handled_ns, stalled_ns;
     enum share_how how;

@@ -12,65 +12,7 @@
 
 #include <stdlib.h>
 
-#define PPM 1000000
 #define IDLE_LOOKS 2 /* in a row without a round, and looks become rarer */
-
-/* --- figures --- */
-
-#define BUSY_NS_MIN NS_PER_MS /* less says nothing about preemption */
-
-/* Lanes count by a clock that goes on while another process has their core; the thread's own clock,
- * read once a look, says how much of that was theirs (K15). */
-static void note_preemption(struct lane *lane, const WIRE(LaneUse) * was, const WIRE(LaneUse) * is)
-{
-    if (!was || !is || is->cpu_ns < was->cpu_ns || is->busy_ns < was->busy_ns + BUSY_NS_MIN)
-        return;
-    double part = (double)(is->cpu_ns - was->cpu_ns) / (double)(is->busy_ns - was->busy_ns);
-    lane->cpu_ppm = part < 1 ? (uint32_t)(part * PPM) : PPM;
-}
-
-static const WIRE(LaneUse) * use_in(const envelope *stats, uint32_t lane)
-{
-    for (size_t i = 0; stats && i < stats->stats_reply->n_lanes; i++)
-        if (stats->stats_reply->lanes[i]->lane == lane)
-            return stats->stats_reply->lanes[i];
-    return NULL;
-}
-
-void stats_keep(struct aggregator *a, const envelope *reply)
-{
-    /* The reply is the receiver's: a copy is kept through its packed form. */
-    size_t bytes = gradpool__wire__envelope__get_packed_size(reply);
-    uint8_t *packed = malloc(bytes);
-    if (!packed)
-        return;
-    gradpool__wire__envelope__pack(reply, packed);
-    envelope *copy = gradpool__wire__envelope__unpack(NULL, bytes, packed);
-    free(packed);
-    if (!copy)
-        return;
-    for (size_t i = 0; i < a->lanes_count; i++)
-        note_preemption(&a->lanes[i], use_in(a->stats, a->lanes[i].id),
-                        use_in(copy, a->lanes[i].id));
-    if (a->stats)
-        gradpool__wire__envelope__free_unpacked(a->stats, NULL);
-    a->stats = copy;
-    a->measured_ns = clock_now_ns();
-}
-
-const WIRE(LaneUse) * stats_of_lane(const struct lane *lane)
-{
-    return use_in(lane->aggregator->stats, lane->id);
-}
-
-const WIRE(JobUse) * stats_of_job(const struct lane *lane, uint32_t job_id)
-{
-    const WIRE(LaneUse) *use = stats_of_lane(lane);
-    for (size_t i = 0; use && i < use->n_jobs; i++)
-        if (use->jobs[i]->job_id == job_id)
-            return use->jobs[i];
-    return NULL;
-}
 
 /* --- from figures to samples --- */
 
@@ -79,6 +21,7 @@ struct window {
     uint64_t rounds, elapsed_ns, busy_ns;
     uint64_t span_ns, burst_ns; /* a round; 0: none has ended before the next began */
     uint64_t queue_ns, handled_ns, stalled_ns;
+    bool is_alone; /* no other job had pieces on the lane, in all that time */
 };
 
 /* Rounds are counted where there was a look before, on the same piece, by the same process. */
@@ -90,19 +33,13 @@ static bool is_next(const struct seen *was, const struct seen *is)
            was->burst_ns <= is->burst_ns;
 }
 
-static uint64_t own_time(const struct lane *lane, uint64_t busy_ns)
-{
-    return lane->cpu_ppm ? (uint64_t)((double)busy_ns * lane->cpu_ppm / PPM) : busy_ns;
-}
-
-static void look_at_ending(const struct lane *lane, const struct seen *was, const struct seen *is,
-                           struct window *window)
+static void look_at_ending(const struct seen *was, const struct seen *is, struct window *window)
 {
     uint64_t rounds = is->ended_rounds - was->ended_rounds;
     if (rounds == 0)
         return;
     window->span_ns = (is->span_ns - was->span_ns) / rounds;
-    window->burst_ns = own_time(lane, (is->burst_ns - was->burst_ns) / rounds);
+    window->burst_ns = (is->burst_ns - was->burst_ns) / rounds;
 }
 
 /* Whether rounds have begun there since the last look that saw some. Figures from before tasks have
@@ -112,7 +49,8 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
     const WIRE(JobUse) *use = stats_of_job(share->lane, job->id);
     if (!use || use->reference == 0 || share->lane->aggregator->measured_ns < job->moved_ns)
         return false;
-    struct seen was = share->seen, is = {.reference = use->reference,
+    struct seen was = share->seen, is = {.at_ns = share->lane->aggregator->measured_ns,
+                                         .reference = use->reference,
                                          .rounds = use->begun_rounds,
                                          .begun_ns = use->begun_ns,
                                          .busy_ns = use->busy_ns,
@@ -125,13 +63,15 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
     if (is_next(&was, &is) && was.rounds == is.rounds)
         return false;
     share->seen = is;
-    *ret_window = (struct window){.rounds = is.rounds - was.rounds,
-                                  .elapsed_ns = is.begun_ns - was.begun_ns,
-                                  .busy_ns = own_time(share->lane, is.busy_ns - was.busy_ns),
-                                  .queue_ns = is.queue_ns - was.queue_ns,
-                                  .handled_ns = is.handled_ns - was.handled_ns,
-                                  .stalled_ns = is.stalled_ns - was.stalled_ns};
-    look_at_ending(share->lane, &was, &is, ret_window);
+    *ret_window =
+        (struct window){.rounds = is.rounds - was.rounds,
+                        .elapsed_ns = is.begun_ns - was.begun_ns,
+                        .busy_ns = is.busy_ns - was.busy_ns,
+                        .queue_ns = is.queue_ns - was.queue_ns,
+                        .handled_ns = is.handled_ns - was.handled_ns,
+                        .stalled_ns = is.stalled_ns - was.stalled_ns,
+                        .is_alone = share->lane->jobs == 1 && share->lane->shared_ns <= was.at_ns};
+    look_at_ending(&was, &is, ret_window);
     if (!is_next(&was, &is)) {
         share->phase = (struct phase){0};
         return false;
@@ -140,13 +80,16 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
     return true;
 }
 
+/* Lane time alone and beside others is of two settings, as the profile has it (R3 of packer). Until
+ * there are enough samples what is known stands, be it predicted. */
 static void add_lane_time(struct share *share, const struct window *window)
 {
-    uint64_t news = window->busy_ns / window->rounds;
-    if (share->lane_ns == 0)
-        share->lane_ns = news;
-    else
-        share->lane_ns = share->lane_ns - share->lane_ns / 4 + news / 4;
+    if (share->was_alone != window->is_alone)
+        estimate_restart(&share->time);
+    share->was_alone = window->is_alone;
+    estimate_take(&share->time, window->busy_ns / window->rounds);
+    if (share->lane_ns == 0 || share->time.samples >= PROFILE_LEAST_SAMPLES)
+        share->lane_ns = share->time.value;
 }
 
 static void note_waits(struct share *share, const struct window *window, uint32_t workers)
@@ -154,14 +97,6 @@ static void note_waits(struct share *share, const struct window *window, uint32_
     share->queue_ns = window->queue_ns / window->rounds;
     share->handled_ns = window->handled_ns / window->rounds;
     share->stalled_ns = window->stalled_ns / window->rounds / workers;
-}
-
-static bool is_alone(const struct job *job)
-{
-    for (size_t i = 0; i < job->shares_count; i++)
-        if (job->shares[i].pieces > 0 && job->shares[i].lane->jobs > 1)
-            return false;
-    return true;
 }
 
 /* A tensor's lane time is its part of the job's: time that is no piece's, of messages, goes by
@@ -193,9 +128,10 @@ static void note(struct job *job, enum profile_news news)
     profile_use(&job->profile);
     job->wants_pieces = true;
     struct profile_times known = profile_known(&job->profile);
-    log_info("job %s%s %s: a round takes %.1f ms and %.3f ms of lane time",
+    log_info("job %s%s %s%s: a round takes %.1f ms and %.3f ms of lane time",
              tenant_prefix(job->tenant, prefix), job->name,
              news == PROFILE_MEASURED ? "is measured" : "has changed",
+             profile_knows_alone(&job->profile) ? "" : " beside others",
              (double)known.period_ns / NS_PER_MS, (double)known.lanes_ns / NS_PER_MS);
 }
 
@@ -204,6 +140,7 @@ static void note(struct job *job, enum profile_news news)
 static bool measure(struct job *job)
 {
     struct window busiest = {0};
+    bool is_alone = true;
     uint64_t lanes_ns = 0, most_ns = 0, longest_ns = 0;
     if (job->has_pieces)
         share_lane_time(job);
@@ -214,8 +151,10 @@ static bool measure(struct job *job)
             continue;
         if (!look(job, share, &window)) {
             lanes_ns += share->seen.reference ? share->lane_ns : 0; /* not what was predicted */
+            is_alone &= share->lane->jobs == 1;
             continue;
         }
+        is_alone &= window.is_alone;
         add_lane_time(share, &window);
         note_waits(share, &window, job->workers);
         if (busiest.rounds == 0 || window.busy_ns / window.rounds > most_ns)
@@ -234,7 +173,7 @@ static bool measure(struct job *job)
                                     .span_ns = busiest.span_ns,
                                     .burst_ns = busiest.burst_ns,
                                     .slack_ns = longest_ns - busiest.span_ns,
-                                    .is_alone = is_alone(job)};
+                                    .is_alone = is_alone};
     note(job, profile_take(&job->profile, &sample));
     /* What is known from before may lack them, an answer may be lost. */
     job->wants_pieces |= job->profile.now.period_ns > 0 && !job->knows_tensors;

@@ -17,8 +17,12 @@ void measuring_wake(struct service *s);
 /* Asks it for its figures, with the pieces of one job (0: nobody's); they are kept when they come.
  */
 void stats_ask(struct aggregator *a, uint32_t job_id);
-/* Keeps a copy of a StatsReply in `a->stats`. */
+
+/* --- counted.c --- */
+
+/* Keeps a copy of a StatsReply in `a->stats`, busy times as time with the core (K15). */
 void stats_keep(struct aggregator *a, const envelope *reply);
+void stats_forget(struct aggregator *a);
 /* The last known figures; NULL: none. Good until the next stats_keep(). */
 const WIRE(LaneUse) * stats_of_lane(const struct lane *lane);
 const WIRE(JobUse) * stats_of_job(const struct lane *lane, uint32_t job_id);

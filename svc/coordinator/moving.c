@@ -218,6 +218,7 @@ static void settle_all(struct migration *m)
         settle(m, job, &m->travellers[i]);
     for (size_t i = 0; i < job->shares_count; i++) {
         job->shares[i].seen = (struct seen){0};
+        estimate_restart(&job->shares[i].time);
         job->shares[i].phase = (struct phase){0};
     }
     job->moved_ns = clock_now_ns();

@@ -37,7 +37,8 @@ void piece_detach(struct tensor *tensor, struct piece *piece)
     piece->lane->load_bytes -= bytes;
     piece->lane->pieces--;
     piece->lane->ranks -= tensor->job->workers;
-    piece->lane->jobs -= share->pieces == 0;
+    if (share->pieces == 0 && piece->lane->jobs-- > 1)
+        piece->lane->shared_ns = clock_now_ns();
     piece->lane = NULL;
     piece->state = PIECE_STRANDED;
 }

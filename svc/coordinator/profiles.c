@@ -24,7 +24,8 @@ struct past {
     char *tenant, *job;
     uint32_t workers, layout;
     uint64_t turn; /* greater is newer */
-    struct profile_times alone;
+    struct profile_times times;
+    bool is_alone;               /* else these were measured beside others */
     struct past_tensor *tensors; /* by hash */
     size_t tensors_count;
 };
@@ -96,7 +97,7 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
      * that nothing is known, and what the job takes as a whole would be looked for there. */
     bool is_whole = past->tensors_count > 0 && past->tensors_count < PROFILES_TENSORS_MAX;
     if (job->profile.used.period_ns == 0)
-        profile_recall(&job->profile, &past->alone);
+        profile_recall(&job->profile, &past->times, past->is_alone);
     job->knows_tensors = job->knows_tensors || past->tensors_count > 0;
     for (size_t i = 0; i < count; i++) {
         struct past_tensor key = {.hash = tensors[i]->hash};
@@ -151,12 +152,13 @@ static void past_row(const struct past *past, struct store_row *ret_row)
         .workers = past->workers,
         .layout = past->layout,
         .turn = past->turn,
-        .period_ns = past->alone.period_ns,
-        .busiest_ns = past->alone.busiest_ns,
-        .lanes_ns = past->alone.lanes_ns,
-        .span_ns = past->alone.span_ns,
-        .burst_ns = past->alone.burst_ns,
-        .slack_ns = past->alone.slack_ns,
+        .period_ns = past->times.period_ns,
+        .busiest_ns = past->times.busiest_ns,
+        .lanes_ns = past->times.lanes_ns,
+        .span_ns = past->times.span_ns,
+        .burst_ns = past->times.burst_ns,
+        .slack_ns = past->times.slack_ns,
+        .is_alone = past->is_alone,
         .tensors = {past->tensors, (uint32_t)(past->tensors_count * sizeof *past->tensors)}};
 }
 
@@ -195,7 +197,8 @@ void profiles_keep(const struct job *job)
             past_free(past);
         return log_warn("out of memory: how job %s runs is not kept", job->name);
     }
-    past->alone = known;
+    past->times = known;
+    past->is_alone = profile_knows_alone(&job->profile);
     past->turn = ++s->profiles_turn;
     list_remove(&past->link);
     list_append(&s->profiles, &past->link);
@@ -229,12 +232,13 @@ int profiles_restore(struct service *s, const struct store_profile *row)
     if (row->tensors.bytes > 0)
         memcpy(past->tensors, row->tensors.data, row->tensors.bytes);
     past->tensors_count = row->tensors.bytes / sizeof *past->tensors;
-    past->alone = (struct profile_times){.period_ns = row->period_ns,
+    past->times = (struct profile_times){.period_ns = row->period_ns,
                                          .busiest_ns = row->busiest_ns,
                                          .lanes_ns = row->lanes_ns,
                                          .span_ns = row->span_ns,
                                          .burst_ns = row->burst_ns,
                                          .slack_ns = row->slack_ns};
+    past->is_alone = row->is_alone != 0;
     past->turn = row->turn;
     if (row->turn > s->profiles_turn)
         s->profiles_turn = row->turn;

@@ -46,6 +46,15 @@ struct packer_timing job_timing(const struct job *job)
                                   .loss_limit_ppm = job_limit_ppm(job)};
 }
 
+/* What people are shown as a whole is the sum of the parts that they are shown (K15). */
+uint64_t job_lane_ns(const struct job *job)
+{
+    uint64_t known_ns = profile_known(&job->profile).lanes_ns, sum_ns = 0;
+    for (size_t i = 0; i < job->shares_count && known_ns > 0; i++)
+        sum_ns += job->shares[i].pieces ? job->shares[i].lane_ns : 0;
+    return sum_ns ? sum_ns : known_ns;
+}
+
 static size_t count_shares(const struct service *s)
 {
     size_t count = 0;

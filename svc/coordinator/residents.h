@@ -30,6 +30,8 @@ bool residents_predicted(const struct residents *residents, const struct job *jo
 
 /* How it runs alone, and what it may lose; period_ns 0: it is not measured. */
 struct packer_timing job_timing(const struct job *job);
+/* Lane time a round, on all its lanes together; 0: not known. */
+uint64_t job_lane_ns(const struct job *job);
 /* It has not begun a round for a minute, though it could have. */
 bool job_is_idle(const struct job *job);
 /* The strictest of what the service, its tenant and the job itself have named; 0: none has. */

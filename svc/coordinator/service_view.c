@@ -400,10 +400,9 @@ static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) 
 
 static void fill_profile(const struct job *job, WIRE(JobView) * view)
 {
-    struct profile_times known = profile_known(&job->profile);
     view->period_ns = job->profile.now.period_ns;
     view->alone_period_ns = job->profile.alone.period_ns;
-    view->lane_ns = known.lanes_ns;
+    view->lane_ns = job_lane_ns(job);
     view->loss_ppm = profile_loss_ppm(&job->profile);
     view->loss_limit_ppm = job_limit_ppm(job);
 }

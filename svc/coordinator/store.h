@@ -100,6 +100,7 @@ struct store_profile {
     uint64_t turn; /* greater is newer */
     uint64_t period_ns, busiest_ns, lanes_ns, span_ns, burst_ns, slack_ns;
     struct store_blob tensors;
+    uint32_t is_alone; /* no other job had its lanes meanwhile: 1, else 0 */
 };
 
 struct store_row {

@@ -76,7 +76,8 @@ const struct table schema_tables[STORE_TABLES] = {
           COLUMN(profile, layout, U32), COLUMN(profile, turn, U64), COLUMN(profile, period_ns, U64),
           COLUMN(profile, busiest_ns, U64), COLUMN(profile, lanes_ns, U64),
           COLUMN(profile, span_ns, U64), COLUMN(profile, burst_ns, U64),
-          COLUMN(profile, slack_ns, U64), COLUMN(profile, tensors, BLOB)}},
+          COLUMN(profile, slack_ns, U64), COLUMN(profile, tensors, BLOB),
+          COLUMN(profile, is_alone, U32)}},
 };
 
 /* STORE_RANKS_BYTES of zeros. */
@@ -101,7 +102,8 @@ const char *schema_step(uint32_t version)
               "ALTER TABLE jobs ADD COLUMN is_elastic INTEGER NOT NULL DEFAULT 0;"
               "ALTER TABLE sessions ADD COLUMN entered INTEGER NOT NULL DEFAULT 0;"
               "ALTER TABLE tensors ADD COLUMN members BLOB NOT NULL DEFAULT " NOBODY ";"
-              "ALTER TABLE tensors ADD COLUMN grouped INTEGER NOT NULL DEFAULT 0",
+              "ALTER TABLE tensors ADD COLUMN grouped INTEGER NOT NULL DEFAULT 0;"
+              "DROP TABLE IF EXISTS profiles", /* which of them was measured alone it did not say */
     };
     return steps[version];
 }

@@ -140,7 +140,7 @@ static double lane_jobs(const struct view_lane *lane) { return lane->jobs; }
 
 static const struct lane_metric lane_metrics[] = {
     {"lane_cpu_seconds_total", "counter", "CPU time of a lane's thread.", lane_cpu},
-    {"lane_busy_seconds_total", "counter", "Time that a lane spent on rounds.", lane_busy},
+    {"lane_busy_seconds_total", "counter", "CPU time that a lane spent on rounds.", lane_busy},
     {"lane_queue_seconds_total", "counter",
      "Time that rounds of pieces waited for their first chunk on a lane.", lane_queue},
     {"lane_handling_seconds_total", "counter",
@@ -224,7 +224,7 @@ static const struct part_metric {
     const char *name, *type, *help;
     double (*value)(const struct view_part *part);
 } part_metrics[] = {
-    {"lane_job_busy_seconds_total", "counter", "Time that a lane spent on a job.", part_busy},
+    {"lane_job_busy_seconds_total", "counter", "CPU time that a lane spent on a job.", part_busy},
     {"lane_job_rounds_total", "counter", "Rounds of a job's pieces on a lane.", part_rounds},
     {"lane_job_taken_bytes_total", "counter", "A job's gradient bytes taken in by a lane.",
      part_bytes},

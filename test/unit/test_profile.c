@@ -173,11 +173,12 @@ static void how_rounds_end_is_known_from_alone_only(void **state)
 static void who_runs_faster_beside_others_was_measured_wrong(void **state)
 {
     struct profile p = {0};
-    profile_recall(&p, &(struct profile_times){200 * MS, 4 * MS, 8 * MS});
+    profile_recall(&p, &(struct profile_times){200 * MS, 4 * MS, 8 * MS}, true);
     assert_int_equal(profile_known(&p).period_ns, 200 * MS);
     assert_int_equal(run(&p, 40, 100 * MS, 8 * MS, false), PROFILE_DRIFTED);
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
     assert_int_equal(profile_loss_ppm(&p), 0);
+    assert_false(profile_knows_alone(&p)); /* nor was that measured alone */
 }
 
 static void who_was_never_alone_is_known_as_he_runs(void **state)
@@ -186,15 +187,44 @@ static void who_was_never_alone_is_known_as_he_runs(void **state)
     assert_int_equal(run(&p, 12, 100 * MS, 4 * MS, false), PROFILE_MEASURED);
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
     assert_int_equal(profile_loss_ppm(&p), 0);
+    assert_false(profile_knows_alone(&p));
+    assert_int_equal(run(&p, 3, 90 * MS, 4 * MS, true), PROFILE_MEASURED);
+    assert_true(profile_knows_alone(&p));
+    assert_int_equal(profile_known(&p).period_ns, 90 * MS);
+}
+
+static void what_was_measured_beside_others_before_is_a_hint_and_never_alone(void **state)
+{
+    struct profile p = {0};
+    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS, 60 * MS, MS, MS}, false);
+    assert_int_equal(profile_known(&p).period_ns, 100 * MS);
+    assert_int_equal(profile_known(&p).span_ns, 0);
+    assert_false(profile_knows_alone(&p));
+    run(&p, 12, 150 * MS, 4 * MS, false);
+    assert_int_equal(profile_known(&p).period_ns, 150 * MS); /* as it runs says more */
+    assert_int_equal(profile_loss_ppm(&p), 0);
+    assert_int_equal(run(&p, 3, 80 * MS, 4 * MS, true), PROFILE_MEASURED);
+    assert_int_equal(profile_known(&p).period_ns, 80 * MS);
+    run(&p, 12, 100 * MS, 4 * MS, false);
+    assert_in_range(profile_loss_ppm(&p), 199000, 200000);
+}
+
+static void rounds_as_long_as_the_time_between_looks_are_measured_as_others(void **state)
+{
+    struct profile p = {0};
+    for (int i = 0; i < 25; i++)
+        take(&p, 1, 1000 * MS, 4 * MS, true);
+    assert_int_equal(profile_known(&p).period_ns, 1000 * MS);
+    assert_int_equal(profile_known(&p).lanes_ns, 4 * MS);
 }
 
 static void what_is_known_from_before_holds_as_long_as_it_is_right(void **state)
 {
     struct profile p = {0};
-    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS});
+    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS}, true);
     assert_int_equal(run(&p, 30, 105 * MS, 4 * MS, true), PROFILE_NOTHING);
     p = (struct profile){0};
-    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS});
+    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS}, true);
     assert_int_equal(run(&p, 30, 300 * MS, 4 * MS, true), PROFILE_DRIFTED);
 }
 
@@ -224,6 +254,8 @@ int main(void)
         cmocka_unit_test(how_rounds_end_is_known_from_alone_only),
         cmocka_unit_test(who_runs_faster_beside_others_was_measured_wrong),
         cmocka_unit_test(who_was_never_alone_is_known_as_he_runs),
+        cmocka_unit_test(what_was_measured_beside_others_before_is_a_hint_and_never_alone),
+        cmocka_unit_test(rounds_as_long_as_the_time_between_looks_are_measured_as_others),
         cmocka_unit_test(what_is_known_from_before_holds_as_long_as_it_is_right),
         cmocka_unit_test(samples_that_make_no_sense_are_passed_over),
     };
