@@ -1,0 +1,181 @@
+"""The coordinator dies at every step of a move: before each message that it sends or takes, and
+before each write to its store, one after the other (every second one over each transport; all with
+GRADPOOL_TEST_LONG=1). Sums and the parameters of an update rule keep
+their bits, the route is the old one or the new one, and training goes on every time."""
+import mmap
+import os
+import signal
+import struct
+import subprocess
+import threading
+import unittest
+
+import numpy
+
+import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import tap
+import test_update_rules as rules
+import gradpool
+from harness import BUILD, GRADPOOL, Process, Service, until
+
+WORKERS = 2
+ELEMENTS = 1000
+STEPS_MAX = 400  # of a move; far more than it has
+STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 2
+GOES_ON = 3      # rounds that must follow each death
+WAIT_MS = 30000
+PRELOAD = BUILD / 'test' / 'e2e' / 'libkill_at.so'
+SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '20261122'))
+
+
+class MortalService(Service):
+    """Ends itself at the n-th step after it was told so."""
+
+    def __init__(self, *options):
+        self.number = 0
+        self.counter = None
+        super().__init__(*options)
+
+    def start(self, name='serve', listen='gradpool://127.0.0.1:0'):
+        path = self.folder / 'kill-at'
+        if self.counter is None:
+            path.write_bytes(bytes(4))
+            with open(path, 'r+b') as file:
+                self.counter = mmap.mmap(file.fileno(), 4)
+        self.die_at(0)
+        self.serve = Process([GRADPOOL, 'serve', '--state-dir', self.state, '--listen',
+                              self.endpoint or listen, '--aggregators', self.aggregators,
+                              *self.options], self.folder, name,
+                             {'LD_PRELOAD': str(PRELOAD), 'GRADPOOL_TEST_KILL_AT': str(path)})
+        self.children.append(self.serve)
+        until(self.is_up, 'the service is up', process=self.serve)
+        self.endpoint = self.status()['endpoint']
+
+    def die_at(self, step):
+        self.counter[:] = struct.pack('=i', step)
+
+    def start_again(self):
+        self.number += 1
+        self.start(f'serve-{self.number}')
+
+
+class Training(threading.Thread):
+    """Both ranks of a job with a sum and a tensor with moments; every result is checked."""
+
+    def __init__(self, client):
+        super().__init__(daemon=True)
+        self.jobs = [client.join('job', rank, WORKERS) for rank in range(WORKERS)]
+        self.random = numpy.random.default_rng(SEED)
+        self.sums = [job.declare('sum', ELEMENTS) for job in self.jobs]
+        self.adams = [job.declare('adam', ELEMENTS, rule='adam') for job in self.jobs]
+        self.first = self.random.standard_normal(ELEMENTS, numpy.float32)
+        self.values = [self.first.copy() for _ in self.jobs]
+        self.settings = {'lr': rules.RATE, 'weight_decay': rules.DECAY, **rules.RULES['adam'][1]}
+        self.gradients, self.failure, self.ends = [], None, threading.Event()
+        for request in [j.broadcast(t, v) for j, t, v in zip(self.jobs, self.adams, self.values)]:
+            request.wait(WAIT_MS)
+
+    def step(self):
+        parts = [self.random.standard_normal(ELEMENTS, numpy.float32) for _ in self.jobs]
+        results = [numpy.zeros(ELEMENTS, numpy.float32) for _ in self.jobs]
+        requests = [job.push_pull(tensor, part, result, 'sum') for job, tensor, part, result in
+                    zip(self.jobs, self.sums, parts, results)]
+        requests += [job.update(tensor, part, value, **self.settings) for job, tensor, part, value
+                     in zip(self.jobs, self.adams, parts, self.values)]
+        for request in requests:
+            request.wait(WAIT_MS)
+        for result in results:
+            if result.tobytes() != (parts[0] + parts[1]).tobytes():
+                raise AssertionError(f'round {len(self.gradients)}: another sum')
+        self.gradients.append(parts)
+
+    def run(self):
+        try:
+            while not self.ends.is_set():
+                self.step()
+                self.ends.wait(0.001)
+        except Exception as error:
+            self.failure = error
+
+    def finish(self):
+        """The parameters of each rank, and those of a training without a service."""
+        self.ends.set()
+        self.join(WAIT_MS / 1000)
+        if self.failure:
+            raise self.failure
+        alone = rules.by_gradpool('adam', self.first, numpy.array(self.gradients), 'c')
+        return self.values, alone.astype(numpy.float32)
+
+
+class Crashes(unittest.TestCase):
+    def lanes(self):
+        """Each lane's tasks, once both aggregators are back."""
+        lanes = {}
+        until(lambda: len(self.service.pids()) == 2, 'the aggregators are back',
+              process=self.service.serve)
+        for aggregator in self.service.status()['aggregators']:
+            if aggregator['state'] == 'up':
+                lanes.update({lane['lane']: lane['tasks'] for lane in aggregator['lanes']})
+        return lanes
+
+    def move_and_die(self, target, step):
+        """Whether it has died."""
+        self.service.die_at(step)
+        move = subprocess.run([GRADPOOL, 'move', 'job', str(target), '--endpoint',
+                               f'unix:{self.service.state}/control.sock'], check=False,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+        self.service.die_at(0)
+        if move.returncode == 0:
+            return False
+        self.assertEqual(self.service.serve.wait(), -signal.SIGKILL)
+        return True
+
+    def goes_on(self, training, step):
+        seen = len(training.gradients)
+        until(lambda: training.failure or len(training.gradients) >= seen + GOES_ON,
+              f'training goes on after a death at step {step}', process=self.service.serve)
+        if training.failure:
+            raise training.failure
+
+    def crash_at_each_step(self, transport, first):
+        self.service = MortalService('--scale', 'off')
+        self.addCleanup(self.service.end)
+        client = gradpool.connect(self.service.endpoint, transport)
+        self.addCleanup(client.close)
+        training = Training(client)
+        training.start()
+        self.assertFalse(self.move_and_die(min(self.lanes()), 0))  # both tensors on one lane
+        old = new = 0
+        for step in range(first, STEPS_MAX, STRIDE):
+            lanes = self.lanes()
+            source = next(lane for lane, tasks in lanes.items() if tasks)
+            tasks = sum(lanes.values())
+            target = next(lane for lane in lanes if lane != source)
+            if not self.move_and_die(target, step):
+                break
+            self.service.start_again()  # until then what is frozen waits (M3 of migrator)
+            until(lambda: self.service.job('job') is not None and
+                  {r['state'] for r in self.service.job('job')['ranks']} == {'joined'},
+                  'the workers are back', process=self.service.serve)
+            self.goes_on(training, step)
+            lanes = self.lanes()
+            self.assertIn((lanes[source], lanes[target]), ((tasks, 0), (0, tasks)))
+            old, new = old + bool(lanes[source]), new + bool(lanes[target])
+        values, alone = training.finish()
+        for value in values:
+            self.assertEqual(value.tobytes(), alone.tobytes())
+        print(f'# {transport}: {old + new} of {step - 1} steps of a move, each with a death; the '
+              f'route was the old one {old} times, the new one {new} times; '
+              f'{len(training.gradients)} rounds (seed {SEED})')
+        self.assertGreater(old, 5)
+        self.assertGreater(new, 0)
+
+    def test_a_coordinator_that_dies_at_any_step_of_a_move_loses_nothing_shm(self):
+        self.crash_at_each_step('shm', 1)
+
+    def test_a_coordinator_that_dies_at_any_step_of_a_move_loses_nothing_tcp(self):
+        self.crash_at_each_step('tcp', STRIDE)
+
+
+if __name__ == '__main__':
+    tap.main()
