@@ -363,6 +363,7 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
     tenants_end_revoked(s);
     liveness_start(s);
     scaling_init(s);
+    scaling_restored(s);
     settings_fill(s);
     measuring_init(s);
     measuring_wake(s);

@@ -123,6 +123,34 @@ void scaling_joined(struct aggregator *a, const struct slot *slot)
     measuring_wake(a->service);
 }
 
+static void park_beyond(struct service *s, struct aggregator *a, size_t *open)
+{
+    for (size_t i = 0; i < a->lanes_count; i++) {
+        struct lane *lane = &a->lanes[i];
+        if (lane->jobs > 0)
+            continue;
+        if (*open < s->options.lanes_max)
+            ++*open;
+        else
+            lane->use = LANE_PARKED;
+    }
+}
+
+/* Lanes that jobs were placed on are open, however many these are: --lanes-max may have changed. */
+void scaling_restored(struct service *s)
+{
+    size_t open = 0;
+    if (!s->scaling.is_on || s->options.lanes_max == 0)
+        return;
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        for (size_t i = 0; i < a->lanes_count; i++)
+            open += a->lanes[i].jobs > 0;
+    }
+    list_for_each (node, &s->aggregators)
+        park_beyond(s, list_entry(node, struct aggregator, link), &open);
+}
+
 /* --- tasks --- */
 
 /* The last of its tasks has gone, or stays: it is as any other then. With some that stay the load

@@ -24,6 +24,8 @@ struct scaling {
 void scaling_init(struct service *s);
 /* As it was named; 0: 30 s. */
 uint64_t scaling_hold_ns(uint64_t named_ns);
+/* Lanes of before are as many open as may be (K33). */
+void scaling_restored(struct service *s);
 /* A window has been measured: at most one decision, carried out or on its way. */
 void scaling_window(struct service *s);
 /* Windows are wanted though nobody trains: something is still to be parked or stopped. */

@@ -257,6 +257,21 @@ static void after_a_restart_all_are_open_and_park_again(void **state)
     wait_for(rig, so_many_are_open, 1);
 }
 
+static void after_a_restart_no_more_are_open_than_are_granted_but_those_with_pieces(void **state)
+{
+    struct rig *rig = *state;
+    struct end *worker;
+    struct end *aggregator = rig_aggregator(rig, 4), old = *aggregator;
+    uint32_t used = trained_start(rig, "one", &worker).lane;
+    for (rig->options.lanes_max = 2; rig->options.lanes_max > 0; rig->options.lanes_max--) {
+        rig_crash(rig);
+        rig_start(rig);
+        rig_rejoin(rig, &old, 0, NULL);
+        assert_int_equal(lanes_in(rig, LANE_OPEN), rig->options.lanes_max);
+        assert_int_equal(lane_find(service_of(rig), used)->use, LANE_OPEN);
+    }
+}
+
 /* --- aggregators --- */
 
 static void an_aggregator_without_an_open_lane_stops_and_is_not_started_again(void **state)
@@ -402,6 +417,7 @@ int main(void)
         SCALING_TEST(never_are_more_open_than_are_granted),
         SCALING_TEST(without_a_policy_that_knows_limits_all_lanes_stay_open),
         SCALING_TEST(after_a_restart_all_are_open_and_park_again),
+        SCALING_TEST(after_a_restart_no_more_are_open_than_are_granted_but_those_with_pieces),
         SCALING_TEST(an_aggregator_without_an_open_lane_stops_and_is_not_started_again),
         SCALING_TEST(one_that_joined_by_hand_is_not_stopped),
         SCALING_TEST(a_job_that_finds_no_free_lane_waits_for_an_aggregator_that_starts),
