@@ -244,7 +244,8 @@ static void stop(struct aggregator *a)
 {
     for (size_t i = 0; i < a->lanes_count; i++)
         lane_thread_stop(a->lanes[i]);
-    slowing_close(a->slow_ns_per_kib, lanes_wanted(a));
+    if (a->cores) /* else nothing has been opened */
+        slowing_close(a->slow_ns_per_kib, lanes_wanted(a));
     if (a->number)
         control_leave(a);
     channel_destroy(a->channel);
