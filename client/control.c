@@ -92,6 +92,8 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
         join->session = reply->join_reply->session;
         if (join->job_id != reply->join_reply->job_id)
             join->job_id = reply->join_reply->job_id; /* the first time: who joined reads it */
+        if (join->durability != reply->join_reply->durability)
+            join->durability = reply->join_reply->durability; /* likewise */
     } else {
         r = err_set(err, -EPROTO, "%s answered a join with something else",
                     c->options.endpoint_text);

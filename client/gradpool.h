@@ -114,6 +114,9 @@ GP_API void gp_disconnect(gp_client *client);
 
 /* What becomes of a job that loses a worker: it fails, or goes on without it. */
 enum gp_worker_loss { GP_FAIL = 0, GP_CONTINUE = 1 };
+/* Of parameters and moments when a lane dies. REPLICA: a rank has a copy in its memory, twice 4,
+ * 8 or 12 bytes an element; training goes on to the same bits. NONE: see gp_job_snapshot(). */
+enum gp_durability { GP_DURABILITY_DEFAULT = 0, GP_DURABILITY_NONE = 1, GP_DURABILITY_REPLICA = 2 };
 typedef struct gp_job_spec {
     const char *name; /* 1..127 bytes of UTF-8; the same on every worker */
     uint32_t rank;    /* 0 .. workers-1, each once */
@@ -125,6 +128,7 @@ typedef struct gp_job_spec {
     uint32_t loss_limit_ppm;
     uint32_t workers_max;               /* that gp_job_resize() may give it; 0: `workers` */
     enum gp_worker_loss on_worker_loss; /* both the same on every worker */
+    enum gp_durability durability;      /* the same on every worker */
 } gp_job_spec;
 
 /* Does not wait for the other workers. Where workers come and go (workers_max, GP_CONTINUE) a rank
@@ -165,7 +169,7 @@ enum gp_rule {
     GP_MOMENTUM = 2,
     GP_NESTEROV = 3,
     GP_ADAM = 4,
-    GP_ADAMW = 5,
+    GP_ADAMW = 5
 };
 
 /* Hyper-parameters of one round. Those that a rule has no use for are not looked at. */
@@ -251,19 +255,15 @@ GP_API int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,
 /* Several tensors, one request, the same settings. */
 GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
                            const gp_settings *settings, gp_request **ret_request);
-/* Parameters, moments and step counts of all the job's tensors with update rules, as they are
- * between two iterations: every rank calls it there, and has declared the same ones, each for all
- * ranks. Rank 0 writes the file `path`, under another name until it is whole and on disk; the
- * others' is not looked at. It has to be waited for by GRADPOOL_TIMEOUT_MS a step.
- * Errors, the same on all ranks: -EINVAL (their tensors differ), -EBUSY (a request that nobody
- * waited for), -ENODATA (nothing was broadcast yet), -EOPNOTSUPP (a set of ranks of its own),
- * those of gp_wait() and of writing a file. */
+/* Parameters, moments and step counts of all tensors with update rules: every rank calls it between
+ * the same two iterations, having declared the same ones, for all ranks. Rank 0 writes the file,
+ * whole or not at all. Errors, the same on all ranks: -EINVAL (their tensors differ), -EBUSY,
+ * -ENODATA (nothing was broadcast), -EOPNOTSUPP (a set of ranks), of gp_wait() and of writing. */
 GP_API int gp_job_snapshot(gp_job *job, const char *path);
-/* The way back, in the same job or another with the same tensors: instead of the broadcasts, or
- * whenever one likes. It goes on to the same bits as one that never stopped. Parameters go to
- * `result` of the items, whose gradients are not looked at; who wants none names no item.
- * Errors, besides those: -ENOENT, ...; -EBADMSG: no snapshot, or a damaged one; -EPROTO: one of
- * another version; -EINVAL: other names, sizes or rules (which). Then nothing was restored. */
+/* The way back, in any job with the same tensors, instead of the broadcasts, to the same bits.
+ * Parameters go to `result` of the items; who wants none names no item. Errors, besides those:
+ * -ENOENT, ...; -EBADMSG: no snapshot, or a damaged one; -EPROTO: of another version; -EINVAL:
+ * other names, sizes or rules (which). Then nothing was restored. */
 GP_API int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t count);
 /* Between the two ranks of a tensor's set (or of a job of two workers): what one sends, the other
  * receives. Done when the receiver has it. -EINVAL: the set has not two ranks; or, at gp_wait(),

@@ -36,9 +36,13 @@ struct piece {
     uint32_t slot, word; /* word: slot and generation, of the last round begun */
     uint32_t kept_word;  /* of the tensor's `kept` */
     enum piece_standing standing;
-    bool is_orphan;     /* its lane is gone; a RouteChange will come */
-    bool owes_standing; /* a new owner must be told even if nothing is open */
-    bool is_entering;   /* new to rounds of others: the lane is to say where they stand (L21) */
+    bool is_orphan;      /* its lane is gone; a RouteChange will come */
+    bool owes_standing;  /* a new owner must be told even if nothing is open */
+    bool is_entering;    /* new to rounds of others: the lane is to say where they stand (L21) */
+    bool keeps_copy;     /* of its state, if the job wants that (L28) */
+    void *copy;          /* two states, in lent memory; NULL: none yet */
+    uint64_t copy_since; /* the first round whose state goes there */
+    uint32_t copy_told;  /* on which opening of its link; 0: on none */
 };
 
 /* What one call pushes of one tensor, and where the lane finds it. */
@@ -77,7 +81,8 @@ struct gp_tensor {
     struct piece *pieces;
     uint32_t pieces_count;
     uint64_t round;        /* the last one begun */
-    uint64_t steps;        /* updates since its parameters were set, with the round begun last */
+    uint64_t steps[3];     /* updates since its parameters were set, by the round modulo 3 */
+    bool knows_steps;      /* else it came later than they were set */
     uint32_t entering;     /* pieces whose round is not known yet */
     uint64_t closed_round; /* the newest that a lane said is over, or 0 */
     uint32_t without_result, without_commit; /* pieces of that round */
@@ -135,6 +140,7 @@ struct gp_job {
     struct slabs slabs;
     struct err failure; /* of the whole job; code 0: none */
     bool is_leaving;
+    bool is_durable;        /* parameters and moments outlive their lane (L28) */
     _Atomic uint32_t users; /* calls that wait, or are on their way in (L14) */
     struct list links, tensors;
     struct gp_tensor **by_name, **by_id; /* `buckets` each; grow with the tensors */

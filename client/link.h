@@ -25,6 +25,7 @@ struct link {
     bool has_address, has_ticket;
     bool was_told; /* that it is not on this host */
     uint32_t attempts;
+    uint32_t openings; /* counts connections that were open */
     uint32_t aggregator;
     char shm[FABRIC_ADDRESS_BYTES_MAX], ofi[FABRIC_ADDRESS_BYTES_MAX], node_name[64];
     struct record_connect ticket;

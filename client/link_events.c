@@ -11,6 +11,7 @@ static void opened(struct link *l)
     l->job->connecting--;
     l->state = LINK_OPEN;
     l->attempts = 0;
+    l->openings++;
     l->failure.code = 0;
     link_flush(l);
 }

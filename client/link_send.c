@@ -1,6 +1,6 @@
 /* What is said to a lane: regions, READY records, questions. Sends nothing twice and nothing before
  * the memory it names is lent; what finds no room stays in the link's list until ROOM (W10). */
-#include "client/link.h"
+#include "client/state_copy.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -88,18 +88,6 @@ static void describe_standing(const struct piece *p, struct record_ready *ready)
         describe(p, &t->open, standings[p->standing], round, ready);
 }
 
-/* To a new owner, before where the piece stands: somebody may need the result (W5). */
-static int tell_kept(struct link *l, const struct piece *p)
-{
-    const struct gp_tensor *t = p->tensor;
-    struct record_ready ready;
-    if (!p->owes_standing || !t->has_kept)
-        return 0;
-    describe(p, &t->kept, RECORD_KEEPS, t->round - 1, &ready);
-    ready.word = p->kept_word;
-    return fabric_send(l->conn, &ready, sizeof ready, NULL, 0);
-}
-
 /* Over a network a short input travels along; shared memory is read where it lies (W6). */
 static const void *choose_payload(const struct link *l, struct record_ready *ready)
 {
@@ -141,12 +129,29 @@ static uint16_t stall_to_tell(const struct link *l, const struct record_ready *r
     return units < UINT16_MAX ? (uint16_t)units : UINT16_MAX;
 }
 
-static int send_ready(struct link *l, const struct piece *p)
+/* To a new owner, before where the piece stands: somebody may need the result (W5). */
+static int tell_kept(struct link *l, const struct piece *p)
+{
+    const struct gp_tensor *t = p->tensor;
+    struct record_ready ready;
+    if (!p->owes_standing || !t->has_kept)
+        return 0;
+    describe(p, &t->kept, RECORD_KEEPS, t->round - 1, &ready);
+    ready.word = p->kept_word;
+    int told = tell_settings(l, &t->kept);
+    if (told < 0)
+        return told;
+    return fabric_send(l->conn, &ready, sizeof ready, NULL, 0);
+}
+
+static int send_ready(struct link *l, struct piece *p)
 {
     struct record_ready ready;
-    int told = tell_settings(l, &p->tensor->open);
+    int told = copy_tell(l, p);
     if (told == 0)
         told = tell_kept(l, p);
+    if (told == 0)
+        told = tell_settings(l, &p->tensor->open);
     if (told < 0)
         return told;
     describe_standing(p, &ready);

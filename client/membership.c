@@ -6,6 +6,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/wire/durability.h"
 #include "svc/wire/limit.h"
 
 #include <errno.h>
@@ -112,6 +113,9 @@ static int check_spec(const gp_job_spec *spec)
     if (spec->on_worker_loss != GP_FAIL && spec->on_worker_loss != GP_CONTINUE)
         return client_error(-EINVAL, "job '%s': on_worker_loss %d is unknown", spec->name,
                             (int)spec->on_worker_loss);
+    if ((unsigned)spec->durability > DURABILITY_REPLICA)
+        return client_error(-EINVAL, "job '%s': durability %d is unknown", spec->name,
+                            spec->durability);
     if (spec->loss_limit_ppm > LOSS_LIMIT_PPM_MAX)
         return client_error(-EINVAL, "job '%s': a loss limit of %u ppm, expected at most %u",
                             spec->name, spec->loss_limit_ppm, LOSS_LIMIT_PPM_MAX);
@@ -162,6 +166,7 @@ static int create_control(struct gp_job *job, const gp_job_spec *spec, struct er
     job->join.continues = spec->on_worker_loss == GP_CONTINUE;
     job->join.node = job->host;
     job->join.loss_limit_ppm = spec->loss_limit_ppm;
+    job->join.durability = spec->durability;
     job->join.pid = (uint32_t)getpid();
     struct control_options options = {.endpoint = &client->endpoint,
                                       .addresses = &client->addresses,
@@ -224,6 +229,7 @@ int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
         return client_error(r, "%s", err.text[0] ? err.text : err_text(r));
     }
     job->id = job->join.job_id;
+    job->is_durable = job->join.durability == DURABILITY_REPLICA;
     pthread_mutex_lock(&client->lock);
     list_append(&client->jobs, &job->node);
     pthread_mutex_unlock(&client->lock);

@@ -2,7 +2,7 @@
  * L2, L17). Allocates only when a tensor's memory is seen for the first time. */
 #include "client/copy.h"
 #include "client/job.h"
-#include "client/link.h"
+#include "client/state_copy.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -134,8 +134,8 @@ static int place_all(struct gp_tensor *t, struct push *push)
         push->copies_in && push->operation == RECORD_BROADCAST && t->values != t->dtype;
     push->ends_committed = lends_input || lends_result;
     push->uses_second_half = !t->open.uses_second_half;
-    int r = 0;
-    if (push->copies_in)
+    int r = t->terms.rule ? copy_prepare(t) : 0;
+    if (r == 0 && push->copies_in)
         r = stage(t, t->staging_input, push->gradient_bytes, push->uses_second_half, &push->input);
     if (r == 0 && push->copies_out)
         r = stage(t, t->staging_landing, push->result_bytes, push->uses_second_half,
@@ -264,14 +264,13 @@ static void keep_open_round(struct gp_tensor *t)
     t->pieces[0].kept_word = t->pieces[0].word;
 }
 
-static uint64_t steps_after(const struct gp_tensor *t)
+/* With the round that begins. */
+static void count_step(struct gp_tensor *t)
 {
-    switch (t->open.operation) {
-    case RECORD_UPDATE: return t->steps + 1;
-    case RECORD_SAVE: return t->steps;
-    case RECORD_RESTORE: return t->open.steps;
-    default: return 0;
-    }
+    uint64_t before = t->steps[(t->round + 2) % 3], *now = &t->steps[t->round % 3];
+    bool sets = t->open.operation == RECORD_BROADCAST || t->open.operation == RECORD_RESTORE;
+    *now = sets ? t->open.steps : before + (t->open.operation == RECORD_UPDATE);
+    t->knows_steps |= sets;
 }
 
 void push_begin(struct gp_tensor *t)
@@ -281,7 +280,7 @@ void push_begin(struct gp_tensor *t)
     t->open = t->next;
     t->open_request = t->request;
     t->round++;
-    t->steps = steps_after(t);
+    count_step(t);
     t->without_result = t->without_commit = t->pieces_count;
     for (uint32_t i = 0; i < t->pieces_count; i++) {
         struct piece *p = &t->pieces[i];

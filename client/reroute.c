@@ -49,6 +49,7 @@ static void adopt(struct piece *p, const Gradpool__Wire__Piece *said)
         piece_reopen(p);
     piece_new_word(p); /* what the former owner still says under the old one finds nobody (W5) */
     p->link = link;
+    p->copy_told = 0;
     p->epoch = said->epoch;
     p->is_orphan = false;
     p->owes_standing = true;

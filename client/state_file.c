@@ -1,5 +1,5 @@
 /* Reads the file of a snapshot. Owns the checks: a file comes from anywhere, so no byte of it is
- * used before it was found sound, and nothing in it reaches an assert. README: L21. */
+ * used before it was found sound, and nothing in it reaches an assert. README: L26. */
 #include "client/state_file.h"
 
 #include "client/state_layout.h"

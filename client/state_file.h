@@ -1,6 +1,6 @@
 /* The file of a job's snapshot: parameters, moments and step counts of its tensors with update
  * rules. Little endian: a header, an index in order of names, then each tensor's arrays, at
- * multiples of 64 bytes. README: L20, L21. */
+ * multiples of 64 bytes. README: L25, L26. */
 #ifndef GRADPOOL_CLIENT_STATE_FILE_H
 #define GRADPOOL_CLIENT_STATE_FILE_H
 

@@ -1,5 +1,5 @@
 /* Writes the file of a snapshot: under a temporary name until it is whole and on disk. Must never
- * leave half a file under the name that was asked for. README: L20. */
+ * leave half a file under the name that was asked for. README: L25. */
 #include "client/state_file.h"
 
 #include "client/state_layout.h"

@@ -1,7 +1,7 @@
 /* Owns a job's tensors, their pieces and the words by which lanes name a piece's open round.
  * Decides nothing; checks what the coordinator says a route is. */
 #include "client/job.h"
-#include "client/link.h"
+#include "client/state_copy.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -210,6 +210,7 @@ static int add_piece(struct gp_tensor *t, const Gradpool__Wire__Piece *said)
                         .id = said->id,
                         .epoch = said->epoch};
     list_init(&p->unsent);
+    copy_choose(p);
     p->link = link_get(t->job, said->lane);
     int r = p->link ? take_slot(t->job, p) : -ENOMEM;
     if (r == 0)
@@ -259,6 +260,7 @@ void tensor_remove(struct gp_tensor *t)
     job->tensors_count--;
     for (uint32_t i = 0; i < t->pieces_count; i++) {
         link_retract(&t->pieces[i]);
+        copy_free(&t->pieces[i]);
         give_slot_back(job, &t->pieces[i]);
     }
     for (int i = 0; i < 2; i++) {

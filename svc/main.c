@@ -83,6 +83,7 @@ static int serve(int argc, char **argv)
                                           .cores = o.lanes.cores,
                                           .policy = o.policy,
                                           .loss_limit_ppm = o.loss_limit_ppm,
+                                          .durability = o.durability,
                                           .lanes_per_core = o.lanes.lanes_per_core,
                                           .data_port = o.lanes.data_port,
                                           .allow_uids = o.lanes.allow_uids,

@@ -324,6 +324,8 @@ static bool take(struct rank *rank, const struct operation *operation,
         announcement_drop_payload(w, a);
         fill(a, operation, ready);
     }
+    if (is_new && p->parameters)
+        parameters_hear(p, rank, operation, ready);
     if (ready->standing == RECORD_KEEPS) {
         a->standing = RECORD_HOLDS; /* it has not spoken yet: the next round follows (W5) */
         return false;
@@ -332,8 +334,6 @@ static bool take(struct rank *rank, const struct operation *operation,
         w->job->ending.stalled_ns += (uint64_t)ready->stalled * RECORD_STALL_NS;
     if (is_new && ready->standing == RECORD_ANNOUNCE)
         withdraw_commit(rank, ready->round);
-    if (is_new && p->parameters)
-        parameters_hear(p, rank, operation, ready);
     if (is_new && payload && may_keep_payload(p, rank, ready->round))
         keeps = keep_payload(w, a, data, payload);
     rank->has_spoken = true;

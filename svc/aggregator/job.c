@@ -1,6 +1,6 @@
 /* A job as one lane sees it: its workers' connections, tickets, failure, memory account.
  * Never frees anything that a posted operation may still touch (job_release). README: A3, A5. */
-#include "svc/aggregator/transfer.h"
+#include "svc/aggregator/backup.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -166,6 +166,7 @@ void worker_close(struct worker *w, enum worker_state state)
         return;
     w->conn = NULL;
     lending_forget(w);
+    backup_forget(w);
     worker_drop_payload(w);
     list_for_each_safe (node, &w->owed) {
         list_remove(node);

@@ -1,8 +1,7 @@
 /* From fabric events to the lane's objects: who may connect, what a message means, what the end of
  * a connection means. Peers' bytes are copied and checked here before anybody else sees them (W9).
  * README: A4, A5. */
-#include "svc/aggregator/parameters.h"
-#include "svc/aggregator/transfer.h"
+#include "svc/aggregator/backup.h"
 
 #include "svc/base/err.h"
 #include "svc/base/log.h"
@@ -109,6 +108,16 @@ static void take_choice(struct worker *w, const struct record_chosen *chosen)
         evict(w, "a set of ranks that is not the one that others passed on");
 }
 
+static void take_backup(struct worker *w, const struct record_backup *told)
+{
+    int r = w->job->failure ? 0 : backup_hear(w, told);
+    if (r == -EFAULT)
+        evict(w, "a copy of a state that does not lie in memory that it lends");
+    else if (r < 0)
+        job_fail(w->job, r, "lane %u cannot write copies of states: %s", w->job->lane->options.id,
+                 err_text(r));
+}
+
 /* Returns whether the receive buffer is kept. */
 static bool dispatch(struct worker *w, const union record *record, const void *data,
                      const void *payload)
@@ -119,6 +128,7 @@ static bool dispatch(struct worker *w, const union record *record, const void *d
     case RECORD_LEAVE: worker_leave(w, record->leave.after_failure); return false;
     case RECORD_CHOSEN: take_choice(w, &record->chosen); return false;
     case RECORD_SETTINGS: parameters_tell(w, &record->settings); return false;
+    case RECORD_BACKUP: take_backup(w, &record->backup); return false;
     default: evict(w, "a record that only lanes send"); return false;
     }
 }

@@ -280,10 +280,12 @@ void round_rest(struct piece *p);
 void round_abandon(struct piece *p);
 /* The open round is known, and whether ranks hold its result already: the rest get that. */
 void round_take_up(struct piece *p);
+void round_fetch(struct piece *p, uint64_t round); /* the state after it comes from its copy */
 
 /* new_owner.c */
 /* After a new owner was told where a worker stands: opens the round when all have (W5). */
 void round_recover(struct piece *p);
+void round_settle(struct piece *p, uint64_t committed);
 /* What a rank says first of a piece that was installed: whether it can be, and what comes of it. */
 bool new_owner_accepts(const struct piece *p, const struct rank *rank,
                        const struct record_ready *ready);

@@ -1,7 +1,7 @@
 /* Where a round stood when a new owner takes a piece over: learned from what workers say (W5), or
  * told by the former owner, which let go of it. Decides which round is open and what each rank gets
  * for what it says first; sums nothing. README: A27, A28; svc/wire/README.md: W5, W12. */
-#include "svc/aggregator/parameters.h"
+#include "svc/aggregator/backup.h"
 #include "svc/aggregator/regroup.h"
 
 #include <errno.h>
@@ -122,7 +122,8 @@ static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
 /* What a lost lane takes with it: running sums and moments lie in no worker's memory. */
 static const char *find_loss(struct piece *p)
 {
-    if (p->round <= 1 || (p->is_regrouped && p->parameters && regroup_suits(p)))
+    bool is_fetched = p->parameters && p->parameters->are_set && !p->is_regrouped;
+    if (p->round <= 1 || is_fetched || (p->is_regrouped && p->parameters && regroup_suits(p)))
         return NULL;
     if (p->parameters)
         return "parameters and moments died with the lane; restore a snapshot";
@@ -139,18 +140,37 @@ static bool is_stuck(const struct piece *p)
     return p->terms.quorum == QUORUM_FIRST && p->late > 0 && able < p->terms.bound;
 }
 
+/* False: there is no need to, or no copy. */
+static bool fetch(struct piece *p, uint64_t committed)
+{
+    struct parameters *q = p->parameters;
+    q->are_set |= p->elements == 0; /* there is nothing to lose */
+    if (q->are_set || !backup_has(p, committed))
+        return false;
+    round_fetch(p, committed);
+    return true;
+}
+
 /* Open round = one after the last that anybody knows to be committed. If somebody holds its result,
  * that is what the rest get, never a second sum (W5). */
 void round_recover(struct piece *p)
 {
     uint32_t left = 0, silent = silent_leavers(p, &left);
-    if (p->is_held)
-        return; /* its thaw comes back to it */
+    if (p->is_held || backup_is_fetched(p))
+        return; /* its thaw, or what is fetched, comes back to it */
     if (silent > 0 && p->terms.quorum == QUORUM_ALL)
         piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
     if (p->spoken + silent < p->members)
         return;
-    p->round = last_committed(p) + 1;
+    uint64_t committed = last_committed(p);
+    if (committed > 0 && p->parameters && !p->failure && fetch(p, committed))
+        return;
+    round_settle(p, committed);
+}
+
+void round_settle(struct piece *p, uint64_t committed)
+{
+    p->round = committed + 1;
     const char *loss = find_loss(p);
     if (loss)
         piece_fail(p, -EOWNERDEAD, "tensor '%s': %s", p->tensor, loss);

@@ -7,12 +7,19 @@
 /* Means that are measured on their way stay in the first-level cache. */
 #define MEASURED_ELEMENTS 1024
 
+static size_t arrays_of(const struct piece *p) { return 1 + (size_t)update_moments(p->terms.rule); }
+
+size_t parameters_bytes(const struct piece *p)
+{
+    return sizeof(struct parameters) + 2 * arrays_of(p) * p->elements * sizeof(float);
+}
+
 struct parameters *parameters_create(const struct piece *p)
 {
     struct lane_job *job = p->job;
-    size_t arrays = 1 + (size_t)update_moments(p->terms.rule), bytes = p->elements * sizeof(float);
+    size_t arrays = arrays_of(p), bytes = p->elements * sizeof(float);
     struct parameters *q =
-        arena_alloc(job->lane->options.arena, &job->account, sizeof *q + 2 * arrays * bytes);
+        arena_alloc(job->lane->options.arena, &job->account, parameters_bytes(p));
     char *next = (char *)(q + 1);
     for (size_t i = 0; q && i < 2 * arrays; i++, next += bytes)
         q->state[i / arrays][i % arrays] = (float *)next;
@@ -57,15 +64,17 @@ static float *array_at(float *array, uint64_t first) { return array ? array + fi
 float *parameters_set_at(const struct transfer *t)
 {
     const struct piece *p = t->piece;
-    if (!p->parameters || p->operation->updates || p->operation->saves)
+    const struct parameters *q = p->parameters;
+    if (!q || (p->operation && (p->operation->updates || p->operation->saves)))
         return NULL;
-    return array_at(p->parameters->state[1 - p->parameters->now][t->array], t->first);
+    unsigned which = q->fetched ? q->now : 1 - q->now;
+    return array_at(q->state[which][t->array], t->first);
 }
 
 const float *parameters_saved(const struct transfer *t)
 {
     const struct piece *p = t->piece;
-    if (!p->parameters || !p->operation->saves)
+    if (!p->parameters || !p->operation || !p->operation->saves)
         return NULL;
     return array_at(p->parameters->state[p->parameters->now][t->array], t->first);
 }

@@ -6,6 +6,16 @@
 
 struct transfer;
 
+/* Where a copy of it goes (A31). */
+struct backup {
+    struct worker *worker; /* in whose memory; NULL: nobody has one */
+    uint32_t region;
+    bool is_known;      /* to the fabrics, that the state is written from */
+    uint64_t offset[2]; /* of states after rounds, by their last bit */
+    uint64_t since;     /* the first round that went there */
+    uint64_t steps[3];  /* behind those states, by the round modulo 3 */
+};
+
 /* What a lane keeps for a piece with an update rule (A19): parameters and moments twice, since a
  * round reads the one state and writes the other until it is committed. */
 struct parameters {
@@ -19,10 +29,13 @@ struct parameters {
     uint64_t restored_steps[2];         /* likewise, where a round restores them */
     struct update_settings told;        /* last: for a first rank that has told none (A44) */
     float *state[2][1 + UPDATE_MOMENTS_MAX];
+    struct backup backup;
+    uint64_t fetched; /* the round whose state is being read from there; 0: none is */
 };
 
 /* NULL: no memory. Lies in one block, to be freed as such. */
 struct parameters *parameters_create(const struct piece *p);
+size_t parameters_bytes(const struct piece *p);
 void parameters_tell(struct worker *w, const struct record_settings *told);
 /* Whether the piece may have this operation; a piece without parameters knows no updates. */
 bool parameters_suit(const struct piece *p, const struct operation *operation);
@@ -42,7 +55,7 @@ void parameters_hear(struct piece *p, const struct rank *rank, const struct oper
 /* The open round makes new parameters. */
 static inline bool parameters_step(const struct piece *p)
 {
-    return p->parameters && !p->is_copy && p->operation->updates;
+    return p->parameters && !p->is_copy && p->operation && p->operation->updates;
 }
 /* The last pass of a chunk: `sums` with new parameters as its result, and the state after it. */
 void parameters_update(struct transfer *t, const struct reduce_pass *sums);

@@ -2,8 +2,7 @@
  * reduced in rank order and stored to every landing area that is mapped. Owns nothing. Never keeps
  * a pointer into a worker's memory from one turn to the next: the worker may have taken it back.
  * README: A7, A14, A15. */
-#include "svc/aggregator/parameters.h"
-#include "svc/aggregator/transfer.h"
+#include "svc/aggregator/backup.h"
 
 #include <errno.h>
 #include <string.h>
@@ -30,10 +29,18 @@ const void *pass_result(const struct transfer *t) { return result_slot(t); }
 
 /* ---- where things lie ---- */
 
+/* In the region that input_region() says. */
 static uint64_t input_offset(const struct transfer *t, const struct announcement *a)
 {
+    if (backup_is_fetched(t->piece))
+        return backup_offset(t);
     uint64_t block = (t->target == OPERATION_EVERYBODY ? t->array : t->target) * a->input_stride;
     return a->input_offset + block + piece_bytes(t->piece, t->first);
+}
+
+static uint32_t input_region(const struct transfer *t, const struct announcement *a)
+{
+    return backup_is_fetched(t->piece) ? t->piece->parameters->backup.region : a->input_region;
 }
 
 uint64_t pass_output_offset(const struct transfer *t, uint32_t place)
@@ -61,9 +68,9 @@ static const void *look_at(const struct transfer *t, uint32_t place)
     struct fabric_conn *conn = p->ranks[place].worker->conn;
     if (!conn)
         return NULL;
-    if (a->payload)
+    if (a && a->payload)
         return (const char *)a->payload + piece_bytes(p, t->first);
-    return fabric_map(conn, a->input_region, input_offset(t, a), piece_bytes(p, t->elements));
+    return fabric_map(conn, input_region(t, a), input_offset(t, a), piece_bytes(p, t->elements));
 }
 
 static char *kept_at(const struct transfer *t)
@@ -96,8 +103,8 @@ static int post_read(struct transfer *t, uint32_t place)
     if (!w->conn)
         return -ECONNRESET;
     char *slot = input_slot(t, t->sources - (own_input(t) && !t->has_partial));
-    r = fabric_read(w->conn, a->input_region, input_offset(t, a), slot, piece_bytes(p, t->elements),
-                    t);
+    r = fabric_read(w->conn, input_region(t, a), input_offset(t, a), slot,
+                    piece_bytes(p, t->elements), t);
     if (r < 0)
         return r;
     t->input[t->sources] = slot;
@@ -267,7 +274,7 @@ int pass_sum(struct transfer *t)
     struct piece *p = t->piece;
     void *targets[REDUCE_TARGETS_MAX], *keep = keep_at(t);
     bool unmapped = false, uses_slot = needs_result_slot(t, keep != NULL);
-    bool divides = !p->is_copy && !p->is_answer && p->operation->divides;
+    bool divides = !p->is_copy && !p->is_answer && p->operation && p->operation->divides;
     uint32_t next = 0;
     int count = 0, r = uses_slot ? window_open(p->job) : 0;
     if (r < 0)

@@ -1,7 +1,7 @@
 /* Pieces: made when the coordinator places them, found by number for every announcement.
  * Owns the job's hash table. README: A2. */
 #include "svc/aggregator/account.h"
-#include "svc/aggregator/parameters.h"
+#include "svc/aggregator/backup.h"
 #include "svc/aggregator/wish.h"
 
 #include <errno.h>
@@ -280,6 +280,7 @@ void piece_free(struct piece *p)
     list_remove(&p->link);
     piece_unqueue(p);
     arena_free(job->lane->options.arena, &job->account, p->kept);
+    backup_free(p);
     arena_free(job->lane->options.arena, &job->account, p->parameters);
     arena_free(job->lane->options.arena, &job->account, p);
 }

@@ -2,7 +2,7 @@
  * announcements it takes is quorum.c's; which round a new owner opens, new_owner.c's.
  * README: A1, A2, A14 to A16; svc/wire/README.md: W2 to W5, W12. */
 #include "svc/aggregator/account.h"
-#include "svc/aggregator/parameters.h"
+#include "svc/aggregator/backup.h"
 #include "svc/aggregator/wish.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static void assign_parts(struct piece *p)
 {
     struct announcement *a;
     p->sources = 0;
-    for (uint32_t i = 0; i < p->members; i++) {
+    for (uint32_t i = 0; i < p->members && !backup_is_fetched(p); i++) {
         struct rank *rank = &p->ranks[i];
         a = rank->part = part_of(p, rank);
         rank->is_source = a && is_source(p, rank);
@@ -39,6 +39,18 @@ static void assign_parts(struct piece *p)
         rank->is_target = p->elements > 0 && rank->gets_word && a->has_output;
         p->sources += rank->is_source;
     }
+}
+
+/* The state comes from its copy: nobody takes part but whoever has that. */
+static void assign_keeper(struct piece *p)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        struct rank *rank = &p->ranks[i];
+        rank->part = NULL;
+        rank->is_source = rank->worker == p->parameters->backup.worker;
+        rank->is_target = rank->gets_word = false;
+    }
+    p->sources = 1;
 }
 
 /* Front layers first (larger priority), else in order of arrival. */
@@ -55,20 +67,23 @@ static uint32_t steps_of(const struct piece *p)
 {
     if (p->is_copy || p->is_answer || p->elements == 0)
         return 1;
-    if (p->operation->saves || p->operation->restores)
+    if (backup_is_fetched(p) || p->operation->saves || p->operation->restores)
         return parameters_arrays(p); /* one after the other */
     return operation_steps(p->operation, p->members);
 }
 
 static void start(struct piece *p)
 {
-    assign_parts(p);
+    if (backup_is_fetched(p))
+        assign_keeper(p);
+    else
+        assign_parts(p);
     p->steps = steps_of(p);
     p->step = p->next_chunk = p->write_chunk = 0;
     p->next_element = 0;
     p->input_squares = p->result_squares = 0;
     p->state = PIECE_RUNNABLE;
-    account_ready(p, !p->is_answer);
+    account_ready(p, !p->is_answer && !backup_is_fetched(p));
     p->job->due_bytes += piece_bytes(p, p->elements) * p->steps;
     queue_by_priority(p);
     job_wake(p->job);
@@ -218,8 +233,29 @@ static void open_round(struct piece *p)
     count_early(p);
 }
 
+void round_fetch(struct piece *p, uint64_t round)
+{
+    backup_fetch(p, round);
+    start(p);
+}
+
+/* No round, but the way to the first. */
+static void end_fetch(struct piece *p)
+{
+    uint64_t round = p->parameters->fetched;
+    backup_fetched(p);
+    p->state = PIECE_COLLECTING;
+    if (p->is_dropped)
+        return piece_free(p);
+    round_settle(p, round);
+    if (p->is_held && p->state == PIECE_COLLECTING)
+        piece_rest(p);
+}
+
 void round_commit(struct piece *p)
 {
+    if (backup_is_fetched(p))
+        return end_fetch(p);
     bool is_answer = p->is_answer;
     if (!is_answer)
         close_round(p);
@@ -244,9 +280,10 @@ void round_commit(struct piece *p)
 
 void round_take_up(struct piece *p)
 {
-    if (p->is_copy && p->kept) {
-        start(p); /* the late need it here */
-    } else if (p->is_copy && round_has_quorum(p)) {
+    bool all_hold = p->is_copy && round_has_quorum(p);
+    if ((p->is_copy && p->kept) || (all_hold && backup_is_kept(p))) {
+        start(p); /* the late need it here, or the copy of the state that came of it */
+    } else if (all_hold) {
         assign_parts(p);
         round_commit(p); /* all hold the result */
     } else {
@@ -263,6 +300,8 @@ void round_rest(struct piece *p)
         rank->part = NULL;
     }
     account_done(p);
+    if (p->parameters)
+        p->parameters->fetched = 0;
     p->is_answer = p->is_copy = false;
     p->state = PIECE_COLLECTING;
     if (p->is_held)

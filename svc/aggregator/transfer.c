@@ -2,7 +2,7 @@
  * (pass.c), what is not mapped is written. Every post may say -EAGAIN, so each step can be taken up
  * again.
  * Owns the state of a transfer; never decides what a round is. README: A1, A3, A21. */
-#include "svc/aggregator/transfer.h"
+#include "svc/aggregator/backup.h"
 
 #include "svc/base/clock.h"
 
@@ -54,11 +54,26 @@ static void release_payloads(struct piece *p)
     }
 }
 
+static int fail_copy(struct transfer *t, int code)
+{
+    struct worker *keeper = t->piece->parameters->backup.worker;
+    return transfer_fail(t, (uint32_t)(piece_rank(t->piece, keeper->number) - t->piece->ranks),
+                         code);
+}
+
+static int store_copy(struct transfer *t)
+{
+    int r = backup_store(t);
+    return r < 0 ? fail_copy(t, r) : 0;
+}
+
 /* Where more inputs are left than one pass takes, the next pass begins. */
 static int sum(struct transfer *t)
 {
     bool is_complete = pass_is_last(t);
     int r = is_complete ? pass_sum(t) : pass_sum_partial(t);
+    if (r == 0 && is_complete)
+        r = store_copy(t);
     if (r < 0)
         return r;
     t->state = is_complete ? TRANSFER_WRITING : TRANSFER_READING;
@@ -125,10 +140,11 @@ static struct transfer next_chunk(struct piece *p, const struct transfer *slots_
                          .target = OPERATION_EVERYBODY,
                          .slots = slots_of->slots,
                          .slot_bytes = slots_of->slot_bytes};
-    if (p->steps > 1) {
+    if (p->parameters)
+        t.array = p->step;
+    if (p->steps > 1 && p->operation) {
         t.source = operation_source(p->operation, p->members, p->step);
         t.target = operation_target(p->operation, p->members, p->step);
-        t.array = p->parameters ? p->step : 0;
     }
     p->next_element += t.elements;
     p->job->due_bytes -= piece_bytes(p, t.elements);
@@ -219,9 +235,25 @@ static int post_place(struct transfer *t, struct transfer *next)
     return r == -EAGAIN ? 0 : r; /* what is not posted now is posted in its own turn */
 }
 
+/* Before the words: who has the result then has the copy, too. */
+static int post_copy(struct transfer *t)
+{
+    uint32_t posted;
+    int r = backup_post(t, &posted);
+    t->outstanding += posted;
+    if (r == -ECONNRESET) {
+        note_lost_write(t, t->piece->parameters->backup.worker);
+        r = 0;
+    }
+    return r < 0 ? fail_copy(t, r) : 0;
+}
+
 static int post_writes(struct transfer *t)
 {
     struct piece *p = t->piece;
+    int copied = post_copy(t);
+    if (copied < 0)
+        return copied;
     struct transfer *next = t->next_rank == 0 ? take_chunk(p->job) : NULL;
     while (t->next_rank < p->members) {
         int r = post_place(t, next);

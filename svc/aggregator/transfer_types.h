@@ -20,6 +20,7 @@ struct transfer {
     uint32_t number;         /* among the chunks of its round */
     uint32_t source, target; /* of its step: a place among the members, or OPERATION_EVERYBODY */
     uint32_t array;          /* of the state, where its step is one of these (A30) */
+    uint32_t backup_next;    /* how many arrays of it are posted to the copy of the state (A31) */
     bool is_last;            /* of its round */
     uint32_t next_rank;      /* whose read or write is posted next: a place among the members */
     uint32_t sources;        /* of this pass, in source[] */

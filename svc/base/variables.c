@@ -23,6 +23,7 @@ static const char *const known[] = {
     "CONNECT_TIMEOUT_MS",
     "CORES",
     "DATA_PORT",
+    "DURABILITY",
     "EAGER_BYTES",
     "ENDPOINT",
     "EXPLORE",

@@ -5,6 +5,7 @@
 
 #include "svc/view/view.h"
 #include "svc/wire/channel.h"
+#include "svc/wire/durability.h"
 #include "svc/wire/limit.h"
 
 #include <limits.h>
@@ -46,6 +47,7 @@ struct cli_serve {
     const char *state_dir, *listen, *policy, *http; /* http NULL: no web server */
     bool insecure, require_tls;
     uint32_t aggregators, loss_limit_ppm;
+    enum durability durability;
     uint64_t aggregator_timeout_ms, scale_hold_s;
     uint32_t aggregators_min, lanes_min, lanes_max, lanes_spare; /* lanes 0: not given */
     bool scales, names_scale;                                    /* whether --scale on was said */

@@ -20,6 +20,7 @@ enum {
     AGGREGATOR_TIMEOUT,
     POLICY,
     LOSS_LIMIT,
+    DURABILITY,
     SCALE,
     SCALE_HOLD,
     LANES_MIN,
@@ -67,6 +68,11 @@ const struct knob serve_knobs[] = {
                     "how much slower a job may become by sharing lanes, for instance 5% or 2.5; a "
                     "measured job that fits nowhere within it is refused (default: 5%, and nobody "
                     "is refused, nor is one who is offered no lane with another job)"},
+    [DURABILITY] = {"durability", "replica|none",
+                    "of parameters and moments that lanes keep (update rules): replica has a copy "
+                    "in the memory of a worker, so that they outlive a lane; with none they die "
+                    "with it, and the job goes on from a snapshot. A job may say otherwise "
+                    "(default: none)"},
     [SCALE] = {"scale", "on|off",
                "lanes open and park, and aggregators of --aggregators start and stop, as the load "
                "asks for it; a parked lane leaves its core to others (default: on with a policy "
@@ -105,6 +111,15 @@ static int set_exploring(struct cli_serve *o, const char *value, struct err *err
     return err_set(err, -EINVAL, "expected on, off or blind");
 }
 
+static int set_durability(const char *value, enum durability *ret_durability, struct err *err)
+{
+    enum durability durability = durability_find(value);
+    if (!durability)
+        return err_set(err, -EINVAL, "'%.64s': expected replica or none", value);
+    *ret_durability = durability;
+    return 0;
+}
+
 static int set_count(const char *value, unsigned long long least, uint32_t *ret_count,
                      struct err *err)
 {
@@ -131,6 +146,7 @@ static int set(void *context, int index, const char *value, struct err *err)
     case REQUIRE_TLS: o->require_tls = true; break;
     case HTTP: o->http = value; break;
     case POLICY: o->policy = value; break;
+    case DURABILITY: return set_durability(value, &o->durability, err);
     case LOSS_LIMIT: return knobs_percent(value, &o->loss_limit_ppm, err);
     case AGGREGATORS:
         error = knobs_number(value, 0, 256, &number, err);

@@ -5,6 +5,7 @@
 
 #include "svc/base/err.h"
 #include "svc/coordinator/display.h"
+#include "svc/wire/durability.h"
 #include "svc/wire/limit.h"
 
 #include <stdbool.h>
@@ -27,6 +28,7 @@ struct coordinator_options {
     const char *policy;         /* a packer policy; NULL: shared */
     uint64_t piece_bytes_max;   /* of a piece and of a task; 0: 4 MiB */
     uint32_t loss_limit_ppm;    /* of each job; 0: none is named */
+    enum durability durability; /* of jobs that do not say; UNSAID: none */
     uint32_t lanes_per_core;    /* more than 1 only for tests */
     uint32_t network_gbit;      /* of local lanes; 0: as the kernel tells it */
     uint16_t data_port;         /* of the first local lane; 0: any free ones */

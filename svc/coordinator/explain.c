@@ -208,6 +208,7 @@ static int add_figures(const struct job *job, const struct residents *residents,
     view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
     view->is_predicted = residents_predicted(residents, job);
     view->loss_limit_ppm = job_limit_ppm(job);
+    view->durability = job->durability;
     struct phase_burst burst = job_phase(job);
     to->burst_begun_ns = burst.begun_ns;
     to->burst_window_ns = burst.window_ns;

@@ -7,6 +7,7 @@
 #include "packer/scale.h"
 #include "svc/coordinator/aggregators.h"
 #include "svc/coordinator/tenants.h"
+#include "svc/wire/durability.h"
 #include "svc/wire/terms.h"
 
 #define WORKERS_MAX 768
@@ -140,6 +141,7 @@ struct job {
     struct exploring *exploring; /* NULL until it is looked at */
     uint64_t start_by_ns;        /* it waits for an aggregator until then; 0: it does not */
     uint32_t loss_limit_ppm;     /* its own; 0: none is named */
+    enum durability durability;  /* UNSAID: nobody has come yet since a restart */
     uint32_t layout;             /* profiles_layout() of what it declared first; 0: nothing yet */
     uint64_t moved_ns;           /* when tasks of it last moved; 0: never */
     bool wants_pieces;           /* its lanes are to be asked for the time of each piece */

@@ -18,6 +18,7 @@ static void reply_joined(const struct session *session, uint64_t request)
     reply.session = session->number;
     reply.policy = (char *)session->job->service->options.policy;
     reply.is_late = session->entered > 0;
+    reply.durability = session->job->durability;
     envelope e = ENVELOPE_INIT;
     e.id = request;
     e.body_case = BODY(JOIN_REPLY);
@@ -58,11 +59,21 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
     else if (join->loss_limit_ppm > LOSS_LIMIT_PPM_MAX)
         peer_fail(p, request, -EINVAL, "job %s: a loss limit of %u ppm; expected 1 to %u",
                   join->job, join->loss_limit_ppm, LOSS_LIMIT_PPM_MAX);
+    else if (join->durability > DURABILITY_REPLICA)
+        peer_fail(p, request, -EINVAL, "job %s: durability %u is unknown", join->job,
+                  join->durability);
     else if (!text_is_node(join->node))
         peer_fail(p, request, -EINVAL, "job %s: the node name is not one", join->job);
     else
         return true;
     return false;
+}
+
+static enum durability durability_of(const struct service *s, const WIRE(JoinRequest) * join)
+{
+    if (join->durability)
+        return (enum durability)join->durability;
+    return s->options.durability ? s->options.durability : DURABILITY_NONE;
 }
 
 static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join,
@@ -90,6 +101,10 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
         peer_fail(p, request, -EPROTO,
                   "job %s runs with a loss limit of %u ppm, rank %u came with %u (0: none)",
                   job->name, job->loss_limit_ppm, join->rank, join->loss_limit_ppm);
+    else if (job->durability && job->durability != durability_of(p->service, join))
+        peer_fail(p, request, -EPROTO, "job %s runs with durability %s, rank %u came with %s",
+                  job->name, durability_name(job->durability), join->rank,
+                  durability_name(durability_of(p->service, join)));
     else if (taken && (taken->state == SESSION_JOINED || taken->state == SESSION_AWAY))
         peer_fail(p, request, -EEXIST, "rank %u of job %s is taken by %s, pid %u%s", join->rank,
                   job->name, taken->node, taken->pid,
@@ -198,6 +213,7 @@ static void join_new(struct peer *p, const envelope *message)
     if (!job)
         return peer_fail_memory(p, request);
     job->loss_limit_ppm = wanted->loss_limit_ppm;
+    job->durability = durability_of(s, wanted);
     int error = join(p, wanted, job, job_is_new, &err);
     if (error < 0) {
         if (job_is_new)
@@ -247,6 +263,8 @@ void join_handle(struct peer *p, const envelope *request)
     if (join->session == 0)
         return join_new(p, request);
     struct session *session = find_session(p, join);
+    if (session)
+        session->job->durability = durability_of(p->service, join);
     if (!session)
         return peer_fail(p, request->id, -ESTALE,
                          "rank %u was away from job %s too long and counts as lost", join->rank,

@@ -405,6 +405,7 @@ static void fill_profile(const struct job *job, WIRE(JobView) * view)
     view->lane_ns = job_lane_ns(job);
     view->loss_ppm = profile_loss_ppm(&job->profile);
     view->loss_limit_ppm = job_limit_ppm(job);
+    view->durability = job->durability;
 }
 
 static WIRE(JobView) *

@@ -78,6 +78,7 @@ void settings_fill(struct service *s)
     tell(all, "policy", "%s", o->policy);
     if (o->loss_limit_ppm)
         tell(all, "loss limit", "%g %%", o->loss_limit_ppm / 1e4);
+    tell(all, "durability", "%s", durability_name(o->durability ? o->durability : DURABILITY_NONE));
     tell_growth(all, s);
     tell(all, "local aggregators", "%u", o->aggregators);
     if (o->cores)

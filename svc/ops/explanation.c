@@ -3,6 +3,7 @@
 #include "svc/ops/json_put.h"
 #include "svc/ops/ops.h"
 #include "svc/ops/table.h"
+#include "svc/wire/durability.h"
 
 #include <inttypes.h>
 
@@ -58,6 +59,9 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
         fprintf(out, "limit %.1f %%\n", job->loss_limit_ppm / 1e4);
     else
         fputs("no limit named\n", out);
+    if (job->durability == DURABILITY_REPLICA)
+        fputs("durability: replica, parameters and moments have a copy in a worker's memory\n",
+              out);
     print_phase(explained, out);
 }
 

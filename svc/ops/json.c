@@ -99,6 +99,8 @@ static json_t *job_json(const struct view_job *job, int *error)
     if (job->is_predicted)
         json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
     json_put_known_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
+    if (job->durability)
+        json_put_text(o, "durability", job->durability, error);
     for (size_t i = 0; i < job->lanes_count; i++)
         json_put_last(lanes, json_integer(job->lanes[i]), error);
     json_put(o, "lanes", lanes, error);

@@ -1,6 +1,7 @@
 /* From the coordinator's replies to views. Owns the replies, the arrays of views, and their order;
  * must never show what was not in a reply. */
 #include "svc/ops/snapshot.h"
+#include "svc/wire/durability.h"
 
 #include <errno.h>
 #include <math.h>
@@ -229,6 +230,7 @@ static int take_job(const WIRE(JobView) * job, struct view_job *ret_view)
                                   .is_predicted = job->is_predicted,
                                   .predicted_loss_ppm = job->predicted_loss_ppm,
                                   .loss_limit_ppm = job->loss_limit_ppm,
+                                  .durability = durability_name(job->durability),
                                   .lanes = job->lanes,
                                   .lanes_count = job->n_lanes,
                                   .rate = unknown_rate,

@@ -20,6 +20,7 @@ static const uint16_t kind_bytes[] = {
     [RECORD_CLOSED] = sizeof(struct record_closed),
     [RECORD_CHOSEN] = sizeof(struct record_chosen),
     [RECORD_SETTINGS] = sizeof(struct record_settings),
+    [RECORD_BACKUP] = sizeof(struct record_backup),
 };
 
 static size_t bytes_of_kind(uint8_t kind)
@@ -143,6 +144,12 @@ static bool settings_are_sound(const struct record_settings *r)
     return is_zero(r->reserved, sizeof(r->reserved));
 }
 
+static bool backup_is_sound(const struct record_backup *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved)) && r->padding == 0 && r->since >= 1 &&
+           r->since <= RECORD_ROUND_MOST;
+}
+
 static bool is_sound(const union record *r)
 {
     switch (r->kind) {
@@ -156,6 +163,7 @@ static bool is_sound(const union record *r)
     case RECORD_CLOSED: return closed_is_sound(&r->closed);
     case RECORD_CHOSEN: return chosen_is_sound(&r->chosen);
     case RECORD_SETTINGS: return settings_are_sound(&r->settings);
+    case RECORD_BACKUP: return backup_is_sound(&r->backup);
     }
     return false;
 }

@@ -1,6 +1,6 @@
 /* What lane and worker say to each other on a data connection: fixed little-endian records, sent
  * as fabric messages. A result is not a record: it is the 32-bit word of the last write
- * (FABRIC_EVENT_WORD). svc/wire/README.md tells the life of a round with them (W1 to W16).
+ * (FABRIC_EVENT_WORD). svc/wire/README.md tells the life of a round with them (W1 to W17).
  *
  * The reader copies a record, then checks it with record_check(); before, nothing is trusted. */
 #ifndef GRADPOOL_WIRE_RECORD_H
@@ -29,6 +29,7 @@ enum record_kind {
     RECORD_CHOSEN = 9,    /* lane -> worker -> lanes: the ranks whose inputs make a round (W13) */
     RECORD_SETTINGS = 10, /* worker -> lane: hyper-parameters of the updates it announces from now
                              on (W14) */
+    RECORD_BACKUP = 11,   /* worker -> lane: where a copy of a piece's state goes (W17) */
 };
 
 #define RECORD_WORD_NONE 0xffffffffu
@@ -191,6 +192,20 @@ struct record_settings {
 };
 _Static_assert(sizeof(struct record_settings) == 72, "no holes");
 
+/* Two places for parameters and moments of a piece, each as a SAVE would give them, in lent memory
+ * that nobody else writes. Told before the first announcement of the piece on each connection. */
+struct record_backup {
+    uint8_t kind;
+    uint8_t reserved[3];
+    uint32_t piece;
+    uint32_t region;
+    uint32_t padding;
+    uint64_t offset[2]; /* by the round's last bit: the state before is whole until the commit */
+    uint64_t since;     /* the first round whose state went there */
+    uint64_t steps[3];  /* the updates behind the state after a round, by the round modulo 3 */
+};
+_Static_assert(sizeof(struct record_backup) == 64, "no holes");
+
 union record {
     uint8_t kind;
     struct record_ready ready;
@@ -203,6 +218,7 @@ union record {
     struct record_closed closed;
     struct record_chosen chosen;
     struct record_settings settings;
+    struct record_backup backup;
 };
 
 /* Copies `bytes` bytes into `ret_record` and checks everything that can be checked without state:

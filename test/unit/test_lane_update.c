@@ -1,8 +1,7 @@
 /* Pieces with an update rule (README of svc/aggregator, A19; svc/wire, W14): the lane keeps
  * parameters and moments, rank 0 gives the settings, everybody gets the new parameters. What a
  * kernel makes of a step is test_update's; here it is the reference. */
-#include "svc/reduce/update.h"
-#include "test/unit/lane_rig.h"
+#include "test/unit/update_rig.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,162 +13,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#define ELEMENTS 100000 /* two chunks */
-#define BYTES (ELEMENTS * sizeof(float))
-#define W 1 /* the piece */
-
-static const char *kind;
-static struct rig rig;
-static const struct update_settings usual = {.rate = 0.01,
-                                             .weight_decay = 0.1,
-                                             .momentum = 0.9,
-                                             .beta1 = 0.9,
-                                             .beta2 = 0.999,
-                                             .epsilon = 1e-8};
-
-static int stop(void **state)
-{
-    rig_stop(&rig);
-    return 0;
-}
-
-static void start_rule(uint32_t ranks, struct lane_terms terms, bool recovering)
-{
-    rig_start(&rig, kind);
-    rig_place_piece(&rig, ranks, (struct lane_piece){.id = W, .elements = ELEMENTS, .terms = terms},
-                    recovering);
-    for (uint32_t rank = 0; rank < ranks; rank++)
-        rig_connect(&rig, rank, RIG_JOB, rank);
-    rig.count = ranks;
-}
-
-static void start(uint32_t ranks, enum update_rule rule)
-{
-    start_rule(ranks, (struct lane_terms){.rule = rule}, false);
-}
-
-static float gradient(uint32_t rank, uint64_t round, uint64_t e)
-{
-    return (float)((rank * 7919 + round * 104729 + e * 31) % 1009) / 512 - 1;
-}
-
-static float parameter(uint64_t e) { return (float)(e % 701) / 350 - 1; }
-
-static void tell(uint32_t rank, const struct update_settings *s)
-{
-    const struct record_settings record = {.kind = RECORD_SETTINGS,
-                                           .rate = s->rate,
-                                           .weight_decay = s->weight_decay,
-                                           .momentum = s->momentum,
-                                           .dampening = s->dampening,
-                                           .beta1 = s->beta1,
-                                           .beta2 = s->beta2,
-                                           .epsilon = s->epsilon};
-    assert_int_equal(fabric_send(rig.workers[rank].conn, &record, sizeof record, NULL, 0), 0);
-}
-
-static void say(uint32_t rank, uint64_t round, uint8_t operation, uint8_t standing)
-{
-    bool is_broadcast = operation == RECORD_BROADCAST, is_idle = standing == RECORD_IDLE;
-    rig_say(&rig, rank,
-            (struct say){.piece = W,
-                         .word = (uint32_t)round,
-                         .round = round,
-                         .elements = ELEMENTS,
-                         .operation = operation,
-                         .standing = standing,
-                         .has_no_input = is_idle || (is_broadcast && rank != 0),
-                         .has_no_output = is_idle || (is_broadcast && rank == 0)});
-}
-
-static void update(uint32_t rank, uint64_t round)
-{
-    for (uint64_t e = 0; e < ELEMENTS; e++)
-        rig_input(&rig, rank, 0)[e] = gradient(rank, round, e);
-    say(rank, round, RECORD_UPDATE, RECORD_ANNOUNCE);
-}
-
-static void await_commit(uint64_t round)
-{
-    for (uint32_t rank = 0; rank < rig.count; rank++) {
-        const struct rig_worker *w = &rig.workers[rank];
-        rig_until(&rig, w->commits_count > 0 && w->commits[w->commits_count - 1] == round);
-        assert_int_equal(w->errors_count, 0);
-    }
-}
-
-static void set(uint64_t round)
-{
-    for (uint64_t e = 0; e < ELEMENTS; e++)
-        rig_input(&rig, 0, 0)[e] = parameter(e);
-    for (uint32_t rank = 0; rank < rig.count; rank++)
-        say(rank, round, RECORD_BROADCAST, RECORD_ANNOUNCE);
-    await_commit(round);
-}
-
-static void update_all(uint64_t round)
-{
-    for (uint32_t rank = 0; rank < rig.count; rank++)
-        update(rank, round);
-    await_commit(round);
-}
-
-/* ---- the reference ---- */
-
-static float model[1 + UPDATE_MOMENTS_MAX][ELEMENTS], mean[ELEMENTS];
-static uint64_t model_steps;
-
-static void model_set(void)
-{
-    for (uint64_t e = 0; e < ELEMENTS; e++)
-        model[0][e] = parameter(e);
-    model_steps = 0;
-}
-
-static void model_mean(uint64_t round)
-{
-    for (uint64_t e = 0; e < ELEMENTS; e++) {
-        mean[e] = gradient(0, round, e);
-        for (uint32_t rank = 1; rank < rig.count; rank++)
-            mean[e] += gradient(rank, round, e);
-        mean[e] /= (float)rig.count;
-    }
-}
-
-static void model_update(enum update_rule rule, uint64_t round, const struct update_settings *s)
-{
-    const void *source = mean;
-    void *target = mean;
-    model_mean(round);
-    const struct reduce_pass sums = {.targets = &target,
-                                     .targets_count = 1,
-                                     .sources = &source,
-                                     .sources_count = 1,
-                                     .elements = ELEMENTS};
-    const struct update_state state = {.parameters = model[0],
-                                       .moments = {model[1], model[2]},
-                                       .ret_parameters = model[0],
-                                       .ret_moments = {model[1], model[2]}};
-    update_pick(REDUCE_C, rule, REDUCE_F32, REDUCE_F32)(&sums, s, ++model_steps, &state);
-}
-
-static void expect_model(uint32_t from)
-{
-    for (uint32_t rank = from; rank < rig.count; rank++)
-        assert_memory_equal(rig_landing(&rig, rank, 0), model[0], BYTES);
-}
-
-static void expect_error(uint32_t rank, int code, const char *words)
-{
-    struct rig_worker *w = &rig.workers[rank];
-    char text[RECORD_TEXT_BYTES + 1] = {0};
-    rig_until(&rig, w->errors_count > 0);
-    memcpy(text, w->error.text, w->error.text_bytes);
-    assert_int_equal(w->error.code, code);
-    if (!strstr(text, words))
-        fail_msg("'%s' does not say '%s'", text, words);
-}
 
 /* ---- what a lane makes of it ---- */
 
@@ -297,112 +140,6 @@ static void parameters_that_do_not_fit_are_refused_and_the_others_go_on(void **s
     expect_model(0);
 }
 
-/* ---- saved and restored ---- */
-
-#define ARRAYS 3 /* of Adam */
-
-static float saved[ARRAYS][ELEMENTS];
-
-/* Rank 0 alone wants it. */
-static void save(uint64_t round)
-{
-    for (uint32_t rank = 0; rank < rig.count; rank++)
-        rig_say(&rig, rank,
-                (struct say){.piece = W,
-                             .word = (uint32_t)round,
-                             .round = round,
-                             .elements = ELEMENTS,
-                             .operation = RECORD_SAVE,
-                             .has_no_input = true,
-                             .has_no_output = rank > 0,
-                             .output_blocks = ARRAYS});
-    await_commit(round);
-    memcpy(saved, rig_landing(&rig, 0, 0), sizeof saved);
-}
-
-static void restore(uint64_t round, uint64_t steps)
-{
-    const struct record_settings told = {.kind = RECORD_SETTINGS, .steps = steps};
-    memcpy(rig_input(&rig, 0, 0), saved, sizeof saved);
-    assert_int_equal(fabric_send(rig.workers[0].conn, &told, sizeof told, NULL, 0), 0);
-    for (uint32_t rank = 0; rank < rig.count; rank++)
-        rig_say(&rig, rank,
-                (struct say){.piece = W,
-                             .word = (uint32_t)round,
-                             .round = round,
-                             .elements = ELEMENTS,
-                             .operation = RECORD_RESTORE,
-                             .has_no_input = rank > 0,
-                             .has_no_output = rank == 0,
-                             .input_blocks = ARRAYS});
-    await_commit(round);
-    tell(0, &usual);
-}
-
-static void follow_adam(uint64_t from, uint64_t to)
-{
-    for (uint64_t round = from; round <= to; round++) {
-        update_all(round);
-        model_update(UPDATE_ADAM, round, &usual);
-        expect_model(0);
-    }
-}
-
-static void a_saved_state_is_parameters_and_moments_and_changes_nothing(void **state)
-{
-    start(2, UPDATE_ADAM);
-    tell(0, &usual);
-    set(1);
-    model_set();
-    follow_adam(2, 3);
-    save(4);
-    assert_memory_equal(saved, model, sizeof saved);
-    follow_adam(5, 6);
-}
-
-static void a_restored_state_goes_on_to_the_same_bits(void **state)
-{
-    start(2, UPDATE_ADAM);
-    tell(0, &usual);
-    set(1);
-    model_set();
-    follow_adam(2, 4);
-    save(5);
-    rig_stop(&rig);
-    start(2, UPDATE_ADAM);
-    restore(1, 3);
-    expect_model(1);
-    follow_adam(2, 4);
-}
-
-static void nothing_can_be_saved_before_there_is_anything(void **state)
-{
-    start(1, UPDATE_ADAM);
-    rig_say(&rig, 0,
-            (struct say){.piece = W,
-                         .word = 1,
-                         .round = 1,
-                         .elements = ELEMENTS,
-                         .operation = RECORD_SAVE,
-                         .has_no_input = true,
-                         .output_blocks = ARRAYS});
-    expect_error(0, -ENODATA, "broadcast them first");
-}
-
-static void a_state_of_other_arrays_than_the_rule_has_is_refused(void **state)
-{
-    start(1, UPDATE_MOMENTUM);
-    rig_say(&rig, 0,
-            (struct say){.piece = W,
-                         .word = 1,
-                         .round = 1,
-                         .elements = ELEMENTS,
-                         .operation = RECORD_SAVE,
-                         .has_no_input = true,
-                         .output_blocks = ARRAYS});
-    expect_error(0, -EMSGSIZE, "");
-}
-
 /* ---- what is refused ---- */
 
 static void an_update_before_any_parameters_is_told_to_everybody(void **state)
@@ -459,12 +196,6 @@ static void rules_that_no_lane_can_keep_are_refused(void **state)
 }
 
 /* ---- a new owner ---- */
-
-static void recover(uint32_t ranks, enum update_rule rule)
-{
-    start_rule(ranks, (struct lane_terms){.rule = rule}, true);
-    tell(0, &usual);
-}
 
 static void parameters_lost_with_their_lane_are_an_error_on_every_rank(void **state)
 {
@@ -531,10 +262,6 @@ int main(int argc, char **argv)
         CASE(nan_and_infinity_reach_the_parameters),
         CASE(state_is_counted_to_the_job_and_given_back),
         CASE(parameters_that_do_not_fit_are_refused_and_the_others_go_on),
-        CASE(a_saved_state_is_parameters_and_moments_and_changes_nothing),
-        CASE(a_restored_state_goes_on_to_the_same_bits),
-        CASE(nothing_can_be_saved_before_there_is_anything),
-        CASE(a_state_of_other_arrays_than_the_rule_has_is_refused),
         CASE(an_update_before_any_parameters_is_told_to_everybody),
         CASE(a_sum_of_parameters_is_refused),
         CASE(an_update_without_a_rule_is_refused),

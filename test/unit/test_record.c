@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-static const uint8_t kinds[] = {RECORD_READY,   RECORD_COMMIT,  RECORD_ERROR, RECORD_QUERY,
-                                RECORD_MISSING, RECORD_TICKET,  RECORD_LEAVE, RECORD_CLOSED,
-                                RECORD_CHOSEN,  RECORD_SETTINGS};
+static const uint8_t kinds[] = {RECORD_READY,   RECORD_COMMIT,   RECORD_ERROR, RECORD_QUERY,
+                                RECORD_MISSING, RECORD_TICKET,   RECORD_LEAVE, RECORD_CLOSED,
+                                RECORD_CHOSEN,  RECORD_SETTINGS, RECORD_BACKUP};
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
 static union record sound(uint8_t kind)
@@ -49,6 +49,8 @@ static union record sound(uint8_t kind)
         r.closed = (struct record_closed){.kind = RECORD_CLOSED, .word = 9, .round = 4};
     if (kind == RECORD_CHOSEN)
         r.chosen = (struct record_chosen){.kind = RECORD_CHOSEN, .round = 4, .ranks = {5}};
+    if (kind == RECORD_BACKUP)
+        r.backup = (struct record_backup){.kind = RECORD_BACKUP, .piece = 3, .since = 1};
     if (kind == RECORD_TICKET)
         r.ticket.connect = (struct record_connect){.magic = RECORD_MAGIC, .job = 1, .rank = 2};
     return r;
@@ -95,7 +97,7 @@ static void unknown_kinds_are_refused(void **state)
 {
     for (unsigned kind = 0; kind < 256; kind++) {
         uint8_t data[256] = {(uint8_t)kind};
-        if (kind >= RECORD_READY && kind <= RECORD_SETTINGS)
+        if (kind >= RECORD_READY && kind <= RECORD_BACKUP)
             continue;
         for (size_t bytes = 0; bytes < sizeof(data); bytes++)
             assert_int_equal(check(data, bytes), -EBADMSG);
@@ -302,6 +304,7 @@ static void the_layout_of_records_goes_with_the_protocol_version(void **state)
     assert_int_equal(sizeof(struct record_closed), 16);
     assert_int_equal(sizeof(struct record_chosen), 112);
     assert_int_equal(sizeof(struct record_settings), 72);
+    assert_int_equal(sizeof(struct record_backup), 64);
 }
 
 int main(void)

@@ -18,6 +18,7 @@ OPERATIONS = {'sum': 1, 'mean': 2, 'min': 5, 'max': 6, 'product': 7, 'gather': 8
 RULES = {None: 0, 'sgd': 1, 'momentum': 2, 'nesterov': 3, 'adam': 4, 'adamw': 5}
 MEASURES = 2  # GP_MEASURES
 WORKER_LOSS = {'fail': 0, 'continue': 1}
+DURABILITIES = {None: 0, 'none': 1, 'replica': 2}
 QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}
 
 # Ask PSM, which Debian's libfabric loads, to leave signals alone.
@@ -36,7 +37,7 @@ class JobSpec(ctypes.Structure):
     """struct gp_job_spec"""
     _fields_ = [('name', ctypes.c_char_p), ('rank', ctypes.c_uint32), ('workers', ctypes.c_uint32),
                 ('loss_limit_ppm', ctypes.c_uint32), ('workers_max', ctypes.c_uint32),
-                ('on_worker_loss', ctypes.c_int)]
+                ('on_worker_loss', ctypes.c_int), ('durability', ctypes.c_int)]
 
 
 class Membership(ctypes.Structure):

@@ -14,9 +14,9 @@ import errno
 import os
 import threading
 
-from ._library import (check, DTYPES, encode, INT_MAX, Item, JobSpec, lib, MEASURES, number,
-                       Membership, OPERATIONS, Options, RULES, Settings, TensorSpec, U32_MAX,
-                       U64_MAX, WORKER_LOSS)
+from ._library import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item, JobSpec, lib,
+                       MEASURES, number, Membership, OPERATIONS, Options, RULES, Settings,
+                       TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
 from ._memory import Loan
 from ._owned import Owned
 from .errors import error_of, GradpoolError, mismatch, Timeout
@@ -63,15 +63,17 @@ class Client(Owned):
         self._jobs = []
 
     def join(self, name=None, rank=None, workers=None, loss_limit=None, workers_max=None,
-             on_worker_loss='fail'):
+             on_worker_loss='fail', durability=None):
         """Joins a job and returns a Job; does not wait for the other workers. What is None comes
         from the launcher's environment (job_from_environment). `loss_limit`: how much slower the
         job may become by sharing lanes, 0.05 for 5 %, the same on every worker; None: what the
         service and its tenant say. The strictest of the three counts.
 
         workers_max     ranks that Job.resize() may give it; None: as many as `workers`
-        on_worker_loss  "fail", or "continue": who is lost leaves the job, and may come back.
-                        Both the same on every worker"""
+        on_worker_loss  "fail", or "continue": who is lost leaves the job, and may come back
+        durability      "replica" keeps a copy of parameters and moments in workers' memory, so that
+                        they outlive a lane; "none" does not; None: what the service says. All
+                        three the same on every worker"""
         name = name or os.environ.get('GRADPOOL_JOB')
         if rank is None or workers is None:
             _, rank, workers = job_from_environment()
@@ -81,10 +83,13 @@ class Client(Owned):
         if on_worker_loss not in WORKER_LOSS:
             raise mismatch(f"on_worker_loss is {on_worker_loss!r}, expected one of "
                            f"{', '.join(WORKER_LOSS)}")
+        if durability not in DURABILITIES:
+            raise mismatch(f"durability '{durability}', expected one of "
+                           f"{', '.join(map(str, DURABILITIES))}")
         spec = JobSpec(encode(name, "the job's name"), number(rank, 'rank', U32_MAX),
                        number(workers, 'workers', U32_MAX), _parts_per_million(loss_limit),
                        number(workers_max or 0, 'workers_max', U32_MAX),
-                       WORKER_LOSS[on_worker_loss])
+                       WORKER_LOSS[on_worker_loss], DURABILITIES[durability])
         handle = ctypes.c_void_p()
         with self._using() as client:
             check(lib.gp_job_join(client, ctypes.byref(spec), ctypes.byref(handle)))

@@ -1,0 +1,42 @@
+/* Copies of states in workers' memory (A31), for the files of this folder only. */
+#ifndef GRADPOOL_AGGREGATOR_BACKUP_H
+#define GRADPOOL_AGGREGATOR_BACKUP_H
+
+#include "svc/aggregator/parameters.h"
+#include "svc/aggregator/transfer.h"
+
+/* A worker tells where the copy of a piece's state goes. -EFAULT: not into memory that it lends;
+ * -ENOMEM, ...: the lane cannot write from where the state lies. */
+int backup_hear(struct worker *w, const struct record_backup *told);
+/* Its memory is gone with its connection. */
+void backup_forget(struct worker *w);
+
+/* A chunk has been summed: stores what it made of the state, if the copy is mapped. -EFAULT: it was
+ * taken back. */
+int backup_store(const struct transfer *t);
+/* ... or posts the writes of it; may be called again after an error. Returns how many it posted,
+ * also where that was not all: `t->backup_next` says what comes next. */
+int backup_post(struct transfer *t, uint32_t *ret_posted);
+
+/* Somebody has a copy. */
+static inline bool backup_is_kept(const struct piece *p)
+{
+    return p->parameters && p->parameters->backup.worker;
+}
+
+/* A new owner: whether the state after that round is in a copy. */
+bool backup_has(const struct piece *p, uint64_t round);
+/* Its pass takes the state from there; `fetched` is that round. */
+void backup_fetch(struct piece *p, uint64_t round);
+static inline bool backup_is_fetched(const struct piece *p)
+{
+    return p->parameters && p->parameters->fetched > 0;
+}
+/* All of it has come: it is the state that is committed. */
+void backup_fetched(struct piece *p);
+/* Where in the copy the chunk's input lies. */
+uint64_t backup_offset(const struct transfer *t);
+
+void backup_free(struct piece *p);
+
+#endif

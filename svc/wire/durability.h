@@ -1,0 +1,33 @@
+/* What becomes of the parameters and moments that lanes keep for a job when one of them dies:
+ * REPLICA has a copy in the memory of a worker, NONE loses them. */
+#ifndef GRADPOOL_WIRE_DURABILITY_H
+#define GRADPOOL_WIRE_DURABILITY_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum durability {
+    DURABILITY_UNSAID = 0, /* of a job: what the service says */
+    DURABILITY_NONE = 1,
+    DURABILITY_REPLICA = 2,
+};
+
+/* "none", "replica"; NULL: another, or unsaid. */
+static inline const char *durability_name(uint32_t durability)
+{
+    static const char *const names[] = {NULL, "none", "replica"};
+    return durability < sizeof names / sizeof *names ? names[durability] : NULL;
+}
+
+/* DURABILITY_UNSAID: no such name. */
+static inline enum durability durability_find(const char *name)
+{
+    for (uint32_t i = DURABILITY_NONE; durability_name(i); i++) {
+        if (strcmp(durability_name(i), name) == 0)
+            return (enum durability)i;
+    }
+    return DURABILITY_UNSAID;
+}
+
+#endif
