@@ -1,6 +1,7 @@
 /* `migrate`: its options, its rows. Owns the service that it measures. */
 #include "bench/commands.h"
 #include "bench/compare/host.h"
+#include "bench/migrate/drain.h"
 #include "bench/migrate/migrate.h"
 
 #include <stdio.h>
@@ -14,14 +15,23 @@ struct migrate {
     struct service service;
     uint64_t states[STATES_MAX];
     size_t states_count;
-    uint32_t migrations;
+    uint32_t migrations, drains;
     uint64_t seed;
     const char *transport, *mode; /* NULL: all */
     bool is_json, is_quick;
     uint64_t failed, wrong;
 };
 
-enum { KEY_QUICK = 1000, KEY_JSON, KEY_MIGRATIONS, KEY_TRANSPORT, KEY_MODE, KEY_STATE, KEY_SEED };
+enum {
+    KEY_QUICK = 1000,
+    KEY_JSON,
+    KEY_MIGRATIONS,
+    KEY_TRANSPORT,
+    KEY_MODE,
+    KEY_STATE,
+    KEY_SEED,
+    KEY_DRAINS
+};
 
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, 0, 0, "64 MiB of state alone"},
@@ -30,6 +40,7 @@ static const struct argp_option options[] = {
     {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: both)"},
     {"mode", KEY_MODE, "MODE", 0, "live, stop-the-world or restart (default: all)"},
     {"state", KEY_STATE, "BYTES", 0, "of the job's tensors on its lanes; 0 is none"},
+    {"drains", KEY_DRAINS, "N", 0, "of an aggregator with all tasks of 8 jobs (default 10)"},
     {"seed", KEY_SEED, "N", 0, "(default 1)"},
     {0},
 };
@@ -62,6 +73,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         m->states[0] = command_number(state, argument, 0, UINT64_C(1) << 32);
         m->states_count = 1;
         return 0;
+    case KEY_DRAINS: m->drains = (uint32_t)command_number(state, argument, 0, 64); return 0;
     case KEY_SEED: m->seed = command_number(state, argument, 0, UINT32_MAX); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -113,7 +125,7 @@ static int run_all(struct migrate *m)
     return r;
 }
 
-static int start(struct migrate *m)
+static int start(struct migrate *m, const char *piece_max)
 {
     char cores[32];
     int first = process_core(0), second = process_core(1);
@@ -123,17 +135,44 @@ static int start(struct migrate *m)
                                                       .lanes_per_core = first == second ? "2" : "1",
                                                       .aggregators = "2",
                                                       .scale = "off",
+                                                      .piece_max = piece_max,
                                                       /* State is there twice, at both ends. */
                                                       .job_memory_max = "2G",
                                                       .lane_memory_max = "4G"});
 }
 
+static int run_drains(struct migrate *m)
+{
+    const char *transport = m->transport ? m->transport : "shm";
+    const char *format =
+        m->is_json ? "{\"mode\": \"drain\", \"transport\": \"%s\", \"jobs\": %u, \"tasks\": %u, "
+                     "\"drains\": %u, \"iteration_ms\": %.3f, \"worst_longest_fraction\": %.4f, "
+                     "\"control_fraction\": %.4f, \"failed_rounds\": %llu, \"wrong\": %llu}\n"
+                   : "drain %s: %u jobs, %u tasks, %u drains; iteration %.1f ms, the worst job's "
+                     "longest %.4f of its median, %.4f without draining; %llu rounds failed, %llu "
+                     "results wrong\n";
+    struct drain_row row;
+    int r = m->drains ? start(m, DRAIN_PIECE_MAX) : 0;
+    if (r < 0 || !m->drains)
+        return r;
+    r = drain_run(&m->service, transport, m->drains, &row);
+    service_stop(&m->service);
+    if (r < 0)
+        return r;
+    m->failed += row.failed_rounds;
+    m->wrong += row.wrong;
+    printf(format, transport, row.jobs, row.tasks, row.drains, row.iteration_ms, row.worst_fraction,
+           row.control_fraction, (unsigned long long)row.failed_rounds,
+           (unsigned long long)row.wrong);
+    fflush(stdout);
+    return 0;
+}
 int migrate_command(int argc, char **argv)
 {
     static const uint64_t quick[] = {UINT64_C(64) << 20},
                           all[] = {0,        4096,     256 << 10,          4 << 20,
                                    16 << 20, 64 << 20, UINT64_C(400) << 20};
-    struct migrate m = {.migrations = 20, .seed = 1};
+    struct migrate m = {.migrations = 20, .drains = 10, .seed = 1};
     const struct argp argp = {
         options,
         parse,
@@ -151,9 +190,11 @@ int migrate_command(int argc, char **argv)
         m.states_count = m.is_quick ? 1 : sizeof all / sizeof *all;
         memcpy(m.states, m.is_quick ? quick : all, m.states_count * sizeof *m.states);
     }
-    int r = start(&m);
+    int r = start(&m, NULL);
     if (r == 0)
         r = run_all(&m);
     service_stop(&m.service);
+    if (r == 0)
+        r = run_drains(&m);
     return r < 0 || m.failed || m.wrong ? 1 : 0;
 }

@@ -189,7 +189,7 @@ static int run_round(struct worker *w, uint64_t round, struct push_result *resul
             gradient_count_wrong(&g, o->workers, o->is_mean, w->results[t], o->elements);
     }
     if (r == 0 && o->is_verbose) {
-        printf("round %llu\n", (unsigned long long)round + 1);
+        printf("round %llu%s\n", (unsigned long long)round + 1, result->wrong ? " wrong" : "");
         fflush(stdout);
     }
     result->rounds += r == 0;

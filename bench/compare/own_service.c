@@ -75,6 +75,11 @@ static int wait_until_up(struct service *s)
             return -ETIMEDOUT;
         nanosleep(&again, NULL);
     }
+    return 0;
+}
+
+static int find_aggregators(struct service *s)
+{
     s->aggregators_count = process_children(s->coordinator, s->aggregators, SERVICE_PROCESSES_MAX);
     return s->aggregators_count ? 0 : -ESRCH;
 }
@@ -111,11 +116,19 @@ int service_start_as(struct service *s, const struct service_setting *setting)
     if (r == 0)
         r = wait_until_up(s);
     if (r == 0)
+        r = find_aggregators(s);
+    if (r == 0)
         return 0;
     fprintf(stderr, "gradpool-bench: the service did not start; its log:\n");
     show_log(s);
     service_stop(s);
     return r;
+}
+
+int service_start_again(struct service *s, const struct service_setting *setting)
+{
+    int r = spawn(s, setting);
+    return r == 0 ? wait_until_up(s) : r;
 }
 
 void service_stop(struct service *s)

@@ -27,6 +27,8 @@ struct service_setting {
  * errno, with a text on standard error. */
 int service_start(struct service *s);
 int service_start_as(struct service *s, const struct service_setting *setting);
+/* Starts a coordinator again that was killed, on the same state. Its aggregators come back. */
+int service_start_again(struct service *s, const struct service_setting *setting);
 void service_stop(struct service *s); /* safe on one that did not start */
 
 /* Used so far by the aggregators, and by the coordinator. */

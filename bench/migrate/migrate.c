@@ -3,14 +3,12 @@
  * workers. Must never count an iteration on both sides. */
 #include "bench/migrate/migrate.h"
 
-#include "bench/compare/host.h"
+#include "bench/migrate/ask.h"
 #include "bench/migrate/crowd.h"
-#include "bench/savings/look.h"
 #include "bench/savings/statistics.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +20,13 @@
 /* Of states beyond this only a part is trained in each iteration, so that these stay short. */
 #define PART_STATE_BYTES (UINT64_C(64) << 20)
 #define WARM_ITERATIONS 6
-#define PROBE_ITERATIONS 12
+#define PROBE_ITERATIONS 8
 #define PROBE_ELEMENTS (UINT64_C(1) << 20)
+#define LOAD_ELEMENTS_MAX (double)(UINT64_C(16) << 20)
+#define PROBES_MAX 4
+#define GROWTH_MAX 8.0      /* from one to the next */
 #define AGGREGATION_MS 60.0 /* what the load is made for */
 #define ITERATION_MS 185.0  /* most that is wished for */
-#define JOIN_NS (20 * NS_PER_S)
-#define COMMAND_NS (120 * NS_PER_S)
-
-extern char **environ;
 
 struct window {
     uint32_t first, last; /* iterations */
@@ -56,66 +53,12 @@ const char *migrate_mode_name(enum migrate_mode mode)
 
 /* --- the service --- */
 
-static int command(const struct conductor *c, const char *a, const char *b, const char *third)
-{
-    char *argv[8] = {(char *)c->service->program, (char *)a};
-    size_t count = 2;
-    if (b)
-        argv[count++] = (char *)b;
-    if (third)
-        argv[count++] = (char *)third;
-    argv[count++] = (char *)"--endpoint";
-    argv[count++] = (char *)c->service->endpoint;
-    pid_t pid = process_spawn(argv, environ, c->service->log);
-    int code = pid < 0 ? pid : process_reap(pid, clock_now_ns() + COMMAND_NS);
-    if (code != 0)
-        fprintf(stderr, "gradpool-bench: gradpool %s %s %s: exit code %d; see %s\n", a, b ? b : "",
-                third ? third : "", code, c->service->log);
-    return code == 0 ? 0 : -EIO;
-}
-
-/* Both aggregators have joined, which the service does not wait for. */
-static int find_lanes(struct conductor *c)
-{
-    struct look look = {0};
-    const struct timespec again = {0, 20 * NS_PER_MS};
-    uint64_t deadline_ns = clock_now_ns() + JOIN_NS;
-    int r = look_at_lanes(c->service, &look);
-    while (r == 0 && look.lanes_count < 2 && clock_now_ns() < deadline_ns) {
-        nanosleep(&again, NULL);
-        r = look_at_lanes(c->service, &look);
-    }
-    if (r == 0 && look.lanes_count < 2) {
-        fprintf(stderr, "gradpool-bench: the second aggregator has not come\n");
-        r = -ETIMEDOUT;
-    }
-    for (size_t i = 0; r == 0 && i < 2; i++)
-        c->lanes[i] = look.lanes[i].lane;
-    return r;
-}
-
 static int move_to(const struct conductor *c, size_t lane)
 {
     char job[64], number[16];
     snprintf(job, sizeof job, "%s-%u", c->plan.job, c->restarts);
     snprintf(number, sizeof number, "%u", c->lanes[lane]);
-    return command(c, "move", job, number);
-}
-
-static int drain(const struct conductor *c, size_t lane, bool undoes)
-{
-    char number[16];
-    char *argv[] = {(char *)c->service->program,
-                    (char *)"drain",
-                    (char *)"lane",
-                    number,
-                    (char *)"--endpoint",
-                    (char *)c->service->endpoint,
-                    undoes ? (char *)"--undo" : NULL,
-                    NULL};
-    snprintf(number, sizeof number, "%u", c->lanes[lane]);
-    pid_t pid = process_spawn(argv, environ, c->service->log);
-    return pid > 0 && process_reap(pid, clock_now_ns() + COMMAND_NS) == 0 ? 0 : -EIO;
+    return ask_service(c->service, "move", job, number);
 }
 
 /* --- windows --- */
@@ -144,12 +87,12 @@ static int migrate_by_restart(struct conductor *c, size_t lane)
     int r = crowd_order(&c->crowd, TRAINEE_RESTART);
     c->restarts++;
     if (r == 0)
-        r = drain(c, 1 - lane, false);
+        r = ask_drain(c->service, c->lanes[1 - lane], false);
     if (r == 0)
         r = crowd_go_on(&c->crowd);
     if (r == 0)
         r = crowd_await(&c->crowd, crowd_iterations(&c->crowd) + 2);
-    return r < 0 ? r : drain(c, 1 - lane, true);
+    return r < 0 ? r : ask_drain(c->service, c->lanes[1 - lane], true);
 }
 
 static struct window *add_window(struct conductor *c)
@@ -183,7 +126,7 @@ static int watch_once(struct conductor *c)
     const struct window *before = &c->windows[c->windows_count - 1];
     uint32_t length = before->last - before->first;
     struct window *w = add_window(c);
-    int r = command(c, "status", NULL, NULL);
+    int r = ask_service(c->service, "status", NULL, NULL);
     if (r < 0)
         return r;
     w->last = w->first + length;
@@ -212,12 +155,15 @@ static int train(struct conductor *c)
 
 /* --- calibrating --- */
 
-static double median_aggregation(const struct crowd *c)
+/* The least: what others do on the machine meanwhile makes it longer, never shorter. */
+static double least_aggregation(const struct crowd *c)
 {
-    double values[PROBE_ITERATIONS];
-    for (uint32_t i = 0; i < PROBE_ITERATIONS; i++)
-        values[i] = crowd_aggregation_ms(c, i + 2);
-    return statistics_quantile(values, PROBE_ITERATIONS, 0.5);
+    double least = crowd_aggregation_ms(c, 2);
+    for (uint32_t i = 3; i < PROBE_ITERATIONS + 2; i++) {
+        double ms = crowd_aggregation_ms(c, i);
+        least = ms < least ? ms : least;
+    }
+    return least;
 }
 
 static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
@@ -232,25 +178,27 @@ static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
     if (r == 0)
         r = crowd_order(&c->crowd, TRAINEE_END);
     if (r == 0)
-        *ret_ms = median_aggregation(&c->crowd);
+        *ret_ms = least_aggregation(&c->crowd);
     crowd_end(&c->crowd);
     return r;
 }
 
-/* A load beside the parameters, such that aggregation takes what it should. */
+/* A load beside the parameters, such that aggregation takes what it should, and twice as long to
+ * compute, as far as iterations stay short. */
 static int calibrate_cell(struct conductor *c)
 {
-    double small_ms = 0, large_ms = 0;
-    int r = probe(c, PROBE_ELEMENTS, &small_ms);
-    if (r == 0)
-        r = probe(c, 3 * PROBE_ELEMENTS, &large_ms);
-    double slope = (large_ms - small_ms) / 2 / PROBE_ELEMENTS;
-    double more = slope > 0 ? (AGGREGATION_MS - small_ms) / slope : 0;
-    c->plan.load_elements = PROBE_ELEMENTS + (more > 0 ? (uint64_t)more : 0);
-    double aggregation = small_ms < AGGREGATION_MS ? AGGREGATION_MS : small_ms;
+    double load = PROBE_ELEMENTS, aggregation = 0;
+    int r = 0;
+    for (int i = 0; r == 0 && i < PROBES_MAX && aggregation < 0.8 * AGGREGATION_MS; i++) {
+        double growth = i > 0 ? AGGREGATION_MS / aggregation : 1;
+        load *= growth < GROWTH_MAX ? growth : GROWTH_MAX;
+        load = load < LOAD_ELEMENTS_MAX ? load : LOAD_ELEMENTS_MAX;
+        r = probe(c, (uint64_t)load, &aggregation);
+    }
     double compute = ITERATION_MS - aggregation;
-    compute = compute > 2 * aggregation ? 2 * aggregation : compute;
+    compute = compute > 1.9 * aggregation ? 1.9 * aggregation : compute;
     compute = compute < aggregation / 2 ? aggregation / 2 : compute;
+    c->plan.load_elements = (uint64_t)load;
     c->plan.compute_ns = (uint64_t)(compute * NS_PER_MS);
     return r;
 }
@@ -350,7 +298,7 @@ int migrate_run(const struct service *service, const struct migrate_cell *cell,
                                .workers = WORKERS,
                                .seed = cell->seed};
     plan_state(c);
-    int r = find_lanes(c);
+    int r = ask_lanes(service, c->lanes);
     if (r == 0)
         r = calibrate_cell(c);
     if (r == 0)

@@ -63,6 +63,16 @@ int look_at_lanes(const struct service *service, struct look *ret_look)
     return r;
 }
 
+int look_at_aggregators(const struct service *service, pid_t *ret_pids, size_t most)
+{
+    char *text = NULL;
+    int r = ask(service, "status", NULL, &text);
+    if (r == 0)
+        r = look_parse_aggregators(text, ret_pids, most);
+    free(text);
+    return r;
+}
+
 int look_at_jobs(const struct service *service, struct look_job *ret_jobs, size_t most)
 {
     char *text = NULL;

@@ -48,6 +48,20 @@ int look_parse_lanes(const char *text, struct look *ret_look)
     return r < 0 ? r : count ? 0 : -ENODATA;
 }
 
+int look_parse_aggregators(const char *text, pid_t *ret_pids, size_t most)
+{
+    json_t *root = json_loads(text, 0, NULL), *aggregator;
+    size_t i, count = 0;
+    int r = root ? 0 : -EBADMSG;
+    json_array_foreach(json_object_get(root, "aggregators"), i, aggregator)
+    {
+        if (strcmp(text_of(aggregator, "state"), "up") == 0 && count < most)
+            ret_pids[count++] = (pid_t)number_of(aggregator, "pid");
+    }
+    json_decref(root);
+    return r < 0 ? r : (int)count;
+}
+
 static struct look_job job_of(const json_t *job)
 {
     struct look_job seen = {.alone_period_ns = number_of(job, "alone_period_ns"),

@@ -124,6 +124,42 @@ class Idle(unittest.TestCase):
                                    places=1)
 
 
+class Migrate(unittest.TestCase):
+    def test_each_way_to_another_aggregator_has_its_row_and_the_same_bits(self):
+        answer = bench('migrate', '--json', '--state', 65536, '--migrations', 1,
+                       '--drains', 1)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        *rows, drain = [json.loads(line) for line in answer.stdout.splitlines()]
+        self.assertEqual([drain[name] for name in ('mode', 'jobs', 'tasks', 'drains')],
+                         ['drain', 8, 104, 1])
+        self.assertEqual((drain['failed_rounds'], drain['wrong']), (0, 0), drain)
+        self.assertEqual([(r['mode'], r['transport']) for r in rows],
+                         [(mode, transport) for transport in ('shm', 'tcp')
+                          for mode in ('live', 'stop-the-world', 'restart')])
+        for row in rows:
+            self.assertEqual((row['state_bytes'], row['migrations']), (65536, 1))
+            self.assertEqual((row['failed_rounds'], row['wrong']), (0, 0), row)
+            for name in ('iteration_ms', 'hidden_ms', 'visible_pause_fraction',
+                         'control_fraction'):
+                self.assertIsInstance(row[name], float)
+
+
+class Faults(unittest.TestCase):
+    def test_what_is_killed_stopped_or_cut_hurts_no_element(self):
+        seed = int(os.environ.get('GRADPOOL_TEST_SEED', '4'))
+        seconds = 40 if os.environ.get('GRADPOOL_TEST_LONG') else 8
+        answer = bench('faults', '--json', '--seconds', seconds, '--seed', seed)
+        print(f'# seed {seed}: {answer.stdout.strip()}')
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        told = json.loads(answer.stdout.splitlines()[-1])
+        self.assertEqual(told['kills'], told['kills_aggregator'] + told['kills_worker'] +
+                         told['kills_coordinator'])
+        self.assertGreater(told['kills'] + told['stops'] + told['cuts'], 0)
+        self.assertGreater(told['rounds'], 0)
+        self.assertGreater(told['elements_checked'], told['rounds'])
+        self.assertEqual((told['wrong'], told['hangs'], told['unnamed_errors']), (0, 0, 0))
+
+
 class Budget(unittest.TestCase):
     def test_a_gib_over_shared_memory_grows_no_memory_and_every_count_is_told(self):
         answer = bench('budget', '--json', '--rounds', 100, '--bytes', 1 << 20)

@@ -1,0 +1,25 @@
+/* `gradpool-bench faults`: kills, stops and cuts at random, while every element of every round is
+ * checked. */
+#ifndef GRADPOOL_BENCH_FAULTS_H
+#define GRADPOOL_BENCH_FAULTS_H
+
+#include <stdint.h>
+
+struct faults {
+    uint64_t seconds, seed;
+};
+
+struct faults_result {
+    uint64_t rounds, elements_checked, wrong;
+    uint64_t kills_aggregator, kills_worker, kills_coordinator, stops, cuts;
+    uint64_t hangs;   /* waits of more than 2 s beyond their deadline */
+    uint64_t errors;  /* that workers were told */
+    uint64_t unnamed; /* of these, whose text names nobody */
+    uint64_t longest_wait_ns;
+};
+
+/* Starts and ends its own service. Negative errno, with a text on standard error: it could not be
+ * done; whatever went wrong with the jobs is in the result. */
+int faults_run(const struct faults *faults, struct faults_result *ret_result);
+
+#endif

@@ -1,0 +1,76 @@
+/* `faults`: its options and its last line. Owns nothing. */
+#include "bench/commands.h"
+#include "bench/faults/faults.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+struct arguments {
+    struct faults faults;
+    bool is_json;
+};
+
+enum { KEY_SECONDS = 1000, KEY_SEED, KEY_JSON };
+
+static const struct argp_option options[] = {
+    {"seconds", KEY_SECONDS, "S", 0, "how long something happens (default 40)"},
+    {"seed", KEY_SEED, "N", 0, "what happens, and when (default 1)"},
+    {"json", KEY_JSON, 0, 0, "the last line is JSON"},
+    {0},
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct arguments *a = state->input;
+    switch (key) {
+    case KEY_SECONDS: a->faults.seconds = command_number(state, argument, 1, 86400); return 0;
+    case KEY_SEED: a->faults.seed = command_number(state, argument, 0, UINT64_MAX); return 0;
+    case KEY_JSON: a->is_json = true; return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void print(const struct arguments *a, const struct faults_result *r)
+{
+    uint64_t kills = r->kills_aggregator + r->kills_worker + r->kills_coordinator;
+    const char *format =
+        a->is_json ? "{\"seed\": %" PRIu64 ", \"seconds\": %" PRIu64 ", \"rounds\": %" PRIu64
+                     ", \"elements_checked\": %" PRIu64 ", \"kills\": %" PRIu64
+                     ", \"kills_aggregator\": %" PRIu64 ", \"kills_worker\": %" PRIu64
+                     ", \"kills_coordinator\": %" PRIu64 ", \"stops\": %" PRIu64
+                     ", \"cuts\": %" PRIu64 ", \"wrong\": %" PRIu64 ", \"hangs\": %" PRIu64
+                     ", \"longest_wait_s\": %.3f, \"errors\": %" PRIu64
+                     ", \"unnamed_errors\": %" PRIu64 "}\n"
+                   : "seed %" PRIu64 ", %" PRIu64 " s: %" PRIu64 " rounds, %" PRIu64
+                     " elements checked; %" PRIu64 " kills (aggregators %" PRIu64
+                     ", workers %" PRIu64 ", coordinator %" PRIu64 "), %" PRIu64 " stops, %" PRIu64
+                     " cuts; %" PRIu64 " elements wrong, %" PRIu64
+                     " hangs, longest wait %.3f s, %" PRIu64 " errors, %" PRIu64
+                     " of them name nobody\n";
+    printf(format, a->faults.seed, a->faults.seconds, r->rounds, r->elements_checked, kills,
+           r->kills_aggregator, r->kills_worker, r->kills_coordinator, r->stops, r->cuts, r->wrong,
+           r->hangs, (double)r->longest_wait_ns / 1e9, r->errors, r->unnamed);
+}
+
+int faults_command(int argc, char **argv)
+{
+    struct arguments a = {.faults = {.seconds = 40, .seed = 1}};
+    struct faults_result result;
+    const struct argp argp = {
+        options,
+        parse,
+        NULL,
+        "Kills with -9, stops and cuts aggregators, workers and the coordinator at random, while "
+        "two jobs train, one over shared memory and one over TCP, and checks every element of "
+        "every round. A job that fails, as one does that lost a worker, is started anew; what its "
+        "workers were told is on standard error. It starts its own service.",
+        NULL,
+        NULL,
+        NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    if (faults_run(&a.faults, &result) < 0)
+        return 1;
+    print(&a, &result);
+    return result.wrong || result.hangs || result.unnamed ? 1 : 0;
+}

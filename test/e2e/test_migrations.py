@@ -1,0 +1,65 @@
+"""Many migrations in a row between two processes while a job trains, over shared memory and tcp:
+every element of every round is checked. GRADPOOL_TEST_LONG makes them a thousand."""
+import json
+import os
+import random
+import time
+import unittest
+
+import tap
+from harness import Service
+
+SEED = int(os.environ.get('GRADPOOL_TEST_SEED', str(time.time_ns() % 1000000)))
+MOVES = 500 if os.environ.get('GRADPOOL_TEST_LONG') else 20  # over each transport
+FOREVER = ('--rounds', '1000000', '--compute-ms', 3, '--tensors', 3, '--elements', 100000)
+
+
+def rounds_of(worker):
+    """So many were right, each element of them."""
+    lines = [line for line in worker.text().splitlines() if line.startswith('round ')]
+    if lines and 'wrong' in lines[-1]:
+        raise AssertionError(f'{worker.name}: {lines[-1]}')
+    return int(lines[-1].split()[1]) if lines else 0
+
+
+class Migrations(unittest.TestCase):
+    def setUp(self):
+        self.service = Service('--scale', 'off', '--lanes-per-core', 1)
+        self.addCleanup(self.service.end)
+        self.random = random.Random(SEED)
+
+    def move_in_a_row(self, transport):
+        workers = self.service.workers('job', 2, '--transport', transport, '--verbose', *FOREVER)
+        lanes = [[lane['lane'] for lane in a['lanes']]
+                 for a in self.service.status()['aggregators']]
+        for worker in workers:
+            worker.wait_for('round 5\n')
+        moves, began = 0, time.monotonic()
+        while moves < MOVES:
+            target = self.random.choice(lanes[moves % 2])
+            answer = self.service.ask('move', 'job', str(target), '--json')
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            self.assertGreaterEqual(json.loads(answer.stdout)['tasks'], 1)
+            moves += 1
+        self.check(workers)
+        print(f'# {transport}: {moves} migrations between two processes in '
+              f'{time.monotonic() - began:.1f} s (seed {SEED})')
+
+    def check(self, workers):
+        """It trains on with the last owner; nothing was lost or wrong on the way."""
+        for worker in workers:
+            worker.wait_for(f'round {rounds_of(worker) + 5}\n')
+            self.assertIsNone(worker.child.poll(), worker.tail())
+        self.assertEqual(self.service.job('job')['state'], 'training')
+        for worker in workers:
+            worker.kill()
+
+    def test_migrations_in_a_row_lose_nothing_shm(self):
+        self.move_in_a_row('shm')
+
+    def test_migrations_in_a_row_lose_nothing_tcp(self):
+        self.move_in_a_row('tcp')
+
+
+if __name__ == '__main__':
+    tap.main()
