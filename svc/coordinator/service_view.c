@@ -278,7 +278,8 @@ static void fill_status(struct pool *pool, struct service *s, const struct tenan
     reply->uptime_ns = clock_now_ns() - s->started_ns;
     reply->cpu_ns = clock_process_cpu_ns();
     reply->incarnation = s->numbers.incarnation;
-    if (!reader || reader->is_operator) {
+    reply->own_only = reader && !reader->is_operator;
+    if (!reply->own_only) {
         fill_events(pool, s, reply);
         reply->settings = s->settings.list;
         reply->n_settings = s->settings.count;

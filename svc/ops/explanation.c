@@ -58,7 +58,7 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
     if (job->loss_limit_ppm)
         fprintf(out, "limit %.1f %%\n", job->loss_limit_ppm / 1e4);
     else
-        fputs("no limit named\n", out);
+        fputs("no limit named: 5 % is aimed at, nobody is refused for it\n", out);
     if (job->durability == DURABILITY_REPLICA)
         fputs("durability: replica, parameters and moments have a copy in a worker's memory\n",
               out);

@@ -132,13 +132,27 @@ static void add_part(struct view_job *job, const struct view_part *part)
     add(&job->cores_allocated, part->share);
 }
 
+/* Who sees his own jobs alone is told what these hold and use, not what the service does. */
+static void add_job(struct view_cores *cores, const struct view_job *job, bool own_only)
+{
+    if (strcmp(job->state, "failed") == 0)
+        return;
+    cores->dedicated += job->workers;
+    if (own_only && !isnan(job->cores_allocated))
+        cores->allocated += job->cores_allocated;
+    if (own_only)
+        add(&cores->used, job->rate.cores);
+}
+
 static void add_up(struct snapshot *s)
 {
+    bool own_only = s->status.own_only;
     s->cores = (struct view_cores){.used = NAN};
     for (size_t i = 0; i < s->lanes_count; i++) {
         const struct view_lane *lane = s->lanes[i];
-        s->cores.allocated += lane_is_allocated(lane);
-        add(&s->cores.used, lane->rate.cores);
+        s->cores.allocated += !own_only && lane_is_allocated(lane);
+        if (!own_only)
+            add(&s->cores.used, lane->rate.cores);
         for (size_t j = 0; j < lane->parts_count; j++) {
             struct view_job *job = (struct view_job *)snapshot_job(s, lane->parts[j].job_id);
             if (job)
@@ -146,8 +160,7 @@ static void add_up(struct snapshot *s)
         }
     }
     for (size_t i = 0; i < s->jobs.jobs_count; i++)
-        if (strcmp(s->jobs.jobs[i].state, "failed") != 0)
-            s->cores.dedicated += s->jobs.jobs[i].workers;
+        add_job(&s->cores, &s->jobs.jobs[i], own_only);
 }
 
 void snapshot_compare(const struct snapshot *before, struct snapshot *s)

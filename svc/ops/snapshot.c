@@ -159,6 +159,7 @@ static int take_status(struct snapshot *s, const WIRE(StatusReply) * reply)
                                      .uptime_ns = reply->uptime_ns,
                                      .cpu_ns = reply->cpu_ns,
                                      .incarnation = reply->incarnation,
+                                     .own_only = reply->own_only,
                                      .aggregators = aggregators,
                                      .aggregators_count = reply->n_aggregators};
     struct view_lane *lanes = calloc(lanes_count + 1, sizeof *lanes);

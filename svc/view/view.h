@@ -86,6 +86,7 @@ struct view_status {
     size_t events_count;
     struct view_fact *settings;
     size_t settings_count;
+    bool own_only; /* jobs of other tenants are left out, and sums are over the rest */
 };
 
 struct view_worker {
@@ -128,8 +129,8 @@ struct view_jobs {
 
 /* What the service holds and what it saves. */
 struct view_cores {
-    double allocated; /* one a lane that is not parked */
-    double used;      /* by lanes, CPU seconds a second; NAN: not known yet */
+    double allocated; /* one a lane that is not parked; of a tenant its jobs' parts of lanes */
+    double used;      /* by lanes, CPU seconds a second, likewise; NAN: not known yet */
     double dedicated; /* what the jobs would hold with servers of their own: one a worker */
 };
 

@@ -70,6 +70,7 @@ static envelope *status_of(const struct rig_service *r)
     reply.uptime_ns = r->at_ns;
     reply.incarnation = r->incarnation;
     reply.jobs = 2;
+    reply.own_only = r->hides_job;
     reply.aggregators = aggregators;
     reply.n_aggregators = 1;
     envelope e = GRADPOOL__WIRE__ENVELOPE__INIT;

@@ -81,6 +81,18 @@ static void cores_are_lanes_and_dedicated_ones_are_workers(void **state)
     snapshot_destroy(s);
 }
 
+/* Three quarters of lane 7 and half of idle lane 9, of which job 5's part is not his to see. */
+static void a_tenant_is_told_what_its_own_jobs_hold_and_use(void **state)
+{
+    struct rig_service before = rig_before(), after = rig_after();
+    before.hides_job = after.hides_job = true;
+    struct snapshot *s = compared(&before, &after);
+    is_near(s->cores.allocated, 1.25);
+    is_near(s->cores.used, 0.375);
+    is_near(s->cores.dedicated, snapshot_job(s, 3)->workers);
+    snapshot_destroy(s);
+}
+
 static void a_failed_job_would_hold_nothing_and_a_lost_lane_holds_nothing(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();
@@ -292,6 +304,7 @@ int main(void)
         cmocka_unit_test(rates_are_over_the_time_between_two_measurements),
         cmocka_unit_test(a_lanes_core_is_shared_out_as_it_was_used_and_evenly_when_idle),
         cmocka_unit_test(cores_are_lanes_and_dedicated_ones_are_workers),
+        cmocka_unit_test(a_tenant_is_told_what_its_own_jobs_hold_and_use),
         cmocka_unit_test(a_failed_job_would_hold_nothing_and_a_lost_lane_holds_nothing),
         cmocka_unit_test(a_lane_that_is_parked_is_nobodys_and_one_that_closes_still_is),
         cmocka_unit_test(the_first_snapshot_knows_no_rates),
