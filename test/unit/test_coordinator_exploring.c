@@ -1,4 +1,4 @@
-/* Load leaves slow lanes (K40): what lanes count is scripted, their moves are real. */
+/* Load leaves slow lanes (K46): what lanes count is scripted, their moves are real. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
 #include "test/unit/measure_rig.h"
