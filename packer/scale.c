@@ -1,6 +1,6 @@
 /* Owns what is remembered from window to window, and which rule is asked first. Must never read a
  * clock or decide two things at once: what a decision has changed must be seen first. The rules are
- * in scale_up.c and scale_down.c. README.md: G1 to G10. */
+ * in scale_up.c and scale_down.c. README.md: G1 to G11. */
 #include "packer/scale.h"
 
 #include <errno.h>
@@ -42,6 +42,15 @@ static void remember_job(const struct scale_job *job)
         m->reliefs = 0;
 }
 
+/* G11. */
+static void remember_company(const struct scale_job *job, bool shares)
+{
+    struct scale_memory *m = job->memory;
+    bool counts = job->wants_alone && !job->is_moving;
+    m->shares = counts && shares ? m->shares + (m->shares < WINDOWS_MAX) : 0;
+    m->alone = counts && !shares ? m->alone + (m->alone < WINDOWS_MAX) : 0;
+}
+
 static bool is_low(const struct scale_look *look)
 {
     return look->used > 1 &&
@@ -58,8 +67,10 @@ static void hold(size_t now, uint64_t elapsed, uint64_t *held_ns, size_t *least)
 static void remember(struct scale *scale, const struct scale_look *look, uint64_t now_ns)
 {
     uint64_t elapsed = elapsed_ns(scale, now_ns);
-    for (size_t i = 0; i < look->seen->jobs_count; i++)
+    for (size_t i = 0; i < look->seen->jobs_count; i++) {
         remember_job(&look->seen->jobs[i]);
+        remember_company(&look->seen->jobs[i], look->shares[i]);
+    }
     scale->settle -= scale->settle > 0;
     scale->low_ns = is_low(look) ? scale->low_ns + elapsed : 0;
     hold(look->surplus, elapsed, &scale->idle_ns, &scale->idle_lanes);
@@ -98,9 +109,9 @@ static void say_nothing(const struct scale *scale, const struct scale_look *look
 
 static int decide(struct scale *scale, struct scale_look *look, struct scale_decision *d)
 {
-    static const scale_rule_fn rules[] = {scale_open_wanted, scale_relieve_worst,
-                                          scale_drain_emptiest, scale_park_idle,
-                                          scale_stop_resting};
+    static const scale_rule_fn rules[] = {scale_open_wanted,   scale_measure_alone,
+                                          scale_relieve_worst, scale_drain_emptiest,
+                                          scale_park_idle,     scale_stop_resting};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         int r = rules[i](scale, look, d);
         if (r != 0)

@@ -1,5 +1,5 @@
 /* When lanes open and park, aggregators start and stop, and which tasks move for it. PURE: no
- * clock; the state is the caller's plain structs, all zero to begin with. README.md: G1 to G10.
+ * clock; the state is the caller's plain structs, all zero to begin with. README.md: G1 to G11.
  *
  * One call a window: what was seen in it goes in, at most one decision comes out. The caller
  * carries it out, and shows lanes and jobs on which it is still at work as is_changing and
@@ -14,6 +14,8 @@
 #define SCALE_OVER_WINDOWS UINT32_C(3) /* above its limit for so many, and a job is relieved */
 #define SCALE_CALM_WINDOWS \
     UINT32_C(60) /* within it for so many after that, and its lanes may drain */
+#define SCALE_ALONE_WINDOWS \
+    UINT32_C(60) /* so long a lane is kept for who is measured there, and the next waits */
 #define SCALE_RELIEFS_MAX UINT32_C(6)    /* each doubles both */
 #define SCALE_SETTLE_WINDOWS UINT32_C(3) /* after tasks have moved, before others may for a drain */
 #define SCALE_MARGIN_PPM 10000           /* a drain keeps so far within every limit */
@@ -37,8 +39,10 @@ struct scale_options {
 
 /* What is remembered of a job from window to window. */
 struct scale_memory {
-    uint32_t over, within; /* windows running: above its limit; not */
-    uint32_t reliefs;      /* of late */
+    uint32_t over, within;  /* windows running: above its limit; not */
+    uint32_t reliefs;       /* of late */
+    uint32_t shares, alone; /* windows running that it wants_alone: beside others; without */
+    uint32_t measures;      /* how often it was moved to be measured alone */
 };
 
 struct scale_job {
@@ -47,6 +51,7 @@ struct scale_job {
     uint32_t loss_ppm;           /* measured; 0 also when it is not known */
     struct packer_timing timing; /* period_ns 0: not measured */
     bool is_moving;              /* some of its tasks are on their way */
+    bool wants_alone;            /* it trains, and was never measured without others (G11) */
     struct scale_memory *memory; /* the caller keeps it as long as the job */
 };
 
@@ -90,6 +95,7 @@ enum scale_verb {
     SCALE_NOTHING,
     SCALE_OPEN,    /* `lanes`, of aggregators that run */
     SCALE_START,   /* `aggregator`, with `lanes` open */
+    SCALE_MEASURE, /* `job` leaves lanes that it shares by `moves`; `lanes` as for relief */
     SCALE_RELIEVE, /* `job` leaves `lane` by `moves`; `lanes` are parked and open first */
     SCALE_DRAIN,   /* `lane` is emptied by `moves`, and nothing new is placed there */
     SCALE_PARK,    /* `lanes`: nothing is on them */

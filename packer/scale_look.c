@@ -80,6 +80,28 @@ bool scale_is_closed(const struct scale_lane *lane)
     return lane->lane.state != PACKER_LANE_OPEN && !lane->is_changing;
 }
 
+/* Which lanes have several jobs, and who these are. */
+static void count_company(struct scale_look *look)
+{
+    const struct scale_seen *seen = look->seen;
+    for (size_t i = 0; i < seen->lanes_count; i++)
+        look->lanes[i].owner = UINT32_MAX;
+    for (size_t i = 0; i < seen->tasks_count; i++) {
+        struct scale_look_lane *lane = &look->lanes[seen->tasks[i].lane];
+        lane->is_shared |= lane->owner != UINT32_MAX && lane->owner != seen->tasks[i].job;
+        lane->owner = seen->tasks[i].job;
+    }
+    for (size_t i = 0; i < seen->tasks_count; i++)
+        look->shares[seen->tasks[i].job] |= look->lanes[seen->tasks[i].lane].is_shared;
+}
+
+bool scale_is_measured_now(const struct scale_look *look, size_t job)
+{
+    const struct scale_job *of = &look->seen->jobs[job];
+    return of->wants_alone && !of->is_moving && !look->shares[job] &&
+           of->memory->alone < SCALE_ALONE_WINDOWS;
+}
+
 static void count_tasks(struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;
@@ -92,7 +114,8 @@ static void count_tasks(struct scale_look *look)
         bool is_avoided = job->is_moving || scale_is_over(job);
         lane->has_tasks = true;
         lane->is_avoided = lane->is_avoided || is_avoided;
-        if (is_avoided || job->timing.period_ns == 0 || !is_calm(job->memory))
+        if (is_avoided || job->timing.period_ns == 0 || !is_calm(job->memory) ||
+            scale_is_measured_now(look, task->job))
             lane->is_held = true;
         if (job->timing.period_ns > 0)
             lane->load += (double)task->lane_ns / (double)job->timing.period_ns;
@@ -181,8 +204,10 @@ int scale_look_init(struct scale_look *look, const struct scale_options *options
         packer_losses(look->options.policy, NULL, 0, NULL) < 0)
         return -EINVAL;
     look->lanes = calloc(seen->lanes_count + 1, sizeof *look->lanes);
-    if (!look->lanes)
+    look->shares = calloc(seen->jobs_count + 1, sizeof *look->shares);
+    if (!look->lanes || !look->shares)
         return -ENOMEM;
+    count_company(look);
     count_tasks(look);
     for (size_t i = 0; i < seen->lanes_count; i++)
         count_lane(look, i);
@@ -195,5 +220,7 @@ int scale_look_init(struct scale_look *look, const struct scale_options *options
 void scale_look_fini(struct scale_look *look)
 {
     free(look->lanes);
+    free(look->shares);
     look->lanes = NULL;
+    look->shares = NULL;
 }

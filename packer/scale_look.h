@@ -6,6 +6,8 @@
 
 struct scale_look_lane {
     bool has_tasks;
+    bool is_shared;  /* by several jobs */
+    uint32_t owner;  /* position of the job whose task on it stands last; UINT32_MAX: none */
     bool is_held;    /* a job on it is not to be planned for: G6 */
     bool is_avoided; /* a job on it is over its limit, or on its way */
     double load;     /* share of its time that its tasks take, as they are known */
@@ -15,6 +17,7 @@ struct scale_look {
     const struct scale_seen *seen;
     struct scale_options options; /* with the defaults in */
     struct scale_look_lane *lanes;
+    bool *shares;    /* jobs: whether others are on a lane of it */
     size_t open;     /* those that are about to close included */
     size_t staying;  /* of these, not about to change */
     size_t coming;   /* about to open */
@@ -33,6 +36,8 @@ int scale_look_init(struct scale_look *look, const struct scale_options *options
                     const struct scale_seen *seen);
 void scale_look_fini(struct scale_look *look);
 
+/* It has lanes for itself, to be measured alone for the first time (G11). */
+bool scale_is_measured_now(const struct scale_look *look, size_t job);
 bool scale_is_over(const struct scale_job *job);
 bool scale_is_closed(const struct scale_lane *lane); /* and could open */
 /* Whether it runs, and no lane of it is or is about to be open. */

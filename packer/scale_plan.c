@@ -309,6 +309,11 @@ static int compare_moves(const void *a, const void *b)
     return (x->task > y->task) - (x->task < y->task);
 }
 
+void scale_sort_moves(struct scale_plan *plan)
+{
+    qsort(plan->moves, plan->moves_count, sizeof *plan->moves, compare_moves);
+}
+
 int scale_plan_empty(struct scale_plan *plan, uint32_t lane)
 {
     for (size_t i; (i = largest_part(plan, lane)) != SIZE_MAX;) {
@@ -316,7 +321,7 @@ int scale_plan_empty(struct scale_plan *plan, uint32_t lane)
         if (error < 0)
             return error;
     }
-    qsort(plan->moves, plan->moves_count, sizeof *plan->moves, compare_moves);
+    scale_sort_moves(plan);
     return 0;
 }
 

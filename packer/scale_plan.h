@@ -40,6 +40,9 @@ void scale_plan_fini(struct scale_plan *plan);
  * -EINVAL: packer_place() finds no sense in it, -ENOMEM; then the plan is good for nothing more. */
 int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane);
 
+/* Several times: then tasks do not ascend until they are sorted. */
+void scale_sort_moves(struct scale_plan *plan);
+
 /* The same for all that are on the lane, most lane time first. */
 int scale_plan_empty(struct scale_plan *plan, uint32_t lane);
 

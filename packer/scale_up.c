@@ -1,5 +1,6 @@
-/* Owns the rules by which the pool grows: lanes that are wanted, and relief of a job that loses too
- * much. Must never open more than is granted (G3). README.md: G2 to G4, G8. */
+/* Owns the rules by which the pool grows: lanes that are wanted, relief of a job that loses too
+ * much, lanes for a job that was never measured alone. Must never open more than is granted (G3).
+ * README.md: G2 to G4, G8, G11. */
 #include "packer/scale_rules.h"
 
 #include <errno.h>
@@ -213,4 +214,111 @@ int scale_relieve_worst(struct scale *scale, struct scale_look *look, struct sca
         look->seen->jobs[job].memory->over = 0;
     }
     return 0;
+}
+
+/* --- up: a job that was never measured alone (G11) --- */
+
+static bool somebody_is_measured(const struct scale_look *look)
+{
+    for (size_t i = 0; i < look->seen->jobs_count; i++)
+        if (scale_is_measured_now(look, i))
+            return true;
+    return false;
+}
+
+/* Who has been moved for it least often, of these who has shared longest; jobs_count: nobody. */
+static size_t next_to_measure(const struct scale_look *look)
+{
+    const struct scale_seen *seen = look->seen;
+    size_t best = seen->jobs_count;
+    for (size_t i = 0; i < seen->jobs_count; i++) {
+        const struct scale_memory *m = seen->jobs[i].memory, *b;
+        if (!seen->jobs[i].wants_alone || seen->jobs[i].timing.period_ns == 0 ||
+            m->shares < SCALE_OVER_WINDOWS << m->measures)
+            continue;
+        b = best < seen->jobs_count ? seen->jobs[best].memory : NULL;
+        if (!b || m->measures < b->measures ||
+            (m->measures == b->measures && m->shares > b->shares))
+            best = i;
+    }
+    return best;
+}
+
+/* Says whether there is any. */
+static bool aim_alone(const struct scale_look *look, size_t job, bool *targets)
+{
+    const struct scale_seen *seen = look->seen;
+    bool is_any = false;
+    for (size_t i = 0; i < seen->lanes_count; i++) {
+        const struct scale_look_lane *lane = &look->lanes[i];
+        bool is_own = lane->owner == job && !lane->is_shared;
+        targets[i] = seen->lanes[i].lane.state == PACKER_LANE_OPEN && !seen->lanes[i].is_changing &&
+                     !seen->lanes[i].is_awaited && (!lane->has_tasks || is_own);
+    }
+    size_t room = aim_closed(look, PACKER_LANE_PARKED, look->room, targets);
+    aim_closed(look, PACKER_LANE_UNSTARTED, room, targets);
+    for (size_t i = 0; i < seen->lanes_count; i++)
+        is_any |= targets[i];
+    return is_any;
+}
+
+/* All that it has on lanes with others. */
+static int leave_company(const struct scale_look *look, struct scale_plan *plan, uint32_t job)
+{
+    const struct scale_seen *seen = look->seen;
+    bool *is_left = calloc(seen->lanes_count, sizeof *is_left);
+    int r = is_left ? 0 : -ENOMEM;
+    for (size_t i = 0; i < seen->tasks_count && r == 0; i++) {
+        uint32_t lane = seen->tasks[i].lane;
+        if (seen->tasks[i].job != job || !look->lanes[lane].is_shared || is_left[lane])
+            continue;
+        is_left[lane] = true;
+        r = seen->lanes[lane].is_changing ? -EBUSY : scale_plan_leave(plan, job, lane);
+    }
+    free(is_left);
+    return r;
+}
+
+static int begin_measure(struct scale *scale, const struct scale_job *job, struct scale_plan *plan,
+                         struct scale_decision *d)
+{
+    if (scale_name_lanes(d, plan->moves_count) < 0)
+        return -ENOMEM;
+    name_targets(plan, PACKER_LANE_UNSTARTED, d);
+    d->verb = d->lanes_count ? SCALE_START : SCALE_MEASURE;
+    d->job = job->id;
+    snprintf(d->reason, sizeof d->reason,
+             "job %" PRIu64 " was never measured without others, and has shared lanes for %" PRIu32
+             " windows: %s",
+             job->id, job->memory->shares,
+             d->verb == SCALE_START ? "an aggregator starts, so that it can be"
+                                    : "what it has there goes to lanes without a job");
+    job->memory->measures += job->memory->measures < SCALE_RELIEFS_MAX;
+    job->memory->shares = 0;
+    if (d->verb == SCALE_START)
+        return 1;
+    name_targets(plan, PACKER_LANE_PARKED, d);
+    scale_sort_moves(plan);
+    scale_take_moves(plan, d);
+    scale->settle = SCALE_SETTLE_WINDOWS;
+    return 1;
+}
+
+int scale_measure_alone(struct scale *scale, struct scale_look *look, struct scale_decision *d)
+{
+    size_t job = next_to_measure(look);
+    if (job == look->seen->jobs_count || look->coming > 0 || look->short_of > 0 ||
+        scale->settle > 0 || somebody_is_measured(look))
+        return 0;
+    struct scale_plan plan;
+    int r = scale_plan_init(&plan, look->seen, look->options.policy, 0);
+    if (r == 0)
+        r = aim_alone(look, job, plan.targets) ? leave_company(look, &plan, (uint32_t)job)
+                                               : -ENOSPC;
+    if (r == 0)
+        r = begin_measure(scale, &look->seen->jobs[job], &plan, d);
+    else if (r != -ENOMEM)
+        look->seen->jobs[job].memory->shares = 0; /* what fails is not tried in each window */
+    scale_plan_fini(&plan);
+    return r > 0 || r == -ENOMEM ? r : 0;
 }

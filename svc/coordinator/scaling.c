@@ -21,8 +21,8 @@
 
 const char *scaling_verb_name(enum scale_verb verb)
 {
-    static const char *const names[] = {"nothing", "open", "start", "relieve",
-                                        "drain",   "park", "stop"};
+    static const char *const names[] = {"nothing", "open",  "start", "measure",
+                                        "relieve", "drain", "park",  "stop"};
     return names[verb];
 }
 
@@ -178,13 +178,15 @@ static uint32_t move_all(const struct scaling_look *look, const struct scale_dec
                          uint32_t source)
 {
     _cleanup_free_ struct task_move *moves = calloc(d->moves_count + 1, sizeof *moves);
+    enum share_how how = d->verb == SCALE_DRAIN     ? SHARE_GATHERED
+                         : d->verb == SCALE_MEASURE ? SHARE_ALONE
+                                                    : SHARE_RELIEVED;
     uint32_t trips = 0;
     for (size_t first = 0, end; moves && first < d->moves_count; first = end) {
         uint32_t job = look->tasks[d->moves[first].task].job;
         for (end = first; end < d->moves_count && look->tasks[d->moves[end].task].job == job; end++)
             moves[end - first] =
-                (struct task_move){look->numbers[d->moves[end].task], d->moves[end].target,
-                                   d->verb == SCALE_DRAIN ? SHARE_GATHERED : SHARE_RELIEVED};
+                (struct task_move){look->numbers[d->moves[end].task], d->moves[end].target, how};
         trips += scaling_move(look->owners[job], moves, end - first, source);
     }
     return trips;
@@ -256,6 +258,7 @@ static void carry_out(struct service *s, const struct scaling_look *look,
     case SCALE_NOTHING: break;
     case SCALE_OPEN: open_all(s, d); break;
     case SCALE_START: start(s, d); break;
+    case SCALE_MEASURE:
     case SCALE_RELIEVE:
         open_all(s, d);
         move_all(look, d, 0);

@@ -226,6 +226,13 @@ static bool is_moving(const struct job *job)
     return false;
 }
 
+/* It runs beside others, and nobody can say what that costs it. */
+static bool wants_alone(const struct job *job)
+{
+    return job->profile.now.period_ns > 0 && !profile_knows_alone(&job->profile) &&
+           !job_is_idle(job);
+}
+
 static void see_job(struct scaling_look *look, struct job *job, struct part *parts,
                     struct sum *sums)
 {
@@ -236,6 +243,7 @@ static void see_job(struct scaling_look *look, struct job *job, struct part *par
                                               .loss_ppm = profile_loss_ppm(&job->profile),
                                               .timing = job_timing(job),
                                               .is_moving = is_moving(job),
+                                              .wants_alone = wants_alone(job),
                                               .memory = &job->scale_memory};
     if (job->start_by_ns > clock_now_ns())
         look->wishes[look->seen.wishes_count++] = (struct scale_wish){job->id, 1};

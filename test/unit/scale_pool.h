@@ -198,6 +198,18 @@ static inline void pool_move(struct pool *p, double margin)
         assert_true(pool_excess(p, pool_position(p, d->moves[i].target)) <= -margin + 1e-6);
 }
 
+/* Tasks of the job go to lanes on which nobody else has any. */
+static inline void pool_move_alone(struct pool *p)
+{
+    for (size_t i = 0; i < p->last.moves_count; i++) {
+        struct scale_task *task = &p->tasks[p->last.moves[i].task];
+        assert_int_equal(p->jobs[task->job].id, p->last.job);
+        task->lane = pool_position(p, p->last.moves[i].target);
+        for (size_t t = 0; t < p->seen.tasks_count; t++)
+            assert_true(p->tasks[t].lane != task->lane || p->tasks[t].job == task->job);
+    }
+}
+
 static inline void pool_start(struct pool *p)
 {
     for (size_t i = 0; i < p->seen.lanes_count; i++)
@@ -232,6 +244,8 @@ static inline void pool_obey(struct pool *p)
         pool_stop(p);
     if (d->verb == SCALE_DRAIN || d->verb == SCALE_RELIEVE)
         pool_move(p, d->verb == SCALE_DRAIN ? 0.01 : 0);
+    if (d->verb == SCALE_MEASURE)
+        pool_move_alone(p);
     assert_true(!opens || d->lanes_count == 0 || pool_count(p, PACKER_LANE_OPEN) <= most);
     assert_true(d->verb != SCALE_PARK || pool_count(p, PACKER_LANE_OPEN) >= 1);
 }

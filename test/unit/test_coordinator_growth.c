@@ -256,6 +256,29 @@ static void who_loses_too_much_is_moved_apart(void **state)
     assert_true(is_named);
 }
 
+/* It came when no lane was free; then one is. What it does there is scripted by hand. */
+static void who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back(void **state)
+{
+    struct rig *rig = *state;
+    rig_aggregator(rig, 2);
+    struct pair pair = start_pair(rig, 2 * NS_PER_MS);
+    wait_for(rig, LANE_PARKED, 1);
+    struct job *job = job_of(rig, &pair.jobs[1]);
+    job->profile.alone = (struct profile_times){0};
+    job->trained_ns = clock_now_ns();
+    wait_for_verb(rig, SCALE_MEASURE);
+    wait_for(rig, LANE_OPEN, 2);
+    uint64_t deadline_ns = clock_now_ns() + 20 * NS_PER_S;
+    while (lane_of(rig, &pair.jobs[0]) == lane_of(rig, &pair.jobs[1])) {
+        assert_true(clock_now_ns() < deadline_ns);
+        rig_step_within(rig, NS_PER_MS);
+    }
+    assert_int_equal(how_of(rig, &pair.jobs[1]), SHARE_ALONE);
+    know(job, 2 * NS_PER_MS, PERIOD_NS);
+    wait_for(rig, LANE_PARKED, 1);
+    assert_int_equal(lane_of(rig, &pair.jobs[0]), lane_of(rig, &pair.jobs[1]));
+}
+
 /* The source or the target of a drain that is under way. */
 static void one_of_two_leaves(struct rig *rig, bool is_source)
 {
@@ -324,6 +347,7 @@ int main(void)
         GROWTH_TEST(what_stays_after_all_is_decided_anew),
         GROWTH_TEST(nothing_new_comes_to_a_lane_that_closes),
         GROWTH_TEST(who_loses_too_much_is_moved_apart),
+        GROWTH_TEST(who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back),
         GROWTH_TEST(an_aggregator_that_leaves_in_the_middle_leaves_no_lane_closing),
         GROWTH_TEST(when_the_target_is_lost_its_jobs_go_on_where_a_lane_was_closing),
         GROWTH_TEST(who_has_lost_his_lane_opens_one_though_another_aggregator_comes),

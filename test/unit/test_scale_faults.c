@@ -74,6 +74,17 @@ static void a_job_is_relieved_once_there_is_memory(void **state)
     pool_free(p);
 }
 
+static void a_job_is_measured_alone_once_there_is_memory(void **state)
+{
+    struct pool *p = pool_of(1, 2 * MS);
+    pool_put(p, 0, 2 * MS);
+    p->jobs[0].wants_alone = true;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pool_tick(p), SCALE_NOTHING);
+    assert_true(fail_each_allocation(p, SCALE_MEASURE) >= 12);
+    pool_free(p);
+}
+
 static void a_lane_is_emptied_and_parked_once_there_is_memory(void **state)
 {
     struct pool *p = pool_of(2, 5 * MS);
@@ -91,6 +102,7 @@ int main(void)
     static const struct CMUnitTest cases[] = {
         cmocka_unit_test(lanes_open_once_there_is_memory),
         cmocka_unit_test(a_job_is_relieved_once_there_is_memory),
+        cmocka_unit_test(a_job_is_measured_alone_once_there_is_memory),
         cmocka_unit_test(a_lane_is_emptied_and_parked_once_there_is_memory),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -304,7 +304,9 @@ static void disturb(struct pool *p, uint64_t *seed)
              i < p->seen.lanes_count; i++) {
             if (p->lanes[(lane + i) % p->seen.lanes_count].lane.state != PACKER_LANE_OPEN)
                 continue;
-            pool_put(p, (lane + i) % (uint32_t)p->seen.lanes_count, pool_draw(seed, 30) * MS);
+            uint32_t on = (lane + i) % (uint32_t)p->seen.lanes_count;
+            uint32_t job = pool_put(p, on, pool_draw(seed, 30) * MS);
+            p->jobs[job].wants_alone = pool_draw(seed, 3) == 0;
             break;
         }
     }
