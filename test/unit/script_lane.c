@@ -248,6 +248,7 @@ static void answer_request(struct script_lane *lane, const struct fabric_event *
     struct script_worker *w = &lane->workers[ticket.rank];
     *w = (struct script_worker){event->conn, lane, ticket.rank};
     assert_int_equal(fabric_accept(event->conn, w), 0);
+    lane->accepted++;
 }
 
 static void handle(struct script_lane *lane, const struct fabric_event *event)

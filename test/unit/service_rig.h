@@ -32,6 +32,7 @@ struct script_lane {
     struct fabric *fabric; /* NULL: dead */
     char address[FABRIC_ADDRESS_BYTES_MAX];
     struct script_worker workers[SCRIPT_WORKERS_MAX];
+    uint32_t accepted; /* connections, ever */
 };
 
 struct script_piece {
