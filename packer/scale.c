@@ -36,6 +36,7 @@ static void remember_job(const struct scale_job *job)
         return;
     }
     m->over = 0;
+    m->stay = SCALE_STAY_NOT;
     m->within += m->within < WINDOWS_MAX;
     /* Later than its lanes may drain: else what does not work would be tried at a steady pace. */
     if (m->within >= 8 * SCALE_CALM_WINDOWS << m->reliefs)

@@ -37,10 +37,19 @@ struct scale_options {
     uint64_t drain_bytes_max; /* moved for one lane; 4 GiB */
 };
 
+/* Why a job that is above its limit was not relieved when that was looked at last. */
+enum scale_stay {
+    SCALE_STAY_NOT,         /* it is within its limit, or its time is still to come, or it was */
+    SCALE_STAY_UNEXPLAINED, /* what others do on its lanes explains too little of it */
+    SCALE_STAY_NO_LANE,     /* nowhere would everybody be within his limit */
+};
+
 /* What is remembered of a job from window to window. */
 struct scale_memory {
-    uint32_t over, within;  /* windows running: above its limit; not */
-    uint32_t reliefs;       /* of late */
+    uint32_t over, within; /* windows running: above its limit; not */
+    uint32_t reliefs;      /* of late */
+    enum scale_stay stay;
+    uint32_t explained_ppm; /* of what it loses, by the rule of loss, when it stays */
     uint32_t shares, alone; /* windows running that it wants_alone: beside others; without */
     uint32_t measures;      /* how often it was moved to be measured alone */
 };

@@ -342,7 +342,8 @@ static int loss_on_lane(struct scale_plan *plan, uint32_t job, uint32_t lane, do
     return error;
 }
 
-int scale_plan_worst_lane(struct scale_plan *plan, uint32_t job, uint32_t *ret_lane)
+int scale_plan_worst_lane(struct scale_plan *plan, uint32_t job, uint32_t *ret_lane,
+                          double *ret_loss)
 {
     double *losses = calloc(plan->parts_count + 1, sizeof *losses), worst = -1, loss = 0;
     if (!losses)
@@ -358,6 +359,6 @@ int scale_plan_worst_lane(struct scale_plan *plan, uint32_t job, uint32_t *ret_l
         }
     }
     free(losses);
-    bool explains = worst * SCALE_EXPLAINS >= plan->seen->jobs[job].loss_ppm / 1e6;
-    return worst < 0 || !explains ? -ENOENT : 0;
+    *ret_loss = worst < 0 ? 0 : worst;
+    return worst < 0 ? -ENOENT : 0;
 }

@@ -47,7 +47,8 @@ void scale_sort_moves(struct scale_plan *plan);
 int scale_plan_empty(struct scale_plan *plan, uint32_t lane);
 
 /* Where the job loses most to others, by the policy; not where a decision is being carried out.
- * -ENOENT: nowhere, -ENOMEM. */
-int scale_plan_worst_lane(struct scale_plan *plan, uint32_t job, uint32_t *ret_lane);
+ * `ret_loss` is that, 0 to 1, and 0 for -ENOENT: nowhere; -ENOMEM. */
+int scale_plan_worst_lane(struct scale_plan *plan, uint32_t job, uint32_t *ret_lane,
+                          double *ret_loss);
 
 #endif

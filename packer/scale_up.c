@@ -183,21 +183,32 @@ static int relieve(struct scale *scale, const struct scale_look *look, struct sc
     return 1;
 }
 
-/* 0: no plan for this job. */
+/* 0: no plan for this job; its memory says why. */
 static int try_relief(struct scale *scale, const struct scale_look *look, uint32_t job,
                       struct scale_decision *d)
 {
+    const struct scale_job *of = &look->seen->jobs[job];
     struct scale_plan plan;
     uint32_t lane;
+    double loss = 0;
+    enum scale_stay stay = SCALE_STAY_NO_LANE;
     int r = scale_plan_init(&plan, look->seen, look->options.policy, 0);
     if (r == 0)
-        r = scale_plan_worst_lane(&plan, job, &lane);
+        r = scale_plan_worst_lane(&plan, job, &lane, &loss);
+    if (r != -ENOMEM && loss * SCALE_EXPLAINS < of->loss_ppm / 1e6) {
+        stay = SCALE_STAY_UNEXPLAINED;
+        r = -ENOENT;
+    }
     if (r == 0) {
         aim_relief(look, plan.targets);
         r = scale_plan_leave(&plan, job, lane);
     }
     if (r == 0)
         r = relieve(scale, look, &plan, job, lane, d);
+    if (r != -ENOMEM) {
+        of->memory->stay = r > 0 ? SCALE_STAY_NOT : stay;
+        of->memory->explained_ppm = (uint32_t)(loss * 1e6);
+    }
     scale_plan_fini(&plan);
     return r > 0 || r == -ENOMEM ? r : 0;
 }

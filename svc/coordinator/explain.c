@@ -7,6 +7,7 @@
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,6 +148,15 @@ static int add_tasks(const struct job *job, WIRE(ExplainedJob) * to)
 
 /* --- lanes --- */
 
+/* And why nothing happens although it loses more than it should. */
+static char *why(const struct job *job, const struct share *share)
+{
+    char stay[SCALING_STAY_BYTES], *text = NULL;
+    const char *staying = scaling_stay_text(job, stay, sizeof stay);
+    int length = asprintf(&text, "%s%s%s", share_why(share->how), *staying ? "; " : "", staying);
+    return length < 0 ? NULL : text;
+}
+
 static WIRE(LaneChoice) *
     lane_choice(const struct job *job, const struct share *share, const struct residents *residents)
 {
@@ -162,7 +172,7 @@ static WIRE(LaneChoice) *
     choice->handled_ns = share->handled_ns;
     choice->stalled_ns = share->stalled_ns;
     choice->predicted_loss_ppm = residents_loss_ppm(residents, job->id, share->lane->id);
-    choice->why = strdup(share_why(share->how));
+    choice->why = why(job, share);
     if (choice->why)
         return choice;
     free(choice);

@@ -138,6 +138,7 @@ struct job {
     struct left_behind left;
     struct profile profile;
     struct scale_memory scale_memory;
+    enum scale_stay told_stay;   /* what the log has said of that */
     struct exploring *exploring; /* NULL until it is looked at */
     uint64_t start_by_ns;        /* it waits for an aggregator until then; 0: it does not */
     uint32_t loss_limit_ppm;     /* its own; 0: none is named */

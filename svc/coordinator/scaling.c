@@ -286,6 +286,40 @@ static struct scale_options rules(const struct service *s)
                                   .stop_hold_ns = hold_ns * STOP_TIMES};
 }
 
+const char *scaling_stay_text(const struct job *job, char *text, size_t text_bytes)
+{
+    const struct scale_memory *m = &job->scale_memory;
+    double loss = profile_loss_ppm(&job->profile) / 1e4;
+    if (m->stay == SCALE_STAY_NOT)
+        return "";
+    snprintf(
+        text, text_bytes,
+        "it is above its loss limit, but %s %.1f of %.1f %%: it is not moved, and its lanes are "
+        "not emptied",
+        m->stay == SCALE_STAY_UNEXPLAINED ? "sharing explains only"
+                                          : "no lane keeps everybody within his; sharing explains",
+        m->explained_ppm / 1e4, loss);
+    return text;
+}
+
+/* Nothing happens, and that is told: once for each reason. */
+static void tell_who_stays(struct service *s)
+{
+    char prefix[TENANT_PREFIX_BYTES], text[SCALING_STAY_BYTES];
+    list_for_each (node, &s->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        if (job->told_stay == job->scale_memory.stay)
+            continue;
+        job->told_stay = job->scale_memory.stay;
+        if (job->told_stay == SCALE_STAY_NOT)
+            log_info("growth: job %s%s is within its loss limit again, or is relieved",
+                     tenant_prefix(job->tenant, prefix), job->name);
+        else
+            log_info("growth: job %s%s: %s", tenant_prefix(job->tenant, prefix), job->name,
+                     scaling_stay_text(job, text, sizeof text));
+    }
+}
+
 static int decide(struct service *s, struct scaling_look *look)
 {
     struct scale_decision d;
@@ -308,6 +342,7 @@ void scaling_window(struct service *s)
     int error = scaling_look_make(s, &look);
     if (error == 0) {
         error = decide(s, &look);
+        tell_who_stays(s);
         scaling_look_free(&look);
     }
     if (error < 0)

@@ -44,6 +44,9 @@ bool scaling_may_start(const struct job *job);
 bool scaling_start_for(struct job *job, const struct packer_plan *plan);
 /* It has its lanes, and waits no longer. */
 void scaling_placed(struct job *job);
+/* Why it stays where it is although it loses more than its limit; "": it does not. */
+#define SCALING_STAY_BYTES 256
+const char *scaling_stay_text(const struct job *job, char *text, size_t text_bytes);
 const char *scaling_verb_name(enum scale_verb verb);
 
 /* --- scaling_look.c --- */

@@ -48,13 +48,13 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
         fprintf(out, ", lane time %.3f ms", (double)job->lane_ns / 1e6);
     fputc('\n', out);
     if (job->period_ns && job->alone_period_ns)
-        fprintf(out, "lost by sharing: %.1f %%, ", job->loss_ppm / 1e4);
+        fprintf(out, "slower than alone: %.1f %%, ", job->loss_ppm / 1e4);
     else
-        fputs("lost by sharing: not known, ", out);
+        fputs("slower than alone: not known, ", out);
     if (job->is_predicted)
-        fprintf(out, "predicted %.1f %%, ", job->predicted_loss_ppm / 1e4);
+        fprintf(out, "predicted by sharing %.1f %%, ", job->predicted_loss_ppm / 1e4);
     else
-        fputs("predicted -, ", out);
+        fputs("predicted by sharing -, ", out);
     if (job->loss_limit_ppm)
         fprintf(out, "limit %.1f %%\n", job->loss_limit_ppm / 1e4);
     else

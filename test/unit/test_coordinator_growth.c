@@ -256,6 +256,32 @@ static void who_loses_too_much_is_moved_apart(void **state)
     assert_true(is_named);
 }
 
+/* The machine is slow as a whole, say: another lane would not help. */
+static void who_is_slow_for_another_reason_stays_and_that_is_said(void **state)
+{
+    struct rig *rig = *state;
+    char text[SCALING_STAY_BYTES];
+    rig_aggregator(rig, 2);
+    struct pair pair = start_pair(rig, 2 * NS_PER_MS);
+    wait_for(rig, LANE_PARKED, 1);
+    struct job *job = job_of(rig, &pair.jobs[1]);
+    assert_string_equal(scaling_stay_text(job, text, sizeof text), "");
+    know(job, 2 * NS_PER_MS, 2 * PERIOD_NS);
+    uint64_t deadline_ns = clock_now_ns() + 20 * NS_PER_S;
+    while (job->told_stay == SCALE_STAY_NOT) {
+        assert_true(clock_now_ns() < deadline_ns);
+        rig_step_within(rig, NS_PER_MS);
+    }
+    assert_non_null(strstr(scaling_stay_text(job, text, sizeof text),
+                           "above its loss limit, but sharing explains only 0.0 of 50.0 %"));
+    assert_false(was_decided(rig, SCALE_RELIEVE));
+    know(job, 2 * NS_PER_MS, PERIOD_NS);
+    while (job->told_stay != SCALE_STAY_NOT) {
+        assert_true(clock_now_ns() < deadline_ns);
+        rig_step_within(rig, NS_PER_MS);
+    }
+}
+
 /* It came when no lane was free; then one is. What it does there is scripted by hand. */
 static void who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back(void **state)
 {
@@ -347,6 +373,7 @@ int main(void)
         GROWTH_TEST(what_stays_after_all_is_decided_anew),
         GROWTH_TEST(nothing_new_comes_to_a_lane_that_closes),
         GROWTH_TEST(who_loses_too_much_is_moved_apart),
+        GROWTH_TEST(who_is_slow_for_another_reason_stays_and_that_is_said),
         GROWTH_TEST(who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back),
         GROWTH_TEST(an_aggregator_that_leaves_in_the_middle_leaves_no_lane_closing),
         GROWTH_TEST(when_the_target_is_lost_its_jobs_go_on_where_a_lane_was_closing),

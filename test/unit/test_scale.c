@@ -190,6 +190,22 @@ static void what_sharing_does_not_explain_is_no_reason_to_move(void **state)
     p->jobs[1].loss_ppm = 430000;
     for (int i = 0; i < 100; i++)
         assert_int_equal(pool_tick(p), SCALE_NOTHING);
+    assert_int_equal(p->memories[1].stay, SCALE_STAY_UNEXPLAINED);
+    assert_in_range(p->memories[1].explained_ppm, 1, 10000);
+    p->jobs[1].loss_ppm = 0;
+    assert_int_equal(pool_tick(p), SCALE_NOTHING);
+    assert_int_equal(p->memories[1].stay, SCALE_STAY_NOT);
+    pool_free(p);
+}
+
+static void who_stays_for_want_of_a_lane_is_known_to(void **state)
+{
+    struct pool *p = crowded();
+    p->options.lanes_max = 1;
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(pool_tick(p), SCALE_NOTHING);
+    assert_int_equal(p->memories[1].stay, SCALE_STAY_NO_LANE);
+    assert_int_equal(p->memories[0].stay, SCALE_STAY_NOT);
     pool_free(p);
 }
 
@@ -413,6 +429,7 @@ int main(void)
         cmocka_unit_test(relief_starts_an_aggregator_where_no_lane_will_do),
         cmocka_unit_test(a_job_above_its_limit_now_and_then_starts_few_aggregators),
         cmocka_unit_test(relief_waits_for_what_is_about_to_open),
+        cmocka_unit_test(who_stays_for_want_of_a_lane_is_known_to),
         cmocka_unit_test(nobody_is_relieved_of_a_lane_that_is_being_drained),
         cmocka_unit_test(nobody_is_relieved_while_he_moves),
         cmocka_unit_test(whom_relief_has_not_helped_waits_for_the_others),
