@@ -236,14 +236,17 @@ class Plan(Running):
     def test_a_dry_run_says_where_a_job_would_go_and_changes_nothing(self):
         before = self.service.ask('status').stdout
         answer = self.service.ask('plan', self.MODELS / 'resnet50.csv', '--workers', '2',
-                                  '--period', '1000', '--json')
+                                  '--period', '1000', '--lane-time', '20', '--json')
         self.assertEqual(answer.returncode, 0, answer.stderr)
         plan = json.loads(answer.stdout)
         self.assertEqual(sum(lane['bytes'] for lane in plan['lanes']), 25557032 * 4)
         self.assertEqual(plan['period_ns'], 10**9)
-        self.assertGreater(plan['lane_ns'], 0)
+        self.assertEqual(plan['lane_ns'], 20 * 10**6)
         text = self.service.ask('plan', self.MODELS / 'resnet50.csv', '--period', '1000').stdout
         self.assertIn('would be placed: ', text)
+        half = self.service.ask('plan', self.MODELS / 'resnet50.csv', '--lane-time', '20')
+        self.assertEqual(half.returncode, 2)
+        self.assertIn('--period', half.stderr)
         self.assertEqual(len(json.loads(self.top('--json'))['jobs']), 1)
         self.assertEqual(before.count('\n'), self.service.ask('status').stdout.count('\n'))
 
