@@ -1,6 +1,7 @@
 /* Aggregators join, rejoin after either side lost the connection or this side restarted, and
  * leave. */
 #include "svc/base/log.h"
+#include "svc/coordinator/kept.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -101,7 +102,7 @@ static void join_new(struct peer *p, uint64_t request, const WIRE(AggregatorJoin
     welcome(a, request);
     drop_lost_of_slot(s, a->slot);
     recovery_place_stranded(s);
-    starting_check(s);
+    kept_check(s, declare_handle);
 }
 
 static bool same_lanes(const struct aggregator *a, const WIRE(AggregatorJoin) * join)

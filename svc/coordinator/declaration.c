@@ -4,6 +4,7 @@
 #include "packer/packer.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/kept.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/profiles.h"
@@ -421,7 +422,7 @@ void declare_handle(struct peer *p, const envelope *request)
     if (error < 0)
         undo(&d);
     if (error == -EINPROGRESS)
-        return starting_wait(p, request);
+        return kept_add(p, request, SCALING_START_NS, declare_handle, "an aggregator to start");
     if (error < 0)
         return peer_fail(p, request->id, error, "%s", err.text);
     scaling_placed(job);

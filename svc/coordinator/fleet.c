@@ -2,6 +2,7 @@
  * slots. Starts what is missing, not more than RESTARTS_MAX times a minute each; never starts one
  * while the slot's former aggregator may still be alive (K4). */
 #include "svc/base/log.h"
+#include "svc/coordinator/kept.h"
 #include "svc/coordinator/service.h"
 #include "svc/cores/cores.h"
 
@@ -70,7 +71,7 @@ static void ended(struct source *source, uint32_t events)
     if (gave_up && !slot->has_joined)
         start_failed(slot, how);
     fleet_check(s);
-    starting_check(s);
+    kept_check(s, declare_handle);
     service_check_drained(s);
 }
 

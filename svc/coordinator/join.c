@@ -2,6 +2,7 @@
  * Nothing happens that is not in the store first (K1). */
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/kept.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/quota.h"
 #include "svc/coordinator/service.h"
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+
+#define JOIN_WAIT_NS (5 * NS_PER_S) /* for a rank that is just leaving */
 
 static void reply_joined(const struct session *session, uint64_t request)
 {
@@ -205,7 +208,7 @@ static void join_new(struct peer *p, const envelope *message)
     if (job && !rank_is_free(p, request, wanted, job))
         return;
     if (job && members_is_leaving(job, wanted->rank))
-        return members_wait(p, message);
+        return kept_add(p, message, JOIN_WAIT_NS, join_handle, "a rank to leave");
     if (!job && quota_check_new_job(s, p->tenant, wanted->job, room_of(wanted), &err) < 0)
         return peer_fail(p, request, err.code, "%s", err.text);
     if (job_is_new)

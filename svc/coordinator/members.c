@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define JOIN_WAIT_NS (5 * NS_PER_S) /* for a rank that is just leaving */
-
 static bool has_bit(const uint64_t *ranks, uint32_t rank)
 {
     return ranks[rank / 64] >> (rank % 64) & 1;
@@ -143,55 +141,6 @@ void members_handle_lost(struct peer *p, const envelope *message)
     struct session *session = job->sessions[said->rank];
     if (session && is_in(session))
         session_cut_off(session, lane->id);
-}
-
-/* --- joining --- */
-
-struct kept {
-    size_t bytes;
-    uint8_t request[];
-};
-
-/* The wait is gone before the request is handled: that may make another. */
-static void join_again(struct wait *wait)
-{
-    struct peer *p = wait->peer;
-    uint64_t id = wait->request;
-    const struct kept *kept = wait->data;
-    envelope *request = gradpool__wire__envelope__unpack(NULL, kept->bytes, kept->request);
-    wait_destroy(wait);
-    if (!request)
-        return peer_fail_memory(p, id);
-    join_handle(p, request);
-    gradpool__wire__envelope__free_unpacked(request, NULL);
-}
-
-void members_wait(struct peer *p, const envelope *request)
-{
-    size_t bytes = gradpool__wire__envelope__get_packed_size(request);
-    struct kept *kept = malloc(sizeof *kept + bytes);
-    if (!kept)
-        return peer_fail_memory(p, request->id);
-    kept->bytes = bytes;
-    gradpool__wire__envelope__pack(request, kept->request);
-    wait_create(p, request->id, JOIN_WAIT_NS, join_again, kept);
-}
-
-/* Any handler may end any wait, and those that wait again are newer. */
-void members_check_joins(struct service *s)
-{
-    uint64_t newest = s->next_id;
-    for (bool found = true; found;) {
-        found = false;
-        list_for_each (node, &s->waits) {
-            struct wait *wait = list_entry(node, struct wait, link);
-            if (wait->expired != join_again || wait->id > newest)
-                continue;
-            join_again(wait);
-            found = true;
-            break;
-        }
-    }
 }
 
 /* --- resizing --- */

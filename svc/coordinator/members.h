@@ -24,10 +24,6 @@ bool members_is_leaving(const struct job *job, uint32_t rank);
 void members_leave(struct session *session);
 /* Membership to a session, or (NULL) to all. */
 void members_tell(const struct job *job, const struct session *to);
-/* Joins that wait are handled again. */
-void members_check_joins(struct service *s);
-/* A join that has to wait until its rank is free; it is handled again then. */
-void members_wait(struct peer *p, const envelope *request);
 void members_handle_resize(struct peer *p, const envelope *message);
 void members_handle_lost(struct peer *p, const envelope *message);
 

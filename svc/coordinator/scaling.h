@@ -83,13 +83,4 @@ typedef void (*trip_done_fn)(struct service *s, uint32_t job, bool has_moved);
 bool scaling_trip(struct job *job, const struct task_move *moves, size_t count, trip_done_fn done);
 void scaling_moves_destroy(struct service *s);
 
-/* --- starting.c --- */
-
-struct peer;
-struct Gradpool__Wire__Envelope;
-/* Keeps a declare until an aggregator has started, or could not. */
-void starting_wait(struct peer *p, const struct Gradpool__Wire__Envelope *request);
-/* Lanes have come, or will not: kept declares are looked at again. */
-void starting_check(struct service *s);
-
 #endif

@@ -1,6 +1,6 @@
-/* Declares that wait for an aggregator to start, because no lane is as their job needs one (K31).
- * Owns copies of the requests; each is handled from the start again, as if it came only now. */
-#include "svc/coordinator/scaling.h"
+/* Requests that are kept until what they wait for has come: an aggregator that starts (K31), a rank
+ * that is just leaving (K40). Owns copies of the requests; decides nothing. */
+#include "svc/coordinator/kept.h"
 
 #include "svc/coordinator/service.h"
 
@@ -10,6 +10,7 @@
 #define KEPT_BYTES_MAX CHANNEL_FRAME_BYTES_MAX
 
 struct kept {
+    kept_handler handler;
     size_t bytes;
     uint8_t request[];
 };
@@ -20,11 +21,12 @@ static void handle_again(struct wait *wait)
     struct peer *p = wait->peer;
     uint64_t id = wait->request;
     const struct kept *kept = wait->data;
+    kept_handler handler = kept->handler;
     envelope *request = gradpool__wire__envelope__unpack(NULL, kept->bytes, kept->request);
     wait_destroy(wait);
     if (!request)
         return peer_fail_memory(p, id);
-    declare_handle(p, request);
+    handler(p, request);
     gradpool__wire__envelope__free_unpacked(request, NULL);
 }
 
@@ -39,37 +41,38 @@ static size_t kept_of(const struct peer *p)
     return bytes;
 }
 
-/* Of one worker no more than one message may hold, be it in many. */
-void starting_wait(struct peer *p, const envelope *request)
+void kept_add(struct peer *p, const envelope *request, uint64_t timeout_ns, kept_handler handler,
+              const char *what)
 {
     size_t bytes = gradpool__wire__envelope__get_packed_size(request), before = kept_of(p);
     if (before + bytes > KEPT_BYTES_MAX)
         return peer_fail(p, request->id, -EDQUOT,
-                         "%zu bytes of declares wait for an aggregator to start already: declare "
-                         "less at a time",
-                         before);
+                         "%zu bytes of requests wait for %s already: ask for less at a time",
+                         before, what);
     struct kept *kept = malloc(sizeof *kept + bytes);
     if (!kept)
         return peer_fail_memory(p, request->id);
+    kept->handler = handler;
     kept->bytes = bytes;
     gradpool__wire__envelope__pack(request, kept->request);
-    wait_create(p, request->id, SCALING_START_NS, handle_again, kept);
+    wait_create(p, request->id, timeout_ns, handle_again, kept);
 }
 
-static struct wait *next(struct service *s, uint64_t newest)
+static struct wait *next(struct service *s, kept_handler handler, uint64_t newest)
 {
     list_for_each (node, &s->waits) {
         struct wait *wait = list_entry(node, struct wait, link);
-        if (wait->expired == handle_again && wait->id <= newest)
+        if (wait->expired == handle_again && wait->id <= newest &&
+            ((const struct kept *)wait->data)->handler == handler)
             return wait;
     }
     return NULL;
 }
 
 /* Any handler may end any wait, and those that wait again are newer. */
-void starting_check(struct service *s)
+void kept_check(struct service *s, kept_handler handler)
 {
     uint64_t newest = s->next_id;
-    for (struct wait *wait; (wait = next(s, newest));)
+    for (struct wait *wait; (wait = next(s, handler, newest));)
         handle_again(wait);
 }
