@@ -26,14 +26,14 @@ static const struct state_tensor written[TENSORS] = {
     {.name = "empty", .dtype = REDUCE_F32, .rule = UPDATE_ADAM, .elements = 0},
     {.name = "weight", .dtype = REDUCE_F32, .rule = UPDATE_ADAMW, .elements = ELEMENTS_MAX},
 };
-static float state[3 * ELEMENTS_MAX], again[3 * ELEMENTS_MAX];
+static float state[3 * ELEMENTS_MAX + TENSORS], again[3 * ELEMENTS_MAX]; /* each begins one on */
 
 static int make_folder(void **context)
 {
     if (!mkdtemp(folder))
         return -1;
     snprintf(path, sizeof path, "%s/snapshot", folder);
-    for (size_t i = 0; i < 3 * ELEMENTS_MAX; i++)
+    for (size_t i = 0; i < sizeof state / sizeof *state; i++)
         state[i] = (float)i / 7;
     return 0;
 }
