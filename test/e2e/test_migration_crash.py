@@ -1,5 +1,5 @@
 """The coordinator dies at every step of a move: before each message that it sends or takes, and
-before each write to its store, one after the other (every second one over each transport; all with
+before each write to its store, one after the other (every fourth one over each transport; all with
 GRADPOOL_TEST_LONG=1). Sums and the parameters of an update rule keep
 their bits, the route is the old one or the new one, and training goes on every time."""
 import mmap
@@ -21,7 +21,7 @@ from harness import BUILD, GRADPOOL, Process, Service, until
 WORKERS = 2
 ELEMENTS = 1000
 STEPS_MAX = 400  # of a move; far more than it has
-STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 2
+STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 4
 GOES_ON = 3      # rounds that must follow each death
 WAIT_MS = 30000
 PRELOAD = BUILD / 'test' / 'e2e' / 'libkill_at.so'
