@@ -122,6 +122,19 @@ envelope *measure_ask_job(struct rig *rig, const char *name, const WIRE(JobView)
     return reply;
 }
 
+envelope *measure_ask_why(struct rig *rig, const char *name)
+{
+    struct end *asking = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    WIRE(ExplainRequest) explain = GRADPOOL__WIRE__EXPLAIN_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    explain.job = (char *)name;
+    request.body_case = BODY(EXPLAIN_REQUEST);
+    request.explain_request = &explain;
+    envelope *reply = end_ask(asking, &request);
+    assert_int_equal(reply->body_case, BODY(EXPLAIN_REPLY));
+    return reply;
+}
+
 uint32_t measure_lane_of(struct rig *rig, const char *name)
 {
     struct end *worker;

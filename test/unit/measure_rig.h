@@ -30,6 +30,8 @@ void trained_run(struct end *aggregator, struct trained *job, int looks, uint64_
 struct trained trained_start(struct rig *rig, const char *name, struct end **ret_worker);
 /* The caller frees the reply. */
 envelope *measure_ask_job(struct rig *rig, const char *name, const WIRE(JobView) * *ret_view);
+/* What an operator is told by `explain`; the caller's. */
+envelope *measure_ask_why(struct rig *rig, const char *name);
 /* The lane of a job of one worker and one tensor. It stays. */
 uint32_t measure_lane_of(struct rig *rig, const char *name);
 /* Knows each of these jobs: a period of 100 ms, so much lane time in it. */

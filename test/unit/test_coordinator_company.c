@@ -120,19 +120,6 @@ static void what_jobs_have_used_is_no_more_than_their_lane(void **state)
     message_free(reply);
 }
 
-static envelope *ask_why(struct rig *rig, const char *name)
-{
-    struct end *asking = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
-    WIRE(ExplainRequest) explain = GRADPOOL__WIRE__EXPLAIN_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    explain.job = (char *)name;
-    request.body_case = BODY(EXPLAIN_REQUEST);
-    request.explain_request = &explain;
-    envelope *reply = end_ask(asking, &request);
-    assert_int_equal(reply->body_case, BODY(EXPLAIN_REPLY));
-    return reply;
-}
-
 /* Another process takes the core, and the thread's clock says so too late. */
 static void one_odd_window_changes_no_lane_time_and_parts_make_the_whole(void **state)
 {
@@ -145,7 +132,7 @@ static void one_odd_window_changes_no_lane_time_and_parts_make_the_whole(void **
     trained_run(aggregator, &a, 1, 100 * NS_PER_MS, NS_PER_MS);
     aggregator->answers = true;
     rig_settle(rig);
-    envelope *reply = ask_why(rig, "a");
+    envelope *reply = measure_ask_why(rig, "a");
     const WIRE(ExplainedJob) *job = reply->explain_reply->jobs[0];
     assert_int_equal(job->lanes[0]->lane_ns, NS_PER_MS);
     assert_int_equal(job->job->lane_ns, NS_PER_MS);

@@ -432,19 +432,6 @@ static void what_a_job_has_used_does_not_go_back_when_it_leaves_a_lane(void **st
     assert_int_equal(busy_ns_shown(rig), 23 * NS_PER_MS);
 }
 
-static envelope *ask_why(struct rig *rig, const char *name)
-{
-    struct end *asking = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
-    WIRE(ExplainRequest) explain = GRADPOOL__WIRE__EXPLAIN_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    explain.job = (char *)name;
-    request.body_case = BODY(EXPLAIN_REQUEST);
-    request.explain_request = &explain;
-    envelope *reply = end_ask(asking, &request);
-    assert_int_equal(reply->body_case, BODY(EXPLAIN_REPLY));
-    return reply;
-}
-
 static void why_a_lane_was_chosen_is_told(void **state)
 {
     static const struct {
@@ -457,7 +444,7 @@ static void why_a_lane_was_chosen_is_told(void **state)
     rig_aggregator(rig, 1);
     for (size_t i = 0; i < 3; i++) {
         uint32_t lane = measure_lane_of(rig, expected[i].job);
-        envelope *reply = ask_why(rig, expected[i].job);
+        envelope *reply = measure_ask_why(rig, expected[i].job);
         assert_int_equal(reply->explain_reply->n_jobs, 1);
         const WIRE(ExplainedJob) *job = reply->explain_reply->jobs[0];
         assert_int_equal(job->n_lanes, 1);
@@ -469,7 +456,7 @@ static void why_a_lane_was_chosen_is_told(void **state)
         assert_string_equal(job->tasks[0]->tensor, "w");
         message_free(reply);
     }
-    envelope *reply = ask_why(rig, "nobody");
+    envelope *reply = measure_ask_why(rig, "nobody");
     assert_int_equal(reply->explain_reply->n_jobs, 0);
     message_free(reply);
 }

@@ -18,14 +18,7 @@ struct told {
 
 static struct told ask(struct rig *rig, const char *name)
 {
-    struct end *asking = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
-    WIRE(ExplainRequest) explain = GRADPOOL__WIRE__EXPLAIN_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    explain.job = (char *)name;
-    request.body_case = BODY(EXPLAIN_REQUEST);
-    request.explain_request = &explain;
-    envelope *reply = end_ask(asking, &request);
-    assert_int_equal(reply->body_case, BODY(EXPLAIN_REPLY));
+    envelope *reply = measure_ask_why(rig, name);
     const WIRE(ExplainedJob) *job = reply->explain_reply->jobs[0];
     struct told told = {.begun_ns = job->burst_begun_ns,
                         .window_ns = job->burst_window_ns,
