@@ -4,13 +4,14 @@ set -uo pipefail
 
 usage() {
     cat <<'END'
-usage: test/run.sh [--quick | --counts | --fuzz | --long]
+usage: test/run.sh [--quick | --counts | --fuzz | --faults | --long]
 
   (nothing)  plain, address+undefined and thread sanitizer builds; under 20 minutes on 2 cores
   --quick    the plain build only
   --counts   as without, with the counts and times that the READMEs name
   --fuzz     fuzzers that explore, ten minutes each, and nothing else
-  --long     --counts, then --fuzz; about an hour
+  --faults   kills, stops and cuts at random, ten seeds of five minutes each, and nothing else
+  --long     --counts, --fuzz, then --faults; about two hours
 
 The last line is "N passed, N failed"; the exit code is 0 only if nothing failed.
 END
@@ -19,7 +20,7 @@ END
 mode=normal
 case "$#:${1:-}" in
     0:) ;;
-    1:--quick | 1:--counts | 1:--fuzz | 1:--long) mode=${1#--} ;;
+    1:--quick | 1:--counts | 1:--fuzz | 1:--faults | 1:--long) mode=${1#--} ;;
     1:--help | 1:-h) usage; exit 0 ;;
     *) echo "test/run.sh: unknown option: $*" >&2; usage >&2; exit 2 ;;
 esac
@@ -27,8 +28,10 @@ esac
 cd "$(dirname "$0")/.." || exit 1
 test/setup.sh --tests || exit 1
 
-# The suites that sanitizer builds run: what is linked whole from our own code.
-sanitized=(--suite unit --suite fuzz --suite sim --suite e2e-sanitized)
+# The suites that sanitizer builds run: what is linked whole from our own code. Parsers and
+# simulated worlds have one thread.
+threaded=(--suite unit --suite e2e-sanitized)
+sanitized=("${threaded[@]}" --suite fuzz --suite sim)
 logs=()
 
 # build FOLDER MESON-OPTION...: quiet, unless it fails.
@@ -71,7 +74,7 @@ finish_build() {
 
 # run_build NAME FOLDER MESON-OPTION... -- TEST-OPTION...
 run_build() {
-    local name=$1 folder=$2 options=() results=$2/results.json
+    local name=$1 folder=$2 options=() results=$2/results-$1.json
     shift 2
     while [ "$1" != -- ]; do
         options+=("$1")
@@ -100,23 +103,24 @@ checked=(-Dbuildtype=debugoptimized -Db_lundef=false)
 address=("${checked[@]}" -Db_sanitize=address,undefined)
 thread=("${checked[@]}" -Db_sanitize=thread)
 build_the_rest_ahead() {
-    [ "$mode" = quick ] && return
+    case $mode in quick | faults) return ;; esac
     build_ahead build-address "${address[@]}"
     build_ahead build-thread "${thread[@]}"
 }
 counts=()
-case $mode in counts | long) counts=(--setup long) ;; esac
+case $mode in counts | long) counts=(--setup long --no-suite strikes) ;; esac
 
 echo "gradpool tests: $(nproc) cores, Linux $(uname -r), locked memory $(ulimit -l) KiB"
-[ "$mode" != fuzz ] && run_build plain build -- "${counts[@]}"
+case $mode in normal | quick | counts | long) run_build plain build -- "${counts[@]}" ;; esac
 case $mode in normal | counts | long)
     run_build address build-address "${address[@]}" -- "${sanitized[@]}"
-    run_build thread build-thread "${thread[@]}" -- "${sanitized[@]}" "${steady[@]}" ;;
+    run_build thread build-thread "${thread[@]}" -- "${threaded[@]}" "${steady[@]}" ;;
 esac
 case $mode in fuzz | long)
     CC=clang run_build explore build-explore "${checked[@]}" -Db_sanitize=address,undefined \
         -Dc_args=-fsanitize=fuzzer-no-link -- --suite explore ;;
 esac
+case $mode in faults | long) run_build faults build -- --setup long --suite strikes ;; esac
 
 echo
 echo "==== $((SECONDS / 60)) min $((SECONDS % 60)) s"

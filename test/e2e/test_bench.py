@@ -144,22 +144,6 @@ class Migrate(unittest.TestCase):
                 self.assertIsInstance(row[name], float)
 
 
-class Faults(unittest.TestCase):
-    def test_what_is_killed_stopped_or_cut_hurts_no_element(self):
-        seed = int(os.environ.get('GRADPOOL_TEST_SEED', '4'))
-        seconds = 40 if os.environ.get('GRADPOOL_TEST_LONG') else 8
-        answer = bench('faults', '--json', '--seconds', seconds, '--seed', seed)
-        print(f'# seed {seed}: {answer.stdout.strip()}')
-        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
-        told = json.loads(answer.stdout.splitlines()[-1])
-        self.assertEqual(told['kills'], told['kills_aggregator'] + told['kills_worker'] +
-                         told['kills_coordinator'])
-        self.assertGreater(told['kills'] + told['stops'] + told['cuts'], 0)
-        self.assertGreater(told['rounds'], 0)
-        self.assertGreater(told['elements_checked'], told['rounds'])
-        self.assertEqual((told['wrong'], told['hangs'], told['unnamed_errors']), (0, 0, 0))
-
-
 class Budget(unittest.TestCase):
     def test_a_gib_over_shared_memory_grows_no_memory_and_every_count_is_told(self):
         answer = bench('budget', '--json', '--rounds', 100, '--bytes', 1 << 20)

@@ -19,6 +19,7 @@ from harness import Service, until
 
 SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '20261122'))
 WORKERS = 4
+LOSSES, RESIZES = (8, 20) if os.environ.get('GRADPOOL_TEST_LONG') else (4, 10)
 WAIT_MS = 30000
 SIZES = {'short': 700, 'long': 200000, 'cut': 2500000}  # elements; the last has several pieces
 
@@ -138,7 +139,7 @@ class Case(unittest.TestCase):
 
 
 class Losses(Case):
-    def lose_and_come_back(self, transport, times=8):
+    def lose_and_come_back(self, transport, times):
         everybody = set(range(WORKERS))
         for rank in everybody:
             self.start(rank, transport)
@@ -156,10 +157,10 @@ class Losses(Case):
         print(f'# {transport}: {rounds} rounds, {times} workers killed and come back (seed {SEED})')
 
     def test_who_is_killed_leaves_the_job_and_comes_back_shm(self):
-        self.lose_and_come_back('shm')
+        self.lose_and_come_back('shm', LOSSES)
 
     def test_who_is_killed_leaves_the_job_and_comes_back_tcp(self):
-        self.lose_and_come_back('tcp')
+        self.lose_and_come_back('tcp', LOSSES)
 
     def test_two_at_once_and_the_first_rank_may_go(self):
         for rank in range(WORKERS):
@@ -211,10 +212,10 @@ class Resizes(Case):
               process=self.service.serve)
 
     def test_a_job_is_resized_up_and_down_shm(self):
-        self.resize('shm', 20)
+        self.resize('shm', RESIZES)
 
     def test_a_job_is_resized_up_and_down_tcp(self):
-        self.resize('tcp', 20)
+        self.resize('tcp', RESIZES)
 
 
 if __name__ == '__main__':

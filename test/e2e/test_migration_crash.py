@@ -1,7 +1,7 @@
 """The coordinator dies at every step of a move: before each message that it sends or takes, and
-before each write to its store, one after the other (every fourth one over each transport; all with
-GRADPOOL_TEST_LONG=1). Sums and the parameters of an update rule keep
-their bits, the route is the old one or the new one, and training goes on every time."""
+before each write to its store, one after the other (every eighth one over each transport; all with
+GRADPOOL_TEST_LONG=1). Sums and the parameters of an update rule keep their bits, the route is the
+old one or the new one, and training goes on every time."""
 import mmap
 import os
 import signal
@@ -21,7 +21,7 @@ from harness import BUILD, GRADPOOL, Process, Service, until
 WORKERS = 2
 ELEMENTS = 1000
 STEPS_MAX = 400  # of a move; far more than it has
-STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 4
+STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 8
 GOES_ON = 3      # rounds that must follow each death
 WAIT_MS = 30000
 PRELOAD = BUILD / 'test' / 'e2e' / 'libkill_at.so'
@@ -137,6 +137,23 @@ class Crashes(unittest.TestCase):
         if training.failure:
             raise training.failure
 
+    def crash_at(self, step, training):
+        """Which route the tensors have after a death at that step of a move; None: the move has
+        fewer steps."""
+        lanes = self.lanes()
+        source = next(lane for lane, tasks in lanes.items() if tasks)
+        target = next(lane for lane in lanes if lane != source)
+        if not self.move_and_die(target, step):
+            return None
+        self.service.start_again()  # until then what is frozen waits (M3 of migrator)
+        until(lambda: self.service.job('job') is not None and
+              {r['state'] for r in self.service.job('job')['ranks']} == {'joined'},
+              'the workers are back', process=self.service.serve)
+        self.goes_on(training, step)
+        after, tasks = self.lanes(), sum(lanes.values())
+        self.assertIn((after[source], after[target]), ((tasks, 0), (0, tasks)))
+        return 'old' if after[source] else 'new'
+
     def crash_at_each_step(self, transport, first):
         self.service = MortalService('--scale', 'off')
         self.addCleanup(self.service.end)
@@ -145,36 +162,29 @@ class Crashes(unittest.TestCase):
         training = Training(client)
         training.start()
         self.assertFalse(self.move_and_die(min(self.lanes()), 0))  # both tensors on one lane
-        old = new = 0
-        for step in range(first, STEPS_MAX, STRIDE):
-            lanes = self.lanes()
-            source = next(lane for lane, tasks in lanes.items() if tasks)
-            tasks = sum(lanes.values())
-            target = next(lane for lane in lanes if lane != source)
-            if not self.move_and_die(target, step):
-                break
-            self.service.start_again()  # until then what is frozen waits (M3 of migrator)
-            until(lambda: self.service.job('job') is not None and
-                  {r['state'] for r in self.service.job('job')['ranks']} == {'joined'},
-                  'the workers are back', process=self.service.serve)
-            self.goes_on(training, step)
-            lanes = self.lanes()
-            self.assertIn((lanes[source], lanes[target]), ((tasks, 0), (0, tasks)))
-            old, new = old + bool(lanes[source]), new + bool(lanes[target])
+        routes, step = [], first
+        while step < STEPS_MAX and (route := self.crash_at(step, training)):
+            routes.append(route)
+            step += STRIDE
+        late = step - 1
+        while 'new' not in routes and late > step - STRIDE:  # it is written near the end
+            routes.append(self.crash_at(late, training))
+            late -= 1
         values, alone = training.finish()
         for value in values:
             self.assertEqual(value.tobytes(), alone.tobytes())
-        print(f'# {transport}: {old + new} of {step - 1} steps of a move, each with a death; the '
+        old, new = routes.count('old'), routes.count('new')
+        print(f'# {transport}: {old + new} of some {step} steps of a move, each with a death; the '
               f'route was the old one {old} times, the new one {new} times; '
               f'{len(training.gradients)} rounds (seed {SEED})')
-        self.assertGreater(old, 5)
+        self.assertGreater(old, 2)
         self.assertGreater(new, 0)
 
     def test_a_coordinator_that_dies_at_any_step_of_a_move_loses_nothing_shm(self):
         self.crash_at_each_step('shm', 1)
 
     def test_a_coordinator_that_dies_at_any_step_of_a_move_loses_nothing_tcp(self):
-        self.crash_at_each_step('tcp', STRIDE)
+        self.crash_at_each_step('tcp', (STRIDE + 1) // 2)
 
 
 if __name__ == '__main__':
