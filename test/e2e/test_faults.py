@@ -5,6 +5,7 @@ import pathlib
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -13,6 +14,8 @@ import tap
 from harness import (BENCH, GRADPOOL, Process, Service, cpu_s, cut_connections, is_alive, result,
                      until)
 
+# Of a round that something dies in. `--fifth`: a build with sanitizers looks at every element.
+ELEMENTS = 60000 if '--fifth' in sys.argv else 300000
 FOREVER = ('--rounds', '1000000', '--verbose', '--elements', '100000')
 
 
@@ -318,8 +321,8 @@ class Killed(unittest.TestCase):
 
     def start(self, transport, *options):
         workers = self.service.workers('job', 3, '--rounds', '400', '--verbose', '--elements',
-                                       '300000', '--compute-ms', '2', '--transport', transport,
-                                       *options)
+                                       str(ELEMENTS), '--compute-ms', '2', '--transport',
+                                       transport, *options)
         for worker in workers:
             worker.wait_for('round 20\n')
         return workers
