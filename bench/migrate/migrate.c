@@ -22,7 +22,8 @@
 #define WARM_ITERATIONS 6
 #define PROBE_ITERATIONS 8
 #define PROBE_ELEMENTS (UINT64_C(1) << 20)
-#define LOAD_ELEMENTS_MAX (double)(UINT64_C(16) << 20)
+#define LOAD_ELEMENTS_MAX (double)(UINT64_C(48) << 20)
+#define PROBE_COMPUTE_MS 100 /* longer than what workers check meanwhile */
 #define PROBES_MAX 4
 #define GROWTH_MAX 8.0      /* from one to the next */
 #define AGGREGATION_MS 60.0 /* what the load is made for */
@@ -155,15 +156,12 @@ static int train(struct conductor *c)
 
 /* --- calibrating --- */
 
-/* The least: what others do on the machine meanwhile makes it longer, never shorter. */
-static double least_aggregation(const struct crowd *c)
+static double median_aggregation(const struct crowd *c)
 {
-    double least = crowd_aggregation_ms(c, 2);
-    for (uint32_t i = 3; i < PROBE_ITERATIONS + 2; i++) {
-        double ms = crowd_aggregation_ms(c, i);
-        least = ms < least ? ms : least;
-    }
-    return least;
+    double ms[PROBE_ITERATIONS];
+    for (uint32_t i = 0; i < PROBE_ITERATIONS; i++)
+        ms[i] = crowd_aggregation_ms(c, i + 2);
+    return statistics_quantile(ms, PROBE_ITERATIONS, 0.5);
 }
 
 static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
@@ -171,14 +169,14 @@ static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
     struct trainee plan = c->plan;
     plan.job = "probe";
     plan.load_elements = elements;
-    plan.compute_ns = 30 * NS_PER_MS;
+    plan.compute_ns = PROBE_COMPUTE_MS * NS_PER_MS;
     int r = crowd_start(&c->crowd, &plan);
     if (r == 0)
         r = crowd_await(&c->crowd, PROBE_ITERATIONS + 2);
     if (r == 0)
         r = crowd_order(&c->crowd, TRAINEE_END);
     if (r == 0)
-        *ret_ms = least_aggregation(&c->crowd);
+        *ret_ms = median_aggregation(&c->crowd);
     crowd_end(&c->crowd);
     return r;
 }
@@ -196,7 +194,7 @@ static int calibrate_cell(struct conductor *c)
         r = probe(c, (uint64_t)load, &aggregation);
     }
     double compute = ITERATION_MS - aggregation;
-    compute = compute > 1.9 * aggregation ? 1.9 * aggregation : compute;
+    compute = compute > 2.1 * aggregation ? 2.1 * aggregation : compute;
     compute = compute < aggregation / 2 ? aggregation / 2 : compute;
     c->plan.load_elements = (uint64_t)load;
     c->plan.compute_ns = (uint64_t)(compute * NS_PER_MS);

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define MAPPED_AT_ONCE_BYTES (64u << 10) /* fault_around_bytes as the kernel comes */
+
 static char *slot_at(const struct transfer *t, uint32_t index)
 {
     return t->slots + index * t->slot_bytes;
@@ -231,6 +233,17 @@ static void *keep_at(const struct transfer *t)
     return p->kept && !p->is_answer ? kept_at(t) : NULL;
 }
 
+/* The kernel maps shared pages sixteen at a time for who reads, one by one for who writes. What a
+ * worker has lent anew (a task has moved here) would cost a fault a page in its first round. */
+static void meet(const void *output, size_t bytes)
+{
+    const volatile char *at = output;
+    for (size_t i = 0; i < bytes; i += MAPPED_AT_ONCE_BYTES)
+        (void)at[i];
+    if (bytes > 0)
+        (void)at[bytes - 1];
+}
+
 /* Mapped outputs take the result directly, up to a batch; the result slot takes it for the others.
  */
 static int collect_targets(const struct transfer *t, uint32_t *next, void *targets[], int count,
@@ -286,6 +299,8 @@ int pass_sum(struct transfer *t)
     count = collect_targets(t, &next, targets, count, &unmapped);
     if ((count == 0 && !parameters_step(p)) || t->sources == 0)
         return 0; /* a barrier, or nobody wants it */
+    for (int i = uses_slot + (keep != NULL); i < count; i++)
+        meet(targets[i], piece_bytes(p, t->elements));
     bool reads_back = uses_slot || p->terms.measures;
     r = reduce(t, targets, count, p->dtype, divides ? p->sources : 0,
                !reads_back && is_too_much_for_cache(p->job));
