@@ -1,8 +1,8 @@
 /* Snapshots of a job: what its tensors with update rules are, to a file and back. Every rank takes
  * part, tensor by tensor in order of names; rank 0 has the file. Before each step all agree that
- * all is well so far, so that an error of one is an error of all. README: L25 to L27. */
+ * all is well so far, so that an error of one is an error of all. README: L26, L27. */
 #include "client/job.h"
-#include "client/state_file.h"
+#include "svc/state/state_file.h"
 
 #include <errno.h>
 #include <inttypes.h>

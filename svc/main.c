@@ -172,6 +172,8 @@ static const struct cli_command commands[] = {
     {"report", "write a page or JSON: cores, lanes and jobs, and what is saved", report, true,
      true},
     {"move", "move a job's tasks to another lane while it trains", cli_move, true, true},
+    {"snapshot", "write a job's parameters and moments to a file while it trains", cli_snapshot,
+     true, true},
     {"drain", "empty lanes while jobs train, and keep them empty", cli_drain, true, true},
     {"tenant", "make, list and revoke the keys of tenants", tenant, true, true},
     {"version", "print the version", version, false, false},

@@ -18,11 +18,11 @@ struct release {
     struct release *next;
     uint64_t id; /* of the request */
     uint32_t lane, job;
-    uint64_t *rounds, *state_bytes; /* the answer, once all have come to rest */
-    struct lane_wish wish;          /* when that begins */
-    bool is_behind;                 /* it is to begin behind a round (A38) */
-    bool is_begun;                  /* the lane has let go of them, or will when rounds end */
-    size_t count, rested;           /* so many, from the first on, have come to rest */
+    uint64_t *rounds, *state_bytes, *steps; /* the answer, once all have come to rest */
+    struct lane_wish wish;                  /* when that begins */
+    bool is_behind;                         /* it is to begin behind a round (A38) */
+    bool is_begun;        /* the lane has let go of them, or will when rounds end */
+    size_t count, rested; /* so many, from the first on, have come to rest */
     uint64_t gone[RECORD_MISSING_WORDS];
     uint32_t pieces[];
 };
@@ -68,6 +68,7 @@ static struct release *release_create(uint64_t id, const Gradpool__Wire__Release
         memcpy(r->gone, request->gone.data, sizeof r->gone);
     r->rounds = calloc(count + 1, sizeof *r->rounds);
     r->state_bytes = calloc(count + 1, sizeof *r->state_bytes);
+    r->steps = calloc(count + 1, sizeof *r->steps);
     return r;
 }
 
@@ -75,6 +76,7 @@ static void release_free(struct release *r)
 {
     free(r->rounds);
     free(r->state_bytes);
+    free(r->steps);
     free(r);
 }
 
@@ -113,6 +115,7 @@ static int note_standings(struct lane *lane, struct release *r)
             return code;
         r->rounds[i] = standing.round;
         r->state_bytes[i] = standing.state_bytes;
+        r->steps[i] = standing.steps;
     }
     return 0;
 }
@@ -140,9 +143,10 @@ static int send_standings(struct aggregator *a, const struct release *r)
 {
     envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
     Gradpool__Wire__ReleaseReply body = GRADPOOL__WIRE__RELEASE_REPLY__INIT;
-    body.n_rounds = body.n_state_bytes = r->count;
+    body.n_rounds = body.n_state_bytes = body.n_steps = r->count;
     body.rounds = r->rounds;
     body.state_bytes = r->state_bytes;
+    body.steps = r->steps;
     message.id = r->id;
     message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_RELEASE_REPLY;
     message.release_reply = &body;
@@ -208,7 +212,8 @@ static int serve_release(struct aggregator *a, uint64_t id,
     struct release *r = NULL;
     if (is_sound && a->releases_count < RELEASES_MAX) {
         r = release_create(id, request);
-        code = r && r->rounds && r->state_bytes ? serve_call(a, r->lane, begin, r) : -ENOMEM;
+        code = r && r->rounds && r->state_bytes && r->steps ? serve_call(a, r->lane, begin, r)
+                                                            : -ENOMEM;
     }
     if (code < 0) {
         if (r)

@@ -71,12 +71,18 @@ static uint64_t state_bytes(const struct piece *p)
     return has_state(p) ? head_bytes(p) + body_bytes(p) : 0;
 }
 
+static uint64_t sound_steps(const struct piece *p)
+{
+    const struct parameters *q = p->parameters;
+    return q && q->are_set && !p->failure ? q->steps + 1 : 0;
+}
+
 int lane_standing(struct lane *lane, uint32_t job, uint32_t id, struct lane_standing *ret)
 {
     struct piece *p;
     int r = piece_find_frozen(lane, job, id, &p);
     if (r == 0)
-        *ret = (struct lane_standing){committed(p), state_bytes(p)};
+        *ret = (struct lane_standing){committed(p), state_bytes(p), sound_steps(p)};
     return r;
 }
 

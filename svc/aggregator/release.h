@@ -36,6 +36,7 @@ void lane_thaw(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t c
 struct lane_standing {
     uint64_t round;       /* committed last; 0: none, or not known here */
     uint64_t state_bytes; /* that a new owner needs beside that */
+    uint64_t steps; /* of parameters: updates since they were set, and one; 0: none, or no good */
 };
 /* Of a frozen piece. -ENOENT: not here; -EBUSY: not frozen; -ECONNABORTED: the job has failed. */
 int lane_standing(struct lane *lane, uint32_t job, uint32_t piece, struct lane_standing *ret);

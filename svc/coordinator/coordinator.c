@@ -9,6 +9,7 @@
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/profiles.h"
+#include "svc/coordinator/saving.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -250,6 +251,7 @@ static void init(struct service *s)
     list_init(&s->migrations);
     list_init(&s->scaling.trips);
     list_init(&s->orders);
+    list_init(&s->savings);
     list_init(&s->profiles);
     timer_init(&s->drain_timer, drain_overdue);
     timer_init(&s->retry_timer, try_again);
@@ -380,6 +382,7 @@ static void destroy_objects(struct service *s)
     moving_destroy(s);
     scaling_moves_destroy(s);
     orders_destroy(s);
+    saving_destroy(s);
     list_for_each_safe (node, &s->aggregators)
         aggregator_destroy(list_entry(node, struct aggregator, link));
     tenants_destroy(s);

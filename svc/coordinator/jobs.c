@@ -7,6 +7,7 @@
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/profiles.h"
+#include "svc/coordinator/saving.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -44,6 +45,7 @@ struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, c
 void jobs_destroy(struct job *job)
 {
     moving_end_job(job);
+    saving_give_way(job, "the job has ended");
     regrouping_end(job);
     for (uint32_t rank = 0; job->sessions && rank < job->workers; rank++)
         if (job->sessions[rank])

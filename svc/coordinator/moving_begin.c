@@ -3,6 +3,7 @@
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/migration.h"
+#include "svc/coordinator/saving.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -41,6 +42,8 @@ static int check_job(const struct job *job, struct err *err)
 {
     if (moving_is_busy(job))
         return err_set(err, -EBUSY, "tasks of job %.64s are on their way already", job->name);
+    if (saving_is_busy(job))
+        return err_set(err, -EBUSY, "a snapshot of job %.64s is being taken", job->name);
     if (job->failure)
         return err_set(err, -EAGAIN, "job %.64s has failed", job->name);
     if (regrouping_is_busy(job))

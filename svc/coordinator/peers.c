@@ -4,6 +4,7 @@
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/members.h"
+#include "svc/coordinator/saving.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/visitors.h"
 
@@ -46,6 +47,9 @@ static const struct {
     {BODY(REPORT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, report_handle},
     {BODY(MOVE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, order_handle_move},
     {BODY(DRAIN_LANES_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, order_handle_drain},
+    {BODY(SNAPSHOT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, saving_handle_request},
+    {BODY(SNAPSHOT_NEXT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, saving_handle_next},
+    {BODY(SNAPSHOT_END_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, saving_handle_end},
     {BODY(TENANT_ADD_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_add},
     {BODY(TENANT_REVOKE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_revoke},
     {BODY(TENANTS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_list},
@@ -73,6 +77,7 @@ static void peer_destroy(struct peer *p)
     p->service->outer_descriptors -= !p->is_local;
     visitors_forget(p);
     waits_cancel(p);
+    saving_peer_gone(p);
     timer_stop(&p->timer);
     loop_unwatch(&p->service->loop, &p->source);
     list_remove(&p->link);

@@ -106,6 +106,9 @@ void view_handle_jobs(struct peer *p, const envelope *message);
 void explain_handle(struct peer *p, const envelope *message);
 void order_handle_move(struct peer *p, const envelope *message);
 void order_handle_drain(struct peer *p, const envelope *message);
+void saving_handle_request(struct peer *p, const envelope *message);
+void saving_handle_next(struct peer *p, const envelope *message);
+void saving_handle_end(struct peer *p, const envelope *message);
 void report_handle(struct peer *p, const envelope *message);
 void plan_handle(struct peer *p, const envelope *message);
 

@@ -4,6 +4,7 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
+#include "svc/coordinator/saving.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -159,6 +160,7 @@ static void strand(struct tensor *tensor, struct piece *piece, void *context)
 void recovery_aggregator_lost(struct aggregator *a)
 {
     moving_aggregator_lost(a);
+    saving_aggregator_gone(a);
     list_for_each (node, &a->service->jobs) {
         struct job *job = list_entry(node, struct job, link);
         each_piece(job, strand, a);

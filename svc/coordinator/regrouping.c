@@ -6,6 +6,7 @@
 #include "svc/coordinator/kept.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
+#include "svc/coordinator/saving.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -442,6 +443,7 @@ void regrouping_check(struct job *job)
     if (!r)
         return;
     moving_worker_leaves(job); /* what is on its way stays where it is, or arrives first */
+    saving_give_way(job, "its workers come or go");
     if (!moving_is_busy(job))
         return begin(job, r);
     free(r);

@@ -29,6 +29,8 @@ bool channel_is_reply(const envelope *message)
     case GRADPOOL__WIRE__ENVELOPE__BODY_PLAN_REPLY:
     case GRADPOOL__WIRE__ENVELOPE__BODY_TENANT_ADD_REPLY:
     case GRADPOOL__WIRE__ENVELOPE__BODY_TENANTS_REPLY:
+    case GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_REPLY:
+    case GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_PARTS:
     case GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_REPLY: return message->id != 0;
     default: return false;
     }

@@ -3,10 +3,12 @@ their copies (--durability replica), to the same bits as training that never sto
 live in this process; what blocks until all have called it runs in a thread each."""
 import concurrent.futures
 import errno
+import json
 import os
 import pathlib
 import random
 import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -158,6 +160,125 @@ class Snapshots(Case):
         self.check(20)
         self.restore()
         self.check(20)
+
+
+class ByOperator(Case):
+    """`gradpool snapshot`, while the job trains and knows nothing of it."""
+
+    def train_on(self):
+        """Until it fails; the recorded training again and again. The errors, of all ranks."""
+        errors, steps = [], 0
+        while not errors:
+            for request in self.step(steps):
+                try:
+                    request.wait(WAIT_MS)
+                except gradpool.GradpoolError as error:
+                    errors.append(str(error))
+            steps += 1
+            if steps == 90:
+                self.begin_again()
+                steps = 0
+        return errors
+
+    def begin_again(self):
+        first = rules.UpdateRules.first
+        for values in self.values:
+            for value, times in zip(values, NAMES.values()):
+                value[:] = numpy.tile(first, times)
+        self.start()
+
+    def take(self, name):
+        asked = self.service.ask('snapshot', name, '--output', str(self.path), '--json')
+        self.assertEqual(asked.returncode, 0, asked.stderr)
+        return json.loads(asked.stdout)
+
+    def find_step(self):
+        """After how many steps all parameters of all ranks are what they are."""
+        for steps in range(91):
+            expected = by_rule('adam', rules.UpdateRules.first, steps)
+            if self.values[0][0].tobytes() == expected:
+                self.check(steps)
+                return steps
+        raise AssertionError('these are the parameters of no step')
+
+    def go_on_from_it(self, transport):
+        self.serve('--policy', 'round-robin', '--piece-max', '65536', '--scale', 'off',
+                   aggregators=2)
+        self.join('taken', transport)
+        self.start()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            training = pool.submit(self.train_on)
+            taken = []
+            for _ in range(10):
+                time.sleep(random.uniform(0.01, 0.1))
+                taken.append(self.take('taken'))
+                self.assertFalse(training.done())
+            for pid in self.service.pids():
+                os.kill(pid, signal.SIGKILL)
+            errors = training.result(60)
+        self.assertEqual(len(errors), rules.WORKERS)
+        self.assertTrue(all('died with the lane' in error for error in errors), errors)
+        rounds = [one['round'] for one in taken]
+        self.assertEqual(rounds, sorted(rounds))
+        self.assertLess(rounds[0], rounds[-1])
+        print(f'# {transport}: rounds {rounds}, stood still for '
+              f'{[round(one["stood_ns"] / 1e6, 1) for one in taken]} ms')
+        for job, tensors in zip(self.jobs, self.tensors):
+            for tensor in tensors:
+                job.undeclare(tensor)
+        self.declare()
+        self.restore()
+        steps = self.find_step()
+        self.train(steps, 100)
+        self.check(100)
+
+    def test_a_job_goes_on_from_what_an_operator_has_taken_to_the_same_bits_shm(self):
+        self.go_on_from_it('shm')
+
+    def test_a_job_goes_on_from_what_an_operator_has_taken_to_the_same_bits_tcp(self):
+        self.go_on_from_it('tcp')
+
+    def refuses(self, code, *words, output=None, job='idle'):
+        asked = self.service.ask('snapshot', job, '--output', str(output or self.path))
+        self.assertEqual(asked.returncode, code, asked.stderr)
+        for word in words:
+            self.assertIn(word, asked.stderr)
+
+    def test_what_cannot_be_taken_is_said_and_leaves_the_job_as_it_was(self):
+        self.serve()
+        self.refuses(3, 'there is no job idle')
+        self.join('idle')
+        self.refuses(1, 'has no parameters: nothing was broadcast')
+        self.start()
+        self.refuses(1, '/nonexistent/file', output='/nonexistent/file')
+        self.assertFalse(self.path.exists())
+        self.train(0, 2)
+        self.take('idle')
+        self.assertEqual([self.path], list(self.path.parent.iterdir()))     # nothing temporary
+        with gradpool.connect(self.service.endpoint) as client, \
+                client.join('sums', 0, 1) as job:
+            job.declare('only a sum', 10)
+            self.refuses(1, 'no tensor with an update rule', job='sums')
+        self.train(2, 10)
+        self.check(10)
+        self.restore()
+        self.check(2)
+
+    def test_who_is_stopped_in_the_middle_holds_up_nobody(self):
+        self.serve()
+        self.join('big')
+        self.start()
+        command = [str(harness.GRADPOOL), 'snapshot', 'big', '--output', str(self.path),
+                   '--endpoint', f'unix:{self.service.state}/control.sock']
+        for wait in (0.002, 0.004, 0.006, 0.008, 0.01):
+            asker = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            time.sleep(wait)
+            asker.kill()
+            asker.wait()
+            self.train(0, 3)
+        self.begin_again()
+        self.train(0, 10)
+        self.check(10)
 
 
 class Refusals(Case):

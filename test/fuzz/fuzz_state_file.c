@@ -1,7 +1,7 @@
 /* The index of a snapshot's file: refused with a reason, or so sound that what it says lies in the
  * file. Its checksums would keep most inputs out, so each is also tried with sums that fit. */
-#include "client/state_file.h"
-#include "client/state_layout.h"
+#include "svc/state/state_file.h"
+#include "svc/state/state_layout.h"
 #include "test/lib/fuzz.h"
 
 #include <assert.h>

@@ -39,6 +39,8 @@ struct end {
     int process;          /* that it counts as; 0: this one */
     int ignores, refuses; /* messages that it does not answer, answers with -EIO; 0: none */
     uint64_t state_bytes; /* that it says each piece has when it is to release it */
+    uint64_t round;       /* that it says was committed last; 0: RIG_ROUND */
+    uint64_t steps;       /* that it says are behind parameters, and one */
 };
 #define RIG_ROUND 7u                  /* that it says was committed last */
 #define RIG_STATE_BYTES_MAX (1 << 20) /* of one answer */

@@ -11,9 +11,11 @@ static void answer_release(struct end *e, const envelope *request, envelope *rep
     size_t count = request->release_request->n_pieces;
     released.rounds = calloc(count, sizeof *released.rounds);
     released.state_bytes = calloc(count, sizeof *released.state_bytes);
-    released.n_rounds = released.n_state_bytes = count;
+    released.steps = calloc(count, sizeof *released.steps);
+    released.n_rounds = released.n_state_bytes = released.n_steps = count;
     for (size_t i = 0; i < count; i++) {
-        released.rounds[i] = RIG_ROUND;
+        released.rounds[i] = e->round ? e->round : RIG_ROUND;
+        released.steps[i] = e->steps;
         released.state_bytes[i] = e->state_bytes;
     }
     reply->body_case = BODY(RELEASE_REPLY);
@@ -21,6 +23,7 @@ static void answer_release(struct end *e, const envelope *request, envelope *rep
     channel_send(e->channel, reply);
     free(released.rounds);
     free(released.state_bytes);
+    free(released.steps);
 }
 
 /* Each byte is the low one of its offset in units of 1 KiB. */

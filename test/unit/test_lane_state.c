@@ -79,6 +79,28 @@ static void moments_that_move_give_the_same_bits_as_those_that_stay(void **state
     }
 }
 
+static void arrays_stand_last_and_a_release_tells_the_steps_behind_them(void **state)
+{
+    static float arrays[3 * ELEMENTS];
+    struct lane_standing standing;
+    moving_start(2, ELEMENTS, (struct lane_terms){.rule = UPDATE_ADAM});
+    moving_release();
+    assert_int_equal(lane_standing(from->lane, RIG_JOB, MOVED, &standing), 0);
+    assert_int_equal(standing.steps, 0); /* nothing was broadcast */
+    lane_thaw(from->lane, RIG_JOB, moved, 1);
+    tell(from);
+    for (uint64_t round = 1; round <= 3; round++)
+        train(from, round);
+    moving_release();
+    assert_int_equal(lane_standing(from->lane, RIG_JOB, MOVED, &standing), 0);
+    assert_int_equal(standing.round, 3);
+    assert_int_equal(standing.steps, 2 + 1);
+    assert_int_equal(lane_state_read(from->lane, RIG_JOB, MOVED,
+                                     standing.state_bytes - sizeof arrays, arrays, sizeof arrays),
+                     sizeof arrays);
+    assert_memory_equal(arrays, rig_landing(from, 0, 0), BYTES); /* parameters come first */
+}
+
 static void a_state_is_put_into_memory_that_is_counted_already(void **state)
 {
     moving_start(2, ELEMENTS, (struct lane_terms){.rule = UPDATE_ADAM});
@@ -402,6 +424,7 @@ static void no_byte_of_a_state_does_harm(void **state)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, moving_clear, moving_stop)
 static const struct CMUnitTest cases[] = {
     CASE(moments_that_move_give_the_same_bits_as_those_that_stay),
+    CASE(arrays_stand_last_and_a_release_tells_the_steps_behind_them),
     CASE(a_state_is_put_into_memory_that_is_counted_already),
     CASE(of_a_running_sum_nothing_is_lost_and_nothing_added_twice),
     CASE(clocks_that_cannot_be_are_refused),

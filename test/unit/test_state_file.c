@@ -1,7 +1,7 @@
 /* The file of a snapshot: what was written is read again, and nothing else is taken for it. */
-#include "client/state_file.h"
-#include "client/state_layout.h"
 #include "svc/reduce/update.h"
+#include "svc/state/state_file.h"
+#include "svc/state/state_layout.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* The file of a job's snapshot: parameters, moments and step counts of its tensors with update
  * rules. Little endian: a header, an index in order of names, then each tensor's arrays, at
- * multiples of 64 bytes. README: L25, L26. */
-#ifndef GRADPOOL_CLIENT_STATE_FILE_H
-#define GRADPOOL_CLIENT_STATE_FILE_H
+ * multiples of 64 bytes. README: D1, D2. */
+#ifndef GRADPOOL_STATE_STATE_FILE_H
+#define GRADPOOL_STATE_STATE_FILE_H
 
 #include "svc/base/err.h"
 
@@ -11,6 +11,7 @@
 
 #define STATE_FILE_VERSION 1
 #define STATE_NAME_BYTES_MAX 255
+#define STATE_ELEMENTS_MAX (UINT64_C(1) << 48) /* of a tensor */
 
 struct state_tensor {
     const char *name;
@@ -59,7 +60,8 @@ struct state_writer {
 };
 
 /* Into a temporary file beside `path`. Tensors: names ascend and stay the caller's; steps, round,
- * offset and sum are not looked at. On failure there is nothing to abandon. */
+ * offset and sum are not looked at. -EINVAL: out of order, or no arrays of that kind. On failure
+ * there is nothing to abandon. */
 int state_write_begin(const char *path, const struct state_tensor *tensors, size_t count,
                       struct state_writer *ret_writer, struct err *err);
 int state_write_put(struct state_writer *w, size_t at, uint64_t steps, uint64_t round,

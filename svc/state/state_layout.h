@@ -1,6 +1,6 @@
 /* What lies in a snapshot's file, for state_file.c and state_write.c only. */
-#ifndef GRADPOOL_CLIENT_STATE_LAYOUT_H
-#define GRADPOOL_CLIENT_STATE_LAYOUT_H
+#ifndef GRADPOOL_STATE_STATE_LAYOUT_H
+#define GRADPOOL_STATE_STATE_LAYOUT_H
 
 #include <stdint.h>
 

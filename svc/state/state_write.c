@@ -1,9 +1,10 @@
 /* Writes the file of a snapshot: under a temporary name until it is whole and on disk. Must never
- * leave half a file under the name that was asked for. README: L25. */
-#include "client/state_file.h"
+ * leave half a file under the name that was asked for. README: D1. */
+#include "svc/state/state_file.h"
 
-#include "client/state_layout.h"
 #include "svc/base/cleanup.h"
+#include "svc/reduce/update.h"
+#include "svc/state/state_layout.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -61,10 +62,25 @@ static void writer_free(struct state_writer *w)
     *w = (struct state_writer){.fd = -1};
 }
 
+/* What could be read again. They may come from another process. */
+static bool can_be_written(const struct state_tensor *tensors, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct state_tensor *t = &tensors[i];
+        if (t->dtype != REDUCE_F32 || update_moments(t->rule) < 0 ||
+            t->elements > STATE_ELEMENTS_MAX || strlen(t->name) > STATE_NAME_BYTES_MAX ||
+            (i > 0 && strcmp(tensors[i - 1].name, t->name) >= 0))
+            return false;
+    }
+    return true;
+}
+
 int state_write_begin(const char *path, const struct state_tensor *tensors, size_t count,
                       struct state_writer *ret_writer, struct err *err)
 {
     struct state_writer w = {.fd = -1, .count = count};
+    if (!can_be_written(tensors, count))
+        return err_set(err, -EINVAL, "snapshot %s: tensors out of order, or no arrays", path);
     w.path = strdup(path);
     w.tensors = calloc(count + 1, sizeof *w.tensors);
     if (!w.path || !w.tensors || asprintf(&w.temporary, "%s.tmp-%d", path, (int)getpid()) < 0) {

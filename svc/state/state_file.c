@@ -1,11 +1,11 @@
 /* Reads the file of a snapshot. Owns the checks: a file comes from anywhere, so no byte of it is
- * used before it was found sound, and nothing in it reaches an assert. README: L26. */
-#include "client/state_file.h"
+ * used before it was found sound, and nothing in it reaches an assert. README: D2. */
+#include "svc/state/state_file.h"
 
-#include "client/state_layout.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
 #include "svc/reduce/update.h"
+#include "svc/state/state_layout.h"
 
 #include <errno.h>
 #include <fcntl.h>

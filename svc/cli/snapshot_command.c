@@ -1,0 +1,283 @@
+/* gradpool snapshot: parameters and moments of a job in training, to a file that gp_job_restore()
+ * reads. Asks for part after part and writes them; must never leave a job standing still, nor half
+ * a file. README of svc/coordinator: K47; of svc/state: D1. */
+#include "svc/base/cleanup.h"
+#include "svc/base/clock.h"
+#include "svc/cli/cli.h"
+#include "svc/cli/knobs.h"
+#include "svc/cli/operator.h"
+#include "svc/state/state_file.h"
+#include "svc/wire/endpoint.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REST_TIMEOUT_MS 30000 /* until all stands still */
+#define PART_TIMEOUT_MS 20000
+
+enum { ENDPOINT, TENANT, OUTPUT, JSON };
+
+const struct knob snapshot_knobs[] = {
+    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
+    [TENANT] = {"tenant", "NAME", "whose job it is, where two have one of that name (-: nobody's)"},
+    [OUTPUT] = {"output", "FILE", "where it goes (default: JOB.snapshot)"},
+    [JSON] = {"json", NULL, "print JSON instead of a sentence"},
+    {0},
+};
+
+struct request {
+    const char *endpoint, *tenant, *output, *job;
+    bool json;
+};
+
+struct fetch {
+    struct channel *channel;
+    envelope *reply; /* what the tensors are; owns their names */
+    const Gradpool__Wire__SnapshotReply *what;
+    struct state_tensor *tensors;
+    struct state_writer writer;
+    size_t at;     /* whose arrays are coming */
+    uint64_t have; /* of them */
+    uint64_t bytes;
+    char *arrays;
+    uint64_t begun_ns, stood_ns;
+};
+
+/* --- the command line --- */
+
+static int set(void *context, int index, const char *value, struct err *err)
+{
+    struct request *r = context;
+    struct endpoint endpoint;
+    switch (index) {
+    case JSON: r->json = true; return 0;
+    case TENANT: r->tenant = value; return 0;
+    case OUTPUT: r->output = value; return 0;
+    default: r->endpoint = value; return endpoint_parse(value, &endpoint, err);
+    }
+}
+
+static int set_operand(void *context, const char *value, struct err *err)
+{
+    struct request *r = context;
+    if (r->job)
+        return err_set(err, -EINVAL, "'%s' is too much: one job is expected", value);
+    r->job = value;
+    return 0;
+}
+
+static void parse(int argc, char **argv, struct request *ret_request)
+{
+    static const struct knob_command command = {
+        .name = "gradpool snapshot",
+        .operands = "JOB",
+        .knobs = snapshot_knobs,
+        .set = set,
+        .operand = set_operand,
+        .before = "Writes parameters, moments and step counts of a job's tensors with update rules "
+                  "to a file on this host, all after the same round, while the job trains: its "
+                  "rounds wait as long as it takes to read them. gp_job_restore() is the way back. "
+                  "The file is whole or not there; what was there before stays until then.",
+        .after = "Examples:\n  gradpool snapshot resnet-7 --output /backup/resnet-7.snapshot\n\n"
+                 "Tensors that are not pushed once an iteration each have no snapshot of this "
+                 "kind: only the job's ranks know when an iteration ends (gp_job_snapshot()).\n\n"
+                 "Exit code: 0 written; 1 failed; 2 a mistake on the command line; 3 no service "
+                 "there, or no such job."};
+    *ret_request = (struct request){.endpoint = OPERATOR_ENDPOINT_DEFAULT, .tenant = ""};
+    knobs_parse(&command, argc, argv, ret_request);
+}
+
+/* --- asking --- */
+
+static int call(struct fetch *f, envelope *request, int timeout_ms, int expected,
+                envelope **ret_reply, struct err *err)
+{
+    int r = channel_call(f->channel, request, clock_deadline_ns(clock_now_ns(), timeout_ms), NULL,
+                         NULL, ret_reply, err);
+    if (r < 0 || (int)(*ret_reply)->body_case == expected)
+        return r;
+    gradpool__wire__envelope__free_unpacked(*ret_reply, NULL);
+    return err_set(err, -EPROTO, "the service answered something else");
+}
+
+static int ask_to_stand(struct fetch *f, const struct request *wanted, struct err *err)
+{
+    Gradpool__Wire__SnapshotRequest ask = GRADPOOL__WIRE__SNAPSHOT_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    ask.job = (char *)wanted->job;
+    ask.tenant = (char *)wanted->tenant;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_REQUEST;
+    request.snapshot_request = &ask;
+    int r = call(f, &request, REST_TIMEOUT_MS, GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_REPLY,
+                 &f->reply, err);
+    if (r == 0)
+        f->what = f->reply->snapshot_reply;
+    f->begun_ns = clock_now_ns();
+    return r;
+}
+
+static int let_go_on(struct fetch *f, struct err *err)
+{
+    Gradpool__Wire__SnapshotEndRequest ask = GRADPOOL__WIRE__SNAPSHOT_END_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
+    ask.snapshot = f->what->snapshot;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_END_REQUEST;
+    request.snapshot_end_request = &ask;
+    int r = call(f, &request, PART_TIMEOUT_MS, GRADPOOL__WIRE__ENVELOPE__BODY_DONE, &reply, err);
+    if (r == 0)
+        gradpool__wire__envelope__free_unpacked(reply, NULL);
+    f->stood_ns = clock_now_ns() - f->begun_ns;
+    return r;
+}
+
+/* --- the file --- */
+
+static int begin_file(struct fetch *f, const char *path, struct err *err)
+{
+    uint64_t longest = 0;
+    f->tensors = calloc(f->what->n_tensors + 1, sizeof *f->tensors);
+    for (size_t i = 0; f->tensors && i < f->what->n_tensors; i++) {
+        const Gradpool__Wire__SnapshotTensor *t = f->what->tensors[i];
+        f->tensors[i] = (struct state_tensor){.name = t->name,
+                                              .dtype = (uint8_t)t->dtype,
+                                              .rule = (uint8_t)t->rule,
+                                              .elements = t->elements};
+        uint64_t bytes = state_tensor_bytes(&f->tensors[i]);
+        longest = bytes > longest ? bytes : longest;
+        f->bytes += bytes;
+    }
+    f->arrays = malloc(longest + 1);
+    if (!f->tensors || !f->arrays)
+        return err_set(err, -ENOMEM, "out of memory");
+    return state_write_begin(path, f->tensors, f->what->n_tensors, &f->writer, err);
+}
+
+/* Those whose arrays are all here; without elements they have none. */
+static int write_whole(struct fetch *f, struct err *err)
+{
+    int r = 0;
+    while (r == 0 && f->at < f->what->n_tensors &&
+           f->have == state_tensor_bytes(&f->tensors[f->at])) {
+        r = state_write_put(&f->writer, f->at, f->what->tensors[f->at]->steps, f->what->round,
+                            f->arrays, err);
+        f->at++;
+        f->have = 0;
+    }
+    return r;
+}
+
+static int take_part(struct fetch *f, const Gradpool__Wire__SnapshotPart *part, struct err *err)
+{
+    int r = write_whole(f, err);
+    if (r < 0)
+        return r;
+    uint64_t bytes = f->at < f->what->n_tensors ? state_tensor_bytes(&f->tensors[f->at]) : 0;
+    if (part->tensor != f->at || part->data.len == 0 || part->data.len > bytes - f->have ||
+        part->offset > bytes || part->data.len > bytes - part->offset)
+        return err_set(err, -EBADMSG, "the service sent a part that does not fit");
+    memcpy(f->arrays + part->offset, part->data.data, part->data.len);
+    f->have += part->data.len;
+    return 0;
+}
+
+/* Returns how many parts came. */
+static int64_t take_next(struct fetch *f, struct err *err)
+{
+    Gradpool__Wire__SnapshotNextRequest ask = GRADPOOL__WIRE__SNAPSHOT_NEXT_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
+    ask.snapshot = f->what->snapshot;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_NEXT_REQUEST;
+    request.snapshot_next_request = &ask;
+    int r = call(f, &request, PART_TIMEOUT_MS, GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_PARTS,
+                 &reply, err);
+    if (r < 0)
+        return r;
+    const Gradpool__Wire__SnapshotParts *parts = reply->snapshot_parts;
+    for (size_t i = 0; i < parts->n_parts && r == 0; i++)
+        r = take_part(f, parts->parts[i], err);
+    int64_t count = (int64_t)parts->n_parts;
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
+    return r < 0 ? r : count;
+}
+
+static int take_all(struct fetch *f, struct err *err)
+{
+    int64_t count;
+    while ((count = take_next(f, err)) > 0)
+        continue;
+    if (count < 0)
+        return (int)count;
+    int r = write_whole(f, err);
+    return r == 0 && f->at < f->what->n_tensors
+               ? err_set(err, -EBADMSG, "the service did not send all parts")
+               : r;
+}
+
+/* The job goes on before the file is brought to disk. */
+static int run(struct fetch *f, const struct request *wanted, const char *path, struct err *err)
+{
+    int r = operator_open(wanted->endpoint, &f->channel, err);
+    if (r == 0)
+        r = ask_to_stand(f, wanted, err);
+    if (r == 0)
+        r = begin_file(f, path, err);
+    if (r == 0)
+        r = take_all(f, err);
+    if (r == 0)
+        r = let_go_on(f, err);
+    return r < 0 ? r : state_write_finish(&f->writer, err);
+}
+
+/* --- the command --- */
+
+static void print_done(const struct fetch *f, const struct request *wanted, const char *path)
+{
+    size_t count = f->what->n_tensors;
+    if (wanted->json)
+        printf("{\"round\": %" PRIu64 ", \"tensors\": %zu, \"bytes\": %" PRIu64
+               ", \"stood_ns\": %" PRIu64 "}\n",
+               f->what->round, count, f->bytes, f->stood_ns);
+    else
+        printf("%s: job %s after round %" PRIu64 ", %zu tensor%s with %.1f MiB; it stood still for "
+               "%.1f ms\n",
+               path, wanted->job, f->what->round, count, count == 1 ? "" : "s",
+               (double)f->bytes / (1 << 20), (double)f->stood_ns / NS_PER_MS);
+}
+
+/* With its connection the job's standing still ends, too, whatever has failed. */
+static void fetch_free(struct fetch *f)
+{
+    channel_destroy(f->channel);
+    state_write_abandon(&f->writer); /* nothing is left of one that was finished */
+    if (f->reply)
+        gradpool__wire__envelope__free_unpacked(f->reply, NULL);
+    free(f->tensors);
+    free(f->arrays);
+}
+
+int cli_snapshot(int argc, char **argv)
+{
+    struct fetch f = {.writer = {.fd = -1}};
+    struct request wanted;
+    struct err err = {0};
+    _cleanup_free_ char *path = NULL;
+    parse(argc, argv, &wanted);
+    if (!wanted.job) {
+        fprintf(stderr, "gradpool snapshot: missing: JOB\n"
+                        "Try `gradpool snapshot --help' for more information.\n");
+        return CLI_USAGE;
+    }
+    path = wanted.output ? strdup(wanted.output) : NULL;
+    if (!wanted.output && asprintf(&path, "%s.snapshot", wanted.job) < 0)
+        path = NULL;
+    int r = path ? run(&f, &wanted, path, &err) : err_set(&err, -ENOMEM, "out of memory");
+    if (r < 0)
+        fprintf(stderr, "gradpool: %s\n", err.text);
+    else
+        print_done(&f, &wanted, path);
+    bool is_nothing = r == -EHOSTDOWN || (r == -ENOENT && !f.reply);
+    fetch_free(&f);
+    return r == 0 ? CLI_OK : is_nothing ? CLI_NOTHING : CLI_FAILED;
+}

@@ -1,0 +1,324 @@
+/* How the tensors of a snapshot come to stand still, all after the same round: lanes let go of
+ * them, and who is a round behind goes on for one more. Moves nothing. README: K47. */
+#include "svc/base/cleanup.h"
+#include "svc/coordinator/members.h"
+#include "svc/coordinator/moving.h"
+#include "svc/coordinator/saving_types.h"
+#include "svc/reduce/update.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PATIENCE_NS \
+    (10 * NS_PER_S) /* with a job that has something else to do, or is out of step */
+#define AGAIN_NS (50 * NS_PER_MS)
+#define STEP_NS (2 * NS_PER_MS) /* until who is a round behind is looked at again */
+#define SPREAD_MAX 2            /* rounds between tensors that are pushed once an iteration each */
+
+static void try_again(struct timer *timer);
+
+/* --- what there is --- */
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp((*(struct tensor *const *)a)->name, (*(struct tensor *const *)b)->name);
+}
+
+static int check_tensor(const struct tensor *tensor, struct err *err)
+{
+    if (tensor->failure)
+        return err_set(err, tensor->failure_code, "tensor '%.255s' has failed: %s", tensor->name,
+                       tensor->failure);
+    if (!terms_are_for_all(&tensor->terms))
+        return err_set(err, -EOPNOTSUPP,
+                       "tensor '%.255s' has a set of ranks of its own, and no snapshot",
+                       tensor->name);
+    for (size_t i = 0; i < tensor->pieces_count; i++) {
+        const struct piece *piece = &tensor->pieces[i];
+        if (piece->state != PIECE_READY || piece->lane->aggregator->state != AGGREGATOR_UP)
+            return err_set(err, -EAGAIN, "task %u of job %.64s is being placed", piece->task,
+                           tensor->job->name);
+    }
+    return 0;
+}
+
+static void note_tensor(struct saving *sv, const struct tensor *tensor)
+{
+    sv->tensors[sv->tensors_count++] =
+        (struct saved_tensor){.tensor = tensor->id,
+                              .elements = tensor->elements,
+                              .arrays = 1 + (uint64_t)update_moments(tensor->terms.rule),
+                              .first = sv->pieces_count,
+                              .count = tensor->pieces_count};
+    for (size_t i = 0; i < tensor->pieces_count; i++) {
+        const struct piece *piece = &tensor->pieces[i];
+        sv->pieces[sv->pieces_count++] = (struct saved_piece){.piece = piece->id,
+                                                              .lane = piece->lane->id,
+                                                              .first = piece->first,
+                                                              .elements = piece->elements};
+    }
+}
+
+static int collect(struct saving *sv, const struct job *job, struct err *err)
+{
+    _cleanup_free_ struct tensor **found = calloc(job->tensors_count + 1, sizeof *found);
+    size_t count = 0;
+    int r = 0;
+    free(sv->tensors);
+    free(sv->pieces);
+    sv->tensors_count = sv->pieces_count = 0;
+    sv->tensors = calloc(job->tensors_count + 1, sizeof *sv->tensors);
+    sv->pieces = calloc(job->pieces_count + 1, sizeof *sv->pieces);
+    if (!found || !sv->tensors || !sv->pieces)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    for (size_t i = 0; i < job->tensors_count && r == 0; i++) {
+        if (job->tensors[i]->terms.rule == 0)
+            continue;
+        found[count++] = job->tensors[i];
+        r = check_tensor(job->tensors[i], err);
+    }
+    if (r == 0 && count == 0)
+        return err_set(err, -ENODATA,
+                       "job %.64s has no tensor with an update rule: nothing of it but gradients "
+                       "comes here, and a snapshot would be empty",
+                       job->name);
+    qsort(found, count, sizeof *found, compare_names);
+    for (size_t i = 0; i < count && r == 0; i++)
+        note_tensor(sv, found[i]);
+    return r;
+}
+
+/* --- coming to rest --- */
+
+/* Pieces of one message. */
+struct asked {
+    uint64_t saving;
+    uint32_t turn;
+    size_t count;
+    uint32_t at[];
+};
+
+static void try_later(struct saving *sv, uint64_t wait_ns)
+{
+    timer_stop(&sv->timer);
+    timer_init(&sv->timer, try_again);
+    timer_start(&sv->service->loop, &sv->timer, clock_now_ns() + wait_ns);
+}
+
+/* What hindered may pass: from the beginning once more, as long as there is patience. */
+static void hindered(struct saving *sv, const struct err *why)
+{
+    bool may_pass = why->code == -EBUSY || why->code == -EAGAIN || why->code == -ENOENT ||
+                    why->code == -ECANCELED || why->code == -ECONNRESET;
+    if (!may_pass || clock_now_ns() >= sv->patience_ns)
+        return saving_break(sv, why->code, "%s", why->text);
+    saving_let_go_on(sv);
+    sv->state = SAVING_WAITS;
+    try_later(sv, AGAIN_NS);
+}
+
+static void align(struct saving *sv);
+
+static void released(struct service *s, void *data, const envelope *reply, int code,
+                     const char *text)
+{
+    const struct asked *asked = data;
+    struct saving *sv = saving_find(s, asked->saving);
+    struct err err;
+    if (!sv || sv->turn != asked->turn || sv->state != SAVING_ALIGNS)
+        return;
+    const WIRE(ReleaseReply) *said = reply ? reply->release_reply : NULL;
+    if (reply && (reply->body_case != BODY(RELEASE_REPLY) || said->n_rounds != asked->count ||
+                  said->n_state_bytes != asked->count || said->n_steps != asked->count))
+        return saving_break(sv, -EBADMSG, "a lane did not say what it released");
+    if (!reply) {
+        err_set(&err, code, "%s", text);
+        return hindered(sv, &err);
+    }
+    for (size_t i = 0; i < asked->count; i++) {
+        struct saved_piece *p = &sv->pieces[asked->at[i]];
+        p->round = said->rounds[i];
+        p->state_bytes = said->state_bytes[i];
+        p->steps = said->steps[i];
+    }
+    if (--sv->pending == 0)
+        align(sv);
+}
+
+static int ask_lane(struct saving *sv, struct job *job, struct lane *lane, uint64_t round,
+                    bool behind)
+{
+    _cleanup_free_ uint32_t *pieces = calloc(sv->pieces_count + 1, sizeof *pieces);
+    struct asked *asked = malloc(sizeof *asked + sv->pieces_count * sizeof asked->at[0]);
+    WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
+    if (asked)
+        *asked = (struct asked){.saving = sv->id, .turn = sv->turn};
+    if (asked && pieces)
+        asked->count = saving_gather(sv, job, lane->id, round, asked->at);
+    if (!asked || !pieces || asked->count == 0) {
+        int r = asked && pieces ? 0 : -ENOMEM;
+        free(asked);
+        return r;
+    }
+    for (size_t i = 0; i < asked->count; i++)
+        pieces[i] = sv->pieces[asked->at[i]].piece;
+    request.lane = lane->id;
+    request.job_id = job->id;
+    request.pieces = pieces;
+    request.n_pieces = asked->count;
+    request.behind = behind;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(RELEASE_REQUEST);
+    e.release_request = &request;
+    int r = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked);
+    if (r < 0)
+        free(asked);
+    else
+        sv->pending++;
+    return r;
+}
+
+/* Those that have not come to that round. Who did go on before, for one more, and at once. */
+static void ask_all(struct saving *sv, struct job *job, uint64_t round, bool again)
+{
+    int r = 0;
+    sv->turn++;
+    sv->pending = 0;
+    sv->state = SAVING_ALIGNS;
+    sv->are_released = true;
+    for (size_t i = 0; i < job->shares_count && r == 0; i++) {
+        struct lane *lane = job->shares[i].lane;
+        if (again)
+            saving_thaw(sv, job, lane, round);
+        r = ask_lane(sv, job, lane, round, !again);
+    }
+    if (r < 0)
+        saving_break(sv, r, "gradpool serve is out of memory");
+    else if (sv->pending == 0)
+        saving_break(sv, -EAGAIN, "no snapshot: the tensors of job %.64s are gone", job->name);
+}
+
+static int check_job(const struct saving *sv, const struct job *job, struct err *err)
+{
+    if (!job)
+        return err_set(err, -ECONNRESET, "the job has ended");
+    if (job->failure)
+        return err_set(err, -EPIPE, "job %.64s has failed: %s", job->name, job->failure);
+    if (moving_is_busy(job))
+        return err_set(err, -EBUSY, "tasks of job %.64s are on their way", job->name);
+    if (regrouping_is_busy(job))
+        return err_set(err, -EAGAIN, "workers of job %.64s come or go", job->name);
+    const struct saving *other = saving_of(job);
+    if (other && other != sv)
+        return err_set(err, -EBUSY, "a snapshot of job %.64s is being taken already", job->name);
+    return 0;
+}
+
+static void attempt(struct saving *sv)
+{
+    struct job *job = jobs_find_id(sv->service, sv->job);
+    struct err err;
+    int r = check_job(sv, job, &err);
+    if (r == 0)
+        r = collect(sv, job, &err);
+    if (r < 0 && !job)
+        return saving_break(sv, r, "%s", err.text);
+    if (r < 0)
+        return hindered(sv, &err);
+    ask_all(sv, job, UINT64_MAX, false);
+}
+
+/* --- all after the same round --- */
+
+static int out_of_step(const struct saving *sv, const struct job *job, uint64_t least,
+                       uint64_t most, struct err *err)
+{
+    const struct tensor *behind = NULL;
+    for (size_t i = 0; i < sv->tensors_count; i++)
+        if (sv->pieces[sv->tensors[i].first].round == least)
+            behind = jobs_tensor(job, sv->tensors[i].tensor);
+    return err_set(err, -EOPNOTSUPP,
+                   "job %.64s: tensor '%.255s' is at round %" PRIu64 ", another at %" PRIu64
+                   ": they are not pushed once an iteration each, so only its ranks know when one "
+                   "ends (gp_job_snapshot())",
+                   job->name, behind ? behind->name : "?", least, most);
+}
+
+static const struct tensor *without_parameters(const struct saving *sv, const struct job *job)
+{
+    for (size_t i = 0; i < sv->tensors_count; i++) {
+        const struct saved_tensor *t = &sv->tensors[i];
+        for (size_t k = 0; k < t->count; k++)
+            if (sv->pieces[t->first + k].steps == 0)
+                return jobs_tensor(job, t->tensor);
+    }
+    return NULL;
+}
+
+static void stand(struct saving *sv, const struct job *job)
+{
+    const struct tensor *empty = without_parameters(sv, job);
+    if (empty)
+        return saving_break(sv, -ENODATA,
+                            "tensor '%.255s' of job %.64s has no parameters: nothing was broadcast "
+                            "yet, or they died with their lane",
+                            empty->name, job->name);
+    int r = saving_answer(sv, job);
+    if (r == -EMSGSIZE)
+        return saving_break(sv, r,
+                            "job %.64s has too many tensors for one message: its ranks can "
+                            "make a snapshot (gp_job_snapshot())",
+                            job->name);
+    if (r < 0)
+        return saving_break(sv, r, "no snapshot: %s", err_text(r));
+    sv->request = 0;
+    sv->state = SAVING_STANDS;
+    sv->stood_ns = clock_now_ns();
+    saving_await(sv);
+}
+
+static void align(struct saving *sv)
+{
+    const struct job *job = jobs_find_id(sv->service, sv->job);
+    uint64_t least = UINT64_MAX, most = 0;
+    struct err err;
+    for (size_t i = 0; i < sv->pieces_count; i++) {
+        uint64_t round = sv->pieces[i].round;
+        least = round < least ? round : least;
+        most = round > most ? round : most;
+    }
+    if (least == most)
+        return stand(sv, job);
+    if (most - least <= SPREAD_MAX && clock_now_ns() < sv->patience_ns)
+        return try_later(sv, STEP_NS);
+    out_of_step(sv, job, least, most, &err);
+    saving_break(sv, err.code, "%s", err.text);
+}
+
+/* Those that are behind have waited while others did a round: they do it, too. */
+static void let_catch_up(struct saving *sv)
+{
+    struct job *job = jobs_find_id(sv->service, sv->job);
+    uint64_t most = 0;
+    for (size_t i = 0; i < sv->pieces_count; i++)
+        most = sv->pieces[i].round > most ? sv->pieces[i].round : most;
+    ask_all(sv, job, most, true);
+}
+
+static void try_again(struct timer *timer)
+{
+    struct saving *sv = container_of(timer, struct saving, timer);
+    if (sv->state == SAVING_WAITS)
+        attempt(sv);
+    else
+        let_catch_up(sv);
+}
+
+void saving_begin(struct saving *sv)
+{
+    sv->patience_ns = clock_now_ns() + PATIENCE_NS;
+    timer_init(&sv->timer, try_again);
+    attempt(sv);
+}

@@ -1,0 +1,92 @@
+/* One snapshot under way: what saving.c (its life) and saving_parts.c (what is read) share. Nobody
+ * else includes this. */
+#ifndef GRADPOOL_COORDINATOR_SAVING_TYPES_H
+#define GRADPOOL_COORDINATOR_SAVING_TYPES_H
+
+#include "svc/coordinator/saving.h"
+#include "svc/coordinator/service.h"
+
+enum saving_state {
+    SAVING_WAITS,  /* the job has something else to do first */
+    SAVING_ALIGNS, /* pieces are to stand still, all after the same round */
+    SAVING_STANDS, /* they do, and are read */
+    SAVING_BROKEN, /* the job trains on; who asked is still to hear why */
+};
+
+/* By number: the piece itself may be gone at any time. As its lane has released it. */
+struct saved_piece {
+    uint32_t piece, lane;
+    uint64_t first, elements;
+    uint64_t round, state_bytes, steps; /* steps: and one */
+};
+
+struct saved_tensor {
+    uint32_t tensor;
+    uint64_t elements, arrays; /* parameters and moments */
+    size_t first, count;       /* of the pieces, which ascend */
+};
+
+/* What is read next. */
+struct saving_cursor {
+    size_t tensor, piece; /* piece: of all */
+    uint64_t array, element;
+};
+
+struct saving {
+    struct list link; /* in service.savings */
+    struct service *service;
+    struct peer *peer;
+    uint64_t id,
+        request; /* request: the one that is answered when all stands, or is read; 0: none */
+    uint32_t job;
+    enum saving_state state;
+    bool are_released; /* lanes know of it */
+    uint32_t turn;     /* of asking; answers of former ones are passed over */
+    uint32_t pending;  /* answers of this turn */
+    uint64_t patience_ns, stood_ns;
+    struct timer timer; /* to try again, or because who asked is silent */
+    struct saved_tensor *tensors;
+    size_t tensors_count;
+    struct saved_piece *pieces;
+    size_t pieces_count;
+    struct saving_cursor cursor;
+    struct saving_batch *batch; /* NULL: nothing is being read */
+    struct err why;             /* it is broken */
+};
+
+/* --- saving_requests.c --- */
+
+/* Answers `sv->request`: all stands still. -EMSGSIZE, -ENOMEM, -EAGAIN: a tensor is gone. */
+int saving_answer(struct saving *sv, const struct job *job);
+
+/* --- saving.c --- */
+
+/* Of those that are not broken the first. */
+struct saving *saving_of(const struct job *job);
+/* Indexes of those of a lane that have not come to this round, and still are. */
+size_t saving_gather(const struct saving *sv, const struct job *job, uint32_t lane, uint64_t round,
+                     uint32_t *ret_at);
+/* Lets these go on. */
+void saving_thaw(const struct saving *sv, struct job *job, struct lane *lane, uint64_t round);
+/* Lanes serve again what they had let go of. */
+void saving_let_go_on(struct saving *sv);
+void saving_free(struct saving *sv);
+struct saving *saving_find(struct service *s, uint64_t id);
+/* The job trains on. Who asked is told now, or when it asks next; `sv` may be gone afterwards. */
+void saving_break(struct saving *sv, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* From now on it may be silent for so long. */
+void saving_await(struct saving *sv);
+
+/* --- saving_align.c --- */
+
+/* One that is in the service's list; it may be gone afterwards. */
+void saving_begin(struct saving *sv);
+
+/* --- saving_parts.c --- */
+
+/* Answers `sv->request` with what comes next. */
+void saving_read(struct saving *sv);
+void saving_forget_batch(struct saving *sv);
+
+#endif
