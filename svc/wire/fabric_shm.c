@@ -1,9 +1,10 @@
 /* fabric_shm: one host, shared memory. Owns the fabric and its poll loop; connections are in
  * shm_conn.c, what they tell in shm_events.c, what is done on them in shm_verbs.c, the two ends in
- * shm_lane.c and shm_worker.c. Never blocks. Invariants S1 to S10 are in svc/wire/README.md. */
+ * shm_lane.c and shm_worker.c. Never blocks. Invariants S1 to S12 are in svc/wire/README.md. */
 #include "svc/wire/fabric_ops.h"
 #include "svc/wire/shm_conn.h"
 #include "svc/wire/shm_memory.h"
+#include "svc/wire/shm_prefault.h"
 
 #include "svc/base/cleanup.h"
 
@@ -152,7 +153,7 @@ static int shm_arm(struct fabric *base, struct fabric_wait *ret_wait)
     shm_flush(base);
     f->is_armed = true;
     shm_bell_lie_down(f->bell);
-    if (has_work(f)) {
+    if (has_work(f) || shm_prefault_some(f)) {
         shm_bell_get_up(f->bell);
         f->is_armed = false;
         return -EAGAIN;

@@ -43,6 +43,7 @@ struct shm_fabric {
     uint32_t *allowed_uids;
     size_t allowed_uids_count;
     uint64_t mapped_bytes_max;
+    uint32_t prefaults; /* regions of open connections that are not prefaulted to their end */
 
     struct shm_watch watch; /* a worker's */
 };
@@ -55,6 +56,7 @@ struct shm_completion {
 struct shm_region {
     void *base; /* NULL: none with this id */
     uint64_t bytes;
+    uint64_t prefaulted_bytes; /* from its beginning on (S12) */
 };
 
 struct shm_conn {

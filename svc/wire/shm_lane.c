@@ -3,6 +3,7 @@
 #include "svc/wire/shm_conn.h"
 
 #include "svc/wire/shm_memory.h"
+#include "svc/wire/shm_prefault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -266,7 +267,8 @@ static int map_region(struct shm_conn *c, uint32_t id, uint64_t bytes)
     shm_fds_close(fds, fds_count);
     if (r < 0)
         return r;
-    c->regions[id] = (struct shm_region){memory, bytes};
+    c->regions[id] = (struct shm_region){.base = memory, .bytes = bytes};
+    shm_prefault_add(shm_owner(c), &c->regions[id]);
     c->mapped_bytes += bytes;
     return 0;
 }
@@ -292,6 +294,7 @@ int shm_lane_withdraw(struct shm_conn *c, uint32_t id)
 {
     if (id >= FABRIC_REGIONS_MAX || !c->regions[id].base)
         return -EBADMSG;
+    shm_prefault_remove(shm_owner(c), &c->regions[id]);
     shm_memory_unmap(c->regions[id].base, c->regions[id].bytes);
     c->mapped_bytes -= c->regions[id].bytes;
     c->regions[id] = (struct shm_region){0};
