@@ -29,6 +29,7 @@ struct piece {
     struct lane *lane;
     enum piece_state state;
     bool recovering;  /* workers must tell the lane first where they stand */
+    bool regroups;    /* its lane has it at rest, for the ranks before (K41) */
     uint64_t busy_ns; /* lane time that it has taken in all, when its lane was last asked */
 };
 

@@ -26,6 +26,11 @@ bool members_have(const struct job *job, uint32_t rank)
     return session ? is_in(session) : rank < job->founding && rank < job->wanted;
 }
 
+bool members_is_gone(const struct job *job, uint32_t rank)
+{
+    return job->is_elastic && job->sessions[rank] && !is_in(job->sessions[rank]);
+}
+
 uint32_t members_count(const struct job *job)
 {
     uint32_t count = 0;
@@ -164,18 +169,19 @@ void members_handle_resize(struct peer *p, const envelope *message)
         return peer_fail(p, message->id, -EINVAL,
                          "job %s cannot have %u workers; expected 1 to %u, its workers_max",
                          job->name, workers, job->workers);
-    uint32_t before = job->wanted;
+    uint32_t wanted = job->wanted, founding = job->founding;
     job->wanted = workers;
     if (job->founding > workers)
         job->founding = workers; /* who is still to come comes late */
     job->version++;
     int error = keep(job, &err);
     if (error < 0) {
-        job->wanted = before;
+        job->wanted = wanted;
+        job->founding = founding;
         job->version--;
         return peer_fail(p, message->id, error, "%s", err.text);
     }
-    log_info("job %s shall have %u workers instead of %u", job->name, workers, before);
+    log_info("job %s shall have %u workers instead of %u", job->name, workers, wanted);
     members_tell(job, NULL);
     regrouping_check(job);
     peer_reply_done(p, message->id);

@@ -34,6 +34,7 @@ void piece_detach(struct tensor *tensor, struct piece *piece)
     uint64_t bytes = tensor_bytes(tensor, piece->elements);
     share->pieces--;
     share->bytes -= bytes;
+    piece->regroups = false; /* where it goes nobody has it */
     piece->lane->load_bytes -= bytes;
     piece->lane->pieces--;
     piece->lane->ranks -= tensor->job->workers;

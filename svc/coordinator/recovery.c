@@ -177,18 +177,35 @@ static void expect(struct tensor *tensor, struct piece *piece, void *context)
     if (!piece->lane || piece->lane->aggregator != context)
         return;
     piece->recovering = piece->recovering || piece->state == PIECE_READY;
+    piece->regroups = false;
     piece->state = PIECE_PLACED;
 }
 
-static bool take_held(struct service *s, const WIRE(PieceHeld) * held)
+/* It rests there since before a switch that its lane has not heard of: since no lane was lost
+ * between, it was the piece's ranks that changed (K41). */
+static bool missed_regrouping(const struct job *job, const struct piece *piece,
+                              const WIRE(PieceHeld) * held)
+{
+    return job->is_elastic && held->is_frozen && held->epoch < piece->epoch &&
+           held->epoch >= piece->lost_epoch;
+}
+
+/* False: it is not its any more. */
+static bool take_held(struct service *s, struct lane *lane, const WIRE(PieceHeld) * held)
 {
     struct job *job = jobs_find_id(s, held->job_id);
     struct piece *piece = job ? jobs_piece(job, held->piece, NULL) : NULL;
-    bool ours =
-        piece && piece->lane && piece->lane->id == held->lane && piece->epoch == held->epoch;
-    if (ours)
-        piece->state = PIECE_READY;
-    return ours;
+    if (!piece || piece->lane != lane)
+        return false;
+    piece->regroups = missed_regrouping(job, piece, held);
+    if (piece->regroups)
+        return true; /* it is told with what else it does not know */
+    if (piece->epoch != held->epoch)
+        return false;
+    piece->state = PIECE_READY;
+    if (held->is_frozen) /* a move or a regrouping that did not come to its switch (K19, K41) */
+        telling_thaw(lane, job->id, (uint32_t[]){held->piece}, 1);
+    return true;
 }
 
 static bool is_back(const struct piece *piece, const void *aggregator)
@@ -206,10 +223,8 @@ void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
         struct lane *lane = lane_find(s, join->held[i]->lane);
         if (!lane || lane->aggregator != a)
             continue;
-        if (!take_held(s, join->held[i]))
+        if (!take_held(s, lane, join->held[i]))
             telling_drop(lane, join->held[i]->job_id, &join->held[i]->piece, 1);
-        else if (join->held[i]->is_frozen) /* a move that did not come to its switch (K19) */
-            telling_thaw(lane, join->held[i]->job_id, &join->held[i]->piece, 1);
     }
     list_for_each_safe (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);

@@ -238,8 +238,10 @@ static void settle(struct tensor *tensor, struct piece *piece, void *context)
 {
     const struct asked *asked = context;
     if (piece->lane && piece->lane->id == asked->lane && piece->state == PIECE_ASKED &&
-        piece->epoch == tensor->job->regrouping->epoch)
-        piece->state = tensor->job->regrouping->has_failed ? PIECE_PLACED : PIECE_READY;
+        piece->epoch == tensor->job->regrouping->epoch) {
+        piece->regroups = tensor->job->regrouping->has_failed;
+        piece->state = piece->regroups ? PIECE_PLACED : PIECE_READY;
+    }
 }
 
 static bool is_absence(int code)
@@ -255,8 +257,11 @@ static void regrouped(struct service *s, void *data, const envelope *reply, int 
     struct regrouping *r = find(s, asked, &job);
     if (!r)
         return;
-    r->has_failed = !reply; /* of this lane; what it does not know is placed when it is back (K9) */
+    r->has_failed =
+        !reply; /* of this lane; it is asked again, at the latest when it is back (K9) */
     each_piece(job, settle, asked);
+    if (code == -ETIMEDOUT)
+        timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
     if (!reply && !is_absence(code))
         jobs_fail(job, NULL, code, "lane %u did not follow a change of workers: %s", asked->lane,
                   text);
@@ -322,7 +327,7 @@ static int keep(struct job *job, struct err *err)
 static void switch_piece(struct tensor *tensor, struct piece *piece, void *context)
 {
     piece->epoch = tensor->job->regrouping->epoch;
-    piece->recovering = true;
+    piece->recovering = piece->regroups = true;
     piece->state = PIECE_ASKED;
 }
 

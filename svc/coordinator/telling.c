@@ -11,7 +11,7 @@
 
 struct placed {
     uint32_t job, lane, epoch;
-    bool recovering;
+    bool recovering, regroups;
     size_t count;
     uint32_t pieces[];
 };
@@ -38,6 +38,7 @@ static void settle(struct job *job, const struct placed *placed, int code, const
             piece->epoch != placed->epoch || piece->state != PIECE_ASKED)
             continue; /* it has gone elsewhere meanwhile */
         piece->state = code < 0 ? PIECE_PLACED : PIECE_READY;
+        piece->regroups &= code < 0;
         if (code < 0 && code != -ECONNRESET && code != -ENOTCONN)
             fail_tensor(tensor, code, text);
     }
@@ -91,10 +92,12 @@ static size_t gather(struct job *job, struct placed *placed, struct terms *terms
                 *placed = (struct placed){.job = job->id,
                                           .lane = lane->id,
                                           .epoch = piece->epoch,
-                                          .recovering = piece->recovering};
+                                          .recovering = piece->recovering,
+                                          .regroups = piece->regroups};
             }
             if (piece->lane != lane || piece->epoch != placed->epoch ||
-                piece->recovering != placed->recovering || placed->count == MESSAGE_PIECES_MAX)
+                piece->recovering != placed->recovering || piece->regroups != placed->regroups ||
+                placed->count == MESSAGE_PIECES_MAX)
                 continue;
             telling_spec(tensor, piece, &terms[placed->count], &specs[placed->count]);
             placed->pieces[placed->count++] = piece->id;
@@ -140,7 +143,9 @@ int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_h
 static void ask_lane(struct job *job, struct placed *placed, WIRE(PieceSpec) * specs)
 {
     struct lane *lane = lane_find(job->service, placed->lane);
-    enum place_how how = placed->recovering ? PLACE_RECOVERING : PLACE_NEW;
+    enum place_how how = placed->regroups     ? PLACE_REGROUPED
+                         : placed->recovering ? PLACE_RECOVERING
+                                              : PLACE_NEW;
     if (telling_ask(job, lane, placed->epoch, how, specs, placed->count, lane_answered, placed) ==
         0)
         return;

@@ -100,7 +100,7 @@ int tensor_restore(struct service *s, const struct store_tensor *row)
     if (!tensor)
         return -ENOMEM;
     for (uint32_t rank = 0; rank < job->workers; rank++)
-        if (row->ranks[rank / 8] & (1u << rank % 8))
+        if (row->ranks[rank / 8] & (1u << rank % 8) && !members_is_gone(job, rank))
             tensor_set_rank(tensor, rank, true);
     memcpy(tensor->members, row->members, sizeof tensor->members);
     tensor->grouped = row->grouped;
