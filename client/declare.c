@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_RESERVED "gradpool."
 #define COMMIT_WAIT_NS (1 * NS_PER_S)
 
 struct declaration {

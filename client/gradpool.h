@@ -143,13 +143,13 @@ typedef struct gp_membership {
     uint64_t ranks[12]; /* who: rank r is bit r % 64 of word r / 64 */
 } gp_membership;
 GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
-/* Asks for so many workers, 1 to workers_max, and waits until ranks have come and gone. A change
- * holds from some round of each tensor on: sums and means are over those present, in rank order.
- * -EOPNOTSUPP: its workers neither come nor go; -ETIMEDOUT: which ranks are late; they may come. */
+/* Asks for so many workers, 1 to workers_max; waits until ranks have come and gone, and rounds of
+ * this one's tensors are theirs: means are over those present, in rank order. With GP_ALL all
+ * tensors change between two iterations if it waits there and who comes declares them at once.
+ * -EOPNOTSUPP: its workers neither come nor go; -ETIMEDOUT: who is late, or lacks which tensor. */
 GP_API int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms);
-/* Says goodbye; requests still open end with -ECANCELED, tensors and gp_alloc memory of the job
- * are released. Others that push afterwards get an error that names this rank; where workers come
- * and go, they go on without it. */
+/* Says goodbye; open requests end with -ECANCELED, the job's tensors and gp_alloc memory are
+ * released. Others that push later get an error naming this rank, or go on where it may leave. */
 GP_API void gp_job_leave(gp_job *job);
 /* This rank's loss of the iteration whose gradients it pushes next: goes with each announcement
  * until the next call; NaN (at first): none. Its mean over the ranks is told beside the squares of

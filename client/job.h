@@ -14,6 +14,7 @@
 
 #define JOB_NAME_BYTES_MAX 127
 #define TENSOR_NAME_BYTES_MAX 255
+#define NAME_RESERVED "gradpool." /* how names of our own tensors begin */
 
 struct link;
 struct gp_job;
@@ -71,8 +72,10 @@ struct gp_tensor {
     char *name;
     uint64_t elements, bytes; /* of one block, on the wire */
     struct terms terms;
-    uint32_t members, first_rank, peer; /* of its set; peer: another than this rank */
-    uint32_t id, index;                 /* index: in order of declaring */
+    uint32_t members, first_rank, peer;   /* of its set; peer: another than this rank */
+    uint64_t ranks[RECORD_MISSING_WORDS]; /* who makes its rounds, where workers come and go */
+    bool knows_ranks;
+    uint32_t id, index; /* index: in order of declaring */
     uint32_t name_hash;
     uint8_t dtype;  /* on the wire: all that the service knows */
     uint8_t values; /* dtype of the caller's memory */
@@ -151,8 +154,8 @@ struct gp_job {
     uint32_t queued, unsent, connecting; /* why somebody must drive although nobody waits (L4) */
     float loss;                          /* of this iteration; NaN: not told */
     struct link *spoke; /* the lane whose word came last; NULL: none, or it is gone (L24) */
-    struct record_chosen chosen; /* the newest, for lanes that do not know it yet */
-    uint64_t stale;              /* words and records that nobody knew any more */
+    struct record_chosen chosen[2]; /* the last two, by round, for lanes that do not know them */
+    uint64_t stale;                 /* words and records that nobody knew any more */
     struct gp_tensor *barrier;
     struct gp_request *barrier_request; /* NULL unless one is open */
     bool is_in_barrier;

@@ -34,7 +34,7 @@ struct link {
     bool is_asking;                  /* the call is under way */
     struct list unsent;              /* of piece.unsent */
     bool owes_goodbye;               /* it found no room */
-    uint64_t chosen_round;           /* of the last choice passed on */
+    uint64_t chosen_round[2];        /* of the last choices passed on */
     uint32_t lent;                   /* slabs 0 .. lent-1 are */
     struct record_settings settings; /* that it was told last */
     uint64_t stalled_ns;             /* waited for it, not told yet (L24) */

@@ -58,7 +58,7 @@ static void closed(struct link *l, const struct fabric_event *event)
         l->job->connecting--;
     l->conn = NULL;
     l->lent = 0;
-    l->chosen_round = 0;
+    memset(l->chosen_round, 0, sizeof l->chosen_round);
     l->settings.kind = 0; /* the next connection knows none */
     l->state = LINK_CLOSED;
     l->is_left = false;

@@ -185,16 +185,23 @@ static bool lend_all(struct link *l)
     return true;
 }
 
-/* From the leader to all lanes, because lanes do not know each other (W13). */
-static bool pass_choice_on(struct link *l)
+static bool pass_choice_on(struct link *l, int k)
 {
-    const struct record_chosen *chosen = &l->job->chosen;
-    if (l->chosen_round >= chosen->round)
+    const struct record_chosen *chosen = &l->job->chosen[k];
+    if (l->chosen_round[k] >= chosen->round)
         return true;
     if (fabric_send(l->conn, chosen, sizeof *chosen, NULL, 0) < 0)
         return false;
-    l->chosen_round = chosen->round;
+    l->chosen_round[k] = chosen->round;
     return true;
+}
+
+/* From the leader to all lanes, because lanes do not know each other (W13). A new owner of a tensor
+ * may be a round behind the leader: that needs the set before the newest. */
+static bool pass_choices_on(struct link *l)
+{
+    int older = l->job->chosen[0].round > l->job->chosen[1].round;
+    return pass_choice_on(l, older) && pass_choice_on(l, !older);
 }
 
 void link_retract(struct piece *p)
@@ -222,7 +229,7 @@ void link_flush(struct link *l)
 {
     if (l->owes_goodbye)
         link_say_goodbye(l); /* and nothing after it */
-    else if (l->state == LINK_OPEN && lend_all(l) && pass_choice_on(l))
+    else if (l->state == LINK_OPEN && lend_all(l) && pass_choices_on(l))
         send_unsent(l);
 }
 

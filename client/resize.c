@@ -83,6 +83,8 @@ void tensor_take_ranks(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *r
         members++;
         t->first_rank = rank;
     }
+    memcpy(t->ranks, ranks, sizeof ranks);
+    t->knows_ranks = true;
     find_peer(t, ranks);
     if (members != t->members)
         break_blocks(t);
@@ -184,6 +186,25 @@ static bool is_awaited(const struct resizing *z, uint32_t rank)
     return rank < z->workers ? !is_in : is_in && rank != z->job->rank;
 }
 
+/* Its rounds are still made by others than those who are in the job (L29). */
+static bool lags_behind(const struct gp_tensor *t)
+{
+    bool is_ours = strncmp(t->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0;
+    if (!t->knows_ranks || t->failure.code || is_ours || !terms_are_for_all(&t->terms))
+        return false;
+    return memcmp(t->ranks, t->job->membership.ranks, sizeof t->ranks) != 0;
+}
+
+static const struct gp_tensor *find_lagging(const struct gp_job *job)
+{
+    list_for_each (node, &job->tensors) {
+        const struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+        if (lags_behind(t))
+            return t;
+    }
+    return NULL;
+}
+
 static bool is_done(void *context)
 {
     const struct resizing *z = context;
@@ -193,7 +214,22 @@ static bool is_done(void *context)
         if (is_awaited(z, rank))
             return false;
     }
-    return true;
+    return !find_lagging(z->job);
+}
+
+static int say_what_lags(const struct resizing *z, const struct gp_tensor *t, int timeout_ms)
+{
+    for (uint32_t rank = 0; rank < z->job->workers; rank++) {
+        if (has_rank(z->job->membership.ranks, rank) && !has_rank(t->ranks, rank))
+            return client_error(-ETIMEDOUT,
+                                "job '%s' with %u workers: rank %u has joined, but has not "
+                                "declared tensor '%s' after %d ms",
+                                z->job->name, z->workers, rank, t->name, timeout_ms);
+    }
+    return client_error(-ETIMEDOUT,
+                        "job '%s' with %u workers: the lanes of tensor '%s' have not followed "
+                        "after %d ms",
+                        z->job->name, z->workers, t->name, timeout_ms);
 }
 
 static int say_who_is_late(const struct resizing *z, int timeout_ms)
@@ -205,6 +241,9 @@ static int say_who_is_late(const struct resizing *z, int timeout_ms)
             text_append(text, sizeof text, "%s%u (%s)", named++ ? ", " : "", rank,
                         rank < z->workers ? "has not joined" : "has not left");
     }
+    const struct gp_tensor *lagging = named ? NULL : find_lagging(z->job);
+    if (lagging)
+        return say_what_lags(z, lagging, timeout_ms);
     return client_error(-ETIMEDOUT, "job '%s' with %u workers: waits for rank %s after %d ms",
                         z->job->name, z->workers, text, timeout_ms);
 }

@@ -114,10 +114,11 @@ static void take_closed(struct link *l, const struct record_closed *record)
 
 static void take_chosen(struct link *l, const struct record_chosen *record)
 {
-    if (record->round <= l->job->chosen.round)
+    struct record_chosen *chosen = &l->job->chosen[record->round & 1];
+    if (record->round <= chosen->round)
         return;
-    l->job->chosen = *record;
-    l->chosen_round = record->round; /* it comes from there */
+    *chosen = *record;
+    l->chosen_round[record->round & 1] = record->round; /* it comes from there */
     link_flush_all(l->job);
 }
 

@@ -276,12 +276,29 @@ void tensor_remove(struct gp_tensor *t)
     free(t);
 }
 
-void tensor_break(struct gp_tensor *t, int code, const char *text)
+static void fail(struct gp_tensor *t, int code, const char *text)
 {
     if (!t->failure.code)
         err_set(&t->failure, code < 0 ? code : -EPROTO, "%s", *text ? text : err_text(code));
     if (t->request)
         request_fail(t->request, t->failure.code, t->failure.text);
+}
+
+/* Nobody chooses for them any more (W13). */
+static void fail_followers(struct gp_tensor *leader)
+{
+    list_for_each (node, &leader->job->tensors) {
+        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+        if (t->terms.quorum == QUORUM_CHOSEN)
+            fail(t, leader->failure.code, leader->failure.text);
+    }
+}
+
+void tensor_break(struct gp_tensor *t, int code, const char *text)
+{
+    fail(t, code, text);
+    if (t->terms.flags & TERMS_LEADS)
+        fail_followers(t);
 }
 
 const char *gp_tensor_name(const gp_tensor *tensor) { return tensor ? tensor->name : ""; }

@@ -57,9 +57,25 @@ static struct record_ready *said(struct script_piece *p, uint32_t rank)
     return &p->said[rank][p->round & 1];
 }
 
+bool script_has(const struct service_rig *rig, uint32_t rank)
+{
+    return rank < SCRIPT_WORKERS_MAX &&
+           (rig->members ? rig->members >> rank & 1 : rank < rig->workers);
+}
+
+uint32_t script_members(const struct service_rig *rig)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < SCRIPT_WORKERS_MAX; rank++)
+        count += script_has(rig, rank);
+    return count;
+}
+
 static bool is_complete(const struct service_rig *rig, struct script_piece *p)
 {
-    for (uint32_t rank = 0; rank < rig->workers; rank++) {
+    for (uint32_t rank = 0; rank < SCRIPT_WORKERS_MAX; rank++) {
+        if (!script_has(rig, rank))
+            continue;
         if (said(p, rank)->round != p->round || said(p, rank)->standing == RECORD_IDLE)
             return false;
     }
@@ -85,24 +101,31 @@ static float *output_of(struct script_lane *lane, struct script_piece *p, uint32
 
 static float element(struct script_lane *lane, struct script_piece *p, size_t i)
 {
-    const struct record_ready *first = said(p, 0);
-    if (first->operation == RECORD_BROADCAST)
-        return input_of(lane, p, first->root)[i];
-    float sum = input_of(lane, p, 0)[i];
-    for (uint32_t rank = 1; rank < lane->rig->workers; rank++)
-        sum += input_of(lane, p, rank)[i];
-    return first->operation == RECORD_MEAN ? sum / (float)lane->rig->workers : sum;
+    const struct service_rig *rig = lane->rig;
+    uint32_t first = 0;
+    while (!script_has(rig, first))
+        first++;
+    const struct record_ready *ready = said(p, first);
+    if (ready->operation == RECORD_BROADCAST)
+        return input_of(lane, p, ready->root)[i];
+    float sum = input_of(lane, p, first)[i];
+    for (uint32_t rank = first + 1; rank < SCRIPT_WORKERS_MAX; rank++)
+        sum += script_has(rig, rank) ? input_of(lane, p, rank)[i] : 0;
+    return ready->operation == RECORD_MEAN ? sum / (float)script_members(rig) : sum;
 }
 
 /* Whoever holds the result gives it to the rest; else it is summed. */
 static void sum(struct script_lane *lane, struct script_piece *p)
 {
-    uint32_t workers = lane->rig->workers, holder = workers;
-    for (uint32_t rank = 0; rank < workers; rank++)
-        holder = said(p, rank)->standing == RECORD_HOLDS ? rank : holder;
+    uint32_t workers = SCRIPT_WORKERS_MAX, holder = workers;
+    for (uint32_t rank = 0; rank < workers; rank++) {
+        bool holds = script_has(lane->rig, rank) && said(p, rank)->standing == RECORD_HOLDS;
+        holder = holds ? rank : holder;
+    }
     for (uint32_t rank = 0; rank < workers; rank++) {
         const struct record_ready *r = said(p, rank);
-        if (r->standing == RECORD_HOLDS || lane->rig->withheld >> rank & 1)
+        if (!script_has(lane->rig, rank) || r->standing == RECORD_HOLDS ||
+            lane->rig->withheld >> rank & 1)
             continue;
         for (size_t i = 0; r->outputs && i < r->output[0].bytes / sizeof(float); i++)
             output_of(lane, p, rank)[i] =
@@ -113,7 +136,9 @@ static void sum(struct script_lane *lane, struct script_piece *p)
 
 static void commit(struct script_lane *lane, struct script_piece *p)
 {
-    for (uint32_t rank = 0; rank < lane->rig->workers; rank++) {
+    for (uint32_t rank = 0; rank < SCRIPT_WORKERS_MAX; rank++) {
+        if (!script_has(lane->rig, rank))
+            continue;
         struct record_commit commit = {
             .kind = RECORD_COMMIT, .count = 1, .words = {said(p, rank)->word}};
         say(&lane->workers[rank], &commit, sizeof commit);
@@ -126,7 +151,7 @@ static void advance(struct script_lane *lane, struct script_piece *p)
 {
     struct service_rig *rig = lane->rig;
     while (!p->is_recovering && is_complete(rig, p)) {
-        if (!p->is_summed && rig->holds_results)
+        if (!p->is_summed && (rig->holds_results || rig->held_lanes >> lane->number & 1))
             return;
         if (!p->is_summed)
             sum(lane, p);
@@ -152,7 +177,7 @@ void script_lane_recover(struct service_rig *rig, struct script_piece *p)
 {
     p->is_recovering = true;
     p->is_summed = false;
-    p->spoken = 0;
+    p->spoken = p->entering = 0;
     p->round = 0;
     memset(p->said, 0, sizeof p->said);
 }
@@ -160,13 +185,27 @@ void script_lane_recover(struct service_rig *rig, struct script_piece *p)
 /* Whoever is still in the last round is told that another has committed it (W5). */
 static void catch_up(struct script_lane *lane, struct script_piece *p)
 {
-    for (uint32_t rank = 0; rank < lane->rig->workers; rank++) {
+    for (uint32_t rank = 0; rank < SCRIPT_WORKERS_MAX; rank++) {
         const struct record_ready *r = &p->said[rank][(p->round - 1) & 1];
-        if (r->round == 0 || r->round != p->round - 1 || r->standing == RECORD_IDLE)
+        if (!script_has(lane->rig, rank) || r->round == 0 || r->round != p->round - 1 ||
+            r->standing == RECORD_IDLE)
             continue;
         struct record_commit commit = {.kind = RECORD_COMMIT, .count = 1, .words = {r->word}};
         say(&lane->workers[rank], &commit, sizeof commit);
     }
+}
+
+static void end_recovery(struct script_worker *w, struct script_piece *p)
+{
+    p->spoken |= 1u << w->rank;
+    for (uint32_t rank = 0; rank < SCRIPT_WORKERS_MAX; rank++) {
+        if (script_has(w->lane->rig, rank) && !(p->spoken >> rank & 1))
+            return;
+    }
+    p->is_recovering = false;
+    catch_up(w->lane, p);
+    if (!w->lane->rig->holds_entries)
+        script_lane_welcome(w->lane->rig, p);
 }
 
 /* What ranks say first; who is quick may say more before the last has spoken. */
@@ -177,11 +216,26 @@ static void recover(struct script_worker *w, struct script_piece *p, const struc
     uint64_t committed = r->standing == RECORD_IDLE ? r->round : r->round - 1 - keeps;
     if (committed + 1 > p->round)
         p->round = committed + 1;
-    p->spoken |= 1u << w->rank;
-    if (p->spoken != (1u << w->lane->rig->workers) - 1)
-        return;
-    p->is_recovering = false;
-    catch_up(w->lane, p);
+    end_recovery(w, p);
+}
+
+void script_lane_welcome(struct service_rig *rig, struct script_piece *p)
+{
+    for (uint32_t rank = 0; rank < SCRIPT_WORKERS_MAX; rank++) {
+        struct record_closed closed = {
+            .kind = RECORD_CLOSED, .word = p->entering_word[rank], .round = p->round - 1};
+        if (p->entering >> rank & 1)
+            say(&rig->lanes[p->lane].workers[rank], &closed, sizeof closed);
+    }
+}
+
+/* Who is new has nothing to say but that it is here. */
+static void enter(struct script_worker *w, struct script_piece *p, const struct record_ready *ready)
+{
+    p->entering |= 1u << w->rank;
+    p->entering_word[w->rank] = ready->word;
+    if (p->is_recovering)
+        end_recovery(w, p);
 }
 
 /* ---- messages ---- */
@@ -195,6 +249,10 @@ static void hear_ready(struct script_worker *w, const struct record_ready *ready
     struct script_piece *p = &rig->pieces[ready->piece];
     if (p->lane != w->lane->number || p->epoch != ready->epoch) {
         script_lane_say_error(rig, w->lane->number, w->rank, ready->word, -ESTALE, "moved");
+        return;
+    }
+    if (ready->standing == RECORD_ENTERS) {
+        enter(w, p, ready);
         return;
     }
     struct record_ready *said = &p->said[w->rank][ready->round & 1];

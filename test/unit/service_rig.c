@@ -69,7 +69,9 @@ static void join(struct service_rig *rig, uint32_t i, const envelope *request)
     struct channel *channel = rig->channels[i].channel;
     envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
     Gradpool__Wire__JoinReply joined = GRADPOOL__WIRE__JOIN_REPLY__INIT;
-    if (said->workers != rig->workers || said->rank >= SCRIPT_WORKERS_MAX) {
+    bool is_late = said->rank >= rig->workers;
+    if ((said->workers != rig->workers && !is_late) || said->rank >= SCRIPT_WORKERS_MAX ||
+        said->workers_max != rig->workers_max) {
         reply_failure(channel, request->id, -EPROTO, "the job runs with another number of workers");
         return;
     }
@@ -80,6 +82,7 @@ static void join(struct service_rig *rig, uint32_t i, const envelope *request)
     joined.job_id = SCRIPT_JOB_ID;
     joined.session = SCRIPT_SESSION + said->rank;
     joined.policy = (char *)"round-robin";
+    joined.is_late = is_late;
     message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOIN_REPLY;
     message.join_reply = &joined;
     reply(channel, request->id, &message);
@@ -115,6 +118,7 @@ static struct script_tensor *tensor_of(struct service_rig *rig,
 /* A route whose arrays live as long as the caller's frame. */
 struct route_memory {
     Gradpool__Wire__TensorRoute route;
+    uint64_t ranks[RECORD_MISSING_WORDS];
     Gradpool__Wire__Piece pieces[8], *pointers[8];
 };
 
@@ -126,6 +130,10 @@ route_of(const struct service_rig *rig, const struct script_tensor *t, struct ro
     memory->route.tensor = t->id;
     memory->route.n_pieces = t->pieces;
     memory->route.pieces = memory->pointers;
+    memset(memory->ranks, 0, sizeof memory->ranks);
+    memory->ranks[0] = rig->members;
+    memory->route.ranks.data = (uint8_t *)memory->ranks;
+    memory->route.ranks.len = rig->members ? sizeof memory->ranks : 0;
     for (uint32_t i = 0; i < t->pieces; i++) {
         Gradpool__Wire__Piece *piece = memory->pointers[i] = &memory->pieces[i];
         gradpool__wire__piece__init(piece);
@@ -195,6 +203,16 @@ static void ticket(struct service_rig *rig, uint32_t i, const envelope *request)
     reply(rig->channels[i].channel, request->id, &message);
 }
 
+static void resize(struct service_rig *rig, struct channel *channel, const envelope *request)
+{
+    rig->resizes++;
+    rig->wanted = request->resize_request->workers;
+    if (rig->resize_failure)
+        reply_failure(channel, request->id, rig->resize_failure, rig->resize_text);
+    else if (!rig->ignores_resizes)
+        reply_done(channel, request->id);
+}
+
 static void answer(struct service_rig *rig, uint32_t i, const envelope *request)
 {
     struct channel *channel = rig->channels[i].channel;
@@ -204,6 +222,7 @@ static void answer(struct service_rig *rig, uint32_t i, const envelope *request)
     case GRADPOOL__WIRE__ENVELOPE__BODY_DECLARE_REQUEST: declare(rig, channel, request); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_UNDECLARE_REQUEST: undeclare(rig, channel, request); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_TICKET_REQUEST: ticket(rig, i, request); break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_RESIZE_REQUEST: resize(rig, channel, request); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_LEAVE_REQUEST:
         rig->leaves++;
         reply_done(channel, request->id);
@@ -346,12 +365,48 @@ void script_kill_lane(struct service_rig *rig, uint32_t lane)
     memset(rig->lanes[lane].workers, 0, sizeof rig->lanes[lane].workers);
 }
 
-void script_move(struct service_rig *rig, uint32_t from, uint32_t to)
+void script_tell_routes(struct service_rig *rig)
 {
     static struct route_memory memory[SCRIPT_PIECES_MAX];
     Gradpool__Wire__TensorRoute *routes[SCRIPT_PIECES_MAX];
     envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
     Gradpool__Wire__RouteChange change = GRADPOOL__WIRE__ROUTE_CHANGE__INIT;
+    for (uint32_t i = 0; i < rig->tensors_count; i++)
+        routes[i] = route_of(rig, &rig->tensors[i], &memory[i]);
+    change.n_tensors = rig->tensors_count;
+    change.tensors = routes;
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_ROUTE_CHANGE;
+    message.route_change = &change;
+    script_send_all(rig, &message);
+}
+
+void script_regroup(struct service_rig *rig, uint64_t ranks)
+{
+    rig->members = ranks;
+    for (uint32_t i = 0; i < rig->pieces_count; i++) {
+        rig->pieces[i].epoch++;
+        script_lane_recover(rig, &rig->pieces[i]);
+    }
+    script_tell_routes(rig);
+}
+
+void script_tell_members(struct service_rig *rig, uint32_t version, uint32_t wanted, uint64_t ranks,
+                         size_t bytes)
+{
+    uint64_t words[RECORD_MISSING_WORDS] = {ranks};
+    Gradpool__Wire__Membership membership = GRADPOOL__WIRE__MEMBERSHIP__INIT;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    membership.version = version;
+    membership.workers = wanted;
+    membership.ranks.data = (uint8_t *)words;
+    membership.ranks.len = bytes ? bytes : sizeof words;
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_MEMBERSHIP;
+    message.membership = &membership;
+    script_send_all(rig, &message);
+}
+
+void script_move(struct service_rig *rig, uint32_t from, uint32_t to)
+{
     for (uint32_t i = 0; i < rig->pieces_count; i++) {
         if (rig->pieces[i].lane != from)
             continue;
@@ -361,15 +416,8 @@ void script_move(struct service_rig *rig, uint32_t from, uint32_t to)
             rig->pieces[i].lost_epoch = rig->pieces[i].epoch;
         script_lane_recover(rig, &rig->pieces[i]);
     }
-    for (uint32_t i = 0; i < rig->tensors_count; i++)
-        routes[i] = route_of(rig, &rig->tensors[i], &memory[i]);
-    change.n_tensors = rig->tensors_count;
-    change.tensors = routes;
-    if (rig->is_mute)
-        return;
-    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_ROUTE_CHANGE;
-    message.route_change = &change;
-    script_send_all(rig, &message);
+    if (!rig->is_mute)
+        script_tell_routes(rig);
 }
 
 void script_fail_job(struct service_rig *rig, int code, const char *text)

@@ -41,7 +41,9 @@ struct script_piece {
     uint64_t round; /* the open one */
     bool is_summed; /* its results are told, its commit is held */
     bool is_recovering;
-    uint32_t spoken; /* a bit a rank */
+    uint32_t spoken;                            /* a bit a rank */
+    uint32_t entering;                          /* ranks that are to be told their round, and ... */
+    uint32_t entering_word[SCRIPT_WORKERS_MAX]; /* ... under which word */
     struct record_ready said[SCRIPT_WORKERS_MAX][2];
 };
 
@@ -83,9 +85,16 @@ struct service_rig {
     uint32_t pieces_per_tensor; /* spread over lanes_used */
     uint32_t lanes_used;
     bool holds_results, holds_commits, is_silent /* to questions */, ignores_declares;
-    bool releases;     /* lanes let go of the pieces that move, and live on */
-    bool is_mute;      /* pieces move, and nobody is told */
-    uint32_t withheld; /* bits of ranks that get no result and no word */
+    bool releases;            /* lanes let go of the pieces that move, and live on */
+    bool is_mute;             /* pieces move, and nobody is told */
+    uint32_t withheld;        /* bits of ranks that get no result and no word */
+    uint32_t held_lanes;      /* bits of lanes that hold results back */
+    uint64_t members;         /* bits of ranks whose pushes make rounds; 0: of all workers */
+    uint32_t workers_max;     /* that the job may have; 0: its workers */
+    uint32_t resizes, wanted; /* how often it was asked, for how many last */
+    bool ignores_resizes, holds_entries;
+    int resize_failure;
+    const char *resize_text;
     uint32_t refusals; /* of tickets, still to come */
     int declare_failure;
     const char *declare_text;
@@ -107,6 +116,13 @@ void script_send_all(struct service_rig *rig, const envelope *message);
 void script_kill_lane(struct service_rig *rig, uint32_t lane);
 /* Moves all pieces of a lane to another, and says so; they recover there (W5). */
 void script_move(struct service_rig *rig, uint32_t from, uint32_t to);
+/* The pieces stay where they are, under the next epoch, for these ranks (L20). */
+void script_regroup(struct service_rig *rig, uint64_t ranks);
+/* Of `ranks`, `bytes` are sent; 0: as many as there should be. */
+void script_tell_members(struct service_rig *rig, uint32_t version, uint32_t wanted, uint64_t ranks,
+                         size_t bytes);
+/* Tells the routes as they are, as after a resume. */
+void script_tell_routes(struct service_rig *rig);
 void script_fail_job(struct service_rig *rig, int code, const char *text);
 void script_fail_tensor(struct service_rig *rig, uint32_t tensor, int code, const char *text);
 
@@ -116,6 +132,10 @@ void script_lane_turn(struct script_lane *lane);
 /* Goes on with what was held back. */
 void script_lane_resume(struct service_rig *rig);
 void script_lane_recover(struct service_rig *rig, struct script_piece *p);
+/* Its round is over for who waits to enter. */
+void script_lane_welcome(struct service_rig *rig, struct script_piece *p);
+uint32_t script_members(const struct service_rig *rig);
+bool script_has(const struct service_rig *rig, uint32_t rank);
 void script_lane_say_error(struct service_rig *rig, uint32_t lane, uint32_t rank, uint32_t word,
                            int code, const char *text);
 void script_lane_give_ticket(struct service_rig *rig, uint32_t lane, uint32_t rank);
