@@ -61,10 +61,11 @@ int faults_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "Kills with -9, stops and cuts aggregators, workers and the coordinator at random, while "
-        "two jobs train, one over shared memory and one over TCP, and checks every element of "
-        "every round. A job that fails, as one does that lost a worker, is started anew; what its "
-        "workers were told is on standard error. It starts its own service.",
+        "Kills with -9, stops and cuts aggregators, workers and the coordinator, and moves tasks, "
+        "at random, while four jobs train, two over shared memory and two over TCP, two by sums "
+        "and two by update rules with copies of parameters and moments, and checks every element "
+        "of every round. A job that fails, as one does that lost a worker, is started anew; what "
+        "its workers were told is on standard error. It starts its own service.",
         NULL,
         NULL,
         NULL};

@@ -1,16 +1,18 @@
-/* Conducts `faults`: two jobs train, and something happens to some process of theirs or of the
- * service, again and again. A job that has failed is started anew. Owns the service and all
- * workers. Must never let a worker go that did not end: that is a hang. */
+/* Conducts `faults`: jobs train, their tasks move, and something happens to some process of theirs
+ * or of the service, again and again. A job that has failed is started anew. Owns the service and
+ * all workers. Must never let a worker go that did not end: that is a hang. */
 #include "bench/faults/faults.h"
 
 #include "bench/compare/host.h"
 #include "bench/compare/own_service.h"
+#include "bench/faults/roam.h"
 #include "bench/faults/strike.h"
 #include "bench/faults/victim.h"
 #include "bench/savings/look.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -23,11 +25,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define JOBS 2
+#define JOBS 4 /* sums over shm and tcp, update rules over both */
 #define WORKERS 2
 #define CALM_MS_MIN 200
 #define CALM_MS_MAX 1200
 #define STOP_MS_MAX 2500
+#define MOVE_MS_MAX 80         /* from its order to what happens next */
 #define END_NS (40 * NS_PER_S) /* of a worker whose job has failed, or is to end */
 
 struct trainer {
@@ -40,6 +43,7 @@ struct job {
     uint32_t number; /* how often it was started */
     struct trainer trainers[WORKERS];
     uint64_t broken_ns; /* since when somebody is gone; 0: nobody is */
+    bool is_hurt;       /* something was done to it that ends a job */
 };
 
 struct conductor {
@@ -49,6 +53,7 @@ struct conductor {
     struct service_setting setting;
     struct job jobs[JOBS];
     struct victim_board *boards; /* of all; shared */
+    struct roam roam;
     uint64_t random;
 };
 
@@ -67,13 +72,14 @@ static struct victim_board *board_of(struct conductor *c, size_t job, uint32_t r
 
 static int start_worker(struct conductor *c, size_t job, uint32_t rank)
 {
-    static const char *const transports[JOBS] = {"shm", "tcp"};
+    static const char *const transports[] = {"shm", "tcp"};
     struct trainer *t = &c->jobs[job].trainers[rank];
     const struct victim victim = {.endpoint = c->service.endpoint,
-                                  .transport = transports[job % JOBS],
+                                  .transport = transports[job % 2],
                                   .job = c->jobs[job].name,
                                   .rank = rank,
                                   .workers = WORKERS,
+                                  .updates = job >= JOBS / 2,
                                   .seed = c->about->seed + c->jobs[job].number,
                                   .board = board_of(c, job, rank)};
     memset(victim.board, 0, sizeof *victim.board);
@@ -92,6 +98,7 @@ static int start_job(struct conductor *c, size_t job)
     struct job *j = &c->jobs[job];
     int r = 0;
     j->broken_ns = 0;
+    j->is_hurt = false;
     snprintf(j->name, sizeof j->name, "job-%zu-%u", job, ++j->number);
     for (uint32_t rank = 0; r == 0 && rank < WORKERS; rank++)
         r = start_worker(c, job, rank);
@@ -109,14 +116,17 @@ static bool names_a_cause(const char *text)
     return false;
 }
 
+/* What there is a copy of is not lost; and without a loss that ends a job there is none. */
 static void note_error(struct conductor *c, const struct job *job, uint32_t rank,
                        const struct victim_board *board)
 {
-    bool is_named = names_a_cause(board->text);
+    const char *verdict = !names_a_cause(board->text)  ? "   <- names nobody"
+                          : board->code == -EOWNERDEAD ? "   <- there were copies"
+                          : !job->is_hurt              ? "   <- nothing was done to it"
+                                                       : "";
     c->result->errors++;
-    c->result->unnamed += !is_named;
-    fprintf(stderr, "# %s, rank %u: %s%s\n", job->name, rank, board->text,
-            is_named ? "" : "   <- names nobody");
+    c->result->unnamed += *verdict != 0;
+    fprintf(stderr, "# %s, rank %u: %s%s\n", job->name, rank, board->text, verdict);
 }
 
 static void take_figures(struct conductor *c, size_t job, uint32_t rank)
@@ -218,11 +228,11 @@ static pid_t some_aggregator(struct conductor *c)
     return count > 0 ? pids[draw(c, (uint32_t)count)] : 0;
 }
 
-/* Of those that are there. */
-static const struct trainer *some_worker(struct conductor *c, struct victim_board **ret_board)
+/* It may be gone. */
+static const struct trainer *some_worker(struct conductor *c, size_t *ret_number)
 {
     size_t i = draw(c, JOBS * WORKERS);
-    *ret_board = &c->boards[i];
+    *ret_number = i;
     return &c->jobs[i / WORKERS].trainers[i % WORKERS];
 }
 
@@ -236,10 +246,12 @@ static int kill_aggregator(struct conductor *c)
 
 static int kill_worker(struct conductor *c)
 {
-    struct victim_board *board;
-    const struct trainer *t = some_worker(c, &board);
-    if (t->pid > 0 && kill(t->pid, SIGKILL) == 0)
-        c->result->kills_worker++;
+    size_t number;
+    const struct trainer *t = some_worker(c, &number);
+    if (t->pid <= 0 || kill(t->pid, SIGKILL) < 0)
+        return 0;
+    c->jobs[number / WORKERS].is_hurt = true;
+    c->result->kills_worker++;
     return 0;
 }
 
@@ -255,16 +267,16 @@ static int kill_coordinator(struct conductor *c)
 
 static int stop_somebody(struct conductor *c)
 {
-    struct victim_board *board = NULL;
+    size_t number = JOBS * WORKERS;
     uint32_t kind = draw(c, 3);
     pid_t pid = kind == 0   ? some_aggregator(c)
-                : kind == 1 ? some_worker(c, &board)->pid
+                : kind == 1 ? some_worker(c, &number)->pid
                             : c->service.coordinator;
     if (pid <= 0 || kill(pid, SIGSTOP) < 0)
         return 0;
     c->result->stops++;
-    if (board)
-        atomic_fetch_add(&board->stops, 1);
+    if (number < JOBS * WORKERS)
+        atomic_fetch_add(&c->boards[number].stops, 1);
     const uint64_t stop_ns = (100 + draw(c, STOP_MS_MAX - 100)) * NS_PER_MS;
     const struct timespec nap = {(time_t)(stop_ns / NS_PER_S), (long)(stop_ns % NS_PER_S)};
     nanosleep(&nap, NULL); /* who dies meanwhile is buried later, so the number stays its own */
@@ -272,13 +284,25 @@ static int stop_somebody(struct conductor *c)
     return 0;
 }
 
+/* An aggregator's connection may be with any job. */
 static int cut_somebody(struct conductor *c)
 {
-    struct victim_board *board;
-    pid_t pid = draw(c, 3) == 0 ? some_aggregator(c) : some_worker(c, &board)->pid;
-    if (pid > 0 && strike_cut(pid, draw(c, 256)) == 0)
-        c->result->cuts++;
+    size_t number = JOBS * WORKERS;
+    pid_t pid = draw(c, 3) == 0 ? some_aggregator(c) : some_worker(c, &number)->pid;
+    if (pid <= 0 || strike_cut(pid, draw(c, 256)) < 0)
+        return 0;
+    for (size_t job = 0; job < JOBS; job++)
+        c->jobs[job].is_hurt |= number == JOBS * WORKERS || job == number / WORKERS;
+    c->result->cuts++;
     return 0;
+}
+
+/* So that what happens next happens in the midst of it, now and then. */
+static int move_somebody(struct conductor *c)
+{
+    uint32_t chance = draw(c, 1 << 16);
+    roam_begin(&c->roam, c->jobs[draw(c, JOBS)].name, chance);
+    return be_calm(c, clock_now_ns() + draw(c, MOVE_MS_MAX) * NS_PER_MS);
 }
 
 static int strike(struct conductor *c)
@@ -299,7 +323,9 @@ static int rage(struct conductor *c)
     if (r == 0)
         r = be_calm(c, clock_now_ns() + NS_PER_S);
     while (r == 0 && clock_now_ns() < end_ns) {
-        r = strike(c);
+        r = draw(c, 4) > 0 ? move_somebody(c) : 0;
+        if (r == 0)
+            r = strike(c);
         uint64_t calm_ms = CALM_MS_MIN + draw(c, CALM_MS_MAX - CALM_MS_MIN);
         if (r == 0)
             r = be_calm(c, clock_now_ns() + calm_ms * NS_PER_MS);
@@ -336,11 +362,15 @@ static int run(struct conductor *c)
     if (memory == MAP_FAILED)
         return -errno;
     c->boards = memory;
+    c->roam.service = &c->service;
     int r = service_start_as(&c->service, &c->setting);
     if (r == 0) {
         r = rage(c);
         int ended = let_end(c);
         r = r < 0 ? r : ended;
+        roam_end(&c->roam);
+        fprintf(stderr, "# moves: %" PRIu64 " ordered, %" PRIu64 " done as ordered\n",
+                c->roam.asked, c->roam.done);
     }
     pid_t aggregators[SERVICE_PROCESSES_MAX];
     int count = c->service.coordinator > 0
@@ -364,6 +394,7 @@ int faults_run(const struct faults *faults, struct faults_result *ret_result)
                           .setting = {.cores = process_core(0) == process_core(1) ? NULL : cores,
                                       .aggregators = "2",
                                       .scale = "off",
+                                      .piece_max = "262144",
                                       .lanes_per_core = "2"}};
     for (size_t i = 0; i < JOBS * WORKERS; i++)
         c.jobs[i / WORKERS].trainers[i % WORKERS].fd = -1;

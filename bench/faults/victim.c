@@ -2,6 +2,7 @@
  * the text of what failed, and never go on after that: its job is started anew. */
 #include "bench/faults/victim.h"
 
+#include "bench/faults/replay.h"
 #include "bench/gradient.h"
 #include "client/gradpool.h"
 #include "svc/base/clock.h"
@@ -10,21 +11,38 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-#define TENSORS 4 /* the first tells when to end */
+#define TENSORS_MAX 5
 #define COMPUTE_NS (4 * NS_PER_MS)
 #define LATE_NS (2 * NS_PER_S) /* beyond a deadline: a hang */
 #define TRIES 3                /* of a wait that has timed out */
+#define SET_ROUNDS 48          /* parameters are set anew so often */
 
-static const uint64_t elements[TENSORS] = {1, 1000, 100000, 300000};
+/* The first tells when to end. Lanes do not reach memory that is not lent. */
+struct plan {
+    uint64_t elements;
+    enum gp_rule rule;
+    bool is_private;
+};
+
+static const struct plan sums[] = {{.elements = 1}, {1000}, {100000}, {300000}};
+static const struct plan updates[] = {{.elements = 1},
+                                      {1000, GP_MOMENTUM, true},
+                                      {1500, GP_ADAM},
+                                      {100000, GP_MOMENTUM},
+                                      {60000, GP_ADAM, true}};
 
 struct worker {
     const struct victim *about;
+    const struct plan *plan;
+    size_t tensors_count;
     gp_client *client;
     gp_job *job;
-    gp_tensor *tensors[TENSORS];
-    gp_item items[TENSORS];
+    gp_tensor *tensors[TENSORS_MAX];
+    gp_item items[TENSORS_MAX];
+    struct replay replays[TENSORS_MAX]; /* of updates */
     uint64_t round;
 };
 
@@ -36,26 +54,53 @@ static int fail(const struct worker *w, int code)
     return code;
 }
 
+/* --- coming and going --- */
+
 static int declare(struct worker *w)
 {
-    gp_tensor_spec specs[TENSORS];
-    char names[TENSORS][16];
-    for (size_t i = 0; i < TENSORS; i++) {
+    gp_tensor_spec specs[TENSORS_MAX];
+    char names[TENSORS_MAX][16];
+    for (size_t i = 0; i < w->tensors_count; i++) {
         snprintf(names[i], sizeof names[i], "tensor.%zu", i);
-        specs[i] = (gp_tensor_spec){.name = names[i], .dtype = GP_F32, .elements = elements[i]};
+        specs[i] = (gp_tensor_spec){.name = names[i],
+                                    .dtype = GP_F32,
+                                    .elements = w->plan[i].elements,
+                                    .rule = w->plan[i].rule};
     }
-    return gp_tensors_declare(w->job, specs, TENSORS, w->tensors);
+    return gp_tensors_declare(w->job, specs, w->tensors_count, w->tensors);
+}
+
+static int allocate_one(struct worker *w, const struct plan *plan, void **ret_memory)
+{
+    if (!plan->is_private)
+        return gp_alloc(w->job, plan->elements * sizeof(float), ret_memory);
+    *ret_memory = calloc(plan->elements, sizeof(float));
+    return *ret_memory ? 0 : -ENOMEM;
 }
 
 static int allocate(struct worker *w)
 {
     int r = 0;
-    for (size_t i = 0; r == 0 && i < TENSORS; i++) {
+    for (size_t i = 0; r == 0 && i < w->tensors_count; i++) {
         void *gradient = NULL, *result = NULL;
-        r = gp_alloc(w->job, elements[i] * sizeof(float), &gradient);
+        r = allocate_one(w, &w->plan[i], &gradient);
         if (r == 0)
-            r = gp_alloc(w->job, elements[i] * sizeof(float), &result);
+            r = allocate_one(w, &w->plan[i], &result);
         w->items[i] = (gp_item){w->tensors[i], gradient, result};
+    }
+    return r;
+}
+
+static int prepare_replays(struct worker *w)
+{
+    int r = 0;
+    for (size_t i = 1; w->about->updates && r == 0 && i < w->tensors_count; i++) {
+        w->replays[i] = (struct replay){.rule = (enum update_rule)w->plan[i].rule,
+                                        .seed = w->about->seed,
+                                        .tensor = i,
+                                        .elements = w->plan[i].elements,
+                                        .workers = w->about->workers};
+        r = replay_init(&w->replays[i]);
     }
     return r;
 }
@@ -64,8 +109,16 @@ static int come(struct worker *w)
 {
     const struct victim *a = w->about;
     const gp_options options = {.transport = a->transport};
-    const gp_job_spec spec = {.name = a->job, .rank = a->rank, .workers = a->workers};
-    int r = gp_connect(a->endpoint, &options, &w->client);
+    const gp_job_spec spec = {.name = a->job,
+                              .rank = a->rank,
+                              .workers = a->workers,
+                              .durability =
+                                  a->updates ? GP_DURABILITY_REPLICA : GP_DURABILITY_DEFAULT};
+    w->plan = a->updates ? updates : sums;
+    w->tensors_count = a->updates ? sizeof updates / sizeof *updates : sizeof sums / sizeof *sums;
+    int r = prepare_replays(w);
+    if (r == 0)
+        r = gp_connect(a->endpoint, &options, &w->client);
     if (r == 0)
         r = gp_job_join(w->client, &spec, &w->job);
     if (r == 0)
@@ -74,6 +127,22 @@ static int come(struct worker *w)
         r = allocate(w);
     return r < 0 ? fail(w, r) : 0;
 }
+
+static void go(struct worker *w)
+{
+    if (w->job)
+        gp_job_leave(w->job);
+    gp_disconnect(w->client);
+    for (size_t i = 0; i < w->tensors_count; i++) {
+        replay_fini(&w->replays[i]);
+        if (!w->plan[i].is_private)
+            continue;
+        free((void *)w->items[i].gradient);
+        free(w->items[i].result);
+    }
+}
+
+/* --- waiting --- */
 
 /* A stop of ours in the midst makes any wait long. */
 static void note_wait(const struct worker *w, uint64_t began_ns, uint32_t stops)
@@ -99,14 +168,82 @@ static int wait(const struct worker *w, gp_request *request)
     return r;
 }
 
-static void check(const struct worker *w)
+/* --- a round --- */
+
+static bool sets_parameters(const struct worker *w)
+{
+    return w->about->updates && w->round % SET_ROUNDS == 0;
+}
+
+/* What rank 0 broadcasts comes from its replay; elsewhere the landing area must not hold it yet. */
+static void compute(struct worker *w)
+{
+    const struct timespec nap = {0, COMPUTE_NS};
+    const struct victim *a = w->about;
+    *(float *)w->items[0].gradient = a->rank == 0 && atomic_load(&a->board->ends);
+    for (size_t i = 1; i < w->tensors_count; i++) {
+        const struct gradient g = {a->seed, i, w->round};
+        if (sets_parameters(w)) {
+            replay_set(&w->replays[i], w->round, w->items[i].result);
+            if (a->rank > 0)
+                memset(w->items[i].result, 0, w->plan[i].elements * sizeof(float));
+        } else {
+            gradient_fill(&g, a->rank, (float *)w->items[i].gradient, w->plan[i].elements);
+        }
+    }
+    nanosleep(&nap, NULL);
+}
+
+static int update(struct worker *w, gp_request **ret_request)
+{
+    const struct update_settings s = replay_settings(w->round);
+    const gp_settings settings = {.rate = s.rate,
+                                  .weight_decay = s.weight_decay,
+                                  .momentum = s.momentum,
+                                  .dampening = s.dampening,
+                                  .beta1 = s.beta1,
+                                  .beta2 = s.beta2,
+                                  .epsilon = s.epsilon};
+    return gp_update_group(w->job, w->items + 1, w->tensors_count - 1,
+                           w->about->rank == 0 ? &settings : NULL, ret_request);
+}
+
+/* Of all that it announces at once. */
+static int push(struct worker *w, gp_request **ret_requests, size_t *ret_count)
+{
+    size_t together = w->about->updates ? 1 : w->tensors_count, count = 0;
+    int r = gp_push_pull_group(w->job, w->items, together, GP_SUM, &ret_requests[count++]);
+    if (r == 0 && w->about->updates && !sets_parameters(w))
+        r = update(w, &ret_requests[count++]);
+    for (size_t i = 1; r == 0 && sets_parameters(w) && i < w->tensors_count; i++)
+        r = gp_broadcast(w->tensors[i], w->items[i].result, 0, &ret_requests[count++]);
+    *ret_count = count;
+    return r;
+}
+
+static uint64_t count_wrong(struct worker *w, size_t tensor)
+{
+    const struct gradient g = {w->about->seed, tensor, w->round};
+    const float *result = w->items[tensor].result;
+    if (!w->about->updates)
+        return gradient_count_wrong(&g, w->about->workers, false, result, w->plan[tensor].elements);
+    if (!sets_parameters(w))
+        replay_step(&w->replays[tensor], w->round);
+    return replay_count_wrong(&w->replays[tensor], result);
+}
+
+static void check(struct worker *w)
 {
     struct victim_board *board = w->about->board;
-    for (size_t i = 1; i < TENSORS; i++) {
-        const struct gradient g = {w->about->seed, i, w->round};
-        board->wrong +=
-            gradient_count_wrong(&g, w->about->workers, false, w->items[i].result, elements[i]);
-        board->elements_checked += elements[i];
+    for (size_t i = 1; i < w->tensors_count; i++) {
+        uint64_t wrong = count_wrong(w, i);
+        if (wrong > 0 && board->wrong == 0)
+            fprintf(stderr,
+                    "# %s, rank %u: %llu of %llu elements of tensor %zu, round %llu, wrong\n",
+                    w->about->job, w->about->rank, (unsigned long long)wrong,
+                    (unsigned long long)w->plan[i].elements, i, (unsigned long long)w->round);
+        board->wrong += wrong;
+        board->elements_checked += w->plan[i].elements;
     }
     board->rounds++;
 }
@@ -114,18 +251,12 @@ static void check(const struct worker *w)
 /* 1: it was the last. */
 static int run_round(struct worker *w)
 {
-    const struct timespec nap = {0, COMPUTE_NS};
-    const struct victim *a = w->about;
-    gp_request *request;
-    for (size_t i = 1; i < TENSORS; i++) {
-        const struct gradient g = {a->seed, i, w->round};
-        gradient_fill(&g, a->rank, (float *)w->items[i].gradient, elements[i]);
-    }
-    *(float *)w->items[0].gradient = a->rank == 0 && atomic_load(&a->board->ends);
-    nanosleep(&nap, NULL);
-    int r = gp_push_pull_group(w->job, w->items, TENSORS, GP_SUM, &request);
-    if (r == 0)
-        r = wait(w, request);
+    gp_request *requests[TENSORS_MAX];
+    size_t count = 0;
+    compute(w);
+    int r = push(w, requests, &count);
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = wait(w, requests[i]);
     if (r < 0)
         return fail(w, r);
     check(w);
@@ -140,8 +271,6 @@ int victim_run(const struct victim *about)
     while (r == 0)
         r = run_round(&w);
     about->board->code = r < 0 ? r : 0;
-    if (w.job)
-        gp_job_leave(w.job);
-    gp_disconnect(w.client);
+    go(&w);
     return about->board->code;
 }

@@ -1,9 +1,11 @@
-/* One worker of a job to which bad things happen: pushes, checks every element of every result,
- * notes how long it waited and what it was told when something failed. */
+/* One worker of a job to which bad things happen: pushes gradients to be summed, or to make steps
+ * of parameters, checks every element of every result, notes how long it waited and what it was
+ * told when something failed. */
 #ifndef GRADPOOL_BENCH_FAULTS_VICTIM_H
 #define GRADPOOL_BENCH_FAULTS_VICTIM_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define VICTIM_TEXT_BYTES 512
@@ -21,6 +23,7 @@ struct victim_board {
 struct victim {
     const char *endpoint, *transport, *job;
     uint32_t rank, workers;
+    bool updates; /* momentum and Adam, with copies of parameters and moments; else sums */
     uint64_t seed;
     struct victim_board *board;
 };

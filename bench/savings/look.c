@@ -103,3 +103,13 @@ int look_at_shares(const struct service *service, const char *job, struct look_s
     free(text);
     return r;
 }
+
+int look_at_tasks(const struct service *service, const char *job, uint32_t *ret_tasks, size_t most)
+{
+    char *text = NULL;
+    int r = ask(service, "explain", job, &text);
+    if (r == 0)
+        r = look_parse_tasks(text, ret_tasks, most);
+    free(text);
+    return r;
+}

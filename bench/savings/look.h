@@ -51,6 +51,8 @@ struct look_share {
 };
 int look_at_shares(const struct service *service, const char *job, struct look_share *ret_shares,
                    size_t most);
+/* Numbers of its tasks; likewise. */
+int look_at_tasks(const struct service *service, const char *job, uint32_t *ret_tasks, size_t most);
 /* Processes of aggregators that serve; up to `most`; returns how many, or a negative errno. */
 int look_at_aggregators(const struct service *service, pid_t *ret_pids, size_t most);
 
@@ -59,6 +61,7 @@ int look_parse_lanes(const char *text, struct look *ret_look);
 int look_parse_aggregators(const char *text, pid_t *ret_pids, size_t most);
 int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most);
 int look_parse_shares(const char *text, struct look_share *ret_shares, size_t most);
+int look_parse_tasks(const char *text, uint32_t *ret_tasks, size_t most);
 int look_parse_events(const char *text, struct look_events *ret_events);
 
 /* CPU of all lanes between two looks, and the most of any; by their numbers, for aggregators come

@@ -139,3 +139,17 @@ int look_parse_shares(const char *text, struct look_share *ret_shares, size_t mo
     json_decref(root);
     return count ? (int)count : -ENODATA;
 }
+
+int look_parse_tasks(const char *text, uint32_t *ret_tasks, size_t most)
+{
+    json_t *root = json_loads(text, 0, NULL), *job, *task;
+    size_t i, j, count = 0;
+    json_array_foreach(json_object_get(root, "jobs"), i, job)
+        json_array_foreach(json_object_get(job, "tasks"), j, task)
+    {
+        if (count < most)
+            ret_tasks[count++] = (uint32_t)number_of(task, "task");
+    }
+    json_decref(root);
+    return count ? (int)count : -ENODATA;
+}
