@@ -1,4 +1,5 @@
-/* A folder for a while, under TMPDIR or /tmp. */
+/* A folder for a while, under TMPDIR or /tmp. It also goes when this process is killed, as soon as
+ * what it has started has ended, too. */
 #ifndef GRADPOOL_BENCH_FOLDER_H
 #define GRADPOOL_BENCH_FOLDER_H
 
