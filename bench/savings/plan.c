@@ -79,8 +79,7 @@ void plan_scale(struct plan *plan, double lane_ns_a_byte, double cores)
 
 uint64_t plan_elements(const struct plan *plan, const struct model_tensor *tensor)
 {
-    double elements = round((double)tensor->elements * plan->bytes_scale);
-    return elements < 1 ? 1 : (uint64_t)elements;
+    return models_elements(tensor, plan->bytes_scale);
 }
 
 uint64_t plan_bytes(const struct plan *plan, const struct plan_job *job)

@@ -5,6 +5,7 @@
 #include "bench/sim/csv.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,4 +126,10 @@ const struct model *models_find(const struct models *models, const char *name)
         if (strcmp(models->all[i].name, name) == 0)
             return &models->all[i];
     return NULL;
+}
+
+uint64_t models_elements(const struct model_tensor *tensor, double scale)
+{
+    double elements = round((double)tensor->elements * scale);
+    return elements < 1 ? 1 : (uint64_t)elements;
 }

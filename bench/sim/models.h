@@ -29,5 +29,7 @@ int models_load(struct models *models, const char *folder, char *error);
 void models_fini(struct models *models);
 /* NULL: none of that name. */
 const struct model *models_find(const struct models *models, const char *name);
+/* Of a tensor that was scaled; at least one. */
+uint64_t models_elements(const struct model_tensor *tensor, double scale);
 
 #endif

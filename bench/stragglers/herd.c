@@ -3,12 +3,10 @@
 #include "bench/stragglers/herd.h"
 
 #include "bench/compare/host.h"
-#include "bench/compare/pattern.h"
-#include "client/gradpool.h"
+#include "bench/model_worker.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,96 +53,8 @@ static int board_wait(struct herd_board *b, uint64_t deadline_ns)
 struct worker {
     const struct herd_setting *setting;
     struct herd_board *board;
-    uint32_t rank;
-    gp_client *client;
-    gp_job *job;
-    gp_tensor **tensors;
-    gp_item *items;
-    float *gradients, *results; /* of all tensors, one after the other */
+    struct model_worker client;
 };
-
-static int complain(const struct worker *w, const char *what, int code)
-{
-    const char *text = gp_last_error();
-    fprintf(stderr, "gradpool-bench: rank %u: %s: %s\n", w->rank, what,
-            *text ? text : gp_strerror(code));
-    return code;
-}
-
-static uint64_t elements_of(const struct herd_setting *s, size_t tensor)
-{
-    double elements = round((double)s->model->tensors[tensor].elements * s->bytes_scale);
-    return elements < 1 ? 1 : (uint64_t)elements;
-}
-
-static int declare(struct worker *w)
-{
-    size_t count = w->setting->model->tensors_count;
-    gp_tensor_spec *specs = calloc(count, sizeof *specs);
-    char(*names)[32] = calloc(count, sizeof *names);
-    int r = specs && names ? 0 : -ENOMEM;
-    for (size_t i = 0; r == 0 && i < count; i++) {
-        snprintf(names[i], sizeof names[i], "tensor.%zu", i);
-        specs[i] = (gp_tensor_spec){
-            .name = names[i], .dtype = GP_F32, .elements = elements_of(w->setting, i)};
-    }
-    if (r == 0)
-        r = gp_tensors_declare(w->job, specs, count, w->tensors);
-    free(specs);
-    free(names);
-    return r < 0 ? complain(w, "declare", r) : 0;
-}
-
-static int allocate(struct worker *w)
-{
-    uint64_t all = 0, first = 0;
-    void *gradients = NULL, *results = NULL;
-    for (size_t i = 0; i < w->setting->model->tensors_count; i++)
-        all += elements_of(w->setting, i);
-    int r = gp_alloc(w->job, all * sizeof(float), &gradients);
-    if (r == 0)
-        r = gp_alloc(w->job, all * sizeof(float), &results);
-    w->gradients = gradients;
-    w->results = results;
-    if (r < 0)
-        return complain(w, "allocate", r);
-    for (size_t i = 0; i < w->setting->model->tensors_count; i++) {
-        uint64_t elements = elements_of(w->setting, i);
-        w->items[i] = (gp_item){w->tensors[i], w->gradients + first, w->results + first};
-        pattern_fill(w->gradients + first, elements, w->rank);
-        first += elements;
-    }
-    return 0;
-}
-
-static int set_up(struct worker *w)
-{
-    const struct herd_setting *s = w->setting;
-    const gp_options options = {.transport = s->transport};
-    const gp_job_spec spec = {.name = s->job, .rank = w->rank, .workers = s->workers};
-    w->tensors = calloc(s->model->tensors_count, sizeof(gp_tensor *));
-    w->items = calloc(s->model->tensors_count, sizeof *w->items);
-    int r = w->tensors && w->items ? 0 : -ENOMEM;
-    if (r == 0 && (r = gp_connect(s->endpoint, &options, &w->client)) < 0)
-        complain(w, "connect", r);
-    if (r == 0 && (r = gp_job_join(w->client, &spec, &w->job)) < 0)
-        complain(w, "join", r);
-    if (r == 0)
-        r = declare(w);
-    return r < 0 ? r : allocate(w);
-}
-
-static void tear_down(struct worker *w)
-{
-    if (w->job) {
-        gp_free(w->job, w->gradients);
-        gp_free(w->job, w->results);
-        gp_job_leave(w->job);
-    }
-    gp_disconnect(w->client);
-    free(w->tensors);
-    free(w->items);
-}
 
 static void sleep_ns(uint64_t ns)
 {
@@ -153,18 +63,9 @@ static void sleep_ns(uint64_t ns)
     }
 }
 
-static void stamp(struct worker *w, uint32_t round)
-{
-    for (size_t i = 0; i < w->setting->model->tensors_count; i++)
-        pattern_stamp((float *)w->items[i].gradient, elements_of(w->setting, i), w->rank, round);
-}
-
 static void check(struct worker *w, uint32_t round)
 {
-    uint64_t wrong = 0;
-    for (size_t i = 0; i < w->setting->model->tensors_count; i++)
-        wrong += pattern_count_wrong(w->items[i].result, elements_of(w->setting, i),
-                                     w->setting->workers, round);
+    uint64_t wrong = model_worker_count_wrong(&w->client, round);
     pthread_mutex_lock(&w->board->lock);
     w->board->wrong += wrong;
     w->board->checked++;
@@ -190,7 +91,7 @@ static bool may_go_on(struct worker *w, uint32_t round)
 static void note_end(struct worker *w, uint32_t round)
 {
     struct herd_board *b = w->board;
-    if (w->rank != 0)
+    if (w->client.rank != 0)
         return;
     pthread_mutex_lock(&b->lock);
     b->ended_ns[round] = clock_now_ns();
@@ -203,20 +104,20 @@ static int run_round(struct worker *w, uint32_t round)
 {
     gp_request *request;
     size_t count = w->setting->model->tensors_count;
-    stamp(w, round + 1);
+    model_worker_stamp(&w->client, round + 1);
     sleep_ns(w->setting->step_ns);
-    int r = gp_push_pull_group(w->job, w->items, count, GP_SUM, &request);
+    int r = gp_push_pull_group(w->client.membership, w->client.items, count, GP_SUM, &request);
     if (r == 0)
         r = gp_wait(request, WAIT_MS);
     if (r < 0)
-        return complain(w, "round", r);
+        return model_worker_complain(&w->client, "round", r);
     note_end(w, round);
     return 0;
 }
 
 static int work(struct worker *w)
 {
-    int r = set_up(w);
+    int r = model_worker_come(&w->client);
     uint32_t round = 0;
     for (; r == 0 && round < HERD_ROUNDS_MAX && may_go_on(w, round); round++) {
         r = run_round(w, round);
@@ -225,7 +126,7 @@ static int work(struct worker *w)
     }
     if (r == 0)
         check(w, round);
-    tear_down(w);
+    model_worker_go(&w->client);
     return r;
 }
 
@@ -237,7 +138,15 @@ int herd_start(struct herd *herd, const struct herd_setting *setting)
     if (!herd->board)
         return -ENOMEM;
     for (uint32_t rank = 0; rank < setting->workers; rank++) {
-        struct worker w = {.setting = &herd->setting, .board = herd->board, .rank = rank};
+        struct worker w = {.setting = &herd->setting,
+                           .board = herd->board,
+                           .client = {.endpoint = setting->endpoint,
+                                      .transport = setting->transport,
+                                      .job = setting->job,
+                                      .rank = rank,
+                                      .workers = setting->workers,
+                                      .model = setting->model,
+                                      .bytes_scale = setting->bytes_scale}};
         fflush(NULL); /* or the child would print it again */
         pid_t pid = process_fork(SIGKILL);
         if (pid < 0)
