@@ -45,31 +45,35 @@ static void add_facts(const struct simulate_report *report, struct run_facts *fa
     run_facts_of_host(facts);
 }
 
-static void add_figure(struct page *page, const char *name, double value, bool is_ratio)
+static void add_figure(struct page *page, const char *name, const char *title, double value,
+                       bool is_ratio)
 {
-    page->figures[page->figures_count++] = (struct view_figure){name, value, is_ratio};
+    page->figures[page->figures_count++] = (struct view_figure){name, title, value, is_ratio};
 }
 
 static void add_figures(const struct simulate_report *report, const struct simulated *r,
                         struct page *page)
 {
-    add_figure(page, "allocated_core_hours", r->allocated, false);
-    add_figure(page, "fluid_core_hours", r->fluid, false);
-    add_figure(page, "utilisation", r->allocated > 0 ? r->fluid / r->allocated : NAN, true);
-    add_figure(page, "jobs_within_limit_fraction", r->within_limit, true);
-    add_figure(page, "saving_c1", simulate_saving(r, 1), true);
-    add_figure(page, "saving_c2", simulate_saving(r, 2), true);
-    add_figure(page, "saving_c4", simulate_saving(r, 4), true);
-    add_figure(page, "loss_mean", r->loss_mean, true);
-    add_figure(page, "loss_p99", r->loss_p99, true);
-    add_figure(page, "loss_model", r->loss_predicted, true);
-    add_figure(page, "loss_counted", r->loss_counted, true);
-    add_figure(page, "predicted_near_fraction", r->predicted_near, true);
-    add_figure(page, "windows", r->windows, false);
-    add_figure(page, "jobs_placed", (double)r->placed, false);
-    add_figure(page, "jobs_refused", (double)r->refused, false);
-    add_figure(page, "moves_per_hour", simulate_moves_per_hour(r), false);
-    add_figure(page, "x_gib_per_s", report->setting->x_gib_per_s, false);
+    add_figure(page, "allocated_core_hours", "core hours allocated", r->allocated, false);
+    add_figure(page, "fluid_core_hours", "core hours at the fluid bound", r->fluid, false);
+    add_figure(page, "utilisation", "utilisation", r->allocated > 0 ? r->fluid / r->allocated : NAN,
+               true);
+    add_figure(page, "jobs_within_limit_fraction", "jobs within their limit", r->within_limit,
+               true);
+    add_figure(page, "saving_c1", "saved against 1 core a server", simulate_saving(r, 1), true);
+    add_figure(page, "saving_c2", "saved against 2 cores a server", simulate_saving(r, 2), true);
+    add_figure(page, "saving_c4", "saved against 4 cores a server", simulate_saving(r, 4), true);
+    add_figure(page, "loss_mean", "loss, mean", r->loss_mean, true);
+    add_figure(page, "loss_p99", "loss, 99th percentile", r->loss_p99, true);
+    add_figure(page, "loss_model", "loss as predicted", r->loss_predicted, true);
+    add_figure(page, "loss_counted", "loss that placing counts with", r->loss_counted, true);
+    add_figure(page, "predicted_near_fraction", "predicted within 2 points", r->predicted_near,
+               true);
+    add_figure(page, "windows", "windows simulated", r->windows, false);
+    add_figure(page, "jobs_placed", "jobs placed", (double)r->placed, false);
+    add_figure(page, "jobs_refused", "jobs refused", (double)r->refused, false);
+    add_figure(page, "moves_per_hour", "moves an hour", simulate_moves_per_hour(r), false);
+    add_figure(page, "x_gib_per_s", "GiB/s that a core sums", report->setting->x_gib_per_s, false);
 }
 
 static void add_moments(const struct workload *workload, const struct trail *trail,

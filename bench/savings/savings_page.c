@@ -35,29 +35,36 @@ static void add_facts(const struct savings *s, struct run_facts *facts)
     run_facts_of_host(facts);
 }
 
-static void add_figure(struct page *page, const char *name, double value, bool is_ratio)
+static void add_figure(struct page *page, const char *name, const char *title, double value,
+                       bool is_ratio)
 {
-    page->figures[page->figures_count++] = (struct view_figure){name, value, is_ratio};
+    page->figures[page->figures_count++] = (struct view_figure){name, title, value, is_ratio};
 }
 
 static void add_figures(const struct savings *s, const struct savings_sums *sums, struct page *page)
 {
     const struct savings_series *shared = &s->series[SAVINGS_SHARED];
     const struct savings_series *dedicated = &s->series[SAVINGS_DEDICATED];
-    add_figure(page, "cores_saved_fraction", sums->saved[0], true);
-    add_figure(page, "cores_saved_fraction_c2", sums->saved[1], true);
-    add_figure(page, "cores_saved_fraction_c4", sums->saved[2], true);
-    add_figure(page, "loss_mean", sums->loss_mean, true);
-    add_figure(page, "loss_p95", sums->loss_p95, true);
-    add_figure(page, "loss_worst", sums->loss_worst, true);
-    add_figure(page, "loss_worst_alone", sums->loss_worst_alone, true);
-    add_figure(page, "offered_cores", sums->offered, false);
-    add_figure(page, "lane_busy_max", sums->busiest, true);
-    add_figure(page, "dedicated_utilisation", dedicated->used_s / dedicated->allocated_s, true);
-    add_figure(page, "shared_utilisation", shared->used_s / shared->allocated_s, true);
-    add_figure(page, "predicted_near_fraction", sums->predicted_near, true);
-    add_figure(page, "checked_rounds", (double)s->checked_rounds, false);
-    add_figure(page, "wrong", (double)s->wrong, false);
+    add_figure(page, "cores_saved_fraction", "saved against 1 core a server", sums->saved[0], true);
+    add_figure(page, "cores_saved_fraction_c2", "saved against 2 cores a server", sums->saved[1],
+               true);
+    add_figure(page, "cores_saved_fraction_c4", "saved against 4 cores a server", sums->saved[2],
+               true);
+    add_figure(page, "loss_mean", "loss, mean", sums->loss_mean, true);
+    add_figure(page, "loss_p95", "loss, 95th percentile", sums->loss_p95, true);
+    add_figure(page, "loss_worst", "loss, worst job", sums->loss_worst, true);
+    add_figure(page, "loss_worst_alone", "loss, worst job, against alone", sums->loss_worst_alone,
+               true);
+    add_figure(page, "offered_cores", "lane time offered, cores", sums->offered, false);
+    add_figure(page, "lane_busy_max", "busiest lane", sums->busiest, true);
+    add_figure(page, "dedicated_utilisation", "utilisation, dedicated",
+               dedicated->used_s / dedicated->allocated_s, true);
+    add_figure(page, "shared_utilisation", "utilisation, shared",
+               shared->used_s / shared->allocated_s, true);
+    add_figure(page, "predicted_near_fraction", "predicted within 2 points", sums->predicted_near,
+               true);
+    add_figure(page, "checked_rounds", "rounds checked", (double)s->checked_rounds, false);
+    add_figure(page, "wrong", "elements wrong", (double)s->wrong, false);
 }
 
 /* Means over the turns, up to the last part in which anybody held anything. */

@@ -73,10 +73,7 @@ static void print_figures(const struct view_run *run, FILE *out)
     fputs("<dl>", out);
     for (size_t i = 0; i < run->figures_count; i++) {
         const struct view_figure *f = &run->figures[i];
-        fputs("<div><dt>", out);
-        for (const char *c = f->name; *c; c++)
-            fputc(*c == '_' ? ' ' : *c, out);
-        fprintf(out, "</dt><dd id=\"%s\">", f->name);
+        fprintf(out, "<div><dt>%s</dt><dd id=\"%s\">", f->title, f->name);
         if (!isfinite(f->value))
             fputs("-", out);
         else if (f->is_ratio)
@@ -88,16 +85,39 @@ static void print_figures(const struct view_run *run, FILE *out)
     fputs("</dl>\n", out);
 }
 
-static void print_job(const struct view_run_job *job, FILE *out)
+static double alone(const struct view_run_job *job) { return job->alone_s; }
+static double dedicated(const struct view_run_job *job) { return job->dedicated_s; }
+static double shared(const struct view_run_job *job) { return job->shared_s; }
+static double lost(const struct view_run_job *job) { return job->loss; }
+static double predicted(const struct view_run_job *job) { return job->predicted_loss; }
+
+static const struct column {
+    const char *title;
+    enum figure_unit unit;
+    double (*value)(const struct view_run_job *job);
+} columns[] = {
+    {"alone", FIGURE_SECONDS, alone},       {"dedicated", FIGURE_SECONDS, dedicated},
+    {"shared", FIGURE_SECONDS, shared},     {"lost", FIGURE_RATIO, lost},
+    {"predicted", FIGURE_RATIO, predicted}, {0},
+};
+
+/* Of any job; a column without a figure is left out. */
+static bool is_known(const struct view_run *run, const struct column *column)
+{
+    for (size_t i = 0; i < run->jobs_count; i++)
+        if (isfinite(column->value(&run->jobs[i])))
+            return true;
+    return false;
+}
+
+static void print_job(const struct view_run *run, const struct view_run_job *job, FILE *out)
 {
     fputs("<tr>", out);
     page_cell(job->job, true, out);
     page_number(job->workers, out);
-    page_figure(FIGURE_SECONDS, job->alone_s, out);
-    page_figure(FIGURE_SECONDS, job->dedicated_s, out);
-    page_figure(FIGURE_SECONDS, job->shared_s, out);
-    page_figure(FIGURE_RATIO, job->loss, out);
-    page_figure(FIGURE_RATIO, job->predicted_loss, out);
+    for (const struct column *c = columns; c->title; c++)
+        if (is_known(run, c))
+            page_figure(c->unit, c->value(job), out);
     fputs("</tr>\n", out);
 }
 
@@ -108,11 +128,14 @@ static void print_jobs(const struct view_run *run, FILE *out)
         fprintf(out, "<p class=\"quiet\">The %zu of %zu that lose most.</p>\n", run->jobs_count,
                 run->losses_count);
     fputs("<div class=\"wide\"><table id=\"jobs\"><thead><tr><th class=\"name\">job</th>"
-          "<th>workers</th><th>alone</th><th>dedicated</th><th>shared</th><th>lost</th>"
-          "<th>predicted</th></tr></thead><tbody>\n",
+          "<th>workers</th>",
           out);
+    for (const struct column *c = columns; c->title; c++)
+        if (is_known(run, c))
+            fprintf(out, "<th>%s</th>", c->title);
+    fputs("</tr></thead><tbody>\n", out);
     for (size_t i = 0; i < run->jobs_count; i++)
-        print_job(&run->jobs[i], out);
+        print_job(run, &run->jobs[i], out);
     fputs("</tbody></table></div>\n", out);
 }
 

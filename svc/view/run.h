@@ -8,9 +8,10 @@
 #include <stdbool.h>
 
 struct view_figure {
-    const char *name; /* as in the bench's last line */
-    double value;     /* NAN: not known */
-    bool is_ratio;    /* shown in percent */
+    const char *name;  /* as in the bench's last line */
+    const char *title; /* for people */
+    double value;      /* NAN: not known */
+    bool is_ratio;     /* shown in percent */
 };
 
 struct view_run_job {
