@@ -1,9 +1,9 @@
 /* Cores over the time since start, in memory that does not grow: when it is full, two neighbours
- * become one and samples come half as often. */
+ * become one and samples come half as often; and the jobs that have ended meanwhile. */
 #ifndef GRADPOOL_OPS_HISTORY_H
 #define GRADPOOL_OPS_HISTORY_H
 
-#include "svc/view/view.h"
+#include "svc/ops/ended.h"
 
 #define HISTORY_SAMPLES_MAX 360 /* even */
 
@@ -19,6 +19,7 @@ struct history {
         double elapsed_s, used_s; /* used_s: of these, with a known use */
         struct view_cores cores;
     } sum;
+    struct ended ended;
 };
 
 /* All zero is an empty one. */

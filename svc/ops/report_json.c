@@ -42,9 +42,10 @@ static json_t *lane_json(const struct snapshot *s, const struct view_aggregator 
     return o;
 }
 
-static json_t *job_json(const struct view_job *job, int *error)
+/* What there is to tell of one that has ended, too. */
+static json_t *figures_json(const struct view_job *job, int *error)
 {
-    json_t *o = json_object(), *lanes = json_array();
+    json_t *o = json_object();
     json_put_text(o, "tenant", job->tenant, error);
     json_put_text(o, "job", job->job, error);
     json_put_number(o, "job_id", job->job_id, error);
@@ -53,6 +54,12 @@ static json_t *job_json(const struct view_job *job, int *error)
     json_put_number(o, "pushed_bytes", job->use.pushed_bytes, error);
     for (const struct figure *f = job_figures; f->name; f++)
         json_put_known(o, f->name, f->value(job), error);
+    return o;
+}
+
+static json_t *job_json(const struct view_job *job, int *error)
+{
+    json_t *o = figures_json(job, error), *lanes = json_array();
     for (size_t i = 0; i < job->lanes_count; i++)
         json_put_last(lanes, json_integer(job->lanes[i]), error);
     json_put(o, "lanes", lanes, error);
@@ -65,6 +72,19 @@ static json_t *history_json(const struct history *history, int *error)
     for (size_t i = 0; i < history->count; i++)
         json_put_last(samples, json_of_moment(&history->samples[i], error), error);
     return samples;
+}
+
+/* Times are on the clock of uptime_s. */
+static json_t *ended_json(const struct ended *ended, double now_s, int *error)
+{
+    json_t *jobs = json_array();
+    const struct ended_job *job;
+    for (size_t i = 0; (job = ended_at(ended, i, now_s)); i++) {
+        json_t *o = figures_json(&job->view, error);
+        json_put_known(o, "at_s", job->at_s, error);
+        json_put_last(jobs, o, error);
+    }
+    return jobs;
 }
 
 int report_json(const struct snapshot *s, const struct history *history, FILE *out)
@@ -92,8 +112,11 @@ int report_json(const struct snapshot *s, const struct history *history, FILE *o
                  &error);
     if (history && history_mean(history, &mean))
         json_put(o, "cores_mean", json_of_cores(&mean, &error), &error);
-    if (history)
+    if (history) {
+        double now_s = (double)s->status.uptime_ns / 1e9;
         json_put(o, "history", history_json(history, &error), &error);
+        json_put(o, "ended_jobs", ended_json(&history->ended, now_s, &error), &error);
+    }
     return json_put_out(o, error, out);
 }
 

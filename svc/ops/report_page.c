@@ -85,6 +85,16 @@ static void print_job(const struct snapshot *s, const struct view_job *job, FILE
     fputs("</tr>\n", out);
 }
 
+static void print_title(const struct figure *f, FILE *out)
+{
+    fputs("<th title=\"", out);
+    page_text(f->help, out);
+    fputs("\">", out);
+    for (const char *c = f->title; *c; c++)
+        fputc(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c, out);
+    fputs("</th>", out);
+}
+
 static void print_jobs(const struct snapshot *s, FILE *out)
 {
     fputs("<h2>Jobs</h2>\n", out);
@@ -96,18 +106,47 @@ static void print_jobs(const struct snapshot *s, FILE *out)
           "<th class=\"name\">state</th>",
           out);
     for (const struct figure *f = job_figures; f->name; f++) {
-        if (!figure_is_known(f, &s->jobs))
-            continue;
-        fputs("<th title=\"", out);
-        page_text(f->help, out);
-        fputs("\">", out);
-        for (const char *c = f->title; *c; c++)
-            fputc(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c, out);
-        fputs("</th>", out);
+        if (figure_is_known(f, &s->jobs))
+            print_title(f, out);
     }
     fputs("</tr></thead><tbody>\n", out);
     for (size_t i = 0; i < s->jobs.jobs_count; i++)
         print_job(s, &s->jobs.jobs[i], out);
+    fputs("</tbody></table></div>\n", out);
+}
+
+static void print_ended_job(const struct ended *ended, const struct ended_job *job, double now_s,
+                            FILE *out)
+{
+    char text[JOB_LABEL_BYTES];
+    fputs("<tr>", out);
+    page_cell(job_label(&job->view, text), true, out);
+    page_cell(job->state, true, out);
+    snprintf(text, sizeof text, "%.0f min ago", (now_s - job->at_s) / 60);
+    page_cell(text, false, out);
+    page_number(job->view.use.rounds, out);
+    page_cell(text_bytes(job->view.use.pushed_bytes, text, sizeof text), false, out);
+    for (const struct figure *f = job_figures; f->name; f++)
+        if (ended_knows(ended, f, now_s))
+            page_figure(f->unit, f->value(&job->view), out);
+    fputs("</tr>\n", out);
+}
+
+static void print_ended(const struct ended *ended, double now_s, FILE *out)
+{
+    const struct ended_job *job;
+    if (!ended_at(ended, 0, now_s))
+        return;
+    fputs("<h2>Jobs that have ended</h2>\n<div class=\"wide\"><table id=\"ended\"><thead><tr>"
+          "<th class=\"name\">job</th><th class=\"name\">last state</th><th>ended</th>"
+          "<th>rounds</th><th>taken in</th>",
+          out);
+    for (const struct figure *f = job_figures; f->name; f++)
+        if (ended_knows(ended, f, now_s))
+            print_title(f, out);
+    fputs("</tr></thead><tbody>\n", out);
+    for (size_t i = 0; (job = ended_at(ended, i, now_s)); i++)
+        print_ended_job(ended, job, now_s, out);
     fputs("</tbody></table></div>\n", out);
 }
 
@@ -156,6 +195,7 @@ int report_page(const struct snapshot *s, const struct history *history, FILE *o
     page_cores_over_time(history->samples, history->count, out);
     print_lanes(s, out);
     print_jobs(s, out);
+    print_ended(&history->ended, (double)s->status.uptime_ns / 1e9, out);
     print_losses(s, out);
     page_events(s->status.events, s->status.events_count, out);
     if (s->status.settings_count > 0)

@@ -196,6 +196,7 @@ void web_pages_show(struct web_pages *w, envelope *status, envelope *jobs)
     }
     snapshot_compare(w->now, now);
     history_add(&w->history, (double)now->status.uptime_ns / 1e9, &now->cores);
+    ended_look(&w->history.ended, w->now, now);
     snapshot_destroy(w->now);
     w->now = now;
     for (int i = 0; i < PAGES; i++)

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "svc/ops/ended.h"
 #include "svc/ops/figures.h"
 #include "svc/ops/metrics.h"
 #include "svc/ops/page.h"
@@ -261,6 +262,32 @@ static void what_was_saved_since_the_start_is_a_mean_over_time(void **state)
     snapshot_destroy(s);
 }
 
+static void jobs_that_have_ended_stay_on_the_page_for_hours(void **state)
+{
+    struct rig_service before = rig_before(), after = rig_after();
+    struct history history = {0};
+    const struct ended *ended = &history.ended;
+    before.more_jobs = ENDED_JOBS_MAX + 20;
+    struct snapshot *old = rig_snapshot(&before), *now = rig_snapshot(&after);
+    double now_s = (double)now->status.uptime_ns / 1e9;
+    ended_look(&history.ended, NULL, old);
+    ended_look(&history.ended, old, old);
+    assert_null(ended_at(ended, 0, now_s));
+    ended_look(&history.ended, old, now);
+    snapshot_destroy(old); /* what is kept has its own names */
+    assert_string_equal(ended_at(ended, 0, now_s)->view.job, "job-119");
+    assert_string_equal(ended_at(ended, ENDED_JOBS_MAX - 1, now_s)->view.job, "job-20");
+    assert_null(ended_at(ended, ENDED_JOBS_MAX, now_s));
+    char *text = page_of(now, &history);
+    has(text, "<table id=\"ended\">");
+    has(text, "job-119</td>");
+    has(text, "0 min ago");
+    has(text, "\"ended_jobs\"");
+    free(text);
+    assert_null(ended_at(ended, 0, now_s + ENDED_KEPT_S + 1));
+    snapshot_destroy(now);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +300,7 @@ int main(void)
         cmocka_unit_test(jobs_on_lanes_are_bounded_together),
         cmocka_unit_test(the_page_has_tiles_tables_and_a_chart_and_loads_nothing),
         cmocka_unit_test(without_jobs_nothing_is_said_to_be_saved),
+        cmocka_unit_test(jobs_that_have_ended_stay_on_the_page_for_hours),
         cmocka_unit_test(what_was_saved_since_the_start_is_a_mean_over_time),
         cmocka_unit_test(a_chart_of_nothing_or_of_gaps_is_still_a_chart),
     };
