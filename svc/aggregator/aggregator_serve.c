@@ -65,6 +65,7 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
                                      .dtype = spec->dtype,
                                      .elements = spec->elements,
                                      .tensor = spec->tensor,
+                                     .continues = spec->continues,
                                      .terms = {.quorum = terms->quorum,
                                                .bound = terms->bound,
                                                .leads = terms->flags & TERMS_LEADS,
@@ -257,29 +258,29 @@ static int collect_failures(struct lane *lane, void *context)
     return 0;
 }
 
-static int send_lost(struct aggregator *a, uint32_t lane, const struct failure *lost)
+/* Without a code it is a worker that was lost, which is no failure where workers come and go. */
+static int send_failure(struct aggregator *a, uint32_t lane, const struct failure *row)
 {
+    char *text = (char *)row->text;
     envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    Gradpool__Wire__WorkerLost body = GRADPOOL__WIRE__WORKER_LOST__INIT;
-    body.lane = lane;
-    body.job_id = lost->job;
-    body.rank = lost->rank;
-    body.text = (char *)lost->text;
-    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_WORKER_LOST;
-    message.worker_lost = &body;
-    return channel_send(a->channel, &message);
-}
-
-static int send_failure(struct aggregator *a, uint32_t lane, const struct failure *failure)
-{
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    Gradpool__Wire__LaneFailure body = GRADPOOL__WIRE__LANE_FAILURE__INIT;
-    body.lane = lane;
-    body.job_id = failure->job;
-    body.code = failure->code;
-    body.text = (char *)failure->text;
-    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_LANE_FAILURE;
-    message.lane_failure = &body;
+    Gradpool__Wire__WorkerLost lost = {
+        .base = PROTOBUF_C_MESSAGE_INIT(&gradpool__wire__worker_lost__descriptor),
+        .lane = lane,
+        .job_id = row->job,
+        .rank = row->rank,
+        .text = text};
+    Gradpool__Wire__LaneFailure failure = {
+        .base = PROTOBUF_C_MESSAGE_INIT(&gradpool__wire__lane_failure__descriptor),
+        .lane = lane,
+        .job_id = row->job,
+        .code = row->code,
+        .text = text};
+    if (row->code)
+        message.lane_failure = &failure;
+    else
+        message.worker_lost = &lost;
+    message.body_case = row->code ? GRADPOOL__WIRE__ENVELOPE__BODY_LANE_FAILURE
+                                  : GRADPOOL__WIRE__ENVELOPE__BODY_WORKER_LOST;
     return channel_send(a->channel, &message);
 }
 
@@ -290,8 +291,7 @@ int serve_failures(struct aggregator *a)
         struct failures failures = {0};
         lane_thread_call(a->lanes[i], collect_failures, &failures);
         for (size_t k = 0; k < failures.count && r == 0; k++)
-            r = (failures.rows[k].code ? send_failure : send_lost)(a, a->lane_ids[i],
-                                                                   &failures.rows[k]);
+            r = send_failure(a, a->lane_ids[i], &failures.rows[k]);
         free(failures.rows);
     }
     return r;

@@ -75,6 +75,7 @@ struct lane_piece {
     const char *tensor; /* name, for messages to people; copied */
     struct lane_terms terms;
     const uint64_t *ranks; /* the set: a bitmap of RECORD_MISSING_WORDS; NULL: all of the job */
+    bool continues;        /* a tensor that begins in another piece, by which rounds are counted */
 };
 
 /* Takes pieces of a job over; the job is made known with its first piece. `recovering`: workers

@@ -75,6 +75,7 @@ struct piece {
     uint32_t spoken;    /* ranks that told where they stand */
     uint32_t late;      /* ranks that wait for the newest result */
     enum piece_state state;
+    bool continues;    /* its tensor begins in another piece */
     bool is_dropped;   /* to be freed when its round is over */
     bool is_held;      /* released: no round begins; with nothing under way it is frozen (A26) */
     bool is_wished;    /* to be released behind a round (A38) */

@@ -147,6 +147,7 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
     p->dtype = spec->dtype;
     p->elements = spec->elements;
     p->terms = spec->terms;
+    p->continues = spec->continues;
     p->members = members;
     if (make_kept(p, before) < 0) {
         arena_free(arena, &job->account, p->kept);

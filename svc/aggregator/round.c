@@ -128,7 +128,7 @@ static void account(struct piece *p)
         bytes *= p->members;
     job->pushed_bytes += bytes;
     job->lane->pushed_bytes += bytes;
-    job->rounds++;
+    job->rounds += !p->continues;
     job->lane->rounds++;
 }
 

@@ -71,6 +71,7 @@ void telling_spec(const struct tensor *tensor, const struct piece *piece, struct
     spec->dtype = tensor->dtype;
     spec->elements = piece->elements;
     spec->tensor = tensor->name;
+    spec->continues = piece != tensor->pieces;
     spec->terms.len = terms_bytes(told);
     spec->terms.data = (uint8_t *)told;
 }

@@ -32,7 +32,8 @@ static double saved(const struct view_job *job) { return job->workers - job->cor
 const struct figure job_figures[] = {
     {"workers", "WORKERS", "Workers of the job: the cores that servers of its own would hold.",
      FIGURE_COUNT, true, workers},
-    {"rounds_per_s", "ROUNDS/S", "Rounds of its pieces a second.", FIGURE_COUNT, false, rounds},
+    {"rounds_per_s", "ROUNDS/S", "Rounds of its tensors a second, all together.", FIGURE_COUNT,
+     false, rounds},
     {"bytes_per_s", "IN/S", "Gradient bytes taken in a second.", FIGURE_BYTES_PER_S, false, bytes},
     {"cores_allocated", "CORES", "The job's shares of the cores of its lanes.", FIGURE_CORES, true,
      allocated},

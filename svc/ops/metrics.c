@@ -225,7 +225,8 @@ static const struct part_metric {
     double (*value)(const struct view_part *part);
 } part_metrics[] = {
     {"lane_job_busy_seconds_total", "counter", "CPU time that a lane spent on a job.", part_busy},
-    {"lane_job_rounds_total", "counter", "Rounds of a job's pieces on a lane.", part_rounds},
+    {"lane_job_rounds_total", "counter", "Rounds of a job's tensors that begin on a lane.",
+     part_rounds},
     {"lane_job_taken_bytes_total", "counter", "A job's gradient bytes taken in by a lane.",
      part_bytes},
     {"lane_job_memory_bytes", "gauge", "Memory that a lane holds for a job.", part_memory},
