@@ -256,6 +256,8 @@ bool round_has_quorum(struct piece *p);
 bool quorum_takes(struct piece *p, struct rank *rank);
 /* With those who have left it can never start. `ret_left`: one of them. */
 bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left);
+bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t round);
+bool quorum_is_stuck(struct piece *p); /* the late wait for a result that needs them */
 /* The ranks whose inputs make a round, of all pieces with QUORUM_CHOSEN (W13). -EPROTO: another set
  * is known, -EINVAL: ranks that the job does not have. */
 int quorum_choose(struct lane_job *job, const struct record_chosen *chosen);

@@ -39,15 +39,16 @@ static uint64_t last_committed(struct piece *p)
     return committed;
 }
 
-/* It says to be in a round that is committed. Where all take part its landing area has held the
- * result since before anybody was told so (W4), even when the word of it was lost with the lane;
- * else only if it says so, and the others wait for the next result (W12). */
-/* The first n of n. */
+/* The first n of n, in the last round, too: where workers come and go that may have had more. */
 static bool takes_all(const struct piece *p)
 {
-    return p->terms.quorum == QUORUM_FIRST && p->terms.bound == p->members;
+    return p->terms.quorum == QUORUM_FIRST && p->terms.bound == p->members && !p->job->is_elastic;
 }
 
+/* It says to be in a round that is committed. Where all take part its landing area has held the
+ * result since before anybody was told so (W4), even when the word of it was lost with the lane;
+ * else only if it says so, or is known to have been in it, and the others wait for the next result
+ * (W12). */
 static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
 {
     if (p->failure && p->terms.quorum != QUORUM_ALL) {
@@ -55,6 +56,8 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
     } else if (quorum_is_partial(p) && a->standing == RECORD_HOLDS) {
         rank->clock = a->round;
         tell_closed(rank->worker, a, p->round - 1);
+    } else if (quorum_was_chosen(p, rank, a->round)) {
+        tell_commit(rank->worker, a);
     } else if (quorum_is_partial(p) && !takes_all(p)) {
         rank->late = a;
         p->late++;
@@ -130,16 +133,6 @@ static const char *find_loss(struct piece *p)
     return quorum_is_loose(p) ? "its running sum was lost with its lane" : NULL;
 }
 
-/* The late wait for the first result here, which needs so many others (W12): who was in the last
- * round and lost the word of it cannot be told from who was not. */
-static bool is_stuck(const struct piece *p)
-{
-    uint32_t able = 0;
-    for (uint32_t i = 0; i < p->members; i++)
-        able += !p->ranks[i].late && p->ranks[i].worker->state != WORKER_LEFT;
-    return p->terms.quorum == QUORUM_FIRST && p->late > 0 && able < p->terms.bound;
-}
-
 /* False: there is no need to, or no copy. */
 static bool fetch(struct piece *p, uint64_t committed)
 {
@@ -171,12 +164,14 @@ void round_recover(struct piece *p)
 void round_settle(struct piece *p, uint64_t committed)
 {
     p->round = committed + 1;
+    if (p->is_regrouped && quorum_is_partial(p) && p->round != p->state_round + 1)
+        p->has_kept = false; /* of a round that is done again (W15) */
     const char *loss = find_loss(p);
     if (loss)
         piece_fail(p, -EOWNERDEAD, "tensor '%s': %s", p->tensor, loss);
     for (uint32_t i = 0; i < p->members; i++) /* also when it has failed: nobody waits in vain */
         p->is_copy |= settle_rank(p, &p->ranks[i]);
-    if (is_stuck(p))
+    if (quorum_is_stuck(p))
         piece_fail(p, -EOWNERDEAD,
                    "tensor '%s': the result of round %" PRIu64 " was lost with its lane", p->tensor,
                    p->round - 1);

@@ -23,11 +23,75 @@ static struct record_chosen *choice_of(struct lane_job *job, uint64_t round)
     return &job->choices[round % CHOICES_PER_JOB];
 }
 
+static bool has(const struct record_chosen *choice, const struct rank *rank)
+{
+    uint32_t number = rank->worker->number;
+    return choice->ranks[number / 64] & (UINT64_C(1) << (number % 64));
+}
+
+/* All who were chosen are gone: their round is made by those who are left (A45). */
+static bool is_void(const struct piece *p, const struct record_chosen *choice)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (has(choice, &p->ranks[i]))
+            return false;
+    }
+    return p->job->is_elastic;
+}
+
 static bool is_chosen(struct piece *p, const struct rank *rank)
 {
     const struct record_chosen *choice = choice_of(p->job, p->round);
-    uint32_t number = rank->worker->number;
-    return choice->round == p->round && choice->ranks[number / 64] & (UINT64_C(1) << (number % 64));
+    return choice->round == p->round && (has(choice, rank) || is_void(p, choice));
+}
+
+/* It is known to have been in that round: its landing area holds the result (W4). */
+bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t round)
+{
+    const struct record_chosen *choice = choice_of(p->job, round);
+    bool has_sets = p->terms.quorum == QUORUM_CHOSEN || p->terms.leads;
+    return has_sets && round > 0 && choice->round == round && has(choice, rank);
+}
+
+/* Of the sets that are known; 0: none is. */
+static uint32_t smallest_choice(const struct piece *p)
+{
+    uint32_t smallest = 0;
+    for (int k = 0; k < CHOICES_PER_JOB; k++) {
+        const struct record_chosen *choice = &p->job->choices[k];
+        uint32_t size = 0;
+        for (size_t i = 0; i < RECORD_MISSING_WORDS; i++)
+            size += (uint32_t)__builtin_popcountll(choice->ranks[i]);
+        if (choice->round > 0 && (smallest == 0 || size < smallest))
+            smallest = size;
+    }
+    return smallest;
+}
+
+static bool late_are_needed(struct piece *p, uint32_t able)
+{
+    uint32_t least = smallest_choice(p);
+    if (choice_of(p->job, p->round)->round != p->round)
+        return able < (least > 0 ? least : p->members);
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (p->ranks[i].late && is_chosen(p, &p->ranks[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Of a new owner: who was in the last round and lost the word of it cannot be told from who was
+ * not, unless its set is known (W12). */
+bool quorum_is_stuck(struct piece *p)
+{
+    uint32_t able = 0;
+    if (p->late == 0 || p->has_kept)
+        return false;
+    for (uint32_t i = 0; i < p->members; i++)
+        able += !p->ranks[i].late && p->ranks[i].worker->state != WORKER_LEFT;
+    if (p->terms.quorum == QUORUM_CHOSEN)
+        return late_are_needed(p, able);
+    return p->terms.quorum == QUORUM_FIRST && able < p->terms.bound;
 }
 
 uint64_t quorum_slowest_clock(const struct piece *p)
@@ -80,7 +144,7 @@ bool round_has_quorum(struct piece *p)
     switch (p->terms.quorum) {
     case QUORUM_ALL: return p->announced == p->members;
     case QUORUM_FIRST: return p->announced >= p->terms.bound;
-    case QUORUM_CHOSEN: return all_chosen_are_here(p);
+    case QUORUM_CHOSEN: return p->is_copy || all_chosen_are_here(p); /* it is made already */
     case QUORUM_STALE:
     case QUORUM_ANY: return somebody_takes_part(p);
     }
@@ -119,8 +183,9 @@ int quorum_choose(struct lane_job *job, const struct record_chosen *chosen)
     struct record_chosen *choice = choice_of(job, chosen->round);
     if (!ranks_exist(job, chosen))
         return -EINVAL;
+    bool is_other = memcmp(choice->ranks, chosen->ranks, sizeof choice->ranks) != 0;
     if (choice->round == chosen->round)
-        return memcmp(choice->ranks, chosen->ranks, sizeof choice->ranks) ? -EPROTO : 0;
+        return is_other && !job->is_elastic ? -EPROTO : 0; /* who knew the first may be gone */
     if (choice->round > chosen->round)
         return 0; /* long past */
     *choice = *chosen;

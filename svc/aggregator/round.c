@@ -288,6 +288,7 @@ void round_take_up(struct piece *p)
         round_commit(p); /* all hold the result */
     } else {
         count_early(p);
+        round_go_on(p); /* the late may have their answer here (A45) */
     }
 }
 

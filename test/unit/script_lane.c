@@ -38,6 +38,14 @@ void script_lane_say_error(struct service_rig *rig, uint32_t lane, uint32_t rank
     fabric_flush(rig->lanes[lane].fabric);
 }
 
+void script_lane_say_chosen(struct service_rig *rig, uint32_t lane, uint32_t rank, uint64_t round,
+                            uint64_t ranks)
+{
+    struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = round, .ranks = {ranks}};
+    say(&rig->lanes[lane].workers[rank], &chosen, sizeof chosen);
+    fabric_flush(rig->lanes[lane].fabric);
+}
+
 void script_lane_give_ticket(struct service_rig *rig, uint32_t lane, uint32_t rank)
 {
     struct record_ticket ticket = {.kind = RECORD_TICKET,
@@ -287,6 +295,9 @@ static void hear(struct script_worker *w, const struct fabric_event *event)
         hear_ready(w, &record.ready);
     else if (record.kind == RECORD_QUERY)
         hear_query(w, &record.query);
+    else if (record.kind == RECORD_CHOSEN)
+        w->lane->rig->chosen_heard[w->lane->number] =
+            w->lane->rig->chosen_heard[w->lane->number] << 8 | (record.chosen.round & 0xff);
     else if (record.kind == RECORD_LEAVE)
         w->lane->rig->lane_leaves++;
 }

@@ -81,6 +81,7 @@ struct service_rig {
     struct script_heard heard[SCRIPT_LOG_MAX];
     uint32_t heard_count, leaves, lane_leaves, resumed, tickets, refused;
     uint64_t tickets_seen;
+    uint64_t chosen_heard[SCRIPT_LANES_MAX]; /* rounds of sets passed on, a byte each */
     /* how it behaves */
     uint32_t pieces_per_tensor; /* spread over lanes_used */
     uint32_t lanes_used;
@@ -138,6 +139,8 @@ uint32_t script_members(const struct service_rig *rig);
 bool script_has(const struct service_rig *rig, uint32_t rank);
 void script_lane_say_error(struct service_rig *rig, uint32_t lane, uint32_t rank, uint32_t word,
                            int code, const char *text);
+void script_lane_say_chosen(struct service_rig *rig, uint32_t lane, uint32_t rank, uint64_t round,
+                            uint64_t ranks);
 void script_lane_give_ticket(struct service_rig *rig, uint32_t lane, uint32_t rank);
 
 #endif

@@ -217,6 +217,47 @@ static void a_piece_that_comes_back_before_its_old_connection_ends_is_announced_
     script_unlock(&rig);
 }
 
+/* W13: a tensor that follows may be a round behind the one that leads. */
+static void a_new_lane_hears_the_last_two_sets_that_were_chosen(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    script_lock(&rig);
+    for (uint64_t round = 1; round <= 3; round++)
+        script_lane_say_chosen(&rig, 0, 0, round, 3);
+    script_lane_say_chosen(&rig, 0, 0, 2, 1); /* another, later: the first counts */
+    script_unlock(&rig);
+    run_round(t, 2);
+    release(0, 1);
+    run_round(t, 3);
+    script_lock(&rig);
+    assert_true(rig.chosen_heard[0] == 0); /* they came from there */
+    assert_true(rig.chosen_heard[1] == 0x0203);
+    script_unlock(&rig);
+}
+
+static void tensors_that_follow_end_with_the_one_that_leads(void **state)
+{
+    gp_tensor_spec specs[] = {
+        {.name = "leads",
+         .dtype = GP_F32,
+         .elements = 1,
+         .quorum = GP_FIRST,
+         .bound = 2,
+         .flags = GP_LEADS},
+        {.name = "follows", .dtype = GP_F32, .elements = ELEMENTS, .quorum = GP_CHOSEN},
+        {.name = "alone", .dtype = GP_F32, .elements = ELEMENTS}};
+    gp_tensor *tensors[3];
+    ok(gp_tensors_declare(jobs[0], specs, 3, tensors));
+    ok(gp_push_pull(tensors[1], gradient[0], result[0], GP_MEAN, &q[0]));
+    script_lock(&rig);
+    script_fail_tensor(&rig, 1, -EOWNERDEAD, "tensor 'leads': its result was lost");
+    script_unlock(&rig);
+    failed(gp_wait(q[0], WAIT_MS), -EOWNERDEAD, "'leads'", NULL);
+    failed(gp_push_pull(tensors[1], gradient[0], result[0], GP_MEAN, &q[0]), -EOWNERDEAD, NULL);
+    ok(gp_push_pull(tensors[2], gradient[0], result[0], GP_MEAN, &q[0]));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start, fixture_stop)
 int main(void)
 {
@@ -229,6 +270,8 @@ int main(void)
         CASE(the_end_of_a_lane_without_pieces_means_nothing),
         CASE(a_piece_that_comes_back_before_its_old_connection_ends_is_announced_anew),
         CASE(a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket),
+        CASE(a_new_lane_hears_the_last_two_sets_that_were_chosen),
+        CASE(tensors_that_follow_end_with_the_one_that_leads),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }
