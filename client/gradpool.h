@@ -145,7 +145,7 @@ typedef struct gp_membership {
 GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
 /* Asks for so many workers, 1 to workers_max; waits until ranks have come and gone, and rounds of
  * this one's tensors are theirs: means are over those present, in rank order. With GP_ALL all
- * tensors change between two iterations if it waits there and who comes declares them at once.
+ * tensors change between the same two iterations, if it waits for who comes between two of its own.
  * -EOPNOTSUPP: its workers neither come nor go; -ETIMEDOUT: who is late, or lacks which tensor. */
 GP_API int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms);
 /* Says goodbye; open requests end with -ECANCELED, the job's tensors and gp_alloc memory are

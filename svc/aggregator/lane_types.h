@@ -252,8 +252,7 @@ uint64_t quorum_slowest_clock(const struct piece *p);
 /* What it has said about that round and nothing was made of yet; NULL: nothing. */
 struct announcement *quorum_waiting(struct piece *p, struct rank *rank);
 bool round_has_quorum(struct piece *p);
-/* Whether it takes part in the round that starts now. */
-bool quorum_takes(struct piece *p, struct rank *rank);
+bool quorum_takes(struct piece *p, struct rank *rank); /* part in the round that starts now */
 /* With those who have left it can never start. `ret_left`: one of them. */
 bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left);
 bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t round);
