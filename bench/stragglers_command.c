@@ -12,6 +12,8 @@
 
 #define MIB 1048576.0
 #define TARGET_BYTES (1 * MIB) /* of a model here */
+#define WORK_BYTES (8 * MIB)   /* where lanes work instead of sleeping */
+#define PIECES 64              /* of a model, at least */
 #define LANE_MS 8.0            /* that an even lane sleeps a round */
 #define STEP_NS UINT64_C(20000000)
 #define WORKERS 8
@@ -38,9 +40,10 @@ static const struct policy policies[POLICIES] = {
 struct stragglers {
     bool is_quick, is_json;
     const char *folder, *model, *injector, *policy; /* NULL: all */
-    char cores[16], lanes_per_core[8], piece_max[16];
-    double nothing_settled_ns[INJECTORS]; /* of the model at hand; 0: not run */
-    double quiet_ns[2][QUIET_TURNS];      /* where nothing is wrong: nothing, explore */
+    char cores[16], lanes_per_core[8];
+    char piece_max[16], work_piece_max[16]; /* of models of TARGET_BYTES, of WORK_BYTES */
+    double nothing_settled_ns[INJECTORS];   /* of the model at hand; 0: not run */
+    double quiet_ns[2][QUIET_TURNS];        /* where nothing is wrong: nothing, explore */
     /* Of the bars, the worst over models; NAN: not run. */
     double speed, cost;
     uint32_t windows;
@@ -108,22 +111,26 @@ static struct cell make_cell(struct stragglers *s, const struct model *model,
                              const struct policy *policy, enum injector_kind kind)
 {
     double lane_kib = TARGET_BYTES / CELL_LANES / 1024;
-    return (struct cell){.policy = policy,
-                         .injector = kind,
-                         .lane = 1,
-                         .herd = {.job = "stragglers",
-                                  .model = model,
-                                  .bytes_scale = TARGET_BYTES / bytes_of(model),
-                                  .step_ns = STEP_NS,
-                                  .workers = WORKERS},
-                         .cores = s->cores,
-                         .lanes_per_core = s->lanes_per_core,
-                         .piece_max = s->piece_max,
-                         .usual_ns_per_kib = (uint32_t)(LANE_MS * 1e6 / lane_kib),
-                         .times = TIMES,
-                         /* In and out for each worker, in half of what the slowed lane takes. */
-                         .cap_mbit = (uint32_t)(TARGET_BYTES / CELL_LANES * 4 * WORKERS * 8 /
-                                                (TIMES * LANE_MS * 1e-3) / 1e6)};
+    bool works = kind == INJECTOR_HOG;
+    return (struct cell){
+        .policy = policy,
+        .injector = kind,
+        .lane = 1,
+        .herd = {.job = "stragglers",
+                 .model = model,
+                 .bytes_scale = (works ? WORK_BYTES : TARGET_BYTES) / bytes_of(model),
+                 .step_ns = STEP_NS,
+                 .workers = WORKERS,
+                 .is_bound = works,
+                 .core = 0},
+        .cores = s->cores,
+        .lanes_per_core = s->lanes_per_core,
+        .piece_max = works ? s->work_piece_max : s->piece_max,
+        .usual_ns_per_kib = works ? 0 : (uint32_t)(LANE_MS * 1e6 / lane_kib),
+        .times = TIMES,
+        /* In and out for each worker, in half of what the slowed lane takes. */
+        .cap_mbit = (uint32_t)(TARGET_BYTES / CELL_LANES * 4 * WORKERS * 8 /
+                               (TIMES * LANE_MS * 1e-3) / 1e6)};
 }
 
 /* --- rows --- */
@@ -285,7 +292,8 @@ static void choose_cores(struct stragglers *s)
     bool has_two = sysconf(_SC_NPROCESSORS_ONLN) >= 2;
     snprintf(s->cores, sizeof s->cores, has_two ? "0-1" : "0");
     snprintf(s->lanes_per_core, sizeof s->lanes_per_core, has_two ? "2" : "4");
-    snprintf(s->piece_max, sizeof s->piece_max, "%d", (int)(TARGET_BYTES / 64));
+    snprintf(s->piece_max, sizeof s->piece_max, "%d", (int)(TARGET_BYTES / PIECES));
+    snprintf(s->work_piece_max, sizeof s->work_piece_max, "%d", (int)(WORK_BYTES / PIECES));
 }
 
 static const struct argp argp = {

@@ -148,25 +148,27 @@ static bool is_uneven(const struct explore *e, const struct explore_view *view)
     return slowest_ns - half_of(e, id) > explore_view_even_time(view) * EXPLORE_UNEVEN_PPM / PPM;
 }
 
-/* X3: a lane is slow, workers wait, and evening out gains enough of a round. */
-static bool exploit(struct explore *e, struct explore_view *view, struct explore_move *ret_moves,
-                    struct explore_decision *d)
+/* X3: a lane is slow, workers wait, and what is done about it gains enough of a round: evening out,
+ * or, where that did not help lately, emptying. */
+static bool exploit(struct explore *e, const struct explore_options *o, struct explore_view *view,
+                    struct explore_move *ret_moves, struct explore_decision *d)
 {
     double slowest_ns = explore_view_time(view, view->slowest);
     double even_ns = explore_view_even_time(view), stalled_ns = stalled(e);
     double least_ns = e->round.mean * EXPLORE_GAIN_PPM / PPM;
-    if (!is_uneven(e, view) || stalled_ns < least_ns || !may_try(e, EXPLORE_EVEN))
+    enum explore_arm arm = may_try(e, EXPLORE_EVEN) || o->is_blind ? EXPLORE_EVEN : EXPLORE_IN;
+    if (!is_uneven(e, view) || stalled_ns < least_ns || !may_try(e, arm))
         return false;
-    size_t moves = explore_plan(EXPLORE_EVEN, view, ret_moves);
+    size_t moves = explore_plan(arm, view, ret_moves);
     double gain_ns = slowest_ns - explore_view_longest(view);
     if (moves == 0 || (gain_ns < stalled_ns ? gain_ns : stalled_ns) < least_ns)
         return false;
     snprintf(d->reason, sizeof d->reason,
              "lane %u takes %.2f ms a round, %.2f when all are even, and a worker waits %.2f of "
-             "%.2f ms; pieces that move: %zu",
+             "%.2f ms: arm %s; pieces that move: %zu",
              view->seen->lanes[view->slowest].id, slowest_ns / MS, even_ns / MS, stalled_ns / MS,
-             e->round.mean / MS, moves);
-    try_arm(e, EXPLORE_EVEN, moves, d);
+             e->round.mean / MS, explore_arm_name(arm), moves);
+    try_arm(e, arm, moves, d);
     return true;
 }
 
@@ -214,7 +216,7 @@ static void choose(struct explore *e, const struct explore_options *o,
     say(d, "no lane holds the job up");
     if (!explore_view_make(e, seen, &view))
         return say(d, "nothing of the job was handled");
-    if (exploit(e, &view, ret_moves, d) || o->is_blind)
+    if (exploit(e, o, &view, ret_moves, d) || o->is_blind)
         return;
     explore_view_make(e, seen, &view);
     explore_one(e, &view, seed, ret_moves, d);

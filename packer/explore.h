@@ -25,7 +25,7 @@
 enum explore_arm {
     EXPLORE_EVEN,  /* in proportion to what each lane does in a time */
     EXPLORE_OUT,   /* onto one more lane */
-    EXPLORE_IN,    /* the slowest lane has nothing of it any more */
+    EXPLORE_IN,    /* the slowest, and who is as slow, have nothing of it any more */
     EXPLORE_SHIFT, /* a tenth off the slowest lane */
     EXPLORE_ARMS,
 };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define SHIFT_PART 0.1
+#define SLOW_PART 0.5 /* of the rate of the fastest */
 
 static const struct explore_rate *find_rate(const struct explore *explore, uint32_t id)
 {
@@ -160,20 +161,39 @@ static bool open_lane(struct plan *plan)
     return false;
 }
 
-static void empty_slowest(struct plan *plan)
+/* What makes one lane slow may make others slow, too: as long as one of them has a piece, nothing
+ * is gained by emptying another. */
+static bool is_slow(const struct explore_view *view, size_t lane)
+{
+    double best = 0;
+    for (size_t i = 0; i < view->seen->lanes_count; i++)
+        best = view->rate[i] > best ? view->rate[i] : best;
+    return lane == view->slowest || (view->rate[lane] > 0 && view->rate[lane] < SLOW_PART * best);
+}
+
+static void empty_slow(struct plan *plan)
 {
     struct explore_view *view = plan->view;
-    size_t slowest = view->slowest;
-    if (view->all_rate <= view->rate[slowest])
-        return;
-    double limit_ns = view->all_bytes / (view->all_rate - view->rate[slowest]);
-    double load = view->load[slowest], rate = view->rate[slowest];
-    view->rate[slowest] = rate / 1e9; /* any piece left there is too much */
-    for (int strict = 0; strict < 3 && view->load[slowest] > 0; strict++) {
-        plan->limit_ns = limit_ns * (1.05 + 0.1 * strict);
-        lighten(plan, slowest, load);
+    size_t count = view->seen->lanes_count;
+    double rates[EXPLORE_LANES_MAX], left = 0;
+    bool empties[EXPLORE_LANES_MAX];
+    for (size_t i = 0; i < count; i++) {
+        rates[i] = view->rate[i];
+        empties[i] = is_slow(view, i);
+        left += empties[i] ? 0 : rates[i];
     }
-    view->rate[slowest] = rate;
+    if (left <= 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        if (empties[i])
+            view->rate[i] /= 1e9; /* any piece left there is too much */
+    for (int strict = 0; strict < 3; strict++) {
+        plan->limit_ns = view->all_bytes / left * (1.05 + 0.1 * strict);
+        for (size_t i = 0; i < count; i++)
+            if (empties[i])
+                lighten(plan, i, view->load[i]);
+    }
+    memcpy(view->rate, rates, count * sizeof *rates);
 }
 
 static void shift(struct plan *plan)
@@ -197,7 +217,7 @@ size_t explore_plan(enum explore_arm arm, struct explore_view *view, struct expl
         if (open_lane(&plan))
             make_even(&plan);
         break;
-    case EXPLORE_IN: empty_slowest(&plan); break;
+    case EXPLORE_IN: empty_slow(&plan); break;
     case EXPLORE_SHIFT: shift(&plan); break;
     case EXPLORE_ARMS: break;
     }

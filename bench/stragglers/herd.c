@@ -117,6 +117,8 @@ static int run_round(struct worker *w, uint32_t round)
 
 static int work(struct worker *w)
 {
+    if (w->setting->is_bound)
+        process_bind(w->setting->core);
     int r = model_worker_come(&w->client);
     uint32_t round = 0;
     for (; r == 0 && round < HERD_ROUNDS_MAX && may_go_on(w, round); round++) {

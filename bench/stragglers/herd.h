@@ -20,6 +20,8 @@ struct herd_setting {
     double bytes_scale; /* of tensors, against the table */
     uint64_t step_ns;   /* that a worker sleeps before it pushes */
     uint32_t workers;
+    bool is_bound; /* to core `core` (index): an injector is to hit the lane, not them */
+    uint32_t core;
 };
 
 /* Shared with the workers. */

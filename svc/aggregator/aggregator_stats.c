@@ -2,6 +2,7 @@
  * (H1 of svc/wire), however many lanes, jobs and pieces there are: what finds no room is left out.
  * README: A22, A25. */
 #include "svc/aggregator/aggregator_types.h"
+#include "svc/aggregator/core_wait.h"
 
 #include "svc/base/clock.h"
 
@@ -30,7 +31,7 @@ static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 struct measurement {
     struct lane_use use;
-    uint64_t cpu_ns;
+    uint64_t cpu_ns, core_wait_ns;
     struct lane_job_use *jobs;
     size_t jobs_max;
     uint32_t detailed; /* the job whose pieces are wanted; 0: nobody's */
@@ -42,6 +43,7 @@ static int measure(struct lane *lane, void *context)
 {
     struct measurement *m = context;
     m->cpu_ns = clock_thread_cpu_ns();
+    m->core_wait_ns = core_wait_ns();
     lane_measure(lane, &m->use, m->jobs, m->jobs_max);
     if (m->pieces)
         m->pieces_count = lane_measure_pieces(lane, m->detailed, m->pieces, m->pieces_max);
@@ -118,6 +120,7 @@ static void fill_lane_use(const struct measurement *m, uint32_t id, Gradpool__Wi
     size_t count = least(m->use.jobs_count, m->jobs_max);
     use->lane = id;
     use->cpu_ns = m->cpu_ns;
+    use->core_wait_ns = m->core_wait_ns;
     use->busy_ns = m->use.busy_ns;
     use->arena_bytes = m->use.arena_bytes;
     use->rounds = m->use.rounds;

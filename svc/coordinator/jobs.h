@@ -58,6 +58,7 @@ struct seen {
     uint64_t rounds, begun_ns, busy_ns;
     uint64_t ended_rounds, span_ns, burst_ns;
     uint64_t queue_ns, handled_ns, stalled_ns;
+    uint64_t lane_busy_ns, core_wait_ns; /* of the lane, for all its jobs */
 };
 
 /* How a lane was chosen for a job, the last time that something of it was placed there. */

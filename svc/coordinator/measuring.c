@@ -20,7 +20,7 @@
 struct window {
     uint64_t rounds, elapsed_ns, busy_ns;
     uint64_t span_ns, burst_ns; /* a round; 0: none has ended before the next began */
-    uint64_t queue_ns, handled_ns, stalled_ns;
+    uint64_t queue_ns, handled_ns, stalled_ns, core_wait_ns;
     bool is_alone; /* no other job had pieces on the lane, in all that time */
 };
 
@@ -42,11 +42,22 @@ static void look_at_ending(const struct seen *was, const struct seen *is, struct
     window->burst_ns = (is->burst_ns - was->burst_ns) / rounds;
 }
 
+/* The job's part, by busy time, of what the lane waited for its core. */
+static uint64_t core_wait(const struct seen *was, const struct seen *is)
+{
+    uint64_t lane_ns = is->lane_busy_ns - was->lane_busy_ns, own_ns = is->busy_ns - was->busy_ns;
+    if (is->core_wait_ns < was->core_wait_ns || is->lane_busy_ns < was->lane_busy_ns)
+        return 0; /* a process that has just begun to count */
+    double part = lane_ns > own_ns ? (double)own_ns / (double)lane_ns : 1;
+    return (uint64_t)((double)(is->core_wait_ns - was->core_wait_ns) * part);
+}
+
 /* Whether rounds have begun there since the last look that saw some. Figures from before tasks have
  * moved are of other lanes than are looked at now. */
 static bool look(struct job *job, struct share *share, struct window *ret_window)
 {
     const WIRE(JobUse) *use = stats_of_job(share->lane, job->id);
+    const WIRE(LaneUse) *lane_use = stats_of_lane(share->lane);
     if (!use || use->reference == 0 || share->lane->aggregator->measured_ns < job->moved_ns)
         return false;
     struct seen was = share->seen, is = {.at_ns = share->lane->aggregator->measured_ns,
@@ -59,7 +70,9 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
                                          .burst_ns = use->burst_ns,
                                          .queue_ns = use->queue_ns,
                                          .handled_ns = use->handled_ns,
-                                         .stalled_ns = use->stalled_ns};
+                                         .stalled_ns = use->stalled_ns,
+                                         .lane_busy_ns = lane_use->busy_ns,
+                                         .core_wait_ns = lane_use->core_wait_ns};
     if (is_next(&was, &is) && was.rounds == is.rounds)
         return false;
     share->seen = is;
@@ -70,6 +83,7 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
                         .queue_ns = is.queue_ns - was.queue_ns,
                         .handled_ns = is.handled_ns - was.handled_ns,
                         .stalled_ns = is.stalled_ns - was.stalled_ns,
+                        .core_wait_ns = core_wait(&was, &is),
                         .is_alone = share->lane->jobs == 1 && share->lane->shared_ns <= was.at_ns};
     look_at_ending(&was, &is, ret_window);
     if (!is_next(&was, &is)) {
@@ -92,10 +106,14 @@ static void add_lane_time(struct share *share, const struct window *window)
         share->lane_ns = share->time.value;
 }
 
+/* A lane that waits for its core does not see what has come: what it worked and waited is handled,
+ * even where that began before it looked. */
 static void note_waits(struct share *share, const struct window *window, uint32_t workers)
 {
+    uint64_t least_ns = window->busy_ns + window->core_wait_ns;
     share->queue_ns = window->queue_ns / window->rounds;
-    share->handled_ns = window->handled_ns / window->rounds;
+    share->handled_ns =
+        (window->handled_ns > least_ns ? window->handled_ns : least_ns) / window->rounds;
     share->stalled_ns = window->stalled_ns / window->rounds / workers;
 }
 

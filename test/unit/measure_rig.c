@@ -59,6 +59,7 @@ static void count_on(struct counted *to, const struct trained *t, uint32_t detai
     to->lane.lane = t->lane;
     to->lane.busy_ns += t->busy_ns;
     to->lane.cpu_ns += t->busy_ns - t->preempted_ns;
+    to->lane.core_wait_ns += t->core_wait_ns;
 }
 
 uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size_t count)

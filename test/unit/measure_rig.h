@@ -16,6 +16,7 @@ struct trained {
     uint64_t span_ns, burst_ns;      /* of each round; 0: not told */
     uint64_t late_ns;                /* that all rounds together took longer than that */
     uint64_t handled_ns, stalled_ns; /* so far */
+    uint64_t core_wait_ns;           /* of the lane, likewise */
 };
 
 /* rig_setup(), with looks in quick succession. */

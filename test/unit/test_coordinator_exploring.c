@@ -98,6 +98,18 @@ static void slow_down(struct rig *rig, struct job_on_two *j)
     assert_true(*last_kind(rig, "move"));
 }
 
+/* It sees what has come only when it has its core: by its own count it is as quick as the other. */
+static void a_lane_that_is_kept_from_its_core_is_slow(void **state)
+{
+    struct rig *rig = *state;
+    struct job_on_two j = start(rig);
+    for (int i = 0; i < 30 && !*last_kind(rig, "explore"); i++) {
+        j.on[0].core_wait_ns += LOOK_ROUNDS * 40 * NS_PER_MS;
+        look(&j, 60, 10, 10);
+    }
+    assert_non_null(strstr(last_kind(rig, "explore"), "takes 41.00 ms a round"));
+}
+
 static void pieces_leave_a_slow_lane_as_a_task_of_their_own(void **state)
 {
     struct rig *rig = *state;
@@ -213,6 +225,7 @@ static void a_lane_with_a_job_that_is_not_measured_gets_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
+        CASE(a_lane_that_is_kept_from_its_core_is_slow),
         CASE(pieces_leave_a_slow_lane_as_a_task_of_their_own),
         CASE(what_helps_stays),
         CASE(what_does_not_help_goes_back),
