@@ -20,7 +20,7 @@
 /* Of states beyond this only a part is trained in each iteration, so that these stay short. */
 #define PART_STATE_BYTES (UINT64_C(64) << 20)
 #define WARM_ITERATIONS 6
-#define PROBE_ITERATIONS 8
+#define PROBE_ITERATIONS 5
 #define PROBE_ELEMENTS (UINT64_C(1) << 20)
 #define LOAD_ELEMENTS_MAX (double)(UINT64_C(48) << 20)
 #define PROBE_COMPUTE_MS 100 /* longer than what workers check meanwhile */

@@ -196,6 +196,8 @@ bool new_owner_accepts(const struct piece *p, const struct rank *rank,
                        const struct record_ready *ready)
 {
     uint64_t committed = p->round - 1;
+    if (p->failure)
+        return true; /* it may not have heard of it: then it stands wherever that has left it */
     if (quorum_is_loose(p))
         return suits_clock(rank, ready);
     if (ready->standing == RECORD_KEEPS) /* and announces the next, which may be committed, too */

@@ -15,7 +15,7 @@ PEERS = [('gloo', 'tcp'), ('openmpi', 'shm'), ('openmpi', 'tcp')]
 
 def bench(*options, environment=None):
     return subprocess.run([str(BENCH), *map(str, options)], capture_output=True, text=True,
-                          timeout=120, check=False, env={**os.environ, **(environment or {})})
+                          timeout=300, check=False, env={**os.environ, **(environment or {})})
 
 
 def compare(case, *options):

@@ -14,8 +14,9 @@ import tap
 from harness import (BENCH, GRADPOOL, Process, Service, cpu_s, cut_connections, is_alive, result,
                      until)
 
-# Of a round that something dies in. `--fifth`: a build with sanitizers looks at every element.
-ELEMENTS = 60000 if '--fifth' in sys.argv else 300000
+# Of a round that something dies in, and what it computes before. `--fifth`: a build with sanitizers
+# looks at every element, and takes its time to start again.
+ELEMENTS, COMPUTE_MS = (60000, 10) if '--fifth' in sys.argv else (300000, 2)
 FOREVER = ('--rounds', '1000000', '--verbose', '--elements', '100000')
 
 
@@ -321,8 +322,8 @@ class Killed(unittest.TestCase):
 
     def start(self, transport, *options):
         workers = self.service.workers('job', 3, '--rounds', '400', '--verbose', '--elements',
-                                       str(ELEMENTS), '--compute-ms', '2', '--transport',
-                                       transport, *options)
+                                       str(ELEMENTS), '--compute-ms', str(COMPUTE_MS),
+                                       '--transport', transport, *options)
         for worker in workers:
             worker.wait_for('round 20\n')
         return workers

@@ -253,6 +253,20 @@ static void a_failure_moves_along(void **state)
     expect_error(to, 1, -EINVAL);
 }
 
+/* Its former lane has told it so, under a word that it has given up since. */
+static void a_failure_is_told_wherever_a_worker_stands(void **state)
+{
+    moving.spec =
+        (struct lane_piece){.id = MOVED, .elements = ELEMENTS, .terms = {.quorum = QUORUM_ANY}};
+    moving_open(from, 2, true);
+    stand(from, 0, 1, RECORD_IDLE);
+    stand(from, 1, 1, RECORD_HOLDS);
+    expect_error(from, 1, -EOWNERDEAD);
+    moving_move(1); /* no rank is in the sum */
+    stand(to, 1, 1, RECORD_HOLDS);
+    expect_error(to, 1, -EOWNERDEAD);
+}
+
 static void who_has_left_is_known_to_the_next(void **state)
 {
     moving_start(3, ELEMENTS, (struct lane_terms){0});
@@ -434,6 +448,7 @@ static const struct CMUnitTest cases[] = {
     CASE(the_set_that_a_leader_decided_is_told_by_the_next),
     CASE(a_set_that_is_known_moves_with_the_piece_that_waits_for_it),
     CASE(a_failure_moves_along),
+    CASE(a_failure_is_told_wherever_a_worker_stands),
     CASE(who_has_left_is_known_to_the_next),
     CASE(a_goodbye_to_a_frozen_piece_ends_its_round_as_ever),
     CASE(a_job_that_fails_while_frozen_fails_as_ever),
