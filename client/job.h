@@ -42,7 +42,7 @@ struct piece {
     bool is_entering;    /* new to rounds of others: the lane is to say where they stand (L21) */
     bool keeps_copy;     /* of its state, if the job wants that (L28) */
     void *copy;          /* two states, in lent memory; NULL: none yet */
-    uint64_t copy_since; /* the first round whose state goes there */
+    uint64_t copy_since; /* the first round whose state goes there; RECORD_ROUND_NONE: an offer */
     uint32_t copy_told;  /* on which opening of its link; 0: on none */
 };
 
@@ -86,6 +86,7 @@ struct gp_tensor {
     uint64_t round;        /* the last one begun */
     uint64_t steps[3];     /* updates since its parameters were set, by the round modulo 3 */
     bool knows_steps;      /* else it came later than they were set */
+    uint64_t steps_round;  /* after which a lane has told them (L28) */
     uint32_t entering;     /* pieces whose round is not known yet */
     uint64_t closed_round; /* the newest that a lane said is over, or 0 */
     uint32_t without_result, without_commit; /* pieces of that round */

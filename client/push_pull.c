@@ -105,9 +105,12 @@ static bool is_short(const struct push *push)
     return push->gradient_bytes <= OVERLAP_BYTES_MAX && push->result_bytes <= OVERLAP_BYTES_MAX;
 }
 
+/* Not where there is a copy: the round after next would be written over the state that a new owner
+ * is told to go on from, by who has not heard of a commit (W17). */
 static bool may_overlap(const struct gp_tensor *t)
 {
-    return t->pieces_count == 1 && t->terms.quorum == QUORUM_ALL;
+    bool has_copies = t->job->is_durable && t->terms.rule;
+    return t->pieces_count == 1 && t->terms.quorum == QUORUM_ALL && !has_copies;
 }
 
 /* What has to be converted is never read where it lies, and over a network a short copy costs less

@@ -3,6 +3,7 @@
  * fence. README: L19. */
 #include "client/job.h"
 #include "client/link.h"
+#include "client/state_copy.h"
 #include "svc/base/log.h"
 
 static struct piece *find_piece(struct gp_tensor *t, uint32_t id)
@@ -70,6 +71,17 @@ static void settle_piece(struct piece *p)
     link_announce(p->link, p);
 }
 
+/* Copies are told of before anything else, so there must be room for them now. */
+static void take_ranks(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
+{
+    tensor_take_ranks(t, route);
+    for (uint32_t i = 0; i < t->pieces_count; i++)
+        copy_choose(&t->pieces[i]);
+    int r = t->job->is_elastic ? copy_prepare(t) : 0;
+    if (r < 0)
+        tensor_break(t, r, gp_last_error());
+}
+
 static void note_left(struct gp_job *job)
 {
     list_for_each (node, &job->links) {
@@ -86,7 +98,7 @@ void reroute(struct gp_job *job, const Gradpool__Wire__RouteChange *change)
         const Gradpool__Wire__TensorRoute *route = change->tensors[i];
         struct gp_tensor *t = tensor_find_id(job, route->tensor);
         if (t)
-            tensor_take_ranks(t, route);
+            take_ranks(t, route);
         for (size_t k = 0; t && k < route->n_pieces; k++) {
             struct piece *p = find_piece(t, route->pieces[k]->id);
             if (p)

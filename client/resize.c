@@ -123,6 +123,7 @@ void piece_enter(struct piece *p, uint64_t round)
     p->committed = round;
     if (round > t->round)
         t->round = round;
+    t->knows_steps = t->knows_steps && t->steps_round == t->round; /* another is told, too */
     if (--t->entering == 0 && t->is_queued)
         push_begin_queued(t);
 }

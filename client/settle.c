@@ -2,6 +2,7 @@
  * piece from announced to landed to idle (L1). A word that nobody knows is counted and dropped. */
 #include "client/job.h"
 #include "client/link.h"
+#include "client/state_copy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -197,6 +198,7 @@ void settle_message(struct link *l, const void *data, size_t bytes)
     case RECORD_MISSING: take_missing(l, &record.missing); break;
     case RECORD_TICKET: take_ticket(l, &record.ticket); break;
     case RECORD_CLOSED: take_closed(l, &record.closed); break;
+    case RECORD_BACKED: copy_backed(l, &record.backed); break;
     case RECORD_CHOSEN: take_chosen(l, &record.chosen); break;
     default: l->job->stale++; /* what only a worker says */
     }

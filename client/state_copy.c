@@ -5,13 +5,20 @@
 
 #include <string.h>
 
-/* Pieces take turns, so that each rank has about as much. */
+static bool is_member(const struct gp_tensor *t, uint32_t rank)
+{
+    if (t->job->is_elastic)
+        return t->ranks[rank / 64] >> (rank % 64) & 1;
+    return terms_have_rank(&t->terms, rank);
+}
+
+/* Pieces take turns, so that each rank has about as much. Who has made one keeps it (L28). */
 void copy_choose(struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;
     uint32_t left = t->members > 0 ? p->id % t->members : 0, rank = 0;
     for (; rank < t->job->workers; rank++) {
-        if (terms_have_rank(&t->terms, rank) && left-- == 0)
+        if (is_member(t, rank) && left-- == 0)
             break;
     }
     p->keeps_copy = t->job->is_durable && t->terms.rule && p->elements > 0 && rank == t->job->rank;
@@ -28,7 +35,7 @@ static int prepare_piece(struct piece *p)
     if (!p->keeps_copy || p->copy)
         return 0;
     int r = slabs_alloc(&t->job->slabs, 2 * state_bytes(p), &p->copy);
-    p->copy_since = t->round + 1;
+    p->copy_since = t->job->is_elastic ? RECORD_ROUND_NONE : t->round + 1;
     return r < 0 ? client_error(r, "tensor '%s': no room for a copy of its parameters: %s", t->name,
                                 err_text(r))
                  : 0;
@@ -45,13 +52,15 @@ int copy_prepare(struct gp_tensor *t)
 int copy_tell(struct link *l, struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;
-    if (!p->copy || p->copy_told == l->openings || !t->knows_steps)
+    bool is_claim = p->copy_since != RECORD_ROUND_NONE;
+    if (!p->copy || p->copy_told == l->openings || (is_claim && !t->knows_steps))
         return 0;
     struct place place;
     slabs_find(&t->job->slabs, p->copy, 2 * state_bytes(p), &place);
     struct record_backup told = {.kind = RECORD_BACKUP,
                                  .piece = p->id,
                                  .region = place.region,
+                                 .note = p->slot,
                                  .offset = {place.offset, place.offset + state_bytes(p)},
                                  .since = p->copy_since};
     memcpy(told.steps, t->steps, sizeof told.steps);
@@ -59,6 +68,35 @@ int copy_tell(struct link *l, struct piece *p)
     if (r == 0)
         p->copy_told = l->openings;
     return r;
+}
+
+/* Of who came late and has seen no broadcast: from that round on it counts as others do. */
+static void learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps)
+{
+    bool is_known = t->knows_steps && t->entering == 0;
+    if (is_known || (round > t->round && t->entering == 0))
+        return;
+    t->steps_round = round;
+    t->steps[round % 3] = steps;
+    for (uint64_t next = round + 1; next <= t->round; next++) {
+        const struct push *push = next == t->round ? &t->open : &t->kept;
+        t->steps[next % 3] = t->steps[(next + 2) % 3] + (push->operation == RECORD_UPDATE);
+    }
+    t->knows_steps = true;
+}
+
+/* Also from a lane that is being left: what it has said before its end holds. */
+void copy_backed(struct link *l, const struct record_backed *told)
+{
+    struct gp_job *job = l->job;
+    struct piece *p = told->note < job->slots_count ? job->slots[told->note].piece : NULL;
+    bool is_ours = p && p->id == told->piece && p->copy && (p->link == l || p->fence == l);
+    if (!is_ours) {
+        job->stale++;
+        return;
+    }
+    p->copy_since = told->round;
+    learn_steps(p->tensor, told->round, told->steps);
 }
 
 void copy_free(struct piece *p)

@@ -210,7 +210,6 @@ static int add_piece(struct gp_tensor *t, const Gradpool__Wire__Piece *said)
                         .id = said->id,
                         .epoch = said->epoch};
     list_init(&p->unsent);
-    copy_choose(p);
     p->link = link_get(t->job, said->lane);
     int r = p->link ? take_slot(t->job, p) : -ENOMEM;
     if (r == 0)
@@ -234,9 +233,12 @@ int tensor_route(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
     hash_by_id(t);
     t->is_routed = true;
     tensor_take_ranks(t, route);
-    for (uint32_t i = 0; t->job->join_is_late && i < t->pieces_count; i++)
+    for (uint32_t i = 0; i < t->pieces_count; i++)
+        copy_choose(&t->pieces[i]);
+    int r = t->job->is_elastic ? copy_prepare(t) : 0;
+    for (uint32_t i = 0; r == 0 && t->job->join_is_late && i < t->pieces_count; i++)
         piece_await_entry(&t->pieces[i]);
-    return 0;
+    return r;
 }
 
 static void unhash(struct gp_tensor *t)

@@ -47,6 +47,12 @@ static int make_known(struct piece *p)
     return 0;
 }
 
+/* Who has a copy keeps it, as long as he is there: offers are for pieces without one. */
+static bool is_better(const struct backup *b, const struct record_backup *told)
+{
+    return b->since == RECORD_ROUND_NONE && told->since != RECORD_ROUND_NONE;
+}
+
 int backup_hear(struct worker *w, const struct record_backup *told)
 {
     struct piece *p = piece_find(w->job, told->piece);
@@ -58,11 +64,17 @@ int backup_hear(struct worker *w, const struct record_backup *told)
     if (r < 0)
         return r;
     struct backup *b = &p->parameters->backup;
+    if (b->worker && b->worker != w && !is_better(b, told))
+        return 0;
+    if (b->worker != w || told->since != RECORD_ROUND_NONE)
+        b->since = told->since; /* else it has not heard yet that it has one */
     b->worker = w;
     b->region = told->region;
-    b->since = told->since;
+    b->piece = p->id;
+    b->note = told->note;
     memcpy(b->offset, told->offset, sizeof b->offset);
     memcpy(b->steps, told->steps, sizeof b->steps);
+    round_go_on(p);
     return 0;
 }
 
@@ -77,7 +89,10 @@ void backup_forget(struct worker *w)
 
 void backup_free(struct piece *p)
 {
-    if (p->parameters && p->parameters->backup.is_known)
+    if (!p->parameters)
+        return;
+    list_remove(&p->parameters->backup.told.tell_link);
+    if (p->parameters->backup.is_known)
         unregister(p, p->job->lane->options.fabrics_count);
 }
 
@@ -98,8 +113,9 @@ static bool has_news(const struct transfer *t, uint32_t *ret_first, uint32_t *re
         t->elements == 0)
         return false;
     /* A round that is copied from who holds its result has its whole state here (A44). */
+    bool is_whole = !p->parameters->filled && (p->operation->updates || p->is_copy);
     *ret_first = t->array;
-    *ret_end = p->operation->updates || p->is_copy ? parameters_arrays(p) : t->array + 1;
+    *ret_end = is_whole ? parameters_arrays(p) : t->array + 1;
     return true;
 }
 
@@ -107,7 +123,14 @@ static const float *news_at(const struct transfer *t, uint32_t array)
 {
     const struct piece *p = t->piece;
     const struct parameters *q = p->parameters;
-    return q->state[p->operation->saves ? q->now : 1 - q->now][array] + t->first;
+    bool is_committed = q->filled || p->operation->saves;
+    return q->state[is_committed ? q->now : 1 - q->now][array] + t->first;
+}
+
+/* Which round's it is. */
+static uint64_t news_of(const struct piece *p)
+{
+    return p->parameters->filled ? p->parameters->filled : p->round;
 }
 
 int backup_store(const struct transfer *t)
@@ -119,7 +142,7 @@ int backup_store(const struct transfer *t)
     const struct backup *b = &p->parameters->backup;
     size_t bytes = piece_bytes(p, t->elements);
     for (; fabric_maps(b->worker->fabric) && array < end; array++) {
-        void *at = fabric_map(b->worker->conn, b->region, offset_of(t, p->round, array), bytes);
+        void *at = fabric_map(b->worker->conn, b->region, offset_of(t, news_of(p), array), bytes);
         if (!at)
             return -EFAULT;
         memcpy(at, news_at(t, array), bytes);
@@ -137,7 +160,7 @@ int backup_post(struct transfer *t, uint32_t *ret_posted)
     const struct backup *b = &p->parameters->backup;
     while (first + t->backup_next < end) {
         uint32_t array = first + t->backup_next;
-        int r = fabric_write(b->worker->conn, b->region, offset_of(t, p->round, array),
+        int r = fabric_write(b->worker->conn, b->region, offset_of(t, news_of(p), array),
                              news_at(t, array), piece_bytes(p, t->elements), t);
         if (r < 0)
             return r;
@@ -151,7 +174,8 @@ int backup_post(struct transfer *t, uint32_t *ret_posted)
 
 bool backup_has(const struct piece *p, uint64_t round)
 {
-    return p->parameters->backup.worker && p->parameters->backup.since <= round;
+    const struct backup *b = &p->parameters->backup;
+    return b->worker && b->since != RECORD_ROUND_NONE && b->since <= round;
 }
 
 void backup_fetch(struct piece *p, uint64_t round) { p->parameters->fetched = round; }
@@ -167,4 +191,46 @@ void backup_fetched(struct piece *p)
 uint64_t backup_offset(const struct transfer *t)
 {
     return offset_of(t, t->piece->parameters->fetched, t->array);
+}
+
+/* ---- a copy that begins ---- */
+
+bool backup_lacks(const struct piece *p, uint64_t round)
+{
+    const struct parameters *q = p->parameters;
+    return q && q->are_set && round > 0 && p->elements > 0 && q->backup.worker &&
+           (q->backup.since == RECORD_ROUND_NONE || q->backup.since > round);
+}
+
+void backup_fill(struct piece *p, uint64_t round) { p->parameters->filled = round; }
+
+void backup_filled(struct piece *p)
+{
+    struct parameters *q = p->parameters;
+    struct backup *b = &q->backup;
+    uint64_t round = q->filled;
+    q->filled = 0;
+    if (!b->worker)
+        return; /* it was lost meanwhile */
+    b->since = round;
+    backup_tell(p, round);
+}
+
+void backup_tell(struct piece *p, uint64_t round)
+{
+    struct backup *b = &p->parameters->backup;
+    if (!b->worker || b->since == RECORD_ROUND_NONE)
+        return;
+    b->told_steps = p->parameters->steps;
+    tell_backed(b->worker, &b->told, round);
+}
+
+void backup_carry_over(struct piece *p)
+{
+    struct backup *b = &p->parameters->backup;
+    p->parameters->fetched = p->parameters->filled = 0;
+    if (b->worker && !piece_rank(p, b->worker->number)) {
+        list_remove(&b->told.tell_link);
+        b->worker = NULL;
+    }
 }

@@ -34,6 +34,21 @@ static inline bool backup_is_fetched(const struct piece *p)
 }
 /* All of it has come: it is the state that is committed. */
 void backup_fetched(struct piece *p);
+/* The state after that round is here, and not in the copy that somebody offers to keep. */
+bool backup_lacks(const struct piece *p, uint64_t round);
+/* A pass takes it there; `filled` is that round. */
+void backup_fill(struct piece *p, uint64_t round);
+static inline bool backup_is_filled(const struct piece *p)
+{
+    return p->parameters && p->parameters->filled > 0;
+}
+/* It is there: who has it is told so. */
+void backup_filled(struct piece *p);
+/* Who has the copy hears what lies behind the state after that round. */
+void backup_tell(struct piece *p, uint64_t round);
+/* The piece has other ranks: a copy stays with who is still among them. */
+void backup_carry_over(struct piece *p);
+
 /* Where in the copy the chunk's input lies. */
 uint64_t backup_offset(const struct transfer *t);
 

@@ -37,10 +37,8 @@ struct announcement {
     uint32_t inbox_bytes; /* of it, in the inbox */
 };
 
-#define TELL_COMMIT 1
-#define TELL_ERROR 2
-#define TELL_CLOSED 3
-#define TELL_CHOSEN 4 /* the set that its round decided, then COMMIT */
+/* CHOSEN: the set that its round decided, then COMMIT; BACKED: of a copy, not of a round. */
+enum { TELL_COMMIT = 1, TELL_ERROR, TELL_CLOSED, TELL_CHOSEN, TELL_BACKED };
 
 /* A piece as one rank of its set sees it. */
 struct rank {
@@ -282,7 +280,8 @@ void round_rest(struct piece *p);
 void round_abandon(struct piece *p);
 /* The open round is known, and whether ranks hold its result already: the rest get that. */
 void round_take_up(struct piece *p);
-void round_fetch(struct piece *p, uint64_t round); /* the state after it comes from its copy */
+void round_fetch(struct piece *p, uint64_t round); /* the state after it comes from its copy, ... */
+void round_fill(struct piece *p, uint64_t round);  /* ... or goes to one that lacks it */
 
 /* new_owner.c */
 /* After a new owner was told where a worker stands: opens the round when all have (W5). */

@@ -144,19 +144,34 @@ static bool fetch(struct piece *p, uint64_t committed)
     return true;
 }
 
+/* Where it stays it has other ranks, and one of them has no copy yet: before anything else. The
+ * state is that of this round, or becomes it (A44). */
+static bool fill(struct piece *p, uint64_t committed)
+{
+    if (!p->is_regrouped || !backup_lacks(p, committed))
+        return false;
+    p->round = committed + 1;
+    bool suits = regroup_suits(p);
+    p->round = 0;
+    if (suits)
+        round_fill(p, committed);
+    return suits;
+}
+
 /* Open round = one after the last that anybody knows to be committed. If somebody holds its result,
  * that is what the rest get, never a second sum (W5). */
 void round_recover(struct piece *p)
 {
     uint32_t left = 0, silent = silent_leavers(p, &left);
-    if (p->is_held || backup_is_fetched(p))
-        return; /* its thaw, or what is fetched, comes back to it */
+    if (p->is_held || backup_is_fetched(p) || backup_is_filled(p))
+        return; /* its thaw, or what is fetched or filled, comes back to it */
     if (silent > 0 && p->terms.quorum == QUORUM_ALL)
         piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
     if (p->spoken + silent < p->members)
         return;
     uint64_t committed = last_committed(p);
-    if (committed > 0 && p->parameters && !p->failure && fetch(p, committed))
+    if (committed > 0 && p->parameters && !p->failure &&
+        (fetch(p, committed) || fill(p, committed)))
         return;
     round_settle(p, committed);
 }

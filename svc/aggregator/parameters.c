@@ -23,6 +23,8 @@ struct parameters *parameters_create(const struct piece *p)
     char *next = (char *)(q + 1);
     for (size_t i = 0; q && i < 2 * arrays; i++, next += bytes)
         q->state[i / arrays][i % arrays] = (float *)next;
+    if (q)
+        list_init(&q->backup.told.tell_link);
     return q;
 }
 

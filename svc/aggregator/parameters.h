@@ -12,8 +12,11 @@ struct backup {
     uint32_t region;
     bool is_known;      /* to the fabrics, that the state is written from */
     uint64_t offset[2]; /* of states after rounds, by their last bit */
-    uint64_t since;     /* the first round that went there */
+    uint64_t since;     /* the first round that went there; RECORD_ROUND_NONE: none so far */
     uint64_t steps[3];  /* behind those states, by the round modulo 3 */
+    uint32_t piece, note;
+    struct announcement told; /* what it is told hangs on this: since when it is whole ... */
+    uint64_t told_steps;      /* ... and the updates behind that */
 };
 
 /* What a lane keeps for a piece with an update rule (A19): parameters and moments twice, since a
@@ -31,6 +34,7 @@ struct parameters {
     float *state[2][1 + UPDATE_MOMENTS_MAX];
     struct backup backup;
     uint64_t fetched; /* the round whose state is being read from there; 0: none is */
+    uint64_t filled;  /* likewise, written there without a round */
 };
 
 /* NULL: no memory. Lies in one block, to be freed as such. */

@@ -217,6 +217,8 @@ static void carry_over(struct piece *p, struct piece *before)
 {
     if (quorum_is_loose(p))
         carry_clocks(p, before);
+    if (p->parameters)
+        backup_carry_over(p);
     p->is_regrouped = true;
     p->state_round = before->round > 0 ? before->round - 1 : before->state_round;
     p->has_kept = before->has_kept;

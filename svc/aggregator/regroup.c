@@ -2,7 +2,7 @@
  * epoch, and its new ranks say anew where they stand, as to a new owner. Owns the piece's change
  * of ranks; never decides who is in a job. README: A40 to A44; svc/wire/README.md: W15. */
 #include "svc/aggregator/regroup.h"
-#include "svc/aggregator/parameters.h"
+#include "svc/aggregator/backup.h"
 #include "svc/aggregator/transfer.h"
 
 #include <errno.h>
@@ -45,6 +45,9 @@ static bool has(const uint64_t *ranks, uint32_t rank)
 
 static bool needs(const struct piece *p, const uint64_t *gone)
 {
+    const struct worker *keeper = p->parameters ? p->parameters->backup.worker : NULL;
+    if ((backup_is_fetched(p) || backup_is_filled(p)) && (!keeper || has(gone, keeper->number)))
+        return true;
     for (uint32_t i = 0; i < p->members; i++) {
         if (p->ranks[i].part && has(gone, p->ranks[i].worker->number))
             return true;

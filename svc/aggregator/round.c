@@ -31,7 +31,7 @@ static void assign_parts(struct piece *p)
 {
     struct announcement *a;
     p->sources = 0;
-    for (uint32_t i = 0; i < p->members && !backup_is_fetched(p); i++) {
+    for (uint32_t i = 0; i < p->members; i++) {
         struct rank *rank = &p->ranks[i];
         a = rank->part = part_of(p, rank);
         rank->is_source = a && is_source(p, rank);
@@ -41,16 +41,16 @@ static void assign_parts(struct piece *p)
     }
 }
 
-/* The state comes from its copy: nobody takes part but whoever has that. */
+/* The state comes from its copy, or goes there: nobody takes part but whoever has that. */
 static void assign_keeper(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
         struct rank *rank = &p->ranks[i];
         rank->part = NULL;
-        rank->is_source = rank->worker == p->parameters->backup.worker;
+        rank->is_source = backup_is_fetched(p) && rank->worker == p->parameters->backup.worker;
         rank->is_target = rank->gets_word = false;
     }
-    p->sources = 1;
+    p->sources = backup_is_fetched(p);
 }
 
 /* Front layers first (larger priority), else in order of arrival. */
@@ -63,18 +63,23 @@ static void queue_by_priority(struct piece *p)
     list_insert_before(at, &p->run_link);
 }
 
+static bool is_of_copy(const struct piece *p)
+{
+    return backup_is_fetched(p) || backup_is_filled(p);
+}
+
 static uint32_t steps_of(const struct piece *p)
 {
-    if (p->is_copy || p->is_answer || p->elements == 0)
+    if (!is_of_copy(p) && (p->is_copy || p->is_answer || p->elements == 0))
         return 1;
-    if (backup_is_fetched(p) || p->operation->saves || p->operation->restores)
+    if (is_of_copy(p) || p->operation->saves || p->operation->restores)
         return parameters_arrays(p); /* one after the other */
     return operation_steps(p->operation, p->members);
 }
 
 static void start(struct piece *p)
 {
-    if (backup_is_fetched(p))
+    if (is_of_copy(p))
         assign_keeper(p);
     else
         assign_parts(p);
@@ -83,7 +88,7 @@ static void start(struct piece *p)
     p->next_element = 0;
     p->input_squares = p->result_squares = 0;
     p->state = PIECE_RUNNABLE;
-    account_ready(p, !p->is_answer && !backup_is_fetched(p));
+    account_ready(p, !p->is_answer && !is_of_copy(p));
     p->job->due_bytes += piece_bytes(p, p->elements) * p->steps;
     queue_by_priority(p);
     job_wake(p->job);
@@ -93,6 +98,8 @@ void round_go_on(struct piece *p)
 {
     if (p->failure || p->state != PIECE_COLLECTING || p->round == 0 || p->is_held)
         return;
+    if (backup_lacks(p, p->round - 1))
+        return round_fill(p, p->round - 1);
     p->is_answer = p->late > 0 && (p->has_kept || p->elements == 0);
     bool is_known =
         p->operation || p->is_copy; /* who only says where it stands announces nothing */
@@ -213,6 +220,8 @@ static void close_round(struct piece *p)
     add_squares(p);
     if (p->parameters)
         parameters_commit(p);
+    if (p->parameters && p->is_copy)
+        backup_tell(p, p->round); /* who is new there has not counted this round */
     for (uint32_t i = 0; i < p->members; i++) {
         if (!p->ranks[i].part)
             find_late(p, &p->ranks[i]);
@@ -239,6 +248,28 @@ void round_fetch(struct piece *p, uint64_t round)
     start(p);
 }
 
+void round_fill(struct piece *p, uint64_t round)
+{
+    backup_fill(p, round);
+    start(p);
+}
+
+/* Before the standing was settled, or between two rounds. */
+static void end_fill(struct piece *p)
+{
+    uint64_t round = p->parameters->filled;
+    backup_filled(p);
+    p->state = PIECE_COLLECTING;
+    if (p->is_dropped)
+        return piece_free(p);
+    if (p->round == 0)
+        round_settle(p, round);
+    else
+        round_go_on(p);
+    if (p->is_held && p->state == PIECE_COLLECTING)
+        piece_rest(p);
+}
+
 /* No round, but the way to the first. */
 static void end_fetch(struct piece *p)
 {
@@ -256,6 +287,8 @@ void round_commit(struct piece *p)
 {
     if (backup_is_fetched(p))
         return end_fetch(p);
+    if (backup_is_filled(p))
+        return end_fill(p);
     bool is_answer = p->is_answer;
     if (!is_answer)
         close_round(p);
@@ -302,7 +335,7 @@ void round_rest(struct piece *p)
     }
     account_done(p);
     if (p->parameters)
-        p->parameters->fetched = 0;
+        p->parameters->fetched = p->parameters->filled = 0;
     p->is_answer = p->is_copy = false;
     p->state = PIECE_COLLECTING;
     if (p->is_held)

@@ -1,7 +1,7 @@
 /* What a lane owes its workers besides results: COMMIT (batched, no hurry), CLOSED, CHOSEN and
  * ERROR. Nothing is allocated: what is owed hangs on the announcement it answers. A worker that
  * does not take its messages delays nobody (W10). README: A6. */
-#include "svc/aggregator/lane_types.h"
+#include "svc/aggregator/parameters.h"
 
 #include <errno.h>
 
@@ -28,6 +28,11 @@ void tell_closed(struct worker *w, struct announcement *a, uint64_t round)
 {
     a->closed_round = round;
     owe(w, a, TELL_CLOSED);
+}
+void tell_backed(struct worker *w, struct announcement *a, uint64_t round)
+{
+    a->closed_round = round;
+    owe(w, a, TELL_BACKED);
 }
 
 void tell_job_failure(struct worker *w)
@@ -81,6 +86,20 @@ static int send_closed(struct worker *w, struct announcement *a)
     return r;
 }
 
+static int send_backed(struct worker *w, struct announcement *a)
+{
+    const struct backup *b = container_of(a, struct backup, told);
+    const struct record_backed backed = {.kind = RECORD_BACKED,
+                                         .piece = b->piece,
+                                         .note = b->note,
+                                         .round = a->closed_round,
+                                         .steps = b->told_steps};
+    int r = fabric_send(w->conn, &backed, sizeof backed, NULL, 0);
+    if (r == 0)
+        list_remove(&a->tell_link);
+    return r;
+}
+
 /* Its lanes wait for the set, so it comes before COMMIT. */
 static int send_chosen(struct worker *w, struct announcement *a)
 {
@@ -112,6 +131,7 @@ static int send_owed(struct worker *w, struct announcement *a)
     case TELL_ERROR: return send_error(w, a);
     case TELL_CLOSED: return send_closed(w, a);
     case TELL_CHOSEN: return send_chosen(w, a);
+    case TELL_BACKED: return send_backed(w, a);
     default: return send_commits(w);
     }
 }

@@ -13,6 +13,7 @@ void tell_commit(struct worker *w, struct announcement *a);
 void tell_closed(struct worker *w, struct announcement *a, uint64_t round);
 /* COMMIT, and before it the set that the round has decided. */
 void tell_chosen(struct worker *w, struct announcement *a);
+void tell_backed(struct worker *w, struct announcement *a, uint64_t round);
 void tell_error(struct worker *w, struct announcement *a);
 /* Every request of the job has failed. */
 void tell_job_failure(struct worker *w);

@@ -21,6 +21,7 @@ static const uint16_t kind_bytes[] = {
     [RECORD_CHOSEN] = sizeof(struct record_chosen),
     [RECORD_SETTINGS] = sizeof(struct record_settings),
     [RECORD_BACKUP] = sizeof(struct record_backup),
+    [RECORD_BACKED] = sizeof(struct record_backed),
 };
 
 static size_t bytes_of_kind(uint8_t kind)
@@ -146,8 +147,13 @@ static bool settings_are_sound(const struct record_settings *r)
 
 static bool backup_is_sound(const struct record_backup *r)
 {
-    return is_zero(r->reserved, sizeof(r->reserved)) && r->padding == 0 && r->since >= 1 &&
-           r->since <= RECORD_ROUND_MOST;
+    return is_zero(r->reserved, sizeof(r->reserved)) && r->since <= RECORD_ROUND_MOST;
+}
+
+static bool backed_is_sound(const struct record_backed *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved)) && r->padding == 0 && r->round >= 1 &&
+           r->round <= RECORD_ROUND_MOST && r->steps <= RECORD_ROUND_MOST;
 }
 
 static bool is_sound(const union record *r)
@@ -164,6 +170,7 @@ static bool is_sound(const union record *r)
     case RECORD_CHOSEN: return chosen_is_sound(&r->chosen);
     case RECORD_SETTINGS: return settings_are_sound(&r->settings);
     case RECORD_BACKUP: return backup_is_sound(&r->backup);
+    case RECORD_BACKED: return backed_is_sound(&r->backed);
     }
     return false;
 }

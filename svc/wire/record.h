@@ -30,6 +30,7 @@ enum record_kind {
     RECORD_SETTINGS = 10, /* worker -> lane: hyper-parameters of the updates it announces from now
                              on (W14) */
     RECORD_BACKUP = 11,   /* worker -> lane: where a copy of a piece's state goes (W17) */
+    RECORD_BACKED = 12,   /* lane -> worker: your copy is whole, and goes on (W17) */
 };
 
 #define RECORD_WORD_NONE 0xffffffffu
@@ -199,12 +200,24 @@ struct record_backup {
     uint8_t reserved[3];
     uint32_t piece;
     uint32_t region;
-    uint32_t padding;
+    uint32_t note;      /* comes back in BACKED */
     uint64_t offset[2]; /* by the round's last bit: the state before is whole until the commit */
-    uint64_t since;     /* the first round whose state went there */
+    uint64_t since;     /* the first round whose state went there; RECORD_ROUND_NONE: an offer, of
+                         which nothing is known until BACKED */
     uint64_t steps[3];  /* the updates behind the state after a round, by the round modulo 3 */
 };
 _Static_assert(sizeof(struct record_backup) == 64, "no holes");
+
+struct record_backed {
+    uint8_t kind;
+    uint8_t reserved[3];
+    uint32_t piece;
+    uint32_t note; /* of the BACKUP */
+    uint32_t padding;
+    uint64_t round; /* the copy has the state after it, and will have each later one */
+    uint64_t steps; /* the updates behind that */
+};
+_Static_assert(sizeof(struct record_backed) == 32, "no holes");
 
 union record {
     uint8_t kind;
@@ -219,6 +232,7 @@ union record {
     struct record_chosen chosen;
     struct record_settings settings;
     struct record_backup backup;
+    struct record_backed backed;
 };
 
 /* Copies `bytes` bytes into `ret_record` and checks everything that can be checked without state:

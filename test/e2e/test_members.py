@@ -85,8 +85,11 @@ def rank_trains(rank, workers):
 
 
 class Case(unittest.TestCase):
+    AGGREGATORS = 2
+
     def setUp(self):
-        self.service = Service('--lanes-per-core', 2, '--scale', 'off')
+        self.service = Service('--lanes-per-core', 2, '--scale', 'off',
+                               aggregators=self.AGGREGATORS)
         self.addCleanup(self.service.end)
         self.random = random.Random(SEED)
         self.folder = pathlib.Path(self.service.folder) / 'members'

@@ -123,7 +123,7 @@ static void make_region(struct sim *sim, bool is_mapped, size_t bytes, struct re
 }
 
 static void make_worker(struct sim *sim, struct sim_job *job, uint32_t rank, size_t input_bytes,
-                        size_t landing_bytes)
+                        size_t landing_bytes, size_t copies_bytes)
 {
     struct sim_worker *w = &job->workers[rank];
     struct fabric_options options = {.payload_bytes_max = sim->options.payload_bytes_max};
@@ -134,6 +134,7 @@ static void make_worker(struct sim *sim, struct sim_job *job, uint32_t rank, siz
         sim->options.reach == SIM_MIXED ? sim_chance(sim, 2) : sim->options.reach == SIM_MAPPED;
     make_region(sim, w->is_mapped, input_bytes, &w->regions[SIM_INPUTS]);
     make_region(sim, w->is_mapped, landing_bytes, &w->regions[SIM_LANDINGS]);
+    make_region(sim, w->is_mapped, copies_bytes, &w->regions[SIM_COPIES]);
     check_prepare_memory(w, input_bytes, landing_bytes);
     int r = mem_fabric_open(sim->networks[w->is_mapped], &options, &w->fabric);
     sim_require(sim, r == 0, "no fabric: %d", r);
@@ -142,7 +143,7 @@ static void make_worker(struct sim *sim, struct sim_job *job, uint32_t rank, siz
 static void make_job(struct sim *sim, uint32_t index)
 {
     struct sim_job *job = &sim->jobs[index];
-    uint64_t inputs = 0, landings = SIM_GUARD_BYTES;
+    uint64_t inputs = 0, landings = SIM_GUARD_BYTES, copies = SIM_GUARD_BYTES;
     job->id = 100 + index;
     job->victim = job->to_cut = SIM_NOWHERE;
     job->workers_count = draw_count(sim, sim->options.workers);
@@ -156,11 +157,12 @@ static void make_job(struct sim *sim, uint32_t index)
         kind_draw(sim, piece);
         inputs = lay_out(piece, inputs, piece->input_offset, job->is_double);
         landings = lay_out(piece, landings, piece->landing_offset, job->is_double);
+        copies = copy_lay_out(sim, piece, copies);
         for (int k = 0; k < 2; k++)
             piece->result[k] = calloc(piece->elements + 1, sizeof(float));
     }
     for (uint32_t rank = 0; rank < job->workers_count; rank++)
-        make_worker(sim, job, rank, inputs, landings);
+        make_worker(sim, job, rank, inputs, landings, copies);
     coordinator_place_job(sim, job);
 }
 
@@ -372,7 +374,7 @@ static void free_job(struct sim_job *job)
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {
         struct sim_worker *w = &job->workers[rank];
         fabric_close(w->fabric);
-        for (int id = 0; id < 2; id++) {
+        for (int id = 0; id < SIM_REGIONS; id++) {
             if (w->is_mapped)
                 region_destroy(&w->regions[id]);
             else

@@ -30,6 +30,7 @@ struct sim_options {
     uint64_t elements_most; /* of a piece */
     bool is_exact;          /* so many, not up to so many */
     enum sim_kinds kinds;
+    bool has_copies; /* of states, in workers' memory: they outlive their lanes */
     enum sim_reach reach;
     uint32_t queue_depth; /* 0: the network's default */
     uint64_t delay_max_ns;

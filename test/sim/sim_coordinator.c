@@ -146,7 +146,7 @@ void tell_route(struct sim_piece *piece, bool is_released)
 
 static void place_again(struct sim *sim, struct sim_piece *piece, uint32_t lane)
 {
-    piece->state_died |= piece->kind != SIM_SUM;
+    piece->state_died |= piece->kind != SIM_SUM && !copy_is_kept(sim, piece);
     place(sim, piece, lane, true);
     tell_route(piece, false);
 }

@@ -12,8 +12,7 @@
 #define SIM_WORKERS_MAX 12
 #define SIM_PIECES_MAX 16
 #define SIM_NOWHERE UINT32_MAX
-#define SIM_INPUTS 0 /* region ids */
-#define SIM_LANDINGS 1
+enum { SIM_INPUTS, SIM_LANDINGS, SIM_COPIES, SIM_REGIONS }; /* regions, by their ids */
 #define SIM_GUARD_BYTES 64
 
 /* Whose gradients make a round, and what its lane keeps. From FIRST on that is not known before. */
@@ -49,6 +48,7 @@ struct sim_view {
     bool is_released;               /* by the lane that it leaves for next_lane */
     uint32_t fence;                 /* lane that must not be able to write any more (W5) */
     bool owes_idle;                 /* has to tell that nothing is open */
+    bool told_copy;                 /* where the copy of the piece's state lies, if it has one */
 };
 
 enum sim_link_state { SIM_LINK_NONE, SIM_LINK_CONNECTING, SIM_LINK_OPEN, SIM_LINK_CLOSED };
@@ -67,7 +67,7 @@ struct sim_worker {
     uint32_t rank;
     struct fabric *fabric;
     bool is_mapped;
-    struct region regions[2];
+    struct region regions[SIM_REGIONS];
     struct sim_link links[SIM_LANES_MAX];
     struct sim_view views[SIM_PIECES_MAX];
     uint32_t next_word;
@@ -120,6 +120,7 @@ struct sim_piece {
     bool state_died; /* with its lane: what no worker knows is lost */
     uint64_t elements;
     uint64_t input_offset[2], landing_offset[2]; /* of every worker alike */
+    uint64_t copy_offset;
     uint32_t lane, epoch;
     uint32_t epochs; /* given out so far */
     bool is_leaving; /* its lane was told to drop it */
@@ -224,6 +225,13 @@ void worker_open_memory(struct sim_worker *w);
 /* Events, then what there is to do. Returns whether anything happened. */
 bool worker_turn(struct sim_worker *w);
 bool worker_is_finished(const struct sim_worker *w);
+
+/* --- sim_copy.c --- */
+
+bool copy_is_kept(const struct sim *sim, const struct sim_piece *piece);
+uint64_t copy_lay_out(const struct sim *sim, struct sim_piece *piece, uint64_t at);
+/* Before anything else is said of the piece to a lane. -EAGAIN: no room now. */
+int copy_tell(struct sim_worker *w, const struct sim_piece *piece);
 
 /* --- sim_check.c --- */
 

@@ -124,6 +124,8 @@ static bool flush_piece(struct sim_worker *w, struct sim_piece *piece)
     struct sim_view *v = &w->views[piece->id - 1];
     if (!may_speak(w, v))
         return true;
+    if (copy_tell(w, piece) < 0)
+        return false;
     if (v->owes_idle && send_ready(w, piece, v->committed, RECORD_IDLE) < 0)
         return false;
     w->sim->result.standings += v->owes_idle;
@@ -307,7 +309,7 @@ static void take_message(struct sim_worker *w, struct sim_link *link,
 static void take_open(struct sim_worker *w, struct sim_link *link)
 {
     link->state = SIM_LINK_OPEN;
-    for (uint32_t id = 0; id < 2; id++) {
+    for (uint32_t id = 0; id < (w->sim->options.has_copies ? SIM_REGIONS : SIM_COPIES); id++) {
         int r = fabric_lend(link->conn, &w->regions[id], id);
         sim_require(w->sim, r == 0 || r == -ECONNRESET, "cannot lend: %d", r);
     }
@@ -371,6 +373,7 @@ static void adopt(struct sim_worker *w, struct sim_view *v)
     v->epoch = v->next_epoch;
     v->next_lane = SIM_NOWHERE;
     v->owes_idle = v->begun == v->committed;
+    v->told_copy = false;
     for (int k = 0; k < 2; k++) {
         v->open[k].word = w->next_word++;
         v->open[k].is_unsent = v->open[k].standing != SIM_IDLE;
@@ -425,7 +428,8 @@ static bool can_begin(const struct sim_worker *w, const struct sim_view *v)
         return false;
     if (v->begun == v->committed)
         return true;
-    if (!w->job->is_double || kind_is_open(piece) || v->begun > v->committed + 1)
+    if (!w->job->is_double || kind_is_open(piece) || v->begun > v->committed + 1 ||
+        copy_is_kept(w->sim, piece))
         return false;
     return w->sim->options.laps || v->open[v->begun & 1].standing == SIM_LANDED;
 }

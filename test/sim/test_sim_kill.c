@@ -103,11 +103,26 @@ static void an_update_is_finished_or_its_loss_is_told_wherever_its_owner_dies(vo
     }
 }
 
+/* With a copy in a worker's memory nothing is lost, and no bit is another. */
+static void an_update_with_a_copy_is_finished_wherever_its_owner_dies(void **state)
+{
+    for (int reach = SIM_MESSAGES; reach <= SIM_MAPPED; reach++) {
+        struct outcome outcome = {0};
+        struct sim_options options = one_piece((enum sim_reach)reach, SIM_KINDS_UPDATE, LONG);
+        options.has_copies = true;
+        options.rounds = 3;
+        kill_before_each(options, &outcome);
+        assert_int_equal(outcome.lost, 0);
+        assert_int_equal(outcome.finished, outcome.posts);
+    }
+}
+
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(a_sum_of_several_chunks_is_finished_wherever_its_owner_dies),
     cmocka_unit_test(a_sum_of_one_chunk_is_finished_wherever_its_owner_dies),
     cmocka_unit_test(a_sum_in_mapped_memory_is_finished_wherever_its_owner_dies),
     cmocka_unit_test(an_update_is_finished_or_its_loss_is_told_wherever_its_owner_dies),
+    cmocka_unit_test(an_update_with_a_copy_is_finished_wherever_its_owner_dies),
 };
 
 int main(int argc, char **argv)

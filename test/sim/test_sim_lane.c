@@ -32,13 +32,15 @@ static void add(struct sim_result *sum, const struct sim_result *result)
 }
 
 /* The world that was asked for, or the first so many. */
-static struct sim_result run_worlds(uint64_t count)
+static struct sim_result run_worlds(uint64_t count, bool has_copies)
 {
     struct sim_result sum = {0};
     const char *one = getenv("GRADPOOL_TEST_SEED");
     uint64_t first = one ? strtoull(one, NULL, 10) : 1;
     for (uint64_t seed = first; seed < first + (one ? 1 : count); seed++) {
         struct sim_options options = sim_options_draw(seed);
+        options.has_copies = has_copies;
+        options.kinds = has_copies ? SIM_KINDS_UPDATE : options.kinds;
         struct sim_result result = sim_run(&options);
         add(&sum, &result);
     }
@@ -47,7 +49,7 @@ static struct sim_result run_worlds(uint64_t count)
 
 static void every_random_world_keeps_all_invariants(void **state)
 {
-    struct sim_result sum = run_worlds(getenv("GRADPOOL_TEST_LONG") ? WORLDS_LONG : WORLDS);
+    struct sim_result sum = run_worlds(getenv("GRADPOOL_TEST_LONG") ? WORLDS_LONG : WORLDS, false);
     print_message("# %" PRIu64 " turns, %" PRIu64 " rounds, %" PRIu64 " results, %" PRIu64
                   " commits, %" PRIu64 " repeats, %" PRIu64 " laps, %" PRIu64 " deaths, %" PRIu64
                   " standings, %" PRIu64 " handed over, %" PRIu64 " not, %" PRIu64
@@ -68,6 +70,18 @@ static void the_same_seed_is_the_same_world(void **state)
         again = sim_run(&options);
         assert_true(once.transcript != again.transcript);
     }
+}
+
+/* Update rules alone, each state with a copy in a worker's memory. */
+static void parameters_with_a_copy_outlive_their_lanes_in_every_random_world(void **state)
+{
+    struct sim_result sum =
+        run_worlds(getenv("GRADPOOL_TEST_LONG") ? WORLDS_LONG / 4 : WORLDS / 4, true);
+    print_message("# %" PRIu64 " rounds, %" PRIu64 " deaths, %" PRIu64 " handed over, %" PRIu64
+                  " jobs done, %" PRIu64 " failed\n",
+                  sum.rounds, sum.deaths, sum.handovers, sum.jobs_done, sum.jobs_failed);
+    assert_int_equal(sum.losses, 0);
+    assert_true(sum.jobs_done > 0);
 }
 
 /* Sums and update rules: which lanes they were on decides nothing. */
@@ -96,6 +110,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(the_same_seed_is_the_same_world),
     cmocka_unit_test(what_moves_has_the_same_bits_as_what_stays),
     cmocka_unit_test(every_random_world_keeps_all_invariants),
+    cmocka_unit_test(parameters_with_a_copy_outlive_their_lanes_in_every_random_world),
 };
 
 int main(int argc, char **argv)

@@ -116,6 +116,9 @@ static void take_message(struct rig_worker *w, const struct fabric_event *event)
         w->missing_count++;
     } else if (record.kind == RECORD_CLOSED) {
         w->closed[w->closed_count++ % 16] = record.closed;
+    } else if (record.kind == RECORD_BACKED) {
+        w->backed = record.backed;
+        w->backed_count++;
     } else if (record.kind == RECORD_CHOSEN) {
         w->chosen = record.chosen;
         w->chosen_count++;

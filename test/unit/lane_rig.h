@@ -35,6 +35,8 @@ struct rig_worker {
     int missing_count;
     struct record_closed closed[16];
     int closed_count;
+    struct record_backed backed;
+    int backed_count;
     struct record_chosen chosen;
     int chosen_count;
     struct record_connect next_ticket;

@@ -122,6 +122,8 @@ static void a_state_of_other_arrays_than_the_rule_has_is_refused(void **state)
 /* Between rank 0's input and its landing area. */
 static const uint64_t copies[2] = {ARRAYS * BYTES, 2 * ARRAYS *BYTES};
 
+#define NOTE 4711
+
 static const float *copy_of(uint32_t rank, uint64_t round)
 {
     return rig_input(&rig, rank, copies[round & 1]);
@@ -130,7 +132,8 @@ static const float *copy_of(uint32_t rank, uint64_t round)
 static void keep(uint32_t rank, uint64_t since, uint64_t round, uint64_t steps)
 {
     struct record_backup told = {
-        .kind = RECORD_BACKUP, .piece = W, .offset = {copies[0], copies[1]}, .since = since};
+        .kind = RECORD_BACKUP, .piece = W, .note = NOTE, .offset = {copies[0], copies[1]}};
+    told.since = since;
     told.steps[round % 3] = steps;
     assert_int_equal(fabric_send(rig.workers[rank].conn, &told, sizeof told, NULL, 0), 0);
 }
@@ -242,6 +245,65 @@ static void a_copy_that_began_too_late_is_no_copy(void **state)
     expect_error(0, -EOWNERDEAD, "died with the lane");
 }
 
+/* Nobody had a copy so far. */
+static void an_offer_is_taken_at_once_and_told_when_it_is_whole(void **state)
+{
+    start(2, UPDATE_ADAM);
+    tell(0, &usual);
+    set(1);
+    model_set();
+    follow_adam(2, 3);
+    keep(1, RECORD_ROUND_NONE, 0, 0);
+    rig_until(&rig, rig.workers[1].backed_count == 1);
+    assert_int_equal(rig.workers[1].backed.piece, W);
+    assert_int_equal(rig.workers[1].backed.note, NOTE);
+    assert_int_equal(rig.workers[1].backed.round, 3);
+    assert_int_equal(rig.workers[1].backed.steps, 2);
+    assert_memory_equal(copy_of(1, 3), model, sizeof model);
+    for (uint64_t round = 4; round <= 5; round++) {
+        update_all(round);
+        model_update(UPDATE_ADAM, round, &usual);
+        expect_model(0);
+        assert_memory_equal(copy_of(1, round), model, sizeof model);
+    }
+    assert_int_equal(rig.workers[1].backed_count, 1);
+}
+
+static void an_offer_in_mid_round_has_the_state_after_it(void **state)
+{
+    start(2, UPDATE_ADAM);
+    tell(0, &usual);
+    keep(0, RECORD_ROUND_NONE, 0, 0); /* of what is still to be set */
+    set(1);
+    model_set();
+    rig_until(&rig, rig.workers[0].backed_count == 1);
+    assert_int_equal(rig.workers[0].backed.round, 1);
+    assert_int_equal(rig.workers[0].backed.steps, 0);
+    assert_memory_equal(copy_of(0, 1), model[0], BYTES);
+    update(0, 2);
+    update(1, 2);
+    keep(1, RECORD_ROUND_NONE, 0, 0);
+    await_commit(2);
+    model_update(UPDATE_ADAM, 2, &usual);
+    rig_settle(&rig);
+    assert_memory_equal(copy_of(0, 2), model, sizeof model);
+    assert_int_equal(rig.workers[1].backed_count, 0); /* it is not needed */
+}
+
+static void who_has_a_copy_comes_before_who_offers_to_make_one(void **state)
+{
+    lose_lane_after(3);
+    keep(0, RECORD_ROUND_NONE, 0, 0);
+    keep(1, 1, 3, 2);
+    update(0, 4);
+    update(1, 4);
+    await_commit(4);
+    model_update(UPDATE_ADAM, 4, &usual);
+    expect_model(0);
+    assert_int_equal(rig.workers[0].backed_count, 0);
+    assert_memory_equal(copy_of(1, 4), model, sizeof model);
+}
+
 static void a_copy_outside_of_what_is_lent_cuts_its_worker_off(void **state)
 {
     start(2, UPDATE_ADAM);
@@ -265,6 +327,9 @@ int main(int argc, char **argv)
         CASE(a_round_that_some_hold_is_done_again_from_the_state_before),
         CASE(who_kept_the_last_round_and_announced_the_next_is_believed),
         CASE(a_copy_that_began_too_late_is_no_copy),
+        CASE(an_offer_is_taken_at_once_and_told_when_it_is_whole),
+        CASE(an_offer_in_mid_round_has_the_state_after_it),
+        CASE(who_has_a_copy_comes_before_who_offers_to_make_one),
         CASE(a_copy_outside_of_what_is_lent_cuts_its_worker_off),
     };
     kind = argc > 1 ? argv[1] : "shm";

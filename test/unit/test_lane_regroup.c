@@ -379,6 +379,92 @@ static void a_step_that_somebody_holds_is_kept(void **state)
     expect(0, 80);
 }
 
+/* Between input and landing area, two states of one array. */
+#define COPY_AT (RIG_LANDING / 2)
+
+static void offer(uint32_t rank)
+{
+    const uint64_t bytes = SHORT * sizeof(float);
+    const struct record_backup told = {
+        .kind = RECORD_BACKUP, .piece = piece, .offset = {COPY_AT, COPY_AT + bytes}};
+    assert_int_equal(fabric_send(rig.workers[rank].conn, &told, sizeof told, NULL, 0), 0);
+}
+
+static void expect_copy(uint32_t rank, uint64_t round, float value)
+{
+    const float *copy = rig_input(&rig, rank, COPY_AT) + (round & 1) * SHORT;
+    for (uint64_t e = 0; e < SHORT; e++)
+        assert_true(copy[e] == value);
+}
+
+static void expect_backed(uint32_t rank, int count, uint64_t round, float value)
+{
+    const struct rig_worker *w = &rig.workers[rank];
+    rig_until(&rig, w->backed_count == count);
+    assert_int_equal(w->backed.round, round);
+    assert_int_equal(w->backed.steps, round - 1);
+    expect_copy(rank, round, value);
+}
+
+static void a_copy_stays_with_who_has_it_and_goes_to_another_when_he_is_gone(void **state)
+{
+    start_parameters();
+    offer(2);
+    expect_backed(2, 1, 1, 100);
+    update(7, 2, 20);
+    expect_commit(2, 2);
+    expect_copy(2, 2, 90);
+    kill_worker(0);
+    regroup(6, 1);
+    offer(1); /* whose turn it would be */
+    offer(2);
+    update(6, 3, 20);
+    expect_commit(2, 3);
+    expect_copy(2, 3, 80);
+    kill_worker(2);
+    regroup(2, 4);
+    offer(1);
+    stand(1, 3, RECORD_IDLE);
+    expect_backed(1, 1, 3, 80); /* before any round */
+    update(2, 4, 20);
+    expect_commit(1, 4);
+    expect_copy(1, 4, 70);
+}
+
+static void a_step_that_is_done_again_is_copied_before_and_after(void **state)
+{
+    start_parameters();
+    update(7, 2, 20);
+    expect_commit(1, 2);
+    kill_worker(2);
+    regroup(3, 4);
+    offer(0);
+    update(3, 2, 40);
+    expect_backed(0, 1, 1, 100);
+    expect_commit(0, 2);
+    expect_copy(0, 2, 80);
+}
+
+static void who_enters_a_round_that_is_copied_hears_the_steps_after_it(void **state)
+{
+    start_parameters();
+    update(7, 2, 20);
+    expect_commit(1, 2);
+    kill_worker(2);
+    regroup(11, 4);
+    rig_connect(&rig, 3, RIG_JOB, 3);
+    offer(3);
+    stand(3, 0, RECORD_ENTERS);
+    stand(0, 2, RECORD_HOLDS); /* has not heard of the commit, and nobody else has the result */
+    stand(1, 2, RECORD_ANNOUNCE);
+    expect_commit(1, 2);
+    expect(1, 90);
+    rig_until(&rig, rig.workers[3].closed_count == 1);
+    rig_until(&rig, rig.workers[3].backed.round == 2);
+    assert_int_equal(rig.workers[3].backed.steps, 1);
+    expect_copy(3, 2, 90);
+}
+
 /* ---- running sums ---- */
 
 static void a_running_sum_goes_on_and_who_is_new_starts_at_the_slowest(void **state)
@@ -421,6 +507,9 @@ int main(int argc, char **argv)
         CASE(parameters_stay_and_the_next_first_rank_goes_on_with_the_settings),
         CASE(a_step_that_is_done_again_starts_from_the_parameters_before_it),
         CASE(a_step_that_somebody_holds_is_kept),
+        CASE(a_copy_stays_with_who_has_it_and_goes_to_another_when_he_is_gone),
+        CASE(a_step_that_is_done_again_is_copied_before_and_after),
+        CASE(who_enters_a_round_that_is_copied_hears_the_steps_after_it),
         CASE(a_running_sum_goes_on_and_who_is_new_starts_at_the_slowest),
     };
     return cmocka_run_group_tests_name(kind, tests, NULL, NULL);

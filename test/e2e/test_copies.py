@@ -1,0 +1,202 @@
+"""Parameters outlive their lanes in jobs whose workers come and go (--durability replica): workers
+are killed, come back, are made more and fewer, and after each change aggregators are killed. Every
+worker that was there from the beginning follows each step of each tensor with numpy, so a moment or
+a step that was lost shows at once."""
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+import zlib
+
+import numpy
+
+import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import gradpool
+import test_members as members
+from harness import until
+
+SIZES = {'short': 700, 'long': 200000, 'cut': 1500000}   # elements; the last has several pieces
+RATE, MOMENTUM = 2.0 ** -8, 0.5                          # exact, as numpy has no others
+PROBE = 64                                               # elements that tell who took part
+
+
+def gradient(name, rank):
+    """Always the same: who comes late need not know which step it is."""
+    return numpy.random.default_rng([rank, SIZES[name]]).standard_normal(SIZES[name],
+                                                                         dtype=numpy.float32)
+
+
+class Model:
+    """What a tensor's lane should have of it."""
+
+    def __init__(self, name, rank, most):
+        self.gradients = [gradient(name, other) for other in range(most)]
+        self.values = gradient(name, 1000)
+        self.momentum, self.rank, self.mask = None, rank, 0
+
+    def mean(self, mask, upto):
+        total, count = None, 0
+        for rank, values in enumerate(self.gradients):
+            if mask >> rank & 1:
+                total = values[:upto] if total is None else total + values[:upto]
+                count += 1
+        return total / numpy.float32(count)
+
+    def step(self, mask, upto=None):
+        """(values, momentum) after a step of these ranks."""
+        mean = self.mean(mask, upto)
+        momentum = mean if self.momentum is None else \
+            numpy.float32(MOMENTUM) * self.momentum[:upto] + mean
+        return self.values[:upto] - numpy.float32(RATE) * momentum, momentum
+
+    def follow(self, result):
+        """Whose step it was. The set seldom changes, so that it is tried first."""
+        sets = [mask for mask in range(1, 1 << len(self.gradients)) if mask >> self.rank & 1]
+        for mask in [self.mask] * (self.mask > 0) + sets:
+            if numpy.array_equal(self.step(mask, PROBE)[0], result[:PROBE]):
+                self.mask = mask
+                self.values, self.momentum = self.step(mask)
+                if not numpy.array_equal(self.values, result):
+                    raise AssertionError(f'{(self.values != result).sum()} elements are wrong')
+                return mask
+        raise AssertionError(f'these are the parameters of no set of ranks; before: {self.mask:b}')
+
+
+def rank_updates(rank, workers):
+    """Until rank 0 says so. One line for each step and tensor: whose it was, and its bits."""
+    folder, most = pathlib.Path(os.environ['MEMBERS_FOLDER']), int(os.environ['MEMBERS_MAX'])
+    gradients = {name: gradient(name, rank) for name in SIZES}
+    models = None if os.environ['MEMBERS_LATE'] else {n: Model(n, rank, most) for n in SIZES}
+    results = {name: gradient(name, 1000) for name in SIZES}
+    said, told = numpy.zeros(2, numpy.float32), numpy.zeros(2, numpy.float32)
+    said[0] = 2.0 ** rank
+    with gradpool.connect(transport=os.environ['MEMBERS_TRANSPORT']) as client, \
+            client.join('job', rank, workers, workers_max=most, on_worker_loss='continue',
+                        durability='replica') as job, \
+            open(folder / f'{rank}.{os.getpid()}', 'w', buffering=1) as log:
+        tensors = job.declare_all(SIZES, rule='momentum')
+        who = job.declare('who', 2)
+        for tensor in tensors if models else []:
+            job.broadcast(tensor, results[tensor.name]).wait(members.WAIT_MS)
+        count, resizing = 0, None
+        while not told[1] and rank < job.members().wanted:
+            is_asked = rank == 0 and (folder / 'wanted').exists()
+            if is_asked and not (resizing and resizing.is_alive()):
+                wanted = int((folder / 'wanted').read_text())
+                resizing = threading.Thread(target=job.resize, args=(wanted, members.WAIT_MS))
+                resizing.start()
+                (folder / 'wanted').unlink()
+            said[1] = rank == 0 and (folder / 'stop').exists()
+            # Both at once: who is new may have entered them at different steps.
+            for request in [job.update_group([(t, gradients[t.name], results[t.name]) for t in
+                                              tensors], lr=RATE, momentum=MOMENTUM),
+                            job.push_pull_group([(who, said, told)], 'sum')]:
+                request.wait(members.WAIT_MS)
+            count += 1
+            for name, values in results.items():
+                if models:
+                    models[name].follow(values)
+                log.write(f'{count} {name} {int(told[0])} {zlib.crc32(values)}\n')
+    return count
+
+
+class Copies(members.Case):
+    # What dies five times in a minute is not started again for a while.
+    AGGREGATORS = 4
+
+    def start(self, rank, transport, most=members.WORKERS, late=True):
+        environment = {**os.environ, 'OMP_NUM_THREADS': '1', 'MEMBERS_FOLDER': str(self.folder),
+                       'GRADPOOL_ENDPOINT': self.service.endpoint, 'MEMBERS_LATE': 'x' * late,
+                       'MEMBERS_TRANSPORT': transport, 'MEMBERS_MAX': str(most)}
+        self.running[rank] = subprocess.Popen(
+            [sys.executable, os.path.abspath(__file__), '--rank', 'rank_updates', str(rank),
+             str(max(members.WORKERS, rank + 1))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=environment)
+
+    def begin(self, transport, most=members.WORKERS):
+        for rank in range(members.WORKERS):
+            self.start(rank, transport, most, late=False)
+        self.await_set(range(members.WORKERS))
+        self.kills = 0
+
+    def kill_an_owner(self):
+        """One that has something of the job; then a round is done on what has taken over."""
+        lanes = self.service.job('job')['lanes']
+        owners = [a['pid'] for a in self.service.status()['aggregators'] if a['state'] == 'up' and
+                  any(lane['lane'] in lanes for lane in a['lanes'])]
+        if not owners:
+            return
+        os.kill(self.random.choice(owners), 9)
+        self.kills += 1
+        done = len(self.log(0))
+        until(lambda: len(self.log(0)) >= done + 3 * len(SIZES) or self.running[0].poll() is not
+              None, 'rounds after the loss of a lane', process=self.service.serve)
+        for rank, process in self.running.items():
+            self.assertIsNone(process.poll(), process.poll() is not None and
+                              f'rank {rank}: {process.communicate()[1]}')
+
+    def check_late(self):
+        """Who came late has what rank 0 has."""
+        known = {(name, crc) for _, name, _, crc in self.log(0)}
+        for rank in self.running:
+            # It may have heard of the end a step later than rank 0.
+            lines = self.log(rank)[:-len(SIZES)]
+            wrong = [line for line in lines if (line[1], line[3]) not in known]
+            self.assertEqual(wrong, [], f'rank {rank}')
+
+    def come_and_go(self, transport, times):
+        everybody = set(range(members.WORKERS))
+        self.begin(transport)
+        for _ in range(times):
+            victim = self.random.randrange(1, members.WORKERS)
+            time.sleep(self.random.uniform(0.02, 0.3))     # anywhere in a round
+            self.running[victim].kill()
+            self.running.pop(victim).communicate()
+            self.await_set(everybody - {victim})
+            self.kill_an_owner()
+            self.start(victim, transport)
+            self.await_set(everybody)
+            self.kill_an_owner()
+        self.finish()
+        self.check_late()
+        self.assertGreater(self.kills, times)
+        print(f'# {transport}: {len(self.log(0)) // len(SIZES)} steps, {times} workers killed and '
+              f'come back, {self.kills} aggregators killed (seed {members.SEED})')
+
+    def test_parameters_survive_when_a_worker_dies_and_then_a_lane_shm(self):
+        self.come_and_go('shm', 3)
+
+    def test_parameters_survive_when_a_worker_dies_and_then_a_lane_tcp(self):
+        self.come_and_go('tcp', 3)
+
+    def resize(self, transport, times):
+        self.begin(transport, most=6)
+        present = members.WORKERS
+        for _ in range(times):
+            wanted = self.random.choice([n for n in range(2, 7) if n != present])
+            members.Resizes.ask(self, wanted)
+            for rank in range(wanted, present):
+                process = self.running.pop(rank)
+                errors = process.communicate(timeout=60)[1]
+                self.assertEqual(process.returncode, 0, f'rank {rank}: {errors}')
+            for rank in range(present, wanted):
+                self.start(rank, transport, most=6)
+            self.await_set(range(wanted))
+            self.kill_an_owner()
+            present = wanted
+        self.finish()
+        self.check_late()
+        print(f'# {transport}: {len(self.log(0)) // len(SIZES)} steps, {times} times resized, '
+              f'{self.kills} aggregators killed (seed {members.SEED})')
+
+    def test_parameters_survive_when_a_job_is_resized_and_then_a_lane_dies_shm(self):
+        self.resize('shm', 4)
+
+    def test_parameters_survive_when_a_job_is_resized_and_then_a_lane_dies_tcp(self):
+        self.resize('tcp', 4)
+
+
+if __name__ == '__main__':
+    ranks.main(globals())
