@@ -107,6 +107,7 @@ static Gradpool__Wire__JobUse *job_use_message(const struct measurement *m,
     message->begun_rounds = use->begun_rounds;
     message->begun_ns = use->begun_ns;
     message->round_begun_ns = use->round_begun_ns;
+    message->first_done_ns = use->first_done_ns;
     message->ended_rounds = use->endings.rounds;
     message->span_ns = use->endings.span_ns;
     message->burst_ns = use->endings.burst_ns;

@@ -15,6 +15,7 @@ struct job_ending {
     size_t at_work;           /* pieces */
     uint64_t handled_ns;      /* with a piece at work, in all (A36) */
     uint64_t stalled_ns;      /* as workers have told, in all (W18) */
+    uint64_t first_done_ns;   /* when the first round here was over; 0: none was */
     struct lane_endings sums;
 };
 

@@ -244,6 +244,7 @@ static void measure_job(const struct lane_job *job, struct lane_job_use *use)
                                  .rounds = job->rounds,
                                  .queue_ns = job->queue_ns,
                                  .round_begun_ns = job->ending.begun_ns,
+                                 .first_done_ns = job->ending.first_done_ns,
                                  .handled_ns = job->ending.handled_ns,
                                  .stalled_ns = job->ending.stalled_ns,
                                  .endings = job->ending.sums,

@@ -137,6 +137,7 @@ struct lane_job_use {
     uint32_t reference;              /* the piece whose rounds count as the job's; 0: none yet */
     uint64_t begun_rounds, begun_ns; /* of it: rounds begun, and when the newest did */
     uint64_t round_begun_ns; /* the newest here, of any piece; 0: the one before was not over */
+    uint64_t first_done_ns;  /* when the first round here was over; 0: none was */
     struct lane_endings endings;
     struct lane_squares squares; /* round 0: nothing is measured */
 };

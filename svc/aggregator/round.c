@@ -4,6 +4,7 @@
 #include "svc/aggregator/account.h"
 #include "svc/aggregator/backup.h"
 #include "svc/aggregator/wish.h"
+#include "svc/base/clock.h"
 
 #include <errno.h>
 #include <math.h>
@@ -135,6 +136,8 @@ static void account(struct piece *p)
         bytes *= p->members;
     job->pushed_bytes += bytes;
     job->lane->pushed_bytes += bytes;
+    if (job->ending.first_done_ns == 0)
+        job->ending.first_done_ns = clock_now_ns();
     job->rounds += !p->continues;
     job->lane->rounds++;
 }

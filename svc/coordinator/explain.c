@@ -219,6 +219,7 @@ static int add_figures(const struct job *job, const struct residents *residents,
     view->is_predicted = residents_predicted(residents, job);
     view->loss_limit_ppm = job_limit_ppm(job);
     view->durability = job->durability;
+    view->feedback_ns = job->feedback_ns;
     struct phase_burst burst = job_phase(job);
     to->burst_begun_ns = burst.begun_ns;
     to->burst_window_ns = burst.window_ns;

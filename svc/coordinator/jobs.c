@@ -31,6 +31,7 @@ struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, c
                         .epoch = 1,
                         .next_tensor = 1,
                         .next_piece = 1,
+                        .arrived_ns = clock_now_ns(),
                         .trained_ns = clock_now_ns()};
     list_init(&job->link);
     job->name = strdup(name);
@@ -119,6 +120,7 @@ int jobs_restore(struct service *s, const struct store_job *row)
     struct job *job = jobs_create(s, tenant, row->job, row->name, row->workers);
     if (!job)
         return -ENOMEM;
+    job->arrived_ns = 0;
     job->epoch = row->epoch;
     job->next_tensor = row->next_tensor;
     job->next_piece = row->next_piece;

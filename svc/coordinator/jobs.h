@@ -150,8 +150,10 @@ struct job {
     bool wants_pieces;           /* its lanes are to be asked for the time of each piece */
     bool has_pieces;             /* and have answered */
     bool knows_tensors;          /* lane time of each tensor is known, from now or before */
-    bool is_trial;       /* nobody's: it is asked what would be, and nothing starts or opens */
-    uint64_t trained_ns; /* when it was last seen to train, or was last expected to begin */
+    bool is_trial;        /* nobody's: it is asked what would be, and nothing starts or opens */
+    uint64_t trained_ns;  /* when it was last seen to train, or was last expected to begin */
+    uint64_t arrived_ns;  /* when its first worker joined; 0: before this coordinator started */
+    uint64_t feedback_ns; /* from then until its first round was over; 0: not yet, not known */
 };
 
 /* --- jobs.c --- */

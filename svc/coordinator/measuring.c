@@ -58,6 +58,8 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
 {
     const WIRE(JobUse) *use = stats_of_job(share->lane, job->id);
     const WIRE(LaneUse) *lane_use = stats_of_lane(share->lane);
+    if (use)
+        phases_take_first(job, share, use);
     if (!use || use->reference == 0 || share->lane->aggregator->measured_ns < job->moved_ns)
         return false;
     struct seen was = share->seen, is = {.at_ns = share->lane->aggregator->measured_ns,

@@ -16,6 +16,18 @@ void phases_take(struct share *share, const WIRE(JobUse) * use, uint64_t span_ns
     phase_take(&share->phase, has_our_clock(share->lane) ? use->round_begun_ns : 0, span_ns);
 }
 
+/* Of a lane whose clock is another it is known only that it was over by now. */
+void phases_take_first(struct job *job, const struct share *share, const WIRE(JobUse) * use)
+{
+    bool is_ours = has_our_clock(share->lane);
+    uint64_t done_ns = is_ours ? use->first_done_ns : clock_now_ns();
+    if (use->first_done_ns == 0 || job->arrived_ns == 0 || done_ns <= job->arrived_ns)
+        return;
+    uint64_t feedback_ns = done_ns - job->arrived_ns;
+    if (job->feedback_ns == 0 || (is_ours && feedback_ns < job->feedback_ns))
+        job->feedback_ns = feedback_ns;
+}
+
 static bool is_stale(const struct job *job, uint64_t period_ns, uint64_t now_ns)
 {
     uint64_t look_ns = job->service->options.measure_ns;

@@ -407,6 +407,7 @@ static void fill_profile(const struct job *job, WIRE(JobView) * view)
     view->loss_ppm = profile_loss_ppm(&job->profile);
     view->loss_limit_ppm = job_limit_ppm(job);
     view->durability = job->durability;
+    view->feedback_ns = job->feedback_ns;
 }
 
 static WIRE(JobView) *

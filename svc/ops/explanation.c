@@ -47,6 +47,8 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
     if (job->lane_ns)
         fprintf(out, ", lane time %.3f ms", (double)job->lane_ns / 1e6);
     fputc('\n', out);
+    if (job->feedback_ns)
+        fprintf(out, "first results %.3f s after it arrived\n", (double)job->feedback_ns / 1e9);
     if (job->period_ns && job->alone_period_ns)
         fprintf(out, "slower than alone: %.1f %%, ", job->loss_ppm / 1e4);
     else
@@ -181,6 +183,7 @@ static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
     json_put_known_number(o, "period_ns", job->period_ns, error);
     json_put_known_number(o, "alone_period_ns", job->alone_period_ns, error);
     json_put_known_number(o, "lane_ns", job->lane_ns, error);
+    json_put_known_number(o, "feedback_ns", job->feedback_ns, error);
     if (job->period_ns && job->alone_period_ns)
         json_put_number(o, "loss_ppm", job->loss_ppm, error);
     if (job->is_predicted)

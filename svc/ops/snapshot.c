@@ -227,6 +227,7 @@ static int take_job(const WIRE(JobView) * job, struct view_job *ret_view)
                                   .period_ns = job->period_ns,
                                   .alone_period_ns = job->alone_period_ns,
                                   .lane_ns = job->lane_ns,
+                                  .feedback_ns = job->feedback_ns,
                                   .loss_ppm = job->loss_ppm,
                                   .is_predicted = job->is_predicted,
                                   .predicted_loss_ppm = job->predicted_loss_ppm,

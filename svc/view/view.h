@@ -110,6 +110,7 @@ struct view_job {
     struct view_measured measured;
     /* 0: not measured, or not known */
     uint64_t period_ns, alone_period_ns, lane_ns; /* of a round: now, without others; lane time */
+    uint64_t feedback_ns;                         /* from its arrival to its first results */
     uint32_t loss_ppm;                            /* against running alone */
     bool is_predicted;                            /* else nothing is predicted, not even 0 */
     uint32_t predicted_loss_ppm, loss_limit_ppm;  /* limit 0: none is named */

@@ -41,6 +41,7 @@ static void count_job(const struct trained *t, uint32_t detailed, WIRE(JobUse) *
     use->burst_ns = t->rounds * t->burst_ns;
     use->handled_ns = t->handled_ns;
     use->stalled_ns = t->stalled_ns;
+    use->first_done_ns = t->first_done_ns;
     if (detailed != t->job)
         return;
     use->pieces = (uint32_t *)&t->reference;

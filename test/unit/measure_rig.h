@@ -17,6 +17,7 @@ struct trained {
     uint64_t late_ns;                /* that all rounds together took longer than that */
     uint64_t handled_ns, stalled_ns; /* so far */
     uint64_t core_wait_ns;           /* of the lane, likewise */
+    uint64_t first_done_ns;          /* of its first round; 0: not over */
 };
 
 /* rig_setup(), with looks in quick succession. */

@@ -272,13 +272,16 @@ static void an_explained_job_tells_its_phase_or_that_it_has_none(void **state)
     free(text);
     explained.burst_begun_ns = UINT64_C(71234567890123);
     explained.burst_window_ns = 33100000;
+    job.feedback_ns = 1234567890;
     PRINT(text, ops_explain_text, &reply);
     has(text, "phase: offset 71234567.9 ms on its host's clock, window 33.1 ms\n");
+    has(text, "first results 1.235 s after it arrived\n");
     free(text);
     PRINT(text, ops_explain_json, &reply);
     has(text, "\"is_steady\": true,");
     has(text, "\"offset_ns\": 71234567890123,");
     has(text, "\"window_ns\": 33100000");
+    has(text, "\"feedback_ns\": 1234567890,");
     free(text);
 }
 
