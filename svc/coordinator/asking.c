@@ -8,6 +8,7 @@
 #include "svc/coordinator/budgets.h"
 #include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/shrinking.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -328,6 +329,8 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
         return job->is_trial
                    ? 0
                    : err_set(err, -EINPROGRESS, "an aggregator starts for job %.64s", job->name);
+    if (error == -ENOSPC && why == ASK_FOR_NEW && request->lanes_count > 0)
+        shrinking_say(job);
     if (error == -ENOSPC && request->lanes_count > 0 && has_loss_limit(request->policy) &&
         !refusal_stands(job, request, why)) {
         bool is_first = job->tensors_count == 0 && !job->is_trial;

@@ -122,6 +122,8 @@ struct job {
     uint32_t id, workers, epoch, next_tensor, next_piece; /* workers: ranks that it may have */
     uint32_t founding, wanted;     /* workers that it began with, that it shall have (K40) */
     uint32_t version;              /* of who is in it; grows */
+    uint64_t changed_ns;           /* when it did last; 0: not since this coordinator started */
+    bool told_shrinking;           /* who would shrink for it has been said */
     bool continues;                /* without workers that are lost */
     bool is_elastic;               /* workers come and go */
     struct regrouping *regrouping; /* under way; NULL: none */

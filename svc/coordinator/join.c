@@ -155,6 +155,8 @@ static void take_place(struct job *job, struct session *session)
 {
     if (job->is_elastic && (job->sessions[session->rank] || session->rank >= job->founding))
         session->entered = ++job->version;
+    if (session->entered > 0)
+        job->changed_ns = clock_now_ns();
 }
 
 /* K1: stored first; what did not reach the store did not happen. */

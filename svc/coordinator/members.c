@@ -128,6 +128,7 @@ void members_leave(struct session *session)
     for (size_t i = 0; i < job->tensors_count; i++)
         tensor_set_rank(job->tensors[i], session->rank, false);
     job->version++;
+    job->changed_ns = clock_now_ns();
     if (keep(job, &err) < 0)
         log_error("%s", err.text);
     members_tell(job, NULL);
@@ -181,6 +182,7 @@ void members_handle_resize(struct peer *p, const envelope *message)
         job->version--;
         return peer_fail(p, message->id, error, "%s", err.text);
     }
+    job->changed_ns = clock_now_ns();
     log_info("job %s shall have %u workers instead of %u", job->name, workers, wanted);
     members_tell(job, NULL);
     regrouping_check(job);
