@@ -83,6 +83,7 @@ static void join(struct service_rig *rig, uint32_t i, const envelope *request)
     joined.session = SCRIPT_SESSION + said->rank;
     joined.policy = (char *)"round-robin";
     joined.is_late = is_late;
+    joined.durability = said->durability;
     message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOIN_REPLY;
     message.join_reply = &joined;
     reply(channel, request->id, &message);

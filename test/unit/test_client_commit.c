@@ -162,6 +162,44 @@ static void the_next_short_push_does_not_wait_for_the_commit(void **state)
     run_round(t, 3);
 }
 
+/* Broadcasts, so that no settings are needed. */
+static void push_first(gp_tensor *const *t, float (*values)[ELEMENTS], gp_request **ret_requests)
+{
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_broadcast(t[rank], values[rank], 0, &ret_requests[rank]));
+}
+
+/* Of the two halves of a copy the lane would write the one that a new owner may need (W17). */
+static void the_next_short_push_waits_for_the_commit_where_a_copy_is_kept(void **state)
+{
+    static float values[WORKERS][ELEMENTS];
+    const gp_tensor_spec spec = {
+        .name = "w", .dtype = GP_F32, .elements = ELEMENTS, .rule = GP_SGD};
+    gp_tensor *t[WORKERS];
+    gp_request *q[WORKERS];
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        const gp_job_spec job = {
+            .name = "job", .rank = rank, .workers = WORKERS, .durability = GP_DURABILITY_REPLICA};
+        ok(gp_connect(rig.endpoint, NULL, &clients[rank]));
+        ok(gp_job_join(clients[rank], &job, &jobs[rank]));
+        ok(gp_tensors_declare(jobs[rank], &spec, 1, &t[rank]));
+    }
+    set(&rig.holds_commits, true);
+    push_first(t, values, q);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(q[rank], WAIT_MS));
+    push_first(t, values, q);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        failed(gp_wait(q[rank], SHORT_MS), -ETIMEDOUT, "'w' round 1", NULL);
+    script_lock(&rig);
+    assert_null(heard(0, 2));
+    assert_null(heard(1, 2));
+    script_unlock(&rig);
+    set(&rig.holds_commits, false);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(q[rank], WAIT_MS));
+}
+
 static void a_fast_worker_laps_a_slow_one(void **state)
 {
     static float gradient[WORKERS][ELEMENTS], result[WORKERS][ELEMENTS];
@@ -239,6 +277,9 @@ int main(void)
         CASE(the_next_long_push_waits_for_the_commit_without_blocking),
         CASE(a_queued_push_begins_although_nobody_waits),
         CASE(the_next_short_push_does_not_wait_for_the_commit),
+        cmocka_unit_test_setup_teardown(
+            the_next_short_push_waits_for_the_commit_where_a_copy_is_kept, fixture_start_alone,
+            fixture_stop),
         CASE(a_fast_worker_laps_a_slow_one),
         CASE(a_result_that_one_rank_keeps_is_given_to_the_rest),
     };
