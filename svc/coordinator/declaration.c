@@ -155,6 +155,24 @@ static const char *ranks_text(const struct tensor *tensor, char *buffer, size_t 
     return buffer;
 }
 
+/* It came to a tensor that others have agreed on and train: its mistake is not theirs (K50). */
+static bool is_newcomer(const struct declare *d, const struct tensor *tensor)
+{
+    return tensor->ranks_count > 0 && !tensor_has_rank(tensor, d->peer->session->rank) &&
+           !members_has_entered(tensor, d->peer->session);
+}
+
+static void refuse_newcomer(struct declare *d, const struct tensor *tensor, const char *expected,
+                            const char *got)
+{
+    char ranks[64];
+    peer_fail(d->peer, d->request, -EINVAL,
+              "tensor '%.255s' of job %.127s: rank %u, which came late, declared %s; expected %s, "
+              "as %s declared it; the others go on",
+              tensor->name, d->job->name, d->peer->session->rank, got, expected,
+              ranks_text(tensor, ranks, sizeof ranks));
+}
+
 /* The same name with another shape or dtype: a mistake of this rank, if it has declared it before;
  * else the ranks disagree, which every one of them is told. */
 static void refuse_mismatch(struct declare *d, struct tensor *tensor, const WIRE(TensorSpec) * spec)
@@ -162,18 +180,19 @@ static void refuse_mismatch(struct declare *d, struct tensor *tensor, const WIRE
     uint32_t rank = d->peer->session->rank;
     const char *had = reduce_dtype_name(tensor->dtype), *came = reduce_dtype_name(spec->dtype);
     bool again = tensor_has_rank(tensor, rank) || tensor->ranks_count == 0;
-    char ranks[64], text[2 * ERR_TEXT_BYTES];
+    char ranks[64], text[2 * ERR_TEXT_BYTES], expected[64], got[64];
+    snprintf(expected, sizeof expected, "%s[%" PRIu64 "]", had, tensor->elements);
+    snprintf(got, sizeof got, "%s[%" PRIu64 "]", came, spec->elements);
+    if (is_newcomer(d, tensor))
+        return refuse_newcomer(d, tensor, expected, got);
     if (again)
         return peer_fail(d->peer, d->request, -EEXIST,
                          "tensor '%s' of job %s: rank %u declared it "
-                         "as %s[%" PRIu64 "] before, now as %s[%" PRIu64 "]",
-                         tensor->name, d->job->name, rank, had, tensor->elements, came,
-                         spec->elements);
+                         "as %s before, now as %s",
+                         tensor->name, d->job->name, rank, expected, got);
     snprintf(text, sizeof text,
-             "tensor '%.255s' of job %.127s: %s declared %s[%" PRIu64 "], rank "
-             "%u declared %s[%" PRIu64 "]",
-             tensor->name, d->job->name, ranks_text(tensor, ranks, sizeof ranks), had,
-             tensor->elements, rank, came, spec->elements);
+             "tensor '%.255s' of job %.127s: %s declared %s, rank %u declared %s", tensor->name,
+             d->job->name, ranks_text(tensor, ranks, sizeof ranks), expected, rank, got);
     tensor_fail(tensor, d->peer->session, -EINVAL, text);
     peer_fail(d->peer, d->request, -EINVAL, "%s", text);
     declare_check_waits(d->job);
@@ -217,6 +236,9 @@ static void refuse_terms(struct declare *d, struct tensor *tensor)
 {
     uint32_t rank = d->peer->session->rank;
     char ranks[64], text[2 * ERR_TEXT_BYTES];
+    if (is_newcomer(d, tensor))
+        return refuse_newcomer(d, tensor, "what the others have",
+                               "another quorum, rule or set of ranks");
     snprintf(text, sizeof text,
              "tensor '%.255s' of job %.127s: rank %u declared another quorum or set of ranks than "
              "%s",

@@ -182,6 +182,51 @@ static void who_was_put_out_cannot_come_back_to_its_session(void **state)
     end_ask_refused(e, &request, -ESTALE, "counts as lost");
 }
 
+/* --- declaring what is agreed already --- */
+
+static void expect_refused(struct end *e, uint64_t id, const char *text)
+{
+    envelope *reply = end_expect_reply(e, id);
+    assert_int_equal(reply->body_case, BODY(FAILURE));
+    assert_int_equal(reply->failure->code, -EINVAL);
+    if (!strstr(reply->failure->text, text))
+        fail_msg("%s", reply->failure->text);
+    message_free(reply);
+}
+
+static void who_comes_late_with_another_tensor_is_refused_alone(void **state)
+{
+    struct rig *rig = *state;
+    const struct terms other = {.quorum = QUORUM_STALE, .bound = 2};
+    struct member workers[3];
+    rig_aggregator(rig, 1);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        workers[rank] = members_join(rig, CONTINUES(rank));
+    for (uint32_t rank = 0; rank < 3; rank++)
+        members_declared(workers[rank].end, members_declare(workers[rank].end, "w", NULL), NULL);
+    end_leave(workers[2].end);
+    struct end *late = members_join(rig, CONTINUES(2)).end;
+    expect_refused(late, end_declare_one(late, "w", 200),
+                   "rank 2, which came late, declared f32[200]; expected f32[100], as "
+                   "ranks 0, 1 declared it");
+    expect_refused(late, members_declare(late, "w", &other),
+                   "rank 2, which came late, declared another quorum, rule or set of ranks");
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        end_expect_none(workers[rank].end, BODY(TENSOR_FAILURE));
+        members_declared(workers[rank].end, members_declare(workers[rank].end, "w", NULL), NULL);
+    }
+}
+
+static void who_was_there_to_begin_with_must_agree_with_all(void **state)
+{
+    struct rig *rig = *state;
+    rig_aggregator(rig, 1);
+    struct member zero = members_join(rig, ELASTIC(0)), one = members_join(rig, ELASTIC(1));
+    members_declared(zero.end, members_declare(zero.end, "w", NULL), NULL);
+    expect_refused(one.end, end_declare_one(one.end, "w", 200), "rank 1 declared f32[200]");
+    message_free(end_expect(zero.end, BODY(TENSOR_FAILURE)));
+}
+
 /* --- resizing --- */
 
 static void who_may_resize_and_to_what(void **state)
@@ -265,6 +310,8 @@ int main(void)
         CASE(what_a_lane_lost_before_a_rank_came_back_is_not_about_the_one_who_came),
         CASE(who_is_away_is_still_in_and_comes_back_to_its_session),
         CASE(who_was_put_out_cannot_come_back_to_its_session),
+        CASE(who_comes_late_with_another_tensor_is_refused_alone),
+        CASE(who_was_there_to_begin_with_must_agree_with_all),
         CASE(who_may_resize_and_to_what),
         CASE(a_resize_is_told_to_all_and_asks_only),
         CASE(who_has_still_to_come_is_not_waited_for_below_the_new_size),
