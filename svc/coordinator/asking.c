@@ -149,12 +149,22 @@ static void add_residents(struct offer *offer)
     }
 }
 
+static bool is_there(const struct lane *lane)
+{
+    return lane->aggregator->state == AGGREGATOR_UP && !lane->aggregator->is_stopping;
+}
+
 /* Who has lost his lane may have one that closes: it stays open then. */
 static bool is_offered(const struct lane *lane, enum ask_for why)
 {
-    bool is_there = lane->aggregator->state == AGGREGATOR_UP && !lane->aggregator->is_stopping;
-    return is_there && (lane->use == LANE_OPEN || lane->use == LANE_PARKED ||
-                        (lane->use == LANE_CLOSING && why == ASK_FOR_LOST));
+    return is_there(lane) && (lane->use == LANE_OPEN || lane->use == LANE_PARKED ||
+                              (lane->use == LANE_CLOSING && why == ASK_FOR_LOST));
+}
+
+/* Where nothing else is up, training on it is better than failing (K21). */
+static bool is_last_resort(const struct lane *lane, enum ask_for why)
+{
+    return why == ASK_FOR_LOST && is_there(lane) && lane->use == LANE_WITHHELD;
 }
 
 size_t lanes_on_offer(const struct service *s)
@@ -202,6 +212,19 @@ static void leave_out_closed(struct offer *offer, size_t room)
     offer->count = kept;
 }
 
+typedef bool (*lane_wanted_fn)(const struct lane *lane, enum ask_for why);
+
+static void add_lanes(struct offer *offer, const struct job *job, lane_wanted_fn wanted,
+                      enum ask_for why)
+{
+    list_for_each (node, &job->service->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        for (size_t i = 0; i < a->lanes_count; i++)
+            if (wanted(&a->lanes[i], why))
+                describe_lane(job, &a->lanes[i], &offer->budgets, &offer->lanes[offer->count++]);
+    }
+}
+
 /* Lanes that are up, ascending; `starts`: those of aggregators that could start, too. */
 static int offer_lanes(const struct job *job, enum ask_for why, bool starts,
                        struct offer *ret_offer)
@@ -213,12 +236,9 @@ static int offer_lanes(const struct job *job, enum ask_for why, bool starts,
         offer_free(&offer);
         return -ENOMEM;
     }
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
-        for (size_t i = 0; i < a->lanes_count; i++)
-            if (is_offered(&a->lanes[i], why))
-                describe_lane(job, &a->lanes[i], &offer.budgets, &offer.lanes[offer.count++]);
-    }
+    add_lanes(&offer, job, is_offered, why);
+    if (offer.count == 0)
+        add_lanes(&offer, job, is_last_resort, why);
     size_t room = why == ASK_FOR_LOST ? scaling_room_now(s) : scaling_room(s), coming = 0;
     for (size_t i = 0; i < s->slots_count && starts; i++)
         coming += add_slot(&offer, &s->slots[i]);
@@ -316,11 +336,30 @@ static int refuse(const struct job *job, const struct packer_request *request, c
     return error;
 }
 
+/* Of an offer without a lane. */
+static void say_why_none(const struct service *s, char *reason, size_t reason_bytes)
+{
+    const struct lane *drained = NULL;
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        for (size_t i = 0; i < a->lanes_count; i++)
+            if (is_there(&a->lanes[i]) && a->lanes[i].use == LANE_WITHHELD)
+                drained = &a->lanes[i];
+    }
+    if (drained)
+        snprintf(
+            reason, reason_bytes,
+            "all lanes that are up are drained; `gradpool drain lane %u --undo` gives one back",
+            drained->id);
+    else
+        snprintf(reason, reason_bytes, "no aggregator is up, so there is no lane");
+}
+
 static int place(struct job *job, struct packer_request *request, enum ask_for why,
                  struct answer *ret_answer, struct err *err)
 {
-    char reason[ERR_TEXT_BYTES - 64] = "no aggregator is up, so there is no lane";
-    char prefix[TENANT_PREFIX_BYTES];
+    char reason[ERR_TEXT_BYTES - 64], prefix[TENANT_PREFIX_BYTES];
+    say_why_none(job->service, reason, sizeof reason);
     ret_answer->how = how_placed(request);
     int error = request->lanes_count
                     ? packer_place(request, &ret_answer->plan, reason, sizeof reason)

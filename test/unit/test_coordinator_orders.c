@@ -400,7 +400,28 @@ static void a_job_that_fits_nowhere_else_is_named_and_stays(void **state)
     envelope *reply = end_expect_reply(m.worker, id);
     assert_int_equal(reply->body_case, BODY(FAILURE));
     assert_int_equal(reply->failure->code, -ENOSPC);
+    if (!strstr(reply->failure->text, "all lanes that are up are drained; `gradpool drain lane"))
+        fail_msg("%s", reply->failure->text);
     message_free(reply);
+}
+
+static void what_is_lost_goes_to_a_drained_lane_where_no_other_is_up(void **state)
+{
+    struct rig *rig = *state;
+    struct end *first = rig_local_aggregator(rig, 1, "");
+    struct moving m = {.worker = rig_join(rig, "resnet", 0, 1, NULL, &m.job)};
+    WIRE(Piece) piece;
+    moving_declare(m.worker, "w", &piece);
+    struct end *second = rig_aggregator(rig, 1);
+    struct lane *drained = lane_find(&rig->coordinator->service, second->lanes[0]);
+    m.asker = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    order_drain(&m, drained->id, 0, false);
+    message_free(moving_answer(&m, NULL));
+    rig_kill(rig, first->process);
+    envelope *change = end_expect(m.worker, BODY(ROUTE_CHANGE));
+    assert_int_equal(change->route_change->tensors[0]->pieces[0]->lane, drained->id);
+    message_free(change);
+    assert_int_equal(drained->use, LANE_WITHHELD); /* new jobs go elsewhere */
 }
 
 static int teardown(void **state)
@@ -430,6 +451,7 @@ int main(void)
         CASE(what_a_lane_keeps_of_a_task_is_counted_with_moments_and_results),
         CASE(a_lane_that_is_given_back_opens_only_if_it_may),
         CASE(a_job_that_fits_nowhere_else_is_named_and_stays),
+        CASE(what_is_lost_goes_to_a_drained_lane_where_no_other_is_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
