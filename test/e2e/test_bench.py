@@ -1,11 +1,14 @@
 """The bench itself: every cell is right and whole. What it measures is never a test."""
 import json
 import os
+import pathlib
+import signal
 import subprocess
+import tempfile
 import unittest
 
 import tap
-from harness import BENCH
+from harness import BENCH, until
 
 FIELDS = ['system', 'transport', 'workers', 'tensor_bytes', 'tensors', 'rounds', 'wrong',
           'cpu_s_per_gib', 'server_cpu_s_per_gib', 'round_us_p50', 'round_us_p99', 'gib_per_s']
@@ -142,6 +145,19 @@ class Migrate(unittest.TestCase):
             for name in ('iteration_ms', 'hidden_ms', 'visible_pause_fraction',
                          'control_fraction'):
                 self.assertIsInstance(row[name], float)
+
+
+class Ended(unittest.TestCase):
+    def test_one_that_is_killed_leaves_no_folder_behind(self):
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with tempfile.TemporaryDirectory() as folder, subprocess.Popen(
+                    [str(BENCH), 'idle', '--seconds', '60'], stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL, env={**os.environ, 'TMPDIR': folder}) as process:
+                until(lambda: list(pathlib.Path(folder).glob('*/state/control.sock')),
+                      'its service is there')
+                process.send_signal(number)
+                self.assertEqual(process.wait(20), -number)
+                until(lambda: not os.listdir(folder), 'all is removed')
 
 
 class Budget(unittest.TestCase):
