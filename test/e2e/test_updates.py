@@ -90,6 +90,35 @@ for _rule in rules.RULES:
                 _case(_rule, _transport))
 
 
+class FirstRankLeaves(Case):
+    """Who becomes the first rank and names no settings goes on with those given last."""
+    RATE, GRADIENT = 0.5, 1.0
+
+    def updates(self, jobs, tensors, values, rounds):
+        for _ in range(rounds):
+            requests = [job.update(tensor, numpy.full(4, self.GRADIENT, numpy.float32), value,
+                                   **({'lr': self.RATE} if job.rank == 0 else {}))
+                        for job, tensor, value in zip(jobs, tensors, values)]
+            for request in requests:
+                request.wait(WAIT_MS)
+
+    def test_the_settings_that_it_gave_hold(self):
+        client = gradpool.connect(service.endpoint, 'shm')
+        self.addCleanup(client.close)
+        jobs = [client.join('leaves', rank, 3, on_worker_loss='continue') for rank in range(3)]
+        tensors, values = self.declare(jobs, 'sgd', numpy.zeros(4, numpy.float32))
+        self.updates(jobs, tensors, values, 2)
+        jobs[0].leave()
+        self.updates(jobs[1:], tensors[1:], values[1:], 2)
+        for value in values[1:]:
+            self.assertEqual(value.tolist(), [-4 * self.RATE * self.GRADIENT] * 4)
+
+    def test_in_a_fixed_job_it_must_give_them(self):
+        job = self.join('gives-none', 'shm')[0]
+        with ranks.expects(self, gradpool.Mismatch, 'gives the settings'):
+            job.update(job.declare('w', 4, rule='sgd'), numpy.zeros(4, numpy.float32))
+
+
 class Refusals(Case):
     def test_what_makes_no_sense_is_refused_at_once(self):
         job = self.join('refused', 'shm')[0]

@@ -125,6 +125,11 @@ class Tensor:
         return f"<Tensor '{self.name}', {self.elements} {self.dtype}, of {self.job}>"
 
 
+def _settings(lr=0.0, weight_decay=0.0, momentum=0.0, dampening=0.0, betas=(0.9, 0.999),
+              eps=1e-8):
+    return Settings(lr, weight_decay, momentum, dampening, *betas, eps)
+
+
 def _blocks(operation, ranks):
     """How many times a tensor's elements gradient and result hold (gradpool.h, gp_operation)."""
     return (ranks if operation in ('all-to-all', 'reduce-scatter') else 1,
@@ -248,16 +253,16 @@ class Job(Owned):
 
         parameters  where they go; None: over the gradient
         settings    of rank 0, for this step, named as in torch.optim: lr, weight_decay, momentum,
-                    dampening, betas, eps; what other ranks give is not looked at"""
+                    dampening, betas, eps; what other ranks give is not looked at. None at all: the
+                    rank gives none, and where workers come and go those given last hold"""
         return self.update_group([(tensor, gradient, parameters)], **settings)
 
-    def update_group(self, items, lr=0.0, weight_decay=0.0, momentum=0.0, dampening=0.0,
-                     betas=(0.9, 0.999), eps=1e-8):
+    def update_group(self, items, **settings):
         """update() of several (tensor, gradient, parameters or None) as one Request."""
-        settings = Settings(lr, weight_decay, momentum, dampening, *betas, eps)
+        given = ctypes.byref(_settings(**settings)) if settings else None
         tensors, array, loan = self._items(items, 'mean')
         return self._start(tensors, loan, lambda handle, request: lib.gp_update_group(
-            handle, array, len(array), ctypes.byref(settings), request))
+            handle, array, len(array), given, request))
 
     def _items(self, items, operation):
         """(tensors, a ctypes array of Item, the Loan of what lies there)."""
