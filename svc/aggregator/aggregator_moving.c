@@ -21,6 +21,7 @@ struct release {
     uint64_t *rounds, *state_bytes, *steps; /* the answer, once all have come to rest */
     struct lane_wish wish;                  /* when that begins */
     bool is_behind;                         /* it is to begin behind a round (A38) */
+    bool is_regrouping;                     /* they stay here, for other ranks (A41) */
     bool is_begun;        /* the lane has let go of them, or will when rounds end */
     size_t count, rested; /* so many, from the first on, have come to rest */
     uint64_t gone[RECORD_MISSING_WORDS];
@@ -36,6 +37,7 @@ static const char *why(int code)
     case -EINVAL: return "an offset, a round or a count does not fit";
     case -ECANCELED: return "a piece was thawed or dropped before it came to rest";
     case -ECONNABORTED: return "the job has failed";
+    case -EAGAIN: return "its workers have not all said where they stand; try again";
     default: return err_text(code);
     }
 }
@@ -62,6 +64,7 @@ static struct release *release_create(uint64_t id, const Gradpool__Wire__Release
     r->job = request->job_id;
     r->count = count;
     r->is_behind = request->behind;
+    r->is_regrouping = request->gone.len > 0;
     if (count > 0)
         memcpy(r->pieces, request->pieces, count * sizeof *r->pieces);
     if (request->gone.len > 0)
@@ -92,6 +95,8 @@ static int let_go(struct lane *lane, struct release *r)
 static int begin(struct lane *lane, void *context)
 {
     struct release *r = context;
+    if (!r->is_regrouping && lane_may_leave(lane, r->job, r->pieces, r->count) < 0)
+        return -EAGAIN;
     if (!r->is_behind)
         return let_go(lane, r);
     return lane_wish(lane, r->job, r->pieces, r->count, clock_now_ns(), &r->wish);

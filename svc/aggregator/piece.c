@@ -227,6 +227,7 @@ static void carry_over(struct piece *p, struct piece *before)
     p->busy_ns = before->busy_ns;
     p->begun_rounds = before->begun_rounds;
     p->begun_ns = before->begun_ns;
+    p->gap_ns = before->gap_ns;
     if (p->job->reference == before)
         p->job->reference = p;
 }

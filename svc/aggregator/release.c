@@ -131,6 +131,23 @@ void release_note(struct lane_job *job)
 
 /* ---- letting go ---- */
 
+/* Between two sets of ranks (A41): what it keeps is of a round that nobody has told yet. */
+static bool is_between(const struct piece *p)
+{
+    return p->is_regrouped && p->round == 0 && !p->failure && (p->parameters || p->kept);
+}
+
+int lane_may_leave(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    for (size_t i = 0; i < count; i++) {
+        const struct piece *p = find(job, pieces[i]);
+        if (p && is_between(p))
+            return -EAGAIN;
+    }
+    return 0;
+}
+
 int lane_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)
 {
     struct lane_job *job = job_find(lane, job_id);

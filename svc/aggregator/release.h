@@ -20,6 +20,9 @@ int lane_wish(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t co
 /* 1: now is the time, 0: it is not. -ECANCELED, -ECONNABORTED: as of lane_is_releasing(). */
 int lane_may_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
                      const struct lane_wish *wish, uint64_t now_ns);
+/* -EAGAIN: one of them keeps something and waits for its new ranks to say where they stand; what it
+ * keeps could not go along before that (A27). Those that are not here are no matter. */
+int lane_may_leave(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 /* From now on no round of these pieces begins; one that has begun is finished. -ENOENT: one of them
  * is not here, -ECONNABORTED: the job has failed; then none is released. Releasing a piece again
  * has no effect. */

@@ -465,6 +465,38 @@ static void who_enters_a_round_that_is_copied_hears_the_steps_after_it(void **st
     expect_copy(3, 2, 90);
 }
 
+static int may_leave(void) { return lane_may_leave(rig.lane, RIG_JOB, &piece, 1); }
+
+static void parameters_do_not_leave_before_their_new_ranks_have_said_where_they_stand(void **state)
+{
+    struct lane_standing standing;
+    start_parameters();
+    update(7, 2, 20);
+    expect_commit(1, 2);
+    assert_int_equal(may_leave(), 0);
+    kill_worker(2);
+    regroup(3, 4);
+    assert_int_equal(may_leave(), -EAGAIN);
+    stand(0, 2, RECORD_IDLE);
+    rig_settle(&rig);
+    assert_int_equal(may_leave(), -EAGAIN);
+    stand(1, 2, RECORD_IDLE);
+    rig_settle(&rig);
+    assert_int_equal(may_leave(), 0);
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece, 1), 0);
+    assert_int_equal(lane_standing(rig.lane, RIG_JOB, piece, &standing), 0);
+    assert_int_equal(standing.round, 2);
+    assert_true(standing.state_bytes > SHORT * sizeof(float));
+}
+
+static void what_keeps_nothing_may_leave_at_any_time(void **state)
+{
+    start(7, SHORT, (struct lane_terms){0});
+    do_round(1, 7, 6);
+    regroup(3, 4);
+    assert_int_equal(may_leave(), 0);
+}
+
 /* ---- running sums ---- */
 
 static void a_running_sum_goes_on_and_who_is_new_starts_at_the_slowest(void **state)
@@ -510,6 +542,8 @@ int main(int argc, char **argv)
         CASE(a_copy_stays_with_who_has_it_and_goes_to_another_when_he_is_gone),
         CASE(a_step_that_is_done_again_is_copied_before_and_after),
         CASE(who_enters_a_round_that_is_copied_hears_the_steps_after_it),
+        CASE(parameters_do_not_leave_before_their_new_ranks_have_said_where_they_stand),
+        CASE(what_keeps_nothing_may_leave_at_any_time),
         CASE(a_running_sum_goes_on_and_who_is_new_starts_at_the_slowest),
     };
     return cmocka_run_group_tests_name(kind, tests, NULL, NULL);
