@@ -114,18 +114,38 @@ int operator_call(struct channel *channel, envelope *request, envelope **ret_rep
     return channel_call(channel, request, deadline_in(0), NULL, NULL, ret_reply, err);
 }
 
-int operator_ask(const struct operator_options *options, envelope *request, envelope **ret_reply)
+static int ask(const struct operator_options *options, envelope *request,
+               void (*unasked)(void *context, envelope *message), void *context,
+               envelope **ret_reply)
 {
     struct channel *channel = NULL;
     struct err err = {0};
     int error = operator_open(options->endpoint, &channel, &err);
     if (error == 0)
-        error = channel_call(channel, request, deadline_in(options->timeout_ms), NULL, NULL,
+        error = channel_call(channel, request, deadline_in(options->timeout_ms), unasked, context,
                              ret_reply, &err);
     channel_destroy(channel);
     if (error < 0)
         fprintf(stderr, "gradpool: %s\n", err.text);
     return error;
+}
+
+int operator_ask(const struct operator_options *options, envelope *request, envelope **ret_reply)
+{
+    return ask(options, request, NULL, NULL, ret_reply);
+}
+
+/* What takes long shows that it goes on: a line a second. */
+static void show_progress(void *context, envelope *message)
+{
+    uint64_t *next_ns = context, now_ns = clock_now_ns();
+    const Gradpool__Wire__MoveProgress *p = message->move_progress;
+    if (message->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_PROGRESS && now_ns >= *next_ns) {
+        fprintf(stderr, "gradpool: %u task%s moved, %.1f MiB of state; now job %s\n", p->tasks,
+                p->tasks == 1 ? "" : "s", (double)p->bytes / (1 << 20), p->job);
+        *next_ns = now_ns + NS_PER_S;
+    }
+    gradpool__wire__envelope__free_unpacked(message, NULL);
 }
 
 static int print_moved(const Gradpool__Wire__MoveReply *moved, bool json)
@@ -136,7 +156,7 @@ static int print_moved(const Gradpool__Wire__MoveReply *moved, bool json)
                       moved->tasks, moved->bytes, moved->longest_ns);
     if (moved->tasks == 0)
         return puts(*moved->stays ? "nothing has moved" : "nothing was to move");
-    return printf("%u task%s moved with %.1f MiB of state; %.1f ms without a lane at most\n",
+    return printf("%u task%s moved with %.1f MiB of state; at rest for %.1f ms at most\n",
                   moved->tasks, moved->tasks == 1 ? " has" : "s have",
                   (double)moved->bytes / (1 << 20), (double)moved->longest_ns / NS_PER_MS);
 }
@@ -144,7 +164,8 @@ static int print_moved(const Gradpool__Wire__MoveReply *moved, bool json)
 int operator_order(const struct operator_options *options, envelope *request)
 {
     envelope *reply;
-    int error = operator_ask(options, request, &reply);
+    uint64_t next_ns = clock_now_ns() + NS_PER_S;
+    int error = ask(options, request, show_progress, &next_ns, &reply);
     if (error < 0)
         return error == -EHOSTDOWN || error == -ENOENT ? CLI_NOTHING : CLI_FAILED;
     int code = CLI_FAILED;

@@ -29,7 +29,7 @@ struct migration {
     size_t at;                       /* whose state is asked for next ... */
     uint64_t offset;                 /* ... from here on */
     uint32_t parts;                  /* of state that are on their way */
-    uint64_t released_ns;            /* when the sources were asked to */
+    uint64_t rested_ns;              /* since when the first source's tasks rest */
     struct moved moved;
     char text[ERR_TEXT_BYTES];
     moving_done_fn done;

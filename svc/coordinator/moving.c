@@ -235,8 +235,8 @@ static void activate(struct migration *m)
 {
     struct job *job = migration_job(m);
     tensors_send_routes(job, NULL, has_moved, m);
-    if (m->moved.longest_ns == 0)
-        m->moved.longest_ns = clock_now_ns() - m->released_ns;
+    if (m->moved.longest_ns == 0 && m->rested_ns > 0)
+        m->moved.longest_ns = clock_now_ns() - m->rested_ns;
     migration_drop_targets(m, job, true);
     migration_let_go(m);
     migration_feed(m, MIGRATOR_E_ACTIVATED);

@@ -150,6 +150,8 @@ static void released(struct service *s, void *data, const envelope *reply, int c
     if (reply->body_case != BODY(RELEASE_REPLY) || said->n_rounds != asked->count ||
         said->n_state_bytes != asked->count)
         return migration_refused(m, -EBADMSG, "a lane did not say what it released");
+    if (m->rested_ns == 0)
+        m->rested_ns = clock_now_ns();
     for (size_t i = 0; i < asked->count; i++) {
         m->travellers[asked->at[i]].round = said->rounds[i];
         m->travellers[asked->at[i]].state_bytes = said->state_bytes[i];
@@ -179,7 +181,6 @@ static int ask_to_release(struct migration *m, struct lane *lane, struct asked *
 void migration_release(struct migration *m)
 {
     m->asks_release = true;
-    m->released_ns = clock_now_ns();
     if (!ask_before_the_switch(m, m->by_source, ask_to_release))
         migration_send_state(m);
 }

@@ -161,6 +161,22 @@ static bool plan(struct order *order, struct job *job)
 
 /* --- batches --- */
 
+static void tell_progress(const struct order *order)
+{
+    const struct job *job = job_at_hand(order);
+    struct wait *wait = wait_find(order->service, order->wait);
+    WIRE(MoveProgress) progress = GRADPOOL__WIRE__MOVE_PROGRESS__INIT;
+    envelope e = ENVELOPE_INIT;
+    if (!wait)
+        return;
+    progress.job = job ? (char *)job->name : (char *)"";
+    progress.tasks = order->moved;
+    progress.bytes = order->state_bytes;
+    e.body_case = BODY(MOVE_PROGRESS);
+    e.move_progress = &progress;
+    peer_send(wait->peer, &e);
+}
+
 /* Somebody is busy, away or gone; what it is then is another question. */
 static bool may_pass(int error)
 {
@@ -185,6 +201,7 @@ static void batch_done(struct service *s, uint64_t context, const struct moved *
     order->patience_ns = clock_now_ns() + BUSY_NS;
     if (moved->longest_ns > order->longest_ns)
         order->longest_ns = moved->longest_ns;
+    tell_progress(order);
     step(order);
 }
 

@@ -101,6 +101,10 @@ static void a_task_moves_by_place_release_install_then_the_switch_then_a_drop(vo
     assert_int_equal(drop->drop_request->n_pieces, 0); /* the whole job: nothing of it is left */
     end_expect_none(m.asker, BODY(MOVE_REPLY));
     end_answer(m.source, drop);
+    envelope *progress = end_expect(m.asker, BODY(MOVE_PROGRESS));
+    assert_int_equal(progress->id, 0);
+    assert_int_equal(progress->move_progress->tasks, 1);
+    message_free(progress);
     envelope *reply = moving_answer(&m, NULL);
     assert_int_equal(reply->move_reply->tasks, 1);
     assert_int_equal(reply->move_reply->bytes, 0);
