@@ -240,29 +240,38 @@ static uint8_t standing_of(uint32_t rank, uint32_t piece, uint32_t epoch)
     for (uint32_t i = 0; i < rig.heard_count; i++) {
         const struct script_heard *h = &rig.heard[i];
         if (h->rank == rank && h->ready.piece == piece && h->ready.epoch == epoch &&
-            standing == UINT8_MAX)
+            h->ready.standing != RECORD_KEEPS && standing == UINT8_MAX)
             standing = h->ready.standing;
     }
     return standing;
 }
 
-/* The first that a lane hears of the piece under the epoch. */
-static void expect_standing(uint32_t rank, uint32_t piece, uint32_t epoch, uint8_t standing)
+/* The first that a lane hears of the piece under the epoch, but for what is kept of the round before
+ * while its COMMIT is on its way (L17). */
+static uint8_t await_standing(uint32_t rank, uint32_t piece, uint32_t epoch)
 {
     script_lock(&rig);
     while (standing_of(rank, piece, epoch) == UINT8_MAX)
         script_wait(&rig);
-    assert_int_equal(standing_of(rank, piece, epoch), standing);
+    uint8_t standing = standing_of(rank, piece, epoch);
     script_unlock(&rig);
+    return standing;
 }
 
-static void between_rounds_it_says_what_is_committed(void **state)
+static void expect_standing(uint32_t rank, uint32_t piece, uint32_t epoch, uint8_t standing)
+{
+    assert_int_equal(await_standing(rank, piece, epoch), standing);
+}
+
+static void between_rounds_it_has_nothing_to_announce(void **state)
 {
     declare("w", ELEMENTS, t);
     run_round(t, 1);
     regroup(3);
-    expect_standing(0, 0, 2, RECORD_IDLE);
-    expect_standing(1, 0, 2, RECORD_IDLE);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        uint8_t standing = await_standing(rank, 0, 2);
+        assert_true(standing == RECORD_IDLE || standing == RECORD_HOLDS); /* COMMIT is late */
+    }
     run_round(t, 2);
 }
 
@@ -459,7 +468,7 @@ int main(void)
         CASE(it_returns_when_all_have_come),
         CASE(a_job_that_fails_meanwhile_ends_the_wait),
         CASE(it_waits_until_its_tensors_are_made_by_those_who_came),
-        CASE(between_rounds_it_says_what_is_committed),
+        CASE(between_rounds_it_has_nothing_to_announce),
         CASE(a_round_that_nobody_holds_is_announced_to_the_new_set),
         CASE(a_round_that_has_landed_is_held),
         CASE(what_has_landed_of_a_tensor_that_is_not_whole_is_as_if_it_had_not),
