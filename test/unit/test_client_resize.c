@@ -246,8 +246,8 @@ static uint8_t standing_of(uint32_t rank, uint32_t piece, uint32_t epoch)
     return standing;
 }
 
-/* The first that a lane hears of the piece under the epoch, but for what is kept of the round before
- * while its COMMIT is on its way (L17). */
+/* The first that a lane hears of the piece under the epoch, but for what is kept of the round
+ * before while its COMMIT is on its way (L17). */
 static uint8_t await_standing(uint32_t rank, uint32_t piece, uint32_t epoch)
 {
     script_lock(&rig);
