@@ -192,15 +192,26 @@ static bool gives_settings(const struct piece *p, const struct rank *rank,
     return operation->updates && rank == &p->ranks[0];
 }
 
-static const char *find_wrong_setting(const struct piece *p, const struct rank *rank,
-                                      const struct operation *operation,
-                                      const struct record_ready *ready)
+static bool settings_are_sound(const struct piece *p, const struct rank *rank,
+                               const struct operation *operation, const struct record_ready *ready,
+                               char ret_text[RECORD_TEXT_BYTES])
 {
     if (ready->standing == RECORD_IDLE || ready->standing == RECORD_ENTERS ||
         !gives_settings(p, rank, operation))
-        return NULL;
+        return true;
+    const struct parameters *q = p->parameters;
     bool has_own = rank->worker->has_settings || !p->job->is_elastic;
-    return update_wrong(p->terms.rule, has_own ? &rank->worker->settings : &p->parameters->told);
+    if (!has_own && !q->is_told && ready->standing == RECORD_ANNOUNCE) {
+        snprintf(ret_text, RECORD_TEXT_BYTES,
+                 "rank %u gives the settings of an update, and none are known from before",
+                 rank->worker->number);
+        return false;
+    }
+    const char *wrong = update_wrong(p->terms.rule, has_own ? &rank->worker->settings : &q->told);
+    if (wrong)
+        snprintf(ret_text, RECORD_TEXT_BYTES, "%s has a %s without sense",
+                 update_name(p->terms.rule), wrong);
+    return !wrong;
 }
 
 /* All that can be wrong with an announcement before it touches the round. */
@@ -252,9 +263,7 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         refuse(w, ready, r, text);
         return false;
     }
-    const char *wrong = find_wrong_setting(p, rank, operation, ready);
-    if (wrong) {
-        snprintf(text, sizeof text, "%s has a %s without sense", update_name(p->terms.rule), wrong);
+    if (!settings_are_sound(p, rank, operation, ready, text)) {
         refuse(w, ready, -EINVAL, text);
         return false;
     }

@@ -185,6 +185,8 @@ void backup_fetched(struct piece *p)
     struct parameters *q = p->parameters;
     q->are_set = true;
     q->steps = q->backup.steps[q->fetched % 3];
+    q->swapped_round = q->fetched;
+    q->has_before = false; /* another state is there, if any */
     q->fetched = 0;
 }
 

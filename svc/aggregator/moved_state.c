@@ -8,24 +8,29 @@
 #include <errno.h>
 #include <string.h>
 
-#define HEAD_MAGIC 0x31535047u /* "GPS1" */
+#define HEAD_MAGIC 0x32535047u /* "GPS2" */
 #define FAILURE_MOST 4095      /* that an ERROR can carry */
 
-/* Followed by the clock of each member, then by the array. Little endian, like all records. */
+/* Followed by the clock of each member, then by the array. Of parameters these are several, and
+ * where `has_before` all of them stand there twice, those before first. Little endian, like all
+ * records. */
 struct head {
     uint32_t magic;
     uint32_t members;
     uint64_t elements;
     uint64_t round; /* committed last; 0: not known */
     uint64_t body_bytes;
-    uint64_t steps; /* of parameters */
+    uint64_t steps;                       /* of parameters, and so are these: */
+    uint64_t swapped_round, steps_before; /* see struct parameters */
+    struct update_settings told;
+    uint8_t has_before, were_set, is_told, zero[5];
     uint8_t dtype, quorum, rule, are_set;
     int32_t failure;
     char failure_text[LANE_TEXT_BYTES];
     uint64_t left[RECORD_MISSING_WORDS]; /* ranks that have said goodbye */
     struct record_chosen choices[CHOICES_PER_JOB];
 };
-_Static_assert(sizeof(struct head) == 48 + LANE_TEXT_BYTES + 96 + CHOICES_PER_JOB * 112,
+_Static_assert(sizeof(struct head) == 128 + LANE_TEXT_BYTES + 96 + CHOICES_PER_JOB * 112,
                "no holes");
 _Static_assert(sizeof(struct head) + LANE_WORKERS_MAX * sizeof(uint64_t) <= LANE_STATE_HEAD_BYTES,
                "a head fits");
@@ -33,13 +38,6 @@ _Static_assert(sizeof(struct head) + LANE_WORKERS_MAX * sizeof(uint64_t) <= LANE
 static size_t head_bytes(const struct piece *p)
 {
     return sizeof(struct head) + p->members * sizeof(uint64_t);
-}
-
-/* The array itself, as it is committed; NULL: the piece keeps none. */
-static char *body_of(const struct piece *p)
-{
-    const struct parameters *q = p->parameters;
-    return q ? (char *)q->state[q->now][0] : p->kept;
 }
 
 static uint64_t body_room(const struct piece *p)
@@ -50,10 +48,28 @@ static uint64_t body_room(const struct piece *p)
     return p->kept ? bytes : 0;
 }
 
+static bool is_kept(const struct piece *p) { return p->parameters ? p->round > 1 : p->has_kept; }
+
+/* Where workers come and go, a round that is committed here may have to be done again (A44). */
+static bool sends_before(const struct piece *p)
+{
+    return is_kept(p) && p->parameters && p->job->is_elastic && p->parameters->has_before;
+}
+
 static uint64_t body_bytes(const struct piece *p)
 {
-    bool is_kept = p->parameters ? p->round > 1 : p->has_kept;
-    return is_kept ? body_room(p) : 0;
+    return is_kept(p) ? body_room(p) * (1 + sends_before(p)) : 0;
+}
+
+/* Where this byte of the array lies, and how many follow there. */
+static char *body_at(const struct piece *p, bool has_before, uint64_t at, uint64_t *ret_left)
+{
+    const struct parameters *q = p->parameters;
+    uint64_t room = body_room(p);
+    bool is_before = has_before && at < room;
+    uint64_t first = has_before && !is_before ? room : 0;
+    *ret_left = first + room - at;
+    return (q ? (char *)q->state[is_before ? 1 - q->now : q->now][0] : p->kept) + (at - first);
 }
 
 /* ---- the former owner ---- */
@@ -94,6 +110,28 @@ static void note_leavers(const struct lane_job *job, struct head *head)
     }
 }
 
+static void note_parameters(const struct piece *p, struct head *head)
+{
+    const struct parameters *q = p->parameters;
+    head->steps = q->steps;
+    head->are_set = q->are_set;
+    head->swapped_round = q->swapped_round;
+    head->has_before = sends_before(p);
+    head->were_set = q->were_set;
+    head->steps_before = q->steps_before;
+    head->told = q->told;
+    head->is_told = q->is_told;
+}
+
+static void read_body(const struct piece *p, uint64_t at, char *ret_data, uint64_t count)
+{
+    for (uint64_t part; count > 0; at += part, ret_data += part, count -= part) {
+        const char *from = body_at(p, sends_before(p), at, &part);
+        part = part < count ? part : count;
+        memcpy(ret_data, from, part);
+    }
+}
+
 static void write_head(const struct piece *p, char *ret_head)
 {
     struct head head = {.magic = HEAD_MAGIC,
@@ -105,10 +143,8 @@ static void write_head(const struct piece *p, char *ret_head)
                         .quorum = (uint8_t)p->terms.quorum,
                         .rule = (uint8_t)p->terms.rule,
                         .failure = p->failure};
-    if (p->parameters) {
-        head.steps = p->parameters->steps;
-        head.are_set = p->parameters->are_set;
-    }
+    if (p->parameters)
+        note_parameters(p, &head);
     memcpy(head.failure_text, p->failure_text, sizeof head.failure_text);
     memcpy(head.choices, p->job->choices, sizeof head.choices);
     note_leavers(p->job, &head);
@@ -135,8 +171,7 @@ int64_t lane_state_read(struct lane *lane, uint32_t job, uint32_t id, uint64_t o
         memcpy(ret_data, head + offset, of_head);
     }
     if (count > of_head)
-        memcpy((char *)ret_data + of_head, body_of(p) + (offset + of_head - before),
-               count - of_head);
+        read_body(p, offset + of_head - before, (char *)ret_data + of_head, count - of_head);
     return (int64_t)count;
 }
 
@@ -166,7 +201,13 @@ static bool body_suits(const struct piece *p, const struct head *head)
     bool is_needed = head->round > 0 && !head->failure && !quorum_is_partial(p);
     if (head->body_bytes == 0)
         return !is_needed || body_room(p) == 0;
-    return head->round > 0 && head->body_bytes == body_room(p);
+    return head->round > 0 && head->body_bytes == body_room(p) * (1 + head->has_before);
+}
+
+static bool parameters_suit_head(const struct piece *p, const struct head *head)
+{
+    return head->are_set <= 1 && head->were_set <= 1 && head->is_told <= 1 &&
+           head->has_before <= (p->parameters != NULL) && head->swapped_round <= RECORD_ROUND_MOST;
 }
 
 static bool suits(const struct piece *p, const struct head *head)
@@ -174,8 +215,8 @@ static bool suits(const struct piece *p, const struct head *head)
     return head->magic == HEAD_MAGIC && head->members == p->members &&
            head->elements == p->elements && head->dtype == p->dtype &&
            head->quorum == p->terms.quorum && head->rule == p->terms.rule &&
-           head->round <= RECORD_ROUND_MOST && head->are_set <= 1 && head->failure <= 0 &&
-           head->failure >= -FAILURE_MOST && body_suits(p, head);
+           head->round <= RECORD_ROUND_MOST && head->failure <= 0 &&
+           head->failure >= -FAILURE_MOST && parameters_suit_head(p, head) && body_suits(p, head);
 }
 
 static bool take_clocks(struct piece *p, const char *clocks)
@@ -210,6 +251,28 @@ static void take_leavers(struct lane_job *job, const struct head *head)
     }
 }
 
+static void take_parameters(struct parameters *q, const struct head *head)
+{
+    q->steps = head->steps;
+    q->are_set = head->are_set;
+    q->swapped_round = head->swapped_round;
+    q->has_before = head->has_before && head->body_bytes > 0;
+    q->were_set = head->were_set;
+    q->steps_before = head->steps_before;
+    q->told = head->told;
+    q->is_told = head->is_told;
+}
+
+static void write_body(struct piece *p, uint64_t at, const char *data, uint64_t count)
+{
+    bool has_before = p->parameters && p->parameters->has_before;
+    for (uint64_t part; count > 0; at += part, data += part, count -= part) {
+        char *to = body_at(p, has_before, at, &part);
+        part = part < count ? part : count;
+        memcpy(to, data, part);
+    }
+}
+
 static int take_head(struct piece *p, const char *data, size_t bytes)
 {
     struct head head;
@@ -220,10 +283,8 @@ static int take_head(struct piece *p, const char *data, size_t bytes)
         return -EBADMSG;
     if (!take_clocks(p, data + sizeof head) || !take_choices(p->job, &head))
         return -EBADMSG;
-    if (p->parameters) {
-        p->parameters->steps = head.steps;
-        p->parameters->are_set = head.are_set;
-    }
+    if (p->parameters)
+        take_parameters(p->parameters, &head);
     p->failure = head.failure;
     memcpy(p->failure_text, head.failure_text, sizeof p->failure_text);
     p->failure_text[sizeof p->failure_text - 1] = '\0';
@@ -251,8 +312,8 @@ int lane_state_put(struct lane *lane, uint32_t job, uint32_t id, uint64_t offset
     if (r < 0 || bytes > p->state_bytes - offset)
         return -EBADMSG;
     if (bytes > of_head)
-        memcpy(body_of(p) + (offset + of_head - head_bytes(p)), (const char *)data + of_head,
-               bytes - of_head);
+        write_body(p, offset + of_head - head_bytes(p), (const char *)data + of_head,
+                   bytes - of_head);
     p->put_bytes += bytes;
     return 0;
 }

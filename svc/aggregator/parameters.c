@@ -49,6 +49,7 @@ void parameters_hear(struct piece *p, const struct rank *rank, const struct oper
     bool is_first = rank == &p->ranks[0];
     if (is_first && (rank->worker->has_settings || !p->job->is_elastic))
         q->told = rank->worker->settings;
+    q->is_told |= is_first && rank->worker->has_settings;
     if (operation->updates && is_first)
         q->settings[ready->round & 1] = q->told; /* of a first rank before it, perhaps (A44) */
     if (operation->restores && rank->worker->number == ready->root)
@@ -154,6 +155,7 @@ void parameters_commit(struct piece *p)
     if (p->operation->saves)
         return;
     q->swapped_round = p->round;
+    q->has_before = true;
     q->were_set = q->are_set;
     q->steps_before = q->steps;
     q->now = 1 - q->now;
@@ -163,12 +165,15 @@ void parameters_commit(struct piece *p)
                                         : 0;
 }
 
-void parameters_revert(struct piece *p)
+bool parameters_revert(struct piece *p)
 {
     struct parameters *q = p->parameters;
     if (q->swapped_round != p->round)
-        return; /* it has only been looked at */
+        return true; /* it has only been looked at */
+    if (!q->has_before)
+        return false;
     q->now = 1 - q->now;
     q->are_set = q->were_set;
     q->steps = q->steps_before;
+    return true;
 }

@@ -26,11 +26,13 @@ struct parameters {
     unsigned now;                       /* the state that is committed */
     uint64_t steps;                     /* updates committed since they were set */
     uint64_t swapped_round;             /* the newest that has made a state */
-    bool were_set;                      /* before the round committed last, ... */
-    uint64_t steps_before;              /* ... and how many updates there were */
+    bool has_before;                    /* the spare is the state before that round, ... */
+    bool were_set;                      /* ... so much was set then, ... */
+    uint64_t steps_before;              /* ... and so many updates there were */
     struct update_settings settings[2]; /* of rounds, by their last bit */
     uint64_t restored_steps[2];         /* likewise, where a round restores them */
     struct update_settings told;        /* last: for a first rank that has told none (A44) */
+    bool is_told;                       /* somebody has told any */
     float *state[2][1 + UPDATE_MOMENTS_MAX];
     struct backup backup;
     uint64_t fetched; /* the round whose state is being read from there; 0: none is */
@@ -63,8 +65,9 @@ static inline bool parameters_step(const struct piece *p)
 }
 /* The last pass of a chunk: `sums` with new parameters as its result, and the state after it. */
 void parameters_update(struct transfer *t, const struct reduce_pass *sums);
-/* The open round had been committed, and is undone: it is done again for other ranks (A44). */
-void parameters_revert(struct piece *p);
+/* The open round had been committed, and is undone: it is done again for other ranks (A44). False:
+ * the state before it is not here. */
+bool parameters_revert(struct piece *p);
 /* The round's state becomes the one that holds. */
 void parameters_commit(struct piece *p);
 

@@ -148,9 +148,8 @@ bool regroup_suits(struct piece *p)
 {
     if (p->round == p->state_round + 1)
         return true;
-    if (p->round != p->state_round || p->state_round == 0)
+    if (p->round != p->state_round || p->state_round == 0 || !parameters_revert(p))
         return false;
-    parameters_revert(p);
     p->state_round--;
     return true;
 }

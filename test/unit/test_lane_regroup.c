@@ -323,6 +323,17 @@ static void start_parameters(void)
         expect_commit(rank, 1);
 }
 
+static void settings_that_nobody_has_told_are_not_guessed(void **state)
+{
+    start(7, SHORT, (struct lane_terms){.rule = UPDATE_SGD});
+    for (uint32_t rank = 0; rank < 3; rank++)
+        say(rank, 1, RECORD_BROADCAST, RECORD_ANNOUNCE);
+    expect_commit(0, 1);
+    say(0, 2, RECORD_UPDATE, RECORD_ANNOUNCE);
+    rig_until(&rig, rig.workers[0].errors_count == 1);
+    assert_int_equal(rig.workers[0].error.code, -EINVAL);
+}
+
 static void update(uint64_t ranks, uint64_t round, float gradient)
 {
     for (uint32_t rank = 0; rank < RANKS; rank++) {
@@ -537,6 +548,7 @@ int main(int argc, char **argv)
         CASE(a_round_that_is_copied_needs_nobody_new),
         CASE(a_lost_rank_may_come_back),
         CASE(parameters_stay_and_the_next_first_rank_goes_on_with_the_settings),
+        CASE(settings_that_nobody_has_told_are_not_guessed),
         CASE(a_step_that_is_done_again_starts_from_the_parameters_before_it),
         CASE(a_step_that_somebody_holds_is_kept),
         CASE(a_copy_stays_with_who_has_it_and_goes_to_another_when_he_is_gone),

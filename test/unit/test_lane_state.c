@@ -1,5 +1,6 @@
 /* What goes along when a piece moves (A27 of svc/aggregator): parameters, sums and clocks, sets,
  * who has left, what has failed; and what a lane makes of a state, or a request, without sense. */
+#include "svc/aggregator/regroup.h"
 #include "svc/reduce/update.h"
 #include "test/unit/moving_rig.h"
 
@@ -46,13 +47,17 @@ static void tell(struct rig *rig)
     assert_int_equal(fabric_send(rig->workers[0].conn, &settings, sizeof settings, NULL, 0), 0);
 }
 
+static void fill_gradient(struct rig *rig, uint32_t rank, uint64_t round)
+{
+    for (uint64_t e = 0; e < ELEMENTS; e++)
+        rig_input(rig, rank, 0)[e] = (float)((rank * 7919 + round * 104729 + e) % 1009) / 512 - 1;
+}
+
 static void train(struct rig *rig, uint64_t round)
 {
     uint8_t operation = round == 1 ? RECORD_BROADCAST : RECORD_UPDATE;
     for (uint32_t rank = 0; rank < rig->count; rank++) {
-        for (uint64_t e = 0; e < ELEMENTS; e++)
-            rig_input(rig, rank, 0)[e] =
-                (float)((rank * 7919 + round * 104729 + e) % 1009) / 512 - 1;
+        fill_gradient(rig, rank, round);
         moving_say(rig, rank, round, operation, RECORD_ANNOUNCE);
     }
     for (uint32_t rank = 0; rank < rig->count; rank++)
@@ -112,6 +117,106 @@ static void a_state_is_put_into_memory_that_is_counted_already(void **state)
     moving_release();
     assert_int_equal(moving_hand_over(), 2);
     assert_int_equal(lane_job_memory(to->lane, RIG_JOB), before);
+}
+
+/* ---- where workers come and go ---- */
+
+static void start_elastic(uint64_t rounds)
+{
+    moving_start(3, ELEMENTS, (struct lane_terms){.rule = UPDATE_ADAM});
+    moving_open(alone, 3, false);
+    lane_set_elastic(from->lane, RIG_JOB);
+    lane_set_elastic(alone->lane, RIG_JOB);
+    tell(from);
+    tell(alone);
+    for (uint64_t round = 1; round <= rounds; round++) {
+        train(from, round);
+        train(alone, round);
+    }
+}
+
+static void move_elastic(uint64_t round)
+{
+    moving_open(to, 3, true);
+    lane_set_elastic(to->lane, RIG_JOB);
+    moving_release();
+    assert_int_equal(moving_hand_over(), round);
+    lane_drop(from->lane, RIG_JOB, moved, 1);
+}
+
+static void lose(struct rig *rig, uint32_t rank)
+{
+    const uint64_t gone[RECORD_MISSING_WORDS] = {1u << rank};
+    uint64_t left[RECORD_MISSING_WORDS] = {7 & ~(1u << rank)};
+    struct lane_piece spec = moving.spec;
+    spec.dtype = REDUCE_F32;
+    spec.ranks = left;
+    assert_int_equal(lane_release(rig->lane, RIG_JOB, moved, 1), 0);
+    lane_let_go(rig->lane, RIG_JOB, gone);
+    rig_until(rig, lane_rested(rig->lane, RIG_JOB, moved, 1) == 1);
+    assert_int_equal(lane_regroup(rig->lane, RIG_JOB, 2, &spec, 1), 0);
+}
+
+/* By those who are left. */
+static void train_again(struct rig *rig, uint32_t lost, uint64_t round)
+{
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        if (rank == lost)
+            continue;
+        fill_gradient(rig, rank, round);
+        rig_say(rig, rank,
+                (struct say){.piece = MOVED,
+                             .word = (uint32_t)(2 * MOVED_OFFSET + round),
+                             .round = round,
+                             .elements = ELEMENTS,
+                             .operation = RECORD_UPDATE,
+                             .epoch = 2});
+    }
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        const struct rig_worker *w = &rig->workers[rank];
+        if (rank == lost)
+            continue;
+        rig_until(rig, w->commits_count > 0 &&
+                           w->commits[w->commits_count - 1] == 2 * MOVED_OFFSET + round);
+        assert_int_equal(w->errors_count, 0);
+    }
+}
+
+static void expect_the_same(uint32_t rank)
+{
+    assert_memory_equal(rig_landing(to, rank, 0), rig_landing(alone, rank, 0), BYTES);
+}
+
+/* Another piece of the tensor did not come so far. Whichever of its two places a state has. */
+static void
+a_step_that_is_done_again_behind_a_move_starts_from_the_parameters_before_it(void **state)
+{
+    for (uint64_t last = 3; last <= 4; last++) {
+        start_elastic(last);
+        move_elastic(last);
+        lose(to, 2);
+        lose(alone, 2);
+        for (uint64_t round = last; round <= last + 2; round++) {
+            train_again(to, 2, round);
+            train_again(alone, 2, round);
+            expect_the_same(0);
+            expect_the_same(1);
+        }
+        moving_stop(state);
+        moving_clear(state);
+    }
+}
+
+static void settings_move_along(void **state)
+{
+    start_elastic(3);
+    move_elastic(3);
+    lose(to, 0); /* it never spoke here */
+    lose(alone, 0);
+    train_again(to, 0, 4);
+    train_again(alone, 0, 4);
+    expect_the_same(1);
+    expect_the_same(2);
 }
 
 /* ---- where not all take part ---- */
@@ -440,6 +545,8 @@ static const struct CMUnitTest cases[] = {
     CASE(moments_that_move_give_the_same_bits_as_those_that_stay),
     CASE(arrays_stand_last_and_a_release_tells_the_steps_behind_them),
     CASE(a_state_is_put_into_memory_that_is_counted_already),
+    CASE(a_step_that_is_done_again_behind_a_move_starts_from_the_parameters_before_it),
+    CASE(settings_move_along),
     CASE(of_a_running_sum_nothing_is_lost_and_nothing_added_twice),
     CASE(clocks_that_cannot_be_are_refused),
     CASE(the_slowest_is_known_before_it_speaks),
