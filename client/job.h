@@ -125,6 +125,14 @@ struct slot {
     uint8_t generation;
 };
 
+/* Of a snapshot or a restore whose time ran out: what the next call ends first (L31). */
+struct unfinished {
+    struct gp_request *request; /* NULL: none */
+    void *agreement, *state;    /* memory of the job that it uses */
+    uint32_t root, next;        /* next: the tensor to be pushed if all had agreed */
+    bool has_next, restores;
+};
+
 struct gp_job {
     struct gp_client *client;
     unsigned generation;   /* fork.h */
@@ -160,6 +168,7 @@ struct gp_job {
     struct gp_tensor *barrier;
     struct gp_request *barrier_request; /* NULL unless one is open */
     bool is_in_barrier;
+    struct unfinished unfinished; /* the caller's of snapshot and restore */
 };
 
 /* membership.c */

@@ -1,7 +1,9 @@
 /* Snapshots of a job: what its tensors with update rules are, to a file and back. Every rank takes
- * part, tensor by tensor in order of names; rank 0 has the file. Before each step all agree that
- * all is well so far, so that an error of one is an error of all. README: L26, L27. */
+ * part, tensor by tensor in order of names; the first of them has the file. Before each step all
+ * agree where they are and that all is well so far, so that an error of one is an error of all.
+ * README: L26, L27, L31. */
 #include "client/job.h"
+#include "svc/base/clock.h"
 #include "svc/state/state_file.h"
 
 #include <errno.h>
@@ -10,13 +12,18 @@
 #include <string.h>
 
 #define AGREEMENT_NAME "gradpool.agreement"
-#define ROOT 0
+#define BEGINNINGS_MAX 4 /* of one call, when others begin anew */
+
+/* Steps that ranks agree on; from AT_TENSOR on one for each tensor, then the ends. */
+enum { AT_BEGIN, AT_FILE, AT_TENSOR, RESTORES = 1 << 30 };
 
 /* Of every rank the least counts. */
 struct agreement {
     int64_t code;
     int64_t print, negative_print; /* of what it has declared: equal if both leasts are those */
     int64_t negative_steps;        /* the most: who came late has counted fewer */
+    int64_t step, negative_step;   /* where it is */
+    int64_t rank;                  /* the first has the file */
 };
 #define AGREEMENT_WORDS (sizeof(struct agreement) / sizeof(int64_t))
 
@@ -26,12 +33,16 @@ struct snapshot {
     size_t count;
     gp_tensor *agreement;
     struct agreement *ours, *least; /* in memory of the job, like the state */
-    void *state;                    /* of one tensor; NULL: not rank 0 */
+    void *state;                    /* of one tensor; NULL: another has the file */
+    uint32_t root;                  /* who has it; known once all have begun */
     uint64_t print;
     struct err err; /* of this rank */
+    bool restores;
+    struct gp_request *unfinished; /* its time ran out */
+    struct gp_tensor *next;        /* to be saved or restored when all have agreed; NULL: none */
 };
 
-static bool has_file(const struct snapshot *s) { return s->job->rank == ROOT; }
+static bool has_file(const struct snapshot *s) { return s->job->rank == s->root; }
 
 /* ---- what there is ---- */
 
@@ -44,7 +55,7 @@ static int check_tensor(const struct gp_tensor *t, struct err *err)
 {
     if (t->failure.code)
         return err_set(err, t->failure.code, "%s", t->failure.text);
-    if (t->members != t->job->workers)
+    if (!terms_are_for_all(&t->terms))
         return err_set(err, -EOPNOTSUPP, "tensor '%s' has a set of ranks of its own", t->name);
     if (t->request)
         return err_set(err, -EBUSY, "tensor '%s' has a request that nobody waited for", t->name);
@@ -107,66 +118,196 @@ static int find_tensors(struct snapshot *s)
 
 /* ---- together ---- */
 
-/* Memory that a round may still use stays the job's, which frees it when it is left. */
-static void finish(struct snapshot *s, int r)
+static bool is_same_set(void *context)
 {
-    free(s->tensors);
-    if (r == -ETIMEDOUT)
-        return;
-    gp_free(s->job, s->ours);
-    gp_free(s->job, s->state);
+    const struct snapshot *s = context;
+    for (size_t i = 0; i < s->count && !s->job->failure.code; i++) {
+        const struct gp_tensor *t = s->tensors[i];
+        if (t->knows_ranks && !t->failure.code &&
+            memcmp(t->ranks, s->agreement->ranks, sizeof t->ranks) != 0)
+            return false;
+    }
+    return true;
 }
 
-static int begin(gp_job *job, struct snapshot *ret)
+/* Who came late makes rounds of the tensors before those of the agreement: it is waited for. */
+static int await_all(struct snapshot *s)
 {
-    *ret = (struct snapshot){.job = job};
-    int r = declare_internal(job, AGREEMENT_NAME, GP_I64, AGREEMENT_WORDS, job->client->timeout_ns,
-                             &ret->agreement);
-    if (r == 0)
-        r = gp_alloc(job, 2 * sizeof *ret->ours, (void **)&ret->ours);
-    if (r < 0)
-        return r;
-    ret->least = ret->ours + 1;
-    if (find_tensors(ret) == 0 && has_file(ret) && ret->count > 0 &&
-        (r = gp_alloc(job, longest(ret), &ret->state)) < 0)
-        err_set(&ret->err, r, "%s", gp_last_error());
-    return 0;
+    gp_job *job = s->job;
+    if (!job->is_elastic)
+        return 0;
+    job->users++;
+    pthread_mutex_lock(&job->lock);
+    uint64_t deadline_ns = clock_now_ns() + job->client->timeout_ns;
+    bool is_done = engine_run(&job->engine, deadline_ns, is_same_set, s);
+    job->users--;
+    if (job->is_leaving)
+        engine_kick(&job->engine);
+    pthread_mutex_unlock(&job->lock);
+    return is_done ? 0
+                   : client_error(-ETIMEDOUT,
+                                  "job '%s': a rank that came late has not called "
+                                  "gp_job_snapshot() or gp_job_restore()",
+                                  job->name);
 }
 
-static int wait_for(int started, gp_request **q)
+static int wait_for(struct snapshot *s, int started, gp_request *q)
 {
-    return started < 0 ? started : gp_wait(*q, GP_TIMEOUT_DEFAULT);
+    int r = started < 0 ? started : gp_wait(q, GP_TIMEOUT_DEFAULT);
+    if (started == 0 && r == -ETIMEDOUT)
+        s->unfinished = q;
+    return r;
+}
+
+static bool is_in_step(const struct agreement *least)
+{
+    return least->step == -least->negative_step;
+}
+
+static bool is_agreed(const struct agreement *least)
+{
+    return least->code == 0 && is_in_step(least) && least->print == -least->negative_print;
 }
 
 /* What has come out: our own error with its text, or that of another rank. */
 static int judge(const struct snapshot *s)
 {
+    if (!is_in_step(s->least))
+        return -ERESTART;
     if (s->err.code)
         return client_error_from(&s->err);
     if (s->least->print != -s->least->negative_print)
         return client_error(-EINVAL,
                             "job '%s': ranks have declared different tensors with update rules",
                             s->job->name);
+    if (s->least->step > AT_BEGIN && s->least->rank != s->root)
+        return client_error(-ECONNRESET, "job '%s': rank %u, which had the file, is gone",
+                            s->job->name, s->root);
     int code = (int)s->least->code;
-    return code < 0 ? client_error(code, "job '%s': another rank, mostly rank %d, says: %s",
-                                   s->job->name, ROOT, err_text(code))
+    return code < 0 ? client_error(code, "job '%s': another rank, mostly rank %u, says: %s",
+                                   s->job->name, s->root, err_text(code))
                     : 0;
 }
 
 /* `steps`: what this rank knows, then what the job does. */
-static int agree(struct snapshot *s, uint64_t *steps)
+static int agree(struct snapshot *s, size_t step, uint64_t *steps)
 {
     gp_request *q = NULL;
     *s->ours = (struct agreement){.code = s->err.code,
                                   .print = (int64_t)s->print,
                                   .negative_print = -(int64_t)s->print,
-                                  .negative_steps = steps ? -(int64_t)*steps : 0};
-    int r = wait_for(gp_push_pull(s->agreement, s->ours, s->least, GP_MIN, &q), &q);
+                                  .negative_steps = steps ? -(int64_t)*steps : 0,
+                                  .step = (int64_t)step,
+                                  .negative_step = -(int64_t)step,
+                                  .rank = s->job->rank};
+    int started = gp_push_pull(s->agreement, s->ours, s->least, GP_MIN, &q);
+    int r = wait_for(s, started, q);
+    if (r == 0 && step == AT_BEGIN)
+        s->root = (uint32_t)s->least->rank;
     if (r == 0)
         r = judge(s);
     if (r == 0 && steps)
         *steps = (uint64_t)-s->least->negative_steps;
     return r;
+}
+
+/* What the next call has to end first: the others count on it. */
+static void leave_unfinished(const struct snapshot *s)
+{
+    s->job->unfinished = (struct unfinished){.request = s->unfinished,
+                                             .agreement = s->ours,
+                                             .state = s->state,
+                                             .root = s->root,
+                                             .restores = s->restores,
+                                             .has_next = s->next,
+                                             .next = s->next ? s->next->id : 0};
+}
+
+static void finish(struct snapshot *s)
+{
+    free(s->tensors);
+    if (s->unfinished)
+        return leave_unfinished(s);
+    gp_free(s->job, s->ours);
+    gp_free(s->job, s->state);
+}
+
+/* All had agreed before this rank's time ran out, and others wait in the round that follows. */
+static int push_next(gp_job *job, struct unfinished *u)
+{
+    const struct agreement *least = (const struct agreement *)u->agreement + 1;
+    pthread_mutex_lock(&job->lock);
+    struct gp_tensor *t = u->has_next ? tensor_find_id(job, u->next) : NULL;
+    pthread_mutex_unlock(&job->lock);
+    u->has_next = false;
+    if (!t || !is_agreed(least))
+        return -ENOENT;
+    if (!u->restores)
+        return push_save(t, u->state, &u->request);
+    return push_restore(t, u->root, u->state, NULL, (uint64_t)-least->negative_steps, &u->request);
+}
+
+/* -ETIMEDOUT: a rank is still late. How it ends otherwise is nobody's business any more. */
+static int end_unfinished(gp_job *job)
+{
+    struct unfinished *u = &job->unfinished;
+    while (u->request) {
+        int r = gp_wait(u->request, GP_TIMEOUT_DEFAULT);
+        if (r == -ETIMEDOUT)
+            return r;
+        u->request = NULL;
+        if (r == 0)
+            push_next(job, u);
+    }
+    gp_free(job, u->agreement);
+    gp_free(job, u->state);
+    *u = (struct unfinished){0};
+    return 0;
+}
+
+/* As far as the rank that has the file is known, which has memory for it then. */
+static int begin(gp_job *job, bool restores, struct snapshot *ret)
+{
+    *ret = (struct snapshot){.job = job, .restores = restores};
+    int r = end_unfinished(job);
+    if (r == 0)
+        r = declare_internal(job, AGREEMENT_NAME, GP_I64, AGREEMENT_WORDS, job->client->timeout_ns,
+                             &ret->agreement);
+    if (r == 0)
+        r = gp_alloc(job, 2 * sizeof *ret->ours, (void **)&ret->ours);
+    if (r < 0)
+        return r;
+    ret->least = ret->ours + 1;
+    find_tensors(ret);
+    r = await_all(ret);
+    if (r == 0)
+        r = agree(ret, AT_BEGIN, NULL);
+    if (r == 0 && has_file(ret) && ret->count > 0) {
+        int error = gp_alloc(job, longest(ret), &ret->state);
+        if (error < 0)
+            err_set(&ret->err, error, "%s", gp_last_error());
+    }
+    return r;
+}
+
+/* Others may have begun anew since (their time had run out): then so does everybody. */
+typedef int (*attempt_fn)(struct snapshot *s, const char *path, const gp_item *items, size_t count);
+
+static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char *path,
+                     const gp_item *items, size_t count)
+{
+    int r = -ERESTART;
+    for (int i = 0; i < BEGINNINGS_MAX && r == -ERESTART; i++) {
+        struct snapshot s;
+        r = begin(job, restores, &s);
+        if (r == 0)
+            r = attempt(&s, path, items, count);
+        finish(&s);
+    }
+    return r == -ERESTART
+               ? client_error(-EINVAL, "job '%s': ranks save and restore at the same time",
+                              job->name)
+               : r;
 }
 
 /* ---- to a file ---- */
@@ -179,7 +320,7 @@ static int begin_file(struct snapshot *s, const char *path, struct state_writer 
     for (size_t i = 0; i < s->count; i++)
         described[i] = describe(s->tensors[i]);
     int r = path ? state_write_begin(path, described, s->count, ret_writer, &s->err)
-                 : err_set(&s->err, -EINVAL, "gp_job_snapshot: rank %d gave no path", ROOT);
+                 : err_set(&s->err, -EINVAL, "gp_job_snapshot: rank %u gave no path", s->root);
     free(described);
     return r;
 }
@@ -190,9 +331,13 @@ static int save_tensor(struct snapshot *s, size_t i, struct state_writer *w)
     struct gp_tensor *t = s->tensors[i];
     gp_request *q = NULL;
     uint64_t steps = t->steps[t->round % 3];
-    int r = agree(s, &steps);
-    if (r == 0)
-        r = wait_for(push_save(t, s->state, &q), &q);
+    s->next = t;
+    int r = agree(s, AT_TENSOR + i, &steps);
+    if (r == 0) {
+        s->next = NULL;
+        int started = push_save(t, s->state, &q);
+        r = wait_for(s, started, q);
+    }
     if (r == 0 && has_file(s))
         state_write_put(w, i, steps, t->round, s->state, &s->err);
     return r;
@@ -200,29 +345,32 @@ static int save_tensor(struct snapshot *s, size_t i, struct state_writer *w)
 
 static int save_all(struct snapshot *s, struct state_writer *w)
 {
-    int r = agree(s, NULL);
+    int r = agree(s, AT_FILE, NULL);
     for (size_t i = 0; i < s->count && r == 0; i++)
         r = save_tensor(s, i, w);
-    if (r == 0)
-        r = agree(s, NULL); /* all of it is written */
+    if (r < 0)
+        return r;
+    s->next = NULL;
+    r = agree(s, AT_TENSOR + s->count, NULL); /* all of it is written */
     if (r == 0 && has_file(s))
         state_write_finish(w, &s->err);
-    return r < 0 ? r : agree(s, NULL);
+    return r < 0 ? r : agree(s, AT_TENSOR + s->count + 1, NULL);
+}
+
+static int save(struct snapshot *s, const char *path, const gp_item *items, size_t count)
+{
+    struct state_writer w = {.fd = -1};
+    if (has_file(s) && s->err.code == 0)
+        begin_file(s, path, &w);
+    int r = save_all(s, &w);
+    state_write_abandon(&w); /* nothing is left of one that was finished */
+    return r;
 }
 
 int gp_job_snapshot(gp_job *job, const char *path)
 {
-    struct snapshot s;
-    struct state_writer w = {.fd = -1};
     int r = job_check(job);
-    if (r < 0 || (r = begin(job, &s)) < 0)
-        return r;
-    if (has_file(&s) && s.err.code == 0)
-        begin_file(&s, path, &w);
-    r = save_all(&s, &w);
-    state_write_abandon(&w); /* nothing is left of one that was finished */
-    finish(&s, r);
-    return r;
+    return r < 0 ? r : carry_out(job, false, save, path, NULL, 0);
 }
 
 /* ---- and back ---- */
@@ -269,7 +417,7 @@ static int check_file(struct snapshot *s, const struct state_file *f)
 static int open_file(struct snapshot *s, const char *path, struct state_file *ret_file)
 {
     if (!path)
-        return err_set(&s->err, -EINVAL, "gp_job_restore: rank %d gave no path", ROOT);
+        return err_set(&s->err, -EINVAL, "gp_job_restore: rank %u gave no path", s->root);
     int r = state_file_open(path, ret_file, &s->err);
     return r < 0 ? r : check_file(s, ret_file);
 }
@@ -283,9 +431,10 @@ static void *place_of(const struct gp_tensor *t, const gp_item *items, size_t co
     return NULL;
 }
 
-static int restore_tensor(struct snapshot *s, struct gp_tensor *t, const struct state_file *f,
+static int restore_tensor(struct snapshot *s, size_t i, const struct state_file *f,
                           void *parameters)
 {
+    struct gp_tensor *t = s->tensors[i];
     gp_request *q = NULL;
     uint64_t steps = 0;
     if (has_file(s)) {
@@ -293,30 +442,35 @@ static int restore_tensor(struct snapshot *s, struct gp_tensor *t, const struct 
         steps = saved->steps;
         state_file_read(f, saved, s->state, &s->err);
     }
-    int r = agree(s, &steps);
-    if (r == 0)
-        r = wait_for(push_restore(t, ROOT, s->state, has_file(s) ? NULL : parameters, steps, &q),
-                     &q);
+    s->next = t;
+    int r = agree(s, RESTORES + AT_TENSOR + i, &steps);
+    if (r == 0) {
+        s->next = NULL;
+        void *result = has_file(s) ? NULL : parameters;
+        int started = push_restore(t, s->root, s->state, result, steps, &q);
+        r = wait_for(s, started, q);
+    }
     if (r == 0 && has_file(s) && parameters && t->bytes > 0)
         memcpy(parameters, s->state, t->bytes);
     return r;
 }
 
+static int restore(struct snapshot *s, const char *path, const gp_item *items, size_t count)
+{
+    struct state_file f = {.fd = -1};
+    if (has_file(s) && s->err.code == 0)
+        open_file(s, path, &f);
+    int r = agree(s, RESTORES + AT_FILE, NULL);
+    for (size_t i = 0; i < s->count && r == 0; i++)
+        r = restore_tensor(s, i, &f, place_of(s->tensors[i], items, count));
+    state_file_close(&f);
+    return r;
+}
+
 int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t count)
 {
-    struct snapshot s;
-    struct state_file f = {.fd = -1};
     int r = job_check(job);
     if (r == 0 && count > 0 && !items)
         r = client_error(-EINVAL, "gp_job_restore: %zu items, and none given", count);
-    if (r < 0 || (r = begin(job, &s)) < 0)
-        return r;
-    if (has_file(&s) && s.err.code == 0)
-        open_file(&s, path, &f);
-    r = agree(&s, NULL);
-    for (size_t i = 0; i < s.count && r == 0; i++)
-        r = restore_tensor(&s, s.tensors[i], &f, place_of(s.tensors[i], items, count));
-    state_file_close(&f);
-    finish(&s, r);
-    return r;
+    return r < 0 ? r : carry_out(job, true, restore, path, items, count);
 }

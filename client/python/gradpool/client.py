@@ -340,12 +340,13 @@ class Job(Owned):
 
     def snapshot(self, path):
         """Saves parameters, moments and step counts of all tensors with a rule to the file `path`,
-        which rank 0 writes, whole or not at all. Every rank calls it between the same two steps."""
+        which the first rank present writes, whole or not at all. Every rank calls it between the
+        same two steps; after a Timeout all call it again."""
         with self.client._using():
             check(lib.gp_job_snapshot(self._live(), os.fsencode(path)))
 
     def restore(self, path, parameters=None):
-        """Goes on from a snapshot, which rank 0 reads, to the same bits as a job that never
+        """Goes on from a snapshot, which the first rank reads, to the same bits as a job that never
         stopped. Every rank calls it, after it has declared the same tensors with rules.
 
         parameters  {Tensor or its name: values}: where they go; what is not named is not wanted"""
