@@ -70,6 +70,15 @@ static void drop_socket(struct control *c)
 
 /* ---- connecting ---- */
 
+/* Told with the answer to a join, so that who has joined knows. */
+static void pass_on_membership(struct control *c, Gradpool__Wire__Membership *membership)
+{
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_MEMBERSHIP;
+    message.membership = membership;
+    c->options.unasked(c->options.context, &message);
+}
+
 static void pass_on(void *context, envelope *message)
 {
     struct control *c = context;
@@ -94,6 +103,8 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
             join->job_id = reply->join_reply->job_id; /* the first time: who joined reads it */
         if (join->durability != reply->join_reply->durability)
             join->durability = reply->join_reply->durability; /* likewise */
+        if (reply->join_reply->membership)
+            pass_on_membership(c, reply->join_reply->membership);
     } else {
         r = err_set(err, -EPROTO, "%s answered a join with something else",
                     c->options.endpoint_text);

@@ -152,6 +152,7 @@ uint32_t gp_job_workers(const gp_job *job)
 struct resizing {
     struct gp_job *job;
     uint32_t workers;
+    uint32_t version; /* of the membership before it asked */
     struct control_call call;
     Gradpool__Wire__ResizeRequest request;
     struct err err;
@@ -206,11 +207,20 @@ static const struct gp_tensor *find_lagging(const struct gp_job *job)
     return NULL;
 }
 
+/* What it asked for was told to all before it was answered: another number is a later one's. */
+static bool is_superseded(const struct resizing *z)
+{
+    const gp_membership *m = &z->job->membership;
+    return m->version > z->version && m->wanted != z->workers;
+}
+
 static bool is_done(void *context)
 {
     const struct resizing *z = context;
-    if (z->job->failure.code || z->job->membership.wanted != z->workers)
-        return z->job->failure.code;
+    if (z->job->failure.code || is_superseded(z))
+        return true;
+    if (z->job->membership.wanted != z->workers)
+        return false;
     for (uint32_t rank = 0; rank < z->job->workers; rank++) {
         if (is_awaited(z, rank))
             return false;
@@ -258,6 +268,9 @@ int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms)
     if (timeout_ms <= 0)
         timeout_ms = (int)(job->client->timeout_ns / NS_PER_MS);
     uint64_t deadline_ns = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+    pthread_mutex_lock(&job->lock);
+    z.version = job->membership.version;
+    pthread_mutex_unlock(&job->lock);
     r = ask(&z, deadline_ns, timeout_ms);
     if (r < 0)
         return r;
@@ -266,6 +279,9 @@ int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms)
     bool done = engine_run(&job->engine, deadline_ns, is_done, &z);
     if (job->failure.code)
         r = client_error_from(&job->failure);
+    else if (is_superseded(&z))
+        r = client_error(-ECANCELED, "job '%s' with %u workers: another rank asked for %u",
+                         job->name, workers, job->membership.wanted);
     else if (!done)
         r = say_who_is_late(&z, timeout_ms);
     job->users--;

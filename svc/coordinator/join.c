@@ -22,6 +22,11 @@ static void reply_joined(const struct session *session, uint64_t request)
     reply.policy = (char *)session->job->service->options.policy;
     reply.is_late = session->entered > 0;
     reply.durability = session->job->durability;
+    uint64_t ranks[TERMS_RANK_WORDS];
+    WIRE(Membership) membership;
+    members_describe(session->job, ranks, &membership);
+    if (session->job->is_elastic)
+        reply.membership = &membership;
     envelope e = ENVELOPE_INIT;
     e.id = request;
     e.body_case = BODY(JOIN_REPLY);

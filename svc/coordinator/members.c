@@ -87,19 +87,26 @@ bool members_is_leaving(const struct job *job, uint32_t rank)
 
 /* --- telling --- */
 
-void members_tell(const struct job *job, const struct session *to)
+void members_describe(const struct job *job, uint64_t *ranks, WIRE(Membership) * ret_membership)
 {
-    uint64_t ranks[TERMS_RANK_WORDS] = {0};
-    WIRE(Membership) membership = GRADPOOL__WIRE__MEMBERSHIP__INIT;
-    if (!job->is_elastic)
-        return;
+    memset(ranks, 0, TERMS_RANK_WORDS * sizeof *ranks);
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (members_have(job, rank))
             ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
-    membership.version = job->version;
-    membership.workers = job->wanted;
-    membership.ranks.data = (uint8_t *)ranks;
-    membership.ranks.len = sizeof ranks;
+    *ret_membership = (WIRE(Membership))GRADPOOL__WIRE__MEMBERSHIP__INIT;
+    ret_membership->version = job->version;
+    ret_membership->workers = job->wanted;
+    ret_membership->ranks.data = (uint8_t *)ranks;
+    ret_membership->ranks.len = TERMS_RANK_WORDS * sizeof *ranks;
+}
+
+void members_tell(const struct job *job, const struct session *to)
+{
+    uint64_t ranks[TERMS_RANK_WORDS];
+    WIRE(Membership) membership;
+    if (!job->is_elastic)
+        return;
+    members_describe(job, ranks, &membership);
     envelope e = ENVELOPE_INIT;
     e.body_case = BODY(MEMBERSHIP);
     e.membership = &membership;

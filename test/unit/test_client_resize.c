@@ -180,6 +180,17 @@ static void it_returns_when_all_have_come(void **state)
     assert_int_equal(r.result, 0);
 }
 
+static void another_size_that_is_asked_for_meanwhile_ends_the_wait(void **state)
+{
+    struct resizer r;
+    begin_resize(&r, 3);
+    tell(1, 3, 3);
+    tell(2, 4, 3);
+    pthread_join(r.thread, NULL);
+    assert_int_equal(r.result, -ECANCELED);
+    assert_non_null(strstr(r.text, "another rank asked for 4"));
+}
+
 static void a_job_that_fails_meanwhile_ends_the_wait(void **state)
 {
     struct resizer r;
@@ -466,6 +477,7 @@ int main(void)
         CASE(ranks_that_do_not_come_are_named_at_the_deadline),
         CASE(ranks_that_do_not_go_are_named_but_oneself),
         CASE(it_returns_when_all_have_come),
+        CASE(another_size_that_is_asked_for_meanwhile_ends_the_wait),
         CASE(a_job_that_fails_meanwhile_ends_the_wait),
         CASE(it_waits_until_its_tensors_are_made_by_those_who_came),
         CASE(between_rounds_it_has_nothing_to_announce),

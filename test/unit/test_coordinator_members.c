@@ -38,6 +38,24 @@ static void who_is_there_to_begin_with_is_not_late(void **state)
     expect_members(one.end, 3, 2);
 }
 
+static void who_joins_is_told_with_the_answer_who_is_in(void **state)
+{
+    envelope request;
+    WIRE(JoinRequest) join;
+    members_join(*state, CONTINUES(0));
+    end_leave(members_join(*state, CONTINUES(1)).end);
+    join_request(&request, &join, MEMBERS_JOB, 2, 3);
+    join.continues = true;
+    envelope *reply = end_ask(rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT), &request);
+    assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
+    const WIRE(Membership) *told = reply->join_reply->membership;
+    assert_non_null(told);
+    assert_int_equal(told->ranks.data[0], 5);
+    assert_int_equal(told->workers, 3);
+    assert_true(told->version > 0);
+    message_free(reply);
+}
+
 static void who_has_still_to_come_counts_as_present(void **state)
 {
     struct member zero = members_join(*state, ELASTIC(0));
@@ -298,6 +316,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(who_is_there_to_begin_with_is_not_late),
+        CASE(who_joins_is_told_with_the_answer_who_is_in),
         CASE(who_has_still_to_come_counts_as_present),
         CASE(ranks_beyond_those_wanted_are_refused_until_it_is_resized),
         CASE(another_maximum_or_another_word_about_losses_is_refused),
