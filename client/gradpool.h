@@ -258,7 +258,7 @@ GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
 /* Parameters, moments and step counts of all tensors with update rules: every rank calls it between
  * the same two iterations, having declared the same ones, for all ranks. The first rank present
  * writes the file, whole or not at all. Errors, the same on all ranks: -EINVAL (tensors differ),
- * -EBUSY, -ENODATA (no broadcast yet), -EOPNOTSUPP (a set of ranks), of gp_wait() and of writing. */
+ * -EBUSY, -ENODATA (no broadcast), -EOPNOTSUPP (a set of ranks), of gp_wait() and of writing. */
 GP_API int gp_job_snapshot(gp_job *job, const char *path);
 /* The way back, in any job with the same tensors, instead of the broadcasts, to the same bits.
  * Parameters go to `result` of the items; who wants none names no item. Errors, besides those:
