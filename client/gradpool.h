@@ -249,7 +249,7 @@ GP_API int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_reque
  * Errors, besides those of gp_push_pull(): -EINVAL, the tensor has no rule, or a setting has no
  * sense (which one); at gp_wait(): -ENODATA, nothing was broadcast yet; -EOWNERDEAD, the lane died,
  * and moments with it: every rank has the last result that gp_wait() gave it. To go on, undeclare
- * the tensor on every rank, declare it again, and restore a snapshot or broadcast parameters. */
+ * the tensor on every rank, declare it again, then restore a snapshot or broadcast parameters. */
 GP_API int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,
                      const gp_settings *settings, gp_request **ret_request);
 /* Several tensors, one request, the same settings. */
