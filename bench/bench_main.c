@@ -20,6 +20,7 @@ static const struct command {
     {"budget", "system calls, wake-ups and allocations a GiB", budget_command},
     {"kernels", "the sums and update rules beside memcpy", kernels_command},
     {"simulate", "a week of jobs through the packer, on a virtual clock", simulate_command},
+    {"durability", "what copies of parameters cost a job", durability_command},
     {"faults", "kills, stops and cuts at random; every element checked", faults_command},
     {"migrate", "what a job notices of its tasks' migrations", migrate_command},
     {"savings", "cores that jobs hold dedicated and shared, on a live service", savings_command},

@@ -16,6 +16,7 @@ int idle_command(int argc, char **argv);
 int budget_command(int argc, char **argv);
 int kernels_command(int argc, char **argv);
 int simulate_command(int argc, char **argv);
+int durability_command(int argc, char **argv);
 int faults_command(int argc, char **argv);
 int migrate_command(int argc, char **argv);
 int savings_command(int argc, char **argv);

@@ -125,6 +125,14 @@ double crowd_aggregation_ms(const struct crowd *c, uint32_t iteration)
     return (double)(lap->done_ns - lap->pushed_ns) / NS_PER_MS;
 }
 
+double crowd_cpu_ms(const struct crowd *c, uint32_t iteration)
+{
+    uint64_t cpu_ns = 0;
+    for (uint32_t rank = 0; rank < c->workers; rank++)
+        cpu_ns += c->boards[rank].laps[iteration].cpu_ns;
+    return (double)cpu_ns / NS_PER_MS;
+}
+
 int64_t crowd_count_wrong(const struct crowd *c)
 {
     int64_t wrong = trainee_count_wrong(&c->plan);

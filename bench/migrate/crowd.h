@@ -27,6 +27,8 @@ int crowd_go_on(struct crowd *c);
 /* Of that iteration: from its first beginning to its last end. */
 double crowd_lap_ms(const struct crowd *c, uint32_t iteration);
 double crowd_aggregation_ms(const struct crowd *c, uint32_t iteration);
+/* Of all workers, for that. */
+double crowd_cpu_ms(const struct crowd *c, uint32_t iteration);
 /* Results that are not the right ones, of all workers; -ENOMEM. */
 int64_t crowd_count_wrong(const struct crowd *c);
 /* Workers that have failed. */

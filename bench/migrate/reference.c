@@ -105,20 +105,16 @@ static void run_round(struct block *b, uint32_t round, uint64_t step)
         reduce_pick(REDUCE_BEST, REDUCE_SUM, REDUCE_F32, REDUCE_F32)(&sums);
 }
 
-static void replay_block(struct block *b, uint32_t rounds, const bool *begins_anew,
-                         uint64_t *checksums)
+static void replay_block(struct block *b, uint32_t rounds, uint64_t *checksums)
 {
-    uint64_t step = 0;
     fill_block(b);
     for (uint32_t round = 0; round < rounds; round++) {
-        step = begins_anew && begins_anew[round] ? 1 : step + 1;
-        run_round(b, round, step);
+        run_round(b, round, round + 1);
         checksums[round] += reference_checksum(b->result, b->first, b->elements);
     }
 }
 
-int reference_replay(const struct reference *r, uint32_t rounds, const bool *begins_anew,
-                     uint64_t *ret_checksums)
+int reference_replay(const struct reference *r, uint32_t rounds, uint64_t *ret_checksums)
 {
     enum { ARRAYS = REFERENCE_WORKERS_MAX + 2 * (1 + UPDATE_MOMENTS_MAX) + 1 };
     float *memory = calloc((size_t)ARRAYS * REFERENCE_BLOCK, sizeof *memory), *next = memory;
@@ -134,7 +130,7 @@ int reference_replay(const struct reference *r, uint32_t rounds, const bool *beg
     for (b.first = 0; b.first < r->elements; b.first += REFERENCE_BLOCK) {
         uint64_t left = r->elements - b.first;
         b.elements = left < REFERENCE_BLOCK ? left : REFERENCE_BLOCK;
-        replay_block(&b, rounds, begins_anew, ret_checksums);
+        replay_block(&b, rounds, ret_checksums);
     }
     free(memory);
     return 0;

@@ -31,9 +31,7 @@ void reference_first(const struct reference *r, float *values);
 /* Any bit of any element changes it. `first`: the place of values[0] in its tensor. */
 uint64_t reference_checksum(const float *values, uint64_t first, uint64_t elements);
 
-/* That of the result of each of `rounds` rounds. `begins_anew` (a flag a round; NULL: never): the
- * moments are lost before that round. -ENOMEM. */
-int reference_replay(const struct reference *r, uint32_t rounds, const bool *begins_anew,
-                     uint64_t *ret_checksums);
+/* That of the result of each of `rounds` rounds. -ENOMEM. */
+int reference_replay(const struct reference *r, uint32_t rounds, uint64_t *ret_checksums);
 
 #endif

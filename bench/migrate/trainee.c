@@ -19,7 +19,6 @@
 #define ORDER_WAIT_MS 120000
 #define FIRST_PART 2 /* tensors: the order, the load, then the parts */
 #define TENSORS_MAX (FIRST_PART + TRAINEE_PARTS_MAX)
-#define STATE_ARRAYS 3 /* parameters and Adam's two moments */
 
 struct worker {
     const struct trainee *about;
@@ -106,7 +105,11 @@ static int come(struct worker *w)
     const gp_options options = {.transport = a->transport};
     char name[64];
     snprintf(name, sizeof name, "%s-%u", a->job, w->restarts);
-    const gp_job_spec spec = {.name = name, .rank = a->rank, .workers = a->workers};
+    const gp_job_spec spec = {.name = name,
+                              .rank = a->rank,
+                              .workers = a->workers,
+                              .durability =
+                                  a->has_copies ? GP_DURABILITY_REPLICA : GP_DURABILITY_NONE};
     void *gradients = NULL, *values = NULL;
     size_t bytes = total_elements(a) * sizeof(float);
     int r = w->client ? 0 : gp_connect(a->endpoint, &options, &w->client);
@@ -184,50 +187,31 @@ static int pause_until_told(struct worker *w)
     return 0;
 }
 
-/* All that a checkpoint of the job has: the parameters, and as many bytes again for each moment,
- * which no worker has. */
-static int save(struct worker *w)
+/* As a job does it whose lanes are to be others: a snapshot, the end, a new job where there is
+ * room, and everything back. */
+static int restore(struct worker *w)
 {
-    const struct trainee *a = w->about;
-    uint64_t elements = a->parts * a->part_elements;
-    bool is_saved = true;
-    FILE *file = fopen(a->saved_path, "wb");
-    for (int i = 0; file && i < STATE_ARRAYS; i++)
-        is_saved &=
-            fwrite(w->values + place_of(a, FIRST_PART), sizeof(float), elements, file) == elements;
-    if (!file || fclose(file) != 0 || !is_saved)
-        return complain(w, "save", -EIO);
-    return 0;
-}
-
-static int load(struct worker *w)
-{
-    const struct trainee *a = w->about;
-    uint64_t elements = a->parts * a->part_elements;
-    bool is_loaded = true;
-    FILE *file = fopen(a->saved_path, "rb");
-    for (int i = 0; file && i < STATE_ARRAYS; i++)
-        is_loaded &=
-            fread(w->values + place_of(a, FIRST_PART), sizeof(float), elements, file) == elements;
-    if (file)
-        fclose(file);
-    return file && is_loaded ? 0 : complain(w, "load", -EIO);
+    gp_item items[TENSORS_MAX];
+    size_t count = 0;
+    for (size_t i = FIRST_PART; i < w->tensors_count; i++)
+        items[count++] =
+            (gp_item){.tensor = w->tensors[i], .result = w->values + place_of(w->about, i)};
+    int r = gp_job_restore(w->job, w->about->saved_path, items, count);
+    return r < 0 ? complain(w, "restore", r) : 0;
 }
 
 static int restart(struct worker *w)
 {
-    bool saves = w->about->rank == 0;
-    int r = saves ? save(w) : 0;
+    int r = gp_job_snapshot(w->job, w->about->saved_path);
+    if (r < 0)
+        return complain(w, "snapshot", r);
     leave(w);
     w->restarts++;
     w->is_anew = true;
-    if (r == 0)
-        r = pause_until_told(w);
+    r = pause_until_told(w);
     if (r == 0)
         r = come(w);
-    if (r == 0 && saves)
-        r = load(w);
-    return r == 0 ? broadcast(w) : r;
+    return r == 0 ? restore(w) : r;
 }
 
 /* --- one iteration --- */
@@ -297,6 +281,7 @@ static int aggregate(struct worker *w, struct trainee_lap *lap)
     if (w->about->rank == 0)
         order = (enum trainee_order)atomic_exchange(&w->about->board->order, TRAINEE_GO);
     w->gradients[0] = (float)order;
+    uint64_t cpu_ns = clock_process_cpu_ns();
     lap->pushed_ns = clock_now_ns();
     int r = push(w, &sums, &update);
     if (r < 0)
@@ -305,6 +290,7 @@ static int aggregate(struct worker *w, struct trainee_lap *lap)
     if (r == 0 && update)
         r = gp_wait(update, WAIT_MS);
     lap->done_ns = clock_now_ns();
+    lap->cpu_ns = clock_process_cpu_ns() - cpu_ns;
     return r < 0 ? complain(w, "wait", r) : 0;
 }
 
@@ -324,7 +310,6 @@ static int iterate(struct worker *w)
     struct trainee_board *board = w->about->board;
     struct trainee_lap *lap = &board->laps[w->iteration];
     lap->begin_ns = clock_now_ns();
-    lap->is_anew = w->is_anew;
     compute(w, lap->begin_ns);
     w->is_anew = false;
     int r = aggregate(w, lap);
@@ -353,22 +338,15 @@ int trainee_run(const struct trainee *about)
 
 /* --- checking --- */
 
-static int64_t count_wrong_of(const struct trainee *a, size_t tensor, uint64_t *sums, bool *anew)
+static int64_t count_wrong_of(const struct trainee *a, size_t tensor, uint64_t *sums)
 {
-    uint32_t iterations = atomic_load(&a->board->iterations), rounds = 0;
+    uint32_t iterations = atomic_load(&a->board->iterations);
     uint32_t stride = tensor >= FIRST_PART ? a->parts : 1,
              from = tensor >= FIRST_PART ? (uint32_t)(tensor - FIRST_PART) : 0;
+    uint32_t rounds = iterations > from ? (iterations - from + stride - 1) / stride : 0;
     const struct reference about = reference_of(a, tensor);
-    bool is_anew = false;
     int64_t wrong = 0;
-    for (uint32_t i = 0; i < iterations; i++) {
-        is_anew |= a->board->laps[i].is_anew;
-        if (i % stride != from)
-            continue;
-        anew[rounds++] = is_anew;
-        is_anew = false;
-    }
-    int r = reference_replay(&about, rounds, anew, sums);
+    int r = reference_replay(&about, rounds, sums);
     for (uint32_t n = 0; r == 0 && n < rounds; n++) {
         const struct trainee_lap *lap = &a->board->laps[n * stride + from];
         wrong += sums[n] != (tensor >= FIRST_PART ? lap->part_sum : lap->load_sum);
@@ -379,13 +357,11 @@ static int64_t count_wrong_of(const struct trainee *a, size_t tensor, uint64_t *
 int64_t trainee_count_wrong(const struct trainee *a)
 {
     uint64_t *sums = calloc(TRAINEE_ITERATIONS_MAX, sizeof *sums);
-    bool *anew = calloc(TRAINEE_ITERATIONS_MAX, sizeof *anew);
-    int64_t wrong = sums && anew ? 0 : -ENOMEM;
+    int64_t wrong = sums ? 0 : -ENOMEM;
     for (size_t i = 1; wrong >= 0 && i < FIRST_PART + (a->part_elements ? a->parts : 0); i++) {
-        int64_t more = count_wrong_of(a, i, sums, anew);
+        int64_t more = count_wrong_of(a, i, sums);
         wrong = more < 0 ? more : wrong + more;
     }
     free(sums);
-    free(anew);
     return wrong;
 }

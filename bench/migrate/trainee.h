@@ -20,8 +20,8 @@ struct trainee_board {
     int code;                    /* why it ended early */
     struct trainee_lap {
         uint64_t begin_ns, pushed_ns, done_ns, end_ns; /* pushed .. done: aggregation */
+        uint64_t cpu_ns;                               /* of the worker, for that */
         uint64_t load_sum, part_sum;                   /* checksums of results */
-        bool is_anew;                                  /* the first after a restart */
     } laps[TRAINEE_ITERATIONS_MAX];
 };
 
@@ -32,6 +32,7 @@ struct trainee {
     uint64_t part_elements; /* with Adam; 0: nothing is kept for the job */
     uint32_t parts;         /* one of them is trained in each iteration, in turn */
     uint64_t compute_ns, seed;
+    bool has_copies; /* of what its lanes keep: --durability replica */
     struct trainee_board *board;
     int fd; /* to the conductor: 'i' an iteration has ended (rank 0), 'p' paused; from it: go on */
 };

@@ -160,6 +160,20 @@ class Ended(unittest.TestCase):
                 until(lambda: not os.listdir(folder), 'all is removed')
 
 
+class Durability(unittest.TestCase):
+    def test_copies_are_compared_with_none_and_every_result_is_right(self):
+        answer = bench('durability', '--json', '--state', 65536, '--turns', 2, '--rounds', 5)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        rows = [json.loads(line) for line in answer.stdout.splitlines()]
+        self.assertEqual([(r['transport'], r['durability']) for r in rows],
+                         [(transport, kind) for transport in ('shm', 'tcp')
+                          for kind in ('none', 'replica')])
+        for row in rows:
+            self.assertEqual((row['state_bytes'], row['turns'], row['wrong']), (65536, 2, 0))
+            self.assertGreater(row['wall_ms'], 0)
+            self.assertGreater(row['lane_cpu_ms'], 0)
+
+
 class Budget(unittest.TestCase):
     def test_a_gib_over_shared_memory_grows_no_memory_and_every_count_is_told(self):
         answer = bench('budget', '--json', '--rounds', 100, '--bytes', 1 << 20)
