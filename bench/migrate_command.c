@@ -136,6 +136,9 @@ static int start(struct migrate *m, const char *piece_max)
                                                       .aggregators = "2",
                                                       .scale = "off",
                                                       .piece_max = piece_max,
+                                                      /* Late on a machine with much to do is
+                                                         not lost. */
+                                                      .aggregator_timeout = "10",
                                                       /* State is there twice, at both ends. */
                                                       .job_memory_max = "2G",
                                                       .lane_memory_max = "4G"});

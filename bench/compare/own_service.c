@@ -49,6 +49,7 @@ static int spawn(struct service *s, const struct service_setting *setting)
     add(&words, "--job-memory-max", setting->job_memory_max);
     add(&words, "--lane-memory-max", setting->lane_memory_max);
     add(&words, "--explore", setting->explore);
+    add(&words, "--aggregator-timeout", setting->aggregator_timeout);
     add(&words, "--piece-max", setting->piece_max);
     add(&words, "--data-port", setting->data_port);
     pid_t pid = process_spawn(words.at, environ, s->log);

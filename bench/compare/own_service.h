@@ -21,6 +21,7 @@ struct service_setting {
     /* As `gradpool serve` has them; NULL: its own choice, but one aggregator and a free port. */
     const char *cores, *lanes_per_core, *policy, *scale_hold, *scale, *aggregators, *listen;
     const char *job_memory_max, *lane_memory_max, *explore, *piece_max, *data_port;
+    const char *aggregator_timeout;
 };
 
 /* One lane on core 0 (host.h), the service's own policy. Returns when its lane serves. Negative
