@@ -3,6 +3,7 @@ rank declares them in another order, and pushes them at another pace. Rank 0 wai
 between two of its own while others come; who goes leaves between two of its own. Two tensors have
 an update rule; who comes has the same parameters as all others from his first step on."""
 import ast
+import itertools
 import os
 import pathlib
 import random
@@ -25,8 +26,10 @@ PLAIN = {'short': 300, 'long': 150000, 'cut': 2500000}  # elements; the last has
 RULED = {'weights': 2000, 'more': 700000}
 PACE_S = 0.003      # at most, between two pushes; more of later ranks
 SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '20261122'))
-# Rank r pushes 4 to the power of r: each of these means is exact, and says of how many ranks it is.
-MEANS = {sum(4.0 ** rank for rank in range(n)) / n: n for n in range(1, MOST + 1)}
+# Rank r pushes 4 to the power of r: each of these means is exact, and says of which ranks it is. Two
+# that go need not go between the same two iterations.
+MEANS = {sum(4.0 ** rank for rank in present) / n: present for n in range(1, MOST + 1)
+         for present in itertools.combinations(range(MOST), n)}
 
 
 class Worker:
@@ -60,7 +63,7 @@ class Worker:
         return self.job.push_pull(tensor, gradient, values)
 
     def iterate(self, stops):
-        """Of how many ranks each tensor was; the parameters."""
+        """Of which ranks the tensors were; the parameters."""
         before = {name: float(self.values[name][0]) for name in RULED}
         requests = [self.push(tensor, stops) for tensor in self.shuffled(self.tensors)]
         for request in self.shuffled(requests):
@@ -130,7 +133,7 @@ class Resizes(unittest.TestCase):
         return lines[-1][0] if lines else None
 
     def await_workers(self, count):
-        until(lambda: self.newest() == [count] or self.running[0].poll() is not None,
+        until(lambda: self.newest() == [tuple(range(count))] or self.running[0].poll() is not None,
               f'iterations of {count} workers', process=self.service.serve)
         if self.running[0].poll() is not None:
             self.end(0)
