@@ -311,7 +311,7 @@ static void who_reads_slowly_holds_nobody_up_and_is_let_go_at_the_deadline(void 
 
 static void who_reads_while_a_new_snapshot_comes_gets_the_whole_old_page(void **state)
 {
-    int slow = connect_now(4096);
+    int slow = connect_now(65536); /* far less than the page */
     show_many(3000);
     say(slow, "GET /report HTTP/1.1\r\nHost: h\r\n\r\n");
     for (int i = 0; i < 20; i++)
