@@ -26,8 +26,8 @@ PLAIN = {'short': 300, 'long': 150000, 'cut': 2500000}  # elements; the last has
 RULED = {'weights': 2000, 'more': 700000}
 PACE_S = 0.003      # at most, between two pushes; more of later ranks
 SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '20261122'))
-# Rank r pushes 4 to the power of r: each of these means is exact, and says of which ranks it is. Two
-# that go need not go between the same two iterations.
+# Rank r pushes 4 to the power of r: each of these means is exact, and says of which ranks it is.
+# Two that go need not go between the same two iterations.
 MEANS = {sum(4.0 ** rank for rank in present) / n: present for n in range(1, MOST + 1)
          for present in itertools.combinations(range(MOST), n)}
 
