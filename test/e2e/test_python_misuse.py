@@ -2,6 +2,7 @@
 and never harms its memory."""
 import array
 import errno
+import signal
 import threading
 import time
 import unittest
@@ -57,6 +58,28 @@ class Handles(Case):
                 (job.leave if end == 'job' else client.close)()
                 waiter.join(20)
                 self.assertEqual(found, [errno.ECANCELED])
+
+    def test_a_signal_is_heard_in_every_call_that_waits_for_others(self):
+        with gradpool.connect() as client, \
+                client.join('signals', 0, 2, workers_max=3) as job:
+            request = job.push_pull(job.declare('t', 100), full(1))
+            for call in (lambda: request.wait(30000), lambda: job.barrier(30000),
+                         lambda: job.resize(3, 30000), lambda: job.snapshot('/nowhere')):
+                self.interrupt(call)
+            began = time.monotonic()
+        self.assertLess(time.monotonic() - began, 10)     # leaving ends what still waits
+
+    def interrupt(self, call):
+        before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        began = time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        try:
+            with self.assertRaises(KeyboardInterrupt):
+                call()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        self.assertLess(time.monotonic() - began, 10)
 
     @staticmethod
     def keep_error(request, found):

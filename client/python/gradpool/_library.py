@@ -87,6 +87,8 @@ _PROTOTYPES = {
     'gp_update_group': (_INT, _HANDLE, _POINTER(Item), _SIZE, _POINTER(Settings),
                         _POINTER(_HANDLE)),
     'gp_broadcast': (_INT, _HANDLE, _HANDLE, _U32, _POINTER(_HANDLE)),
+    'gp_send': (_INT, _HANDLE, _HANDLE, _POINTER(_HANDLE)),
+    'gp_receive': (_INT, _HANDLE, _HANDLE, _POINTER(_HANDLE)),
     'gp_wait': (_INT, _HANDLE, _INT),
     'gp_poll': (_INT, _HANDLE, _INT),
     'gp_barrier': (_INT, _HANDLE, _INT),

@@ -39,6 +39,11 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
     return Client(handle)
 
 
+def default_timeout_ms():
+    """What a time-out of 0 means."""
+    return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)
+
+
 def job_from_environment():
     """(name or None, rank, workers) as the launcher set them: GRADPOOL_, torch, Open MPI, PMI or
     Slurm variables; the name from GRADPOOL_JOB. Raises GradpoolError (ENOENT) when none is set."""
@@ -115,11 +120,17 @@ Members = collections.namedtuple('Members', 'version wanted ranks')
 class Tensor:
     """A declared tensor of a job; made by Job.declare(). Of no use any more once it was undeclared
     or the job left: calls with it say so."""
-    __slots__ = ('job', 'name', 'elements', 'dtype', 'handle')
+    __slots__ = ('job', 'name', 'elements', 'dtype', 'ranks', 'handle')
 
-    def __init__(self, job, name, elements, dtype, handle):
+    def __init__(self, job, name, elements, dtype, ranks, handle):
         self.job, self.name, self.elements = job, name, elements
-        self.dtype, self.handle = dtype, handle     # handle None: undeclared
+        self.dtype, self.ranks = dtype, ranks       # ranks None: all of the job
+        self.handle = handle                        # None: undeclared
+
+    @property
+    def workers(self):
+        """How many ranks make a round of it."""
+        return self.job.workers if self.ranks is None else len(self.ranks)
 
     def __repr__(self):
         return f"<Tensor '{self.name}', {self.elements} {self.dtype}, of {self.job}>"
@@ -167,14 +178,13 @@ class Job(Owned):
     def resize(self, workers, timeout_ms=0):
         """The job shall have so many workers: ranks below may join, those from there on are to
         leave when it suits them (members().wanted tells them). Returns when it is so. Timeout:
-        which ranks have not come or gone."""
+        which ranks have not come or gone; it stays asked for until another number is."""
         workers = number(workers, 'workers', U32_MAX)
         timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
-        with self._using() as handle:
-            check(lib.gp_job_resize(handle, workers, timeout_ms))
+        self._wait(lib.gp_job_resize, workers, timeout_ms)
 
     def declare(self, name, elements, dtype='float32', rule=None, wire=None,
-                measures=False):
+                measures=False, ranks=None):
         """Declares one tensor of `elements` values; returns a Tensor.
 
         dtype  "float32", "float64", "float16", "bfloat16", "int32" or "int64"; halves are summed in
@@ -182,11 +192,12 @@ class Job(Owned):
         rule   None, or "sgd", "momentum", "nesterov", "adam", "adamw": its lane keeps parameters,
                which broadcast() sets and update() steps (of "float32")
         wire   None, or "float16", "bfloat16": what values of "float32" travel as, both ways
-        measures  `gradpool jobs --json` tells the squares of gradients and mean, and the loss"""
-        return self.declare_all({name: elements}, dtype, rule, wire, measures)[0]
+        measures  `gradpool jobs --json` tells the squares of gradients and mean, and the loss
+        ranks  those whose pushes make a round, this one among them; None: all of the job"""
+        return self.declare_all({name: elements}, dtype, rule, wire, measures, ranks)[0]
 
     def declare_all(self, elements_by_name, dtype='float32', rule=None, wire=None,
-                    measures=False):
+                    measures=False, ranks=None):
         """Declares many tensors at once ({name: elements}), so that they are placed as a whole.
         Returns their Tensors in the same order. Mismatch: a name is known with another size, dtype
         or rule, here or on another rank (the text names ranks and values)."""
@@ -195,6 +206,9 @@ class Job(Owned):
                 raise mismatch(f"dtype '{named}', expected one of {', '.join(DTYPES)}")
         if rule not in RULES:
             raise mismatch(f"rule '{rule}', expected one of {', '.join(map(str, RULES))}")
+        if ranks is not None:
+            ranks = tuple(sorted(number(rank, 'a rank', U32_MAX) for rank in ranks))
+        array = None if ranks is None else (ctypes.c_uint32 * len(ranks))(*ranks)
         count = len(elements_by_name)
         specs, handles = (TensorSpec * count)(), (ctypes.c_void_p * count)()
         for spec, (name, elements) in zip(specs, elements_by_name.items()):
@@ -202,17 +216,19 @@ class Job(Owned):
             spec.elements = number(elements, f"elements of '{name}'", U64_MAX)
             spec.rule, spec.wire = RULES[rule], DTYPES[wire] if wire else 0
             spec.flags = MEASURES if measures else 0
+            spec.ranks, spec.ranks_count = array, len(ranks or ())
         with self._using() as handle:
             check(lib.gp_tensors_declare(handle, specs, count, handles))
-            return [self._declared(name, spec.elements, dtype, of_tensor)
+            return [self._declared(name, spec.elements, dtype, ranks, of_tensor)
                     for name, spec, of_tensor in zip(elements_by_name, specs, handles)]
 
-    def _declared(self, name, elements, dtype, handle):
+    def _declared(self, name, elements, dtype, ranks, handle):
         """A name that was declared before is the same Tensor."""
         with self._lock:
             tensor = self._tensors.get(name)
             if tensor is None or tensor.handle != handle:
-                tensor = self._tensors[name] = Tensor(self, name, elements, dtype, handle)
+                tensor = self._tensors[name] = Tensor(self, name, elements, dtype, ranks,
+                                                      handle)
             return tensor
 
     def undeclare(self, tensor):
@@ -277,7 +293,7 @@ class Job(Owned):
         return tensors, array, loan
 
     def _fill(self, item, tensor, gradient, result, operation, loan):
-        given, taken = _blocks(operation, self.workers)
+        given, taken = _blocks(operation, tensor.workers)
         item.tensor = tensor.handle
         item.gradient = loan.address(gradient, given * tensor.elements,
                                      _what('gradient', tensor, operation, given), tensor.dtype)
@@ -286,8 +302,8 @@ class Job(Owned):
                                        _what('result', tensor, operation, taken), tensor.dtype)
         elif operation != 'gather':
             if given != taken:
-                raise mismatch(f"'{tensor.name}': a {operation} of {self.workers} workers needs a "
-                               'result of its own')
+                raise mismatch(f"'{tensor.name}': a {operation} of {tensor.workers} workers needs "
+                               'a result of its own')
             item.result = item.gradient
 
     def push_items(self, tensors, array, loan, operation='mean'):
@@ -302,16 +318,29 @@ class Job(Owned):
     def broadcast(self, tensor, values, root=0):
         """Starts copying rank `root`'s `values` into every worker's `values`; returns a Request. Of
         a tensor with an update rule they become its parameters, before the first step."""
-        tensor, loan = self._known(tensor), Loan()
         root = number(root, 'root', U32_MAX)
+        return self._start_one(tensor, values, lambda handle, place, request: lib.gp_broadcast(
+            handle, place, root, request))
+
+    def send(self, tensor, values):
+        """Starts sending `values` to the other rank of a tensor that was declared for two; returns
+        a Request, which is done when the other has them."""
+        return self._start_one(tensor, values, lib.gp_send)
+
+    def receive(self, tensor, values):
+        """Starts receiving what the other rank sends; returns a Request."""
+        return self._start_one(tensor, values, lib.gp_receive)
+
+    def _start_one(self, tensor, values, begin):
+        """A Request of what `begin`(tensor's handle, place of the values, request) starts."""
+        tensor, loan = self._known(tensor), Loan()
         try:
             place = loan.address(values, tensor.elements, f"values of '{tensor.name}'",
                                  tensor.dtype)
         except BaseException:
             loan.end()
             raise
-        return self._start([tensor], loan, lambda _, request: lib.gp_broadcast(
-            tensor.handle, place, root, request))
+        return self._start([tensor], loan, lambda _, request: begin(tensor.handle, place, request))
 
     def _start(self, tensors, loan, begin):
         """A Request of what `begin`(job, where the request goes) starts. The loan ends with it."""
@@ -333,17 +362,16 @@ class Job(Owned):
             check(lib.gp_job_tell_loss(handle, float(loss)))
 
     def barrier(self, timeout_ms=0):
-        """Returns when every worker of the job has called it as often."""
+        """Returns when every worker has called it as often; one that joined late since its first
+        call."""
         timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
-        with self.client._using():      # leaving the job ends it
-            check(lib.gp_barrier(self._live(), timeout_ms))
+        self._wait(lib.gp_barrier, timeout_ms)
 
     def snapshot(self, path):
         """Saves parameters, moments and step counts of all tensors with a rule to the file `path`,
         which the first rank present writes, whole or not at all. Every rank calls it between the
         same two steps; after a Timeout all call it again."""
-        with self.client._using():
-            check(lib.gp_job_snapshot(self._live(), os.fsencode(path)))
+        self._wait(lib.gp_job_snapshot, os.fsencode(path))
 
     def restore(self, path, parameters=None):
         """Goes on from a snapshot, which the first rank reads, to the same bits as a job that never
@@ -357,10 +385,32 @@ class Job(Owned):
                 item.tensor = tensor.handle
                 item.result = loan.address(values, tensor.elements,
                                            f"parameters of '{tensor.name}'", tensor.dtype)
-            with self.client._using():
-                check(lib.gp_job_restore(self._live(), os.fsencode(path), array, len(array)))
-        finally:
+        except BaseException:
             loan.end()
+            raise
+        self._wait(lib.gp_job_restore, os.fsencode(path), array, len(array), finish=loan.end)
+
+    def _wait(self, call, *arguments, finish=None):
+        """A call of the library for this job, which leaving the job ends. Where Python handles
+        signals it runs in a thread: a Ctrl-C is raised here, not behind the call's deadline."""
+        def run():
+            try:
+                with self.client._using():
+                    check(call(self._live(), *arguments))
+            except GradpoolError as error:
+                errors.append(error)
+            finally:
+                if finish:
+                    finish()
+        errors = []
+        if threading.current_thread() is threading.main_thread():
+            thread = threading.Thread(target=run, daemon=True)
+            thread.start()
+            thread.join()
+        else:
+            run()
+        if errors:
+            raise errors[0]
 
     def leave(self):
         """Says goodbye. Open requests end with ECANCELED; tensors of the job are forgotten."""
@@ -421,7 +471,7 @@ class Request:
         handle = self._handle   # leave() in another thread takes it from us, not from the library
         if handle is None:
             return
-        left_ms = timeout_ms or int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)
+        left_ms = timeout_ms or default_timeout_ms()
         while left_ms > SIGNALS_MS and lib.gp_poll(handle, SIGNALS_MS) == 0:
             left_ms -= SIGNALS_MS  # between two of these a Ctrl-C is raised
         try:
@@ -433,13 +483,13 @@ class Request:
         else:
             self._finish(None)
 
-    def done(self):
-        """True when wait() will not block. Never blocks."""
+    def done(self, timeout_ms=0):
+        """True when wait() will not block; False: not yet, also after `timeout_ms`."""
         if self._handle is None:
             return True
         with self._job.client._using():
             handle = self._handle
-            return handle is None or lib.gp_poll(handle, 0) == 1
+            return handle is None or lib.gp_poll(handle, timeout_ms) == 1
 
     def cancel(self):
         """The job has been left: the library frees the request."""

@@ -9,34 +9,34 @@ One gradient, from loss.backward() to optimizer.step():
     hook   starts one push-pull of a group: each parameter's slice of the bucket is the next round
            of the tensor of that name; returns a Future
     lane   writes the mean over the slices, the same bits on every worker
-    waiter wakes from the library's wait and completes the Future; backward() returns when all are
+    thread wakes from the library's wait and completes the Future; backward() returns when all are
 
 Because a parameter is a tensor and a bucket merely a group (Y1), the new buckets that DDP builds
 after iteration 1 change nothing for the service. DDP's own process group is used for what DDP does
 at set-up, for find_unused_parameters and for broadcast_buffers, never for gradients."""
 import atexit
-import errno
 import itertools
 import os
-import queue
 import sys
 import threading
+import time
 import weakref
 
 import torch
 import torch.distributed
 
+from ._completion import complete
 from ._library import Item
+from ._membership import join
 from ._memory import Loan
-from .client import connect, Job
+from .client import default_timeout_ms, Job
 from .errors import GradpoolError, mismatch
 
-# How long the end of a script waits for the waiter to notice; it is idle then, unless a step is
+# How long the end of a script waits for pushes under way; there are none then, unless a step is
 # being abandoned.
 _STOP_S = 2.0
 
 _lock = threading.Lock()
-_memberships = {}                               # (process, endpoint, job's name) -> _Membership
 _prefixes = weakref.WeakKeyDictionary()         # Job -> the prefixes of the models attached to it
 
 
@@ -61,7 +61,9 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None)
     shapes = _parameters_of(model)
     membership = None
     if not isinstance(job, Job):
-        membership = _join(job, endpoint, model.process_group)
+        group = model.process_group
+        membership = join(job, endpoint, torch.distributed.get_rank(group),
+                          torch.distributed.get_world_size(group))
         job = membership.job
     try:
         return Attachment(model, membership, job, shapes, timeout_ms, wire, prefix)
@@ -81,57 +83,6 @@ def _parameters_of(model):
             raise mismatch(f"parameter '{name}' is {parameter.dtype} on {parameter.device}, "
                            'expected torch.float32 on cpu')
     return found
-
-
-class _Membership:
-    """A job that attach() has joined. Its models in this process share it, because a rank is in a
-    job once; with the last of them it is left."""
-
-    def __init__(self, key, name, endpoint, rank, workers):
-        self.key, self.models = key, 0
-        self.client = connect(endpoint)
-        try:
-            self.job = self.client.join(name, rank, workers)
-        except BaseException:
-            self.client.close()
-            raise
-
-    def release(self):
-        """One model less."""
-        with _lock:
-            self.models -= 1
-            if self.models == 0:
-                del _memberships[self.key]
-        if self.models == 0:
-            self.client.close()
-
-
-def _join(name, endpoint, group):
-    """The membership of this process in that job, a model more."""
-    rank, workers = torch.distributed.get_rank(group), torch.distributed.get_world_size(group)
-    key = (os.getpid(), endpoint or os.environ.get('GRADPOOL_ENDPOINT'),
-           name or os.environ.get('GRADPOOL_JOB'))
-    with _lock:
-        membership = _memberships.get(key)
-        if membership is None:
-            membership = _memberships[key] = _join_anew(key, name, endpoint, rank, workers)
-        job = membership.job
-        if (job.rank, job.workers) != (rank, workers):
-            raise mismatch(f'{job} of {job.workers} has another model of this process, but the '
-                           f'process group of this one says rank {rank} of {workers}: give it a '
-                           'job of its own')
-        membership.models += 1
-    return membership
-
-
-def _join_anew(key, name, endpoint, rank, workers):
-    try:
-        return _Membership(key, name, endpoint, rank, workers)
-    except GradpoolError as error:
-        if error.errno != errno.EEXIST or f'pid {os.getpid()}' not in str(error):
-            raise
-        raise GradpoolError(errno.EEXIST, f'{error}. This script has joined the job itself: give '
-                            'its Job, attach(model, job=...)') from None
 
 
 def _take_prefix(job, prefix):
@@ -159,9 +110,12 @@ class Attachment:
     def __init__(self, model, membership, job, parameters, timeout_ms, wire, prefix):
         self.job = job
         self._membership = membership   # None when the caller joined the job
-        self._timeout_ms = timeout_ms
+        self._timeout_ms = timeout_ms or default_timeout_ms()
+        self._open = set()              # pushes whose Futures are not complete
+        self._idle = threading.Condition()
+        self._is_closed = False
         self._process = os.getpid()
-        self._failure = None
+        self.failure = None
         self._buckets = {}              # index -> (what lay there, its tensors, its items)
         self._parameters = parameters   # held: their ids are keys below
         self._prefix = _take_prefix(job, prefix)
@@ -171,10 +125,7 @@ class Attachment:
         except BaseException:
             _give_prefix_back(job, self._prefix)
             raise
-        self._queue = queue.SimpleQueue()
-        self._waiter = threading.Thread(target=self._wait_all, name='gradpool-ddp', daemon=True)
         self._before_forward = model.register_forward_pre_hook(lambda *_: self.check())
-        self._waiter.start()
         atexit.register(self.close)
 
     def _declare(self, parameters, wire):
@@ -186,21 +137,20 @@ class Attachment:
     def check(self):
         """Raises the first failure again, if there was one. Each forward() and each bucket does so
         too: backward() itself can only say "Unable to cast ... to Tensor"."""
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     def close(self):
         """Leaves the job, if attach() joined it. Does nothing in a forked child. After an abandoned
         step it leaves to the end of the process what is still under way."""
-        if os.getpid() != self._process or self._queue is None:
+        if os.getpid() != self._process or self._is_closed:
             return
         atexit.unregister(self.close)
         self._before_forward.remove()
-        self._queue.put(None)
-        self._queue = None
-        self._waiter.join(_STOP_S)
-        if self._waiter.is_alive():
-            return
+        self._is_closed = True
+        with self._idle:
+            if not self._idle.wait_for(lambda: not self._open, _STOP_S):
+                return
         _give_prefix_back(self.job, self._prefix)
         if self._membership is not None:
             self._membership.release()
@@ -214,16 +164,19 @@ class Attachment:
     def push(self, bucket):
         """Starts the mean over a torch.distributed.GradBucket, in place. Returns its Future."""
         self.check()
-        if self._queue is None:
+        if self._is_closed:
             raise GradpoolError(9, f"job '{self.job.name}': the attachment has been closed")
-        buffer, future = bucket.buffer(), torch.futures.Future()
+        buffer = bucket.buffer()
         try:
             request = self.job.push_items(*self._items_of(bucket, buffer), Loan(buffer))
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
             raise
-        self._queue.put((request, future, buffer))
-        return future
+        push = _Push(self, request, buffer, self._timeout_ms)
+        with self._idle:
+            self._open.add(push)
+        complete(push)
+        return push.future
 
     def _items_of(self, bucket, buffer):
         """(tensors, items), one a parameter: built once for each layout that DDP comes up with."""
@@ -240,26 +193,44 @@ class Attachment:
         self._buckets[bucket.index()] = (layout, tensors, items)
         return tensors, items
 
-    def _wait_all(self):
-        """The waiter: completes Futures in the order of the pushes. After a failure the rest end
-        with it at once; their buckets stay lent until the job is left."""
-        pushes = self._queue
-        while (push := pushes.get()) is not None:
-            request, future, buffer = push
-            try:
-                self.check()
-                request.wait(self._timeout_ms)
-                future.set_result(buffer)
-            except BaseException as error:
-                self._fail(error)
-                future.set_exception(self._failure)
+    def see_out(self, push):
+        """The Future of a push is complete."""
+        with self._idle:
+            self._open.discard(push)
+            self._idle.notify_all()
 
-    def _fail(self, error):
+    def fail(self, error):
         """Keeps the first failure and says it once: what backward() raises hides it (Y3)."""
-        if self._failure is None:
-            self._failure = error
+        if self.failure is None:
+            self.failure = error
             print(f"gradpool: job '{self.job.name}', rank {self.job.rank}: {error}",
                   file=sys.stderr, flush=True)
+
+
+class _Push:
+    """A bucket under way. After the attachment's first failure it ends with that at once; it stays
+    lent until the job is left."""
+
+    def __init__(self, attachment, request, buffer, timeout_ms):
+        self._attachment, self._request, self._buffer = attachment, request, buffer
+        self._deadline_s = time.monotonic() + timeout_ms / 1e3
+        self.future = torch.futures.Future()
+
+    def waits_for(self):
+        return self._request
+
+    def is_over(self):
+        try:
+            self._attachment.check()
+            if not self._request.done() and time.monotonic() < self._deadline_s:
+                return False
+            self._request.wait(1)   # done, or says who is late
+            self.future.set_result(self._buffer)
+        except BaseException as error:
+            self._attachment.fail(error)
+            self.future.set_exception(self._attachment.failure)
+        self._attachment.see_out(self)
+        return True
 
 
 def _average(attachment, bucket):

@@ -1,0 +1,55 @@
+"""What tensors of torch travel as: contiguous, one-dimensional, on the CPU, of a dtype that the
+service has. A tensor that is all that is its own carrier: nothing is copied here."""
+import torch
+
+from .errors import mismatch
+
+_NATIVE = {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64}
+_WORD = torch.int32
+_WORD_BYTES = 4
+
+
+def carrier_of(tensor, is_moved):
+    """The carrier of a tensor, with its values: the tensor's own memory where that will do.
+
+    is_moved  it arrives as it was sent: other dtypes travel as bytes, padded to whole words.
+              Otherwise there is arithmetic on it, which short integers do as longer ones"""
+    if tensor.layout is not torch.strided:
+        raise mismatch(f'a tensor of layout {tensor.layout}; call to_dense() first')
+    flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().view(-1)
+    if flat.dtype in _NATIVE:
+        return flat
+    if flat.is_complex():
+        return torch.view_as_real(flat).view(-1)
+    if not is_moved:
+        return flat.to(_WORD)
+    size = flat.numel() * flat.element_size()
+    words = torch.zeros(-(-size // _WORD_BYTES), dtype=_WORD)
+    words.view(torch.uint8)[:size] = flat.view(torch.uint8)
+    return words
+
+
+def is_its_own(tensor, carrier):
+    """Whether what lands in the carrier is in the tensor."""
+    return carrier.numel() == 0 or (carrier.data_ptr() == tensor.data_ptr()
+                                    and tensor.dtype in _NATIVE | {torch.cfloat, torch.cdouble})
+
+
+def unload(carrier, tensor, is_moved):
+    """Puts a carrier's values into the tensor that it is of."""
+    if is_its_own(tensor, carrier):
+        return
+    if tensor.is_complex():
+        carrier = torch.view_as_complex(carrier.view(-1, 2))
+    elif tensor.dtype not in _NATIVE and is_moved:
+        size = tensor.numel() * tensor.element_size()
+        carrier = carrier.contiguous().view(torch.uint8)[:size].view(tensor.dtype)
+    tensor.detach().copy_(carrier.view(tensor.shape))
+
+
+def check_alike(tensors, other, what):
+    """Each is of the size and dtype of `other`, or Mismatch."""
+    for tensor in tensors:
+        if (tensor.numel(), tensor.dtype) != (other.numel(), other.dtype):
+            raise mismatch(f'{what}: a tensor of {tensor.numel()} {tensor.dtype} beside one of '
+                           f'{other.numel()} {other.dtype}')

@@ -1,0 +1,72 @@
+"""Jobs that doors of this package join for a script, and share: a rank is in a job once.
+
+Whoever joins a job of the same name and endpoint in this process gets the same Membership; with
+the last of them it is left, at the latest when the process ends."""
+import atexit
+import errno
+import os
+import threading
+
+from .client import connect
+from .errors import GradpoolError, mismatch
+
+_lock = threading.RLock()   # of a finalizer that runs in its middle, too
+_memberships = {}       # (process, endpoint, job's name) -> Membership
+
+
+class Membership:
+    """A job that was joined for `users` of this process."""
+
+    def __init__(self, key, name, endpoint, rank, workers):
+        self.key, self.users = key, 0
+        self.client = connect(endpoint)
+        try:
+            self.job = self.client.join(name, rank, workers)
+        except BaseException:
+            self.client.close()
+            raise
+
+    def release(self):
+        """One user less."""
+        with _lock:
+            self.users -= 1
+            if self.users == 0:
+                _memberships.pop(self.key, None)
+        if self.users == 0:
+            self.client.close()
+
+
+def join(name, endpoint, rank, workers):
+    """The Membership of this process in that job, a user more. None: GRADPOOL_JOB and
+    GRADPOOL_ENDPOINT."""
+    key = (os.getpid(), endpoint or os.environ.get('GRADPOOL_ENDPOINT'),
+           name or os.environ.get('GRADPOOL_JOB'))
+    with _lock:
+        membership = _memberships.get(key)
+        if membership is None:
+            membership = _memberships[key] = _join_anew(key, name, endpoint, rank, workers)
+        job = membership.job
+        if (job.rank, job.workers) != (rank, workers):
+            raise mismatch(f'{job} of {job.workers} has another model of this process, but the '
+                           f'process group of this one says rank {rank} of {workers}: give it a '
+                           'job of its own')
+        membership.users += 1
+    return membership
+
+
+def _join_anew(key, name, endpoint, rank, workers):
+    try:
+        return Membership(key, name, endpoint, rank, workers)
+    except GradpoolError as error:
+        if error.errno != errno.EEXIST or f'pid {os.getpid()}' not in str(error):
+            raise
+        raise GradpoolError(errno.EEXIST, f'{error}. This script has joined the job itself: give '
+                            'its Job, attach(model, job=...)') from None
+
+
+@atexit.register
+def _leave_all():
+    """A worker that ends says goodbye; a forked child has nothing to say."""
+    for (process, *_), membership in list(_memberships.items()):
+        if process == os.getpid():
+            membership.client.close()

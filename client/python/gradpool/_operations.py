@@ -1,0 +1,333 @@
+"""Operations of process groups: from the call to the result, on tensors that are declared once.
+
+    Names      the tensors of a sequence of operations that all its ranks call in the same order
+    Slot       one such tensor: its rounds follow each other, so parts queue for it
+    Part       one push of one tensor
+    Operation  what torch calls a Work: parts, and what is done when they are over
+
+Whoever waits for an operation sees it through. Where nobody does yet and something hangs on it (a
+Future, a part that queues behind one of its own), the process's thread does (_completion)."""
+import collections
+import contextlib
+import datetime
+import errno
+import os
+import threading
+import time
+
+import torch
+from torch._C._distributed_c10d import Work
+
+from ._completion import complete, is_here
+from ._library import INT_MAX
+from .errors import error_of, GradpoolError, Timeout
+
+# Tensors that a sequence of operations keeps declared, and their bytes: each has staging memory.
+NAMES_MAX = 256
+BYTES_MAX = 512 << 20
+# Operations that are over and that nobody has asked for yet (Y10).
+_KEPT_MAX = 64
+# Beyond an operation's own deadline, for the thread that watches it.
+_GRACE_S = 5.0
+
+_lock = threading.RLock()   # of all slots, and of who sees an operation through
+_kept = collections.deque(maxlen=_KEPT_MAX)
+
+
+def _forget():
+    """In a forked child nobody is left to release what was held."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+class Names:
+    """Tensors by dtype and elements, for ranks that ask for them in the same order. All name them
+    by a number that counts declarations, and forget the same ones at the same point of that order,
+    so nobody has to be asked (Y8)."""
+
+    def __init__(self, job, prefix, ranks=None, names_max=NAMES_MAX):
+        self._job, self._prefix, self._ranks, self._names_max = job, prefix, ranks, names_max
+        self._slots = collections.OrderedDict()     # (dtype, elements) -> Slot, used last is last
+        self._forgotten = []                        # whose last round is not over yet
+        self._declared = self._bytes = 0
+
+    def slot(self, dtype, elements):
+        """The Slot of that size, declared if it is not known."""
+        key = dtype, elements
+        if key not in self._slots:
+            size = elements * torch.empty(0, dtype=dtype).element_size()
+            self._make_room(size)
+            self._slots[key] = self._declare(dtype, elements, size)
+        self._slots.move_to_end(key)
+        return self._slots[key]
+
+    def _declare(self, dtype, elements, size):
+        self._declared += 1
+        self._bytes += size
+        return Slot(self._job.declare(f'{self._prefix}/{self._declared}', elements,
+                                      str(dtype).removeprefix('torch.'), ranks=self._ranks), size)
+
+    def _make_room(self, size):
+        while self._slots and (len(self._slots) >= self._names_max
+                               or self._bytes + size > BYTES_MAX):
+            self._forget_one()
+        self._forgotten = [slot for slot in self._forgotten if not slot.end()]
+
+    def _forget_one(self):
+        _, slot = self._slots.popitem(last=False)
+        self._bytes -= slot.size
+        self._forgotten.append(slot)
+
+    def end(self):
+        """Nobody asks any more."""
+        while self._slots:
+            self._forget_one()
+        self._make_room(0)
+
+
+class Slot:
+    """A declared tensor and the parts that want a round of it: the first has one, the others
+    wait."""
+
+    def __init__(self, tensor, size):
+        self.tensor, self.size = tensor, size
+        self.parts = collections.deque()
+
+    def end(self):
+        """Undeclares it; False: a round of it is still open."""
+        if self.parts:
+            return False
+        try:
+            self.tensor.job.undeclare(self.tensor)
+        except GradpoolError as error:
+            return error.errno != errno.EBUSY
+        return True
+
+
+class Part:
+    """One push: `begin`(tensor) starts it once the Slot is free, and returns the Request."""
+
+    def __init__(self, slot, begin):
+        self.slot, self._begin = slot, begin
+        self.operation = self.request = None
+
+    def queue(self, operation):
+        """With the lock held, as for the next two."""
+        self.operation = operation
+        self.slot.parts.append(self)
+        if self.is_first():
+            self.begin()
+        else:
+            self.slot.parts[-2].operation.hand_over()
+
+    def is_first(self):
+        return self.slot.parts[0] is self
+
+    def begin(self):
+        try:
+            self.request = self._begin(self.slot.tensor)
+        except GradpoolError as error:
+            self.operation.end(error)
+
+    def leave(self):
+        """Its round is over: the next one's turn."""
+        self.slot.parts.popleft()
+        if self.slot.parts:
+            self.slot.parts[0].begin()
+
+
+class Operation(Work):
+    """One operation of a group, on this rank. `group` has `timeout_s`, the `open` operations, and a
+    `failure` from the first operation that failed (Y9).
+
+    what    how errors call it
+    parts   its Parts
+    result  the tensors that its Future holds
+    finish  called when all parts are over"""
+
+    def __init__(self, group, what, parts, result=(), finish=None):
+        super().__init__()
+        self._group, self._what, self._parts = group, what, parts
+        self._result, self._finish = list(result), finish
+        self._deadline_s = time.monotonic() + group.timeout_s
+        self._over, self._error, self._future = threading.Event(), None, None
+        self._is_taken = False      # somebody sees it through
+        self._is_handed = False     # the thread does
+        self._is_asked = False
+
+    def start(self):
+        """Queues all parts; returns the operation."""
+        with _lock:
+            self._group.open.add(self)
+            if self._group.failure is not None:
+                self.end(self._group.failure)
+            for part in self._parts:
+                if not self._over.is_set():
+                    part.queue(self)
+        return self
+
+    # ---- as torch asks ----
+
+    def wait(self, timeout=datetime.timedelta(0)):
+        """True once the result is in place; raises what went wrong. Timeout: the operation goes on,
+        unless its group's own deadline has passed."""
+        self._is_asked = True
+        limit_s = timeout.total_seconds() if timeout else self._left_s() + _GRACE_S
+        if self._take():
+            self._see_through(limit_s)
+        elif not self._over.wait(max(limit_s, 0)):
+            raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over within {limit_s:g} s')
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def synchronize(self):
+        self.wait()
+
+    def is_completed(self):
+        self.hand_over()
+        return self._over.is_set()
+
+    def is_success(self):
+        return self._over.is_set() and self._error is None
+
+    def exception(self):
+        return self._error
+
+    def result(self):
+        return self._result
+
+    def get_future(self):
+        """A torch.futures.Future of the resulting tensors."""
+        with _lock:
+            self._is_asked = True
+            is_late = self._future is None and self._over.is_set()
+            self._future = self._future or torch.futures.Future()
+        if is_late:
+            self._complete_future()
+        self.hand_over()
+        return self._future
+
+    # ---- seeing it through ----
+
+    def hand_over(self):
+        """Leaves it to the thread, unless somebody waits for it. That thread itself, in a callback
+        of a Future, sees it through at once: nobody else would."""
+        with _lock:
+            if self._over.is_set() or self._is_taken:
+                return
+            self._is_taken = self._is_handed = True
+        if is_here():
+            self._see_through(self._left_s())
+        else:
+            complete(self)
+
+    def _take(self):
+        with _lock:
+            if self._over.is_set() or self._is_taken:
+                return False
+            if not self._is_begun() and not is_here():
+                self.hand_over()
+                return False
+            self._is_taken = True
+        return True
+
+    def _see_through(self, limit_s):
+        """In the calling thread, for so long; then the thread goes on with it."""
+        try:
+            for part in self._parts:
+                while part.request is None and not self._over.is_set():
+                    part.slot.parts[0].operation.wait_in_thread()
+            self._settle(limit_s)
+        except BaseException:
+            with _lock:
+                self._is_taken = self._is_handed = False
+            self.hand_over()
+            raise
+
+    def wait_in_thread(self):
+        """Of the thread, for an operation that another of its own queues behind."""
+        if self._is_handed:
+            self._settle(self._left_s())
+        elif not self._over.wait(max(self._left_s(), 0) + _GRACE_S):
+            self.end(Timeout(errno.ETIMEDOUT, 'not over'))
+
+    def waits_for(self):
+        with contextlib.suppress(GradpoolError):
+            return next((part.request for part in self._parts
+                         if part.request and not part.request.done()), None)
+
+    def is_over(self):
+        try:
+            if not self._over.is_set() and (self._left_s() <= 0 or self._is_ready()):
+                self._settle(0)
+        except Exception as error:
+            self.end(error)
+        return self._over.is_set()
+
+    def _is_begun(self):
+        return all(part.request for part in self._parts)
+
+    def _is_ready(self):
+        return all(part.request and part.request.done() for part in self._parts)
+
+    def _left_s(self):
+        return self._deadline_s - time.monotonic()
+
+    def _settle(self, limit_s):
+        """Waits for all parts. Timeout when `limit_s` is over before the deadline is; every other
+        failure is the operation's."""
+        until_s = min(self._deadline_s, time.monotonic() + limit_s)
+        error = None
+        try:
+            for part in self._parts:
+                self._wait_for(part, until_s)
+            if self._finish and not self._over.is_set():
+                self._finish()
+        except Timeout as timeout:
+            if until_s < self._deadline_s:
+                raise
+            error = timeout
+        except Exception as other:
+            error = other
+        self.end(error)
+
+    def _wait_for(self, part, until_s):
+        if part.request is None:
+            raise Timeout(errno.ETIMEDOUT, f"tensor '{part.slot.tensor.name}': an earlier "
+                          'operation is not over')
+        left_ms = (until_s - time.monotonic()) * 1e3
+        part.request.wait(int(min(max(left_ms, 1), INT_MAX)))
+
+    def end(self, error):
+        """It is over: once."""
+        with _lock:
+            if self._over.is_set():
+                return
+            self._error = self._told(error)
+            self._over.set()
+            self._group.open.discard(self)
+            if not self._is_asked:
+                _kept.append(self)
+            if error is None:
+                for part in self._parts:
+                    part.leave()
+            future = self._future
+        if future is not None:
+            self._complete_future()
+        if error is not None:
+            self._group.fail(self._error)
+
+    def _told(self, error):
+        if isinstance(error, GradpoolError) and error is not self._group.failure:
+            return error_of(-error.errno, f'{self._what}: {error}')
+        return error
+
+    def _complete_future(self):
+        if self._error is None:
+            self._future.set_result(self._result)
+        else:
+            self._future.set_exception(self._error)

@@ -1,0 +1,401 @@
+"""The second door: a backend of torch.distributed.
+
+    import gradpool.distributed
+    torch.distributed.init_process_group('gradpool')
+
+Ranks of the default group are the workers of a job; a sub-group's tensors are declared for its
+ranks. Each operation is a push of a tensor that the group keeps declared (_operations.Names), by
+the operation that the service has for it. Only bitwise reductions are folded here, from what all
+have gathered; what goes from one rank to another (send, scatter, all_to_all with splits) are sends
+on tensors of the two.
+
+Owns what torch calls a ProcessGroup; never torch's store, by which the ranks find each other, and
+which carries nothing else."""
+import os
+
+import torch
+import torch.distributed
+from torch.distributed import ReduceOp
+
+from ._any_source import Claim, Mailbox
+from ._carriers import carrier_of, check_alike, is_its_own, unload
+from ._membership import join
+from ._operations import Names, Operation, Part
+from .errors import GradpoolError, mismatch
+
+# Tensors that two ranks keep declared for each direction, and tag.
+_CHANNEL_NAMES_MAX = 8
+
+_ARITHMETIC = ((ReduceOp.SUM, 'sum'), (ReduceOp.AVG, 'mean'), (ReduceOp.MIN, 'min'),
+               (ReduceOp.MAX, 'max'), (ReduceOp.PRODUCT, 'product'))
+_BITWISE = ((ReduceOp.BAND, torch.bitwise_and), (ReduceOp.BOR, torch.bitwise_or),
+            (ReduceOp.BXOR, torch.bitwise_xor))
+_defaults = 0   # default groups that this process has made
+
+
+def _of(table, operation):
+    return next((value for key, value in table if operation == key), None)
+
+
+def _arithmetic(operation, tensor):
+    """The service's name of a reduction, if it makes sense for a tensor. Mismatch: it does not."""
+    name = _of(_ARITHMETIC, operation)
+    if name is None:
+        raise mismatch(f'the reduction {operation} of {tensor.dtype} is not offered here')
+    if name == 'mean' and not (tensor.is_floating_point() or tensor.is_complex()):
+        raise mismatch(f'{tensor.dtype} has no mean; use ReduceOp.SUM')
+    if name not in ('sum', 'mean') and tensor.is_complex():
+        raise mismatch(f'{tensor.dtype} has no {name}')
+    return name
+
+
+def _only(values):
+    if len(values) != 1:
+        raise mismatch(f'{len(values)} tensors, expected one: a process has one place in a group')
+    return values[0]
+
+
+class ProcessGroup(torch.distributed.ProcessGroup):
+    """A group of ranks of a job; made by torch.distributed. Errors are those of gradpool.errors,
+    raised by wait(); after the first one every later operation raises it (Y9).
+
+    ranks  the group's, as the job counts them"""
+
+    def __init__(self, membership, name, ranks, rank, timeout):
+        super().__init__(rank, len(ranks))
+        self._membership, self._job = membership, membership.job
+        self._name, self._ranks = name, ranks
+        self._prefix = f'torch.distributed/{name}'
+        self._names = Names(self._job, self._prefix, ranks)
+        self._channels = {}     # (*kind, source, target) -> Names
+        self._mailboxes = {}    # (tag, dtype, elements) -> Mailbox
+        self.timeout_s = timeout.total_seconds()
+        self.failure = None
+        self.open = set()       # operations under way
+
+    def __del__(self):
+        for names in [self._names, *self._channels.values()]:
+            names.end()
+        self._membership.release()
+
+    def getBackendName(self):
+        return 'gradpool'
+
+    def fail(self, error):
+        """The group has lost an operation: the others cannot be matched any more."""
+        if self.failure is None:
+            self.failure = error
+        for operation in list(self.open):
+            operation.end(self.failure)
+
+    # ---- reductions ----
+
+    def allreduce(self, tensors, opts=None):
+        operation = opts.reduceOp if opts else ReduceOp.SUM
+        return self._reduce('all_reduce', _only(tensors), operation, True)
+
+    def reduce(self, tensors, opts):
+        return self._reduce('reduce', _only(tensors), opts.reduceOp,
+                            self.rank() == opts.rootRank)
+
+    def _reduce(self, what, tensor, operation, is_wanted):
+        fold = _of(_BITWISE, operation)
+        if fold is not None:
+            return self._fold(what, tensor, fold, is_wanted)
+        name = _arithmetic(operation, tensor)
+        given = carrier_of(tensor, False)
+        result = given if is_wanted else torch.empty_like(given)
+        return self._run(what, tensor, [self._push(name, given, result)], [tensor],
+                         lambda: is_wanted and unload(given, tensor, False))
+
+    def _fold(self, what, tensor, fold, is_wanted):
+        if tensor.is_floating_point() or tensor.is_complex():
+            raise mismatch(f'{tensor.dtype} has no bitwise reduction')
+        given = carrier_of(tensor, True)
+        whole = self._room_for_all(given) if is_wanted else None
+
+        def finish():
+            if is_wanted:
+                first, *others = self._blocks(whole)
+                for other in others:
+                    fold(first, other, out=first)
+                unload(first, tensor, True)
+        return self._run(what, tensor, [self._push('gather', given, whole)], [tensor], finish)
+
+    def allreduce_coalesced(self, tensors, opts=None):
+        name = _arithmetic(opts.reduceOp if opts else ReduceOp.SUM, tensors[0])
+        given = torch.cat([carrier_of(tensor, False) for tensor in tensors])
+
+        def finish():
+            self._unload_all(given, tensors, False)
+        return self._run('all_reduce_coalesced', given, [self._push(name, given, given)], tensors,
+                         finish)
+
+    def reduce_scatter(self, outputs, inputs, opts):
+        output, inputs = _only(outputs), _only(inputs)
+        self._check_count('reduce_scatter', inputs)
+        check_alike(inputs, output, 'reduce_scatter')
+        given = torch.cat([carrier_of(tensor, False) for tensor in inputs])
+        return self._reduce_scatter(output, given, opts.reduceOp)
+
+    def _reduce_scatter_base(self, output, given, opts=None):
+        if given.numel() != self.size() * output.numel():
+            raise mismatch(f'reduce_scatter: {given.numel()} elements in, {output.numel()} out, in '
+                           f'a group of {self.size()}')
+        return self._reduce_scatter(output, carrier_of(given, False),
+                                    opts.reduceOp if opts else ReduceOp.SUM)
+
+    def _reduce_scatter(self, output, given, operation):
+        name = _arithmetic(operation, output)
+        result = carrier_of(output, False)
+        if name in ('sum', 'mean'):
+            part = self._push('reduce-scatter', given, result, result.numel())
+        else:
+            whole = torch.empty_like(given)
+            part = self._push(name, given, whole)
+
+        def finish():
+            if name == 'mean':
+                result.div_(self.size())
+            elif name != 'sum':
+                result.copy_(self._blocks(whole)[self.rank()])
+            unload(result, output, False)
+        return self._run('reduce_scatter', output, [part], [output], finish)
+
+    # ---- one to all, all to one, all to all ----
+
+    def broadcast(self, tensors, opts):
+        tensor = _only(tensors)
+        values, root = carrier_of(tensor, True), self._ranks[opts.rootRank]
+        part = Part(self._slot(self._names, values),
+                    lambda of: self._job.broadcast(of, values, root))
+        return self._run('broadcast', tensor, [part], [tensor],
+                         lambda: unload(values, tensor, True))
+
+    def allgather(self, outputs, tensors, opts=None):
+        return self._collect('all_gather', _only(tensors), _only(outputs))
+
+    def gather(self, outputs, tensors, opts):
+        is_root = self.rank() == opts.rootRank
+        return self._collect('gather', _only(tensors), _only(outputs) if is_root else None)
+
+    def _collect(self, what, tensor, outputs):
+        given = carrier_of(tensor, True)
+        whole = None if outputs is None else self._room_for_all(given)
+        if outputs is not None:
+            self._check_count(what, outputs)
+            check_alike(outputs, tensor, what)
+
+        def finish():
+            for block, output in zip(self._blocks(whole), outputs) if outputs else ():
+                unload(block, output, True)
+        return self._run(what, tensor, [self._push('gather', given, whole)], outputs or (), finish)
+
+    def _allgather_base(self, output, tensor, opts=None):
+        if output.numel() != self.size() * tensor.numel() or not output.is_contiguous():
+            raise mismatch(f'all_gather: {tensor.numel()} elements in, {output.numel()} out, in a '
+                           f'group of {self.size()}; the output must be contiguous')
+        whole = carrier_of(output, True)
+        if not is_its_own(output, whole):
+            return self._collect('all_gather', tensor, output.view(self.size(), -1).unbind())
+        part = self._push('gather', carrier_of(tensor, True), whole)
+        return self._run('all_gather', tensor, [part], [output])
+
+    def allgather_coalesced(self, outputs, tensors, opts=None):
+        self._check_count('all_gather_coalesced', outputs)
+        given = torch.cat([carrier_of(tensor, True) for tensor in tensors])
+        whole = self._room_for_all(given)
+
+        def finish():
+            for block, of_rank in zip(self._blocks(whole), outputs):
+                self._unload_all(block, of_rank, True)
+        return self._run('all_gather_coalesced', given, [self._push('gather', given, whole)],
+                         [output for of_rank in outputs for output in of_rank], finish)
+
+    def scatter(self, outputs, inputs, opts):
+        output, root = _only(outputs), opts.rootRank
+        outs, ins = [output.new_empty(0)] * self.size(), [output.new_empty(0)] * self.size()
+        if self.rank() == root:
+            ins = _only(inputs)
+            self._check_count('scatter', ins)
+            check_alike(ins, output, 'scatter')
+        outs[root] = output
+        return self._exchange('scatter', outs, ins)
+
+    def alltoall(self, outputs, inputs, opts=None):
+        self._check_count('all_to_all', outputs)
+        self._check_count('all_to_all', inputs)
+        return self._exchange('all_to_all', outputs, inputs)
+
+    def alltoall_base(self, output, given, output_splits, input_splits, opts=None):
+        if output_splits or input_splits:
+            return self._exchange('all_to_all', self._split(output, output_splits),
+                                  self._split(given, input_splits))
+        check_alike([output], given, 'all_to_all')
+        return self._exchange_evenly(output, self._split(output, ()), given,
+                                     self._split(given, ()))
+
+    def _exchange_evenly(self, output, outs, given, ins):
+        result, finish = carrier_of(output, True), None
+        if is_its_own(output, result):
+            moved = carrier_of(given, True)
+        else:   # each block is padded by itself
+            moved = torch.cat([carrier_of(block, True) for block in ins])
+            result = torch.empty_like(moved)
+
+            def finish():
+                for block, out in zip(self._blocks(result), outs):
+                    unload(block, out, True)
+        part = self._push('all-to-all', moved, result, moved.numel() // self.size())
+        return self._run('all_to_all', output, [part], [output], finish)
+
+    def barrier(self, opts=None):
+        nothing = torch.empty(0, dtype=torch.int32)
+        return self._run('barrier', nothing, [self._push('sum', nothing, nothing)])
+
+    # ---- one to one ----
+
+    def send(self, tensors, target, tag):
+        tensor = _only(tensors)
+        return self._run(f'send to rank {target}', tensor,
+                         [self._send(('send', tag), target, tensor)], [tensor])
+
+    def recv(self, tensors, source, tag):
+        tensor = _only(tensors)
+        if self._mailbox_key(tensor, tag) in self._mailboxes:
+            return self._claim(tensor, tag, (source,))  # it may have come there
+        part, finish = self._receive(('send', tag), source, tensor)
+        return self._run(f'recv from rank {source}', tensor, [part], [tensor], finish)
+
+    def recv_anysource(self, tensors, tag):
+        tensor = _only(tensors)
+        key = self._mailbox_key(tensor, tag)
+        if key not in self._mailboxes:
+            model = torch.empty_like(tensor)
+            self._mailboxes[key] = Mailbox(
+                lambda mailbox, source: self._begin_receive(mailbox, tag, source, model))
+        return self._claim(tensor, tag, tuple(rank for rank in range(self.size())
+                                              if rank != self.rank()))
+
+    def _mailbox_key(self, tensor, tag):
+        return tag, tensor.dtype, tensor.numel()
+
+    def _claim(self, tensor, tag, sources):
+        mailbox = self._mailboxes[self._mailbox_key(tensor, tag)]
+        return Claim(self, self._told('recv from any rank', tensor), mailbox, sources, [tensor],
+                     lambda carrier: unload(carrier, tensor, True)).start()
+
+    def _begin_receive(self, mailbox, tag, source, model):
+        """For a Mailbox: nobody knows when this one comes, or whether."""
+        carrier = carrier_of(model, True).clone()
+        slot = self._slot(self._channel(('send', tag), source, self.rank()), carrier)
+        part = Part(slot, lambda of: self._job.receive(of, carrier))
+        told = self._told(f'recv from rank {source}', model)
+        return Operation(mailbox, told, [part]).start(), carrier
+
+    def _exchange(self, what, outputs, inputs):
+        """Block i of the inputs to rank i, from where block i of the outputs comes: both ends know
+        which are empty."""
+        parts, finishes = [], []
+        for peer, (output, given) in enumerate(zip(outputs, inputs)):
+            if peer == self.rank():
+                output.detach().view(-1).copy_(given.detach().reshape(-1))
+                continue
+            if given.numel():
+                parts.append(self._send((what,), peer, given))
+            if output.numel():
+                part, finish = self._receive((what,), peer, output)
+                parts.append(part)
+                finishes.append(finish)
+        return self._run(what, outputs[self.rank()], parts, outputs,
+                         lambda: [finish() for finish in finishes])
+
+    def _send(self, kind, target, tensor):
+        values = carrier_of(tensor, True)
+        slot = self._slot(self._channel(kind, self.rank(), target), values)
+        return Part(slot, lambda of: self._job.send(of, values))
+
+    def _receive(self, kind, source, tensor):
+        values = carrier_of(tensor, True)
+        slot = self._slot(self._channel(kind, source, self.rank()), values)
+        return (Part(slot, lambda of: self._job.receive(of, values)),
+                lambda: unload(values, tensor, True))
+
+    def _channel(self, kind, source, target):
+        """The names of what goes from one rank to another: the two alone know their order."""
+        key = *kind, source, target
+        if source == target or not 0 <= source + target - self.rank() < self.size():
+            raise mismatch(f'from rank {source} to rank {target} of a group of {self.size()}')
+        if key not in self._channels:
+            prefix = '/'.join(map(str, (self._prefix, *kind, f'{source}to{target}')))
+            self._channels[key] = Names(self._job, prefix,
+                                        (self._ranks[source], self._ranks[target]),
+                                        _CHANNEL_NAMES_MAX)
+        return self._channels[key]
+
+    # ---- what they share ----
+
+    def _run(self, what, tensor, parts, result=(), finish=None):
+        return Operation(self, self._told(what, tensor), parts, result, finish).start()
+
+    def _told(self, what, tensor):
+        return (f"{what} of {tensor.numel()} {str(tensor.dtype).removeprefix('torch.')} in process "
+                f"group '{self._name}'")
+
+    def _push(self, operation, given, result, elements=None):
+        slot = self._slot(self._names, given, elements)
+        return Part(slot, lambda of: self._job.push_pull(of, given, result, operation))
+
+    def _slot(self, names, carrier, elements=None):
+        """Of a tensor as long as the carrier, or of so many elements. Who cannot declare what the
+        others do has failed."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            return names.slot(carrier.dtype, carrier.numel() if elements is None else elements)
+        except GradpoolError as error:
+            self.fail(error)
+            raise
+
+    def _room_for_all(self, carrier):
+        return carrier.new_empty(self.size() * carrier.numel())
+
+    def _blocks(self, whole):
+        return whole.view(self.size(), whole.numel() // self.size()).unbind()
+
+    def _split(self, tensor, sizes):
+        if not sizes and tensor.dim() and tensor.shape[0] % self.size() == 0:
+            sizes = [tensor.shape[0] // self.size()] * self.size()
+        if len(sizes) != self.size() or sum(sizes) != tensor.shape[0]:
+            raise mismatch(f'all_to_all: splits {sizes} of a tensor of shape {tuple(tensor.shape)} '
+                           f'in a group of {self.size()}')
+        return tensor.split(list(sizes))
+
+    def _unload_all(self, carrier, tensors, is_moved):
+        sizes = [carrier_of(tensor, is_moved).numel() for tensor in tensors]
+        for block, tensor in zip(carrier.split(sizes), tensors):
+            unload(block, tensor, is_moved)
+
+    def _check_count(self, what, tensors):
+        if len(tensors) != self.size():
+            raise mismatch(f'{what}: {len(tensors)} tensors for a group of {self.size()}')
+
+
+def _make(options, _):
+    """A ProcessGroup as torch.distributed wants it. Each default group of a process is a job of its
+    own: ranks that have left the first one may still be in it for others."""
+    global _defaults
+    ranks = tuple(options.global_ranks_in_group)
+    if ranks:
+        rank, workers = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    else:
+        _defaults += 1
+        rank, workers = options.group_rank, options.group_size
+    name = os.environ.get('GRADPOOL_JOB')
+    if name and _defaults > 1:
+        name = f'{name}.{_defaults}'
+    return ProcessGroup(join(name, None, rank, workers), options.group_id,
+                        ranks or tuple(range(workers)), options.group_rank, options.timeout)
+
+
+torch.distributed.Backend.register_backend('gradpool', _make, extended_api=True)
