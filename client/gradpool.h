@@ -14,12 +14,10 @@
  *
  * Threads: all functions may be called from any thread, except that one object must not be
  * destroyed while another call uses it. A forked child must not use what its parent made: every
- * call there is -ECHILD, and its exit changes nothing for the parent.
- *
- * Every wait has a deadline. Nothing here spins.
+ * call there is -ECHILD, and its exit changes nothing for the parent. Every wait has a deadline.
  *
  * Memory: gradients in memory from gp_alloc() are read in place by a lane on the same host. Any
- * other memory is copied once into such memory, and the result once out of it. */
+ * other memory is copied once into such memory, and the result once out of it. Nothing spins. */
 #ifndef GRADPOOL_H
 #define GRADPOOL_H
 
@@ -84,10 +82,8 @@ enum gp_quorum { GP_ALL = 0, GP_FIRST = 1, GP_CHOSEN = 2, GP_STALE = 3, GP_ANY =
  * how long a declare may take. It is GRADPOOL_TIMEOUT_MS, or 60000. */
 #define GP_TIMEOUT_DEFAULT 0
 
-/* "0.1.0" of the library at run time. */
-GP_API const char *gp_version(void);
-/* Plain words for a negative errno. */
-GP_API const char *gp_strerror(int error);
+GP_API const char *gp_version(void);       /* "0.1.0" of the library at run time */
+GP_API const char *gp_strerror(int error); /* plain words for a negative errno */
 /* The calling thread's last error as a sentence; "" when none. Valid until its next gp_ call. */
 GP_API const char *gp_last_error(void);
 
@@ -133,8 +129,9 @@ typedef struct gp_job_spec {
 
 /* Does not wait for the other workers. Where workers come and go (workers_max, GP_CONTINUE) a rank
  * may join late, or again: it enters each tensor that it declares at the round that is open, which
- * its first push waits for. Errors: -EINVAL; -EEXIST: the rank is taken (by whom); -EPROTO: the
- * job runs with another number; -ESTALE: it has failed and its last workers have not left yet. */
+ * its first push waits for; all at one iteration only if another rank waits in gp_job_resize().
+ * Errors: -EINVAL; -EEXIST: the rank is taken (by whom); -EPROTO: the job runs with another number;
+ * -ESTALE: it has failed and its last workers have not left yet. */
 GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
 typedef struct gp_membership {
     uint32_t version; /* grows with each change */
@@ -143,10 +140,13 @@ typedef struct gp_membership {
     uint64_t ranks[12]; /* who: rank r is bit r % 64 of word r / 64 */
 } gp_membership;
 GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
-/* Asks for so many workers, 1 to workers_max; waits until ranks have come and gone, and rounds of
- * this one's tensors are theirs: means are over those present, in rank order. With GP_ALL all
- * tensors change between the same two iterations, if it waits for who comes between two of its own.
- * -EOPNOTSUPP: its workers neither come nor go; -ETIMEDOUT: who is late, or lacks which tensor. */
+/* Asks that ranks 0 to workers-1 make the job (1 to workers_max): others are to leave, who is
+ * missing is to come, a dead one again; who is left after a loss goes on unasked. Waits until it is
+ * so, and rounds of this one's tensors are theirs: means are over those present, in rank order.
+ * With GP_ALL all tensors change between the same two iterations, if it waits between two of its
+ * own (the same number will do) before who comes declares. Who leaves may need this rank's rounds
+ * first: shrink from a thread beside the loop. -EOPNOTSUPP: its workers neither come nor go;
+ * -ETIMEDOUT: who is late, or lacks which tensor; it stays asked for until another number is. */
 GP_API int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms);
 /* Says goodbye; open requests end with -ECANCELED, the job's tensors and gp_alloc memory are
  * released. Others that push later get an error naming this rank, or go on where it may leave. */
@@ -257,7 +257,7 @@ GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
                            const gp_settings *settings, gp_request **ret_request);
 /* Parameters, moments and step counts of all tensors with update rules: every rank calls it between
  * the same two iterations, having declared the same ones, for all ranks. The first rank present
- * writes the file, whole or not at all. Errors, the same on all ranks: -EINVAL (tensors differ),
+ * writes the file, whole or not at all. Errors, the same on all ranks: -EINVAL (none; they differ),
  * -EBUSY, -ENODATA (no broadcast), -EOPNOTSUPP (a set of ranks), of gp_wait() and of writing. */
 GP_API int gp_job_snapshot(gp_job *job, const char *path);
 /* The way back, in any job with the same tensors, instead of the broadcasts, to the same bits.
@@ -283,7 +283,7 @@ GP_API int gp_wait(gp_request *request, int timeout_ms);
  * one. */
 GP_API int gp_poll(gp_request *request, int timeout_ms);
 
-/* Returns when every worker of the job has called it as often. */
+/* Returns when every worker has called it as often; one that joined late since its first call. */
 GP_API int gp_barrier(gp_job *job, int timeout_ms);
 
 /* Rank, size and job name of this process from the launcher's environment, first found:

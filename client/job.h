@@ -30,6 +30,8 @@ struct piece {
     struct gp_tensor *tensor;
     struct link *link;  /* to the lane that owns it */
     struct link *fence; /* a former lane that must be closed first (W5); NULL: none */
+    struct link
+        *lost; /* the lane that died with it, until its next commit; NULL: none, or unknown */
     struct list unsent; /* in link.unsent while a READY is to be sent */
     uint64_t first, elements;
     uint64_t committed; /* the last round that is */
@@ -174,6 +176,9 @@ struct gp_job {
 /* membership.c */
 /* -EINVAL for NULL, -ECHILD in a forked child, with text. */
 int job_check(const struct gp_job *job);
+/* Ends what `users++` began: gp_job_leave() need not wait for this call any more. With the lock,
+ * which it releases. */
+void job_end_use(struct gp_job *job);
 /* Every request ends with this, open ones now and later ones at once. The first failure stays. */
 void job_break(struct gp_job *job, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -205,6 +210,11 @@ int declare_internal(struct gp_job *job, const char *name, enum gp_dtype dtype, 
                      uint64_t timeout_ns, struct gp_tensor **ret_tensor);
 
 /* push_pull.c */
+/* What it gives or takes is a tensor's state (parameters, then moments), whoever takes part. */
+static inline bool is_of_state(uint8_t operation)
+{
+    return operation == RECORD_SAVE || operation == RECORD_RESTORE;
+}
 /* Begins the round of `next`; its input must be in place. */
 void push_begin(struct gp_tensor *t);
 /* The open round is committed: begins the push that waits for it. */

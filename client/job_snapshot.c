@@ -1,7 +1,7 @@
 /* Snapshots of a job: what its tensors with update rules are, to a file and back. Every rank takes
  * part, tensor by tensor in order of names; the first of them has the file. Before each step all
  * agree where they are and that all is well so far, so that an error of one is an error of all.
- * README: L26, L27, L31. */
+ * README: L26, L27, L31, L32. */
 #include "client/job.h"
 #include "svc/base/clock.h"
 #include "svc/state/state_file.h"
@@ -19,7 +19,7 @@ enum { AT_BEGIN, AT_FILE, AT_TENSOR, RESTORES = 1 << 30 };
 
 /* Of every rank the least counts. */
 struct agreement {
-    int64_t code;
+    int64_t failure;               /* 0, or an error and whose it is */
     int64_t print, negative_print; /* of what it has declared: equal if both leasts are those */
     int64_t negative_steps;        /* the most: who came late has counted fewer */
     int64_t step, negative_step;   /* where it is */
@@ -41,6 +41,22 @@ struct snapshot {
     struct gp_request *unfinished; /* its time ran out */
     struct gp_tensor *next;        /* to be saved or restored when all have agreed; NULL: none */
 };
+
+/* Negative for any error, and both can be read from it. */
+#define FAILURE_RANKS 1024
+_Static_assert(FAILURE_RANKS >= RECORD_MISSING_WORDS * 64, "each rank has its own");
+
+static int64_t failure_of(int code, uint32_t rank)
+{
+    return code < 0 ? (int64_t)code * FAILURE_RANKS + rank : 0;
+}
+
+static uint32_t failure_rank(int64_t failure) { return (uint32_t)(failure & (FAILURE_RANKS - 1)); }
+
+static int failure_code(int64_t failure)
+{
+    return (int)((failure - failure_rank(failure)) / FAILURE_RANKS);
+}
 
 static bool has_file(const struct snapshot *s) { return s->job->rank == s->root; }
 
@@ -69,7 +85,7 @@ static int add_tensor(struct snapshot *s, struct gp_tensor *t)
         return err_set(&s->err, -ENOMEM, "out of memory");
     s->tensors = more;
     s->tensors[s->count++] = t;
-    return check_tensor(t, &s->err);
+    return 0;
 }
 
 static struct state_tensor describe(const struct gp_tensor *t)
@@ -100,7 +116,8 @@ static void take_print(struct snapshot *s)
     }
 }
 
-static int find_tensors(struct snapshot *s)
+/* All of them, whatever is wrong with one: others compare what was declared. */
+static void find_tensors(struct snapshot *s)
 {
     int r = 0;
     pthread_mutex_lock(&s->job->lock);
@@ -108,12 +125,13 @@ static int find_tensors(struct snapshot *s)
         struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
         if (t->terms.rule && r == 0)
             r = add_tensor(s, t);
+        if (t->terms.rule && s->err.code == 0)
+            check_tensor(t, &s->err);
     }
     pthread_mutex_unlock(&s->job->lock);
     if (s->count > 0)
         qsort(s->tensors, s->count, sizeof(struct gp_tensor *), compare_names);
     take_print(s);
-    return r;
 }
 
 /* ---- together ---- */
@@ -123,26 +141,25 @@ static bool is_same_set(void *context)
     const struct snapshot *s = context;
     for (size_t i = 0; i < s->count && !s->job->failure.code; i++) {
         const struct gp_tensor *t = s->tensors[i];
-        if (t->knows_ranks && !t->failure.code &&
-            memcmp(t->ranks, s->agreement->ranks, sizeof t->ranks) != 0)
+        if (t->failure.code)
+            continue;
+        if (t->entering > 0 ||
+            (t->knows_ranks && memcmp(t->ranks, s->agreement->ranks, sizeof t->ranks) != 0))
             return false;
     }
     return true;
 }
 
-/* Who came late makes rounds of the tensors before those of the agreement: it is waited for. */
+/* Who came late makes rounds of the tensors before those of the agreement: it is waited for, and
+ * where it comes late itself, lanes tell it the rounds. */
 static int await_all(struct snapshot *s)
 {
     gp_job *job = s->job;
     if (!job->is_elastic)
         return 0;
-    job->users++;
     pthread_mutex_lock(&job->lock);
     uint64_t deadline_ns = clock_now_ns() + job->client->timeout_ns;
     bool is_done = engine_run(&job->engine, deadline_ns, is_same_set, s);
-    job->users--;
-    if (job->is_leaving)
-        engine_kick(&job->engine);
     pthread_mutex_unlock(&job->lock);
     return is_done ? 0
                    : client_error(-ETIMEDOUT,
@@ -166,7 +183,7 @@ static bool is_in_step(const struct agreement *least)
 
 static bool is_agreed(const struct agreement *least)
 {
-    return least->code == 0 && is_in_step(least) && least->print == -least->negative_print;
+    return least->failure == 0 && is_in_step(least) && least->print == -least->negative_print;
 }
 
 /* What has come out: our own error with its text, or that of another rank. */
@@ -176,6 +193,10 @@ static int judge(const struct snapshot *s)
         return -ERESTART;
     if (s->err.code)
         return client_error_from(&s->err);
+    int64_t failure = s->least->failure;
+    if (failure)
+        return client_error(failure_code(failure), "job '%s': rank %u says: %s", s->job->name,
+                            failure_rank(failure), err_text(failure_code(failure)));
     if (s->least->print != -s->least->negative_print)
         return client_error(-EINVAL,
                             "job '%s': ranks have declared different tensors with update rules",
@@ -183,17 +204,14 @@ static int judge(const struct snapshot *s)
     if (s->least->step > AT_BEGIN && s->least->rank != s->root)
         return client_error(-ECONNRESET, "job '%s': rank %u, which had the file, is gone",
                             s->job->name, s->root);
-    int code = (int)s->least->code;
-    return code < 0 ? client_error(code, "job '%s': another rank, mostly rank %u, says: %s",
-                                   s->job->name, s->root, err_text(code))
-                    : 0;
+    return 0;
 }
 
 /* `steps`: what this rank knows, then what the job does. */
 static int agree(struct snapshot *s, size_t step, uint64_t *steps)
 {
     gp_request *q = NULL;
-    *s->ours = (struct agreement){.code = s->err.code,
+    *s->ours = (struct agreement){.failure = failure_of(s->err.code, s->job->rank),
                                   .print = (int64_t)s->print,
                                   .negative_print = -(int64_t)s->print,
                                   .negative_steps = steps ? -(int64_t)*steps : 0,
@@ -282,7 +300,9 @@ static int begin(gp_job *job, bool restores, struct snapshot *ret)
     r = await_all(ret);
     if (r == 0)
         r = agree(ret, AT_BEGIN, NULL);
-    if (r == 0 && has_file(ret) && ret->count > 0) {
+    if (r == 0 && ret->count == 0) /* on every rank: they have declared the same */
+        r = client_error(-EINVAL, "no tensor of job '%s' has an update rule", job->name);
+    if (r == 0 && has_file(ret)) {
         int error = gp_alloc(job, longest(ret), &ret->state);
         if (error < 0)
             err_set(&ret->err, error, "%s", gp_last_error());
@@ -297,6 +317,7 @@ static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char 
                      const gp_item *items, size_t count)
 {
     int r = -ERESTART;
+    job->users++;
     for (int i = 0; i < BEGINNINGS_MAX && r == -ERESTART; i++) {
         struct snapshot s;
         r = begin(job, restores, &s);
@@ -304,10 +325,11 @@ static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char 
             r = attempt(&s, path, items, count);
         finish(&s);
     }
-    return r == -ERESTART
-               ? client_error(-EINVAL, "job '%s': ranks save and restore at the same time",
-                              job->name)
-               : r;
+    if (r == -ERESTART)
+        r = client_error(-EINVAL, "job '%s': ranks save and restore at the same time", job->name);
+    pthread_mutex_lock(&job->lock);
+    job_end_use(job);
+    return r;
 }
 
 /* ---- to a file ---- */
@@ -357,9 +379,23 @@ static int save_all(struct snapshot *s, struct state_writer *w)
     return r < 0 ? r : agree(s, AT_TENSOR + s->count + 1, NULL);
 }
 
+/* A round that lanes refuse would break its tensor, so none is asked for before the first, which
+ * gives it parameters. */
+static void check_parameters(struct snapshot *s)
+{
+    pthread_mutex_lock(&s->job->lock);
+    for (size_t i = 0; i < s->count && s->err.code == 0; i++) {
+        if (s->tensors[i]->round == 0)
+            err_set(&s->err, -ENODATA, "tensor '%s' has no parameters yet: broadcast them first",
+                    s->tensors[i]->name);
+    }
+    pthread_mutex_unlock(&s->job->lock);
+}
+
 static int save(struct snapshot *s, const char *path, const gp_item *items, size_t count)
 {
     struct state_writer w = {.fd = -1};
+    check_parameters(s);
     if (has_file(s) && s->err.code == 0)
         begin_file(s, path, &w);
     int r = save_all(s, &w);

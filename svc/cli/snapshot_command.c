@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REST_TIMEOUT_MS 30000 /* until all stands still */
+#define REST_TIMEOUT_MS 90000 /* until all stands still */
 #define PART_TIMEOUT_MS 20000
 
 enum { ENDPOINT, TENANT, OUTPUT, JSON };
@@ -33,6 +33,7 @@ struct request {
 };
 
 struct fetch {
+    const char *endpoint;
     struct channel *channel;
     envelope *reply; /* what the tensors are; owns their names */
     const Gradpool__Wire__SnapshotReply *what;
@@ -77,12 +78,14 @@ static void parse(int argc, char **argv, struct request *ret_request)
         .set = set,
         .operand = set_operand,
         .before = "Writes parameters, moments and step counts of a job's tensors with update rules "
-                  "to a file on this host, all after the same round, while the job trains: its "
-                  "rounds wait as long as it takes to read them. gp_job_restore() is the way back. "
+                  "to a file on this host, all of the same iteration, while the job trains: its "
+                  "rounds wait for some iterations' time, and as long as it takes to read them. "
+                  "gp_job_restore() is the way back. "
                   "The file is whole or not there; what was there before stays until then.",
         .after = "Examples:\n  gradpool snapshot resnet-7 --output /backup/resnet-7.snapshot\n\n"
-                 "Tensors that are not pushed once an iteration each have no snapshot of this "
-                 "kind: only the job's ranks know when an iteration ends (gp_job_snapshot()).\n\n"
+                 "Tensors that are not updated once an iteration each, or of which workers push "
+                 "one after they have waited for another, have no snapshot of this kind: only "
+                 "the job's ranks know when an iteration ends (gp_job_snapshot()).\n\n"
                  "Exit code: 0 written; 1 failed; 2 a mistake on the command line; 3 no service "
                  "there, or no such job."};
     *ret_request = (struct request){.endpoint = OPERATOR_ENDPOINT_DEFAULT, .tenant = ""};
@@ -94,8 +97,9 @@ static void parse(int argc, char **argv, struct request *ret_request)
 static int call(struct fetch *f, envelope *request, int timeout_ms, int expected,
                 envelope **ret_reply, struct err *err)
 {
-    int r = channel_call(f->channel, request, clock_deadline_ns(clock_now_ns(), timeout_ms), NULL,
-                         NULL, ret_reply, err);
+    uint64_t deadline_ns = clock_deadline_ns(clock_now_ns(), timeout_ms);
+    int r = channel_call(f->channel, request, deadline_ns, NULL, NULL, ret_reply, err);
+    r = operator_explain(f->endpoint, f->channel, r, err);
     if (r < 0 || (int)(*ret_reply)->body_case == expected)
         return r;
     gradpool__wire__envelope__free_unpacked(*ret_reply, NULL);
@@ -218,7 +222,8 @@ static int take_all(struct fetch *f, struct err *err)
 /* The job goes on before the file is brought to disk. */
 static int run(struct fetch *f, const struct request *wanted, const char *path, struct err *err)
 {
-    int r = operator_open(wanted->endpoint, &f->channel, err);
+    f->endpoint = wanted->endpoint;
+    int r = operator_open(f->endpoint, &f->channel, err);
     if (r == 0)
         r = ask_to_stand(f, wanted, err);
     if (r == 0)

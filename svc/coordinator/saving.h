@@ -1,5 +1,5 @@
 /* Snapshots that operators take of jobs in training: tensors with update rules stand still, all
- * after the same round, while their lanes are read. README: K47. */
+ * between the same two iterations, while their lanes are read. README: K47. */
 #ifndef GRADPOOL_COORDINATOR_SAVING_H
 #define GRADPOOL_COORDINATOR_SAVING_H
 

@@ -1,5 +1,5 @@
-/* How the tensors of a snapshot come to stand still, all after the same round: lanes let go of
- * them, and who is a round behind goes on for one more. Moves nothing. README: K47. */
+/* How the tensors of a snapshot come to stand still: which they are, and what is asked of their
+ * lanes; who goes on for how long saving_prove.c says. Moves nothing. README: K47. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
@@ -7,15 +7,11 @@
 #include "svc/reduce/update.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_NS \
-    (10 * NS_PER_S) /* with a job that has something else to do, or is out of step */
+#define PATIENCE_NS (10 * NS_PER_S) /* with a job that has something else to do */
 #define AGAIN_NS (50 * NS_PER_MS)
-#define STEP_NS (2 * NS_PER_MS) /* until who is a round behind is looked at again */
-#define SPREAD_MAX 2            /* rounds between tensors that are pushed once an iteration each */
 
 static void try_again(struct timer *timer);
 
@@ -108,7 +104,7 @@ static void try_later(struct saving *sv, uint64_t wait_ns)
 }
 
 /* What hindered may pass: from the beginning once more, as long as there is patience. */
-static void hindered(struct saving *sv, const struct err *why)
+void saving_hindered(struct saving *sv, const struct err *why)
 {
     bool may_pass = why->code == -EBUSY || why->code == -EAGAIN || why->code == -ENOENT ||
                     why->code == -ECANCELED || why->code == -ECONNRESET;
@@ -118,8 +114,6 @@ static void hindered(struct saving *sv, const struct err *why)
     sv->state = SAVING_WAITS;
     try_later(sv, AGAIN_NS);
 }
-
-static void align(struct saving *sv);
 
 static void released(struct service *s, void *data, const envelope *reply, int code,
                      const char *text)
@@ -135,7 +129,7 @@ static void released(struct service *s, void *data, const envelope *reply, int c
         return saving_break(sv, -EBADMSG, "a lane did not say what it released");
     if (!reply) {
         err_set(&err, code, "%s", text);
-        return hindered(sv, &err);
+        return saving_hindered(sv, &err);
     }
     for (size_t i = 0; i < asked->count; i++) {
         struct saved_piece *p = &sv->pieces[asked->at[i]];
@@ -143,12 +137,15 @@ static void released(struct service *s, void *data, const envelope *reply, int c
         p->state_bytes = said->state_bytes[i];
         p->steps = said->steps[i];
     }
+    sv->is_quiet = sv->is_quiet && said->quiet;
+    sv->is_recovering |= said->recovering;
+    if (sv->phase == SAVING_ALL && said->gap_ns > sv->gap_ns)
+        sv->gap_ns = said->gap_ns; /* later ones are what the snapshot makes of them */
     if (--sv->pending == 0)
-        align(sv);
+        saving_settled(sv);
 }
 
-static int ask_lane(struct saving *sv, struct job *job, struct lane *lane, uint64_t round,
-                    bool behind)
+static int ask_lane(struct saving *sv, struct job *job, struct lane *lane)
 {
     _cleanup_free_ uint32_t *pieces = calloc(sv->pieces_count + 1, sizeof *pieces);
     struct asked *asked = malloc(sizeof *asked + sv->pieces_count * sizeof asked->at[0]);
@@ -156,7 +153,7 @@ static int ask_lane(struct saving *sv, struct job *job, struct lane *lane, uint6
     if (asked)
         *asked = (struct asked){.saving = sv->id, .turn = sv->turn};
     if (asked && pieces)
-        asked->count = saving_gather(sv, job, lane->id, round, asked->at);
+        asked->count = saving_gather(sv, job, lane->id, false, asked->at);
     if (!asked || !pieces || asked->count == 0) {
         int r = asked && pieces ? 0 : -ENOMEM;
         free(asked);
@@ -168,7 +165,7 @@ static int ask_lane(struct saving *sv, struct job *job, struct lane *lane, uint6
     request.job_id = job->id;
     request.pieces = pieces;
     request.n_pieces = asked->count;
-    request.behind = behind;
+    request.behind = sv->phase == SAVING_ALL;
     envelope e = ENVELOPE_INIT;
     e.body_case = BODY(RELEASE_REQUEST);
     e.release_request = &request;
@@ -180,20 +177,23 @@ static int ask_lane(struct saving *sv, struct job *job, struct lane *lane, uint6
     return r;
 }
 
-/* Those that have not come to that round. Who did go on before, for one more, and at once. */
-static void ask_all(struct saving *sv, struct job *job, uint64_t round, bool again)
+/* Those of the phase. */
+static void ask_all(struct saving *sv, struct job *job)
 {
     int r = 0;
+    sv->is_quiet = true;
+    sv->is_recovering = false;
     sv->turn++;
     sv->pending = 0;
     sv->state = SAVING_ALIGNS;
     sv->are_released = true;
     for (size_t i = 0; i < job->shares_count && r == 0; i++) {
         struct lane *lane = job->shares[i].lane;
-        if (again)
-            saving_thaw(sv, job, lane, round);
-        r = ask_lane(sv, job, lane, round, !again);
+        if (sv->is_thawing)
+            saving_thaw(sv, job, lane, false);
+        r = ask_lane(sv, job, lane);
     }
+    sv->is_thawing = false;
     if (r < 0)
         saving_break(sv, r, "gradpool serve is out of memory");
     else if (sv->pending == 0)
@@ -226,45 +226,17 @@ static void attempt(struct saving *sv)
     if (r < 0 && !job)
         return saving_break(sv, r, "%s", err.text);
     if (r < 0)
-        return hindered(sv, &err);
-    ask_all(sv, job, UINT64_MAX, false);
+        return saving_hindered(sv, &err);
+    sv->phase = SAVING_ALL;
+    sv->gap_ns = 0;
+    ask_all(sv, job);
 }
 
-/* --- all after the same round --- */
+/* --- standing, and going on --- */
 
-static int out_of_step(const struct saving *sv, const struct job *job, uint64_t least,
-                       uint64_t most, struct err *err)
+void saving_stand(struct saving *sv)
 {
-    const struct tensor *behind = NULL;
-    for (size_t i = 0; i < sv->tensors_count; i++)
-        if (sv->pieces[sv->tensors[i].first].round == least)
-            behind = jobs_tensor(job, sv->tensors[i].tensor);
-    return err_set(err, -EOPNOTSUPP,
-                   "job %.64s: tensor '%.255s' is at round %" PRIu64 ", another at %" PRIu64
-                   ": they are not pushed once an iteration each, so only its ranks know when one "
-                   "ends (gp_job_snapshot())",
-                   job->name, behind ? behind->name : "?", least, most);
-}
-
-static const struct tensor *without_parameters(const struct saving *sv, const struct job *job)
-{
-    for (size_t i = 0; i < sv->tensors_count; i++) {
-        const struct saved_tensor *t = &sv->tensors[i];
-        for (size_t k = 0; k < t->count; k++)
-            if (sv->pieces[t->first + k].steps == 0)
-                return jobs_tensor(job, t->tensor);
-    }
-    return NULL;
-}
-
-static void stand(struct saving *sv, const struct job *job)
-{
-    const struct tensor *empty = without_parameters(sv, job);
-    if (empty)
-        return saving_break(sv, -ENODATA,
-                            "tensor '%.255s' of job %.64s has no parameters: nothing was broadcast "
-                            "yet, or they died with their lane",
-                            empty->name, job->name);
+    const struct job *job = jobs_find_id(sv->service, sv->job);
     int r = saving_answer(sv, job);
     if (r == -EMSGSIZE)
         return saving_break(sv, r,
@@ -279,32 +251,29 @@ static void stand(struct saving *sv, const struct job *job)
     saving_await(sv);
 }
 
-static void align(struct saving *sv)
-{
-    const struct job *job = jobs_find_id(sv->service, sv->job);
-    uint64_t least = UINT64_MAX, most = 0;
-    struct err err;
-    for (size_t i = 0; i < sv->pieces_count; i++) {
-        uint64_t round = sv->pieces[i].round;
-        least = round < least ? round : least;
-        most = round > most ? round : most;
-    }
-    if (least == most)
-        return stand(sv, job);
-    if (most - least <= SPREAD_MAX && clock_now_ns() < sv->patience_ns)
-        return try_later(sv, STEP_NS);
-    out_of_step(sv, job, least, most, &err);
-    saving_break(sv, err.code, "%s", err.text);
-}
-
-/* Those that are behind have waited while others did a round: they do it, too. */
-static void let_catch_up(struct saving *sv)
+void saving_go_on_for(struct saving *sv, uint64_t spell_ns)
 {
     struct job *job = jobs_find_id(sv->service, sv->job);
-    uint64_t most = 0;
-    for (size_t i = 0; i < sv->pieces_count; i++)
-        most = sv->pieces[i].round > most ? sv->pieces[i].round : most;
-    ask_all(sv, job, most, true);
+    for (size_t i = 0; job && i < job->shares_count; i++)
+        saving_thaw(sv, job, job->shares[i].lane, false);
+    try_later(sv, spell_ns);
+}
+
+void saving_look_again(struct saving *sv, uint64_t wait_ns)
+{
+    sv->is_thawing = true;
+    try_later(sv, wait_ns);
+}
+
+/* While who goes on did so, anything may have come. */
+static void ask_again(struct saving *sv)
+{
+    struct job *job = jobs_find_id(sv->service, sv->job);
+    struct err err;
+    int r = check_job(sv, job, &err);
+    if (r < 0)
+        return saving_hindered(sv, &err);
+    ask_all(sv, job);
 }
 
 static void try_again(struct timer *timer)
@@ -313,7 +282,7 @@ static void try_again(struct timer *timer)
     if (sv->state == SAVING_WAITS)
         attempt(sv);
     else
-        let_catch_up(sv);
+        ask_again(sv);
 }
 
 void saving_begin(struct saving *sv)

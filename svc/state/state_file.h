@@ -6,6 +6,7 @@
 
 #include "svc/base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -57,9 +58,11 @@ struct state_writer {
     struct state_tensor *tensors;
     size_t count;
     uint64_t file_bytes;
+    bool is_nameless; /* the file; its temporary name comes at the end */
 };
 
-/* Into a temporary file beside `path`. Tensors: names ascend and stay the caller's; steps, round,
+/* Into a file beside `path`, or what that leads to, which has no name until it is whole, or a
+ * temporary one. Tensors: names ascend and stay the caller's; steps, round,
  * offset and sum are not looked at. -EINVAL: out of order, or no arrays of that kind. On failure
  * there is nothing to abandon. */
 int state_write_begin(const char *path, const struct state_tensor *tensors, size_t count,

@@ -1,5 +1,5 @@
-/* Writes the file of a snapshot: under a temporary name until it is whole and on disk. Must never
- * leave half a file under the name that was asked for. README: D1. */
+/* Writes the file of a snapshot: without a name, or under a temporary one, until it is whole and on
+ * disk. Must never leave half a file under the name that was asked for. README: D1. */
 #include "svc/state/state_file.h"
 
 #include "svc/base/cleanup.h"
@@ -9,9 +9,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#define LINKS_MAX 40 /* one behind the other, as the kernel has it */
 
 static int failed(const struct state_writer *w, struct err *err, int code)
 {
@@ -62,6 +66,66 @@ static void writer_free(struct state_writer *w)
     *w = (struct state_writer){.fd = -1};
 }
 
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    size_t bytes = !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    return bytes ? strndup(path, bytes) : strdup(".");
+}
+
+/* What a link says, seen from where it lies. */
+static int follow(char **path)
+{
+    char said[PATH_MAX], *target = NULL;
+    ssize_t bytes = readlink(*path, said, sizeof said);
+    if (bytes < 0)
+        return 0; /* none; what else is wrong shows when it is opened */
+    _cleanup_free_ char *folder = folder_of(*path);
+    if (!folder || (said[0] == '/' ? asprintf(&target, "%.*s", (int)bytes, said)
+                                   : asprintf(&target, "%s/%.*s", folder, (int)bytes, said)) < 0)
+        return -ENOMEM;
+    free(*path);
+    *path = target;
+    return 1;
+}
+
+/* A link stays: the file goes to where it leads, also if nothing is there yet. */
+static int find_place(const char *path, char **ret_path)
+{
+    _cleanup_free_ char *place = strdup(path);
+    int r = place ? 1 : -ENOMEM;
+    for (int i = 0; r > 0 && i < LINKS_MAX; i++)
+        r = follow(&place);
+    if (r != 0)
+        return r < 0 ? r : -ELOOP;
+    *ret_path = place;
+    place = NULL;
+    return 0;
+}
+
+/* Nothing is left of a file without a name, however its writer ends. -1: there are none such. */
+static int open_nameless(const char *path)
+{
+    _cleanup_free_ char *folder = folder_of(path);
+    if (!folder || access("/proc/self/fd", X_OK) < 0)
+        return -1;
+    return open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+}
+
+static int open_new(struct state_writer *w)
+{
+    w->fd = open_nameless(w->path);
+    w->is_nameless = w->fd >= 0;
+    if (w->fd < 0)
+        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (w->fd >= 0 && ftruncate(w->fd, (off_t)w->file_bytes) == 0)
+        return 0;
+    int r = -errno;
+    if (w->fd >= 0 && !w->is_nameless)
+        unlink(w->temporary);
+    return r;
+}
+
 /* What could be read again. They may come from another process. */
 static bool can_be_written(const struct state_tensor *tensors, size_t count)
 {
@@ -81,9 +145,11 @@ int state_write_begin(const char *path, const struct state_tensor *tensors, size
     struct state_writer w = {.fd = -1, .count = count};
     if (!can_be_written(tensors, count))
         return err_set(err, -EINVAL, "snapshot %s: tensors out of order, or no arrays", path);
-    w.path = strdup(path);
+    int r = find_place(path, &w.path);
+    if (r < 0)
+        return err_set(err, r, "snapshot %s: %s", path, err_text(r));
     w.tensors = calloc(count + 1, sizeof *w.tensors);
-    if (!w.path || !w.tensors || asprintf(&w.temporary, "%s.tmp-%d", path, (int)getpid()) < 0) {
+    if (!w.tensors || asprintf(&w.temporary, "%s.tmp-%d", w.path, (int)getpid()) < 0) {
         w.temporary = NULL;
         writer_free(&w);
         return err_set(err, -ENOMEM, "out of memory");
@@ -91,11 +157,9 @@ int state_write_begin(const char *path, const struct state_tensor *tensors, size
     if (count > 0)
         memcpy(w.tensors, tensors, count * sizeof *tensors);
     lay_out(&w);
-    w.fd = open(w.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (w.fd < 0 || ftruncate(w.fd, (off_t)w.file_bytes) < 0) {
-        int r = failed(&w, err, -errno);
-        if (w.fd >= 0)
-            unlink(w.temporary);
+    r = open_new(&w);
+    if (r < 0) {
+        failed(&w, err, r);
         writer_free(&w);
         return r;
     }
@@ -155,9 +219,7 @@ static int write_index(const struct state_writer *w)
 /* So that the new name itself outlives a crash of the host. */
 static int sync_folder(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    size_t bytes = !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
-    _cleanup_free_ char *folder = bytes ? strndup(path, bytes) : strdup(".");
+    _cleanup_free_ char *folder = folder_of(path);
     if (!folder)
         return -ENOMEM;
     _cleanup_fd_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -166,13 +228,39 @@ static int sync_folder(const char *path)
     return fsync(fd) < 0 && errno != EINVAL ? -errno : 0; /* some file systems have no such thing */
 }
 
+static int give_name(struct state_writer *w)
+{
+    char self[32];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", w->fd);
+    unlink(w->temporary); /* of a process that had our number */
+    if (linkat(AT_FDCWD, self, AT_FDCWD, w->temporary, AT_SYMLINK_FOLLOW) < 0)
+        return -errno;
+    w->is_nameless = false;
+    return 0;
+}
+
+/* A name can be replaced by another one only: no signal comes while it has that. */
+static int publish(struct state_writer *w)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int r = w->is_nameless ? give_name(w) : 0;
+    if (r == 0 && rename(w->temporary, w->path) < 0)
+        r = -errno;
+    if (r < 0 && !w->is_nameless)
+        unlink(w->temporary);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return r;
+}
+
 int state_write_finish(struct state_writer *w, struct err *err)
 {
     int r = write_index(w);
     if (r == 0 && fsync(w->fd) < 0)
         r = -errno;
-    if (r == 0 && rename(w->temporary, w->path) < 0)
-        r = -errno;
+    if (r == 0)
+        r = publish(w);
     if (r < 0) {
         failed(w, err, r);
         state_write_abandon(w);
@@ -187,7 +275,7 @@ int state_write_finish(struct state_writer *w, struct err *err)
 
 void state_write_abandon(struct state_writer *w)
 {
-    if (w->temporary)
+    if (w->temporary && !w->is_nameless)
         unlink(w->temporary);
     writer_free(w);
 }

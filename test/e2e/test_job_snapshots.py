@@ -1,8 +1,10 @@
 """Snapshots that workers take of their own job where things do not go as planned: ranks have left
 or come back, or one is late and the time of another has run out."""
 import concurrent.futures
+import errno
 import os
 import pathlib
+import signal
 import tempfile
 import unittest
 import unittest.mock
@@ -17,6 +19,7 @@ import gradpool
 WAIT_MS = 20000
 WORKERS = 3
 SIZES = {'v': 300, 'w': 70000}
+RULES = {'v': 'sgd', 'w': 'momentum'}   # of momentum 0: its moments are kept, and change no step
 
 
 class JobSnapshots(unittest.TestCase):
@@ -38,8 +41,8 @@ class JobSnapshots(unittest.TestCase):
             self.jobs[rank] = client.join('job', rank, WORKERS, **how)
 
     def declare(self, *who):
-        for rank, tensors in zip(who, self.each(lambda job, rank: job.declare_all(
-                SIZES, rule='sgd'), *who)):
+        for rank, tensors in zip(who, self.each(lambda job, rank: [
+                job.declare(name, size, rule=RULES[name]) for name, size in SIZES.items()], *who)):
             self.tensors[rank] = tensors
             self.values[rank] = [numpy.zeros(size, numpy.float32) for size in SIZES.values()]
 
@@ -58,7 +61,8 @@ class JobSnapshots(unittest.TestCase):
         """Each takes 1 from all parameters."""
         def update(job, rank):
             job.update_group([(tensor, numpy.ones_like(value), value) for tensor, value in
-                              zip(self.tensors[rank], self.values[rank])], lr=1).wait(WAIT_MS)
+                              zip(self.tensors[rank], self.values[rank])], lr=1,
+                             momentum=0).wait(WAIT_MS)
         self.each(update)
         self.check(expected)
 
@@ -148,6 +152,100 @@ class JobSnapshots(unittest.TestCase):
         for text in self.each(both):
             self.assertIn('save and restore at the same time', text)
         self.each(self.snapshot)
+
+    def refused(self, call, code, *words):
+        """By all ranks, with the same error; returns what they say."""
+        def one(job, rank):
+            with self.assertRaises(gradpool.GradpoolError) as caught:
+                call(job, rank)
+            self.assertEqual(caught.exception.errno, code, caught.exception)
+            return str(caught.exception)
+        texts = self.each(one)
+        for word in words:
+            self.assertIn(word, ' | '.join(texts))
+        return texts
+
+    def test_a_save_before_the_first_broadcast_changes_nothing(self):
+        self.join(0, 1, 2)
+        self.declare(0, 1, 2)
+
+        def broadcast(at):
+            self.each(lambda job, rank: job.broadcast(self.tensors[rank][at],
+                                                      self.values[rank][at]).wait(WAIT_MS))
+        broadcast(0)
+        for text in self.refused(self.snapshot, errno.ENODATA):
+            self.assertIn("tensor 'w' has no parameters yet", text)
+        self.assertFalse(self.path.exists())
+        broadcast(1)
+        self.each(self.snapshot)
+        self.step(-1)
+        self.restore(0)
+
+    def test_who_came_late_knows_that_nothing_was_broadcast(self):
+        self.join(0, 1, 2, on_worker_loss='continue')
+        self.declare(0, 1, 2)
+        for late in (1, 0):
+            self.leave(late)
+            self.join(late, on_worker_loss='continue')
+            self.declare(late)
+            self.refused(self.snapshot, errno.ENODATA, 'no parameters yet')
+        for at in range(len(SIZES)):
+            self.each(lambda job, rank: job.broadcast(self.tensors[rank][at],
+                                                      self.values[rank][at]).wait(WAIT_MS))
+        self.each(self.snapshot)
+        self.step(-1)
+        self.restore(0)
+
+    def test_ranks_are_told_whose_request_is_open(self):
+        self.join(0, 1, 2)
+        self.begin()
+
+        def update(job, rank):
+            value = self.values[rank][0]
+            return job.update(self.tensors[rank][0], numpy.ones_like(value), value, lr=1)
+        for call in (self.snapshot, lambda job, rank: job.restore(self.path)):
+            early = update(self.jobs[1], 1)
+            texts = self.refused(call, errno.EBUSY, "tensor 'v' has a request that nobody waited")
+            self.assertEqual(sum('rank 1 says' in text for text in texts), 2, texts)
+            for request in [update(self.jobs[rank], rank) for rank in (0, 2)] + [early]:
+                request.wait(WAIT_MS)
+        self.each(self.snapshot)
+
+    def test_who_lost_the_lane_hears_which_and_goes_on(self):
+        self.join(0, 1, 2)
+        self.begin()
+        self.step(-1)
+        self.each(self.snapshot)
+        aggregator = self.service.status()['aggregators'][0]
+        os.kill(aggregator['pid'], signal.SIGKILL)
+
+        def lose_and_restore(job, rank):
+            values = dict(zip(SIZES, self.values[rank]))
+            requests = [job.update(tensor, numpy.ones_like(values[tensor.name]),
+                                   values[tensor.name], lr=1, momentum=0)
+                        for tensor in self.tensors[rank]]
+            for request, tensor in zip(requests, self.tensors[rank]):
+                with self.assertRaises(gradpool.GradpoolError) as caught:
+                    request.wait(WAIT_MS)
+                self.assertEqual(caught.exception.errno, errno.EOWNERDEAD)
+                self.assertIn(f"of aggregator {aggregator['aggregator']} on ",
+                              str(caught.exception))
+            for tensor in self.tensors[rank]:
+                job.undeclare(tensor)
+            job.barrier()
+            self.tensors[rank] = [job.declare(name, size, rule=RULES[name])
+                                  for name, size in SIZES.items()]
+            job.restore(self.path, dict(zip(self.tensors[rank], self.values[rank])))
+        self.each(lose_and_restore)
+        self.check(-1)
+        self.step(-2)
+
+    def test_a_job_without_update_rules_has_no_snapshot(self):
+        self.join(0, 1, 2)
+        self.each(lambda job, rank: job.declare('sum', 5))
+        for call in (self.snapshot, lambda job, rank: job.restore(self.path)):
+            self.refused(call, errno.EINVAL, 'has an update rule')
+        self.assertFalse(self.path.exists())
 
 
 if __name__ == '__main__':

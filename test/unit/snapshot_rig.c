@@ -99,6 +99,7 @@ static envelope *jobs_of(const struct rig_service *r)
     five.tenant = (char *)"";
     five.job = (char *)"five";
     five.state = (char *)r->job_state;
+    five.workers = r->lone_job ? 1 : three.workers;
     WIRE(JobsReply) reply = GRADPOOL__WIRE__JOBS_REPLY__INIT;
     reply.jobs = jobs;
     jobs[reply.n_jobs++] = &three;
@@ -109,6 +110,8 @@ static envelope *jobs_of(const struct rig_service *r)
         more[i].job_id = 1000 + i;
         snprintf(names[i], sizeof names[i], "job-%u", i);
         more[i].job = names[i];
+        more[i].loss_ppm = r->loss_ppm;
+        more[i].period_ns = more[i].alone_period_ns = r->loss_ppm ? RIG_SECOND : 0;
         jobs[reply.n_jobs++] = &more[i];
     }
     envelope e = GRADPOOL__WIRE__ENVELOPE__INIT;

@@ -19,6 +19,8 @@ struct rig_service {
     uint32_t more_jobs;            /* "job-0", "job-1", ... with numbers from 1000, on no lane */
     bool told_nothing;             /* no figures of the aggregator have come yet */
     bool hides_job;                /* job 5 is another tenant's */
+    bool lone_job;                 /* job 5 has one worker */
+    uint32_t loss_ppm;             /* of "job-0", ...; 0: not measured */
 };
 
 /* What the coordinator would send; the caller's. */

@@ -1,5 +1,5 @@
 /* What lanes and an operator are told when a snapshot of a job is taken (K47): all its tensors with
- * update rules stand still after one round, are read, and go on, whatever comes between. */
+ * update rules stand still between the same two iterations, are read, and go on, whatever comes. */
 #include "test/unit/coordinator_rig.h"
 
 #include "svc/coordinator/service.h"
@@ -146,7 +146,7 @@ static void check_part(const WIRE(SnapshotPart) * part, uint64_t *covered)
         assert_int_equal(part->data.data[i], (uint8_t)((HEAD + part->offset + i) >> 10));
 }
 
-static void all_stand_after_one_round_are_read_and_go_on(void **state)
+static void all_that_stand_are_read_and_go_on(void **state)
 {
     struct saving_case c = begin(*state);
     uint64_t covered[2] = {0};
@@ -172,22 +172,88 @@ static void all_stand_after_one_round_are_read_and_go_on(void **state)
     expect_thawed(&c);
 }
 
-static void who_stopped_a_round_before_others_goes_on_for_one_more(void **state)
+/* As lanes of a job that trains: rounds go on when they are asked to stand. */
+static struct saving_case begin_training(struct rig *rig)
 {
-    struct saving_case c = begin(*state);
-    struct end *late = end_of(&c, "w"), *early = end_of(&c, "b");
-    early->round = RIG_ROUND + 1;
-    ask(&c);
-    message_free(end_expect(late, BODY(RELEASE_REQUEST)));
-    message_free(end_expect(late, BODY(THAW_REQUEST)));
-    envelope *release = end_expect(late, BODY(RELEASE_REQUEST)); /* it was not done in between */
+    struct saving_case c = begin(rig);
+    for (int i = 0; i < 2; i++) {
+        c.lanes[i]->trains = true;
+        c.lanes[i]->round = RIG_ROUND;
+    }
+    return c;
+}
+
+/* While all others stand it goes on, until it has had so many updates. */
+static void goes_on(struct saving_case *c, const char *tensor, uint64_t steps)
+{
+    struct end *lane = end_of(c, tensor), *other = end_of(c, tensor[0] == 'b' ? "w" : "b");
+    lane->round += steps + 1 - lane->steps;
+    lane->steps = steps + 1; /* it is asked behind the thaw */
+    message_free(end_expect(lane, BODY(THAW_REQUEST)));
+    for (size_t i = 0; i < other->inbox_count; i++)
+        assert_int_not_equal(other->inbox[i]->body_case, BODY(THAW_REQUEST));
+    envelope *release = end_expect(lane, BODY(RELEASE_REQUEST));
     assert_false(release->release_request->behind);
     message_free(release);
-    late->round = RIG_ROUND + 1;
-    expect_standing(&c, RIG_ROUND + 1);
-    message_free(end_expect(early, BODY(RELEASE_REQUEST)));
-    end_expect_none(early, BODY(RELEASE_REQUEST));
-    end_expect_none(early, BODY(THAW_REQUEST));
+}
+
+static void expect_steps(struct saving_case *c, uint64_t of_b, uint64_t of_w)
+{
+    envelope *reply = end_expect_reply(c->asker, c->request);
+    if (reply->body_case != BODY(SNAPSHOT_REPLY))
+        fail_msg("refused: %s", reply->failure->text);
+    assert_int_equal(reply->snapshot_reply->tensors[0]->steps, of_b);
+    assert_int_equal(reply->snapshot_reply->tensors[1]->steps, of_w);
+    message_free(reply);
+}
+
+static void how_far_one_gets_while_others_stand_shows_where_an_iteration_ends(void **state)
+{
+    struct saving_case c = begin_training(*state);
+    set_rule(&c, "w", UPDATE_ADAM, 60); /* of an older tensor, say */
+    ask(&c);
+    forget_releases(&c);
+    goes_on(&c, "w", 61);
+    goes_on(&c, "b", 7); /* the workers took longer: once more */
+    goes_on(&c, "w", 62);
+    goes_on(&c, "b", 9);
+    goes_on(&c, "w", 64);
+    goes_on(&c, "b", 11);
+    goes_on(&c, "w", 65);
+    expect_steps(&c, 11, 65);
+}
+
+static void a_broadcast_in_between_is_no_update(void **state)
+{
+    struct saving_case c = begin_training(*state);
+    ask(&c);
+    forget_releases(&c);
+    goes_on(&c, "w", 7);
+    end_of(&c, "b")->round += 6; /* and it is after the fifth update since */
+    goes_on(&c, "b", 5);
+    message_free(end_expect(end_of(&c, "w"), BODY(THAW_REQUEST)));
+    message_free(end_expect(end_of(&c, "b"), BODY(THAW_REQUEST)));
+    forget_releases(&c); /* from the beginning */
+    set_rule(&c, "w", UPDATE_ADAM, 5);
+    goes_on(&c, "w", 6);
+    goes_on(&c, "b", 7);
+    goes_on(&c, "w", 8);
+    goes_on(&c, "b", 9);
+    goes_on(&c, "w", 9);
+    expect_steps(&c, 9, 9);
+}
+
+static void as_many_updates_of_each_are_no_iteration_while_the_job_trains(void **state)
+{
+    struct saving_case c = begin_training(*state);
+    ask(&c);
+    forget_releases(&c);
+    goes_on(&c, "w", 6); /* it had done that of this iteration before "b" */
+    goes_on(&c, "b", 8);
+    goes_on(&c, "w", 8);
+    goes_on(&c, "b", 10);
+    goes_on(&c, "w", 9);
+    expect_steps(&c, 10, 9);
 }
 
 /* --- what has no snapshot --- */
@@ -209,13 +275,27 @@ static void what_cannot_be_saved_is_told_at_once(void **state)
     end_expect_none(c.lanes[1], BODY(RELEASE_REQUEST));
 }
 
-static void tensors_that_are_out_of_step_are_named_and_go_on(void **state)
+static void tensors_that_are_not_updated_once_an_iteration_are_named(void **state)
 {
-    struct saving_case c = begin(*state);
-    end_of(&c, "w")->round = RIG_ROUND + 5;
+    struct saving_case c = begin_training(*state);
     ask(&c);
-    expect_refused(&c, c.request, -EOPNOTSUPP, "tensor 'b' is at round 7, another at 12");
     forget_releases(&c);
+    goes_on(&c, "w", 6);
+    goes_on(&c, "b", 8);
+    goes_on(&c, "w", 7);
+    goes_on(&c, "b", 10);
+    expect_refused(&c, c.request, -EOPNOTSUPP, "tensor 'w' had 1 updates while 'b' had 2");
+    expect_thawed(&c);
+}
+
+static void who_does_not_wait_for_others_has_no_iterations(void **state)
+{
+    struct saving_case c = begin_training(*state);
+    ask(&c);
+    forget_releases(&c);
+    goes_on(&c, "w", 6);
+    goes_on(&c, "b", 9);
+    expect_refused(&c, c.request, -EOPNOTSUPP, "tensor 'w' had 0 updates while 'b' had 3");
     expect_thawed(&c);
 }
 
@@ -226,6 +306,20 @@ static void parameters_that_nobody_has_set_are_no_snapshot(void **state)
     ask(&c);
     expect_refused(&c, c.request, -ENODATA, "tensor 'w' of job resnet has no parameters");
     expect_thawed(&c);
+}
+
+static void what_a_lane_does_not_know_yet_is_waited_for(void **state)
+{
+    struct saving_case c = begin(*state);
+    struct end *lane = end_of(&c, "w");
+    lane->steps = 0;
+    lane->recovering = true;
+    ask(&c);
+    message_free(end_expect(lane, BODY(RELEASE_REQUEST)));
+    message_free(end_expect(lane, BODY(THAW_REQUEST)));
+    lane->steps = 7;
+    lane->recovering = false;
+    expect_standing(&c, RIG_ROUND);
 }
 
 static void a_tenant_has_snapshots_of_its_own_jobs_alone(void **state)
@@ -311,11 +405,15 @@ static void tasks_stay_and_a_second_snapshot_waits_until_it_is_over(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(all_stand_after_one_round_are_read_and_go_on),
-        CASE(who_stopped_a_round_before_others_goes_on_for_one_more),
+        CASE(all_that_stand_are_read_and_go_on),
+        CASE(how_far_one_gets_while_others_stand_shows_where_an_iteration_ends),
+        CASE(a_broadcast_in_between_is_no_update),
+        CASE(as_many_updates_of_each_are_no_iteration_while_the_job_trains),
         CASE(what_cannot_be_saved_is_told_at_once),
-        CASE(tensors_that_are_out_of_step_are_named_and_go_on),
+        CASE(tensors_that_are_not_updated_once_an_iteration_are_named),
+        CASE(who_does_not_wait_for_others_has_no_iterations),
         CASE(parameters_that_nobody_has_set_are_no_snapshot),
+        CASE(what_a_lane_does_not_know_yet_is_waited_for),
         CASE(a_tenant_has_snapshots_of_its_own_jobs_alone),
         CASE(what_a_lane_refuses_ends_it_and_all_go_on),
         CASE(who_asked_and_is_gone_holds_up_nobody),

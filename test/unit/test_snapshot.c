@@ -81,6 +81,19 @@ static void cores_are_lanes_and_dedicated_ones_are_workers(void **state)
     snapshot_destroy(s);
 }
 
+/* It has nothing to sum with others; what it holds saves nothing. */
+static void a_job_of_one_worker_would_need_no_server(void **state)
+{
+    struct rig_service before = rig_before(), after = rig_after();
+    after.lone_job = true;
+    struct snapshot *s = compared(&before, &after);
+    is_near(s->cores.dedicated, 4);
+    is_near(cores_saved(&s->cores), 2);
+    is_near(job_dedicated(snapshot_job(s, 3)), 4);
+    is_near(job_dedicated(snapshot_job(s, 5)), 0);
+    snapshot_destroy(s);
+}
+
 /* Three quarters of lane 7 and half of idle lane 9, of which job 5's part is not his to see. */
 static void a_tenant_is_told_what_its_own_jobs_hold_and_use(void **state)
 {
@@ -304,6 +317,7 @@ int main(void)
         cmocka_unit_test(rates_are_over_the_time_between_two_measurements),
         cmocka_unit_test(a_lanes_core_is_shared_out_as_it_was_used_and_evenly_when_idle),
         cmocka_unit_test(cores_are_lanes_and_dedicated_ones_are_workers),
+        cmocka_unit_test(a_job_of_one_worker_would_need_no_server),
         cmocka_unit_test(a_tenant_is_told_what_its_own_jobs_hold_and_use),
         cmocka_unit_test(a_failed_job_would_hold_nothing_and_a_lost_lane_holds_nothing),
         cmocka_unit_test(a_lane_that_is_parked_is_nobodys_and_one_that_closes_still_is),

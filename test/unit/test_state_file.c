@@ -156,7 +156,7 @@ static void a_snapshot_that_is_given_up_leaves_the_one_before(void **context)
     write_file();
     ok(state_write_begin(path, written, 1, &w, &err), &err);
     ok(state_write_put(&w, 0, 1, 1, state, &err), &err);
-    assert_int_equal(access(w.temporary, F_OK), 0);
+    assert_int_equal(access(w.temporary, F_OK), w.is_nameless ? -1 : 0);
     char temporary[128];
     snprintf(temporary, sizeof temporary, "%s", w.temporary);
     state_write_abandon(&w);
@@ -164,6 +164,52 @@ static void a_snapshot_that_is_given_up_leaves_the_one_before(void **context)
     ok(state_file_open(path, &f, &err), &err);
     assert_int_equal(f.count, TENSORS);
     state_file_close(&f);
+}
+
+static void whoever_ends_in_the_middle_leaves_nothing(void **context)
+{
+    struct state_writer w;
+    struct err err = {0};
+    char temporary[128];
+    ok(state_write_begin(path, written, 1, &w, &err), &err);
+    bool is_nameless = w.is_nameless;
+    snprintf(temporary, sizeof temporary, "%s.tmp-%d", path, (int)getpid());
+    assert_int_equal(access(temporary, F_OK), is_nameless ? -1 : 0);
+    state_write_abandon(&w);
+    if (!is_nameless)
+        skip(); /* no such files here */
+}
+
+static void a_link_is_followed_wherever_it_leads(void **context)
+{
+    char place[] = "/tmp/gradpool-state-XXXXXX", link[64], second[64], target[64];
+    struct state_writer w;
+    struct state_file f;
+    struct stat is;
+    struct err err = {0};
+    assert_non_null(mkdtemp(place));
+    snprintf(link, sizeof link, "%s/link", place);
+    snprintf(second, sizeof second, "%s/second", place);
+    snprintf(target, sizeof target, "%s/target", place);
+    assert_int_equal(symlink("second", link), 0);
+    assert_int_equal(symlink(target, second), 0);
+    for (int i = 0; i < 2; i++) { /* also where there is something */
+        ok(state_write_begin(link, written, 0, &w, &err), &err);
+        ok(state_write_finish(&w, &err), &err);
+    }
+    assert_int_equal(lstat(link, &is), 0);
+    assert_true(S_ISLNK(is.st_mode));
+    assert_int_equal(lstat(target, &is), 0);
+    assert_true(S_ISREG(is.st_mode));
+    ok(state_file_open(link, &f, &err), &err);
+    state_file_close(&f);
+    unlink(second);
+    assert_int_equal(symlink("link", second), 0);
+    assert_int_equal(state_write_begin(link, written, 0, &w, &err), -ELOOP);
+    unlink(link);
+    unlink(second);
+    unlink(target);
+    assert_int_equal(rmdir(place), 0); /* nothing else is there */
 }
 
 static void a_place_that_cannot_be_written_is_named(void **context)
@@ -183,6 +229,8 @@ int main(void)
         cmocka_unit_test(what_is_no_file_is_refused),
         cmocka_unit_test(another_version_is_told_with_both_numbers),
         cmocka_unit_test(a_snapshot_that_is_given_up_leaves_the_one_before),
+        cmocka_unit_test(whoever_ends_in_the_middle_leaves_nothing),
+        cmocka_unit_test(a_link_is_followed_wherever_it_leads),
         cmocka_unit_test(a_place_that_cannot_be_written_is_named),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
