@@ -1,5 +1,7 @@
-/* Which pieces go where for an arm: greedy, in order of size, ties by position (X7). Must never put
- * more on a lane than it may take, nor move what makes its target slower than its source was. */
+/* Which pieces go where for an arm: greedy, in order of size (X7), ties by position: from the
+ * first, or, where that has just failed, from the last, for one of them may be what makes a lane
+ * slow. Must never put more on a lane than it may take, nor move what makes its target slower than
+ * its source was. */
 #include "packer/explore.h"
 
 #include <stdlib.h>
@@ -61,6 +63,7 @@ struct plan {
     struct explore_view *view;
     uint32_t *at; /* the lane of each piece, as after the moves */
     double limit_ns;
+    bool takes_last;                 /* of pieces of one size */
     double taken[EXPLORE_LANES_MAX]; /* of its room */
 };
 
@@ -105,7 +108,8 @@ static uint32_t largest_piece(const struct plan *plan, size_t lane, double bytes
     for (uint32_t i = 0; i < seen->pieces_count; i++) {
         double own = (double)seen->pieces[i].bytes;
         bool fits = plan->at[i] == lane && own > 0 && own <= bytes && own < below;
-        if (fits && (best == seen->pieces_count || own > (double)seen->pieces[best].bytes))
+        double most = best < seen->pieces_count ? (double)seen->pieces[best].bytes : 0;
+        if (fits && (own > most || (own == most && plan->takes_last)))
             best = i;
     }
     return best;
@@ -211,6 +215,7 @@ size_t explore_plan(enum explore_arm arm, struct explore_view *view, struct expl
         return 0; /* a later window */
     for (size_t i = 0; i < count; i++)
         plan.at[i] = view->seen->pieces[i].lane;
+    plan.takes_last = view->explore->arms[arm].failed % 2;
     switch (arm) {
     case EXPLORE_EVEN: make_even(&plan); break;
     case EXPLORE_OUT:

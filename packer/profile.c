@@ -26,16 +26,31 @@ static void forget_ending(struct profile_times *of)
     of->span_ns = of->burst_ns = of->slack_ns = 0;
 }
 
-/* Who runs faster beside others than alone was measured wrong alone: it is not known then (R3). */
+/* Longer by a quarter than alone, and than what its fullest lane has more than alone explains.
+ * What others cost it is kept below that by far: it is the job that has changed (R9). */
+static bool is_strange(const struct profile *p)
+{
+    uint64_t explained_ns = p->alone.period_ns;
+    if (p->now.busiest_ns > p->alone.busiest_ns)
+        explained_ns += p->now.busiest_ns - p->alone.busiest_ns;
+    return p->alone.period_ns > 0 && p->now.period_ns > explained_ns + explained_ns / 4;
+}
+
+/* What it loses is told against the most lanes that it was alone on: what it is short of on fewer
+ * is a loss as well (R3). */
 static void settle(struct profile *p)
 {
     for (size_t t = 0; t < PROFILE_TIMES; t++)
         *time_at(&p->now, times[t]) = p->estimates[t].value;
-    bool is_faster = p->now.period_ns < p->alone.period_ns - p->alone.period_ns / 20;
-    if (p->is_alone)
-        p->alone = p->now;
-    else if (is_faster)
-        p->alone = (struct profile_times){0};
+    p->strange = is_strange(p) ? p->strange + 1 : 0;
+    bool is_other = p->now.period_ns < p->alone.period_ns - p->alone.period_ns / 20 ||
+                    p->strange >= PROFILE_STRANGE_SAMPLES;
+    bool counts = p->is_alone && (is_other || p->lanes >= p->alone_lanes);
+    if (!counts && !is_other)
+        return;
+    p->alone = counts ? p->now : (struct profile_times){0};
+    p->alone_lanes = counts ? p->lanes : 0;
+    p->strange = 0;
 }
 
 static bool differs(uint64_t was, uint64_t is) { return is > was + was / 4 || is < was - was / 4; }
@@ -58,8 +73,9 @@ static void keep(struct profile *p, const struct profile_sample *sample)
                                .span_ns = sample->span_ns,
                                .burst_ns = sample->burst_ns,
                                .slack_ns = sample->slack_ns};
-    bool is_new_setting = p->is_alone != sample->is_alone;
+    bool is_new_setting = p->is_alone != sample->is_alone || p->lanes != sample->lanes;
     p->is_alone = sample->is_alone;
+    p->lanes = sample->lanes;
     for (size_t t = 0; t < PROFILE_TIMES; t++) {
         if (is_new_setting)
             estimate_restart(&p->estimates[t]);
@@ -88,9 +104,11 @@ enum profile_news profile_take(struct profile *p, const struct profile_sample *s
 
 void profile_use(struct profile *p) { p->used = profile_known(p); }
 
-void profile_recall(struct profile *p, const struct profile_times *before, bool is_alone)
+void profile_recall(struct profile *p, const struct profile_times *before, bool is_alone,
+                    uint32_t lanes)
 {
     *(is_alone ? &p->alone : &p->before) = *before;
+    p->alone_lanes = is_alone ? lanes : 0;
     profile_use(p);
 }
 

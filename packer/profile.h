@@ -11,7 +11,8 @@
 #define PROFILE_WARM_ROUNDS 5
 #define PROFILE_LEAST_ROUNDS 20
 #define PROFILE_LEAST_SAMPLES 3
-#define PROFILE_TIMES 6 /* in struct profile_times */
+#define PROFILE_STRANGE_SAMPLES 10 /* in a row, before it is another job (R9) */
+#define PROFILE_TIMES 6            /* in struct profile_times */
 
 /* Of the rounds that have begun since the sample before, at least one. */
 struct profile_sample {
@@ -21,7 +22,8 @@ struct profile_sample {
     uint64_t lanes_ns;   /* lane time a round, on all its lanes */
     uint64_t span_ns;    /* how rounds end on the busiest lane (L8); 0: not known */
     uint64_t burst_ns, slack_ns;
-    bool is_alone; /* no other job had pieces on its lanes meanwhile */
+    uint32_t lanes; /* that it is on */
+    bool is_alone;  /* no other job had pieces on its lanes meanwhile */
 };
 
 struct profile_times {
@@ -33,10 +35,13 @@ struct profile_times {
 
 struct profile {
     uint64_t rounds; /* of all samples */
-    bool is_alone;   /* in the samples that the estimates are of */
+    bool is_alone;   /* in the samples that the estimates are of, ... */
+    uint32_t lanes;  /* ... and on how many lanes */
     struct estimate estimates[PROFILE_TIMES];
     struct profile_times now;    /* as it runs */
-    struct profile_times alone;  /* as it ran without others, now or before */
+    struct profile_times alone;  /* as it ran without others, now or before, ... */
+    uint32_t alone_lanes;        /* ... on so many lanes */
+    uint32_t strange;            /* samples in a row that are longer than that explains */
     struct profile_times before; /* as it ran beside others, before */
     struct profile_times used;   /* what the caller has last made use of */
 };
@@ -50,8 +55,10 @@ enum profile_news {
 /* The caller makes use of what is news, and says so with profile_use(). */
 enum profile_news profile_take(struct profile *profile, const struct profile_sample *sample);
 void profile_use(struct profile *profile);
-/* It has run before, so; beside others that is a hint for placing and nothing else (R5). */
-void profile_recall(struct profile *profile, const struct profile_times *before, bool is_alone);
+/* It has run before, so, on `lanes` lanes; beside others that is a hint for placing and nothing
+ * else (R5). */
+void profile_recall(struct profile *profile, const struct profile_times *before, bool is_alone,
+                    uint32_t lanes);
 /* Whether it was ever measured without others: else nobody can say what it loses. */
 bool profile_knows_alone(const struct profile *profile);
 /* What to place it with; period_ns 0: it is not measured. */

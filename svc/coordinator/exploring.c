@@ -6,6 +6,7 @@
 #include "packer/explore.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
@@ -163,7 +164,7 @@ static int see_times(const struct job *job, struct sight *sight, uint64_t rounds
         if (!share)
             continue;
         sight->lanes[i].handled_ns = share->handled_ns * rounds;
-        sight->lanes[i].stalled_ns = share->stalled_ns * rounds * job->workers;
+        sight->lanes[i].stalled_ns = share->stalled_ns * rounds * members_training(job);
     }
     residents_free(&all);
     return 0;
@@ -199,7 +200,8 @@ static int see_pieces(struct job *job, struct sight *sight)
 /* Lanes that are not open may be so again: what counts is which there are, and who trains. */
 static uint32_t layout_of(const struct job *job, const struct sight *sight)
 {
-    uint32_t hash = job->workers * UINT32_C(2654435761) + (uint32_t)job->tensors_count;
+    uint32_t who = members_training(job) + job->version; /* the same number may be others */
+    uint32_t hash = who * UINT32_C(2654435761) + (uint32_t)job->tensors_count;
     for (size_t i = 0; i < sight->seen.lanes_count; i++)
         hash = (hash ^ sight->places[i]->id) * UINT32_C(16777619);
     return hash;
@@ -227,7 +229,7 @@ static int see(struct job *job, uint64_t rounds, uint64_t elapsed_ns, struct sig
         error = see_times(job, sight, rounds);
     if (error == 0)
         error = see_pieces(job, sight);
-    sight->seen.workers = job->workers;
+    sight->seen.workers = members_training(job);
     sight->seen.rounds = rounds;
     sight->seen.elapsed_ns = elapsed_ns;
     sight->seen.lanes = sight->lanes;

@@ -6,6 +6,7 @@
 
 #include "svc/base/log.h"
 #include "svc/coordinator/exploring.h"
+#include "svc/coordinator/members.h"
 #include "svc/coordinator/phases.h"
 #include "svc/coordinator/profiles.h"
 #include "svc/coordinator/service.h"
@@ -161,6 +162,7 @@ static bool measure(struct job *job)
 {
     struct window busiest = {0};
     bool is_alone = true;
+    uint32_t lanes = 0;
     uint64_t lanes_ns = 0, most_ns = 0, longest_ns = 0;
     if (job->has_pieces)
         share_lane_time(job);
@@ -169,6 +171,7 @@ static bool measure(struct job *job)
         struct window window;
         if (share->pieces == 0)
             continue;
+        lanes++;
         if (!look(job, share, &window)) {
             lanes_ns += share->seen.reference ? share->lane_ns : 0; /* not what was predicted */
             is_alone &= share->lane->jobs == 1;
@@ -176,7 +179,7 @@ static bool measure(struct job *job)
         }
         is_alone &= window.is_alone;
         add_lane_time(share, &window);
-        note_waits(share, &window, job->workers);
+        note_waits(share, &window, members_training(job));
         if (busiest.rounds == 0 || window.busy_ns / window.rounds > most_ns)
             busiest = window;
         most_ns = busiest.busy_ns / busiest.rounds;
@@ -193,6 +196,7 @@ static bool measure(struct job *job)
                                     .span_ns = busiest.span_ns,
                                     .burst_ns = busiest.burst_ns,
                                     .slack_ns = longest_ns - busiest.span_ns,
+                                    .lanes = lanes,
                                     .is_alone = is_alone};
     note(job, profile_take(&job->profile, &sample));
     /* What is known from before may lack them, an answer may be lost. */

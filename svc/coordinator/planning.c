@@ -110,7 +110,7 @@ static double lane_ns_a_byte(const struct service *s)
 
 /* A period that is told is taken for that of a job alone here: its lane time dealt over as many
  * lanes as it would be measured on. On fewer it would lengthen itself (L3 of packer). */
-static size_t own_lanes(const struct job *job)
+size_t job_own_lanes(const struct job *job)
 {
     size_t lanes = lanes_on_offer(job->service);
     return lanes == 0 || lanes > job->workers ? job->workers : lanes;
@@ -128,12 +128,12 @@ static void set_times(struct job *job, const WIRE(PlanRequest) * request)
     uint64_t lanes_ns =
         request->lane_ns ? request->lane_ns : (uint64_t)(bytes * lane_ns_a_byte(job->service));
     struct profile_times times = {.period_ns = request->period_ns,
-                                  .busiest_ns = lanes_ns / own_lanes(job),
+                                  .busiest_ns = lanes_ns / job_own_lanes(job),
                                   .lanes_ns = lanes_ns};
     for (size_t i = 0; i < job->tensors_count && lanes_ns > 0; i++)
         job->tensors[i]->lane_ns = 0;
     if (lanes_ns > 0)
-        profile_recall(&job->profile, &times, true);
+        profile_recall(&job->profile, &times, true, (uint32_t)job_own_lanes(job));
 }
 
 /* A tenant's sums are over the jobs of the service: it is one of them meanwhile. */

@@ -5,6 +5,7 @@
 
 #include "packer/packer.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/asking.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -97,7 +98,7 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
      * that nothing is known, and what the job takes as a whole would be looked for there. */
     bool is_whole = past->tensors_count > 0 && past->tensors_count < PROFILES_TENSORS_MAX;
     if (job->profile.used.period_ns == 0)
-        profile_recall(&job->profile, &past->times, past->is_alone);
+        profile_recall(&job->profile, &past->times, past->is_alone, (uint32_t)job_own_lanes(job));
     job->knows_tensors = job->knows_tensors || past->tensors_count > 0;
     for (size_t i = 0; i < count; i++) {
         struct past_tensor key = {.hash = tensors[i]->hash};

@@ -71,7 +71,7 @@ bool job_is_idle(const struct job *job)
 
 /* One that was never measured and does not train takes nothing, and stands everything: any period
  * will do. What was measured keeps what it was promised, for it may go on. */
-static struct packer_timing resident_timing(const struct job *job)
+struct packer_timing job_resident_timing(const struct job *job)
 {
     struct packer_timing timing = job_timing(job);
     if (timing.period_ns == 0 && job_is_idle(job))
@@ -81,7 +81,7 @@ static struct packer_timing resident_timing(const struct job *job)
 
 static size_t add_job(const struct job *job, struct row *rows)
 {
-    struct packer_timing timing = resident_timing(job);
+    struct packer_timing timing = job_resident_timing(job);
     bool is_known = job_timing(job).period_ns > 0;
     size_t count = 0;
     for (size_t i = 0; i < job->shares_count && timing.period_ns > 0; i++) {

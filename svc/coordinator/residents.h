@@ -34,6 +34,8 @@ struct packer_timing job_timing(const struct job *job);
 uint64_t job_lane_ns(const struct job *job);
 /* It has not begun a round for a minute, though it could have. */
 bool job_is_idle(const struct job *job);
+/* job_timing(), or that of one who takes nothing. */
+struct packer_timing job_resident_timing(const struct job *job);
 /* The strictest of what the service, its tenant and the job itself have named; 0: none has. */
 uint32_t job_limit_ppm(const struct job *job);
 

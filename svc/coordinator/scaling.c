@@ -212,11 +212,33 @@ static void start(struct service *s, const struct scale_decision *d)
         fleet_want(slot, d->lanes_count);
 }
 
+static bool may_wait(const struct job *job)
+{
+    return job->service->phase == SERVICE_UP &&
+           (job->start_by_ns == 0 || job->start_by_ns > clock_now_ns());
+}
+
+static void begin_wait(struct job *job)
+{
+    if (job->start_by_ns == 0)
+        job->start_by_ns = clock_now_ns() + SCALING_START_NS;
+}
+
 bool scaling_may_start(const struct job *job)
 {
+    return job->service->scaling.is_on && may_wait(job);
+}
+
+bool scaling_wait_for_any(struct job *job)
+{
     const struct service *s = job->service;
-    return s->scaling.is_on && s->phase == SERVICE_UP &&
-           (job->start_by_ns == 0 || job->start_by_ns > clock_now_ns());
+    for (size_t i = 0; may_wait(job) && i < s->slots_count; i++) {
+        if (!fleet_is_coming(&s->slots[i]))
+            continue;
+        begin_wait(job);
+        return true;
+    }
+    return false;
 }
 
 static void start_for(struct job *job, struct slot *slot)
@@ -241,8 +263,8 @@ bool scaling_start_for(struct job *job, const struct packer_plan *plan)
         slot->open_count += slot->open_count == 0;
         waits = true;
     }
-    if (waits && job->start_by_ns == 0)
-        job->start_by_ns = clock_now_ns() + SCALING_START_NS;
+    if (waits)
+        begin_wait(job);
     return waits;
 }
 

@@ -241,7 +241,7 @@ static void see_job(struct scaling_look *look, struct job *job, struct part *par
     look->jobs[position] = (struct scale_job){.id = job->id,
                                               .workers = job->workers,
                                               .loss_ppm = profile_loss_ppm(&job->profile),
-                                              .timing = job_timing(job),
+                                              .timing = job_resident_timing(job),
                                               .is_moving = is_moving(job),
                                               .wants_alone = wants_alone(job),
                                               .memory = &job->scale_memory};

@@ -120,6 +120,23 @@ static struct pair start_pair(struct rig *rig, uint64_t lane_ns)
     return pair;
 }
 
+/* It has declared, and then nothing. */
+static void a_job_that_never_trains_holds_no_lane(void **state)
+{
+    struct rig *rig = *state;
+    struct end *workers[2];
+    rig->options.idle_ns = HOLD_NS;
+    rig_start_afresh(rig);
+    rig_aggregator(rig, 2);
+    struct trained one = trained_start(rig, "one", &workers[0]);
+    struct trained two = trained_start(rig, "two", &workers[1]);
+    know(job_of(rig, &one), 2 * NS_PER_MS, PERIOD_NS);
+    assert_int_not_equal(one.lane, two.lane);
+    assert_int_equal(job_of(rig, &two)->profile.now.period_ns, 0);
+    wait_for(rig, LANE_PARKED, 1);
+    assert_int_equal(lane_of(rig, &one), lane_of(rig, &two));
+}
+
 static void a_lane_that_is_not_needed_is_emptied_and_parks(void **state)
 {
     struct rig *rig = *state;
@@ -365,6 +382,7 @@ static void who_has_lost_his_lane_opens_one_though_another_aggregator_comes(void
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        GROWTH_TEST(a_job_that_never_trains_holds_no_lane),
         GROWTH_TEST(a_lane_that_is_not_needed_is_emptied_and_parks),
         GROWTH_TEST(much_state_moves_batch_after_batch),
         GROWTH_TEST(under_a_steady_load_nothing_is_decided_again),

@@ -379,6 +379,42 @@ static void one_that_does_not_come_is_not_waited_for_for_ever(void **state)
     assert_int_equal(first->lanes_count, 2);
 }
 
+/* The service has its socket before it has a lane. */
+static void the_first_job_waits_for_the_first_aggregator_under_every_policy(void **state)
+{
+    static const char *const policies[] = {"shared", "least-loaded", "mxnet", "dedicated"};
+    struct rig *rig = *state;
+    rig->options.scales = false;
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        rig->options.policy = policies[i];
+        start_locals(rig, 1);
+        struct end *worker = rig_join(rig, "one", 0, 1, NULL, NULL);
+        end_declare_one(worker, "w", 1000);
+        end_expect_none(worker, BODY(FAILURE));
+        const struct end *first = join_local(rig);
+        envelope *reply = end_expect(worker, BODY(DECLARE_REPLY));
+        uint32_t lane = reply->declare_reply->tensors[0]->pieces[0]->lane;
+        assert_true(lane == first->lanes[0] || lane == first->lanes[1]);
+        message_free(reply);
+        for (int process = 0; process < RIG_SLOTS_MAX; process++)
+            rig_kill(rig, rig->processes[process]);
+    }
+}
+
+static void without_any_the_first_job_is_refused_in_the_end(void **state)
+{
+    struct rig *rig = *state;
+    rig->options.scales = false;
+    start_locals(rig, 1);
+    struct end *worker = rig_join(rig, "one", 0, 1, NULL, NULL);
+    uint64_t began_ns = clock_now_ns();
+    envelope *refusal = end_expect_reply(worker, end_declare_one(worker, "w", 1000));
+    assert_int_equal(refusal->body_case, BODY(FAILURE));
+    assert_int_equal(refusal->failure->code, -ENOSPC);
+    assert_true(clock_now_ns() - began_ns >= SCALING_START_NS);
+    message_free(refusal);
+}
+
 static void when_the_only_one_is_lost_it_is_started_again(void **state)
 {
     struct rig *rig = *state;
@@ -423,6 +459,8 @@ int main(void)
         SCALING_TEST(a_job_that_finds_no_free_lane_waits_for_an_aggregator_that_starts),
         SCALING_TEST(of_one_worker_no_more_waits_than_fits_a_message),
         SCALING_TEST(one_that_does_not_come_is_not_waited_for_for_ever),
+        SCALING_TEST(the_first_job_waits_for_the_first_aggregator_under_every_policy),
+        SCALING_TEST(without_any_the_first_job_is_refused_in_the_end),
         SCALING_TEST(when_the_only_one_is_lost_it_is_started_again),
         SCALING_TEST(nothing_is_decided_again_while_nothing_changes),
     };

@@ -29,6 +29,7 @@ struct world {
     uint64_t room[LANES];
     double speed[LANES];   /* bytes a ns */
     double late_ns[LANES]; /* that it takes besides, whatever it has */
+    double piece_late_ns;  /* for the first piece, wherever it is */
     double compute_ns, noise;
     uint64_t seed, now_ns, membership;
     size_t kept, rolled, tried;
@@ -60,7 +61,8 @@ static double lane_ns(const struct world *w, size_t lane)
     double bytes = 0;
     for (size_t i = 0; i < PIECES; i++)
         bytes += w->pieces[i].lane == lane ? (double)w->pieces[i].bytes : 0;
-    return bytes > 0 ? bytes / w->speed[lane] + w->late_ns[lane] : 0;
+    double late_ns = w->late_ns[lane] + (w->pieces[0].lane == lane ? w->piece_late_ns : 0);
+    return bytes > 0 ? bytes / w->speed[lane] + late_ns : 0;
 }
 
 static double round_ns(const struct world *w, size_t *ret_slowest)
@@ -162,6 +164,22 @@ static void a_slow_lane_is_relieved_within_five_windows(void **state)
         w.speed[2] /= 4;
         run(&w, 20);
         assert_true(before / speed_of_all(&w) >= 0.85);
+        assert_true(w.kept >= 1);
+    }
+}
+
+/* Nothing helps but to take the others off its lane. */
+static void a_slow_piece_is_left_alone_where_it_is(void **state)
+{
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct world w;
+        set_up(&w, 4);
+        srand48((long)seed);
+        run(&w, 40);
+        w.piece_late_ns = 20 * MS;
+        double slow = speed_of_all(&w);
+        run(&w, 60);
+        assert_true(speed_of_all(&w) < slow - 5 * MS);
         assert_true(w.kept >= 1);
     }
 }
@@ -424,6 +442,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_happens_where_nothing_is_wrong),
         cmocka_unit_test(a_slow_lane_is_relieved_within_five_windows),
+        cmocka_unit_test(a_slow_piece_is_left_alone_where_it_is),
         cmocka_unit_test(who_recovers_gets_its_part_back),
         cmocka_unit_test(a_skewed_start_is_evened_out),
         cmocka_unit_test(pieces_that_are_lumps_end_as_even_as_they_can),

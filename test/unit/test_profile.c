@@ -173,7 +173,7 @@ static void how_rounds_end_is_known_from_alone_only(void **state)
 static void who_runs_faster_beside_others_was_measured_wrong(void **state)
 {
     struct profile p = {0};
-    profile_recall(&p, &(struct profile_times){200 * MS, 4 * MS, 8 * MS}, true);
+    profile_recall(&p, &(struct profile_times){200 * MS, 4 * MS, 8 * MS}, true, 4);
     assert_int_equal(profile_known(&p).period_ns, 200 * MS);
     assert_int_equal(run(&p, 40, 100 * MS, 8 * MS, false), PROFILE_DRIFTED);
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
@@ -196,7 +196,8 @@ static void who_was_never_alone_is_known_as_he_runs(void **state)
 static void what_was_measured_beside_others_before_is_a_hint_and_never_alone(void **state)
 {
     struct profile p = {0};
-    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS, 60 * MS, MS, MS}, false);
+    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS, 60 * MS, MS, MS}, false,
+                   4);
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
     assert_int_equal(profile_known(&p).span_ns, 0);
     assert_false(profile_knows_alone(&p));
@@ -221,11 +222,80 @@ static void rounds_as_long_as_the_time_between_looks_are_measured_as_others(void
 static void what_is_known_from_before_holds_as_long_as_it_is_right(void **state)
 {
     struct profile p = {0};
-    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS}, true);
+    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS}, true, 4);
     assert_int_equal(run(&p, 30, 105 * MS, 4 * MS, true), PROFILE_NOTHING);
     p = (struct profile){0};
-    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS}, true);
+    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS}, true, 4);
     assert_int_equal(run(&p, 30, 300 * MS, 4 * MS, true), PROFILE_DRIFTED);
+}
+
+/* As 'run' does, alone on so many lanes. */
+static enum profile_news run_on(struct profile *p, int samples, uint32_t lanes, uint64_t period_ns)
+{
+    enum profile_news last = PROFILE_NOTHING;
+    struct profile_sample sample = {.rounds = 10,
+                                    .elapsed_ns = 10 * period_ns,
+                                    .busiest_ns = 8 * MS / lanes,
+                                    .lanes_ns = 8 * MS,
+                                    .lanes = lanes,
+                                    .is_alone = true};
+    for (int i = 0; i < samples; i++) {
+        enum profile_news news = profile_take(p, &sample);
+        if (news != PROFILE_NOTHING) {
+            last = news;
+            profile_use(p);
+        }
+    }
+    return last;
+}
+
+static void what_fewer_lanes_cost_is_a_loss(void **state)
+{
+    struct profile p = {0};
+    run_on(&p, 12, 4, 100 * MS);
+    assert_int_equal(run_on(&p, 12, 2, 102 * MS), PROFILE_NOTHING);
+    assert_int_equal(run_on(&p, 12, 1, 106 * MS), PROFILE_NOTHING);
+    assert_int_equal(profile_known(&p).period_ns, 100 * MS);
+    assert_int_equal(profile_known(&p).busiest_ns, 2 * MS);
+    assert_in_range(profile_loss_ppm(&p), 56000, 57000);
+    run_on(&p, 12, 4, 104 * MS); /* where it was, it is known anew */
+    assert_int_equal(profile_known(&p).period_ns, 104 * MS);
+    assert_int_equal(profile_loss_ppm(&p), 0);
+}
+
+static void who_changes_on_fewer_lanes_is_known_as_he_is_there(void **state)
+{
+    struct profile p = {0};
+    run_on(&p, 12, 4, 100 * MS);
+    run_on(&p, 12, 1, 106 * MS);
+    assert_int_equal(run_on(&p, 40, 1, 200 * MS), PROFILE_DRIFTED);
+    assert_in_range(profile_known(&p).period_ns, 195 * MS, 200 * MS);
+    assert_int_equal(profile_loss_ppm(&p), 0);
+}
+
+static void who_changes_beside_others_is_not_known_any_more(void **state)
+{
+    struct profile p = {0};
+    run(&p, 12, 60 * MS, 4 * MS, true);
+    run(&p, 12, 61 * MS, 4 * MS, false);
+    assert_int_equal(run(&p, PROFILE_STRANGE_SAMPLES - 1, 120 * MS, 4 * MS, false),
+                     PROFILE_NOTHING); /* the machine may be busy for a while */
+    assert_int_equal(run(&p, 60, 121 * MS, 4 * MS, false), PROFILE_DRIFTED);
+    assert_false(profile_knows_alone(&p));
+    assert_int_equal(profile_loss_ppm(&p), 0);
+    assert_in_range(profile_known(&p).period_ns, 120 * MS, 121 * MS);
+    assert_int_equal(run(&p, 12, 118 * MS, 4 * MS, true), PROFILE_MEASURED);
+    run(&p, 12, 121 * MS, 4 * MS, false);
+    assert_in_range(profile_loss_ppm(&p), 20000, 30000);
+}
+
+static void what_a_full_lane_explains_is_no_other_job(void **state)
+{
+    struct profile p = {0};
+    run(&p, 12, 100 * MS, 40 * MS, true);
+    run(&p, 40, 150 * MS, 140 * MS, false); /* its busiest lane takes 50 ms more */
+    assert_true(profile_knows_alone(&p));
+    assert_int_equal(profile_loss_ppm(&p), 333333);
 }
 
 static void samples_that_make_no_sense_are_passed_over(void **state)
@@ -257,6 +327,10 @@ int main(void)
         cmocka_unit_test(what_was_measured_beside_others_before_is_a_hint_and_never_alone),
         cmocka_unit_test(rounds_as_long_as_the_time_between_looks_are_measured_as_others),
         cmocka_unit_test(what_is_known_from_before_holds_as_long_as_it_is_right),
+        cmocka_unit_test(what_fewer_lanes_cost_is_a_loss),
+        cmocka_unit_test(who_changes_on_fewer_lanes_is_known_as_he_is_there),
+        cmocka_unit_test(who_changes_beside_others_is_not_known_any_more),
+        cmocka_unit_test(what_a_full_lane_explains_is_no_other_job),
         cmocka_unit_test(samples_that_make_no_sense_are_passed_over),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
