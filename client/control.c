@@ -333,6 +333,19 @@ static void refuse_calls(struct control *c, const struct err *err)
     finish_all(c, err);
 }
 
+/* The coordinator is there and knows of no such session (any more): to wait for its deadlines would
+ * only hide why. */
+static void tell_lost(struct control *c, const struct err *err)
+{
+    Gradpool__Wire__JobFailure failure = GRADPOOL__WIRE__JOB_FAILURE__INIT;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    failure.code = err->code;
+    failure.text = (char *)err->text;
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_JOB_FAILURE;
+    message.job_failure = &failure;
+    c->options.unasked(c->options.context, &message);
+}
+
 /* Comes back to the session, with a pause that grows. */
 static void resume(struct control *c)
 {
@@ -349,6 +362,8 @@ static void resume(struct control *c)
         err.code = r;
         if (refused)
             refuse_calls(c, &err);
+        if (r == -ESTALE)
+            tell_lost(c, &err);
         struct pollfd wait = {.fd = c->wake_fd, .events = POLLIN};
         poll(&wait, 1, (int)(pause_ns / NS_PER_MS));
         if (wait.revents)

@@ -250,8 +250,10 @@ void link_announce(struct link *l, struct piece *p)
 
 bool link_query(struct link *l, const struct piece *p)
 {
-    struct record_query query = {
-        .kind = RECORD_QUERY, .word = p->word, .piece = p->id, .round = p->tensor->round};
+    struct record_query query = {.kind = RECORD_QUERY,
+                                 .word = p->word,
+                                 .piece = p->id,
+                                 .round = p->is_entering ? 0 : p->tensor->round};
     return l->state == LINK_OPEN && fabric_send(l->conn, &query, sizeof query, NULL, 0) == 0;
 }
 

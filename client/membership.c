@@ -148,6 +148,7 @@ static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
 
 static void job_free(struct gp_job *job)
 {
+    control_destroy(job->control);
     pthread_mutex_destroy(&job->declaring);
     pthread_mutex_destroy(&job->lock);
     tensor_table_fini(job);
@@ -187,7 +188,6 @@ static void close_control(struct gp_job *job)
         control_stop(job->control);
     engine_stop(&job->engine);
     fork_forget(job);
-    control_destroy(job->control);
 }
 
 /* Forks are watched for from before the first socket is there (L8). */

@@ -49,11 +49,6 @@ static bool has_root(uint8_t operation)
     return operation == RECORD_BROADCAST || operation == RECORD_SEND || operation == RECORD_RESTORE;
 }
 
-static bool is_of_state(uint8_t operation)
-{
-    return operation == RECORD_SAVE || operation == RECORD_RESTORE;
-}
-
 static uint64_t state_bytes(const struct gp_tensor *t)
 {
     return t->bytes * (1 + (uint64_t)update_moments(t->terms.rule));
@@ -171,8 +166,8 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
     if (has_root(s->operation) && !terms_have_rank(&t->terms, s->root))
         return client_error(-EINVAL, "tensor '%s': root %u is not in its set of ranks", t->name,
                             s->root);
-    bool is_counted =
-        gradient_bytes(t, s->operation) > t->bytes || result_bytes(t, s->operation) > t->bytes;
+    bool is_counted = !is_of_state(s->operation) && (gradient_bytes(t, s->operation) > t->bytes ||
+                                                     result_bytes(t, s->operation) > t->bytes);
     if (s->job->is_elastic && is_counted && terms_are_for_all(&t->terms))
         return client_error(-EOPNOTSUPP,
                             "tensor '%s': of a job whose workers come and go nobody can know how "

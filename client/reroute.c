@@ -49,6 +49,8 @@ static void adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     if (p->tensor->job->is_elastic)
         piece_reopen(p);
     piece_new_word(p); /* what the former owner still says under the old one finds nobody (W5) */
+    if (!is_released && former != link && !p->lost)
+        p->lost = former;
     p->link = link;
     p->copy_told = 0;
     p->epoch = said->epoch;

@@ -45,7 +45,8 @@ void membership_init(struct gp_job *job, uint32_t workers)
 
 static bool has_blocks(const struct gp_tensor *t, const struct push *push)
 {
-    return push->gradient_bytes > t->bytes || push->result_bytes > t->bytes;
+    return !is_of_state(push->operation) &&
+           (push->gradient_bytes > t->bytes || push->result_bytes > t->bytes);
 }
 
 /* Blocks are counted by ranks: a round of them cannot be done with others. */
@@ -259,6 +260,18 @@ static int say_who_is_late(const struct resizing *z, int timeout_ms)
                         z->job->name, z->workers, text, timeout_ms);
 }
 
+static int await_resized(struct resizing *z, uint64_t deadline_ns, int timeout_ms)
+{
+    struct gp_job *job = z->job;
+    bool done = engine_run(&job->engine, deadline_ns, is_done, z);
+    if (job->failure.code)
+        return client_error_from(&job->failure);
+    if (is_superseded(z))
+        return client_error(-ECANCELED, "job '%s' with %u workers: another rank asked for %u",
+                            job->name, z->workers, job->membership.wanted);
+    return done ? 0 : say_who_is_late(z, timeout_ms);
+}
+
 int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms)
 {
     int r = job_check(job);
@@ -268,25 +281,14 @@ int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms)
     if (timeout_ms <= 0)
         timeout_ms = (int)(job->client->timeout_ns / NS_PER_MS);
     uint64_t deadline_ns = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+    job->users++;
     pthread_mutex_lock(&job->lock);
     z.version = job->membership.version;
     pthread_mutex_unlock(&job->lock);
     r = ask(&z, deadline_ns, timeout_ms);
-    if (r < 0)
-        return r;
     pthread_mutex_lock(&job->lock);
-    job->users++;
-    bool done = engine_run(&job->engine, deadline_ns, is_done, &z);
-    if (job->failure.code)
-        r = client_error_from(&job->failure);
-    else if (is_superseded(&z))
-        r = client_error(-ECANCELED, "job '%s' with %u workers: another rank asked for %u",
-                         job->name, workers, job->membership.wanted);
-    else if (!done)
-        r = say_who_is_late(&z, timeout_ms);
-    job->users--;
-    if (job->is_leaving)
-        engine_kick(&job->engine);
-    pthread_mutex_unlock(&job->lock);
+    if (r == 0)
+        r = await_resized(&z, deadline_ns, timeout_ms);
+    job_end_use(job);
     return r;
 }

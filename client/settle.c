@@ -3,6 +3,7 @@
 #include "client/job.h"
 #include "client/link.h"
 #include "client/state_copy.h"
+#include "svc/base/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -55,6 +56,7 @@ static void commit(struct piece *p)
     link_retract(p);
     p->standing = PIECE_IDLE;
     p->committed = t->round;
+    p->lost = NULL; /* its new lane has all that it needs */
     if (--t->without_commit == 0)
         end_round(t);
 }
@@ -124,16 +126,20 @@ static void take_chosen(struct link *l, const struct record_chosen *record)
 }
 
 /* A lane names the tensor when ranks disagree; of a mistake that is this worker's alone it says
- * what, not where. */
-static void break_tensor(struct gp_tensor *t, int code, const char *text)
+ * what, not where. Who had a piece before it only we know. */
+static void break_tensor(struct piece *p, int code, const char *text)
 {
-    char sentence[ERR_TEXT_BYTES];
+    struct gp_tensor *t = p->tensor;
+    char sentence[ERR_TEXT_BYTES], name[128];
     bool is_named = strncmp(text, "tensor '", strlen("tensor '")) == 0;
     if (is_named)
         snprintf(sentence, sizeof sentence, "%s", text);
     else
         snprintf(sentence, sizeof sentence, "tensor '%.100s': %s", t->name,
                  *text ? text : err_text(code));
+    if (code == -EOWNERDEAD && p->lost)
+        text_append(sentence, sizeof sentence, " (it was %s)",
+                    link_name(p->lost, name, sizeof name));
     tensor_break(t, code, sentence);
 }
 
@@ -153,13 +159,14 @@ static void take_error(struct link *l, const struct record_error *record)
     if (record->code == -ESTALE)
         p->is_orphan = true; /* the route change that says where to is on its way */
     else
-        break_tensor(p->tensor, record->code, text);
+        break_tensor(p, record->code, text);
 }
 
 static void take_missing(struct link *l, const struct record_missing *record)
 {
     static const uint64_t nobody[RECORD_MISSING_WORDS];
-    struct piece *p = piece_of(l, record->word);
+    struct piece *p = entering_piece(l, record->word);
+    p = p ? p : piece_of(l, record->word);
     struct gp_request *q = p ? p->tensor->request : NULL;
     if (!q || q->queries == 0)
         return;
@@ -167,7 +174,7 @@ static void take_missing(struct link *l, const struct record_missing *record)
     if (q->missing_tensor || memcmp(record->ranks, nobody, sizeof nobody) == 0)
         return;
     q->missing_tensor = p->tensor;
-    q->missing_round = p->tensor->round;
+    q->missing_round = p->is_entering ? record->round : p->tensor->round;
     memcpy(q->missing, record->ranks, sizeof q->missing);
 }
 

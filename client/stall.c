@@ -17,7 +17,7 @@
 static struct piece *open_piece(struct gp_tensor *t)
 {
     for (uint32_t i = 0; i < t->pieces_count; i++) {
-        if (t->pieces[i].standing != PIECE_IDLE)
+        if (t->pieces[i].standing != PIECE_IDLE || t->pieces[i].is_entering)
             return &t->pieces[i];
     }
     return NULL;
@@ -38,7 +38,7 @@ static void ask_about(struct gp_request *q, struct gp_tensor *t)
     for (uint32_t i = 0; i < t->pieces_count && q->queries < QUERIES_MAX; i++) {
         struct piece *p = &t->pieces[i];
         struct link *l = p->link;
-        if (p->standing == PIECE_IDLE || p->is_orphan || l->was_queried)
+        if ((p->standing == PIECE_IDLE && !p->is_entering) || p->is_orphan || l->was_queried)
             continue;
         l->was_queried = link_query(l, p);
         q->queries += l->was_queried;
@@ -116,6 +116,9 @@ static void say_lane(const struct gp_request *q, const struct piece *p, char *te
         say_unreachable(q->job, text);
     } else if (q->queries > 0) {
         text_append(text, ERR_TEXT_BYTES, "%s does not answer", name);
+    } else if (p->is_entering) {
+        text_append(text, ERR_TEXT_BYTES, "this rank came late, and %s has not let it in yet",
+                    name);
     } else {
         text_append(text, ERR_TEXT_BYTES, "all ranks have pushed, %s has not finished", name);
     }

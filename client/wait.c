@@ -152,7 +152,7 @@ static int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t time
     return r;
 }
 
-/* With the job's lock held; to be ended by go(). NULL: the job has been left. */
+/* With the job's lock held; to be ended by job_end_use(). NULL: the job has been left. */
 static struct gp_job *come(const struct gp_request *q)
 {
     pthread_mutex_lock(&q->client->lock);
@@ -165,7 +165,7 @@ static struct gp_job *come(const struct gp_request *q)
     return job;
 }
 
-static void go(struct gp_job *job)
+void job_end_use(struct gp_job *job)
 {
     job->users--;
     if (job->is_leaving)
@@ -209,7 +209,7 @@ int gp_wait(gp_request *request, int timeout_ms)
     if (!job)
         return end_abandoned(request);
     r = wait_locked(request, deadline_ns, timeout_ns);
-    go(job);
+    job_end_use(job);
     return r;
 }
 
@@ -233,7 +233,7 @@ int gp_poll(gp_request *request, int timeout_ms)
     else if (!request_is_over(request))
         engine_poll(&job->engine);
     r = request_is_over(request);
-    go(job);
+    job_end_use(job);
     return r;
 }
 
@@ -265,13 +265,13 @@ int gp_barrier(gp_job *job, int timeout_ms)
     struct gp_tensor *barrier;
     uint64_t timeout_ns = timeout_of(job->client, timeout_ms);
     uint64_t deadline_ns = clock_now_ns() + timeout_ns; /* of declaring and waiting together */
-    r = declare_internal(job, BARRIER_NAME, GP_F32, 0, timeout_ns, &barrier);
-    if (r < 0)
-        return r;
     job->users++;
+    r = declare_internal(job, BARRIER_NAME, GP_F32, 0, timeout_ns, &barrier);
     pthread_mutex_lock(&job->lock);
-    job->barrier = barrier;
-    r = pass_barrier(job, deadline_ns, timeout_ns);
-    go(job);
+    if (r == 0) {
+        job->barrier = barrier;
+        r = pass_barrier(job, deadline_ns, timeout_ns);
+    }
+    job_end_use(job);
     return r;
 }

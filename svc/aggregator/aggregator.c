@@ -99,19 +99,18 @@ static int start_lane(struct aggregator *a, size_t index, struct err *err)
                                     .allowed_uids_count = a->options->allowed_uids_count};
     snprintf(shm, sizeof shm, "@gradpool-%016llx-%zu", (unsigned long long)a->incarnation, index);
     format_ofi(a, index, ofi, sizeof ofi);
-    struct lane_thread_options options = {
-        .incarnation = a->incarnation,
-        .cores = a->cores,
-        .position = index % cores_count(a->cores),
-        .shm_address = shm,
-        .ofi_address = ofi,
-        .fabric_options = &fabric,
-        .kernels = a->kernels,
-        .policy = a->policy,
-        .slow_ns_per_kib = a->slow_ns_per_kib ? a->slow_ns_per_kib + index : NULL,
-        .job_failed = note_failure,
-        .piece_rested = note_rest,
-        .context = a};
+    struct lane_thread_options options = {.incarnation = a->incarnation,
+                                          .cores = a->cores,
+                                          .position = index % cores_count(a->cores),
+                                          .shm_address = shm,
+                                          .ofi_address = ofi,
+                                          .fabric_options = &fabric,
+                                          .kernels = a->kernels,
+                                          .policy = a->policy,
+                                          .slowing = slowing_of(&a->slow, index),
+                                          .job_failed = note_failure,
+                                          .piece_rested = note_rest,
+                                          .context = a};
     int r = lane_thread_start(&options, &a->lanes[index], err);
     struct err why = *err;
     if (r == -EADDRNOTAVAIL && a->options->advertise)
@@ -141,7 +140,7 @@ static int start_lanes(struct aggregator *a, struct err *err)
 {
     size_t wanted = lanes_wanted(a);
     int r = check_descriptors(a, err);
-    a->slow_ns_per_kib = slowing_open(wanted);
+    slowing_open(wanted, &a->slow);
     for (size_t i = 0; i < wanted && r == 0; i++) {
         r = start_lane(a, i, err);
         a->lanes_count += r == 0;
@@ -245,7 +244,7 @@ static void stop(struct aggregator *a)
     for (size_t i = 0; i < a->lanes_count; i++)
         lane_thread_stop(a->lanes[i]);
     if (a->cores) /* else nothing has been opened */
-        slowing_close(a->slow_ns_per_kib, lanes_wanted(a));
+        slowing_close(&a->slow);
     if (a->number)
         control_leave(a);
     channel_destroy(a->channel);

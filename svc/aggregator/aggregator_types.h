@@ -26,8 +26,8 @@ struct aggregator {
     struct lane_thread *lanes[AGGREGATOR_LANES_MAX];
     uint32_t lane_ids[AGGREGATOR_LANES_MAX]; /* service-wide */
     size_t lanes_count;
-    const uint32_t *slow_ns_per_kib; /* one for each lane; NULL: none is slowed (A35) */
-    struct channel *channel;         /* NULL while the coordinator is away */
+    struct slowing_file slow; /* of all lanes (A35) */
+    struct channel *channel;  /* NULL while the coordinator is away */
     int signal_fd;
     int failure_fd;           /* readable: a lane has a failed job to tell of */
     int rest_fd;              /* readable: a piece that was released has come to rest */

@@ -400,6 +400,17 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
     return keeps;
 }
 
+/* Round 0 asks for whoever holds up the newcomer that asks: has not told where it stands, or, while
+ * nobody is to, has not announced the open round. */
+static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t round)
+{
+    if (round == 0 && p->round == 0)
+        return !rank->has_spoken;
+    if (round == 0)
+        round = p->round;
+    return rank->said[0].round < round && rank->said[1].round < round;
+}
+
 void answer_query(struct worker *w, const struct record_query *query)
 {
     struct record_missing missing = {.kind = RECORD_MISSING, .word = query->word};
@@ -410,7 +421,7 @@ void answer_query(struct worker *w, const struct record_query *query)
     for (uint32_t i = 0; i < p->members; i++) {
         const struct rank *rank = &p->ranks[i];
         uint32_t number = rank->worker->number;
-        if (rank->said[0].round < query->round && rank->said[1].round < query->round)
+        if (rank->worker != w && is_missing(p, rank, query->round))
             missing.ranks[number / 64] |= UINT64_C(1) << (number % 64);
     }
     /* Whoever asks does so at its deadline and asks again: an answer that finds no room is lost. */

@@ -47,10 +47,12 @@ static int make_known(struct piece *p)
     return 0;
 }
 
-/* Who has a copy keeps it, as long as he is there: offers are for pieces without one. */
+/* Who has a copy keeps it, as long as he is there: offers are for pieces without one. Of two that
+ * claim to have one the other was let go. */
 static bool is_better(const struct backup *b, const struct record_backup *told)
 {
-    return b->since == RECORD_ROUND_NONE && told->since != RECORD_ROUND_NONE;
+    return told->since != RECORD_ROUND_NONE &&
+           (b->since == RECORD_ROUND_NONE || told->since > b->since);
 }
 
 int backup_hear(struct worker *w, const struct record_backup *told)

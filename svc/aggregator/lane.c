@@ -20,7 +20,7 @@ int lane_create(const struct lane_options *options, struct lane **ret_lane)
     if (!lane)
         return -ENOMEM;
     lane->options = *options;
-    lane->slowing.ns_per_kib = options->slow_ns_per_kib;
+    lane->slowing = options->slowing;
     list_init(&lane->jobs);
     list_init(&lane->running);
     list_init(&lane->telling);

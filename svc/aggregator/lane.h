@@ -4,6 +4,7 @@
 #define GRADPOOL_AGGREGATOR_LANE_H
 
 #include "svc/aggregator/arena.h"
+#include "svc/aggregator/slowing.h"
 #include "svc/reduce/update.h"
 #include "svc/wire/fabric.h"
 #include "svc/wire/record.h"
@@ -35,8 +36,8 @@ struct lane_options {
     size_t fabrics_count;
     enum reduce_set kernels; /* 0: the best this machine has */
     enum lane_policy policy;
-    const uint32_t *slow_ns_per_kib; /* lent; NULL: it is not slowed (A35) */
-    uint64_t cache_bytes; /* of the core's last-level cache; 0: unknown, nothing streams (A18) */
+    struct slowing slowing; /* what it points to is lent (A35) */
+    uint64_t cache_bytes;   /* of the core's last-level cache; 0: unknown, nothing streams (A18) */
     /* On the lane's thread, after a job has failed (lane_each_failure() tells which); NULL: nobody
      * wants to know. Must not call back. */
     void (*job_failed)(void *context);

@@ -85,7 +85,7 @@ static int open_all(struct lane_thread *t)
     struct lane_options options = {.incarnation = t->options.incarnation,
                                    .kernels = t->options.kernels,
                                    .policy = t->options.policy,
-                                   .slow_ns_per_kib = t->options.slow_ns_per_kib,
+                                   .slowing = t->options.slowing,
                                    .job_failed = t->options.job_failed,
                                    .piece_rested = t->options.piece_rested,
                                    .context = t->options.context};

@@ -18,7 +18,7 @@ struct lane_thread_options {
     const struct fabric_options *fabric_options;
     enum reduce_set kernels;
     enum lane_policy policy;
-    const uint32_t *slow_ns_per_kib;   /* lent; NULL: it is not slowed */
+    struct slowing slowing;            /* what it points to is lent */
     void (*job_failed)(void *context); /* on the lane's thread, see lane.h */
     void (*piece_rested)(void *context);
     void *context;

@@ -10,6 +10,7 @@
 
 #define HEAD_MAGIC 0x32535047u /* "GPS2" */
 #define FAILURE_MOST 4095      /* that an ERROR can carry */
+#define PAGE_BYTES_LEAST 4096
 
 /* Followed by the clock of each member, then by the array. Of parameters these are several, and
  * where `has_before` all of them stand there twice, those before first. Little endian, like all
@@ -93,12 +94,18 @@ static uint64_t sound_steps(const struct piece *p)
     return q && q->are_set && !p->failure ? q->steps + 1 : 0;
 }
 
+static bool is_recovering(const struct piece *p)
+{
+    return !p->failure && (p->round == 0 || (p->parameters && p->parameters->fetched));
+}
+
 int lane_standing(struct lane *lane, uint32_t job, uint32_t id, struct lane_standing *ret)
 {
     struct piece *p;
     int r = piece_find_frozen(lane, job, id, &p);
     if (r == 0)
-        *ret = (struct lane_standing){committed(p), state_bytes(p), sound_steps(p)};
+        *ret =
+            (struct lane_standing){committed(p), state_bytes(p), sound_steps(p), is_recovering(p)};
     return r;
 }
 
@@ -263,6 +270,16 @@ static void take_parameters(struct parameters *q, const struct head *head)
     q->is_told = head->is_told;
 }
 
+/* The first update here writes the other state: its pages are met now, while the piece rests,
+ * rather than in a round that workers wait for (A28). */
+static void meet_other_state(const struct parameters *q, const char *to, uint64_t bytes)
+{
+    ptrdiff_t apart = (char *)q->state[1 - q->now][0] - (char *)q->state[q->now][0];
+    volatile char *other = (volatile char *)to + apart;
+    for (uint64_t i = 0; i < bytes; i += PAGE_BYTES_LEAST)
+        other[i] = 0;
+}
+
 static void write_body(struct piece *p, uint64_t at, const char *data, uint64_t count)
 {
     bool has_before = p->parameters && p->parameters->has_before;
@@ -270,6 +287,8 @@ static void write_body(struct piece *p, uint64_t at, const char *data, uint64_t 
         char *to = body_at(p, has_before, at, &part);
         part = part < count ? part : count;
         memcpy(to, data, part);
+        if (p->parameters && !has_before)
+            meet_other_state(p->parameters, to, part);
     }
 }
 

@@ -95,11 +95,26 @@ static void start(struct piece *p)
     job_wake(p->job);
 }
 
+/* Whose copy it is was told before (W17): all copies are known. */
+static bool all_have_spoken(const struct piece *p)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        const struct rank *rank = &p->ranks[i];
+        bool is_silent = rank->said[0].round == 0 && rank->said[1].round == 0;
+        bool may_come = rank->worker->state == WORKER_OPEN || rank->worker->state == WORKER_ABSENT;
+        if (is_silent && may_come)
+            return false;
+    }
+    return true;
+}
+
+/* An offer is taken when no rank can come any more that has a copy already: of two that are kept
+ * one would be stale, and nobody would tell its holder. */
 void round_go_on(struct piece *p)
 {
     if (p->failure || p->state != PIECE_COLLECTING || p->round == 0 || p->is_held)
         return;
-    if (backup_lacks(p, p->round - 1))
+    if (backup_lacks(p, p->round - 1) && all_have_spoken(p))
         return round_fill(p, p->round - 1);
     p->is_answer = p->late > 0 && (p->has_kept || p->elements == 0);
     bool is_known =

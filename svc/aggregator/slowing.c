@@ -16,29 +16,46 @@
 #define SLEEP_NS_LEAST (100 * (int64_t)NS_PER_US) /* shorter ones take as long */
 #define SLEEP_NS_MOST (100 * (int64_t)NS_PER_MS)  /* a lane must answer pings */
 
-const uint32_t *slowing_open(size_t lanes)
+#define TASK_NUMBERS 2
+
+void slowing_open(size_t lanes, struct slowing_file *ret_file)
 {
     const char *path = getenv("GRADPOOL_TEST_SLOW");
-    struct stat about;
+    struct stat about = {0};
     void *map = MAP_FAILED;
+    *ret_file = (struct slowing_file){.lanes = lanes};
     if (!path || !*path)
-        return NULL;
+        return;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0 && fstat(fd, &about) == 0 && (size_t)about.st_size >= lanes * sizeof(uint32_t))
-        map = mmap(NULL, lanes * sizeof(uint32_t), PROT_READ, MAP_SHARED, fd, 0);
+        map = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (fd >= 0)
         close(fd);
-    if (map != MAP_FAILED)
-        return map;
+    if (map != MAP_FAILED) {
+        ret_file->numbers = map;
+        ret_file->count = (size_t)about.st_size / sizeof(uint32_t);
+        return;
+    }
     log_warn("GRADPOOL_TEST_SLOW=%s: not a file with a 32-bit number for each of %zu lanes", path,
              lanes);
-    return NULL;
 }
 
-void slowing_close(const uint32_t *numbers, size_t lanes)
+void slowing_close(struct slowing_file *file)
 {
-    if (numbers)
-        munmap((void *)numbers, lanes * sizeof *numbers);
+    if (file->numbers)
+        munmap((void *)file->numbers, file->count * sizeof *file->numbers);
+    file->numbers = NULL;
+}
+
+struct slowing slowing_of(const struct slowing_file *file, size_t lane)
+{
+    struct slowing s = {0};
+    if (!file->numbers)
+        return s;
+    s.ns_per_kib = file->numbers + lane;
+    if (file->count >= file->lanes + TASK_NUMBERS)
+        s.task = file->numbers + file->lanes;
+    return s;
 }
 
 void slowing_owe(struct slowing *s, uint64_t bytes)

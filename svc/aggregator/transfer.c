@@ -148,6 +148,7 @@ static struct transfer next_chunk(struct piece *p, const struct transfer *slots_
     }
     p->next_element += t.elements;
     p->job->due_bytes -= piece_bytes(p, t.elements);
+    slowing_owe_task(&p->job->lane->slowing, p->id);
     if (p->next_element == p->elements) {
         p->next_element = 0;
         p->step++;

@@ -121,6 +121,7 @@ struct record_error {
 };
 _Static_assert(sizeof(struct record_error) == 120, "one ring record, no holes");
 
+/* Who has not announced `round`; 0, from who ENTERS: who holds up the round that is open. */
 struct record_query {
     uint8_t kind;
     uint8_t reserved[3];

@@ -121,8 +121,19 @@ class Copies(members.Case):
         self.await_set(range(members.WORKERS))
         self.kills = 0
 
+    def move(self):
+        """All of it to another lane: whose copy of what is kept must not be forgotten there."""
+        lanes = [lane['lane'] for a in self.service.status()['aggregators'] if a['state'] == 'up'
+                 for lane in a['lanes']]
+        answer = self.service.ask('move', 'job', str(self.random.choice(lanes)))
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        done = len(self.log(0))
+        until(lambda: len(self.log(0)) >= done + 2 * len(SIZES) or self.running[0].poll() is not
+              None, 'rounds after a move', process=self.service.serve)
+
     def kill_an_owner(self):
         """One that has something of the job; then a round is done on what has taken over."""
+        self.move()
         lanes = self.service.job('job')['lanes']
         owners = [a['pid'] for a in self.service.status()['aggregators'] if a['state'] == 'up' and
                   any(lane['lane'] in lanes for lane in a['lanes'])]

@@ -221,5 +221,37 @@ class Resizes(Case):
         self.resize('tcp', RESIZES)
 
 
+class Orders(unittest.TestCase):
+    """What is asked for holds, whether or not who asked still waits."""
+    SHORT_MS = 300
+
+    def setUp(self):
+        service = Service(aggregators=1)
+        self.addCleanup(service.end)
+        self.client = gradpool.connect(service.endpoint)
+        self.addCleanup(self.client.close)
+        self.jobs = {rank: self.join(rank) for rank in range(WORKERS)}
+
+    def join(self, rank):
+        return self.client.join('job', rank, WORKERS, on_worker_loss='continue')
+
+    def times_out(self, workers, *words):
+        with self.assertRaises(gradpool.Timeout) as caught:
+            self.jobs[0].resize(workers, self.SHORT_MS)
+        for word in words:
+            self.assertIn(word, str(caught.exception))
+        until(lambda: all(job.members().wanted == workers for job in self.jobs.values()),
+              f'all know that {workers} are wanted')
+
+    def test_a_resize_whose_time_is_up_holds_until_another_is_asked_for(self):
+        self.jobs.pop(2).leave()
+        self.times_out(3, '2 (has not joined)', '3 (has not left)')
+        self.times_out(4, '2 (has not joined)')
+        self.jobs.pop(3).leave()
+        self.jobs[2] = self.join(2)     # the gap is closed
+        self.jobs[0].resize(3, WAIT_MS)
+        self.assertEqual(self.jobs[1].members().ranks, (0, 1, 2))
+
+
 if __name__ == '__main__':
     ranks.main(globals())

@@ -278,7 +278,10 @@ static void hear_query(struct script_worker *w, const struct record_query *query
 {
     struct service_rig *rig = w->lane->rig;
     struct record_missing missing = {.kind = RECORD_MISSING, .word = query->word};
-    for (uint32_t rank = 0; rank < rig->workers; rank++) {
+    missing.round = rig->pieces[query->piece].round;
+    for (uint32_t rank = 0; rank < rig->workers && query->round == 0; rank++)
+        missing.ranks[0] |= UINT64_C(1) << rank;
+    for (uint32_t rank = 0; rank < rig->workers && query->round > 0; rank++) {
         if (rig->pieces[query->piece].said[rank][query->round & 1].round != query->round)
             missing.ranks[0] |= UINT64_C(1) << rank;
     }

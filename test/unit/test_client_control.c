@@ -148,6 +148,26 @@ static void a_job_that_resumes_asks_no_name_server(void **state)
     assert_int_equal(lookups, 1);
 }
 
+static void who_counts_as_lost_hears_so_at_once_in_what_he_waits_for(void **state)
+{
+    gp_tensor *tensors[WORKERS];
+    gp_request *request;
+    fixture_join(0, NULL);
+    fixture_join(1, NULL);
+    declare("t", 16, tensors);
+    float *values = lent(0, 16);
+    ok(gp_push_pull(tensors[0], values, values, GP_SUM, &request)); /* without the other */
+    script_lock(&rig);
+    rig.stale_text = "rank 0 was away from job job too long and counts as lost";
+    script_drop_control(&rig);
+    script_wait(&rig);
+    script_restart_control(&rig);
+    script_unlock(&rig);
+    failed(gp_wait(request, WAIT_MS), -ESTALE, "counts as lost", NULL);
+    failed(gp_push_pull(tensors[0], values, values, GP_SUM, &request), -ESTALE, "counts as lost",
+           NULL);
+}
+
 static int start(void **state)
 {
     int r = fixture_start_alone(state);
@@ -165,6 +185,7 @@ int main(void)
         CASE(a_fork_while_a_job_joins_inherits_no_connection),
         CASE(a_fork_while_a_job_resumes_inherits_no_connection),
         CASE(a_job_that_resumes_asks_no_name_server),
+        CASE(who_counts_as_lost_hears_so_at_once_in_what_he_waits_for),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -458,6 +458,7 @@ static void who_cannot_enter_is_told_why(void **state)
     gp_tensor *tensor = join_late();
     ok(gp_push_pull(tensor, values, values, GP_SUM, &request));
     expect_standing(2, 0, 2, RECORD_ENTERS);
+    failed(gp_wait(request, SHORT_MS), -ETIMEDOUT, "'w' round 2", "no push from ranks 0, 1", NULL);
     script_lock(&rig);
     script_lane_say_error(&rig, 0, 2, rig.pieces[0].entering_word[2], -ENODATA, "no parameters");
     script_unlock(&rig);

@@ -458,6 +458,10 @@ static void a_query_names_the_ranks_that_have_not_announced(void **state)
     rig_until(&rig, rig.workers[1].missing_count == 1);
     assert_int_equal(rig.workers[1].missing.word, 5);
     assert_int_equal(rig.workers[1].missing.ranks[0], 1 << 0 | 1 << 2);
+    query.round = 0; /* as from who enters */
+    assert_int_equal(fabric_send(rig.workers[1].conn, &query, sizeof query, NULL, 0), 0);
+    rig_until(&rig, rig.workers[1].missing_count == 2);
+    assert_int_equal(rig.workers[1].missing.ranks[0], 1 << 0 | 1 << 2);
 }
 
 /* --- rule 9: fairness --- */

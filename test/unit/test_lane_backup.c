@@ -304,6 +304,20 @@ static void who_has_a_copy_comes_before_who_offers_to_make_one(void **state)
     assert_memory_equal(copy_of(1, 4), model, sizeof model);
 }
 
+/* One of them was let go when its rank had no part any more in who keeps it. */
+static void of_two_that_claim_a_copy_the_newer_has_it(void **state)
+{
+    lose_lane_after(4);
+    keep(0, 1, 4, 3); /* nothing of it lies there */
+    keep(1, 2, 4, 3);
+    update(0, 5);
+    update(1, 5);
+    await_commit(5);
+    model_update(UPDATE_ADAM, 5, &usual);
+    expect_model(0);
+    assert_memory_equal(copy_of(1, 5), model, sizeof model);
+}
+
 static void a_copy_outside_of_what_is_lent_cuts_its_worker_off(void **state)
 {
     start(2, UPDATE_ADAM);
@@ -327,6 +341,7 @@ int main(int argc, char **argv)
         CASE(a_round_that_some_hold_is_done_again_from_the_state_before),
         CASE(who_kept_the_last_round_and_announced_the_next_is_believed),
         CASE(a_copy_that_began_too_late_is_no_copy),
+        CASE(of_two_that_claim_a_copy_the_newer_has_it),
         CASE(an_offer_is_taken_at_once_and_told_when_it_is_whole),
         CASE(an_offer_in_mid_round_has_the_state_after_it),
         CASE(who_has_a_copy_comes_before_who_offers_to_make_one),

@@ -243,6 +243,14 @@ static void a_goodbye_fails_nothing_either(void **state)
 
 /* ---- who is new ---- */
 
+static void expect_missing(uint32_t rank, uint64_t ranks)
+{
+    const struct record_query query = {.kind = RECORD_QUERY, .word = word_of(0), .piece = piece};
+    assert_int_equal(fabric_send(rig.workers[rank].conn, &query, sizeof query, NULL, 0), 0);
+    rig_until(&rig, rig.workers[rank].missing_count == 1);
+    assert_int_equal(rig.workers[rank].missing.ranks[0], ranks);
+}
+
 static void who_enters_comes_after_the_round_that_is_over(void **state)
 {
     start(3, SHORT, (struct lane_terms){0});
@@ -254,6 +262,7 @@ static void who_enters_comes_after_the_round_that_is_over(void **state)
     push(0, 3, 1);
     rig_settle(&rig);
     assert_int_equal(rig.workers[3].closed_count, 0);
+    expect_missing(3, 1 << 1);
     push(1, 3, 2);
     expect_entry(3, 2);
     rig_settle(&rig);
