@@ -70,6 +70,7 @@ static int serve(int argc, char **argv)
                                           .aggregators = o.aggregators,
                                           .aggregator_timeout_ns =
                                               o.aggregator_timeout_ms * NS_PER_MS,
+                                          .local_timeout_ns = o.local_timeout_ms * NS_PER_MS,
                                           .scales = o.scales,
                                           .explores = o.explores,
                                           .explores_blindly = o.explores_blindly,

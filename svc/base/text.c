@@ -93,3 +93,5 @@ const char *text_bytes(uint64_t bytes, char *buffer, size_t buffer_bytes)
              units[unit]);
     return buffer;
 }
+
+const char *text_plural(uint64_t count) { return count == 1 ? "" : "s"; }

@@ -19,4 +19,7 @@ int text_parse_u64(const char *text, uint64_t least, uint64_t most, uint64_t *re
 /* "4 KiB", "1.5 GiB" into `buffer`; returns it. */
 const char *text_bytes(uint64_t bytes, char *buffer, size_t buffer_bytes);
 
+/* "" for one, "s" for any other number. */
+const char *text_plural(uint64_t count);
+
 #endif

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { ENDPOINT, TENANT, JSON };
 
@@ -47,7 +48,7 @@ static void parse(int argc, char **argv, struct move *ret_move)
 {
     static const struct knob_command command = {
         .name = "gradpool move",
-        .operands = "JOB|TASK LANE",
+        .operands = "[job:]JOB|[task:]TASK LANE",
         .knobs = move_knobs,
         .set = set,
         .operand = set_operand,
@@ -55,7 +56,9 @@ static void parse(int argc, char **argv, struct move *ret_move)
                   "what moves may take a little longer. `gradpool explain JOB' shows its tasks, "
                   "`gradpool status' the lanes.",
         .after = "Examples:\n  gradpool move resnet-7 3     all tasks of job resnet-7 to lane 3\n"
-                 "  gradpool move 12 3           task 12 (a number is a task)\n\n"
+                 "  gradpool move 12 3           task 12, if no job is called 12\n"
+                 "  gradpool move task:12 3      task 12 in any case\n"
+                 "  gradpool move job:12 3       all tasks of the job called 12\n\n"
                  "Exit code: 0 moved, or there already; 1 failed, or not all has moved; 2 a "
                  "mistake on the command line; 3 no service there, or no such job, task or "
                  "lane."};
@@ -64,27 +67,53 @@ static void parse(int argc, char **argv, struct move *ret_move)
     knobs_parse(&command, argc, argv, ret_move);
 }
 
+/* What comes after `prefix`; NULL: it does not begin so. */
+static const char *after_prefix(const char *text, const char *prefix)
+{
+    size_t length = strlen(prefix);
+    return strncmp(text, prefix, length) == 0 ? text + length : NULL;
+}
+
+/* A bare number is told as both: only the service knows whether a job is called that. */
+static bool read_what(const char *what, Gradpool__Wire__MoveRequest *ask)
+{
+    const char *job = after_prefix(what, "job:"), *task = after_prefix(what, "task:");
+    unsigned long long number = 0;
+    struct err err;
+    if (!job) {
+        bool is_number = knobs_number(task ? task : what, 1, UINT32_MAX, &number, &err) == 0;
+        if (task && !is_number)
+            return false;
+        job = task ? "" : what;
+    }
+    ask->job = (char *)job;
+    ask->task = (uint32_t)number;
+    return *job || number;
+}
+
+static int complain(const char *wrong, const char *what)
+{
+    fprintf(stderr,
+            "gradpool move: %s: %s: expected JOB or TASK, then LANE, a lane's number\n"
+            "Try `gradpool move --help' for more information.\n",
+            wrong, what);
+    return CLI_USAGE;
+}
+
 int cli_move(int argc, char **argv)
 {
     struct move m;
-    unsigned long long task = 0, lane = 0;
+    unsigned long long lane = 0;
     struct err err;
-    parse(argc, argv, &m);
-    if (!m.lane || knobs_number(m.lane, 1, UINT32_MAX, &lane, &err) < 0) {
-        fprintf(stderr,
-                "gradpool move: %s%s: expected JOB or TASK, then LANE, a lane's number\n"
-                "Try `gradpool move --help' for more information.\n",
-                m.lane ? "not a lane: " : "missing: ",
-                m.lane   ? m.lane
-                : m.what ? "LANE"
-                         : "what is to move");
-        return CLI_USAGE;
-    }
-    bool is_task = knobs_number(m.what, 1, UINT32_MAX, &task, &err) == 0;
     Gradpool__Wire__MoveRequest ask = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    ask.job = is_task ? (char *)"" : (char *)m.what;
-    ask.task = (uint32_t)task;
+    parse(argc, argv, &m);
+    if (!m.lane)
+        return complain("missing", m.what ? "LANE" : "what is to move");
+    if (knobs_number(m.lane, 1, UINT32_MAX, &lane, &err) < 0)
+        return complain("not a lane", m.lane);
+    if (!read_what(m.what, &ask))
+        return complain("neither a job nor a task", m.what);
     ask.lane = (uint32_t)lane;
     ask.tenant = m.tenant ? (char *)m.tenant : (char *)"";
     request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_REQUEST;

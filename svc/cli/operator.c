@@ -114,6 +114,18 @@ int operator_call(struct channel *channel, envelope *request, envelope **ret_rep
     return channel_call(channel, request, deadline_in(0), NULL, NULL, ret_reply, err);
 }
 
+/* A Failure may have this code, too: then the channel itself has not failed. */
+int operator_explain(const char *endpoint, const struct channel *channel, int error,
+                     struct err *err)
+{
+    if (error != -ECONNRESET || *channel_failure(channel) == '\0')
+        return error;
+    return err_set(err, error,
+                   "the service at %s ended or was restarted before it answered: see `gradpool "
+                   "status', and try again",
+                   endpoint);
+}
+
 static int ask(const struct operator_options *options, envelope *request,
                void (*unasked)(void *context, envelope *message), void *context,
                envelope **ret_reply)
@@ -124,6 +136,8 @@ static int ask(const struct operator_options *options, envelope *request,
     if (error == 0)
         error = channel_call(channel, request, deadline_in(options->timeout_ms), unasked, context,
                              ret_reply, &err);
+    if (channel)
+        error = operator_explain(options->endpoint, channel, error, &err);
     channel_destroy(channel);
     if (error < 0)
         fprintf(stderr, "gradpool: %s\n", err.text);

@@ -28,6 +28,10 @@ int operator_order(const struct operator_options *options, envelope *request);
 int operator_open(const char *endpoint, struct channel **ret_channel, struct err *err);
 int operator_call(struct channel *channel, envelope *request, envelope **ret_reply,
                   struct err *err);
+/* After channel_call(), whose `error` it returns: where the connection has ended, `err` then tells
+ * of the service, not of a process, and what to do. */
+int operator_explain(const char *endpoint, const struct channel *channel, int error,
+                     struct err *err);
 /* What --endpoint is unless told. */
 #define OPERATOR_ENDPOINT_DEFAULT "gradpool://127.0.0.1:7077"
 

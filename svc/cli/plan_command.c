@@ -1,5 +1,6 @@
 /* gradpool plan: where a job would be placed now, what that would cost whom, whether it would be
  * refused. Changes nothing. */
+#include "svc/base/text.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
@@ -9,7 +10,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#define WORKERS_MAX 768
+#define JOB_NAME_BYTES_MAX 127
 #define MS_MIN 1e-6 /* a nanosecond */
 #define MS_MAX 86400000.0
 
@@ -45,6 +49,15 @@ static int set_ms(const char *value, uint64_t *ret_ns, struct err *err)
     return 0;
 }
 
+static int set_job(Gradpool__Wire__PlanRequest *request, const char *value, struct err *err)
+{
+    if (!*value || strlen(value) > JOB_NAME_BYTES_MAX || !text_is_utf8(value))
+        return err_set(err, -EINVAL, "expected a job's name: 1 to %d bytes of UTF-8",
+                       JOB_NAME_BYTES_MAX);
+    request->job = (char *)value;
+    return 0;
+}
+
 static int set(void *context, int index, const char *value, struct err *err)
 {
     struct plan *p = context;
@@ -54,15 +67,13 @@ static int set(void *context, int index, const char *value, struct err *err)
     switch (index) {
     case JSON: p->options.json = true; return 0;
     case WORKERS:
-        error = knobs_number(value, 1, 768, &workers, err);
+        error = knobs_number(value, 1, WORKERS_MAX, &workers, err);
         p->request.workers = error < 0 ? p->request.workers : (uint32_t)workers;
         return error;
     case PERIOD: return set_ms(value, &p->request.period_ns, err);
     case LANE_TIME: return set_ms(value, &p->request.lane_ns, err);
     case LOSS_LIMIT: return knobs_percent(value, &p->request.loss_limit_ppm, err);
-    case JOB:
-        p->request.job = (char *)value;
-        return *value ? 0 : err_set(err, -EINVAL, "a name is expected");
+    case JOB: return set_job(&p->request, value, err);
     default: p->options.endpoint = value; return endpoint_parse(value, &endpoint, err);
     }
 }
@@ -81,6 +92,10 @@ static int show_reply(const struct plan *p, const envelope *reply, const struct 
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_PLAN_REPLY)
         return CLI_FAILED;
     const Gradpool__Wire__PlanReply *plan = reply->plan_reply;
+    if (plan->code == -EINVAL) { /* what was asked makes no sense: no service would take it */
+        fprintf(stderr, "gradpool plan: %s\n", plan->why);
+        return CLI_USAGE;
+    }
     int error = (p->options.json ? how->plan_json : how->plan_text)(plan, stdout);
     if (p->request.period_ns && plan->period_ns != p->request.period_ns)
         fprintf(stderr,
@@ -102,10 +117,23 @@ static int ask(struct plan *p, const struct cli_show *how)
     int error = operator_ask(&p->options, &request, &reply);
     plan_file_free(&p->request);
     if (error < 0)
-        return error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
+        return error == -EHOSTDOWN ? CLI_NOTHING : error == -EINVAL ? CLI_USAGE : CLI_FAILED;
     int code = show_reply(p, reply, how);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
     return code;
+}
+
+/* Of the command line as a whole; NULL: none. */
+static const char *fault_of(const struct plan *p)
+{
+    if (!p->options.job)
+        return "missing: FILE, the table of tensors";
+    if (p->request.lane_ns && !p->request.period_ns)
+        return "missing: --period, which belongs to --lane-time";
+    if (p->request.lane_ns / WORKERS_MAX > p->request.period_ns)
+        return "--lane-time is more than lanes have in one --period, were there one a worker of "
+               "the largest job";
+    return NULL;
 }
 
 int cli_plan(int argc, char **argv, const struct cli_show *how)
@@ -116,13 +144,13 @@ int cli_plan(int argc, char **argv, const struct cli_show *how)
         .knobs = plan_knobs,
         .set = set,
         .operand = set_file,
-        .before = "A dry run: says where a job with the tensors of FILE would be placed now, what "
+        .before = "The dry run of gradpool: says where a job with the tensors of FILE would be "
+                  "placed now, what "
                   "that would cost it and the jobs there, or why it would be refused. Nothing is "
                   "changed. FILE is CSV; its first line names the columns, `name` and `elements` "
                   "(and `dtype`) among them, as in bench/models.",
         .after =
-            "Examples:\n  gradpool plan bench/models/resnet50.csv --workers 4 --period 120 "
-            "--lane-time 40\n  "
+            "Examples:\n  gradpool plan model.csv --workers 4 --period 120 --lane-time 40\n  "
             "gradpool plan model.csv --job resnet-7 --json\n\nExit code: 0 it would be placed; "
             "1 failed; 2 a mistake on the command line or in the file; 3 it would be refused, "
             "or no service there."};
@@ -130,14 +158,9 @@ int cli_plan(int argc, char **argv, const struct cli_show *how)
     gradpool__wire__plan_request__init(&p.request);
     p.request.workers = 2;
     knobs_parse(&command, argc, argv, &p);
-    const char *missing = !p.options.job ? "FILE, the table of tensors"
-                          : p.request.lane_ns && !p.request.period_ns
-                              ? "--period, which belongs to --lane-time"
-                              : NULL;
-    if (!missing)
+    const char *fault = fault_of(&p);
+    if (!fault)
         return ask(&p, how);
-    fprintf(stderr,
-            "gradpool plan: missing: %s\nTry `gradpool plan --help' for more information.\n",
-            missing);
+    fprintf(stderr, "gradpool plan: %s\nTry `gradpool plan --help' for more information.\n", fault);
     return CLI_USAGE;
 }

@@ -5,12 +5,15 @@
 #include "svc/base/text.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define COLUMNS_MAX 32
 #define TENSORS_MAX 300000
+#define NAME_BYTES_MAX 255 /* these two as a declare has them */
+#define TENSOR_BYTES_MAX (UINT64_C(1) << 40)
 
 enum column { NAME, ELEMENTS, DTYPE, COLUMNS };
 
@@ -19,6 +22,7 @@ struct table {
     size_t line;
     int at[COLUMNS]; /* -1: there is no such column */
     size_t capacity;
+    void *names; /* tree of those that have come; they are the request's */
 };
 
 /* In place; returns how many. */
@@ -60,6 +64,23 @@ static int dtype_of(const char *name)
     return -EINVAL;
 }
 
+static int compare_names(const void *a, const void *b) { return strcmp(a, b); }
+
+/* Names are never printed: they may hold what a terminal would obey. */
+static const char *fault_of(const struct table *t, const char *name, uint64_t elements, int dtype)
+{
+    static const uint64_t element_bytes[] = {0, 4, 8, 2, 2, 4, 8};
+    if (!*name || strlen(name) > NAME_BYTES_MAX)
+        return "a tensor's name has 1 to 255 bytes";
+    if (!text_is_utf8(name))
+        return "the name is no UTF-8";
+    if (elements > TENSOR_BYTES_MAX / element_bytes[dtype])
+        return "the tensor is larger than 1 TiB";
+    if (tfind(name, &t->names, compare_names))
+        return "a tensor of this name came before";
+    return NULL;
+}
+
 static int grow(struct table *t, Gradpool__Wire__PlanRequest *request)
 {
     if (request->n_tensors < t->capacity)
@@ -84,7 +105,7 @@ static int add(struct table *t, Gradpool__Wire__PlanRequest *request, const char
     spec->dtype = (uint32_t)dtype;
     spec->name = strdup(name);
     request->tensors[request->n_tensors++] = spec;
-    return spec->name ? 0 : -ENOMEM;
+    return spec->name && tsearch(spec->name, &t->names, compare_names) ? 0 : -ENOMEM;
 }
 
 static int read_row(struct table *t, char *line, Gradpool__Wire__PlanRequest *request,
@@ -106,10 +127,15 @@ static int read_row(struct table *t, char *line, Gradpool__Wire__PlanRequest *re
             "%s:%zu: expected a name, a whole number of elements, and if there is such a "
             "column a dtype (f32, f64, f16, bf16, i32, i64); at most %d tensors",
             t->path, t->line, TENSORS_MAX);
+    const char *fault = fault_of(t, cells[t->at[NAME]], elements, dtype);
+    if (fault)
+        return err_set(err, -EINVAL, "%s:%zu: %s", t->path, t->line, fault);
     if (add(t, request, cells[t->at[NAME]], elements, dtype) < 0)
         return err_set(err, -ENOMEM, "out of memory");
     return 0;
 }
+
+static void leave_name(void *name) {}
 
 int plan_file_read(const char *path, Gradpool__Wire__PlanRequest *request, struct err *err)
 {
@@ -126,6 +152,7 @@ int plan_file_read(const char *path, Gradpool__Wire__PlanRequest *request, struc
         error = err_set(err, -EINVAL, "%s: %s", path, strerror(errno));
     if (error == 0 && request->n_tensors == 0)
         error = err_set(err, -EINVAL, "%s: no tensors", path);
+    tdestroy(t.names, leave_name);
     free(line);
     fclose(file);
     if (error < 0)

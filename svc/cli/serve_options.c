@@ -62,7 +62,7 @@ const struct knob serve_knobs[] = {
     [AGGREGATOR_TIMEOUT] = {"aggregator-timeout", "SECONDS",
                             "an aggregator that has answered nothing for so long is hung: a local "
                             "one is killed and replaced, another counts as lost; 0: never "
-                            "(default: 1.5)"},
+                            "(default: 1.5, and 10 for a local one)"},
     [POLICY] = {"policy", "NAME", "which lane gets which piece of a tensor; names are below"},
     [LOSS_LIMIT] = {"loss-limit", "PERCENT",
                     "how much slower a job may become by sharing lanes, for instance 5% or 2.5; a "
@@ -169,7 +169,9 @@ static int set(void *context, int index, const char *value, struct err *err)
         error = knobs_number(value, 1, 86400, &number, err);
         o->scale_hold_s = number;
         break;
-    case AGGREGATOR_TIMEOUT: return knobs_seconds(value, 86400, &o->aggregator_timeout_ms, err);
+    case AGGREGATOR_TIMEOUT:
+        o->local_timeout_ms = 0;
+        return knobs_seconds(value, 86400, &o->aggregator_timeout_ms, err);
     }
     return error;
 }
@@ -245,6 +247,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
                           .scales = true,
                           .scale_hold_s = 30,
                           .aggregator_timeout_ms = 1500,
+                          .local_timeout_ms = 10000,
                           .lanes = {.lanes_per_core = 1, .orphan_timeout_s = 60}};
     limits_init(&o.limits);
     list_policies(policies, after, sizeof after);

@@ -355,6 +355,14 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
         snprintf(reason, reason_bytes, "no aggregator is up, so there is no lane");
 }
 
+/* Without a limit nobody starts one for it, but one may be about to join: as a service starts, or
+ * after the last has died. */
+static bool waits_for_any(struct job *job, const struct packer_request *request, enum ask_for why)
+{
+    return why == ASK_FOR_NEW && request->lanes_count == 0 && !job->is_trial &&
+           scaling_wait_for_any(job);
+}
+
 static int place(struct job *job, struct packer_request *request, enum ask_for why,
                  struct answer *ret_answer, struct err *err)
 {
@@ -368,6 +376,8 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
         return job->is_trial
                    ? 0
                    : err_set(err, -EINPROGRESS, "an aggregator starts for job %.64s", job->name);
+    if (error == -ENOSPC && waits_for_any(job, request, why))
+        return err_set(err, -EINPROGRESS, "an aggregator comes for job %.64s", job->name);
     if (error == -ENOSPC && why == ASK_FOR_NEW && request->lanes_count > 0)
         shrinking_say(job);
     if (error == -ENOSPC && request->lanes_count > 0 && has_loss_limit(request->policy) &&

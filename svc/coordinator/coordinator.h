@@ -35,6 +35,7 @@ struct coordinator_options {
     const char *allow_uids;     /* "1000,1001": users whose workers may share memory */
     uint64_t orphan_timeout_ns; /* local aggregators without coordinator and workers; 0: for ever */
     uint64_t aggregator_timeout_ns; /* of one that answers no ping; 0: for ever */
+    uint64_t local_timeout_ns;      /* of one whose process is seen to live; 0: the same */
     uint64_t measure_ns;            /* between two looks at what trains; 0: a second */
     uint64_t idle_ns;               /* without a round, and a job trains no more; 0: a minute */
     bool scales; /* lanes open and park, local aggregators start and stop; needs a policy with a

@@ -2,6 +2,7 @@
  * already, asks nobody, changes nothing. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/asking.h"
+#include "svc/coordinator/members.h"
 #include "svc/coordinator/phases.h"
 #include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
@@ -208,7 +209,7 @@ static int add_figures(const struct job *job, const struct residents *residents,
     view->job = strdup(job->name);
     view->tenant = strdup(job->tenant->key.tenant);
     view->job_id = job->id;
-    view->workers = job->workers;
+    view->workers = members_training(job);
     view->tensors = (uint32_t)job->tensors_count;
     view->tensor_bytes = job->bytes;
     view->period_ns = job->profile.now.period_ns;

@@ -282,6 +282,10 @@ static void share_cores(struct service *s, const struct cores *cores)
         slot->open_count = slot->lanes_count;
         lanes_before += slot->lanes_count;
     }
+    if (s->options.scales && s->options.lanes_min > lanes_before)
+        log_warn("--lanes-min %u: %zu lane%s is all that the aggregators on this host bring; more "
+                 "can only come with aggregators that join",
+                 s->options.lanes_min, lanes_before, lanes_before == 1 ? "" : "s");
     if (total < s->slots_count)
         log_warn("%zu local aggregators share %zu core%s", s->slots_count, total,
                  total == 1 ? "" : "s");

@@ -255,6 +255,19 @@ static void resume(struct peer *p, uint64_t request, struct session *session)
         jobs_send_failure(job, -ECONNRESET, p);
 }
 
+static void fail_unknown(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
+{
+    const struct job *job = jobs_find_id(p->service, join->job_id);
+    if (job && job->tenant == p->tenant)
+        peer_fail(p, request, -ESTALE, "rank %u was away from job %s too long and counts as lost",
+                  join->rank, join->job);
+    else
+        peer_fail(p, request, -ESTALE,
+                  "job %s of rank %u is not known here: it ended while the rank was away, or the "
+                  "service was started with another state directory",
+                  join->job, join->rank);
+}
+
 static struct session *find_session(const struct peer *p, const WIRE(JoinRequest) * join)
 {
     struct job *job = jobs_find_id(p->service, join->job_id);
@@ -276,9 +289,7 @@ void join_handle(struct peer *p, const envelope *request)
     if (session)
         session->job->durability = durability_of(p->service, join);
     if (!session)
-        return peer_fail(p, request->id, -ESTALE,
-                         "rank %u was away from job %s too long and counts as lost", join->rank,
-                         join->job);
+        return fail_unknown(p, request->id, join);
     resume(p, request->id, session);
 }
 

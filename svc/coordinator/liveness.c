@@ -31,13 +31,21 @@ static bool has_unread(const struct peer *p)
     return poll(&fd, 1, 0) > 0 && fd.revents;
 }
 
+/* That a local one's process lives is known: it only has to be told from one that waits for a core
+ * of a loaded machine. */
+static uint32_t periods_most(const struct aggregator *a)
+{
+    uint64_t local_ns = a->process.fd >= 0 ? a->service->options.local_timeout_ns : 0;
+    return local_ns ? (uint32_t)(local_ns / period_ns(a->service)) : PERIODS;
+}
+
 static void look_at(struct aggregator *a)
 {
     if (a->state != AGGREGATOR_UP || !a->peer)
         return;
     if (a->pinged_ns == 0)
         return ping(a);
-    if (!has_unread(a->peer) && ++a->periods_silent == PERIODS)
+    if (!has_unread(a->peer) && ++a->periods_silent == periods_most(a))
         aggregator_hung(a);
 }
 

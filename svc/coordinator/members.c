@@ -39,6 +39,12 @@ uint32_t members_count(const struct job *job)
     return count;
 }
 
+uint32_t members_training(const struct job *job)
+{
+    uint32_t count = job->is_elastic ? members_count(job) : job->workers;
+    return count ? count : 1;
+}
+
 void members_begin(struct tensor *tensor)
 {
     const struct job *job = tensor->job;

@@ -10,6 +10,8 @@
  * to come. */
 bool members_have(const struct job *job, uint32_t rank);
 uint32_t members_count(const struct job *job);
+/* Whose pushes its figures are of, at least 1: what is counted for each worker is divided by it. */
+uint32_t members_training(const struct job *job);
 /* It was in the job and is not any more: what it has declared it has not. */
 bool members_is_gone(const struct job *job, uint32_t rank);
 /* A tensor that is made now is for all who are in the job, of the ranks that its terms name. */

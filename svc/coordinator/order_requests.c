@@ -51,9 +51,22 @@ static bool is_meant(const struct job *job, const WIRE(MoveRequest) * wanted)
     const char *tenant = strcmp(wanted->tenant, "-") == 0 ? "" : wanted->tenant;
     if (*wanted->tenant && strcmp(job->tenant->key.tenant, tenant) != 0)
         return false;
-    if (*wanted->job && strcmp(job->name, wanted->job) != 0)
+    if (wanted->task == 0 && strcmp(job->name, wanted->job) != 0)
         return false;
     return wanted->task == 0 || has_task(job, wanted->task);
+}
+
+/* A bare number was typed, and some job is called that: whoever asks is to say which he means, or
+ * another's task might move. */
+static bool may_be_either(const struct service *s, const WIRE(MoveRequest) * wanted)
+{
+    if (wanted->task == 0)
+        return false;
+    list_for_each (node, &s->jobs) {
+        if (strcmp(list_entry(node, struct job, link)->name, wanted->job) == 0)
+            return true;
+    }
+    return false;
 }
 
 static const struct job *find_meant(struct peer *p, uint64_t request,
@@ -104,6 +117,11 @@ void order_handle_move(struct peer *p, const envelope *request)
         return;
     if (!*wanted->job && wanted->task == 0)
         return peer_fail(p, request->id, -EINVAL, "say which job or task is to move");
+    if (may_be_either(p->service, wanted))
+        return peer_fail(p, request->id, -EINVAL,
+                         "there is a job %.127s: say `job:%.127s' for all its tasks, or `task:%u' "
+                         "for task %u, whosever it is",
+                         wanted->job, wanted->job, wanted->task, wanted->task);
     const struct job *job = find_meant(p, request->id, wanted);
     if (!job || !lane_is_fit(p, request->id, wanted->lane))
         return;

@@ -11,7 +11,8 @@
 
 #define ORDER_DEADLINE_NS (600 * NS_PER_S) /* of the answer, not of the order */
 #define BUSY_NS (10 * NS_PER_S)            /* a job that moves already, or cannot just now */
-#define AGAIN_NS (50 * NS_PER_MS)
+#define AGAIN_NS (50 * NS_PER_MS)          /* doubling, */
+#define AGAIN_MOST_NS NS_PER_S             /* up to this: each try is told in the log */
 
 static void step(struct order *order);
 
@@ -131,13 +132,20 @@ static int choose_lanes(struct order *order, struct job *job, struct err *err)
     return 0;
 }
 
+static void be_patient(struct order *order)
+{
+    order->patience_ns = clock_now_ns() + BUSY_NS;
+    order->pause_ns = AGAIN_NS;
+}
+
 /* Whether the job is looked at again soon: as long as our patience with it lasts. */
 static bool try_later(struct order *order)
 {
     uint64_t now_ns = clock_now_ns();
     if (now_ns >= order->patience_ns)
         return false;
-    timer_start(&order->service->loop, &order->again, now_ns + AGAIN_NS);
+    timer_start(&order->service->loop, &order->again, now_ns + order->pause_ns);
+    order->pause_ns = order->pause_ns < AGAIN_MOST_NS / 2 ? 2 * order->pause_ns : AGAIN_MOST_NS;
     return true;
 }
 
@@ -198,7 +206,7 @@ static void batch_done(struct service *s, uint64_t context, const struct moved *
     order->tasks_at += order->batch;
     order->moved += moved->tasks;
     order->state_bytes += moved->state_bytes;
-    order->patience_ns = clock_now_ns() + BUSY_NS;
+    be_patient(order);
     if (moved->longest_ns > order->longest_ns)
         order->longest_ns = moved->longest_ns;
     tell_progress(order);
@@ -253,7 +261,7 @@ static void step(struct order *order)
         if (order->jobs_at == order->jobs_count)
             return finish(order);
         order->jobs_at++;
-        order->patience_ns = clock_now_ns() + BUSY_NS;
+        be_patient(order);
         if ((job = job_at_hand(order)) && !plan(order, job))
             return;
     }

@@ -17,6 +17,7 @@ struct order {
     struct task *tasks; /* of the job at hand, that are still to move */
     size_t tasks_count, tasks_at, batch;
     uint64_t patience_ns; /* until when the job at hand may be busy */
+    uint64_t pause_ns;    /* before it is looked at again */
     struct timer again;   /* the job at hand may be busy */
     uint32_t moved;
     uint64_t state_bytes, longest_ns;

@@ -13,8 +13,10 @@ static int compare_tasks(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* A batch is frozen as long as its state travels. */
+/* A batch is frozen as long as its state travels, and the first round at a new owner is slower: its
+ * memory for what it gets is new. */
 #define BATCH_STATE_BYTES (UINT64_C(8) << 20)
+#define BATCH_BYTES (UINT64_C(32) << 20)
 
 /* Parameters and moments; or the last result, for ranks that may ask for it late. */
 static uint64_t state_bytes(const struct terms *terms, uint64_t bytes)
@@ -76,10 +78,11 @@ struct task *tasks_find(struct task *tasks, size_t count, uint32_t id)
 
 size_t tasks_batch(const struct task *tasks, size_t count)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, state = 0;
     for (size_t i = 0; i < count; i++) {
-        bytes += tasks[i].state_bytes;
-        if (i > 0 && bytes > BATCH_STATE_BYTES)
+        bytes += tasks[i].bytes;
+        state += tasks[i].state_bytes;
+        if (i > 0 && (state > BATCH_STATE_BYTES || bytes > BATCH_BYTES))
             return i;
     }
     return count;

@@ -62,7 +62,7 @@ typedef bool (*task_wanted_fn)(const struct tensor *tensor, const struct piece *
 /* Tasks of the pieces that are wanted, ascending, without lanes; for free(). -ENOMEM. */
 int tasks_list(const struct job *job, task_wanted_fn wanted, const void *context,
                struct task **ret_tasks, size_t *ret_count);
-/* How many of them, from the first on, move at once: 8 MiB of state, or one task. */
+/* How many of them, from the first on, move at once: 8 MiB of state, 32 MiB in all, or one task. */
 size_t tasks_batch(const struct task *tasks, size_t count);
 /* Piece by piece, the part (from 0 on) that each belongs to. */
 struct spot_of_task {

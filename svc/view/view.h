@@ -132,7 +132,7 @@ struct view_jobs {
 struct view_cores {
     double allocated; /* one a lane that is not parked; of a tenant its jobs' parts of lanes */
     double used;      /* by lanes, CPU seconds a second, likewise; NAN: not known yet */
-    double dedicated; /* what the jobs would hold with servers of their own: one a worker */
+    double dedicated; /* what the jobs would hold with servers of their own (O5) */
 };
 
 struct view_moment {

@@ -1,5 +1,5 @@
 """How long a job stands still when the aggregator that it is on dies, or falls silent. The times
-are printed; what is asserted leaves room for a machine that is busy with other tests."""
+are printed; what is asserted of silence leaves room for a machine that is busy with other tests."""
 import contextlib
 import os
 import signal
@@ -18,12 +18,19 @@ BUSY = 3  # times as long
 
 
 class Death(unittest.TestCase):
-    def lose(self, service, transport, pids):
+    def lose(self, service, transport, pids, times):
+        """The best of several: who is busy with other tests is late now and then, not always."""
         self.service = service
         self.addCleanup(service.end)
         training = fencing.Training(self, transport, ELEMENTS)
+        taken = [self.lose_owner(training, pids)]
+        while min(taken) >= DEATH_S and len(taken) < times:
+            taken.append(self.lose_owner(training, pids))
+        self.assertLess(min(taken), DEATH_S, taken)
+
+    def lose_owner(self, training, pids):
         training.train(5)
-        owner = next(a['pid'] for a in service.status()['aggregators']
+        owner = next(a['pid'] for a in self.service.status()['aggregators']
                      if any(lane['tasks'] for lane in a['lanes']))
         self.assertIn(owner, pids())
         began = time.monotonic()
@@ -32,22 +39,22 @@ class Death(unittest.TestCase):
         taken = time.monotonic() - began
         training.train(5)
         print(f'# {self.id().split(".")[-1]}: the next round ended after {taken:.3f} s')
-        self.assertLess(taken, BUSY * DEATH_S)
+        return taken
 
     def lose_local(self, transport):
         service = Service()
-        self.lose(service, transport, service.pids)
+        self.lose(service, transport, service.pids, 3)
 
     def lose_one_joined_by_hand(self, transport):
         service, joined = Service(aggregators=0), []
-        for name in 'one', 'two':
+        for name in 'one', 'two', 'three', 'four':
             process = Process([GRADPOOL, 'aggregator', '--join',
                                service.endpoint.removeprefix('gradpool://'), '--cores', '0'],
                               service.folder, name)
             self.addCleanup(process.kill)
             process.wait_for('joined as aggregator')
             joined.append(process.pid)
-        self.lose(service, transport, lambda: joined)
+        self.lose(service, transport, lambda: joined, len(joined) - 1)
 
     def test_a_local_one_is_killed_shm(self):
         self.lose_local('shm')

@@ -62,9 +62,9 @@ class MortalService(Service):
 class Training(threading.Thread):
     """Both ranks of a job with a sum and a tensor with moments; every result is checked."""
 
-    def __init__(self, client):
+    def __init__(self, client, name='job'):
         super().__init__(daemon=True)
-        self.jobs = [client.join('job', rank, WORKERS) for rank in range(WORKERS)]
+        self.jobs = [client.join(name, rank, WORKERS) for rank in range(WORKERS)]
         self.random = numpy.random.default_rng(SEED)
         self.sums = [job.declare('sum', ELEMENTS) for job in self.jobs]
         self.adams = [job.declare('adam', ELEMENTS, rule='adam') for job in self.jobs]

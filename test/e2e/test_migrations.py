@@ -1,12 +1,16 @@
-"""Many migrations in a row between two processes while a job trains, over shared memory and tcp:
-every element of every round is checked. GRADPOOL_TEST_LONG makes them a thousand."""
+"""Many migrations in a row between two processes while two jobs train, over shared memory and tcp:
+every element of every round is checked, sums of one and the parameters and moments of the other,
+which are held against a training without a service. GRADPOOL_TEST_LONG makes them a thousand."""
 import json
 import os
 import random
 import time
 import unittest
 
+import ranks  # sets GRADPOOL_LIBRARY: before gradpool
 import tap
+import test_migration_crash as crash
+import gradpool
 from harness import Service
 
 SEED = int(os.environ.get('GRADPOOL_TEST_SEED', str(time.time_ns() % 1000000)))
@@ -32,15 +36,23 @@ class Migrations(unittest.TestCase):
         workers = self.service.workers('job', 2, '--transport', transport, '--verbose', *FOREVER)
         lanes = [[lane['lane'] for lane in a['lanes']]
                  for a in self.service.status()['aggregators']]
+        client = gradpool.connect(self.service.endpoint, transport)
+        self.addCleanup(client.close)
+        training = crash.Training(client, 'updates')
+        training.start()
         for worker in workers:
             worker.wait_for('round 5\n')
         moves, began = 0, time.monotonic()
-        while moves < MOVES:
-            target = self.random.choice(lanes[moves % 2])
-            answer = self.service.ask('move', 'job', str(target), '--json')
+        while moves < MOVES and not training.failure:
+            target = self.random.choice(lanes[moves // 2 % 2])
+            answer = self.service.ask('move', ('job', 'updates')[moves % 2], str(target), '--json')
             self.assertEqual(answer.returncode, 0, answer.stderr)
-            self.assertGreaterEqual(json.loads(answer.stdout)['tasks'], 1)
+            if moves >= 2:      # it may have been there from the beginning
+                self.assertGreaterEqual(json.loads(answer.stdout)['tasks'], 1)
             moves += 1
+        values, alone = training.finish()
+        for value in values:
+            self.assertEqual(value.tobytes(), alone.tobytes())
         self.check(workers)
         print(f'# {transport}: {moves} migrations between two processes in '
               f'{time.monotonic() - began:.1f} s (seed {SEED})')

@@ -1,5 +1,6 @@
 """Tasks move from lane to lane while their jobs train: sums stay right to the last bit, whoever
 drains an aggregator may stop it, and a coordinator that dies in the midst of a move loses none."""
+import json
 import os
 import random
 import signal
@@ -36,7 +37,11 @@ class Case(unittest.TestCase):
         """Not waited for."""
         return subprocess.Popen([GRADPOOL, 'move', job, str(lane), '--endpoint',
                                  f'unix:{self.service.state}/control.sock'],
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def done(self, move):
+        said = move.communicate(timeout=30)[1]
+        self.assertEqual(move.returncode, 0, said)
 
     def train(self, job, transport, *options):
         workers = self.service.workers(job, 2, '--transport', transport, '--tensors', 3,
@@ -88,6 +93,10 @@ class Sums(Case):
         for words, code, text in ((('move', 'job', '99'), 3, 'no lane 99'),
                                   (('move', 'nobody', '1'), 3, 'no job nobody'),
                                   (('move', 'job'), 2, 'LANE'), (('move', 'job', 'x'), 2, 'lane'),
+                                  (('move', 'task:job', '1'), 2, 'task:job'),
+                                  (('move', 'job:', '1'), 2, 'job:'),
+                                  (('move', 'job:nobody', '1'), 3, 'no job nobody'),
+                                  (('move', 'task:999', '1'), 3, 'no task 999'),
                                   (('drain', 'lane', '99'), 3, 'no lane 99'),
                                   (('drain', 'rack', '1'), 2, 'rack')):
             answer = self.service.ask(*words)
@@ -101,6 +110,33 @@ class Sums(Case):
         for worker in workers:
             worker.kill()
 
+    def tasks(self, job):
+        answer = self.service.ask('explain', job, '--json')
+        return {p['task']: p['lane'] for j in json.loads(answer.stdout)['jobs']
+                for p in j['tasks']}
+
+    def test_a_number_that_a_job_is_called_moves_no_other_job_s_task(self):
+        other = self.train('other', 'shm', '--rounds', 1000000)
+        number = str(min(self.tasks('other')))
+        workers = self.train(number, 'shm', '--rounds', 1000000)
+        first, last = self.lanes()[0], self.lanes()[-1]
+        lanes = self.tasks('other')
+        answer = self.service.ask('move', number, str(last))
+        self.assertEqual(answer.returncode, 1, answer.stdout)
+        self.assertIn(f'`job:{number}\'', answer.stderr)
+        self.assertIn(f'`task:{number}\'', answer.stderr)
+        for lane in (first, last):
+            self.assertEqual(self.service.ask('move', f'job:{number}', str(lane)).returncode, 0)
+            self.assertEqual(set(self.tasks(number).values()), {lane})
+            self.assertEqual(self.tasks('other'), lanes)
+        for lane in (first, last):
+            answer = self.service.ask('move', f'task:{number}', str(lane))
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            self.assertEqual(self.tasks('other')[int(number)], lane)
+            self.assertEqual(set(self.tasks(number).values()), {last})
+        for worker in workers + other:
+            worker.kill()
+
 
 class Restarts(Case):
     def is_back(self, name):
@@ -110,6 +146,7 @@ class Restarts(Case):
     def test_a_coordinator_killed_in_mid_move_loses_no_round(self):
         jobs = [self.train('one', 'shm', '--rounds', 1000), self.train('two', 'tcp', '--rounds',
                                                                        1000)]
+        said = ''
         for number in range(6):
             lanes, stopped = self.lanes(), self.service.pids()[number % 2]
             os.kill(stopped, signal.SIGSTOP)  # what it is asked it does later
@@ -120,10 +157,12 @@ class Restarts(Case):
             self.service.serve.kill()
             os.kill(stopped, signal.SIGCONT)
             for move in moves:
-                move.wait(60)
+                said += move.communicate(timeout=60)[1]
             self.service.start(f'serve-{number}')
             until(lambda: all(self.is_back(job) for job in ('one', 'two')),
                   'the workers are back', process=self.service.serve)
+        self.assertIn('control.sock ended or was restarted before it answered', said)
+        self.assertNotIn('closed the connection', said)
         for workers in jobs:
             self.check(workers)
 
@@ -152,13 +191,13 @@ class Updates(Case):
             for rank, (job, tensor, value) in enumerate(zip(jobs, tensors, values)):
                 requests.append(job.update(tensor, gradients[rank], value, **settings))
                 if mover and number % 8 == 1:
-                    self.assertEqual(mover.wait(30), 0)  # between the announcements of two ranks
+                    self.done(mover)  # between the announcements of two ranks
             for request in requests:
                 request.wait(WAIT_MS)
             if not mover or number % 8 != 1:
                 times[mover is not None].append(time.monotonic() - began)
-            if mover:
-                self.assertEqual(mover.wait(30), 0)
+            if mover and mover.returncode is None:
+                self.done(mover)
         alone = rules.by_gradpool('adam', recorded.first, recorded.gradients, 'c')
         for value in values:
             self.assertEqual(value.tobytes(), alone.astype(numpy.float32).tobytes())

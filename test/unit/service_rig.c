@@ -75,6 +75,10 @@ static void join(struct service_rig *rig, uint32_t i, const envelope *request)
         reply_failure(channel, request->id, -EPROTO, "the job runs with another number of workers");
         return;
     }
+    if (said->session && rig->stale_text) {
+        reply_failure(channel, request->id, -ESTALE, rig->stale_text);
+        return;
+    }
     if (said->session)
         rig->resumed += said->session == SCRIPT_SESSION + said->rank;
     rig->channels[i].rank = said->rank;

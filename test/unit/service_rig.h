@@ -96,7 +96,8 @@ struct service_rig {
     bool ignores_resizes, holds_entries;
     int resize_failure;
     const char *resize_text;
-    uint32_t refusals; /* of tickets, still to come */
+    uint32_t refusals;      /* of tickets, still to come */
+    const char *stale_text; /* said to who resumes: it is in the job no more */
     int declare_failure;
     const char *declare_text;
     uint32_t version; /* of the greeting */

@@ -125,6 +125,23 @@ static void a_slow_one_is_shown_as_silent_until_it_answers(void **state)
     assert_false(slow->is_gone);
 }
 
+static void a_local_one_may_have_more_time(void **state)
+{
+    struct rig *rig = *state;
+    rig->options.local_timeout_ns = 4 * TIMEOUT_NS;
+    rig_start_afresh(rig);
+    struct end *local = rig_local_aggregator(rig, 1, ""), *remote = rig_aggregator(rig, 1);
+    local->answers = remote->answers = false;
+    run_for(rig, 2 * TIMEOUT_NS);
+    assert_true(remote->is_gone);
+    expect_state(rig, local->aggregator, "silent");
+    assert_int_equal(waitpid(local->process, NULL, WNOHANG), 0);
+    uint64_t deadline_ns = clock_now_ns() + 20 * TIMEOUT_NS;
+    while (!local->is_gone && clock_now_ns() < deadline_ns)
+        rig_settle(rig);
+    assert_true(local->is_gone);
+}
+
 /* K14: what it did not ask for, or has not read yet, is nobody's silence. */
 static void a_coordinator_that_is_stopped_again_and_again_loses_nobody(void **state)
 {
@@ -174,6 +191,7 @@ int main(void)
         CASE(one_that_answers_pings_is_up_for_ever),
         CASE(a_slow_one_is_shown_as_silent_until_it_answers),
         CASE(a_coordinator_that_is_stopped_again_and_again_loses_nobody),
+        CASE(a_local_one_may_have_more_time),
         CASE(with_no_time_limit_silence_ends_nothing),
         CASE(the_end_of_the_service_does_not_wait_for_one_that_is_away),
     };

@@ -6,6 +6,7 @@
 #include "svc/reduce/update.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -253,6 +254,26 @@ static void what_cannot_be_ordered_is_refused(void **state)
     expect_refused(&m, order_move(&m, "resnet", 0, lane), -EINVAL, "is drained");
 }
 
+static void a_number_that_is_a_jobs_name_too_moves_nothing(void **state)
+{
+    struct moving m = moving_begin(*state);
+    char number[16], both[64];
+    uint32_t task = m.piece.task, lane = m.target->lanes[0];
+    snprintf(number, sizeof number, "%u", task);
+    snprintf(both, sizeof both, "say `job:%u' for all its tasks, or `task:%u'", task, task);
+    struct end *named = rig_join(m.rig, number, 0, 1, NULL, NULL);
+    expect_refused(&m, order_move(&m, number, task, lane), -EINVAL, both);
+    order_move(&m, number, 0, lane);
+    envelope *reply = moving_answer(&m, NULL); /* the job, which has no tasks */
+    assert_int_equal(reply->move_reply->tasks, 0);
+    message_free(reply);
+    end_leave(named);
+    order_move(&m, number, task, lane);
+    reply = moving_answer(&m, NULL);
+    assert_int_equal(reply->move_reply->tasks, 1);
+    message_free(reply);
+}
+
 static void two_orders_for_one_job_are_done_one_after_the_other(void **state)
 {
     struct moving m = moving_begin(*state);
@@ -336,6 +357,19 @@ static void a_batch_is_as_much_as_lanes_keep(void **state)
     assert_int_equal(tasks_batch(tasks + 3, 2), 1);
     assert_int_equal(tasks_batch(tasks + 4, 1), 1);
     assert_int_equal(tasks_batch(tasks, 0), 0);
+}
+
+static void a_batch_is_not_more_than_an_owner_can_meet_in_a_round(void **state)
+{
+    struct task tasks[] = {{.bytes = 30 << 20},
+                           {.bytes = 2 << 20, .state_bytes = 2 << 20},
+                           {.bytes = 1},
+                           {.bytes = 40 << 20},
+                           {.bytes = 1}};
+    (void)state;
+    assert_int_equal(tasks_batch(tasks, 5), 2);
+    assert_int_equal(tasks_batch(tasks + 2, 3), 1);
+    assert_int_equal(tasks_batch(tasks + 3, 2), 1);
 }
 
 static bool is_any(const struct tensor *tensor, const struct piece *piece, const void *context)
@@ -443,11 +477,13 @@ int main(void)
         CASE(a_restart_after_the_switch_finds_the_target_owner),
         CASE(one_task_moves_and_the_others_stay),
         CASE(what_cannot_be_ordered_is_refused),
+        CASE(a_number_that_is_a_jobs_name_too_moves_nothing),
         CASE(two_orders_for_one_job_are_done_one_after_the_other),
         CASE(two_jobs_move_at_once),
         CASE(a_drained_lane_gets_nothing_until_it_is_given_back),
         CASE(a_drain_waits_for_what_is_on_its_way_to_the_lane),
         CASE(a_batch_is_as_much_as_lanes_keep),
+        CASE(a_batch_is_not_more_than_an_owner_can_meet_in_a_round),
         CASE(what_a_lane_keeps_of_a_task_is_counted_with_moments_and_results),
         CASE(a_lane_that_is_given_back_opens_only_if_it_may),
         CASE(a_job_that_fits_nowhere_else_is_named_and_stays),

@@ -214,8 +214,9 @@ static void nobody_resumes_another_tenant_s_session(void **state)
     join_request(&request, &wanted, "a", 0, 1);
     wanted.session = session;
     wanted.job_id = job;
-    end_ask_refused(rig_connect_with_key(*state, CLIENT, &other), &request, -ESTALE, "lost");
-    end_ask_refused(rig_connect(*state, CLIENT), &request, -ESTALE, "lost");
+    end_ask_refused(rig_connect_with_key(*state, CLIENT, &other), &request, -ESTALE,
+                    "not known here");
+    end_ask_refused(rig_connect(*state, CLIENT), &request, -ESTALE, "not known here");
     envelope *reply = end_ask(rig_connect_with_key(*state, CLIENT, &acme), &request);
     assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
     message_free(reply);
