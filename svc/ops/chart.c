@@ -84,19 +84,19 @@ static double dedicated(const struct view_cores *c) { return c->dedicated; }
 static double allocated(const struct view_cores *c) { return c->allocated; }
 static double used(const struct view_cores *c) { return c->used; }
 
-/* What is not known is a gap. */
+/* Steps: cores come and go at once, somewhere between two samples. What is not known is a gap. */
 static void print_line(const struct view_moment *moments, size_t count, const struct scale *scale,
                        const char *name, double (*value)(const struct view_cores *c), FILE *out)
 {
     bool is_down = false;
     fprintf(out, "<path class=\"line %s\" d=\"", name);
     for (size_t i = 0; i < count; i++) {
-        double y = value(&moments[i].cores);
-        if (!isnan(y))
-            fprintf(out, "%s%.1f %.1f", is_down ? "L" : "M", x_of(scale, moments[i].at_s),
-                    y_of(scale, y));
-        if (!isnan(y) && !is_down)
-            fputs("h0", out); /* one sample alone is a dot */
+        double y = value(&moments[i].cores), x = x_of(scale, moments[i].at_s);
+        if (!isnan(y) && is_down)
+            fprintf(out, "H%.1fV%.1fH%.1f", (x_of(scale, moments[i - 1].at_s) + x) / 2,
+                    y_of(scale, y), x);
+        else if (!isnan(y))
+            fprintf(out, "M%.1f %.1fh0", x, y_of(scale, y)); /* one sample alone is a dot */
         is_down = !isnan(y);
     }
     fputs("\"/>\n", out);

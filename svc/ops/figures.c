@@ -27,10 +27,15 @@ static double predicted(const struct view_job *job)
     return job->is_predicted ? job->predicted_loss_ppm / 1e6 : NAN;
 }
 static double limit(const struct view_job *job) { return known_ratio(job->loss_limit_ppm); }
-static double saved(const struct view_job *job) { return job->workers - job->cores_allocated; }
+double job_dedicated(const struct view_job *job) { return job->workers > 1 ? job->workers : 0; }
+static double saved(const struct view_job *job)
+{
+    return job_dedicated(job) - job->cores_allocated;
+}
 
 const struct figure job_figures[] = {
-    {"workers", "WORKERS", "Workers of the job: the cores that servers of its own would hold.",
+    {"workers", "WORKERS",
+     "Workers of the job: of two and more, the cores that servers of its own would hold.",
      FIGURE_COUNT, true, workers},
     {"rounds_per_s", "ROUNDS/S", "Rounds of its tensors a second, all together.", FIGURE_COUNT,
      false, rounds},
@@ -39,7 +44,8 @@ const struct figure job_figures[] = {
      allocated},
     {"cores_used", "USED", "Time that lanes spent on the job, seconds a second.", FIGURE_CORES,
      true, used},
-    {"cores_saved", "SAVED", "Workers less the cores allocated.", FIGURE_CORES, true, saved},
+    {"cores_saved", "SAVED", "Cores of servers of its own, less those allocated.", FIGURE_CORES,
+     true, saved},
     {"period_seconds", "PERIOD", "Time of a round of the whole job, now.", FIGURE_SECONDS, true,
      period},
     {"alone_period_seconds", "ALONE", "The same while no other job was on its lanes.",
@@ -126,9 +132,11 @@ const char *shares_text(const struct snapshot *s, const struct view_lane *lane,
         text_append(buffer, SHARES_BYTES, "%s%s %.0f %%", shown++ ? ", " : "",
                     job ? job_label(job, label) : "other", part->share * 100);
     }
-    if (lane->parts_count > shown)
-        text_append(buffer, SHARES_BYTES, shown ? ", %zu more" : "%zu jobs",
-                    lane->parts_count - shown);
+    if (shown == 0 && lane->parts_count > 0)
+        text_append(buffer, SHARES_BYTES, "%zu job%s", lane->parts_count,
+                    text_plural(lane->parts_count));
+    else if (lane->parts_count > shown)
+        text_append(buffer, SHARES_BYTES, ", %zu more", lane->parts_count - shown);
     return buffer;
 }
 

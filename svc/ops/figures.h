@@ -20,6 +20,9 @@ struct figure {
 
 extern const struct figure job_figures[]; /* ends with a NULL name */
 
+/* Cores that servers of its own would hold: one a worker; a job of one worker has nothing to sum
+ * with others, and needs none (O5). */
+double job_dedicated(const struct view_job *job);
 /* Measured, 0 to 1; NAN: not known. */
 double job_loss(const struct view_job *job);
 /* Whether any job knows it. */

@@ -75,7 +75,8 @@ static void print_service(const struct snapshot *s, const char *version, FILE *o
           s->cores.allocated);
     plain(out, "cores_used", "gauge", "CPU seconds a second of all lanes, lately.", s->cores.used);
     plain(out, "cores_dedicated", "gauge",
-          "Cores that the jobs would hold with servers of their own: one a worker.",
+          "Cores that the jobs would hold with servers of their own: one a worker, none for a job "
+          "of one.",
           s->cores.dedicated);
     plain(out, "cores_saved", "gauge", "cores_dedicated less cores_allocated.",
           cores_saved(&s->cores));

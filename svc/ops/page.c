@@ -4,6 +4,9 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
+
+#define NAME_BYTES 40 /* of a name on one line */
 
 static const char before_title[] =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
@@ -26,6 +29,8 @@ static const char style[] =
     "svg{display:block;width:100%;max-width:60rem;font-size:12px}svg text{fill:var(--quiet)}"
     ".grid{stroke:var(--rule)}.line{fill:none;stroke-width:2.5;stroke-linecap:round;"
     "stroke-linejoin:round}\n"
+    /* The picture shrinks with the screen: so that its labels can be read on a narrow one. */
+    "@media(max-width:36rem){svg{font-size:17px;overflow:visible}}\n"
     ".line.dedicated{stroke:var(--dedicated);stroke-dasharray:6 5}.line.allocated{"
     "stroke:var(--allocated)}.line.used{stroke:var(--used)}\n"
     ".key{display:inline-block;width:1.2rem;height:.25rem;margin:0 .4rem .2rem 0}"
@@ -34,7 +39,8 @@ static const char style[] =
     ".wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
     "th,td{text-align:right;padding:.25rem .7rem .25rem 0;border-bottom:1px solid var(--rule);"
     "white-space:nowrap}th{color:var(--quiet);font-weight:500}"
-    "th.name,td.name{text-align:left}\n"
+    "th.name,td.name{text-align:left}"
+    ".long{width:18rem;white-space:normal;overflow-wrap:anywhere}\n"
     ".bar{display:block;height:.7rem;min-width:1px;background:var(--used)}td.bars{width:14rem}\n"
     "</style></head><body>\n";
 
@@ -70,6 +76,15 @@ void page_cell(const char *text, bool is_name, FILE *out)
     fputs(is_name ? "<td class=\"name\">" : "<td>", out);
     page_text(text, out);
     fputs("</td>", out);
+}
+
+void page_name(const char *name, FILE *out)
+{
+    if (strlen(name) <= NAME_BYTES)
+        return page_cell(name, true, out);
+    fputs("<td class=\"name\"><div class=\"long\">", out);
+    page_text(name, out);
+    fputs("</div></td>", out);
 }
 
 void page_number(uint64_t number, FILE *out) { fprintf(out, "<td>%" PRIu64 "</td>", number); }

@@ -16,6 +16,8 @@ void page_text(const char *text, FILE *out);
 /* A figure with its name above it, which is also its id. */
 void page_tile(const char *name, enum figure_unit unit, double value, FILE *out);
 void page_cell(const char *text, bool is_name, FILE *out);
+/* The name of a job: a long one is broken, so that the other columns stay in sight. */
+void page_name(const char *name, FILE *out);
 void page_number(uint64_t number, FILE *out);
 void page_figure(enum figure_unit unit, double value, FILE *out);
 

@@ -137,7 +137,7 @@ static void add_job(struct view_cores *cores, const struct view_job *job, bool o
 {
     if (strcmp(job->state, "failed") == 0)
         return;
-    cores->dedicated += job->workers;
+    cores->dedicated += job_dedicated(job);
     if (own_only && !isnan(job->cores_allocated))
         cores->allocated += job->cores_allocated;
     if (own_only)

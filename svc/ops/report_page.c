@@ -22,7 +22,7 @@ static void print_cores(const struct view_cores *c, FILE *out)
         page_tile("saving", FIGURE_RATIO, saved / c->dedicated, out);
     fputs(
         "</dl>\n<p class=\"quiet\">Cores now. Dedicated: what the jobs would hold with servers of "
-        "their own, one a worker.</p>\n",
+        "their own, one a worker; a job of one worker needs none.</p>\n",
         out);
 }
 
@@ -77,7 +77,7 @@ static void print_job(const struct snapshot *s, const struct view_job *job, FILE
 {
     char label[JOB_LABEL_BYTES];
     fputs("<tr>", out);
-    page_cell(job_label(job, label), true, out);
+    page_name(job_label(job, label), out);
     page_cell(job->state, true, out);
     for (const struct figure *f = job_figures; f->name; f++)
         if (figure_is_known(f, &s->jobs))
@@ -120,7 +120,7 @@ static void print_ended_job(const struct ended *ended, const struct ended_job *j
 {
     char text[JOB_LABEL_BYTES];
     fputs("<tr>", out);
-    page_cell(job_label(&job->view, text), true, out);
+    page_name(job_label(&job->view, text), out);
     page_cell(job->state, true, out);
     snprintf(text, sizeof text, "%.0f min ago", (now_s - job->at_s) / 60);
     page_cell(text, false, out);
@@ -150,15 +150,32 @@ static void print_ended(const struct ended *ended, double now_s, FILE *out)
     fputs("</tbody></table></div>\n", out);
 }
 
-static void print_losses(const struct snapshot *s, FILE *out)
+/* What is known of the jobs there are, and of those that have ended. */
+static size_t list_losses(const struct snapshot *s, const struct ended *ended, double now_s,
+                          double *ret_losses)
 {
-    double *losses = calloc(s->jobs.jobs_count + 1, sizeof *losses);
     size_t count = 0;
-    for (size_t i = 0; losses && i < s->jobs.jobs_count; i++)
+    const struct ended_job *job;
+    for (size_t i = 0; i < s->jobs.jobs_count; i++)
         if (isfinite(job_loss(&s->jobs.jobs[i])))
-            losses[count++] = job_loss(&s->jobs.jobs[i]);
-    if (losses)
-        page_losses(losses, count, out);
+            ret_losses[count++] = job_loss(&s->jobs.jobs[i]);
+    for (size_t i = 0; (job = ended_at(ended, i, now_s)); i++)
+        if (isfinite(job_loss(&job->view)))
+            ret_losses[count++] = job_loss(&job->view);
+    return count;
+}
+
+static void print_losses(const struct snapshot *s, const struct ended *ended, double now_s,
+                         FILE *out)
+{
+    double *losses = calloc(s->jobs.jobs_count + ENDED_JOBS_MAX, sizeof *losses);
+    if (!losses)
+        return;
+    size_t count = list_losses(s, ended, now_s, losses);
+    page_losses(losses, count, out);
+    if (count > 0)
+        fputs("<p class=\"quiet\">Jobs that have ended count, as long as they are listed.</p>\n",
+              out);
     free(losses);
 }
 
@@ -182,6 +199,7 @@ int report_page(const struct snapshot *s, const struct history *history, FILE *o
 {
     struct view_cores mean;
     uint64_t up_s = s->status.uptime_ns / UINT64_C(1000000000);
+    double now_s = (double)s->status.uptime_ns / 1e9;
     page_begin("gradpool report", out);
     fputs("<h1>gradpool</h1>\n<p class=\"quiet\">", out);
     page_text(s->status.endpoint, out);
@@ -195,8 +213,8 @@ int report_page(const struct snapshot *s, const struct history *history, FILE *o
     page_cores_over_time(history->samples, history->count, out);
     print_lanes(s, out);
     print_jobs(s, out);
-    print_ended(&history->ended, (double)s->status.uptime_ns / 1e9, out);
-    print_losses(s, out);
+    print_ended(&history->ended, now_s, out);
+    print_losses(s, &history->ended, now_s, out);
     page_events(s->status.events, s->status.events_count, out);
     if (s->status.settings_count > 0)
         page_facts("Settings, machine, commit", s->status.settings, s->status.settings_count, out);

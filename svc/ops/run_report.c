@@ -113,7 +113,7 @@ static bool is_known(const struct view_run *run, const struct column *column)
 static void print_job(const struct view_run *run, const struct view_run_job *job, FILE *out)
 {
     fputs("<tr>", out);
-    page_cell(job->job, true, out);
+    page_name(job->job, out);
     page_number(job->workers, out);
     for (const struct column *c = columns; c->title; c++)
         if (is_known(run, c))

@@ -72,9 +72,10 @@ int ops_status_table(const struct view_status *status, FILE *out)
     struct table table;
     fprintf(out,
             "%s  pid %u, up %s, policy %s\nstate in %s, start number %" PRIu64
-            ", %u jobs, %u tasks\n\n",
+            ", %u job%s, %u task%s\n\n",
             status->endpoint, status->pid, duration(status->uptime_ns, up), status->policy,
-            status->state_dir, status->incarnation, status->jobs, status->tasks);
+            status->state_dir, status->incarnation, status->jobs, text_plural(status->jobs),
+            status->tasks, text_plural(status->tasks));
     table_init(&table, titles);
     for (size_t a = 0; a < status->aggregators_count; a++) {
         for (size_t i = 0; i < status->aggregators[a].lanes_count; i++) {

@@ -92,9 +92,10 @@ static int print_jobs(const struct snapshot *s, FILE *out)
 int ops_top_text(const struct snapshot *s, FILE *out)
 {
     uint64_t up_s = s->status.uptime_ns / UINT64_C(1000000000);
-    fprintf(out, "%s  up %" PRIu64 ":%02u:%02u, policy %s, %u jobs, %u tasks\n", s->status.endpoint,
-            up_s / 3600, (unsigned)(up_s / 60 % 60), (unsigned)(up_s % 60), s->status.policy,
-            s->status.jobs, s->status.tasks);
+    fprintf(out, "%s  up %" PRIu64 ":%02u:%02u, policy %s, %u job%s, %u task%s\n",
+            s->status.endpoint, up_s / 3600, (unsigned)(up_s / 60 % 60), (unsigned)(up_s % 60),
+            s->status.policy, s->status.jobs, text_plural(s->status.jobs), s->status.tasks,
+            text_plural(s->status.tasks));
     print_cores(s, out);
     int error = print_lanes(s, out);
     if (error < 0 || s->jobs.jobs_count == 0)

@@ -25,6 +25,9 @@ PROBE = """<script>addEventListener('load', () => {
   said.id = 'probe';
   said.textContent = JSON.stringify({
     labels: boxes.length, hits, width: innerWidth, wide: document.documentElement.scrollWidth,
+    jobs: document.getElementById('jobs').getBoundingClientRect().right,
+    low: Math.min(...Array.from(document.querySelectorAll('svg text'), text =>
+      parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a)),
     ground: getComputedStyle(document.body).backgroundColor});
   document.body.append(said);
 });</script>"""
@@ -57,6 +60,9 @@ def check_labels(case, page, folder):
             case.assertEqual(seen['hits'], [], (width, scheme))
             case.assertEqual((seen['width'], seen['ground']), (width, ground))
             case.assertLessEqual(seen['wide'], width)
+            case.assertGreaterEqual(seen['low'], 9)
+            if width == 1280:
+                case.assertLessEqual(seen['jobs'], width)
 
 
 def data_of(shown):

@@ -258,6 +258,23 @@ class Plan(Running):
         self.assertIn('model.csv:3: expected', answer.stderr)
 
 
+    def test_what_no_service_would_take_is_a_mistake_that_is_told_plainly(self):
+        path = self.service.folder / 'model.csv'
+        for row, why in ((b'a,2', 'model.csv:3: a tensor of this name came before'),
+                         (b',2', 'model.csv:3: a tensor\'s name has 1 to 255 bytes'),
+                         (b'\x1b[31m\xff,2', 'model.csv:3: the name is no UTF-8'),
+                         (b'b,999999999999', 'model.csv:3: the tensor is larger than 1 TiB')):
+            path.write_bytes(b'name,elements\na,1\n' + row + b'\n')
+            answer = self.service.ask('plan', path)
+            self.assertEqual((answer.returncode, answer.stdout), (2, ''), answer.stderr)
+            self.assertIn(why, answer.stderr)
+            self.assertNotIn('\x1b', answer.stderr)
+        path.write_text('name,elements\na,1\n')
+        answer = self.service.ask('plan', path, '--period', '1', '--lane-time', '86400000')
+        self.assertEqual((answer.returncode, answer.stdout), (2, ''), answer.stderr)
+        self.assertIn('--lane-time is more than', answer.stderr)
+
+
 class Health(unittest.TestCase):
     def setUp(self):
         self.service = Service('--http', '127.0.0.1:0', '--aggregator-timeout', 3, aggregators=2)
@@ -380,6 +397,13 @@ class Browser(Running):
     def test_no_label_overlaps_another_wide_or_narrow_light_or_dark(self):
         browser.check_labels(self, fetch(self.web + '/report')[1], self.service.folder)
 
+    def test_a_very_long_name_leaves_the_other_columns_in_sight(self):
+        name = 'n' * 127
+        self.service.workers(name, 2, '--rounds', 1000000, '--compute-ms', 20)
+        until(lambda: name in fetch(self.web + '/report')[1], 'the job is shown',
+              process=self.service.serve)
+        browser.check_labels(self, fetch(self.web + '/report')[1], self.service.folder)
+
     def test_the_page_carries_the_figures_along(self):
         data = browser.data_of(browser.dom(self.web + '/report'))
         self.assertEqual([j['job'] for j in data['jobs']], ['resnet-7'])
@@ -415,6 +439,16 @@ class RunPage(unittest.TestCase):
         self.assertEqual(answer.returncode, 1)
         self.assertEqual(answer.stdout, '')  # before it ran
         self.assertIn('/nowhere/run.html cannot be written', answer.stderr)
+
+    def test_an_option_that_the_live_comparison_does_not_heed_is_a_usage_error(self):
+        for option, *value in (('--report', 'run.html'), ('--traces', 'week.csv'),
+                               ('--hours', '12'), ('--sensitivity',), ('--piece-max', '65536')):
+            for words in ([option, *value, '--live', 'x.csv'], ['--live', 'x.csv', option, *value]):
+                answer = subprocess.run([BENCH, 'simulate', *words], capture_output=True, text=True,
+                                        timeout=WAIT_S, check=False)
+                self.assertEqual(answer.returncode, 2)
+                self.assertEqual(answer.stdout, '')
+                self.assertIn(f'--live and {option} do not go together', answer.stderr)
 
     def test_a_simulation_without_jobs_or_without_readers_is_a_failure(self):
         with open('/dev/full', 'w', encoding='utf-8') as full:

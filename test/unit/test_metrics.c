@@ -232,6 +232,36 @@ static void a_chart_of_nothing_or_of_gaps_is_still_a_chart(void **state)
     }
 }
 
+static void a_chart_has_steps_and_no_slopes(void **state)
+{
+    char *text;
+    size_t bytes;
+    const struct view_moment moments[] = {{0, {.allocated = 1, .used = 1, .dedicated = 2}},
+                                          {100, {.allocated = 4, .used = 1, .dedicated = 2}}};
+    FILE *out = open_memstream(&text, &bytes);
+    page_chart(moments, 2, out);
+    fclose(out);
+    /* up in the middle between the two */
+    has(text, "<path class=\"line allocated\" d=\"M44.0 163.5h0H336.0V12.0H628.0\"/>");
+    free(text);
+}
+
+static void the_name_of_a_job_is_broken_where_it_is_long(void **state)
+{
+    char name[128];
+    struct rig_service before = rig_before(), after = rig_after();
+    struct history history = {0};
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    before.job = after.job = name;
+    struct snapshot *s = snapshot_of(&before, &after);
+    char *text = page_of(s, &history);
+    has(text, "<td class=\"name\"><div class=\"long\">acme/nnn");
+    has(text, "<td class=\"name\">five</td>");
+    free(text);
+    snapshot_destroy(s);
+}
+
 static void without_jobs_nothing_is_said_to_be_saved(void **state)
 {
     assert_true(isnan(cores_saved(&(struct view_cores){.allocated = 3})));
@@ -288,6 +318,29 @@ static void jobs_that_have_ended_stay_on_the_page_for_hours(void **state)
     snapshot_destroy(now);
 }
 
+static void what_ended_jobs_have_lost_counts_as_long_as_they_are_listed(void **state)
+{
+    struct rig_service before = rig_before(), after = rig_after();
+    struct history history = {0};
+    before.more_jobs = 2;
+    before.loss_ppm = 67000;
+    struct snapshot *old = rig_snapshot(&before), *now = rig_snapshot(&after);
+    char *text = page_of(now, &history);
+    has(text, "It is not known of any job yet.");
+    free(text);
+    ended_look(&history.ended, old, now);
+    text = page_of(now, &history);
+    has(text, "<td class=\"name\">5 to 10 %</td><td id=\"losses-5\">2</td>");
+    free(text);
+    for (size_t i = 0; i < 2; i++)
+        history.ended.jobs[i].at_s -= ENDED_KEPT_S + 1;
+    text = page_of(now, &history);
+    has(text, "It is not known of any job yet.");
+    free(text);
+    snapshot_destroy(old);
+    snapshot_destroy(now);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,7 +354,10 @@ int main(void)
         cmocka_unit_test(the_page_has_tiles_tables_and_a_chart_and_loads_nothing),
         cmocka_unit_test(without_jobs_nothing_is_said_to_be_saved),
         cmocka_unit_test(jobs_that_have_ended_stay_on_the_page_for_hours),
+        cmocka_unit_test(what_ended_jobs_have_lost_counts_as_long_as_they_are_listed),
         cmocka_unit_test(what_was_saved_since_the_start_is_a_mean_over_time),
+        cmocka_unit_test(a_chart_has_steps_and_no_slopes),
+        cmocka_unit_test(the_name_of_a_job_is_broken_where_it_is_long),
         cmocka_unit_test(a_chart_of_nothing_or_of_gaps_is_still_a_chart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

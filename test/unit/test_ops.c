@@ -198,7 +198,7 @@ static void the_status_table_reads_well(void **state)
     assert_string_equal(
         text,
         "gradpool://h:7077  pid 42, up 2h03m, policy hash\n"
-        "state in /s, start number 12, 1 jobs, 4 tasks\n\n"
+        "state in /s, start number 12, 1 job, 4 tasks\n\n"
         "AGGREGATOR  NODE   PID  STATE  LANE  CORE  JOBS  TASKS  ROUNDS  TAKEN IN    CPU  MEMORY\n"
         "         2  node7   77  up        3     1     5      4       9     1 MiB  1.5 s   6 "
         "KiB\n");
