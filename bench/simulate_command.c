@@ -6,6 +6,7 @@
 #include "bench/sim/csv.h"
 #include "bench/sim/simulate.h"
 #include "bench/simulate_report.h"
+#include "packer/packer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@ struct arguments {
     const char *traces, *models, *report; /* report NULL: no page */
     double hours;                         /* 0: as the trace has it, a week of drawn jobs */
     const char *live;                     /* a trace that is played on a real service, too */
+    const char *not_live;                 /* an option that has no meaning there; NULL: none */
     double live_s, live_load;
     bool is_json, wants_rows;
     struct setting setting;
@@ -30,6 +32,7 @@ enum {
     KEY_LINE,
     KEY_JITTER,
     KEY_LANES,
+    KEY_PIECE_MAX,
     KEY_WINDOWS,
     KEY_WINDOW,
     KEY_HOURS,
@@ -59,6 +62,8 @@ static const struct argp_option options[] = {
      "standard deviation by mean of a worker's step times (default 0.087)"},
     {"lanes", KEY_LANES, "N", 0,
      "to share; who finds no room keeps lanes of its own (default: as many as are needed)"},
+    {"piece-max", KEY_PIECE_MAX, "BYTES", 0,
+     "of a piece of a tensor, as `gradpool serve` has it: 4096 to 4194304 (default 4194304)"},
     {"windows", KEY_WINDOWS, "N", 0, "looked at chunk by chunk (default 200)"},
     {"window-s", KEY_WINDOW, "S", 0, "length of a window (default 10)"},
     {"hours", KEY_HOURS, "H", 0,
@@ -110,6 +115,9 @@ static error_t parse_setting(int key, char *text, struct argp_state *state, stru
     case KEY_LINE: s->line_gbit_per_s = number(state, text, 0.1, 10000); return 0;
     case KEY_JITTER: s->jitter = number(state, text, 0, 1); return 0;
     case KEY_LANES: s->lanes = (uint32_t)command_number(state, text, 1, 65536); return 0;
+    case KEY_PIECE_MAX:
+        s->piece_bytes_max = command_number(state, text, 4096, PACKER_PIECE_BYTES_MAX);
+        return 0;
     case KEY_WINDOWS: s->windows = (uint32_t)command_number(state, text, 1, 100000); return 0;
     case KEY_WINDOW: s->window_s = number(state, text, 0.1, 3600); return 0;
     case KEY_SEED: s->seed = command_number(state, text, 0, UINT64_MAX); return 0;
@@ -118,10 +126,25 @@ static error_t parse_setting(int key, char *text, struct argp_state *state, stru
     }
 }
 
+/* Name of an option that the live comparison has no use for, or settles itself; else NULL. */
+static const char *name_if_not_live(int key)
+{
+    static const int keys[] = {KEY_TRACES, KEY_HOURS, KEY_REPORT, KEY_SENSITIVITY, KEY_X,
+                               KEY_LINE,   KEY_STAY,  KEY_WINDOW, KEY_PIECE_MAX};
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        for (const struct argp_option *o = options; keys[i] == key && o->name; o++)
+            if (o->key == key)
+                return o->name;
+    return NULL;
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *a = state->input;
+    const char *name = name_if_not_live(key);
 
+    a->not_live = name ? name : a->not_live;
     switch (key) {
     case KEY_TRACES: a->traces = text; return 0;
     case KEY_MODELS: a->models = text; return 0;
@@ -132,6 +155,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_LIVE: a->live = text; return 0;
     case KEY_LIVE_S: a->live_s = number(state, text, 5, 600); return 0;
     case KEY_LIVE_LOAD: a->live_load = number(state, text, 1, 1000) / 100; return 0;
+    case ARGP_KEY_END:
+        if (a->live && a->not_live)
+            argp_error(state, "--live and --%s do not go together", a->not_live);
+        return 0;
     default: return parse_setting(key, text, state, &a->setting);
     }
 }
@@ -223,6 +250,7 @@ int simulate_command(int argc, char **argv)
                     .jitter = 0.087,
                     .element_bytes = 4,
                     .loss_limit_ppm = 50000,
+                    .piece_bytes_max = PACKER_PIECE_BYTES_MAX,
                     .windows = 200,
                     .window_s = 10,
                     .moves = true,

@@ -39,6 +39,7 @@ static void add_facts(const struct simulate_report *report, struct run_facts *fa
              s->element_bytes * 8, s->line_gbit_per_s, SETTING_LANE_LINES * s->line_gbit_per_s);
     run_fact(facts, "jitter", "%g", s->jitter);
     run_fact(facts, "policy", "%s; tasks %s", s->policy, s->moves ? "move" : "stay");
+    run_fact(facts, "pieces", "%llu KiB", (unsigned long long)s->piece_bytes_max / 1024);
     run_fact(facts, "loss limit", "%g %%", s->loss_limit_ppm / 1e4);
     run_fact(facts, "windows", "%u of %g s", s->windows, s->window_s);
     run_fact(facts, "seed", "%llu", (unsigned long long)s->seed);

@@ -50,9 +50,10 @@ void simulate_report_start(const struct simulate_report *report)
            s->element_bytes * 8, s->line_gbit_per_s, SETTING_LANE_LINES * s->line_gbit_per_s);
     printf("jitter     %g of a worker's step time, independent; a round waits for the slowest\n",
            s->jitter);
-    printf("placing    policy %s, limit %g %%, jobs are measured on lanes of their own first; "
-           "tasks %s\n",
-           s->policy, s->loss_limit_ppm / 1e4, s->moves ? "move when a job leaves" : "stay");
+    printf("placing    policy %s, limit %g %%, pieces of %llu KiB, jobs are measured on lanes of "
+           "their own first; tasks %s\n",
+           s->policy, s->loss_limit_ppm / 1e4, (unsigned long long)s->piece_bytes_max / 1024,
+           s->moves ? "move when a job leaves" : "stay");
     printf("loss       event simulation by chunks of 2 MiB, %u windows of %g s, seed %llu; not the "
            "packer's formula\n\n",
            s->windows, s->window_s, (unsigned long long)s->seed);

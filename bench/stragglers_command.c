@@ -56,7 +56,7 @@ static const struct argp_option options[] = {
     {"models", KEY_MODELS, "DIR", 0, "tables of models (default: bench/models)"},
     {"model", KEY_MODEL, "NAME", 0, "only this one (default: vgg16 and resnet50)"},
     {"injector", KEY_INJECTOR, "NAMES", 0,
-     "only these, commas between: none, sleep, hog, cap, skew"},
+     "only these, commas between: none, sleep, task, hog, cap, skew"},
     {"policy", KEY_POLICY, "NAMES", 0,
      "only these, commas between: nothing, explore, proportional, ..."},
     {0},
@@ -128,6 +128,7 @@ static struct cell make_cell(struct stragglers *s, const struct model *model,
         .piece_max = works ? s->work_piece_max : s->piece_max,
         .usual_ns_per_kib = works ? 0 : (uint32_t)(LANE_MS * 1e6 / lane_kib),
         .times = TIMES,
+        .task_ns = (uint32_t)(2 * LANE_MS * 1e6),
         /* In and out for each worker, in half of what the slowed lane takes. */
         .cap_mbit = (uint32_t)(TARGET_BYTES / CELL_LANES * 4 * WORKERS * 8 /
                                (TIMES * LANE_MS * 1e-3) / 1e6)};

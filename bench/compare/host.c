@@ -55,27 +55,31 @@ pid_t process_fork(int signal)
     return 0;
 }
 
-static void redirect(const char *log_path)
+static void redirect(int stream, const char *path)
 {
-    int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
-    if (log >= 0) {
-        dup2(log, STDOUT_FILENO);
-        dup2(log, STDERR_FILENO);
-    }
+    int file = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+    if (file >= 0)
+        dup2(file, stream);
 }
 
-pid_t process_spawn(char *const *argv, char *const *environment, const char *log_path)
+pid_t process_spawn_apart(char *const *argv, char *const *environment, const char *output_path,
+                          const char *error_path)
 {
     pid_t pid = process_fork(SIGTERM);
     if (pid < 0)
         return -errno;
     if (pid > 0)
         return pid;
-    if (log_path)
-        redirect(log_path);
+    redirect(STDOUT_FILENO, output_path);
+    redirect(STDERR_FILENO, error_path);
     execvpe(argv[0], argv, environment);
     fprintf(stderr, "gradpool-bench: cannot run %s: %s\n", argv[0], strerror(errno));
     _exit(127);
+}
+
+pid_t process_spawn(char *const *argv, char *const *environment, const char *log_path)
+{
+    return process_spawn_apart(argv, environment, log_path, log_path);
 }
 
 int process_reap(pid_t pid, uint64_t deadline_ns)

@@ -16,6 +16,9 @@ void process_bind(uint32_t index);
 pid_t process_fork(int signal);
 /* As posix_spawnp(), standard error (and output) into `log_path` unless NULL. Negative errno. */
 pid_t process_spawn(char *const *argv, char *const *environment, const char *log_path);
+/* The same with a file for each. */
+pid_t process_spawn_apart(char *const *argv, char *const *environment, const char *output_path,
+                          const char *error_path);
 /* Waits until the deadline, then kills. Exit code, or 128 + signal. */
 int process_reap(pid_t pid, uint64_t deadline_ns);
 

@@ -221,11 +221,12 @@ static int be_calm(struct conductor *c, uint64_t until_ns)
 
 /* --- strikes --- */
 
+/* Never the last that is up: the jobs need one. */
 static pid_t some_aggregator(struct conductor *c)
 {
     pid_t pids[SERVICE_PROCESSES_MAX];
     int count = look_at_aggregators(&c->service, pids, SERVICE_PROCESSES_MAX);
-    return count > 0 ? pids[draw(c, (uint32_t)count)] : 0;
+    return count > 1 ? pids[draw(c, (uint32_t)count)] : 0;
 }
 
 /* It may be gone. */

@@ -8,9 +8,14 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ANSWER_NS (20 * NS_PER_S)
+#define TRIES 5
+#define AGAIN_NS (200 * 1000 * 1000)
+#define EXIT_UNHEALTHY 3 /* an aggregator that is silent for a moment, for instance */
 
 extern char **environ;
 
@@ -30,10 +35,36 @@ static int read_all(const char *path, char **ret_text)
     return 0;
 }
 
-/* The caller frees the text. */
+/* What it says of its failure, on one line. */
+static void print_failure(const char *command, const char *errors_path, int code)
+{
+    char *text = NULL;
+    if (read_all(errors_path, &text) == 0)
+        for (char *at = text; (at = strchr(at, '\n'));)
+            *at = at[1] ? ' ' : '\0';
+    fprintf(stderr, "gradpool-bench: gradpool %s failed %d times, with exit code %d: %s\n", command,
+            TRIES, code, text ? text : "it said nothing");
+    free(text);
+}
+
+/* The exit code; negative: it could not be asked. A whole answer is one, whatever it says of the
+ * service's health. */
+static int try_to_ask(char **argv, const char *path, const char *errors_path, char **ret_text)
+{
+    unlink(path);
+    unlink(errors_path);
+    pid_t pid = process_spawn_apart(argv, environ, path, errors_path);
+    int code = pid < 0 ? pid : process_reap(pid, clock_now_ns() + ANSWER_NS);
+    if (code == 0 || code == EXIT_UNHEALTHY)
+        return read_all(path, ret_text) == 0 ? 0 : code;
+    return code;
+}
+
+/* The caller frees the text. On a machine under load one look may fail: the run goes on. */
 static int ask(const struct service *s, const char *command, const char *job, char **ret_text)
 {
-    char path[PATH_MAX + 16];
+    const struct timespec again = {0, AGAIN_NS};
+    char path[PATH_MAX + 16], errors_path[PATH_MAX + 16];
     char *argv[] = {(char *)s->program,
                     (char *)command,
                     (char *)"--json",
@@ -42,14 +73,18 @@ static int ask(const struct service *s, const char *command, const char *job, ch
                     (char *)job,
                     NULL};
     snprintf(path, sizeof path, "%s/look", s->folder);
-    unlink(path);
-    pid_t pid = process_spawn(argv, environ, path);
-    int r = pid < 0 ? pid : process_reap(pid, clock_now_ns() + ANSWER_NS) == 0 ? 0 : -EIO;
-    if (r == 0)
-        r = read_all(path, ret_text);
-    if (r < 0)
-        fprintf(stderr, "gradpool-bench: gradpool %s failed\n", command);
-    return r;
+    snprintf(errors_path, sizeof errors_path, "%s/look-errors", s->folder);
+    int code = 0;
+    *ret_text = NULL;
+    for (int i = 0; i < TRIES && !*ret_text; i++) {
+        if (i > 0)
+            nanosleep(&again, NULL);
+        code = try_to_ask(argv, path, errors_path, ret_text);
+    }
+    if (*ret_text)
+        return 0;
+    print_failure(command, errors_path, code);
+    return -EIO;
 }
 
 int look_at_lanes(const struct service *service, struct look *ret_look)

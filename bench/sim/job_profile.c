@@ -14,11 +14,7 @@
 #define FORWARD_PART (1.0 / 3) /* of a step; the backward pass costs twice the forward pass */
 #define ROUNDS 100             /* looked at; EWMA refines what 20 rounds told */
 #define MEASURED_ROUNDS 25     /* 5 to warm up, 20 that count: these hold lanes */
-#define KEPT_BACK 0.1          /* of the loss limit, for what no formula knows */
-#define PERIOD_TOLERANCE 0.3   /* of the loss limit */
-#define PIECES_A_STEP 100
-#define PIECE_BYTES_MIN (512 << 10)
-#define CHUNK_BYTES (2 << 20) /* pushed by all workers: 512 KiB of each of four */
+#define CHUNK_BYTES (2 << 20)  /* pushed by all workers: 512 KiB of each of four */
 
 static double lane_ns_of(const struct job_profile *profile, uint64_t elements)
 {
@@ -72,19 +68,6 @@ struct queue_job job_profile_queue_job(const struct job_profile *profile)
     };
 }
 
-/* Halves pieces until one takes a lane no longer than a hundredth of a step: lanes can then be
- * filled and pieces dealt to within that. */
-static uint64_t piece_bytes(const struct job_profile *profile)
-{
-    uint64_t bytes = PACKER_PIECE_BYTES_MAX;
-    double most_ns = profile->model->step_ns / PIECES_A_STEP;
-
-    while (!profile->setting->is_known && bytes > PIECE_BYTES_MIN &&
-           lane_ns_of(profile, bytes / profile->setting->element_bytes) > most_ns)
-        bytes /= 2;
-    return bytes;
-}
-
 static int make_tensors(struct job_profile *profile)
 {
     const struct model *model = profile->model;
@@ -130,7 +113,7 @@ static int place_alone(const struct job_profile *profile, uint32_t lanes_count,
         .lanes_count = lanes_count,
         .tensors = profile->tensors,
         .tensors_count = profile->tensors_count,
-        .piece_bytes_max = profile->piece_bytes_max,
+        .piece_bytes_max = profile->setting->piece_bytes_max,
     };
     int r;
 
@@ -213,56 +196,13 @@ static int measure(const struct job_profile *profile, uint32_t lanes, struct mea
     return 0;
 }
 
-static uint32_t planned_limit_ppm(const struct setting *setting)
-{
-    return (uint32_t)(setting->loss_limit_ppm * (setting->is_known ? 1 : 1 - KEPT_BACK));
-}
-
-/* Where the packer's spread comes from. */
-static void take_ending(struct job_profile *profile, const struct measurement *m)
-{
-    profile->timing.spread_ns = (uint64_t)m->busiest_ns;
-    profile->timing.span_ns = (uint64_t)m->ending.span_ns;
-    profile->timing.burst_ns = (uint64_t)m->ending.burst_ns;
-    profile->timing.slack_ns = (uint64_t)m->slack_ns;
-    profile->enough_period_ns = m->period_ns;
-}
-
-/* The fewest lanes on which the period is still nearly as on as many as workers. A real service
- * finds them as this does: by halving, a few rounds each. */
-static int find_enough(struct job_profile *profile, double period_ns, char *error)
-{
-    double tolerance = PERIOD_TOLERANCE * profile->setting->loss_limit_ppm / 1e6;
-    uint32_t low = 0, high = profile->workers; /* low lanes are too few, high are enough */
-
-    while (high - low > 1) {
-        uint32_t middle = (low + high) / 2;
-        struct measurement m;
-        int r = measure(profile, middle, &m, error);
-
-        if (r < 0)
-            return r;
-        free(m.pieces);
-        profile->measuring_ns += (uint64_t)(MEASURED_ROUNDS * m.period_ns);
-        if (m.period_ns <= period_ns * (1 + tolerance)) {
-            high = middle;
-            take_ending(profile, &m);
-            profile->timing.loss_limit_ppm = profile->setting->loss_limit_ppm -
-                                             (uint32_t)(1e6 * fmax(0, 1 - period_ns / m.period_ns));
-        } else {
-            low = middle;
-        }
-    }
-    profile->lanes_enough = high;
-    return 0;
-}
-
 /* When the lanes' work of a round may begin. */
 static double first_piece_ns(const struct job_profile *profile)
 {
     return profile->model->step_ns * (profile->setting->overlaps ? FORWARD_PART : 1);
 }
 
+/* Once, on as many lanes as workers (P12 of packer); where the packer's spread comes from. */
 static int make_timing(struct job_profile *profile, char *error)
 {
     struct measurement m;
@@ -273,17 +213,18 @@ static int make_timing(struct job_profile *profile, char *error)
     profile->dedicated = m.pieces;
     profile->dedicated_count = m.count;
     profile->deviation_ns = m.deviation_ns;
-    profile->lanes_enough = profile->workers;
     profile->timing = (struct packer_timing){
         .period_ns = (uint64_t)m.period_ns,
         .window_ns = (uint64_t)(m.period_ns - first_piece_ns(profile)),
-        .loss_limit_ppm = planned_limit_ppm(profile->setting),
+        .loss_limit_ppm = profile->setting->loss_limit_ppm,
+        .spread_ns = (uint64_t)m.busiest_ns,
+        .span_ns = (uint64_t)m.ending.span_ns,
+        .burst_ns = (uint64_t)m.ending.burst_ns,
+        .slack_ns = (uint64_t)m.slack_ns,
     };
-    take_ending(profile, &m);
-    if (profile->setting->is_known)
-        return 0;
-    profile->measuring_ns = (uint64_t)(MEASURED_ROUNDS * m.period_ns);
-    return find_enough(profile, m.period_ns, error);
+    if (!profile->setting->is_known)
+        profile->measuring_ns = (uint64_t)(MEASURED_ROUNDS * m.period_ns);
+    return 0;
 }
 
 int job_profile_make(struct job_profile *profile, const struct model *model, uint32_t workers,
@@ -292,7 +233,6 @@ int job_profile_make(struct job_profile *profile, const struct model *model, uin
     int r;
 
     *profile = (struct job_profile){.model = model, .workers = workers, .setting = setting};
-    profile->piece_bytes_max = piece_bytes(profile);
     snprintf(error, TABLE_ERROR_BYTES, "no memory to profile %s", model->name);
     r = make_tensors(profile);
     if (r == 0)

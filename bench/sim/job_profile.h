@@ -13,20 +13,15 @@ struct job_profile {
     const struct setting *setting;
     struct packer_tensor *tensors; /* as the packer is asked */
     size_t tensors_count;
-    uint64_t piece_bytes_max;
     struct packer_timing timing;   /* offset_ns is each job's own */
     uint64_t lane_ns;              /* a round, all tensors */
     double deviation_ns;           /* of a round's time */
     uint64_t measuring_ns;         /* how long it held as many lanes as workers for this */
-    double enough_period_ns;       /* on the fewest lanes that do, */
-    uint32_t lanes_enough;         /* on which the period is as on as many as workers */
     struct queue_piece *dedicated; /* how it runs on as many lanes as workers */
     size_t dedicated_count;
 };
 
-/* Of jobs that are known already (setting.is_known) nothing is measured on fewer lanes than
- * workers, nothing of the limit is kept back, and pieces are the packer's: as the service has it.
- * -ENOMEM, or the packer's error with its reason in `error` (TABLE_ERROR_BYTES). */
+/* -ENOMEM, or the packer's error with its reason in `error` (TABLE_ERROR_BYTES). */
 int job_profile_make(struct job_profile *profile, const struct model *model, uint32_t workers,
                      const struct setting *setting, char *error);
 void job_profile_fini(struct job_profile *profile);

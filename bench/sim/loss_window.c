@@ -113,13 +113,6 @@ static int predict(const struct cluster *cluster, struct formulas *ret_jobs)
     return r;
 }
 
-/* Its rounds were measured on the fewest lanes that do; these cost a little against as many as
- * workers. */
-static double against_dedicated(const struct job_profile *profile, double loss)
-{
-    return 1 - (1 - loss) * (double)profile->timing.period_ns / profile->enough_period_ns;
-}
-
 /* The same rounds with the same jitter: on as many lanes as workers, on its lanes without the other
  * jobs, and as they were. */
 static int measure_loss(const struct window *w, size_t at, struct window_sums *sums)
@@ -153,8 +146,7 @@ static int add_up(const struct window *w, const struct formulas *of, struct wind
         if (r < 0)
             return r;
         sums[id].windows++;
-        sums[id].predicted +=
-            fmax(0, against_dedicated(w->cluster->jobs[id].profile, of[id].predicted));
+        sums[id].predicted += of[id].predicted;
         sums[id].counted += of[id].counted;
     }
     return 0;

@@ -9,7 +9,7 @@ struct window_sums {
     uint32_t windows;
     double loss;      /* measured: against as many lanes as workers, nobody else on them */
     double own;       /* part of it: the same lanes with nobody else on them */
-    double predicted; /* packer_predict(), and what the fewest lanes that do cost */
+    double predicted; /* packer_predict() */
     double counted;   /* with which the policy places, without its margin */
 };
 

@@ -60,6 +60,7 @@ static int start(struct run *run)
                                       .lane = c->lane,
                                       .usual = c->usual_ns_per_kib,
                                       .times = c->times,
+                                      .task_ns = c->task_ns,
                                       .port = PORT_FIRST,
                                       .cap_mbit = c->cap_mbit,
                                       .service = &run->service,

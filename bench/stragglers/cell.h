@@ -25,7 +25,7 @@ struct cell {
     uint32_t lane; /* index */
     struct herd_setting herd;
     const char *cores, *lanes_per_core, *piece_max;
-    uint32_t usual_ns_per_kib, times, cap_mbit;
+    uint32_t usual_ns_per_kib, times, task_ns, cap_mbit;
     /* What came of it; ns a round. */
     double before_ns, before_p95_ns;
     double onset_ns;                   /* of the first window with the injector */

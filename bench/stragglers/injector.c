@@ -16,18 +16,20 @@
 
 #define COMMAND_NS (20 * NS_PER_S)
 #define WORDS_MAX 32
+#define FILE_BYTES ((INJECTOR_LANES + 2) * sizeof(uint32_t))
+#define SLOW_TASK 1 /* the first of the job */
 
 extern char **environ;
 
 const char *injector_name(enum injector_kind kind)
 {
-    static const char *const names[] = {"none", "sleep", "hog", "cap", "skew"};
+    static const char *const names[] = {"none", "sleep", "task", "hog", "cap", "skew"};
     return names[kind];
 }
 
 int injector_init(struct injector *x, char *ret_path, size_t path_bytes)
 {
-    size_t bytes = INJECTOR_LANES * sizeof(uint32_t);
+    size_t bytes = FILE_BYTES;
     snprintf(ret_path, path_bytes, "/dev/shm/gradpool-bench-slow.%d", (int)getpid());
     int fd = open(ret_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     void *map = MAP_FAILED;
@@ -46,7 +48,7 @@ int injector_init(struct injector *x, char *ret_path, size_t path_bytes)
 void injector_fini(struct injector *x, const char *path)
 {
     if (x->ns_per_kib)
-        munmap(x->ns_per_kib, INJECTOR_LANES * sizeof(uint32_t));
+        munmap(x->ns_per_kib, FILE_BYTES);
     unsetenv("GRADPOOL_TEST_SLOW");
     unlink(path);
 }
@@ -141,6 +143,10 @@ int injector_begin(struct injector *x)
 {
     switch (x->kind) {
     case INJECTOR_SLEEP: x->ns_per_kib[x->lane] = x->usual * x->times; return 0;
+    case INJECTOR_TASK:
+        x->ns_per_kib[INJECTOR_LANES + 1] = x->task_ns;
+        x->ns_per_kib[INJECTOR_LANES] = SLOW_TASK;
+        return 0;
     case INJECTOR_HOG: return start_hogs(x);
     case INJECTOR_CAP: return begin_cap(x);
     case INJECTOR_SKEW: return skew(x);
@@ -152,6 +158,7 @@ void injector_end(struct injector *x)
 {
     if (x->kind == INJECTOR_SLEEP)
         x->ns_per_kib[x->lane] = x->usual;
+    x->ns_per_kib[INJECTOR_LANES] = 0;
     if (x->kind == INJECTOR_CAP)
         run("tc qdisc del dev lo root");
     end_hogs(x);

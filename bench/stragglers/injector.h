@@ -13,6 +13,7 @@
 enum injector_kind {
     INJECTOR_NONE,
     INJECTOR_SLEEP, /* the lane sleeps four times as long for each byte */
+    INJECTOR_TASK,  /* it sleeps for one of its tasks, wherever that goes */
     INJECTOR_HOG,   /* others want the lane's core */
     INJECTOR_CAP,   /* the lane's port has a bandwidth */
     INJECTOR_SKEW,  /* all tasks are on the lane at first */
@@ -22,8 +23,9 @@ enum injector_kind {
 struct injector {
     enum injector_kind kind;
     uint32_t lane;         /* index, 0 to 3 */
-    uint32_t *ns_per_kib;  /* of each lane: what GRADPOOL_TEST_SLOW names */
+    uint32_t *ns_per_kib;  /* of each lane, then a task and its ns: what GRADPOOL_TEST_SLOW names */
     uint32_t usual, times; /* ns a KiB of each lane; the slow one: times as much */
+    uint32_t task_ns;      /* for each round of the slow task */
     uint16_t port;         /* of the first lane */
     uint32_t cap_mbit;
     const struct service *service;

