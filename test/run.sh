@@ -31,7 +31,7 @@ test/setup.sh --tests || exit 1
 # The suites that sanitizer builds run: what is linked whole from our own code. Parsers and
 # simulated worlds have one thread.
 threaded=(--suite unit --suite e2e-sanitized)
-sanitized=("${threaded[@]}" --suite fuzz --suite sim)
+sanitized=("${threaded[@]}" --suite pure --suite fuzz --suite sim)
 logs=()
 
 # build FOLDER MESON-OPTION...: quiet, unless it fails.
@@ -107,7 +107,7 @@ build_the_rest_ahead() {
     build_ahead build-address "${address[@]}"
     build_ahead build-thread "${thread[@]}"
 }
-counts=()
+counts=(--no-suite torch)
 case $mode in counts | long) counts=(--setup long --no-suite strikes) ;; esac
 
 echo "gradpool tests: $(nproc) cores, Linux $(uname -r), locked memory $(ulimit -l) KiB"

@@ -16,6 +16,8 @@ import tempfile
 import time
 import unittest
 
+import tap
+
 BUILD = pathlib.Path(os.environ['GRADPOOL_BUILD'])
 GRADPOOL = BUILD / 'gradpool'
 BENCH = BUILD / 'bench' / 'gradpool-bench'
@@ -85,7 +87,12 @@ class Service:
         self.options, self.aggregators = options, aggregators
         self.children = []
         self.endpoint = None
+        self.name = 'serve'
+        tap.witnesses.append(self)
         self.start(name)
+
+    def tail(self):
+        return self.serve.tail() if hasattr(self, 'serve') else ''
 
     def start(self, name='serve', listen='gradpool://127.0.0.1:0'):
         self.serve = Process([GRADPOOL, 'serve', '--state-dir', self.state, '--listen',
@@ -157,6 +164,7 @@ class Service:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        tap.witnesses[:] = [w for w in tap.witnesses if w is not self]
         if self.owns_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -2,6 +2,7 @@
 their copies (--durability replica), to the same bits as training that never stopped. Both ranks
 live in this process; what blocks until all have called it runs in a thread each."""
 import concurrent.futures
+import contextlib
 import errno
 import json
 import os
@@ -34,6 +35,11 @@ def all_ranks(function, *of_ranks):
     """function(rank's own of each) in all ranks at once; the first error is raised."""
     with concurrent.futures.ThreadPoolExecutor(len(of_ranks[0])) as pool:
         return [done.result() for done in [pool.submit(function, *own) for own in zip(*of_ranks)]]
+
+
+def snapshot_command(service, job, path):
+    return [str(harness.GRADPOOL), 'snapshot', job, '--output', str(path), '--endpoint',
+            f'unix:{service.state}/control.sock']
 
 
 def by_rule(rule, first, steps):
@@ -176,7 +182,8 @@ class ByOperator(Case):
                     errors.append(str(error))
             steps += 1
             if steps == 90:
-                self.begin_again()
+                with self.beginning:
+                    self.begin_again()
                 steps = 0
         return errors
 
@@ -206,6 +213,7 @@ class ByOperator(Case):
                    aggregators=2)
         self.join('taken', transport)
         self.start()
+        self.beginning = threading.Lock()   # nobody dies then
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             training = pool.submit(self.train_on)
             taken = []
@@ -213,8 +221,10 @@ class ByOperator(Case):
                 time.sleep(random.uniform(0.01, 0.1))
                 taken.append(self.take('taken'))
                 self.assertFalse(training.done())
-            for pid in self.service.pids():
-                os.kill(pid, signal.SIGKILL)
+            pids = self.service.pids()
+            with self.beginning:
+                for pid in pids:
+                    os.kill(pid, signal.SIGKILL)
             errors = training.result(60)
         self.assertEqual(len(errors), rules.WORKERS)
         self.assertTrue(all('died with the lane' in error for error in errors), errors)
@@ -237,6 +247,129 @@ class ByOperator(Case):
 
     def test_a_job_goes_on_from_what_an_operator_has_taken_to_the_same_bits_tcp(self):
         self.go_on_from_it('tcp')
+
+    def declare_apart(self, first):
+        """Two tensors whose parameters tell the iteration; `first` does what comes before the
+        iterations with each rank's (job, tensors, values)."""
+        self.serve('--scale', 'off', aggregators=2)
+        self.clients = [gradpool.connect(self.service.endpoint) for _ in range(rules.WORKERS)]
+        self.jobs = [client.join('apart', rank, rules.WORKERS) for rank, client in
+                     enumerate(self.clients)]
+        for client in self.clients:
+            self.addCleanup(client.close)
+        self.values = [[numpy.zeros(50000, numpy.float32) for _ in range(2)] for _ in self.jobs]
+        self.tensors = [[] for _ in self.jobs]
+        all_ranks(first, self.jobs, self.tensors, self.values)
+
+    @contextlib.contextmanager
+    def iterating(self, update):
+        """All ranks call update(job, tensors, values, number) again and again meanwhile."""
+        over, numbers = threading.Event(), [0] * len(self.jobs)
+        together = threading.Barrier(len(self.jobs), timeout=30)
+
+        def iterate(rank):
+            while True:
+                if together.wait() == 0:
+                    ends.append(over.is_set())
+                together.wait()
+                if ends[-1]:
+                    return
+                update(self.jobs[rank], self.tensors[rank], self.values[rank], numbers[rank])
+                numbers[rank] += 1
+                time.sleep(0.002)
+        ends = []
+        with concurrent.futures.ThreadPoolExecutor(len(self.jobs)) as pool:
+            ranks_done = [pool.submit(iterate, rank) for rank in range(len(self.jobs))]
+            try:
+                time.sleep(0.1)
+                yield
+            finally:
+                over.set()
+            for done in ranks_done:
+                done.result(60)
+
+    @staticmethod
+    def declare_one(job, tensors, values, name, times=1):
+        tensors.append(job.declare(name, values.size, rule='sgd'))
+        for _ in range(times):
+            job.broadcast(tensors[-1], values).wait(WAIT_MS)
+
+    @staticmethod
+    def update_both(job, tensors, values, number):
+        for request in [job.update(tensor, numpy.full_like(value, -1), value, lr=1.0)
+                        for tensor, value in zip(tensors, values)]:
+            request.wait(WAIT_MS)
+
+    def check_of_one_iteration(self):
+        with self.iterating(self.update_both):
+            for _ in range(3):
+                self.take('apart')
+        taken = self.path.read_bytes()
+        self.assertTrue(taken)
+        self.restore()
+        for first, second in self.values:
+            self.assertGreater(first[0], 0)
+            self.assertEqual(first.tobytes(), second.tobytes())
+
+    def test_it_is_of_one_iteration_where_one_tensor_was_broadcast_twice(self):
+        def first(job, tensors, values):
+            self.declare_one(job, tensors, values[0], 'twice', 2)
+            self.declare_one(job, tensors, values[1], 'once')
+        self.declare_apart(first)
+        self.check_of_one_iteration()
+
+    def test_it_is_of_one_iteration_where_one_tensor_came_an_iteration_later(self):
+        def first(job, tensors, values):
+            self.declare_one(job, tensors, values[0], 'early')
+            self.update_both(job, tensors, values[:1], 0)
+            values[1][:] = values[0]
+            self.declare_one(job, tensors, values[1], 'late')
+        self.declare_apart(first)
+        self.check_of_one_iteration()
+
+    def declare_two(self):
+        def first(job, tensors, values):
+            self.declare_one(job, tensors, values[0], 'always')
+            self.declare_one(job, tensors, values[1], 'at times')
+        self.declare_apart(first)
+
+    def test_a_tensor_that_is_updated_in_some_iterations_only_has_none(self):
+        self.declare_two()
+        with self.iterating(lambda job, tensors, values, number:
+                            self.update_both(job, tensors[:1 + number % 2], values, number)):
+            self.refuses(1, "tensor 'at times' had", 'not updated once an iteration',
+                         job='apart')
+        self.assertFalse(self.path.exists())
+
+    def test_tensors_that_wait_for_each_other_have_none(self):
+        def one_by_one(job, tensors, values, number):
+            for at in range(2):
+                self.update_both(job, tensors[at:at + 1], values[at:at + 1], number)
+        self.declare_two()
+        with self.iterating(one_by_one):
+            asked = self.service.ask('snapshot', 'apart', '--output', str(self.path))
+        if asked.returncode == 0:   # on a busy machine it has rested, between two iterations
+            self.restore()
+            for first, second in self.values:
+                self.assertEqual(first.tobytes(), second.tobytes())
+            return
+        for words in 'of one iteration could not be shown', 'gp_job_snapshot':
+            self.assertIn(words, asked.stderr)
+        self.assertFalse(self.path.exists())
+
+    def test_a_link_is_followed(self):
+        self.serve()
+        self.join('linked')
+        self.start()
+        target = self.path.with_name('target')
+        self.path.symlink_to(target.name)
+        for _ in range(2):
+            self.take('linked')
+        self.assertTrue(self.path.is_symlink())
+        self.assertFalse(target.is_symlink())
+        self.assertEqual({self.path, target}, set(self.path.parent.iterdir()))
+        self.restore()
+        self.check(0)
 
     def refuses(self, code, *words, output=None, job='idle'):
         asked = self.service.ask('snapshot', job, '--output', str(output or self.path))
@@ -264,18 +397,19 @@ class ByOperator(Case):
         self.restore()
         self.check(2)
 
-    def test_who_is_stopped_in_the_middle_holds_up_nobody(self):
+    def test_who_is_stopped_in_the_middle_holds_up_nobody_and_leaves_nothing(self):
         self.serve()
         self.join('big')
         self.start()
-        command = [str(harness.GRADPOOL), 'snapshot', 'big', '--output', str(self.path),
-                   '--endpoint', f'unix:{self.service.state}/control.sock']
-        for wait in (0.002, 0.004, 0.006, 0.008, 0.01):
-            asker = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-            time.sleep(wait)
-            asker.kill()
-            asker.wait()
-            self.train(0, 3)
+        command = snapshot_command(self.service, 'big', self.path)
+        for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
+            for wait in (0.002, 0.004, 0.006, 0.008, 0.01):
+                asker = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+                time.sleep(wait)
+                asker.send_signal(number)
+                asker.wait()
+                self.assertLessEqual(set(self.path.parent.iterdir()), {self.path})
+                self.train(0, 3)
         self.begin_again()
         self.train(0, 10)
         self.check(10)
@@ -425,6 +559,22 @@ class Replicas(Case):
             if self.random.random() < 0.5:
                 self.kill_owner()
         self.train_while(harm, 'tcp', 8)
+
+    def test_an_operator_is_not_told_that_parameters_died_while_a_copy_is_fetched(self):
+        self.serve(aggregators=2)
+        said = []
+
+        def harm():
+            with tempfile.TemporaryDirectory() as folder:
+                asker = subprocess.Popen(snapshot_command(self.service, self.name, folder + '/it'),
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                         text=True)
+                time.sleep(self.random.uniform(0, 0.2))
+                self.kill_owner()
+                said.append(asker.communicate(timeout=60)[1])
+        self.train_while(harm, 'shm', 6)
+        for text in said:
+            self.assertNotIn('has no parameters', text)
 
     def test_what_a_job_asked_for_is_shown(self):
         self.serve()

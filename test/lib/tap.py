@@ -9,6 +9,9 @@ import sys
 import traceback
 import unittest
 
+# Of a case that fails the end of what these have logged is told: each has a name and a tail().
+witnesses = []
+
 
 def statement(test):
     # What is no method (a failed setUpClass) has only an id.
@@ -35,6 +38,9 @@ class TapResult(unittest.TestResult):
     def explain(self, error):
         for line in ''.join(traceback.format_exception(*error)).splitlines():
             emit('# ' + line)
+        for witness in witnesses:
+            for line in witness.tail().splitlines():
+                emit(f'# {witness.name}: {line}')
 
     def addSuccess(self, test):
         super().addSuccess(test)
