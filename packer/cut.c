@@ -5,6 +5,16 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define PIECES_A_LANE 16
+
+uint64_t packer_piece_bytes(uint64_t piece_bytes_max, uint64_t bytes, size_t lanes)
+{
+    while (lanes > 1 && piece_bytes_max >= 2 * PACKER_PIECE_BYTES_FINE &&
+           bytes / piece_bytes_max < PIECES_A_LANE * (uint64_t)lanes)
+        piece_bytes_max /= 2;
+    return piece_bytes_max;
+}
+
 static int compare_cuts(const void *a, const void *b)
 {
     const struct cut *x = a, *y = b;

@@ -76,6 +76,8 @@ int packer_predict(const char *policy, const struct packer_resident *jobs, size_
         late = late_ns(&jobs[i], stretch);
         ret_losses[i] = stretch < 0 ? 1 : late / ((double)timing->period_ns + late);
     }
+    for (size_t i = 0; i < count && r == 0; i++)
+        ret_losses[i] = 1 - (1 - ret_losses[i]) * (1 - jobs[i].timing.spent_ppm / 1e6);
     return r;
 }
 
@@ -83,6 +85,7 @@ double loss_limit(const struct packer_timing *timing)
 {
     uint32_t ppm = timing->loss_limit_ppm ? timing->loss_limit_ppm : PACKER_LOSS_LIMIT_PPM;
 
+    ppm = ppm > timing->spent_ppm ? ppm - timing->spent_ppm : 1;
     return (ppm < LIMIT_PPM_MAX ? ppm : LIMIT_PPM_MAX) / 1e6;
 }
 

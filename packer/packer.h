@@ -19,6 +19,7 @@ struct packer_timing {
     uint64_t offset_ns; /* of its burst from any common zero; only with window_ns */
     uint64_t window_ns; /* from the first to the last lane work of a round */
     uint32_t loss_limit_ppm; /* packer_loss_limit_ppm(); 0: PACKER_LOSS_LIMIT_PPM */
+    uint32_t spent_ppm;      /* of the limit: what fewer lanes than it once had cost it alone */
     /* How its rounds ended on that busiest lane; for packer_predict() only. */
     uint64_t span_ns;  /* from a round's first lane work to its last; 0: not known */
     uint64_t burst_ns; /* lane time since the job last had nothing to do there */
@@ -89,6 +90,7 @@ struct packer_request {
 #define PACKER_LOSS_LIMIT_PPM UINT32_C(50000)
 #define PACKER_PERIOD_NS_MAX (UINT64_C(1) << 53) /* exact as a double; 104 days */
 #define PACKER_PIECE_BYTES_MAX (UINT64_C(4) << 20)
+#define PACKER_PIECE_BYTES_FINE (UINT64_C(1) << 20) /* no finer for packer_piece_bytes() */
 
 struct packer_piece {
     uint32_t tensor;   /* packer_tensor.id */
@@ -96,6 +98,9 @@ struct packer_piece {
     uint64_t first;    /* element */
     uint64_t elements; /* 0 only for a tensor without elements, which gets one piece (barrier) */
 };
+
+/* How large pieces of a job of `bytes` may be, so that as many lanes can be filled evenly (P4). */
+uint64_t packer_piece_bytes(uint64_t piece_bytes_max, uint64_t bytes, size_t lanes);
 
 /* What becomes of a lane. The losses are predictions, with the margin of the policy; they are known
  * for measured jobs under a policy with a loss limit, else 0. */

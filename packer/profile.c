@@ -36,9 +36,29 @@ static bool is_strange(const struct profile *p)
     return p->alone.period_ns > 0 && p->now.period_ns > explained_ns + explained_ns / 4;
 }
 
+/* Alone on the lanes that were to be tried, or on those that are enough (R10). */
+static bool judge_lanes(struct profile *p, uint32_t limit_ppm)
+{
+    if (!p->is_alone || limit_ppm == 0 || p->setting_rounds < PROFILE_LEAST_ROUNDS)
+        return false;
+    bool is_tried = p->lanes == narrow_next(&p->narrow);
+    if (is_tried && !narrow_take(&p->narrow, p->alone.period_ns, p->now.period_ns, limit_ppm))
+        return true;
+    if (p->lanes == p->narrow.enough && p->lanes < p->alone_lanes)
+        p->fewest = p->now;
+    return is_tried;
+}
+
+static void begin_alone(struct profile *p, bool counts)
+{
+    p->alone_lanes = counts ? p->lanes : 0;
+    p->fewest = (struct profile_times){0};
+    narrow_begin(&p->narrow, p->alone_lanes);
+}
+
 /* What it loses is told against the most lanes that it was alone on: what it is short of on fewer
- * is a loss as well (R3). */
-static void settle(struct profile *p)
+ * is a loss as well (R3). Says whether it is news how many it needs. */
+static bool settle(struct profile *p, uint32_t limit_ppm)
 {
     for (size_t t = 0; t < PROFILE_TIMES; t++)
         *time_at(&p->now, times[t]) = p->estimates[t].value;
@@ -47,10 +67,12 @@ static void settle(struct profile *p)
                     p->strange >= PROFILE_STRANGE_SAMPLES;
     bool counts = p->is_alone && (is_other || p->lanes >= p->alone_lanes);
     if (!counts && !is_other)
-        return;
+        return judge_lanes(p, limit_ppm);
+    if (is_other || p->lanes > p->alone_lanes)
+        begin_alone(p, counts);
     p->alone = counts ? p->now : (struct profile_times){0};
-    p->alone_lanes = counts ? p->lanes : 0;
     p->strange = 0;
+    return false;
 }
 
 static bool differs(uint64_t was, uint64_t is) { return is > was + was / 4 || is < was - was / 4; }
@@ -76,6 +98,7 @@ static void keep(struct profile *p, const struct profile_sample *sample)
     bool is_new_setting = p->is_alone != sample->is_alone || p->lanes != sample->lanes;
     p->is_alone = sample->is_alone;
     p->lanes = sample->lanes;
+    p->setting_rounds = sample->rounds + (is_new_setting ? 0 : p->setting_rounds);
     for (size_t t = 0; t < PROFILE_TIMES; t++) {
         if (is_new_setting)
             estimate_restart(&p->estimates[t]);
@@ -96,29 +119,42 @@ enum profile_news profile_take(struct profile *p, const struct profile_sample *s
         p->estimates[0].samples < PROFILE_LEAST_SAMPLES)
         return PROFILE_NOTHING;
     bool was_alone = p->alone.period_ns > 0;
-    settle(p);
+    bool is_narrowed = settle(p, sample->loss_limit_ppm);
     if (p->used.period_ns == 0 || (!was_alone && p->alone.period_ns > 0))
         return PROFILE_MEASURED;
+    if (is_narrowed)
+        return PROFILE_NARROWED;
     return has_drifted(p) ? PROFILE_DRIFTED : PROFILE_NOTHING;
 }
 
 void profile_use(struct profile *p) { p->used = profile_known(p); }
 
 void profile_recall(struct profile *p, const struct profile_times *before, bool is_alone,
-                    uint32_t lanes)
+                    uint32_t lanes, const struct narrow *narrow)
 {
     *(is_alone ? &p->alone : &p->before) = *before;
     p->alone_lanes = is_alone ? lanes : 0;
+    p->narrow = is_alone ? *narrow : (struct narrow){0};
     profile_use(p);
 }
 
 bool profile_knows_alone(const struct profile *p) { return p->alone.period_ns > 0; }
 
+/* How it ends on the lanes that it needs, and what the busiest of these has, is no loss any more:
+ * that is counted (R10). */
+static struct profile_times on_fewest(const struct profile *p)
+{
+    struct profile_times known = p->fewest.period_ns ? p->fewest : p->alone;
+    known.period_ns = p->alone.period_ns;
+    known.lanes_ns = p->alone.lanes_ns;
+    return known;
+}
+
 /* As it runs says more of a job that was never alone than how it once ran beside others. */
 static struct profile_times best_known(const struct profile *p)
 {
     if (profile_knows_alone(p))
-        return p->alone;
+        return on_fewest(p);
     struct profile_times known = p->now.period_ns ? p->now : p->before;
     forget_ending(&known);
     return known;

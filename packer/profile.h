@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "packer/estimate.h"
+#include "packer/narrow.h"
 
 #define PROFILE_WARM_ROUNDS 5
 #define PROFILE_LEAST_ROUNDS 20
@@ -22,8 +23,9 @@ struct profile_sample {
     uint64_t lanes_ns;   /* lane time a round, on all its lanes */
     uint64_t span_ns;    /* how rounds end on the busiest lane (L8); 0: not known */
     uint64_t burst_ns, slack_ns;
-    uint32_t lanes; /* that it is on */
-    bool is_alone;  /* no other job had pieces on its lanes meanwhile */
+    uint32_t lanes;          /* that it is on */
+    bool is_alone;           /* no other job had pieces on its lanes meanwhile */
+    uint32_t loss_limit_ppm; /* of the job; 0: fewer lanes are not judged (R10) */
 };
 
 struct profile_times {
@@ -34,13 +36,16 @@ struct profile_times {
 };
 
 struct profile {
-    uint64_t rounds; /* of all samples */
-    bool is_alone;   /* in the samples that the estimates are of, ... */
-    uint32_t lanes;  /* ... and on how many lanes */
+    uint64_t rounds;         /* of all samples */
+    bool is_alone;           /* in the samples that the estimates are of, ... */
+    uint32_t lanes;          /* ... and on how many lanes */
+    uint64_t setting_rounds; /* of these samples */
     struct estimate estimates[PROFILE_TIMES];
     struct profile_times now;    /* as it runs */
     struct profile_times alone;  /* as it ran without others, now or before, ... */
     uint32_t alone_lanes;        /* ... on so many lanes */
+    struct narrow narrow;        /* how many of them it needs (R10), ... */
+    struct profile_times fewest; /* ... as it ran alone on these; period_ns 0: all of them */
     uint32_t strange;            /* samples in a row that are longer than that explains */
     struct profile_times before; /* as it ran beside others, before */
     struct profile_times used;   /* what the caller has last made use of */
@@ -50,15 +55,16 @@ enum profile_news {
     PROFILE_NOTHING,
     PROFILE_MEASURED, /* for the first time, or alone for the first time, and that was not known */
     PROFILE_DRIFTED,  /* it is no longer what the caller has made use of */
+    PROFILE_NARROWED, /* fewer lanes are enough, or turned out to be too few */
 };
 
 /* The caller makes use of what is news, and says so with profile_use(). */
 enum profile_news profile_take(struct profile *profile, const struct profile_sample *sample);
 void profile_use(struct profile *profile);
-/* It has run before, so, on `lanes` lanes; beside others that is a hint for placing and nothing
- * else (R5). */
+/* It has run before, so, on `lanes` lanes, of which it needs `narrow`; beside others that is a hint
+ * for placing and nothing else (R5). */
 void profile_recall(struct profile *profile, const struct profile_times *before, bool is_alone,
-                    uint32_t lanes);
+                    uint32_t lanes, const struct narrow *narrow);
 /* Whether it was ever measured without others: else nobody can say what it loses. */
 bool profile_knows_alone(const struct profile *profile);
 /* What to place it with; period_ns 0: it is not measured. */

@@ -1,6 +1,6 @@
 /* Owns what is remembered from window to window, and which rule is asked first. Must never read a
  * clock or decide two things at once: what a decision has changed must be seen first. The rules are
- * in scale_up.c and scale_down.c. README.md: G1 to G11. */
+ * in scale_up.c and scale_down.c. README.md: G1 to G12. */
 #include "packer/scale.h"
 
 #include <errno.h>
@@ -52,6 +52,15 @@ static void remember_company(const struct scale_job *job, bool shares)
     m->alone = counts && !shares ? m->alone + (m->alone < WINDOWS_MAX) : 0;
 }
 
+/* G12: until it is known how many lanes it needs, and it is on these. */
+static void remember_narrow(const struct scale_job *job, uint32_t lanes, bool shares)
+{
+    struct scale_memory *m = job->memory;
+    bool goes_on = !shares && job->lanes_enough > 0 &&
+                   (job->lanes_next > 0 || lanes < job->lanes_enough || job->is_moving);
+    m->narrowed = m->narrowed > 0 && goes_on ? m->narrowed + (m->narrowed < WINDOWS_MAX) : 0;
+}
+
 static bool is_low(const struct scale_look *look)
 {
     return look->used > 1 &&
@@ -71,6 +80,7 @@ static void remember(struct scale *scale, const struct scale_look *look, uint64_
     for (size_t i = 0; i < look->seen->jobs_count; i++) {
         remember_job(&look->seen->jobs[i]);
         remember_company(&look->seen->jobs[i], look->shares[i]);
+        remember_narrow(&look->seen->jobs[i], look->lanes_of[i], look->shares[i]);
     }
     scale->settle -= scale->settle > 0;
     scale->low_ns = is_low(look) ? scale->low_ns + elapsed : 0;
@@ -110,9 +120,9 @@ static void say_nothing(const struct scale *scale, const struct scale_look *look
 
 static int decide(struct scale *scale, struct scale_look *look, struct scale_decision *d)
 {
-    static const scale_rule_fn rules[] = {scale_open_wanted,   scale_measure_alone,
-                                          scale_relieve_worst, scale_drain_emptiest,
-                                          scale_park_idle,     scale_stop_resting};
+    static const scale_rule_fn rules[] = {
+        scale_open_wanted,    scale_measure_alone, scale_narrow,      scale_relieve_worst,
+        scale_drain_emptiest, scale_park_idle,     scale_stop_resting};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         int r = rules[i](scale, look, d);
         if (r != 0)

@@ -1,5 +1,5 @@
 /* When lanes open and park, aggregators start and stop, and which tasks move for it. PURE: no
- * clock; the state is the caller's plain structs, all zero to begin with. README.md: G1 to G11.
+ * clock; the state is the caller's plain structs, all zero to begin with. README.md: G1 to G12.
  *
  * One call a window: what was seen in it goes in, at most one decision comes out. The caller
  * carries it out, and shows lanes and jobs on which it is still at work as is_changing and
@@ -52,6 +52,7 @@ struct scale_memory {
     uint32_t explained_ppm; /* of what it loses, by the rule of loss, when it stays */
     uint32_t shares, alone; /* windows running that it wants_alone: beside others; without */
     uint32_t measures;      /* how often it was moved to be measured alone */
+    uint32_t narrowed;      /* windows running since lanes were taken from it to see (G12) */
 };
 
 struct scale_job {
@@ -61,6 +62,8 @@ struct scale_job {
     struct packer_timing timing; /* period_ns 0: not measured */
     bool is_moving;              /* some of its tasks are on their way */
     bool wants_alone;            /* it trains, and was never measured without others (G11) */
+    uint32_t lanes_enough;       /* that it needs, as far as it is known; 0: not sought (G12) */
+    uint32_t lanes_next;         /* to be tried: fewer; 0: none */
     struct scale_memory *memory; /* the caller keeps it as long as the job */
 };
 
@@ -104,6 +107,7 @@ enum scale_verb {
     SCALE_NOTHING,
     SCALE_OPEN,    /* `lanes`, of aggregators that run */
     SCALE_START,   /* `aggregator`, with `lanes` open */
+    SCALE_NARROW,  /* `job` leaves some of its lanes by `moves`, or spreads to `lanes` again */
     SCALE_MEASURE, /* `job` leaves lanes that it shares by `moves`; `lanes` as for relief */
     SCALE_RELIEVE, /* `job` leaves `lane` by `moves`; `lanes` are parked and open first */
     SCALE_DRAIN,   /* `lane` is emptied by `moves`, and nothing new is placed there */

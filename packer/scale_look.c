@@ -89,6 +89,7 @@ static void count_company(struct scale_look *look)
     for (size_t i = 0; i < seen->tasks_count; i++) {
         struct scale_look_lane *lane = &look->lanes[seen->tasks[i].lane];
         lane->is_shared |= lane->owner != UINT32_MAX && lane->owner != seen->tasks[i].job;
+        look->lanes_of[seen->tasks[i].job] += lane->owner != seen->tasks[i].job;
         lane->owner = seen->tasks[i].job;
     }
     for (size_t i = 0; i < seen->tasks_count; i++)
@@ -100,6 +101,12 @@ bool scale_is_measured_now(const struct scale_look *look, size_t job)
     const struct scale_job *of = &look->seen->jobs[job];
     return of->wants_alone && !of->is_moving && !look->shares[job] &&
            of->memory->alone < SCALE_ALONE_WINDOWS;
+}
+
+bool scale_is_narrowed_now(const struct scale_look *look, size_t job)
+{
+    uint32_t narrowed = look->seen->jobs[job].memory->narrowed;
+    return !look->shares[job] && narrowed > 0 && narrowed < SCALE_ALONE_WINDOWS;
 }
 
 static void count_tasks(struct scale_look *look)
@@ -115,7 +122,7 @@ static void count_tasks(struct scale_look *look)
         lane->has_tasks = true;
         lane->is_avoided = lane->is_avoided || is_avoided;
         if (is_avoided || job->timing.period_ns == 0 || !is_calm(job->memory) ||
-            scale_is_measured_now(look, task->job))
+            scale_is_measured_now(look, task->job) || scale_is_narrowed_now(look, task->job))
             lane->is_held = true;
         if (job->timing.period_ns > 0)
             lane->load += (double)task->lane_ns / (double)job->timing.period_ns;
@@ -205,7 +212,8 @@ int scale_look_init(struct scale_look *look, const struct scale_options *options
         return -EINVAL;
     look->lanes = calloc(seen->lanes_count + 1, sizeof *look->lanes);
     look->shares = calloc(seen->jobs_count + 1, sizeof *look->shares);
-    if (!look->lanes || !look->shares)
+    look->lanes_of = calloc(seen->jobs_count + 1, sizeof *look->lanes_of);
+    if (!look->lanes || !look->shares || !look->lanes_of)
         return -ENOMEM;
     count_company(look);
     count_tasks(look);
@@ -221,6 +229,8 @@ void scale_look_fini(struct scale_look *look)
 {
     free(look->lanes);
     free(look->shares);
+    free(look->lanes_of);
     look->lanes = NULL;
     look->shares = NULL;
+    look->lanes_of = NULL;
 }

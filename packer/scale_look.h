@@ -17,18 +17,19 @@ struct scale_look {
     const struct scale_seen *seen;
     struct scale_options options; /* with the defaults in */
     struct scale_look_lane *lanes;
-    bool *shares;    /* jobs: whether others are on a lane of it */
-    size_t open;     /* those that are about to close included */
-    size_t staying;  /* of these, not about to change */
-    size_t coming;   /* about to open */
-    size_t used;     /* staying, with tasks */
-    size_t empty;    /* staying, without */
-    double load;     /* of those in use; the larger of what is known and what was measured */
-    uint64_t wished; /* lanes */
-    size_t short_of; /* lanes that should open, whether they may or not */
-    size_t room;     /* lanes that may still open */
-    size_t surplus;  /* lanes that may park */
-    size_t resting;  /* aggregators that may stop */
+    uint32_t *lanes_of; /* jobs: on how many lanes they are; counted if they share none */
+    bool *shares;       /* jobs: whether others are on a lane of it */
+    size_t open;        /* those that are about to close included */
+    size_t staying;     /* of these, not about to change */
+    size_t coming;      /* about to open */
+    size_t used;        /* staying, with tasks */
+    size_t empty;       /* staying, without */
+    double load;        /* of those in use; the larger of what is known and what was measured */
+    uint64_t wished;    /* lanes */
+    size_t short_of;    /* lanes that should open, whether they may or not */
+    size_t room;        /* lanes that may still open */
+    size_t surplus;     /* lanes that may park */
+    size_t resting;     /* aggregators that may stop */
 };
 
 /* -EINVAL, -ENOMEM. To be ended with scale_look_fini() in any case. */
@@ -38,6 +39,8 @@ void scale_look_fini(struct scale_look *look);
 
 /* It has lanes for itself, to be measured alone for the first time (G11). */
 bool scale_is_measured_now(const struct scale_look *look, size_t job);
+/* Lanes were taken from it, and it is not known yet whether those that it has are enough (G12). */
+bool scale_is_narrowed_now(const struct scale_look *look, size_t job);
 bool scale_is_over(const struct scale_job *job);
 bool scale_is_closed(const struct scale_lane *lane); /* and could open */
 /* Whether it runs, and no lane of it is or is about to be open. */

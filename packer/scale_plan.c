@@ -172,17 +172,25 @@ static uint32_t lanes_max(const struct scale_plan *plan, uint32_t job, uint32_t 
     return most > elsewhere ? most - elsewhere : 1;
 }
 
-/* A task is one tensor of bytes, and as large as a piece may be: so it stays whole. */
+/* A task is one tensor of bytes, and as large as a piece may be: so it stays whole. The
+ * first, and those that together have no more than `kept->bytes`, stay, and are what is kept then;
+ * with 0 none does. */
 static size_t describe_tasks(struct scale_plan *plan, uint32_t job, uint32_t lane,
-                             uint64_t *ret_bytes_max)
+                             struct scale_part *kept, uint64_t *ret_bytes_max)
 {
     const struct scale_seen *seen = plan->seen;
-    uint64_t most = 1;
+    uint64_t most = 1, keep_bytes = kept->bytes;
     size_t count = 0;
+    *kept = (struct scale_part){.lane = lane, .job = job};
     for (uint32_t i = 0; i < seen->tasks_count; i++) {
         const struct scale_task *task = &seen->tasks[i];
         if (task->job != job || task->lane != lane)
             continue;
+        if (keep_bytes > 0 && (kept->bytes == 0 || kept->bytes + task->bytes <= keep_bytes)) {
+            kept->bytes += task->bytes;
+            kept->lane_ns = add_saturated(kept->lane_ns, task->lane_ns);
+            continue;
+        }
         most = task->bytes > most ? task->bytes : most;
         plan->items[count] = (struct packer_tensor){.id = (uint32_t)count,
                                                     .elements = task->bytes,
@@ -265,8 +273,10 @@ static void remove_part(struct scale_plan *plan, uint32_t job, uint32_t lane)
     plan->parts_count = count;
 }
 
-int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane)
+int scale_plan_leave_beyond(struct scale_plan *plan, uint32_t job, uint32_t lane,
+                            uint64_t keep_bytes)
 {
+    struct scale_part kept = {.bytes = keep_bytes};
     struct packer_plan placed = {0};
     struct packer_request request = {.policy = plan->policy,
                                      .workers = plan->seen->jobs[job].workers,
@@ -278,16 +288,27 @@ int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane)
                                      .lanes_max = lanes_max(plan, job, lane),
                                      .nodes = plan->nodes,
                                      .nodes_count = plan->seen->nodes_count};
-    request.tensors_count = describe_tasks(plan, job, lane, &request.piece_bytes_max);
+    request.tensors_count = describe_tasks(plan, job, lane, &kept, &request.piece_bytes_max);
+    if (request.tensors_count == 0)
+        return 0;
+    if (plan->is_even)
+        request.timing.period_ns = 0;
     int error = packer_place(&request, &placed, NULL, 0);
     if (error < 0)
         return error;
     assert(placed.pieces_count == request.tensors_count);
     remove_part(plan, job, lane);
+    if (kept.bytes > 0 || kept.lane_ns > 0)
+        plan->parts[plan->parts_count++] = kept;
     accept_plan(plan, &placed);
     merge_parts(plan);
     packer_plan_fini(&placed);
     return 0;
+}
+
+int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane)
+{
+    return scale_plan_leave_beyond(plan, job, lane, 0);
 }
 
 /* --- more than one --- */

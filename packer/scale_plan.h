@@ -15,6 +15,7 @@ struct scale_plan {
     const struct scale_seen *seen;
     const char *policy;
     uint32_t margin_ppm; /* off every limit */
+    bool is_even;        /* dealt by bytes, as for a job that is not measured (P12) */
     bool *targets;       /* the caller fills it: one for each lane */
     /* As things stand once the moves are done. */
     struct scale_part *parts; /* ascending by lane, then job */
@@ -39,6 +40,10 @@ void scale_plan_fini(struct scale_plan *plan);
 /* Plans for the job to leave the lane (positions) for targets. -ENOSPC: they do not take it,
  * -EINVAL: packer_place() finds no sense in it, -ENOMEM; then the plan is good for nothing more. */
 int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane);
+
+/* The same, but the first of its tasks there and those that fit into `keep_bytes` with it stay. */
+int scale_plan_leave_beyond(struct scale_plan *plan, uint32_t job, uint32_t lane,
+                            uint64_t keep_bytes);
 
 /* Several times: then tasks do not ascend until they are sorted. */
 void scale_sort_moves(struct scale_plan *plan);

@@ -13,6 +13,7 @@ typedef int (*scale_rule_fn)(struct scale *scale, struct scale_look *look,
 
 int scale_open_wanted(struct scale *scale, struct scale_look *look, struct scale_decision *d);
 int scale_measure_alone(struct scale *scale, struct scale_look *look, struct scale_decision *d);
+int scale_narrow(struct scale *scale, struct scale_look *look, struct scale_decision *d);
 int scale_relieve_worst(struct scale *scale, struct scale_look *look, struct scale_decision *d);
 int scale_drain_emptiest(struct scale *scale, struct scale_look *look, struct scale_decision *d);
 int scale_park_idle(struct scale *scale, struct scale_look *look, struct scale_decision *d);

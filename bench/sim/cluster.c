@@ -210,7 +210,7 @@ static int ask(struct cluster *cluster, const struct view *view, size_t job,
         .lanes_count = view->count,
         .tensors = tensors,
         .tensors_count = count,
-        .piece_bytes_max = cluster->setting->piece_bytes_max,
+        .piece_bytes_max = profile->piece_bytes,
         .timing = cluster->jobs[job].timing,
     };
 

@@ -3,6 +3,7 @@
 #include "bench/sim/job_profile.h"
 
 #include "bench/sim/csv.h"
+#include "packer/narrow.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,7 +15,10 @@
 #define FORWARD_PART (1.0 / 3) /* of a step; the backward pass costs twice the forward pass */
 #define ROUNDS 100             /* looked at; EWMA refines what 20 rounds told */
 #define MEASURED_ROUNDS 25     /* 5 to warm up, 20 that count: these hold lanes */
-#define CHUNK_BYTES (2 << 20)  /* pushed by all workers: 512 KiB of each of four */
+#define HOLD_NS UINT64_C(30000000000) /* before growth tries fewer lanes (G5, G12 of packer) */
+#define TRIED_ROUNDS 20
+#define TRIED_NS UINT64_C(6000000000) /* a trial at least: its move, 3 windows of rest, 2 more */
+#define CHUNK_BYTES (2 << 20)         /* pushed by all workers: 512 KiB of each of four */
 
 static double lane_ns_of(const struct job_profile *profile, uint64_t elements)
 {
@@ -71,6 +75,8 @@ struct queue_job job_profile_queue_job(const struct job_profile *profile)
 static int make_tensors(struct job_profile *profile)
 {
     const struct model *model = profile->model;
+    const struct setting *s = profile->setting;
+    uint64_t most = s->piece_bytes_max ? s->piece_bytes_max : PACKER_PIECE_BYTES_MAX, bytes = 0;
 
     profile->tensors_count = model->tensors_count;
     profile->tensors = calloc(model->tensors_count, sizeof(*profile->tensors));
@@ -83,12 +89,14 @@ static int make_tensors(struct job_profile *profile)
         profile->tensors[i] = (struct packer_tensor){
             .id = (uint32_t)i,
             .elements = elements,
-            .element_bytes = profile->setting->element_bytes,
+            .element_bytes = s->element_bytes,
             .lane_ns = job_profile_piece_ns(profile, &whole),
-            .wire_bytes = 2 * profile->workers * elements * profile->setting->element_bytes,
+            .wire_bytes = 2 * profile->workers * elements * s->element_bytes,
         };
         profile->lane_ns += profile->tensors[i].lane_ns;
+        bytes += profile->tensors[i].elements * profile->tensors[i].element_bytes;
     }
+    profile->piece_bytes = packer_piece_bytes(most, bytes, profile->workers);
     return 0;
 }
 
@@ -113,7 +121,7 @@ static int place_alone(const struct job_profile *profile, uint32_t lanes_count,
         .lanes_count = lanes_count,
         .tensors = profile->tensors,
         .tensors_count = profile->tensors_count,
-        .piece_bytes_max = profile->setting->piece_bytes_max,
+        .piece_bytes_max = profile->piece_bytes,
     };
     int r;
 
@@ -202,7 +210,47 @@ static double first_piece_ns(const struct job_profile *profile)
     return profile->model->step_ns * (profile->setting->overlaps ? FORWARD_PART : 1);
 }
 
-/* Once, on as many lanes as workers (P12 of packer); where the packer's spread comes from. */
+/* Where the packer's spread comes from, and how a round ends. */
+static void take_ending(struct packer_timing *timing, const struct measurement *m)
+{
+    timing->spread_ns = (uint64_t)m->busiest_ns;
+    timing->span_ns = (uint64_t)m->ending.span_ns;
+    timing->burst_ns = (uint64_t)m->ending.burst_ns;
+    timing->slack_ns = (uint64_t)m->slack_ns;
+}
+
+static uint64_t trial_ns(double period_ns)
+{
+    uint64_t rounds_ns = (uint64_t)(TRIED_ROUNDS * period_ns);
+
+    return rounds_ns > TRIED_NS ? rounds_ns : TRIED_NS;
+}
+
+/* As the service does it: R10, G12 of packer. */
+static int try_fewer(struct job_profile *profile, char *error)
+{
+    struct packer_timing *timing = &profile->timing;
+    struct narrow narrow;
+
+    narrow_begin(&narrow, profile->workers);
+    if (narrow_next(&narrow) > 0)
+        profile->measuring_ns += HOLD_NS;
+    while (narrow_next(&narrow) > 0) {
+        struct measurement m;
+        int r = measure(profile, narrow_next(&narrow), &m, error);
+
+        if (r < 0)
+            return r;
+        free(m.pieces);
+        profile->measuring_ns += trial_ns(m.period_ns);
+        if (narrow_take(&narrow, timing->period_ns, (uint64_t)m.period_ns, timing->loss_limit_ppm))
+            take_ending(timing, &m);
+    }
+    timing->spent_ppm = narrow.spent_ppm;
+    return 0;
+}
+
+/* First on as many lanes as workers (P12 of packer). */
 static int make_timing(struct job_profile *profile, char *error)
 {
     struct measurement m;
@@ -217,14 +265,12 @@ static int make_timing(struct job_profile *profile, char *error)
         .period_ns = (uint64_t)m.period_ns,
         .window_ns = (uint64_t)(m.period_ns - first_piece_ns(profile)),
         .loss_limit_ppm = profile->setting->loss_limit_ppm,
-        .spread_ns = (uint64_t)m.busiest_ns,
-        .span_ns = (uint64_t)m.ending.span_ns,
-        .burst_ns = (uint64_t)m.ending.burst_ns,
-        .slack_ns = (uint64_t)m.slack_ns,
     };
-    if (!profile->setting->is_known)
-        profile->measuring_ns = (uint64_t)(MEASURED_ROUNDS * m.period_ns);
-    return 0;
+    take_ending(&profile->timing, &m);
+    if (profile->setting->is_known)
+        return 0;
+    profile->measuring_ns = (uint64_t)(MEASURED_ROUNDS * m.period_ns);
+    return try_fewer(profile, error);
 }
 
 int job_profile_make(struct job_profile *profile, const struct model *model, uint32_t workers,

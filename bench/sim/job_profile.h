@@ -15,6 +15,7 @@ struct job_profile {
     size_t tensors_count;
     struct packer_timing timing;   /* offset_ns is each job's own */
     uint64_t lane_ns;              /* a round, all tensors */
+    uint64_t piece_bytes;          /* of a piece, at most */
     double deviation_ns;           /* of a round's time */
     uint64_t measuring_ns;         /* how long it held as many lanes as workers for this */
     struct queue_piece *dedicated; /* how it runs on as many lanes as workers */

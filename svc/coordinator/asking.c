@@ -167,6 +167,30 @@ static bool is_last_resort(const struct lane *lane, enum ask_for why)
     return why == ASK_FOR_LOST && is_there(lane) && lane->use == LANE_WITHHELD;
 }
 
+static bool has_loss_limit(const char *policy)
+{
+    struct packer_resident nobody = {0};
+    double none;
+    return packer_losses(policy, &nobody, 0, &none) == 0;
+}
+
+/* Those of aggregators that may start, too. */
+static size_t lanes_in_reach(const struct job *job)
+{
+    const struct service *s = job->service;
+    size_t lanes = lanes_on_offer(s);
+    for (size_t i = 0; i < s->slots_count; i++)
+        lanes += fleet_may_start(&s->slots[i]) ? s->slots[i].lanes_count : 0;
+    return lanes < job->workers ? lanes : job->workers;
+}
+
+void choose_piece_bytes(struct job *job)
+{
+    job->piece_bytes = piece_bytes_max(job->service);
+    if (has_loss_limit(job->service->options.policy))
+        job->piece_bytes = packer_piece_bytes(job->piece_bytes, job->bytes, lanes_in_reach(job));
+}
+
 size_t lanes_on_offer(const struct service *s)
 {
     size_t count = 0;
@@ -250,13 +274,6 @@ static int offer_lanes(const struct job *job, enum ask_for why, bool starts,
 }
 
 /* --- asking --- */
-
-static bool has_loss_limit(const char *policy)
-{
-    struct packer_resident nobody = {0};
-    double none;
-    return packer_losses(policy, &nobody, 0, &none) == 0;
-}
 
 static bool somebody_is_there(const struct packer_request *request)
 {
@@ -403,15 +420,16 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
     struct offer offer;
     if (offer_lanes(job, why, false, &offer) < 0)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
-    struct packer_request request = {.policy = job->service->options.policy,
-                                     .piece_bytes_max = piece_bytes_max(job->service),
-                                     .workers = job->workers,
-                                     .job_key = job->id,
-                                     .lanes = offer.lanes,
-                                     .lanes_count = offer.count,
-                                     .tensors = items,
-                                     .tensors_count = items_count,
-                                     .timing = job_timing(job)};
+    struct packer_request request = {
+        .policy = job->service->options.policy,
+        .piece_bytes_max = why == ASK_FOR_NEW ? job->piece_bytes : piece_bytes_max(job->service),
+        .workers = job->workers,
+        .job_key = job->id,
+        .lanes = offer.lanes,
+        .lanes_count = offer.count,
+        .tensors = items,
+        .tensors_count = items_count,
+        .timing = job_timing(job)};
     /* Who has lost his lane, or must leave it, is not refused for memory: it fails him. */
     for (size_t i = 0; i < offer.count && why != ASK_FOR_NEW; i++)
         offer.lanes[i].memory_bytes = UINT64_MAX;

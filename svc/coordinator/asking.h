@@ -31,6 +31,8 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
 size_t lanes_on_offer(const struct service *s);
 /* planning.c: so many lanes a job is measured on that has them to itself. */
 size_t job_own_lanes(const struct job *job);
+/* How its new tensors are cut, before they are described and asked for. */
+void choose_piece_bytes(struct job *job);
 
 /* placing.c: for a trial with these tensors. Pieces get lanes, as long as these run, but nothing
  * lies on them. */

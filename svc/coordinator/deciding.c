@@ -30,6 +30,7 @@ const char *share_why(enum share_how how)
     case SHARE_RELIEVED:
         return "on the lane it left a job lost more than its limit; here everybody stays within "
                "his";
+    case SHARE_NARROWED: return "it is seen here how many lanes it needs";
     case SHARE_SHIFTED: return "the lane that it left, or this one, was slow for it";
     case SHARE_UNKNOWN: break;
     }

@@ -74,6 +74,7 @@ enum share_how {
     SHARE_ORDERED,   /* an operator named it */
     SHARE_GATHERED,  /* growth emptied its lane, within everybody's limit */
     SHARE_RELIEVED,  /* growth took it off a lane where a loss was above a limit */
+    SHARE_NARROWED,  /* fewer lanes were tried, or had been too few */
     SHARE_SHIFTED,   /* its lane was slow, or it was tried whether another does better */
 };
 
@@ -135,8 +136,9 @@ struct job {
     struct tensor **buckets; /* tensors by hash of their name; grow with their number */
     size_t buckets_count;
     size_t pieces_count;
-    uint64_t bytes;    /* of all tensors */
-    uint32_t requests; /* that are answered later */
+    uint64_t bytes;       /* of all tensors */
+    uint64_t piece_bytes; /* of a piece or task of what is declared now, at most */
+    uint32_t requests;    /* that are answered later */
     struct share *shares;
     size_t shares_count;
     struct left_behind left;

@@ -9,10 +9,12 @@
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/phases.h"
 #include "svc/coordinator/profiles.h"
+#include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
 
 #include <stdlib.h>
 
+#define PPM_PER_PERCENT 1e4
 #define IDLE_LOOKS 2 /* in a row without a round, and looks become rarer */
 
 /* --- from figures to samples --- */
@@ -148,6 +150,11 @@ static void note(struct job *job, enum profile_news news)
         return;
     profile_use(&job->profile);
     job->wants_pieces = true;
+    if (news == PROFILE_NARROWED)
+        return log_info("job %s%s runs alone on %u lanes: %u are enough, %u too few, at %.1f %%",
+                        tenant_prefix(job->tenant, prefix), job->name, job->profile.lanes,
+                        job->profile.narrow.enough, job->profile.narrow.few,
+                        profile_loss_ppm(&job->profile) / PPM_PER_PERCENT);
     struct profile_times known = profile_known(&job->profile);
     log_info("job %s%s %s%s: a round takes %.1f ms and %.3f ms of lane time",
              tenant_prefix(job->tenant, prefix), job->name,
@@ -197,6 +204,8 @@ static bool measure(struct job *job)
                                     .burst_ns = busiest.burst_ns,
                                     .slack_ns = longest_ns - busiest.span_ns,
                                     .lanes = lanes,
+                                    .loss_limit_ppm =
+                                        packer_loss_limit_ppm(job_limit_ppm(job), 0, 0),
                                     .is_alone = is_alone};
     note(job, profile_take(&job->profile, &sample));
     /* What is known from before may lack them, an answer may be lost. */

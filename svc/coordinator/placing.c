@@ -52,7 +52,7 @@ static uint32_t task_for(struct job *job, struct lane *lane, uint64_t bytes)
     struct share *share = jobs_share(job, lane);
     if (!share)
         return job->service->numbers.next_task++;
-    if (share->open_task == 0 || share->open_task_bytes + bytes > piece_bytes_max(job->service)) {
+    if (share->open_task == 0 || share->open_task_bytes + bytes > job->piece_bytes) {
         share->open_task = job->service->numbers.next_task++;
         share->open_task_bytes = 0;
     }
@@ -125,6 +125,7 @@ int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, s
     _cleanup_free_ struct packer_tensor *items = calloc(count, sizeof *items);
     if (!items)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    choose_piece_bytes(job);
     describe_tensors(job, tensors, count, items);
     int error = ask_packer(job, items, count, ASK_FOR_NEW, &answer, err);
     if (error < 0)
@@ -146,6 +147,7 @@ int placing_try(struct job *job, struct answer *ret_answer, struct err *err)
     _cleanup_free_ struct packer_tensor *items = calloc(count + 1, sizeof *items);
     if (!items)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    choose_piece_bytes(job);
     describe_tensors(job, job->tensors, count, items);
     int error = ask_packer(job, items, count, ASK_FOR_NEW, ret_answer, err);
     if (error < 0)

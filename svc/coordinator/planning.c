@@ -133,7 +133,8 @@ static void set_times(struct job *job, const WIRE(PlanRequest) * request)
     for (size_t i = 0; i < job->tensors_count && lanes_ns > 0; i++)
         job->tensors[i]->lane_ns = 0;
     if (lanes_ns > 0)
-        profile_recall(&job->profile, &times, true, (uint32_t)job_own_lanes(job));
+        profile_recall(&job->profile, &times, true, (uint32_t)job_own_lanes(job),
+                       &(struct narrow){0});
 }
 
 /* A tenant's sums are over the jobs of the service: it is one of them meanwhile. */

@@ -26,7 +26,8 @@ struct past {
     uint32_t workers, layout;
     uint64_t turn; /* greater is newer */
     struct profile_times times;
-    bool is_alone;               /* else these were measured beside others */
+    bool is_alone; /* else these were measured beside others */
+    struct narrow narrow;
     struct past_tensor *tensors; /* by hash */
     size_t tensors_count;
 };
@@ -98,7 +99,8 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
      * that nothing is known, and what the job takes as a whole would be looked for there. */
     bool is_whole = past->tensors_count > 0 && past->tensors_count < PROFILES_TENSORS_MAX;
     if (job->profile.used.period_ns == 0)
-        profile_recall(&job->profile, &past->times, past->is_alone, (uint32_t)job_own_lanes(job));
+        profile_recall(&job->profile, &past->times, past->is_alone, (uint32_t)job_own_lanes(job),
+                       &past->narrow);
     job->knows_tensors = job->knows_tensors || past->tensors_count > 0;
     for (size_t i = 0; i < count; i++) {
         struct past_tensor key = {.hash = tensors[i]->hash};
@@ -160,6 +162,9 @@ static void past_row(const struct past *past, struct store_row *ret_row)
         .burst_ns = past->times.burst_ns,
         .slack_ns = past->times.slack_ns,
         .is_alone = past->is_alone,
+        .few = past->narrow.few,
+        .enough = past->narrow.enough,
+        .spent_ppm = past->narrow.spent_ppm,
         .tensors = {past->tensors, (uint32_t)(past->tensors_count * sizeof *past->tensors)}};
 }
 
@@ -200,6 +205,7 @@ void profiles_keep(const struct job *job)
     }
     past->times = known;
     past->is_alone = profile_knows_alone(&job->profile);
+    past->narrow = job->profile.narrow;
     past->turn = ++s->profiles_turn;
     list_remove(&past->link);
     list_append(&s->profiles, &past->link);
@@ -240,6 +246,7 @@ int profiles_restore(struct service *s, const struct store_profile *row)
                                          .burst_ns = row->burst_ns,
                                          .slack_ns = row->slack_ns};
     past->is_alone = row->is_alone != 0;
+    past->narrow = (struct narrow){row->few, row->enough, row->spent_ppm};
     past->turn = row->turn;
     if (row->turn > s->profiles_turn)
         s->profiles_turn = row->turn;

@@ -43,6 +43,7 @@ struct packer_timing job_timing(const struct job *job)
                                   .span_ns = known.span_ns,
                                   .burst_ns = known.burst_ns,
                                   .slack_ns = known.slack_ns,
+                                  .spent_ppm = job->profile.narrow.spent_ppm,
                                   .loss_limit_ppm = job_limit_ppm(job)};
 }
 
@@ -79,8 +80,16 @@ struct packer_timing job_resident_timing(const struct job *job)
     return timing;
 }
 
+/* Its lanes take nobody else while it is seen how many it needs (G12 of packer). */
+static bool is_tried(const struct job *job)
+{
+    return job->scale_memory.narrowed > 0 && job->scale_memory.narrowed < SCALE_ALONE_WINDOWS;
+}
+
 static size_t add_job(const struct job *job, struct row *rows)
 {
+    if (is_tried(job))
+        return 0;
     struct packer_timing timing = job_resident_timing(job);
     bool is_known = job_timing(job).period_ns > 0;
     size_t count = 0;

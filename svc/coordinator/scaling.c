@@ -21,7 +21,7 @@
 
 const char *scaling_verb_name(enum scale_verb verb)
 {
-    static const char *const names[] = {"nothing", "open",  "start", "measure",
+    static const char *const names[] = {"nothing", "open",  "start", "narrow", "measure",
                                         "relieve", "drain", "park",  "stop"};
     return names[verb];
 }
@@ -179,6 +179,7 @@ static uint32_t move_all(const struct scaling_look *look, const struct scale_dec
 {
     _cleanup_free_ struct task_move *moves = calloc(d->moves_count + 1, sizeof *moves);
     enum share_how how = d->verb == SCALE_DRAIN     ? SHARE_GATHERED
+                         : d->verb == SCALE_NARROW  ? SHARE_NARROWED
                          : d->verb == SCALE_MEASURE ? SHARE_ALONE
                                                     : SHARE_RELIEVED;
     uint32_t trips = 0;
@@ -280,6 +281,7 @@ static void carry_out(struct service *s, const struct scaling_look *look,
     case SCALE_NOTHING: break;
     case SCALE_OPEN: open_all(s, d); break;
     case SCALE_START: start(s, d); break;
+    case SCALE_NARROW:
     case SCALE_MEASURE:
     case SCALE_RELIEVE:
         open_all(s, d);

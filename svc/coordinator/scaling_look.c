@@ -233,6 +233,12 @@ static bool wants_alone(const struct job *job)
            !job_is_idle(job);
 }
 
+/* Nobody can be measured who does not train. */
+static uint32_t lanes_enough(const struct job *job)
+{
+    return job_is_idle(job) || !profile_knows_alone(&job->profile) ? 0 : job->profile.narrow.enough;
+}
+
 static void see_job(struct scaling_look *look, struct job *job, struct part *parts,
                     struct sum *sums)
 {
@@ -244,6 +250,8 @@ static void see_job(struct scaling_look *look, struct job *job, struct part *par
                                               .timing = job_resident_timing(job),
                                               .is_moving = is_moving(job),
                                               .wants_alone = wants_alone(job),
+                                              .lanes_enough = lanes_enough(job),
+                                              .lanes_next = narrow_next(&job->profile.narrow),
                                               .memory = &job->scale_memory};
     if (job->start_by_ns > clock_now_ns())
         look->wishes[look->seen.wishes_count++] = (struct scale_wish){job->id, 1};

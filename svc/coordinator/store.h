@@ -100,7 +100,8 @@ struct store_profile {
     uint64_t turn; /* greater is newer */
     uint64_t period_ns, busiest_ns, lanes_ns, span_ns, burst_ns, slack_ns;
     struct store_blob tensors;
-    uint32_t is_alone; /* no other job had its lanes meanwhile: 1, else 0 */
+    uint32_t is_alone;               /* no other job had its lanes meanwhile: 1, else 0 */
+    uint32_t few, enough, spent_ppm; /* of its lanes, as the packer has it */
 };
 
 struct store_row {

@@ -77,7 +77,8 @@ const struct table schema_tables[STORE_TABLES] = {
           COLUMN(profile, busiest_ns, U64), COLUMN(profile, lanes_ns, U64),
           COLUMN(profile, span_ns, U64), COLUMN(profile, burst_ns, U64),
           COLUMN(profile, slack_ns, U64), COLUMN(profile, tensors, BLOB),
-          COLUMN(profile, is_alone, U32)}},
+          COLUMN(profile, is_alone, U32), COLUMN(profile, few, U32), COLUMN(profile, enough, U32),
+          COLUMN(profile, spent_ppm, U32)}},
 };
 
 /* STORE_RANKS_BYTES of zeros. */
@@ -104,6 +105,7 @@ const char *schema_step(uint32_t version)
               "ALTER TABLE tensors ADD COLUMN members BLOB NOT NULL DEFAULT " NOBODY ";"
               "ALTER TABLE tensors ADD COLUMN grouped INTEGER NOT NULL DEFAULT 0;"
               "DROP TABLE IF EXISTS profiles", /* which of them was measured alone it did not say */
+        [8] = "DROP TABLE IF EXISTS profiles",
     };
     return steps[version];
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #define SQL_BYTES 1024
-#define COLUMNS_MAX 16
+#define COLUMNS_MAX 20
 
 /* Blobs of a fixed length are told apart from COLUMN_BLOB, a struct store_blob. */
 enum column_type {
@@ -36,7 +36,7 @@ struct table {
 extern const struct table schema_tables[STORE_TABLES];
 
 /* Files of this version and the older ones down to SCHEMA_OLDEST can be opened. */
-#define SCHEMA_VERSION 8
+#define SCHEMA_VERSION 9
 #define SCHEMA_OLDEST 3
 /* What makes a file of `version` one of the next, beside tables that are new. */
 const char *schema_step(uint32_t version);

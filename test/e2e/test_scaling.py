@@ -60,6 +60,20 @@ class Scaling(unittest.TestCase):
         self.until_up(1, 'the aggregator stops again')
         self.assertNotIn('stay where they are', self.service.serve.text())
 
+    def test_a_job_alone_on_its_lanes_is_tried_on_fewer(self):
+        workers = self.service.workers('wide', 4, '--compute-ms', 50, '--elements', 1 << 20,
+                                       '--rounds', 400)
+        until(lambda: len((self.service.job('wide') or {}).get('lanes', ())) == 4,
+              'it begins on as many lanes as workers', process=self.service.serve)
+        self.until_open(1, 'one lane is enough')
+        text = self.service.serve.text()
+        self.assertIn('growth: narrow: job wide is tried on fewer lanes: it is alone on 4 lanes, '
+                      'and goes to 2', text)
+        self.assertRegex(text, 'job wide runs alone on 2 lanes: [0-9] are enough')
+        for worker in workers:
+            self.assertEqual(result(worker)['wrong'], 0)
+        self.assertNotIn('stay where they are', self.service.serve.text())
+
 
 if __name__ == '__main__':
     tap.main()

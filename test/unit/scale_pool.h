@@ -244,7 +244,7 @@ static inline void pool_obey(struct pool *p)
         pool_stop(p);
     if (d->verb == SCALE_DRAIN || d->verb == SCALE_RELIEVE)
         pool_move(p, d->verb == SCALE_DRAIN ? 0.01 : 0);
-    if (d->verb == SCALE_MEASURE)
+    if (d->verb == SCALE_MEASURE || d->verb == SCALE_NARROW)
         pool_move_alone(p);
     assert_true(!opens || d->lanes_count == 0 || pool_count(p, PACKER_LANE_OPEN) <= most);
     assert_true(d->verb != SCALE_PARK || pool_count(p, PACKER_LANE_OPEN) >= 1);

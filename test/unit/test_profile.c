@@ -173,7 +173,8 @@ static void how_rounds_end_is_known_from_alone_only(void **state)
 static void who_runs_faster_beside_others_was_measured_wrong(void **state)
 {
     struct profile p = {0};
-    profile_recall(&p, &(struct profile_times){200 * MS, 4 * MS, 8 * MS}, true, 4);
+    profile_recall(&p, &(struct profile_times){200 * MS, 4 * MS, 8 * MS}, true, 4,
+                   &(struct narrow){0});
     assert_int_equal(profile_known(&p).period_ns, 200 * MS);
     assert_int_equal(run(&p, 40, 100 * MS, 8 * MS, false), PROFILE_DRIFTED);
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
@@ -196,8 +197,8 @@ static void who_was_never_alone_is_known_as_he_runs(void **state)
 static void what_was_measured_beside_others_before_is_a_hint_and_never_alone(void **state)
 {
     struct profile p = {0};
-    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS, 60 * MS, MS, MS}, false,
-                   4);
+    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS, 60 * MS, MS, MS}, false, 4,
+                   &(struct narrow){0});
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
     assert_int_equal(profile_known(&p).span_ns, 0);
     assert_false(profile_knows_alone(&p));
@@ -222,10 +223,12 @@ static void rounds_as_long_as_the_time_between_looks_are_measured_as_others(void
 static void what_is_known_from_before_holds_as_long_as_it_is_right(void **state)
 {
     struct profile p = {0};
-    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS}, true, 4);
+    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS}, true, 4,
+                   &(struct narrow){0});
     assert_int_equal(run(&p, 30, 105 * MS, 4 * MS, true), PROFILE_NOTHING);
     p = (struct profile){0};
-    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS}, true, 4);
+    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS}, true, 4,
+                   &(struct narrow){0});
     assert_int_equal(run(&p, 30, 300 * MS, 4 * MS, true), PROFILE_DRIFTED);
 }
 

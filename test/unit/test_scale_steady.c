@@ -315,6 +315,12 @@ static void disturb(struct pool *p, uint64_t *seed)
     for (size_t i = 0; i < p->seen.jobs_count; i++) {
         p->jobs[i].timing.period_ns = pool_draw(seed, 9) ? 100 * MS : 0;
         p->jobs[i].is_moving = pool_draw(seed, 9) == 0;
+        p->jobs[i].lanes_enough = (uint32_t)pool_draw(seed, 4);
+        p->jobs[i].lanes_next = (uint32_t)pool_draw(seed, p->jobs[i].lanes_enough + 1);
+    }
+    if (p->seen.tasks_count > 0 && p->seen.tasks_count < POOL_TASKS_MAX / 2) {
+        struct scale_task of = p->tasks[pool_draw(seed, p->seen.tasks_count)]; /* another of it */
+        pool_task(p, of.job, of.lane, pool_draw(seed, 10) * MS);
     }
     p->seen.wishes_count = pool_draw(seed, 8) == 0;
     p->wishes[0] = (struct scale_wish){7, (uint32_t)pool_draw(seed, 4)};

@@ -1,0 +1,198 @@
+/* Owns the rule by which a job that is alone on its lanes is tried on fewer of them, and goes back
+ * to more when these are too few. What a trial has shown is the profile's (R10). Must never touch a
+ * lane that another job is on. README.md: G12. */
+#include "packer/scale_rules.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "packer/scale_plan.h"
+
+/* --- who is tried, and on how many --- */
+
+/* 0: on those that it has, or nothing is sought. */
+static uint32_t lanes_wanted(const struct scale_look *look, size_t job)
+{
+    const struct scale_job *of = &look->seen->jobs[job];
+    uint32_t now = look->lanes_of[job];
+    if (of->is_moving || of->timing.period_ns == 0 || of->lanes_enough == 0 || now == 0 ||
+        look->shares[job] || now == of->lanes_next)
+        return 0;
+    if (of->lanes_next > 0)
+        return of->lanes_next;
+    return now < of->lanes_enough ? of->lanes_enough : 0;
+}
+
+/* Nobody else may come there, or has been planned to. */
+static bool owns_quiet_lanes(const struct scale_look *look, size_t job)
+{
+    for (size_t i = 0; i < look->seen->lanes_count; i++)
+        if (look->lanes[i].owner == job &&
+            (look->seen->lanes[i].is_changing || look->seen->lanes[i].is_awaited))
+            return false;
+    return true;
+}
+
+/* As for a drain (G5); a trial that has begun goes on. */
+static bool may_begin(const struct scale *scale, const struct scale_look *look)
+{
+    bool helps = look->staying > look->options.lanes_min || look->short_of > 0;
+    return helps && scale->low_ns >= look->options.drain_hold_ns && look->coming == 0 &&
+           look->open == look->staying;
+}
+
+/* Who has too few lanes goes before who has too many. */
+static size_t next_to_try(const struct scale *scale, const struct scale_look *look)
+{
+    size_t best = look->seen->jobs_count;
+    for (size_t i = 0; i < look->seen->jobs_count; i++) {
+        uint32_t wanted = lanes_wanted(look, i);
+        bool grows = wanted > look->lanes_of[i];
+        bool has_begun = look->seen->jobs[i].memory->narrowed > 0;
+        if (wanted == 0 || !owns_quiet_lanes(look, i))
+            continue;
+        if (grows)
+            return i;
+        if (best == look->seen->jobs_count && (has_begun || may_begin(scale, look)))
+            best = i;
+    }
+    return best;
+}
+
+/* --- fewer --- */
+
+static uint64_t bytes_on(const struct scale_plan *plan, size_t job, size_t lane)
+{
+    for (size_t i = 0; i < plan->parts_count; i++)
+        if (plan->parts[i].job == job && plan->parts[i].lane == lane)
+            return plan->parts[i].bytes;
+    return 0;
+}
+
+/* Of its lanes those with most of it stay; the first of equals. */
+static void aim_fewer(const struct scale_look *look, struct scale_plan *plan, size_t job,
+                      uint32_t wanted)
+{
+    for (uint32_t kept = 0; kept < wanted; kept++) {
+        size_t best = SIZE_MAX;
+        for (size_t i = 0; i < look->seen->lanes_count; i++)
+            if (look->lanes[i].owner == job && !plan->targets[i] &&
+                (best == SIZE_MAX || bytes_on(plan, job, i) > bytes_on(plan, job, best)))
+                best = i;
+        if (best != SIZE_MAX)
+            plan->targets[best] = true;
+    }
+}
+
+static int plan_fewer(const struct scale_look *look, struct scale_plan *plan, size_t job,
+                      uint32_t wanted)
+{
+    int r = 0;
+    aim_fewer(look, plan, job, wanted);
+    for (uint32_t i = 0; i < look->seen->lanes_count && r == 0; i++)
+        if (look->lanes[i].owner == job && !plan->targets[i])
+            r = scale_plan_leave(plan, (uint32_t)job, i);
+    return r == 0 && plan->moved_bytes > look->options.drain_bytes_max ? -ENOSPC : r;
+}
+
+/* --- more --- */
+
+/* Empty ones, open before parked. Says how many there are. */
+static uint32_t aim_more(const struct scale_look *look, bool *targets, uint32_t wanted)
+{
+    size_t room = look->room;
+    uint32_t found = 0;
+    for (size_t i = 0; i < look->seen->lanes_count && found < wanted; i++) {
+        const struct scale_lane *lane = &look->seen->lanes[i];
+        targets[i] =
+            lane->lane.state == PACKER_LANE_OPEN && !lane->is_changing && !look->lanes[i].has_tasks;
+        found += targets[i];
+    }
+    for (size_t i = 0; i < look->seen->lanes_count && found < wanted && room > 0; i++) {
+        if (!scale_is_closed(&look->seen->lanes[i]) ||
+            look->seen->lanes[i].lane.state != PACKER_LANE_PARKED)
+            continue;
+        targets[i] = true;
+        found++;
+        room--;
+    }
+    return found;
+}
+
+static int plan_more(const struct scale_look *look, struct scale_plan *plan, size_t job,
+                     uint32_t wanted)
+{
+    uint32_t now = look->lanes_of[job], more = aim_more(look, plan->targets, wanted - now);
+    uint64_t bytes = 0;
+    int r = more > 0 ? 0 : -ENOSPC;
+    for (size_t i = 0; i < look->seen->lanes_count; i++)
+        bytes += look->lanes[i].owner == job ? bytes_on(plan, job, i) : 0;
+    for (uint32_t i = 0; i < look->seen->lanes_count && r == 0; i++)
+        if (look->lanes[i].owner == job)
+            r = scale_plan_leave_beyond(plan, (uint32_t)job, i, bytes / (now + more));
+    return r == 0 && plan->moves_count == 0 ? -ENOSPC : r;
+}
+
+/* --- the decision --- */
+
+static int name_parked(const struct scale_plan *plan, struct scale_decision *d)
+{
+    if (scale_name_lanes(d, plan->seen->lanes_count) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < plan->seen->lanes_count; i++)
+        if (plan->targets[i] && plan->seen->lanes[i].lane.state == PACKER_LANE_PARKED)
+            d->lanes[d->lanes_count++] = plan->seen->lanes[i].lane.id;
+    return 0;
+}
+
+static int move(struct scale *scale, const struct scale_job *job, uint32_t now, uint32_t wanted,
+                struct scale_plan *plan, struct scale_decision *d)
+{
+    if (name_parked(plan, d) < 0)
+        return -ENOMEM;
+    d->verb = SCALE_NARROW;
+    d->job = job->id;
+    scale_sort_moves(plan);
+    scale_take_moves(plan, d);
+    snprintf(d->reason, sizeof d->reason,
+             "job %" PRIu64 " %s: it is alone on %" PRIu32 " lanes, and goes to %" PRIu32
+             " (tasks: %zu, bytes: %" PRIu64 ")",
+             job->id,
+             wanted < now ? "is tried on fewer lanes" : "needs more lanes than it was tried on",
+             now, wanted, d->moves_count, plan->moved_bytes);
+    job->memory->narrowed += job->memory->narrowed == 0;
+    scale->settle = SCALE_SETTLE_WINDOWS;
+    return 1;
+}
+
+/* 0: no plan for this job. */
+static int try_job(struct scale *scale, const struct scale_look *look, size_t job,
+                   struct scale_decision *d)
+{
+    uint32_t now = look->lanes_of[job], wanted = lanes_wanted(look, job);
+    struct scale_plan plan;
+    int r = scale_plan_init(&plan, look->seen, look->options.policy, 0);
+    plan.is_even = true;
+    if (r == 0)
+        r = wanted < now ? plan_fewer(look, &plan, job, wanted)
+                         : plan_more(look, &plan, job, wanted);
+    if (r == 0)
+        r = move(scale, &look->seen->jobs[job], now, wanted, &plan, d);
+    scale_plan_fini(&plan);
+    return r > 0 || r == -ENOMEM ? r : 0;
+}
+
+int scale_narrow(struct scale *scale, struct scale_look *look, struct scale_decision *d)
+{
+    int r = 0;
+    for (int i = 0; i < SCALE_TRIES && scale->settle == 0 && r == 0; i++) {
+        size_t job = next_to_try(scale, look);
+        if (job == look->seen->jobs_count)
+            return 0;
+        r = try_job(scale, look, job, d);
+        look->lanes_of[job] = 0; /* the next */
+    }
+    return r;
+}

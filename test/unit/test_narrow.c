@@ -1,0 +1,147 @@
+/* On how few lanes a job is tried, and what is made of it: README of packer, R10. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "packer/narrow.h"
+#include "packer/profile.h"
+
+#define MS UINT64_C(1000000)
+#define LIMIT 50000
+
+/* A job that slows down on fewer than `needs` lanes; returns how often it was tried. */
+static int seek(struct narrow *n, uint32_t lanes, uint32_t needs)
+{
+    int tries = 0;
+    narrow_begin(n, lanes);
+    for (uint32_t next; (next = narrow_next(n)) > 0; tries++) {
+        assert_true(next > n->few && next < n->enough);
+        bool is_enough = narrow_take(n, 100 * MS, next < needs ? 120 * MS : 101 * MS, LIMIT);
+        assert_int_equal(is_enough, next >= needs);
+    }
+    return tries;
+}
+
+static void the_fewest_are_found_by_halving(void **state)
+{
+    struct narrow n = {0};
+    assert_int_equal(narrow_next(&n), 0);
+    for (uint32_t lanes = 1; lanes <= 64; lanes++)
+        for (uint32_t needs = 1; needs <= lanes; needs++) {
+            assert_in_range(seek(&n, lanes, needs), 0, 6);
+            assert_int_equal(n.enough, needs);
+            assert_int_equal(n.few, needs - 1);
+            assert_int_equal(n.spent_ppm > 0, needs < lanes);
+        }
+}
+
+static void fewer_may_cost_a_part_of_the_limit(void **state)
+{
+    struct narrow n;
+    narrow_begin(&n, 2);
+    assert_true(narrow_take(&n, 1000 * MS, 1015 * MS, LIMIT)); /* 1.48 of 1.5 % */
+    assert_in_range(n.spent_ppm, 14700, 14800);
+    narrow_begin(&n, 2);
+    assert_false(narrow_take(&n, 1000 * MS, 1016 * MS, LIMIT));
+    assert_int_equal(n.spent_ppm, 0);
+    narrow_begin(&n, 2);
+    assert_true(narrow_take(&n, 100 * MS, 90 * MS, LIMIT));
+    assert_int_equal(n.spent_ppm, 0);
+}
+
+/* --- in the profile --- */
+
+static enum profile_news run(struct profile *p, int samples, uint32_t lanes, uint64_t period_ns,
+                             bool is_alone)
+{
+    enum profile_news last = PROFILE_NOTHING;
+    struct profile_sample sample = {.rounds = 10,
+                                    .elapsed_ns = 10 * period_ns,
+                                    .busiest_ns = 8 * MS / lanes,
+                                    .lanes_ns = 8 * MS,
+                                    .span_ns = 30 * MS,
+                                    .burst_ns = 4 * MS / lanes,
+                                    .lanes = lanes,
+                                    .is_alone = is_alone,
+                                    .loss_limit_ppm = LIMIT};
+    for (int i = 0; i < samples; i++) {
+        enum profile_news news = profile_take(p, &sample);
+        if (news == PROFILE_NOTHING)
+            continue;
+        last = news;
+        profile_use(p);
+    }
+    return last;
+}
+
+static void what_its_fullest_lane_has_on_enough_lanes_costs_nothing_more(void **state)
+{
+    struct profile p = {0};
+    assert_int_equal(run(&p, 12, 8, 100 * MS, true), PROFILE_MEASURED);
+    assert_int_equal(narrow_next(&p.narrow), 4);
+    assert_int_equal(run(&p, 3, 4, 101 * MS, true), PROFILE_NARROWED);
+    assert_int_equal(narrow_next(&p.narrow), 2);
+    assert_int_equal(profile_known(&p).busiest_ns, 2 * MS);
+    assert_int_equal(profile_known(&p).burst_ns, MS);
+    assert_int_equal(profile_known(&p).period_ns, 100 * MS);
+    assert_in_range(profile_loss_ppm(&p), 9000, 10000);
+    assert_int_equal(run(&p, 3, 2, 110 * MS, true), PROFILE_NARROWED);
+    assert_int_equal(narrow_next(&p.narrow), 3);
+    assert_int_equal(profile_known(&p).busiest_ns, 2 * MS);
+    assert_int_equal(run(&p, 3, 3, 104 * MS, true), PROFILE_NARROWED);
+    assert_int_equal(narrow_next(&p.narrow), 0);
+    assert_int_equal(p.narrow.enough, 4);
+    assert_int_equal(run(&p, 9, 4, 101 * MS, true), PROFILE_NOTHING);
+}
+
+static void nobody_is_judged_beside_others_or_by_few_rounds(void **state)
+{
+    struct profile p = {0};
+    run(&p, 12, 8, 100 * MS, true);
+    assert_int_equal(run(&p, 9, 4, 101 * MS, false), PROFILE_NOTHING);
+    assert_int_equal(run(&p, 9, 5, 101 * MS, true), PROFILE_NOTHING);
+    assert_int_equal(run(&p, 2, 4, 101 * MS, true), PROFILE_NOTHING);
+    assert_int_equal(p.narrow.enough, 8);
+    assert_int_equal(run(&p, 1, 4, 101 * MS, true), PROFILE_NARROWED);
+}
+
+static void another_job_under_its_name_is_sought_anew(void **state)
+{
+    struct profile p = {0};
+    run(&p, 12, 8, 100 * MS, true);
+    run(&p, 3, 4, 101 * MS, true);
+    run(&p, 12, 2, 50 * MS, true);
+    assert_int_equal(p.narrow.enough, 2);
+    assert_int_equal(p.narrow.few, 0);
+    assert_int_equal(profile_known(&p).busiest_ns, 4 * MS);
+    run(&p, 12, 8, 50 * MS, true);
+    assert_int_equal(p.narrow.enough, 8);
+}
+
+static void it_is_recalled_how_many_it_needed(void **state)
+{
+    struct profile p = {0};
+    struct narrow known = {.few = 2, .enough = 3, .spent_ppm = 9000};
+    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS}, true, 8, &known);
+    assert_int_equal(narrow_next(&p.narrow), 0);
+    assert_int_equal(p.narrow.spent_ppm, 9000);
+    p = (struct profile){0};
+    profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS}, false, 8, &known);
+    assert_int_equal(p.narrow.enough, 0);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest cases[] = {
+        cmocka_unit_test(the_fewest_are_found_by_halving),
+        cmocka_unit_test(fewer_may_cost_a_part_of_the_limit),
+        cmocka_unit_test(what_its_fullest_lane_has_on_enough_lanes_costs_nothing_more),
+        cmocka_unit_test(nobody_is_judged_beside_others_or_by_few_rounds),
+        cmocka_unit_test(another_job_under_its_name_is_sought_anew),
+        cmocka_unit_test(it_is_recalled_how_many_it_needed),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
