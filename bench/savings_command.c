@@ -46,7 +46,7 @@ static const struct argp_option options[] = {
     {"policy", KEY_POLICY, "NAME", 0, "of the shared service: shared (default), phased, ..."},
     {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: as any client chooses)"},
     {"load", KEY_LOAD, "PERCENT", 0,
-     "of one core: lane time that all jobs together offer (default 140)"},
+     "of one core: lane time that all jobs together offer (default 70)"},
     {"turn-s", KEY_TURN, "S", 0, "length of a turn (default 12)"},
     {"alternations", KEY_ALTERNATIONS, "N", 0, "of dedicated and shared (default 5)"},
     {"seed", KEY_SEED, "N", 0, "of jitter and of who leaves when (default 1)"},
@@ -132,7 +132,7 @@ int savings_command(int argc, char **argv)
     if (!s)
         return 1;
     *s = (struct savings){
-        .policy = "shared", .load = 1.40, .alternations = 5, .alone_passes = SAVINGS_TURNS_MAX};
+        .policy = "shared", .load = 0.70, .alternations = 5, .alone_passes = SAVINGS_TURNS_MAX};
     s->plan = (struct plan){.mix = MIX_DEFAULT,
                             .workers = 2,
                             .seed = 1,

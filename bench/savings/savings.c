@@ -44,13 +44,12 @@ static int run(struct savings *s, struct turn *turn)
 }
 
 /* Lane time a pushed byte, of just these jobs: tables of many small tensors cost more. */
-static int calibrate_scale(struct savings *s)
+static int calibrate_once(struct savings *s)
 {
     struct turn *turn = turn_create(s, &s->dedicated);
     double bytes = 0;
     if (!turn)
         return -ENOMEM;
-    s->plan.bytes_scale = SCALE_FIRST;
     for (size_t i = 0; i < s->plan.jobs_count; i++)
         turn_add(turn, i, CALIBRATION_NS, 1);
     int r = run(s, turn);
@@ -63,6 +62,15 @@ static int calibrate_scale(struct savings *s)
     }
     free(turn);
     return r;
+}
+
+/* A byte costs less the more there are: what it costs is measured again with as many as are asked
+ * for. */
+static int calibrate_scale(struct savings *s)
+{
+    s->plan.bytes_scale = SCALE_FIRST;
+    int r = calibrate_once(s);
+    return r < 0 ? r : calibrate_once(s);
 }
 
 /* Those of jobs `first` to `last` that are not known yet. */
