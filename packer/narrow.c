@@ -21,12 +21,21 @@ static uint32_t cost_ppm(uint64_t alone_ns, uint64_t now_ns)
                              : 0;
 }
 
+static uint32_t most_ppm(uint32_t limit_ppm)
+{
+    return (uint32_t)((uint64_t)limit_ppm * NARROW_PART_PPM / MILLION);
+}
+
+bool narrow_allows(const struct narrow *narrow, uint32_t limit_ppm)
+{
+    return narrow->spent_ppm <= most_ppm(limit_ppm);
+}
+
 bool narrow_take(struct narrow *narrow, uint64_t alone_ns, uint64_t now_ns, uint32_t limit_ppm)
 {
     uint32_t tried = narrow_next(narrow), cost = cost_ppm(alone_ns, now_ns);
-    uint32_t most = (uint32_t)((uint64_t)limit_ppm * NARROW_PART_PPM / MILLION);
 
-    if (cost > most) {
+    if (cost > most_ppm(limit_ppm)) {
         narrow->few = tried;
         return false;
     }

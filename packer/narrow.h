@@ -22,5 +22,7 @@ uint32_t narrow_next(const struct narrow *narrow);
 /* How long a round takes on the lanes that were to be tried, against `alone_ns` on the most. Says
  * whether they are enough. `limit_ppm`: what the job may lose in all. */
 bool narrow_take(struct narrow *narrow, uint64_t alone_ns, uint64_t now_ns, uint32_t limit_ppm);
+/* Whether what the fewest cost is within its part of that limit. */
+bool narrow_allows(const struct narrow *narrow, uint32_t limit_ppm);
 
 #endif

@@ -36,17 +36,50 @@ static bool is_strange(const struct profile *p)
     return p->alone.period_ns > 0 && p->now.period_ns > explained_ns + explained_ns / 4;
 }
 
-/* Alone on the lanes that were to be tried, or on those that are enough (R10). */
+/* Alone on the lanes that are to be tried (R10). Says whether it is known now if these do. */
 static bool judge_lanes(struct profile *p, uint32_t limit_ppm)
 {
-    if (!p->is_alone || limit_ppm == 0 || p->setting_rounds < PROFILE_LEAST_ROUNDS)
+    if (limit_ppm == 0 || p->setting_rounds < PROFILE_TRIED_ROUNDS)
         return false;
-    bool is_tried = p->lanes == narrow_next(&p->narrow);
-    if (is_tried && !narrow_take(&p->narrow, p->alone.period_ns, p->now.period_ns, limit_ppm))
-        return true;
-    if (p->lanes == p->narrow.enough && p->lanes < p->alone_lanes)
+    uint64_t mean_ns = p->setting_ns / p->setting_rounds; /* a median of 9 would be of few rounds */
+    if (narrow_take(&p->narrow, p->alone.period_ns, mean_ns, limit_ppm))
         p->fewest = p->now;
-    return is_tried;
+    return true;
+}
+
+/* On those that are enough it is known what they cost it, so the mark goes with it, whatever
+ * becomes of the job. */
+static void follow_on_fewest(struct profile *p)
+{
+    p->fewest = p->now;
+    p->alone.period_ns =
+        (uint64_t)((double)p->now.period_ns * (1 - (double)p->narrow.spent_ppm / MILLION) + 0.5);
+    p->strange = 0;
+}
+
+/* What it costs was measured under a limit that was less strict. */
+static void heed_limit(struct profile *p, uint32_t limit_ppm)
+{
+    if (limit_ppm == 0 || narrow_allows(&p->narrow, limit_ppm))
+        return;
+    p->narrow = (struct narrow){.few = p->narrow.enough, .enough = p->alone_lanes};
+    p->fewest = (struct profile_times){0};
+}
+
+enum profile_stand {
+    STANDS_ELSEWHERE,
+    STANDS_TRIED,  /* alone on the lanes that are to be tried, or that were too few */
+    STANDS_FEWEST, /* alone on those that are enough, fewer than it once had */
+};
+
+static enum profile_stand stand(const struct profile *p)
+{
+    uint32_t next = narrow_next(&p->narrow);
+    if (!p->is_alone || p->lanes >= p->alone_lanes || p->alone.period_ns == 0)
+        return STANDS_ELSEWHERE;
+    if ((next > 0 && p->lanes == next) || (p->narrow.few > 0 && p->lanes <= p->narrow.few))
+        return STANDS_TRIED;
+    return p->lanes == p->narrow.enough && next == 0 ? STANDS_FEWEST : STANDS_ELSEWHERE;
 }
 
 static void begin_alone(struct profile *p, bool counts)
@@ -62,12 +95,20 @@ static bool settle(struct profile *p, uint32_t limit_ppm)
 {
     for (size_t t = 0; t < PROFILE_TIMES; t++)
         *time_at(&p->now, times[t]) = p->estimates[t].value;
+    heed_limit(p, limit_ppm);
+    enum profile_stand at = stand(p);
+    if (at == STANDS_FEWEST) {
+        follow_on_fewest(p);
+        return false;
+    }
+    if (at == STANDS_TRIED) /* no limit holds there: it may be as slow as it likes (R9) */
+        return p->lanes == narrow_next(&p->narrow) && judge_lanes(p, limit_ppm);
     p->strange = is_strange(p) ? p->strange + 1 : 0;
     bool is_other = p->now.period_ns < p->alone.period_ns - p->alone.period_ns / 20 ||
                     p->strange >= PROFILE_STRANGE_SAMPLES;
     bool counts = p->is_alone && (is_other || p->lanes >= p->alone_lanes);
     if (!counts && !is_other)
-        return judge_lanes(p, limit_ppm);
+        return false;
     if (is_other || p->lanes > p->alone_lanes)
         begin_alone(p, counts);
     p->alone = counts ? p->now : (struct profile_times){0};
@@ -99,6 +140,7 @@ static void keep(struct profile *p, const struct profile_sample *sample)
     p->is_alone = sample->is_alone;
     p->lanes = sample->lanes;
     p->setting_rounds = sample->rounds + (is_new_setting ? 0 : p->setting_rounds);
+    p->setting_ns = sample->elapsed_ns + (is_new_setting ? 0 : p->setting_ns);
     for (size_t t = 0; t < PROFILE_TIMES; t++) {
         if (is_new_setting)
             estimate_restart(&p->estimates[t]);
@@ -146,7 +188,6 @@ static struct profile_times on_fewest(const struct profile *p)
 {
     struct profile_times known = p->fewest.period_ns ? p->fewest : p->alone;
     known.period_ns = p->alone.period_ns;
-    known.lanes_ns = p->alone.lanes_ns;
     return known;
 }
 

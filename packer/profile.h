@@ -12,6 +12,7 @@
 #define PROFILE_WARM_ROUNDS 5
 #define PROFILE_LEAST_ROUNDS 20
 #define PROFILE_LEAST_SAMPLES 3
+#define PROFILE_TRIED_ROUNDS 50    /* on fewer lanes, before these are judged (R10) */
 #define PROFILE_STRANGE_SAMPLES 10 /* in a row, before it is another job (R9) */
 #define PROFILE_TIMES 6            /* in struct profile_times */
 
@@ -36,10 +37,10 @@ struct profile_times {
 };
 
 struct profile {
-    uint64_t rounds;         /* of all samples */
-    bool is_alone;           /* in the samples that the estimates are of, ... */
-    uint32_t lanes;          /* ... and on how many lanes */
-    uint64_t setting_rounds; /* of these samples */
+    uint64_t rounds;                     /* of all samples */
+    bool is_alone;                       /* in the samples that the estimates are of, ... */
+    uint32_t lanes;                      /* ... and on how many lanes */
+    uint64_t setting_rounds, setting_ns; /* of these samples */
     struct estimate estimates[PROFILE_TIMES];
     struct profile_times now;    /* as it runs */
     struct profile_times alone;  /* as it ran without others, now or before, ... */

@@ -30,7 +30,8 @@ static void remember_job(const struct scale_job *job)
     struct scale_memory *m = job->memory;
     if (job->is_moving)
         return;
-    if (scale_is_over(job)) {
+    bool is_tried = m->narrowed > 0 && m->narrowed < SCALE_ALONE_WINDOWS;
+    if (scale_is_over(job) && !is_tried) {
         m->within = 0;
         m->over += m->over < WINDOWS_MAX;
         return;
@@ -56,9 +57,14 @@ static void remember_company(const struct scale_job *job, bool shares)
 static void remember_narrow(const struct scale_job *job, uint32_t lanes, bool shares)
 {
     struct scale_memory *m = job->memory;
-    bool goes_on = !shares && job->lanes_enough > 0 &&
-                   (job->lanes_next > 0 || lanes < job->lanes_enough || job->is_moving);
+    bool is_sought = job->lanes_next > 0 || lanes < job->lanes_enough || job->is_moving;
+    bool goes_on = !shares && job->lanes_enough > 0 && is_sought;
     m->narrowed = m->narrowed > 0 && goes_on ? m->narrowed + (m->narrowed < WINDOWS_MAX) : 0;
+    m->narrow_wait -= m->narrow_wait > 0;
+    if (m->narrowed == SCALE_ALONE_WINDOWS)
+        m->narrow_wait = SCALE_TRIAL_REST_WINDOWS;
+    if (lanes == m->narrow_to && !job->is_moving)
+        m->narrow_fails = 0;
 }
 
 static bool is_low(const struct scale_look *look)

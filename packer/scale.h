@@ -16,6 +16,8 @@
     UINT32_C(60) /* within it for so many after that, and its lanes may drain */
 #define SCALE_ALONE_WINDOWS \
     UINT32_C(60) /* so long a lane is kept for who is measured there, and the next waits */
+#define SCALE_TRIAL_REST_WINDOWS \
+    UINT32_C(960) /* so long who could not be judged in a trial is not tried again */
 #define SCALE_RELIEFS_MAX UINT32_C(6)    /* each doubles both */
 #define SCALE_SETTLE_WINDOWS UINT32_C(3) /* after tasks have moved, before others may for a drain */
 #define SCALE_MARGIN_PPM 10000           /* a drain keeps so far within every limit */
@@ -52,7 +54,10 @@ struct scale_memory {
     uint32_t explained_ppm; /* of what it loses, by the rule of loss, when it stays */
     uint32_t shares, alone; /* windows running that it wants_alone: beside others; without */
     uint32_t measures;      /* how often it was moved to be measured alone */
-    uint32_t narrowed;      /* windows running since lanes were taken from it to see (G12) */
+    uint32_t narrowed; /* windows since G12 has moved it last, while that goes on; 0: it does not */
+    uint32_t narrow_to;    /* how many lanes it was to have then */
+    uint32_t narrow_fails; /* of late: it did not come to have them */
+    uint32_t narrow_wait;  /* windows until it is tried again */
 };
 
 struct scale_job {

@@ -118,11 +118,12 @@ static void count_tasks(struct scale_look *look)
         const struct scale_task *task = &seen->tasks[i];
         const struct scale_job *job = &seen->jobs[task->job];
         struct scale_look_lane *lane = &look->lanes[task->lane];
-        bool is_avoided = job->is_moving || scale_is_over(job);
+        bool is_tried = scale_is_narrowed_now(look, task->job);
+        bool is_avoided = job->is_moving || scale_is_over(job) || is_tried;
         lane->has_tasks = true;
         lane->is_avoided = lane->is_avoided || is_avoided;
         if (is_avoided || job->timing.period_ns == 0 || !is_calm(job->memory) ||
-            scale_is_measured_now(look, task->job) || scale_is_narrowed_now(look, task->job))
+            scale_is_measured_now(look, task->job))
             lane->is_held = true;
         if (job->timing.period_ns > 0)
             lane->load += (double)task->lane_ns / (double)job->timing.period_ns;

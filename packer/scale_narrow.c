@@ -35,12 +35,24 @@ static bool owns_quiet_lanes(const struct scale_look *look, size_t job)
     return true;
 }
 
-/* As for a drain (G5); a trial that has begun goes on. */
+/* As for a drain (G5). */
 static bool may_begin(const struct scale *scale, const struct scale_look *look)
 {
     bool helps = look->staying > look->options.lanes_min || look->short_of > 0;
     return helps && scale->low_ns >= look->options.drain_hold_ns && look->coming == 0 &&
            look->open == look->staying;
+}
+
+/* More lanes are for who was tried on too few, and for who is above its limit: a drain may have
+ * gathered it on fewer than are enough, within everybody's limit. */
+static bool may_go(const struct scale *scale, const struct scale_look *look, size_t job,
+                   uint32_t wanted)
+{
+    const struct scale_job *of = &look->seen->jobs[job];
+    bool is_tried = of->memory->narrowed > 0;
+    if (wanted > look->lanes_of[job])
+        return is_tried || scale_is_over(of);
+    return is_tried || may_begin(scale, look);
 }
 
 /* Who has too few lanes goes before who has too many. */
@@ -49,13 +61,12 @@ static size_t next_to_try(const struct scale *scale, const struct scale_look *lo
     size_t best = look->seen->jobs_count;
     for (size_t i = 0; i < look->seen->jobs_count; i++) {
         uint32_t wanted = lanes_wanted(look, i);
-        bool grows = wanted > look->lanes_of[i];
-        bool has_begun = look->seen->jobs[i].memory->narrowed > 0;
-        if (wanted == 0 || !owns_quiet_lanes(look, i))
+        if (wanted == 0 || look->seen->jobs[i].memory->narrow_wait > 0 ||
+            !may_go(scale, look, i, wanted) || !owns_quiet_lanes(look, i))
             continue;
-        if (grows)
+        if (wanted > look->lanes_of[i])
             return i;
-        if (best == look->seen->jobs_count && (has_begun || may_begin(scale, look)))
+        if (best == look->seen->jobs_count)
             best = i;
     }
     return best;
@@ -94,29 +105,39 @@ static int plan_fewer(const struct scale_look *look, struct scale_plan *plan, si
     for (uint32_t i = 0; i < look->seen->lanes_count && r == 0; i++)
         if (look->lanes[i].owner == job && !plan->targets[i])
             r = scale_plan_leave(plan, (uint32_t)job, i);
-    return r == 0 && plan->moved_bytes > look->options.drain_bytes_max ? -ENOSPC : r;
+    return r;
 }
 
 /* --- more --- */
 
-/* Empty ones, open before parked. Says how many there are. */
-static uint32_t aim_more(const struct scale_look *look, bool *targets, uint32_t wanted)
+static bool is_free(const struct scale_look *look, size_t lane, enum packer_lane_state state)
 {
-    size_t room = look->room;
+    const struct scale_lane *l = &look->seen->lanes[lane];
+    if (state == PACKER_LANE_OPEN)
+        return l->lane.state == state && !l->is_changing && !look->lanes[lane].has_tasks;
+    return l->lane.state == state && scale_is_closed(l);
+}
+
+/* Lanes without a job that nobody waits for (G2). */
+static size_t free_lanes(const struct scale_look *look, enum packer_lane_state state)
+{
+    uint64_t kept = look->wished + look->options.lanes_spare;
+    if (state == PACKER_LANE_OPEN)
+        return look->empty > kept ? look->empty - (size_t)kept : 0;
+    return look->room > look->short_of ? look->room - look->short_of : 0;
+}
+
+/* Says how many there are. */
+static uint32_t aim_free(const struct scale_look *look, enum packer_lane_state state,
+                         uint32_t wanted, bool *targets)
+{
+    size_t most = free_lanes(look, state);
     uint32_t found = 0;
-    for (size_t i = 0; i < look->seen->lanes_count && found < wanted; i++) {
-        const struct scale_lane *lane = &look->seen->lanes[i];
-        targets[i] =
-            lane->lane.state == PACKER_LANE_OPEN && !lane->is_changing && !look->lanes[i].has_tasks;
-        found += targets[i];
-    }
-    for (size_t i = 0; i < look->seen->lanes_count && found < wanted && room > 0; i++) {
-        if (!scale_is_closed(&look->seen->lanes[i]) ||
-            look->seen->lanes[i].lane.state != PACKER_LANE_PARKED)
+    for (size_t i = 0; i < look->seen->lanes_count && found < wanted && found < most; i++) {
+        if (!is_free(look, i, state))
             continue;
         targets[i] = true;
         found++;
-        room--;
     }
     return found;
 }
@@ -124,27 +145,46 @@ static uint32_t aim_more(const struct scale_look *look, bool *targets, uint32_t 
 static int plan_more(const struct scale_look *look, struct scale_plan *plan, size_t job,
                      uint32_t wanted)
 {
-    uint32_t now = look->lanes_of[job], more = aim_more(look, plan->targets, wanted - now);
+    uint32_t now = look->lanes_of[job], more = wanted - now;
+    uint32_t found = aim_free(look, PACKER_LANE_OPEN, more, plan->targets);
     uint64_t bytes = 0;
-    int r = more > 0 ? 0 : -ENOSPC;
+    found += aim_free(look, PACKER_LANE_PARKED, more - found, plan->targets);
+    int r = found > 0 ? 0 : -ENOSPC;
     for (size_t i = 0; i < look->seen->lanes_count; i++)
         bytes += look->lanes[i].owner == job ? bytes_on(plan, job, i) : 0;
     for (uint32_t i = 0; i < look->seen->lanes_count && r == 0; i++)
         if (look->lanes[i].owner == job)
-            r = scale_plan_leave_beyond(plan, (uint32_t)job, i, bytes / (now + more));
+            r = scale_plan_leave_beyond(plan, (uint32_t)job, i, bytes / (now + found));
     return r == 0 && plan->moves_count == 0 ? -ENOSPC : r;
 }
 
 /* --- the decision --- */
+
+static bool is_target(const struct scale_plan *plan, uint32_t id)
+{
+    for (size_t i = 0; i < plan->moves_count; i++)
+        if (plan->moves[i].target == id)
+            return true;
+    return false;
+}
 
 static int name_parked(const struct scale_plan *plan, struct scale_decision *d)
 {
     if (scale_name_lanes(d, plan->seen->lanes_count) < 0)
         return -ENOMEM;
     for (size_t i = 0; i < plan->seen->lanes_count; i++)
-        if (plan->targets[i] && plan->seen->lanes[i].lane.state == PACKER_LANE_PARKED)
+        if (plan->seen->lanes[i].lane.state == PACKER_LANE_PARKED &&
+            is_target(plan, plan->seen->lanes[i].lane.id))
             d->lanes[d->lanes_count++] = plan->seen->lanes[i].lane.id;
     return 0;
+}
+
+/* What does not come about is tried again ever more seldom, so that it holds up nobody. */
+static void remember_try(struct scale_memory *memory, uint32_t wanted)
+{
+    memory->narrow_to = wanted;
+    memory->narrow_wait = SCALE_OVER_WINDOWS << memory->narrow_fails;
+    memory->narrow_fails += memory->narrow_fails < SCALE_RELIEFS_MAX;
 }
 
 static int move(struct scale *scale, const struct scale_job *job, uint32_t now, uint32_t wanted,
@@ -159,11 +199,42 @@ static int move(struct scale *scale, const struct scale_job *job, uint32_t now, 
     snprintf(d->reason, sizeof d->reason,
              "job %" PRIu64 " %s: it is alone on %" PRIu32 " lanes, and goes to %" PRIu32
              " (tasks: %zu, bytes: %" PRIu64 ")",
-             job->id,
-             wanted < now ? "is tried on fewer lanes" : "needs more lanes than it was tried on",
+             job->id, wanted < now ? "is tried on fewer lanes" : "needs more lanes than it has",
              now, wanted, d->moves_count, plan->moved_bytes);
-    job->memory->narrowed += job->memory->narrowed == 0;
+    /* A drain that has gathered it on too few is not to do so again at once (G8). */
+    if (job->memory->narrowed == 0 && wanted > now)
+        job->memory->reliefs += job->memory->reliefs < SCALE_RELIEFS_MAX;
+    job->memory->narrowed = 1;
     scale->settle = SCALE_SETTLE_WINDOWS;
+    return 1;
+}
+
+/* The lanes that it needs are of an aggregator that has stopped. 0: there is none, either. */
+static int start(const struct scale_look *look, const struct scale_job *job, uint32_t now,
+                 uint32_t wanted, struct scale_decision *d)
+{
+    size_t most = free_lanes(look, PACKER_LANE_UNSTARTED);
+    if (scale_name_lanes(d, look->seen->lanes_count) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < look->seen->lanes_count && d->lanes_count < wanted - now; i++) {
+        const struct scale_lane *lane = &look->seen->lanes[i];
+        if (!is_free(look, i, PACKER_LANE_UNSTARTED) || d->lanes_count == most)
+            continue;
+        if (d->lanes_count == 0)
+            d->aggregator = lane->aggregator;
+        if (lane->aggregator == d->aggregator)
+            d->lanes[d->lanes_count++] = lane->lane.id;
+    }
+    if (d->lanes_count == 0 || look->coming > 0) {
+        scale_decision_fini(d);
+        return 0;
+    }
+    d->verb = SCALE_START;
+    d->job = job->id;
+    snprintf(d->reason, sizeof d->reason,
+             "job %" PRIu64 " needs more lanes than it has, %" PRIu32 " for %" PRIu32
+             ": an aggregator starts, lanes to open: %zu",
+             job->id, wanted, now, d->lanes_count);
     return 1;
 }
 
@@ -171,6 +242,7 @@ static int move(struct scale *scale, const struct scale_job *job, uint32_t now, 
 static int try_job(struct scale *scale, const struct scale_look *look, size_t job,
                    struct scale_decision *d)
 {
+    const struct scale_job *of = &look->seen->jobs[job];
     uint32_t now = look->lanes_of[job], wanted = lanes_wanted(look, job);
     struct scale_plan plan;
     int r = scale_plan_init(&plan, look->seen, look->options.policy, 0);
@@ -178,8 +250,13 @@ static int try_job(struct scale *scale, const struct scale_look *look, size_t jo
     if (r == 0)
         r = wanted < now ? plan_fewer(look, &plan, job, wanted)
                          : plan_more(look, &plan, job, wanted);
+    if (r == 0 && plan.moved_bytes > look->options.drain_bytes_max)
+        r = -ENOSPC;
+    remember_try(of->memory, wanted);
     if (r == 0)
-        r = move(scale, &look->seen->jobs[job], now, wanted, &plan, d);
+        r = move(scale, of, now, wanted, &plan, d);
+    else if (r != -ENOMEM && wanted > now)
+        r = start(look, of, now, wanted, d);
     scale_plan_fini(&plan);
     return r > 0 || r == -ENOMEM ? r : 0;
 }
@@ -192,7 +269,6 @@ int scale_narrow(struct scale *scale, struct scale_look *look, struct scale_deci
         if (job == look->seen->jobs_count)
             return 0;
         r = try_job(scale, look, job, d);
-        look->lanes_of[job] = 0; /* the next */
     }
     return r;
 }

@@ -291,8 +291,10 @@ int scale_plan_leave_beyond(struct scale_plan *plan, uint32_t job, uint32_t lane
     request.tensors_count = describe_tasks(plan, job, lane, &kept, &request.piece_bytes_max);
     if (request.tensors_count == 0)
         return 0;
-    if (plan->is_even)
+    if (plan->is_even) {
         request.timing.period_ns = 0;
+        request.workers = (uint32_t)request.lanes_count;
+    }
     int error = packer_place(&request, &placed, NULL, 0);
     if (error < 0)
         return error;

@@ -195,7 +195,8 @@ static int try_relief(struct scale *scale, const struct scale_look *look, uint32
     int r = scale_plan_init(&plan, look->seen, look->options.policy, 0);
     if (r == 0)
         r = scale_plan_worst_lane(&plan, job, &lane, &loss);
-    if (r != -ENOMEM && loss * SCALE_EXPLAINS < of->loss_ppm / 1e6) {
+    bool is_short = look->lanes_of[job] < of->lanes_enough; /* G12: that explains it as well */
+    if (r != -ENOMEM && loss * SCALE_EXPLAINS < of->loss_ppm / 1e6 && !is_short) {
         stay = SCALE_STAY_UNEXPLAINED;
         r = -ENOENT;
     }

@@ -2,6 +2,7 @@
  * times come from the event simulation, as they come from clocks in the service. */
 #include "bench/sim/job_profile.h"
 
+#include "bench/sim/chance.h"
 #include "bench/sim/csv.h"
 #include "packer/narrow.h"
 
@@ -16,7 +17,7 @@
 #define ROUNDS 100             /* looked at; EWMA refines what 20 rounds told */
 #define MEASURED_ROUNDS 25     /* 5 to warm up, 20 that count: these hold lanes */
 #define HOLD_NS UINT64_C(30000000000) /* before growth tries fewer lanes (G5, G12 of packer) */
-#define TRIED_ROUNDS 20
+#define TRIED_ROUNDS 50
 #define TRIED_NS UINT64_C(6000000000) /* a trial at least: its move, 3 windows of rest, 2 more */
 #define CHUNK_BYTES (2 << 20)         /* pushed by all workers: 512 KiB of each of four */
 
@@ -155,10 +156,11 @@ static uint32_t find_busiest(const struct measurement *m, uint32_t lanes, double
 
 /* As the service has it: no lane knows when another was through, but rounds begin nearly together
  * on all of them. */
-static int measure_ending(const struct queue_job *job, uint32_t lanes, struct measurement *m)
+static int measure_ending(const struct queue_job *job, uint32_t lanes, uint32_t rounds,
+                          struct measurement *m)
 {
     struct queue_ending *endings = calloc(lanes, sizeof(*endings));
-    int r = endings ? queue_endings(job, ROUNDS, endings) : -ENOMEM;
+    int r = endings ? queue_endings(job, rounds, endings) : -ENOMEM;
 
     if (r == 0) {
         double longest_ns = 0;
@@ -172,12 +174,14 @@ static int measure_ending(const struct queue_job *job, uint32_t lanes, struct me
     return r;
 }
 
-static int measure(const struct job_profile *profile, uint32_t lanes, struct measurement *ret,
-                   char *error)
+/* Each number of lanes sees rounds of its own, as it would in the service. */
+static int measure(const struct job_profile *profile, uint32_t lanes, uint32_t rounds,
+                   struct measurement *ret, char *error)
 {
     struct packer_plan plan = {0};
     struct measurement m = {0};
     struct queue_job job = job_profile_queue_job(profile);
+    job.seed = chance_hash(job.seed, lanes);
     int r = place_alone(profile, lanes, &plan, error);
 
     if (r < 0)
@@ -189,17 +193,17 @@ static int measure(const struct job_profile *profile, uint32_t lanes, struct mea
         job_profile_to_queue(profile, plan.pieces, m.count, m.pieces);
         job.pieces = m.pieces;
         job.pieces_count = m.count;
-        r = measure_ending(&job, lanes, &m);
+        r = measure_ending(&job, lanes, rounds, &m);
     }
     if (r == 0) {
-        r = queue_alone(&job, 0, ROUNDS, &m.period_ns, &m.deviation_ns);
+        r = queue_alone(&job, 0, rounds, &m.period_ns, &m.deviation_ns);
     }
     packer_plan_fini(&plan);
     if (r < 0) {
         free(m.pieces);
         return r;
     }
-    m.period_ns /= ROUNDS;
+    m.period_ns /= rounds;
     *ret = m;
     return 0;
 }
@@ -237,7 +241,7 @@ static int try_fewer(struct job_profile *profile, char *error)
         profile->measuring_ns += HOLD_NS;
     while (narrow_next(&narrow) > 0) {
         struct measurement m;
-        int r = measure(profile, narrow_next(&narrow), &m, error);
+        int r = measure(profile, narrow_next(&narrow), TRIED_ROUNDS, &m, error);
 
         if (r < 0)
             return r;
@@ -254,7 +258,7 @@ static int try_fewer(struct job_profile *profile, char *error)
 static int make_timing(struct job_profile *profile, char *error)
 {
     struct measurement m;
-    int r = measure(profile, profile->workers, &m, error);
+    int r = measure(profile, profile->workers, ROUNDS, &m, error);
 
     if (r < 0)
         return r;

@@ -181,6 +181,8 @@ static size_t lanes_in_reach(const struct job *job)
     size_t lanes = lanes_on_offer(s);
     for (size_t i = 0; i < s->slots_count; i++)
         lanes += fleet_may_start(&s->slots[i]) ? s->slots[i].lanes_count : 0;
+    if (s->options.lanes_max > 0 && lanes > s->options.lanes_max)
+        lanes = s->options.lanes_max;
     return lanes < job->workers ? lanes : job->workers;
 }
 

@@ -233,10 +233,13 @@ static bool wants_alone(const struct job *job)
            !job_is_idle(job);
 }
 
-/* Nobody can be measured who does not train. */
+/* Nobody can be measured who does not train; and where slow lanes are left, what tasks leave for
+ * one reason would come back for the other. */
 static uint32_t lanes_enough(const struct job *job)
 {
-    return job_is_idle(job) || !profile_knows_alone(&job->profile) ? 0 : job->profile.narrow.enough;
+    bool is_sought =
+        !job_is_idle(job) && profile_knows_alone(&job->profile) && !job->service->options.explores;
+    return is_sought ? job->profile.narrow.enough : 0;
 }
 
 static void see_job(struct scaling_look *look, struct job *job, struct part *parts,

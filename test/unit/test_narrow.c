@@ -82,16 +82,16 @@ static void what_its_fullest_lane_has_on_enough_lanes_costs_nothing_more(void **
     struct profile p = {0};
     assert_int_equal(run(&p, 12, 8, 100 * MS, true), PROFILE_MEASURED);
     assert_int_equal(narrow_next(&p.narrow), 4);
-    assert_int_equal(run(&p, 3, 4, 101 * MS, true), PROFILE_NARROWED);
+    assert_int_equal(run(&p, 5, 4, 101 * MS, true), PROFILE_NARROWED);
     assert_int_equal(narrow_next(&p.narrow), 2);
     assert_int_equal(profile_known(&p).busiest_ns, 2 * MS);
     assert_int_equal(profile_known(&p).burst_ns, MS);
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
     assert_in_range(profile_loss_ppm(&p), 9000, 10000);
-    assert_int_equal(run(&p, 3, 2, 110 * MS, true), PROFILE_NARROWED);
+    assert_int_equal(run(&p, 5, 2, 110 * MS, true), PROFILE_NARROWED);
     assert_int_equal(narrow_next(&p.narrow), 3);
     assert_int_equal(profile_known(&p).busiest_ns, 2 * MS);
-    assert_int_equal(run(&p, 3, 3, 104 * MS, true), PROFILE_NARROWED);
+    assert_int_equal(run(&p, 5, 3, 104 * MS, true), PROFILE_NARROWED);
     assert_int_equal(narrow_next(&p.narrow), 0);
     assert_int_equal(p.narrow.enough, 4);
     assert_int_equal(run(&p, 9, 4, 101 * MS, true), PROFILE_NOTHING);
@@ -103,7 +103,7 @@ static void nobody_is_judged_beside_others_or_by_few_rounds(void **state)
     run(&p, 12, 8, 100 * MS, true);
     assert_int_equal(run(&p, 9, 4, 101 * MS, false), PROFILE_NOTHING);
     assert_int_equal(run(&p, 9, 5, 101 * MS, true), PROFILE_NOTHING);
-    assert_int_equal(run(&p, 2, 4, 101 * MS, true), PROFILE_NOTHING);
+    assert_int_equal(run(&p, 4, 4, 101 * MS, true), PROFILE_NOTHING);
     assert_int_equal(p.narrow.enough, 8);
     assert_int_equal(run(&p, 1, 4, 101 * MS, true), PROFILE_NARROWED);
 }
@@ -112,13 +112,71 @@ static void another_job_under_its_name_is_sought_anew(void **state)
 {
     struct profile p = {0};
     run(&p, 12, 8, 100 * MS, true);
-    run(&p, 3, 4, 101 * MS, true);
+    run(&p, 5, 4, 101 * MS, true);
     run(&p, 12, 2, 50 * MS, true);
     assert_int_equal(p.narrow.enough, 2);
     assert_int_equal(p.narrow.few, 0);
     assert_int_equal(profile_known(&p).busiest_ns, 4 * MS);
     run(&p, 12, 8, 50 * MS, true);
     assert_int_equal(p.narrow.enough, 8);
+}
+
+/* A trial heeds no limit: it may be as slow as it likes there, and is the same job. */
+static void who_is_tried_on_too_few_is_no_other_job(void **state)
+{
+    struct profile p = {0};
+    struct profile_sample slow = {.rounds = 1,
+                                  .elapsed_ns = 2200 * MS,
+                                  .busiest_ns = 2 * MS,
+                                  .lanes_ns = 8 * MS,
+                                  .lanes = 4,
+                                  .is_alone = true,
+                                  .loss_limit_ppm = LIMIT};
+    run(&p, 12, 8, 1500 * MS, true);
+    for (int i = 0; i < PROFILE_TRIED_ROUNDS + 50; i++)
+        profile_take(&p, &slow);
+    assert_int_equal(p.narrow.few, 4);
+    assert_int_equal(p.narrow.enough, 8);
+    assert_int_equal(p.alone.period_ns, 1500 * MS);
+    assert_in_range(profile_loss_ppm(&p), 318000, 319000);
+}
+
+/* Where it needs no more lanes it is known what they cost it, whatever becomes of it. */
+static void on_enough_lanes_the_mark_goes_with_the_job(void **state)
+{
+    struct profile p = {0};
+    run(&p, 12, 2, 100 * MS, true);
+    run(&p, 5, 1, 101 * MS, true);
+    assert_int_equal(p.narrow.enough, 1);
+    uint32_t spent_ppm = p.narrow.spent_ppm;
+    static const uint64_t periods[] = {110 * MS, 40 * MS, 400 * MS};
+    for (size_t i = 0; i < 3; i++) {
+        run(&p, 200, 1, periods[i], true);
+        assert_in_range(profile_loss_ppm(&p), spent_ppm - 10, spent_ppm + 10);
+        assert_in_range(profile_known(&p).period_ns, periods[i] * 98 / 100, periods[i]);
+    }
+    assert_int_equal(p.narrow.spent_ppm, spent_ppm);
+    run(&p, 40, 1, 430 * MS, false); /* beside others that is a loss */
+    assert_in_range(profile_loss_ppm(&p), 75000, 85000);
+}
+
+static void a_stricter_limit_takes_back_what_a_looser_one_gave(void **state)
+{
+    struct profile p = {0};
+    struct narrow known = {.few = 1, .enough = 2, .spent_ppm = 12000};
+    struct profile_sample sample = {.rounds = 30,
+                                    .elapsed_ns = 3000 * MS,
+                                    .busiest_ns = 4 * MS,
+                                    .lanes_ns = 8 * MS,
+                                    .lanes = 2,
+                                    .is_alone = true,
+                                    .loss_limit_ppm = 10000};
+    profile_recall(&p, &(struct profile_times){99 * MS, 4 * MS, 8 * MS}, true, 8, &known);
+    for (int i = 0; i < 6; i++)
+        profile_take(&p, &sample);
+    assert_int_equal(p.narrow.few, 2);
+    assert_int_equal(p.narrow.enough, 8);
+    assert_int_equal(p.narrow.spent_ppm, 0);
 }
 
 static void it_is_recalled_how_many_it_needed(void **state)
@@ -141,6 +199,9 @@ int main(void)
         cmocka_unit_test(what_its_fullest_lane_has_on_enough_lanes_costs_nothing_more),
         cmocka_unit_test(nobody_is_judged_beside_others_or_by_few_rounds),
         cmocka_unit_test(another_job_under_its_name_is_sought_anew),
+        cmocka_unit_test(who_is_tried_on_too_few_is_no_other_job),
+        cmocka_unit_test(on_enough_lanes_the_mark_goes_with_the_job),
+        cmocka_unit_test(a_stricter_limit_takes_back_what_a_looser_one_gave),
         cmocka_unit_test(it_is_recalled_how_many_it_needed),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -75,7 +75,7 @@ static void too_few_lanes_are_left_for_more_at_once(void **state)
     p->jobs[0].loss_ppm = 100000;
     assert_int_equal(pool_until(p, SCALE_NARROW), 1);
     pool_expect(p, SCALE_NARROW,
-                "needs more lanes than it was tried on: it is alone on 2 lanes, "
+                "needs more lanes than it has: it is alone on 2 lanes, "
                 "and goes to 3");
     assert_int_equal(p->last.lanes_count, 1);
     pool_obey(p);
@@ -124,7 +124,91 @@ static void who_finds_no_lane_keeps_what_he_has_and_holds_up_nobody(void **state
     p->seen.tasks_count--;
     p->seen.jobs_count--;
     assert_int_equal(other, 1);
-    assert_in_range(pool_until(p, SCALE_NARROW), 1, 3);
+    assert_in_range(pool_until(p, SCALE_NARROW), 1, 24); /* tried ever more seldom */
+    pool_free(p);
+}
+
+/* On one lane, where two are enough: a drain has put it there, within everybody's limit. */
+static struct pool *gathered(void)
+{
+    struct pool *p = alone(2);
+    for (size_t i = 0; i < p->seen.tasks_count; i++)
+        p->tasks[i].lane = 0;
+    p->jobs[0].lanes_next = 0;
+    return p;
+}
+
+static void what_a_drain_has_gathered_stays_until_it_is_above_its_limit(void **state)
+{
+    struct pool *p = gathered();
+    for (int i = 0; i < 100; i++)
+        assert_int_not_equal(pool_tick(p), SCALE_NARROW);
+    p->jobs[0].loss_ppm = 60000;
+    assert_int_equal(pool_until(p, SCALE_NARROW), 1);
+    pool_obey(p);
+    assert_int_equal(lanes_of(p, 0), 2);
+    assert_int_equal(p->memories[0].reliefs, 1); /* no drain soon */
+    pool_free(p);
+}
+
+static void the_lane_of_who_waits_is_not_taken(void **state)
+{
+    struct pool *p = gathered();
+    p->options.lanes_max = 2;
+    p->jobs[0].loss_ppm = 60000;
+    p->wishes[0] = (struct scale_wish){.job = 7, .lanes = 1};
+    p->seen.wishes_count = 1;
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(pool_tick(p), SCALE_NOTHING);
+    pool_free(p);
+}
+
+static void an_aggregator_starts_where_no_lane_is_left(void **state)
+{
+    struct pool *p = gathered();
+    for (size_t i = 1; i < p->seen.lanes_count; i++)
+        p->lanes[i].lane.state = i < 4 ? PACKER_LANE_OPEN : PACKER_LANE_UNSTARTED;
+    for (uint32_t lane = 1; lane < 4; lane++)
+        pool_put(p, lane, 24 * MS);
+    p->jobs[0].loss_ppm = 60000;
+    assert_int_equal(pool_until(p, SCALE_START), 1);
+    pool_expect(p, SCALE_START, "job 100 needs more lanes than it has, 2 for 1");
+    pool_obey(p);
+    assert_in_range(pool_until(p, SCALE_NARROW), 1, 12);
+    pool_obey(p);
+    assert_int_equal(lanes_of(p, 0), 2);
+    pool_free(p);
+}
+
+/* More bytes than may move: they are asked ever more seldom, and others have their turn. */
+static void who_cannot_move_holds_up_nobody(void **state)
+{
+    struct pool *p = pool_new(16, 4);
+    pool_open(p, 12);
+    for (uint32_t job = 0; job < 6; job++) {
+        assert_int_equal(pool_job(p), job);
+        for (uint32_t i = 0; i < 8; i++)
+            pool_task(p, job, 2 * job + i % 2, MS / 10);
+        p->jobs[job].lanes_enough = 2;
+        p->jobs[job].lanes_next = 1;
+    }
+    for (size_t i = 0; i < 40; i++)
+        p->tasks[i].bytes = UINT64_C(2) << 30;
+    assert_in_range(pool_until(p, SCALE_NARROW), 6, 30);
+    pool_expect(p, SCALE_NARROW, "job 105 ");
+    pool_free(p);
+}
+
+/* Its rounds are so long that it is not judged: its lanes are others' again for a quarter of an
+ * hour. */
+static void who_is_never_judged_is_not_tried_all_the_time(void **state)
+{
+    struct pool *p = alone(4);
+    pool_open(p, 6);
+    pool_put(p, 4, 2 * MS);
+    for (int i = 0; i < 2000; i++)
+        pool_tick(p);
+    assert_in_range(p->counts[SCALE_NARROW], 1, 3);
     pool_free(p);
 }
 
@@ -160,6 +244,11 @@ int main(void)
         cmocka_unit_test(too_few_lanes_are_left_for_more_at_once),
         cmocka_unit_test(who_has_company_or_is_on_his_way_is_let_be),
         cmocka_unit_test(who_finds_no_lane_keeps_what_he_has_and_holds_up_nobody),
+        cmocka_unit_test(what_a_drain_has_gathered_stays_until_it_is_above_its_limit),
+        cmocka_unit_test(the_lane_of_who_waits_is_not_taken),
+        cmocka_unit_test(an_aggregator_starts_where_no_lane_is_left),
+        cmocka_unit_test(who_cannot_move_holds_up_nobody),
+        cmocka_unit_test(who_is_never_judged_is_not_tried_all_the_time),
         cmocka_unit_test(the_fewest_are_found_whatever_they_are),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -80,8 +80,8 @@ static void a_job_alone_on_one_lane_loses_what_the_other_would_have_taken(void *
     assert_near(r.loss_predicted, loss, 1e-3);
     assert_near(r.within_limit, 1, 0);
     assert_int_equal(r.windows, 20);
-    /* Half a minute of low load, and one lane is tried for 20 rounds: too few. */
-    assert_near(r.measuring, 2 * (25 * PERIOD_MS + 30e3 + 20 * (PERIOD_MS + LANE_MS / 2)) / 3.6e6,
+    /* Half a minute of low load, and one lane is tried for 50 rounds: too few. */
+    assert_near(r.measuring, 2 * (25 * PERIOD_MS + 30e3 + 50 * (PERIOD_MS + LANE_MS / 2)) / 3.6e6,
                 1e-4);
     assert_near(r.allocated, 1 + r.measuring / 2, 1e-4);
 }
@@ -178,9 +178,9 @@ static void six_drawn_hours_come_out_as_they_did(void **state)
                   (unsigned long long)a.placed, a.allocated, a.fluid, a.loss_mean, a.loss_predicted,
                   a.predicted_near, (unsigned long long)a.moves);
     assert_int_equal(a.placed, 22);
-    assert_near(a.fluid, 48.21, 0.1);
-    assert_near(a.allocated, 117.37, 0.2);
-    assert_near(a.loss_mean, 0.0152, 0.002);
+    assert_near(a.fluid, 47.99, 0.1);
+    assert_near(a.allocated, 118.32, 0.2);
+    assert_near(a.loss_mean, 0.0193, 0.002);
     assert_true(a.fluid < a.allocated && a.allocated < a.dedicated);
     assert_true(a.within_limit > 0.8);    /* a round of lstm_lm is short beside a piece */
     assert_true(a.predicted_near > 0.65); /* the same */
