@@ -102,6 +102,15 @@ class Liveness(unittest.TestCase):
         self.assertEqual(sorted(self.service.pids()), pids)
         self.assertNotIn('has answered nothing', self.service.serve.text())
 
+    def test_one_that_is_stopped_when_its_coordinator_is_killed_goes_on(self):
+        workers = self.start()
+        pids = sorted(self.service.pids())
+        os.kill(pids[0], signal.SIGSTOP)
+        self.service.serve.kill()
+        self.service.start('serve-2')
+        self.finish(workers)
+        self.assertEqual(sorted(self.service.pids()), pids)
+
 
 if __name__ == '__main__':
     tap.main()
