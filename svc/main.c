@@ -4,6 +4,7 @@
 #include "svc/aggregator/aggregator.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
+#include "svc/base/signals.h"
 #include "svc/base/variables.h"
 #include "svc/cli/cli.h"
 #include "svc/coordinator/coordinator.h"
@@ -25,11 +26,7 @@ static void start_log(const char *who)
  * (ulimit -f), is an error code, not a signal. */
 static void prepare_signals(void)
 {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
+    sigset_t set = signals_that_end();
     sigprocmask(SIG_BLOCK, &set, NULL);
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);

@@ -7,6 +7,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/descriptors.h"
 #include "svc/base/log.h"
+#include "svc/base/signals.h"
 
 #include <errno.h>
 #include <net/if.h>
@@ -25,20 +26,10 @@
 #define DESCRIPTORS_PROCESS 16
 #define DESCRIPTORS_LANE 24 /* a dozen of its own, and a few workers */
 
-static sigset_t ending_signals(void)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
-    return set;
-}
-
 /* All threads inherit the mask: only the control loop learns of signals. */
 static int take_signals(struct aggregator *a)
 {
-    sigset_t set = ending_signals();
+    sigset_t set = signals_that_end();
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return -errno;
     a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -209,7 +200,7 @@ static int take_options(struct aggregator *a, struct err *err)
  * takes. */
 static int join_first(struct aggregator *a, struct err *err)
 {
-    sigset_t set = ending_signals();
+    sigset_t set = signals_that_end();
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     int r = control_join(a, clock_now_ns() + JOIN_DEADLINE_NS, err);
     pthread_sigmask(SIG_BLOCK, &set, NULL);

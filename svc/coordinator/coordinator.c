@@ -5,6 +5,7 @@
 #include "packer/packer.h"
 #include "svc/base/descriptors.h"
 #include "svc/base/log.h"
+#include "svc/base/signals.h"
 #include "svc/coordinator/asking.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/moving.h"
@@ -265,11 +266,7 @@ static void init(struct service *s)
 
 static int watch_signals(struct service *s)
 {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
+    sigset_t set = signals_that_end();
     s->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return s->signals.fd < 0 ? -errno : loop_watch(&s->loop, &s->signals, EPOLLIN);
 }

@@ -58,8 +58,8 @@ static void become(const struct command *command, char **environment)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     setpgid(0, 0);
-    /* When we die its group is an orphan, and the kernel hangs up on one that is stopped just then. */
-    signal(SIGHUP, SIG_IGN);
+    /* When we die its group is an orphan, and the kernel hangs up on who is stopped just then. */
+    sigaction(SIGHUP, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     execve("/proc/self/exe", command->argv, environment);
     _exit(127);
 }

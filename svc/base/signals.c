@@ -1,0 +1,18 @@
+/* Owns the set of signals that end a process. Must never touch a disposition: a blocked signal is
+ * read from its signalfd even where it is ignored, so what is ignored must not be in the set. */
+#include "svc/base/signals.h"
+
+#include <stddef.h>
+
+sigset_t signals_that_end(void)
+{
+    struct sigaction hangup = {0};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaction(SIGHUP, NULL, &hangup);
+    if (hangup.sa_handler != SIG_IGN)
+        sigaddset(&set, SIGHUP);
+    return set;
+}
