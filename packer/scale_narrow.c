@@ -160,25 +160,6 @@ static int plan_more(const struct scale_look *look, struct scale_plan *plan, siz
 
 /* --- the decision --- */
 
-static bool is_target(const struct scale_plan *plan, uint32_t id)
-{
-    for (size_t i = 0; i < plan->moves_count; i++)
-        if (plan->moves[i].target == id)
-            return true;
-    return false;
-}
-
-static int name_parked(const struct scale_plan *plan, struct scale_decision *d)
-{
-    if (scale_name_lanes(d, plan->seen->lanes_count) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < plan->seen->lanes_count; i++)
-        if (plan->seen->lanes[i].lane.state == PACKER_LANE_PARKED &&
-            is_target(plan, plan->seen->lanes[i].lane.id))
-            d->lanes[d->lanes_count++] = plan->seen->lanes[i].lane.id;
-    return 0;
-}
-
 /* What does not come about is tried again ever more seldom, so that it holds up nobody. */
 static void remember_try(struct scale_memory *memory, uint32_t wanted)
 {
@@ -190,8 +171,9 @@ static void remember_try(struct scale_memory *memory, uint32_t wanted)
 static int move(struct scale *scale, const struct scale_job *job, uint32_t now, uint32_t wanted,
                 struct scale_plan *plan, struct scale_decision *d)
 {
-    if (name_parked(plan, d) < 0)
+    if (scale_name_lanes(d, plan->moves_count) < 0)
         return -ENOMEM;
+    scale_name_targets(plan, PACKER_LANE_PARKED, d);
     d->verb = SCALE_NARROW;
     d->job = job->id;
     scale_sort_moves(plan);

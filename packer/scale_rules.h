@@ -21,6 +21,9 @@ int scale_stop_resting(struct scale *scale, struct scale_look *look, struct scal
 
 /* What they fill a decision with: room for so many lanes; the plan's moves, taken over. */
 int scale_name_lanes(struct scale_decision *decision, size_t count);
+/* Lanes of the plan in that state; of one aggregator, if they would have to start. */
+void scale_name_targets(const struct scale_plan *plan, enum packer_lane_state state,
+                        struct scale_decision *decision);
 void scale_take_moves(struct scale_plan *plan, struct scale_decision *decision);
 
 #endif

@@ -126,8 +126,8 @@ static bool is_target(const struct scale_plan *plan, uint32_t id)
 }
 
 /* Lanes of the plan in that state; of one aggregator, if they would have to start. */
-static void name_targets(const struct scale_plan *plan, enum packer_lane_state state,
-                         struct scale_decision *d)
+void scale_name_targets(const struct scale_plan *plan, enum packer_lane_state state,
+                        struct scale_decision *d)
 {
     for (size_t i = 0; i < plan->seen->lanes_count; i++) {
         const struct scale_lane *lane = &plan->seen->lanes[i];
@@ -170,13 +170,13 @@ static int relieve(struct scale *scale, const struct scale_look *look, struct sc
     struct scale_memory *memory = look->seen->jobs[job].memory;
     if (scale_name_lanes(d, plan->moves_count) < 0)
         return -ENOMEM;
-    name_targets(plan, PACKER_LANE_UNSTARTED, d);
+    scale_name_targets(plan, PACKER_LANE_UNSTARTED, d);
     d->verb = d->lanes_count ? SCALE_START : SCALE_RELIEVE;
     say_relief(look, &look->seen->jobs[job], lane, d);
     memory->reliefs += memory->reliefs < SCALE_RELIEFS_MAX;
     if (d->verb == SCALE_START)
         return 1;
-    name_targets(plan, PACKER_LANE_PARKED, d);
+    scale_name_targets(plan, PACKER_LANE_PARKED, d);
     scale_take_moves(plan, d);
     start_anew(look->seen, lane);
     scale->settle = SCALE_SETTLE_WINDOWS;
@@ -296,7 +296,7 @@ static int begin_measure(struct scale *scale, const struct scale_job *job, struc
 {
     if (scale_name_lanes(d, plan->moves_count) < 0)
         return -ENOMEM;
-    name_targets(plan, PACKER_LANE_UNSTARTED, d);
+    scale_name_targets(plan, PACKER_LANE_UNSTARTED, d);
     d->verb = d->lanes_count ? SCALE_START : SCALE_MEASURE;
     d->job = job->id;
     snprintf(d->reason, sizeof d->reason,
@@ -309,7 +309,7 @@ static int begin_measure(struct scale *scale, const struct scale_job *job, struc
     job->memory->shares = 0;
     if (d->verb == SCALE_START)
         return 1;
-    name_targets(plan, PACKER_LANE_PARKED, d);
+    scale_name_targets(plan, PACKER_LANE_PARKED, d);
     scale_sort_moves(plan);
     scale_take_moves(plan, d);
     scale->settle = SCALE_SETTLE_WINDOWS;
