@@ -273,6 +273,17 @@ static int receive(struct control *c, envelope **ret_message)
     return r;
 }
 
+/* Who is away cannot say that it is over. */
+static void end_hold(struct control *c)
+{
+    Gradpool__Wire__Hold over = GRADPOOL__WIRE__HOLD__INIT;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    over.is_over = true;
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_HOLD;
+    message.hold = &over;
+    c->options.unasked(c->options.context, &message);
+}
+
 static void lose_channel(struct control *c)
 {
     pthread_mutex_lock(&c->lock);
@@ -281,6 +292,7 @@ static void lose_channel(struct control *c)
              c->options.endpoint_text, channel_failure(channel));
     drop_channel(c, channel);
     pthread_mutex_unlock(&c->lock);
+    end_hold(c);
 }
 
 static void sleep_until_news(struct control *c)

@@ -7,6 +7,7 @@
 #include "client/client.h"
 #include "client/control.h"
 #include "client/engine.h"
+#include "client/hold.h"
 #include "client/slab.h"
 #include "svc/reduce/update.h"
 #include "svc/wire/record.h"
@@ -56,6 +57,7 @@ struct push {
     uint64_t gradient_bytes, result_bytes;
     struct update_settings settings; /* of an update, where this rank gives them (W14) */
     uint64_t steps;                  /* of a restore: updates behind the state */
+    uint64_t iteration;              /* of an update; else 0 */
     uint32_t root;
     uint8_t operation; /* enum record_operation */
     bool has_settings;
@@ -86,6 +88,7 @@ struct gp_tensor {
     struct piece *pieces;
     uint32_t pieces_count;
     uint64_t round;        /* the last one begun */
+    uint64_t iteration;    /* of the last update (hold.c); 0: none */
     uint64_t steps[3];     /* updates since its parameters were set, by the round modulo 3 */
     bool knows_steps;      /* else it came later than they were set */
     uint64_t steps_round;  /* after which a lane has told them (L28) */
@@ -171,6 +174,7 @@ struct gp_job {
     struct gp_request *barrier_request; /* NULL unless one is open */
     bool is_in_barrier;
     struct unfinished unfinished; /* the caller's of snapshot and restore */
+    struct hold hold;
 };
 
 /* membership.c */
@@ -217,8 +221,10 @@ static inline bool is_of_state(uint8_t operation)
 }
 /* Begins the round of `next`; its input must be in place. */
 void push_begin(struct gp_tensor *t);
-/* The open round is committed: begins the push that waits for it. */
+/* The open round is committed: begins the push that waits for it, unless that is held (L33). */
 void push_begin_queued(struct gp_tensor *t);
+/* All that wait for nothing else any more. */
+void push_begin_held(struct gp_job *job);
 int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **ret_request);
 /* Its state from or to rank `root` (W16); `state` NULL on the others. To `parameters`, unless that
  * is NULL, what is restored; `steps` of that. */

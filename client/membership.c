@@ -81,6 +81,7 @@ static void handle_unasked(void *context, const envelope *message)
     case GRADPOOL__WIRE__ENVELOPE__BODY_MEMBERSHIP:
         membership_take(job, message->membership);
         break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_HOLD: hold_take(job, message->hold); break;
     default: job->stale++;
     }
     engine_flush(&job->engine);

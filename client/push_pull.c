@@ -40,6 +40,7 @@ struct starting {
     uint32_t root;
     const gp_settings *settings; /* of an update */
     uint64_t steps;              /* of a restore */
+    uint64_t iteration;          /* of an update, once it is known */
 };
 
 /* ---- what an operation takes and gives (the table in gradpool.h) ---- */
@@ -300,10 +301,21 @@ static void copy_in(struct gp_tensor *t)
 
 void push_begin_queued(struct gp_tensor *t)
 {
+    if (hold_stops(t))
+        return;
     t->is_queued = false;
     t->job->queued--;
     copy_in(t);
     push_begin(t);
+}
+
+void push_begin_held(struct gp_job *job)
+{
+    list_for_each (node, &job->tensors) {
+        struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+        if (t->is_queued && may_begin(t))
+            push_begin_queued(t);
+    }
 }
 
 static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
@@ -316,6 +328,7 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
     struct push push = {.operation = s->operation,
                         .root = s->root,
                         .steps = s->steps,
+                        .iteration = s->iteration,
                         .has_settings = s->operation == RECORD_RESTORE && s->job->rank == s->root,
                         .loss = s->job->loss,
                         .gradient_bytes = gradient_bytes(t, s->operation),
@@ -334,7 +347,7 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
     t->next = push;
     t->request = q;
     list_append(&q->waiting, &t->in_request);
-    if (may_begin(t)) {
+    if (may_begin(t) && !hold_stops(t)) {
         t->is_starting = true;
     } else {
         t->is_queued = true;
@@ -352,6 +365,15 @@ static int prepare(const struct starting *s, struct gp_request *q)
         r = prepare_item(s, &s->items[i], i, q);
     }
     return r;
+}
+
+/* Where iterations end is seen by what each call updates, or sets. */
+static void note_iteration(const struct starting *s)
+{
+    if (s->operation == RECORD_UPDATE)
+        hold_note_updates(s->job, s->items, s->count, s->iteration);
+    else if (s->operation == RECORD_BROADCAST || s->operation == RECORD_RESTORE)
+        hold_note_change(s->job);
 }
 
 /* The lock is let go while bytes are copied: the tensor cannot change, it is starting. */
@@ -385,24 +407,27 @@ static void start_all(const struct starting *s, const struct gp_request *q)
     engine_flush(&s->job->engine);
 }
 
-static int start_locked(const struct starting *s, struct gp_request **ret_request)
+static int start_locked(struct starting *s, struct gp_request **ret_request)
 {
     if (s->job->failure.code)
         return client_error_from(&s->job->failure);
     struct gp_request *q = request_take(s->job);
     if (!q)
         return client_error(-ENOMEM, "out of memory");
+    if (s->operation == RECORD_UPDATE)
+        s->iteration = hold_iteration_of(s->job, s->items, s->count);
     int r = prepare(s, q);
     if (r < 0) {
         request_release(q);
         return r;
     }
+    note_iteration(s);
     start_all(s, q);
     *ret_request = q;
     return 0;
 }
 
-static int start(const struct starting *s, struct gp_request **ret_request)
+static int start(struct starting *s, struct gp_request **ret_request)
 {
     if (!ret_request)
         return client_error(-EINVAL, "no place for the request");

@@ -35,6 +35,8 @@ static void land(struct piece *p)
     p->is_orphan = false; /* whoever wrote it owns it */
     if (--t->without_result == 0 && !t->open.ends_committed)
         settle_tensor(t);
+    if (t->without_result == 0)
+        hold_check(t->job);
 }
 
 static void end_round(struct gp_tensor *t)

@@ -235,6 +235,8 @@ int tensor_route(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
     tensor_take_ranks(t, route);
     for (uint32_t i = 0; i < t->pieces_count; i++)
         copy_choose(&t->pieces[i]);
+    if (t->terms.rule)
+        hold_note_change(t->job);
     int r = t->job->is_elastic ? copy_prepare(t) : 0;
     for (uint32_t i = 0; r == 0 && t->job->join_is_late && i < t->pieces_count; i++)
         piece_await_entry(&t->pieces[i]);
@@ -301,6 +303,7 @@ void tensor_break(struct gp_tensor *t, int code, const char *text)
     fail(t, code, text);
     if (t->terms.flags & TERMS_LEADS)
         fail_followers(t);
+    hold_check(t->job);
 }
 
 const char *gp_tensor_name(const gp_tensor *tensor) { return tensor ? tensor->name : ""; }

@@ -20,7 +20,6 @@ struct release {
     uint32_t lane, job;
     uint64_t *rounds, *state_bytes, *steps; /* the answer, once all have come to rest */
     bool is_recovering;                     /* likewise, of one of them */
-    struct lane_calm calm;                  /* how they were before */
     struct lane_wish wish;                  /* when that begins */
     bool is_behind;                         /* it is to begin behind a round (A38) */
     bool is_regrouping;                     /* they stay here, for other ranks (A41) */
@@ -88,7 +87,6 @@ static void release_free(struct release *r)
 static int let_go(struct lane *lane, struct release *r)
 {
     r->is_begun = true;
-    r->calm = lane_calm(lane, r->job, r->pieces, r->count, clock_now_ns());
     int code = r->count > 0 ? lane_release(lane, r->job, r->pieces, r->count) : 0;
     if (code == 0)
         lane_let_go(lane, r->job, r->gone);
@@ -156,8 +154,6 @@ static int send_standings(struct aggregator *a, const struct release *r)
     body.rounds = r->rounds;
     body.state_bytes = r->state_bytes;
     body.steps = r->steps;
-    body.quiet = r->calm.is_quiet;
-    body.gap_ns = r->calm.gap_ns;
     body.recovering = r->is_recovering;
     message.id = r->id;
     message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_RELEASE_REPLY;

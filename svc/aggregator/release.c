@@ -122,27 +122,6 @@ int lane_may_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces,
     return is_time || now_ns >= wish->until_ns;
 }
 
-/* Where nothing tells how far rounds are apart, this much without one is long. */
-static uint64_t due_ns(const struct piece *p)
-{
-    return p->gap_ns > 0 ? expected_ns(p) : p->begun_ns > 0 ? p->begun_ns + WISH_NS_MAX : 0;
-}
-
-struct lane_calm lane_calm(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count,
-                           uint64_t now_ns)
-{
-    struct lane_job *job = job_find(lane, job_id);
-    struct lane_calm calm = {.is_quiet = true};
-    for (size_t i = 0; i < count; i++) {
-        const struct piece *p = find(job, pieces[i]);
-        if (!p)
-            continue;
-        calm.is_quiet = calm.is_quiet && is_idle(p) && now_ns >= due_ns(p);
-        calm.gap_ns = p->gap_ns > calm.gap_ns ? p->gap_ns : calm.gap_ns;
-    }
-    return calm;
-}
-
 void release_note(struct lane_job *job)
 {
     const struct lane_options *options = &job->lane->options;

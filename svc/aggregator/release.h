@@ -36,14 +36,6 @@ int lane_is_releasing(struct lane *lane, uint32_t job, const uint32_t *pieces, s
  * not released, or not here, are no error. */
 void lane_thaw(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 
-/* How they are before they are let go of: what tells whether their job trains. */
-struct lane_calm {
-    bool is_quiet;   /* nothing is announced, and rounds were due long ago */
-    uint64_t gap_ns; /* between the last two rounds of one of them, at most; 0: not known */
-};
-struct lane_calm lane_calm(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
-                           uint64_t now_ns);
-
 struct lane_standing {
     uint64_t round;       /* committed last; 0: none, or not known here */
     uint64_t state_bytes; /* that a new owner needs beside that */

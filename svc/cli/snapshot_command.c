@@ -79,13 +79,13 @@ static void parse(int argc, char **argv, struct request *ret_request)
         .operand = set_operand,
         .before = "Writes parameters, moments and step counts of a job's tensors with update rules "
                   "to a file on this host, all of the same iteration, while the job trains: its "
-                  "rounds wait for some iterations' time, and as long as it takes to read them. "
+                  "rounds wait as long as it takes to read them. "
                   "gp_job_restore() is the way back. "
                   "The file is whole or not there; what was there before stays until then.",
         .after = "Examples:\n  gradpool snapshot resnet-7 --output /backup/resnet-7.snapshot\n\n"
-                 "Tensors that are not updated once an iteration each, or of which workers push "
-                 "one after they have waited for another, have no snapshot of this kind: only "
-                 "the job's ranks know when an iteration ends (gp_job_snapshot()).\n\n"
+                 "Tensors that are not updated once an iteration each, or whose rounds do without "
+                 "some ranks, have no snapshot of this kind: only the job's ranks know when an "
+                 "iteration ends (gp_job_snapshot()).\n\n"
                  "Exit code: 0 written; 1 failed; 2 a mistake on the command line; 3 no service "
                  "there, or no such job."};
     *ret_request = (struct request){.endpoint = OPERATOR_ENDPOINT_DEFAULT, .tenant = ""};

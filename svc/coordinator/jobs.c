@@ -3,6 +3,7 @@
 #include "packer/packer.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/exploring.h"
+#include "svc/coordinator/holding.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
@@ -47,6 +48,7 @@ void jobs_destroy(struct job *job)
 {
     moving_end_job(job);
     saving_give_way(job, "the job has ended");
+    holding_job_ends(job);
     regrouping_end(job);
     for (uint32_t rank = 0; job->sessions && rank < job->workers; rank++)
         if (job->sessions[rank])

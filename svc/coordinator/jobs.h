@@ -128,6 +128,7 @@ struct job {
     bool continues;                /* without workers that are lost */
     bool is_elastic;               /* workers come and go */
     struct regrouping *regrouping; /* under way; NULL: none */
+    struct holding *holding;       /* likewise */
     char *name;
     char *failure;             /* NULL: none */
     struct session **sessions; /* by rank; NULL: has not joined */

@@ -3,6 +3,7 @@
  * so handlers may break any peer at any time (K5). */
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/holding.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/saving.h"
 #include "svc/coordinator/service.h"
@@ -35,6 +36,7 @@ static const struct {
     {BODY(DECLARE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, declare_handle},
     {BODY(UNDECLARE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, undeclare_handle},
     {BODY(RESIZE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, members_handle_resize},
+    {BODY(HELD_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, holding_handle},
     {BODY(TICKET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, ticket_handle},
     {BODY(AGGREGATOR_JOIN), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_join},
     {BODY(LANE_FAILURE), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_failure},

@@ -1,11 +1,12 @@
 /* A snapshot that an operator takes while the job trains: all tensors with update rules come to
- * rest between the same two iterations (saving_align.c, saving_prove.c), stand still while they are
- * read (saving_parts.c), and go on. Owns struct saving; must never leave a piece released. README:
- * K47. */
+ * rest between the same two iterations (saving_align.c), stand still while they are read
+ * (saving_parts.c), and go on. Owns struct saving; must never leave a piece released. README: K47.
+ */
 #include "svc/coordinator/saving.h"
 
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/holding.h"
 #include "svc/coordinator/saving_types.h"
 
 #include <errno.h>
@@ -55,24 +56,24 @@ void saving_free(struct saving *sv)
     free(sv);
 }
 
-size_t saving_gather(const struct saving *sv, const struct job *job, uint32_t lane, bool all,
+size_t saving_gather(const struct saving *sv, const struct job *job, uint32_t lane,
                      uint32_t *ret_at)
 {
     size_t count = 0;
     for (uint32_t i = 0; i < sv->pieces_count; i++) {
         const struct saved_piece *p = &sv->pieces[i];
-        if (p->lane == lane && (all || saving_goes(sv, i)) && jobs_piece(job, p->piece, NULL))
+        if (p->lane == lane && jobs_piece(job, p->piece, NULL))
             ret_at[count++] = i;
     }
     return count;
 }
 
-void saving_thaw(const struct saving *sv, struct job *job, struct lane *lane, bool all)
+static void thaw(const struct saving *sv, struct job *job, struct lane *lane)
 {
     _cleanup_free_ uint32_t *pieces = calloc(sv->pieces_count + 1, sizeof *pieces);
     if (!pieces && lane->aggregator->peer)
         peer_break(lane->aggregator->peer); /* it is met again, and K9 settles it */
-    size_t count = pieces ? saving_gather(sv, job, lane->id, all, pieces) : 0;
+    size_t count = pieces ? saving_gather(sv, job, lane->id, pieces) : 0;
     for (size_t i = 0; i < count; i++)
         pieces[i] = sv->pieces[pieces[i]].piece;
     if (count > 0)
@@ -83,7 +84,9 @@ void saving_let_go_on(struct saving *sv)
 {
     struct job *job = jobs_find_id(sv->service, sv->job);
     for (size_t i = 0; job && sv->are_released && i < job->shares_count; i++)
-        saving_thaw(sv, job, job->shares[i].lane, true);
+        thaw(sv, job, job->shares[i].lane);
+    if (job && (sv->state == SAVING_HOLDS || sv->state == SAVING_RESTS))
+        holding_end(job);
     if (job && sv->state == SAVING_STANDS)
         log_info("job %s: %zu tensors have stood still after round %" PRIu64 " for %.1f ms, for a "
                  "snapshot",

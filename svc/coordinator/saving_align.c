@@ -1,6 +1,7 @@
-/* How the tensors of a snapshot come to stand still: which they are, and what is asked of their
- * lanes; who goes on for how long saving_prove.c says. Moves nothing. README: K47. */
+/* How the tensors of a snapshot come to stand still: one rank is held at the end of an iteration,
+ * then lanes let go of all pieces. Decides which they are; moves nothing. README: K47. */
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/holding.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/saving_types.h"
@@ -30,6 +31,11 @@ static int check_tensor(const struct tensor *tensor, struct err *err)
     if (!terms_are_for_all(&tensor->terms))
         return err_set(err, -EOPNOTSUPP,
                        "tensor '%.255s' has a set of ranks of its own, and no snapshot",
+                       tensor->name);
+    if (tensor->terms.quorum != QUORUM_ALL)
+        return err_set(err, -EOPNOTSUPP,
+                       "tensor '%.255s' has rounds without all ranks, so only these know when an "
+                       "iteration ends (gp_job_snapshot())",
                        tensor->name);
     for (size_t i = 0; i < tensor->pieces_count; i++) {
         const struct piece *piece = &tensor->pieces[i];
@@ -104,7 +110,7 @@ static void try_later(struct saving *sv, uint64_t wait_ns)
 }
 
 /* What hindered may pass: from the beginning once more, as long as there is patience. */
-void saving_hindered(struct saving *sv, const struct err *why)
+static void hindered(struct saving *sv, const struct err *why)
 {
     bool may_pass = why->code == -EBUSY || why->code == -EAGAIN || why->code == -ENOENT ||
                     why->code == -ECANCELED || why->code == -ECONNRESET;
@@ -115,13 +121,70 @@ void saving_hindered(struct saving *sv, const struct err *why)
     try_later(sv, AGAIN_NS);
 }
 
+static const struct saved_tensor *tensor_of(const struct saving *sv, size_t at)
+{
+    const struct saved_tensor *t = sv->tensors;
+    while (at >= t->first + t->count)
+        t++;
+    return t;
+}
+
+static int check_parameters(const struct saving *sv, const struct job *job, struct err *err)
+{
+    for (size_t i = 0; i < sv->pieces_count; i++) {
+        if (sv->pieces[i].steps > 0)
+            continue;
+        const struct tensor *tensor = jobs_tensor(job, tensor_of(sv, i)->tensor);
+        const char *name = tensor ? tensor->name : "?";
+        if (sv->is_recovering)
+            return err_set(err, -EAGAIN,
+                           "tensor '%.255s' of job %.64s: its lane has died, and its workers have "
+                           "not all said what there is of it",
+                           name, job->name);
+        return err_set(err, -ENODATA,
+                       "tensor '%.255s' of job %.64s has no parameters: nothing was broadcast "
+                       "yet, or they died with their lane",
+                       name, job->name);
+    }
+    return 0;
+}
+
+static void stand(struct saving *sv, const struct job *job)
+{
+    int r = saving_answer(sv, job);
+    if (r == -EMSGSIZE)
+        return saving_break(sv, r,
+                            "job %.64s has too many tensors for one message: its ranks can "
+                            "make a snapshot (gp_job_snapshot())",
+                            job->name);
+    if (r < 0)
+        return saving_break(sv, r, "no snapshot: %s", err_text(r));
+    sv->request = 0;
+    sv->state = SAVING_STANDS;
+    sv->stood_ns = clock_now_ns();
+    saving_await(sv);
+}
+
+/* What the rank begins from now on waits at its lanes. */
+static void all_rest(struct saving *sv)
+{
+    struct job *job = jobs_find_id(sv->service, sv->job);
+    struct err err;
+    if (!job)
+        return saving_break(sv, -ECONNRESET, "the job has ended");
+    if (check_parameters(sv, job, &err) < 0)
+        return hindered(sv, &err);
+    holding_end(job);
+    stand(sv, job);
+}
+
 static void released(struct service *s, void *data, const envelope *reply, int code,
                      const char *text)
 {
     const struct asked *asked = data;
     struct saving *sv = saving_find(s, asked->saving);
     struct err err;
-    if (!sv || sv->turn != asked->turn || sv->state != SAVING_ALIGNS)
+    if (!sv || sv->turn != asked->turn || sv->state != SAVING_RESTS)
         return;
     const WIRE(ReleaseReply) *said = reply ? reply->release_reply : NULL;
     if (reply && (reply->body_case != BODY(RELEASE_REPLY) || said->n_rounds != asked->count ||
@@ -129,7 +192,7 @@ static void released(struct service *s, void *data, const envelope *reply, int c
         return saving_break(sv, -EBADMSG, "a lane did not say what it released");
     if (!reply) {
         err_set(&err, code, "%s", text);
-        return saving_hindered(sv, &err);
+        return hindered(sv, &err);
     }
     for (size_t i = 0; i < asked->count; i++) {
         struct saved_piece *p = &sv->pieces[asked->at[i]];
@@ -137,12 +200,9 @@ static void released(struct service *s, void *data, const envelope *reply, int c
         p->state_bytes = said->state_bytes[i];
         p->steps = said->steps[i];
     }
-    sv->is_quiet = sv->is_quiet && said->quiet;
     sv->is_recovering |= said->recovering;
-    if (sv->phase == SAVING_ALL && said->gap_ns > sv->gap_ns)
-        sv->gap_ns = said->gap_ns; /* later ones are what the snapshot makes of them */
     if (--sv->pending == 0)
-        saving_settled(sv);
+        all_rest(sv);
 }
 
 static int ask_lane(struct saving *sv, struct job *job, struct lane *lane)
@@ -153,7 +213,7 @@ static int ask_lane(struct saving *sv, struct job *job, struct lane *lane)
     if (asked)
         *asked = (struct asked){.saving = sv->id, .turn = sv->turn};
     if (asked && pieces)
-        asked->count = saving_gather(sv, job, lane->id, false, asked->at);
+        asked->count = saving_gather(sv, job, lane->id, asked->at);
     if (!asked || !pieces || asked->count == 0) {
         int r = asked && pieces ? 0 : -ENOMEM;
         free(asked);
@@ -165,7 +225,6 @@ static int ask_lane(struct saving *sv, struct job *job, struct lane *lane)
     request.job_id = job->id;
     request.pieces = pieces;
     request.n_pieces = asked->count;
-    request.behind = sv->phase == SAVING_ALL;
     envelope e = ENVELOPE_INIT;
     e.body_case = BODY(RELEASE_REQUEST);
     e.release_request = &request;
@@ -177,23 +236,16 @@ static int ask_lane(struct saving *sv, struct job *job, struct lane *lane)
     return r;
 }
 
-/* Those of the phase. */
 static void ask_all(struct saving *sv, struct job *job)
 {
     int r = 0;
-    sv->is_quiet = true;
     sv->is_recovering = false;
     sv->turn++;
     sv->pending = 0;
-    sv->state = SAVING_ALIGNS;
+    sv->state = SAVING_RESTS;
     sv->are_released = true;
-    for (size_t i = 0; i < job->shares_count && r == 0; i++) {
-        struct lane *lane = job->shares[i].lane;
-        if (sv->is_thawing)
-            saving_thaw(sv, job, lane, false);
-        r = ask_lane(sv, job, lane);
-    }
-    sv->is_thawing = false;
+    for (size_t i = 0; i < job->shares_count && r == 0; i++)
+        r = ask_lane(sv, job, job->shares[i].lane);
     if (r < 0)
         saving_break(sv, r, "gradpool serve is out of memory");
     else if (sv->pending == 0)
@@ -216,74 +268,47 @@ static int check_job(const struct saving *sv, const struct job *job, struct err 
     return 0;
 }
 
+static int look(struct saving *sv, struct job **ret_job, struct err *err)
+{
+    *ret_job = jobs_find_id(sv->service, sv->job);
+    int r = check_job(sv, *ret_job, err);
+    return r < 0 ? r : collect(sv, *ret_job, err);
+}
+
+/* While the rank came there, anything may have come. */
+static void held(struct service *s, uint64_t id, int code, const char *text)
+{
+    struct saving *sv = saving_find(s, id);
+    struct job *job;
+    struct err err;
+    if (!sv || sv->state != SAVING_HOLDS)
+        return;
+    if (code == -EOPNOTSUPP)
+        return saving_break(sv, code,
+                            "%s: they are not updated once an iteration each, so only their ranks "
+                            "know when one ends (gp_job_snapshot())",
+                            text);
+    int r = code < 0 ? err_set(&err, code, "%s", text) : look(sv, &job, &err);
+    if (r < 0)
+        return hindered(sv, &err);
+    ask_all(sv, job);
+}
+
 static void attempt(struct saving *sv)
 {
-    struct job *job = jobs_find_id(sv->service, sv->job);
+    struct job *job;
     struct err err;
-    int r = check_job(sv, job, &err);
-    if (r == 0)
-        r = collect(sv, job, &err);
+    int r = look(sv, &job, &err);
     if (r < 0 && !job)
         return saving_break(sv, r, "%s", err.text);
+    if (r == 0)
+        r = holding_begin(job, held, sv->id, &err);
     if (r < 0)
-        return saving_hindered(sv, &err);
-    sv->phase = SAVING_ALL;
-    sv->gap_ns = 0;
-    ask_all(sv, job);
+        return hindered(sv, &err);
+    sv->state = SAVING_HOLDS;
 }
 
-/* --- standing, and going on --- */
-
-void saving_stand(struct saving *sv)
-{
-    const struct job *job = jobs_find_id(sv->service, sv->job);
-    int r = saving_answer(sv, job);
-    if (r == -EMSGSIZE)
-        return saving_break(sv, r,
-                            "job %.64s has too many tensors for one message: its ranks can "
-                            "make a snapshot (gp_job_snapshot())",
-                            job->name);
-    if (r < 0)
-        return saving_break(sv, r, "no snapshot: %s", err_text(r));
-    sv->request = 0;
-    sv->state = SAVING_STANDS;
-    sv->stood_ns = clock_now_ns();
-    saving_await(sv);
-}
-
-void saving_go_on_for(struct saving *sv, uint64_t spell_ns)
-{
-    struct job *job = jobs_find_id(sv->service, sv->job);
-    for (size_t i = 0; job && i < job->shares_count; i++)
-        saving_thaw(sv, job, job->shares[i].lane, false);
-    try_later(sv, spell_ns);
-}
-
-void saving_look_again(struct saving *sv, uint64_t wait_ns)
-{
-    sv->is_thawing = true;
-    try_later(sv, wait_ns);
-}
-
-/* While who goes on did so, anything may have come. */
-static void ask_again(struct saving *sv)
-{
-    struct job *job = jobs_find_id(sv->service, sv->job);
-    struct err err;
-    int r = check_job(sv, job, &err);
-    if (r < 0)
-        return saving_hindered(sv, &err);
-    ask_all(sv, job);
-}
-
-static void try_again(struct timer *timer)
-{
-    struct saving *sv = container_of(timer, struct saving, timer);
-    if (sv->state == SAVING_WAITS)
-        attempt(sv);
-    else
-        ask_again(sv);
-}
+static void try_again(struct timer *timer) { attempt(container_of(timer, struct saving, timer)); }
 
 void saving_begin(struct saving *sv)
 {

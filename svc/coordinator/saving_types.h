@@ -8,22 +8,10 @@
 
 enum saving_state {
     SAVING_WAITS,  /* the job has something else to do first */
-    SAVING_ALIGNS, /* pieces are to stand still, all between the same two iterations */
-    SAVING_STANDS, /* they do, and are read */
+    SAVING_HOLDS,  /* one of its ranks comes to the end of an iteration, and no further */
+    SAVING_RESTS,  /* lanes let go of its pieces */
+    SAVING_STANDS, /* all have, and are read */
     SAVING_BROKEN, /* the job trains on; who asked is still to hear why */
-};
-
-/* Who goes on while the others stand. */
-enum saving_phase {
-    SAVING_ALL,
-    SAVING_OTHERS, /* all but the lead, */
-    SAVING_LEAD,   /* which alone: one piece */
-    SAVING_LAST,   /* who has an update to do until all are where the lead is */
-};
-
-/* Where a piece stands. */
-struct saving_mark {
-    uint64_t round, steps; /* steps: and one */
 };
 
 /* By number: the piece itself may be gone at any time. As its lane has released it. */
@@ -31,7 +19,6 @@ struct saved_piece {
     uint32_t piece, lane;
     uint64_t first, elements;
     uint64_t round, state_bytes, steps; /* steps: and one */
-    struct saving_mark mark, goal;      /* where it was behind an iteration; is to come */
 };
 
 struct saved_tensor {
@@ -54,19 +41,12 @@ struct saving {
         request; /* request: the one that is answered when all stands, or is read; 0: none */
     uint32_t job;
     enum saving_state state;
-    enum saving_phase phase;
     bool are_released;  /* lanes know of it */
-    bool is_quiet;      /* it does not train, as all lanes say */
     bool is_recovering; /* a lane has yet to hear what it keeps */
-    bool is_thawing;    /* who is asked next goes on before, for one update at most */
-    bool is_marked;     /* each piece has its mark */
-    uint32_t tries;
-    uint64_t gap_ns;         /* between rounds */
-    struct saving_mark lead; /* when all others came to stand */
-    uint32_t turn;           /* of asking; answers of former ones are passed over */
-    uint32_t pending;        /* answers of this turn */
-    uint64_t patience_ns, until_ns, stood_ns; /* until: the last may take that long */
-    struct timer timer;                       /* to try again, or because who asked is silent */
+    uint32_t turn;      /* of asking; answers of former ones are passed over */
+    uint32_t pending;   /* answers of this turn */
+    uint64_t patience_ns, stood_ns;
+    struct timer timer; /* to try again, or because who asked is silent */
     struct saved_tensor *tensors;
     size_t tensors_count;
     struct saved_piece *pieces;
@@ -85,12 +65,10 @@ int saving_answer(struct saving *sv, const struct job *job);
 
 /* Of those that are not broken the first. */
 struct saving *saving_of(const struct job *job);
-/* Indexes of those of a lane that go on in this phase, or of all, and still are. */
-size_t saving_gather(const struct saving *sv, const struct job *job, uint32_t lane, bool all,
+/* Indexes of those of a lane that still are. */
+size_t saving_gather(const struct saving *sv, const struct job *job, uint32_t lane,
                      uint32_t *ret_at);
-/* Lets these go on. */
-void saving_thaw(const struct saving *sv, struct job *job, struct lane *lane, bool all);
-/* Lanes serve again what they had let go of. */
+/* Lanes serve again what they had let go of, and nobody is held. */
 void saving_let_go_on(struct saving *sv);
 void saving_free(struct saving *sv);
 struct saving *saving_find(struct service *s, uint64_t id);
@@ -104,20 +82,6 @@ void saving_await(struct saving *sv);
 
 /* One that is in the service's list; it may be gone afterwards. */
 void saving_begin(struct saving *sv);
-/* Those of the phase go on for so long, then they are asked to stand; saving_settled() follows. */
-void saving_go_on_for(struct saving *sv, uint64_t spell_ns);
-/* They go on, in so long, for one update at most. */
-void saving_look_again(struct saving *sv, uint64_t wait_ns);
-/* All stand where they should: who asked is told. */
-void saving_stand(struct saving *sv);
-/* From the beginning once more where that may help and there is patience; else it is broken. */
-void saving_hindered(struct saving *sv, const struct err *why);
-
-/* --- saving_prove.c --- */
-
-bool saving_goes(const struct saving *sv, size_t at);
-/* All that were asked to have come to stand. */
-void saving_settled(struct saving *sv);
 
 /* --- saving_parts.c --- */
 

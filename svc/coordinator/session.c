@@ -1,6 +1,7 @@
 /* Workers of a job: connected, away, gone. Owns struct session. A worker that is lost fails its
  * job: a sum without it is not the sum that was asked for (K6). */
 #include "svc/base/log.h"
+#include "svc/coordinator/holding.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/service.h"
@@ -85,6 +86,7 @@ static void end(struct session *session, enum session_state state)
 {
     struct err err;
     session->state = state;
+    holding_rank_gone(session);
     timer_stop(&session->away);
     unwatch_process(session);
     detach(session);
@@ -172,6 +174,7 @@ void session_away(struct session *session, uint64_t grace_ns)
 {
     char name[ERR_TEXT_BYTES];
     session->state = SESSION_AWAY;
+    holding_rank_gone(session);
     log_debug("%s is away", session_name(session, name, sizeof name));
     int fd;
     int error = session->identity && session->process.fd < 0
@@ -185,6 +188,7 @@ void session_away(struct session *session, uint64_t grace_ns)
 
 void session_attach(struct session *session, struct peer *p)
 {
+    holding_rank_gone(session); /* who comes again has let go */
     session->peer = p;
     session->state = SESSION_JOINED;
     p->session = session;

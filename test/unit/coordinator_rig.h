@@ -41,8 +41,6 @@ struct end {
     uint64_t state_bytes; /* that it says each piece has when it is to release it */
     uint64_t round;       /* that it says was committed last; 0: RIG_ROUND */
     uint64_t steps;       /* that it says are behind parameters, and one */
-    bool trains;          /* what it lets go of was not quiet, ... */
-    uint64_t gap_ns;      /* ... rounds so far apart */
     bool recovering;      /* workers have yet to tell it what it keeps */
 };
 #define RIG_ROUND 7u                  /* that it says was committed last */

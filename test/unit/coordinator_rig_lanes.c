@@ -18,8 +18,6 @@ static void answer_release(struct end *e, const envelope *request, envelope *rep
         released.steps[i] = e->steps;
         released.state_bytes[i] = e->state_bytes;
     }
-    released.quiet = !e->trains;
-    released.gap_ns = e->gap_ns;
     released.recovering = e->recovering;
     reply->body_case = BODY(RELEASE_REPLY);
     reply->release_reply = &released;

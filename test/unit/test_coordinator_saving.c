@@ -1,5 +1,6 @@
-/* What lanes and an operator are told when a snapshot of a job is taken (K47): all its tensors with
- * update rules stand still between the same two iterations, are read, and go on, whatever comes. */
+/* What a worker, lanes and an operator are told when a snapshot of a job is taken (K47, K51): one
+ * rank is held at the end of an iteration, all tensors with update rules come to rest, are read,
+ * and go on, whatever comes. */
 #include "test/unit/coordinator_rig.h"
 
 #include "svc/coordinator/service.h"
@@ -10,6 +11,7 @@
 
 #define ELEMENTS 1000
 #define BYTES (ELEMENTS * sizeof(float))
+#define STATE(name) GRADPOOL__WIRE__HOLD_STATE__HOLD_##name
 #define HEAD 100 /* of a piece's state, before its arrays */
 
 /* Tensor "b" with SGD on one lane, "w" with Adam on the other. */
@@ -17,7 +19,7 @@ struct saving_case {
     struct rig *rig;
     struct end *lanes[2], *worker, *asker;
     struct job *job;
-    uint64_t request, snapshot;
+    uint64_t request, snapshot, hold;
 };
 
 static struct end *end_of(struct saving_case *c, const char *tensor)
@@ -67,7 +69,46 @@ static uint64_t ask_of(struct saving_case *c, struct end *asker, const char *job
     return c->request = end_send(asker, &request);
 }
 
-static void ask(struct saving_case *c) { ask_of(c, c->asker, "resnet"); }
+static void expect_hold(struct saving_case *c)
+{
+    envelope *hold = end_expect(c->worker, BODY(HOLD));
+    assert_false(hold->hold->is_over);
+    c->hold = hold->hold->hold;
+    message_free(hold);
+}
+
+static void expect_let_go(struct saving_case *c)
+{
+    envelope *hold = end_expect(c->worker, BODY(HOLD));
+    assert_true(hold->hold->is_over);
+    assert_int_equal(hold->hold->hold, c->hold);
+    message_free(hold);
+}
+
+static void says(struct saving_case *c, int state, int code, const char *text)
+{
+    WIRE(HeldRequest) held = GRADPOOL__WIRE__HELD_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
+    held.hold = c->hold;
+    held.state = state;
+    held.code = code;
+    held.text = (char *)text;
+    request.body_case = BODY(HELD_REQUEST);
+    request.held_request = &held;
+    reply = end_ask(c->worker, &request);
+    assert_int_equal(reply->body_case, BODY(DONE));
+    message_free(reply);
+}
+
+static void says_ended(struct saving_case *c) { says(c, STATE(ENDED), 0, ""); }
+
+/* And the rank is at the end of an iteration. */
+static void ask(struct saving_case *c)
+{
+    ask_of(c, c->asker, "resnet");
+    expect_hold(c);
+    says_ended(c);
+}
 
 static void expect_refused(struct saving_case *c, uint64_t request, int code, const char *text)
 {
@@ -95,6 +136,7 @@ static void expect_standing(struct saving_case *c, uint64_t round)
     }
     c->snapshot = all->snapshot;
     message_free(reply);
+    expect_let_go(c);
 }
 
 static uint64_t ask_next(struct saving_case *c)
@@ -172,88 +214,41 @@ static void all_that_stand_are_read_and_go_on(void **state)
     expect_thawed(&c);
 }
 
-/* As lanes of a job that trains: rounds go on when they are asked to stand. */
-static struct saving_case begin_training(struct rig *rig)
+static void lanes_are_asked_once_the_rank_has_come_to_an_end(void **state)
 {
-    struct saving_case c = begin(rig);
-    for (int i = 0; i < 2; i++) {
-        c.lanes[i]->trains = true;
-        c.lanes[i]->round = RIG_ROUND;
-    }
-    return c;
-}
-
-/* While all others stand it goes on, until it has had so many updates. */
-static void goes_on(struct saving_case *c, const char *tensor, uint64_t steps)
-{
-    struct end *lane = end_of(c, tensor), *other = end_of(c, tensor[0] == 'b' ? "w" : "b");
-    lane->round += steps + 1 - lane->steps;
-    lane->steps = steps + 1; /* it is asked behind the thaw */
-    message_free(end_expect(lane, BODY(THAW_REQUEST)));
-    for (size_t i = 0; i < other->inbox_count; i++)
-        assert_int_not_equal(other->inbox[i]->body_case, BODY(THAW_REQUEST));
-    envelope *release = end_expect(lane, BODY(RELEASE_REQUEST));
-    assert_false(release->release_request->behind);
-    message_free(release);
-}
-
-static void expect_steps(struct saving_case *c, uint64_t of_b, uint64_t of_w)
-{
-    envelope *reply = end_expect_reply(c->asker, c->request);
-    if (reply->body_case != BODY(SNAPSHOT_REPLY))
-        fail_msg("refused: %s", reply->failure->text);
-    assert_int_equal(reply->snapshot_reply->tensors[0]->steps, of_b);
-    assert_int_equal(reply->snapshot_reply->tensors[1]->steps, of_w);
-    message_free(reply);
-}
-
-static void how_far_one_gets_while_others_stand_shows_where_an_iteration_ends(void **state)
-{
-    struct saving_case c = begin_training(*state);
-    set_rule(&c, "w", UPDATE_ADAM, 60); /* of an older tensor, say */
-    ask(&c);
+    struct saving_case c = begin(*state);
+    ask_of(&c, c.asker, "resnet");
+    expect_hold(&c);
+    says(&c, STATE(RESTS), 0, "");
+    says(&c, STATE(GOES_ON), 0, "");
+    for (int i = 0; i < 2; i++)
+        end_expect_none(c.lanes[i], BODY(RELEASE_REQUEST));
+    says_ended(&c);
     forget_releases(&c);
-    goes_on(&c, "w", 61);
-    goes_on(&c, "b", 7); /* the workers took longer: once more */
-    goes_on(&c, "w", 62);
-    goes_on(&c, "b", 9);
-    goes_on(&c, "w", 64);
-    goes_on(&c, "b", 11);
-    goes_on(&c, "w", 65);
-    expect_steps(&c, 11, 65);
+    expect_standing(&c, RIG_ROUND);
 }
 
-static void a_broadcast_in_between_is_no_update(void **state)
+static void who_rests_for_a_while_is_at_an_end(void **state)
 {
-    struct saving_case c = begin_training(*state);
-    ask(&c);
-    forget_releases(&c);
-    goes_on(&c, "w", 7);
-    end_of(&c, "b")->round += 6; /* and it is after the fifth update since */
-    goes_on(&c, "b", 5);
-    message_free(end_expect(end_of(&c, "w"), BODY(THAW_REQUEST)));
-    message_free(end_expect(end_of(&c, "b"), BODY(THAW_REQUEST)));
-    forget_releases(&c); /* from the beginning */
-    set_rule(&c, "w", UPDATE_ADAM, 5);
-    goes_on(&c, "w", 6);
-    goes_on(&c, "b", 7);
-    goes_on(&c, "w", 8);
-    goes_on(&c, "b", 9);
-    goes_on(&c, "w", 9);
-    expect_steps(&c, 9, 9);
+    struct saving_case c = begin(*state);
+    ask_of(&c, c.asker, "resnet");
+    expect_hold(&c);
+    says(&c, STATE(RESTS), 0, "");
+    expect_standing(&c, RIG_ROUND);
 }
 
-static void as_many_updates_of_each_are_no_iteration_while_the_job_trains(void **state)
+static void what_another_hold_is_told_is_passed_over(void **state)
 {
-    struct saving_case c = begin_training(*state);
-    ask(&c);
-    forget_releases(&c);
-    goes_on(&c, "w", 6); /* it had done that of this iteration before "b" */
-    goes_on(&c, "b", 8);
-    goes_on(&c, "w", 8);
-    goes_on(&c, "b", 10);
-    goes_on(&c, "w", 9);
-    expect_steps(&c, 10, 9);
+    struct saving_case c = begin(*state);
+    ask_of(&c, c.asker, "resnet");
+    expect_hold(&c);
+    c.hold++;
+    says_ended(&c);
+    c.hold--;
+    for (int i = 0; i < 2; i++)
+        end_expect_none(c.lanes[i], BODY(RELEASE_REQUEST));
+    says_ended(&c);
+    expect_standing(&c, RIG_ROUND);
 }
 
 /* --- what has no snapshot --- */
@@ -264,39 +259,73 @@ static void what_cannot_be_saved_is_told_at_once(void **state)
     expect_refused(&c, ask_of(&c, c.asker, "resnot"), -ENOENT, "there is no job resnot");
     set_rule(&c, "b", 0, 0);
     set_rule(&c, "w", 0, 0);
-    ask(&c);
+    ask_of(&c, c.asker, "resnet");
     expect_refused(&c, c.request, -ENODATA, "no tensor with an update rule");
     set_rule(&c, "b", UPDATE_SGD, 6);
     jobs_tensor_named(c.job, "b")->terms.ranks[0] = 1;
-    ask(&c);
+    ask_of(&c, c.asker, "resnet");
     expect_refused(&c, c.request, -EOPNOTSUPP, "a set of ranks of its own");
     jobs_tensor_named(c.job, "b")->terms.ranks[0] = 0;
+    jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY;
+    ask_of(&c, c.asker, "resnet");
+    expect_refused(&c, c.request, -EOPNOTSUPP, "rounds without all ranks");
+    jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ALL;
+    end_expect_none(c.worker, BODY(HOLD));
     end_expect_none(c.lanes[0], BODY(RELEASE_REQUEST));
     end_expect_none(c.lanes[1], BODY(RELEASE_REQUEST));
 }
 
 static void tensors_that_are_not_updated_once_an_iteration_are_named(void **state)
 {
-    struct saving_case c = begin_training(*state);
-    ask(&c);
-    forget_releases(&c);
-    goes_on(&c, "w", 6);
-    goes_on(&c, "b", 8);
-    goes_on(&c, "w", 7);
-    goes_on(&c, "b", 10);
-    expect_refused(&c, c.request, -EOPNOTSUPP, "tensor 'w' had 1 updates while 'b' had 2");
-    expect_thawed(&c);
+    struct saving_case c = begin(*state);
+    ask_of(&c, c.asker, "resnet");
+    expect_hold(&c);
+    says(&c, STATE(FAILED), -EOPNOTSUPP, "tensor 'w' had no update");
+    expect_refused(&c, c.request, -EOPNOTSUPP,
+                   "tensor 'w' had no update: they are not updated once an iteration each");
+    expect_let_go(&c);
+    for (int i = 0; i < 2; i++)
+        end_expect_none(c.lanes[i], BODY(RELEASE_REQUEST));
 }
 
-static void who_does_not_wait_for_others_has_no_iterations(void **state)
+static void what_may_pass_is_tried_again(void **state)
 {
-    struct saving_case c = begin_training(*state);
-    ask(&c);
-    forget_releases(&c);
-    goes_on(&c, "w", 6);
-    goes_on(&c, "b", 9);
-    expect_refused(&c, c.request, -EOPNOTSUPP, "tensor 'w' had 0 updates while 'b' had 3");
-    expect_thawed(&c);
+    struct saving_case c = begin(*state);
+    ask_of(&c, c.asker, "resnet");
+    expect_hold(&c);
+    says(&c, STATE(FAILED), -EAGAIN, "a tensor was declared");
+    expect_let_go(&c);
+    expect_hold(&c);
+    says_ended(&c);
+    expect_standing(&c, RIG_ROUND);
+}
+
+static struct end *resume(struct saving_case *c)
+{
+    WIRE(JoinRequest) join;
+    envelope request, *reply;
+    join_request(&request, &join, "resnet", 0, 1);
+    join.session = c->job->sessions[0]->number;
+    join.job_id = c->job->id;
+    struct end *worker = rig_connect(c->rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    reply = end_ask(worker, &request);
+    assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
+    message_free(reply);
+    return worker;
+}
+
+static void a_rank_that_is_away_holds_nobody_up(void **state)
+{
+    struct saving_case c = begin(*state);
+    ask_of(&c, c.asker, "resnet");
+    expect_hold(&c);
+    end_close(c.worker);
+    for (int i = 0; i < 2; i++)
+        end_expect_none(c.lanes[i], BODY(RELEASE_REQUEST));
+    c.worker = resume(&c);
+    expect_hold(&c);
+    says_ended(&c);
+    expect_standing(&c, RIG_ROUND);
 }
 
 static void parameters_that_nobody_has_set_are_no_snapshot(void **state)
@@ -306,6 +335,7 @@ static void parameters_that_nobody_has_set_are_no_snapshot(void **state)
     ask(&c);
     expect_refused(&c, c.request, -ENODATA, "tensor 'w' of job resnet has no parameters");
     expect_thawed(&c);
+    expect_let_go(&c);
 }
 
 static void what_a_lane_does_not_know_yet_is_waited_for(void **state)
@@ -317,8 +347,11 @@ static void what_a_lane_does_not_know_yet_is_waited_for(void **state)
     ask(&c);
     message_free(end_expect(lane, BODY(RELEASE_REQUEST)));
     message_free(end_expect(lane, BODY(THAW_REQUEST)));
+    expect_let_go(&c);
     lane->steps = 7;
     lane->recovering = false;
+    expect_hold(&c);
+    says_ended(&c);
     expect_standing(&c, RIG_ROUND);
 }
 
@@ -328,7 +361,7 @@ static void a_tenant_has_snapshots_of_its_own_jobs_alone(void **state)
     struct tenant other = *c.job->tenant, *own = c.job->tenant;
     other.is_operator = own->is_operator = false;
     c.job->tenant = &other;
-    ask(&c);
+    ask_of(&c, c.asker, "resnet");
     expect_refused(&c, c.request, -ENOENT, "there is no job resnet");
     c.job->tenant = own;
     ask(&c);
@@ -345,6 +378,7 @@ static void what_a_lane_refuses_ends_it_and_all_go_on(void **state)
     ask(&c);
     expect_refused(&c, c.request, -EIO, "it does not want to");
     expect_thawed(&c);
+    expect_let_go(&c);
     end_of(&c, "w")->refuses = BODY(STATE_REQUEST);
     ask(&c);
     expect_standing(&c, RIG_ROUND);
@@ -395,6 +429,8 @@ static void tasks_stay_and_a_second_snapshot_waits_until_it_is_over(void **state
     assert_int_equal(reply->body_case, BODY(MOVE_REPLY));
     assert_int_equal(reply->move_reply->tasks, 1);
     message_free(reply);
+    expect_hold(&c);
+    says_ended(&c);
     reply = end_expect_reply(other, second);
     assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
     message_free(reply);
@@ -406,12 +442,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(all_that_stand_are_read_and_go_on),
-        CASE(how_far_one_gets_while_others_stand_shows_where_an_iteration_ends),
-        CASE(a_broadcast_in_between_is_no_update),
-        CASE(as_many_updates_of_each_are_no_iteration_while_the_job_trains),
+        CASE(lanes_are_asked_once_the_rank_has_come_to_an_end),
+        CASE(who_rests_for_a_while_is_at_an_end),
+        CASE(what_another_hold_is_told_is_passed_over),
         CASE(what_cannot_be_saved_is_told_at_once),
         CASE(tensors_that_are_not_updated_once_an_iteration_are_named),
-        CASE(who_does_not_wait_for_others_has_no_iterations),
+        CASE(what_may_pass_is_tried_again),
+        CASE(a_rank_that_is_away_holds_nobody_up),
         CASE(parameters_that_nobody_has_set_are_no_snapshot),
         CASE(what_a_lane_does_not_know_yet_is_waited_for),
         CASE(a_tenant_has_snapshots_of_its_own_jobs_alone),

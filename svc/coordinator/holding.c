@@ -1,0 +1,193 @@
+/* Holds one rank of a job at the end of an iteration for those who need all tensors between the
+ * same two. Owns struct holding; must never leave a rank held whom nobody waits for. README: K51.
+ */
+#include "svc/coordinator/holding.h"
+
+#include "svc/coordinator/members.h"
+#include "svc/coordinator/peers.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ITERATION_NS (60 * NS_PER_S) /* that one may take */
+#define REST_NS (2 * NS_PER_S)       /* without an update: the job does not train */
+
+struct holding {
+    struct job *job;
+    struct timer timer;
+    uint64_t id, until_ns;
+    uint32_t rank;
+    bool rests, is_held;
+    held_fn done;
+    uint64_t context;
+};
+
+/* --- who --- */
+
+static bool is_in_all(const struct job *job, uint32_t rank)
+{
+    for (size_t i = 0; i < job->tensors_count; i++) {
+        const struct tensor *tensor = job->tensors[i];
+        if (tensor->terms.rule && !tensor->failure && !tensor_has_rank(tensor, rank))
+            return false;
+        if (tensor->terms.rule && !members_has_entered(tensor, job->sessions[rank]))
+            return false;
+    }
+    return true;
+}
+
+static struct session *find_rank(const struct job *job)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        struct session *session = job->sessions[rank];
+        if (session && session->state == SESSION_JOINED && session->peer && is_in_all(job, rank))
+            return session;
+    }
+    return NULL;
+}
+
+/* --- telling --- */
+
+static void tell(const struct holding *h, bool is_over)
+{
+    const struct session *session = h->job->sessions[h->rank];
+    WIRE(Hold) hold = GRADPOOL__WIRE__HOLD__INIT;
+    envelope e = ENVELOPE_INIT;
+    if (!session || !session->peer)
+        return; /* who has lost us holds nothing */
+    hold.hold = h->id;
+    hold.is_over = is_over;
+    e.body_case = BODY(HOLD);
+    e.hold = &hold;
+    peer_send(session->peer, &e);
+}
+
+void holding_end(struct job *job)
+{
+    struct holding *h = job->holding;
+    if (!h)
+        return;
+    job->holding = NULL;
+    timer_stop(&h->timer);
+    tell(h, true);
+    free(h);
+}
+
+static void held(struct holding *h)
+{
+    h->is_held = true;
+    timer_stop(&h->timer);
+    h->done(h->job->service, h->context, 0, "");
+}
+
+static void give_up(struct holding *h, int code, const char *text)
+{
+    struct service *s = h->job->service;
+    held_fn done = h->done;
+    uint64_t context = h->context;
+    bool is_news = !h->is_held;
+    holding_end(h->job);
+    if (is_news)
+        done(s, context, code, text);
+}
+
+/* --- waiting --- */
+
+static void too_late(struct holding *h)
+{
+    char name[SESSION_NAME_BYTES], text[2 * SESSION_NAME_BYTES];
+    snprintf(text, sizeof text, "%s has not come to the end of an iteration within %u s",
+             session_name(h->job->sessions[h->rank], name, sizeof name),
+             (unsigned)(ITERATION_NS / NS_PER_S));
+    give_up(h, -ETIMEDOUT, text);
+}
+
+static void expired(struct timer *timer)
+{
+    struct holding *h = container_of(timer, struct holding, timer);
+    if (h->rests)
+        held(h);
+    else
+        too_late(h);
+}
+
+static void wait_until(struct holding *h, uint64_t until_ns)
+{
+    timer_stop(&h->timer);
+    timer_start(&h->job->service->loop, &h->timer, until_ns);
+}
+
+int holding_begin(struct job *job, held_fn done, uint64_t context, struct err *err)
+{
+    const struct session *session = find_rank(job);
+    if (job->holding)
+        return err_set(err, -EAGAIN, "a rank of job %.64s is held already", job->name);
+    if (!session)
+        return err_set(err, -EAGAIN, "no rank of job %.64s that trains all its tensors is there",
+                       job->name);
+    struct holding *h = malloc(sizeof *h);
+    if (!h)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    *h = (struct holding){.job = job,
+                          .id = ++job->service->next_id,
+                          .until_ns = clock_now_ns() + ITERATION_NS,
+                          .rank = session->rank,
+                          .done = done,
+                          .context = context};
+    job->holding = h;
+    timer_init(&h->timer, expired);
+    wait_until(h, h->until_ns);
+    tell(h, false);
+    return 0;
+}
+
+void holding_rank_gone(const struct session *session)
+{
+    struct holding *h = session->job->holding;
+    char name[SESSION_NAME_BYTES], text[2 * SESSION_NAME_BYTES];
+    if (!h || h->rank != session->rank)
+        return;
+    snprintf(text, sizeof text, "%s is away", session_name(session, name, sizeof name));
+    give_up(h, -EAGAIN, text);
+}
+
+void holding_job_ends(struct job *job)
+{
+    if (job->holding)
+        give_up(job->holding, -ECONNRESET, "the job has ended");
+}
+
+/* --- what the rank says --- */
+
+/* Where one ends nobody has seen; but who does nothing for a while is behind one. */
+static void note_rest(struct holding *h, bool rests)
+{
+    uint64_t rested_ns = clock_now_ns() + REST_NS;
+    h->rests = rests && rested_ns < h->until_ns;
+    wait_until(h, h->rests ? rested_ns : h->until_ns);
+}
+
+static void take(struct holding *h, const WIRE(HeldRequest) * said)
+{
+    if (h->is_held)
+        return; /* what goes on behind it is what had begun before */
+    switch (said->state) {
+    case GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED: return held(h);
+    case GRADPOOL__WIRE__HOLD_STATE__HOLD_RESTS: return note_rest(h, true);
+    case GRADPOOL__WIRE__HOLD_STATE__HOLD_FAILED:
+        return give_up(h, said->code == -EOPNOTSUPP ? -EOPNOTSUPP : -EAGAIN, said->text);
+    default: note_rest(h, false);
+    }
+}
+
+void holding_handle(struct peer *p, const envelope *message)
+{
+    const WIRE(HeldRequest) *said = message->held_request;
+    const struct session *session = p->session;
+    struct holding *h = session ? session->job->holding : NULL;
+    peer_reply_done(p, message->id);
+    if (h && h->id == said->hold && h->rank == session->rank)
+        take(h, said);
+}

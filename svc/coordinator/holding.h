@@ -1,0 +1,23 @@
+/* One rank of a job is held at the end of an iteration: no round of all ranks begins without it, so
+ * what has no result yet is of that iteration or an earlier one. README: K51. */
+#ifndef GRADPOOL_COORDINATOR_HOLDING_H
+#define GRADPOOL_COORDINATOR_HOLDING_H
+
+#include "svc/coordinator/jobs.h"
+
+/* `code` 0: it is held, until holding_end(). Else nobody is (-EAGAIN: that may pass; -EOPNOTSUPP:
+ * the job has no iterations; -ETIMEDOUT), and `text` says why. May call holding_end(). */
+typedef void (*held_fn)(struct service *s, uint64_t context, int code, const char *text);
+
+/* Asks a rank that is in all tensors with update rules; `done` runs later, once, unless
+ * holding_end() comes first. -EAGAIN: there is no such rank now, or somebody else holds one;
+ * -ENOMEM. */
+int holding_begin(struct job *job, held_fn done, uint64_t context, struct err *err);
+/* Its updates begin again. Of a job without one no effect. */
+void holding_end(struct job *job);
+/* It cannot be held any more: its connection or its job ends. */
+void holding_rank_gone(const struct session *session);
+void holding_job_ends(struct job *job);
+void holding_handle(struct peer *p, const envelope *message);
+
+#endif
