@@ -128,8 +128,8 @@ typedef struct gp_job_spec {
 } gp_job_spec;
 
 /* Does not wait for the other workers. Where workers come and go (workers_max, GP_CONTINUE) a rank
- * may join late, or again: it enters each tensor that it declares at the round that is open, which
- * its first push waits for; all at one iteration only if another rank waits in gp_job_resize().
+ * may join late, or again: it enters the tensors that it declares between the same two iterations
+ * of the others if these push each of them once an iteration; else each at its open round.
  * Errors: -EINVAL; -EEXIST: the rank is taken (by whom); -EPROTO: the job runs with another number;
  * -ESTALE: it has failed and its last workers have not left yet. */
 GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);

@@ -1,77 +1,133 @@
-/* Owns what a worker knows of iterations, and holds its updates at the end of one when the
- * coordinator asks for that. One rank that begins no update is enough: no round of all ranks begins
+/* Owns what a worker knows of iterations, and holds its rounds at the end of one when the
+ * coordinator asks for that. One rank that begins none is enough: no round of all ranks begins
  * without it. Must never hold on once the coordinator is away. README: L33. */
 #include "client/hold.h"
 
 #include "client/job.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define ROW 2 /* so many iterations in a row had each tensor: that was no accident */
 
-static bool counts(const struct gp_tensor *t)
+static bool counts(const struct gp_tensor *t, uint32_t scope)
 {
-    return t->terms.rule && t->is_routed && !t->failure.code && terms_are_for_all(&t->terms);
+    return t->scopes >> scope & 1 && !t->failure.code;
 }
 
 /* ---- iterations ---- */
 
-uint64_t hold_iteration_of(const struct gp_job *job, const gp_item *items, size_t count)
+static bool is_counted(uint8_t operation, uint32_t scope)
 {
-    uint64_t iteration = job->hold.iteration;
-    for (size_t i = 0; i < count; i++) {
-        const struct gp_tensor *t = items[i].tensor;
-        if (iteration == 0 || (t && t->job == job && t->iteration == iteration))
-            return iteration + 1;
-    }
-    return iteration;
+    bool sets = operation == RECORD_BROADCAST || operation == RECORD_SEND;
+    if (scope == GRADPOOL__WIRE__HOLD_SCOPE__HOLD_UPDATES)
+        return operation == RECORD_UPDATE;
+    return !sets && !is_of_state(operation);
 }
 
-static const struct gp_tensor *find_lacking(const struct gp_job *job)
+static uint64_t find_iteration(const struct gp_job *job, const gp_item *items, size_t count,
+                               uint32_t scope)
+{
+    uint64_t now = job->hold.scopes[scope].now;
+    bool is_any = false;
+    for (size_t i = 0; i < count; i++) {
+        const struct gp_tensor *t = items[i].tensor;
+        if (!t || t->job != job || !counts(t, scope))
+            continue;
+        if (now == 0 || t->iterations[scope] == now)
+            return now + 1;
+        is_any = true;
+    }
+    return is_any ? now : 0;
+}
+
+void hold_find_iterations(const struct gp_job *job, const gp_item *items, size_t count,
+                          uint8_t operation, uint64_t *ret_iterations)
+{
+    for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++)
+        ret_iterations[scope] =
+            is_counted(operation, scope) ? find_iteration(job, items, count, scope) : 0;
+}
+
+static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t scope)
 {
     list_for_each (node, &job->tensors) {
         const struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
-        if (counts(t) && t->iteration != job->hold.iteration)
+        if (counts(t, scope) && t->iterations[scope] != job->hold.scopes[scope].now)
             return t;
     }
     return NULL;
 }
 
-static void end_iteration(struct gp_job *job)
+static void end_iteration(struct gp_job *job, uint32_t scope)
 {
     struct hold *hold = &job->hold;
-    const struct gp_tensor *lacking = find_lacking(job);
-    if (lacking && lacking->iteration > 0)
-        err_set(&hold->doubt, -EOPNOTSUPP, "tensor '%.255s' had no update while others had one",
+    struct iterations *its = &hold->scopes[scope];
+    const struct gp_tensor *lacking = find_lacking(job, scope);
+    if (lacking && lacking->iterations[scope] > 0)
+        err_set(&its->doubt, -EOPNOTSUPP, "tensor '%.255s' had no round while others had one",
                 lacking->name);
     else if (lacking)
-        err_set(&hold->doubt, -EAGAIN, "tensor '%.255s' had no update so far", lacking->name);
-    hold->in_a_row = lacking ? 0 : hold->in_a_row + (hold->in_a_row < ROW);
-    hold->has_failed |= hold->id && hold->iteration == hold->last && hold->in_a_row < ROW;
+        err_set(&its->doubt, -EAGAIN, "tensor '%.255s' had no round so far", lacking->name);
+    its->in_a_row = lacking ? 0 : its->in_a_row + (its->in_a_row < ROW);
+    hold->has_failed |=
+        hold->id && hold->scope == scope && its->now == hold->last && its->in_a_row < ROW;
 }
 
-void hold_note_updates(struct gp_job *job, const gp_item *items, size_t count, uint64_t iteration)
+static void note_change(struct gp_job *job, uint32_t scope)
 {
-    if (job->hold.iteration > 0 && iteration > job->hold.iteration)
-        end_iteration(job);
-    job->hold.iteration = iteration;
-    for (size_t i = 0; i < count; i++)
-        items[i].tensor->iteration = iteration;
-    hold_check(job);
-}
-
-void hold_note_change(struct gp_job *job)
-{
-    job->hold.in_a_row = 0;
-    err_set(&job->hold.doubt, -EAGAIN,
+    struct iterations *its = &job->hold.scopes[scope];
+    its->in_a_row = 0;
+    err_set(&its->doubt, -EAGAIN,
             "parameters were set, or a tensor declared, less than %d iterations ago", ROW);
+}
+
+static void note_rounds(struct gp_job *job, const gp_item *items, size_t count, uint32_t scope,
+                        uint64_t iteration)
+{
+    struct iterations *its = &job->hold.scopes[scope];
+    if (its->now > 0 && iteration > its->now)
+        end_iteration(job, scope);
+    its->now = iteration;
+    for (size_t i = 0; i < count; i++)
+        items[i].tensor->iterations[scope] = iteration;
+}
+
+void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint8_t operation,
+                    const uint64_t *iterations)
+{
+    bool sets = operation == RECORD_BROADCAST || operation == RECORD_RESTORE;
+    for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++) {
+        if (sets)
+            note_change(job, scope);
+        else if (iterations[scope] > 0)
+            note_rounds(job, items, count, scope, iterations[scope]);
+    }
     hold_check(job);
 }
 
-bool hold_stops(const struct gp_tensor *t)
+static uint8_t scopes_of(const struct gp_tensor *t)
+{
+    bool is_ours = strncmp(t->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0;
+    if (is_ours || !terms_are_for_all(&t->terms) || t->terms.quorum != QUORUM_ALL)
+        return 0;
+    return (uint8_t)(1 << GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS |
+                     (t->terms.rule ? 1 << GRADPOOL__WIRE__HOLD_SCOPE__HOLD_UPDATES : 0));
+}
+
+void hold_note_tensor(gp_tensor *t)
+{
+    t->scopes = scopes_of(t);
+    for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++)
+        if (counts(t, scope))
+            note_change(t->job, scope);
+    hold_check(t->job);
+}
+
+bool hold_stops(const gp_tensor *t)
 {
     const struct hold *hold = &t->job->hold;
-    return hold->id && t->next.iteration > hold->last;
+    return hold->id && t->next.iterations[hold->scope] > hold->last;
 }
 
 /* ---- what is told ---- */
@@ -82,7 +138,7 @@ static void tell(struct gp_job *job)
 {
     struct hold *hold = &job->hold;
     hold->telling = hold->state;
-    hold->told = hold->doubt;
+    hold->told = hold->scopes[hold->scope].doubt;
     gradpool__wire__held_request__init(&hold->report);
     hold->report.hold = hold->id;
     hold->report.state = hold->state;
@@ -118,17 +174,18 @@ static bool is_under_way(const struct gp_tensor *t)
 static int find_state(const struct gp_job *job)
 {
     const struct hold *hold = &job->hold;
+    const struct iterations *its = &hold->scopes[hold->scope];
     if (hold->has_failed)
         return GRADPOOL__WIRE__HOLD_STATE__HOLD_FAILED;
     list_for_each (node, &job->tensors) {
         const struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
-        if (counts(t) && is_under_way(t))
+        if (counts(t, hold->scope) && is_under_way(t))
             return GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
     }
-    if (hold->iteration == hold->last && find_lacking(job))
+    if (its->now == hold->last && find_lacking(job, hold->scope))
         return GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
-    return hold->in_a_row == ROW ? GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED
-                                 : GRADPOOL__WIRE__HOLD_STATE__HOLD_RESTS;
+    return its->in_a_row == ROW ? GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED
+                                : GRADPOOL__WIRE__HOLD_STATE__HOLD_RESTS;
 }
 
 void hold_check(struct gp_job *job)
@@ -157,7 +214,8 @@ void hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish)
         return;
     }
     hold->id = wish->hold;
-    hold->last = hold->iteration;
+    hold->scope = wish->scope < HOLD_SCOPES ? wish->scope : 0;
+    hold->last = hold->scopes[hold->scope].now;
     hold->state = GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
     hold->has_failed = false;
     push_begin_held(job); /* what a former one held, if that was of an earlier iteration */

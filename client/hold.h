@@ -1,4 +1,4 @@
-/* Iterations as a worker sees them, and what holds its updates at the end of one. With the job's
+/* Iterations as a worker sees them, and what holds its rounds at the end of one. With the job's
  * lock. README: L33. */
 #ifndef GRADPOOL_CLIENT_HOLD_H
 #define GRADPOOL_CLIENT_HOLD_H
@@ -6,30 +6,40 @@
 #include "client/control.h"
 #include "client/gradpool.h"
 
+/* By scope: GRADPOOL__WIRE__HOLD_SCOPE__HOLD_UPDATES, ..._HOLD_ROUNDS. */
+#define HOLD_SCOPES 2
+
+struct iterations {
+    uint64_t now;      /* the last that a round was begun of; 0: none was */
+    uint32_t in_a_row; /* that each tensor had its round in, up to now */
+    struct err doubt;  /* why no end of one is known */
+};
+
 struct hold {
-    uint64_t iteration; /* the last that an update was begun of; 0: none was */
-    uint32_t in_a_row;  /* iterations that each tensor was updated in, up to now */
-    struct err doubt;   /* why no end of one is known */
-    uint64_t id;        /* of the coordinator; 0: nothing is held */
-    uint64_t last;      /* updates of later iterations wait */
-    bool has_failed;    /* `last` has ended as no other had */
-    int state;          /* of the wire's */
-    bool is_telling;
-    int telling;
-    struct err told;
+    struct iterations scopes[HOLD_SCOPES];
+    uint64_t id;     /* of the coordinator; 0: nothing is held */
+    uint32_t scope;  /* that it is of */
+    uint64_t last;   /* rounds of later iterations wait */
+    bool has_failed; /* `last` has ended as no other had */
+    int state;       /* of the wire's */
+    bool is_telling; /* that it was ... */
+    int telling;     /* ... this, ... */
+    struct err told; /* ... and why */
     struct control_call call;
     Gradpool__Wire__HeldRequest report;
 };
 
-/* An iteration is one update of each tensor with a rule: a tensor that comes again begins the next.
- * Which one updates of these, in one call, are of. */
-uint64_t hold_iteration_of(const struct gp_job *job, const gp_item *items, size_t count);
-/* They have been prepared. */
-void hold_note_updates(struct gp_job *job, const gp_item *items, size_t count, uint64_t iteration);
-/* Parameters were set, or another tensor declared: where an iteration ends has to be seen anew. */
-void hold_note_change(struct gp_job *job);
+/* A tensor that comes again begins the next iteration, with all tensors of that call. Which ones a
+ * call is of, by scope; 0: of none. */
+void hold_find_iterations(const struct gp_job *job, const gp_item *items, size_t count,
+                          uint8_t operation, uint64_t *ret_iterations);
+/* The call's rounds begin, or are queued. */
+void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint8_t operation,
+                    const uint64_t *iterations);
+/* It was declared: where an iteration ends has to be seen anew. */
+void hold_note_tensor(gp_tensor *t);
 /* The tensor's next push has to wait until the hold is over. */
-bool hold_stops(const struct gp_tensor *t);
+bool hold_stops(const gp_tensor *t);
 /* After anything that may have ended an iteration. */
 void hold_check(struct gp_job *job);
 void hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish);

@@ -55,9 +55,9 @@ struct push {
     void *result;         /* of the caller; NULL: takes none */
     struct place input, landing;
     uint64_t gradient_bytes, result_bytes;
-    struct update_settings settings; /* of an update, where this rank gives them (W14) */
-    uint64_t steps;                  /* of a restore: updates behind the state */
-    uint64_t iteration;              /* of an update; else 0 */
+    struct update_settings settings;  /* of an update, where this rank gives them (W14) */
+    uint64_t steps;                   /* of a restore: updates behind the state */
+    uint64_t iterations[HOLD_SCOPES]; /* that it is of; 0: of none */
     uint32_t root;
     uint8_t operation; /* enum record_operation */
     bool has_settings;
@@ -87,8 +87,9 @@ struct gp_tensor {
     struct err failure;
     struct piece *pieces;
     uint32_t pieces_count;
-    uint64_t round;        /* the last one begun */
-    uint64_t iteration;    /* of the last update (hold.c); 0: none */
+    uint64_t round;                   /* the last one begun */
+    uint64_t iterations[HOLD_SCOPES]; /* of its last push that counted; 0: none did */
+    uint8_t scopes;                   /* whose iterations have it (hold.c) */
     uint64_t steps[3];     /* updates since its parameters were set, by the round modulo 3 */
     bool knows_steps;      /* else it came later than they were set */
     uint64_t steps_round;  /* after which a lane has told them (L28) */

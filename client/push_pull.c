@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 /* After so many bytes copied the lanes are woken for what they have. */
 #define FLUSH_BYTES (256u << 10)
@@ -38,9 +39,9 @@ struct starting {
     size_t count;
     uint8_t operation;
     uint32_t root;
-    const gp_settings *settings; /* of an update */
-    uint64_t steps;              /* of a restore */
-    uint64_t iteration;          /* of an update, once it is known */
+    const gp_settings *settings;      /* of an update */
+    uint64_t steps;                   /* of a restore */
+    uint64_t iterations[HOLD_SCOPES]; /* once they are known */
 };
 
 /* ---- what an operation takes and gives (the table in gradpool.h) ---- */
@@ -328,7 +329,6 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
     struct push push = {.operation = s->operation,
                         .root = s->root,
                         .steps = s->steps,
-                        .iteration = s->iteration,
                         .has_settings = s->operation == RECORD_RESTORE && s->job->rank == s->root,
                         .loss = s->job->loss,
                         .gradient_bytes = gradient_bytes(t, s->operation),
@@ -344,6 +344,7 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
     r = place_all(t, &push);
     if (r < 0)
         return r;
+    memcpy(push.iterations, s->iterations, sizeof push.iterations);
     t->next = push;
     t->request = q;
     list_append(&q->waiting, &t->in_request);
@@ -365,15 +366,6 @@ static int prepare(const struct starting *s, struct gp_request *q)
         r = prepare_item(s, &s->items[i], i, q);
     }
     return r;
-}
-
-/* Where iterations end is seen by what each call updates, or sets. */
-static void note_iteration(const struct starting *s)
-{
-    if (s->operation == RECORD_UPDATE)
-        hold_note_updates(s->job, s->items, s->count, s->iteration);
-    else if (s->operation == RECORD_BROADCAST || s->operation == RECORD_RESTORE)
-        hold_note_change(s->job);
 }
 
 /* The lock is let go while bytes are copied: the tensor cannot change, it is starting. */
@@ -414,14 +406,13 @@ static int start_locked(struct starting *s, struct gp_request **ret_request)
     struct gp_request *q = request_take(s->job);
     if (!q)
         return client_error(-ENOMEM, "out of memory");
-    if (s->operation == RECORD_UPDATE)
-        s->iteration = hold_iteration_of(s->job, s->items, s->count);
+    hold_find_iterations(s->job, s->items, s->count, s->operation, s->iterations);
     int r = prepare(s, q);
     if (r < 0) {
         request_release(q);
         return r;
     }
-    note_iteration(s);
+    hold_note_push(s->job, s->items, s->count, s->operation, s->iterations);
     start_all(s, q);
     *ret_request = q;
     return 0;

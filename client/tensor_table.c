@@ -235,8 +235,7 @@ int tensor_route(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
     tensor_take_ranks(t, route);
     for (uint32_t i = 0; i < t->pieces_count; i++)
         copy_choose(&t->pieces[i]);
-    if (t->terms.rule)
-        hold_note_change(t->job);
+    hold_note_tensor(t);
     int r = t->job->is_elastic ? copy_prepare(t) : 0;
     for (uint32_t i = 0; r == 0 && t->job->join_is_late && i < t->pieces_count; i++)
         piece_await_entry(&t->pieces[i]);

@@ -10,15 +10,25 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define ITERATION_NS (60 * NS_PER_S) /* that one may take */
-#define REST_NS (2 * NS_PER_S)       /* without an update: the job does not train */
+#define NAME_RESERVED "gradpool." /* how names of the client's own tensors begin */
+
+/* How long an iteration may take; and without a round: the job does not train. A snapshot must be
+ * right, who comes late would rather not wait. */
+static const struct patience {
+    uint64_t iteration_ns, rest_ns;
+} patience[] = {
+    [HOLD_UPDATES] = {60 * NS_PER_S, 2 * NS_PER_S},
+    [HOLD_ROUNDS] = {10 * NS_PER_S, 200 * NS_PER_MS},
+};
 
 struct holding {
     struct job *job;
     struct timer timer;
     uint64_t id, until_ns;
     uint32_t rank;
+    enum hold_scope scope;
     bool rests, is_held;
     held_fn done;
     uint64_t context;
@@ -26,23 +36,34 @@ struct holding {
 
 /* --- who --- */
 
-static bool is_in_all(const struct job *job, uint32_t rank)
+static bool is_meant(const struct tensor *tensor, enum hold_scope scope)
 {
+    bool is_ours = strncmp(tensor->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0;
+    if (tensor->failure || is_ours)
+        return false;
+    return scope == HOLD_UPDATES
+               ? tensor->terms.rule != 0
+               : terms_are_for_all(&tensor->terms) && tensor->terms.quorum == QUORUM_ALL;
+}
+
+static bool is_in_all(const struct session *session, enum hold_scope scope)
+{
+    const struct job *job = session->job;
     for (size_t i = 0; i < job->tensors_count; i++) {
         const struct tensor *tensor = job->tensors[i];
-        if (tensor->terms.rule && !tensor->failure && !tensor_has_rank(tensor, rank))
-            return false;
-        if (tensor->terms.rule && !members_has_entered(tensor, job->sessions[rank]))
+        if (is_meant(tensor, scope) &&
+            !(tensor_has_rank(tensor, session->rank) && members_has_entered(tensor, session)))
             return false;
     }
     return true;
 }
 
-static struct session *find_rank(const struct job *job)
+static const struct session *find_rank(const struct job *job, enum hold_scope scope)
 {
     for (uint32_t rank = 0; rank < job->workers; rank++) {
-        struct session *session = job->sessions[rank];
-        if (session && session->state == SESSION_JOINED && session->peer && is_in_all(job, rank))
+        const struct session *session = job->sessions[rank];
+        if (session && session->state == SESSION_JOINED && session->peer &&
+            is_in_all(session, scope))
             return session;
     }
     return NULL;
@@ -59,6 +80,7 @@ static void tell(const struct holding *h, bool is_over)
         return; /* who has lost us holds nothing */
     hold.hold = h->id;
     hold.is_over = is_over;
+    hold.scope = (WIRE(HoldScope))h->scope;
     e.body_case = BODY(HOLD);
     e.hold = &hold;
     peer_send(session->peer, &e);
@@ -100,14 +122,16 @@ static void too_late(struct holding *h)
     char name[SESSION_NAME_BYTES], text[2 * SESSION_NAME_BYTES];
     snprintf(text, sizeof text, "%s has not come to the end of an iteration within %u s",
              session_name(h->job->sessions[h->rank], name, sizeof name),
-             (unsigned)(ITERATION_NS / NS_PER_S));
+             (unsigned)(patience[h->scope].iteration_ns / NS_PER_S));
     give_up(h, -ETIMEDOUT, text);
 }
 
 static void expired(struct timer *timer)
 {
     struct holding *h = container_of(timer, struct holding, timer);
-    if (h->rests)
+    if (h->is_held)
+        holding_end(h->job);
+    else if (h->rests)
         held(h);
     else
         too_late(h);
@@ -119,9 +143,10 @@ static void wait_until(struct holding *h, uint64_t until_ns)
     timer_start(&h->job->service->loop, &h->timer, until_ns);
 }
 
-int holding_begin(struct job *job, held_fn done, uint64_t context, struct err *err)
+int holding_begin(struct job *job, enum hold_scope scope, held_fn done, uint64_t context,
+                  struct err *err)
 {
-    const struct session *session = find_rank(job);
+    const struct session *session = find_rank(job, scope);
     if (job->holding)
         return err_set(err, -EAGAIN, "a rank of job %.64s is held already", job->name);
     if (!session)
@@ -132,8 +157,9 @@ int holding_begin(struct job *job, held_fn done, uint64_t context, struct err *e
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
     *h = (struct holding){.job = job,
                           .id = ++job->service->next_id,
-                          .until_ns = clock_now_ns() + ITERATION_NS,
+                          .until_ns = clock_now_ns() + patience[scope].iteration_ns,
                           .rank = session->rank,
+                          .scope = scope,
                           .done = done,
                           .context = context};
     job->holding = h;
@@ -141,6 +167,14 @@ int holding_begin(struct job *job, held_fn done, uint64_t context, struct err *e
     wait_until(h, h->until_ns);
     tell(h, false);
     return 0;
+}
+
+bool holding_is_held(const struct job *job) { return job->holding && job->holding->is_held; }
+
+void holding_end_in(struct job *job, uint64_t wait_ns)
+{
+    if (holding_is_held(job))
+        wait_until(job->holding, clock_now_ns() + wait_ns);
 }
 
 void holding_rank_gone(const struct session *session)
@@ -164,7 +198,7 @@ void holding_job_ends(struct job *job)
 /* Where one ends nobody has seen; but who does nothing for a while is behind one. */
 static void note_rest(struct holding *h, bool rests)
 {
-    uint64_t rested_ns = clock_now_ns() + REST_NS;
+    uint64_t rested_ns = clock_now_ns() + patience[h->scope].rest_ns;
     h->rests = rests && rested_ns < h->until_ns;
     wait_until(h, h->rests ? rested_ns : h->until_ns);
 }

@@ -116,6 +116,12 @@ struct session {
     struct timer away;
 };
 
+enum entering {
+    ENTERING_NOT,
+    ENTERING_WAITS,   /* for the end of an iteration */
+    ENTERING_AT_ONCE, /* into rounds that are open */
+};
+
 struct job {
     struct list link;
     struct service *service;
@@ -129,6 +135,8 @@ struct job {
     bool is_elastic;               /* workers come and go */
     struct regrouping *regrouping; /* under way; NULL: none */
     struct holding *holding;       /* likewise */
+    enum entering entering;        /* who comes late (entering.c) */
+    bool is_growing;               /* a rank waits for others to come */
     char *name;
     char *failure;             /* NULL: none */
     struct session **sessions; /* by rank; NULL: has not joined */

@@ -196,6 +196,7 @@ void members_handle_resize(struct peer *p, const envelope *message)
         return peer_fail(p, message->id, error, "%s", err.text);
     }
     job->changed_ns = clock_now_ns();
+    job->is_growing = workers > members_count(job);
     log_info("job %s shall have %u workers instead of %u", job->name, workers, wanted);
     members_tell(job, NULL);
     regrouping_check(job);

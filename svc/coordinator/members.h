@@ -33,6 +33,15 @@ void members_tell(const struct job *job, const struct session *to);
 void members_handle_resize(struct peer *p, const envelope *message);
 void members_handle_lost(struct peer *p, const envelope *message);
 
+/* --- entering.c --- */
+
+/* Whether what is to be regrouped is now; else regrouping_check() is called when it may be. */
+bool entering_may_begin(struct job *job, bool somebody_goes);
+/* Nothing can be, for now. */
+void entering_waits(struct job *job);
+/* It has been. */
+void entering_went_on(struct job *job);
+
 /* --- regrouping.c --- */
 
 /* Begins what is to be done, if anything is and can be: to be called when that may have changed.

@@ -228,6 +228,7 @@ static void finish(struct job *job)
              members_count(job), version, epoch);
     tensors_send_routes(job, NULL, is_of_epoch, &epoch);
     declare_check_waits(job);
+    entering_went_on(job);
     regrouping_check(job);
     kept_check(s, join_handle);
 }
@@ -440,13 +441,31 @@ static void begin(struct job *job, struct regrouping *r)
         give_up(job);
 }
 
+static bool somebody_goes(const struct job *job, const struct regrouping *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        const struct tensor *tensor = jobs_tensor(job, r->tensors[i]);
+        for (uint32_t rank = 0; rank < job->workers; rank++) {
+            const struct session *session = job->sessions[rank];
+            bool is_another = session && session->entered > tensor->grouped;
+            if (has_bit(tensor->members, rank) && (is_another || !has_bit(r->have, rank)))
+                return true;
+        }
+    }
+    return false;
+}
+
 void regrouping_check(struct job *job)
 {
     if (!job->is_elastic || job->failure || job->regrouping || job->service->phase != SERVICE_UP)
         return;
     struct regrouping *r = plan(job);
     if (!r)
+        return entering_waits(job);
+    if (!entering_may_begin(job, somebody_goes(job, r))) {
+        free(r);
         return;
+    }
     moving_worker_leaves(job); /* what is on its way stays where it is, or arrives first */
     saving_give_way(job, "its workers come or go");
     if (!moving_is_busy(job))

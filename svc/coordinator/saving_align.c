@@ -302,7 +302,7 @@ static void attempt(struct saving *sv)
     if (r < 0 && !job)
         return saving_break(sv, r, "%s", err.text);
     if (r == 0)
-        r = holding_begin(job, held, sv->id, &err);
+        r = holding_begin(job, HOLD_UPDATES, held, sv->id, &err);
     if (r < 0)
         return hindered(sv, &err);
     sv->state = SAVING_HOLDS;

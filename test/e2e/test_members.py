@@ -141,6 +141,18 @@ class Case(unittest.TestCase):
         return min(map(len, logs)) // len(SIZES)
 
 
+    def check_entries(self, rank):
+        """Who comes back is in all tensors from the same iteration on; how often somebody came."""
+        masks, came = dict.fromkeys(SIZES, (1 << WORKERS) - 1), {}
+        for count, name, mask in (line[:3] for line in self.log(rank)):
+            if int(mask) & ~masks[name]:
+                came.setdefault(count, set()).add(name)
+            masks[name] = int(mask)
+        for count, names in came.items():
+            self.assertEqual(names, set(SIZES), f'in iteration {count}')
+        return len(came)
+
+
 class Losses(Case):
     def lose_and_come_back(self, transport, times):
         everybody = set(range(WORKERS))
@@ -157,6 +169,7 @@ class Losses(Case):
             self.await_set(everybody)
         self.finish()
         rounds = self.check_bits(0, 1)
+        self.assertEqual(self.check_entries(0), times)
         print(f'# {transport}: {rounds} rounds, {times} workers killed and come back (seed {SEED})')
 
     def test_who_is_killed_leaves_the_job_and_comes_back_shm(self):

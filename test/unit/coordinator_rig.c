@@ -218,11 +218,28 @@ static bool is_routine(const envelope *message)
     return message->body_case == BODY(STATS_REQUEST) || message->body_case == BODY(PING_REQUEST);
 }
 
+static void say_ended(struct end *e, uint64_t hold)
+{
+    WIRE(HeldRequest) held = GRADPOOL__WIRE__HELD_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    held.hold = hold;
+    held.state = GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED;
+    request.body_case = BODY(HELD_REQUEST);
+    request.held_request = &held;
+    end_send(e, &request);
+}
+
 static void receive(struct end *e)
 {
     envelope *message;
     int error;
     while ((error = channel_receive(e->channel, &message)) == 0) {
+        if (message->body_case == BODY(HOLD) && !e->takes_holds) {
+            if (!message->hold->is_over)
+                say_ended(e, message->hold->hold);
+            message_free(message);
+            continue;
+        }
         if (e->answers && channel_wants_answer(message) && (int)message->body_case != e->ignores) {
             end_answer(e, message);
             if (is_routine(message)) {

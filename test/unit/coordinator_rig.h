@@ -33,6 +33,7 @@ struct end {
     envelope *inbox[RIG_INBOX_MAX];
     size_t inbox_count;
     uint64_t last_id;
+    bool takes_holds; /* a worker whose test answers them; else it is always behind an iteration */
     /* of an aggregator */
     uint32_t aggregator, lanes[4], lanes_count;
     uint64_t incarnation;

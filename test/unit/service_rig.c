@@ -218,6 +218,17 @@ static void resize(struct service_rig *rig, struct channel *channel, const envel
         reply_done(channel, request->id);
 }
 
+static void note_held(struct service_rig *rig, struct channel *channel, const envelope *request)
+{
+    const Gradpool__Wire__HeldRequest *said = request->held_request;
+    assert_true(rig->held_count < SCRIPT_HELD_MAX);
+    rig->held_of[rig->held_count] = said->hold;
+    rig->held[rig->held_count++] = said->state;
+    rig->held_code = said->code;
+    snprintf(rig->held_why, sizeof rig->held_why, "%s", said->text);
+    reply_done(channel, request->id);
+}
+
 static void answer(struct service_rig *rig, uint32_t i, const envelope *request)
 {
     struct channel *channel = rig->channels[i].channel;
@@ -227,6 +238,7 @@ static void answer(struct service_rig *rig, uint32_t i, const envelope *request)
     case GRADPOOL__WIRE__ENVELOPE__BODY_DECLARE_REQUEST: declare(rig, channel, request); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_UNDECLARE_REQUEST: undeclare(rig, channel, request); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_TICKET_REQUEST: ticket(rig, i, request); break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_HELD_REQUEST: note_held(rig, channel, request); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_RESIZE_REQUEST: resize(rig, channel, request); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_LEAVE_REQUEST:
         rig->leaves++;
@@ -423,6 +435,21 @@ void script_move(struct service_rig *rig, uint32_t from, uint32_t to)
     }
     if (!rig->is_mute)
         script_tell_routes(rig);
+}
+
+void script_hold(struct service_rig *rig, uint64_t id, uint32_t scope, bool is_over)
+{
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    Gradpool__Wire__Hold hold = GRADPOOL__WIRE__HOLD__INIT;
+    hold.hold = id;
+    hold.scope = (Gradpool__Wire__HoldScope)scope;
+    hold.is_over = is_over;
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_HOLD;
+    message.hold = &hold;
+    for (uint32_t i = 0; i < SCRIPT_CHANNELS_MAX; i++) {
+        if (rig->channels[i].has_joined && rig->channels[i].rank == 0)
+            channel_send(rig->channels[i].channel, &message);
+    }
 }
 
 void script_fail_job(struct service_rig *rig, int code, const char *text)

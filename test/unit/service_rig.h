@@ -17,6 +17,7 @@
 #define SCRIPT_PIECES_MAX 256
 #define SCRIPT_LOG_MAX 4096
 #define SCRIPT_CHANNELS_MAX 16
+#define SCRIPT_HELD_MAX 64
 #define SCRIPT_JOB_ID 7
 #define SCRIPT_SESSION 100
 
@@ -94,6 +95,11 @@ struct service_rig {
     uint32_t workers_max;     /* that the job may have; 0: its workers */
     uint32_t resizes, wanted; /* how often it was asked, for how many last */
     bool ignores_resizes, holds_entries;
+    int held[SCRIPT_HELD_MAX]; /* what ranks have said of holds, of which, and why */
+    uint64_t held_of[SCRIPT_HELD_MAX];
+    int held_code;
+    char held_why[256];
+    uint32_t held_count;
     int resize_failure;
     const char *resize_text;
     uint32_t refusals;      /* of tickets, still to come */
@@ -125,6 +131,8 @@ void script_tell_members(struct service_rig *rig, uint32_t version, uint32_t wan
                          size_t bytes);
 /* Tells the routes as they are, as after a resume. */
 void script_tell_routes(struct service_rig *rig);
+/* Of rank 0. */
+void script_hold(struct service_rig *rig, uint64_t id, uint32_t scope, bool is_over);
 void script_fail_job(struct service_rig *rig, int code, const char *text);
 void script_fail_tensor(struct service_rig *rig, uint32_t tensor, int code, const char *text);
 

@@ -48,6 +48,7 @@ static struct saving_case begin(struct rig *rig)
     for (int i = 0; i < 2; i++)
         c.lanes[i] = rig_aggregator(rig, 1);
     c.worker = rig_join(rig, "resnet", 0, 1, &session, &job);
+    c.worker->takes_holds = true;
     message_free(end_expect_reply(c.worker, end_declare(c.worker, 2, names, elements)));
     c.asker = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     c.job = jobs_find_id(&rig->coordinator->service, job);
@@ -308,6 +309,7 @@ static struct end *resume(struct saving_case *c)
     join.session = c->job->sessions[0]->number;
     join.job_id = c->job->id;
     struct end *worker = rig_connect(c->rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    worker->takes_holds = true;
     reply = end_ask(worker, &request);
     assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
     message_free(reply);

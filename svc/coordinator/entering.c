@@ -1,0 +1,99 @@
+/* Workers that come late enter all tensors between the same two iterations: a rank that trains is
+ * held at the end of one while lanes hear of them. Where that cannot be, they enter each tensor at
+ * its open round. Decides when a regrouping begins, nothing of what it does. README: K52. */
+#include "svc/base/log.h"
+#include "svc/coordinator/holding.h"
+#include "svc/coordinator/members.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+
+#define DECLARE_NS (200 * NS_PER_MS) /* from one declare of who comes to its next */
+
+static bool is_new(const struct job *job, uint32_t rank)
+{
+    return members_have(job, rank) && members_is_new(job, rank);
+}
+
+static bool has_new(const struct job *job)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (is_new(job, rank))
+            return true;
+    return false;
+}
+
+static void came(struct service *s, uint64_t id, int code, const char *text)
+{
+    struct job *job = jobs_find_id(s, (uint32_t)id);
+    if (!job || code == -ECONNRESET)
+        return;
+    job->entering = code < 0 ? ENTERING_AT_ONCE : ENTERING_NOT;
+    if (code < 0)
+        log_info("job %s: who comes enters in mid-iteration: %s", job->name, text);
+    holding_end_in(job, CALL_DEADLINE_NS);
+    regrouping_check(job);
+    if (!regrouping_is_busy(job))
+        holding_end_in(job, DECLARE_NS);
+}
+
+static bool enter_at_once(struct job *job)
+{
+    if (job->entering == ENTERING_WAITS)
+        holding_end(job);
+    job->entering = ENTERING_AT_ONCE;
+    return true;
+}
+
+bool entering_may_begin(struct job *job, bool somebody_goes)
+{
+    struct err err;
+    if (job->entering == ENTERING_AT_ONCE)
+        return true;
+    if (somebody_goes || job->is_growing || (job->entering == ENTERING_NOT && !has_new(job)))
+        return enter_at_once(job);
+    if (job->entering == ENTERING_WAITS)
+        return false;
+    if (holding_is_held(job))
+        return true;
+    if (holding_begin(job, HOLD_ROUNDS, came, job->id, &err) < 0)
+        return enter_at_once(job);
+    job->entering = ENTERING_WAITS;
+    return false;
+}
+
+static bool lacks(const struct session *session, const struct tensor *tensor)
+{
+    return !tensor->failure && terms_have_rank(&tensor->terms, session->rank) &&
+           !members_has_entered(tensor, session);
+}
+
+static bool lacks_tensors(const struct job *job)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        for (size_t i = 0; session && members_have(job, rank) && i < job->tensors_count; i++)
+            if (lacks(session, job->tensors[i]))
+                return true;
+    }
+    return false;
+}
+
+void entering_waits(struct job *job)
+{
+    if (job->entering == ENTERING_AT_ONCE)
+        job->entering = ENTERING_NOT;
+}
+
+/* Who has declared some tensors is about to declare the others. */
+void entering_went_on(struct job *job)
+{
+    job->entering = ENTERING_NOT;
+    job->is_growing = job->is_growing && members_count(job) < job->wanted;
+    if (!holding_is_held(job))
+        return;
+    if (lacks_tensors(job))
+        holding_end_in(job, DECLARE_NS);
+    else
+        holding_end(job);
+}

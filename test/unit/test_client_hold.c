@@ -1,0 +1,324 @@
+/* A rank that is held at the end of an iteration (L33): what of its rounds goes on and what waits,
+ * what the coordinator is told, and when it is over. */
+#include "test/unit/client_fixture.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ELEMENTS 500
+#define TENSORS 2
+#define STATE(name) GRADPOOL__WIRE__HOLD_STATE__HOLD_##name
+#define ROUNDS GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS
+#define UPDATES GRADPOOL__WIRE__HOLD_SCOPE__HOLD_UPDATES
+
+static gp_tensor *t[TENSORS][WORKERS];
+static gp_request *q[TENSORS][WORKERS];
+static float gradient[ELEMENTS], result[TENSORS][WORKERS][ELEMENTS];
+static uint32_t done; /* rounds of both ranks */
+
+static int start(void **state)
+{
+    done = 0;
+    fixture_start(state);
+    declare("first", ELEMENTS, t[0]);
+    declare("second", ELEMENTS, t[1]);
+    return 0;
+}
+
+/* --- rounds --- */
+
+static void push(uint32_t at, uint32_t rank)
+{
+    ok(gp_push_pull(t[at][rank], gradient, result[at][rank], GP_SUM, &q[at][rank]));
+}
+
+static void push_both(uint32_t at)
+{
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        push(at, rank);
+}
+
+static void wait_both(uint32_t at)
+{
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(q[at][rank], WAIT_MS));
+    done++;
+}
+
+static void run(uint32_t at)
+{
+    push_both(at);
+    wait_both(at);
+}
+
+static void iterate(uint32_t times)
+{
+    for (uint32_t i = 0; i < times; i++) {
+        run(0);
+        run(1);
+    }
+}
+
+/* --- holds --- */
+
+static void hold(uint64_t id, uint32_t scope)
+{
+    script_lock(&rig);
+    script_hold(&rig, id, scope, false);
+    script_unlock(&rig);
+}
+
+/* Rank 0 has heard what was said to it: the answer to a question comes behind that. */
+static void await_heard(void)
+{
+    script_lock(&rig);
+    rig.resize_failure = -EOPNOTSUPP;
+    rig.resize_text = "it keeps its workers";
+    script_unlock(&rig);
+    failed(gp_job_resize(jobs[0], WORKERS, WAIT_MS), -EOPNOTSUPP, NULL);
+}
+
+static void let_go(uint64_t id)
+{
+    script_lock(&rig);
+    script_hold(&rig, id, ROUNDS, true);
+    script_unlock(&rig);
+}
+
+/* The newest word of this hold is this. */
+static void expect_state(uint64_t id, int state)
+{
+    script_lock(&rig);
+    while (rig.held_count == 0 || rig.held_of[rig.held_count - 1] != id ||
+           rig.held[rig.held_count - 1] != state)
+        script_wait(&rig);
+    script_unlock(&rig);
+}
+
+static void expect_why(int code, const char *text)
+{
+    script_lock(&rig);
+    assert_int_equal(rig.held_code, code);
+    if (!strstr(rig.held_why, text))
+        fail_msg("'%s' does not say '%s'", rig.held_why, text);
+    script_unlock(&rig);
+}
+
+static uint32_t announced_by_rank_0(void)
+{
+    uint32_t count = 0;
+    script_lock(&rig);
+    for (uint32_t i = 0; i < rig.heard_count; i++)
+        count += rig.heard[i].rank == 0;
+    script_unlock(&rig);
+    return count;
+}
+
+/* Both push these, and of rank 0 nobody hears. */
+static void push_in_vain(uint32_t tensors)
+{
+    for (uint32_t at = 0; at < tensors; at++)
+        push_both(at);
+    wait_heard(WORKERS * done + tensors);
+    assert_int_equal(announced_by_rank_0(), done);
+}
+
+static void wait_all(uint32_t tensors)
+{
+    for (uint32_t at = 0; at < tensors; at++)
+        wait_both(at);
+    assert_int_equal(announced_by_rank_0(), done);
+}
+
+/* --- what goes on, and what waits --- */
+
+static void who_is_behind_an_iteration_is_held_at_once(void **state)
+{
+    iterate(3);
+    hold(1, ROUNDS);
+    expect_state(1, STATE(ENDED));
+    push_in_vain(TENSORS);
+    let_go(1);
+    wait_all(TENSORS);
+}
+
+static void an_iteration_that_has_begun_goes_on_to_its_end(void **state)
+{
+    iterate(3);
+    run(1);
+    hold(1, ROUNDS);
+    await_heard();
+    run(0);
+    expect_state(1, STATE(ENDED));
+    push_in_vain(1);
+    let_go(1);
+    wait_all(1);
+    iterate(1);
+}
+
+static void its_end_is_known_only_with_all_results(void **state)
+{
+    iterate(3);
+    script_lock(&rig);
+    rig.holds_results = true;
+    script_unlock(&rig);
+    push_both(0);
+    push_both(1);
+    hold(1, ROUNDS);
+    wait_heard(WORKERS * (done + TENSORS));
+    script_lock(&rig);
+    assert_int_equal(rig.held_count, 0);
+    rig.holds_results = false;
+    script_lane_resume(&rig);
+    script_unlock(&rig);
+    wait_all(TENSORS);
+    expect_state(1, STATE(ENDED));
+    push_in_vain(1);
+    let_go(1);
+    wait_all(1);
+}
+
+static void a_group_is_of_one_iteration(void **state)
+{
+    gp_request *all[WORKERS];
+    iterate(3);
+    hold(1, ROUNDS);
+    expect_state(1, STATE(ENDED));
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        const gp_item items[] = {{t[1][rank], gradient, result[1][rank]},
+                                 {t[0][rank], gradient, result[0][rank]}};
+        ok(gp_push_pull_group(jobs[rank], items, TENSORS, GP_SUM, &all[rank]));
+    }
+    wait_heard(WORKERS * done + TENSORS);
+    assert_int_equal(announced_by_rank_0(), done);
+    let_go(1);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(all[rank], WAIT_MS));
+}
+
+/* --- what is told --- */
+
+static void where_no_end_was_seen_it_rests(void **state)
+{
+    hold(1, ROUNDS);
+    expect_state(1, STATE(RESTS));
+    let_go(1);
+    iterate(2); /* one end */
+    hold(2, ROUNDS);
+    expect_state(2, STATE(RESTS));
+    push_in_vain(1);
+    expect_state(2, STATE(ENDED)); /* that it comes again shows the second */
+    let_go(2);
+    wait_all(1);
+}
+
+static void a_tensor_that_lacks_its_round_is_named(void **state)
+{
+    iterate(3);
+    run(0);
+    hold(1, ROUNDS);
+    await_heard();
+    push_in_vain(1);
+    expect_state(1, STATE(FAILED));
+    expect_why(-EOPNOTSUPP, "tensor 'second' had no round");
+    let_go(1);
+    wait_all(1);
+}
+
+static void one_that_was_declared_just_now_is_waited_for(void **state)
+{
+    gp_tensor *third[WORKERS];
+    iterate(3);
+    declare("third", ELEMENTS, third);
+    run(0);
+    run(1);
+    hold(1, ROUNDS);
+    await_heard();
+    push_in_vain(1);
+    expect_state(1, STATE(FAILED));
+    expect_why(-EAGAIN, "tensor 'third' had no round so far");
+    let_go(1);
+    wait_all(1);
+}
+
+static void of_updates_plain_tensors_are_no_part(void **state)
+{
+    iterate(3);
+    hold(1, UPDATES);
+    expect_state(1, STATE(RESTS)); /* there were none */
+    iterate(2);
+    let_go(1);
+}
+
+/* --- when it is over --- */
+
+static void a_coordinator_that_is_away_holds_nobody(void **state)
+{
+    iterate(3);
+    hold(1, ROUNDS);
+    expect_state(1, STATE(ENDED));
+    push_in_vain(TENSORS);
+    script_lock(&rig);
+    script_drop_control(&rig);
+    script_unlock(&rig);
+    wait_all(TENSORS);
+    iterate(1);
+    script_lock(&rig);
+    script_restart_control(&rig);
+    script_unlock(&rig);
+}
+
+static void the_end_of_another_hold_is_passed_over(void **state)
+{
+    iterate(3);
+    hold(1, ROUNDS);
+    expect_state(1, STATE(ENDED));
+    push_in_vain(1);
+    let_go(2);
+    hold(3, ROUNDS); /* of the iteration that was begun, in its place */
+    run(1);
+    wait_all(1);
+    expect_state(3, STATE(ENDED));
+    push_in_vain(1);
+    let_go(1);
+    assert_int_equal(announced_by_rank_0(), done);
+    let_go(0);
+    wait_all(1);
+}
+
+static void who_leaves_need_not_be_let_go(void **state)
+{
+    iterate(3);
+    hold(1, ROUNDS);
+    expect_state(1, STATE(ENDED));
+    push_in_vain(1);
+    gp_job_leave(jobs[0]);
+    failed(gp_wait(q[0][0], WAIT_MS), -ECANCELED, "left", NULL);
+    jobs[0] = NULL;
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(who_is_behind_an_iteration_is_held_at_once),
+        CASE(an_iteration_that_has_begun_goes_on_to_its_end),
+        CASE(its_end_is_known_only_with_all_results),
+        CASE(a_group_is_of_one_iteration),
+        CASE(where_no_end_was_seen_it_rests),
+        CASE(a_tensor_that_lacks_its_round_is_named),
+        CASE(one_that_was_declared_just_now_is_waited_for),
+        CASE(of_updates_plain_tensors_are_no_part),
+        CASE(a_coordinator_that_is_away_holds_nobody),
+        CASE(the_end_of_another_hold_is_passed_over),
+        CASE(who_leaves_need_not_be_let_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
