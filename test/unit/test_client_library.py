@@ -24,12 +24,12 @@ def declared(header):
 def symbols(library):
     """Defined dynamic symbols, without the name of the version."""
     lines = run('nm', '--dynamic', '--defined-only', '--with-symbol-versions', library).split('\n')
-    return {line.split()[-1] for line in lines if line} - {'GRADPOOL_0'}
+    return {line.split()[-1] for line in lines if line} - {'GRADPOOL_0.1'}
 
 
 def exports_are_the_header(library, header):
     """the library exports what gradpool.h declares, and nothing else"""
-    wanted = {f'{name}@@GRADPOOL_0' for name in declared(header)}
+    wanted = {f'{name}@@GRADPOOL_0.1' for name in declared(header)}
     assert len(wanted) > 20, wanted
     found = symbols(library)
     assert found == wanted, f'missing {wanted - found}, unwanted {found - wanted}'

@@ -10,6 +10,11 @@ import pathlib
 
 from .errors import error_of, GradpoolError, mismatch
 
+try:
+    from ._installed import LIBRARY as INSTALLED
+except ImportError:  # a source tree
+    INSTALLED = None
+
 NAME = 'libgradpool.so'
 # enum gp_dtype, by the names of torch and numpy.
 DTYPES = {'float32': 1, 'float64': 2, 'float16': 3, 'bfloat16': 4, 'int32': 5, 'int64': 6}
@@ -99,12 +104,14 @@ _PROTOTYPES = {
 
 
 def places():
-    """Where the library is looked for, best first: GRADPOOL_LIBRARY, beside this package, the
-    build folder of the source tree that the package lies in, then wherever the loader looks."""
+    """Where the library is looked for, best first: GRADPOOL_LIBRARY, beside this package, where it
+    was installed with this package or the build folder of the source tree that the package lies in,
+    then wherever the loader looks."""
     named = os.environ.get('GRADPOOL_LIBRARY')
     if named:
         return [named]
-    found = [_HERE / NAME, _HERE.parent / NAME, _HERE.parents[2] / 'build' / 'client' / NAME]
+    own = INSTALLED or pathlib.Path('..', '..', '..', 'build', 'client', NAME)
+    found = [_HERE / NAME, _HERE.parent / NAME, _HERE / own]
     return [str(path) for path in found if path.exists()] + [NAME, NAME + '.0']
 
 
