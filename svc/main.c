@@ -6,6 +6,7 @@
 #include "svc/base/log.h"
 #include "svc/base/signals.h"
 #include "svc/base/variables.h"
+#include "svc/build_facts.h"
 #include "svc/cli/cli.h"
 #include "svc/coordinator/coordinator.h"
 #include "svc/ops/ops.h"
@@ -136,7 +137,12 @@ static const struct cli_show show = {.status_table = ops_status_table,
                                      .explain_text = ops_explain_text,
                                      .explain_json = ops_explain_json,
                                      .plan_text = ops_plan_text,
-                                     .plan_json = ops_plan_json};
+                                     .plan_json = ops_plan_json,
+                                     .build_text = ops_build_text,
+                                     .build_json = ops_build_json,
+                                     .checks_text = ops_checks_text,
+                                     .checks_json = ops_checks_json};
+static const struct cli_machine machine = {.build = build_facts, .cores = build_facts_cores};
 
 static int status(int argc, char **argv) { return cli_status(argc, argv, &show); }
 static int jobs(int argc, char **argv) { return cli_jobs(argc, argv, &show); }
@@ -150,6 +156,13 @@ static int plan(int argc, char **argv) { return cli_plan(argc, argv, &show); }
 static int report(int argc, char **argv) { return cli_report(argc, argv); }
 
 static int tenant(int argc, char **argv) { return cli_tenant(argc, argv, &show); }
+
+static int doctor(int argc, char **argv) { return cli_doctor(argc, argv, &machine, &show); }
+
+static int check_build(int argc, char **argv)
+{
+    return cli_check_build(argc, argv, &machine, &show);
+}
 
 static int version(int argc, char **argv)
 {
@@ -174,6 +187,9 @@ static const struct cli_command commands[] = {
      true, true},
     {"drain", "empty lanes while jobs train, and keep them empty", cli_drain, true, true},
     {"tenant", "make, list and revoke the keys of tenants", tenant, true, true},
+    {"doctor", "look at this host, Python and a service, and say what to do", doctor, true, true},
+    {"check-build", "print what this program was built with, and what of it is here", check_build,
+     true, true},
     {"version", "print the version", version, false, false},
     {0},
 };

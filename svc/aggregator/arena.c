@@ -79,10 +79,13 @@ size_t arena_allocated_bytes(const struct arena *arena)
     return __atomic_load_n(&arena->allocated_bytes, __ATOMIC_RELAXED);
 }
 
+void arena_library(struct library *ret_row) { *ret_row = (struct library){.name = "jemalloc"}; }
+
 #else
 
 #include <jemalloc/jemalloc.h>
 #include <stdio.h>
+#include <string.h>
 
 struct arena {
     extent_hooks_t hooks; /* first: jemalloc hands its address back */
@@ -180,6 +183,22 @@ size_t arena_allocated_bytes(const struct arena *arena)
     mallctl("epoch", NULL, NULL, &epoch, sizeof(epoch));
     return statistic(arena, "stats.arenas.%u.small.allocated") +
            statistic(arena, "stats.arenas.%u.large.allocated");
+}
+
+/* "5.3.0-0-g54eaed1...": what a build of it was made of says nothing here. */
+static void copy_version(const char *version, char *ret_text)
+{
+    snprintf(ret_text, LIBRARY_VERSION_BYTES, "%.*s", (int)strcspn(version, "-"), version);
+}
+
+void arena_library(struct library *ret_row)
+{
+    const char *version = NULL;
+    size_t bytes = sizeof version;
+    *ret_row = (struct library){.name = "jemalloc"};
+    copy_version(JEMALLOC_VERSION, ret_row->built);
+    if (mallctl("version", &version, &bytes, NULL, 0) == 0)
+        copy_version(version, ret_row->running);
 }
 
 #endif

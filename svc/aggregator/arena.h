@@ -6,6 +6,7 @@
 #ifndef GRADPOOL_AGGREGATOR_ARENA_H
 #define GRADPOOL_AGGREGATOR_ARENA_H
 
+#include "svc/base/library.h"
 #include "svc/cores/cores.h"
 
 #include <stddef.h>
@@ -51,5 +52,8 @@ void arena_free(struct arena *arena, struct arena_account *account, void *memory
 /* What the allocator says is in use: the sum of all accounts. Takes the allocator's locks, tens of
  * microseconds: for statistics, not for the data path. */
 size_t arena_allocated_bytes(const struct arena *arena);
+
+/* The allocator's versions; a build for sanitizers runs without it. */
+void arena_library(struct library *ret_row);
 
 #endif

@@ -3,6 +3,9 @@
 #ifndef GRADPOOL_CLI_CLI_H
 #define GRADPOOL_CLI_CLI_H
 
+#include "svc/base/err.h"
+#include "svc/view/build.h"
+#include "svc/view/checks.h"
 #include "svc/view/view.h"
 #include "svc/wire/channel.h"
 #include "svc/wire/durability.h"
@@ -84,6 +87,16 @@ struct cli_show {
     int (*explain_json)(const Gradpool__Wire__ExplainReply *reply, FILE *out);
     int (*plan_text)(const Gradpool__Wire__PlanReply *plan, FILE *out);
     int (*plan_json)(const Gradpool__Wire__PlanReply *plan, FILE *out);
+    int (*build_text)(const struct view_build *build, FILE *out);
+    int (*build_json)(const struct view_build *build, FILE *out);
+    int (*checks_text)(const struct view_checks *checks, FILE *out);
+    int (*checks_json)(const struct view_checks *checks, FILE *out);
+};
+
+/* What only the whole program knows of itself and of this machine. */
+struct cli_machine {
+    const struct view_build *(*build)(void);
+    int (*cores)(size_t *ret_count, struct err *err);
 };
 
 /* Whole subcommands; they return the exit code. */
@@ -97,6 +110,10 @@ int cli_snapshot(int argc, char **argv);
 int cli_top(int argc, char **argv, const struct cli_show *show);
 int cli_report(int argc, char **argv);
 int cli_plan(int argc, char **argv, const struct cli_show *show);
+int cli_doctor(int argc, char **argv, const struct cli_machine *machine,
+               const struct cli_show *show);
+int cli_check_build(int argc, char **argv, const struct cli_machine *machine,
+                    const struct cli_show *show);
 
 /* Where gradpool serve keeps its state unless told; fills `buffer` and returns it. */
 const char *cli_state_dir_default(char *buffer, size_t buffer_bytes);

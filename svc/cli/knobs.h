@@ -41,6 +41,7 @@ int knobs_seconds(const char *value, uint64_t most_s, uint64_t *ret_ms, struct e
 const char *knobs_variable(const char *name, char *buffer, size_t buffer_bytes);
 
 extern const struct knob serve_knobs[], aggregator_knobs[], operator_knobs[], tenant_knobs[],
-    top_knobs[], report_knobs[], move_knobs[], drain_knobs[], plan_knobs[], snapshot_knobs[];
+    top_knobs[], report_knobs[], move_knobs[], drain_knobs[], plan_knobs[], snapshot_knobs[],
+    doctor_knobs[], check_build_knobs[];
 
 #endif

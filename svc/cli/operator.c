@@ -57,9 +57,8 @@ void operator_parse(const char *name, const char *operands, const char *before, 
     knobs_parse(&command, argc, argv, ret_options);
 }
 
-/* In TLS, if this process has a key and the endpoint is no Unix socket. */
-static int open_channel(const struct endpoint *endpoint, int fd, struct channel **ret_channel,
-                        struct err *err)
+int operator_channel(const struct endpoint *endpoint, int fd, struct channel **ret_channel,
+                     struct err *err)
 {
     struct key key;
     int has_key = endpoint->is_unix ? 0 : key_from_environment(&key, err);
@@ -84,7 +83,7 @@ static int connect_to(const char *url, uint64_t deadline_ns, struct channel **re
         return error;
     if (endpoint_connect(&endpoint, deadline_ns, &fd, err) < 0)
         return -EHOSTDOWN;
-    error = open_channel(&endpoint, fd, ret_channel, err);
+    error = operator_channel(&endpoint, fd, ret_channel, err);
     if (error < 0)
         close(fd);
     return error;

@@ -3,6 +3,7 @@
 #define GRADPOOL_CLI_OPERATOR_H
 
 #include "svc/wire/channel.h"
+#include "svc/wire/endpoint.h"
 
 #include <stdbool.h>
 
@@ -24,6 +25,10 @@ int operator_ask(const struct operator_options *options, envelope *request, enve
 /* Asks for a MoveReply and prints it; returns the exit code. */
 int operator_order(const struct operator_options *options, envelope *request);
 
+/* Takes over the connected `fd`, on failure it stays the caller's: speaks TLS if this process has a
+ * key and the endpoint is no Unix socket. */
+int operator_channel(const struct endpoint *endpoint, int fd, struct channel **ret_channel,
+                     struct err *err);
 /* For who asks again and again: one connection. The texts in `err` say what failed. */
 int operator_open(const char *endpoint, struct channel **ret_channel, struct err *err);
 int operator_call(struct channel *channel, envelope *request, envelope **ret_reply,

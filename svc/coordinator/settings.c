@@ -15,8 +15,6 @@
 
 #define CPU_BYTES 96
 
-extern const char coordinator_commit[]; /* made at build time */
-
 static void __attribute__((format(printf, 3, 4)))
 tell(struct settings *all, const char *name, const char *format, ...)
 {

@@ -9,6 +9,8 @@
 #define SETTINGS_MAX 16
 #define SETTING_BYTES 192
 
+extern const char coordinator_commit[]; /* made at build time */
+
 struct settings {
     size_t count;
     char texts[SETTINGS_MAX][SETTING_BYTES];

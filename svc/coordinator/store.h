@@ -7,6 +7,7 @@
 #define GRADPOOL_COORDINATOR_STORE_H
 
 #include "svc/base/err.h"
+#include "svc/base/library.h"
 
 #include <stdint.h>
 
@@ -166,5 +167,8 @@ static inline void store_close(struct store *store)
 /* `pages_max`: refuse to grow over so many pages of 4 KiB (0: no limit). */
 int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_store,
                       struct err *err);
+
+/* SQLite's versions. */
+void store_sqlite_library(struct library *ret_row);
 
 #endif

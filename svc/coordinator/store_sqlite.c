@@ -350,3 +350,10 @@ int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_s
     *ret_store = &s->store;
     return 0;
 }
+
+void store_sqlite_library(struct library *ret_row)
+{
+    ret_row->name = "sqlite";
+    snprintf(ret_row->built, sizeof ret_row->built, "%s", SQLITE_VERSION);
+    snprintf(ret_row->running, sizeof ret_row->running, "%s", sqlite3_libversion());
+}

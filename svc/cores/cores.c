@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <hwloc.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 struct cores {
     hwloc_topology_t topology;
@@ -205,4 +206,16 @@ int cores_bind_memory(const struct cores *c, size_t position, void *base, size_t
                                         HWLOC_MEMBIND_BYNODESET) < 0)
         return bind_error();
     return 0;
+}
+
+static void format_api(unsigned version, char *buffer, size_t buffer_bytes)
+{
+    snprintf(buffer, buffer_bytes, "%u.%u", version >> 16, version >> 8 & 0xff);
+}
+
+void cores_library(struct library *ret_row)
+{
+    ret_row->name = "hwloc";
+    format_api(HWLOC_API_VERSION, ret_row->built, sizeof ret_row->built);
+    format_api(hwloc_get_api_version(), ret_row->running, sizeof ret_row->running);
 }

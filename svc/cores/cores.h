@@ -7,6 +7,7 @@
 #define GRADPOOL_CORES_CORES_H
 
 #include "svc/base/err.h"
+#include "svc/base/library.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -39,5 +40,8 @@ const char *cores_format(const struct cores *c, size_t first, size_t count, char
 int cores_bind_thread(const struct cores *c, size_t position);
 /* Binds an address range to the core's NUMA node (best effort; 0 when there is one node only). */
 int cores_bind_memory(const struct cores *c, size_t position, void *base, size_t bytes);
+
+/* The versions of hwloc's interface: of itself it tells no more when it runs. */
+void cores_library(struct library *ret_row);
 
 #endif

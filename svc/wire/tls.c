@@ -4,6 +4,7 @@
 #include "svc/wire/tls.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <pthread.h>
@@ -325,3 +326,11 @@ ssize_t tls_write(struct tls *tls, const uint8_t *bytes, size_t count)
 
 const char *tls_tenant(const struct tls *tls) { return tls->key.tenant; }
 const char *tls_failure(const struct tls *tls) { return tls->failure; }
+
+void tls_library(struct library *ret_row)
+{
+    ret_row->name = "openssl";
+    snprintf(ret_row->built, sizeof ret_row->built, "%s", OPENSSL_VERSION_STR);
+    snprintf(ret_row->running, sizeof ret_row->running, "%s",
+             OpenSSL_version(OPENSSL_VERSION_STRING));
+}

@@ -3,6 +3,7 @@
 #ifndef GRADPOOL_WIRE_TLS_H
 #define GRADPOOL_WIRE_TLS_H
 
+#include "svc/base/library.h"
 #include "svc/wire/key.h"
 
 #include <sys/types.h>
@@ -38,5 +39,8 @@ ssize_t tls_write(struct tls *tls, const uint8_t *bytes, size_t count);
 /* Whose key was proven, or is being used. */
 const char *tls_tenant(const struct tls *tls);
 const char *tls_failure(const struct tls *tls);
+
+/* OpenSSL's version. */
+void tls_library(struct library *ret_row);
 
 #endif

@@ -39,9 +39,12 @@ def free_ports(count):
             return first
 
 
+HELPED = 'serve', 'aggregator', 'status', 'jobs', 'top', 'tenant', 'doctor', 'check-build'
+
+
 class CommandLine(unittest.TestCase):
     def test_each_subcommand_has_a_help_with_examples_and_variables(self):
-        for name in ('serve', 'aggregator', 'status', 'jobs', 'top', 'tenant'):
+        for name in HELPED:
             for command in ((name, '--help'), ('help', name)):
                 answer = run(*command)
                 self.assertEqual(answer.returncode, 0)
@@ -51,7 +54,7 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual(answer.stderr, '')
 
     def test_examples_in_a_help_are_whole_lines(self):
-        for name in ('serve', 'aggregator', 'status', 'jobs', 'top', 'tenant'):
+        for name in HELPED:
             text = run(name, '--help').stdout
             for line in text.split('Examples:\n')[1].split('\n\n')[0].splitlines():
                 self.assertRegex(line, '^  gradpool ', text)

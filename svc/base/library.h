@@ -1,0 +1,14 @@
+/* The version of a library: of the headers at build time, and of what the loader found. Each module
+ * tells of the libraries that it alone knows. */
+#ifndef GRADPOOL_BASE_LIBRARY_H
+#define GRADPOOL_BASE_LIBRARY_H
+
+#define LIBRARY_VERSION_BYTES 32
+
+struct library {
+    const char *name;
+    char built[LIBRARY_VERSION_BYTES];
+    char running[LIBRARY_VERSION_BYTES]; /* empty: this build does without it */
+};
+
+#endif

@@ -1,0 +1,31 @@
+/* The parts of `gradpool doctor`: each looks at one side of a user's place and says what it found.
+ * None takes longer than some seconds, whatever is wrong. */
+#ifndef GRADPOOL_CLI_DOCTOR_H
+#define GRADPOOL_CLI_DOCTOR_H
+
+#include "svc/cli/cli.h"
+#include "svc/view/checks.h"
+
+/* `advice` NULL: nothing is to be done. */
+void doctor_say(struct view_checks *checks, const char *name, enum view_verdict verdict,
+                const char *advice, const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* The limits and devices of this host: clock, open files, locked memory, /dev/shm, memfd, futex. */
+void doctor_host(struct view_checks *checks);
+/* The cores that lanes may have, against what the cgroup lets them run. */
+void doctor_cores(struct view_checks *checks, const struct cli_machine *machine);
+/* CPU time that this process's cgroups grant, in cores; 0: no limit. `root` goes before each
+ * path. */
+double doctor_cgroup_cores(const char *root);
+/* A connection from this process to itself over each transport. */
+void doctor_fabrics(struct view_checks *checks);
+/* Whether python3 finds the package, of this version. */
+void doctor_python(struct view_checks *checks, const char *version);
+/* Whether the libraries that the loader found will do. */
+void doctor_libraries(struct view_checks *checks, const struct view_build *build);
+/* Whether the first version can stand for the second: the same first number, and not older. */
+bool doctor_version_fits(const char *running, const char *built);
+/* The service at that endpoint; NULL: none was named. */
+void doctor_service(struct view_checks *checks, const char *endpoint);
+
+#endif

@@ -1,0 +1,83 @@
+/* gradpool doctor: looks at what goes wrong at users' places, and says what to do. Changes nothing,
+ * and goes on when something has failed: one run shows all of it. */
+#include "svc/cli/cli.h"
+#include "svc/cli/doctor.h"
+#include "svc/cli/knobs.h"
+#include "svc/wire/endpoint.h"
+
+#include <assert.h>
+#include <stdarg.h>
+
+enum { ENDPOINT, JSON };
+
+const struct knob doctor_knobs[] = {
+    [ENDPOINT] = {"endpoint", "URL",
+                  "the service to look at, too, with the key that GRADPOOL_KEY "
+                  "or GRADPOOL_KEY_FILE gives (default: none)"},
+    [JSON] = {"json", NULL, "print JSON instead of text (default: off)"},
+    {0},
+};
+
+struct doctor_options {
+    const char *endpoint; /* NULL: not given */
+    bool json;
+};
+
+static int set(void *context, int index, const char *value, struct err *err)
+{
+    struct doctor_options *o = context;
+    struct endpoint endpoint;
+    if (index == JSON) {
+        o->json = true;
+        return 0;
+    }
+    o->endpoint = value;
+    return endpoint_parse(value, &endpoint, err);
+}
+
+void doctor_say(struct view_checks *checks, const char *name, enum view_verdict verdict,
+                const char *advice, const char *format, ...)
+{
+    va_list arguments;
+    assert(checks->count < VIEW_CHECKS_MAX);
+    struct view_check *check = &checks->list[checks->count++];
+    check->name = name;
+    check->verdict = verdict;
+    snprintf(check->advice, sizeof check->advice, "%s", advice ? advice : "");
+    va_start(arguments, format);
+    vsnprintf(check->text, sizeof check->text, format, arguments);
+    va_end(arguments);
+}
+
+static int exit_code(const struct view_checks *checks)
+{
+    for (size_t i = 0; i < checks->count; i++)
+        if (checks->list[i].verdict == VIEW_FAIL)
+            return CLI_FAILED;
+    return CLI_OK;
+}
+
+int cli_doctor(int argc, char **argv, const struct cli_machine *machine, const struct cli_show *how)
+{
+    static const struct knob_command command = {
+        .name = "gradpool doctor",
+        .knobs = doctor_knobs,
+        .set = set,
+        .before = "Looks at what gradpool needs of this host, of Python here, and of a service, "
+                  "and says what to do where something is missing.",
+        .after = "Examples:\n  gradpool doctor\n  gradpool doctor --endpoint "
+                 "gradpool://node7:7077\n\nExit code: 0 nothing has failed (a warning is no "
+                 "failure); 1 something has; 2 a mistake on the command line."};
+    static struct view_checks checks;
+    struct doctor_options o = {0};
+    knobs_parse(&command, argc, argv, &o);
+    const struct view_build *build = machine->build();
+    doctor_libraries(&checks, build);
+    doctor_host(&checks);
+    doctor_cores(&checks, machine);
+    doctor_fabrics(&checks);
+    doctor_python(&checks, build->version);
+    doctor_service(&checks, o.endpoint);
+    int error = (o.json ? how->checks_json : how->checks_text)(&checks, stdout);
+    return error < 0 ? CLI_FAILED : exit_code(&checks);
+}

@@ -1,0 +1,46 @@
+/* Libraries that the loader found, against those that this program was built with. */
+#include "svc/base/text.h"
+#include "svc/cli/doctor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The next number of a version; where there is none, 0. */
+static unsigned long next_number(const char **at)
+{
+    char *end;
+    unsigned long number = strtoul(*at, &end, 10);
+    *at = *end == '.' ? end + 1 : "";
+    return number;
+}
+
+bool doctor_version_fits(const char *running, const char *built)
+{
+    if (next_number(&running) != next_number(&built))
+        return false;
+    while (*built) {
+        unsigned long have = next_number(&running), need = next_number(&built);
+        if (have != need)
+            return have > need;
+    }
+    return true;
+}
+
+void doctor_libraries(struct view_checks *checks, const struct view_build *build)
+{
+    char wrong[VIEW_CHECK_BYTES] = "";
+    for (size_t i = 0; i < build->libraries_count; i++) {
+        const struct view_library *l = &build->libraries[i];
+        if (*l->running && !doctor_version_fits(l->running, l->built))
+            text_append(wrong, sizeof wrong, "%s%s %s instead of %s", *wrong ? ", " : "", l->name,
+                        l->running, l->built);
+    }
+    if (*wrong)
+        doctor_say(checks, "libraries", VIEW_WARN,
+                   "build gradpool on a host with these libraries, or install those that it was "
+                   "built with",
+                   "runs with %s", wrong);
+    else
+        doctor_say(checks, "libraries", VIEW_OK, NULL,
+                   "as it was built with, or newer (gradpool --check-build)");
+}

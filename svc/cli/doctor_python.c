@@ -1,0 +1,113 @@
+/* Asks python3 for the package, as a training script would import it. Owns the process; must never
+ * leave it behind. */
+#include "svc/base/cleanup.h"
+#include "svc/base/clock.h"
+#include "svc/cli/doctor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define ANSWER_BYTES 512
+#define ANSWER_NS (20 * NS_PER_S)
+
+/* What lies in the folder where this is typed does not count. */
+static const char question[] = "import sys\n"
+                               "sys.path[:] = [path for path in sys.path if path]\n"
+                               "try:\n"
+                               "    import gradpool\n"
+                               "    print('found', gradpool.__version__, gradpool.__file__)\n"
+                               "except ModuleNotFoundError:\n"
+                               "    print('missing', sys.executable)\n"
+                               "except Exception as problem:\n"
+                               "    print(str(problem).replace(chr(10), ' '))\n";
+
+static int start(int *ret_fd, pid_t *ret_pid)
+{
+    char *argv[] = {(char *)"python3", (char *)"-c", (char *)question, NULL};
+    posix_spawn_file_actions_t actions;
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    int error = -posix_spawnp(ret_pid, "python3", &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    if (error < 0)
+        close(ends[0]);
+    else
+        *ret_fd = ends[0];
+    return error;
+}
+
+/* Until the other end is closed. */
+static int read_answer(int fd, char *answer, size_t answer_bytes)
+{
+    uint64_t deadline_ns = clock_now_ns() + ANSWER_NS;
+    size_t used = 0;
+    for (;;) {
+        struct pollfd source = {.fd = fd, .events = POLLIN};
+        if (poll(&source, 1, clock_poll_ms(deadline_ns, clock_now_ns())) <= 0)
+            return -ETIMEDOUT;
+        ssize_t bytes = read(fd, answer + used, answer_bytes - 1 - used);
+        if (bytes <= 0 || used + (size_t)bytes == answer_bytes - 1) {
+            answer[used + (size_t)(bytes > 0 ? bytes : 0)] = '\0';
+            return 0;
+        }
+        used += (size_t)bytes;
+    }
+}
+
+static int ask(char *answer, size_t answer_bytes)
+{
+    _cleanup_fd_ int fd = -1;
+    pid_t pid;
+    int error = start(&fd, &pid);
+    if (error < 0)
+        return error;
+    error = read_answer(fd, answer, answer_bytes);
+    kill(pid, SIGKILL); /* it has no more to say */
+    waitpid(pid, NULL, 0);
+    answer[strcspn(answer, "\n")] = '\0';
+    return error;
+}
+
+static void judge(struct view_checks *checks, const char *answer, const char *version)
+{
+    char found[32] = "", path[ANSWER_BYTES] = "";
+    if (sscanf(answer, "found %31s %511[^\n]", found, path) == 2) {
+        bool fits = strcmp(found, version) == 0;
+        doctor_say(checks, "python", fits ? VIEW_OK : VIEW_FAIL,
+                   fits ? NULL : "install package, library and program from one build",
+                   "python3 has version %s of the package, %s%s%s", found, path,
+                   fits ? "" : "; this program is version ", fits ? "" : version);
+    } else if (strncmp(answer, "missing ", 8) == 0)
+        doctor_say(checks, "python", VIEW_WARN,
+                   "if jobs are in Python: install it there, or add its folder to PYTHONPATH",
+                   "%s has no package gradpool", answer + 8);
+    else
+        doctor_say(
+            checks, "python", VIEW_FAIL, "run ldconfig after installing, or set GRADPOOL_LIBRARY",
+            "python3 cannot import gradpool: %s", *answer ? answer : "it ended without a word");
+}
+
+void doctor_python(struct view_checks *checks, const char *version)
+{
+    char answer[ANSWER_BYTES] = "";
+    int error = ask(answer, sizeof answer);
+    if (error == -ENOENT)
+        doctor_say(checks, "python", VIEW_WARN, "if jobs are in Python: install python3",
+                   "there is no python3 in PATH");
+    else if (error < 0)
+        doctor_say(checks, "python", VIEW_FAIL, "run it by hand: python3 -c 'import gradpool'",
+                   "python3 does not answer: %s", err_text(error));
+    else
+        judge(checks, answer, version);
+}

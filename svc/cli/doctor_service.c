@@ -1,0 +1,139 @@
+/* The way to a service, step by step, so that it is known which one fails: name, connection, key,
+ * protocol, lanes. */
+#include "svc/base/clock.h"
+#include "svc/cli/doctor.h"
+#include "svc/cli/operator.h"
+#include "svc/ops/snapshot.h"
+#include "svc/wire/endpoint.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SERVICE_MS 10000
+
+/* The texts of these errors say themselves what to do. */
+static bool reach(struct view_checks *checks, const struct endpoint *endpoint, int *ret_fd)
+{
+    struct endpoint_addresses addresses;
+    struct err err;
+    uint64_t deadline_ns = clock_deadline_ns(clock_now_ns(), SERVICE_MS);
+    char url[300];
+    endpoint_format(endpoint, url, sizeof url);
+    if (!endpoint->is_unix && endpoint_resolve(endpoint, deadline_ns, &addresses, &err) < 0) {
+        doctor_say(checks, "endpoint", VIEW_FAIL,
+                   "see DNS and /etc/hosts here, or give the coordinator's address", "%s",
+                   err.text);
+        return false;
+    }
+    if (endpoint->is_unix
+            ? endpoint_connect(endpoint, deadline_ns, ret_fd, &err) < 0
+            : endpoint_connect_to(endpoint, &addresses, deadline_ns, NULL, ret_fd, &err) < 0) {
+        doctor_say(checks, "endpoint", VIEW_FAIL,
+                   "start gradpool serve there with a --listen that this host reaches, and let "
+                   "firewalls pass its port",
+                   "%s", err.text);
+        return false;
+    }
+    doctor_say(checks, "endpoint", VIEW_OK, NULL, "%s takes connections", url);
+    return true;
+}
+
+static void say_greeting(struct view_checks *checks, int error, const struct channel *channel,
+                         const struct err *err)
+{
+    const char *tenant = error == 0 ? channel_tenant(channel) : NULL;
+    if (error == 0) {
+        doctor_say(checks, "key", VIEW_OK, NULL, "%s%s",
+                   tenant ? "accepted, as tenant " : "none was asked for", tenant ? tenant : "");
+        doctor_say(checks, "protocol", VIEW_OK, NULL, "version %d at both ends", CHANNEL_VERSION);
+    } else if (error == -EPROTO)
+        doctor_say(checks, "protocol", VIEW_FAIL,
+                   "install the same gradpool at both ends, and see that it is gradpool's port",
+                   "%s", err->text);
+    else if (error == -EKEYREJECTED || error == -ENOKEY || error == -EKEYREVOKED || error == -EPERM)
+        doctor_say(checks, "key", VIEW_FAIL,
+                   "ask an operator for one (gradpool tenant add), and name its file in "
+                   "GRADPOOL_KEY_FILE",
+                   "%s", err->text);
+    else
+        doctor_say(checks, "answer", VIEW_FAIL,
+                   "see the service's log, and that nothing between here and there holds it up",
+                   "%s", err->text);
+}
+
+static void judge_lanes(struct view_checks *checks, const struct view_status *status)
+{
+    size_t lanes = 0, down = 0;
+    for (size_t i = 0; i < status->aggregators_count; i++) {
+        bool is_up = strcmp(status->aggregators[i].state, "up") == 0;
+        lanes += is_up ? status->aggregators[i].lanes_count : 0;
+        down += !is_up;
+    }
+    if (lanes == 0)
+        doctor_say(checks, "lanes", VIEW_WARN,
+                   "start gradpool aggregator --join on nodes with cores to give",
+                   "the service has no lanes: jobs will wait");
+    else if (down > 0)
+        doctor_say(checks, "lanes", VIEW_WARN, "see gradpool status",
+                   "%zu lane%s, and %zu aggregator%s not up", lanes, lanes == 1 ? "" : "s", down,
+                   down == 1 ? " is" : "s are");
+    else
+        doctor_say(checks, "lanes", VIEW_OK, NULL, "%zu, and all aggregators are up", lanes);
+}
+
+static void look_at_lanes(struct view_checks *checks, struct channel *channel)
+{
+    Gradpool__Wire__StatusRequest ask = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
+    struct snapshot *snapshot;
+    struct err err;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REQUEST;
+    request.status_request = &ask;
+    if (operator_call(channel, &request, &reply, &err) < 0) {
+        doctor_say(checks, "lanes", VIEW_WARN, "see gradpool status", "%s", err.text);
+    } else if (snapshot_create(reply, NULL, &snapshot) < 0) {
+        gradpool__wire__envelope__free_unpacked(reply, NULL);
+        doctor_say(checks, "lanes", VIEW_WARN, "see gradpool status", "the answer is unreadable");
+    } else {
+        judge_lanes(checks, &snapshot->status);
+        snapshot_destroy(snapshot);
+    }
+}
+
+static void greet(struct view_checks *checks, const struct endpoint *endpoint, int fd)
+{
+    struct channel *channel;
+    struct err err;
+    uint64_t incarnation;
+    int error = operator_channel(endpoint, fd, &channel, &err);
+    if (error < 0) {
+        doctor_say(checks, "key", VIEW_FAIL,
+                   "give a key in GRADPOOL_KEY, or a file that this user can read in "
+                   "GRADPOOL_KEY_FILE",
+                   "%s", err.text);
+        close(fd);
+        return;
+    }
+    error = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, "gradpool doctor",
+                          clock_deadline_ns(clock_now_ns(), SERVICE_MS), &incarnation, &err);
+    say_greeting(checks, error, channel, &err);
+    if (error == 0)
+        look_at_lanes(checks, channel);
+    channel_destroy(channel);
+}
+
+void doctor_service(struct view_checks *checks, const char *endpoint_url)
+{
+    struct endpoint endpoint;
+    struct err err;
+    int fd;
+    if (!endpoint_url)
+        doctor_say(checks, "endpoint", VIEW_WARN,
+                   "name one with --endpoint, as GRADPOOL_ENDPOINT does for jobs",
+                   "no service was looked at");
+    else if (endpoint_parse(endpoint_url, &endpoint, &err) < 0)
+        doctor_say(checks, "endpoint", VIEW_FAIL, "like gradpool://node7:7077", "%s", err.text);
+    else if (reach(checks, &endpoint, &fd))
+        greet(checks, &endpoint, fd);
+}

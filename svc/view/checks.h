@@ -1,0 +1,24 @@
+/* What `gradpool doctor` has found. */
+#ifndef GRADPOOL_VIEW_CHECKS_H
+#define GRADPOOL_VIEW_CHECKS_H
+
+#include <stddef.h>
+
+#define VIEW_CHECKS_MAX 24
+#define VIEW_CHECK_BYTES 640
+
+enum view_verdict { VIEW_OK, VIEW_WARN, VIEW_FAIL }; /* worse is greater */
+
+struct view_check {
+    const char *name;
+    enum view_verdict verdict;
+    char text[VIEW_CHECK_BYTES];   /* what was found */
+    char advice[VIEW_CHECK_BYTES]; /* what to do; empty if nothing */
+};
+
+struct view_checks {
+    struct view_check list[VIEW_CHECKS_MAX];
+    size_t count;
+};
+
+#endif
