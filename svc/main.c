@@ -69,6 +69,7 @@ static int serve(int argc, char **argv)
                                           .aggregator_timeout_ns =
                                               o.aggregator_timeout_ms * NS_PER_MS,
                                           .local_timeout_ns = o.local_timeout_ms * NS_PER_MS,
+                                          .worker_timeout_ns = o.worker_timeout_ms * NS_PER_MS,
                                           .scales = o.scales,
                                           .explores = o.explores,
                                           .explores_blindly = o.explores_blindly,

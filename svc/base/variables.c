@@ -87,6 +87,7 @@ static const char *const known[] = {
     "TRANSPORT",
     "UNDO",
     "WORKERS",
+    "WORKER_TIMEOUT",
     NULL,
 };
 

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #define POLICY_DEFAULT "shared" /* as that of the coordinator */
+/* The kernel's own questions come a whole second apart, and are to be asked more than once. */
+#define WORKER_TIMEOUT_MS_MIN 2000
 
 enum {
     STATE_DIR = LANE_OPTIONS,
@@ -18,6 +20,7 @@ enum {
     AGGREGATORS,
     AGGREGATORS_MIN,
     AGGREGATOR_TIMEOUT,
+    WORKER_TIMEOUT,
     POLICY,
     LOSS_LIMIT,
     DURABILITY,
@@ -63,6 +66,10 @@ const struct knob serve_knobs[] = {
                             "an aggregator that has answered nothing for so long is hung: a local "
                             "one is killed and replaced, another counts as lost; 0: never "
                             "(default: 1.5, and 10 for a local one)"},
+    [WORKER_TIMEOUT] = {"worker-timeout", "SECONDS",
+                        "a worker on another host that has gone silent, its kernel too, is lost "
+                        "after so long; one that is only stopped is late; 0, or at least 2; 0: its "
+                        "connection ends first, by itself (default: 2)"},
     [POLICY] = {"policy", "NAME", "which lane gets which piece of a tensor; names are below"},
     [LOSS_LIMIT] = {"loss-limit", "PERCENT",
                     "how much slower a job may become by sharing lanes, for instance 5% or 2.5; a "
@@ -130,6 +137,18 @@ static int set_count(const char *value, unsigned long long least, uint32_t *ret_
     return error;
 }
 
+static int set_worker_timeout(const char *value, uint64_t *ret_ms, struct err *err)
+{
+    uint64_t ms;
+    int error = knobs_seconds(value, 3600, &ms, err);
+    if (error < 0)
+        return error;
+    if (ms > 0 && ms < WORKER_TIMEOUT_MS_MIN)
+        return err_set(err, -EINVAL, "'%.64s': expected 0, or at least 2 seconds", value);
+    *ret_ms = ms;
+    return 0;
+}
+
 static int set(void *context, int index, const char *value, struct err *err)
 {
     struct cli_serve *o = context;
@@ -145,6 +164,7 @@ static int set(void *context, int index, const char *value, struct err *err)
     case INSECURE: o->insecure = true; break;
     case REQUIRE_TLS: o->require_tls = true; break;
     case HTTP: o->http = value; break;
+    case WORKER_TIMEOUT: return set_worker_timeout(value, &o->worker_timeout_ms, err);
     case POLICY: o->policy = value; break;
     case DURABILITY: return set_durability(value, &o->durability, err);
     case LOSS_LIMIT: return knobs_percent(value, &o->loss_limit_ppm, err);
@@ -248,6 +268,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
                           .scale_hold_s = 30,
                           .aggregator_timeout_ms = 1500,
                           .local_timeout_ms = 10000,
+                          .worker_timeout_ms = 2000,
                           .lanes = {.lanes_per_core = 1, .orphan_timeout_s = 60}};
     limits_init(&o.limits);
     list_policies(policies, after, sizeof after);

@@ -361,6 +361,7 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
     say_who_may_come(s);
     tenants_end_revoked(s);
     liveness_start(s);
+    silence_start(s);
     scaling_init(s);
     scaling_restored(s);
     settings_fill(s);

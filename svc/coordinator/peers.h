@@ -36,6 +36,8 @@ struct peer {
     struct aggregator *aggregator;
     struct list visit; /* in service.visitors while it has joined nothing (visitors.c) */
     uint64_t heard_ns;
+    uint64_t look_ns;      /* silence.c: not before this; 0: never looked at */
+    uint32_t silent_looks; /* in a row */
 };
 
 struct listener {

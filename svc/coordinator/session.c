@@ -94,7 +94,7 @@ static void end(struct session *session, enum session_state state)
         log_error("%s", err.text);
 }
 
-static void lost(struct session *session)
+static void lost_because(struct session *session, const char *why)
 {
     struct job *job = session->job;
     char name[ERR_TEXT_BYTES];
@@ -103,13 +103,23 @@ static void lost(struct session *session)
     if (peer)
         peer_break(peer);
     if (job->continues && !job->failure) {
-        log_warn("%s is gone; its job goes on", session_name(session, name, sizeof name));
+        log_warn("%s is gone%s; its job goes on", session_name(session, name, sizeof name), why);
         members_leave(session);
     } else {
-        jobs_fail(job, session, -ECONNRESET, "%s is gone",
-                  session_name(session, name, sizeof name));
+        jobs_fail(job, session, -ECONNRESET, "%s is gone%s",
+                  session_name(session, name, sizeof name), why);
     }
     jobs_end_if_empty(job);
+}
+
+static void lost(struct session *session) { lost_because(session, ""); }
+
+void session_silent(struct session *session, uint64_t silent_ns)
+{
+    char why[128];
+    snprintf(why, sizeof why, ": its host has answered nothing for %.1f s (--worker-timeout)",
+             (double)silent_ns / (double)NS_PER_S);
+    lost_because(session, why);
 }
 
 /* It may live on: what it hears last is why it is out. */

@@ -41,6 +41,15 @@ int channel_credentials(const struct channel *ch, int *ret_pid, uint32_t *ret_ui
 /* Whether the peer is on this host: a Unix socket, or a loopback address. */
 bool channel_is_loopback(const struct channel *ch);
 
+/* TCP: from here on the peer's kernel is asked whether it is there after every `quiet_s` seconds in
+ * which nothing came; a stopped process's kernel answers that, too. In return nothing that the peer
+ * leaves unread ends the connection any more, however long: who asks for this looks for himself. */
+void channel_watch_host(struct channel *ch, unsigned quiet_s);
+/* For how long nothing has come from the other end, answers of its kernel included. 0 also where
+ * that says nothing: it has no room and was not asked again lately, or the end has come and is yet
+ * to be read, or it is a Unix socket. Costs two system calls. */
+uint64_t channel_silent_ns(const struct channel *ch);
+
 /* The connecting end, before it sends: speaks TLS 1.3 with this key. What is sent meanwhile waits
  * for the handshake, which goes on in channel_receive() and ends there too: -EKEYREJECTED, -EPROTO
  * (no TLS there). -ENOMEM. */

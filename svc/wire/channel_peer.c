@@ -1,12 +1,15 @@
 /* Who is at the other end of a control connection, and how its TCP socket is set. Owns nothing. */
+#include "svc/base/clock.h"
 #include "svc/wire/channel_types.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 /* A peer whose host lost power is noticed after about this long (H6). */
@@ -14,6 +17,10 @@
 #define KEEPALIVE_IDLE_S 4
 #define KEEPALIVE_INTERVAL_S 2
 #define KEEPALIVE_PROBES 3
+/* Where somebody looks himself, the kernel only ends what he has overlooked. */
+#define KEEPALIVE_PROBES_WATCHED 9
+/* Of a peer that takes nothing, before it counts as silent: one may be lost. */
+#define WINDOW_PROBES 2
 
 static void describe_unix_peer(struct channel *ch)
 {
@@ -59,6 +66,39 @@ void channel_tune_tcp(int fd)
     set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);
     set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES);
     set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SILENT_PEER_MS);
+}
+
+void channel_watch_host(struct channel *ch, unsigned quiet_s)
+{
+    set_option(ch->fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)quiet_s);
+    set_option(ch->fd, IPPROTO_TCP, TCP_KEEPINTVL, (int)quiet_s);
+    set_option(ch->fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES_WATCHED);
+    /* The kernel's own limit also ends a connection whose peer answers, but has no room. */
+    set_option(ch->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+}
+
+/* Whether an answer of the peer's kernel is due since it was last heard. With a full window it is
+ * asked more and more seldom, down to every two minutes, so its silence alone tells nothing. */
+static bool owes_answer(const struct channel *ch, const struct tcp_info *info, uint32_t silent_ms)
+{
+    int unsent = 0;
+    if (info->tcpi_unacked > 0)
+        return info->tcpi_last_data_sent < silent_ms;
+    (void)ioctl(ch->fd, SIOCOUTQ, &unsent);
+    return unsent == 0 || info->tcpi_probes >= WINDOW_PROBES;
+}
+
+uint64_t channel_silent_ns(const struct channel *ch)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof info;
+    if (getsockopt(ch->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) < 0 ||
+        info.tcpi_state != TCP_ESTABLISHED)
+        return 0;
+    uint32_t silent_ms = info.tcpi_last_ack_recv < info.tcpi_last_data_recv
+                             ? info.tcpi_last_ack_recv
+                             : info.tcpi_last_data_recv;
+    return owes_answer(ch, &info, silent_ms) ? silent_ms * NS_PER_MS : 0;
 }
 
 int channel_credentials(const struct channel *ch, int *ret_pid, uint32_t *ret_uid)

@@ -99,6 +99,7 @@ class CommandLine(unittest.TestCase):
                                 '--lanes-min 3 is more than --lanes-max 2'),
                                (('serve', '--aggregators-min', '3', '--aggregators', '2'),
                                 '--aggregators-min 3 is more than --aggregators 2'),
+                               (('serve', '--worker-timeout', '1.5'), '0, or at least 2 seconds'),
                                (('plan', 'x', '--period', '1e-9'), 'milliseconds'),
                                (('jobs', 'a', 'b'), 'one job')):
             answer = run(*command)

@@ -67,7 +67,8 @@ class SeveralNodes(unittest.TestCase):
         cls.cleanup.callback(nodes.remove)
         nodes.create()
         cls.nodes = nodes
-        cls.service = NodeService(nodes, '--aggregator-timeout', 10)  # longer than any cut
+        cls.service = NodeService(nodes, '--aggregator-timeout', 10,  # longer than any cut
+                                  '--worker-timeout', 10)
         cls.cleanup.callback(cls.service.end)
         cores = sorted(os.sched_getaffinity(0))
         cls.service.add_aggregator('b', cores[0])

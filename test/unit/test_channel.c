@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <time.h>
 
 /* --- messages -------------------------------------------------------------------------------- */
 
@@ -334,6 +335,69 @@ static void a_tcp_channel_does_not_wait_and_notices_silent_death(void **state)
     pair_close(&pair);
 }
 
+/* --- silence --------------------------------------------------------------------------------- */
+
+static void sleep_ms(long ms)
+{
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+/* The longest that it is silent within some seconds of doing nothing at its own end. */
+static uint64_t longest_silence_ns(const struct channel *ch)
+{
+    uint64_t longest_ns = 0;
+    for (int i = 0; i < 35; i++) {
+        sleep_ms(100);
+        uint64_t silent_ns = channel_silent_ns(ch);
+        longest_ns = silent_ns > longest_ns ? silent_ns : longest_ns;
+    }
+    return longest_ns;
+}
+
+static void the_kernel_of_a_peer_that_says_nothing_is_heard_every_second(void **state)
+{
+    unsigned port;
+    struct pair pair = tcp_open(AF_INET, &port);
+    channel_watch_host(pair.channel, 1);
+    uint64_t longest_ns = longest_silence_ns(pair.channel);
+    assert_in_range(longest_ns, 500 * NS_PER_MS, 3 * NS_PER_S); /* asked, and has answered */
+    pair_close(&pair);
+}
+
+/* The kernel asks it more and more seldom: its silence between two questions is none. */
+static void a_peer_that_reads_nothing_is_not_silent_and_its_connection_does_not_end(void **state)
+{
+    unsigned port;
+    struct pair pair = tcp_open(AF_INET, &port);
+    struct failure f;
+    envelope *message;
+    char text[4096] = "";
+    memset(text, 'x', sizeof text - 1);
+    channel_watch_host(pair.channel, 1);
+    while (!(channel_events(pair.channel) & EPOLLOUT))
+        assert_int_equal(channel_send(pair.channel, failure_init(&f, 1, -1, text)), 0);
+    sleep_ms(1000); /* what is on its way arrives */
+    assert_true(longest_silence_ns(pair.channel) < 1500 * NS_PER_MS);
+    assert_int_equal(channel_receive(pair.channel, &message), -EAGAIN);
+    pair_close(&pair);
+}
+
+static void an_end_that_has_not_been_read_is_no_silence(void **state)
+{
+    unsigned port;
+    struct pair pair = tcp_open(AF_INET, &port);
+    channel_watch_host(pair.channel, 1);
+    close(pair.peer);
+    pair.peer = -1;
+    sleep_ms(100);
+    assert_int_equal(channel_silent_ns(pair.channel), 0);
+    pair_close(&pair);
+    pair = pair_open();
+    assert_int_equal(channel_silent_ns(pair.channel), 0); /* a Unix socket has no kernel beyond */
+    pair_close(&pair);
+}
+
 static void a_reset_by_tcp_is_a_peer_that_is_gone(void **state)
 {
     unsigned port;
@@ -382,6 +446,9 @@ int main(void)
         cmocka_unit_test(a_unix_peer_is_known_by_process_and_user),
         cmocka_unit_test(a_tcp_peer_is_known_by_address),
         cmocka_unit_test(a_tcp_channel_does_not_wait_and_notices_silent_death),
+        cmocka_unit_test(the_kernel_of_a_peer_that_says_nothing_is_heard_every_second),
+        cmocka_unit_test(a_peer_that_reads_nothing_is_not_silent_and_its_connection_does_not_end),
+        cmocka_unit_test(an_end_that_has_not_been_read_is_no_silence),
         cmocka_unit_test(a_reset_by_tcp_is_a_peer_that_is_gone),
         cmocka_unit_test(what_is_no_stream_socket_stays_the_callers),
     };

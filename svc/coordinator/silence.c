@@ -1,0 +1,84 @@
+/* Whether the hosts of workers are still there. Owns the timer of looks. What is looked at is what
+ * the worker's kernel says: a worker that is stopped, or reads nothing, is late and not dead, so no
+ * word of its own must ever be needed here (K51). */
+#include "svc/coordinator/service.h"
+
+/* --worker-timeout is 8 looks long: quiet for 5 of them, a host is asked, and has 3 to answer. */
+#define LOOKS 8
+#define LOOKS_QUIET 5
+
+static uint64_t period_ns(const struct service *s) { return s->options.worker_timeout_ns / LOOKS; }
+
+/* So seldom its kernel is asked, and so often that one which answers is never quiet for 5 looks. */
+static unsigned ask_s(const struct service *s)
+{
+    uint64_t half_s = s->options.worker_timeout_ns / 2 / NS_PER_S;
+    return half_s > 0 ? (unsigned)half_s : 1;
+}
+
+/* For the sake of its way: what is lost of it is sent again some times before the last look, where
+ * a question of our kernel, lost once, would end a worker. No worker needs it. */
+static void ask(struct peer *p)
+{
+    WIRE(PingRequest) request = GRADPOOL__WIRE__PING_REQUEST__INIT;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(PING_REQUEST);
+    e.ping_request = &request;
+    peer_send(p, &e);
+}
+
+/* The end of a process on this host is seen as it is. */
+static void begin(struct peer *p, uint64_t now_ns)
+{
+    bool is_here = channel_is_loopback(p->channel);
+    p->look_ns = is_here ? UINT64_MAX : now_ns;
+    if (!is_here)
+        channel_watch_host(p->channel, ask_s(p->service));
+}
+
+static void judge(struct peer *p, uint64_t silent_ns)
+{
+    if (p->silent_looks++ == 0)
+        ask(p);
+    else if (p->silent_looks > LOOKS - LOOKS_QUIET && p->session)
+        session_silent(p->session, silent_ns);
+    else if (p->silent_looks > LOOKS - LOOKS_QUIET)
+        peer_break(p);
+}
+
+static void look_at(struct peer *p, uint64_t now_ns)
+{
+    if (p->look_ns == 0)
+        begin(p, now_ns);
+    if (now_ns < p->look_ns)
+        return;
+    uint64_t quiet_ns = LOOKS_QUIET * period_ns(p->service);
+    uint64_t silent_ns = channel_silent_ns(p->channel);
+    if (silent_ns >= quiet_ns)
+        return judge(p, silent_ns);
+    p->silent_looks = 0;
+    p->look_ns = now_ns + quiet_ns - silent_ns; /* it cannot be quiet for so long before */
+}
+
+/* A look that comes late makes silence no longer: the next is a whole period later, and an answer
+ * that came meanwhile is seen by it. */
+static void looks(struct timer *timer)
+{
+    struct service *s = container_of(timer, struct service, look_timer);
+    uint64_t now_ns = clock_now_ns();
+    timer_start(&s->loop, timer, now_ns + period_ns(s));
+    if (s->phase != SERVICE_UP)
+        return;
+    list_for_each (node, &s->peers) {
+        struct peer *p = list_entry(node, struct peer, link);
+        if (p->state == PEER_OPEN && !p->is_local && p->role == GRADPOOL__WIRE__ROLE__ROLE_CLIENT)
+            look_at(p, now_ns);
+    }
+}
+
+void silence_start(struct service *s)
+{
+    timer_init(&s->look_timer, looks);
+    if (s->options.worker_timeout_ns)
+        timer_start(&s->loop, &s->look_timer, clock_now_ns() + period_ns(s));
+}

@@ -1,0 +1,119 @@
+"""A worker's host that falls silent: its workers are lost within seconds and their jobs fail, or go
+on without them, while a worker that is only stopped keeps its place for as long as it likes. The
+times are printed; what is asserted of them leaves room for a machine that is busy with other tests.
+"""
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+import unittest
+
+import numpy
+
+import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import gradpool
+import test_nodes as nodes
+from harness import Process, result, until
+
+SILENCE_S = 2.0 + 0.5  # --worker-timeout and a look
+BUSY = 3               # times as long
+STOPPED_S = 16         # longer than a connection without any rule would have taken to fail its job
+ELEMENTS = 300000
+
+
+def rank_goes_on(rank, workers):
+    """Until rank 0 is told to stop. A line for each round: when it ended, who was in it."""
+    folder = pathlib.Path(os.environ['SILENCE_FOLDER'])
+    gradient = numpy.full(ELEMENTS, 2.0 ** rank, numpy.float32)
+    total, stop, stopped = numpy.empty_like(gradient), numpy.zeros(1), numpy.zeros(1)
+    with gradpool.connect() as client, \
+            client.join('on', rank, workers, on_worker_loss='continue') as job, \
+            open(folder / f'on.{rank}.rounds', 'w', buffering=1) as log:
+        big, small = job.declare('big', ELEMENTS), job.declare('stop', 1, dtype='float64')
+        while not stopped[0]:
+            stop[0] = rank == 0 and (folder / 'stop').exists()
+            job.push_pull_group([(big, gradient, total), (small, stop, stopped)], 'sum').wait(30000)
+            assert (total == total[0]).all()
+            log.write(f'{time.monotonic()} {int(total[0])}\n')
+            time.sleep(0.003)
+    return int(total[0])
+
+
+@unittest.skipUnless(os.geteuid() == 0, 'network namespaces need root')
+class Silence(unittest.TestCase):
+    def setUp(self):
+        cleanup = contextlib.ExitStack()
+        self.addCleanup(cleanup.close)
+        self.nodes = nodes.Nodes()
+        cleanup.callback(self.nodes.remove)
+        self.nodes.create()
+        self.service = nodes.NodeService(self.nodes)
+        cleanup.callback(self.service.end)
+        self.service.add_aggregator('a', min(os.sched_getaffinity(0)))
+        self.folder = self.service.folder
+
+    def goes_on(self, node, rank, workers):
+        command = [sys.executable, os.path.abspath(__file__), '--rank', 'rank_goes_on', str(rank),
+                   str(workers)]
+        process = Process(
+            self.nodes.inside(node, command), self.folder, f'on.{rank}',
+            {'SILENCE_FOLDER': str(self.folder), 'GRADPOOL_ENDPOINT': self.service.endpoint,
+             'OMP_NUM_THREADS': '1', **self.service.key('users')})
+        self.service.children.append(process)
+        return process
+
+    def rounds_of(self, mask):
+        """When those of rank 0 ended that had just these ranks."""
+        path = self.folder / 'on.0.rounds'
+        lines = path.read_text().splitlines(True) if path.exists() else []
+        return [float(line.split()[0]) for line in lines
+                if line.endswith('\n') and int(line.split()[1]) == mask]
+
+    def pushes(self, job, places, rounds):
+        return [self.service.worker_on(node, job, rank, len(places), '--rounds', rounds,
+                                       '--verbose', '--elements', 50000, '--compute-ms', 3)
+                for rank, node in enumerate(places)]
+
+    def test_its_workers_are_lost_soon_and_one_that_is_stopped_is_not(self):
+        stopped = self.pushes('stopped', 'ac', 1000)
+        fails = self.pushes('fails', 'ab', 100000)
+        goes_on = [self.goes_on(node, rank, 3) for rank, node in enumerate('aba')]
+        for worker in stopped + fails:
+            worker.wait_for('round 50\n')
+        until(lambda: len(self.rounds_of(7)) > 50, 'all three train', process=goes_on[0])
+        stopped[1].signal(signal.SIGSTOP)
+        stopped_at = time.monotonic()
+        time.sleep(0.5)  # it may have been the last to be heard
+
+        self.nodes.cut('b')
+        began = time.monotonic()
+        self.assertEqual(fails[0].wait(), 1)
+        failed_s = time.monotonic() - began
+        until(lambda: len(self.rounds_of(5)) > 50, 'two go on', process=goes_on[0])
+        on_s = self.rounds_of(5)[0] - began
+        print(f'# a silent host: a job failed after {failed_s:.3f} s, another went on after '
+              f'{on_s:.3f} s')
+        self.assertRegex(fails[0].text(), r'rank 1 of job users/fails \(node-b, pid \d+\) is gone: '
+                         r'its host has answered nothing for \d\.\d s \(--worker-timeout\)')
+        self.assertLess(max(failed_s, on_s), BUSY * SILENCE_S)
+
+        (self.folder / 'stop').touch()
+        for rank in 0, 2:
+            self.assertEqual(goes_on[rank].wait(), 0, goes_on[rank].tail())
+            self.assertEqual(json.loads(goes_on[rank].text().splitlines()[-1]), 5)
+        self.assertIsNone(goes_on[1].child.poll())
+        time.sleep(max(0, stopped_at + STOPPED_S - time.monotonic()))
+        stopped[1].signal(signal.SIGCONT)
+        for worker in stopped:
+            answer = result(worker)
+            self.assertEqual((answer['rounds'], answer['wrong']), (1000, 0))
+        self.nodes.restore('b')
+        for worker in fails[1], goes_on[1]:  # they hear that they are not known any more
+            self.assertEqual(worker.wait(60), 1)
+
+
+if __name__ == '__main__':
+    sys.exit(ranks.main(globals()))
