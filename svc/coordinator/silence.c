@@ -1,6 +1,6 @@
 /* Whether the hosts of workers are still there. Owns the timer of looks. What is looked at is what
  * the worker's kernel says: a worker that is stopped, or reads nothing, is late and not dead, so no
- * word of its own must ever be needed here (K51). */
+ * word of its own must ever be needed here (K53). */
 #include "svc/coordinator/service.h"
 
 /* --worker-timeout is 8 looks long: quiet for 5 of them, a host is asked, and has 3 to answer. */
