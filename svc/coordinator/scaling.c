@@ -230,16 +230,23 @@ bool scaling_may_start(const struct job *job)
     return job->service->scaling.is_on && may_wait(job);
 }
 
+static bool is_any_coming(const struct service *s)
+{
+    for (size_t i = 0; i < s->slots_count; i++)
+        if (fleet_is_coming(&s->slots[i]))
+            return true;
+    list_for_each (node, &s->aggregators)
+        if (list_entry(node, struct aggregator, link)->state == AGGREGATOR_AWAY)
+            return true;
+    return false;
+}
+
 bool scaling_wait_for_any(struct job *job)
 {
-    const struct service *s = job->service;
-    for (size_t i = 0; may_wait(job) && i < s->slots_count; i++) {
-        if (!fleet_is_coming(&s->slots[i]))
-            continue;
-        begin_wait(job);
-        return true;
-    }
-    return false;
+    if (!may_wait(job) || !is_any_coming(job->service))
+        return false;
+    begin_wait(job);
+    return true;
 }
 
 static void start_for(struct job *job, struct slot *slot)

@@ -42,8 +42,8 @@ void scaling_open(struct lane *lane);
 bool scaling_may_start(const struct job *job);
 /* Starts the aggregators that the plan needs; false: it needs none. */
 bool scaling_start_for(struct job *job, const struct packer_plan *plan);
-/* For a job that finds no lane at all, under any policy: whether it may wait for a local aggregator
- * that is on its way, and it does then. */
+/* For a job that finds no lane at all, under any policy: whether it may wait for an aggregator that
+ * is on its way, or away, and it does then. */
 bool scaling_wait_for_any(struct job *job);
 /* It has its lanes, and waits no longer. */
 void scaling_placed(struct job *job);

@@ -80,6 +80,22 @@ static void a_restart_keeps_jobs_sessions_routes_and_epochs(void **state)
     assert_true(zero.piece.id > known.piece.id);
 }
 
+static void what_is_declared_before_lanes_are_back_waits_for_them(void **state)
+{
+    struct rig *rig = *state;
+    rig->options.policy = "round-robin";
+    rig_start_afresh(rig);
+    struct end before = *rig_aggregator(rig, 1);
+    struct worker zero = join(rig, 0, 1);
+    rig_crash(rig);
+    rig_start(rig);
+    resume(rig, &zero, 0, 1);
+    end_declare_one(zero.end, "w", 100);
+    end_expect_none(zero.end, BODY(FAILURE));
+    rig_rejoin(rig, &before, 0, NULL);
+    message_free(end_expect(zero.end, BODY(DECLARE_REPLY)));
+}
+
 static void an_epoch_from_before_a_restart_is_not_given_again(void **state)
 {
     struct rig *rig = *state;
@@ -359,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_restart_keeps_jobs_sessions_routes_and_epochs),
         CASE(an_epoch_from_before_a_restart_is_not_given_again),
+        CASE(what_is_declared_before_lanes_are_back_waits_for_them),
         CASE(a_local_aggregator_that_died_meanwhile_is_found_lost_at_once),
         CASE(a_failed_job_is_still_failed_after_a_restart),
         CASE(a_worker_that_died_meanwhile_fails_its_job_at_once),
