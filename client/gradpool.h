@@ -140,8 +140,8 @@ typedef struct gp_membership {
     uint64_t ranks[12]; /* who: rank r is bit r % 64 of word r / 64 */
 } gp_membership;
 GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
-/* Asks that ranks 0 to workers-1 make the job (1 to workers_max): others are to leave, who is
- * missing is to come, a dead one again; who is left after a loss goes on unasked. Waits until it is
+/* Asks that ranks 0 to workers-1 make the job, or its next stage (1 to workers_max): others are to
+ * leave, who is missing is to come; who is left after a loss goes on unasked. Waits until it is
  * so, and rounds of this one's tensors are theirs: means are over those present, in rank order.
  * With GP_ALL all tensors change between the same two iterations, if it waits between two of its
  * own (the same number will do) before who comes declares. Who leaves may need this rank's rounds

@@ -59,27 +59,33 @@ static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t s
     return NULL;
 }
 
+static void note_failure(struct hold *hold, const struct gp_tensor *lacking, uint32_t scope)
+{
+    hold->has_failed = true;
+    if (!lacking)
+        err_set(&hold->why, -EAGAIN,
+                "less than %d iterations in a row had a round of each tensor so far", ROW);
+    else if (lacking->iterations[scope] > 0)
+        err_set(&hold->why, -EOPNOTSUPP, "tensor '%.255s' had no round while others had one",
+                lacking->name);
+    else
+        err_set(&hold->why, -EAGAIN, "tensor '%.255s' had no round so far", lacking->name);
+}
+
 static void end_iteration(struct gp_job *job, uint32_t scope)
 {
     struct hold *hold = &job->hold;
     struct iterations *its = &hold->scopes[scope];
     const struct gp_tensor *lacking = find_lacking(job, scope);
-    if (lacking && lacking->iterations[scope] > 0)
-        err_set(&its->doubt, -EOPNOTSUPP, "tensor '%.255s' had no round while others had one",
-                lacking->name);
-    else if (lacking)
-        err_set(&its->doubt, -EAGAIN, "tensor '%.255s' had no round so far", lacking->name);
     its->in_a_row = lacking ? 0 : its->in_a_row + (its->in_a_row < ROW);
-    hold->has_failed |=
-        hold->id && hold->scope == scope && its->now == hold->last && its->in_a_row < ROW;
+    if (hold->id && hold->scope == scope && its->now == hold->last && its->in_a_row < ROW)
+        note_failure(hold, lacking, scope);
 }
 
+/* Parameters were set, or a tensor declared. */
 static void note_change(struct gp_job *job, uint32_t scope)
 {
-    struct iterations *its = &job->hold.scopes[scope];
-    its->in_a_row = 0;
-    err_set(&its->doubt, -EAGAIN,
-            "parameters were set, or a tensor declared, less than %d iterations ago", ROW);
+    job->hold.scopes[scope].in_a_row = 0;
 }
 
 static void note_rounds(struct gp_job *job, const gp_item *items, size_t count, uint32_t scope,
@@ -138,7 +144,7 @@ static void tell(struct gp_job *job)
 {
     struct hold *hold = &job->hold;
     hold->telling = hold->state;
-    hold->told = hold->scopes[hold->scope].doubt;
+    hold->told = hold->why;
     gradpool__wire__held_request__init(&hold->report);
     hold->report.hold = hold->id;
     hold->report.state = hold->state;

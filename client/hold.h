@@ -12,7 +12,6 @@
 struct iterations {
     uint64_t now;      /* the last that a round was begun of; 0: none was */
     uint32_t in_a_row; /* that each tensor had its round in, up to now */
-    struct err doubt;  /* why no end of one is known */
 };
 
 struct hold {
@@ -20,7 +19,8 @@ struct hold {
     uint64_t id;     /* of the coordinator; 0: nothing is held */
     uint32_t scope;  /* that it is of */
     uint64_t last;   /* rounds of later iterations wait */
-    bool has_failed; /* `last` has ended as no other had */
+    bool has_failed; /* `last` has ended as no other had: */
+    struct err why;
     int state;       /* of the wire's */
     bool is_telling; /* that it was ... */
     int telling;     /* ... this, ... */
