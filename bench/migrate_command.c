@@ -36,11 +36,12 @@ enum {
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, 0, 0, "64 MiB of state alone"},
     {"json", KEY_JSON, 0, 0, "a line of JSON a row"},
-    {"migrations", KEY_MIGRATIONS, "N", 0, "a row (default 20)"},
+    {"migrations", KEY_MIGRATIONS, "N", 0, "a row (default 20); 0: no rows but those of drains"},
     {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: both)"},
     {"mode", KEY_MODE, "MODE", 0, "live, stop-the-world or restart (default: all)"},
     {"state", KEY_STATE, "BYTES", 0, "of the job's tensors on its lanes; 0 is none"},
-    {"drains", KEY_DRAINS, "N", 0, "of an aggregator with all tasks of 8 jobs (default 10)"},
+    {"drains", KEY_DRAINS, "N", 0,
+     "of an aggregator with all tasks and the state of 8 jobs (default 10)"},
     {"seed", KEY_SEED, "N", 0, "(default 1)"},
     {0},
 };
@@ -61,7 +62,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_QUICK: m->is_quick = true; return 0;
     case KEY_JSON: m->is_json = true; return 0;
     case KEY_MIGRATIONS:
-        m->migrations = (uint32_t)command_number(state, argument, 1, 200);
+        m->migrations = (uint32_t)command_number(state, argument, 0, 200);
         return 0;
     case KEY_TRANSPORT:
         if (strcmp(argument, "shm") != 0 && strcmp(argument, "tcp") != 0)
@@ -144,19 +145,33 @@ static int start(struct migrate *m, const char *piece_max)
                                                       .lane_memory_max = "4G"});
 }
 
-static int run_drains(struct migrate *m)
+static void print_drain(const struct migrate *m, const char *transport, const struct drain_row *row)
 {
-    const char *transport = m->transport ? m->transport : "shm";
     const char *format =
-        m->is_json ? "{\"mode\": \"drain\", \"transport\": \"%s\", \"jobs\": %u, \"tasks\": %u, "
-                     "\"drains\": %u, \"iteration_ms\": %.3f, \"worst_longest_fraction\": %.4f, "
-                     "\"control_fraction\": %.4f, \"failed_rounds\": %llu, \"wrong\": %llu}\n"
-                   : "drain %s: %u jobs, %u tasks, %u drains; iteration %.1f ms, the worst job's "
-                     "longest %.4f of its median, %.4f without draining; %llu rounds failed, %llu "
-                     "results wrong\n";
+        m->is_json
+            ? "{\"mode\": \"drain\", \"transport\": \"%s\", \"jobs\": %u, \"tasks\": %u, "
+              "\"state_bytes\": %llu, \"drains\": %u, \"iteration_ms\": %.3f, \"drain_ms\": "
+              "%.3f, \"longest_fraction_median\": %.4f, \"longest_fraction_worst\": %.4f, "
+              "\"control_fraction_median\": %.4f, \"control_fraction_worst\": %.4f, "
+              "\"failed_rounds\": %llu, \"wrong\": %llu}\n"
+            : "drain %s: %u jobs, %u tasks, %llu bytes of state, %u drains; iteration %.1f ms, a "
+              "drain %.1f ms; the worst job's longest iteration over its median: %.4f (median of "
+              "the drains), %.4f (worst of them), without draining %.4f and %.4f; %llu rounds "
+              "failed, %llu results wrong\n";
+    printf(format, transport, row->jobs, row->tasks, (unsigned long long)row->state_bytes,
+           row->drains, row->iteration_ms, row->drain_ms, row->near.median, row->near.worst,
+           row->control.median, row->control.worst, (unsigned long long)row->failed_rounds,
+           (unsigned long long)row->wrong);
+    fflush(stdout);
+}
+
+/* On a service of its own: none has measured the jobs before. */
+static int run_drain(struct migrate *m, const char *transport)
+{
     struct drain_row row;
-    int r = m->drains ? start(m, DRAIN_PIECE_MAX) : 0;
-    if (r < 0 || !m->drains)
+    bool is_wanted = m->drains && (!m->transport || strcmp(m->transport, transport) == 0);
+    int r = is_wanted ? start(m, DRAIN_PIECE_MAX) : 0;
+    if (r < 0 || !is_wanted)
         return r;
     r = drain_run(&m->service, transport, m->drains, &row);
     service_stop(&m->service);
@@ -164,12 +179,20 @@ static int run_drains(struct migrate *m)
         return r;
     m->failed += row.failed_rounds;
     m->wrong += row.wrong;
-    printf(format, transport, row.jobs, row.tasks, row.drains, row.iteration_ms, row.worst_fraction,
-           row.control_fraction, (unsigned long long)row.failed_rounds,
-           (unsigned long long)row.wrong);
-    fflush(stdout);
+    print_drain(m, transport, &row);
     return 0;
 }
+
+/* The rows of single migrations, on one service. */
+static int run_cells(struct migrate *m)
+{
+    int r = m->migrations ? start(m, NULL) : 0;
+    if (r == 0 && m->migrations)
+        r = run_all(m);
+    service_stop(&m->service);
+    return r;
+}
+
 int migrate_command(int argc, char **argv)
 {
     static const uint64_t quick[] = {UINT64_C(64) << 20},
@@ -184,7 +207,9 @@ int migrate_command(int argc, char **argv)
         "stopping it meanwhile and beside ending it and starting it anew there. A visible pause "
         "is the longest iteration near a migration, less the median without, in parts of that: "
         "the median of all migrations. The control is the same where nothing migrates. Iterations "
-        "take 100 to 200 ms, a third of them aggregation. It starts its own service.",
+        "take 100 to 200 ms, a third of them aggregation. At last an aggregator is drained that "
+        "has all tasks of eight jobs, and 78 MiB of their parameters and moments: the worst job's "
+        "longest iteration over its median. It starts its own services.",
         NULL,
         NULL,
         NULL};
@@ -193,11 +218,10 @@ int migrate_command(int argc, char **argv)
         m.states_count = m.is_quick ? 1 : sizeof all / sizeof *all;
         memcpy(m.states, m.is_quick ? quick : all, m.states_count * sizeof *m.states);
     }
-    int r = start(&m, NULL);
+    int r = run_cells(&m);
     if (r == 0)
-        r = run_all(&m);
-    service_stop(&m.service);
+        r = run_drain(&m, "shm");
     if (r == 0)
-        r = run_drains(&m);
+        r = run_drain(&m, "tcp");
     return r < 0 || m.failed || m.wrong ? 1 : 0;
 }

@@ -1,9 +1,11 @@
-/* Conducts the drain of an aggregator with the tasks of eight jobs, to and fro. Owns their workers.
- * Must never look at an iteration before all workers have ended. */
+/* Conducts the drain of an aggregator with the tasks of eight jobs, to and fro, and with what their
+ * update rules keep there. Owns their workers. Must never look at an iteration before all workers
+ * have ended. */
 #include "bench/migrate/drain.h"
 
 #include "bench/migrate/ask.h"
 #include "bench/migrate/crowd.h"
+#include "bench/savings/look.h"
 #include "bench/savings/statistics.h"
 #include "svc/base/clock.h"
 
@@ -15,8 +17,11 @@
 
 #define JOBS 8
 #define WORKERS 2
-#define JOB_TASKS 13 /* of 256 KiB */
+#define STATE_TASKS 13 /* of 256 KiB of parameters, a job */
 #define TASK_ELEMENTS (UINT64_C(64) << 10)
+#define STATE_BYTES_PER_ELEMENT 12 /* Adam's */
+#define LOAD_ELEMENTS 1024         /* beside it: the conductor's orders travel with a sum */
+#define JOB_TASKS_MAX 64
 #define COMPUTE_MS 100
 #define WARM_ITERATIONS 6
 #define DRAINS_MAX 64
@@ -32,7 +37,8 @@ struct draining {
     struct crowd crowds[JOBS];
     char names[JOBS][NAMES_BYTES];
     struct window near[DRAINS_MAX], control[DRAINS_MAX];
-    uint32_t count;
+    double drain_ms[DRAINS_MAX];
+    uint32_t count, tasks;
 };
 
 static int start_job(struct draining *d, size_t job, const char *transport)
@@ -43,12 +49,28 @@ static int start_job(struct draining *d, size_t job, const char *transport)
                                  .job = d->names[job],
                                  .saved_path = "",
                                  .workers = WORKERS,
-                                 .load_elements = JOB_TASKS * TASK_ELEMENTS - 1,
+                                 .load_elements = LOAD_ELEMENTS,
+                                 .part_elements = STATE_TASKS * TASK_ELEMENTS,
                                  .parts = 1,
                                  .compute_ns = COMPUTE_MS * NS_PER_MS,
                                  .seed = job};
     int r = crowd_start(&d->crowds[job], &plan);
     return r == 0 ? crowd_await(&d->crowds[job], 1) : r;
+}
+
+/* As the service has cut and packed them. */
+static int count_tasks(struct draining *d)
+{
+    for (size_t job = 0; job < JOBS; job++) {
+        uint32_t tasks[JOB_TASKS_MAX];
+        char name[NAMES_BYTES + 4];
+        trainee_job_name(&d->crowds[job].plan, 0, name, sizeof name);
+        int count = look_at_tasks(d->service, name, tasks, JOB_TASKS_MAX);
+        if (count < 0)
+            return count;
+        d->tasks += (uint32_t)count;
+    }
+    return 0;
 }
 
 static void open_window(const struct draining *d, struct window *w)
@@ -71,8 +93,10 @@ static int close_window(struct draining *d, struct window *w)
 static int drain_once(struct draining *d, uint32_t lane)
 {
     struct window *near = &d->near[d->count], *control = &d->control[d->count];
+    uint64_t begin_ns = clock_now_ns();
     open_window(d, near);
     int r = ask_drain(d->service, lane, false);
+    d->drain_ms[d->count] = (double)(clock_now_ns() - begin_ns) / NS_PER_MS;
     if (r == 0)
         r = close_window(d, near);
     if (r == 0)
@@ -96,6 +120,8 @@ static int train(struct draining *d, const char *transport, uint32_t drains)
         r = ask_drain(d->service, d->lanes[1], false); /* all are on the other one now */
     if (r == 0)
         r = ask_drain(d->service, d->lanes[1], true);
+    if (r == 0)
+        r = count_tasks(d);
     for (size_t job = 0; r == 0 && job < JOBS; job++)
         r = crowd_await(&d->crowds[job], crowd_iterations(&d->crowds[job]) + WARM_ITERATIONS);
     for (uint32_t i = 0; r == 0 && i < drains && i < DRAINS_MAX; i++)
@@ -127,24 +153,35 @@ static double worst_fraction(const struct draining *d, const struct window *w,
     return worst;
 }
 
-static void reckon(const struct draining *d, struct drain_row *row)
+static struct drain_longest longest(const struct draining *d, const struct window *windows,
+                                    const double *medians)
 {
-    double medians[JOBS], near[DRAINS_MAX], control[DRAINS_MAX];
+    double fractions[DRAINS_MAX];
+    struct drain_longest result = {0};
+    for (uint32_t i = 0; i < d->count; i++) {
+        fractions[i] = worst_fraction(d, &windows[i], medians);
+        result.worst = fractions[i] > result.worst ? fractions[i] : result.worst;
+    }
+    result.median = statistics_interval(fractions, d->count).median;
+    return result;
+}
+
+static void reckon(struct draining *d, struct drain_row *row)
+{
+    double medians[JOBS];
     for (size_t job = 0; job < JOBS; job++) {
         int64_t wrong = crowd_count_wrong(&d->crowds[job]);
         medians[job] = median_ms(d, job);
         row->wrong += wrong < 0 ? 1 : (uint64_t)wrong;
         row->failed_rounds += crowd_failed(&d->crowds[job]);
     }
-    for (uint32_t i = 0; i < d->count; i++) {
-        near[i] = worst_fraction(d, &d->near[i], medians);
-        control[i] = worst_fraction(d, &d->control[i], medians);
-    }
     row->jobs = JOBS;
-    row->tasks = JOBS * JOB_TASKS;
+    row->tasks = d->tasks;
     row->drains = d->count;
-    row->worst_fraction = statistics_interval(near, d->count).median;
-    row->control_fraction = statistics_interval(control, d->count).median;
+    row->state_bytes = JOBS * STATE_TASKS * TASK_ELEMENTS * STATE_BYTES_PER_ELEMENT;
+    row->near = longest(d, d->near, medians);
+    row->control = longest(d, d->control, medians);
+    row->drain_ms = statistics_interval(d->drain_ms, d->count).median;
     row->iteration_ms = statistics_interval(medians, JOBS).median;
 }
 

@@ -7,12 +7,17 @@
 /* Of the service: tasks of so many bytes at most. */
 #define DRAIN_PIECE_MAX "262144"
 
+/* The worst job's longest iteration of a window, over that job's median without draining. */
+struct drain_longest {
+    double median, worst; /* of all windows */
+};
+
 struct drain_row {
-    uint32_t jobs, tasks, drains;
-    double iteration_ms; /* median of the medians of the jobs, without draining */
-    /* The worst job's longest iteration near a drain, over its median: median of all drains; and
-     * the same where nothing is drained. */
-    double worst_fraction, control_fraction;
+    uint32_t jobs, tasks, drains; /* tasks as the service counts them */
+    uint64_t state_bytes;         /* parameters and moments, of all jobs: what each drain moves */
+    double iteration_ms;          /* median of the medians of the jobs, without draining */
+    double drain_ms;              /* median: from order to answer */
+    struct drain_longest near, control; /* while an aggregator is drained; while none is */
     uint64_t failed_rounds, wrong;
 };
 

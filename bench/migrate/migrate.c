@@ -57,7 +57,7 @@ const char *migrate_mode_name(enum migrate_mode mode)
 static int move_to(const struct conductor *c, size_t lane)
 {
     char job[64], number[16];
-    snprintf(job, sizeof job, "%s-%u", c->plan.job, c->restarts);
+    trainee_job_name(&c->plan, c->restarts, job, sizeof job);
     snprintf(number, sizeof number, "%u", c->lanes[lane]);
     return ask_service(c->service, "move", job, number);
 }

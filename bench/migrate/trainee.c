@@ -99,12 +99,17 @@ static int declare(struct worker *w)
     return r < 0 ? complain(w, "declare", r) : 0;
 }
 
+void trainee_job_name(const struct trainee *a, uint32_t restarts, char *ret_name, size_t name_bytes)
+{
+    snprintf(ret_name, name_bytes, "%s-%u", a->job, restarts);
+}
+
 static int come(struct worker *w)
 {
     const struct trainee *a = w->about;
     const gp_options options = {.transport = a->transport};
     char name[64];
-    snprintf(name, sizeof name, "%s-%u", a->job, w->restarts);
+    trainee_job_name(a, w->restarts, name, sizeof name);
     const gp_job_spec spec = {.name = name,
                               .rank = a->rank,
                               .workers = a->workers,

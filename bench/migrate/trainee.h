@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define TRAINEE_ITERATIONS_MAX 16384
@@ -37,6 +38,9 @@ struct trainee {
     int fd; /* to the conductor: 'i' an iteration has ended (rank 0), 'p' paused; from it: go on */
 };
 
+/* Of its job, which has another name after each restart. */
+void trainee_job_name(const struct trainee *trainee, uint32_t restarts, char *ret_name,
+                      size_t name_bytes);
 /* Returns when told to end: 0, or the negative errno of the first call that failed, with a text on
  * standard error and in the board. */
 int trainee_run(const struct trainee *trainee);

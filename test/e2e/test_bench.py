@@ -132,10 +132,15 @@ class Migrate(unittest.TestCase):
         answer = bench('migrate', '--json', '--state', 65536, '--migrations', 1,
                        '--drains', 1)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
-        *rows, drain = [json.loads(line) for line in answer.stdout.splitlines()]
-        self.assertEqual([drain[name] for name in ('mode', 'jobs', 'tasks', 'drains')],
-                         ['drain', 8, 104, 1])
-        self.assertEqual((drain['failed_rounds'], drain['wrong']), (0, 0), drain)
+        *rows, shm, tcp = [json.loads(line) for line in answer.stdout.splitlines()]
+        for transport, drain in (('shm', shm), ('tcp', tcp)):
+            self.assertEqual([drain[name] for name in ('mode', 'transport', 'jobs', 'drains')],
+                             ['drain', transport, 8, 1])
+            self.assertGreaterEqual(drain['tasks'], 104)
+            self.assertEqual(drain['state_bytes'], 8 * 13 * 12 * 65536)
+            self.assertEqual((drain['failed_rounds'], drain['wrong']), (0, 0), drain)
+            for who in ('longest', 'control'):  # of one drain both are the same
+                self.assertEqual(drain[f'{who}_fraction_median'], drain[f'{who}_fraction_worst'])
         self.assertEqual([(r['mode'], r['transport']) for r in rows],
                          [(mode, transport) for transport in ('shm', 'tcp')
                           for mode in ('live', 'stop-the-world', 'restart')])
