@@ -35,22 +35,28 @@ static void print(const struct arguments *a, const struct faults_result *r)
 {
     uint64_t kills = r->kills_aggregator + r->kills_worker + r->kills_coordinator;
     const char *format =
-        a->is_json ? "{\"seed\": %" PRIu64 ", \"seconds\": %" PRIu64 ", \"rounds\": %" PRIu64
-                     ", \"elements_checked\": %" PRIu64 ", \"kills\": %" PRIu64
-                     ", \"kills_aggregator\": %" PRIu64 ", \"kills_worker\": %" PRIu64
-                     ", \"kills_coordinator\": %" PRIu64 ", \"stops\": %" PRIu64
-                     ", \"cuts\": %" PRIu64 ", \"wrong\": %" PRIu64 ", \"hangs\": %" PRIu64
-                     ", \"longest_wait_s\": %.3f, \"errors\": %" PRIu64
-                     ", \"unnamed_errors\": %" PRIu64 "}\n"
-                   : "seed %" PRIu64 ", %" PRIu64 " s: %" PRIu64 " rounds, %" PRIu64
-                     " elements checked; %" PRIu64 " kills (aggregators %" PRIu64
-                     ", workers %" PRIu64 ", coordinator %" PRIu64 "), %" PRIu64 " stops, %" PRIu64
-                     " cuts; %" PRIu64 " elements wrong, %" PRIu64
-                     " hangs, longest wait %.3f s, %" PRIu64 " errors, %" PRIu64
-                     " of them name nobody\n";
+        a->is_json
+            ? "{\"seed\": %" PRIu64 ", \"seconds\": %" PRIu64 ", \"rounds\": %" PRIu64
+              ", \"elements_checked\": %" PRIu64 ", \"kills\": %" PRIu64
+              ", \"kills_aggregator\": %" PRIu64 ", \"kills_worker\": %" PRIu64
+              ", \"kills_coordinator\": %" PRIu64 ", \"stops\": %" PRIu64 ", \"cuts\": %" PRIu64
+              ", \"wrong\": %" PRIu64 ", \"hangs\": %" PRIu64
+              ", \"longest_wait_s\": %.3f, \"errors\": %" PRIu64 ", \"unnamed_errors\": %" PRIu64
+              ", \"rounds_elastic\": %" PRIu64 ", \"comings\": %" PRIu64 ", \"resizes\": %" PRIu64
+              ", \"drains\": %" PRIu64 ", \"drains_undone\": %" PRIu64 ", \"snapshots\": %" PRIu64
+              ", \"snapshots_refused\": %" PRIu64 "}\n"
+            : "seed %" PRIu64 ", %" PRIu64 " s: %" PRIu64 " rounds, %" PRIu64
+              " elements checked; %" PRIu64 " kills (aggregators %" PRIu64 ", workers %" PRIu64
+              ", coordinator %" PRIu64 "), %" PRIu64 " stops, %" PRIu64 " cuts; %" PRIu64
+              " elements wrong, %" PRIu64 " hangs, longest wait %.3f s, %" PRIu64
+              " errors, %" PRIu64 " of them name nobody; %" PRIu64
+              " rounds of the elastic job, whose members came again %" PRIu64 " times, %" PRIu64
+              " resizes; %" PRIu64 " drains, %" PRIu64 " taken back, %" PRIu64
+              " snapshots, %" PRIu64 " refused\n";
     printf(format, a->faults.seed, a->faults.seconds, r->rounds, r->elements_checked, kills,
            r->kills_aggregator, r->kills_worker, r->kills_coordinator, r->stops, r->cuts, r->wrong,
-           r->hangs, (double)r->longest_wait_ns / 1e9, r->errors, r->unnamed);
+           r->hangs, (double)r->longest_wait_ns / 1e9, r->errors, r->unnamed, r->rounds_elastic,
+           r->comings, r->resizes, r->drains, r->undone, r->snapshots, r->snapshots_refused);
 }
 
 int faults_command(int argc, char **argv)
@@ -62,10 +68,12 @@ int faults_command(int argc, char **argv)
         parse,
         NULL,
         "Kills with -9, stops and cuts aggregators, workers and the coordinator, and moves tasks, "
-        "at random, while four jobs train, two over shared memory and two over TCP, two by sums "
-        "and two by update rules with copies of parameters and moments, and checks every element "
-        "of every round. A job that fails, as one does that lost a worker, is started anew; what "
-        "its workers were told is on standard error. It starts its own service.",
+        "at random, while five jobs train, two over shared memory and two over TCP, two by sums "
+        "and two by update rules with copies of parameters and moments, and one whose workers "
+        "come and go, and checks every element of every round. Meanwhile aggregators are drained "
+        "and given back, and snapshots taken and checked. A job that fails, as one does that lost "
+        "a worker, is started anew; what its workers were told is on standard error. It starts "
+        "its own service.",
         NULL,
         NULL,
         NULL};

@@ -35,7 +35,7 @@ ARROWS = {
     'client': {'svc/wire', 'svc/state', 'svc/reduce', 'svc/base'},
     'bench/sim': {'packer', 'migrator'},
     'bench': {'bench/sim', 'client', 'svc/aggregator', 'svc/reduce', 'svc/cores', 'svc/view',
-              'svc/ops', 'packer', 'migrator', 'svc/base'},
+              'svc/ops', 'svc/state', 'packer', 'migrator', 'svc/base'},
     'test': SERVICE | {'svc', 'client', 'bench', 'bench/sim'},
 }
 PURE = {'packer', 'migrator', 'svc/reduce'}

@@ -12,9 +12,14 @@ struct faults {
 struct faults_result {
     uint64_t rounds, elements_checked, wrong;
     uint64_t kills_aggregator, kills_worker, kills_coordinator, stops, cuts;
-    uint64_t hangs;   /* waits of more than 2 s beyond their deadline */
-    uint64_t errors;  /* that workers were told */
-    uint64_t unnamed; /* of these, whose text names nobody */
+    uint64_t rounds_elastic;    /* of all rounds: of the job whose workers come and go */
+    uint64_t comings, resizes;  /* of its members, again; done as asked */
+    uint64_t drains, undone;    /* of aggregators; given back */
+    uint64_t snapshots;         /* that were right */
+    uint64_t snapshots_refused; /* there is none, and a sentence why */
+    uint64_t hangs;             /* waits of more than 2 s beyond their deadline */
+    uint64_t errors;            /* that workers were told */
+    uint64_t unnamed;           /* of these, and of refusals, whose text names nobody */
     uint64_t longest_wait_ns;
 };
 

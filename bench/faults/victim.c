@@ -4,7 +4,6 @@
 
 #include "bench/faults/replay.h"
 #include "bench/gradient.h"
-#include "client/gradpool.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>
@@ -17,8 +16,9 @@
 #define TENSORS_MAX 5
 #define COMPUTE_NS (4 * NS_PER_MS)
 #define LATE_NS (2 * NS_PER_S) /* beyond a deadline: a hang */
-#define TRIES 3                /* of a wait that has timed out */
-#define SET_ROUNDS 48          /* parameters are set anew so often */
+#define CONNECT_NS (10 * NS_PER_S)
+#define CONNECT_AGAIN_NS (50 * NS_PER_MS)
+#define TRIES 3 /* of a wait that has timed out */
 
 /* The first tells when to end. Lanes do not reach memory that is not lent. */
 struct plan {
@@ -34,6 +34,14 @@ static const struct plan updates[] = {{.elements = 1},
                                       {100000, GP_MOMENTUM},
                                       {60000, GP_ADAM, true}};
 
+bool victim_rule(size_t tensor, struct victim_rule *ret_rule)
+{
+    if (tensor < 1 || tensor >= sizeof updates / sizeof *updates)
+        return false;
+    *ret_rule = (struct victim_rule){updates[tensor].elements, updates[tensor].rule};
+    return true;
+}
+
 struct worker {
     const struct victim *about;
     const struct plan *plan;
@@ -46,15 +54,27 @@ struct worker {
     uint64_t round;
 };
 
-static int fail(const struct worker *w, int code)
+int victim_fail(struct victim_board *board, int code)
 {
     const char *text = gp_last_error();
-    snprintf(w->about->board->text, sizeof w->about->board->text, "%s",
-             *text ? text : gp_strerror(code));
+    snprintf(board->text, sizeof board->text, "%s", *text ? text : gp_strerror(code));
     return code;
 }
 
 /* --- coming and going --- */
+
+int victim_connect(const char *endpoint, const char *transport, gp_client **ret_client)
+{
+    const struct timespec again = {0, CONNECT_AGAIN_NS};
+    const gp_options options = {.transport = transport};
+    uint64_t deadline_ns = clock_now_ns() + CONNECT_NS;
+    int r = gp_connect(endpoint, &options, ret_client);
+    while ((r == -ECONNREFUSED || r == -ENOENT) && clock_now_ns() < deadline_ns) {
+        nanosleep(&again, NULL);
+        r = gp_connect(endpoint, &options, ret_client);
+    }
+    return r;
+}
 
 static int declare(struct worker *w)
 {
@@ -108,7 +128,6 @@ static int prepare_replays(struct worker *w)
 static int come(struct worker *w)
 {
     const struct victim *a = w->about;
-    const gp_options options = {.transport = a->transport};
     const gp_job_spec spec = {.name = a->job,
                               .rank = a->rank,
                               .workers = a->workers,
@@ -118,14 +137,14 @@ static int come(struct worker *w)
     w->tensors_count = a->updates ? sizeof updates / sizeof *updates : sizeof sums / sizeof *sums;
     int r = prepare_replays(w);
     if (r == 0)
-        r = gp_connect(a->endpoint, &options, &w->client);
+        r = victim_connect(a->endpoint, a->transport, &w->client);
     if (r == 0)
         r = gp_job_join(w->client, &spec, &w->job);
     if (r == 0)
         r = declare(w);
     if (r == 0)
         r = allocate(w);
-    return r < 0 ? fail(w, r) : 0;
+    return r < 0 ? victim_fail(w->about->board, r) : 0;
 }
 
 static void go(struct worker *w)
@@ -145,9 +164,8 @@ static void go(struct worker *w)
 /* --- waiting --- */
 
 /* A stop of ours in the midst makes any wait long. */
-static void note_wait(const struct worker *w, uint64_t began_ns, uint32_t stops)
+static void note_wait(struct victim_board *board, uint64_t began_ns, uint32_t stops)
 {
-    struct victim_board *board = w->about->board;
     uint64_t waited_ns = clock_now_ns() - began_ns;
     if (atomic_load(&board->stops) != stops)
         return;
@@ -156,14 +174,14 @@ static void note_wait(const struct worker *w, uint64_t began_ns, uint32_t stops)
     board->hangs += waited_ns > VICTIM_WAIT_MS * NS_PER_MS + LATE_NS;
 }
 
-static int wait(const struct worker *w, gp_request *request)
+int victim_wait(struct victim_board *board, gp_request *request)
 {
     int r = -ETIMEDOUT;
     for (int try = 0; r == -ETIMEDOUT && try < TRIES; try++) {
-        uint32_t stops = atomic_load(&w->about->board->stops);
+        uint32_t stops = atomic_load(&board->stops);
         uint64_t began_ns = clock_now_ns();
         r = gp_wait(request, VICTIM_WAIT_MS);
-        note_wait(w, began_ns, stops);
+        note_wait(board, began_ns, stops);
     }
     return r;
 }
@@ -172,7 +190,7 @@ static int wait(const struct worker *w, gp_request *request)
 
 static bool sets_parameters(const struct worker *w)
 {
-    return w->about->updates && w->round % SET_ROUNDS == 0;
+    return w->about->updates && w->round % VICTIM_SET_ROUNDS == 0;
 }
 
 /* What rank 0 broadcasts comes from its replay; elsewhere the landing area must not hold it yet. */
@@ -256,9 +274,9 @@ static int run_round(struct worker *w)
     compute(w);
     int r = push(w, requests, &count);
     for (size_t i = 0; r == 0 && i < count; i++)
-        r = wait(w, requests[i]);
+        r = victim_wait(w->about->board, requests[i]);
     if (r < 0)
-        return fail(w, r);
+        return victim_fail(w->about->board, r);
     check(w);
     w->round++;
     return *(const float *)w->items[0].result > 0;

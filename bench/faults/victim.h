@@ -4,17 +4,22 @@
 #ifndef GRADPOOL_BENCH_FAULTS_VICTIM_H
 #define GRADPOOL_BENCH_FAULTS_VICTIM_H
 
+#include "client/gradpool.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #define VICTIM_TEXT_BYTES 512
-#define VICTIM_WAIT_MS 8000 /* deadline of each wait */
+#define VICTIM_WAIT_MS 8000  /* deadline of each wait */
+#define VICTIM_SET_ROUNDS 48 /* parameters are set anew so often */
 
 /* Shared with the conductor; one a worker. */
 struct victim_board {
-    _Atomic uint32_t ends;  /* rank 0 tells the others, behind a round */
-    _Atomic uint32_t stops; /* how often it was stopped: its clock says nothing then */
+    _Atomic uint32_t ends;   /* rank 0 tells the others, behind a round */
+    _Atomic uint32_t stops;  /* how often it was stopped: its clock says nothing then */
+    _Atomic uint32_t wanted; /* of a member: the workers that it is to ask for; 0: no matter */
+    uint64_t resizes;        /* that were done as it asked */
     uint64_t rounds, elements_checked, wrong, hangs, longest_wait_ns;
     int code; /* why it ended; 0: told to, or killed */
     char text[VICTIM_TEXT_BYTES];
@@ -28,6 +33,18 @@ struct victim {
     struct victim_board *board;
 };
 
+/* A tensor of those that have update rules, numbered from 1; "tensor.N". False: there is none. */
+struct victim_rule {
+    uint64_t elements;
+    enum gp_rule rule;
+};
+bool victim_rule(size_t tensor, struct victim_rule *ret_rule);
+/* gp_connect(), again for some seconds where no coordinator answers: ours may just be killed. */
+int victim_connect(const char *endpoint, const char *transport, gp_client **ret_client);
+/* One wait, again after its deadline, some times. -ETIMEDOUT: nothing came. */
+int victim_wait(struct victim_board *board, gp_request *request);
+/* Keeps the text of what has just failed; returns `code`. */
+int victim_fail(struct victim_board *board, int code);
 /* Returns when told to end, or when its job has failed: 0, or a negative errno. */
 int victim_run(const struct victim *victim);
 

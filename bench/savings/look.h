@@ -14,6 +14,7 @@ struct look {
     size_t lanes_count;
     struct look_lane {
         uint32_t lane;       /* its number, the same in every look */
+        uint32_t aggregator; /* whose it is */
         uint32_t tasks;      /* 0: it carries nothing */
         bool is_open;        /* or closing: it holds its core, whatever it carries */
         uint64_t cpu_ns;     /* of its thread, so far */

@@ -20,10 +20,11 @@ static const char *text_of(const json_t *object, const char *name)
     return text ? text : "";
 }
 
-static struct look_lane lane_of(const json_t *lane)
+static struct look_lane lane_of(const json_t *aggregator, const json_t *lane)
 {
     const char *state = text_of(lane, "state");
     return (struct look_lane){.lane = (uint32_t)number_of(lane, "lane"),
+                              .aggregator = (uint32_t)number_of(aggregator, "aggregator"),
                               .tasks = (uint32_t)number_of(lane, "tasks"),
                               .is_open =
                                   strcmp(state, "open") == 0 || strcmp(state, "closing") == 0,
@@ -39,7 +40,7 @@ int look_parse_lanes(const char *text, struct look *ret_look)
         json_array_foreach(json_object_get(aggregator, "lanes"), j, lane)
     {
         if (count < LOOK_LANES_MAX)
-            ret_look->lanes[count++] = lane_of(lane);
+            ret_look->lanes[count++] = lane_of(aggregator, lane);
         else
             r = -E2BIG;
     }

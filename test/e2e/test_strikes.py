@@ -1,5 +1,6 @@
-"""Kills, stops and cuts at random while jobs train: `gradpool-bench faults`, which checks every
-element of every round. GRADPOOL_TEST_LONG makes of one seed ten, each for five minutes."""
+"""Kills, stops and cuts at random while jobs train, workers of one come and go, and an operator
+drains and takes snapshots: `gradpool-bench faults`, which checks every element of every round.
+GRADPOOL_TEST_LONG makes of one seed ten, each for five minutes."""
 import json
 import os
 import subprocess
@@ -22,7 +23,7 @@ class Strikes(unittest.TestCase):
         told = json.loads(answer.stdout.splitlines()[-1])
         self.assertEqual(told['kills'], told['kills_aggregator'] + told['kills_worker'] +
                          told['kills_coordinator'])
-        for name in ('kills', 'stops', 'cuts', 'rounds'):
+        for name in ('kills', 'stops', 'cuts', 'rounds', 'rounds_elastic', 'snapshots', 'drains'):
             self.assertGreater(told[name], 0, name)
         self.assertGreater(told['elements_checked'], told['rounds'])
         self.assertEqual((told['wrong'], told['hangs'], told['unnamed_errors']), (0, 0, 0))

@@ -198,6 +198,8 @@ static void a_status_tells_lanes_tasks_and_cpu_time(void **state)
     assert_true(look.lanes[0].is_open && !look.lanes[1].is_open && look.lanes[2].is_open);
     assert_int_equal(look.lanes[1].cpu_ns, 7);
     assert_int_equal(look.lanes[2].lane, 9);
+    assert_int_equal(look.lanes[1].aggregator, 1);
+    assert_int_equal(look.lanes[2].aggregator, 2);
     assert_int_equal(look.lanes[2].cpu_ns, 70);
     assert_int_equal(look.lanes[0].tasks, 2);
     assert_int_equal(look.lanes[0].cpu_ns, 500);

@@ -1,0 +1,287 @@
+/* Looks after the workers of `faults`. A job that has failed is started anew; a member of the
+ * elastic one comes again by itself. Owns all workers. Must never let a worker go that did not
+ * end: that is a hang. */
+#include "bench/faults/company.h"
+
+#include "bench/compare/host.h"
+#include "svc/base/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define END_NS (40 * NS_PER_S)           /* of a worker whose job has failed, or is to end */
+#define HURT_NS (END_NS + 10 * NS_PER_S) /* in which it shows */
+#define GRACE_NS (5 * NS_PER_S)          /* less than what others wait for meanwhile */
+#define AWAY_MS 300                      /* of a member, at least */
+#define AWAY_MORE_MS 1500
+
+static const char *const transports[] = {"shm", "tcp"};
+
+int company_init(struct company *c)
+{
+    void *memory =
+        mmap(NULL, sizeof *c->memory, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return -errno;
+    c->memory = memory;
+    c->memory->ledger.grace_ns = GRACE_NS;
+    c->wanted = MEMBERS_FEWEST;
+    for (size_t job = 0; job < JOBS; job++)
+        for (uint32_t rank = 0; rank < WORKERS_MAX; rank++)
+            c->jobs[job].trainers[rank].fd = -1;
+    return 0;
+}
+
+void company_fini(struct company *c) { munmap(c->memory, sizeof *c->memory); }
+
+bool company_trains_rules(size_t job) { return job >= ELASTIC / 2 && job < ELASTIC; }
+
+/* The elastic job's is always the same: its gradients name themselves. */
+uint64_t company_seed(const struct company *c, size_t job)
+{
+    return c->about->seed + (job == ELASTIC ? 0 : c->jobs[job].number);
+}
+
+struct victim_board *company_board(const struct company *c, size_t job, uint32_t rank)
+{
+    return &c->memory->boards[job][rank];
+}
+
+/* --- starting --- */
+
+static int run_victim(const struct company *c, size_t job, uint32_t rank)
+{
+    const struct victim victim = {.endpoint = c->service->endpoint,
+                                  .transport = transports[job % 2],
+                                  .job = c->jobs[job].name,
+                                  .rank = rank,
+                                  .workers = PAIR,
+                                  .updates = company_trains_rules(job),
+                                  .seed = company_seed(c, job),
+                                  .board = company_board(c, job, rank)};
+    return victim_run(&victim);
+}
+
+static int run_member(const struct company *c, uint32_t rank)
+{
+    const struct member member = {.endpoint = c->service->endpoint,
+                                  .transport = transports[rank % 2],
+                                  .job = c->jobs[ELASTIC].name,
+                                  .rank = rank,
+                                  .coming = c->jobs[ELASTIC].trainers[rank].coming,
+                                  .seed = company_seed(c, ELASTIC),
+                                  .board = company_board(c, ELASTIC, rank),
+                                  .ledger = &c->memory->ledger};
+    return member_run(&member);
+}
+
+static int start_worker(struct company *c, size_t job, uint32_t rank)
+{
+    struct trainer *t = &c->jobs[job].trainers[rank];
+    uint32_t coming = t->coming + 1;
+    memset(company_board(c, job, rank), 0, sizeof(struct victim_board));
+    t->coming = coming;
+    if (job == ELASTIC)
+        atomic_store(&c->memory->ledger.present[rank], coming);
+    fflush(NULL); /* or the child would print it again */
+    pid_t pid = process_fork(SIGKILL);
+    if (pid == 0) {
+        setenv("GRADPOOL_TIMEOUT_MS", "15000", 1);
+        _exit((job == ELASTIC ? run_member(c, rank) : run_victim(c, job, rank)) < 0 ? 1 : 0);
+    }
+    *t = (struct trainer){.pid = pid > 0 ? pid : 0,
+                          .fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1,
+                          .coming = coming};
+    c->result->comings += job == ELASTIC && coming > 1;
+    return pid < 0 ? -errno : 0;
+}
+
+static int start_job(struct company *c, size_t job)
+{
+    struct job *j = &c->jobs[job];
+    int r = 0;
+    j->broken_ns = 0;
+    snprintf(j->name, sizeof j->name, "job-%zu-%u", job, ++j->number);
+    for (uint32_t rank = 0; r == 0 && rank < PAIR; rank++)
+        r = start_worker(c, job, rank);
+    return r;
+}
+
+static int start_members(struct company *c)
+{
+    struct job *j = &c->jobs[ELASTIC];
+    int r = 0;
+    snprintf(j->name, sizeof j->name, "elastic");
+    for (uint32_t rank = 0; r == 0 && rank < c->wanted; rank++)
+        if (j->trainers[rank].pid <= 0 && clock_now_ns() >= j->trainers[rank].due_ns)
+            r = start_worker(c, ELASTIC, rank);
+    return r;
+}
+
+/* --- ending --- */
+
+bool company_names_a_cause(const char *text)
+{
+    static const char *const words[] = {"rank",        "aggregator", "lane",
+                                        "coordinator", "service",    "gradpool serve"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(text, words[i]))
+            return true;
+    return false;
+}
+
+static bool is_hurt_itself(const struct trainer *t)
+{
+    return t->hurt_ns > 0 && clock_now_ns() < t->hurt_ns + HURT_NS;
+}
+
+/* What is done to one worker ends a job of two, but of an elastic one that worker alone. */
+static bool is_hurt(const struct company *c, size_t job, uint32_t rank)
+{
+    const struct trainer *trainers = c->jobs[job].trainers;
+    return is_hurt_itself(&trainers[rank]) ||
+           (job != ELASTIC && (is_hurt_itself(&trainers[0]) || is_hurt_itself(&trainers[1])));
+}
+
+/* What there is a copy of is not lost; and without a loss that ends a job there is none. */
+static void note_error(struct company *c, size_t job, uint32_t rank)
+{
+    const struct victim_board *board = company_board(c, job, rank);
+    const char *verdict = !company_names_a_cause(board->text) ? "   <- names nobody"
+                          : board->code == -EOWNERDEAD        ? "   <- there were copies"
+                          : !is_hurt(c, job, rank)            ? "   <- nothing was done to it"
+                                                              : "";
+    c->result->errors++;
+    c->result->unnamed += *verdict != 0;
+    fprintf(stderr, "# %s, rank %u: %s%s\n", c->jobs[job].name, rank, board->text, verdict);
+}
+
+static void take_figures(struct company *c, size_t job, uint32_t rank)
+{
+    const struct victim_board *board = company_board(c, job, rank);
+    struct faults_result *result = c->result;
+    result->rounds += board->rounds;
+    result->rounds_elastic += job == ELASTIC ? board->rounds : 0;
+    result->resizes += board->resizes;
+    result->elements_checked += board->elements_checked;
+    result->wrong += board->wrong;
+    result->hangs += board->hangs;
+    if (board->longest_wait_ns > result->longest_wait_ns)
+        result->longest_wait_ns = board->longest_wait_ns;
+    if (board->code < 0)
+        note_error(c, job, rank);
+}
+
+/* Nobody draws when it comes again: when it ended is not the seed's. */
+static void bury(struct company *c, size_t job, uint32_t rank)
+{
+    struct trainer *t = &c->jobs[job].trainers[rank];
+    uint64_t away_ms = AWAY_MS + (t->coming * 389u + rank * 611u) % AWAY_MORE_MS;
+    process_reap(t->pid, clock_now_ns() + NS_PER_S);
+    close(t->fd);
+    t->pid = 0;
+    t->fd = -1;
+    t->due_ns = clock_now_ns() + away_ms * NS_PER_MS;
+    if (job == ELASTIC)
+        atomic_store(&c->memory->ledger.present[rank], 0);
+    take_figures(c, job, rank);
+}
+
+static size_t count_alive(const struct job *j)
+{
+    size_t alive = 0;
+    for (uint32_t rank = 0; rank < WORKERS_MAX; rank++)
+        alive += j->trainers[rank].pid > 0;
+    return alive;
+}
+
+static void bury_the_dead(struct company *c, size_t job)
+{
+    struct job *j = &c->jobs[job];
+    for (uint32_t rank = 0; rank < WORKERS_MAX; rank++) {
+        struct pollfd end = {.fd = j->trainers[rank].fd, .events = POLLIN};
+        if (j->trainers[rank].pid > 0 && poll(&end, 1, 0) == 1)
+            bury(c, job, rank);
+    }
+    if (job != ELASTIC && count_alive(j) < PAIR && j->broken_ns == 0)
+        j->broken_ns = clock_now_ns();
+}
+
+/* Those that should have ended by now never will. */
+static void end_the_hung(struct company *c, size_t job)
+{
+    struct job *j = &c->jobs[job];
+    if (j->broken_ns == 0 || clock_now_ns() < j->broken_ns + END_NS)
+        return;
+    for (uint32_t rank = 0; rank < WORKERS_MAX; rank++)
+        if (j->trainers[rank].pid > 0) {
+            fprintf(stderr, "# %s, rank %u hangs\n", j->name, rank);
+            c->result->hangs++;
+            kill(j->trainers[rank].pid, SIGKILL);
+            bury(c, job, rank);
+        }
+}
+
+int company_tend(struct company *c, bool starts_anew)
+{
+    int r = 0;
+    for (size_t job = 0; r == 0 && job < JOBS; job++) {
+        bury_the_dead(c, job);
+        end_the_hung(c, job);
+        if (starts_anew && job == ELASTIC)
+            r = start_members(c);
+        else if (starts_anew && count_alive(&c->jobs[job]) == 0)
+            r = start_job(c, job);
+    }
+    return r;
+}
+
+void company_sleep(const struct company *c, uint64_t until_ns)
+{
+    struct pollfd ends[JOBS * WORKERS_MAX];
+    for (size_t i = 0; i < JOBS * WORKERS_MAX; i++)
+        ends[i] = (struct pollfd){.fd = c->jobs[i / WORKERS_MAX].trainers[i % WORKERS_MAX].fd,
+                                  .events = POLLIN};
+    (void)poll(ends, JOBS * WORKERS_MAX, clock_poll_ms(until_ns, clock_now_ns()));
+}
+
+size_t company_alive(const struct company *c)
+{
+    size_t alive = 0;
+    for (size_t job = 0; job < JOBS; job++)
+        alive += count_alive(&c->jobs[job]);
+    return alive;
+}
+
+void company_hurt(struct company *c, size_t job, uint32_t rank)
+{
+    c->jobs[job].trainers[rank].hurt_ns = clock_now_ns();
+}
+
+void company_doom(struct company *c, size_t job, uint32_t rank)
+{
+    if (job == ELASTIC)
+        atomic_store(&c->memory->ledger.present[rank], 0);
+}
+
+void company_order_end(struct company *c)
+{
+    uint64_t now_ns = clock_now_ns();
+    for (uint32_t rank = 0; rank < WORKERS_MAX; rank++) {
+        const struct trainer *t = &c->jobs[ELASTIC].trainers[rank];
+        if (t->pid > 0 && company_board(c, ELASTIC, rank)->rounds == 0)
+            kill(t->pid, SIGKILL);
+        atomic_store(&company_board(c, ELASTIC, rank)->ends, 1);
+    }
+    for (size_t job = 0; job < JOBS; job++) {
+        atomic_store(&company_board(c, job, 0)->ends, 1);
+        c->jobs[job].broken_ns = c->jobs[job].broken_ns ? c->jobs[job].broken_ns : now_ns;
+    }
+}

@@ -1,0 +1,68 @@
+/* The jobs of `faults` and their workers' processes: started, looked after, buried, started anew.
+ */
+#ifndef GRADPOOL_BENCH_FAULTS_COMPANY_H
+#define GRADPOOL_BENCH_FAULTS_COMPANY_H
+
+#include "bench/compare/own_service.h"
+#include "bench/faults/faults.h"
+#include "bench/faults/member.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define JOBS 5    /* sums over shm and tcp, update rules over both, and the elastic one */
+#define ELASTIC 4 /* whose workers come and go */
+#define PAIR 2    /* workers of each other job */
+#define WORKERS_MAX MEMBERS_MOST
+
+struct trainer {
+    pid_t pid;        /* 0: gone */
+    int fd;           /* pidfd */
+    uint32_t coming;  /* of a member: how often it was started */
+    uint64_t hurt_ns; /* when something was done to this process that ends it; 0: never */
+    uint64_t due_ns;  /* of a member that is gone: when it comes again */
+};
+
+struct job {
+    char name[32];
+    uint32_t number; /* how often it was started */
+    struct trainer trainers[WORKERS_MAX];
+    uint64_t broken_ns; /* since when somebody is gone who should not; 0: nobody is */
+};
+
+struct company {
+    const struct faults *about;
+    struct faults_result *result;
+    const struct service *service;
+    struct job jobs[JOBS];
+    uint32_t wanted; /* members of the elastic job, as was asked for last */
+    struct company_memory {
+        struct victim_board boards[JOBS][WORKERS_MAX];
+        struct ledger ledger;
+    } * memory; /* shared with them */
+};
+
+/* -ENOMEM. Nobody is started before the first company_tend(). */
+int company_init(struct company *c);
+void company_fini(struct company *c);
+
+/* Buries who has ended, ends who should have long ago, starts who is missing if it is to. */
+int company_tend(struct company *c, bool starts_anew);
+/* Until then, or until a worker ends. */
+void company_sleep(const struct company *c, uint64_t until_ns);
+size_t company_alive(const struct company *c);
+/* All are told to end; those who are still coming are killed: they would have nobody to sum with.
+ */
+void company_order_end(struct company *c);
+
+bool company_trains_rules(size_t job);
+uint64_t company_seed(const struct company *c, size_t job);
+struct victim_board *company_board(const struct company *c, size_t job, uint32_t rank);
+/* Something is done to that worker now that may end it. */
+void company_hurt(struct company *c, size_t job, uint32_t rank);
+/* Before a worker is killed: what it alone has heard of its last round counts no more. */
+void company_doom(struct company *c, size_t job, uint32_t rank);
+/* Whoever is named may be looked for: a rank, a process, a connection of somebody. */
+bool company_names_a_cause(const char *text);
+
+#endif

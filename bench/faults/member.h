@@ -1,0 +1,25 @@
+/* One worker of a job whose workers come and go: sums with whoever is there, says in each gradient
+ * which one it is, so that each result tells of which gradients it must be the sum. */
+#ifndef GRADPOOL_BENCH_FAULTS_MEMBER_H
+#define GRADPOOL_BENCH_FAULTS_MEMBER_H
+
+#include "bench/faults/ledger.h"
+#include "bench/faults/victim.h"
+
+#define MEMBERS_FEWEST 3 /* that the job begins with */
+#define MEMBERS_MOST LEDGER_RANKS
+
+struct member {
+    const char *endpoint, *transport, *job;
+    uint32_t rank;
+    uint32_t coming; /* how often this rank has come, this time included */
+    uint64_t seed;
+    struct victim_board *board;
+    struct ledger *ledger;
+};
+
+/* Returns when told to end, when a resize wants it gone, or when something has failed: 0, or a
+ * negative errno. */
+int member_run(const struct member *member);
+
+#endif

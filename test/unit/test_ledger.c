@@ -1,0 +1,89 @@
+/* What members of the elastic job of `gradpool-bench faults` tell each other of their results. */
+#include "bench/faults/ledger.h"
+
+#include "svc/base/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static struct ledger *ledger;
+
+/* Ranks 0 to 2 are there. */
+static int begin(void **state)
+{
+    ledger = calloc(1, sizeof *ledger);
+    ledger->grace_ns = 20 * NS_PER_MS;
+    for (uint32_t rank = 0; rank < 3; rank++)
+        ledger->present[rank] = 1;
+    return 0;
+}
+
+static int end(void **state)
+{
+    free(ledger);
+    return 0;
+}
+
+static const struct ledger_push all[LEDGER_RANKS] = {{1, 7}, {1, 5}, {1, 9}};
+static const struct ledger_push two[LEDGER_RANKS] = {{1, 7}, {1, 5}};
+
+static void who_has_the_same_result_agrees(void **state)
+{
+    for (uint32_t rank = 0; rank < 3; rank++)
+        assert_true(ledger_note(ledger, rank, all));
+}
+
+static void a_round_of_other_gradients_is_seen(void **state)
+{
+    assert_true(ledger_note(ledger, 0, all));
+    assert_false(ledger_note(ledger, 1, two));
+}
+
+static void a_push_that_is_in_two_rounds_is_seen(void **state)
+{
+    static const struct ledger_push next[LEDGER_RANKS] = {{1, 8}, {1, 5}, {1, 10}};
+    assert_true(ledger_note(ledger, 0, all));
+    assert_false(ledger_note(ledger, 0, next));
+}
+
+static void what_only_the_dead_have_had_is_done_again(void **state)
+{
+    assert_true(ledger_note(ledger, 2, all));
+    ledger->present[2] = 0;
+    assert_true(ledger_note(ledger, 0, two));
+    assert_true(ledger_note(ledger, 1, two));
+}
+
+static void who_has_come_again_is_not_who_has_died(void **state)
+{
+    assert_true(ledger_note(ledger, 2, all));
+    ledger->present[2] = 2;
+    assert_true(ledger_note(ledger, 0, two));
+}
+
+static void later_rounds_take_the_place_of_old_ones(void **state)
+{
+    struct ledger_push pushes[LEDGER_RANKS] = {{1, 7}, {1, 5}, {1, 9}};
+    for (uint32_t round = 0; round < 3 * LEDGER_ROUNDS; round++) {
+        for (uint32_t rank = 0; rank < 3; rank++)
+            assert_true(ledger_note(ledger, rank, pushes));
+        for (uint32_t rank = 0; rank < 3; rank++)
+            pushes[rank].count++;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(who_has_the_same_result_agrees, begin, end),
+        cmocka_unit_test_setup_teardown(a_round_of_other_gradients_is_seen, begin, end),
+        cmocka_unit_test_setup_teardown(a_push_that_is_in_two_rounds_is_seen, begin, end),
+        cmocka_unit_test_setup_teardown(what_only_the_dead_have_had_is_done_again, begin, end),
+        cmocka_unit_test_setup_teardown(who_has_come_again_is_not_who_has_died, begin, end),
+        cmocka_unit_test_setup_teardown(later_rounds_take_the_place_of_old_ones, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
