@@ -187,7 +187,7 @@ static int greet(gp_client *client)
     shutdown(channel_fd(channel), SHUT_RDWR); /* a child forked meanwhile holds it open */
     channel_destroy(channel);
     if (r < 0)
-        return client_error(r, "%s: %s", client->endpoint_text,
+        return client_error(r, "the coordinator at %s: %s", client->endpoint_text,
                             err.text[0] ? err.text : err_text(r));
     return 0;
 }

@@ -3,6 +3,7 @@
 #include "test/unit/client_fixture.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -105,6 +107,30 @@ static void an_endpoint_that_is_none_is_refused(void **state)
     failed(gp_connect("http://host", NULL, &client), -EINVAL, "http://host", NULL);
     failed(gp_connect("gradpool://127.0.0.1:1", NULL, &client), -ECONNREFUSED, "127.0.0.1", "1",
            NULL);
+}
+
+static void *hang_up_on_the_first(void *listener)
+{
+    close(accept(*(int *)listener, NULL, NULL));
+    return NULL;
+}
+
+static void a_coordinator_that_dies_while_it_is_greeted_is_named(void **state)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    char endpoint[64];
+    gp_client *client;
+    pthread_t thread;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, bytes), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &bytes), 0);
+    snprintf(endpoint, sizeof endpoint, "gradpool://127.0.0.1:%u", ntohs(at.sin_port));
+    assert_int_equal(pthread_create(&thread, NULL, hang_up_on_the_first, &listener), 0);
+    failed(gp_connect(endpoint, NULL, &client), -ECONNRESET, "the coordinator at", endpoint, NULL);
+    pthread_join(thread, NULL);
+    close(listener);
 }
 
 static void a_host_that_does_not_exist_is_named(void **state)
@@ -455,6 +481,8 @@ int main(void)
         cmocka_unit_test_setup(more_memory_than_a_lane_maps_is_refused_at_once, clear_environment),
         cmocka_unit_test_setup(an_endpoint_that_is_none_is_refused, clear_environment),
         cmocka_unit_test_setup(a_host_that_does_not_exist_is_named, clear_environment),
+        cmocka_unit_test_setup(a_coordinator_that_dies_while_it_is_greeted_is_named,
+                               clear_environment),
         ALONE(the_endpoint_comes_from_the_environment),
         ALONE(options_that_are_wrong_are_named),
         ALONE(the_variable_gives_the_default_time_out),

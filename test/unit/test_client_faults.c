@@ -529,7 +529,8 @@ static void a_service_of_another_version_is_told_at_once(void **state)
     script_lock(&rig);
     rig.version = 99;
     script_unlock(&rig);
-    failed(gp_connect(rig.endpoint, NULL, &client), -EPROTO, rig.endpoint, NULL);
+    failed(gp_connect(rig.endpoint, NULL, &client), -EPROTO, "the coordinator at", rig.endpoint,
+           NULL);
 }
 
 static void a_job_of_another_size_is_refused(void **state)
