@@ -69,7 +69,8 @@ int victim_connect(const char *endpoint, const char *transport, gp_client **ret_
     const gp_options options = {.transport = transport};
     uint64_t deadline_ns = clock_now_ns() + CONNECT_NS;
     int r = gp_connect(endpoint, &options, ret_client);
-    while ((r == -ECONNREFUSED || r == -ENOENT) && clock_now_ns() < deadline_ns) {
+    while ((r == -ECONNREFUSED || r == -ECONNRESET || r == -ENOENT) &&
+           clock_now_ns() < deadline_ns) {
         nanosleep(&again, NULL);
         r = gp_connect(endpoint, &options, ret_client);
     }
