@@ -19,7 +19,7 @@ from harness import Service, until
 
 SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '20261122'))
 WORKERS = 4
-LOSSES, RESIZES = (8, 20) if os.environ.get('GRADPOOL_TEST_LONG') else (4, 10)
+LOSSES, RESIZES = (8, 20) if os.environ.get('GRADPOOL_TEST_LONG') else (3, 7)
 WAIT_MS = 30000
 SIZES = {'short': 700, 'long': 200000, 'cut': 2500000}  # elements; the last has several pieces
 
