@@ -188,6 +188,7 @@ static const struct cli_command commands[] = {
      true, true},
     {"drain", "empty lanes while jobs train, and keep them empty", cli_drain, true, true},
     {"tenant", "make, list and revoke the keys of tenants", tenant, true, true},
+    {"run", "run the workers of a job on this host, each with its rank", cli_run, true, true},
     {"doctor", "look at this host, Python and a service, and say what to do", doctor, true, true},
     {"check-build", "print what this program was built with, and what of it is here", check_build,
      true, true},

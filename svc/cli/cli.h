@@ -106,6 +106,7 @@ int cli_jobs(int argc, char **argv, const struct cli_show *show);
 int cli_explain(int argc, char **argv, const struct cli_show *show);
 int cli_tenant(int argc, char **argv, const struct cli_show *show);
 int cli_move(int argc, char **argv);
+int cli_run(int argc, char **argv);
 int cli_drain(int argc, char **argv);
 int cli_snapshot(int argc, char **argv);
 int cli_top(int argc, char **argv, const struct cli_show *show);

@@ -120,6 +120,11 @@ static error_t handle(int key, char *value, struct argp_state *state)
             argp_error(state, "--%s: %s", command->knobs[key - KEY_FIRST].name, err.text);
         return 0;
     }
+    if (key == ARGP_KEY_ARG && command->program) {
+        command->program(parse->options, state->argv + state->next - 1);
+        state->next = state->argc;
+        return 0;
+    }
     if (key == ARGP_KEY_ARG && command->operand) {
         if (command->operand(parse->options, value, &err) < 0)
             argp_error(state, "%s", err.text);
@@ -157,5 +162,5 @@ void knobs_parse(const struct knob_command *command, int argc, char **argv, void
     argp_err_exit_status = CLI_USAGE;
     argv[0] = (char *)command->name;
     parse_environment(&parse);
-    argp_parse(&argp, argc, argv, 0, NULL, &parse);
+    argp_parse(&argp, argc, argv, command->program ? ARGP_IN_ORDER : 0, NULL, &parse);
 }

@@ -26,6 +26,8 @@ struct knob_command {
     int (*set)(void *options, int index, const char *value, struct err *err);
     /* NULL: no operands. */
     int (*operand)(void *options, const char *value, struct err *err);
+    /* Not NULL: the first operand and all behind it, NULL last, are somebody else's. */
+    void (*program)(void *options, char **program);
 };
 
 /* Exits with 2 on a mistake, with 0 after --help. */
@@ -42,6 +44,6 @@ const char *knobs_variable(const char *name, char *buffer, size_t buffer_bytes);
 
 extern const struct knob serve_knobs[], aggregator_knobs[], operator_knobs[], tenant_knobs[],
     top_knobs[], report_knobs[], move_knobs[], drain_knobs[], plan_knobs[], snapshot_knobs[],
-    doctor_knobs[], check_build_knobs[];
+    doctor_knobs[], check_build_knobs[], run_knobs[];
 
 #endif
