@@ -1,6 +1,7 @@
 """gradpool: ship gradients to a gradpool service and get their mean back. See README.md.
 
     gradpool.ddp.attach(model)     # one line in a DistributedDataParallel script
+    import gradpool.torch as hvd   # one line in a script for Horovod
     gradpool.connect()             # or by hand: Client, Job, Tensor, Request
 """
 import importlib
@@ -15,7 +16,8 @@ __all__ = ['Client', 'connect', 'ddp', 'Forked', 'GradpoolError', 'Job', 'job_fr
 
 
 def __getattr__(name):
-    """gradpool.ddp imports torch, which takes seconds and megabytes: only for those who use it."""
-    if name == 'ddp':
-        return importlib.import_module('.ddp', __name__)
+    """gradpool.ddp and gradpool.torch import torch, which takes seconds and megabytes: only for
+    those who use it."""
+    if name in ('ddp', 'torch'):
+        return importlib.import_module(f'.{name}', __name__)
     raise AttributeError(f"module 'gradpool' has no attribute '{name}'")

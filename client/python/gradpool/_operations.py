@@ -28,10 +28,15 @@ BYTES_MAX = 512 << 20
 # Operations that are over and that nobody has asked for yet (Y10).
 _KEPT_MAX = 64
 # Beyond an operation's own deadline, for the thread that watches it.
-_GRACE_S = 5.0
+GRACE_S = 5.0
 
 _lock = threading.RLock()   # of all slots, and of who sees an operation through
 _kept = collections.deque(maxlen=_KEPT_MAX)
+
+
+def lock():
+    """That of all slots: another one in a forked child."""
+    return _lock
 
 
 def _forget():
@@ -175,7 +180,7 @@ class Operation(Work):
         """True once the result is in place; raises what went wrong. Timeout: the operation goes on,
         unless its group's own deadline has passed."""
         self._is_asked = True
-        limit_s = timeout.total_seconds() if timeout else self._left_s() + _GRACE_S
+        limit_s = timeout.total_seconds() if timeout else self._left_s() + GRACE_S
         if self._take():
             self._see_through(limit_s)
         elif not self._over.wait(max(limit_s, 0)):
@@ -238,21 +243,26 @@ class Operation(Work):
     def _see_through(self, limit_s):
         """In the calling thread, for so long; then the thread goes on with it."""
         try:
-            for part in self._parts:
-                while part.request is None and not self._over.is_set():
-                    part.slot.parts[0].operation.wait_in_thread()
-            self._settle(limit_s)
+            until_s = time.monotonic() + limit_s
+            while not self._over.is_set():
+                self._await_turns()
+                self._settle(until_s - time.monotonic())
         except BaseException:
             with _lock:
                 self._is_taken = self._is_handed = False
             self.hand_over()
             raise
 
+    def _await_turns(self):
+        for part in self._parts:
+            while part.request is None and not self._over.is_set():
+                part.slot.parts[0].operation.wait_in_thread()
+
     def wait_in_thread(self):
         """Of the thread, for an operation that another of its own queues behind."""
         if self._is_handed:
             self._settle(self._left_s())
-        elif not self._over.wait(max(self._left_s(), 0) + _GRACE_S):
+        elif not self._over.wait(max(self._left_s(), 0) + GRACE_S):
             self.end(Timeout(errno.ETIMEDOUT, 'not over'))
 
     def waits_for(self):
@@ -272,28 +282,44 @@ class Operation(Work):
         return all(part.request for part in self._parts)
 
     def _is_ready(self):
-        return all(part.request and part.request.done() for part in self._parts)
+        return self._is_begun() and all(part.request.done() for part in self._parts)
 
     def _left_s(self):
         return self._deadline_s - time.monotonic()
 
     def _settle(self, limit_s):
-        """Waits for all parts. Timeout when `limit_s` is over before the deadline is; every other
-        failure is the operation's."""
+        """Waits for all parts; then it is over, or goes on with others. Timeout when `limit_s` is
+        over before the deadline is; every other failure is the operation's."""
         until_s = min(self._deadline_s, time.monotonic() + limit_s)
-        error = None
         try:
-            for part in self._parts:
-                self._wait_for(part, until_s)
-            if self._finish and not self._over.is_set():
-                self._finish()
+            more = self._pass(until_s)
         except Timeout as timeout:
             if until_s < self._deadline_s:
                 raise
-            error = timeout
+            self.end(timeout)
         except Exception as other:
-            error = other
-        self.end(error)
+            self.end(other)
+        else:
+            if more:
+                self._go_on(more)
+            else:
+                self.end(None)
+
+    def _pass(self, until_s):
+        """Sees its parts through until then. Returns those that follow, if it is not over."""
+        for part in self._parts:
+            self._wait_for(part, until_s)
+        if self._finish and not self._over.is_set():
+            self._finish()
+
+    def _go_on(self, parts):
+        with _lock:
+            for part in self._parts:
+                part.leave()
+            self._parts = parts
+            for part in parts:
+                if not self._over.is_set():
+                    part.queue(self)
 
     def _wait_for(self, part, until_s):
         if part.request is None:

@@ -1,0 +1,44 @@
+"""The third door: Horovod's calls, and BytePS's, over the service.
+
+    import gradpool.torch as hvd        # was: import horovod.torch as hvd
+    hvd.init()
+    optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+
+Ranks are matched by the names of operations, in any order; calls without a name by their order among
+calls of that kind. A name that is under way is refused at once; what ranks disagree about is a
+Mismatch on every one of them. No operation waits longer than GRADPOOL_TIMEOUT_MS."""
+from ..errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout
+from ._calls import ReduceOp
+from ._collectives import (allgather_async, allreduce_, allreduce_async, allreduce_async_,
+                           alltoall_async, barrier, broadcast_, broadcast_async, broadcast_async_,
+                           declare, grouped_allreduce_, grouped_allreduce_async,
+                           grouped_allreduce_async_, push_pull_, push_pull_async,
+                           push_pull_async_, reducescatter_async, sparse_allreduce_async)
+from ._differentiable import (allgather, allreduce, alltoall, broadcast, grouped_allreduce,
+                              push_pull, reducescatter)
+from ._door import (add_process_set, cross_rank, cross_size, init, is_homogeneous, is_initialized,
+                    local_rank, local_size, rank, remove_process_set, shutdown, size)
+from ._handles import poll, synchronize
+from ._joining import join
+from ._objects import allgather_object, broadcast_object
+from ._optimizer import DistributedOptimizer
+from ._state_transfer import broadcast_optimizer_state, broadcast_parameters
+from .compression import Compression
+from .process_sets import global_process_set, ProcessSet
+
+Average, Sum, Min, Max = ReduceOp.Average, ReduceOp.Sum, ReduceOp.Min, ReduceOp.Max
+Product, Adasum = ReduceOp.Product, ReduceOp.Adasum
+
+__all__ = ['Adasum', 'add_process_set', 'allgather', 'allgather_async', 'allgather_object',
+           'allreduce', 'allreduce_', 'allreduce_async', 'allreduce_async_', 'alltoall',
+           'alltoall_async', 'Average', 'barrier', 'broadcast', 'broadcast_', 'broadcast_async',
+           'broadcast_async_', 'broadcast_object', 'broadcast_optimizer_state',
+           'broadcast_parameters', 'Compression', 'cross_rank', 'cross_size', 'declare',
+           'DistributedOptimizer', 'Forked', 'global_process_set', 'GradpoolError',
+           'grouped_allreduce', 'grouped_allreduce_', 'grouped_allreduce_async',
+           'grouped_allreduce_async_', 'init', 'is_homogeneous', 'is_initialized', 'join',
+           'local_rank', 'local_size', 'Max', 'Min', 'Mismatch', 'PeerLost', 'poll', 'ProcessSet',
+           'Product', 'push_pull', 'push_pull_', 'push_pull_async', 'push_pull_async_', 'rank',
+           'ReduceOp', 'reducescatter', 'reducescatter_async', 'remove_process_set', 'shutdown',
+           'size', 'sparse_allreduce_async', 'Sum', 'synchronize', 'Timeout']

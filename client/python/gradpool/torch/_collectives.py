@@ -1,0 +1,171 @@
+"""The operations as scripts call them: names, arguments and meaning are Horovod's and BytePS's."""
+import torch
+
+from ..errors import mismatch
+from ._calls import Broadcast, Exchange, Gathering, ReduceOp, Reduction, Scattering
+from ._handles import begin, Handles
+from .process_sets import global_process_set
+
+
+def _operation(op, average):
+    if average is not None and op is not None:
+        raise mismatch('both op and average are given: give op alone')
+    if op is None:
+        return ReduceOp.Sum if average is not None and not average else ReduceOp.Average
+    return op
+
+
+def _like(tensor):
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format, requires_grad=False)
+
+
+def _reduce(tensors, outputs, average, name, op, factors, process_set, result):
+    ranks = process_set.sequences()
+    call = Reduction(ranks, tensors, outputs, _operation(op, average), tuple(map(float, factors)))
+    return begin(ranks, call, name, result)
+
+
+def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0,
+                    postscale_factor=1.0, process_set=global_process_set):
+    """Starts what allreduce() does; returns a handle."""
+    output = _like(tensor)
+    return _reduce([tensor], [output], average, name, op, (prescale_factor, postscale_factor),
+                   process_set, lambda: output)
+
+
+def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0,
+                     postscale_factor=1.0, process_set=global_process_set):
+    """Starts what allreduce_() does; returns a handle."""
+    return _reduce([tensor], [tensor], average, name, op, (prescale_factor, postscale_factor),
+                   process_set, lambda: tensor)
+
+
+def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0,
+               postscale_factor=1.0, process_set=global_process_set):
+    """allreduce() in the tensor's own place; returns it."""
+    return allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor,
+                            process_set).wait()
+
+
+def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0,
+                            postscale_factor=1.0, process_set=global_process_set):
+    """Starts what grouped_allreduce() does; returns a handle."""
+    outputs = [_like(tensor) for tensor in tensors]
+    return _reduce(_some(tensors), outputs, average, name, op, (prescale_factor, postscale_factor),
+                   process_set, lambda: outputs)
+
+
+def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
+                             postscale_factor=1.0, process_set=global_process_set):
+    """Starts what grouped_allreduce_() does; returns a handle."""
+    tensors = _some(tensors)
+    return _reduce(tensors, tensors, average, name, op, (prescale_factor, postscale_factor),
+                   process_set, lambda: tensors)
+
+
+def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
+                       postscale_factor=1.0, process_set=global_process_set):
+    """grouped_allreduce() in the tensors' own place; returns them."""
+    return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor,
+                                    process_set).wait()
+
+
+def _some(tensors):
+    tensors = list(tensors)
+    if not tensors:
+        raise mismatch('grouped_allreduce of no tensors')
+    return tensors
+
+
+def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_process_set):
+    """Sums or averages sparse tensors, by gathering their indices and values; returns a handle."""
+    op = _operation(op, None)
+    if op not in (ReduceOp.Average, ReduceOp.Sum):
+        raise mismatch(f'{op} of sparse tensors: expected Average or Sum')
+    tensor = tensor.detach().coalesce()
+    shape, count = tensor.shape, process_set.size()
+    parts = [allgather_async(part, name and f'{name}.{what}', process_set) for what, part in
+             (('indices', tensor.indices().t().contiguous()), ('values', tensor.values()))]
+
+    def result(indices, values):
+        if op is ReduceOp.Average:
+            values = values / count
+        return torch.sparse_coo_tensor(indices.t(), values, shape).coalesce()
+    return Handles(parts, result)
+
+
+def allgather_async(tensor, name=None, process_set=global_process_set):
+    """Starts what allgather() does; returns a handle."""
+    ranks = process_set.sequences()
+    call = Gathering(ranks, tensor)
+    return begin(ranks, call, name, lambda: torch.cat(call.blocks))
+
+
+def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
+    """Starts what broadcast() does; returns a handle."""
+    return broadcast_async_(tensor.detach().clone(memory_format=torch.contiguous_format), root_rank,
+                            name, process_set)
+
+
+def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
+    """Starts what broadcast_() does; returns a handle."""
+    ranks = process_set.sequences()
+    return begin(ranks, Broadcast(ranks, tensor, root_rank), name, lambda: tensor)
+
+
+def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
+    """The root's values, into the tensor; returns it."""
+    return broadcast_async_(tensor, root_rank, name, process_set).wait()
+
+
+def reducescatter_async(tensor, name=None, op=ReduceOp.Average, process_set=global_process_set,
+                        prescale_factor=1.0, postscale_factor=1.0):
+    """Starts what reducescatter() does; returns a handle."""
+    ranks = process_set.sequences()
+    call = Scattering(ranks, tensor, op, (float(prescale_factor), float(postscale_factor)))
+    return begin(ranks, call, name, lambda: call.output)
+
+
+def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
+    """Starts what alltoall() does; returns a handle of (rows, how many came from each rank), or of
+    the rows alone if no splits were given."""
+    ranks = process_set.sequences()
+    call = Exchange(ranks, tensor, splits)
+
+    def result():
+        rows = torch.cat(call.blocks)
+        if splits is None:
+            return rows
+        return rows, torch.tensor([len(block) for block in call.blocks], dtype=torch.int32)
+    return begin(ranks, call, name, result)
+
+
+def barrier(process_set=global_process_set):
+    """Returns when all ranks have called it."""
+    nothing = torch.empty(0, dtype=torch.int32)
+    call = Reduction(process_set.sequences(), [nothing], [nothing], ReduceOp.Sum, (1.0, 1.0))
+    call.kind = 'barrier'
+    begin(process_set.sequences(), call, None, lambda: None).wait()
+
+
+# ---- BytePS's names ----
+
+def push_pull_async(tensor, average=True, name=None, version=0, priority=0):
+    """allreduce_async(); version and priority are not looked at."""
+    return allreduce_async(tensor, average, name)
+
+
+def push_pull_async_(tensor, average=True, name=None, version=0, priority=0):
+    """allreduce_async_()"""
+    return allreduce_async_(tensor, average, name)
+
+
+def push_pull_(tensor, average=True, name=None, version=0, priority=0):
+    """allreduce_()"""
+    return allreduce_(tensor, average, name)
+
+
+def declare(name):
+    """Names a tensor that push_pull() will have, in the order of the model: nothing to do here,
+    where the first operation of a name says what it is."""
+    global_process_set.sequences().of(str(name))

@@ -1,0 +1,137 @@
+"""Operations that gradients go back through. As in Horovod, those of allgather and broadcast are
+means over the ranks; those of allreduce and reducescatter are what the operation itself makes of
+them."""
+import torch
+
+from . import _collectives
+from ._calls import ReduceOp
+from .compression import Compression
+from .process_sets import global_process_set
+
+
+class _Allreduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, how, name, *tensors):
+        ctx.how = how
+        return tuple(_collectives.grouped_allreduce_async(tensors, None, name, *how).wait())
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        reduced = _collectives.grouped_allreduce_async(gradients, None, None, *ctx.how).wait()
+        return None, None, *reduced
+
+
+class _Allgather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, name, process_set):
+        ctx.rows, ctx.process_set = len(tensor) if tensor.dim() else 0, process_set
+        return _collectives.allgather_async(tensor, name, process_set).wait()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        of = ctx.process_set
+        mean = _collectives.allreduce_async(gradient, process_set=of).wait()
+        rows = _collectives.allgather_async(torch.tensor([ctx.rows]), process_set=of).wait()
+        begin = int(rows[:of.rank()].sum())
+        return mean[begin:begin + ctx.rows], None, None
+
+
+class _Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, root, name, process_set):
+        ctx.root, ctx.process_set = root, process_set
+        return _collectives.broadcast_async(tensor, root, name, process_set).wait()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ranks = ctx.process_set.sequences()
+        mean = _collectives.allreduce_async(gradient, process_set=ctx.process_set).wait()
+        return mean if ranks.job.rank == ctx.root else torch.zeros_like(mean), None, None, None
+
+
+class _Reducescatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, name, op, process_set, factors):
+        ctx.op, ctx.process_set, ctx.factor = op, process_set, factors[0] * factors[1]
+        return _collectives.reducescatter_async(tensor, name, op, process_set, *factors).wait()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        every = _collectives.allgather_async(gradient, process_set=ctx.process_set).wait()
+        if ctx.op is ReduceOp.Average:
+            every = every / ctx.process_set.size()
+        return every * ctx.factor, None, None, None, None
+
+
+class _Alltoall(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, splits, name, process_set):
+        splits = splits if splits is not None else [len(tensor) // process_set.size()] * \
+            process_set.size() if len(tensor) % process_set.size() == 0 else None
+        rows, received = _collectives.alltoall_async(tensor, splits, name, process_set).wait()
+        ctx.received, ctx.process_set = received, process_set
+        ctx.mark_non_differentiable(received)
+        return rows, received
+
+    @staticmethod
+    def backward(ctx, gradient, _):
+        back, _ = _collectives.alltoall_async(gradient, ctx.received,
+                                              process_set=ctx.process_set).wait()
+        return back, None, None, None
+
+
+def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
+              prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+    """The mean of all ranks' tensors, or what `op` says; sparse ones, too. Ranks are matched by
+    `name`, calls without one by their order.
+
+    average      True: Average, False: Sum; instead of op
+    compression  what values are turned into before they travel
+    prescale_factor, postscale_factor   what they are multiplied with before and after"""
+    if tensor.is_sparse:
+        return _collectives.sparse_allreduce_async(
+            tensor, name, _collectives._operation(op, average), process_set).wait()
+    return grouped_allreduce([tensor], average, name, compression, op, prescale_factor,
+                             postscale_factor, process_set)[0]
+
+
+def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None,
+                      prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+    """allreduce() of several as one operation; returns them in the same order."""
+    op = _collectives._operation(op, average)
+    travel, known = zip(*map(compression.compress, _collectives._some(tensors)))
+    found = _Allreduce.apply((op, prescale_factor, postscale_factor, process_set), name, *travel)
+    return [compression.decompress(tensor, of) for tensor, of in zip(found, known)]
+
+
+def allgather(tensor, name=None, process_set=global_process_set):
+    """The rows of all ranks, rank by rank; each may have another number of them."""
+    return _Allgather.apply(tensor, name, process_set)
+
+
+def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
+    """The root's values, in a tensor of their own. The root is a rank of the job."""
+    return _Broadcast.apply(tensor, root_rank, name, process_set)
+
+
+def reducescatter(tensor, name=None, compression=Compression.none, op=ReduceOp.Average,
+                  process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
+    """This rank's rows of the mean of all ranks' tensors, or of what `op` says. Where rows cannot
+    be dealt evenly the first ranks get one more."""
+    travels, known = compression.compress(tensor)
+    found = _Reducescatter.apply(travels, name, op, process_set,
+                                 (prescale_factor, postscale_factor))
+    return compression.decompress(found, known)
+
+
+def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
+    """From each rank to each rank some rows: `splits` says how many this one has for each, and then
+    comes back, too: (rows, how many came from each). None: as many for each; the rows alone."""
+    rows, received = _Alltoall.apply(tensor, splits, name, process_set)
+    return rows if splits is None else (rows, received)
+
+
+def push_pull(tensor, average=True, name=None, version=0, priority=0,
+              compression=Compression.none):
+    """allreduce(), as BytePS calls it; version and priority are not looked at."""
+    return allreduce(tensor, average, name, compression)

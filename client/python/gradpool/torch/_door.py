@@ -1,0 +1,182 @@
+"""The job that this process is in, and which of its ranks are on the same host."""
+import errno
+import os
+import socket
+
+from .._membership import join
+from ..client import default_timeout_ms, job_from_environment
+from ..errors import GradpoolError, mismatch
+from .process_sets import global_process_set, ProcessSet
+
+# Where launchers say which process of a host this is: torchrun, Open MPI, PMI, Slurm.
+_LOCAL_RANKS = 'LOCAL_RANK', 'OMPI_COMM_WORLD_LOCAL_RANK', 'MPI_LOCALRANKID', 'SLURM_LOCALID'
+
+_door = None
+_count = 0      # doors that this process has opened
+
+
+class Door:
+    """This process's place in the job. `is_closed` once it was shut down."""
+
+    def __init__(self, name, rank, size):
+        self._membership = join(name, None, rank, size)
+        self.job, self.rank, self.size = self._membership.job, rank, size
+        self.timeout_s = default_timeout_ms() / 1e3
+        self.is_closed = False
+        self.sets = []
+        self.hosts = []     # of each rank: (host, its number there or None)
+        self.optimizers = 0
+
+    def add(self, process_set):
+        process_set.bind(self, len(self.sets))
+        self.sets.append(process_set)
+        return process_set
+
+    def open(self):
+        """Operations under way."""
+        return [operation for of in self.sets if of is not None and of.included()
+                for sequence in of.sequences().all() for operation in list(sequence.open)]
+
+    def close(self):
+        self.is_closed = True
+        for process_set in filter(None, self.sets):
+            process_set.unbind()
+        self._membership.release()
+
+    def neighbours(self):
+        """Ranks on this host, in order."""
+        return [rank for rank in range(self.size) if self.hosts[rank][0] == self.hosts[self.rank][0]]
+
+    def number_on_host(self, rank):
+        host, number = self.hosts[rank]
+        if number is not None:
+            return number
+        return sum(other == host for other, _ in self.hosts[:rank])
+
+
+def init(comm=None, process_sets=None):
+    """Joins the job: its name, the service, this process's rank and their number are those of the
+    environment (GRADPOOL_ENDPOINT, GRADPOOL_JOB; RANK and WORLD_SIZE, or those of Open MPI, PMI or
+    Slurm; none: one process alone). Returns when all ranks are there; does nothing if this process
+    has done it before.
+
+    process_sets  [ProcessSet], the same on every rank
+    comm          there is none here: ranks of a part are process_sets"""
+    global _door, _count
+    if comm is not None:
+        raise mismatch('init(comm=...): there is no MPI here; name ranks in process_sets')
+    if _door is not None:
+        return
+    name, rank, size = _place()
+    _count += 1
+    if name and _count > 1:     # the ranks that have left the one before may still be in it
+        name = f'{name}.{_count}'
+    door = Door(name, rank, size)
+    try:
+        _meet(door, process_sets or ())
+    except BaseException:
+        door.close()
+        raise
+    _door = door
+
+
+def _place():
+    try:
+        return job_from_environment()
+    except GradpoolError as error:
+        if error.errno != errno.ENOENT:
+            raise
+        return os.environ.get('GRADPOOL_JOB'), 0, 1
+
+
+def _meet(door, process_sets):
+    from ._objects import gather_objects    # which needs a door
+    door.add(global_process_set)
+    number = next((os.environ[name] for name in _LOCAL_RANKS if name in os.environ), None)
+    door.hosts = gather_objects((socket.gethostname(), number and int(number)), 'init',
+                                global_process_set)
+    for process_set in process_sets:
+        door.add(process_set)
+
+
+def shutdown():
+    """Leaves the job; operations under way end with an error. init() joins another one: the name,
+    and a number."""
+    global _door
+    if _door is not None:
+        door, _door = _door, None
+        door.close()
+
+
+def is_initialized():
+    """Whether init() was called, and shutdown() was not."""
+    return _door is not None
+
+
+def door():
+    """The Door. Mismatch: there is none."""
+    if _door is None:
+        raise mismatch('gradpool.torch has not been initialized; call init() first')
+    return _door
+
+
+def rank():
+    """This process's, from 0."""
+    return door().rank
+
+
+def size():
+    """How many processes make the job."""
+    return door().size
+
+
+def local_rank():
+    """This process's number on its host: the launcher's, or by counting ranks of the same host."""
+    return door().number_on_host(rank())
+
+
+def local_size():
+    """How many processes of the job are on this host."""
+    return len(door().neighbours())
+
+
+def _across():
+    """The ranks, one a host, that have this one's number on theirs."""
+    number = local_rank()
+    return [other for other in range(size()) if door().number_on_host(other) == number]
+
+
+def cross_rank():
+    """This host's number among those that have a process of this one's local rank."""
+    return _across().index(rank())
+
+
+def cross_size():
+    """How many hosts have a process of this one's local rank."""
+    return len(_across())
+
+
+def is_homogeneous():
+    """Whether each host has as many processes."""
+    hosts = [host for host, _ in door().hosts]
+    return len({hosts.count(host) for host in hosts}) == 1
+
+
+def add_process_set(process_set):
+    """Makes a set known, on all ranks in the same order; takes a ProcessSet or ranks."""
+    if not isinstance(process_set, ProcessSet):
+        process_set = ProcessSet(process_set)
+    for known in filter(None, door().sets):
+        if known.ranks == process_set.ranks:
+            raise mismatch(f'{process_set}: there is one of the same ranks, {known}')
+    return door().add(process_set)
+
+
+def remove_process_set(process_set):
+    """Forgets it, on all ranks. False: it was not known, or is that of all ranks."""
+    number = process_set.process_set_id
+    if not number or door().sets[number] is not process_set:
+        return False
+    door().sets[number] = None
+    process_set.unbind()
+    return True

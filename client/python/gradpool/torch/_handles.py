@@ -1,0 +1,57 @@
+"""What asynchronous calls return: to be passed to poll() and synchronize()."""
+from ..errors import mismatch
+from ._sequences import NamedOperation
+
+
+class Handle:
+    """An operation under way, and how its result is fetched once it is over."""
+
+    def __init__(self, operation, result):
+        self._operation, self._result = operation, result
+
+    def wait(self):
+        """The result. Raises what went wrong."""
+        self._operation.wait()
+        return self._result()
+
+    def is_over(self):
+        return self._operation.look() or self._operation.is_completed()
+
+    def rest(self, limit_ms):
+        """Waits so long for it."""
+        self._operation.rest(limit_ms)
+
+
+class Handles(Handle):
+    """Several as one; `result` makes one result of theirs."""
+
+    def __init__(self, handles, result):
+        self._handles, self._result = handles, result
+
+    def wait(self):
+        return self._result(*[handle.wait() for handle in self._handles])
+
+    def is_over(self):
+        return all([handle.is_over() for handle in self._handles])
+
+
+def begin(ranks, call, name, result):
+    """Starts a call under a name, or without one (None): then calls of its kind are matched by
+    their order. Returns its Handle."""
+    return Handle(NamedOperation(ranks.named(call.kind, name), call).start(), result)
+
+
+def poll(handle):
+    """Whether synchronize() would return at once."""
+    return _checked(handle).is_over()
+
+
+def synchronize(handle):
+    """Waits for an asynchronous operation, and returns its result."""
+    return _checked(handle).wait()
+
+
+def _checked(handle):
+    if not isinstance(handle, Handle):
+        raise mismatch(f'a {type(handle).__name__}, expected what an asynchronous call has returned')
+    return handle

@@ -1,0 +1,230 @@
+"""An optimizer whose gradients are those of all ranks.
+
+Each parameter's gradient sets off as soon as backward() has accumulated it; step() waits for all,
+then does what the optimizer does. A parameter that had no gradient on this rank sends zeros, as
+others may have one."""
+import contextlib
+import functools
+import warnings
+
+import torch
+
+from ..errors import mismatch, Mismatch
+from . import _collectives
+from ._calls import ReduceOp, Reduction
+from ._door import door
+from ._prepare import prepare
+from .compression import Compression
+from .process_sets import global_process_set
+
+
+class _Reducer:
+    """The gradients of an optimizer's parameters, on their way."""
+
+    def __init__(self, named, options):
+        self.__dict__.update(options)
+        self.names = {parameter: name for name, parameter in named if parameter.requires_grad}
+        self._handles = {}      # member of a group -> (handle, parameters, what decompress() knows)
+        self._passes = dict.fromkeys(self.names, 0)
+        self._group_of = {parameter: tuple(group) for group in self._cut() for parameter in group}
+        self._ready = set()
+        self._prepared = self._prepare()
+        self._hooks = []
+        for parameter in self.names:
+            self._watch(parameter)
+
+    # ---- before the first step ----
+
+    def _cut(self):
+        """The groups whose gradients set off together."""
+        every = list(self.names)
+        if self.groups is None:
+            return [[parameter] for parameter in every]
+        if isinstance(self.groups, int):
+            size = -(-len(every) // max(self.groups, 1))
+            return [every[i:i + size] for i in range(0, len(every), size)]
+        named = [[parameter for parameter in group if parameter in self.names]
+                 for group in self.groups]
+        inside = {parameter for group in named for parameter in group}
+        return [group for group in named if group] + [[parameter] for parameter in every
+                                                      if parameter not in inside]
+
+    def name_of(self, group):
+        others = '' if len(group) == 1 else f' and {len(group) - 1} more'
+        return f'{self.prefix}{self.names[group[0]]}{others}'
+
+    def _prepare(self):
+        ranks, calls = self.process_set.sequences(), {}
+        for group in dict.fromkeys(self._group_of.values()):
+            models = [self.compression.compress(torch.zeros_like(parameter.detach()))[0]
+                      for parameter in group]
+            calls[self.name_of(group)] = Reduction(ranks, models, models, self.op, self.factors)
+        return prepare(ranks, calls, f'{self.prefix}prepare')
+
+    def _watch(self, parameter):
+        """The node that accumulates its gradient tells when it has: torch frees it unless held."""
+        node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+        node.register_hook(functools.partial(self._accumulated, parameter))
+        self._hooks.append(node)
+
+    # ---- each step ----
+
+    def _accumulated(self, parameter, *_):
+        if self._group_of[parameter] in self._handles:
+            raise mismatch(f"'{self.names[parameter]}': backward() ran more than "
+                           f'{self.backward_passes_per_step} times before step(); say so in '
+                           'backward_passes_per_step')
+        self._passes[parameter] += 1
+        if self._passes[parameter] == self.backward_passes_per_step:
+            self._ready.add(parameter)
+            group = self._group_of[parameter]
+            if all(one in self._ready for one in group):
+                self._send(group)
+
+    def _send(self, group):
+        if self._prepared is not None:
+            with contextlib.suppress(Mismatch):     # then each says what it brings
+                self._prepared.wait()
+            self._prepared = None
+        for parameter in group:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            elif parameter.grad.is_sparse and self.sparse_as_dense:
+                parameter.grad = parameter.grad.to_dense()
+        if any(parameter.grad.is_sparse for parameter in group):
+            self._send_sparse(group)
+        else:
+            self._send_dense(group)
+
+    def _send_dense(self, group):
+        travel, known = zip(*[self.compression.compress(parameter.grad) for parameter in group])
+        handle = _collectives.grouped_allreduce_async_(travel, None, self.name_of(group), self.op,
+                                                       *self.factors, self.process_set)
+        self._handles[group] = handle, known
+
+    def _send_sparse(self, group):
+        if len(group) > 1:
+            raise mismatch(f"'{self.name_of(group)}': sparse gradients in a group; leave their "
+                           'parameters out of it, or say sparse_as_dense')
+        if self.factors != (1.0, 1.0):
+            raise mismatch(f"'{self.name_of(group)}': a sparse gradient and "
+                           'gradient_predivide_factor; say sparse_as_dense')
+        handle = _collectives.sparse_allreduce_async(group[0].grad, self.name_of(group), self.op,
+                                                     self.process_set)
+        self._handles[group] = handle, None
+
+    def synchronize(self):
+        """Waits for all gradients; they are in their places then."""
+        for group in dict.fromkeys(self._group_of.values()):
+            if group not in self._handles:
+                self._send(group)
+        handles, self._handles = self._handles, {}
+        self._ready.clear()
+        self._passes = dict.fromkeys(self.names, 0)
+        for group, (handle, known) in handles.items():
+            found = handle.wait()
+            if known is None:
+                group[0].grad = found
+                continue
+            for parameter, reduced, of in zip(group, found, known):
+                parameter.grad.copy_(self.compression.decompress(reduced, of))
+
+    def is_busy(self):
+        return bool(self._handles)
+
+
+class _Distributed:
+    """What is put before the class of the optimizer."""
+
+    def synchronize(self):
+        """Waits for all gradients: before something is done to them, such as clipping. Then step()
+        is called under skip_synchronize()."""
+        self._reducer.synchronize()
+        self._is_synchronized = True
+
+    @contextlib.contextmanager
+    def skip_synchronize(self):
+        """step() in this block does not wait: synchronize() has been called."""
+        self._skips = True
+        try:
+            yield
+        finally:
+            self._skips = False
+
+    def step(self, closure=None):
+        """Waits for all gradients, then steps."""
+        if not self._skips:
+            if self._is_synchronized:
+                warnings.warn('step() after synchronize() waits for the gradients once more; call '
+                              'it under optimizer.skip_synchronize()', stacklevel=2)
+            self.synchronize()
+        self._is_synchronized = False
+        return super().step(closure)
+
+    def zero_grad(self, *arguments, **options):
+        """As the optimizer's. Mismatch: gradients are on their way."""
+        if self._reducer.is_busy():
+            raise mismatch('zero_grad() after backward() and before step() or synchronize(): '
+                           'gradients are on their way')
+        return super().zero_grad(*arguments, **options)
+
+
+def _named(optimizer, named_parameters):
+    """[(name, parameter)] of all that the optimizer has."""
+    every = [parameter for group in optimizer.param_groups for parameter in group['params']]
+    if named_parameters is None:
+        return [(f'parameter.{i}', parameter) for i, parameter in enumerate(every)]
+    named = list(named_parameters)
+    names = [name for name, _ in named]
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise mismatch(f'named_parameters has some names twice: {", ".join(twice)}')
+    known = {parameter for _, parameter in named}
+    missing = sum(parameter not in known for parameter in every)
+    if missing:
+        raise mismatch(f'named_parameters lacks {missing} of the {len(every)} parameters of the '
+                       'optimizer; pass model.named_parameters()')
+    return [(name, parameter) for name, parameter in named if parameter in set(every)]
+
+
+def _factors(op, predivide):
+    """(op, (before, after)): with a factor the sum is taken of what was divided by it already, and
+    then divided by the rest."""
+    if predivide == 1.0:
+        return op, (1.0, 1.0)
+    if op is not ReduceOp.Average:
+        raise mismatch(f'gradient_predivide_factor {predivide} with {op}: it divides an Average in '
+                       'two')
+    return ReduceOp.Average, (1.0 / predivide, float(predivide))
+
+
+def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none,
+                         backward_passes_per_step=1, op=ReduceOp.Average,
+                         gradient_predivide_factor=1.0, groups=None, sparse_as_dense=False,
+                         process_set=global_process_set):
+    """The optimizer, with the gradients of all ranks: of its class, with its parameters and state.
+
+    named_parameters          model.named_parameters(); None: they are counted
+    compression               what gradients are turned into before they travel
+    backward_passes_per_step  how many backward() add up before gradients set off
+    op                        Average, Sum, Min, Max or Product
+    gradient_predivide_factor what an Average is divided by before it is summed; by the rest after
+    groups                    how many groups of gradients set off together, or [[parameter]]
+    sparse_as_dense           sparse gradients are made dense, instead of gathered"""
+    if not isinstance(backward_passes_per_step, int) or backward_passes_per_step < 1:
+        raise mismatch(f'backward_passes_per_step is {backward_passes_per_step!r}, expected 1 or '
+                       'more')
+    named = _named(optimizer, named_parameters)
+    op, factors = _factors(op, gradient_predivide_factor)
+    door().optimizers += 1
+    number = door().optimizers
+    kind = type(optimizer)
+    made = object.__new__(type(kind.__name__, (_Distributed, kind), {}))
+    made.__dict__.update(optimizer.__dict__)
+    made._skips = made._is_synchronized = False
+    made._reducer = _Reducer(named, {
+        'compression': compression, 'backward_passes_per_step': backward_passes_per_step, 'op': op,
+        'factors': factors, 'groups': groups, 'sparse_as_dense': sparse_as_dense,
+        'process_set': process_set,
+        'prefix': 'gradient/' if number == 1 else f'gradient{number}/'})
+    return made

@@ -1,0 +1,389 @@
+"""Operations that ranks match by name: in any order among names, several at once.
+
+The operations of one name among one set of ranks are a Sequence. Its first one, and each that
+brings something else than the one before, begins with a few words of every rank about what it
+brings; all others are rounds of tensors that were declared for what was agreed, and nothing else.
+
+    rank 0   x: float32[3]   words ---+--> agreed: tensors are declared   round  round ...
+    rank 1   x: float32[3]   words ---+                                   round  round ...
+
+Who brings something else while the others go on as before also pushes marks, by an operation that
+no round has, to the tensors of the former agreement. There they meet, the service tells every rank
+that they disagree, and now all of them say in words what they have brought: each raises the same
+Mismatch. Nobody is asked in the rounds themselves."""
+import collections
+import contextlib
+import errno
+import functools
+import hashlib
+import struct
+
+import torch
+
+from .. import _operations
+from .._operations import Operation, Part, Slot
+from ..errors import GradpoolError, Mismatch, mismatch, Timeout
+
+_WORDS = 128                # what a rank says
+_HEAD = struct.Struct('<16sq')
+_TEXT_BYTES = 4 * _WORDS - _HEAD.size
+_NAME_BYTES = 160           # of a name, as the service knows it
+# How long who waits for one operation looks at it alone, before the thread takes all that is open.
+_PATIENCE_S = 0.05
+
+
+def short(name):
+    """A name that the service takes, of its own for each name."""
+    raw = name.encode()
+    if len(raw) <= _NAME_BYTES:
+        return name
+    return raw[:_NAME_BYTES // 2].decode(errors='ignore') + hashlib.sha256(raw).hexdigest()
+
+
+class Plan:
+    """What all ranks bring, and the tensors for it.
+
+    neutral  starts an operation in which this rank has no part (join); None: there is no such
+    rounds   operations that were begun here
+    mark     an operation of the service that no round of it is"""
+
+    def __init__(self, text, slots, neutral):
+        self.text, self.slots, self.neutral = text, slots, neutral
+        self.rounds = self.room = 0
+        self.mark = 'max' if text.startswith('allgather') else 'gather'
+
+
+class _Failed:
+    """The request of a push that was refused at once: its operation looks at it like at others."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def done(self, timeout_ms=0):
+        return True
+
+    def wait(self, timeout_ms=0):
+        raise self._error
+
+
+class NamedPart(Part):
+    """A push whose refusal is looked at when it is waited for."""
+
+    def begin(self):
+        try:
+            self.request = self._begin(self.slot.tensor)
+        except GradpoolError as error:
+            self.request = _Failed(error)
+
+
+class Sequence:
+    """The operations of a name among the ranks of a set.
+
+    ranks      what is known of the set: `job`, `members` (None: all), `count`, `rank_of(i)`
+    plans_max  how many agreements are kept: one for a name that the script gave"""
+
+    def __init__(self, ranks, name, plans_max, timeout_s):
+        self.ranks, self.name, self.timeout_s = ranks, name, timeout_s
+        self.open, self.failure = set(), None
+        self.plans = collections.OrderedDict()      # text -> Plan
+        self._plans_max, self._declared = plans_max, 0
+        self._path = f'{ranks.path}/{short(name)}'
+        self._words = None                          # the Slot of what ranks say
+        self._holder, self._queue = None, collections.deque()
+        self._forgotten, self._is_broken = [], False
+
+    # ---- whose turn it is ----
+
+    def admit(self, operation):
+        """With the lock held. Behind one that says its words, or may have to declare, the others
+        wait: so all ranks have agreed on the same when they begin."""
+        if self._holder is None:
+            self._begin(operation)
+        else:
+            self._queue.append(operation)
+
+    def release(self, operation):
+        with _operations.lock():
+            if self._holder is operation:
+                self._holder = None
+            while self._holder is None and self._queue:
+                self._begin(self._queue.popleft())
+
+    def _begin(self, operation):
+        if operation.begin():
+            self._holder = operation
+
+    def fail(self, error):
+        """After a disagreement that everybody has been told of the next operation begins anew.
+        After all else nobody knows in which round the others are."""
+        if isinstance(error, Mismatch) and not self._is_broken:
+            return
+        if self.failure is None:
+            self.failure = error
+        for operation in list(self.open):
+            operation.end(self.failure)
+
+    # ---- agreements ----
+
+    def say(self, words, whole):
+        """The Part with what this rank says; all of them land in `whole`."""
+        if self._words is None:
+            self._words = self._declare([(torch.int32, _WORDS)], '')[0]
+        return NamedPart(self._words, lambda of: self.ranks.job.push_pull(of, words, whole,
+                                                                          'gather'))
+
+    def marks(self):
+        """Parts on everything that was agreed on: who goes on as before is met there."""
+        return [NamedPart(slot, functools.partial(self._mark, plan.mark))
+                for plan in self.plans.values() for slot in plan.slots]
+
+    def _mark(self, mark, tensor):
+        nothing = torch.zeros(tensor.elements, dtype=getattr(torch, tensor.dtype))
+        return self.ranks.job.push_pull(tensor, nothing, None, mark)
+
+    def adopt(self, text, sizes, neutral, room=0):
+        """The Plan of what was agreed, its tensors declared."""
+        while len(self.plans) >= self._plans_max:
+            self._forget(self.plans.popitem(last=False)[1].slots)
+        plan = self.plans[text] = Plan(text, self.next_tensors(sizes), neutral)
+        plan.room = room
+        return plan
+
+    def take(self, text, slots, neutral):
+        """The same with tensors that were declared together with others."""
+        self.plans[text] = Plan(text, slots, neutral)
+
+    def replace(self, plan, sizes):
+        """Other tensors for the same agreement."""
+        self._forget(plan.slots)
+        plan.slots = self.next_tensors(sizes)
+
+    def abandon(self):
+        """The ranks have met in different operations: its tensors are of no use any more."""
+        with _operations.lock():
+            for plan in self.plans.values():
+                for slot in plan.slots:
+                    self._is_broken |= len(slot.parts) > 1
+                    slot.parts.clear()
+                self._forget(plan.slots)
+            self.plans.clear()
+
+    def next_tensors(self, sizes):
+        self._declared += 1
+        return self._declare(sizes, f'/{self._declared}')
+
+    def next_names(self, count):
+        """Those of the tensors that next_tensors() would declare."""
+        return [f'{self._path}/{self._declared + 1}.{i}' for i in range(count)]
+
+    def skip(self):
+        self._declared += 1
+
+    def _declare(self, sizes, suffix):
+        self._forgotten = [slot for slot in self._forgotten if not slot.end()]
+        names = [f'{self._path}{suffix}.{i}' for i in range(len(sizes))]
+        return declare_all(self.ranks, dict(zip(names, sizes)))
+
+    def _forget(self, slots):
+        self._forgotten += slots
+
+
+def declare_all(ranks, size_by_name):
+    """Slots of {name: (dtype, elements)}, declared a dtype at once."""
+    found = {}
+    for dtype in dict.fromkeys(dtype for dtype, _ in size_by_name.values()):
+        elements = {name: size[1] for name, size in size_by_name.items() if size[0] is dtype}
+        made = ranks.job.declare_all(elements, str(dtype).removeprefix('torch.'),
+                                     ranks=ranks.members)
+        for tensor in made:
+            found[tensor.name] = Slot(tensor, tensor.elements * dtype_bytes(dtype))
+    return [found[name] for name in size_by_name]
+
+
+def dtype_bytes(dtype):
+    return torch.empty(0, dtype=dtype).element_size()
+
+
+class NamedOperation(Operation):
+    """One operation of a Sequence. `call` says what it is made of:
+
+    kind       "allreduce" and so on
+    text       all that must be the same on every rank
+    neutral    as in Plan
+    room       None; or how many bytes this rank brings to one other, which may differ
+    sizes(room)    of the tensors, (dtype, elements); `room`: the most of any rank
+    parts(plan)    [(slot, begin)]
+    finish(plan)   puts the result in place. True: it must begin anew, with other tensors"""
+
+    def __init__(self, sequence, call):
+        super().__init__(sequence, f"{call.kind} '{sequence.name}', rank {sequence.ranks.job.rank}",
+                         [])
+        self._call, self._plan, self._whole = call, None, None
+        self._has_begun = self._is_saying = False
+
+    def start(self):
+        with _operations.lock():
+            if self._group.failure is not None:
+                raise self._group.failure
+            self._group.open.add(self)
+            self._group.admit(self)
+            is_simple = self._has_begun and not self._is_saying
+        if not is_simple:
+            self.hand_over()
+        return self
+
+    def begin(self):
+        """With the lock held, when it is its turn. True: it keeps the others waiting."""
+        if self._over.is_set():
+            return False
+        try:
+            self._plan = self._group.plans.get(self._call.text)
+            parts = self._rounds() if self._plan else self._say(self._group.marks())
+        except Exception as error:
+            self.end(error)
+            return False
+        self._has_begun, self._parts = True, parts
+        for part in parts:
+            part.queue(self)
+        return self._is_saying or self._call.room is not None
+
+    def wait(self, timeout=None):
+        """Returns when the result is in place; raises what went wrong. Who waits for long has the
+        thread go on with all that is open: the others may need that first."""
+        self._is_asked = True
+        if self._take():
+            with contextlib.suppress(Timeout):
+                self._see_through(min(_PATIENCE_S, self._left_s()))
+        if not self._over.is_set():
+            self._group.ranks.hand_over_all()
+            if not self._over.wait(max(self._left_s(), 0) + _operations.GRACE_S):
+                raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over')
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def look(self):
+        """True: it is over. Does what can be done without waiting."""
+        if self._borrow():
+            if self._is_ready():
+                with contextlib.suppress(Timeout):
+                    self._see_through(0.001)
+            else:
+                self._is_taken = False
+        return self._over.is_set()
+
+    def rest(self, limit_ms):
+        """Waits so long for what it waits for. False: that is nothing, or somebody else does."""
+        if not self._borrow():
+            return False
+        request = self.waits_for()
+        if request:
+            request.done(limit_ms)
+        self._is_taken = False
+        return request is not None
+
+    def _borrow(self):
+        """Whether nobody else looks at its requests now; then nobody else begins to."""
+        with _operations.lock():
+            is_free = not self._over.is_set() and not self._is_taken
+            self._is_taken |= is_free
+        return is_free
+
+    def end(self, error):
+        super().end(error)
+        self._group.release(self)
+
+    def _is_begun(self):
+        return self._has_begun and super()._is_begun()
+
+    # ---- from stage to stage ----
+
+    def _pass(self, until_s):
+        if not self._has_begun:
+            raise Timeout(errno.ETIMEDOUT, 'an earlier operation of that name is not over')
+        clash = self._clash(until_s)
+        if self._is_saying:
+            return self._agree(clash)
+        if clash is not None:
+            self._parts = []
+            return self._say([], clash)
+        if not self._call.finish(self._plan):
+            return None
+        self._group.replace(self._plan, self._call.sizes(self._plan.room))
+        return self._rounds()
+
+    def _clash(self, until_s):
+        """What the service says of ranks that do different things, once all parts are over."""
+        first = None
+        for part in self._parts:
+            try:
+                self._wait_for(part, until_s)
+            except Mismatch as error:
+                first = first or error
+        return first
+
+    def _rounds(self):
+        self._plan.rounds += 1
+        return [NamedPart(slot, begin) for slot, begin in self._call.parts(self._plan)]
+
+    def _say(self, marks, clash=None):
+        self._is_saying, self._first_clash = True, clash
+        words = torch.zeros(_WORDS, dtype=torch.int32)
+        raw = self._call.text.encode()
+        said = bytearray(_HEAD.pack(hashlib.sha256(raw).digest()[:16], self._call.room or 0)
+                         + raw[:_TEXT_BYTES])
+        words.view(torch.uint8)[:len(said)] = torch.frombuffer(said, dtype=torch.uint8)
+        self._whole = torch.empty(self._group.ranks.count * _WORDS, dtype=torch.int32)
+        return marks + [self._group.say(words, self._whole)]
+
+    def _agree(self, clash):
+        """All have said what they bring."""
+        clash = clash or self._first_clash
+        self._leave(clash)
+        self._is_saying = False
+        said = [_HEAD.unpack_from(raw) + (_text(raw),) for raw in self._blocks()]
+        if len({digest for digest, _, _ in said}) > 1:
+            raise mismatch(_disagreement([text for _, _, text in said], self._group.ranks))
+        if clash:
+            raise clash
+        room = max(room for _, room, _ in said)
+        self._plan = self._group.adopt(self._call.text, self._call.sizes(room), self._call.neutral,
+                                       room)
+        return self._rounds()
+
+    def _go_on(self, parts):
+        super()._go_on(parts)
+        if not self._is_saying and self._call.room is None:
+            self._group.release(self)   # behind its own parts in the queues of its tensors
+
+    def _leave(self, clash):
+        """The tensors that were pushed so far, which others may need; those where ranks have met in
+        different operations nobody needs any more."""
+        with _operations.lock():
+            self._parts.pop().leave()
+            for part in self._parts if clash is None else ():
+                part.leave()
+            self._parts = []
+        if clash is not None:
+            self._group.abandon()
+
+    def _blocks(self):
+        return [bytes(block.tolist()) for block in
+                self._whole.view(torch.uint8).view(self._group.ranks.count, -1)]
+
+
+def _text(raw):
+    return raw[_HEAD.size:].rstrip(b'\0').decode(errors='ignore')
+
+
+def _disagreement(texts, ranks):
+    """'rank 0 brought ..., ranks 1 and 2 brought ...'"""
+    who = {}
+    for i, text in enumerate(texts):
+        who.setdefault(text, []).append(str(ranks.rank_of(i)))
+    told = '; '.join(f"{'rank' if len(of) == 1 else 'ranks'} {', '.join(of)} brought {text}"
+                     for text, of in who.items())
+    return (f'ranks disagree: {told}. Under one name all must bring the same operation, dtype, '
+            'shape and root')
+
+

@@ -1,0 +1,64 @@
+"""The same start everywhere: one rank's parameters and optimizer state for all."""
+import torch
+
+from ..errors import mismatch
+from ._collectives import broadcast_async_
+from ._objects import broadcast_object
+from .process_sets import global_process_set
+
+
+def broadcast_parameters(params, root_rank, process_set=global_process_set):
+    """The root's values, into each tensor of a state_dict(), or of named_parameters()."""
+    items = list(params.items() if isinstance(params, dict) else params)
+    handles = []
+    for name, tensor in items:
+        if tensor is None:
+            continue
+        if not isinstance(tensor, torch.Tensor):
+            raise mismatch(f"broadcast_parameters: '{name}' is a {type(tensor).__name__}, expected "
+                           'a tensor; broadcast_object() takes others')
+        handles.append(broadcast_async_(tensor, root_rank, f'parameter/{name}', process_set))
+    for handle in handles:
+        handle.wait()
+
+
+class _Place:
+    """Stands for a tensor in what is pickled."""
+
+    def __init__(self, number, tensor):
+        self.number, self.shape, self.dtype = number, tuple(tensor.shape), tensor.dtype
+
+
+def _map(thing, change, kind):
+    """A copy of nested dicts, lists and tuples in which each `kind` was changed."""
+    if isinstance(thing, kind):
+        return change(thing)
+    if isinstance(thing, dict):
+        return {key: _map(value, change, kind) for key, value in thing.items()}
+    if isinstance(thing, (list, tuple)) and not hasattr(thing, '_fields'):
+        return type(thing)(_map(value, change, kind) for value in thing)
+    return thing
+
+
+def broadcast_optimizer_state(optimizer, root_rank, process_set=global_process_set):
+    """The root's state and settings (rates, momenta, step counts), into the optimizer of each rank;
+    one that has not stepped yet gets them, too."""
+    tensors = []
+
+    def place(tensor):
+        tensors.append(tensor)
+        return _Place(len(tensors) - 1, tensor)
+    is_root = process_set.sequences().job.rank == root_rank
+    state = _map(optimizer.state_dict(), place, torch.Tensor) if is_root else None
+    state = broadcast_object(state, root_rank, 'optimizer state', process_set)
+    handles = []
+
+    def fill(of):
+        tensor = tensors[of.number].clone() if is_root else torch.empty(of.shape, dtype=of.dtype)
+        handles.append(broadcast_async_(tensor, root_rank, f'optimizer state/{of.number}',
+                                        process_set))
+        return tensor
+    state = _map(state, fill, _Place)
+    for handle in handles:
+        handle.wait()
+    optimizer.load_state_dict(state)

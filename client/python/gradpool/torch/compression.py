@@ -1,0 +1,38 @@
+"""What gradients are turned into before they travel."""
+import torch
+
+
+class NoneCompressor:
+    """As they are."""
+
+    @staticmethod
+    def compress(tensor):
+        """(what travels, what decompress() must know)"""
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor, _):
+        return tensor
+
+
+def _half(dtype):
+    class Half:
+        """Floats of more bits travel as halves; they are summed in float32 and rounded once."""
+
+        @staticmethod
+        def compress(tensor):
+            travels = tensor.to(dtype) if tensor.is_floating_point() else tensor
+            return travels, tensor.dtype
+
+        @staticmethod
+        def decompress(tensor, was):
+            return tensor.to(was)
+    return Half
+
+
+class Compression:
+    """What to pass as `compression`; a class of one's own with compress() and decompress() will
+    do, too."""
+    none = NoneCompressor
+    fp16 = _half(torch.float16)
+    bf16 = _half(torch.bfloat16)

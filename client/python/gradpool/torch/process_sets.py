@@ -1,0 +1,109 @@
+"""Sets of ranks whose operations are theirs alone."""
+import hashlib
+
+from ..errors import mismatch
+from ._sequences import Sequence
+
+# Of what calls without a name have brought: so many agreements are kept for each kind of call.
+_UNNAMED_PLANS = 32
+
+
+class ProcessSet:
+    """Some ranks of the job: of ProcessSet([0, 2]) or ProcessSet(0, 2). add_process_set() or init()
+    make it known, on all ranks in the same order."""
+
+    process_set_id = None
+
+    def __init__(self, *ranks):
+        if len(ranks) == 1 and not isinstance(ranks[0], int):
+            ranks = ranks[0]
+        self.ranks = sorted(ranks)
+        self._known = None
+
+    def included(self):
+        """Whether this process is one of them."""
+        return self._door().rank in self.ranks
+
+    def rank(self):
+        """Among the set, from 0."""
+        self.sequences()
+        return self.ranks.index(self._door().rank)
+
+    def size(self):
+        self._door()
+        return len(self.ranks)
+
+    def sequences(self):
+        """What is known of the set: Sequences. Mismatch: this rank is not in it."""
+        known = self._known
+        if known is None or known.door.is_closed:
+            raise mismatch(f'{self}: it is not known; call init(), and add_process_set() for a set '
+                           'of its own')
+        if known.position is None:
+            raise mismatch(f'{self}: rank {known.door.rank} is not in it and cannot take part')
+        return known
+
+    def bind(self, door, process_set_id):
+        ranks = list(range(door.size)) if process_set_id == 0 else self.ranks
+        if len(set(ranks)) != len(ranks) or not ranks or not 0 <= ranks[0] <= ranks[-1] < door.size:
+            raise mismatch(f'{self}: expected ranks of 0 to {door.size - 1}, each once')
+        self.ranks, self.process_set_id = ranks, process_set_id
+        self._known = Sequences(door, ranks, process_set_id == 0)
+
+    def unbind(self):
+        self._known = self.process_set_id = None
+
+    def _door(self):
+        if self._known is None or self._known.door.is_closed:
+            raise mismatch(f'{self}: it is not known; call init() first')
+        return self._known.door
+
+    def __repr__(self):
+        return f'ProcessSet(id {self.process_set_id}, ranks {self.ranks})'
+
+
+class Sequences:
+    """A set's Sequences by name, and what they know of it: `job`, `members` (ranks, None: all),
+    `count`, `path` (what its tensors' names begin with)."""
+
+    def __init__(self, door, ranks, is_whole):
+        self.door, self.job, self.count = door, door.job, len(ranks)
+        self.members = None if is_whole else tuple(ranks)
+        self._ranks = ranks
+        self.position = ranks.index(door.rank) if door.rank in ranks else None
+        told = 'all' if is_whole else '.'.join(map(str, ranks))
+        if len(told) > 40:
+            told = hashlib.sha256(told.encode()).hexdigest()[:16]
+        self.path = f'named/{told}'
+        self._known = {}
+
+    def rank_of(self, position):
+        return self._ranks[position]
+
+    def named(self, kind, name):
+        """The Sequence of a call. Mismatch: an operation of that name is under way."""
+        if name is None:
+            return self.of(f'{kind}.noname', _UNNAMED_PLANS)
+        sequence = self.of(str(name))
+        for operation in list(sequence.open):
+            if not operation.look():
+                raise mismatch(f"{kind} '{name}', rank {self.job.rank}: an operation of that name "
+                               'is under way; synchronize() it first, or give this one another '
+                               'name')
+        return sequence
+
+    def of(self, name, plans_max=1):
+        if name not in self._known:
+            self._known[name] = Sequence(self, name, plans_max, self.door.timeout_s)
+        return self._known[name]
+
+    def all(self):
+        return list(self._known.values())
+
+    def hand_over_all(self):
+        """Leaves to the thread whatever is open, of all sets."""
+        for operation in self.door.open():
+            operation.hand_over()
+
+
+global_process_set = ProcessSet()
