@@ -266,9 +266,11 @@ class Operation(Work):
             self.end(Timeout(errno.ETIMEDOUT, 'not over'))
 
     def waits_for(self):
+        """The Request to sleep in: one that is done where all are, so that nobody sleeps."""
         with contextlib.suppress(GradpoolError):
-            return next((part.request for part in self._parts
-                         if part.request and not part.request.done()), None)
+            requests = [part.request for part in self._parts if part.request]
+            return next((request for request in requests if not request.done()),
+                        requests[0] if requests and self._is_begun() else None)
 
     def is_over(self):
         try:

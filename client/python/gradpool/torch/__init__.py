@@ -5,20 +5,23 @@
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 
-Ranks are matched by the names of operations, in any order; calls without a name by their order among
-calls of that kind. A name that is under way is refused at once; what ranks disagree about is a
-Mismatch on every one of them. No operation waits longer than GRADPOOL_TIMEOUT_MS."""
+Ranks are matched by the names of operations, in any order; calls without a name by their order
+among calls of that kind. A name that is under way is refused at once; what ranks disagree about is
+a Mismatch on every one of them. No operation waits longer than GRADPOOL_TIMEOUT_MS."""
 from ..errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout
 from ._calls import ReduceOp
 from ._collectives import (allgather_async, allreduce_, allreduce_async, allreduce_async_,
                            alltoall_async, barrier, broadcast_, broadcast_async, broadcast_async_,
                            declare, grouped_allreduce_, grouped_allreduce_async,
                            grouped_allreduce_async_, push_pull_, push_pull_async,
-                           push_pull_async_, reducescatter_async, sparse_allreduce_async)
+                           push_pull_async_, push_pull_async_inplace, push_pull_inplace,
+                           reducescatter_async, sparse_allreduce_async)
 from ._differentiable import (allgather, allreduce, alltoall, broadcast, grouped_allreduce,
                               push_pull, reducescatter)
-from ._door import (add_process_set, cross_rank, cross_size, init, is_homogeneous, is_initialized,
-                    local_rank, local_size, rank, remove_process_set, shutdown, size)
+from ._door import (add_process_set, ccl_built, cross_rank, cross_size, cuda_built, ddl_built,
+                    gloo_built, gloo_enabled, init, is_homogeneous, is_initialized, local_rank,
+                    local_size, mpi_built, mpi_enabled, mpi_threads_supported, nccl_built, rank,
+                    remove_process_set, rocm_built, shutdown, size)
 from ._handles import poll, synchronize
 from ._joining import join
 from ._objects import allgather_object, broadcast_object
@@ -34,11 +37,14 @@ __all__ = ['Adasum', 'add_process_set', 'allgather', 'allgather_async', 'allgath
            'allreduce', 'allreduce_', 'allreduce_async', 'allreduce_async_', 'alltoall',
            'alltoall_async', 'Average', 'barrier', 'broadcast', 'broadcast_', 'broadcast_async',
            'broadcast_async_', 'broadcast_object', 'broadcast_optimizer_state',
-           'broadcast_parameters', 'Compression', 'cross_rank', 'cross_size', 'declare',
-           'DistributedOptimizer', 'Forked', 'global_process_set', 'GradpoolError',
-           'grouped_allreduce', 'grouped_allreduce_', 'grouped_allreduce_async',
-           'grouped_allreduce_async_', 'init', 'is_homogeneous', 'is_initialized', 'join',
-           'local_rank', 'local_size', 'Max', 'Min', 'Mismatch', 'PeerLost', 'poll', 'ProcessSet',
-           'Product', 'push_pull', 'push_pull_', 'push_pull_async', 'push_pull_async_', 'rank',
-           'ReduceOp', 'reducescatter', 'reducescatter_async', 'remove_process_set', 'shutdown',
-           'size', 'sparse_allreduce_async', 'Sum', 'synchronize', 'Timeout']
+           'broadcast_parameters', 'ccl_built', 'Compression', 'cross_rank', 'cross_size',
+           'cuda_built', 'ddl_built', 'declare', 'DistributedOptimizer', 'Forked',
+           'global_process_set', 'gloo_built', 'gloo_enabled', 'GradpoolError', 'grouped_allreduce',
+           'grouped_allreduce_', 'grouped_allreduce_async', 'grouped_allreduce_async_', 'init',
+           'is_homogeneous', 'is_initialized', 'join', 'local_rank', 'local_size', 'Max', 'Min',
+           'Mismatch', 'mpi_built', 'mpi_enabled', 'mpi_threads_supported', 'nccl_built',
+           'PeerLost', 'poll', 'ProcessSet', 'Product', 'push_pull', 'push_pull_',
+           'push_pull_async', 'push_pull_async_', 'push_pull_async_inplace', 'push_pull_inplace',
+           'rank', 'ReduceOp', 'reducescatter', 'reducescatter_async', 'remove_process_set',
+           'rocm_built', 'shutdown', 'size', 'sparse_allreduce_async', 'Sum', 'synchronize',
+           'Timeout']

@@ -265,8 +265,8 @@ def _checked_splits(ranks, tensor, splits):
     rows = tensor.shape[0] if tensor.dim() else 0
     if splits is None:
         if tensor.dim() == 0 or rows % ranks.count:
-            raise mismatch(f'alltoall of {_told(tensor)} among {ranks.count} ranks: its rows cannot '
-                           'be dealt evenly; give splits')
+            raise mismatch(f'alltoall of {_told(tensor)} among {ranks.count} ranks: its rows '
+                           'cannot be dealt evenly; give splits')
         return [rows // ranks.count] * ranks.count
     splits = [int(count) for count in splits]
     if len(splits) != ranks.count or sum(splits) != rows or min(splits) < 0:

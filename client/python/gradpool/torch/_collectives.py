@@ -165,6 +165,9 @@ def push_pull_(tensor, average=True, name=None, version=0, priority=0):
     return allreduce_(tensor, average, name)
 
 
+push_pull_inplace, push_pull_async_inplace = push_pull_, push_pull_async_
+
+
 def declare(name):
     """Names a tensor that push_pull() will have, in the order of the model: nothing to do here,
     where the first operation of a name says what it is."""

@@ -53,5 +53,5 @@ def synchronize(handle):
 
 def _checked(handle):
     if not isinstance(handle, Handle):
-        raise mismatch(f'a {type(handle).__name__}, expected what an asynchronous call has returned')
+        raise mismatch(f'a {type(handle).__name__}, expected what an asynchronous call returns')
     return handle

@@ -2,8 +2,8 @@
 
 It goes on with the operations that the ranks have agreed on so far, each time with what changes
 nothing (zeros in a sum, no rows in a gathering), always one round of each, so that others never
-wait for it. When the last rank has joined all have the same number of rounds but for that one: who
-lacks it makes it."""
+wait for it. When all have joined they stop, tell each other how many rounds of each they have
+begun, and make up for what the others have more."""
 from ._door import door
 from ._handles import poll
 from ._objects import gather_async
@@ -24,56 +24,51 @@ class _Rounds:
     def counts(self):
         return {key: plan.rounds for key, (_, plan) in self._plans.items()}
 
-    def go_on(self):
-        """Begins a round of each that has none open. Whether one was begun."""
-        free = [key for key in self._plans if key not in self._open or self._is_over(key)]
-        for key in free:
-            self._begin(key)
-        return bool(free)
+    def go_on(self, until=None):
+        """Begins a round of each that has none open, unless it has as many as `until` says."""
+        for key, (sequence, plan) in self._plans.items():
+            is_last = until is not None and plan.rounds >= until.get(key, 0)
+            if self._is_free(key) and not is_last:
+                self._open[key] = NamedOperation(sequence, plan.neutral()).start()
 
-    def _begin(self, key):
-        sequence, plan = self._plans[key]
-        self._open[key] = NamedOperation(sequence, plan.neutral()).start()
-
-    def _is_over(self, key):
-        operation = self._open[key]
-        if not operation.look():
-            return False
-        operation.wait()    # raises what went wrong
-        return True
+    def _is_free(self, key):
+        operation = self._open.get(key)
+        if operation is None:
+            return True
+        if operation.look():
+            self._open.pop(key).wait()      # raises what went wrong
+            return True
+        return False
 
     def rest(self):
-        """A little, in the wait of one that is open."""
-        return any(operation.rest(_SLICE_MS) for operation in self._open.values())
+        """A little, in the wait of one that is open. Whether there was one."""
+        return any(operation.rest(_SLICE_MS) for operation in list(self._open.values()))
 
     def end(self, every):
-        """All ranks have joined, with these counts: the last round of each."""
-        for key, (_, plan) in self._plans.items():
-            if plan.rounds <= max(counts.get(key, 0) for counts in every):
-                if key in self._open:
-                    self._open[key].wait()
-                self._begin(key)
-        for operation in self._open.values():
-            operation.wait()
+        """All ranks have stopped, with these counts."""
+        until = {key: max(counts.get(key, 0) for counts in every) for key in self._plans}
+        self.go_on(until)
+        while self._open:
+            self.rest()
+            self.go_on(until)
 
 
 def join(device=-1):
-    """Returns when all ranks have called it: the rank that was the last one, or of those that did
-    the most the highest. Until then this one takes part in what the others do, with nothing of its
-    own: in an Average, too, which is over all ranks. That holds for allreduce, allgather and
-    barrier, as they were called before; others wait for this rank.
+    """Returns when all ranks have called it: the rank that has done the most, the highest of those.
+    Until then this one takes part in what the others do, with nothing of its own: in an Average,
+    too, which is over all ranks. That holds for allreduce, allgather and barrier, as they were
+    called before; other operations wait for this rank.
 
     device  not looked at"""
     ranks = global_process_set.sequences()
     for operation in door().open():
         operation.wait()
     rounds = _Rounds(ranks)
-    counts = rounds.counts()
-    handle = gather_async(counts, 'join', global_process_set)
-    while not poll(handle):
-        if not rounds.go_on() and not rounds.rest():
-            handle.rest(_SLICE_MS)
-    every = handle.wait()
-    rounds.end(every)
-    done = [sum(of.values()) for of in every]
+    done = gather_async(sum(rounds.counts().values()), 'join', global_process_set)
+    while not poll(done):
+        rounds.go_on()
+        if not rounds.rest():
+            done.rest(_SLICE_MS)
+    rounds.end(gather_async(rounds.counts(), 'joined', global_process_set).wait())
+    done = done.wait()
     return max(range(len(done)), key=lambda rank: (done[rank], rank))

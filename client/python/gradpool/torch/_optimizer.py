@@ -127,7 +127,8 @@ class _Reducer:
                 group[0].grad = found
                 continue
             for parameter, reduced, of in zip(group, found, known):
-                parameter.grad.copy_(self.compression.decompress(reduced, of))
+                if reduced is not parameter.grad:
+                    parameter.grad.copy_(self.compression.decompress(reduced, of))
 
     def is_busy(self):
         return bool(self._handles)
@@ -221,6 +222,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     kind = type(optimizer)
     made = object.__new__(type(kind.__name__, (_Distributed, kind), {}))
     made.__dict__.update(optimizer.__dict__)
+    made.__dict__.pop('step', None)     # of the former one, where a scheduler counts its steps
     made._skips = made._is_synchronized = False
     made._reducer = _Reducer(named, {
         'compression': compression, 'backward_passes_per_step': backward_passes_per_step, 'op': op,

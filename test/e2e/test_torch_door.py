@@ -1,0 +1,462 @@
+"""gradpool.torch with real processes on a real service: each call beside plain torch, which knows
+what every rank has brought."""
+import os
+import time
+
+import python_case
+import ranks
+from python_case import setUpModule, tearDownModule     # noqa: found by name
+
+TIMEOUT_MS = 20000
+STEPS = 4
+
+
+class Rank:
+    """A process of the job, which notes what is not as it should be."""
+
+    def __init__(self, rank, workers):
+        os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
+        import torch
+        import gradpool.torch as hvd
+        self.torch, self.hvd, self.rank, self.workers = torch, hvd, rank, workers
+        torch.set_num_threads(1)
+        hvd.init()
+        self.wrong = []
+
+    def values(self, rank, shape=(7, 3), dtype='float32'):
+        """Small whole numbers that are another rank's, too, for who asks."""
+        torch = self.torch
+        count = torch.Size(shape).numel()
+        return (torch.arange(count) % 5 + rank + 1).to(getattr(torch, dtype)).view(shape)
+
+    def every(self, *arguments):
+        return [self.values(rank, *arguments) for rank in range(self.workers)]
+
+    def expect(self, what, found, wanted):
+        pairs = zip(found, wanted) if isinstance(found, (list, tuple)) else [(found, wanted)]
+        for one, other in pairs:
+            if one.dtype != other.dtype or not self.torch.equal(one, other):
+                self.wrong.append(f'{what}: {one} instead of {other}')
+
+    def expect_true(self, what, is_so):
+        if not is_so:
+            self.wrong.append(what)
+
+    def raised(self, call):
+        """[the error's class, its text]"""
+        try:
+            call()
+        except Exception as error:
+            return [type(error).__name__, str(error)]
+        return ['nothing', '']
+
+
+def product(tensors):
+    first, *others = tensors
+    for other in others:
+        first = first * other
+    return first
+
+
+def compare_reductions(of):
+    hvd, torch = of.hvd, of.torch
+    for dtype in 'float32', 'float64', 'float16', 'bfloat16', 'int32', 'int64', 'int8':
+        every = of.every((7, 3), dtype)
+        stack = torch.stack(every)
+        is_float = stack.is_floating_point()
+        mean = sum(every) / of.workers if is_float else \
+            sum(every).div(of.workers, rounding_mode='floor')
+        for op, wanted in ((hvd.Sum, sum(every)), (hvd.Min, stack.amin(0)),
+                           (hvd.Max, stack.amax(0)), (hvd.Product, product(every)),
+                           (hvd.Average, mean)):
+            found = hvd.allreduce(every[of.rank], op=op, name=f'{dtype}.{op.name}')
+            of.expect(f'allreduce {op} {dtype}', found, wanted)
+    every = of.every()
+    mine = every[of.rank].clone()
+    of.expect('average=False', hvd.allreduce(mine, average=False), sum(every))
+    of.expect('scaled', hvd.allreduce(mine, op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0),
+              2 * sum(every))
+    of.expect('what was given', mine, every[of.rank])
+    of.expect('allreduce_', hvd.allreduce_(mine, op=hvd.Sum), sum(every))
+    of.expect('in place', mine, sum(every))
+    strided = every[of.rank].clone().t()
+    hvd.synchronize(hvd.allreduce_async_(strided, op=hvd.Sum, name='strided'))
+    of.expect('strides', strided, sum(every).t())
+    for kind in hvd.Compression.fp16, hvd.Compression.bf16:
+        of.expect('compressed', hvd.allreduce(every[of.rank], op=hvd.Sum, compression=kind),
+                  sum(every))
+
+
+def compare_groups(of):
+    hvd = of.hvd
+    shapes = (3,), (2, 2), (5, 1)
+    mine = [of.values(of.rank, shape) for shape in shapes]
+    sums = [sum(of.every(shape)) for shape in shapes]
+    of.expect('grouped', hvd.grouped_allreduce(mine, op=hvd.Sum, name='group'), sums)
+    for _ in range(2):      # described, then as it is known
+        handle = hvd.grouped_allreduce_async(mine, op=hvd.Sum, name='group')
+        of.expect('grouped_async', hvd.synchronize(handle), sums)
+    hvd.grouped_allreduce_(mine, op=hvd.Sum)
+    of.expect('grouped in place', mine, sums)
+    halves = of.every((4,), 'float64')
+    of.expect('push_pull', hvd.push_pull(halves[of.rank], name='byteps'), sum(halves) / of.workers)
+    hvd.declare('byteps.inplace')
+    hvd.push_pull_(halves[of.rank], average=False, name='byteps.inplace')
+    of.expect('push_pull_', halves[of.rank], sum(of.every((4,), 'float64')))
+
+
+def compare_gathers(of):
+    hvd, torch = of.hvd, of.torch
+    for step in range(3):   # rows that grow, and a rank without any
+        for dtype in 'float32', 'int16', 'bool', 'complex64':
+            every = [of.values(rank, ((rank + 2 * step) % 4, 3), 'int64').to(getattr(torch, dtype))
+                     for rank in range(of.workers)]
+            found = hvd.allgather(every[of.rank], name=f'rows {dtype}')
+            of.expect(f'allgather {step} {dtype}', found, torch.cat(every))
+    every = of.every((2,))
+    handles = [hvd.allgather_async(every[of.rank] + i) for i in range(3)]
+    for i in (2, 0, 1):
+        of.expect('allgather_async', hvd.synchronize(handles[i]), torch.cat(every) + i)
+    of.expect_true('objects', hvd.allgather_object({'of': of.rank}) ==
+                   [{'of': rank} for rank in range(of.workers)])
+    of.expect_true('an object', hvd.broadcast_object(['x' * 99 * of.rank], 1) == ['x' * 99])
+
+
+def compare_copies(of):
+    hvd, last = of.hvd, of.workers - 1
+    for dtype in 'float32', 'int64', 'uint8':
+        for root in 0, last:    # another one under the same name
+            every = of.every((7, 3), dtype)
+            of.expect('broadcast', hvd.broadcast(every[of.rank], root, name=f'copy {dtype}'),
+                      every[root])
+            hvd.broadcast_(every[of.rank], root)
+            of.expect('broadcast_', every[of.rank], of.values(root, (7, 3), dtype))
+    even, odd = of.every((2 * of.workers, 3)), of.every((2 * of.workers + 1,), 'int32')
+    of.expect('reducescatter', hvd.reducescatter(even[of.rank], op=hvd.Sum, name='deal'),
+              sum(even).chunk(of.workers)[of.rank])
+    of.expect('reducescatter of means', hvd.reducescatter(even[of.rank]),
+              (sum(even) / of.workers).chunk(of.workers)[of.rank])
+    rows = [3] + [2] * (of.workers - 1)
+    handle = hvd.reducescatter_async(odd[of.rank], op=hvd.Max)
+    of.expect('reducescatter unevenly', hvd.synchronize(handle),
+              of.torch.stack(odd).amax(0).split(rows)[of.rank])
+
+
+def compare_exchanges(of):
+    hvd, torch = of.hvd, of.torch
+    every = of.every((2 * of.workers, 2), 'int64')
+    of.expect('alltoall', hvd.alltoall(every[of.rank], name='swap'),
+              torch.cat([one.chunk(of.workers)[of.rank] for one in every]))
+    for step in range(2):       # rank r sends r + i + step rows to rank i
+        splits = [[rank + i + step for i in range(of.workers)] for rank in range(of.workers)]
+        every = [of.values(rank, (sum(splits[rank]), 2), 'int64') for rank in range(of.workers)]
+        rows, received = hvd.alltoall(every[of.rank], torch.tensor(splits[of.rank]), name='swap')
+        of.expect('alltoall with splits', rows, torch.cat(
+            [one.split(splits[rank])[of.rank] for rank, one in enumerate(every)]))
+        of.expect_true('received', received.tolist() == [of_rank[of.rank] for of_rank in splits])
+
+
+def compare_orders(of):
+    """Names in another order on each rank, many at once, waited for in another one; three times."""
+    hvd, names = of.hvd, [f'any order {i}' for i in range(12)]
+    for _ in range(3):
+        mine = names[of.rank * 5:] + names[:of.rank * 5]
+        handles = {name: hvd.allreduce_async(of.values(of.rank, (4,)) + int(name.split()[-1]),
+                                             name=name, op=hvd.Sum) for name in mine}
+        for name in reversed(mine[3:] + mine[:3]):
+            wanted = sum(of.every((4,))) + of.workers * int(name.split()[-1])
+            of.expect(name, hvd.synchronize(handles[name]), wanted)
+    # Gatherings that must begin anew with more room, waited for in opposite orders.
+    for rows in 1, 40:
+        block = of.values(of.rank, (rows, 2))
+        handles = [hvd.allgather_async(block, name=f'more {i}') for i in range(2)]
+        for i in (0, 1) if of.rank else (1, 0):
+            of.expect('more rows', hvd.synchronize(handles[i]),
+                      of.torch.cat(of.every((rows, 2))))
+    hvd.barrier()
+    until = time.monotonic() + 10
+    handle = hvd.allreduce_async(of.values(of.rank), name='polled')
+    while not hvd.poll(handle) and time.monotonic() < until:
+        time.sleep(0.001)
+    of.expect_true('polled', hvd.poll(handle))
+    hvd.synchronize(handle)
+
+
+def compare_process_sets(of):
+    hvd, last = of.hvd, of.workers - 1
+    some = hvd.add_process_set([0, last])
+    of.expect_true('ranks of a set', some.ranks == [0, last] and some.size() == 2
+                   and some.process_set_id == 1 and some.included() == (of.rank in (0, last)))
+    if some.included():
+        every = of.every()
+        both = [every[0], every[last]]
+        of.expect_true('rank in a set', some.rank() == (of.rank > 0))
+        of.expect('of a set', hvd.allreduce(every[of.rank], process_set=some), sum(both) / 2)
+        of.expect('gathered in a set', hvd.allgather(every[of.rank], process_set=some),
+                  of.torch.cat(both))
+        of.expect('copied in a set', hvd.broadcast(every[of.rank], last, process_set=some),
+                  both[1])
+    else:
+        of.expect_true('outside', of.raised(lambda: hvd.allreduce(
+            of.values(0), process_set=some))[0] == 'Mismatch')
+    hvd.remove_process_set(some)
+
+
+def compare_gradients(of):
+    hvd, torch = of.hvd, of.torch
+    weights = of.every((of.workers, 2))
+
+    def gradient(what, weight, *arguments, **options):
+        given = of.values(of.rank, (of.workers, 2)).requires_grad_()
+        (what(given, *arguments, **options) * weight).sum().backward()
+        return given.grad
+    mine = weights[of.rank]
+    of.expect('through allreduce', gradient(hvd.allreduce, mine, op=hvd.Sum), sum(weights))
+    of.expect('through a mean', gradient(hvd.allreduce, mine), sum(weights) / of.workers)
+    of.expect('through broadcast', gradient(hvd.broadcast, mine, 1),
+              sum(weights) / of.workers if of.rank == 1 else 0 * mine)
+    wide = of.every((of.workers * of.workers, 2))
+    of.expect('through allgather', gradient(hvd.allgather, wide[of.rank]),
+              (sum(wide) / of.workers).chunk(of.workers)[of.rank])
+    of.expect('through reducescatter', gradient(hvd.reducescatter, mine[:1], op=hvd.Sum),
+              torch.cat([weight[:1] for weight in weights]))
+    of.expect('through alltoall', gradient(hvd.alltoall, mine),
+              torch.cat([weight[of.rank:of.rank + 1] for weight in weights]))
+
+
+def rank_compares(rank, workers):
+    of = Rank(rank, workers)
+    for compare in (compare_reductions, compare_groups, compare_gathers, compare_copies,
+                    compare_exchanges, compare_orders, compare_process_sets, compare_gradients):
+        compare(of)
+    hvd = of.hvd
+    of.expect_true('places', [hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(),
+                              hvd.cross_rank(), hvd.cross_size()]
+                   == [rank, workers, rank, workers, 0, 1])
+    hvd.shutdown()
+    of.expect_true('shut down', not hvd.is_initialized())
+    hvd.init()      # another job
+    of.expect('once more', hvd.allreduce(of.values(rank), op=hvd.Sum), sum(of.every()))
+    return of.wrong
+
+
+# ---- training ----
+
+def make_net(torch, is_sparse=False):
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.EmbeddingBag(20, 8, mode='sum', sparse=is_sparse),
+                               torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+
+
+def batch(torch, rank, step):
+    return (torch.arange(12).view(4, 3) * (rank + 2) + step) % 20
+
+
+def loss(net, given):
+    return net(given).square().mean()
+
+
+def train_alone(torch, workers, is_sparse=False, passes=1, steps=STEPS):
+    """In one process: the mean, in rank order, of what each rank's batches give."""
+    net = make_net(torch, is_sparse)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0 if is_sparse else 0.9)
+    for step in range(steps):
+        each = []
+        for rank in range(workers):
+            net.zero_grad(set_to_none=True)
+            for i in range(passes):
+                loss(net, batch(torch, rank, passes * step + i)).backward()
+            each.append([parameter.grad for parameter in net.parameters()])
+        for parameter, *of_ranks in zip(net.parameters(), *each):
+            parameter.grad = sum(of_ranks[1:], of_ranks[0]) / workers
+        optimizer.step()
+    return list(net.parameters())
+
+
+def train(of, is_sparse=False, passes=1, wrong_start=False, **options):
+    """With DistributedOptimizer; what the parameters are afterwards."""
+    torch, hvd = of.torch, of.hvd
+    net = make_net(torch, is_sparse)
+    if wrong_start and of.rank:
+        for parameter in net.parameters():
+            parameter.data.zero_()
+    hvd.broadcast_parameters(net.state_dict(), root_rank=0)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0 if is_sparse else 0.9)
+    groups = options.pop('groups', None)
+    if groups == 'lists':
+        groups = [list(net[1].parameters()), list(net[3].parameters())]
+    optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters(), groups=groups,
+                                         backward_passes_per_step=passes, **options)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        for i in range(passes):
+            loss(net, batch(torch, of.rank, passes * step + i)).backward()
+        optimizer.step()
+    return list(net.parameters()), net, optimizer
+
+
+def compare_training(of):
+    torch, hvd = of.torch, of.hvd
+    alone = [parameter.detach() for parameter in train_alone(torch, of.workers)]
+    for options in ({'wrong_start': True}, {'groups': 2}, {'groups': 'lists'}, {'op': hvd.Average}):
+        found, *_ = train(of, **options)
+        of.expect(f'trained {options}', [one.detach() for one in found], alone)
+    for options in ({'gradient_predivide_factor': 2.0}, {'compression': hvd.Compression.fp16}):
+        found, *_ = train(of, **options)
+        of.expect_true(f'trained {options}', all(torch.allclose(one, other, atol=1e-3)
+                                                 for one, other in zip(found, alone)))
+    found, *_ = train(of, passes=2)
+    of.expect('two passes', [one.detach() for one in found],
+              [one.detach() for one in train_alone(torch, of.workers, passes=2)])
+    sparse = train_alone(torch, of.workers, is_sparse=True)
+    for as_dense in False, True:
+        found, *_ = train(of, is_sparse=True, sparse_as_dense=as_dense)
+        of.expect_true('sparse gradients', all(torch.allclose(one, other, atol=1e-6)
+                                               for one, other in zip(found, sparse)))
+
+
+def compare_optimizer_state(of):
+    """Of Adam, whose state the others do not have yet; and what misuse says."""
+    torch, hvd = of.torch, of.hvd
+    net = make_net(torch)
+    optimizer = torch.optim.Adam(net.parameters(), 0.1 * (of.rank + 1))
+    if of.rank == 0:
+        loss(net, batch(torch, 0, 0)).backward()
+        optimizer.step()
+    hvd.broadcast_parameters(net.named_parameters(), 0)
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    states = hvd.allgather_object(optimizer.state_dict())
+    of.expect_true('rate', all(state['param_groups'] == states[0]['param_groups']
+                               for state in states))
+    for state in states:
+        of.expect_true('steps', len(state['state']) == 5)
+        for i, known in state['state'].items():
+            of.expect('moments', [known['step'], known['exp_avg'], known['exp_avg_sq']],
+                      [states[0]['state'][i][key] for key in ('step', 'exp_avg', 'exp_avg_sq')])
+    wrapped = hvd.DistributedOptimizer(optimizer, net.named_parameters())
+    of.expect_true('class', isinstance(wrapped, torch.optim.Adam))
+    loss(net, batch(torch, of.rank, 1)).backward()
+    of.expect_true('early', 'zero_grad' in of.raised(wrapped.zero_grad)[1])
+    wrapped.synchronize()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    with wrapped.skip_synchronize():
+        wrapped.step()
+    digest = torch.cat([parameter.detach().view(-1) for parameter in net.parameters()])
+    of.expect('replicas', hvd.broadcast(digest, 0), digest)
+
+
+def compare_uneven_batches(of):
+    """Rank r has 3 + 2 r batches; who has joined counts as zeros."""
+    torch, hvd = of.torch, of.hvd
+    for turn in range(2):
+        net, rows = torch.nn.Linear(2, 1, bias=False), of.values(of.rank, (1, 2))
+        torch.nn.init.ones_(net.weight)
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), 1.0),
+                                             net.named_parameters())
+        count = 3 + 2 * of.rank
+        for step in range(count):
+            optimizer.zero_grad()
+            net(rows).sum().backward()
+            optimizer.step()
+            gathered = hvd.allgather(rows, name='joined rows')
+            there = [rank for rank in range(of.workers) if step < 3 + 2 * rank]
+            of.expect('rows of who is there', gathered,
+                      torch.cat([of.values(rank, (1, 2)) for rank in there]))
+        last = hvd.join()
+        of.expect_true(f'last {last}', last == of.workers - 1)
+        whole = [(3 + 2 * rank) * of.values(rank, (1, 2)) for rank in range(of.workers)]
+        hvd.broadcast_parameters(net.state_dict(), last)
+        of.expect_true('uneven', torch.allclose(net.weight.detach(), 1 - sum(whole) / of.workers))
+
+
+def rank_trains(rank, workers):
+    of = Rank(rank, workers)
+    for compare in compare_training, compare_optimizer_state, compare_uneven_batches:
+        compare(of)
+    return of.wrong
+
+
+# ---- what goes wrong ----
+
+def rank_disagrees(rank, workers):
+    """What each rank is told: of a first operation, and of one that was known otherwise."""
+    of = Rank(rank, workers)
+    torch, hvd, ones = of.torch, of.hvd, of.torch.ones
+    is_odd = rank == workers - 1
+    attempts = [
+        lambda name: hvd.allreduce(ones(5 + is_odd), name=name),
+        lambda name: hvd.allreduce(ones(2, 3) if is_odd else ones(3, 2), name=name),
+        lambda name: hvd.allreduce(ones(5).double() if is_odd else ones(5), name=name),
+        lambda name: hvd.allreduce(ones(5), name=name, op=hvd.Max if is_odd else hvd.Min),
+        lambda name: hvd.broadcast(ones(5), int(is_odd), name=name),
+        lambda name: hvd.allgather(ones(5, 1 + is_odd), name=name),
+        lambda name: hvd.allgather(ones(5), name=name) if is_odd else hvd.allreduce(ones(5),
+                                                                                    name=name),
+        lambda name: hvd.grouped_allreduce([ones(2), ones(3)] if is_odd else [ones(2)], name=name)]
+    found = []
+    for i, attempt in enumerate(attempts):
+        for known in None, hvd.allreduce, hvd.allgather:
+            name, begun = f'attempt {i} {known is None or known.__name__}', time.monotonic()
+            if known:
+                known(ones(5), name=name)
+            told = of.raised(lambda: attempt(name))
+            hvd.allreduce(ones(5), name=name)   # the name is as good as new
+            found.append([*told, time.monotonic() - begun])
+    found.append([*of.raised(lambda: hvd.allreduce(ones(1 + is_odd))), 0])  # without a name
+    return found
+
+
+def rank_is_refused(rank, workers):
+    of = Rank(rank, workers)
+    hvd, ones = of.hvd, of.torch.ones(4)
+    handle = hvd.allreduce_async(ones, name='twice') if rank == 0 else None
+    found = [of.raised(lambda: hvd.allreduce_async(ones, name='twice'))] if rank == 0 else [None]
+    handle = handle or hvd.allreduce_async(ones, name='twice')
+    hvd.synchronize(handle)
+    for call in (lambda: hvd.allreduce(ones, op=hvd.Adasum),
+                 lambda: hvd.alltoall(ones, splits=[1] * workers + [0]),
+                 lambda: hvd.broadcast(ones, workers),
+                 lambda: hvd.allreduce(ones, average=True, op=hvd.Sum),
+                 lambda: hvd.synchronize(7)):
+        found.append(of.raised(call))
+    hvd.allreduce(ones, name='twice')   # what was refused has changed nothing
+    alone = of.raised(lambda: rank == 0 and hvd.allreduce(ones, name='only one'))
+    return found, alone
+
+
+class TorchDoor(python_case.Case):
+    def run_ranks(self, function, workers):
+        return ranks.run_ranks(function, workers, GRADPOOL_TIMEOUT_MS=str(TIMEOUT_MS),
+                               GRADPOOL_JOB=self.id().rsplit('.', 1)[-1])
+
+    def test_every_operation_gives_what_torch_gives(self):
+        self.assertEqual(self.run_ranks('rank_compares', 3), [[]] * 3)
+
+    def test_models_train_as_one_process_does(self):
+        self.assertEqual(self.run_ranks('rank_trains', 2), [[]] * 2)
+
+    def test_what_ranks_disagree_about_is_told_to_all(self):
+        every = self.run_ranks('rank_disagrees', 2)
+        for told in zip(*every):
+            self.assertEqual({kind for kind, *_ in told}, {'Mismatch'}, told)
+            for _, text, seconds in told:
+                self.assertLess(seconds, 10)
+                self.assertRegex(text, 'rank 0 brought .* rank 1 brought ')
+            # The same words everywhere, but for who reads them.
+            self.assertEqual(len({text.split('ranks disagree')[1] for _, text, _ in told}), 1)
+
+    def test_what_makes_no_sense_is_refused_at_once(self):
+        for rank, (found, alone) in enumerate(self.run_ranks('rank_is_refused', 2)):
+            twice, adasum, splits, root, both, handle = found
+            for told in [adasum, splits, root, both, handle] + [twice] * (rank == 0):
+                self.assertEqual(told[0], 'Mismatch', told)
+            self.assertIn('Average, Sum, Min, Max and Product', adasum[1])
+            self.assertIn('splits [1, 1, 0]', splits[1])
+            if rank == 0:
+                self.assertIn('under way', twice[1])
+                self.assertEqual(alone[0], 'PeerLost')
+                self.assertIn('rank 1', alone[1])
+
+
+if __name__ == '__main__':
+    ranks.main(globals())
