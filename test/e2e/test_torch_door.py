@@ -1,5 +1,6 @@
 """gradpool.torch with real processes on a real service: each call beside plain torch, which knows
 what every rank has brought."""
+import json
 import os
 import time
 
@@ -184,18 +185,20 @@ def compare_orders(of):
 
 def compare_process_sets(of):
     hvd, last = of.hvd, of.workers - 1
-    some = hvd.add_process_set([0, last])
-    of.expect_true('ranks of a set', some.ranks == [0, last] and some.size() == 2
-                   and some.process_set_id == 1 and some.included() == (of.rank in (0, last)))
+    members = [0, last] if last > 1 else [1]
+    some = hvd.add_process_set(members)
+    of.expect_true('ranks of a set', some.ranks == members and some.size() == len(members)
+                   and some.process_set_id == 1 and some.included() == (of.rank in members))
     if some.included():
         every = of.every()
-        both = [every[0], every[last]]
-        of.expect_true('rank in a set', some.rank() == (of.rank > 0))
-        of.expect('of a set', hvd.allreduce(every[of.rank], process_set=some), sum(both) / 2)
+        theirs = [every[rank] for rank in members]
+        of.expect_true('rank in a set', some.rank() == members.index(of.rank))
+        of.expect('of a set', hvd.allreduce(every[of.rank], process_set=some),
+                  sum(theirs) / len(members))
         of.expect('gathered in a set', hvd.allgather(every[of.rank], process_set=some),
-                  of.torch.cat(both))
+                  of.torch.cat(theirs))
         of.expect('copied in a set', hvd.broadcast(every[of.rank], last, process_set=some),
-                  both[1])
+                  theirs[-1])
     else:
         of.expect_true('outside', of.raised(lambda: hvd.allreduce(
             of.values(0), process_set=some))[0] == 'Mismatch')
@@ -295,6 +298,45 @@ def train(of, is_sparse=False, passes=1, wrong_start=False, **options):
     return list(net.parameters()), net, optimizer
 
 
+def compare_pushes(of):
+    """What is known costs one push a tensor and nothing else: nobody is asked."""
+    hvd, job = of.hvd, of.hvd.global_process_set.sequences().job
+    pushed, names = job.push_pull, []
+
+    def count(tensor, *arguments):
+        names.append(tensor.name)
+        return pushed(tensor, *arguments)
+    net, optimizer = train(of)[1:]
+    hvd.allgather(of.values(of.rank), name='counted')
+    hvd.allreduce(of.values(of.rank))
+    hvd.barrier()
+    job.push_pull = count
+    optimizer.zero_grad()
+    loss(net, batch(of.torch, of.rank, 0)).backward()
+    optimizer.step()
+    hvd.allgather(of.values(of.rank), name='counted')
+    hvd.allreduce(of.values(of.rank))
+    del job.push_pull
+    of.expect_true(f'pushed {names}', len(names) == len(list(net.parameters())) + 2)
+
+
+def compare_schedule(of):
+    """A scheduler made before the optimizer was wrapped, as some scripts do."""
+    torch, hvd = of.torch, of.hvd
+    net = make_net(torch)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters())
+    for step in range(2):
+        optimizer.zero_grad()
+        loss(net, batch(torch, of.rank, step)).backward()
+        optimizer.step()
+        scheduler.step()
+    of.expect_true('rate', optimizer.param_groups[0]['lr'] == 0.025)
+    weight = net[1].weight.detach()
+    of.expect('scheduled', hvd.broadcast(weight, 0), weight)
+
+
 def compare_training(of):
     torch, hvd = of.torch, of.hvd
     alone = [parameter.detach() for parameter in train_alone(torch, of.workers)]
@@ -371,7 +413,8 @@ def compare_uneven_batches(of):
 
 def rank_trains(rank, workers):
     of = Rank(rank, workers)
-    for compare in compare_training, compare_optimizer_state, compare_uneven_batches:
+    for compare in (compare_training, compare_pushes, compare_schedule, compare_optimizer_state,
+                    compare_uneven_batches):
         compare(of)
     return of.wrong
 
@@ -403,7 +446,38 @@ def rank_disagrees(rank, workers):
             hvd.allreduce(ones(5), name=name)   # the name is as good as new
             found.append([*told, time.monotonic() - begun])
     found.append([*of.raised(lambda: hvd.allreduce(ones(1 + is_odd))), 0])  # without a name
+    net = torch.nn.Linear(2 + is_odd, 3)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), 1.0),
+                                         net.named_parameters())
+    net(ones(1, 2 + is_odd)).sum().backward()
+    found.append([*of.raised(optimizer.step), 0])
     return found
+
+
+def rank_is_left_alone(rank, workers):
+    """By a rank that never comes, then by one that is gone."""
+    os.environ['GRADPOOL_TIMEOUT_MS'] = '3000'
+    of = Rank(rank, workers)
+    if rank == 1:
+        of.hvd.synchronize(of.hvd.allreduce_async(of.torch.ones(4), name='both'))
+        time.sleep(5)       # beyond the other's deadline, for which it is late
+        os._exit(0)
+    of.hvd.allreduce(of.torch.ones(4), name='both')
+    late = of.raised(lambda: of.hvd.allreduce(of.torch.ones(4), name='both'))
+    until = time.monotonic() + 20
+    gone = late
+    while gone[0] == 'Timeout' and time.monotonic() < until:
+        gone = of.raised(lambda: of.hvd.allreduce(of.torch.ones(4), name=f'only {time.time()}'))
+    return late, gone
+
+
+def rank_has_a_place(rank, workers):
+    """As Open MPI tells one and Slurm the other."""
+    for name, value in json.loads(os.environ['TEST_PLACE'])[rank].items():
+        os.environ[name] = value
+    import gradpool.torch as hvd
+    hvd.init()
+    return [hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size()]
 
 
 def rank_is_refused(rank, workers):
@@ -420,17 +494,18 @@ def rank_is_refused(rank, workers):
                  lambda: hvd.synchronize(7)):
         found.append(of.raised(call))
     hvd.allreduce(ones, name='twice')   # what was refused has changed nothing
-    alone = of.raised(lambda: rank == 0 and hvd.allreduce(ones, name='only one'))
-    return found, alone
+    return found
 
 
 class TorchDoor(python_case.Case):
-    def run_ranks(self, function, workers):
+    def run_ranks(self, function, workers, suffix=''):
         return ranks.run_ranks(function, workers, GRADPOOL_TIMEOUT_MS=str(TIMEOUT_MS),
-                               GRADPOOL_JOB=self.id().rsplit('.', 1)[-1])
+                               GRADPOOL_JOB=self.id().rsplit('.', 1)[-1] + suffix)
 
     def test_every_operation_gives_what_torch_gives(self):
-        self.assertEqual(self.run_ranks('rank_compares', 3), [[]] * 3)
+        for workers in 2, 3:
+            self.assertEqual(self.run_ranks('rank_compares', workers, str(workers)),
+                             [[]] * workers)
 
     def test_models_train_as_one_process_does(self):
         self.assertEqual(self.run_ranks('rank_trains', 2), [[]] * 2)
@@ -446,7 +521,7 @@ class TorchDoor(python_case.Case):
             self.assertEqual(len({text.split('ranks disagree')[1] for _, text, _ in told}), 1)
 
     def test_what_makes_no_sense_is_refused_at_once(self):
-        for rank, (found, alone) in enumerate(self.run_ranks('rank_is_refused', 2)):
+        for rank, found in enumerate(self.run_ranks('rank_is_refused', 2)):
             twice, adasum, splits, root, both, handle = found
             for told in [adasum, splits, root, both, handle] + [twice] * (rank == 0):
                 self.assertEqual(told[0], 'Mismatch', told)
@@ -454,8 +529,25 @@ class TorchDoor(python_case.Case):
             self.assertIn('splits [1, 1, 0]', splits[1])
             if rank == 0:
                 self.assertIn('under way', twice[1])
-                self.assertEqual(alone[0], 'PeerLost')
-                self.assertIn('rank 1', alone[1])
+
+    def test_who_does_not_come_is_named(self):
+        processes = ranks.start_ranks('rank_is_left_alone', 2, GRADPOOL_JOB='left-alone')
+        out, errors = processes[0].communicate(timeout=60)
+        processes[1].communicate(timeout=60)
+        self.assertEqual(processes[0].returncode, 0, errors)
+        late, gone = json.loads(out.splitlines()[-1])
+        self.assertEqual([late[0], gone[0]], ['Timeout', 'PeerLost'])
+        for _, text in late, gone:
+            self.assertIn('rank 1', text)
+
+    def test_places_are_those_of_the_launcher(self):
+        forms = ('OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK',
+                 'SLURM_PROCID SLURM_NTASKS SLURM_LOCALID')
+        places = [dict(zip(form.split(), (str(rank), '2', str(1 - rank))))
+                  for rank, form in enumerate(forms)]
+        found = ranks.run_ranks('rank_has_a_place', 2, TEST_PLACE=json.dumps(places),
+                                GRADPOOL_JOB='places')
+        self.assertEqual(found, [[0, 2, 1, 2], [1, 2, 0, 2]])
 
 
 if __name__ == '__main__':

@@ -141,10 +141,12 @@ def _settings(lr=0.0, weight_decay=0.0, momentum=0.0, dampening=0.0, betas=(0.9,
     return Settings(lr, weight_decay, momentum, dampening, *betas, eps)
 
 
-def _blocks(operation, ranks):
+def _blocks(operation, tensor):
     """How many times a tensor's elements gradient and result hold (gradpool.h, gp_operation)."""
-    return (ranks if operation in ('all-to-all', 'reduce-scatter') else 1,
-            ranks if operation in ('all-to-all', 'gather') else 1)
+    if operation not in ('all-to-all', 'gather', 'reduce-scatter'):
+        return 1, 1
+    ranks = tensor.workers
+    return 1 if operation == 'gather' else ranks, 1 if operation == 'reduce-scatter' else ranks
 
 
 class Job(Owned):
@@ -293,7 +295,7 @@ class Job(Owned):
         return tensors, array, loan
 
     def _fill(self, item, tensor, gradient, result, operation, loan):
-        given, taken = _blocks(operation, tensor.workers)
+        given, taken = _blocks(operation, tensor)
         item.tensor = tensor.handle
         item.gradient = loan.address(gradient, given * tensor.elements,
                                      _what('gradient', tensor, operation, given), tensor.dtype)

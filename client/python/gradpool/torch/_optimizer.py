@@ -29,7 +29,7 @@ class _Reducer:
         self._group_of = {parameter: tuple(group) for group in self._cut() for parameter in group}
         self._ready = set()
         self._prepared = self._prepare()
-        self._hooks = []
+        self._nodes = []
         for parameter in self.names:
             self._watch(parameter)
 
@@ -65,7 +65,7 @@ class _Reducer:
         """The node that accumulates its gradient tells when it has: torch frees it unless held."""
         node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
         node.register_hook(functools.partial(self._accumulated, parameter))
-        self._hooks.append(node)
+        self._nodes.append(node)
 
     # ---- each step ----
 

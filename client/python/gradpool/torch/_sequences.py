@@ -16,6 +16,7 @@ import contextlib
 import errno
 import functools
 import hashlib
+import itertools
 import struct
 
 import torch
@@ -88,7 +89,7 @@ class Sequence:
         self.plans = collections.OrderedDict()      # text -> Plan
         self._plans_max, self._declared = plans_max, 0
         self._path = f'{ranks.path}/{short(name)}'
-        self._words = None                          # the Slot of what ranks say
+        self._words = None                          # [the Slot of what ranks say]
         self._holder, self._queue = None, collections.deque()
         self._forgotten, self._is_broken = [], False
 
@@ -128,8 +129,8 @@ class Sequence:
     def say(self, words, whole):
         """The Part with what this rank says; all of them land in `whole`."""
         if self._words is None:
-            self._words = self._declare([(torch.int32, _WORDS)], '')[0]
-        return NamedPart(self._words, lambda of: self.ranks.job.push_pull(of, words, whole,
+            self._words = self._declare([(torch.int32, _WORDS)], '')
+        return NamedPart(self._words[0], lambda of: self.ranks.job.push_pull(of, words, whole,
                                                                           'gather'))
 
     def marks(self):
@@ -186,6 +187,12 @@ class Sequence:
 
     def _forget(self, slots):
         self._forgotten += slots
+
+    def forget_all(self):
+        """Nobody uses this name any more."""
+        for slot in itertools.chain(self._words or (), self._forgotten,
+                                    *[plan.slots for plan in self.plans.values()]):
+            slot.end()
 
 
 def declare_all(ranks, size_by_name):

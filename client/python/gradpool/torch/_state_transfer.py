@@ -9,17 +9,22 @@ from .process_sets import global_process_set
 
 def broadcast_parameters(params, root_rank, process_set=global_process_set):
     """The root's values, into each tensor of a state_dict(), or of named_parameters()."""
-    items = list(params.items() if isinstance(params, dict) else params)
-    handles = []
-    for name, tensor in items:
-        if tensor is None:
-            continue
+    items = params.items() if isinstance(params, dict) else params
+    tensors = {name: tensor for name, tensor in items if tensor is not None}
+    for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             raise mismatch(f"broadcast_parameters: '{name}' is a {type(tensor).__name__}, expected "
                            'a tensor; broadcast_object() takes others')
-        handles.append(broadcast_async_(tensor, root_rank, f'parameter/{name}', process_set))
-    for handle in handles:
-        handle.wait()
+    _broadcast_all('parameters', tensors, root_rank, process_set)
+
+
+def _broadcast_all(what, tensors, root_rank, process_set):
+    """{name: tensor}, each in its place."""
+    with process_set.sequences().once(what) as prefix:
+        handles = [broadcast_async_(tensor, root_rank, f'{prefix}{name}', process_set)
+                   for name, tensor in tensors.items()]
+        for handle in handles:
+            handle.wait()
 
 
 class _Place:
@@ -51,14 +56,11 @@ def broadcast_optimizer_state(optimizer, root_rank, process_set=global_process_s
     is_root = process_set.sequences().job.rank == root_rank
     state = _map(optimizer.state_dict(), place, torch.Tensor) if is_root else None
     state = broadcast_object(state, root_rank, 'optimizer state', process_set)
-    handles = []
+    received = {}
 
     def fill(of):
-        tensor = tensors[of.number].clone() if is_root else torch.empty(of.shape, dtype=of.dtype)
-        handles.append(broadcast_async_(tensor, root_rank, f'optimizer state/{of.number}',
-                                        process_set))
-        return tensor
+        given = tensors[of.number].clone() if is_root else torch.empty(of.shape, dtype=of.dtype)
+        return received.setdefault(of.number, given)
     state = _map(state, fill, _Place)
-    for handle in handles:
-        handle.wait()
+    _broadcast_all('optimizer state', received, root_rank, process_set)
     optimizer.load_state_dict(state)

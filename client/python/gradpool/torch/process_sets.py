@@ -1,4 +1,6 @@
 """Sets of ranks whose operations are theirs alone."""
+import collections
+import contextlib
 import hashlib
 
 from ..errors import mismatch
@@ -75,7 +77,7 @@ class Sequences:
         if len(told) > 40:
             told = hashlib.sha256(told.encode()).hexdigest()[:16]
         self.path = f'named/{told}'
-        self._known = {}
+        self._known, self._counts = {}, collections.Counter()
 
     def rank_of(self, position):
         return self._ranks[position]
@@ -99,6 +101,16 @@ class Sequences:
 
     def all(self):
         return list(self._known.values())
+
+    @contextlib.contextmanager
+    def once(self, what):
+        """A prefix for names of a thing that is done now and then, which are forgotten with the
+        end of the block, and their tensors: all ranks do it in the same order."""
+        self._counts[what] += 1
+        prefix = f'{what} {self._counts[what]}/'
+        yield prefix
+        for name in [name for name in self._known if name.startswith(prefix)]:
+            self._known.pop(name).forget_all()
 
     def hand_over_all(self):
         """Leaves to the thread whatever is open, of all sets."""
