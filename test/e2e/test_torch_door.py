@@ -511,12 +511,12 @@ class TorchDoor(python_case.Case):
         self.assertEqual(self.run_ranks('rank_trains', 2), [[]] * 2)
 
     def test_what_ranks_disagree_about_is_told_to_all(self):
-        every = self.run_ranks('rank_disagrees', 2)
+        every = self.run_ranks('rank_disagrees', 3)
         for told in zip(*every):
             self.assertEqual({kind for kind, *_ in told}, {'Mismatch'}, told)
             for _, text, seconds in told:
                 self.assertLess(seconds, 10)
-                self.assertRegex(text, 'rank 0 brought .* rank 1 brought ')
+                self.assertRegex(text, 'ranks 0, 1 brought .* rank 2 brought ')
             # The same words everywhere, but for who reads them.
             self.assertEqual(len({text.split('ranks disagree')[1] for _, text, _ in told}), 1)
 

@@ -222,7 +222,7 @@ class _Boxes:
 
     def finish(self, plan):
         boxes = self._whole.view(self._ranks.count, -1)
-        heads = boxes[:, :_BOX_HEAD].clone().view(torch.int64)
+        heads = torch.cat([box[:_BOX_HEAD] for box in boxes]).view(torch.int64).view(-1, 2)
         most = int(heads[:, 1].max())
         if most > plan.room:
             plan.room = max(most, plan.room + plan.room // 4)

@@ -185,7 +185,8 @@ def _named(optimizer, named_parameters):
     if missing:
         raise mismatch(f'named_parameters lacks {missing} of the {len(every)} parameters of the '
                        'optimizer; pass model.named_parameters()')
-    return [(name, parameter) for name, parameter in named if parameter in set(every)]
+    mine = set(every)
+    return [(name, parameter) for name, parameter in named if parameter in mine]
 
 
 def _factors(op, predivide):
