@@ -352,9 +352,14 @@ def compare_training(of):
               [one.detach() for one in train_alone(torch, of.workers, passes=2)])
     sparse = train_alone(torch, of.workers, is_sparse=True)
     for as_dense in False, True:
-        found, *_ = train(of, is_sparse=True, sparse_as_dense=as_dense)
+        found, net, optimizer = train(of, is_sparse=True, sparse_as_dense=as_dense)
         of.expect_true('sparse gradients', all(torch.allclose(one, other, atol=1e-6)
                                                for one, other in zip(found, sparse)))
+        optimizer.zero_grad(set_to_none=True)
+        if of.rank:     # a rank without a gradient
+            loss(net, batch(torch, of.rank, 0)).backward()
+        optimizer.step()
+        of.expect('its replicas', hvd.broadcast(net[0].weight.detach(), 0), net[0].weight.detach())
 
 
 def compare_optimizer_state(of):
@@ -383,6 +388,8 @@ def compare_optimizer_state(of):
     torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
     with wrapped.skip_synchronize():
         wrapped.step()
+    net[1](torch.ones(1, 8)).sum().backward()       # the others had no part in it
+    wrapped.step()
     digest = torch.cat([parameter.detach().view(-1) for parameter in net.parameters()])
     of.expect('replicas', hvd.broadcast(digest, 0), digest)
 
@@ -442,6 +449,7 @@ def rank_disagrees(rank, workers):
             name, begun = f'attempt {i} {known is None or known.__name__}', time.monotonic()
             if known:
                 known(ones(5), name=name)
+            time.sleep(0.02 * ((rank + i) % workers))   # another one is first each time
             told = of.raised(lambda: attempt(name))
             hvd.allreduce(ones(5), name=name)   # the name is as good as new
             found.append([*told, time.monotonic() - begun])

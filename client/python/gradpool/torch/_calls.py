@@ -1,6 +1,7 @@
 """What the operations are made of: what must be the same on every rank, which tensors it takes, and
 how the result comes to its place (NamedOperation's `call`)."""
 import enum
+import functools
 
 import torch
 
@@ -64,7 +65,7 @@ class Reduction:
             check_reduction(op, tensor)
         self._moves = [self._move(tensor, output) for tensor, output in zip(tensors, outputs)]
         models = [(tensor.shape, tensor.dtype) for tensor in tensors]
-        self.neutral = lambda: self._without_part(models)
+        self.neutral = functools.partial(_without_part, ranks, models, op, factors)
 
     def _move(self, tensor, output):
         """(gradient, result) as they travel."""
@@ -73,11 +74,6 @@ class Reduction:
         if self._factors[0] != 1:
             given = (given * self._factors[0]).to(given.dtype)
         return given, result
-
-    def _without_part(self, models):
-        tensors = [torch.full(shape, _neutral_value(self._op, dtype), dtype=dtype)
-                   for shape, dtype in models]
-        return Reduction(self._ranks, tensors, tensors, self._op, self._factors)
 
     def sizes(self, _):
         return [(given.dtype, given.numel()) for given, _ in self._moves]
@@ -98,6 +94,13 @@ class Reduction:
             if self._factors[1] != 1:
                 result.copy_(result * self._factors[1])
             unload(result, output, False)
+
+
+def _without_part(ranks, models, op, factors):
+    """The Reduction of a rank that has joined. It is kept for long, and so keeps no tensors."""
+    tensors = [torch.full(shape, _neutral_value(op, dtype), dtype=dtype)
+               for shape, dtype in models]
+    return Reduction(ranks, tensors, tensors, op, factors)
 
 
 class Scattering:

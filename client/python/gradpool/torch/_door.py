@@ -61,7 +61,7 @@ def init(comm=None, process_sets=None):
     Slurm; none: one process alone). Returns when all ranks are there; does nothing if this process
     has done it before.
 
-    process_sets  [ProcessSet], the same on every rank
+    process_sets  [ProcessSet], the same on every rank; others may be added in any case
     comm          there is none here: ranks of a part are process_sets"""
     global _door, _count
     if comm is not None:
@@ -74,7 +74,7 @@ def init(comm=None, process_sets=None):
         name = f'{name}.{_count}'
     door = Door(name, rank, size)
     try:
-        _meet(door, process_sets or ())
+        _meet(door, () if process_sets in (None, 'dynamic') else process_sets)
     except BaseException:
         door.close()
         raise
@@ -94,10 +94,10 @@ def _meet(door, process_sets):
     from ._objects import gather_objects    # which needs a door
     door.add(global_process_set)
     number = next((os.environ[name] for name in _LOCAL_RANKS if name in os.environ), None)
-    door.hosts = gather_objects((socket.gethostname(), number and int(number)), 'init',
+    door.hosts = gather_objects((socket.gethostname(), number and int(number)), '(init)',
                                 global_process_set)
     for process_set in process_sets:
-        door.add(process_set)
+        door.add(_made(process_set))
 
 
 def shutdown():
@@ -172,10 +172,13 @@ mpi_threads_supported = mpi_enabled = mpi_built = gloo_enabled = gloo_built = _i
 nccl_built = ddl_built = ccl_built = cuda_built = rocm_built = _is_absent
 
 
+def _made(process_set):
+    return process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+
+
 def add_process_set(process_set):
     """Makes a set known, on all ranks in the same order; takes a ProcessSet or ranks."""
-    if not isinstance(process_set, ProcessSet):
-        process_set = ProcessSet(process_set)
+    process_set = _made(process_set)
     for known in filter(None, door().sets):
         if known.ranks == process_set.ranks:
             raise mismatch(f'{process_set}: there is one of the same ranks, {known}')

@@ -64,11 +64,11 @@ def join(device=-1):
     for operation in door().open():
         operation.wait()
     rounds = _Rounds(ranks)
-    done = gather_async(sum(rounds.counts().values()), 'join', global_process_set)
+    done = gather_async(sum(rounds.counts().values()), '(join)', global_process_set)
     while not poll(done):
         rounds.go_on()
         if not rounds.rest():
             done.rest(_SLICE_MS)
-    rounds.end(gather_async(rounds.counts(), 'joined', global_process_set).wait())
+    rounds.end(gather_async(rounds.counts(), '(joined)', global_process_set).wait())
     done = done.wait()
     return max(range(len(done)), key=lambda rank: (done[rank], rank))

@@ -27,7 +27,7 @@ class _Reducer:
         self._handles = {}      # member of a group -> (handle, parameters, what decompress() knows)
         self._passes = dict.fromkeys(self.names, 0)
         self._group_of = {parameter: tuple(group) for group in self._cut() for parameter in group}
-        self._ready = set()
+        self._ready, self._sparse = set(), set()
         self._prepared = self._prepare()
         self._nodes = []
         for parameter in self.names:
@@ -88,13 +88,22 @@ class _Reducer:
             self._prepared = None
         for parameter in group:
             if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
+                parameter.grad = self._nothing(parameter)
             elif parameter.grad.is_sparse and self.sparse_as_dense:
                 parameter.grad = parameter.grad.to_dense()
         if any(parameter.grad.is_sparse for parameter in group):
+            self._sparse.update(group)
             self._send_sparse(group)
         else:
             self._send_dense(group)
+
+    def _nothing(self, parameter):
+        """The gradient of a parameter that took no part here, of the kind that it has elsewhere."""
+        if parameter not in self._sparse:
+            return torch.zeros_like(parameter)
+        return torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.int64),
+                                       parameter.new_empty((0, *parameter.shape[1:])),
+                                       parameter.shape)
 
     def _send_dense(self, group):
         travel, known = zip(*[self.compression.compress(parameter.grad) for parameter in group])
