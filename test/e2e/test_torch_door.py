@@ -454,6 +454,10 @@ def rank_disagrees(rank, workers):
             hvd.allreduce(ones(5), name=name)   # the name is as good as new
             found.append([*told, time.monotonic() - begun])
     found.append([*of.raised(lambda: hvd.allreduce(ones(1 + is_odd))), 0])  # without a name
+    hvd.allreduce(ones(3), op=hvd.Sum)
+    for _ in range(2):      # known to some; from then on their order is lost
+        found.append([*of.raised(lambda: hvd.allreduce(ones(3), op=hvd.Max if is_odd else hvd.Sum)),
+                      0])
     net = torch.nn.Linear(2 + is_odd, 3)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), 1.0),
                                          net.named_parameters())

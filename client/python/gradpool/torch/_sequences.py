@@ -160,11 +160,12 @@ class Sequence:
         plan.slots = self.next_tensors(sizes)
 
     def abandon(self):
-        """The ranks have met in different operations: its tensors are of no use any more."""
+        """The ranks have met in different operations: its tensors are of no use any more. Of calls
+        without a name several may be under way, on each rank others: they have lost their order."""
         with _operations.lock():
+            self._is_broken = self._plans_max > 1
             for plan in self.plans.values():
                 for slot in plan.slots:
-                    self._is_broken |= len(slot.parts) > 1
                     slot.parts.clear()
                 self._forget(plan.slots)
             self.plans.clear()
