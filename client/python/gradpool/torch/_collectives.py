@@ -7,7 +7,7 @@ from ._handles import begin, Handles
 from .process_sets import global_process_set
 
 
-def _operation(op, average):
+def operation_of(op, average):
     if average is not None and op is not None:
         raise mismatch('both op and average are given: give op alone')
     if op is None:
@@ -21,7 +21,7 @@ def _like(tensor):
 
 def _reduce(tensors, outputs, average, name, op, factors, process_set, result):
     ranks = process_set.sequences()
-    call = Reduction(ranks, tensors, outputs, _operation(op, average), tuple(map(float, factors)))
+    call = Reduction(ranks, tensors, outputs, operation_of(op, average), tuple(map(float, factors)))
     return begin(ranks, call, name, result)
 
 
@@ -51,14 +51,14 @@ def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_
                             postscale_factor=1.0, process_set=global_process_set):
     """Starts what grouped_allreduce() does; returns a handle."""
     outputs = [_like(tensor) for tensor in tensors]
-    return _reduce(_some(tensors), outputs, average, name, op, (prescale_factor, postscale_factor),
+    return _reduce(some(tensors), outputs, average, name, op, (prescale_factor, postscale_factor),
                    process_set, lambda: outputs)
 
 
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                              postscale_factor=1.0, process_set=global_process_set):
     """Starts what grouped_allreduce_() does; returns a handle."""
-    tensors = _some(tensors)
+    tensors = some(tensors)
     return _reduce(tensors, tensors, average, name, op, (prescale_factor, postscale_factor),
                    process_set, lambda: tensors)
 
@@ -70,7 +70,7 @@ def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_facto
                                     process_set).wait()
 
 
-def _some(tensors):
+def some(tensors):
     tensors = list(tensors)
     if not tensors:
         raise mismatch('grouped_allreduce of no tensors')
@@ -79,7 +79,7 @@ def _some(tensors):
 
 def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_process_set):
     """Sums or averages sparse tensors, by gathering their indices and values; returns a handle."""
-    op = _operation(op, None)
+    op = operation_of(op, None)
     if op not in (ReduceOp.Average, ReduceOp.Sum):
         raise mismatch(f'{op} of sparse tensors: expected Average or Sum')
     tensor = tensor.detach().coalesce()

@@ -90,7 +90,7 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
     prescale_factor, postscale_factor   what they are multiplied with before and after"""
     if tensor.is_sparse:
         return _collectives.sparse_allreduce_async(
-            tensor, name, _collectives._operation(op, average), process_set).wait()
+            tensor, name, _collectives.operation_of(op, average), process_set).wait()
     return grouped_allreduce([tensor], average, name, compression, op, prescale_factor,
                              postscale_factor, process_set)[0]
 
@@ -98,8 +98,8 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
 def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None,
                       prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """allreduce() of several as one operation; returns them in the same order."""
-    op = _collectives._operation(op, average)
-    travel, known = zip(*map(compression.compress, _collectives._some(tensors)))
+    op = _collectives.operation_of(op, average)
+    travel, known = zip(*map(compression.compress, _collectives.some(tensors)))
     found = _Allreduce.apply((op, prescale_factor, postscale_factor, process_set), name, *travel)
     return [compression.decompress(tensor, of) for tensor, of in zip(found, known)]
 
