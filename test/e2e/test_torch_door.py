@@ -461,8 +461,10 @@ def rank_disagrees(rank, workers):
     net = torch.nn.Linear(2 + is_odd, 3)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), 1.0),
                                          net.named_parameters())
-    net(ones(1, 2 + is_odd)).sum().backward()
+    found.append([*of.raised(lambda: net(ones(1, 2 + is_odd)).sum().backward()), 0])
     found.append([*of.raised(optimizer.step), 0])
+    names = {'a': ones(1), **({'b': ones(1)} if is_odd else {})}
+    found.append([*of.raised(lambda: hvd.broadcast_parameters(names, 0)), 0])
     return found
 
 

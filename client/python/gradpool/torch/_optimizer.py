@@ -9,11 +9,11 @@ import warnings
 
 import torch
 
-from ..errors import mismatch, Mismatch
+from ..errors import mismatch
 from . import _collectives
 from ._calls import ReduceOp, Reduction
 from ._door import door
-from ._prepare import prepare
+from ._prepare import Prepared
 from .compression import Compression
 from .process_sets import global_process_set
 
@@ -59,7 +59,7 @@ class _Reducer:
             models = [self.compression.compress(torch.zeros_like(parameter.detach()))[0]
                       for parameter in group]
             calls[self.name_of(group)] = Reduction(ranks, models, models, self.op, self.factors)
-        return prepare(ranks, calls, f'{self.prefix}prepare')
+        return Prepared(self.process_set, calls, f'{self.prefix}(all)')
 
     def _watch(self, parameter):
         """The node that accumulates its gradient tells when it has: torch frees it unless held."""
@@ -83,8 +83,7 @@ class _Reducer:
 
     def _send(self, group):
         if self._prepared is not None:
-            with contextlib.suppress(Mismatch):     # then each says what it brings
-                self._prepared.wait()
+            self._prepared.wait()
             self._prepared = None
         for parameter in group:
             if parameter.grad is None:

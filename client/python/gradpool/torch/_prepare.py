@@ -3,12 +3,13 @@ declaration for a whole model, which is then placed as a whole."""
 import torch
 
 from .. import _operations
-from ._sequences import declare_all, NamedOperation
+from ..errors import Mismatch, mismatch
+from ._objects import gather_objects
+from ._sequences import declare_all, disagreement, NamedOperation
 
 
 class _Preparation:
-    """The call by which all ranks say the same list of operations. Where they differ it does
-    nothing: each operation then says its own words, and who differs is told about which."""
+    """The call by which all ranks say the same list of operations."""
     kind, room, neutral = 'prepare', None, None
 
     def __init__(self, ranks, calls):
@@ -39,6 +40,31 @@ class _Preparation:
                 sequence.take(call.text, [slots[one] for one in names[name]], call.neutral)
 
 
-def prepare(ranks, calls, name):
-    """Begins to agree on {name: call}; returns the operation, to be waited for."""
-    return NamedOperation(ranks.of(name), _Preparation(ranks, calls)).start()
+class Prepared:
+    """Operations, {name: call}, that ranks have begun to agree on under a name of its own."""
+
+    def __init__(self, process_set, calls, name):
+        self._process_set, self._name, self._error = process_set, name, None
+        self._texts = {of: call.text for of, call in calls.items()}
+        ranks = process_set.sequences()
+        self._operation = NamedOperation(ranks.of(name), _Preparation(ranks, calls)).start()
+
+    def wait(self):
+        """Mismatch: the first operation that ranks do not agree on, told to all."""
+        if self._error is not None:
+            raise self._error
+        try:
+            self._operation.wait()
+        except Mismatch as error:
+            self._error = self._difference() or error
+            raise self._error from None
+
+    def _difference(self):
+        """Once, as all ranks have to say it for that."""
+        ranks = self._process_set.sequences()
+        every = gather_objects(self._texts, f'{self._name} differs', self._process_set)
+        for name in dict.fromkeys(name for texts in every for name in texts):
+            brought = [texts.get(name, 'nothing') for texts in every]
+            if len(set(brought)) > 1:
+                return mismatch(f"'{name}': {disagreement(brought, ranks)}")
+        return None

@@ -351,7 +351,7 @@ class NamedOperation(Operation):
         self._is_saying = False
         said = [_HEAD.unpack_from(raw) + (_text(raw),) for raw in self._blocks()]
         if len({digest for digest, _, _ in said}) > 1:
-            raise mismatch(_disagreement([text for _, _, text in said], self._group.ranks))
+            raise mismatch(disagreement([text for _, _, text in said], self._group.ranks))
         if clash:
             raise clash
         room = max(room for _, room, _ in said)
@@ -384,7 +384,7 @@ def _text(raw):
     return raw[_HEAD.size:].rstrip(b'\0').decode(errors='ignore')
 
 
-def _disagreement(texts, ranks):
+def disagreement(texts, ranks):
     """'rank 0 brought ..., ranks 1 and 2 brought ...'"""
     who = {}
     for i, text in enumerate(texts):

@@ -2,8 +2,10 @@
 import torch
 
 from ..errors import mismatch
-from ._collectives import broadcast_async_
+from ._calls import Broadcast
+from ._handles import begin
 from ._objects import broadcast_object
+from ._prepare import Prepared
 from .process_sets import global_process_set
 
 
@@ -20,9 +22,12 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
 
 def _broadcast_all(what, tensors, root_rank, process_set):
     """{name: tensor}, each in its place."""
-    with process_set.sequences().once(what) as prefix:
-        handles = [broadcast_async_(tensor, root_rank, f'{prefix}{name}', process_set)
-                   for name, tensor in tensors.items()]
+    ranks = process_set.sequences()
+    with ranks.once(what) as prefix:
+        calls = {f'{prefix}{name}': Broadcast(ranks, tensor, root_rank)
+                 for name, tensor in tensors.items()}
+        Prepared(process_set, calls, f'{prefix}(all)').wait()
+        handles = [begin(ranks, call, name, lambda: None) for name, call in calls.items()]
         for handle in handles:
             handle.wait()
 
