@@ -49,27 +49,27 @@ void hold_find_iterations(const struct gp_job *job, const gp_item *items, size_t
             is_counted(operation, scope) ? find_iteration(job, items, count, scope) : 0;
 }
 
+/* One that never had a round (parameters that are frozen) is part of no iteration so far. */
 static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t scope)
 {
     list_for_each (node, &job->tensors) {
         const struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
-        if (counts(t, scope) && t->iterations[scope] != job->hold.scopes[scope].now)
+        uint64_t last = t->iterations[scope];
+        if (counts(t, scope) && last > 0 && last != job->hold.scopes[scope].now)
             return t;
     }
     return NULL;
 }
 
-static void note_failure(struct hold *hold, const struct gp_tensor *lacking, uint32_t scope)
+static void note_failure(struct hold *hold, const struct gp_tensor *lacking)
 {
     hold->has_failed = true;
-    if (!lacking)
-        err_set(&hold->why, -EAGAIN,
-                "less than %d iterations in a row had a round of each tensor so far", ROW);
-    else if (lacking->iterations[scope] > 0)
+    if (lacking)
         err_set(&hold->why, -EOPNOTSUPP, "tensor '%.255s' had no round while others had one",
                 lacking->name);
     else
-        err_set(&hold->why, -EAGAIN, "tensor '%.255s' had no round so far", lacking->name);
+        err_set(&hold->why, -EAGAIN,
+                "less than %d iterations in a row had a round of each tensor so far", ROW);
 }
 
 static void end_iteration(struct gp_job *job, uint32_t scope)
@@ -79,13 +79,14 @@ static void end_iteration(struct gp_job *job, uint32_t scope)
     const struct gp_tensor *lacking = find_lacking(job, scope);
     its->in_a_row = lacking ? 0 : its->in_a_row + (its->in_a_row < ROW);
     if (hold->id && hold->scope == scope && its->now == hold->last && its->in_a_row < ROW)
-        note_failure(hold, lacking, scope);
+        note_failure(hold, lacking);
 }
 
-/* Parameters were set, or a tensor declared. */
+/* Parameters were set, or a tensor declared: the end of this iteration tells nothing. */
 static void note_change(struct gp_job *job, uint32_t scope)
 {
-    job->hold.scopes[scope].in_a_row = 0;
+    struct iterations *its = &job->hold.scopes[scope];
+    its->in_a_row = its->now > 0 ? -1 : 0;
 }
 
 static void note_rounds(struct gp_job *job, const gp_item *items, size_t count, uint32_t scope,

@@ -10,8 +10,8 @@
 #define HOLD_SCOPES 2
 
 struct iterations {
-    uint64_t now;      /* the last that a round was begun of; 0: none was */
-    uint32_t in_a_row; /* that each tensor had its round in, up to now */
+    uint64_t now; /* the last that a round was begun of; 0: none was */
+    int in_a_row; /* that each tensor had its round in, up to now; -1: this one does not count */
 };
 
 struct hold {

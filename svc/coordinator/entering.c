@@ -4,6 +4,7 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/holding.h"
 #include "svc/coordinator/members.h"
+#include "svc/coordinator/saving.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -23,6 +24,11 @@ static bool has_new(const struct job *job)
     return false;
 }
 
+static void told_at_once(const struct job *job, const char *why)
+{
+    log_info("job %s: who comes enters in mid-iteration: %s", job->name, why);
+}
+
 static void came(struct service *s, uint64_t id, int code, const char *text)
 {
     struct job *job = jobs_find_id(s, (uint32_t)id);
@@ -30,7 +36,7 @@ static void came(struct service *s, uint64_t id, int code, const char *text)
         return;
     job->entering = code < 0 ? ENTERING_AT_ONCE : ENTERING_NOT;
     if (code < 0)
-        log_info("job %s: who comes enters in mid-iteration: %s", job->name, text);
+        told_at_once(job, text);
     holding_end_in(job, CALL_DEADLINE_NS);
     regrouping_check(job);
     if (!regrouping_is_busy(job))
@@ -54,10 +60,13 @@ bool entering_may_begin(struct job *job, bool somebody_goes)
         return enter_at_once(job);
     if (job->entering == ENTERING_WAITS)
         return false;
-    if (holding_is_held(job))
+    if (holding_is_held(job, HOLD_ROUNDS))
         return true;
-    if (holding_begin(job, HOLD_ROUNDS, came, job->id, &err) < 0)
+    saving_give_way(job, "workers come");
+    if (holding_begin(job, HOLD_ROUNDS, came, job->id, &err) < 0) {
+        told_at_once(job, err.text);
         return enter_at_once(job);
+    }
     job->entering = ENTERING_WAITS;
     return false;
 }
@@ -90,7 +99,7 @@ void entering_went_on(struct job *job)
 {
     job->entering = ENTERING_NOT;
     job->is_growing = job->is_growing && members_count(job) < job->wanted;
-    if (!holding_is_held(job))
+    if (!holding_is_held(job, HOLD_ROUNDS))
         return;
     if (lacks_tensors(job))
         holding_end_in(job, DECLARE_NS);

@@ -109,10 +109,8 @@ static void give_up(struct holding *h, int code, const char *text)
     struct service *s = h->job->service;
     held_fn done = h->done;
     uint64_t context = h->context;
-    bool is_news = !h->is_held;
     holding_end(h->job);
-    if (is_news)
-        done(s, context, code, text);
+    done(s, context, code, text);
 }
 
 /* --- waiting --- */
@@ -169,11 +167,14 @@ int holding_begin(struct job *job, enum hold_scope scope, held_fn done, uint64_t
     return 0;
 }
 
-bool holding_is_held(const struct job *job) { return job->holding && job->holding->is_held; }
+bool holding_is_held(const struct job *job, enum hold_scope scope)
+{
+    return job->holding && job->holding->is_held && job->holding->scope == scope;
+}
 
 void holding_end_in(struct job *job, uint64_t wait_ns)
 {
-    if (holding_is_held(job))
+    if (job->holding && job->holding->is_held)
         wait_until(job->holding, clock_now_ns() + wait_ns);
 }
 

@@ -11,16 +11,17 @@ enum hold_scope {
     HOLD_ROUNDS,  /* a round of each tensor of all ranks */
 };
 
-/* `code` 0: it is held, until holding_end(). Else nobody is (-EAGAIN: that may pass; -EOPNOTSUPP:
- * the job has no iterations; -ETIMEDOUT), and `text` says why. May call holding_end(). */
+/* `code` 0: it is held, until holding_end(). Else nobody is (any more: that, too, is told; -EAGAIN:
+ * it may pass; -EOPNOTSUPP: the job has no iterations; -ETIMEDOUT), and `text` says why. May call
+ * holding_end(). */
 typedef void (*held_fn)(struct service *s, uint64_t context, int code, const char *text);
 
-/* Asks a rank that is in all tensors of the scope; `done` runs later, once, unless holding_end()
- * comes first. -EAGAIN: there is no such rank now, or somebody else holds one; -ENOMEM. */
+/* Asks a rank that is in all tensors of the scope; `done` runs later, unless holding_end() comes
+ * first. -EAGAIN: there is no such rank now, or somebody else holds one; -ENOMEM. */
 int holding_begin(struct job *job, enum hold_scope scope, held_fn done, uint64_t context,
                   struct err *err);
-/* One stands at the end of an iteration. */
-bool holding_is_held(const struct job *job);
+/* One stands at the end of an iteration of this scope. */
+bool holding_is_held(const struct job *job, enum hold_scope scope);
 /* Its rounds begin again. Of a job without one no effect. */
 void holding_end(struct job *job);
 /* Likewise, in so long. */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #define SILENCE_NS (5 * NS_PER_S) /* of who has asked, while the job stands still */
+#define STANDS_NS (20 * NS_PER_S) /* that it does in all */
 
 /* --- finding --- */
 
@@ -132,8 +133,25 @@ void saving_await(struct saving *sv)
 void saving_give_way(const struct job *job, const char *why)
 {
     struct saving *sv = saving_of(job);
-    if (sv && sv->are_released)
-        saving_break(sv, -EAGAIN, "job %.64s: no snapshot: %s; try again", job->name, why);
+    struct err err;
+    if (!sv || sv->state == SAVING_WAITS)
+        return;
+    if (sv->are_released)
+        return saving_break(sv, -EAGAIN, "job %.64s: no snapshot: %s; try again", job->name, why);
+    err_set(&err, -EAGAIN, "job %.64s: no snapshot: %s", job->name, why);
+    saving_hindered(sv, &err);
+}
+
+bool saving_takes_long(struct saving *sv)
+{
+    if (clock_now_ns() - sv->stood_ns < STANDS_NS)
+        return false;
+    saving_break(sv, -ETIMEDOUT,
+                 "its tensors have stood still for %u s and are not all read; they train on: who "
+                 "asks is slow, or its disk is, or they are too large for this way "
+                 "(gp_job_snapshot())",
+                 (unsigned)(STANDS_NS / NS_PER_S));
+    return true;
 }
 
 static bool is_on(const struct saving *sv, const struct aggregator *a)

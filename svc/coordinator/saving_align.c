@@ -110,7 +110,7 @@ static void try_later(struct saving *sv, uint64_t wait_ns)
 }
 
 /* What hindered may pass: from the beginning once more, as long as there is patience. */
-static void hindered(struct saving *sv, const struct err *why)
+void saving_hindered(struct saving *sv, const struct err *why)
 {
     bool may_pass = why->code == -EBUSY || why->code == -EAGAIN || why->code == -ENOENT ||
                     why->code == -ECANCELED || why->code == -ECONNRESET;
@@ -152,13 +152,17 @@ static int check_parameters(const struct saving *sv, const struct job *job, stru
 static void stand(struct saving *sv, const struct job *job)
 {
     int r = saving_answer(sv, job);
+    struct err err;
     if (r == -EMSGSIZE)
         return saving_break(sv, r,
                             "job %.64s has too many tensors for one message: its ranks can "
                             "make a snapshot (gp_job_snapshot())",
                             job->name);
-    if (r < 0)
-        return saving_break(sv, r, "no snapshot: %s", err_text(r));
+    if (r < 0) {
+        err_set(&err, r, "no snapshot of job %.64s: %s", job->name,
+                r == -EAGAIN ? "a tensor was undeclared" : err_text(r));
+        return saving_hindered(sv, &err);
+    }
     sv->request = 0;
     sv->state = SAVING_STANDS;
     sv->stood_ns = clock_now_ns();
@@ -173,7 +177,7 @@ static void all_rest(struct saving *sv)
     if (!job)
         return saving_break(sv, -ECONNRESET, "the job has ended");
     if (check_parameters(sv, job, &err) < 0)
-        return hindered(sv, &err);
+        return saving_hindered(sv, &err);
     holding_end(job);
     stand(sv, job);
 }
@@ -192,7 +196,7 @@ static void released(struct service *s, void *data, const envelope *reply, int c
         return saving_break(sv, -EBADMSG, "a lane did not say what it released");
     if (!reply) {
         err_set(&err, code, "%s", text);
-        return hindered(sv, &err);
+        return saving_hindered(sv, &err);
     }
     for (size_t i = 0; i < asked->count; i++) {
         struct saved_piece *p = &sv->pieces[asked->at[i]];
@@ -281,7 +285,7 @@ static void held(struct service *s, uint64_t id, int code, const char *text)
     struct saving *sv = saving_find(s, id);
     struct job *job;
     struct err err;
-    if (!sv || sv->state != SAVING_HOLDS)
+    if (!sv || (sv->state != SAVING_HOLDS && sv->state != SAVING_RESTS))
         return;
     if (code == -EOPNOTSUPP)
         return saving_break(sv, code,
@@ -290,7 +294,7 @@ static void held(struct service *s, uint64_t id, int code, const char *text)
                             text);
     int r = code < 0 ? err_set(&err, code, "%s", text) : look(sv, &job, &err);
     if (r < 0)
-        return hindered(sv, &err);
+        return saving_hindered(sv, &err);
     ask_all(sv, job);
 }
 
@@ -304,7 +308,7 @@ static void attempt(struct saving *sv)
     if (r == 0)
         r = holding_begin(job, HOLD_UPDATES, held, sv->id, &err);
     if (r < 0)
-        return hindered(sv, &err);
+        return saving_hindered(sv, &err);
     sv->state = SAVING_HOLDS;
 }
 

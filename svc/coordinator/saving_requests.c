@@ -103,7 +103,8 @@ static struct saving *find_own(struct peer *p, uint64_t request, uint64_t id)
     if (sv && sv->peer == p && sv->state == SAVING_STANDS && !sv->request)
         return sv;
     if (!sv || sv->peer != p || sv->state != SAVING_BROKEN) {
-        peer_fail(p, request, -EINVAL, "there is no such snapshot, or it is not ready");
+        peer_fail(p, request, -EINVAL,
+                  "there is no such snapshot: it is not ready, or was asked for too late");
         return NULL;
     }
     peer_fail(p, request, sv->why.code, "%s", sv->why.text);
@@ -117,7 +118,8 @@ void saving_handle_next(struct peer *p, const envelope *request)
     if (!sv)
         return;
     sv->request = request->id;
-    saving_read(sv);
+    if (!saving_takes_long(sv))
+        saving_read(sv);
 }
 
 void saving_handle_end(struct peer *p, const envelope *request)

@@ -75,6 +75,8 @@ struct saving *saving_find(struct service *s, uint64_t id);
 /* The job trains on. Who asked is told now, or when it asks next; `sv` may be gone afterwards. */
 void saving_break(struct saving *sv, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* It stands still for longer than a job can bear: who asked was told, and it is gone. */
+bool saving_takes_long(struct saving *sv);
 /* From now on it may be silent for so long. */
 void saving_await(struct saving *sv);
 
@@ -82,6 +84,8 @@ void saving_await(struct saving *sv);
 
 /* One that is in the service's list; it may be gone afterwards. */
 void saving_begin(struct saving *sv);
+/* From the beginning once more where that may help and there is patience; else it is broken. */
+void saving_hindered(struct saving *sv, const struct err *why);
 
 /* --- saving_parts.c --- */
 

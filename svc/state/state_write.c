@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LINKS_MAX 40 /* one behind the other, as the kernel has it */
@@ -103,6 +104,12 @@ static int find_place(const char *path, char **ret_path)
     return 0;
 }
 
+static bool is_special(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0 && !S_ISREG(status.st_mode);
+}
+
 /* Nothing is left of a file without a name, however its writer ends. -1: there are none such. */
 static int open_nameless(const char *path)
 {
@@ -148,6 +155,11 @@ int state_write_begin(const char *path, const struct state_tensor *tensors, size
     int r = find_place(path, &w.path);
     if (r < 0)
         return err_set(err, r, "snapshot %s: %s", path, err_text(r));
+    if (is_special(w.path)) {
+        writer_free(&w);
+        return err_set(err, -EINVAL,
+                       "snapshot %s: that is no regular file, and would be replaced by one", path);
+    }
     w.tensors = calloc(count + 1, sizeof *w.tensors);
     if (!w.tensors || asprintf(&w.temporary, "%s.tmp-%d", w.path, (int)getpid()) < 0) {
         w.temporary = NULL;

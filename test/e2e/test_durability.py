@@ -354,9 +354,8 @@ class ByOperator(Case):
 
     def test_it_is_of_one_iteration_where_each_rank_has_an_order_of_its_own(self):
         def any_order(job, tensors, values, number):
-            order = random.sample(range(2), 2)
             requests = []
-            for at in order:
+            for at in random.sample(range(2), 2):
                 requests.append(job.update(tensors[at], numpy.full_like(values[at], -1),
                                            values[at], lr=1.0))
                 time.sleep(random.uniform(0, 0.003))
@@ -392,7 +391,9 @@ class ByOperator(Case):
         self.refuses(1, 'has no parameters: nothing was broadcast')
         self.start()
         self.refuses(1, '/nonexistent/file', output='/nonexistent/file')
-        self.assertFalse(self.path.exists())
+        os.mkfifo(self.path)    # as it would be with /dev/null
+        self.refuses(1, 'no regular file')
+        self.path.unlink()
         self.train(0, 2)
         self.take('idle')
         self.assertEqual([self.path], list(self.path.parent.iterdir()))     # nothing temporary
