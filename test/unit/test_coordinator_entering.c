@@ -3,6 +3,9 @@
  * not kept. */
 #include "test/unit/members_case.h"
 
+#include "svc/coordinator/service.h"
+#include "svc/reduce/update.h"
+
 #include <string.h>
 
 #define WORKERS 3
@@ -42,14 +45,19 @@ static void expect_served(struct scene *s, uint64_t ranks)
     shadow_until(&s->shadow, s->lane, PIECE, ranks);
 }
 
-static uint64_t take_hold(struct scene *s, uint32_t rank)
+static uint64_t take_hold_of(struct scene *s, uint32_t rank, int scope)
 {
     envelope *message = end_expect(s->workers[rank].end, BODY(HOLD));
     assert_false(message->hold->is_over);
-    assert_int_equal(message->hold->scope, GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS);
+    assert_int_equal(message->hold->scope, scope);
     uint64_t hold = message->hold->hold;
     message_free(message);
     return hold;
+}
+
+static uint64_t take_hold(struct scene *s, uint32_t rank)
+{
+    return take_hold_of(s, rank, GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS);
 }
 
 static void expect_let_go(struct scene *s, uint32_t rank, uint64_t hold)
@@ -149,6 +157,38 @@ static void the_rank_is_held_until_he_has_declared_all(void **state)
     expect_let_go(&s, 0, hold);
 }
 
+/* An operator asks for one; the service has asked rank 0 to hold for that. */
+static uint64_t begin_snapshot(struct rig *rig, struct scene *s)
+{
+    WIRE(SnapshotRequest) ask = GRADPOOL__WIRE__SNAPSHOT_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    struct job *job = jobs_find_id(&rig->coordinator->service, s->workers[0].job);
+    struct end *asker = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    jobs_tensor_named(job, "w")->terms.rule = UPDATE_SGD;
+    ask.job = (char *)MEMBERS_JOB;
+    request.body_case = BODY(SNAPSHOT_REQUEST);
+    request.snapshot_request = &ask;
+    end_send(asker, &request);
+    return take_hold_of(s, 0, GRADPOOL__WIRE__HOLD_SCOPE__HOLD_UPDATES);
+}
+
+static void a_snapshot_that_holds_a_rank_gives_way(void **state)
+{
+    struct rig *rig = *state;
+    struct scene s = begin(rig);
+    end_leave(s.workers[2].end);
+    expect_served(&s, LEFT);
+    uint64_t first = begin_snapshot(rig, &s);
+    s.workers[2] = members_join(rig, how(2));
+    struct terms terms = {.rule = UPDATE_SGD};
+    uint64_t id = members_declare(s.workers[2].end, "w", &terms);
+    expect_let_go(&s, 0, first);
+    uint64_t hold = take_hold(&s, 0);
+    say(&s, 0, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    members_declared(s.workers[2].end, id, NULL);
+    expect_let_go(&s, 0, hold);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
 
 int main(void)
@@ -159,6 +199,7 @@ int main(void)
         CASE(somebody_who_goes_is_not_waited_with),
         CASE(another_rank_is_asked_for_more_and_waits_itself),
         CASE(the_rank_is_held_until_he_has_declared_all),
+        CASE(a_snapshot_that_holds_a_rank_gives_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
