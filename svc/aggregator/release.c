@@ -84,10 +84,10 @@ int lane_wish(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t
     int r = find_all(job, pieces, count);
     if (r < 0)
         return r;
-    struct lane_wish wish = {.round = UINT64_MAX};
+    struct lane_wish wish = {0};
     for (size_t i = 0; i < count; i++) {
         struct piece *p = find(job, pieces[i]);
-        wish.round = p->round < wish.round ? p->round : wish.round;
+        wish.rounds += p->round;
         wish.until_ns = expected_ns(p) > wish.until_ns ? expected_ns(p) : wish.until_ns;
         set_wished(p, true);
     }
@@ -105,21 +105,43 @@ static bool is_idle(const struct piece *p)
     return p->state == PIECE_COLLECTING && p->announced == 0 && p->late == 0;
 }
 
+/* How pieces stand to each other. */
+struct phase {
+    uint64_t rounds;                    /* of all */
+    uint64_t first_ns, last_ns, gap_ns; /* when their rounds began, and how far those are apart */
+    bool is_idle;
+};
+
+static struct phase phase_of(struct lane_job *job, const uint32_t *pieces, size_t count)
+{
+    struct phase phase = {.first_ns = UINT64_MAX, .is_idle = true};
+    for (size_t i = 0; i < count; i++) {
+        const struct piece *p = find(job, pieces[i]);
+        phase.rounds += p->round;
+        phase.is_idle = phase.is_idle && is_idle(p);
+        phase.first_ns = p->begun_ns < phase.first_ns ? p->begun_ns : phase.first_ns;
+        phase.last_ns = p->begun_ns > phase.last_ns ? p->begun_ns : phase.last_ns;
+        phase.gap_ns = p->gap_ns > phase.gap_ns ? p->gap_ns : phase.gap_ns;
+    }
+    return phase;
+}
+
+/* In mid-iteration what is still to have its round began the last one nearly an iteration ago.
+ * Their numbers do not tell: one may have been broadcast more often than another. */
+static bool is_behind_all(const struct phase *phase)
+{
+    return phase->is_idle && phase->last_ns - phase->first_ns <= phase->gap_ns / 4 * 3;
+}
+
 int lane_may_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count,
                      const struct lane_wish *wish, uint64_t now_ns)
 {
     struct lane_job *job = job_find(lane, job_id);
-    uint64_t round = 0;
-    bool is_time = true;
     int r = lane_is_releasing(lane, job_id, pieces, count);
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < count; i++) {
-        const struct piece *p = find(job, pieces[i]);
-        round = i == 0 ? p->round : round;
-        is_time = is_time && p->round > wish->round && p->round == round && is_idle(p);
-    }
-    return is_time || now_ns >= wish->until_ns;
+    if (r < 0 || now_ns >= wish->until_ns)
+        return r < 0 ? r : 1;
+    struct phase phase = phase_of(job, pieces, count);
+    return phase.rounds > wish->rounds && is_behind_all(&phase);
 }
 
 void release_note(struct lane_job *job)

@@ -12,7 +12,7 @@
  * until somebody needs them again; `piece_rested` is called when it may be so (A38). `ret_wish` is
  * for lane_may_release(). Errors as of lane_release(). */
 struct lane_wish {
-    uint64_t round;    /* all of them have this one behind them; */
+    uint64_t rounds;   /* that all of them had behind them; */
     uint64_t until_ns; /* not waited for longer */
 };
 int lane_wish(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,

@@ -79,7 +79,8 @@ def tearDownModule():
 class Files(unittest.TestCase):
     def test_what_is_installed_is_exactly_this(self):
         version = run(stage.bin / 'gradpool', 'version').split()[1]
-        package = [path.name for path in (SOURCE / 'client/python/gradpool').glob('*.py')]
+        source = SOURCE / 'client/python/gradpool'
+        package = [path.relative_to(source) for path in source.rglob('*.py')]
         wanted = {stage.bin / 'gradpool', stage.bin / 'gradpool-bench',
                   stage.include / 'gradpool.h', stage.lib / 'pkgconfig/gradpool.pc',
                   stage.lib / 'libgradpool.so', stage.lib / 'libgradpool.so.0',

@@ -1,5 +1,6 @@
 /* A piece goes from one lane to another while its job trains (A26 and A28 of svc/aggregator), as
  * transcripts: who finishes what, who waits, who goes on. What goes along is test_lane_state's. */
+#include "svc/aggregator/lane_types.h"
 #include "svc/base/clock.h"
 #include "test/unit/moving_rig.h"
 
@@ -158,6 +159,41 @@ static void a_wish_is_taken_back_by_a_thaw(void **state)
     assert_int_equal(moving.from.rests, 0);
 }
 
+static void note_round(struct piece *p, uint64_t begun_ns)
+{
+    p->round++;
+    p->gap_ns = 100;
+    p->begun_ns = begun_ns;
+}
+
+/* Their numbers differ for good, when one was broadcast more often. */
+static void the_end_of_an_iteration_is_seen_by_when_rounds_began(void **state)
+{
+    const uint32_t both[] = {MOVED, MOVED + 1};
+    struct lane_wish wish;
+    moving_start(1, SHORT, (struct lane_terms){0});
+    moving.spec.id = both[1];
+    rig_place_piece(&moving.from, 1, moving.spec, false);
+    struct lane *lane = moving.from.lane;
+    struct piece *first = piece_find(job_find(lane, RIG_JOB), both[0]),
+                 *second = piece_find(job_find(lane, RIG_JOB), both[1]);
+    note_round(first, 980);
+    note_round(second, 990);
+    for (uint64_t begun_ns = 1000; begun_ns < 1003; begun_ns++)
+        note_round(second, begun_ns);
+    note_round(first, 1080); /* in mid-iteration */
+    assert_int_equal(lane_wish(lane, RIG_JOB, both, 2, 1081, &wish), 0);
+    assert_int_equal(lane_may_release(lane, RIG_JOB, both, 2, &wish, 1082), 0);
+    note_round(second, 1090);
+    assert_int_equal(lane_may_release(lane, RIG_JOB, both, 2, &wish, 1091), 1);
+    assert_int_equal(lane_wish(lane, RIG_JOB, both, 2, 1092, &wish), 0);
+    assert_int_equal(lane_may_release(lane, RIG_JOB, both, 2, &wish, 1093), 0);
+    note_round(first, 1180);
+    assert_int_equal(lane_may_release(lane, RIG_JOB, both, 2, &wish, 1181), 0);
+    note_round(second, 1190);
+    assert_int_equal(lane_may_release(lane, RIG_JOB, both, 2, &wish, 1191), 1);
+}
+
 /* ---- going on ---- */
 
 static void a_moved_piece_goes_on_with_the_next_round(void **state)
@@ -249,6 +285,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_wish_waits_until_a_round_has_ended),
     CASE(a_wish_waits_for_two_rounds_time_at_most),
     CASE(a_wish_is_taken_back_by_a_thaw),
+    CASE(the_end_of_an_iteration_is_seen_by_when_rounds_began),
     CASE(a_moved_piece_goes_on_with_the_next_round),
     CASE(who_missed_the_end_of_the_last_round_is_told_at_once),
     CASE(who_keeps_a_result_goes_on_with_what_it_announces),
