@@ -64,10 +64,10 @@ static int join(struct worker *w)
                               .workers_max = MEMBERS_MOST,
                               .on_worker_loss = GP_CONTINUE};
     uint64_t deadline_ns = clock_now_ns() + JOIN_NS;
-    int r = gp_job_join(w->client, &spec, &w->job);
+    int r = victim_join(w->client, &spec, &w->job);
     while (may_join_later(r) && clock_now_ns() < deadline_ns && !atomic_load(&a->board->ends)) {
         nanosleep(&again, NULL);
-        r = gp_job_join(w->client, &spec, &w->job);
+        r = victim_join(w->client, &spec, &w->job);
     }
     return r;
 }

@@ -63,14 +63,31 @@ int victim_fail(struct victim_board *board, int code)
 
 /* --- coming and going --- */
 
+/* The coordinator was just killed: another is on its way. */
+static bool is_away(int code)
+{
+    return code == -ECONNREFUSED || code == -ECONNRESET || code == -ENOENT;
+}
+
+int victim_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
+{
+    const struct timespec again = {0, CONNECT_AGAIN_NS};
+    uint64_t deadline_ns = clock_now_ns() + CONNECT_NS;
+    int r = gp_job_join(client, spec, ret_job);
+    while (is_away(r) && clock_now_ns() < deadline_ns) {
+        nanosleep(&again, NULL);
+        r = gp_job_join(client, spec, ret_job);
+    }
+    return r;
+}
+
 int victim_connect(const char *endpoint, const char *transport, gp_client **ret_client)
 {
     const struct timespec again = {0, CONNECT_AGAIN_NS};
     const gp_options options = {.transport = transport};
     uint64_t deadline_ns = clock_now_ns() + CONNECT_NS;
     int r = gp_connect(endpoint, &options, ret_client);
-    while ((r == -ECONNREFUSED || r == -ECONNRESET || r == -ENOENT) &&
-           clock_now_ns() < deadline_ns) {
+    while (is_away(r) && clock_now_ns() < deadline_ns) {
         nanosleep(&again, NULL);
         r = gp_connect(endpoint, &options, ret_client);
     }
@@ -140,7 +157,7 @@ static int come(struct worker *w)
     if (r == 0)
         r = victim_connect(a->endpoint, a->transport, &w->client);
     if (r == 0)
-        r = gp_job_join(w->client, &spec, &w->job);
+        r = victim_join(w->client, &spec, &w->job);
     if (r == 0)
         r = declare(w);
     if (r == 0)

@@ -41,6 +41,8 @@ struct victim_rule {
 bool victim_rule(size_t tensor, struct victim_rule *ret_rule);
 /* gp_connect(), again for some seconds where no coordinator answers: ours may just be killed. */
 int victim_connect(const char *endpoint, const char *transport, gp_client **ret_client);
+/* Likewise. */
+int victim_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
 /* One wait, again after its deadline, some times. -ETIMEDOUT: nothing came. */
 int victim_wait(struct victim_board *board, gp_request *request);
 /* Keeps the text of what has just failed; returns `code`. */
