@@ -142,6 +142,23 @@ def compare_reduce(of):
         of.expect(f'reduce_scatter_tensor {kind}', result, wanted.chunk(of.workers)[of.rank])
 
 
+def compare_sparse(of):
+    """Each rank has rows that others have not."""
+    def mine():
+        rows = of.torch.arange(of.rank + 1).view(1, -1) * 2
+        return of.torch.sparse_coo_tensor(rows, of.torch.ones(of.rank + 1, 3) + of.rank, (9, 3))
+    ours, theirs, at_root, mean = mine(), mine(), mine(), mine()
+    of.dist.all_reduce(theirs, group=of.gloo)
+    of.dist.all_reduce(ours)
+    of.dist.reduce(at_root, 1)
+    of.dist.all_reduce(mean, of.dist.ReduceOp.AVG)
+    for what, found, wanted in (('all_reduce', ours, theirs), ('mean', mean, theirs / of.workers),
+                                ('reduce', at_root, theirs if of.rank == 1 else mine())):
+        found, wanted = found.coalesce(), wanted.coalesce()
+        of.expect(f'{what} of sparse tensors', (found.indices(), found.values()),
+                  (wanted.indices(), wanted.values()))
+
+
 def compare_all_to_all(of):
     for dtype in 'float32', 'int8':
         given = of.values(dtype, 4 * of.workers)
@@ -219,8 +236,8 @@ def receive_from_any(of):
 def rank_compares(rank, workers):
     of = Rank(rank, workers)
     for compare in (compare_reductions, compare_bitwise, compare_sums_of_fractions, compare_copies,
-                    compare_reduce, compare_all_to_all, compare_subgroups, compare_many_sizes,
-                    receive_from_any):
+                    compare_reduce, compare_sparse, compare_all_to_all, compare_subgroups,
+                    compare_many_sizes, receive_from_any):
         compare(of)
     return of.wrong
 
@@ -327,6 +344,7 @@ def rank_is_refused(rank, workers):
     ones, found = of.torch.ones(4), []
     for call in (lambda: of.dist.all_reduce(ones.int(), of.dist.ReduceOp.AVG),
                  lambda: of.dist.all_reduce(ones, of.dist.ReduceOp.BOR),
+                 lambda: of.dist.all_reduce(ones.to_sparse(), of.dist.ReduceOp.MAX),
                  lambda: of.dist.all_to_all_single(ones, of.torch.ones(3)),
                  lambda: of.dist.send(ones, rank)):
         try:
@@ -369,9 +387,10 @@ class Distributed(python_case.Case):
             self.assertIn('rank 1', text)
 
     def test_what_makes_no_sense_is_refused_at_once(self):
-        for mean, bits, splits, itself in self.run_ranks('rank_is_refused'):
+        for mean, bits, sparse, splits, itself in self.run_ranks('rank_is_refused'):
             self.assertIn('no mean', mean)
             self.assertIn('bitwise', bits)
+            self.assertIn('sparse tensors have no max', sparse)
             self.assertIn('3 torch.float32', splits)
             self.assertIn('rank', itself)
 

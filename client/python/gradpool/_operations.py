@@ -298,7 +298,8 @@ class Operation(Work):
         except Timeout as timeout:
             if until_s < self._deadline_s:
                 raise
-            self.end(timeout)
+            self.end(Timeout(errno.ETIMEDOUT, f'{timeout} (the timeout of the group is '
+                             f'{self._group.timeout_s:g} s)'))
         except Exception as other:
             self.end(other)
         else:

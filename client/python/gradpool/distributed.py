@@ -99,6 +99,8 @@ class ProcessGroup(torch.distributed.ProcessGroup):
                             self.rank() == opts.rootRank)
 
     def _reduce(self, what, tensor, operation, is_wanted):
+        if tensor.is_sparse:
+            return self._reduce_sparse(what, tensor, operation, is_wanted)
         fold = _of(_BITWISE, operation)
         if fold is not None:
             return self._fold(what, tensor, fold, is_wanted)
@@ -107,6 +109,21 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         result = given if is_wanted else torch.empty_like(given)
         return self._run(what, tensor, [self._push(name, given, result)], [tensor],
                          lambda: is_wanted and unload(given, tensor, False))
+
+    def _reduce_sparse(self, what, tensor, operation, is_wanted):
+        """All in full: which elements the other ranks have is not known before."""
+        name = _arithmetic(operation, tensor)
+        if name not in ('sum', 'mean'):
+            raise mismatch(f'sparse tensors have no {name}: what is missing in one is no 0 there')
+        full = tensor.detach().to_dense()
+        given = carrier_of(full, False)
+
+        def finish():
+            if is_wanted:
+                unload(given, full, False)
+                with torch.no_grad():   # what detach() gives keeps its own count of elements
+                    tensor.copy_(full.to_sparse(tensor.sparse_dim()))
+        return self._run(what, tensor, [self._push(name, given, given)], [tensor], finish)
 
     def _fold(self, what, tensor, fold, is_wanted):
         if tensor.is_floating_point() or tensor.is_complex():
