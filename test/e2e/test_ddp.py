@@ -72,8 +72,12 @@ def attach(trainer, **options):
     return gradpool.ddp.attach(trainer.model, **options)
 
 
-def reference(workers):
-    """The digest after STEPS steps in one process, gradients averaged in rank order."""
+def sgd(torch, net):
+    return torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
+
+
+def train_alone(workers, optimizer_of=sgd, schedule_of=None):
+    """A Rank after STEPS steps in one process, gradients averaged in rank order."""
     class Alone(Rank):
         def __init__(self, rank):
             import torch
@@ -86,7 +90,8 @@ def reference(workers):
     torch.set_num_threads(1)
     each = [Alone(rank) for rank in range(workers)]
     net = each[0].net
-    optimizer = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
+    optimizer = optimizer_of(torch, net)
+    schedule = schedule_of(torch, optimizer) if schedule_of else None
     for _ in range(STEPS):
         total = None
         for one in each:
@@ -97,7 +102,13 @@ def reference(workers):
         for parameter, mean in zip(net.parameters(), total):
             parameter.grad = mean / torch.full_like(mean, workers)
         optimizer.step()
-    return each[0].digest()
+        if schedule:
+            schedule.step()
+    return each[0]
+
+
+def reference(workers):
+    return train_alone(workers).digest()
 
 
 def train(trainer):
@@ -320,16 +331,20 @@ def rank_names_its_models(rank, workers):
             return found, names, train(second)
 
 
-class Ddp(unittest.TestCase):
-    def run_ranks(self, function, workers=2, start=ranks.run_ranks):
+class Case(unittest.TestCase):
+    """A test whose ranks are processes of a job of its own."""
+
+    def run_ranks(self, function, workers=2, start=ranks.run_ranks, **environment):
         with tempfile.TemporaryDirectory() as folder:
             return start(function, workers, TEST_STORE=folder + '/store',
-                         GRADPOOL_JOB=self.id().rsplit('.', 1)[-1])
+                         GRADPOOL_JOB=self.id().rsplit('.', 1)[-1], **environment)
 
     def all_equal(self, digests):
         self.assertEqual(len(set(digests)), 1, digests)
         return digests[0]
 
+
+class Ddp(Case):
     def test_parameters_equal_a_one_process_reference_across_the_bucket_rebuild(self):
         found = self.run_ranks('rank_trains', 3)
         self.assertEqual(self.all_equal([f['digest'] for f in found]), reference(3))

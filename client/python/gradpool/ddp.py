@@ -13,7 +13,8 @@ One gradient, from loss.backward() to optimizer.step():
 
 Because a parameter is a tensor and a bucket merely a group (Y1), the new buckets that DDP builds
 after iteration 1 change nothing for the service. DDP's own process group is used for what DDP does
-at set-up, for find_unused_parameters and for broadcast_buffers, never for gradients."""
+at set-up, for find_unused_parameters and for broadcast_buffers, never for gradients. With an
+optimizer lanes do its steps as well, and write new parameters instead of means (_stepping)."""
 import atexit
 import itertools
 import os
@@ -29,6 +30,7 @@ from ._completion import complete
 from ._library import Item
 from ._membership import join
 from ._memory import Loan
+from ._stepping import Stepping
 from .client import default_timeout_ms, Job
 from .errors import GradpoolError, mismatch
 
@@ -40,7 +42,8 @@ _lock = threading.Lock()
 _prefixes = weakref.WeakKeyDictionary()         # Job -> the prefixes of the models attached to it
 
 
-def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None):
+def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
+           optimizer=None):
     """Has the service average the gradients of `model`; returns an Attachment.
 
     model       torch.nn.parallel.DistributedDataParallel, float32 parameters on the CPU; before
@@ -53,12 +56,16 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None)
     prefix      what stands before the parameters' names in the job. None: nothing for the first
                 model attached to it, "model2/" for the second and so on: attach them in the same
                 order on every worker
+    optimizer   torch.optim.SGD, Adam or AdamW of the model's parameters, which has not stepped yet:
+                the service does its steps, within backward(), with the settings that rank 0's has
+                then; all workers begin with rank 0's parameters. None: it averages gradients
 
     Rank and number of workers are those of the model's process group. Raises GradpoolError."""
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise mismatch(f'attach() takes a DistributedDataParallel model, not a '
                        f'{type(model).__name__}')
     shapes = _parameters_of(model)
+    stepping = None if optimizer is None else Stepping(optimizer, model.module, shapes)
     membership = None
     if not isinstance(job, Job):
         group = model.process_group
@@ -66,7 +73,7 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None)
                           torch.distributed.get_world_size(group))
         job = membership.job
     try:
-        return Attachment(model, membership, job, shapes, timeout_ms, wire, prefix)
+        return Attachment(model, membership, job, shapes, timeout_ms, wire, prefix, stepping)
     except BaseException:
         if membership is not None:
             membership.release()
@@ -107,9 +114,11 @@ class Attachment:
     """A model whose gradients the service averages; made by attach(). Leaves the job when the
     process ends, or at close(), unless another model of it is still attached."""
 
-    def __init__(self, model, membership, job, parameters, timeout_ms, wire, prefix):
+    def __init__(self, model, membership, job, parameters, timeout_ms, wire, prefix,
+                 stepping=None):
         self.job = job
         self._membership = membership   # None when the caller joined the job
+        self._stepping = stepping       # None: gradients are averaged
         self._timeout_ms = timeout_ms or default_timeout_ms()
         self._open = set()              # pushes whose Futures are not complete
         self._idle = threading.Condition()
@@ -120,11 +129,16 @@ class Attachment:
         self._parameters = parameters   # held: their ids are keys below
         self._prefix = _take_prefix(job, prefix)
         try:
-            self._tensors = self._declare(parameters, wire)
+            if stepping is None:
+                self._tensors = self._declare(parameters, wire)
+            else:
+                stepping.declare(job, self._prefix, wire)
             model.register_comm_hook(self, _average)
         except BaseException:
             _give_prefix_back(job, self._prefix)
             raise
+        if stepping is not None:
+            stepping.replace_step(self.check)
         self._before_forward = model.register_forward_pre_hook(lambda *_: self.check())
         atexit.register(self.close)
 
@@ -162,13 +176,17 @@ class Attachment:
         self.close()
 
     def push(self, bucket):
-        """Starts the mean over a torch.distributed.GradBucket, in place. Returns its Future."""
+        """Starts the mean over a torch.distributed.GradBucket, in place, or the optimizer's step.
+        Returns its Future."""
         self.check()
         if self._is_closed:
             raise GradpoolError(9, f"job '{self.job.name}': the attachment has been closed")
         buffer = bucket.buffer()
         try:
-            request = self.job.push_items(*self._items_of(bucket, buffer), Loan(buffer))
+            if self._stepping is not None:
+                request = self._stepping.start(self.job, bucket)
+            else:
+                request = self.job.push_items(*self._items_of(bucket, buffer), Loan(buffer))
         except BaseException as error:
             self.fail(error)
             raise

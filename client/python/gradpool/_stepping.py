@@ -1,0 +1,144 @@
+"""What attach(model, optimizer=...) adds to the hook: lanes keep parameters and moments and do the
+optimizer's steps.
+
+A bucket goes out as one update for each of the optimizer's groups that it holds parameters of, with
+the settings that the group has at that moment. The lane writes the new parameters where the model
+has them: a parameter's gradient is ready when backward() has done with the parameter. So when
+backward() returns the step is over, and optimizer.step() only looks whether that is so (Y16)."""
+import torch
+
+from .errors import mismatch
+
+_KINDS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
+# What the rules have no arithmetic for; `foreach` and `fused` change the order of work alone.
+_NOT_OFFERED = 'amsgrad', 'maximize', 'differentiable', 'capturable'
+_NUMBERS = 'lr', 'weight_decay', 'momentum', 'dampening', 'eps'
+
+
+def _rule_of(kind, group):
+    """The rule's name. Mismatch: the group has an option that no rule has."""
+    for option in _NOT_OFFERED:
+        if group.get(option):
+            raise mismatch(f'{kind.__name__} with {option}={group[option]!r}: the service has no '
+                           'such rule; leave the option out, or attach without the optimizer')
+    if kind is not torch.optim.SGD:
+        return kind.__name__.lower()
+    if not group['momentum']:
+        return 'sgd'
+    return 'nesterov' if group['nesterov'] else 'momentum'
+
+
+def _settings_of(group):
+    settings = {name: float(group[name]) for name in _NUMBERS if name in group}
+    if 'betas' in group:
+        settings['betas'] = tuple(map(float, group['betas']))
+    return settings
+
+
+class Stepping:
+    """An optimizer whose steps lanes do.
+
+    parameters  {name: parameter} that the hook gets gradients of: those of the optimizer"""
+
+    def __init__(self, optimizer, module, parameters):
+        self._optimizer, self._kind = optimizer, type(optimizer)
+        if self._kind not in _KINDS:
+            raise mismatch(f'optimizer is a {self._kind.__module__}.{self._kind.__qualname__}, '
+                           'expected torch.optim.SGD, Adam or AdamW')
+        self._check_fresh(module)
+        groups = optimizer.param_groups
+        self._rules = [_rule_of(self._kind, group) for group in groups]
+        self._group_of = {id(parameter): i for i, group in enumerate(groups)
+                          for parameter in group['params']}
+        self._check_same(parameters)
+        self._parameters = parameters
+        self._tensors = {}      # id of a parameter -> its tensor
+        self._pushed = set()    # indices of buckets that went out since the last step()
+
+    def _check_fresh(self, module):
+        if self._optimizer.state:
+            raise mismatch('the optimizer has moments already, which the service cannot take over: '
+                           'attach before the first step, or restore a snapshot of the job')
+        for name, part in module.named_modules():
+            if getattr(part, 'sparse', False) is True:
+                raise mismatch(f"'{name}' has sparse gradients, the service's rules need dense "
+                               'ones: say sparse=False')
+
+    def _check_same(self, parameters):
+        mine = {id(parameter) for parameter in parameters.values()}
+        lacking = [name for name, one in parameters.items() if id(one) not in self._group_of]
+        if lacking:
+            raise mismatch(f"the optimizer lacks the model's {', '.join(lacking[:5])}: give it "
+                           'all, or set requires_grad to False where nothing shall change')
+        foreign = len(self._group_of.keys() - mine)
+        if foreign:
+            raise mismatch(f'the optimizer has {foreign} parameters that the model gets no '
+                           'gradients of: give them an optimizer of their own')
+
+    def declare(self, job, prefix, wire):
+        """Declares the parameters and has lanes take rank 0's values, which all ranks get, too."""
+        for rule in dict.fromkeys(self._rules):
+            named = {name: one for name, one in self._parameters.items()
+                     if self._rules[self._group_of[id(one)]] == rule}
+            made = job.declare_all({prefix + name: one.numel() for name, one in named.items()},
+                                   rule=rule, wire=wire)
+            self._tensors.update((id(one), tensor) for one, tensor in zip(named.values(), made))
+        requests = [job.broadcast(self._tensors[id(one)], one.detach())
+                    for one in self._parameters.values()]
+        for request in requests:
+            request.wait()
+
+    def replace_step(self, check):
+        """From here on optimizer.step() does no more than check() and see that there was a
+        step. It counts its calls itself, as schedulers want to."""
+        def step(closure=None):
+            loss = None
+            if closure is not None:
+                with torch.enable_grad():
+                    loss = closure()
+            check()
+            self._end_step()
+            return loss
+        step._with_counter = True
+        self._optimizer.step = step
+
+    def _end_step(self):
+        if not self._pushed:
+            raise mismatch('step() without a backward() that has sent gradients since the last one')
+        self._pushed.clear()
+        self._optimizer._step_count = getattr(self._optimizer, '_step_count', 0) + 1
+
+    def start(self, job, bucket):
+        """Starts the updates of a torch.distributed.GradBucket; returns what waits for them."""
+        if bucket.index() in self._pushed:
+            raise mismatch('backward() a second time before step(), when lanes have done a step '
+                           'already: put all but the last one under model.no_sync()')
+        self._pushed.add(bucket.index())
+        items = {}      # index of a group -> what the bucket holds of it
+        for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
+            items.setdefault(self._group_of[id(parameter)], []).append(
+                (self._tensors[id(parameter)], gradient, parameter))
+        return Requests([job.update_group(of_group, **self._settings(i))
+                         for i, of_group in sorted(items.items())])
+
+    def _settings(self, index):
+        group = self._optimizer.param_groups[index]
+        rule = _rule_of(self._kind, group)
+        if rule != self._rules[index]:
+            raise mismatch(f'group {index} of the optimizer was attached with the rule '
+                           f"'{self._rules[index]}', and its settings now ask for '{rule}'")
+        return _settings_of(group)
+
+
+class Requests:
+    """Several requests that are waited for as one."""
+
+    def __init__(self, requests):
+        self._requests = requests
+
+    def done(self, timeout_ms=0):
+        return all(request.done(timeout_ms) for request in self._requests)
+
+    def wait(self, timeout_ms=0):
+        for request in self._requests:
+            request.wait(timeout_ms)

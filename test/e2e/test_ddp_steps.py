@@ -1,0 +1,163 @@
+"""gradpool.ddp with the optimizer's steps on the service: what PyTorch's own optimizers make of the
+same gradients in one process, over shared memory and tcp."""
+import os
+import warnings
+
+import ranks
+import test_ddp
+from test_ddp import attach, Rank, setUpModule, STEPS, tearDownModule, train_alone   # noqa
+
+# Rates and momenta that are powers of two: their products are exact, so it makes no difference
+# whether a product is rounded before it is added. PyTorch does that in one step, lanes in two.
+EXACT = {
+    'sgd': lambda torch, net: torch.optim.SGD(net.parameters(), 0.0625),
+    'momentum': lambda torch, net: torch.optim.SGD(net.parameters(), 0.0625, momentum=0.5,
+                                                   dampening=0.5),
+    'nesterov': lambda torch, net: torch.optim.SGD(net.parameters(), 0.0625, momentum=0.5,
+                                                   nesterov=True),
+}
+# Here it does: each parameter within TOLERANCE of what it is with PyTorch's own.
+CLOSE = {
+    'momentum of two groups': lambda torch, net: torch.optim.SGD(
+        two_groups(net, lr=0.01), 0.05, momentum=0.9, dampening=0.1, weight_decay=0.01),
+    'sgd and nesterov': lambda torch, net: torch.optim.SGD(
+        two_groups(net, momentum=0.9, nesterov=True), 0.05),
+    'adam': lambda torch, net: torch.optim.Adam(two_groups(net, betas=(0.8, 0.99)), 0.01,
+                                                weight_decay=0.01),
+    'adamw': lambda torch, net: torch.optim.AdamW(two_groups(net, weight_decay=0.0), 0.01),
+}
+TOLERANCE = {'rtol': 1e-5, 'atol': 1e-6}
+
+
+def two_groups(net, **of_biases):
+    named = list(net.named_parameters())
+    return [{'params': [p for name, p in named if 'weight' in name]},
+            {'params': [p for name, p in named if 'bias' in name], **of_biases}]
+
+
+def halving(torch, optimizer):
+    return torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+
+
+def train_on_service(trainer, optimizer_of, is_late):
+    """Ranks begin with parameters of their own; schedulers come before attach() or after it."""
+    torch = trainer.torch
+    trainer.optimizer = optimizer_of(torch, trainer.net)
+    schedule = None if is_late else halving(torch, trainer.optimizer)
+    if trainer.rank:
+        for parameter in trainer.net.parameters():
+            parameter.data.zero_()
+    with attach(trainer, optimizer=trainer.optimizer):
+        schedule = schedule or halving(torch, trainer.optimizer)
+        for _ in range(STEPS):
+            trainer.step(trainer.batch())
+            schedule.step()
+    assert not trainer.optimizer.state      # it has done nothing itself
+
+
+def rank_lets_the_service_step(rank, workers):
+    """{rule: [digest, is it PyTorch's, is it near it, how far is the farthest]}"""
+    import torch
+    warnings.simplefilter('error')      # a scheduler's about calls in the wrong order
+    found = {}
+    for name, optimizer_of in {**EXACT, **CLOSE}.items():
+        trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
+        train_on_service(trainer, optimizer_of, is_late=len(found) % 2)
+        wanted = train_alone(workers, optimizer_of, halving)
+        pairs = [(a.detach(), b.detach()) for a, b in
+                 zip(trainer.net.parameters(), wanted.net.parameters())]
+        found[name] = [trainer.digest(), trainer.digest() == wanted.digest(),
+                       all(torch.allclose(a, b, **TOLERANCE) for a, b in pairs),
+                       max((a - b).abs().max().item() for a, b in pairs)]
+    return found
+
+
+def rank_accumulates_and_restores(rank, workers):
+    """Two backward passes a step, a closure, and a snapshot that another model goes on from."""
+    trainer, other = Rank(rank, workers), Rank.beside(rank, workers)
+    path = os.environ['TEST_STORE'] + '.snapshot'
+
+    def step(of, batches):
+        def closure():
+            of.optimizer.zero_grad()
+            with of.model.no_sync():
+                of.model(batches[0]).square().mean().backward()
+            loss = of.model(batches[1]).square().mean()
+            loss.backward()
+            return loss
+        return of.optimizer.step(closure).item()
+    with attach(trainer, optimizer=trainer.optimizer) as attachment:
+        step(trainer, [trainer.batch(), trainer.batch()])
+        attachment.job.snapshot(path)
+        batches = [trainer.batch(), trainer.batch()]
+        loss, first = step(trainer, batches), trainer.digest()
+        attachment.job.barrier()
+    with attach(other, job='restored', optimizer=other.optimizer) as attachment:
+        attachment.job.restore(path, dict(other.net.named_parameters()))
+        assert step(other, batches) == loss
+        return [first, other.digest()]
+
+
+def rank_misuses_steps(rank, workers):
+    """What attach() says of optimizers that it cannot take, and step() and backward() where lanes
+    have stepped and the script does not know."""
+    import gradpool
+    trainer = Rank(rank, workers)
+    optim, net = trainer.torch.optim, trainer.net
+    stepped = optim.Adam(net.parameters())
+    net(trainer.batch()).sum().backward()
+    stepped.step()
+    some = list(net.parameters())[1:]
+    attempts = [optim.Adam(net.parameters(), amsgrad=True),
+                optim.SGD(net.parameters(), 0.1, maximize=True), optim.RMSprop(net.parameters()),
+                stepped, optim.SGD(some, 0.1),
+                optim.SGD([*net.parameters(), trainer.torch.zeros(3, requires_grad=True)], 0.1)]
+    found = []
+    for optimizer in attempts:
+        try:
+            attach(trainer, optimizer=optimizer)
+        except gradpool.Mismatch as error:
+            found.append(str(error))
+    attach(trainer, optimizer=trainer.optimizer)
+
+    def twice():
+        for _ in range(2):
+            trainer.model(trainer.batch()).sum().backward()
+    for attempt in (trainer.optimizer.step, twice):
+        try:
+            attempt()
+        except Exception as error:
+            found.append(str(error))
+    return found
+
+
+class Steps(test_ddp.Case):
+    def check_steps(self, found):
+        for name in EXACT:
+            self.assertTrue(all(of_rank[name][1] for of_rank in found), name)
+        for name in CLOSE:
+            print(f'# {name}: {found[0][name][3]:.3g} from PyTorch')
+            self.assertTrue(found[0][name][2], f'{name}: {found[0][name][3]}')
+            self.all_equal([of_rank[name][0] for of_rank in found])
+
+    def test_the_service_steps_as_the_optimizer_would_over_shared_memory(self):
+        self.check_steps(self.run_ranks('rank_lets_the_service_step', GRADPOOL_TRANSPORT='shm'))
+
+    def test_the_service_steps_as_the_optimizer_would_over_tcp(self):
+        self.check_steps(self.run_ranks('rank_lets_the_service_step', GRADPOOL_TRANSPORT='tcp'))
+
+    def test_steps_on_the_service_accumulate_and_go_on_from_a_snapshot(self):
+        self.all_equal(sum(self.run_ranks('rank_accumulates_and_restores'), []))
+
+    def test_an_optimizer_that_the_service_cannot_be_is_refused(self):
+        amsgrad, maximize, kind, moments, lacks, foreign, early, twice = \
+            self.run_ranks('rank_misuses_steps', 1)[0]
+        for text, word in ((amsgrad, 'amsgrad=True'), (maximize, 'maximize=True'),
+                           (kind, 'RMSprop'), (moments, 'moments'), (lacks, '0.weight'),
+                           (foreign, '1 parameters'), (early, 'without a backward()'),
+                           (twice, 'no_sync()')):
+            self.assertIn(word, text)
+
+
+if __name__ == '__main__':
+    ranks.main(globals())
