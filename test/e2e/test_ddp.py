@@ -76,8 +76,15 @@ def sgd(torch, net):
     return torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
 
 
-def train_alone(workers, optimizer_of=sgd, schedule_of=None):
-    """A Rank after STEPS steps in one process, gradients averaged in rank order."""
+def mean_in_rank_order(_, gradients):
+    first, *others = gradients
+    total = sum(others, first)
+    return total / total.new_full(total.shape, len(gradients))
+
+
+def train_alone(workers, optimizer_of=sgd, schedule_of=None, mean_of=mean_in_rank_order):
+    """A Rank after STEPS steps in one process, where mean_of(a parameter's name, each rank's
+    gradient) is what all of them step with."""
     class Alone(Rank):
         def __init__(self, rank):
             import torch
@@ -93,14 +100,13 @@ def train_alone(workers, optimizer_of=sgd, schedule_of=None):
     optimizer = optimizer_of(torch, net)
     schedule = schedule_of(torch, optimizer) if schedule_of else None
     for _ in range(STEPS):
-        total = None
+        shares = []
         for one in each:
             net.zero_grad(set_to_none=True)
             net(one.batch()).square().mean().backward()
-            grads = [p.grad for p in net.parameters()]
-            total = grads if total is None else [a + b for a, b in zip(total, grads)]
-        for parameter, mean in zip(net.parameters(), total):
-            parameter.grad = mean / torch.full_like(mean, workers)
+            shares.append([p.grad for p in net.parameters()])
+        for (name, parameter), *gradients in zip(net.named_parameters(), *shares):
+            parameter.grad = mean_of(name, gradients)
         optimizer.step()
         if schedule:
             schedule.step()

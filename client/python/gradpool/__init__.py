@@ -11,13 +11,13 @@ from .client import Client, connect, Job, job_from_environment, Request, Tensor
 from .errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout
 
 __version__ = _lib.gp_version().decode()
-__all__ = ['Client', 'connect', 'ddp', 'Forked', 'GradpoolError', 'Job', 'job_from_environment',
-           'Mismatch', 'PeerLost', 'Request', 'Tensor', 'Timeout']
+__all__ = ['Client', 'codecs', 'connect', 'ddp', 'Forked', 'GradpoolError', 'Job',
+           'job_from_environment', 'Mismatch', 'PeerLost', 'Request', 'Tensor', 'Timeout']
 
 
 def __getattr__(name):
-    """gradpool.ddp and gradpool.torch import torch, which takes seconds and megabytes: only for
-    those who use it."""
-    if name in ('ddp', 'torch'):
+    """gradpool.ddp and gradpool.torch import torch, which takes seconds and megabytes, and
+    gradpool.codecs numpy: only for those who use it."""
+    if name in ('codecs', 'ddp', 'torch'):
         return importlib.import_module(f'.{name}', __name__)
     raise AttributeError(f"module 'gradpool' has no attribute '{name}'")

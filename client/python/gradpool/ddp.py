@@ -43,7 +43,7 @@ _prefixes = weakref.WeakKeyDictionary()         # Job -> the prefixes of the mod
 
 
 def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
-           optimizer=None):
+           optimizer=None, compression=None):
     """Has the service average the gradients of `model`; returns an Attachment.
 
     model       torch.nn.parallel.DistributedDataParallel, float32 parameters on the CPU; before
@@ -60,12 +60,15 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
                 the service does its steps, within backward(), with the settings that rank 0's has
                 then; all workers begin with rank 0's parameters. None: it averages gradients
 
+    compression  a codec of gradpool.codecs, for gradients that travel as fewer bytes; not
+                with an optimizer
+
     Rank and number of workers are those of the model's process group. Raises GradpoolError."""
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise mismatch(f'attach() takes a DistributedDataParallel model, not a '
                        f'{type(model).__name__}')
     shapes = _parameters_of(model)
-    stepping = None if optimizer is None else Stepping(optimizer, model.module, shapes)
+    way = _way_of(model, shapes, optimizer, compression)
     membership = None
     if not isinstance(job, Job):
         group = model.process_group
@@ -73,7 +76,7 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
                           torch.distributed.get_world_size(group))
         job = membership.job
     try:
-        return Attachment(model, membership, job, shapes, timeout_ms, wire, prefix, stepping)
+        return Attachment(model, membership, job, shapes, timeout_ms, wire, prefix, way)
     except BaseException:
         if membership is not None:
             membership.release()
@@ -90,6 +93,18 @@ def _parameters_of(model):
             raise mismatch(f"parameter '{name}' is {parameter.dtype} on {parameter.device}, "
                            'expected torch.float32 on cpu')
     return found
+
+
+def _way_of(model, parameters, optimizer, compression):
+    """What is pushed instead of gradients whose mean is taken; None: nothing."""
+    if optimizer is not None and compression is not None:
+        raise mismatch('attach() with an optimizer and compression: lanes cannot step with codes')
+    if optimizer is not None:
+        return Stepping(optimizer, model.module, parameters)
+    if compression is None:
+        return None
+    from ._compressing import Compressing   # needs numpy, which others may not have
+    return Compressing(compression, parameters)
 
 
 def _take_prefix(job, prefix):
@@ -114,11 +129,10 @@ class Attachment:
     """A model whose gradients the service averages; made by attach(). Leaves the job when the
     process ends, or at close(), unless another model of it is still attached."""
 
-    def __init__(self, model, membership, job, parameters, timeout_ms, wire, prefix,
-                 stepping=None):
+    def __init__(self, model, membership, job, parameters, timeout_ms, wire, prefix, way=None):
         self.job = job
         self._membership = membership   # None when the caller joined the job
-        self._stepping = stepping       # None: gradients are averaged
+        self._way = way     # what is pushed instead; None: the mean of gradients
         self._timeout_ms = timeout_ms or default_timeout_ms()
         self._open = set()              # pushes whose Futures are not complete
         self._idle = threading.Condition()
@@ -129,16 +143,16 @@ class Attachment:
         self._parameters = parameters   # held: their ids are keys below
         self._prefix = _take_prefix(job, prefix)
         try:
-            if stepping is None:
+            if way is None:
                 self._tensors = self._declare(parameters, wire)
             else:
-                stepping.declare(job, self._prefix, wire)
+                way.declare(job, self._prefix, wire)
             model.register_comm_hook(self, _average)
         except BaseException:
             _give_prefix_back(job, self._prefix)
             raise
-        if stepping is not None:
-            stepping.replace_step(self.check)
+        if isinstance(way, Stepping):
+            way.replace_step(self.check)
         self._before_forward = model.register_forward_pre_hook(lambda *_: self.check())
         atexit.register(self.close)
 
@@ -183,8 +197,8 @@ class Attachment:
             raise GradpoolError(9, f"job '{self.job.name}': the attachment has been closed")
         buffer = bucket.buffer()
         try:
-            if self._stepping is not None:
-                request = self._stepping.start(self.job, bucket)
+            if self._way is not None:
+                request = self._way.start(self.job, bucket)
             else:
                 request = self.job.push_items(*self._items_of(bucket, buffer), Loan(buffer))
         except BaseException as error:

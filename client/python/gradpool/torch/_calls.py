@@ -31,7 +31,8 @@ def check_reduction(op, tensor):
         raise mismatch(f'{tensor.dtype} has no {op.name}')
 
 
-def _told(tensor, shape=None):
+def told(tensor, shape=None):
+    """How texts that ranks compare say a tensor's dtype and shape."""
     shape = list(tensor.shape) if shape is None else shape
     return f"{str(tensor.dtype).removeprefix('torch.')}{shape}".replace("'", '')
 
@@ -59,7 +60,7 @@ class Reduction:
         self._ranks, self._op, self._factors = ranks, op, factors
         self._outputs = list(outputs)
         scaled = '' if factors == (1.0, 1.0) else f', times {factors[0]:g} and {factors[1]:g}'
-        shapes = ', '.join(map(_told, tensors))
+        shapes = ', '.join(map(told, tensors))
         self.text = f'allreduce ({op.name}) of {shapes}{scaled}'
         for tensor in tensors:
             check_reduction(op, tensor)
@@ -113,7 +114,7 @@ class Scattering:
         if tensor.dim() == 0:
             raise mismatch('reducescatter of a tensor without dimensions: it has no rows to deal')
         self._ranks, self._op, self._factors = ranks, op, factors
-        self.text = f'reducescatter ({op.name}) of {_told(tensor)}'
+        self.text = f'reducescatter ({op.name}) of {told(tensor)}'
         if factors != (1.0, 1.0):
             self.text += f', times {factors[0]:g} and {factors[1]:g}'
         count, extra = divmod(tensor.shape[0], ranks.count)
@@ -166,7 +167,7 @@ class Broadcast:
         if not any(ranks.rank_of(i) == root for i in range(ranks.count)):
             raise mismatch(f'broadcast from rank {root}, which is not one of the '
                            f'{ranks.count} ranks')
-        self.text = f'broadcast from rank {root} of {_told(output)}'
+        self.text = f'broadcast from rank {root} of {told(output)}'
         self._ranks, self._root, self._output = ranks, root, output
         self._values = carrier_of(output, True)
 
@@ -249,7 +250,7 @@ class Gathering(_Boxes):
         if tensor.dim() == 0:
             raise mismatch('allgather of a tensor without dimensions; call view(1) first')
         super().__init__(ranks, [tensor], tensor)
-        self.text = f"allgather of {_told(tensor, ['*', *tensor.shape[1:]])}"
+        self.text = f"allgather of {told(tensor, ['*', *tensor.shape[1:]])}"
         nothing = tensor.detach()[:0].clone()
         self.neutral = lambda: Gathering(ranks, nothing)
 
@@ -261,18 +262,18 @@ class Exchange(_Boxes):
     def __init__(self, ranks, tensor, splits):
         splits = _checked_splits(ranks, tensor, splits)
         super().__init__(ranks, list(tensor.detach().split(splits)), tensor)
-        self.text = f"alltoall of {_told(tensor, ['*', *tensor.shape[1:]])}"
+        self.text = f"alltoall of {told(tensor, ['*', *tensor.shape[1:]])}"
 
 
 def _checked_splits(ranks, tensor, splits):
     rows = tensor.shape[0] if tensor.dim() else 0
     if splits is None:
         if tensor.dim() == 0 or rows % ranks.count:
-            raise mismatch(f'alltoall of {_told(tensor)} among {ranks.count} ranks: its rows '
+            raise mismatch(f'alltoall of {told(tensor)} among {ranks.count} ranks: its rows '
                            'cannot be dealt evenly; give splits')
         return [rows // ranks.count] * ranks.count
     splits = [int(count) for count in splits]
     if len(splits) != ranks.count or sum(splits) != rows or min(splits) < 0:
-        raise mismatch(f'alltoall of {_told(tensor)}: splits {splits}, expected {ranks.count} '
+        raise mismatch(f'alltoall of {told(tensor)}: splits {splits}, expected {ranks.count} '
                        f'numbers whose sum is {rows}')
     return splits

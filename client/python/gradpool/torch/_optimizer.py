@@ -9,10 +9,13 @@ import warnings
 
 import torch
 
+from ..codecs import Codec, Feedback
 from ..errors import mismatch
 from . import _collectives
 from ._calls import ReduceOp, Reduction
+from ._coded import CodedReduction
 from ._door import door
+from ._handles import begin
 from ._prepare import Prepared
 from .compression import Compression
 from .process_sets import global_process_set
@@ -28,6 +31,7 @@ class _Reducer:
         self._passes = dict.fromkeys(self.names, 0)
         self._group_of = {parameter: tuple(group) for group in self._cut() for parameter in group}
         self._ready, self._sparse = set(), set()
+        self._feedback = Feedback(self.compression) if isinstance(self.compression, Codec) else None
         self._prepared = self._prepare()
         self._nodes = []
         for parameter in self.names:
@@ -56,10 +60,19 @@ class _Reducer:
     def _prepare(self):
         ranks, calls = self.process_set.sequences(), {}
         for group in dict.fromkeys(self._group_of.values()):
+            if self._feedback:
+                nothing = {self.names[one]: torch.zeros_like(one.detach()) for one in group}
+                calls[self.name_of(group)] = self._coded(ranks, nothing, is_sent=False)
+                continue
             models = [self.compression.compress(torch.zeros_like(parameter.detach()))[0]
                       for parameter in group]
             calls[self.name_of(group)] = Reduction(ranks, models, models, self.op, self.factors)
         return Prepared(self.process_set, calls, f'{self.prefix}(all)')
+
+    def _coded(self, ranks, tensors, is_sent):
+        if self.factors != (1.0, 1.0):
+            raise mismatch('gradient_predivide_factor with a codec: leave it out')
+        return CodedReduction(ranks, self._feedback, tensors, self.op, is_sent)
 
     def _watch(self, parameter):
         """The node that accumulates its gradient tells when it has: torch frees it unless held."""
@@ -93,6 +106,8 @@ class _Reducer:
         if any(parameter.grad.is_sparse for parameter in group):
             self._sparse.update(group)
             self._send_sparse(group)
+        elif self._feedback:
+            self._send_coded(group)
         else:
             self._send_dense(group)
 
@@ -103,6 +118,13 @@ class _Reducer:
         return torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.int64),
                                        parameter.new_empty((0, *parameter.shape[1:])),
                                        parameter.shape)
+
+    def _send_coded(self, group):
+        ranks = self.process_set.sequences()
+        gradients = [parameter.grad for parameter in group]
+        call = self._coded(ranks, {self.names[one]: one.grad for one in group}, is_sent=True)
+        self._handles[group] = begin(ranks, call, self.name_of(group), lambda: gradients), \
+            [None] * len(group)
 
     def _send_dense(self, group):
         travel, known = zip(*[self.compression.compress(parameter.grad) for parameter in group])
@@ -215,7 +237,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     """The optimizer, with the gradients of all ranks: of its class, with its parameters and state.
 
     named_parameters          model.named_parameters(); None: they are counted
-    compression               what gradients are turned into before they travel
+    compression               what gradients are turned into before they travel: of Compression
     backward_passes_per_step  how many backward() add up before gradients set off
     op                        Average, Sum, Min, Max or Product
     gradient_predivide_factor what an Average is divided by before it is summed; by the rest after

@@ -1,6 +1,8 @@
 """What gradients are turned into before they travel."""
 import torch
 
+from ..codecs import Dithering, OneBit, RandomK, TopK
+
 
 class NoneCompressor:
     """As they are."""
@@ -32,7 +34,8 @@ def _half(dtype):
 
 class Compression:
     """What to pass as `compression`; a class of one's own with compress() and decompress() will
-    do, too."""
+    do, too. To DistributedOptimizer also a codec: topk(0.01), onebit() and so on."""
     none = NoneCompressor
     fp16 = _half(torch.float16)
     bf16 = _half(torch.bfloat16)
+    onebit, topk, randomk, dithering = OneBit, TopK, RandomK, Dithering

@@ -1,0 +1,239 @@
+"""Gradients that travel as fewer bytes, with what is lost carried over to the next round.
+
+    gradpool.ddp.attach(model, compression=gradpool.codecs.TopK(0.01))
+
+A codec says what a gradient is sent as; a Feedback keeps, by name, what was not sent (the residual)
+and counts rounds. What OneBit, TopK and Dithering send cannot be added up as it is: it is gathered,
+and every rank decodes it and adds it up in rank order, to the same bits (Y17). RandomK sends the
+same places on every rank, so the service takes the mean.
+
+    OneBit     a sign an element and the mean of the absolute values (Seide et al. 2014; Karimireddy
+               et al. 2019, error feedback)
+    TopK       the largest of a tensor, with their places (Aji and Heafield 2017)
+    RandomK    places that are drawn (Stich et al. 2018)
+    Dithering  the nearest steps of a scale, up or down by a draw, so that the mean is right
+               (Alistarh et al. 2017, whose scale is the norm; here it is the maximum)
+
+Gradients are float32 on the CPU: numpy arrays, or torch tensors by their numpy(). Draws come from
+(name, round), and are the same on all ranks with one version of numpy."""
+import zlib
+
+import numpy
+
+from .errors import mismatch
+
+MIN_BYTES = 65536   # below that a round costs more than its bytes
+_WORD_BITS = 32
+_BYTE_BITS = 8
+
+
+def _words_of(bits):
+    return -(-bits // _WORD_BITS)
+
+
+def _head(words, scale):
+    """A scale is the first word."""
+    words[:1].view(numpy.float32)[0] = scale
+
+
+class Codec:
+    """What a gradient of float32 is sent as. Its users call, on one-dimensional numpy arrays:
+
+    words(elements)             how many values of `dtype` travel
+    encode(values, draw)        them; `draw` is a numpy.random.Generator, the same on every rank
+    add(sent, total, draw, by)  adds what was sent, times `by`, to `total`
+
+    min_bytes       tensors of fewer bytes travel as they are
+    error_feedback  what was not sent is added to the gradient of the next round"""
+    operation, dtype = 'gather', 'int32'
+
+    def __init__(self, min_bytes=MIN_BYTES, error_feedback=True):
+        self.min_bytes, self.error_feedback = min_bytes, error_feedback
+
+    def takes(self, elements):
+        """Whether a tensor of that size is compressed at all."""
+        return elements > 0 and elements * 4 >= self.min_bytes \
+            and self.words(elements) < elements
+
+    def compress(self, tensor):
+        """As classes of gradpool.torch.Compression have it, which cannot carry anything over."""
+        raise mismatch(f'{self!r} where there is one tensor and no next round: expected none, fp16 '
+                       'or bf16; codecs are for DistributedOptimizer and attach()')
+
+    def __repr__(self):
+        told = ', '.join(f'{name}={value!r}' for name, value in sorted(vars(self).items()))
+        return f'{type(self).__name__}({told})'
+
+
+class OneBit(Codec):
+    """A sign an element and one scale."""
+
+    def words(self, elements):
+        return 1 + _words_of(elements)
+
+    def encode(self, values, draw):
+        sent = numpy.zeros(self.words(values.size), numpy.int32)
+        _head(sent, numpy.abs(values).mean(dtype=numpy.float64))
+        bits = numpy.packbits(values < 0)
+        sent[1:].view(numpy.uint8)[:bits.size] = bits
+        return sent
+
+    def add(self, sent, total, draw, by=1):
+        scale = sent[:1].view(numpy.float32)[0] * numpy.float32(by)
+        bits = numpy.unpackbits(sent[1:].view(numpy.uint8), count=total.size)
+        total += numpy.array([scale, -scale], numpy.float32)[bits]
+
+
+class _Sparse(Codec):
+    def __init__(self, ratio=0.01, min_bytes=MIN_BYTES, error_feedback=True):
+        super().__init__(min_bytes, error_feedback)
+        if not 0 < ratio <= 1:
+            raise mismatch(f'ratio is {ratio!r}, expected a number above 0, of 1 at most')
+        self.ratio = ratio
+
+    def kept(self, elements):
+        """How many of so many elements are sent."""
+        return max(1, round(elements * self.ratio))
+
+
+class TopK(_Sparse):
+    """The largest `ratio` of a tensor."""
+
+    def words(self, elements):
+        return 2 * self.kept(elements)
+
+    def encode(self, values, draw):
+        kept = self.kept(values.size)
+        places = numpy.argpartition(numpy.abs(values), values.size - kept)[values.size - kept:]
+        places = numpy.sort(places).astype(numpy.int32)
+        return numpy.concatenate([places, values[places].view(numpy.int32)])
+
+    def add(self, sent, total, draw, by=1):
+        places, values = sent[:sent.size // 2], sent[sent.size // 2:].view(numpy.float32)
+        total[places] += values * numpy.float32(by)
+
+
+class RandomK(_Sparse):
+    """A `ratio` of a tensor that is drawn anew each round, the same on every rank."""
+    operation, dtype = 'mean', 'float32'
+
+    def words(self, elements):
+        return self.kept(elements)
+
+    def _places(self, elements, draw):
+        return draw.choice(elements, self.kept(elements), replace=False, shuffle=False)
+
+    def encode(self, values, draw):
+        return values[self._places(values.size, draw)]
+
+    def add(self, sent, total, draw, by=1):
+        total[self._places(total.size, draw)] += sent * numpy.float32(by)
+
+
+class Dithering(Codec):
+    """Each element as one of 2 ** bits - 1 steps from minus the maximum to the maximum, the one
+    below or above it by chance: right in the mean."""
+
+    def __init__(self, bits=4, min_bytes=MIN_BYTES, error_feedback=True):
+        super().__init__(min_bytes, error_feedback)
+        if bits not in (2, 4, 8):
+            raise mismatch(f'bits is {bits!r}, expected 2, 4 or 8')
+        self.bits = bits
+
+    def _most(self):
+        return 2 ** (self.bits - 1) - 1
+
+    def words(self, elements):
+        return 1 + _words_of(elements * self.bits)
+
+    def encode(self, values, draw):
+        sent = numpy.zeros(self.words(values.size), numpy.int32)
+        most = self._most()
+        scale = numpy.float32(numpy.abs(values).max() / numpy.float32(most))
+        _head(sent, scale)
+        steps = draw.random(values.size, numpy.float32)
+        if scale > 0:
+            steps += values / scale
+        steps = numpy.clip(numpy.floor(steps), -most, most).astype(numpy.int8) + numpy.int8(most)
+        self._pack(steps.view(numpy.uint8), sent[1:].view(numpy.uint8))
+        return sent
+
+    def _pack(self, steps, bytes_):
+        """Lane by lane: element i stands in byte i modulo their number."""
+        for lane in range(_BYTE_BITS // self.bits):
+            part = steps[lane * bytes_.size:(lane + 1) * bytes_.size]
+            bytes_[:part.size] |= part << numpy.uint8(lane * self.bits)
+
+    def add(self, sent, total, draw, by=1):
+        scale = sent[:1].view(numpy.float32)[0] * numpy.float32(by)
+        table = (numpy.arange(2 ** self.bits, dtype=numpy.float32) - self._most()) * scale
+        bytes_ = sent[1:].view(numpy.uint8)
+        for lane in range(_BYTE_BITS // self.bits):
+            part = total[lane * bytes_.size:(lane + 1) * bytes_.size]
+            steps = bytes_[:part.size] >> numpy.uint8(lane * self.bits)
+            part += table[steps & numpy.uint8(2 ** self.bits - 1)]
+
+
+def flat(values):
+    """A float32 array or torch tensor as a one-dimensional numpy array on the same memory."""
+    array = values.detach().numpy() if hasattr(values, 'detach') else values
+    if array.dtype != numpy.float32:
+        raise mismatch(f'a gradient of {array.dtype}, expected float32')
+    if not array.flags.c_contiguous:
+        raise mismatch('a gradient that is not contiguous; make a contiguous copy first')
+    return array.reshape(-1)
+
+
+class Feedback:
+    """A codec's residuals and rounds, by name. Every rank encodes a name as often as the others.
+
+        sent = feedback.encode('fc.weight', gradient)
+        everybody's = ...               # of codec.dtype: gathered, or their mean
+        feedback.decode('fc.weight', everybody's, mean)"""
+
+    def __init__(self, codec):
+        if not isinstance(codec, Codec):
+            raise mismatch(f'compression is {codec!r}, expected OneBit(), TopK(), RandomK() or '
+                           'Dithering() of gradpool.codecs')
+        self.codec = codec
+        self._rounds, self._residuals = {}, {}
+
+    def _draw(self, name):
+        seed = [zlib.crc32(name.encode()), self._rounds[name]]
+        return numpy.random.Generator(numpy.random.PCG64(seed))
+
+    def encode(self, name, gradient):
+        """What to send of the next round of a name."""
+        with numpy.errstate(invalid='ignore', over='ignore'):   # as gradients are told on
+            return self._encode(name, flat(gradient))
+
+    def _encode(self, name, values):
+        self._rounds[name] = self._rounds.get(name, 0) + 1
+        if not self.codec.error_feedback:
+            return self.codec.encode(values, self._draw(name))
+        known = self._residuals.get(name)
+        whole = values.copy() if known is None else numpy.add(known, values, out=known)
+        sent = self.codec.encode(whole, self._draw(name))
+        self.codec.add(sent, whole, self._draw(name), -1)
+        # An overflow is told once, and must not come back each round.
+        self._residuals[name] = whole if numpy.isfinite(whole.sum()) else None
+        return sent
+
+    def decode(self, name, sent, mean, workers):
+        """The mean of the round that was encoded last, of what came back, into `mean`."""
+        total = flat(mean)
+        total.fill(0)
+        is_mean = self.codec.operation == 'mean'
+        with numpy.errstate(invalid='ignore', over='ignore'):
+            for of_rank in _flat_code(sent).reshape(1 if is_mean else workers, -1):
+                self.codec.add(of_rank, total, self._draw(name))
+            if not is_mean:
+                total /= numpy.float32(workers)
+
+    def residual(self, name):
+        """What was not sent yet; None: nothing."""
+        return self._residuals.get(name)
+
+
+def _flat_code(sent):
+    return (sent.numpy() if hasattr(sent, 'detach') else sent).reshape(-1)

@@ -1,0 +1,64 @@
+"""Compression as a communication hook of torch's own kind, on any process group, so that torch's
+wrappers go around it:
+
+    state = CompressionState(model, gradpool.codecs.TopK(0.01))
+    model.register_comm_hook(state, fp16_compress_wrapper(compression_hook))
+
+With the backend `gradpool` what it gathers and reduces goes through the service."""
+import torch
+import torch.distributed
+
+from .codecs import Feedback
+
+
+class CompressionState:
+    """What the hook keeps of a DistributedDataParallel model: residuals and rounds by parameter."""
+
+    def __init__(self, model, codec):
+        self.group, self.feedback = model.process_group, Feedback(codec)
+        self.names = {id(one): name for name, one in model.module.named_parameters()}
+
+
+def compression_hook(state, bucket):
+    """The hook. DDP insists on the name of its second parameter."""
+    workers, codec = torch.distributed.get_world_size(state.group), state.feedback.codec
+    gradients = [(state.names[id(parameter)], gradient) for parameter, gradient in
+                 zip(bucket.parameters(), bucket.gradients())]
+    coded = [one for one in gradients if codec.takes(one[1].numel())]
+    whole = [gradient for _, gradient in gradients if not codec.takes(gradient.numel())]
+    codes = [torch.from_numpy(state.feedback.encode(name, gradient.float()))
+             for name, gradient in coded]
+    sums = whole + (codes if codec.operation == 'mean' else [])
+    summed, works = _sum(sums, state.group)
+    gathered = []
+    if coded and codec.operation == 'gather':
+        mine = torch.cat(codes)
+        gathered = [torch.empty_like(mine) for _ in range(workers)]
+        works.append(torch.distributed.all_gather(gathered, mine, state.group, async_op=True))
+
+    def finish(_):
+        means = [part / workers for part in summed]
+        for gradient, mean in zip(whole, means):
+            gradient.copy_(mean.view_as(gradient))
+        found = means[len(whole):] or _by_tensor(gathered, codes)
+        for (name, gradient), sent in zip(coded, found):
+            mean = torch.empty(gradient.shape)
+            state.feedback.decode(name, sent, mean, workers)
+            gradient.copy_(mean)
+        return bucket.buffer()
+    return torch.futures.collect_all([work.get_future() for work in works]).then(finish)
+
+
+def _sum(tensors, group):
+    """(views of the sums, works) of tensors that travel as one."""
+    if not tensors:
+        return [], []
+    together = torch.cat([tensor.reshape(-1).float() for tensor in tensors])
+    work = torch.distributed.all_reduce(together, group=group, async_op=True)
+    return together.split([tensor.numel() for tensor in tensors]), [work]
+
+
+def _by_tensor(gathered, codes):
+    """What each tensor's code is on all ranks, one after the other."""
+    sizes = [code.numel() for code in codes]
+    return [torch.cat(parts) for parts in zip(*(of_rank.split(sizes) for of_rank in gathered))]

@@ -1,0 +1,257 @@
+"""gradpool.codecs: each codec against a plain computation, and models that train with it by each
+door, on a real service."""
+import hashlib
+import os
+
+import numpy
+
+import ranks
+import test_ddp
+from test_ddp import attach, Rank, setUpModule, tearDownModule, train_alone     # noqa
+
+MIN_BYTES = 1024    # most weights of the small models, none of their biases
+LEARNING_STEPS = 150
+# How far the loss may be above that of the same training without a codec.
+LOSS_ABOVE = 0.03
+
+
+def codecs_of():
+    from gradpool.codecs import Dithering, OneBit, RandomK, TopK
+    return {'onebit': OneBit(MIN_BYTES), 'topk': TopK(0.05, MIN_BYTES),
+            'randomk': RandomK(0.1, MIN_BYTES), 'dithering': Dithering(4, MIN_BYTES),
+            'coarse': Dithering(2, MIN_BYTES), 'fine': Dithering(8, MIN_BYTES, False)}
+
+
+def digest_of(torch_tensors):
+    return hashlib.sha256(b''.join(one.detach().numpy().tobytes()
+                                   for one in torch_tensors)).hexdigest()
+
+
+def coded_mean(codec, workers):
+    """What all ranks must come to: train_alone()'s mean_of."""
+    import torch
+    from gradpool.codecs import Feedback
+    each = [Feedback(codec) for _ in range(workers)]
+
+    def mean_of(name, gradients):
+        if not codec.takes(gradients[0].numel()):
+            return test_ddp.mean_in_rank_order(name, gradients)
+        codes = [one.encode(name, gradient) for one, gradient in zip(each, gradients)]
+        together = sum(codes[1:], codes[0]) / numpy.float32(workers) \
+            if codec.operation == 'mean' else numpy.concatenate(codes)
+        mean = torch.empty_like(gradients[0])
+        each[-1].decode(name, together, mean, workers)
+        return mean
+    return mean_of
+
+
+def rank_trains_coded(rank, workers):
+    """{codec: [digest, the digest that it must be, is a residual carried]}"""
+    found = {}
+    for name, codec in codecs_of().items():
+        trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
+        with attach(trainer, compression=codec) as attachment:
+            digest = test_ddp.train(trainer)
+            carried = attachment._way._feedback.residual('2.weight') is not None
+        wanted = train_alone(workers, mean_of=coded_mean(codec, workers)).digest()
+        found[name] = [digest, wanted, carried]
+    return found
+
+
+def rank_wraps_the_hook(rank, workers):
+    """Compression as a hook of torch's, on gloo, alone and within torch's own wrapper."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_wrapper
+    from gradpool.compression_hook import compression_hook, CompressionState
+    found = {}
+    for name, codec in codecs_of().items():
+        for hook in compression_hook, fp16_compress_wrapper(compression_hook):
+            trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
+            trainer.model.register_comm_hook(CompressionState(trainer.model, codec), hook)
+            found[f'{name} {hook.__name__}'] = test_ddp.train(trainer)
+    alone = {name: train_alone(workers, mean_of=coded_mean(codec, workers)).digest()
+             for name, codec in codecs_of().items() if codec.operation == 'gather'}
+    return found, alone
+
+
+def digits():
+    import sklearn.datasets
+    import torch
+    given = sklearn.datasets.load_digits()
+    return torch.tensor(given.data / 16, dtype=torch.float32), torch.tensor(given.target)
+
+
+def learn_digits(rank, workers, compression, prefix):
+    """[loss of all digits, digest] of an MLP that was trained by gradpool.torch."""
+    import torch
+    import gradpool.torch as hvd
+    images, labels = digits()
+    torch.manual_seed(7)
+    net = torch.nn.Sequential(torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 10))
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), 0.1, momentum=0.9),
+        [(prefix + name, one) for name, one in net.named_parameters()], compression)
+    chosen = torch.Generator().manual_seed(rank)
+    loss_of = torch.nn.functional.cross_entropy
+    for _ in range(LEARNING_STEPS):
+        shard = torch.randint(len(images), (32,), generator=chosen)
+        optimizer.zero_grad()
+        loss_of(net(images[shard]), labels[shard]).backward()
+        optimizer.step()
+    with torch.no_grad():
+        return [loss_of(net(images), labels).item(), digest_of(net.parameters())]
+
+
+def rank_learns(rank, workers):
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
+    import torch
+    import gradpool
+    import gradpool.torch as hvd
+    torch.set_num_threads(1)
+    hvd.init()
+    found = {'none': learn_digits(rank, workers, hvd.Compression.none, 'none/')}
+    for name, codec in codecs_of().items():
+        found[name] = learn_digits(rank, workers, codec, name + '/')
+    try:
+        hvd.allreduce(torch.zeros(3), compression=hvd.Compression.onebit())
+    except gradpool.Mismatch as error:
+        found['refused'] = str(error)
+    hvd.shutdown()
+    return found
+
+
+class Codecs(test_ddp.Case):
+    """Without a service."""
+
+    def setUp(self):
+        self.values = numpy.random.default_rng(3).standard_normal(1001).astype(numpy.float32)
+
+    def sent(self, codec):
+        """(what of the values arrives, what was sent)"""
+        from gradpool.codecs import Feedback
+        feedback = Feedback(codec)
+        code = feedback.encode('w', self.values)
+        self.assertEqual((code.size, code.dtype), (codec.words(self.values.size), codec.dtype))
+        arrived = numpy.full_like(self.values, 9)
+        feedback.decode('w', code, arrived, 1)
+        if codec.error_feedback:
+            numpy.testing.assert_array_equal(feedback.residual('w'), self.values - arrived)
+        return arrived, code
+
+    def test_one_bit_is_a_sign_and_the_mean_of_absolute_values(self):
+        from gradpool.codecs import OneBit
+        arrived, code = self.sent(OneBit())
+        scale = numpy.float32(numpy.mean([abs(float(value)) for value in self.values]))
+        wanted = [-scale if value < 0 else scale for value in self.values]
+        numpy.testing.assert_array_equal(arrived, numpy.array(wanted, numpy.float32))
+        self.assertEqual(code.size, 1 + 32)
+
+    def test_top_k_is_the_largest_and_nothing_else(self):
+        from gradpool.codecs import TopK
+        arrived, code = self.sent(TopK(0.02))
+        kept = sorted(range(1001), key=lambda i: -abs(self.values[i]))[:20]
+        wanted = numpy.zeros_like(self.values)
+        wanted[kept] = self.values[kept]
+        numpy.testing.assert_array_equal(arrived, wanted)
+        self.assertEqual(code.size, 40)
+
+    def test_random_k_draws_by_name_and_round(self):
+        from gradpool.codecs import Feedback, RandomK
+        arrived, code = self.sent(RandomK(0.1))
+        self.assertEqual([code.size, numpy.count_nonzero(arrived)], [100, 100])
+        places = numpy.flatnonzero(arrived)
+        numpy.testing.assert_array_equal(arrived[places], self.values[places])
+        one, other = Feedback(RandomK(0.1, error_feedback=False)), Feedback(RandomK(0.1))
+        numpy.testing.assert_array_equal(one.encode('w', self.values),
+                                         other.encode('w', self.values))
+        again, elsewhere = one.encode('w', self.values), one.encode('v', self.values)
+        self.assertFalse(numpy.array_equal(again, code))
+        self.assertFalse(numpy.array_equal(elsewhere, code))
+
+    def test_dithering_is_a_step_above_or_below_and_right_in_the_mean(self):
+        from gradpool.codecs import Dithering, Feedback
+        for bits in 2, 4, 8:
+            codec = Dithering(bits)
+            step = abs(self.values).max() / (2 ** (bits - 1) - 1)
+            arrived, _ = self.sent(codec)
+            self.assertLess(abs(arrived - self.values).max(), step * 1.001)
+            numpy.testing.assert_allclose(arrived / step, numpy.round(arrived / step), atol=1e-4)
+            feedback, rounds = Feedback(Dithering(bits, error_feedback=False)), 400
+            total = numpy.zeros_like(self.values)
+            for _ in range(rounds):
+                feedback.decode('w', feedback.encode('w', self.values), arrived, 1)
+                total += arrived
+            # A draw's standard deviation is half a step at most; six of the mean's.
+            self.assertLess(abs(total / rounds - self.values).max(), 3 * step / rounds ** 0.5)
+
+    def test_what_was_not_sent_comes_in_later_rounds(self):
+        from gradpool.codecs import Feedback
+        for name, codec in codecs_of().items():
+            feedback, rounds = Feedback(codec), 60
+            total = numpy.zeros(1001)
+            arrived = numpy.empty_like(self.values)
+            for _ in range(rounds):
+                feedback.decode('w', feedback.encode('w', self.values), arrived, 1)
+                total += arrived
+            left = feedback.residual('w') if codec.error_feedback else 0
+            numpy.testing.assert_allclose(total + left, rounds * self.values.astype(float),
+                                          atol=1e-3 if codec.error_feedback else 2, err_msg=name)
+
+    def test_an_overflow_is_told_once(self):
+        from gradpool.codecs import Dithering, Feedback, OneBit, TopK
+        for codec in OneBit(), TopK(), Dithering():
+            feedback, arrived = Feedback(codec), numpy.empty_like(self.values)
+            bad = self.values.copy()
+            bad[7] = numpy.nan
+            feedback.decode('w', feedback.encode('w', bad), arrived, 1)
+            self.assertTrue(numpy.isnan(arrived).any(), codec)
+            feedback.decode('w', feedback.encode('w', self.values), arrived, 1)
+            self.assertTrue(numpy.isfinite(arrived).all(), codec)
+
+    def test_small_tensors_travel_as_they_are(self):
+        from gradpool.codecs import OneBit, TopK
+        self.assertEqual([OneBit().takes(n) for n in (0, 16383, 16384)], [False, False, True])
+        self.assertFalse(TopK(0.5, min_bytes=0).takes(1000))    # would be no fewer bytes
+
+    def test_what_is_no_codec_is_refused(self):
+        import gradpool
+        from gradpool.codecs import Dithering, Feedback, TopK
+        for attempt, word in ((lambda: TopK(0), 'ratio'), (lambda: Dithering(5), 'bits'),
+                              (lambda: Feedback('topk'), "'topk'"),
+                              (lambda: Feedback(TopK()).encode('w', numpy.zeros(3)), 'float64')):
+            with ranks.expects(self, gradpool.Mismatch, word):
+                attempt()
+
+
+class Training(test_ddp.Case):
+    def check_coded(self, found):
+        for name in codecs_of():
+            for digest, wanted, carried in (of_rank[name] for of_rank in found):
+                self.assertEqual(digest, wanted, name)
+                self.assertEqual(carried, codecs_of()[name].error_feedback)
+
+    def test_ranks_come_to_the_same_bits_over_shared_memory(self):
+        self.check_coded(self.run_ranks('rank_trains_coded', 3, GRADPOOL_TRANSPORT='shm'))
+
+    def test_ranks_come_to_the_same_bits_over_tcp(self):
+        self.check_coded(self.run_ranks('rank_trains_coded', GRADPOOL_TRANSPORT='tcp'))
+
+    def test_a_hook_of_torch_compresses_too(self):
+        found = self.run_ranks('rank_wraps_the_hook')
+        for name in found[0][0]:
+            self.all_equal([digests[name] for digests, _ in found])
+        for name, digest in found[0][1].items():
+            self.assertEqual(found[0][0][f'{name} compression_hook'], digest)
+
+    def test_a_model_learns_as_well(self):
+        found = self.run_ranks('rank_learns')
+        plain = found[0]['none'][0]
+        self.assertLess(plain, 0.3)
+        for name in codecs_of():
+            print(f'# {name}: loss {found[0][name][0]:.4f}, without {plain:.4f}')
+            self.all_equal([of_rank[name][1] for of_rank in found])
+            self.assertLess(found[0][name][0], plain + LOSS_ABOVE, name)
+        self.assertIn('DistributedOptimizer', found[0]['refused'])
+
+
+if __name__ == '__main__':
+    ranks.main(globals())
