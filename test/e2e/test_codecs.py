@@ -10,9 +10,9 @@ import test_ddp
 from test_ddp import attach, Rank, setUpModule, tearDownModule, train_alone     # noqa
 
 MIN_BYTES = 1024    # most weights of the small models, none of their biases
-LEARNING_STEPS = 150
+LEARNING_STEPS = 300
 # How far the loss may be above that of the same training without a codec.
-LOSS_ABOVE = 0.03
+LOSS_ABOVE = 0.02
 
 
 def codecs_of():
@@ -88,7 +88,7 @@ def learn_digits(rank, workers, compression, prefix):
     torch.manual_seed(7)
     net = torch.nn.Sequential(torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 10))
     optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(net.parameters(), 0.1, momentum=0.9),
+        torch.optim.SGD(net.parameters(), 0.1),
         [(prefix + name, one) for name, one in net.named_parameters()], compression)
     chosen = torch.Generator().manual_seed(rank)
     loss_of = torch.nn.functional.cross_entropy
@@ -245,7 +245,7 @@ class Training(test_ddp.Case):
     def test_a_model_learns_as_well(self):
         found = self.run_ranks('rank_learns')
         plain = found[0]['none'][0]
-        self.assertLess(plain, 0.3)
+        self.assertLess(plain, 0.4)
         for name in codecs_of():
             print(f'# {name}: loss {found[0][name][0]:.4f}, without {plain:.4f}')
             self.all_equal([of_rank[name][1] for of_rank in found])

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""What gradients cost that travel compressed: bytes, CPU and accuracy beside each other, of two
+workers that train an MLP of 4.5 MB on the handwritten digits of scikit-learn through one service.
+
+    bench/compress.py BUILD [--steps 150] [--turns 3] [--transport shm]
+
+The kinds take turns in the same processes; each turn has a seed of its own. Prints a table, and
+with --json a line for each kind and turn. Bytes sent are those that the service has counted, bytes
+received are what the operation gives back; CPU is that of both workers and of the service.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+import phased
+
+WORKERS, BATCH, RATE, WIDTH, HELD_OUT = 2, 32, 0.1, 1024, 360
+PORT = '29544'
+TICKS_PER_S = os.sysconf('SC_CLK_TCK')
+
+
+def kinds():
+    from gradpool.codecs import Dithering, OneBit, RandomK, TopK
+    return {'none': {}, 'wire float16': {'wire': 'float16'}, 'wire bfloat16': {'wire': 'bfloat16'},
+            'OneBit()': {'compression': OneBit()}, 'TopK(0.01)': {'compression': TopK(0.01)},
+            'TopK(0.001)': {'compression': TopK(0.001)},
+            'RandomK(0.05)': {'compression': RandomK(0.05)},
+            'Dithering(8)': {'compression': Dithering(8)},
+            'Dithering(4)': {'compression': Dithering(4)},
+            'Dithering(2)': {'compression': Dithering(2)}}
+
+
+def service_cpu_s(pids):
+    total = 0
+    for pid in pids:
+        fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / TICKS_PER_S
+
+
+class Worker:
+    """One rank, for all kinds and turns."""
+
+    def __init__(self, options):
+        import sklearn.datasets
+        import torch
+        import torch.distributed
+        self.torch, self.options = torch, options
+        self.rank, self.pids = int(os.environ['RANK']), json.loads(os.environ['SERVICE_PIDS'])
+        torch.set_num_threads(1)
+        torch.distributed.init_process_group('gloo')
+        given = sklearn.datasets.load_digits()
+        order = torch.randperm(len(given.target), generator=torch.Generator().manual_seed(0))
+        self.images = torch.tensor(given.data / 16, dtype=torch.float32)[order]
+        self.labels = torch.tensor(given.target)[order]
+
+    def net(self, seed):
+        nn = self.torch.nn
+        self.torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(64, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(),
+                             nn.Linear(WIDTH, 10))
+
+    def train(self, name, settings, turn):
+        """One line of what it came to."""
+        import gradpool.ddp
+        torch, net = self.torch, self.net(turn)
+        model = torch.nn.parallel.DistributedDataParallel(net, broadcast_buffers=False)
+        job = f'turn-{turn}-{name}'.replace(' ', '-')
+        with gradpool.ddp.attach(model, job=job, **settings) as attachment:
+            optimizer = torch.optim.SGD(net.parameters(), RATE)
+            draws = torch.Generator().manual_seed(100 * turn + self.rank)
+            torch.distributed.barrier()
+            before = time.process_time(), service_cpu_s(self.pids), time.monotonic()
+            for _ in range(self.options.steps):
+                self.step(model, optimizer, draws)
+            after = time.process_time(), service_cpu_s(self.pids), time.monotonic()
+            torch.distributed.barrier()
+            pushed = self.pushed_bytes(job) if self.rank == 0 else 0
+            attachment.job.barrier()
+        cpu_s, service_s, wall_s = (b - a for a, b in zip(before, after))
+        codec = settings.get('compression')
+        return {'kind': name, 'turn': turn, 'rank': self.rank, 'cpu_s': cpu_s, 'wall_s': wall_s,
+                'service_cpu_s': service_s, 'pushed_bytes': pushed, **self.judge(net),
+                'received_bytes': self.received(net, codec, settings)}
+
+    def step(self, model, optimizer, draws):
+        torch = self.torch
+        shard = torch.randint(len(self.images) - HELD_OUT, (BATCH,), generator=draws)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(self.images[shard]), self.labels[shard]).backward()
+        optimizer.step()
+
+    def judge(self, net):
+        torch = self.torch
+        with torch.no_grad():
+            found = net(self.images[-HELD_OUT:])
+            loss = torch.nn.functional.cross_entropy(net(self.images[:-HELD_OUT]),
+                                                     self.labels[:-HELD_OUT])
+        right = (found.argmax(1) == self.labels[-HELD_OUT:]).float().mean()
+        return {'accuracy': right.item(), 'loss': loss.item()}
+
+    def received(self, net, codec, settings):
+        """Bytes that come back to a worker in a step."""
+        total = 0
+        for parameter in net.parameters():
+            count = parameter.numel()
+            if codec is not None and codec.takes(count):
+                total += 4 * codec.words(count) * (WORKERS if codec.operation == 'gather' else 1)
+            else:
+                total += (2 if 'wire' in settings else 4) * count
+        return total
+
+    def pushed_bytes(self, job):
+        """As the service says, once it says the same twice."""
+        last = None
+        while True:
+            answer = subprocess.run([self.options.build / 'gradpool', 'jobs', '--json'],
+                                    capture_output=True, text=True, check=True)
+            now = next((one['pushed_bytes'] for one in json.loads(answer.stdout)['jobs']
+                        if one['job'] == job), None)
+            if now and now == last:
+                return now
+            last = now
+            time.sleep(1.5)
+
+    def run(self):
+        for turn in range(self.options.turns):
+            for name, settings in kinds().items():
+                print(json.dumps(self.train(name, settings, turn)), flush=True)
+
+
+def run_workers(service, options):
+    environment = {**os.environ, 'GRADPOOL_ENDPOINT': service.endpoint, 'OMP_NUM_THREADS': '1',
+                   'GRADPOOL_TRANSPORT': options.transport, 'WORLD_SIZE': str(WORKERS),
+                   'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': PORT, 'SERVICE_PIDS': json.dumps(
+                       [service.children[0].pid, *(one['pid'] for one
+                                                   in service.status()['aggregators'])])}
+    started = [subprocess.Popen([sys.executable, __file__, *sys.argv[1:], '--worker'], text=True,
+                                stdout=subprocess.PIPE, env={**environment, 'RANK': str(rank)})
+               for rank in range(WORKERS)]
+    try:
+        return [[json.loads(line) for line in one.communicate()[0].splitlines()]
+                for one in started]
+    finally:
+        for one in started:
+            one.kill()
+
+
+def merged(of_ranks, steps):
+    """A line for each kind and turn, of a step."""
+    for lines in zip(*of_ranks):
+        first = lines[0]
+        yield {'kind': first['kind'], 'turn': first['turn'], 'accuracy': first['accuracy'],
+               'loss': first['loss'], 'is_same': len({line['loss'] for line in lines}) == 1,
+               'sent_bytes': first['pushed_bytes'] / steps / WORKERS,
+               'received_bytes': first['received_bytes'],
+               'workers_cpu_s': sum(line['cpu_s'] for line in lines) / steps,
+               'service_cpu_s': first['service_cpu_s'] / steps,
+               'steps_per_s': steps / first['wall_s']}
+
+
+def row(of_kind, of_none):
+    """Medians of the turns; CPU also beside that of `none` in the same turn."""
+    def middle(values, form):
+        values = list(values)
+        return form.format(statistics.median(values)) + ' (' + form.format(min(values)) + ' to ' \
+            + form.format(max(values)) + ')'
+    first = of_kind[0]
+    bytes_ = first['sent_bytes'] + first['received_bytes']
+    of = bytes_ / (of_none[0]['sent_bytes'] + of_none[0]['received_bytes'])
+    cpu = [1e3 * (line['workers_cpu_s'] + line['service_cpu_s']) for line in of_kind]
+    ratio = [mine * 1e-3 / (other['workers_cpu_s'] + other['service_cpu_s'])
+             for mine, other in zip(cpu, of_none)]
+    return [f"`{first['kind']}`", f"{first['sent_bytes'] / 1024:.1f}",
+            f"{first['received_bytes'] / 1024:.1f}", f'{of:.4f}', middle(cpu, '{:.1f}'),
+            middle(ratio, '{:.2f}'),
+            f"{statistics.median(1e3 * line['service_cpu_s'] for line in of_kind):.2f}",
+            middle((line['accuracy'] for line in of_kind), '{:.3f}'),
+            f"{statistics.median(line['loss'] for line in of_kind):.4f}",
+            'yes' if all(line['is_same'] for line in of_kind) else 'NO']
+
+
+def print_table(lines):
+    heads = ['kind', 'KiB sent', 'KiB received', 'of none', 'CPU ms', 'CPU, of none',
+             'service CPU ms', 'held-out accuracy', 'loss', 'ranks alike']
+    print('| ' + ' | '.join(heads) + ' |\n|' + '---|' * len(heads))
+    by_kind = {}
+    for line in lines:
+        by_kind.setdefault(line['kind'], []).append(line)
+    for of_kind in by_kind.values():
+        print('| ' + ' | '.join(row(of_kind, by_kind['none'])) + ' |')
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n\n')[0])
+    parser.add_argument('build', type=pathlib.Path)
+    parser.add_argument('--steps', type=int, default=150)
+    parser.add_argument('--turns', type=int, default=3)
+    parser.add_argument('--transport', default='shm')
+    parser.add_argument('--json', action='store_true')
+    parser.add_argument('--worker', action='store_true', help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.build = options.build.resolve()
+    if options.worker:
+        Worker(options).run()
+        return
+    service = phased.Service(options.build, 'shared')
+    try:
+        lines = list(merged(run_workers(service, options), options.steps))
+    finally:
+        service.end()
+    for line in lines if options.json else ():
+        print(json.dumps(line), flush=True)
+    print_table(lines)
+
+
+if __name__ == '__main__':
+    main()
