@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What gradients cost that travel compressed: bytes, CPU and accuracy beside each other, of two
-workers that train an MLP of 4.5 MB on the handwritten digits of scikit-learn through one service.
+workers that train an MLP of 1.2 MB on the handwritten digits of scikit-learn through one service.
 
-    bench/compress.py BUILD [--steps 150] [--turns 3] [--transport shm]
+    bench/compress.py BUILD [--steps 120] [--turns 2] [--transport shm]
 
 The kinds take turns in the same processes; each turn has a seed of its own. Prints a table, and
 with --json a line for each kind and turn. Bytes sent are those that the service has counted, bytes
@@ -19,7 +19,7 @@ import time
 
 import phased
 
-WORKERS, BATCH, RATE, WIDTH, HELD_OUT = 2, 32, 0.1, 1024, 360
+WORKERS, BATCH, RATE, WIDTH, HELD_OUT = 2, 32, 0.2, 512, 360
 PORT = '29544'
 TICKS_PER_S = os.sysconf('SC_CLK_TCK')
 
@@ -121,7 +121,7 @@ class Worker:
         while True:
             answer = subprocess.run([self.options.build / 'gradpool', 'jobs', '--json'],
                                     capture_output=True, text=True, check=True)
-            now = next((one['pushed_bytes'] for one in json.loads(answer.stdout)['jobs']
+            now = next((one['use']['pushed_bytes'] for one in json.loads(answer.stdout)['jobs']
                         if one['job'] == job), None)
             if now and now == last:
                 return now
@@ -136,6 +136,8 @@ class Worker:
 
 def run_workers(service, options):
     environment = {**os.environ, 'GRADPOOL_ENDPOINT': service.endpoint, 'OMP_NUM_THREADS': '1',
+                   'PYTHONPATH': str(pathlib.Path(__file__).resolve().parents[1] / 'client/python'),
+                   'GRADPOOL_LIBRARY': str(options.build / 'client' / 'libgradpool.so'),
                    'GRADPOOL_TRANSPORT': options.transport, 'WORLD_SIZE': str(WORKERS),
                    'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': PORT, 'SERVICE_PIDS': json.dumps(
                        [service.children[0].pid, *(one['pid'] for one
@@ -144,8 +146,10 @@ def run_workers(service, options):
                                 stdout=subprocess.PIPE, env={**environment, 'RANK': str(rank)})
                for rank in range(WORKERS)]
     try:
-        return [[json.loads(line) for line in one.communicate()[0].splitlines()]
-                for one in started]
+        said = [one.communicate()[0] for one in started]
+        if any(one.returncode for one in started):
+            sys.exit('compress.py: a worker failed')
+        return [[json.loads(line) for line in lines.splitlines()] for lines in said]
     finally:
         for one in started:
             one.kill()
@@ -199,8 +203,8 @@ def print_table(lines):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n\n')[0])
     parser.add_argument('build', type=pathlib.Path)
-    parser.add_argument('--steps', type=int, default=150)
-    parser.add_argument('--turns', type=int, default=3)
+    parser.add_argument('--steps', type=int, default=120)
+    parser.add_argument('--turns', type=int, default=2)
     parser.add_argument('--transport', default='shm')
     parser.add_argument('--json', action='store_true')
     parser.add_argument('--worker', action='store_true', help=argparse.SUPPRESS)
