@@ -119,6 +119,30 @@ def rank_learns(rank, workers):
     return found
 
 
+def rank_joins(rank, workers):
+    """Rank r has 3 + 2 r batches. [what the last one's weights have moved, what they must have]"""
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
+    import torch
+    import gradpool.torch as hvd
+    from gradpool.codecs import TopK
+    hvd.init()
+    net = torch.nn.Linear(40, 1, bias=False)
+    torch.nn.init.zeros_(net.weight)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), 1.0),
+                                         net.named_parameters(), TopK(0.1, min_bytes=0))
+    gradient, count = torch.arange(40.) * (rank + 1), 3 + 2 * rank
+    for _ in range(count):
+        optimizer.zero_grad()
+        net(gradient).sum().backward()
+        optimizer.step()
+    last = hvd.join()
+    sent = gradient * count - optimizer._reducer._feedback.residual('weight')
+    every = hvd.allgather_object((sent, net.weight.detach()))
+    wanted = sum(of_rank for of_rank, _ in every) / workers
+    hvd.shutdown()
+    return [every[last][1].neg().flatten().tolist(), wanted.tolist()]
+
+
 class Codecs(test_ddp.Case):
     """Without a service."""
 
@@ -251,6 +275,11 @@ class Training(test_ddp.Case):
             self.all_equal([of_rank[name][1] for of_rank in found])
             self.assertLess(found[0][name][0], plain + LOSS_ABOVE, name)
         self.assertIn('DistributedOptimizer', found[0]['refused'])
+
+    def test_who_has_joined_brings_nothing_and_keeps_its_residual(self):
+        for moved, wanted in self.run_ranks('rank_joins'):
+            self.assertGreater(max(wanted), 0)
+            self.assertEqual(moved, wanted)
 
 
 if __name__ == '__main__':
