@@ -59,7 +59,8 @@ def rank_trains_coded(rank, workers):
 
 
 def rank_wraps_the_hook(rank, workers):
-    """Compression as a hook of torch's, on gloo, alone and within torch's own wrapper."""
+    """Compression as a hook of torch's, alone and within torch's own wrapper."""
+    import gradpool.distributed     # noqa
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_wrapper
     from gradpool.compression_hook import compression_hook, CompressionState
     found = {}
@@ -259,12 +260,18 @@ class Training(test_ddp.Case):
     def test_ranks_come_to_the_same_bits_over_tcp(self):
         self.check_coded(self.run_ranks('rank_trains_coded', GRADPOOL_TRANSPORT='tcp'))
 
-    def test_a_hook_of_torch_compresses_too(self):
-        found = self.run_ranks('rank_wraps_the_hook')
+    def check_hook(self, backend):
+        found = self.run_ranks('rank_wraps_the_hook', TEST_BACKEND=backend)
         for name in found[0][0]:
             self.all_equal([digests[name] for digests, _ in found])
         for name, digest in found[0][1].items():
             self.assertEqual(found[0][0][f'{name} compression_hook'], digest)
+
+    def test_a_hook_of_torch_compresses_too_on_gloo(self):
+        self.check_hook('gloo')
+
+    def test_a_hook_of_torch_compresses_too_on_gradpool(self):
+        self.check_hook('gradpool')
 
     def test_a_model_learns_as_well(self):
         found = self.run_ranks('rank_learns')

@@ -32,8 +32,9 @@ class Rank:
         import torch.distributed
         self.torch, self.rank, self.workers = torch, rank, workers
         torch.set_num_threads(1)
-        torch.distributed.init_process_group('gloo', rank=rank, world_size=workers,
-                                             init_method='file://' + os.environ['TEST_STORE'])
+        torch.distributed.init_process_group(os.environ.get('TEST_BACKEND', 'gloo'), rank=rank,
+                                             init_method='file://' + os.environ['TEST_STORE'],
+                                             world_size=workers)
         torch.manual_seed(1)
         torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = FIRST_BUCKET_BYTES
         self.net = self.make_net()
