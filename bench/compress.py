@@ -4,8 +4,8 @@ workers that train an MLP of 1.2 MB on the handwritten digits of scikit-learn th
 
     bench/compress.py BUILD [--steps 120] [--turns 2] [--transport shm]
 
-The kinds take turns in the same processes; each turn has a seed of its own. Prints a table, and
-with --json a line for each kind and turn. Bytes sent are those that the service has counted, bytes
+The kinds take turns in the same processes; each turn has a seed of its own. Prints a table,
+with --json a line for each kind and turn, and on standard error what ranks say. Bytes sent are those that the service has counted, bytes
 received are what the operation gives back; CPU is that of both workers and of the service.
 """
 import argparse
@@ -131,7 +131,9 @@ class Worker:
     def run(self):
         for turn in range(self.options.turns):
             for name, settings in kinds().items():
-                print(json.dumps(self.train(name, settings, turn)), flush=True)
+                line = json.dumps(self.train(name, settings, turn))
+                print(line, flush=True)
+                print(line, file=sys.stderr, flush=True)
 
 
 def run_workers(service, options):

@@ -179,6 +179,19 @@ class Codecs(test_ddp.Case):
         numpy.testing.assert_array_equal(arrived, wanted)
         self.assertEqual(code.size, 40)
 
+    def test_top_k_of_many_is_as_exact_whatever_a_sample_shows(self):
+        from gradpool.codecs import TopK
+        values = numpy.random.default_rng(4).standard_normal(100_000).astype(numpy.float32)
+        misleading = values.copy()
+        misleading[::64] *= 100     # a sample sees these alone
+        for given in values, misleading, numpy.sort(values), numpy.zeros_like(values):
+            codec = TopK(0.01)
+            sent = codec.encode(given, None)
+            places, found = sent[:1000], sent[1000:].view(numpy.float32)
+            numpy.testing.assert_array_equal(found, given[places])
+            numpy.testing.assert_array_equal(numpy.sort(abs(found)), numpy.sort(abs(given))[-1000:])
+            self.assertEqual(len(set(places.tolist())), 1000)
+
     def test_random_k_draws_by_name_and_round(self):
         from gradpool.codecs import Feedback, RandomK
         arrived, code = self.sent(RandomK(0.1))
