@@ -4,9 +4,10 @@ workers that train an MLP of 1.2 MB on the handwritten digits of scikit-learn th
 
     bench/compress.py BUILD [--steps 120] [--turns 2] [--transport shm]
 
-The kinds take turns in the same processes; each turn has a seed of its own. Prints a table,
-with --json a line for each kind and turn, and on standard error what ranks say. Bytes sent are those that the service has counted, bytes
-received are what the operation gives back; CPU is that of both workers and of the service.
+The kinds take turns in the same processes; each turn has a seed of its own. Prints a table, with
+--json a line for each kind and turn, and on standard error what ranks say as they come to it. Bytes
+sent are those that the service has counted, bytes received are what the operation gives back; CPU
+is that of both workers and of the service.
 """
 import argparse
 import json

