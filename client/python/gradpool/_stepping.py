@@ -56,7 +56,8 @@ class Stepping:
         self._pushed = set()    # indices of buckets that went out since the last step()
 
     def _check_fresh(self, module):
-        if self._optimizer.state:
+        kept = self._optimizer.state.values()   # SGD without momentum keeps None
+        if any(value is not None for of_one in kept for value in of_one.values()):
             raise mismatch('the optimizer has moments already, which the service cannot take over: '
                            'attach before the first step, or restore a snapshot of the job')
         for name, part in module.named_modules():
