@@ -16,6 +16,7 @@ static const struct command {
     {"push", "be one worker of a job, against a running service", push_command},
     {"local", "fork all workers of a job, against a running service", local_command},
     {"compare", "gradpool beside gloo, Open MPI and plain sockets", compare_command},
+    {"ddp", "training with DistributedDataParallel, beside gloo's own", ddp_command},
     {"idle", "what connected jobs cost that have nothing to do", idle_command},
     {"budget", "system calls, wake-ups and allocations a GiB", budget_command},
     {"kernels", "the sums and update rules beside memcpy", kernels_command},

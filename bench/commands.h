@@ -12,6 +12,7 @@ uint64_t command_number(struct argp_state *state, const char *text, uint64_t lea
 int push_command(int argc, char **argv);
 int local_command(int argc, char **argv);
 int compare_command(int argc, char **argv);
+int ddp_command(int argc, char **argv);
 int idle_command(int argc, char **argv);
 int budget_command(int argc, char **argv);
 int kernels_command(int argc, char **argv);

@@ -93,6 +93,19 @@ class Compare(unittest.TestCase):
             self.assertIn('gradpool-bench', answer.stderr)
 
 
+class Ddp(unittest.TestCase):
+    def test_training_with_either_system_has_a_row_and_the_last_line_their_ratios(self):
+        answer = bench('ddp', '--json', '--model', 'cnn', '--turns', 1, '--turn-ms', 50)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        *rows, ratios = [json.loads(line) for line in answer.stdout.splitlines()]
+        self.assertEqual([(row['system'], row['model'], row['workers'], row['wrong'])
+                          for row in rows], [('gloo', 'cnn', 2, 0), ('gradpool', 'cnn', 2, 0)])
+        gloo, ours = rows
+        for figure, ratio in (('steps_per_s', 'cnn_steps_ratio'),
+                              ('cpu_s_per_step', 'cnn_cpu_ratio')):
+            self.assertAlmostEqual(ratios[ratio] / (ours[figure] / gloo[figure]), 1, places=1)
+
+
 class Idle(unittest.TestCase):
     def test_idle_jobs_are_connected_and_their_cpu_is_told_in_fractions_of_a_core(self):
         answer = bench('idle', '--jobs', 6, '--workers', 2, '--seconds', 1, '--json')
