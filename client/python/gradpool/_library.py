@@ -88,6 +88,7 @@ _PROTOTYPES = {
     'gp_job_tell_loss': (_INT, _HANDLE, ctypes.c_float),
     'gp_tensors_declare': (_INT, _HANDLE, _POINTER(TensorSpec), _SIZE, _POINTER(_HANDLE)),
     'gp_tensor_undeclare': (_INT, _HANDLE),
+    'gp_push_pull': (_INT, _HANDLE, _HANDLE, _HANDLE, _INT, _POINTER(_HANDLE)),
     'gp_push_pull_group': (_INT, _HANDLE, _POINTER(Item), _SIZE, _INT, _POINTER(_HANDLE)),
     'gp_update_group': (_INT, _HANDLE, _POINTER(Item), _SIZE, _POINTER(Settings),
                         _POINTER(_HANDLE)),

@@ -50,7 +50,7 @@ class Loan:
 def _address_of_torch(value, elements, what, dtype, torch):
     if value.layout is not torch.strided:
         raise mismatch(f'{what}: layout {value.layout}, expected a dense tensor; call to_dense()')
-    if value.device.type != 'cpu':
+    if not value.is_cpu:
         raise mismatch(f'{what}: on device {value.device}, expected cpu; call cpu() first')
     if value.dtype is not getattr(torch, dtype):
         raise mismatch(f'{what}: dtype {value.dtype}, expected torch.{dtype}; '

@@ -66,6 +66,7 @@ class Client(Owned):
     def __init__(self, handle):
         super().__init__(handle)
         self._jobs = []
+        self._timeout_ms = default_timeout_ms()     # read once, as the library does
 
     def join(self, name=None, rank=None, workers=None, loss_limit=None, workers_max=None,
              on_worker_loss='fail', durability=None):
@@ -143,10 +144,10 @@ def _settings(lr=0.0, weight_decay=0.0, momentum=0.0, dampening=0.0, betas=(0.9,
 
 def _blocks(operation, tensor):
     """How many times a tensor's elements gradient and result hold (gradpool.h, gp_operation)."""
-    if operation not in ('all-to-all', 'gather', 'reduce-scatter'):
-        return 1, 1
+    if operation not in ('all-to-all', 'reduce-scatter', 'gather'):
+        return 1, 1     # whose workers need not be counted
     ranks = tensor.workers
-    return 1 if operation == 'gather' else ranks, 1 if operation == 'reduce-scatter' else ranks
+    return ranks if operation != 'gather' else 1, ranks if operation != 'reduce-scatter' else 1
 
 
 class Job(Owned):
@@ -256,12 +257,19 @@ class Job(Owned):
                    a "gather" has a result of W times the tensor's elements (None: not wanted
                    here), an "all-to-all" a gradient and a result of that size, a "reduce-scatter"
                    a gradient of that size and a result of the tensor's"""
-        return self.push_pull_group([(tensor, gradient, result)], operation)
+        number_of = _number_of(operation)
+        tensor, loan = self._known(tensor), Loan()
+        try:
+            given, taken = self._places(tensor, gradient, result, operation, loan)
+        except BaseException:
+            loan.end()
+            raise
+        return self._start((tensor,), loan, lambda _, request: lib.gp_push_pull(
+            tensor.handle, given, taken, number_of, request))
 
     def push_pull_group(self, items, operation='mean'):
         """push_pull() of several (tensor, gradient, result or None) as one Request."""
-        if operation not in OPERATIONS:
-            raise mismatch(f"operation '{operation}', expected one of {', '.join(OPERATIONS)}")
+        _number_of(operation)
         tensors, array, loan = self._items(items, operation)
         return self.push_items(tensors, array, loan, operation)
 
@@ -287,26 +295,31 @@ class Job(Owned):
         array, tensors, loan = (Item * len(items))(), [], Loan()
         try:
             for item, (tensor, gradient, result) in zip(array, items):
-                tensors.append(self._known(tensor))
-                self._fill(item, tensors[-1], gradient, result, operation, loan)
+                tensor = self._known(tensor)
+                tensors.append(tensor)
+                item.tensor = tensor.handle
+                item.gradient, item.result = self._places(tensor, gradient, result, operation,
+                                                          loan)
         except BaseException:
             loan.end()
             raise
         return tensors, array, loan
 
-    def _fill(self, item, tensor, gradient, result, operation, loan):
+    @staticmethod
+    def _places(tensor, gradient, result, operation, loan):
+        """Addresses of a gradient and of its result; None: there is none."""
         given, taken = _blocks(operation, tensor)
-        item.tensor = tensor.handle
-        item.gradient = loan.address(gradient, given * tensor.elements,
-                                     _what('gradient', tensor, operation, given), tensor.dtype)
+        source = loan.address(gradient, given * tensor.elements,
+                              _What('gradient', tensor, operation, given), tensor.dtype)
         if result is not None:
-            item.result = loan.address(result, taken * tensor.elements,
-                                       _what('result', tensor, operation, taken), tensor.dtype)
-        elif operation != 'gather':
-            if given != taken:
-                raise mismatch(f"'{tensor.name}': a {operation} of {tensor.workers} workers needs "
-                               'a result of its own')
-            item.result = item.gradient
+            return source, loan.address(result, taken * tensor.elements,
+                                        _What('result', tensor, operation, taken), tensor.dtype)
+        if operation == 'gather':
+            return source, None
+        if given != taken:
+            raise mismatch(f"'{tensor.name}': a {operation} of {tensor.workers} workers needs "
+                           'a result of its own')
+        return source, source
 
     def push_items(self, tensors, array, loan, operation='mean'):
         """push_pull_group() of a prepared ctypes array of Item, for callers that push the same
@@ -350,7 +363,8 @@ class Job(Owned):
         try:
             with self._using() as job:
                 for tensor in tensors:
-                    self._known(tensor)
+                    if tensor.handle is None or tensor.job is not self:
+                        self._known(tensor)     # says why not
                 check(begin(job, ctypes.byref(handle)))
                 return Request(self, handle, loan)
         except BaseException:
@@ -444,15 +458,29 @@ class Job(Owned):
         return f"job '{self.name}', rank {self.rank}"
 
 
-def _what(role, tensor, operation, blocks):
-    """How an error calls a gradient or a result."""
-    text = f"{role} of '{tensor.name}'"
-    return text if blocks == 1 else f'{text}, for a {operation} of {blocks} workers'
+def _number_of(operation):
+    if operation not in OPERATIONS:
+        raise mismatch(f"operation '{operation}', expected one of {', '.join(OPERATIONS)}")
+    return OPERATIONS[operation]
+
+
+class _What:
+    """How an error calls a gradient or a result: put in words only then."""
+    __slots__ = ('_role', '_tensor', '_operation', '_blocks')
+
+    def __init__(self, role, tensor, operation, blocks):
+        self._role, self._tensor, self._operation, self._blocks = role, tensor, operation, blocks
+
+    def __str__(self):
+        text = f"{self._role} of '{self._tensor.name}'"
+        return (text if self._blocks == 1
+                else f'{text}, for a {self._operation} of {self._blocks} workers')
 
 
 class Request:
     """A push-pull or broadcast under way. It keeps its buffers alive until it is done, also when
     nobody holds the Request (Y2)."""
+    __slots__ = ('_job', '_handle', '_loan', '_error', '__weakref__')
 
     def __init__(self, job, handle, loan):
         self._job, self._handle, self._loan, self._error = job, handle, loan, None
@@ -473,7 +501,7 @@ class Request:
         handle = self._handle   # leave() in another thread takes it from us, not from the library
         if handle is None:
             return
-        left_ms = timeout_ms or default_timeout_ms()
+        left_ms = timeout_ms or self._job.client._timeout_ms
         while left_ms > SIGNALS_MS and lib.gp_poll(handle, SIGNALS_MS) == 0:
             left_ms -= SIGNALS_MS  # between two of these a Ctrl-C is raised
         try:
