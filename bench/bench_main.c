@@ -24,6 +24,7 @@ static const struct command {
     {"durability", "what copies of parameters cost a job", durability_command},
     {"faults", "kills, stops and cuts at random; every element checked", faults_command},
     {"migrate", "what a job notices of its tasks' migrations", migrate_command},
+    {"names", "many named tensors beside one of the same bytes", names_command},
     {"savings", "cores that jobs hold dedicated and shared, on a live service", savings_command},
     {"stragglers", "a slow lane, and how much of what it costs is won back", stragglers_command},
     {"tasks", "what a service with very many tasks holds", tasks_command},

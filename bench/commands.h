@@ -20,6 +20,7 @@ int simulate_command(int argc, char **argv);
 int durability_command(int argc, char **argv);
 int faults_command(int argc, char **argv);
 int migrate_command(int argc, char **argv);
+int names_command(int argc, char **argv);
 int savings_command(int argc, char **argv);
 int stragglers_command(int argc, char **argv);
 int tasks_command(int argc, char **argv);

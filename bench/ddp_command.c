@@ -2,14 +2,11 @@
  * gradpool in turns. Owns the service and the workers of both (peers/ddp_worker.py). */
 #include "bench/commands.h"
 #include "bench/compare/crew.h"
-#include "bench/compare/host.h"
+#include "bench/compare/interpreter.h"
 #include "bench/savings/statistics.h"
 #include "svc/base/clock.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define WORKERS 2
 #define TURNS_MAX 64
@@ -71,24 +68,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 /* --- both systems' workers --- */
 
-extern char **environ;
-
-static int start_workers(struct crew *crew)
-{
-    char script[PATH_MAX], workers[16];
-    if (process_find_beside("ddp_worker.py", script, sizeof script) < 0) {
-        fprintf(stderr, "gradpool-bench: ddp_worker.py is not beside gradpool-bench\n");
-        return -ENOENT;
-    }
-    snprintf(workers, sizeof workers, "%u", crew->workers);
-    char *argv[] = {(char *)BENCH_PYTHON,       script, crew->address, workers,
-                    (char *)crew->system->name, NULL};
-    pid_t pid = process_spawn(argv, environ, NULL);
-    if (pid < 0)
-        return pid;
-    crew_note(crew, pid);
-    return 0;
-}
+static int start_workers(struct crew *crew) { return interpreter_start(crew, "ddp_worker.py"); }
 
 static const struct system systems_of_ddp[SYSTEMS] = {
     [GLOO] = {.name = "gloo", .transport = "tcp", .start = start_workers},
@@ -98,25 +78,10 @@ static const struct system systems_of_ddp[SYSTEMS] = {
                   .start = start_workers},
 };
 
-/* The workers find the service, and of the build that this program is of package and library. */
-static void set_environment(const struct ddp *d)
-{
-    char library[PATH_MAX], job[32], path[PATH_MAX];
-    const char *others = getenv("PYTHONPATH");
-    snprintf(job, sizeof job, "ddp-%d", (int)getpid());
-    snprintf(path, sizeof path, "%s%s%s", BENCH_PACKAGE, others ? ":" : "", others ? others : "");
-    setenv("GRADPOOL_ENDPOINT", d->service.endpoint, 1);
-    setenv("GRADPOOL_JOB", job, 1);
-    setenv("PYTHONPATH", path, 1);
-    setenv("PYTHONDONTWRITEBYTECODE", "1", 1); /* the package may lie in a source tree */
-    if (process_find_beside("../client/libgradpool.so", library, sizeof library) == 0)
-        setenv("GRADPOOL_LIBRARY", library, 1);
-}
-
 static int start_crews(struct ddp *d)
 {
     int r = 0;
-    set_environment(d);
+    interpreter_prepare(&d->service);
     for (int i = 0; r == 0 && i < SYSTEMS; i++)
         r = crew_start(&d->crews[i], &systems_of_ddp[i], &d->service, WORKERS);
     for (int i = 0; r == 0 && i < SYSTEMS; i++)

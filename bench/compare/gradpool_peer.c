@@ -16,8 +16,9 @@ struct peer {
     gp_client *client;
     gp_job *job;
     gp_item *items; /* slices of the two areas */
-    uint32_t tensors;
-    bool is_foreign;
+    gp_request **requests;
+    uint32_t tensors, rank;
+    const struct gradpool_way *way;
     float *gradient, *result;
 };
 
@@ -30,14 +31,14 @@ static int complain(const char *what, int code)
 
 static void free_one(const struct peer *p, void *memory)
 {
-    p->is_foreign ? free(memory) : gp_free(p->job, memory);
+    p->way->is_foreign ? free(memory) : gp_free(p->job, memory);
 }
 
 static int allocate_one(const struct peer *p, uint64_t bytes, float **ret_values)
 {
     void *memory = NULL;
     int r = 0;
-    if (p->is_foreign)
+    if (p->way->is_foreign)
         r = posix_memalign(&memory, 4096, bytes) == 0 ? 0 : -ENOMEM;
     else
         r = gp_alloc(p->job, bytes, &memory);
@@ -67,6 +68,19 @@ static int declare(struct peer *p, uint64_t elements)
     return r < 0 ? complain("declare", r) : 0;
 }
 
+/* Another order at each rank, the same in each run. */
+static void shuffle(struct peer *p)
+{
+    uint64_t state = p->rank + 1;
+    for (uint32_t i = p->tensors; i > 1; i--) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint32_t other = (uint32_t)((state >> 33) % i);
+        gp_item item = p->items[i - 1];
+        p->items[i - 1] = p->items[other];
+        p->items[other] = item;
+    }
+}
+
 static int resize(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
                   float **ret_result)
 {
@@ -74,23 +88,43 @@ static int resize(void *context, uint64_t bytes, uint32_t tensors, float **ret_g
     free_one(p, p->gradient);
     free_one(p, p->result);
     free(p->items);
+    free(p->requests);
     p->gradient = p->result = NULL;
     p->tensors = tensors;
     p->items = calloc(tensors, sizeof *p->items);
-    int r = p->items ? allocate_one(p, bytes, &p->gradient) : -ENOMEM;
+    p->requests = calloc(tensors, sizeof(gp_request *));
+    int r = p->items && p->requests ? allocate_one(p, bytes, &p->gradient) : -ENOMEM;
     if (r == 0)
         r = allocate_one(p, bytes, &p->result);
     if (r == 0)
         r = declare(p, bytes / tensors / sizeof(float));
+    if (r == 0 && p->way->is_shuffled)
+        shuffle(p);
     *ret_gradient = p->gradient;
     *ret_result = p->result;
     return r;
+}
+
+static int push_one_by_one(struct peer *p)
+{
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < p->tensors; i++) {
+        const gp_item *item = &p->items[i];
+        r = gp_push_pull(item->tensor, item->gradient, item->result, GP_SUM, &p->requests[i]);
+    }
+    if (r < 0)
+        return complain("push", r);
+    for (uint32_t i = 0; r == 0 && i < p->tensors; i++)
+        r = gp_wait(p->requests[i], WAIT_MS);
+    return r < 0 ? complain("wait", r) : 0;
 }
 
 static int push_pull(void *context)
 {
     struct peer *p = context;
     gp_request *request;
+    if (p->way->is_one_by_one)
+        return push_one_by_one(p);
     int r = gp_push_pull_group(p->job, p->items, p->tensors, GP_SUM, &request);
     if (r < 0)
         return complain("push", r);
@@ -98,11 +132,11 @@ static int push_pull(void *context)
     return r < 0 ? complain("wait", r) : 0;
 }
 
-static int work(const struct crew *crew, uint32_t rank, const char *transport, bool is_foreign)
+static int work(const struct crew *crew, uint32_t rank, const struct gradpool_way *way)
 {
     static const struct seat_work verbs = {resize, push_pull, NULL};
-    struct peer p = {.is_foreign = is_foreign};
-    const gp_options options = {.transport = transport};
+    struct peer p = {.rank = rank, .way = way};
+    const gp_options options = {.transport = way->transport};
     const gp_job_spec spec = {.name = crew->job, .rank = rank, .workers = crew->workers};
     const struct seat seat = {crew->address, rank, crew->workers};
     process_bind(rank + 1);
@@ -113,15 +147,16 @@ static int work(const struct crew *crew, uint32_t rank, const char *transport, b
     r = r < 0 ? complain("join", r) : seat_run(&seat, &verbs, &p);
     gp_disconnect(p.client);
     free(p.items);
+    free(p.requests);
     return r;
 }
 
-int gradpool_start(struct crew *crew, const char *transport, bool is_foreign)
+int gradpool_start(struct crew *crew, const struct gradpool_way *way)
 {
     for (uint32_t rank = 0; rank < crew->workers; rank++) {
         pid_t pid = process_fork(SIGKILL);
         if (pid == 0)
-            _exit(work(crew, rank, transport, is_foreign) < 0 ? 1 : 0);
+            _exit(work(crew, rank, way) < 0 ? 1 : 0);
         if (pid < 0)
             return -errno;
         crew_note(crew, pid);

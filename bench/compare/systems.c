@@ -11,9 +11,20 @@
 
 extern char **environ;
 
-static int start_shm(struct crew *crew) { return gradpool_start(crew, "shm", false); }
-static int start_shm_copy(struct crew *crew) { return gradpool_start(crew, "shm", true); }
-static int start_tcp(struct crew *crew) { return gradpool_start(crew, "tcp", false); }
+static int start_shm(struct crew *crew)
+{
+    return gradpool_start(crew, &(struct gradpool_way){.transport = "shm"});
+}
+
+static int start_shm_copy(struct crew *crew)
+{
+    return gradpool_start(crew, &(struct gradpool_way){.transport = "shm", .is_foreign = true});
+}
+
+static int start_tcp(struct crew *crew)
+{
+    return gradpool_start(crew, &(struct gradpool_way){.transport = "tcp"});
+}
 
 static int absent(const struct crew *crew, const char *why)
 {

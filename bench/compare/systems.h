@@ -11,9 +11,16 @@ extern const struct system systems[];
 /* Of a row that is there. */
 const struct system *system_find(const char *name, const char *transport);
 
-/* Starts workers that are processes of gradpool over `transport`, with the gradient in plain memory
- * if `is_foreign`. */
-int gradpool_start(struct crew *crew, const char *transport, bool is_foreign);
+/* How a worker of gradpool pushes. */
+struct gradpool_way {
+    const char *transport;
+    bool is_foreign;    /* gradients and results lie in plain memory */
+    bool is_one_by_one; /* a request for each tensor, not one for all */
+    bool is_shuffled;   /* tensors in an order of each worker's own */
+};
+
+/* Starts workers that are processes of gradpool. */
+int gradpool_start(struct crew *crew, const struct gradpool_way *way);
 int sockets_start(struct crew *crew);
 
 #endif

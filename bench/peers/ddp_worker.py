@@ -1,6 +1,6 @@
 """DistributedDataParallel in a comparison: all ranks, a process each, with gloo or with gradpool.
 
-Usage: ddp_worker.py ADDRESS WORKERS gloo|gradpool
+Usage: ddp_worker.py ADDRESS WORKERS gloo|gradpool JOB
 
 Speaks the lines of bench/compare/seat.h; a size is that of a model's gradients and chooses it. What
 differs between the two is one line, attach(). A step is what a training script has in its loop.
@@ -8,14 +8,13 @@ differs between the two is one line, attach(). A step is what a training script 
 import copy
 import os
 import sys
-import tempfile
 import time
 
 import torch
-from torch import distributed, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gloo_worker import Seat
+from gloo_worker import fork_all, join_gloo, Seat
 
 BATCHES = 8         # of each rank; a step takes the next one
 CLASSES = 10
@@ -116,27 +115,17 @@ class Trainer(Seat):
         return total
 
 
-def work(address, rank, workers, system, store):
-    torch.set_num_threads(1)
-    os.environ['GLOO_SOCKET_IFNAME'] = 'lo'
-    distributed.init_process_group('gloo', init_method=f'file://{store}', rank=rank,
-                                   world_size=workers)
-    trainer = Trainer(address, rank, workers, system == 'gradpool')
+def work(address, rank, workers, is_ours, store):
+    join_gloo(rank, workers, store)
+    trainer = Trainer(address, rank, workers, is_ours)
     trainer.obey()
     trainer.let_go()
 
 
 def main():
-    address, workers, system = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    with tempfile.TemporaryDirectory(prefix='gradpool-bench-') as folder:
-        ranks = []
-        for rank in range(workers):
-            ranks.append(os.fork())
-            if ranks[-1] == 0:
-                work(address, rank, workers, system, os.path.join(folder, 'store'))
-                os._exit(0)
-        codes = [os.waitpid(pid, 0)[1] for pid in ranks]
-    sys.exit(any(codes))
+    address, workers, system, os.environ['GRADPOOL_JOB'] = sys.argv[1:]
+    fork_all(int(workers), lambda rank, store: work(address, rank, int(workers),
+                                                    system == 'gradpool', store))
 
 
 if __name__ == '__main__':

@@ -43,23 +43,31 @@ class Seat:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect('\0' + address)
         self.lines = self.socket.makefile('r')
-        self.tensor = self.first = self.rounds = None
+        self.tensor = self.array = self.result = self.first = self.rounds = None
         self.say(f'seat {rank}')
 
     def say(self, text):
         self.socket.sendall(text.encode() + b'\n')
 
     def fill(self):
-        elements = len(self.tensor)
+        elements = len(self.array)
         period = values(numpy.arange(min(PERIOD, elements)), self.rank, 0)
         self.array[:] = numpy.tile(period, -(-elements // PERIOD))[:elements]
 
     def resize(self, size, _tensors):
         self.tensor = torch.zeros(int(size) // 4)
-        self.array = self.tensor.numpy()
-        self.stamps = self.array[::PERIOD]
-        self.places = numpy.arange(len(self.stamps))
+        array = self.tensor.numpy()
+        self.take(array, array)
         self.say('ok')
+
+    def take(self, array, result):
+        """Where the gradient lies, and where its sum will."""
+        self.array, self.result = array, result
+        self.stamps = array[::PERIOD]
+        self.places = numpy.arange(len(self.stamps))
+
+    def round(self):
+        distributed.all_reduce(self.tensor)
 
     def run(self, rounds, first, pause_us):
         rounds, first, pause_s = int(rounds), int(first), int(pause_us) / 1e6
@@ -74,22 +82,24 @@ class Seat:
                 time.sleep(pause_s)
             self.stamps[:] = stamps[i]
             began = time.monotonic_ns()
-            distributed.all_reduce(self.tensor)
+            self.round()
             times[i] = time.monotonic_ns() - began
         cpu, elapsed = time.process_time_ns() - cpu, time.monotonic_ns() - start
         self.first, self.rounds = first, rounds
         self.say(f'done {cpu} {elapsed} ' + ' '.join(map(str, times)))
 
     def check(self):
-        elements = len(self.tensor)
+        elements = len(self.array)
         period = sums(numpy.arange(min(PERIOD, elements)), self.workers, 0)
-        period *= numpy.float32(float(self.workers) ** (self.rounds - 1))
+        if self.result is self.array:
+            period *= numpy.float32(float(self.workers) ** (self.rounds - 1))
         wrong = 0
         for start in range(0, elements, PERIOD):
-            part = self.array[start + 1:start + PERIOD]
+            part = self.result[start + 1:start + PERIOD]
             wrong += int(numpy.count_nonzero(part != period[1:len(part) + 1]))
         last = sums(self.places, self.workers, self.first + self.rounds - 1)
-        self.say(f'wrong {wrong + int(numpy.count_nonzero(self.stamps != last))}')
+        wrong += int(numpy.count_nonzero(self.result[::PERIOD] != last))
+        self.say(f'wrong {wrong}')
 
     def obey(self):
         for line in self.lines:
@@ -99,27 +109,41 @@ class Seat:
             {'size': self.resize, 'run': self.run, 'check': self.check}[word](*numbers)
 
 
-def work(address, rank, workers, store):
+def bind(rank):
+    """As process_bind() of bench/compare/host.c."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[(rank + 1) % len(cores)]})
+
+
+def join_gloo(rank, workers, store):
     torch.set_num_threads(1)
     os.environ['GLOO_SOCKET_IFNAME'] = 'lo'
     distributed.init_process_group('gloo', init_method=f'file://{store}', rank=rank,
                                    world_size=workers)
+
+
+def work(address, rank, workers, store):
+    bind(rank)
+    join_gloo(rank, workers, store)
     Seat(address, rank, workers).obey()
 
 
-def main():
-    address, workers = sys.argv[1], int(sys.argv[2])
+def fork_all(workers, function):
+    """function(rank, store) in a process a rank; ends this one with their exit code."""
     with tempfile.TemporaryDirectory(prefix='gradpool-bench-') as folder:
         ranks = []
         for rank in range(workers):
             ranks.append(os.fork())
             if ranks[-1] == 0:
-                work(address, rank, workers, os.path.join(folder, 'store'))
+                function(rank, os.path.join(folder, 'store'))
                 os._exit(0)
         codes = [os.waitpid(pid, 0)[1] for pid in ranks]
     sys.exit(any(codes))
+
+
+def main():
+    address, workers = sys.argv[1], int(sys.argv[2])
+    fork_all(workers, lambda rank, store: work(address, rank, workers, store))
 
 
 if __name__ == '__main__':

@@ -106,6 +106,22 @@ class Ddp(unittest.TestCase):
             self.assertAlmostEqual(ratios[ratio] / (ours[figure] / gloo[figure]), 1, places=1)
 
 
+class Names(unittest.TestCase):
+    def test_many_names_are_right_each_way_and_have_their_ratio_to_one_fused_tensor(self):
+        answer = bench('names', '--json', '--tensors', 50, '--turns', 1, '--rounds', 2)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        *rows, ratios = [json.loads(line) for line in answer.stdout.splitlines()]
+        self.assertEqual([(row['way'], row['tensors'], row['wrong']) for row in rows],
+                         [('fused', 1, 0), ('one-by-one', 50, 0), ('grouped', 50, 0),
+                          ('python', 50, 0)])
+        for row in rows:
+            self.assertEqual((row['workers'], row['bytes']), (4, 50 * 16384))
+            self.assertGreater(row['cpu_ms_per_round'], 0)
+        self.assertEqual(list(ratios), ['one_by_one_ratio', 'grouped_ratio', 'python_ratio'])
+        for ratio in ratios.values():
+            self.assertGreater(ratio, 0)
+
+
 class Idle(unittest.TestCase):
     def test_idle_jobs_are_connected_and_their_cpu_is_told_in_fractions_of_a_core(self):
         answer = bench('idle', '--jobs', 6, '--workers', 2, '--seconds', 1, '--json')

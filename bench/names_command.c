@@ -1,0 +1,194 @@
+/* `names`: a push-pull of many named tensors, each rank in an order of its own, beside one tensor
+ * of the same bytes. Owns the service and the workers of each way. */
+#include "bench/commands.h"
+#include "bench/compare/interpreter.h"
+#include "bench/compare/systems.h"
+#include "bench/savings/statistics.h"
+#include "svc/base/clock.h"
+
+#include <errno.h>
+
+#define TENSOR_BYTES 16384
+#define WARM_ROUNDS 3
+#define TURNS_MAX 64
+#define ROUNDS_MAX 1000
+
+enum { FUSED, ONE_BY_ONE, GROUPED, PYTHON, WAYS };
+
+struct figures {
+    double round_ms, cpu_ms;
+};
+
+struct names {
+    struct service service;
+    struct crew crews[WAYS];
+    struct figures turns[WAYS][TURNS_MAX];
+    uint32_t workers, tensors, turns_count, rounds;
+    uint64_t wrong;
+    bool is_json;
+};
+
+enum { KEY_QUICK = 1000, KEY_JSON, KEY_TURNS, KEY_ROUNDS, KEY_TENSORS };
+
+static const struct argp_option options[] = {
+    {"quick", KEY_QUICK, 0, 0, "three turns of five rounds"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON a way; the last line has the ratios"},
+    {"turns", KEY_TURNS, "N", 0, "of each, one after the other (default 11)"},
+    {"rounds", KEY_ROUNDS, "N", 0, "a turn (default 10)"},
+    {"tensors", KEY_TENSORS, "N", 0, "of 16 KiB each (default 1000)"},
+    {0},
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct names *n = state->input;
+    switch (key) {
+    case KEY_QUICK:
+        n->turns_count = 3;
+        n->rounds = 5;
+        return 0;
+    case KEY_JSON: n->is_json = true; return 0;
+    case KEY_TURNS:
+        n->turns_count = (uint32_t)command_number(state, argument, 1, TURNS_MAX);
+        return 0;
+    case KEY_ROUNDS: n->rounds = (uint32_t)command_number(state, argument, 1, ROUNDS_MAX); return 0;
+    case KEY_TENSORS: n->tensors = (uint32_t)command_number(state, argument, 1, 10000); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* --- the ways --- */
+
+static int start_fused(struct crew *crew)
+{
+    static const struct gradpool_way way = {.transport = "shm", .is_foreign = true};
+    return gradpool_start(crew, &way);
+}
+
+static int start_one_by_one(struct crew *crew)
+{
+    static const struct gradpool_way way = {
+        .transport = "shm", .is_foreign = true, .is_one_by_one = true, .is_shuffled = true};
+    return gradpool_start(crew, &way);
+}
+
+static int start_grouped(struct crew *crew)
+{
+    static const struct gradpool_way way = {
+        .transport = "shm", .is_foreign = true, .is_shuffled = true};
+    return gradpool_start(crew, &way);
+}
+
+static int start_python(struct crew *crew) { return interpreter_start(crew, "names_worker.py"); }
+
+static const struct system ways[WAYS] = {
+    [FUSED] = {"fused", "shm", .uses_service = true, .start = start_fused},
+    [ONE_BY_ONE] = {"one-by-one", "shm", .uses_service = true, .start = start_one_by_one},
+    [GROUPED] = {"grouped", "shm", .uses_service = true, .start = start_grouped},
+    [PYTHON] = {"python", "shm", .uses_service = true, .start = start_python},
+};
+
+static int start_crews(struct names *n)
+{
+    uint64_t bytes = (uint64_t)n->tensors * TENSOR_BYTES;
+    int r = 0;
+    interpreter_prepare(&n->service);
+    for (int i = 0; r == 0 && i < WAYS; i++)
+        r = crew_start(&n->crews[i], &ways[i], &n->service, n->workers);
+    for (int i = 0; r == 0 && i < WAYS; i++)
+        r = crew_await(&n->crews[i]);
+    for (int i = 0; r == 0 && i < WAYS; i++)
+        r = crew_resize(&n->crews[i], bytes, i == FUSED ? 1 : n->tensors);
+    return r;
+}
+
+/* --- turns --- */
+
+static int take_turn(struct names *n, int way, uint32_t rounds, struct figures *ret)
+{
+    static uint64_t round_ns[CREW_WORKERS_MAX * ROUNDS_MAX];
+    struct segment s = {.rounds = rounds, .round_ns = round_ns};
+    int r = crew_run(&n->crews[way], &s);
+    if (r < 0)
+        return r;
+    n->wrong += s.wrong;
+    ret->round_ms = (double)s.elapsed_ns / NS_PER_MS / rounds;
+    ret->cpu_ms = (double)(s.worker_cpu_ns + s.server_cpu_ns) / NS_PER_MS / rounds;
+    return 0;
+}
+
+static int measure(struct names *n)
+{
+    struct figures warm;
+    int r = start_crews(n);
+    for (int i = 0; r == 0 && i < WAYS; i++)
+        r = take_turn(n, i, WARM_ROUNDS, &warm);
+    for (uint32_t turn = 0; r == 0 && turn < n->turns_count; turn++)
+        for (int i = 0; r == 0 && i < WAYS; i++)
+            r = take_turn(n, i, n->rounds, &n->turns[i][turn]);
+    for (int i = 0; i < WAYS; i++)
+        if (n->crews[i].system)
+            crew_end(&n->crews[i]);
+    return r;
+}
+
+/* --- what came out --- */
+
+static double median_of(const struct names *n, int way, size_t at)
+{
+    double values[TURNS_MAX];
+    for (uint32_t i = 0; i < n->turns_count; i++)
+        values[i] = ((const double *)&n->turns[way][i])[at];
+    return statistics_interval(values, n->turns_count).median;
+}
+
+/* Each turn beside that of the fused tensor that it followed. */
+static double ratio_of(const struct names *n, int way)
+{
+    double values[TURNS_MAX];
+    for (uint32_t i = 0; i < n->turns_count; i++)
+        values[i] = n->turns[way][i].round_ms / n->turns[FUSED][i].round_ms;
+    return statistics_interval(values, n->turns_count).median;
+}
+
+static void print(const struct names *n)
+{
+    const char *format =
+        n->is_json ? "{\"way\": \"%s\", \"workers\": %u, \"tensors\": %u, \"bytes\": %llu, "
+                     "\"round_ms\": %.4f, \"cpu_ms_per_round\": %.4f, \"turns\": %u, "
+                     "\"rounds\": %u, \"wrong\": %llu}\n"
+                   : "%-10s %u workers, %5u tensors, %llu bytes: a round %8.3f ms, %8.3f ms of CPU "
+                     "(medians of %u turns of %u rounds); %llu elements wrong\n";
+    for (int i = 0; i < WAYS; i++)
+        printf(format, ways[i].name, n->workers, i == FUSED ? 1 : n->tensors,
+               (unsigned long long)n->tensors * TENSOR_BYTES, median_of(n, i, 0),
+               median_of(n, i, 1), n->turns_count, n->rounds, (unsigned long long)n->wrong);
+    printf(n->is_json
+               ? "{\"one_by_one_ratio\": %.4f, \"grouped_ratio\": %.4f, \"python_ratio\": %.4f}\n"
+               : "of the fused tensor's time: one by one %.2f, grouped %.2f, from Python %.2f\n",
+           ratio_of(n, ONE_BY_ONE), ratio_of(n, GROUPED), ratio_of(n, PYTHON));
+}
+
+int names_command(int argc, char **argv)
+{
+    static struct names n = {.workers = 4, .tensors = 1000, .turns_count = 11, .rounds = 10};
+    const struct argp argp = {
+        options,
+        parse,
+        NULL,
+        "A push-pull of many named tensors, each of four workers in an order of its own, beside "
+        "one tensor of the same bytes, turn by turn: one request each from C, one for all of them "
+        "from C, one each from Python. Gradients and results lie in plain memory. Each turn's "
+        "last results are checked. It starts its own service.",
+        NULL,
+        NULL,
+        NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &n);
+    int r = service_start(&n.service);
+    if (r == 0)
+        r = measure(&n);
+    if (r == 0)
+        print(&n);
+    service_stop(&n.service);
+    return r < 0 || n.wrong ? 1 : 0;
+}
