@@ -144,30 +144,32 @@ static void told(struct control_call *call, const envelope *reply, const struct 
 static void tell(struct gp_job *job)
 {
     struct hold *hold = &job->hold;
-    hold->telling = hold->state;
-    hold->told = hold->why;
-    gradpool__wire__held_request__init(&hold->report);
-    hold->report.hold = hold->id;
-    hold->report.state = hold->state;
+    hold->telling = !hold->telling;
+    struct hold_report *report = &hold->reports[hold->telling];
+    *report = (struct hold_report){.job = job, .state = hold->state, .why = hold->why};
+    gradpool__wire__held_request__init(&report->body);
+    report->body.hold = hold->id;
+    report->body.state = (Gradpool__Wire__HoldState)hold->state;
     if (hold->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_FAILED) {
-        hold->report.code = hold->told.code;
-        hold->report.text = hold->told.text;
+        report->body.code = report->why.code;
+        report->body.text = report->why.text;
     }
-    hold->call = (struct control_call){.request = GRADPOOL__WIRE__ENVELOPE__INIT, .done = told};
-    hold->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_HELD_REQUEST;
-    hold->call.request.held_request = &hold->report;
+    report->call = (struct control_call){.request = GRADPOOL__WIRE__ENVELOPE__INIT, .done = told};
+    report->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_HELD_REQUEST;
+    report->call.request.held_request = &report->body;
     hold->is_telling = true;
-    control_post(job->control, &hold->call);
+    control_post(job->control, &report->call);
 }
 
 /* One report at a time: what has changed meanwhile is told next. */
 static void told(struct control_call *call, const envelope *reply, const struct err *err)
 {
-    struct hold *hold = container_of(call, struct hold, call);
-    struct gp_job *job = container_of(hold, struct gp_job, hold);
+    const struct hold_report *report = container_of(call, struct hold_report, call);
+    struct gp_job *job = report->job;
+    struct hold *hold = &job->hold;
     pthread_mutex_lock(&job->lock);
     hold->is_telling = false;
-    if (!err && hold->id && (hold->report.hold != hold->id || hold->telling != hold->state))
+    if (!err && hold->id && (report->body.hold != hold->id || report->state != hold->state))
         tell(job);
     pthread_mutex_unlock(&job->lock);
 }

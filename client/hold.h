@@ -14,6 +14,15 @@ struct iterations {
     int in_a_row; /* that each tensor had its round in, up to now; -1: this one does not count */
 };
 
+/* What the coordinator is told. */
+struct hold_report {
+    struct gp_job *job;
+    int state;
+    struct err why;
+    struct control_call call;
+    Gradpool__Wire__HeldRequest body;
+};
+
 struct hold {
     struct iterations scopes[HOLD_SCOPES];
     uint64_t id;     /* of the coordinator; 0: nothing is held */
@@ -21,12 +30,10 @@ struct hold {
     uint64_t last;   /* rounds of later iterations wait */
     bool has_failed; /* `last` has ended as no other had: */
     struct err why;
-    int state;       /* of the wire's */
-    bool is_telling; /* that it was ... */
-    int telling;     /* ... this, ... */
-    struct err told; /* ... and why */
-    struct control_call call;
-    Gradpool__Wire__HeldRequest report;
+    int state;        /* of the wire's */
+    bool is_telling;  /* one of these is on its way, ... */
+    uint32_t telling; /* ... this one: by turns, since a call is looked at when it is over */
+    struct hold_report reports[2];
 };
 
 /* A tensor that comes again begins the next iteration, with all tensors of that call. Which ones a

@@ -1,0 +1,36 @@
+"""gradpool-bench migrate: each row is there, and every result is right. It waits more than it
+works, so it runs beside other tests; what it measures is never a test."""
+import json
+import unittest
+
+import tap
+from test_bench import bench
+
+
+class Migrate(unittest.TestCase):
+    def test_each_way_to_another_aggregator_has_its_row_and_the_same_bits(self):
+        answer = bench('migrate', '--json', '--state', 65536, '--migrations', 1,
+                       '--drains', 1)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        *rows, shm, tcp = [json.loads(line) for line in answer.stdout.splitlines()]
+        for transport, drain in (('shm', shm), ('tcp', tcp)):
+            self.assertEqual([drain[name] for name in ('mode', 'transport', 'jobs', 'drains')],
+                             ['drain', transport, 8, 1])
+            self.assertGreaterEqual(drain['tasks'], 104)
+            self.assertEqual(drain['state_bytes'], 8 * 13 * 12 * 65536)
+            self.assertEqual((drain['failed_rounds'], drain['wrong']), (0, 0), drain)
+            for who in ('longest', 'control'):  # of one drain both are the same
+                self.assertEqual(drain[f'{who}_fraction_median'], drain[f'{who}_fraction_worst'])
+        self.assertEqual([(r['mode'], r['transport']) for r in rows],
+                         [(mode, transport) for transport in ('shm', 'tcp')
+                          for mode in ('live', 'stop-the-world', 'restart')])
+        for row in rows:
+            self.assertEqual((row['state_bytes'], row['migrations']), (65536, 1))
+            self.assertEqual((row['failed_rounds'], row['wrong']), (0, 0), row)
+            for name in ('iteration_ms', 'hidden_ms', 'visible_pause_fraction',
+                         'control_fraction'):
+                self.assertIsInstance(row[name], float)
+
+
+if __name__ == '__main__':
+    tap.main()
