@@ -52,7 +52,7 @@ def rank_trains_coded(rank, workers):
         trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
         with attach(trainer, compression=codec) as attachment:
             digest = test_ddp.train(trainer)
-            carried = attachment._way._feedback.residual('2.weight') is not None
+            carried = attachment._way.feedback.residual('2.weight') is not None
         wanted = train_alone(workers, mean_of=coded_mean(codec, workers)).digest()
         found[name] = [digest, wanted, carried]
     return found
@@ -72,6 +72,93 @@ def rank_wraps_the_hook(rank, workers):
     alone = {name: train_alone(workers, mean_of=coded_mean(codec, workers)).digest()
              for name, codec in codecs_of().items() if codec.operation == 'gather'}
     return found, alone
+
+
+def begin_by(door, trainer, codec):
+    """What has the residuals."""
+    from gradpool.compression_hook import compression_hook, CompressionState
+    import gradpool.torch as hvd
+    if door == 'attach':
+        return attach(trainer, compression=codec)
+    if door == 'hook':
+        state = CompressionState(trainer.model, codec)
+        trainer.model.register_comm_hook(state, compression_hook)
+        return state
+    trainer.model = trainer.net
+    trainer.optimizer = hvd.DistributedOptimizer(trainer.optimizer, trainer.net.named_parameters(),
+                                                 codec)
+    return trainer.optimizer
+
+
+def train_with_a_break(rank, workers, door, codec):
+    """Digests of a training that goes on, of one from its checkpoint, and of one from there without
+    residuals."""
+    import torch
+    path = f"{os.environ['TEST_STORE']}.step-3.{rank}"
+    first = Rank.beside(rank, workers)
+    keeper = begin_by(door, first, codec)
+    for _ in range(3):
+        first.step(first.batch())
+    torch.save([first.net.state_dict(), first.optimizer.state_dict(), first.generator.get_state(),
+                keeper.residuals.state_dict()], path)
+    found = [test_ddp.train(first)]
+    for is_whole in True, False:
+        again = Rank.beside(rank, workers)
+        keeper = begin_by(door, again, codec)
+        net, optimizer, generator, residuals = torch.load(path)
+        again.net.load_state_dict(net)
+        again.optimizer.load_state_dict(optimizer)
+        again.generator.set_state(generator)
+        if is_whole:
+            keeper.residuals.load_state_dict(residuals)
+        found.append(test_ddp.train(again))
+    return found
+
+
+def rank_goes_on(rank, workers):
+    """{door and codec: digests}"""
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
+    import gradpool.torch as hvd
+    Rank(rank, workers)
+    hvd.init()
+    return {f'{door} {name}': train_with_a_break(rank, workers, door, codecs_of()[name])
+            for door in ('attach', 'hook', 'optimizer')
+            for name in ('topk', 'randomk', 'dithering', 'fine')}
+
+
+def rank_loads_what_does_not_fit(rank, workers):
+    """What each door says."""
+    import gradpool
+    import gradpool.torch as hvd
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
+    found, codec = [], codecs_of()['topk']
+    trainer, plain = Rank(rank, workers), Rank.beside(rank, workers)
+    hvd.init()
+    net = trainer.torch.nn.Linear(64, 64)
+    optimizer = hvd.DistributedOptimizer(trainer.torch.optim.SGD(net.parameters(), 0.1),
+                                         net.named_parameters(), codec)
+    whole = attach(plain).residuals
+    kept = begin_by('attach', trainer, codec).residuals
+    kept.load_state_dict(whole.state_dict())    # nothing, from before there was a codec
+    trainer.step(trainer.batch())
+    state, named = kept.state_dict(), kept.state_dict()['residuals']
+    other, short = {'x': named['2.weight']}, {'2.weight': named['2.weight'][1:]}
+    net(trainer.torch.ones(1, 64)).sum().backward()
+    for attempt in (
+            lambda: optimizer.residuals.state_dict(),
+            lambda: kept.load_state_dict({**state, 'codec': repr(codecs_of()['onebit'])}),
+            lambda: kept.load_state_dict({**state, 'residuals': other}),
+            lambda: kept.load_state_dict({**state, 'residuals': short}),
+            lambda: kept.load_state_dict({**state, 'rank': 7}),
+            lambda: kept.load_state_dict(trainer.net.state_dict()),
+            lambda: kept.load_state_dict([state]), lambda: whole.load_state_dict(state)):
+        try:
+            attempt()
+        except gradpool.Mismatch as error:
+            found.append(str(error))
+    optimizer.step()
+    is_same = all(one.equal(named[name]) for name, one in kept.state_dict()['residuals'].items())
+    return found, is_same
 
 
 def digits():
@@ -285,6 +372,20 @@ class Training(test_ddp.Case):
 
     def test_a_hook_of_torch_compresses_too_on_gradpool(self):
         self.check_hook('gradpool')
+
+    def test_a_restart_goes_on_with_the_residuals_of_its_checkpoint(self):
+        found = self.run_ranks('rank_goes_on')
+        for name in found[0]:
+            self.all_equal([digest for of_rank in found for digest in of_rank[name][:2]])
+            self.assertNotEqual(found[0][name][0], found[0][name][2], name)
+
+    def test_residuals_that_do_not_fit_are_refused(self):
+        words = ('after step()', 'OneBit', "'x'", '4095 elements, expected 4096', 'of rank 7',
+                 'expected what state_dict()', 'are a list', 'travel whole')
+        told, is_same = self.run_ranks('rank_loads_what_does_not_fit', 1)[0]
+        self.assertEqual([word in text for word, text in zip(words, told)], [True] * len(words),
+                         told)
+        self.assertTrue(is_same)    # what was refused has changed nothing
 
     def test_a_model_learns_as_well(self):
         found = self.run_ranks('rank_learns')

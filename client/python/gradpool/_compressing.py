@@ -10,7 +10,7 @@ class Compressing:
     """The gradients of a model's parameters, {name: parameter}, as a codec's."""
 
     def __init__(self, codec, parameters):
-        self._feedback, self._codec = Feedback(codec), codec
+        self.feedback, self._codec = Feedback(codec), codec
         self._parameters = parameters
         self._tensors = {}      # id of a parameter -> its tensor
         self._names = {id(one): name for name, one in parameters.items()}
@@ -33,7 +33,7 @@ class Compressing:
         for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
             tensor, name = self._tensors[id(parameter)], self._names[id(parameter)]
             if self._codec.takes(gradient.numel()):
-                code = self._feedback.encode(name, gradient)
+                code = self.feedback.encode(name, gradient)
                 coded.append((tensor, code, self._room(code, tensor.workers)))
                 codes.append((name, gradient))
             else:
@@ -49,7 +49,7 @@ class Compressing:
 
     def _decode(self, codes, coded):
         for (name, gradient), (tensor, _, found) in zip(codes, coded):
-            self._feedback.decode(name, found, gradient, tensor.workers)
+            self.feedback.decode(name, found, gradient, tensor.workers)
 
 
 class _Coded(Requests):

@@ -252,6 +252,36 @@ class Feedback:
         """What was not sent yet; None: nothing."""
         return self._residuals.get(name)
 
+    def state_dict(self):
+        """A copy of all that a checkpoint needs, between two rounds."""
+        residuals = {name: one.copy() for name, one in self._residuals.items() if one is not None}
+        return {'codec': repr(self.codec), 'rounds': dict(self._rounds), 'residuals': residuals}
+
+    def load_state_dict(self, state, elements):
+        """Goes on from there; from nothing, if it is empty. Mismatch, and nothing is changed: it is
+        of another codec, or of names or sizes that are not those of {name: elements}."""
+        rounds, residuals = self._checked(state, elements) if state else ({}, {})
+        self._rounds, self._residuals = dict(rounds), residuals
+
+    def _checked(self, state, elements):
+        """(rounds, copies of the residuals) of a state that fits."""
+        if not isinstance(state, dict) or state.keys() != {'codec', 'rounds', 'residuals'}:
+            raise mismatch(f'residuals are {state!r:.80}, expected what state_dict() has returned')
+        if state['codec'] != repr(self.codec):
+            raise mismatch(f"residuals of {state['codec']}, expected those of {self.codec!r}: use "
+                           'the codec that they were saved with, or load none')
+        for name in (*state['rounds'], *state['residuals']):
+            if name not in elements:
+                raise mismatch(f"residuals of '{name}', expected names of this model: "
+                               f"{', '.join(list(elements)[:5])} ...; load what was saved with it")
+        residuals = {name: flat(one.cpu() if hasattr(one, 'cpu') else one).copy()
+                     for name, one in state['residuals'].items()}
+        for name, one in residuals.items():
+            if one.size != elements[name]:
+                raise mismatch(f"the residual of '{name}' has {one.size} elements, expected "
+                               f'{elements[name]}; load what was saved with this model')
+        return state['rounds'], residuals
+
 
 def _flat_code(sent):
     return (sent.numpy() if hasattr(sent, 'detach') else sent).reshape(-1)

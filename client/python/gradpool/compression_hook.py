@@ -8,15 +8,22 @@ With the backend `gradpool` what it gathers and reduces goes through the service
 import torch
 import torch.distributed
 
+from ._residuals import Residuals
 from .codecs import Feedback
 
 
 class CompressionState:
-    """What the hook keeps of a DistributedDataParallel model: residuals and rounds by parameter."""
+    """What the hook keeps of a DistributedDataParallel model: residuals and rounds by parameter.
+
+    residuals  these, for a checkpoint: state_dict() and load_state_dict()"""
 
     def __init__(self, model, codec):
         self.group, self.feedback = model.process_group, Feedback(codec)
-        self.names = {id(one): name for name, one in model.module.named_parameters()}
+        named = dict(model.module.named_parameters())
+        self.names = {id(one): name for name, one in named.items()}
+        elements = {name: one.numel() for name, one in named.items()}
+        self.residuals = Residuals(self.feedback, elements,
+                                   torch.distributed.get_rank(self.group))
 
 
 def compression_hook(state, bucket):

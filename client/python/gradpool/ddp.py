@@ -30,6 +30,7 @@ from ._completion import complete
 from ._library import Item
 from ._membership import join
 from ._memory import Loan
+from ._residuals import Residuals
 from ._stepping import Stepping
 from .client import default_timeout_ms, Job
 from .errors import GradpoolError, mismatch
@@ -127,7 +128,9 @@ def _give_prefix_back(job, prefix):
 
 class Attachment:
     """A model whose gradients the service averages; made by attach(). Leaves the job when the
-    process ends, or at close(), unless another model of it is still attached."""
+    process ends, or at close(), unless another model of it is still attached.
+
+    residuals  what compression has not sent yet: state_dict() and load_state_dict()"""
 
     def __init__(self, model, membership, job, parameters, timeout_ms, wire, prefix, way=None):
         self.job = job
@@ -141,6 +144,9 @@ class Attachment:
         self.failure = None
         self._buckets = {}              # index -> (what lay there, its tensors, its items)
         self._parameters = parameters   # held: their ids are keys below
+        self.residuals = Residuals(getattr(way, 'feedback', None),
+                                   {name: one.numel() for name, one in parameters.items()},
+                                   job.rank)
         self._prefix = _take_prefix(job, prefix)
         try:
             if way is None:

@@ -9,6 +9,7 @@ import warnings
 
 import torch
 
+from .._residuals import Residuals
 from ..codecs import Codec, Feedback
 from ..errors import mismatch
 from . import _collectives
@@ -32,6 +33,9 @@ class _Reducer:
         self._group_of = {parameter: tuple(group) for group in self._cut() for parameter in group}
         self._ready, self._sparse = set(), set()
         self._feedback = Feedback(self.compression) if isinstance(self.compression, Codec) else None
+        self.residuals = Residuals(
+            self._feedback, {name: one.numel() for one, name in self.names.items()},
+            self.process_set.rank(), self.is_busy)
         self._prepared = self._prepare()
         self._nodes = []
         for parameter in self.names:
@@ -172,6 +176,12 @@ class _Distributed:
         is called under skip_synchronize()."""
         self._reducer.synchronize()
         self._is_synchronized = True
+
+    @property
+    def residuals(self):
+        """What a codec has not sent yet: state_dict() and load_state_dict(), between steps. It is
+        not in the optimizer's state_dict(), as each rank has its own."""
+        return self._reducer.residuals
 
     @contextlib.contextmanager
     def skip_synchronize(self):
