@@ -288,9 +288,9 @@ GP_API int gp_barrier(gp_job *job, int timeout_ms);
 
 /* Rank, size and job name of this process from the launcher's environment, first found:
  * GRADPOOL_RANK/GRADPOOL_SIZE, RANK/WORLD_SIZE (torch), OMPI_COMM_WORLD_RANK/_SIZE (Open MPI),
- * PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_NTASKS; the job's name from GRADPOOL_JOB, NULL when that is
- * not set. Strings point into the environment. -ENOENT: nothing found (which variables were looked
- * for is in gp_last_error()); -EINVAL: found, but not a number or rank >= size. */
+ * PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_STEP_NUM_TASKS (srun); the job's name from GRADPOOL_JOB,
+ * NULL when that is not set. Strings point into the environment. -ENOENT: nothing found; -EINVAL:
+ * no number, rank >= size, or many tasks of Slurm that srun has not started. */
 GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
 
 #ifdef __cplusplus

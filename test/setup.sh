@@ -18,8 +18,11 @@ packages=(
     # several nodes on one host
     iproute2
 )
-# Who reads the metrics and the report: 800 MiB.
-[ "${1:-}" = --tests ] && packages+=(prometheus chromium-headless-shell)
+# Who reads the metrics and the report: 800 MiB. A cluster for srun: 20 MiB.
+[ "${1:-}" = --tests ] && packages+=(prometheus chromium-headless-shell
+    munge slurmctld slurmd slurm-client)
+# Of these, what a host with systemd starts at once, or with every boot.
+services=(prometheus munge slurmctld slurmd)
 
 missing() {
     local installed
@@ -60,10 +63,13 @@ main() {
         apt-get -o DPkg::Lock::Timeout=600 -qq)
     quietly "${apt[@]}" update
     quietly "${apt[@]}" install -y --no-install-recommends "${wanted[@]}"
-    # The package starts one that nobody asked for; tests start their own.
-    if [ -d /run/systemd/system ] && [[ " ${wanted[*]} " == *" prometheus "* ]]; then
-        quietly "${as_root[@]}" systemctl disable --now prometheus
-    fi
+    # Packages start what nobody asked for; tests start their own. What was there before stays.
+    local service
+    for service in "${services[@]}"; do
+        if [ -d /run/systemd/system ] && [[ " ${wanted[*]} " == *" $service "* ]]; then
+            quietly "${as_root[@]}" systemctl disable --now "$service"
+        fi
+    done
 }
 
 main "$@"

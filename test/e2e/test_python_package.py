@@ -487,7 +487,7 @@ class Failures(Case):
 class Surroundings(Case):
     launchers = {'GRADPOOL_RANK': 'GRADPOOL_SIZE', 'RANK': 'WORLD_SIZE',
                  'OMPI_COMM_WORLD_RANK': 'OMPI_COMM_WORLD_SIZE', 'PMI_RANK': 'PMI_SIZE',
-                 'SLURM_PROCID': 'SLURM_NTASKS'}
+                 'SLURM_PROCID': 'SLURM_STEP_NUM_TASKS'}
 
     def launched(self, **variables):
         """This environment without any launcher's variables, but with these."""

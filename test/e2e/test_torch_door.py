@@ -555,13 +555,16 @@ class TorchDoor(python_case.Case):
             self.assertIn('rank 1', text)
 
     def test_places_are_those_of_the_launcher(self):
+        """The last is one that a batch script of Slurm starts, without srun: its number on the
+        host is not that of the script."""
         forms = ('OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK',
-                 'SLURM_PROCID SLURM_NTASKS SLURM_LOCALID')
-        places = [dict(zip(form.split(), (str(rank), '2', str(1 - rank))))
+                 'SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID')
+        places = [dict(zip(form.split(), (str(rank), '3', str(1 - rank))))
                   for rank, form in enumerate(forms)]
-        found = ranks.run_ranks('rank_has_a_place', 2, TEST_PLACE=json.dumps(places),
+        places.append({'RANK': '2', 'WORLD_SIZE': '3', 'SLURM_PROCID': '0', 'SLURM_LOCALID': '0'})
+        found = ranks.run_ranks('rank_has_a_place', 3, TEST_PLACE=json.dumps(places),
                                 GRADPOOL_JOB='places')
-        self.assertEqual(found, [[0, 2, 1, 2], [1, 2, 0, 2]])
+        self.assertEqual(found, [[0, 3, 1, 3], [1, 3, 0, 3], [2, 3, 2, 3]])
 
 
 if __name__ == '__main__':

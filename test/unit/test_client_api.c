@@ -26,6 +26,7 @@ static const char *const variables[] = {"GRADPOOL_RANK",
                                         "PMI_RANK",
                                         "PMI_SIZE",
                                         "SLURM_PROCID",
+                                        "SLURM_STEP_NUM_TASKS",
                                         "SLURM_NTASKS",
                                         "GRADPOOL_JOB",
                                         "GRADPOOL_ENDPOINT",
@@ -52,7 +53,7 @@ static void every_launchers_variables_are_understood(void **state)
                                            {"RANK", "WORLD_SIZE"},
                                            {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                            {"PMI_RANK", "PMI_SIZE"},
-                                           {"SLURM_PROCID", "SLURM_NTASKS"}};
+                                           {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
     set("GRADPOOL_JOB", "resnet-7");
     /* From the last to the first: each overrules those behind it. */
     for (uint32_t i = 5; i-- > 0;) {
@@ -87,9 +88,33 @@ static void ranks_that_are_none_are_refused(void **state)
     set("RANK", "-1");
     failed(gp_job_spec_from_environment(&spec), -EINVAL, "'-1'", NULL);
     unsetenv("WORLD_SIZE");
-    failed(gp_job_spec_from_environment(&spec), -EINVAL, "WORLD_SIZE is not set", NULL);
+    failed(gp_job_spec_from_environment(&spec), -EINVAL, "WORLD_SIZE is not set, but RANK is",
+           NULL);
     set("WORLD_SIZE", "769");
     failed(gp_job_spec_from_environment(&spec), -EINVAL, "769", "768", NULL);
+}
+
+/* The shell of salloc, which may be a step of one task, and a batch script. */
+static void an_allocation_for_many_is_not_taken_for_one_of_them(void **state)
+{
+    gp_job_spec spec;
+    set("SLURM_NTASKS", "4");
+    failed(gp_job_spec_from_environment(&spec), -EINVAL, "for 4 tasks", "srun", "GRADPOOL_RANK",
+           NULL);
+    set("SLURM_PROCID", "0");
+    failed(gp_job_spec_from_environment(&spec), -EINVAL, "for 4 tasks", "srun", NULL);
+    set("SLURM_STEP_NUM_TASKS", "1");
+    failed(gp_job_spec_from_environment(&spec), -EINVAL, "for 4 tasks", "srun", NULL);
+    set("SLURM_NTASKS", "1");
+    ok(gp_job_spec_from_environment(&spec));
+    assert_int_equal(spec.workers, 1);
+    unsetenv("SLURM_STEP_NUM_TASKS");
+    failed(gp_job_spec_from_environment(&spec), -ENOENT, "SLURM_STEP_NUM_TASKS", NULL);
+    set("SLURM_NTASKS", "4");
+    set("RANK", "1");
+    set("WORLD_SIZE", "2");
+    ok(gp_job_spec_from_environment(&spec));
+    assert_int_equal(spec.rank, 1);
 }
 
 static void the_endpoint_comes_from_the_environment(void **state)
@@ -474,6 +499,8 @@ int main(void)
         cmocka_unit_test_setup(an_environment_without_ranks_says_what_was_looked_for,
                                clear_environment),
         cmocka_unit_test_setup(ranks_that_are_none_are_refused, clear_environment),
+        cmocka_unit_test_setup(an_allocation_for_many_is_not_taken_for_one_of_them,
+                               clear_environment),
         cmocka_unit_test_setup(slabs_never_hand_memory_out_twice, clear_environment),
         cmocka_unit_test_setup(two_hundred_thousand_areas_cost_no_more_each_than_a_few,
                                clear_environment),

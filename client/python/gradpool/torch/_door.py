@@ -8,8 +8,12 @@ from ..client import default_timeout_ms, job_from_environment
 from ..errors import GradpoolError, mismatch
 from .process_sets import global_process_set, ProcessSet
 
-# Where launchers say which process of a host this is: torchrun, Open MPI, PMI, Slurm.
-_LOCAL_RANKS = 'LOCAL_RANK', 'OMPI_COMM_WORLD_LOCAL_RANK', 'MPI_LOCALRANKID', 'SLURM_LOCALID'
+# Where the launcher that says who is which rank, the first in this order as in gradpool.h, also
+# says which process of a host this is. What another says is not of these processes: a batch script
+# of Slurm is number 0 on its host, and so is whatever it starts without srun.
+_LOCAL_RANKS = {'GRADPOOL_RANK': 'LOCAL_RANK', 'RANK': 'LOCAL_RANK',
+                'OMPI_COMM_WORLD_RANK': 'OMPI_COMM_WORLD_LOCAL_RANK',
+                'PMI_RANK': 'MPI_LOCALRANKID', 'SLURM_PROCID': 'SLURM_LOCALID'}
 
 _door = None
 _count = 0      # doors that this process has opened
@@ -93,11 +97,19 @@ def _place():
 def _meet(door, process_sets):
     from ._objects import gather_objects    # which needs a door
     door.add(global_process_set)
-    number = next((os.environ[name] for name in _LOCAL_RANKS if name in os.environ), None)
-    door.hosts = gather_objects((socket.gethostname(), number and int(number)), '(init)',
+    door.hosts = gather_objects((socket.gethostname(), _told_number()), '(init)',
                                 global_process_set)
     for process_set in process_sets:
         door.add(_made(process_set))
+
+
+def _told_number():
+    """This process's on its host, where its launcher has told; else None."""
+    launcher = next((rank for rank in _LOCAL_RANKS if rank in os.environ), None)
+    number = os.environ.get(_LOCAL_RANKS.get(launcher, ''))
+    if number is not None and not number.isdecimal():
+        raise mismatch(f"{_LOCAL_RANKS[launcher]} is '{number}', expected a number from 0")
+    return number and int(number)
 
 
 def shutdown():
