@@ -6,233 +6,22 @@ import time
 
 import python_case
 import ranks
+import torch_door_calls
 from python_case import setUpModule, tearDownModule     # noqa: found by name
+from torch_door_calls import Rank
 
 TIMEOUT_MS = 20000
 STEPS = 4
 
 
-class Rank:
-    """A process of the job, which notes what is not as it should be."""
-
-    def __init__(self, rank, workers):
-        os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
-        import torch
-        import gradpool.torch as hvd
-        self.torch, self.hvd, self.rank, self.workers = torch, hvd, rank, workers
-        torch.set_num_threads(1)
-        hvd.init()
-        self.wrong = []
-
-    def values(self, rank, shape=(7, 3), dtype='float32'):
-        """Small whole numbers that are another rank's, too, for who asks."""
-        torch = self.torch
-        count = torch.Size(shape).numel()
-        return (torch.arange(count) % 5 + rank + 1).to(getattr(torch, dtype)).view(shape)
-
-    def every(self, *arguments):
-        return [self.values(rank, *arguments) for rank in range(self.workers)]
-
-    def expect(self, what, found, wanted):
-        pairs = zip(found, wanted) if isinstance(found, (list, tuple)) else [(found, wanted)]
-        for one, other in pairs:
-            if one.dtype != other.dtype or not self.torch.equal(one, other):
-                self.wrong.append(f'{what}: {one} instead of {other}')
-
-    def expect_true(self, what, is_so):
-        if not is_so:
-            self.wrong.append(what)
-
-    def raised(self, call):
-        """[the error's class, its text]"""
-        try:
-            call()
-        except Exception as error:
-            return [type(error).__name__, str(error)]
-        return ['nothing', '']
-
-
-def product(tensors):
-    first, *others = tensors
-    for other in others:
-        first = first * other
-    return first
-
-
-def compare_reductions(of):
-    hvd, torch = of.hvd, of.torch
-    for dtype in 'float32', 'float64', 'float16', 'bfloat16', 'int32', 'int64', 'int8':
-        every = of.every((7, 3), dtype)
-        stack = torch.stack(every)
-        is_float = stack.is_floating_point()
-        mean = sum(every) / of.workers if is_float else \
-            sum(every).div(of.workers, rounding_mode='floor')
-        for op, wanted in ((hvd.Sum, sum(every)), (hvd.Min, stack.amin(0)),
-                           (hvd.Max, stack.amax(0)), (hvd.Product, product(every)),
-                           (hvd.Average, mean)):
-            found = hvd.allreduce(every[of.rank], op=op, name=f'{dtype}.{op.name}')
-            of.expect(f'allreduce {op} {dtype}', found, wanted)
-    every = of.every()
-    mine = every[of.rank].clone()
-    of.expect('average=False', hvd.allreduce(mine, average=False), sum(every))
-    of.expect('scaled', hvd.allreduce(mine, op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0),
-              2 * sum(every))
-    of.expect('what was given', mine, every[of.rank])
-    of.expect('allreduce_', hvd.allreduce_(mine, op=hvd.Sum), sum(every))
-    of.expect('in place', mine, sum(every))
-    strided = every[of.rank].clone().t()
-    hvd.synchronize(hvd.allreduce_async_(strided, op=hvd.Sum, name='strided'))
-    of.expect('strides', strided, sum(every).t())
-    for kind in hvd.Compression.fp16, hvd.Compression.bf16:
-        of.expect('compressed', hvd.allreduce(every[of.rank], op=hvd.Sum, compression=kind),
-                  sum(every))
-
-
-def compare_groups(of):
-    hvd = of.hvd
-    shapes = (3,), (2, 2), (5, 1)
-    mine = [of.values(of.rank, shape) for shape in shapes]
-    sums = [sum(of.every(shape)) for shape in shapes]
-    of.expect('grouped', hvd.grouped_allreduce(mine, op=hvd.Sum, name='group'), sums)
-    for _ in range(2):      # described, then as it is known
-        handle = hvd.grouped_allreduce_async(mine, op=hvd.Sum, name='group')
-        of.expect('grouped_async', hvd.synchronize(handle), sums)
-    hvd.grouped_allreduce_(mine, op=hvd.Sum)
-    of.expect('grouped in place', mine, sums)
-    halves = of.every((4,), 'float64')
-    of.expect('push_pull', hvd.push_pull(halves[of.rank], name='byteps'), sum(halves) / of.workers)
-    hvd.declare('byteps.inplace')
-    hvd.push_pull_(halves[of.rank], average=False, name='byteps.inplace')
-    of.expect('push_pull_', halves[of.rank], sum(of.every((4,), 'float64')))
-
-
-def compare_gathers(of):
-    hvd, torch = of.hvd, of.torch
-    for step in range(3):   # rows that grow, and a rank without any
-        for dtype in 'float32', 'int16', 'bool', 'complex64':
-            every = [of.values(rank, ((rank + 2 * step) % 4, 3), 'int64').to(getattr(torch, dtype))
-                     for rank in range(of.workers)]
-            found = hvd.allgather(every[of.rank], name=f'rows {dtype}')
-            of.expect(f'allgather {step} {dtype}', found, torch.cat(every))
-    every = of.every((2,))
-    handles = [hvd.allgather_async(every[of.rank] + i) for i in range(3)]
-    for i in (2, 0, 1):
-        of.expect('allgather_async', hvd.synchronize(handles[i]), torch.cat(every) + i)
-    of.expect_true('objects', hvd.allgather_object({'of': of.rank}) ==
-                   [{'of': rank} for rank in range(of.workers)])
-    of.expect_true('an object', hvd.broadcast_object(['x' * 99 * of.rank], 1) == ['x' * 99])
-
-
-def compare_copies(of):
-    hvd, last = of.hvd, of.workers - 1
-    for dtype in 'float32', 'int64', 'uint8':
-        for root in 0, last:    # another one under the same name
-            every = of.every((7, 3), dtype)
-            of.expect('broadcast', hvd.broadcast(every[of.rank], root, name=f'copy {dtype}'),
-                      every[root])
-            hvd.broadcast_(every[of.rank], root)
-            of.expect('broadcast_', every[of.rank], of.values(root, (7, 3), dtype))
-    even, odd = of.every((2 * of.workers, 3)), of.every((2 * of.workers + 1,), 'int32')
-    of.expect('reducescatter', hvd.reducescatter(even[of.rank], op=hvd.Sum, name='deal'),
-              sum(even).chunk(of.workers)[of.rank])
-    of.expect('reducescatter of means', hvd.reducescatter(even[of.rank]),
-              (sum(even) / of.workers).chunk(of.workers)[of.rank])
-    rows = [3] + [2] * (of.workers - 1)
-    handle = hvd.reducescatter_async(odd[of.rank], op=hvd.Max)
-    of.expect('reducescatter unevenly', hvd.synchronize(handle),
-              of.torch.stack(odd).amax(0).split(rows)[of.rank])
-
-
-def compare_exchanges(of):
-    hvd, torch = of.hvd, of.torch
-    every = of.every((2 * of.workers, 2), 'int64')
-    of.expect('alltoall', hvd.alltoall(every[of.rank], name='swap'),
-              torch.cat([one.chunk(of.workers)[of.rank] for one in every]))
-    for step in range(2):       # rank r sends r + i + step rows to rank i
-        splits = [[rank + i + step for i in range(of.workers)] for rank in range(of.workers)]
-        every = [of.values(rank, (sum(splits[rank]), 2), 'int64') for rank in range(of.workers)]
-        rows, received = hvd.alltoall(every[of.rank], torch.tensor(splits[of.rank]), name='swap')
-        of.expect('alltoall with splits', rows, torch.cat(
-            [one.split(splits[rank])[of.rank] for rank, one in enumerate(every)]))
-        of.expect_true('received', received.tolist() == [of_rank[of.rank] for of_rank in splits])
-
-
-def compare_orders(of):
-    """Names in another order on each rank, many at once, waited for in another one; three times."""
-    hvd, names = of.hvd, [f'any order {i}' for i in range(12)]
-    for _ in range(3):
-        mine = names[of.rank * 5:] + names[:of.rank * 5]
-        handles = {name: hvd.allreduce_async(of.values(of.rank, (4,)) + int(name.split()[-1]),
-                                             name=name, op=hvd.Sum) for name in mine}
-        for name in reversed(mine[3:] + mine[:3]):
-            wanted = sum(of.every((4,))) + of.workers * int(name.split()[-1])
-            of.expect(name, hvd.synchronize(handles[name]), wanted)
-    # Gatherings that must begin anew with more room, waited for in opposite orders.
-    for rows in 1, 40:
-        block = of.values(of.rank, (rows, 2))
-        handles = [hvd.allgather_async(block, name=f'more {i}') for i in range(2)]
-        for i in (0, 1) if of.rank else (1, 0):
-            of.expect('more rows', hvd.synchronize(handles[i]),
-                      of.torch.cat(of.every((rows, 2))))
-    hvd.barrier()
-    until = time.monotonic() + 10
-    handle = hvd.allreduce_async(of.values(of.rank), name='polled')
-    while not hvd.poll(handle) and time.monotonic() < until:
-        time.sleep(0.001)
-    of.expect_true('polled', hvd.poll(handle))
-    hvd.synchronize(handle)
-
-
-def compare_process_sets(of):
-    hvd, last = of.hvd, of.workers - 1
-    members = [0, last] if last > 1 else [1]
-    some = hvd.add_process_set(members)
-    of.expect_true('ranks of a set', some.ranks == members and some.size() == len(members)
-                   and some.process_set_id == 1 and some.included() == (of.rank in members))
-    if some.included():
-        every = of.every()
-        theirs = [every[rank] for rank in members]
-        of.expect_true('rank in a set', some.rank() == members.index(of.rank))
-        of.expect('of a set', hvd.allreduce(every[of.rank], process_set=some),
-                  sum(theirs) / len(members))
-        of.expect('gathered in a set', hvd.allgather(every[of.rank], process_set=some),
-                  of.torch.cat(theirs))
-        of.expect('copied in a set', hvd.broadcast(every[of.rank], last, process_set=some),
-                  theirs[-1])
-    else:
-        of.expect_true('outside', of.raised(lambda: hvd.allreduce(
-            of.values(0), process_set=some))[0] == 'Mismatch')
-    hvd.remove_process_set(some)
-
-
-def compare_gradients(of):
-    hvd, torch = of.hvd, of.torch
-    weights = of.every((of.workers, 2))
-
-    def gradient(what, weight, *arguments, **options):
-        given = of.values(of.rank, (of.workers, 2)).requires_grad_()
-        (what(given, *arguments, **options) * weight).sum().backward()
-        return given.grad
-    mine = weights[of.rank]
-    of.expect('through allreduce', gradient(hvd.allreduce, mine, op=hvd.Sum), sum(weights))
-    of.expect('through a mean', gradient(hvd.allreduce, mine), sum(weights) / of.workers)
-    of.expect('through broadcast', gradient(hvd.broadcast, mine, 1),
-              sum(weights) / of.workers if of.rank == 1 else 0 * mine)
-    wide = of.every((of.workers * of.workers, 2))
-    of.expect('through allgather', gradient(hvd.allgather, wide[of.rank]),
-              (sum(wide) / of.workers).chunk(of.workers)[of.rank])
-    of.expect('through reducescatter', gradient(hvd.reducescatter, mine[:1], op=hvd.Sum),
-              torch.cat([weight[:1] for weight in weights]))
-    of.expect('through alltoall', gradient(hvd.alltoall, mine),
-              torch.cat([weight[of.rank:of.rank + 1] for weight in weights]))
-
-
 def rank_compares(rank, workers):
     of = Rank(rank, workers)
-    for compare in (compare_reductions, compare_groups, compare_gathers, compare_copies,
-                    compare_exchanges, compare_orders, compare_process_sets, compare_gradients):
-        compare(of)
+    torch_door_calls.compare_all(of)
     hvd = of.hvd
+    of.expect_true('what it is built with', not any(
+        getattr(hvd, f'{name}_built')() for name in 'mpi gloo nccl ddl ccl cuda rocm'.split()))
+    hvd.check_extension('horovod.torch', 'HOROVOD_WITH_PYTORCH', __file__, 'mpi_lib_v2')
+    of.expect_true('timeline', 'gradpool top' in of.raised(lambda: hvd.start_timeline('x'))[1])
     of.expect_true('places', [hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(),
                               hvd.cross_rank(), hvd.cross_size()]
                    == [rank, workers, rank, workers, 0, 1])
@@ -340,7 +129,8 @@ def compare_schedule(of):
 def compare_training(of):
     torch, hvd = of.torch, of.hvd
     alone = [parameter.detach() for parameter in train_alone(torch, of.workers)]
-    for options in ({'wrong_start': True}, {'groups': 2}, {'groups': 'lists'}, {'op': hvd.Average}):
+    for options in ({'wrong_start': True}, {'num_groups': 2}, {'groups': 'lists'},
+                    {'op': hvd.Average}):
         found, *_ = train(of, **options)
         of.expect(f'trained {options}', [one.detach() for one in found], alone)
     for options in ({'gradient_predivide_factor': 2.0}, {'compression': hvd.Compression.fp16}):

@@ -9,19 +9,22 @@ Ranks are matched by the names of operations, in any order; calls without a name
 among calls of that kind. A name that is under way is refused at once; what ranks disagree about is
 a Mismatch on every one of them. No operation waits longer than GRADPOOL_TIMEOUT_MS."""
 from ..errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout
+from ._batch_norm import SyncBatchNorm
 from ._calls import ReduceOp
 from ._collectives import (allgather_async, allreduce_, allreduce_async, allreduce_async_,
                            alltoall_async, barrier, broadcast_, broadcast_async, broadcast_async_,
-                           declare, grouped_allreduce_, grouped_allreduce_async,
-                           grouped_allreduce_async_, push_pull_, push_pull_async,
+                           declare, grouped_allgather_async, grouped_allreduce_,
+                           grouped_allreduce_async, grouped_allreduce_async_,
+                           grouped_reducescatter_async, push_pull_, push_pull_async,
                            push_pull_async_, push_pull_async_inplace, push_pull_inplace,
                            reducescatter_async, sparse_allreduce_async)
-from ._differentiable import (allgather, allreduce, alltoall, broadcast, grouped_allreduce,
-                              push_pull, reducescatter)
-from ._door import (add_process_set, ccl_built, cross_rank, cross_size, cuda_built, ddl_built,
-                    gloo_built, gloo_enabled, init, is_homogeneous, is_initialized, local_rank,
-                    local_size, mpi_built, mpi_enabled, mpi_threads_supported, nccl_built, rank,
-                    remove_process_set, rocm_built, shutdown, size)
+from ._differentiable import (allgather, allreduce, alltoall, broadcast, grouped_allgather,
+                              grouped_allreduce, grouped_reducescatter, push_pull, reducescatter)
+from ._door import (add_process_set, ccl_built, check_extension, cross_rank, cross_size, cuda_built,
+                    ddl_built, gloo_built, gloo_enabled, init, is_homogeneous, is_initialized,
+                    local_rank, local_size, mpi_built, mpi_enabled, mpi_threads_supported,
+                    nccl_built, rank, remove_process_set, rocm_built, shutdown, size,
+                    start_timeline, stop_timeline)
 from ._handles import poll, synchronize
 from ._joining import join
 from ._objects import allgather_object, broadcast_object
@@ -30,6 +33,7 @@ from ._state_transfer import broadcast_optimizer_state, broadcast_parameters
 from .compression import Compression
 from .process_sets import global_process_set, ProcessSet
 
+HorovodInternalError = GradpoolError
 Average, Sum, Min, Max = ReduceOp.Average, ReduceOp.Sum, ReduceOp.Min, ReduceOp.Max
 Product, Adasum = ReduceOp.Product, ReduceOp.Adasum
 
@@ -37,14 +41,16 @@ __all__ = ['Adasum', 'add_process_set', 'allgather', 'allgather_async', 'allgath
            'allreduce', 'allreduce_', 'allreduce_async', 'allreduce_async_', 'alltoall',
            'alltoall_async', 'Average', 'barrier', 'broadcast', 'broadcast_', 'broadcast_async',
            'broadcast_async_', 'broadcast_object', 'broadcast_optimizer_state',
-           'broadcast_parameters', 'ccl_built', 'Compression', 'cross_rank', 'cross_size',
-           'cuda_built', 'ddl_built', 'declare', 'DistributedOptimizer', 'Forked',
-           'global_process_set', 'gloo_built', 'gloo_enabled', 'GradpoolError', 'grouped_allreduce',
-           'grouped_allreduce_', 'grouped_allreduce_async', 'grouped_allreduce_async_', 'init',
-           'is_homogeneous', 'is_initialized', 'join', 'local_rank', 'local_size', 'Max', 'Min',
-           'Mismatch', 'mpi_built', 'mpi_enabled', 'mpi_threads_supported', 'nccl_built',
-           'PeerLost', 'poll', 'ProcessSet', 'Product', 'push_pull', 'push_pull_',
-           'push_pull_async', 'push_pull_async_', 'push_pull_async_inplace', 'push_pull_inplace',
-           'rank', 'ReduceOp', 'reducescatter', 'reducescatter_async', 'remove_process_set',
-           'rocm_built', 'shutdown', 'size', 'sparse_allreduce_async', 'Sum', 'synchronize',
-           'Timeout']
+           'broadcast_parameters', 'ccl_built', 'check_extension', 'Compression', 'cross_rank',
+           'cross_size', 'cuda_built', 'ddl_built', 'declare', 'DistributedOptimizer', 'Forked',
+           'global_process_set', 'gloo_built', 'gloo_enabled', 'GradpoolError', 'grouped_allgather',
+           'grouped_allgather_async', 'grouped_allreduce', 'grouped_allreduce_',
+           'grouped_allreduce_async', 'grouped_allreduce_async_', 'grouped_reducescatter',
+           'grouped_reducescatter_async', 'HorovodInternalError', 'init', 'is_homogeneous',
+           'is_initialized', 'join', 'local_rank', 'local_size', 'Max', 'Min', 'Mismatch',
+           'mpi_built', 'mpi_enabled', 'mpi_threads_supported', 'nccl_built', 'PeerLost', 'poll',
+           'ProcessSet', 'Product', 'push_pull', 'push_pull_', 'push_pull_async',
+           'push_pull_async_', 'push_pull_async_inplace', 'push_pull_inplace', 'rank', 'ReduceOp',
+           'reducescatter', 'reducescatter_async', 'remove_process_set', 'rocm_built', 'shutdown',
+           'size', 'sparse_allreduce_async', 'start_timeline', 'stop_timeline', 'Sum',
+           'SyncBatchNorm', 'synchronize', 'Timeout']

@@ -8,9 +8,6 @@ import torch
 from .._carriers import carrier_of, unload
 from ..errors import mismatch
 
-_BOX_HEAD = 4   # words: rows, and the most bytes that this rank has for one other, each 64 bits
-
-
 class ReduceOp(enum.Enum):
     """What becomes of the ranks' values; the value is the service's name of it."""
     Average = 'mean'
@@ -105,28 +102,44 @@ def _without_part(ranks, models, op, factors):
 
 
 class Scattering:
-    """Tensors of all ranks, reduced; each gets the rows that are its own. Where they cannot be
-    dealt evenly the first ranks get one more."""
+    """Tensors of all ranks, reduced; of each tensor each rank gets the rows that are its own."""
     kind, room, neutral = 'reducescatter', None, None
+
+    def __init__(self, ranks, tensors, op, factors):
+        self._deals = [_Deal(ranks, tensor, op, factors) for tensor in tensors]
+        self.text = f"reducescatter ({op.name}) of {', '.join(map(told, tensors))}"
+        if factors != (1.0, 1.0):
+            self.text += f', times {factors[0]:g} and {factors[1]:g}'
+        self.outputs = [deal.output for deal in self._deals]
+
+    def sizes(self, _):
+        return [deal.size() for deal in self._deals]
+
+    def parts(self, plan):
+        return [(slot, deal.push) for slot, deal in zip(plan.slots, self._deals)]
+
+    def finish(self, _):
+        for deal in self._deals:
+            deal.finish()
+
+
+class _Deal:
+    """Of one tensor. Where its rows cannot be dealt evenly the first ranks get one more."""
 
     def __init__(self, ranks, tensor, op, factors):
         check_reduction(op, tensor)
         if tensor.dim() == 0:
             raise mismatch('reducescatter of a tensor without dimensions: it has no rows to deal')
         self._ranks, self._op, self._factors = ranks, op, factors
-        self.text = f'reducescatter ({op.name}) of {told(tensor)}'
-        if factors != (1.0, 1.0):
-            self.text += f', times {factors[0]:g} and {factors[1]:g}'
         count, extra = divmod(tensor.shape[0], ranks.count)
-        self.rows = [count + (i < extra) for i in range(ranks.count)]
+        self._rows = [count + (i < extra) for i in range(ranks.count)]
         self._given = self._padded(tensor)
-        mine = self.rows[ranks.position]
-        self.output = tensor.new_empty((mine, *tensor.shape[1:]))
+        self.output = tensor.new_empty((self._rows[ranks.position], *tensor.shape[1:]))
         self._block = self._given.new_empty(self._given.numel() // ranks.count)
 
     def _padded(self, tensor):
         """Blocks of the same length, one after the other."""
-        blocks = [carrier_of(block, False) for block in tensor.detach().split(self.rows)]
+        blocks = [carrier_of(block, False) for block in tensor.detach().split(self._rows)]
         longest = blocks[0].numel()
         given = blocks[0].new_zeros(self._ranks.count, longest)
         for row, block in zip(given, blocks):
@@ -138,16 +151,15 @@ class Scattering:
     def _is_sum(self):
         return self._op in (ReduceOp.Average, ReduceOp.Sum)
 
-    def sizes(self, _):
-        return [(self._given.dtype, (self._block if self._is_sum() else self._given).numel())]
+    def size(self):
+        return self._given.dtype, (self._block if self._is_sum() else self._given).numel()
 
-    def parts(self, plan):
+    def push(self, tensor):
         operation = 'reduce-scatter' if self._is_sum() else self._op.value
         result = self._block if self._is_sum() else self._given
-        return [(plan.slots[0], lambda of: self._ranks.job.push_pull(of, self._given, result,
-                                                                     operation))]
+        return self._ranks.job.push_pull(tensor, self._given, result, operation)
 
-    def finish(self, _):
+    def finish(self):
         block = self._block if self._is_sum() else \
             self._given.view(self._ranks.count, -1)[self._ranks.position]
         if self._op is ReduceOp.Average:
@@ -193,20 +205,29 @@ def _of_bytes(raw, dtype, shape):
     return raw.clone().view(dtype).view(shape)
 
 
+def _joined(parts):
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
 class _Boxes:
     """Rows whose number only their owner knows: they travel in boxes that have room for the most of
-    any rank so far, each with the number of its rows. Who has more says so in the same way, and
-    all begin anew with larger ones."""
+    any rank so far. A box begins with how much room this rank needs, and how many rows of each
+    tensor it holds. Who needs more than there is says so in the same way, and all begin anew with
+    larger ones.
 
-    def __init__(self, ranks, blocks, model):
-        self._ranks, self._model = ranks, model
-        self._rows = [block.shape[0] for block in blocks]
-        self._raw = [_bytes_of(block) for block in blocks]
+    boxes   for each rank that gets a box of its own: rows of each of the tensors
+    models  the tensors, of which any rows are"""
+
+    def __init__(self, ranks, boxes, models):
+        self._ranks, self._models = ranks, models
+        self._rows = [[len(block) for block in blocks] for blocks in boxes]
+        self._raw = [_joined([_bytes_of(block) for block in blocks]) for blocks in boxes]
         self.room = max(raw.numel() for raw in self._raw)
-        self.blocks = self._whole = None
+        self._head = 2 * (1 + len(models))      # words: numbers of 64 bits
+        self.found = self._whole = None
 
     def sizes(self, room):
-        return [(torch.int32, _BOX_HEAD - -room // 4)]
+        return [(torch.int32, self._head - -room // 4)]
 
     def parts(self, plan):
         boxes = torch.cat([self._box(plan.room, rows, raw)
@@ -219,40 +240,52 @@ class _Boxes:
     def _box(self, room, rows, raw):
         (_, words), = self.sizes(room)
         box = torch.zeros(words, dtype=torch.int32)
-        box[:_BOX_HEAD].view(torch.int64).copy_(torch.tensor([rows, self.room]))
+        box[:self._head].view(torch.int64).copy_(torch.tensor([self.room, *rows]))
         if self.room <= room:
-            box.view(torch.uint8)[4 * _BOX_HEAD:][:raw.numel()] = raw
+            box.view(torch.uint8)[4 * self._head:][:raw.numel()] = raw
         return box
 
     def finish(self, plan):
         boxes = self._whole.view(self._ranks.count, -1)
-        heads = torch.cat([box[:_BOX_HEAD] for box in boxes]).view(torch.int64).view(-1, 2)
-        most = int(heads[:, 1].max())
+        heads = torch.cat([box[:self._head] for box in boxes]).view(torch.int64)
+        heads = heads.view(self._ranks.count, -1).tolist()
+        most = max(needed for needed, *_ in heads)
         if most > plan.room:
             plan.room = max(most, plan.room + plan.room // 4)
             return True
-        self.blocks = [self._rows_of(box, int(rows)) for box, (rows, _) in zip(boxes, heads)]
+        self.found = [self._blocks_of(box, rows) for box, (_, *rows) in zip(boxes, heads)]
         return False
 
-    def _rows_of(self, box, rows):
-        shape = (rows, *self._model.shape[1:])
-        size = rows * self._model[:1].new_empty((1, *self._model.shape[1:])).numel() \
-            * self._model.element_size()
-        raw = box[_BOX_HEAD:].contiguous().view(torch.uint8)[:size]
-        return _of_bytes(raw, self._model.dtype, shape)
+    def _blocks_of(self, box, rows):
+        """What a box of another rank holds."""
+        raw, blocks = box[self._head:].contiguous().view(torch.uint8), []
+        for model, count in zip(self._models, rows):
+            shape = (count, *model.shape[1:])
+            size = torch.Size(shape).numel() * model.element_size()
+            blocks.append(_of_bytes(raw[:size], model.dtype, shape))
+            raw = raw[size:]
+        return blocks
+
+
+def _any_rows(tensor):
+    return told(tensor, ['*', *tensor.shape[1:]])
 
 
 class Gathering(_Boxes):
-    """Everybody's rows for everybody, rank by rank."""
+    """Everybody's rows of some tensors for everybody. `found`: [of each rank [of each tensor]]"""
     kind, _operation = 'allgather', 'gather'
 
-    def __init__(self, ranks, tensor):
-        if tensor.dim() == 0:
+    def __init__(self, ranks, tensors):
+        if any(tensor.dim() == 0 for tensor in tensors):
             raise mismatch('allgather of a tensor without dimensions; call view(1) first')
-        super().__init__(ranks, [tensor], tensor)
-        self.text = f"allgather of {told(tensor, ['*', *tensor.shape[1:]])}"
-        nothing = tensor.detach()[:0].clone()
+        super().__init__(ranks, [tensors], tensors)
+        self.text = f"allgather of {', '.join(map(_any_rows, tensors))}"
+        nothing = [tensor.detach()[:0].clone() for tensor in tensors]
         self.neutral = lambda: Gathering(ranks, nothing)
+
+    def whole(self):
+        """Of each tensor everybody's rows, rank by rank."""
+        return [torch.cat(blocks) for blocks in zip(*self.found)]
 
 
 class Exchange(_Boxes):
@@ -261,8 +294,12 @@ class Exchange(_Boxes):
 
     def __init__(self, ranks, tensor, splits):
         splits = _checked_splits(ranks, tensor, splits)
-        super().__init__(ranks, list(tensor.detach().split(splits)), tensor)
-        self.text = f"alltoall of {told(tensor, ['*', *tensor.shape[1:]])}"
+        super().__init__(ranks, [[rows] for rows in tensor.detach().split(splits)], [tensor])
+        self.text = f'alltoall of {_any_rows(tensor)}'
+
+    def blocks(self):
+        """Rows from each rank."""
+        return [rows for rows, in self.found]
 
 
 def _checked_splits(ranks, tensor, splits):

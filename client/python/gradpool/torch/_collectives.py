@@ -50,15 +50,16 @@ def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0,
 def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                             postscale_factor=1.0, process_set=global_process_set):
     """Starts what grouped_allreduce() does; returns a handle."""
+    tensors = some(tensors, 'allreduce')
     outputs = [_like(tensor) for tensor in tensors]
-    return _reduce(some(tensors), outputs, average, name, op, (prescale_factor, postscale_factor),
+    return _reduce(tensors, outputs, average, name, op, (prescale_factor, postscale_factor),
                    process_set, lambda: outputs)
 
 
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                              postscale_factor=1.0, process_set=global_process_set):
     """Starts what grouped_allreduce_() does; returns a handle."""
-    tensors = some(tensors)
+    tensors = some(tensors, 'allreduce')
     return _reduce(tensors, tensors, average, name, op, (prescale_factor, postscale_factor),
                    process_set, lambda: tensors)
 
@@ -70,10 +71,10 @@ def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_facto
                                     process_set).wait()
 
 
-def some(tensors):
+def some(tensors, kind):
     tensors = list(tensors)
     if not tensors:
-        raise mismatch('grouped_allreduce of no tensors')
+        raise mismatch(f'grouped_{kind} of no tensors')
     return tensors
 
 
@@ -97,8 +98,15 @@ def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_proces
 def allgather_async(tensor, name=None, process_set=global_process_set):
     """Starts what allgather() does; returns a handle."""
     ranks = process_set.sequences()
-    call = Gathering(ranks, tensor)
-    return begin(ranks, call, name, lambda: torch.cat(call.blocks))
+    call = Gathering(ranks, [tensor])
+    return begin(ranks, call, name, lambda: call.whole()[0])
+
+
+def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
+    """Starts what grouped_allgather() does; returns a handle."""
+    ranks = process_set.sequences()
+    call = Gathering(ranks, some(tensors, 'allgather'))
+    return begin(ranks, call, name, call.whole)
 
 
 def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
@@ -121,9 +129,22 @@ def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
 def reducescatter_async(tensor, name=None, op=ReduceOp.Average, process_set=global_process_set,
                         prescale_factor=1.0, postscale_factor=1.0):
     """Starts what reducescatter() does; returns a handle."""
+    return _scatter([tensor], name, op, process_set, (prescale_factor, postscale_factor),
+                    lambda outputs: outputs[0])
+
+
+def grouped_reducescatter_async(tensors, name=None, op=ReduceOp.Average,
+                                process_set=global_process_set, prescale_factor=1.0,
+                                postscale_factor=1.0):
+    """Starts what grouped_reducescatter() does; returns a handle."""
+    return _scatter(some(tensors, 'reducescatter'), name, op, process_set,
+                    (prescale_factor, postscale_factor), lambda outputs: outputs)
+
+
+def _scatter(tensors, name, op, process_set, factors, result):
     ranks = process_set.sequences()
-    call = Scattering(ranks, tensor, op, (float(prescale_factor), float(postscale_factor)))
-    return begin(ranks, call, name, lambda: call.output)
+    call = Scattering(ranks, tensors, op, tuple(map(float, factors)))
+    return begin(ranks, call, name, lambda: result(call.outputs))
 
 
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
@@ -133,10 +154,10 @@ def alltoall_async(tensor, splits=None, name=None, process_set=global_process_se
     call = Exchange(ranks, tensor, splits)
 
     def result():
-        rows = torch.cat(call.blocks)
+        rows = torch.cat(call.blocks())
         if splits is None:
             return rows
-        return rows, torch.tensor([len(block) for block in call.blocks], dtype=torch.int32)
+        return rows, torch.tensor([len(block) for block in call.blocks()], dtype=torch.int32)
     return begin(ranks, call, name, result)
 
 

@@ -4,7 +4,8 @@ them."""
 import torch
 
 from . import _collectives
-from ._calls import ReduceOp
+from ._calls import Gathering, ReduceOp
+from ._handles import begin
 from .compression import Compression
 from .process_sets import global_process_set
 
@@ -23,17 +24,19 @@ class _Allreduce(torch.autograd.Function):
 
 class _Allgather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, tensor, name, process_set):
-        ctx.rows, ctx.process_set = len(tensor) if tensor.dim() else 0, process_set
-        return _collectives.allgather_async(tensor, name, process_set).wait()
+    def forward(ctx, name, process_set, *tensors):
+        ranks = process_set.sequences()
+        call = Gathering(ranks, tensors)
+        found = begin(ranks, call, name, call.whole).wait()
+        counts = [[len(rows) for rows in of_rank] for of_rank in call.found]
+        before = [sum(of_one) for of_one in zip(*counts[:ranks.position])] or [0] * len(tensors)
+        ctx.process_set, ctx.mine = process_set, list(zip(before, counts[ranks.position]))
+        return tuple(found)
 
     @staticmethod
-    def backward(ctx, gradient):
-        of = ctx.process_set
-        mean = _collectives.allreduce_async(gradient, process_set=of).wait()
-        rows = _collectives.allgather_async(torch.tensor([ctx.rows]), process_set=of).wait()
-        begin = int(rows[:of.rank()].sum())
-        return mean[begin:begin + ctx.rows], None, None
+    def backward(ctx, *gradients):
+        means = _collectives.grouped_allreduce_async(gradients, process_set=ctx.process_set).wait()
+        return None, None, *[mean.narrow(0, *mine) for mean, mine in zip(means, ctx.mine)]
 
 
 class _Broadcast(torch.autograd.Function):
@@ -51,16 +54,16 @@ class _Broadcast(torch.autograd.Function):
 
 class _Reducescatter(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, tensor, name, op, process_set, factors):
-        ctx.op, ctx.process_set, ctx.factor = op, process_set, factors[0] * factors[1]
-        return _collectives.reducescatter_async(tensor, name, op, process_set, *factors).wait()
+    def forward(ctx, how, name, *tensors):
+        op, ctx.process_set, *factors = how
+        ctx.factor = factors[0] * factors[1]
+        ctx.share = ctx.process_set.size() if op is ReduceOp.Average else 1
+        return tuple(_collectives.grouped_reducescatter_async(tensors, name, *how).wait())
 
     @staticmethod
-    def backward(ctx, gradient):
-        every = _collectives.allgather_async(gradient, process_set=ctx.process_set).wait()
-        if ctx.op is ReduceOp.Average:
-            every = every / ctx.process_set.size()
-        return every * ctx.factor, None, None, None, None
+    def backward(ctx, *gradients):
+        every = _collectives.grouped_allgather_async(gradients, None, ctx.process_set).wait()
+        return None, None, *[one / ctx.share * ctx.factor for one in every]
 
 
 class _Alltoall(torch.autograd.Function):
@@ -99,14 +102,19 @@ def grouped_allreduce(tensors, average=None, name=None, compression=Compression.
                       prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """allreduce() of several as one operation; returns them in the same order."""
     op = _collectives.operation_of(op, average)
-    travel, known = zip(*map(compression.compress, _collectives.some(tensors)))
+    travel, known = zip(*map(compression.compress, _collectives.some(tensors, 'allreduce')))
     found = _Allreduce.apply((op, prescale_factor, postscale_factor, process_set), name, *travel)
     return [compression.decompress(tensor, of) for tensor, of in zip(found, known)]
 
 
 def allgather(tensor, name=None, process_set=global_process_set):
     """The rows of all ranks, rank by rank; each may have another number of them."""
-    return _Allgather.apply(tensor, name, process_set)
+    return _Allgather.apply(name, process_set, tensor)[0]
+
+
+def grouped_allgather(tensors, name=None, process_set=global_process_set):
+    """allgather() of several as one operation; returns a list in the same order."""
+    return list(_Allgather.apply(name, process_set, *_collectives.some(tensors, 'allgather')))
 
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
@@ -118,10 +126,18 @@ def reducescatter(tensor, name=None, compression=Compression.none, op=ReduceOp.A
                   process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
     """This rank's rows of the mean of all ranks' tensors, or of what `op` says. Where rows cannot
     be dealt evenly the first ranks get one more."""
-    travels, known = compression.compress(tensor)
-    found = _Reducescatter.apply(travels, name, op, process_set,
-                                 (prescale_factor, postscale_factor))
-    return compression.decompress(found, known)
+    return grouped_reducescatter([tensor], name, compression, op, process_set, prescale_factor,
+                                 postscale_factor)[0]
+
+
+def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=ReduceOp.Average,
+                          process_set=global_process_set, prescale_factor=1.0,
+                          postscale_factor=1.0):
+    """reducescatter() of several as one operation; returns a list in the same order."""
+    travel, known = zip(*map(compression.compress, _collectives.some(tensors, 'reducescatter')))
+    how = op, process_set, prescale_factor, postscale_factor
+    found = _Reducescatter.apply(how, name, *travel)
+    return [compression.decompress(tensor, of) for tensor, of in zip(found, known)]
 
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):

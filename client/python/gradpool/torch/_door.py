@@ -180,6 +180,16 @@ def _is_absent():
     return False
 
 
+def check_extension(*_):
+    """Horovod's question whether it was built for this framework: nothing needs to be built."""
+
+
+def _no_timeline(*_, **__):
+    raise mismatch('there is no timeline of operations here; `gradpool top` shows who uses which '
+                   'lane, torch.profiler what a rank does')
+
+
+start_timeline = stop_timeline = _no_timeline
 mpi_threads_supported = mpi_enabled = mpi_built = gloo_enabled = gloo_built = _is_absent
 nccl_built = ddl_built = ccl_built = cuda_built = rocm_built = _is_absent
 

@@ -20,9 +20,9 @@ def _thing_of(raw):
 def gather_async(thing, name, process_set):
     """The Handle of what gather_objects() returns."""
     ranks = process_set.sequences()
-    call = Gathering(ranks, _bytes_of(thing))
+    call = Gathering(ranks, [_bytes_of(thing)])
     call.neutral = None     # who has joined has no object
-    return begin(ranks, call, name, lambda: [_thing_of(block) for block in call.blocks])
+    return begin(ranks, call, name, lambda: [_thing_of(raw) for raw, in call.found])
 
 
 def gather_objects(thing, name, process_set):

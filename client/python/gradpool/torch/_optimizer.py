@@ -242,8 +242,8 @@ def _factors(op, predivide):
 
 def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none,
                          backward_passes_per_step=1, op=ReduceOp.Average,
-                         gradient_predivide_factor=1.0, groups=None, sparse_as_dense=False,
-                         process_set=global_process_set):
+                         gradient_predivide_factor=1.0, num_groups=0, groups=None,
+                         sparse_as_dense=False, process_set=global_process_set):
     """The optimizer, with the gradients of all ranks: of its class, with its parameters and state.
 
     named_parameters          model.named_parameters(); None: they are counted
@@ -251,6 +251,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     backward_passes_per_step  how many backward() add up before gradients set off
     op                        Average, Sum, Min, Max or Product
     gradient_predivide_factor what an Average is divided by before it is summed; by the rest after
+    num_groups                as `groups`, by its former name
     groups                    how many groups of gradients set off together, or [[parameter]]
     sparse_as_dense           sparse gradients are made dense, instead of gathered"""
     if not isinstance(backward_passes_per_step, int) or backward_passes_per_step < 1:
@@ -267,7 +268,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     made._skips = made._is_synchronized = False
     made._reducer = _Reducer(named, {
         'compression': compression, 'backward_passes_per_step': backward_passes_per_step, 'op': op,
-        'factors': factors, 'groups': groups, 'sparse_as_dense': sparse_as_dense,
-        'process_set': process_set,
+        'factors': factors, 'groups': groups if groups is not None else num_groups or None,
+        'sparse_as_dense': sparse_as_dense, 'process_set': process_set,
         'prefix': 'gradient/' if number == 1 else f'gradient{number}/'})
     return made

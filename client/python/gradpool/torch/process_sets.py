@@ -60,6 +60,14 @@ class ProcessSet:
             raise mismatch(f'{self}: it is not known; call init() first')
         return self._known.door
 
+    def __deepcopy__(self, _):
+        """Of a module that has one: it is the same set."""
+        return self
+
+    def __reduce__(self):
+        """In another process it is to be made known there."""
+        return 'global_process_set' if self is global_process_set else (ProcessSet, (self.ranks,))
+
     def __repr__(self):
         return f'ProcessSet(id {self.process_set_id}, ranks {self.ranks})'
 
