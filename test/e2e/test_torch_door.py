@@ -275,6 +275,20 @@ def rank_is_left_alone(rank, workers):
     return late, gone
 
 
+def rank_mixes_calls_up(rank, workers):
+    """Without names: shapes that both ranks know, in another order; then other kinds of calls."""
+    os.environ['GRADPOOL_TIMEOUT_MS'] = '3000'
+    of = Rank(rank, workers)
+    hvd, ones = of.hvd, of.torch.ones
+    for count in 3, 5:
+        hvd.allreduce(ones(count))
+    hvd.allgather(ones(1))
+    found = [of.raised(lambda: hvd.allreduce(ones(5 if rank else 3)))]
+    found.append(of.raised(lambda: hvd.barrier() if rank else hvd.allgather(ones(1))))
+    hvd.allreduce(ones(2), name='named')    # has no part in it
+    return found
+
+
 def rank_has_a_place(rank, workers):
     """As Open MPI tells one and Slurm the other."""
     for name, value in json.loads(os.environ['TEST_PLACE'])[rank].items():
@@ -343,6 +357,17 @@ class TorchDoor(python_case.Case):
         self.assertEqual([late[0], gone[0]], ['Timeout', 'PeerLost'])
         for _, text in late, gone:
             self.assertIn('rank 1', text)
+
+    def test_calls_without_a_name_that_are_mixed_up_are_told_to_all(self):
+        words = [['rank 0: allreduce.noname.3 (allreduce (Average) of float32[3])',
+                  'rank 1: allreduce.noname.3 (allreduce (Average) of float32[5])'],
+                 ['rank 0: allgather.noname.2 (allgather of float32[*])',
+                  'rank 1: barrier.noname.1 (']]
+        for of_rank in self.run_ranks('rank_mixes_calls_up', 2):
+            for (kind, text), every in zip(of_rank, words):
+                self.assertEqual(kind, 'Timeout', text)
+                for word in ['matched by their order', *every]:
+                    self.assertIn(word, text)
 
     def test_places_are_those_of_the_launcher(self):
         """The last is one that a batch script of Slurm starts, without srun: its number on the

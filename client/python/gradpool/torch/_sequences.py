@@ -29,6 +29,7 @@ _WORDS = 128                # what a rank says
 _HEAD = struct.Struct('<16sq')
 _TEXT_BYTES = 4 * _WORDS - _HEAD.size
 _NAME_BYTES = 160           # of a name, as the service knows it
+_TOLD_CHARS = 80            # of what an operation brings, where it stands among others
 # How long who waits for one operation looks at it alone, before the thread takes all that is open.
 _PATIENCE_S = 0.05
 
@@ -80,18 +81,27 @@ class NamedPart(Part):
 class Sequence:
     """The operations of a name among the ranks of a set.
 
-    ranks      what is known of the set: `job`, `members` (None: all), `count`, `rank_of(i)`
-    plans_max  how many agreements are kept: one for a name that the script gave"""
+    ranks      what is known of the set: `job`, `members` (None: all), `count`, `rank_of(i)`, `roll`
+    plans_max  how many agreements are kept: one for a name that the script gave
+    unnamed    how many calls without a name there were; None: the script gave the name"""
 
     def __init__(self, ranks, name, plans_max, timeout_s):
         self.ranks, self.name, self.timeout_s = ranks, name, timeout_s
         self.open, self.failure = set(), None
+        self.unnamed = 0 if plans_max > 1 else None
         self.plans = collections.OrderedDict()      # text -> Plan
         self._plans_max, self._declared = plans_max, 0
         self._path = f'{ranks.path}/{short(name)}'
         self._words = None                          # [the Slot of what ranks say]
         self._holder, self._queue = None, collections.deque()
         self._forgotten, self._is_broken = [], False
+
+    def next_name(self):
+        """That of the next operation: calls without one are counted."""
+        if self.unnamed is None:
+            return self.name
+        self.unnamed += 1
+        return f'{self.name}.{self.unnamed}'
 
     # ---- whose turn it is ----
 
@@ -130,6 +140,7 @@ class Sequence:
         """The Part with what this rank says; all of them land in `whole`."""
         if self._words is None:
             self._words = self._declare([(torch.int32, _WORDS)], '')
+            self.ranks.roll.declare()
         return NamedPart(self._words[0], lambda of: self.ranks.job.push_pull(of, words, whole,
                                                                           'gather'))
 
@@ -163,7 +174,7 @@ class Sequence:
         """The ranks have met in different operations: its tensors are of no use any more. Of calls
         without a name several may be under way, on each rank others: they have lost their order."""
         with _operations.lock():
-            self._is_broken = self._plans_max > 1
+            self._is_broken = self.unnamed is not None
             for plan in self.plans.values():
                 for slot in plan.slots:
                     slot.parts.clear()
@@ -224,8 +235,9 @@ class NamedOperation(Operation):
     finish(plan)   puts the result in place. True: it must begin anew, with other tensors"""
 
     def __init__(self, sequence, call):
-        super().__init__(sequence, f"{call.kind} '{sequence.name}', rank {sequence.ranks.job.rank}",
-                         [])
+        self._name = sequence.next_name()
+        who = f"{call.kind} '{self._name}', rank {sequence.ranks.job.rank}"
+        super().__init__(sequence, who, [])
         self._call, self._plan, self._whole = call, None, None
         self._has_begun = self._is_saying = False
 
@@ -257,13 +269,16 @@ class NamedOperation(Operation):
 
     def wait(self, timeout=None):
         """Returns when the result is in place; raises what went wrong. Who waits for long has the
-        thread go on with all that is open: the others may need that first."""
+        thread go on with all that is open: the others may need that first. Who waits for half of
+        the deadline tells them what that is (Y19)."""
         self._is_asked = True
         if self._take():
             with contextlib.suppress(Timeout):
                 self._see_through(min(_PATIENCE_S, self._left_s()))
         if not self._over.is_set():
             self._group.ranks.hand_over_all()
+            if not self._over.wait(max(self._left_s() / 2, 0)):
+                self._group.ranks.roll.tell()
             if not self._over.wait(max(self._left_s(), 0) + _operations.GRACE_S):
                 raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over')
         if self._error is not None:
@@ -296,6 +311,19 @@ class NamedOperation(Operation):
             is_free = not self._over.is_set() and not self._is_taken
             self._is_taken |= is_free
         return is_free
+
+    def told(self):
+        """What it is, for other ranks to read."""
+        return f'{self._name} ({self._call.text[:_TOLD_CHARS]})'
+
+    def _told(self, error):
+        told = super()._told(error)
+        if not isinstance(error, Timeout) or error is self._group.failure:
+            return told
+        how = '' if self._group.unnamed is None else \
+            'Calls without a name are matched by their order: make them in the same order on all ' \
+            'ranks, or name them. '
+        return Timeout(errno.ETIMEDOUT, f'{told}. {how}{self._group.ranks.roll.told()}')
 
     def end(self, error):
         super().end(error)

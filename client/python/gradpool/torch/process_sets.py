@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 
 from ..errors import mismatch
+from ._roll import Roll
 from ._sequences import Sequence
 
 # Of what calls without a name have brought: so many agreements are kept for each kind of call.
@@ -74,7 +75,7 @@ class ProcessSet:
 
 class Sequences:
     """A set's Sequences by name, and what they know of it: `job`, `members` (ranks, None: all),
-    `count`, `path` (what its tensors' names begin with)."""
+    `count`, `path` (what its tensors' names begin with), `roll` (what is open, on all ranks)."""
 
     def __init__(self, door, ranks, is_whole):
         self.door, self.job, self.count = door, door.job, len(ranks)
@@ -86,6 +87,7 @@ class Sequences:
             told = hashlib.sha256(told.encode()).hexdigest()[:16]
         self.path = f'named/{told}'
         self._known, self._counts = {}, collections.Counter()
+        self.roll = Roll(self)
 
     def rank_of(self, position):
         return self._ranks[position]
