@@ -284,6 +284,16 @@ static void end_hold(struct control *c)
     c->options.unasked(c->options.context, &message);
 }
 
+/* Nobody fetches what is recorded any more. */
+static void end_recording(struct control *c)
+{
+    Gradpool__Wire__TimelineTake over = GRADPOOL__WIRE__TIMELINE_TAKE__INIT;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_TAKE;
+    message.timeline_take = &over;
+    c->options.unasked(c->options.context, &message);
+}
+
 static void lose_channel(struct control *c)
 {
     pthread_mutex_lock(&c->lock);
@@ -293,6 +303,7 @@ static void lose_channel(struct control *c)
     drop_channel(c, channel);
     pthread_mutex_unlock(&c->lock);
     end_hold(c);
+    end_recording(c);
 }
 
 static void sleep_until_news(struct control *c)

@@ -8,6 +8,7 @@
 #include "client/control.h"
 #include "client/engine.h"
 #include "client/hold.h"
+#include "client/recorder.h"
 #include "client/slab.h"
 #include "svc/reduce/update.h"
 #include "svc/wire/record.h"
@@ -58,6 +59,7 @@ struct push {
     struct update_settings settings;  /* of an update, where this rank gives them (W14) */
     uint64_t steps;                   /* of a restore: updates behind the state */
     uint64_t iterations[HOLD_SCOPES]; /* that it is of; 0: of none */
+    uint64_t traced_ns[TRACE_STEPS];  /* while a timeline is recorded */
     uint32_t root;
     uint8_t operation; /* enum record_operation */
     bool has_settings;
@@ -176,6 +178,8 @@ struct gp_job {
     bool is_in_barrier;
     struct unfinished unfinished; /* the caller's of snapshot and restore */
     struct hold hold;
+    struct trace_ring *trace; /* rounds are recorded there; NULL: they are not */
+    struct recorder recorder; /* the control thread's */
 };
 
 /* membership.c */

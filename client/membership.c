@@ -66,6 +66,8 @@ static void fail_tensor(struct gp_job *job, const Gradpool__Wire__TensorFailure 
 static void handle_unasked(void *context, const envelope *message)
 {
     struct gp_job *job = context;
+    if (message->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_TAKE)
+        return recorder_take(job, message->timeline_take);
     pthread_mutex_lock(&job->lock);
     switch (message->body_case) {
     case GRADPOOL__WIRE__ENVELOPE__BODY_TENSOR_FAILURE:
@@ -150,6 +152,7 @@ static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
 static void job_free(struct gp_job *job)
 {
     control_destroy(job->control);
+    recorder_fini(job);
     pthread_mutex_destroy(&job->declaring);
     pthread_mutex_destroy(&job->lock);
     tensor_table_fini(job);

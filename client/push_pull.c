@@ -275,6 +275,7 @@ static void count_step(struct gp_tensor *t)
 
 void push_begin(struct gp_tensor *t)
 {
+    trace_step(t->job->trace, t->next.traced_ns, TRACE_ANNOUNCED);
     if (t->without_commit > 0)
         keep_open_round(t);
     t->open = t->next;
@@ -306,6 +307,7 @@ void push_begin_queued(struct gp_tensor *t)
         return;
     t->is_queued = false;
     t->job->queued--;
+    trace_step(t->job->trace, t->next.traced_ns, TRACE_BEGUN);
     copy_in(t);
     push_begin(t);
 }
@@ -345,6 +347,7 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
     if (r < 0)
         return r;
     memcpy(push.iterations, s->iterations, sizeof push.iterations);
+    trace_step(s->job->trace, push.traced_ns, TRACE_PUSHED);
     t->next = push;
     t->request = q;
     list_append(&q->waiting, &t->in_request);
@@ -372,6 +375,7 @@ static int prepare(const struct starting *s, struct gp_request *q)
 static void start_tensor(struct gp_job *job, struct gp_tensor *t)
 {
     bool is_long = t->next.copies_in && t->next.gradient_bytes > COPY_LOCKED_BYTES;
+    trace_step(job->trace, t->next.traced_ns, TRACE_BEGUN);
     if (is_long)
         pthread_mutex_unlock(&job->lock);
     copy_in(t);

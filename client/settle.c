@@ -17,6 +17,11 @@ static void settle_tensor(struct gp_tensor *t)
         return; /* nobody waits any more, or with an error that is told already */
     list_remove(&t->in_request);
     list_append(t->open.copies_out ? &q->landed : &q->done, &t->in_request);
+    if (t->open.copies_out)
+        return; /* who waits copies, and notes it */
+    trace_step(t->job->trace, t->open.traced_ns, TRACE_COPYING);
+    t->open.traced_ns[TRACE_DONE] = t->open.traced_ns[TRACE_COPYING];
+    recorder_note(t);
 }
 
 /* It is committed after all. */
@@ -33,7 +38,9 @@ static void land(struct piece *p)
         settle_kept(p); /* a lane opens no round before the one before is committed */
     p->standing = PIECE_LANDED;
     p->is_orphan = false; /* whoever wrote it owns it */
-    if (--t->without_result == 0 && !t->open.ends_committed)
+    if (--t->without_result == 0)
+        trace_step(t->job->trace, t->open.traced_ns, TRACE_LANDED);
+    if (t->without_result == 0 && !t->open.ends_committed)
         settle_tensor(t);
     if (t->without_result == 0)
         hold_check(t->job);

@@ -105,11 +105,14 @@ static void copy_landed(struct gp_request *q)
         struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
         const void *landing = slabs_at(&q->job->slabs, t->open.landing);
         bool is_long = t->open.result_bytes > COPY_LOCKED_BYTES;
+        trace_step(q->job->trace, t->open.traced_ns, TRACE_COPYING);
         if (is_long)
             pthread_mutex_unlock(&q->job->lock);
         copy_from_wire(t->open.result, landing, t->open.result_bytes, t->values, t->dtype);
         if (is_long)
             pthread_mutex_lock(&q->job->lock);
+        trace_step(q->job->trace, t->open.traced_ns, TRACE_DONE);
+        recorder_note(t);
         list_remove(node);
         list_append(&q->done, node);
     }

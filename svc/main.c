@@ -186,6 +186,8 @@ static const struct cli_command commands[] = {
     {"move", "move a job's tasks to another lane while it trains", cli_move, true, true},
     {"snapshot", "write a job's parameters and moments to a file while it trains", cli_snapshot,
      true, true},
+    {"timeline", "write what workers and lanes do, round by round, to a file for a trace viewer",
+     cli_timeline, true, true},
     {"drain", "empty lanes while jobs train, and keep them empty", cli_drain, true, true},
     {"tenant", "make, list and revoke the keys of tenants", tenant, true, true},
     {"run", "run the workers of a job on this host, each with its rank", cli_run, true, true},

@@ -15,7 +15,7 @@ import tempfile
 
 # Who may include whom: a module and those below it that it names. Longest matching path wins.
 SERVICE = {'svc/aggregator', 'svc/coordinator', 'svc/cli', 'svc/ops', 'svc/wire', 'svc/cores',
-           'svc/reduce', 'svc/state', 'svc/base', 'svc/view', 'packer', 'migrator'}
+           'svc/reduce', 'svc/state', 'svc/timeline', 'svc/base', 'svc/view', 'packer', 'migrator'}
 ARROWS = {
     'packer': set(),
     'migrator': set(),
@@ -24,15 +24,16 @@ ARROWS = {
     'svc/view': set(),
     'svc/wire': {'svc/base'},
     'svc/state': {'svc/reduce', 'svc/base'},
+    'svc/timeline': {'svc/wire', 'svc/base'},
     'svc/cores': {'svc/base'},
     'svc/aggregator': {'migrator', 'svc/reduce', 'svc/wire', 'svc/cores', 'svc/view', 'svc/base'},
     'svc/coordinator': {'packer', 'migrator', 'svc/reduce', 'svc/wire', 'svc/cores', 'svc/view',
                         'svc/base'},  # reduce: the names and sizes of dtypes
     # ops writes the JSON of --json
-    'svc/cli': {'svc/ops', 'svc/state', 'svc/view', 'svc/wire', 'svc/base'},
+    'svc/cli': {'svc/ops', 'svc/state', 'svc/timeline', 'svc/view', 'svc/wire', 'svc/base'},
     'svc/ops': {'svc/view', 'svc/wire', 'svc/base'},
     'svc': SERVICE,
-    'client': {'svc/wire', 'svc/state', 'svc/reduce', 'svc/base'},
+    'client': {'svc/wire', 'svc/state', 'svc/timeline', 'svc/reduce', 'svc/base'},
     'bench/sim': {'packer', 'migrator'},
     'bench': {'bench/sim', 'client', 'svc/aggregator', 'svc/reduce', 'svc/cores', 'svc/view',
               'svc/ops', 'svc/state', 'packer', 'migrator', 'svc/base'},

@@ -234,6 +234,7 @@ static void stop(struct aggregator *a)
 {
     for (size_t i = 0; i < a->lanes_count; i++)
         lane_thread_stop(a->lanes[i]);
+    timeline_free(a);
     if (a->cores) /* else nothing has been opened */
         slowing_close(&a->slow);
     if (a->number)
@@ -300,6 +301,7 @@ static void lose_coordinator(struct aggregator *a, int reason)
     channel_destroy(a->channel);
     a->channel = NULL;
     moving_abandon(a);
+    timeline_abandon(a);
 }
 
 /* A process whose coordinator never comes back and whom no worker needs should not stay for ever.

@@ -206,6 +206,8 @@ int serve_request(struct aggregator *a, const envelope *request)
     case GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REQUEST:
         return serve_stats(a, request->id, request->stats_request);
     case GRADPOOL__WIRE__ENVELOPE__BODY_PING_REQUEST: return serve_ping(a, request->id);
+    case GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_TAKE:
+        return timeline_serve(a, request->id, request->timeline_take);
     case GRADPOOL__WIRE__ENVELOPE__BODY_DRAIN_REQUEST:
         log_info("asked to drain");
         a->is_draining = true;

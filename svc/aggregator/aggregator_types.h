@@ -33,6 +33,7 @@ struct aggregator {
     int rest_fd;              /* readable: a piece that was released has come to rest */
     struct release *releases; /* asked for and not answered, the newest first */
     size_t releases_count;
+    struct recording *recordings; /* for timelines, the newest first */
     bool is_draining;
 };
 
@@ -75,5 +76,12 @@ int moving_timeout_ms(const struct aggregator *a);
 int moving_recheck(struct aggregator *a);
 /* Nobody is there to be answered; what is released stays so (M3). */
 void moving_abandon(struct aggregator *a);
+
+/* aggregator_timeline.c: what lanes record of jobs' rounds. */
+int timeline_serve(struct aggregator *a, uint64_t id, const Gradpool__Wire__TimelineTake *take);
+/* Nobody fetches it any more: nothing is recorded from now on. */
+void timeline_abandon(struct aggregator *a);
+/* After the lanes have ended. */
+void timeline_free(struct aggregator *a);
 
 #endif

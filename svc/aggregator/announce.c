@@ -124,7 +124,9 @@ void count_in(struct rank *rank, struct announcement *a)
 {
     struct piece *p = rank->piece;
     uint32_t left;
-    p->announced++;
+    if (p->announced++ == 0)
+        trace_step(p->job->trace, p->traced.at_ns, TRACE_HEARD);
+    p->traced.last = (uint16_t)rank->worker->number;
     if (p->failure)
         tell_error(rank->worker, a);
     else if (p->job->has_left && quorum_is_hopeless(p, &left))

@@ -76,6 +76,7 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
     }
     workers_init(job);
     window_init(job);
+    tracing_find(job);
     *ret_job = job;
     return 0;
 }

@@ -24,6 +24,7 @@ int lane_create(const struct lane_options *options, struct lane **ret_lane)
     list_init(&lane->jobs);
     list_init(&lane->running);
     list_init(&lane->telling);
+    list_init(&lane->tracings);
     *ret_lane = lane;
     return 0;
 }

@@ -9,6 +9,7 @@
 #include "svc/aggregator/operation.h"
 #include "svc/aggregator/slowing.h"
 #include "svc/aggregator/tell.h"
+#include "svc/aggregator/tracing.h"
 #include "svc/aggregator/transfer_types.h"
 #include "svc/base/list.h"
 #include "svc/reduce/reduce.h"
@@ -16,8 +17,7 @@
 #define LANE_NAME_BYTES 128
 #define LANE_TEXT_BYTES 160
 
-/* What a worker said about one round. Two are kept per rank, told apart by the round's last bit:
- * a fast worker may announce round r+1 while a slow one lacks r (W3). */
+/* What a worker said about one round. Two are kept per rank, by the round's last bit (W3). */
 struct announcement {
     struct list tell_link; /* in worker.owed while something is to be told */
     uint64_t round;        /* 0: none */
@@ -98,6 +98,7 @@ struct piece {
     uint64_t gap_ns;                 /* from the one before; 0: not known */
     uint64_t ready_ns;               /* since when it waits for its first chunk; 0: it does not */
     bool is_at_work;                 /* a round of it has begun and is not over */
+    struct traced traced;            /* of the open round */
     int failure;                     /* once ranks disagree: every announcement gets it */
     char failure_text[LANE_TEXT_BYTES];
     char tensor[LANE_NAME_BYTES];
@@ -166,9 +167,10 @@ struct lane_job {
     uint64_t busy_ns, pushed_bytes, rounds;
     uint64_t queue_ns; /* of all its rounds: from ready to the first chunk */
     struct job_ending ending;
-    size_t wished;           /* pieces that are to be released behind a round (A38) */
-    struct piece *worked;    /* whose chunk came last; NULL: gone */
-    struct piece *reference; /* whose rounds count as the job's (A22); NULL: none yet */
+    size_t wished;            /* pieces that are to be released behind a round (A38) */
+    struct piece *worked;     /* whose chunk came last; NULL: gone */
+    struct piece *reference;  /* whose rounds count as the job's (A22); NULL: none yet */
+    struct trace_ring *trace; /* its rounds are recorded there; NULL: they are not (A48) */
 };
 
 struct lane {
@@ -184,6 +186,7 @@ struct lane {
     uint64_t unshared_ns[LANE_FABRICS_MAX]; /* of polls and the like, nobody's yet (A22) */
     size_t heard;                           /* the fabric that had events last */
     struct list telling;                    /* workers that are owed a COMMIT or an ERROR */
+    struct list tracings;                   /* jobs that are recorded */
 };
 
 /* job.c */
@@ -194,8 +197,7 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
 void job_release(struct lane_job *job);
 void job_fail(struct lane_job *job, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Something can be done for it now. */
-void job_wake(struct lane_job *job);
+void job_wake(struct lane_job *job); /* something can be done for it now */
 int job_grant(struct lane_job *job, const struct record_connect *ticket);
 /* Takes the grant that matches whole, once: -EACCES when there is none. */
 int job_redeem(struct lane_job *job, const struct record_connect *ticket);
@@ -203,8 +205,7 @@ void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *co
 void worker_close(struct worker *w, enum worker_state state);
 /* An orderly goodbye: rounds that wait for it end with an error. */
 void worker_leave(struct worker *w, bool after_failure);
-/* Gives the receive back that is held. */
-void worker_drop_payload(struct worker *w);
+void worker_drop_payload(struct worker *w); /* gives the receive back that is held */
 
 /* piece.c */
 struct piece *piece_find(struct lane_job *job, uint32_t id);
@@ -220,8 +221,7 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
 void piece_free(struct piece *p);
 /* Another set of ranks for it (A41): 0, or what piece_place() says; -EBUSY: it is not at rest. */
 int piece_regroup(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch);
-/* What is left of its round is not to be done. */
-void piece_unqueue(struct piece *p);
+void piece_unqueue(struct piece *p); /* what is left of its round is not to be done */
 /* Every announcement of the piece gets this error, now and later. */
 void piece_fail(struct piece *p, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -89,6 +89,7 @@ static void start(struct piece *p)
     p->next_element = 0;
     p->input_squares = p->result_squares = 0;
     p->state = PIECE_RUNNABLE;
+    trace_step(p->job->trace, p->traced.at_ns, TRACE_READY);
     account_ready(p, !p->is_answer && !is_of_copy(p));
     p->job->due_bytes += piece_bytes(p, p->elements) * p->steps;
     queue_by_priority(p);
@@ -235,6 +236,7 @@ static void close_round(struct piece *p)
 {
     account(p);
     account_done(p);
+    tracing_note(p);
     add_squares(p);
     if (p->parameters)
         parameters_commit(p);

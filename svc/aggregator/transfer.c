@@ -76,6 +76,7 @@ static int sum(struct transfer *t)
         r = store_copy(t);
     if (r < 0)
         return r;
+    trace_step(t->piece->job->trace, t->piece->traced.at_ns, TRACE_SUMMED);
     t->state = is_complete ? TRANSFER_WRITING : TRANSFER_READING;
     t->is_posted = false;
     if (is_complete)
@@ -140,6 +141,8 @@ static struct transfer next_chunk(struct piece *p, const struct transfer *slots_
                          .target = OPERATION_EVERYBODY,
                          .slots = slots_of->slots,
                          .slot_bytes = slots_of->slot_bytes};
+    if (t.number == 0)
+        trace_step(p->job->trace, p->traced.at_ns, TRACE_STARTED);
     if (p->parameters)
         t.array = p->step;
     if (p->steps > 1 && p->operation) {

@@ -74,6 +74,7 @@ static const char *const known[] = {
     "REQUIRE_TLS",
     "SCALE",
     "SCALE_HOLD",
+    "SECONDS",
     "SIZE",
     "STATE_DIR",
     "TENANT",

@@ -109,6 +109,7 @@ int cli_move(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_drain(int argc, char **argv);
 int cli_snapshot(int argc, char **argv);
+int cli_timeline(int argc, char **argv);
 int cli_top(int argc, char **argv, const struct cli_show *show);
 int cli_report(int argc, char **argv);
 int cli_plan(int argc, char **argv, const struct cli_show *show);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define COMMANDS_MAX 16
+#define COMMANDS_MAX 24
 
 static const struct cli_command *find(const struct cli_command *commands, const char *name)
 {

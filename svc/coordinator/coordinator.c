@@ -12,6 +12,7 @@
 #include "svc/coordinator/profiles.h"
 #include "svc/coordinator/saving.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/timelines.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -253,6 +254,7 @@ static void init(struct service *s)
     list_init(&s->scaling.trips);
     list_init(&s->orders);
     list_init(&s->savings);
+    list_init(&s->timelines);
     list_init(&s->profiles);
     timer_init(&s->drain_timer, drain_overdue);
     timer_init(&s->retry_timer, try_again);
@@ -374,6 +376,7 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
 
 static void destroy_objects(struct service *s)
 {
+    timelines_destroy(s);
     peers_destroy(s);
     list_for_each_safe (job, &s->jobs)
         jobs_destroy(list_entry(job, struct job, link));

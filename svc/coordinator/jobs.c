@@ -76,6 +76,33 @@ struct job *jobs_find(struct service *s, const struct tenant *tenant, const char
     return NULL;
 }
 
+static bool is_meant(const struct job *job, const struct peer *p, const char *name,
+                     const char *tenant)
+{
+    const char *whose = strcmp(tenant, "-") == 0 ? "" : tenant;
+    return strcmp(job->name, name) == 0 && (p->tenant->is_operator || job->tenant == p->tenant) &&
+           (!*tenant || strcmp(job->tenant->key.tenant, whose) == 0);
+}
+
+struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, const char *tenant)
+{
+    struct job *meant = NULL;
+    list_for_each (node, &p->service->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        if (!is_meant(job, p, name, tenant))
+            continue;
+        if (meant) {
+            peer_fail(p, request, -EINVAL,
+                      "more than one tenant has a job %.127s: say whose (--tenant)", name);
+            return NULL;
+        }
+        meant = job;
+    }
+    if (!meant)
+        peer_fail(p, request, -ENOENT, "there is no job %.127s", name);
+    return meant;
+}
+
 struct job *jobs_find_id(struct service *s, uint32_t id)
 {
     list_for_each (node, &s->jobs) {

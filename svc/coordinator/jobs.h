@@ -177,6 +177,9 @@ void jobs_destroy(struct job *job);
 /* Names are a tenant's own: two may each have a job of the same name. */
 struct job *jobs_find(struct service *s, const struct tenant *tenant, const char *name);
 struct job *jobs_find_id(struct service *s, uint32_t id);
+/* By name, of those that the peer may ask about: all for an operator, else its tenant's; `tenant`
+ * as it was typed ("": any). NULL: the peer was told. */
+struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, const char *tenant);
 /* Whether every rank has joined. */
 bool jobs_is_complete(const struct job *job);
 /* Tells every rank (but `except`), once. */

@@ -7,6 +7,7 @@
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/saving.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/timelines.h"
 #include "svc/coordinator/visitors.h"
 
 #include <errno.h>
@@ -38,6 +39,7 @@ static const struct {
     {BODY(RESIZE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, members_handle_resize},
     {BODY(HELD_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, holding_handle},
     {BODY(TICKET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, ticket_handle},
+    {BODY(TIMELINE_TOLD), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, timelines_handle_told},
     {BODY(AGGREGATOR_JOIN), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_join},
     {BODY(LANE_FAILURE), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_failure},
     {BODY(WORKER_LOST), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, members_handle_lost},
@@ -52,6 +54,8 @@ static const struct {
     {BODY(SNAPSHOT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, saving_handle_request},
     {BODY(SNAPSHOT_NEXT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, saving_handle_next},
     {BODY(SNAPSHOT_END_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, saving_handle_end},
+    {BODY(TIMELINE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, timelines_handle_request},
+    {BODY(TIMELINE_NEXT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, timelines_handle_next},
     {BODY(TENANT_ADD_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_add},
     {BODY(TENANT_REVOKE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_revoke},
     {BODY(TENANTS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_list},
@@ -80,6 +84,7 @@ static void peer_destroy(struct peer *p)
     visitors_forget(p);
     waits_cancel(p);
     saving_peer_gone(p);
+    timelines_peer_gone(p);
     timer_stop(&p->timer);
     loop_unwatch(&p->service->loop, &p->source);
     list_remove(&p->link);

@@ -49,42 +49,13 @@ int saving_answer(struct saving *sv, const struct job *job)
 
 /* --- requests --- */
 
-static bool is_meant(const struct job *job, const struct peer *p,
-                     const WIRE(SnapshotRequest) * wanted)
-{
-    const char *tenant = strcmp(wanted->tenant, "-") == 0 ? "" : wanted->tenant;
-    return strcmp(job->name, wanted->job) == 0 &&
-           (p->tenant->is_operator || job->tenant == p->tenant) &&
-           (!*wanted->tenant || strcmp(job->tenant->key.tenant, tenant) == 0);
-}
-
-/* NULL: the peer was told. */
-static const struct job *find_meant(struct peer *p, const envelope *request)
-{
-    const WIRE(SnapshotRequest) *wanted = request->snapshot_request;
-    const struct job *meant = NULL;
-    list_for_each (node, &p->service->jobs) {
-        const struct job *job = list_entry(node, struct job, link);
-        if (!is_meant(job, p, wanted))
-            continue;
-        if (meant) {
-            peer_fail(p, request->id, -EINVAL,
-                      "more than one tenant has a job %.127s: say whose (--tenant)", wanted->job);
-            return NULL;
-        }
-        meant = job;
-    }
-    if (!meant)
-        peer_fail(p, request->id, -ENOENT, "there is no job %.127s", wanted->job);
-    return meant;
-}
-
 void saving_handle_request(struct peer *p, const envelope *request)
 {
     struct service *s = p->service;
     if (s->phase != SERVICE_UP)
         return peer_fail(p, request->id, -ESHUTDOWN, "gradpool serve is stopping");
-    const struct job *job = find_meant(p, request);
+    const WIRE(SnapshotRequest) *wanted = request->snapshot_request;
+    const struct job *job = jobs_find_meant(p, request->id, wanted->job, wanted->tenant);
     if (!job)
         return;
     struct saving *sv = calloc(1, sizeof *sv);

@@ -43,7 +43,7 @@ struct service {
     struct list visitors;     /* peers, who has been silent longest first */
     size_t visitors_count;
     size_t outer_descriptors; /* of connections over TCP, and of workers that are watched */
-    struct list peers, waits, tenants, jobs, aggregators, migrations, orders, savings;
+    struct list peers, waits, tenants, jobs, aggregators, migrations, orders, savings, timelines;
     struct list profiles; /* how jobs ran before */
     uint64_t profiles_turn;
     struct scaling scaling;

@@ -1,0 +1,179 @@
+/* gradpool timeline: what a job's workers and lanes do, round by round, to a file that trace
+ * viewers open. Asks and writes until the time is over, or a signal comes. README of
+ * svc/coordinator: K54; of svc/timeline: E1 to E5. */
+#include "svc/base/clock.h"
+#include "svc/base/text.h"
+#include "svc/cli/cli.h"
+#include "svc/cli/knobs.h"
+#include "svc/cli/operator.h"
+#include "svc/timeline/timeline_fetch.h"
+#include "svc/wire/endpoint.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define SECONDS_DEFAULT_MS 5000
+#define SECONDS_MAX 3600
+
+enum { ENDPOINT, TENANT, OUTPUT, SECONDS, JSON };
+
+const struct knob timeline_knobs[] = {
+    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
+    [TENANT] = {"tenant", "NAME", "whose job it is, where two have one of that name (-: nobody's)"},
+    [OUTPUT] = {"output", "FILE", "where it goes"},
+    [SECONDS] = {"seconds", "N", "for how long, up to 3600 (default: 5)"},
+    [JSON] = {"json", NULL, "print JSON instead of a sentence"},
+    {0},
+};
+
+struct request {
+    const char *endpoint, *tenant, *output, *job;
+    uint64_t for_ms;
+    bool json;
+};
+
+/* --- the command line --- */
+
+static int set_seconds(const char *value, uint64_t *ret_ms, struct err *err)
+{
+    int r = knobs_seconds(value, SECONDS_MAX, ret_ms, err);
+    return r == 0 && *ret_ms == 0 ? err_set(err, -EINVAL, "'%s': more than 0 is expected", value)
+                                  : r;
+}
+
+static int set(void *context, int index, const char *value, struct err *err)
+{
+    struct request *r = context;
+    struct endpoint endpoint;
+    switch (index) {
+    case JSON: r->json = true; return 0;
+    case TENANT: r->tenant = value; return 0;
+    case OUTPUT: r->output = value; return 0;
+    case SECONDS: return set_seconds(value, &r->for_ms, err);
+    default: r->endpoint = value; return endpoint_parse(value, &endpoint, err);
+    }
+}
+
+static int set_operand(void *context, const char *value, struct err *err)
+{
+    struct request *r = context;
+    if (r->job)
+        return err_set(err, -EINVAL, "'%s' is too much: one job is expected", value);
+    r->job = value;
+    return 0;
+}
+
+static void parse(int argc, char **argv, struct request *ret_request)
+{
+    static const struct knob_command command = {
+        .name = "gradpool timeline",
+        .operands = "JOB",
+        .knobs = timeline_knobs,
+        .set = set,
+        .operand = set_operand,
+        .before = "Records the rounds of a job while it trains, and writes them in Chrome's trace "
+                  "format, on one clock: a row a worker (queued, copied in, waited for, landed, "
+                  "copied out) and a row a lane (announced by the first to the last rank, read and "
+                  "summed, written, committed), named by tensor. Nothing is restarted, and nothing "
+                  "is recorded before or after. Ctrl-C ends it early.",
+        .after =
+            "Examples:\n  gradpool timeline resnet-7 --output step.json --seconds 2\n\n"
+            "Open the file with ui.perfetto.dev or chrome://tracing. It can be read while it "
+            "is written. Rounds that found no room where they were recorded are counted.\n\n"
+            "Exit code: 0 written; 1 failed, or ended before its time: the file has what came "
+            "until then; 2 a mistake on the command line; 3 no service there, or no such job."};
+    *ret_request = (struct request){
+        .endpoint = OPERATOR_ENDPOINT_DEFAULT, .tenant = "", .for_ms = SECONDS_DEFAULT_MS};
+    knobs_parse(&command, argc, argv, ret_request);
+}
+
+/* --- the command --- */
+
+static void print_done(const struct request *wanted, const struct timeline_totals *t)
+{
+    if (wanted->json)
+        printf("{\"rounds\": %" PRIu64 ", \"dropped\": %" PRIu64 ", \"damaged\": %" PRIu64
+               ", \"workers\": %u, \"lanes\": %u}\n",
+               t->rounds, t->dropped, t->damaged, t->workers, t->lanes);
+    else
+        printf("%s: %" PRIu64 " rounds of %u worker%s and %u lane%s of job %s, %" PRIu64
+               " dropped\n",
+               wanted->output, t->rounds, t->workers, text_plural(t->workers), t->lanes,
+               text_plural(t->lanes), wanted->job, t->dropped);
+    if (t->damaged)
+        fprintf(stderr, "gradpool: %" PRIu64 " rounds were left out: they have no sense\n",
+                t->damaged);
+    if (*t->failure)
+        fprintf(stderr, "gradpool: %s\n", t->failure);
+}
+
+/* From here on a signal ends the recording, not the process. */
+static int take_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static int run(const struct request *wanted, struct timeline_file *file, bool *ret_is_there,
+               struct err *err)
+{
+    struct channel *channel = NULL;
+    struct timeline_wish wish = {
+        .job = wanted->job, .tenant = wanted->tenant, .for_ns = wanted->for_ms * NS_PER_MS};
+    int r = operator_open(wanted->endpoint, &channel, err);
+    if (r < 0)
+        return r;
+    wish.stop_fd = take_signals();
+    r = timeline_fetch(channel, &wish, file, err);
+    *ret_is_there = r != -ENOENT;
+    r = operator_explain(wanted->endpoint, channel, r, err);
+    channel_destroy(channel);
+    if (wish.stop_fd >= 0)
+        close(wish.stop_fd);
+    return r;
+}
+
+static int write_it(const struct request *wanted)
+{
+    struct timeline_file *file = NULL;
+    struct timeline_totals totals = {0};
+    struct err err = {0}, why = {0};
+    bool is_there = true;
+    int r = timeline_file_open(wanted->output, &file, &err);
+    if (r < 0) {
+        fprintf(stderr, "gradpool: %s\n", err.text);
+        return CLI_FAILED;
+    }
+    r = run(wanted, file, &is_there, &err);
+    if (r < 0)
+        fprintf(stderr, "gradpool: %s\n", err.text);
+    int written = timeline_file_close(file, &totals, &why);
+    if (written < 0)
+        fprintf(stderr, "gradpool: %s\n", why.text);
+    if (r == 0 || totals.rounds > 0)
+        print_done(wanted, &totals);
+    if (r == -EHOSTDOWN || !is_there)
+        return CLI_NOTHING;
+    return r < 0 || written < 0 ? CLI_FAILED : CLI_OK;
+}
+
+int cli_timeline(int argc, char **argv)
+{
+    struct request wanted;
+    parse(argc, argv, &wanted);
+    if (wanted.job && wanted.output)
+        return write_it(&wanted);
+    fprintf(stderr,
+            "gradpool timeline: missing: %s\n"
+            "Try `gradpool timeline --help' for more information.\n",
+            wanted.job ? "--output FILE" : "JOB");
+    return CLI_USAGE;
+}

@@ -1,0 +1,31 @@
+/* A timeline as a file in Chrome's trace format: one process a worker and an aggregator, in it one
+ * thread a lane (more where rounds overlap), in that a span a round with the spans of its steps.
+ * README: E1 to E4. */
+#ifndef GRADPOOL_TIMELINE_FILE_H
+#define GRADPOOL_TIMELINE_FILE_H
+
+#include "svc/base/err.h"
+#include "svc/wire/channel.h"
+
+struct timeline_file;
+
+struct timeline_totals {
+    uint64_t rounds;
+    uint64_t dropped; /* found no room where they were recorded */
+    uint64_t damaged; /* were none: what was sent had no sense */
+    uint32_t workers, lanes;
+    char failure[ERR_TEXT_BYTES]; /* of one that recorded nothing; "": none */
+};
+
+/* What is there already stays until timeline_file_begin(). Errors of open(2), with text. */
+int timeline_file_open(const char *path, struct timeline_file **ret_file, struct err *err);
+/* Times count from `begun_ns`, of the coordinator's clock. From now on the file can be read at any
+ * time, whatever becomes of its writer. */
+void timeline_file_begin(struct timeline_file *f, const char *job, uint64_t begun_ns);
+void timeline_file_add(struct timeline_file *f, const Gradpool__Wire__TimelineNext *next);
+/* Ends and frees it: -ENOSPC, ... with text if something could not be written. One that never
+ * began, and was not there before, is removed. NULL is fine. */
+int timeline_file_close(struct timeline_file *f, struct timeline_totals *ret_totals,
+                        struct err *err);
+
+#endif
