@@ -21,6 +21,8 @@
 #define TIMEOUT_MS 60000
 #define CONNECT_TIMEOUT_MS 10000
 #define TIMEOUT_MS_MAX (24 * 3600 * 1000)
+#define STALL_MS 10000
+#define PROGRESS_SECONDS 30
 #define EAGER_BYTES 65536 /* measured: beyond it a read by the lane is as fast */
 
 static _Thread_local struct err last_error;
@@ -115,6 +117,20 @@ static int read_times(const gp_options *options, gp_client *client)
     return 0;
 }
 
+static int read_reports(gp_client *client)
+{
+    uint64_t stall_ms, progress_s;
+    int r = read_number("GRADPOOL_STALL_MS", 0, 0, TIMEOUT_MS_MAX, STALL_MS, &stall_ms);
+    if (r == 0)
+        r = read_number("GRADPOOL_PROGRESS_SECONDS", 0, 0, TIMEOUT_MS_MAX / 1000, PROGRESS_SECONDS,
+                        &progress_s);
+    if (r < 0)
+        return r;
+    client->stall_ns = stall_ms * NS_PER_MS;
+    client->progress_ns = progress_s * NS_PER_S;
+    return 0;
+}
+
 static int read_interface(const char *given, gp_client *client)
 {
     const char *name = given ? given : getenv("GRADPOOL_INTERFACE");
@@ -157,6 +173,8 @@ static int read_options(const char *endpoint, const gp_options *options, gp_clie
         r = read_transport(options->transport, &client->transport);
     if (r == 0)
         r = read_times(options, client);
+    if (r == 0)
+        r = read_reports(client);
     if (r == 0)
         r = read_number("GRADPOOL_EAGER_BYTES", 0, 0, EAGER_BYTES, EAGER_BYTES,
                         &client->eager_bytes);

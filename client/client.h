@@ -30,10 +30,11 @@ struct gp_client {
     enum client_transport transport;
     char *interface_name; /* NULL: any */
     uint64_t connect_timeout_ns, timeout_ns;
-    uint64_t eager_bytes;  /* longest input that travels with its announcement (W6) */
-    pthread_mutex_t lock;  /* of the two lists; nothing else is locked under it */
-    struct list jobs;      /* of gp_job.node */
-    struct list abandoned; /* of gp_request.node: open when their job was left */
+    uint64_t stall_ns, progress_ns; /* until a wait is told, between lines of progress; 0: never */
+    uint64_t eager_bytes;           /* longest input that travels with its announcement (W6) */
+    pthread_mutex_t lock;           /* of the two lists; nothing else is locked under it */
+    struct list jobs;               /* of gp_job.node */
+    struct list abandoned;          /* of gp_request.node: open when their job was left */
 };
 
 /* Makes the sentence the thread's last error and returns `code`. */

@@ -26,6 +26,7 @@ struct control {
     struct control_options options;
     pthread_t thread;
     int wake_fd;
+    uint64_t tick_at_ns;     /* the thread's */
     pthread_mutex_t lock;    /* everything below */
     pthread_cond_t over;     /* some call is */
     struct channel *channel; /* NULL while away */
@@ -306,14 +307,28 @@ static void lose_channel(struct control *c)
     end_recording(c);
 }
 
+/* Returns the milliseconds until the next one; -1: there is none. */
+static int tick(struct control *c)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (c->options.tick_ns == 0)
+        return -1;
+    if (now_ns >= c->tick_at_ns) {
+        c->tick_at_ns = now_ns + c->options.tick_ns;
+        c->options.tick(c->options.context);
+    }
+    return (int)((c->tick_at_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS);
+}
+
 static void sleep_until_news(struct control *c)
 {
+    int left_ms = tick(c);
     pthread_mutex_lock(&c->lock);
     struct pollfd fds[] = {
         {.fd = channel_fd(c->channel), .events = (short)channel_events(c->channel)},
         {.fd = c->wake_fd, .events = POLLIN}};
     pthread_mutex_unlock(&c->lock);
-    poll(fds, 2, -1);
+    poll(fds, 2, left_ms);
     if (fds[1].revents)
         drain_wake(c);
 }
@@ -387,6 +402,7 @@ static void resume(struct control *c)
             refuse_calls(c, &err);
         if (r == -ESTALE)
             tell_lost(c, &err);
+        tick(c);
         struct pollfd wait = {.fd = c->wake_fd, .events = POLLIN};
         poll(&wait, 1, (int)(pause_ns / NS_PER_MS));
         if (wait.revents)
@@ -398,6 +414,7 @@ static void resume(struct control *c)
 static void *control_main(void *context)
 {
     struct control *c = context;
+    c->tick_at_ns = clock_now_ns() + c->options.tick_ns;
     while (!is_stopping(c)) {
         if (c->channel) /* only this thread changes it */
             serve(c);

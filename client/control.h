@@ -34,6 +34,8 @@ struct control_options {
     bool *join_is_late;                /* likewise, with the first reply */
     /* Unasked messages, in the control thread; not freed by the callee. */
     void (*unasked)(void *context, const envelope *message);
+    uint64_t tick_ns;            /* how often `tick` is called, in the control thread; 0: never */
+    void (*tick)(void *context); /* without any lock */
     void *context;
 };
 

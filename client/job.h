@@ -8,6 +8,7 @@
 #include "client/control.h"
 #include "client/engine.h"
 #include "client/hold.h"
+#include "client/progress.h"
 #include "client/recorder.h"
 #include "client/slab.h"
 #include "svc/reduce/update.h"
@@ -111,6 +112,12 @@ struct gp_tensor {
     void *staging_input[2], *staging_landing[2];
 };
 
+/* Of a request that somebody waits for: since when nothing has come of it, and when to say so. */
+struct stall {
+    uint64_t since_ns, due_ns; /* since: 0 while nobody has waited */
+    bool is_told;
+};
+
 struct gp_request {
     struct list node; /* in job.requests, job.pool or client.abandoned */
     gp_client *client;
@@ -120,6 +127,7 @@ struct gp_request {
     struct list done;
     struct err err;
     uint64_t polled_ns; /* waited in gp_poll(), all in vain */
+    struct stall stall;
     /* What lanes answered to the question whom it waits for (stall.c). */
     uint32_t queries;
     const struct gp_tensor *missing_tensor;
@@ -180,6 +188,8 @@ struct gp_job {
     struct hold hold;
     struct trace_ring *trace; /* rounds are recorded there; NULL: they are not */
     struct recorder recorder; /* the control thread's */
+    struct progress progress;
+    uint64_t stall_told_ns; /* when a stall was last told; 0: none was */
 };
 
 /* membership.c */
@@ -255,6 +265,12 @@ bool request_is_over(const struct gp_request *q);
 /* When `timeout_ns` have passed: asks the lanes, drives a little longer, and says why it is not
  * over. 0: it was over after all. */
 int stall_explain(struct gp_request *q, uint64_t timeout_ns);
+/* When a warning is due, in a wait that begins or goes on; UINT64_MAX: never. */
+uint64_t stall_due(struct gp_request *q, uint64_t now_ns);
+/* It is due: asks as above, and logs why the request is not over. */
+void stall_warn(struct gp_request *q);
+/* Something has come. */
+void stall_end(struct gp_request *q);
 
 /* resize.c */
 void membership_init(struct gp_job *job, uint32_t workers);

@@ -91,6 +91,8 @@ static void handle_unasked(void *context, const envelope *message)
     pthread_mutex_unlock(&job->lock);
 }
 
+static void tell_progress(void *context) { progress_tell(context); }
+
 /* ---- join ---- */
 
 static int check_spec(const gp_job_spec *spec)
@@ -138,6 +140,7 @@ static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
     membership_init(job, spec->workers);
     job->free_slot = UINT32_MAX;
     job->loss = NAN;
+    job->progress.told.at_ns = clock_now_ns();
     snprintf(job->name, sizeof job->name, "%s", spec->name);
     gethostname(job->host, sizeof job->host - 1);
     pthread_mutex_init(&job->lock, NULL);
@@ -181,6 +184,9 @@ static int create_control(struct gp_job *job, const gp_job_spec *spec, struct er
                                       .join = &job->join,
                                       .join_is_late = &job->join_is_late,
                                       .unasked = handle_unasked,
+                                      .tick_ns =
+                                          log_is_written(LOG_LEVEL_INFO) ? client->progress_ns : 0,
+                                      .tick = tell_progress,
                                       .context = job};
     return control_create(&options, &job->control, err);
 }

@@ -281,6 +281,7 @@ void push_begin(struct gp_tensor *t)
     t->open = t->next;
     t->open_request = t->request;
     t->round++;
+    progress_note_round(&t->job->progress, t->open.gradient_bytes);
     count_step(t);
     t->without_result = t->without_commit = t->pieces_count;
     for (uint32_t i = 0; i < t->pieces_count; i++) {

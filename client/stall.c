@@ -1,18 +1,22 @@
-/* Why a request is not over at its deadline, in words: the ranks that have not pushed, or the lane
- * that does not answer or is lost. Asks at most a few lanes and waits for them only briefly. */
+/* Why a request is not over at its deadline, or after a while, in words: the ranks that have not
+ * pushed, or the lane that does not answer or is lost. Asks at most a few lanes and waits for them
+ * only briefly. */
 #include "client/job.h"
 #include "client/link.h"
 #include "svc/base/clock.h"
+#include "svc/base/log.h"
 #include "svc/base/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #define ANSWER_WAIT_NS (200 * NS_PER_MS)
 #define QUERIES_MAX 8
 #define RANKS_NAMED_MAX 16
+#define TENSORS_NAMED_MAX 3
 
 static struct piece *open_piece(struct gp_tensor *t)
 {
@@ -60,7 +64,7 @@ static void ask(struct gp_request *q)
 static bool is_answered(void *context)
 {
     const struct gp_request *q = context;
-    return request_is_over(q) || q->queries == 0;
+    return request_is_over(q) || !list_is_empty(&q->landed) || q->queries == 0;
 }
 
 /* ---- the sentence ---- */
@@ -134,28 +138,121 @@ static struct gp_tensor *first_stalled(struct gp_request *q)
     return list_entry(list_first(&q->waiting), struct gp_tensor, in_request);
 }
 
-static int explain(struct gp_request *q, uint64_t timeout_ns)
+/* To `text` of ERR_TEXT_BYTES; returns the tensor that it speaks of. */
+static const struct gp_tensor *describe(struct gp_request *q, char *text)
 {
-    char text[ERR_TEXT_BYTES] = "";
     struct gp_tensor *t = first_stalled(q);
     const struct piece *p = stalled_piece(t);
     if (q->missing_tensor) {
-        text_append(text, sizeof text, "tensor '%.100s' round %" PRIu64 ": ",
+        text_append(text, ERR_TEXT_BYTES, "tensor '%.100s' round %" PRIu64 ": ",
                     q->missing_tensor->name, q->missing_round);
         say_missing(q, text);
-    } else {
-        text_append(text, sizeof text, "tensor '%.100s' round %" PRIu64 ": ", t->name, t->round);
-        if (p)
-            say_lane(q, p, text);
-        else
-            text_append(text, sizeof text, "another thread is copying");
+        return q->missing_tensor;
     }
-    return client_error(-ETIMEDOUT, "%s after %" PRIu64 " ms", text, timeout_ns / NS_PER_MS);
+    text_append(text, ERR_TEXT_BYTES, "tensor '%.100s' round %" PRIu64 ": ", t->name, t->round);
+    if (p)
+        say_lane(q, p, text);
+    else
+        text_append(text, ERR_TEXT_BYTES, "another thread is copying");
+    return t;
+}
+
+/* NULL: it goes on after all. */
+static const struct gp_tensor *find_out(struct gp_request *q, char *text)
+{
+    ask(q);
+    engine_run(&q->job->engine, clock_now_ns() + ANSWER_WAIT_NS, is_answered, q);
+    bool goes_on = request_is_over(q) || !list_is_empty(&q->landed);
+    return goes_on ? NULL : describe(q, text);
 }
 
 int stall_explain(struct gp_request *q, uint64_t timeout_ns)
 {
-    ask(q);
-    engine_run(&q->job->engine, clock_now_ns() + ANSWER_WAIT_NS, is_answered, q);
-    return request_is_over(q) || !list_is_empty(&q->landed) ? 0 : explain(q, timeout_ns);
+    char text[ERR_TEXT_BYTES] = "";
+    if (!find_out(q, text))
+        return 0;
+    return client_error(-ETIMEDOUT, "%s after %" PRIu64 " ms", text, timeout_ns / NS_PER_MS);
+}
+
+/* ---- while the wait goes on ---- */
+
+uint64_t stall_due(struct gp_request *q, uint64_t now_ns)
+{
+    uint64_t limit_ns = q->client->stall_ns;
+    if (limit_ns == 0)
+        return UINT64_MAX;
+    if (q->stall.since_ns == 0)
+        q->stall = (struct stall){.since_ns = now_ns, .due_ns = now_ns + limit_ns};
+    return q->stall.due_ns;
+}
+
+static void append_others(const struct gp_request *q, const struct gp_tensor *told, char *text)
+{
+    uint32_t named = 0, more = 0;
+    list_for_each (node, &q->waiting) {
+        const struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
+        if (t == told)
+            continue;
+        if (named == TENSORS_NAMED_MAX)
+            more++;
+        else
+            text_append(text, ERR_TEXT_BYTES, "%s'%.60s'",
+                        named++ ? ", " : "; late as well: ", t->name);
+    }
+    if (more)
+        text_append(text, ERR_TEXT_BYTES, " and %u more", more);
+}
+
+/* The log may be somebody's function, or a pipe that nobody reads: not with the lock. */
+static void say(const struct gp_request *q, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void say(const struct gp_request *q, const char *format, ...)
+{
+    struct gp_job *job = q->job;
+    char text[ERR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    pthread_mutex_unlock(&job->lock);
+    log_warn("job '%s' rank %u %s", job->name, job->rank, text);
+    pthread_mutex_lock(&job->lock);
+}
+
+static const char *put_seconds(char *text, size_t text_bytes, uint64_t ns)
+{
+    double seconds = (double)ns / NS_PER_S;
+    snprintf(text, text_bytes, "%.*f s", seconds < 10 ? 3 : 0, seconds);
+    return text;
+}
+
+/* Where several threads wait, one speaks. */
+void stall_warn(struct gp_request *q)
+{
+    struct gp_job *job = q->job;
+    struct stall *s = &q->stall;
+    uint64_t now_ns = clock_now_ns();
+    char text[ERR_TEXT_BYTES] = "", time[32];
+    s->due_ns = now_ns + (now_ns - s->since_ns);
+    if (job->stall_told_ns && now_ns - job->stall_told_ns < q->client->stall_ns)
+        return;
+    const struct gp_tensor *told = find_out(q, text);
+    q->queries = 0; /* an answer that comes later is of no use */
+    if (!told)
+        return;
+    append_others(q, told, text);
+    job->stall_told_ns = now_ns;
+    s->is_told = true;
+    say(q, "has waited for %s: %s", put_seconds(time, sizeof time, now_ns - s->since_ns), text);
+}
+
+void stall_end(struct gp_request *q)
+{
+    char time[32];
+    struct stall was = q->stall;
+    q->stall = (struct stall){0};
+    if (!was.is_told || q->err.code)
+        return;
+    q->job->stall_told_ns = 0;
+    say(q, "goes on after %s", put_seconds(time, sizeof time, clock_now_ns() - was.since_ns));
 }

@@ -34,6 +34,7 @@ struct gp_request *request_take(struct gp_job *job)
     q->err.code = 0;
     q->queries = 0;
     q->polled_ns = 0;
+    q->stall = (struct stall){0};
     q->missing_tensor = NULL;
     list_init(&q->waiting);
     list_init(&q->landed);
@@ -119,19 +120,35 @@ static void copy_landed(struct gp_request *q)
 }
 
 /* Whose word ends a wait is whom was waited for, all of that time (L24). */
+static bool drive_until(struct gp_request *q, uint64_t began_ns, uint64_t deadline_ns)
+{
+    struct gp_job *job = q->job;
+    progress_begin_wait(&job->progress, began_ns);
+    bool has_come = engine_run(&job->engine, deadline_ns, has_news, q);
+    uint64_t now_ns = clock_now_ns();
+    progress_end_wait(&job->progress, now_ns);
+    if (job->spoke)
+        job->spoke->stalled_ns += now_ns - began_ns;
+    return has_come;
+}
+
+/* Says what is late when that is due (L35). False: the deadline has passed. */
 static bool drive(struct gp_request *q, uint64_t deadline_ns)
 {
-    uint64_t began_ns = clock_now_ns();
-    bool has_come = engine_run(&q->job->engine, deadline_ns, has_news, q);
-    if (q->job->spoke)
-        q->job->spoke->stalled_ns += clock_now_ns() - began_ns;
-    return has_come;
+    uint64_t began_ns = clock_now_ns(), due_ns = stall_due(q, began_ns);
+    if (due_ns >= deadline_ns)
+        return drive_until(q, began_ns, deadline_ns);
+    if (!drive_until(q, began_ns, due_ns))
+        stall_warn(q);
+    return true;
 }
 
 /* Copies what lands. Returns whether the request is over. */
 static bool see_through(struct gp_request *q, uint64_t deadline_ns)
 {
     for (;;) {
+        if (has_news(q))
+            stall_end(q);
         copy_landed(q);
         if (request_is_over(q))
             return true;

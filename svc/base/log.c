@@ -53,6 +53,7 @@ int log_init(const char *who)
 }
 
 void log_set_level(enum log_level level) { threshold = level; }
+bool log_is_written(enum log_level level) { return level <= threshold; }
 void log_set_hook(void (*new_hook)(enum log_level level, const char *line)) { hook = new_hook; }
 
 /* journald stamps lines itself. */

@@ -3,6 +3,7 @@
 #ifndef GRADPOOL_BASE_LOG_H
 #define GRADPOOL_BASE_LOG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum log_level {
@@ -18,6 +19,8 @@ enum log_level {
  * to the default. */
 int log_init(const char *who);
 void log_set_level(enum log_level level);
+/* Whether lines of this level are written: for those that cost something to find out. */
+bool log_is_written(enum log_level level);
 /* Where lines go besides; NULL: nowhere. For tests and the client's callback. */
 void log_set_hook(void (*hook)(enum log_level level, const char *line));
 

@@ -41,7 +41,8 @@ def start(name, *options):
                                 service.endpoint, sys.executable, EXAMPLES / name, *options)],
         capture_output=True, text=True, check=False, timeout=RUN_S, cwd=service.folder,
         env={**kept, 'PYTHONPATH': str(SOURCE / 'client/python'), 'PYTHONDONTWRITEBYTECODE': '1',
-             'CUDA_VISIBLE_DEVICES': '', 'GRADPOOL_LIBRARY': str(BUILD / 'client/libgradpool.so')})
+             'CUDA_VISIBLE_DEVICES': '', 'GRADPOOL_STALL_MS': '0',  # torch loads slowly
+             'GRADPOOL_LIBRARY': str(BUILD / 'client/libgradpool.so')})
     said = [[line[4:] for line in done.stdout.splitlines() if line.startswith(f'[{rank}] ')]
             for rank in range(WORKERS)]
     return done.returncode, said, done.stderr

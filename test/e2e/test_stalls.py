@@ -1,0 +1,60 @@
+"""What a worker's log says by itself, of real workers: whom it waits for while another is stopped,
+that it goes on, and how fast it is."""
+import re
+import signal
+import unittest
+
+import tap
+from harness import Service, result, until
+
+ELEMENTS = 100000
+ROUNDS = 600        # at 5 ms each and more: some seconds
+PROGRESS = re.compile(
+    r'level=info who="client" msg="job \'stall\' rank 0: (\d+) rounds in (\d+) iterations; since '
+    r'the line before (\S+) rounds/s, (\S+) MiB/s pushed, (\d+) % of the time waited"')
+
+
+class Stalls(unittest.TestCase):
+    def setUp(self):
+        self.service = Service(aggregators=1)
+        self.addCleanup(self.service.end)
+
+    def workers(self):
+        return self.service.workers(
+            'stall', 2, '--rounds', ROUNDS, '--elements', ELEMENTS, '--compute-ms', 5,
+            environment={'GRADPOOL_LOG_LEVEL': 'info', 'GRADPOOL_STALL_MS': '300',
+                         'GRADPOOL_PROGRESS_SECONDS': '1'})
+
+    def check_numbers(self, lines):
+        before = 0
+        for rounds, iterations, rate, mib, waited in lines:
+            self.assertGreaterEqual(rounds, before)
+            self.assertLessEqual(abs(rounds - iterations), 1)     # of one tensor
+            self.assertLess(rate, 1000 / 5)
+            self.assertAlmostEqual(mib, rate * ELEMENTS * 4 / 2 ** 20, delta=0.1)
+            self.assertLessEqual(waited, 100)
+            before = rounds
+        self.assertLessEqual(before, ROUNDS)
+
+    def told(self, worker):
+        return [tuple(map(float, line)) for line in PROGRESS.findall(worker.text())]
+
+    def test_a_rank_that_stops_is_named_in_the_log_of_the_other_until_it_goes_on(self):
+        waits, stops = self.workers()
+        until(lambda: any(line[2] > 0 for line in self.told(waits)), 'progress', process=waits)
+        stops.signal(signal.SIGSTOP)
+        self.addCleanup(stops.signal, signal.SIGCONT)
+        until(lambda: any(line[2:] == (0, 0, 100) for line in self.told(waits)),
+              'a second without progress', process=waits)
+        self.assertRegex(waits.text(), r'level=warn who="client" msg="job \'stall\' rank 0 has '
+                         r'waited for 0\.\d+ s: tensor \'\S+\' round \d+: no push from rank 1"')
+        self.assertNotIn('goes on', waits.text())
+        stops.signal(signal.SIGCONT)
+        waits.wait_for("job 'stall' rank 0 goes on after ")
+        for worker in waits, stops:
+            self.assertEqual(result(worker)['wrong'], 0, worker.tail())
+        self.check_numbers(self.told(waits))
+
+
+if __name__ == '__main__':
+    tap.main()
