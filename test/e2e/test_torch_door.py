@@ -276,15 +276,16 @@ def rank_is_left_alone(rank, workers):
 
 
 def rank_mixes_calls_up(rank, workers):
-    """Without names: shapes that both ranks know, in another order; then other kinds of calls."""
-    os.environ['GRADPOOL_TIMEOUT_MS'] = '3000'
+    """Without names: shapes that both ranks know, in another order, and calls of two kinds."""
+    os.environ['GRADPOOL_TIMEOUT_MS'] = '5000'
     of = Rank(rank, workers)
     hvd, ones = of.hvd, of.torch.ones
+    time.sleep(2.8 * rank)      # the other tells that it waits, and need not have
     for count in 3, 5:
         hvd.allreduce(ones(count))
-    hvd.allgather(ones(1))
-    found = [of.raised(lambda: hvd.allreduce(ones(5 if rank else 3)))]
-    found.append(of.raised(lambda: hvd.barrier() if rank else hvd.allgather(ones(1))))
+    handles = [hvd.allreduce_async(ones(5 if rank else 3)),
+               hvd.alltoall_async(ones(2)) if rank else hvd.allgather_async(ones(1))]
+    found = [of.raised(handle.wait) for handle in handles]
     hvd.allreduce(ones(2), name='named')    # has no part in it
     return found
 
@@ -359,14 +360,15 @@ class TorchDoor(python_case.Case):
             self.assertIn('rank 1', text)
 
     def test_calls_without_a_name_that_are_mixed_up_are_told_to_all(self):
-        words = [['rank 0: allreduce.noname.3 (allreduce (Average) of float32[3])',
-                  'rank 1: allreduce.noname.3 (allreduce (Average) of float32[5])'],
-                 ['rank 0: allgather.noname.2 (allgather of float32[*])',
-                  'rank 1: barrier.noname.1 (']]
-        for of_rank in self.run_ranks('rank_mixes_calls_up', 2):
-            for (kind, text), every in zip(of_rank, words):
+        calls = [['allreduce.noname.3 (allreduce (Average) of float32[3])',
+                  'allgather.noname.1 (allgather of float32[*])'],
+                 ['allreduce.noname.3 (allreduce (Average) of float32[5])',
+                  'alltoall.noname.1 (alltoall of float32[*])']]
+        for rank, found in enumerate(self.run_ranks('rank_mixes_calls_up', 2)):
+            other = f'rank {1 - rank}: {", ".join(calls[1 - rank])}'
+            for (kind, text), mine in zip(found, calls[rank]):
                 self.assertEqual(kind, 'Timeout', text)
-                for word in ['matched by their order', *every]:
+                for word in 'matched by their order', f'on rank {rank}: ', mine, other:
                     self.assertIn(word, text)
 
     def test_places_are_those_of_the_launcher(self):

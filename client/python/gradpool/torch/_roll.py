@@ -1,6 +1,6 @@
 """What the ranks of a set have open, for the text of a Timeout: a rank that was waiting for half of
-its deadline tells it, once, without waiting for anybody. If all of a set have, they are waiting for
-each other, and each can say for what."""
+its deadline tells it, now and then, without waiting for anybody. If all of a set do, they are
+waiting for each other, and each can say for what."""
 import contextlib
 import struct
 import time
@@ -21,6 +21,7 @@ class Roll:
     def __init__(self, ranks):
         self._ranks, self._tensor = ranks, None
         self._request = self._whole = None
+        self._known = {}        # position -> (when it was told, what)
 
     def declare(self):
         """Beforehand: who waits for long may not reach the coordinator either."""
@@ -29,10 +30,19 @@ class Roll:
             self._tensor = slot.tensor
 
     def tell(self):
-        """What is open here; not before all know what was told last."""
+        """What is open here; not before all have told something since the last time."""
         with contextlib.suppress(GradpoolError):
-            if self._request is None or self._request.done():
+            if self._request is None or self._harvest():
                 self._request = self._push()
+
+    def told(self, since_s):
+        """'Open on rank 0: ...; on rank 1: ...': what was told since then, and what is here."""
+        with contextlib.suppress(GradpoolError):
+            self._harvest()
+        texts = {i: text for i, (when, text) in self._known.items() if when >= since_s}
+        texts[self._ranks.position] = self._mine()
+        return 'Open ' + '; '.join(f'on rank {self._ranks.rank_of(i)}: {text}'
+                                   for i, text in sorted(texts.items()))
 
     def _push(self):
         words = torch.zeros(_WORDS, dtype=torch.int32)
@@ -41,25 +51,17 @@ class Roll:
         self._whole = torch.empty(self._ranks.count * _WORDS, dtype=torch.int32)
         return self._ranks.job.push_pull(self._tensor, words, self._whole, 'gather')
 
-    def told(self):
-        """'Open on rank 0: ...; on rank 1: ...': of this rank alone, unless all have told it."""
-        texts = self._every()
-        texts[self._ranks.position] = self._mine()
-        return 'Open ' + '; '.join(f'on rank {self._ranks.rank_of(i)}: {text}'
-                                   for i, text in sorted(texts.items()))
-
     def _mine(self):
         return ', '.join(operation.told() for sequence in self._ranks.all()
                          for operation in list(sequence.open))
 
-    def _every(self):
-        """{position: text} of what all have told, as far as it is of this deadline."""
-        with contextlib.suppress(GradpoolError):
-            if self._request is not None and self._request.done():
-                self._request.wait()
-                every = self._whole.view(torch.uint8).view(self._ranks.count, -1)
-                said = [bytes(of_rank.tolist()) for of_rank in every]
-                since = time.time() - 2 * self._ranks.door.timeout_s
-                return {i: raw[_HEAD.size:].rstrip(b'\0').decode(errors='ignore')
-                        for i, raw in enumerate(said) if _HEAD.unpack_from(raw)[0] > since}
-        return {}
+    def _harvest(self):
+        """Takes in what was told by all. False: not all have."""
+        if self._request is None or not self._request.done():
+            return False
+        self._request.wait()
+        for i, block in enumerate(self._whole.view(torch.uint8).view(self._ranks.count, -1)):
+            raw = bytes(block.tolist())
+            text = raw[_HEAD.size:].rstrip(b'\0').decode(errors='ignore')
+            self._known[i] = _HEAD.unpack_from(raw)[0], text
+        return True

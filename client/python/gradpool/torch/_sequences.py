@@ -18,6 +18,7 @@ import functools
 import hashlib
 import itertools
 import struct
+import time
 
 import torch
 
@@ -32,6 +33,8 @@ _NAME_BYTES = 160           # of a name, as the service knows it
 _TOLD_CHARS = 80            # of what an operation brings, where it stands among others
 # How long who waits for one operation looks at it alone, before the thread takes all that is open.
 _PATIENCE_S = 0.05
+# In the second half of its deadline, so often: what others have told may be of an earlier wait.
+_TELLS = 4
 
 
 def short(name):
@@ -277,13 +280,21 @@ class NamedOperation(Operation):
                 self._see_through(min(_PATIENCE_S, self._left_s()))
         if not self._over.is_set():
             self._group.ranks.hand_over_all()
-            if not self._over.wait(max(self._left_s() / 2, 0)):
-                self._group.ranks.roll.tell()
+            self._wait_and_tell()
             if not self._over.wait(max(self._left_s(), 0) + _operations.GRACE_S):
                 raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over')
         if self._error is not None:
             raise self._error
         return True
+
+    def _wait_and_tell(self):
+        half_s = max(self._left_s() / 2, 0)
+        self._over.wait(half_s)
+        for _ in range(_TELLS):
+            if self._over.is_set():
+                return
+            self._group.ranks.roll.tell()
+            self._over.wait(half_s / _TELLS)
 
     def look(self):
         """True: it is over. Does what can be done without waiting."""
@@ -323,7 +334,8 @@ class NamedOperation(Operation):
         how = '' if self._group.unnamed is None else \
             'Calls without a name are matched by their order: make them in the same order on all ' \
             'ranks, or name them. '
-        return Timeout(errno.ETIMEDOUT, f'{told}. {how}{self._group.ranks.roll.told()}')
+        since_s = time.time() - self._group.timeout_s + self._left_s()
+        return Timeout(errno.ETIMEDOUT, f'{told}. {how}{self._group.ranks.roll.told(since_s)}')
 
     def end(self, error):
         super().end(error)
