@@ -7,8 +7,6 @@
 #ifdef __SSE2__
 #include <immintrin.h>
 
-/* Shorter ones are found in the cache by the lane, which wins more. */
-#define STREAM_BYTES_MIN ((size_t)2 << 20)
 #define LINE_BYTES 64
 /* A processor fetches ahead along each of several streams, and waits for memory less often than
  * along one (Decisions in README). */
@@ -37,10 +35,10 @@ static void stream_parts(char *target, const char *source, size_t part_bytes)
     _mm_sfence(); /* ordinary stores that announce these must not overtake them */
 }
 
-void copy_values(void *target, const void *source, size_t bytes)
+void copy_values(void *target, const void *source, size_t bytes, size_t streams_from)
 {
     size_t head = -(uintptr_t)target % LINE_BYTES, done = 0;
-    if (bytes >= STREAM_BYTES_MIN) {
+    if (bytes >= streams_from) {
         size_t part_bytes = (bytes - head) / (PARTS * RUN_BYTES) * RUN_BYTES;
         memcpy(target, source, head);
         stream_parts((char *)target + head, (const char *)source + head, part_bytes);
@@ -49,21 +47,29 @@ void copy_values(void *target, const void *source, size_t bytes)
     memcpy((char *)target + done, (const char *)source + done, bytes - done);
 }
 #else
-void copy_values(void *target, const void *source, size_t bytes) { memcpy(target, source, bytes); }
+void copy_values(void *target, const void *source, size_t bytes, size_t streams_from)
+{
+    (void)streams_from;
+    memcpy(target, source, bytes);
+}
 #endif
 
-void copy_to_wire(void *target, const void *source, size_t bytes, unsigned values, unsigned wire)
+void copy_to_wire(void *target, const void *source, size_t bytes, struct copy_dtypes dtypes,
+                  size_t streams_from)
 {
-    if (values == wire)
-        copy_values(target, source, bytes);
+    if (dtypes.values == dtypes.wire)
+        copy_values(target, source, bytes, streams_from);
     else
-        reduce_convert(values, wire, source, target, bytes / reduce_element_bytes(wire));
+        reduce_convert(dtypes.values, dtypes.wire, source, target,
+                       bytes / reduce_element_bytes(dtypes.wire));
 }
 
-void copy_from_wire(void *target, const void *source, size_t bytes, unsigned values, unsigned wire)
+void copy_from_wire(void *target, const void *source, size_t bytes, struct copy_dtypes dtypes,
+                    size_t streams_from)
 {
-    if (values == wire)
-        copy_values(target, source, bytes);
+    if (dtypes.values == dtypes.wire)
+        copy_values(target, source, bytes, streams_from);
     else
-        reduce_convert(wire, values, source, target, bytes / reduce_element_bytes(wire));
+        reduce_convert(dtypes.wire, dtypes.values, source, target,
+                       bytes / reduce_element_bytes(dtypes.wire));
 }

@@ -110,6 +110,7 @@ struct gp_tensor {
     struct list in_request;          /* in request.waiting, .landed or .done */
     /* NULL until needed; [1]: of operations with a block for each rank. */
     void *staging_input[2], *staging_landing[2];
+    uint64_t staged_bytes; /* in all of them */
 };
 
 /* Of a request that somebody waits for: since when nothing has come of it, and when to say so. */
@@ -166,7 +167,8 @@ struct gp_job {
     pthread_mutex_t lock;
     struct engine engine;
     struct slabs slabs;
-    struct err failure; /* of the whole job; code 0: none */
+    uint64_t staged_bytes; /* of its tensors */
+    struct err failure;    /* of the whole job; code 0: none */
     bool is_leaving;
     bool is_durable;        /* parameters and moments outlive their lane (L28) */
     _Atomic uint32_t users; /* calls that wait, or are on their way in (L14) */

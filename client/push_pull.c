@@ -8,8 +8,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* After so many bytes copied the lanes are woken for what they have. */
-#define FLUSH_BYTES (256u << 10)
+/* After so many bytes copied the lanes are woken for what they have: a wake costs as much as a copy
+ * of tens of KiB. */
+#define FLUSH_BYTES (1u << 20)
 /* Longer inputs and results wait for COMMIT rather than have staging twice (L17). */
 #define OVERLAP_BYTES_MAX (64u << 10)
 #define LINE_BYTES 64
@@ -81,11 +82,14 @@ static int stage(struct gp_tensor *t, void **areas, uint64_t bytes, bool second_
     struct slabs *slabs = &t->job->slabs;
     void **area = &areas[bytes > t->bytes];
     uint64_t half_bytes = (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-    bool is_short = bytes <= OVERLAP_BYTES_MAX;
-    int r = *area ? 0 : slabs_alloc(slabs, is_short ? 2 * half_bytes : bytes, area);
+    bool is_short = bytes <= OVERLAP_BYTES_MAX, is_new = !*area;
+    uint64_t area_bytes = is_short ? 2 * half_bytes : bytes;
+    int r = is_new ? slabs_alloc(slabs, area_bytes, area) : 0;
     if (r < 0)
         return client_error(r, "tensor '%s': no room for %" PRIu64 " bytes of staging memory: %s",
                             t->name, bytes, err_text(r));
+    t->staged_bytes += is_new ? area_bytes : 0;
+    t->job->staged_bytes += is_new ? area_bytes : 0;
     slabs_find(slabs, (char *)*area + (is_short && second_half ? half_bytes : 0), bytes, ret_place);
     return 0;
 }
@@ -295,11 +299,13 @@ void push_begin(struct gp_tensor *t)
 static void copy_in(struct gp_tensor *t)
 {
     const struct push *push = &t->next;
+    const struct copy_dtypes dtypes = {t->values, t->dtype};
+    size_t streams_from = copy_streams_from(t->job->staged_bytes), bytes = push->gradient_bytes;
     void *input = slabs_at(&t->job->slabs, push->input);
     if (push->copies_in)
-        copy_to_wire(input, push->gradient, push->gradient_bytes, t->values, t->dtype);
+        copy_to_wire(input, push->gradient, bytes, dtypes, streams_from);
     if (push->rounds_in) /* a broadcast's: gp_broadcast() was given memory that may be written */
-        copy_from_wire((void *)push->gradient, input, push->gradient_bytes, t->values, t->dtype);
+        copy_from_wire((void *)push->gradient, input, bytes, dtypes, streams_from);
 }
 
 void push_begin_queued(struct gp_tensor *t)

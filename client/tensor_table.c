@@ -272,6 +272,7 @@ void tensor_remove(struct gp_tensor *t)
         if (t->staging_landing[i])
             slabs_free(&job->slabs, t->staging_landing[i]);
     }
+    job->staged_bytes -= t->staged_bytes;
     list_remove(&t->in_request);
     list_remove(&t->node);
     free(t->pieces);

@@ -101,6 +101,7 @@ static bool has_news(void *context)
 
 static void copy_landed(struct gp_request *q)
 {
+    size_t streams_from = copy_streams_from(q->job->staged_bytes);
     struct list *node;
     while (!q->err.code && (node = list_first(&q->landed))) {
         struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
@@ -109,7 +110,8 @@ static void copy_landed(struct gp_request *q)
         trace_step(q->job->trace, t->open.traced_ns, TRACE_COPYING);
         if (is_long)
             pthread_mutex_unlock(&q->job->lock);
-        copy_from_wire(t->open.result, landing, t->open.result_bytes, t->values, t->dtype);
+        copy_from_wire(t->open.result, landing, t->open.result_bytes,
+                       (struct copy_dtypes){t->values, t->dtype}, streams_from);
         if (is_long)
             pthread_mutex_lock(&q->job->lock);
         trace_step(q->job->trace, t->open.traced_ns, TRACE_DONE);

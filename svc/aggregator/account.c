@@ -95,6 +95,12 @@ static void begin_round(struct job_ending *ending, uint64_t round, uint64_t now_
     ending->begun_ns = is_over ? now_ns : 0;
 }
 
+/* The lane's time for the job, that of a turn which is not over included. */
+static uint64_t taken(const struct lane_job *job)
+{
+    return job->busy_ns + (job->turn_since_ns > 0 ? clock_now_ns() - job->turn_since_ns : 0);
+}
+
 void account_ready(struct piece *p, bool begins)
 {
     struct job_ending *ending = &p->job->ending;
@@ -107,7 +113,7 @@ void account_ready(struct piece *p, bool begins)
     if (p->round > ending->round)
         begin_round(ending, p->round, p->ready_ns);
     if (ending->at_work == 0) {
-        ending->burst_from_ns = p->job->busy_ns;
+        ending->burst_from_ns = taken(p->job);
         ending->handled_from_ns = p->ready_ns;
     }
     ending->at_work++;
@@ -124,7 +130,7 @@ void account_done(struct piece *p)
     if (ending->at_work > 0)
         return;
     ending->done_ns = clock_now_ns(); /* a turn may be long */
-    ending->burst_ns = p->job->busy_ns - ending->burst_from_ns;
+    ending->burst_ns = taken(p->job) - ending->burst_from_ns;
     if (ending->done_ns > ending->handled_from_ns)
         ending->handled_ns += ending->done_ns - ending->handled_from_ns;
 }

@@ -9,7 +9,7 @@ struct job_ending {
     uint64_t round;           /* the newest that a piece has begun */
     uint64_t begun_ns;        /* when the first did; 0: while the round before was not over */
     uint64_t done_ns;         /* when there was nothing to work on last */
-    uint64_t burst_from_ns;   /* job.busy_ns when there was something again */
+    uint64_t burst_from_ns;   /* the lane's time for it when there was something again */
     uint64_t handled_from_ns; /* when there was something again */
     uint64_t burst_ns;        /* lane time from there to done_ns */
     size_t at_work;           /* pieces */

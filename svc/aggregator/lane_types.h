@@ -165,7 +165,8 @@ struct lane_job {
     struct record_chosen choices[CHOICES_PER_JOB]; /* by round; W13 */
     struct lane_squares squares;
     uint64_t busy_ns, pushed_bytes, rounds;
-    uint64_t queue_ns; /* of all its rounds: from ready to the first chunk */
+    uint64_t turn_since_ns; /* of its turn, whose time is not in busy_ns yet; 0: it has none now */
+    uint64_t queue_ns;      /* of all its rounds: from ready to the first chunk */
     struct job_ending ending;
     size_t wished;            /* pieces that are to be released behind a round (A38) */
     struct piece *worked;     /* whose chunk came last; NULL: gone */

@@ -129,6 +129,13 @@ static bool reads_enough(const struct lane_job *job)
     return bytes >= window_slot_bytes(job) * job->workers_count;
 }
 
+/* Of a turn, by its bytes: a worker is woken once for all that a turn has for it. */
+static uint32_t share_of(const struct piece *p, uint64_t elements)
+{
+    uint64_t share = piece_bytes(p, elements) * TRANSFER_SHARE / MAPPED_CHUNK_BYTES;
+    return share < 1 ? 1 : share > TRANSFER_SHARE ? TRANSFER_SHARE : (uint32_t)share;
+}
+
 /* The next chunk of the piece; the last one of a step is followed by the next step. */
 static struct transfer next_chunk(struct piece *p, const struct transfer *slots_of)
 {
@@ -143,6 +150,7 @@ static struct transfer next_chunk(struct piece *p, const struct transfer *slots_
                          .slot_bytes = slots_of->slot_bytes};
     if (t.number == 0)
         trace_step(p->job->trace, p->traced.at_ns, TRACE_STARTED);
+    t.share = share_of(p, t.elements);
     if (p->parameters)
         t.array = p->step;
     if (p->steps > 1 && p->operation) {
@@ -179,8 +187,10 @@ static struct transfer *take_chunk(struct lane_job *job)
     return t;
 }
 
+static int count_notified(int r) { return r < 0 ? r : r == 0; }
+
 /* What one rank gets of this chunk: bytes if its output is not mapped, the word with the last one.
- * 1: something was posted, 0: nothing to post. */
+ * Returns for how many of them WRITTEN follows. */
 static int post_write(struct transfer *t, uint32_t place)
 {
     struct piece *p = t->piece;
@@ -202,7 +212,7 @@ static int post_write(struct transfer *t, uint32_t place)
     else if (has_bytes)
         r = fabric_write(conn, a->output_region, offset, result, bytes, t);
     else if (has_word)
-        r = fabric_notify(conn, a->word, t);
+        return count_notified(fabric_notify(conn, a->word, t));
     else
         return 0;
     return r < 0 ? r : 1;
@@ -222,7 +232,7 @@ static int post_place(struct transfer *t, struct transfer *next)
     struct piece *p = t->piece;
     int r = post_write(t, t->next_rank);
 #ifdef GRADPOOL_PLANT_RESULT_IS_COMMIT
-    if (r == 1 && t->is_last && p->ranks[t->next_rank].gets_word)
+    if (r >= 0 && t->is_last && p->ranks[t->next_rank].gets_word)
         tell_commit(p->ranks[t->next_rank].worker, p->ranks[t->next_rank].part);
 #endif
     if (r == -ECONNRESET) {
@@ -305,11 +315,6 @@ static bool advance(struct transfer *t)
     return r == 0;
 }
 
-static bool is_small(const struct lane_job *job, const struct transfer *t)
-{
-    return t >= &job->transfers[LARGE_TRANSFERS + SHORT_TRANSFERS];
-}
-
 static struct transfer *start_chunk(struct lane_job *job)
 {
     struct transfer *t = take_chunk(job);
@@ -350,12 +355,13 @@ static struct transfer *step(struct lane_job *job)
 
 uint32_t transfer_turn(struct lane_job *job)
 {
-    uint64_t before_ns = clock_now_ns();
+    job->turn_since_ns = clock_now_ns();
     const struct transfer *t = step(job);
-    uint64_t spent_ns = clock_now_ns() - before_ns;
+    uint64_t spent_ns = clock_now_ns() - job->turn_since_ns;
+    job->turn_since_ns = 0;
     job->busy_ns += spent_ns;
     job->lane->busy_ns += spent_ns;
-    return !t ? 0 : is_small(job, t) ? TRANSFER_SMALL_SHARE : TRANSFER_SHARE;
+    return t ? t->share : 0;
 }
 
 static void free_given_up(struct transfer *t)

@@ -6,8 +6,7 @@
 #include "svc/aggregator/lane_types.h"
 
 /* transfer.c */
-/* What a chunk takes of a lane's turn: so many small ones take no longer than a long one. */
-#define TRANSFER_SMALL_SHARE 1
+/* What a long chunk takes of a lane's turn; a short one takes its part of that, a small one 1. */
 #define TRANSFER_SHARE 16
 /* Does one chunk's worth of work for the job, and returns its share; 0: nothing can be done now. */
 uint32_t transfer_turn(struct lane_job *job);

@@ -18,6 +18,7 @@ struct transfer {
     struct piece *piece;
     uint64_t first, elements;
     uint32_t number;         /* among the chunks of its round */
+    uint32_t share;          /* what it takes of a lane's turn, of TRANSFER_SHARE */
     uint32_t source, target; /* of its step: a place among the members, or OPERATION_EVERYBODY */
     uint32_t array;          /* of the state, where its step is one of these (A30) */
     uint32_t backup_next;    /* how many arrays of it are posted to the copy of the state (A31) */

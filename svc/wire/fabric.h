@@ -155,7 +155,8 @@ int fabric_write(struct fabric_conn *c, uint32_t id, uint64_t offset, const void
  * landed. */
 int fabric_write_word(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
                       size_t bytes, uint32_t word, void *context);
-/* WORD without bytes, for results stored through fabric_map() and barriers. WRITTEN follows. */
+/* WORD without bytes, for results stored through fabric_map() and barriers. 0: WRITTEN follows; 1:
+ * it is with the peer already, and no event follows. */
 int fabric_notify(struct fabric_conn *c, uint32_t word, void *context);
 
 /* Takes up to `events_max` events; progresses everything. Returns their number; never negative:

@@ -205,17 +205,20 @@ int shm_verb_write_word(struct fabric_conn *base, uint32_t id, uint64_t offset, 
     if (r < 0)
         return r;
     memcpy(target, local, bytes);
-    return shm_verb_notify(base, word, context);
-}
-
-int shm_verb_notify(struct fabric_conn *base, uint32_t word, void *context)
-{
-    struct shm_conn *c = shm_conn(base);
-    int r = completable(c);
-
-    if (r == 0)
-        r = push(c, SHM_RECORD_WORD, word, NULL, 0);
+    r = push(c, SHM_RECORD_WORD, word, NULL, 0);
     if (r == 0)
         complete(c, FABRIC_EVENT_WRITTEN, context);
     return r;
+}
+
+/* It lies in the peer's memory at once. */
+int shm_verb_notify(struct fabric_conn *base, uint32_t word, void *context)
+{
+    struct shm_conn *c = shm_conn(base);
+    int r = usable(c);
+
+    (void)context;
+    if (r == 0)
+        r = push(c, SHM_RECORD_WORD, word, NULL, 0);
+    return r < 0 ? r : 1;
 }

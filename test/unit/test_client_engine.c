@@ -55,7 +55,7 @@ static void ring_if_asked(void)
     if (ring == RING_NONE)
         return;
     poll(NULL, 0, NAP_MS);
-    assert_int_equal(fabric_notify(peer.conns[ring >> 32], (uint32_t)ring, NULL), 0);
+    assert_true(fabric_notify(peer.conns[ring >> 32], (uint32_t)ring, NULL) >= 0);
     fabric_flush(peer.fabrics[ring >> 32]);
 }
 
