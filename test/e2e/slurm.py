@@ -76,9 +76,9 @@ class Slurm:
             raise
 
     def start(self, program, *options):
-        # Who runs the tests as root may have no /usr/sbin in its PATH: env looks in the given one.
-        daemon = Process(['/usr/bin/env', program, *options], self.folder, program,
-                         self.environment)
+        # Looked for in the PATH that is given, and ended with us if we are killed.
+        daemon = Process(['/usr/bin/setpriv', '--pdeathsig', 'KILL', program, *options],
+                         self.folder, program, self.environment)
         self.daemons.append(daemon)
         return daemon
 

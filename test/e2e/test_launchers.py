@@ -10,7 +10,7 @@ import unittest
 
 import ranks  # sets GRADPOOL_LIBRARY: before gradpool
 import tap
-from harness import Process, Service
+from harness import Process, Service, until
 from slurm import Slurm, free_ports
 
 WORKERS = 2
@@ -210,11 +210,12 @@ class Srun(Launcher):
 
     def test_a_batch_script_without_srun_is_an_error_and_not_rank_0(self):
         log = service.folder / 'batch.log'
-        code, said = self.launch('worker_sums', command=(
-            'sh', '-c', f'exec sbatch --quiet --wait -n {WORKERS} -o {log} --wrap "$*"', 'sbatch'))
-        said += log.read_text()
-        self.assertEqual(code, 1, said)
-        self.assertIn(f'for {WORKERS} tasks', said)
+        wrapped = f'exec sbatch --quiet -n {WORKERS} -o {log} --wrap "$*; echo it ended with \\$?"'
+        code, said = self.launch('worker_sums', command=('sh', '-c', wrapped, 'sbatch'))
+        self.assertEqual(code, 0, said)
+        until(lambda: log.exists() and 'it ended with' in log.read_text(), 'the batch script ended')
+        self.assertIn(f'for {WORKERS} tasks', log.read_text())
+        self.assertIn('it ended with 1', log.read_text())
 
 
 if __name__ == '__main__':
