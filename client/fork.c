@@ -45,6 +45,7 @@ static void in_child(void)
         control_abandon_in_child(job->control);
         engine_abandon_in_child(&job->engine);
         slabs_abandon_in_child(&job->slabs);
+        job_timeline_abandon_in_child(job);
     }
     release_all();
     list_init(&watched);

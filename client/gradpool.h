@@ -155,6 +155,11 @@ GP_API void gp_job_leave(gp_job *job);
  * until the next call; NaN (at first): none. Its mean over the ranks is told beside the squares of
  * GP_MEASURES. */
 GP_API int gp_job_tell_loss(gp_job *job, float loss);
+/* Writes what all its workers and lanes do, round by round, to a file for trace viewers, until the
+ * stop (or the leave; an hour at most); whole at any time. Errors, besides those of gp_connect()
+ * and open(2): -EBUSY (one is recorded); at the stop what ended it early: the rest is written. */
+GP_API int gp_job_timeline_start(gp_job *job, const char *path);
+GP_API int gp_job_timeline_stop(gp_job *job);
 GP_API uint32_t gp_job_rank(const gp_job *job);
 GP_API uint32_t gp_job_workers(const gp_job *job);
 
@@ -163,14 +168,7 @@ GP_API uint32_t gp_job_workers(const gp_job *job);
  * in Sutskever et al. 2013; Adam: Kingma and Ba 2015, whose weight decay is added to the gradient;
  * AdamW: Loshchilov and Hutter 2019, whose weight decay shrinks the parameters). The lane keeps
  * parameters and moments: twice 4, 8 or 12 bytes an element. */
-enum gp_rule {
-    GP_NO_RULE = 0,
-    GP_SGD = 1,
-    GP_MOMENTUM = 2,
-    GP_NESTEROV = 3,
-    GP_ADAM = 4,
-    GP_ADAMW = 5
-};
+enum gp_rule { GP_NO_RULE = 0, GP_SGD, GP_MOMENTUM, GP_NESTEROV, GP_ADAM, GP_ADAMW };
 
 /* Hyper-parameters of one round. Those that a rule has no use for are not looked at. */
 typedef struct gp_settings {

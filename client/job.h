@@ -188,8 +188,9 @@ struct gp_job {
     bool is_in_barrier;
     struct unfinished unfinished; /* the caller's of snapshot and restore */
     struct hold hold;
-    struct trace_ring *trace; /* rounds are recorded there; NULL: they are not */
-    struct recorder recorder; /* the control thread's */
+    struct trace_ring *trace;      /* rounds are recorded there; NULL: they are not */
+    struct recorder recorder;      /* the control thread's */
+    struct job_timeline *timeline; /* that this worker writes; NULL: none */
     struct progress progress;
     uint64_t stall_told_ns; /* when a stall was last told; 0: none was */
 };
@@ -248,6 +249,12 @@ int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **re
 int push_save(struct gp_tensor *t, void *state, struct gp_request **ret_request);
 int push_restore(struct gp_tensor *t, uint32_t root, const void *state, void *parameters,
                  uint64_t steps, struct gp_request **ret_request);
+
+/* job_timeline.c */
+/* Where GRADPOOL_TIMELINE says so. */
+void job_timeline_from_environment(struct gp_job *job);
+void job_timeline_end(struct gp_job *job);
+void job_timeline_abandon_in_child(struct gp_job *job);
 
 /* settle.c: what lanes say */
 void settle_word(struct link *link, uint32_t word);

@@ -243,6 +243,7 @@ int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
     pthread_mutex_lock(&client->lock);
     list_append(&client->jobs, &job->node);
     pthread_mutex_unlock(&client->lock);
+    job_timeline_from_environment(job);
     *ret_job = job;
     return 0;
 }
@@ -384,6 +385,7 @@ void gp_job_leave(gp_job *job)
     pthread_mutex_lock(&job->client->lock);
     list_remove(&job->node);
     pthread_mutex_unlock(&job->client->lock);
+    job_timeline_end(job);
     pthread_mutex_lock(&job->lock);
     engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_settled, job);
     job->is_leaving = true;

@@ -90,6 +90,7 @@ static const char *const known[] = {
     "TEST_LONG",
     "TEST_SEED",
     "TEST_SLOW",
+    "TIMELINE",
     "TIMEOUT_MS",
     "TRANSPORT",
     "UNDO",

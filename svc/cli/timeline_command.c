@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define SECONDS_DEFAULT_MS 5000
-#define SECONDS_MAX 3600
+#define SECONDS_MAX (TIMELINE_NS_MAX / NS_PER_S)
 
 enum { ENDPOINT, TENANT, OUTPUT, SECONDS, JSON };
 
@@ -126,18 +126,21 @@ static int run(const struct request *wanted, struct timeline_file *file, bool *r
                struct err *err)
 {
     struct channel *channel = NULL;
+    uint64_t timeline = 0;
     struct timeline_wish wish = {
         .job = wanted->job, .tenant = wanted->tenant, .for_ns = wanted->for_ms * NS_PER_MS};
     int r = operator_open(wanted->endpoint, &channel, err);
     if (r < 0)
         return r;
-    wish.stop_fd = take_signals();
-    r = timeline_fetch(channel, &wish, file, err);
+    int stop_fd = take_signals();
+    r = timeline_begin(channel, &wish, file, &timeline, err);
+    if (r == 0)
+        r = timeline_follow(channel, timeline, stop_fd, file, err);
     *ret_is_there = r != -ENOENT;
     r = operator_explain(wanted->endpoint, channel, r, err);
     channel_destroy(channel);
-    if (wish.stop_fd >= 0)
-        close(wish.stop_fd);
+    if (stop_fd >= 0)
+        close(stop_fd);
     return r;
 }
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH_BYTES (6u << 20) /* of all sources together */
+#define BATCH_BYTES (2u << 20) /* of all sources together */
 #define ROUNDS_LEAST 16
 #define ASK_AGAIN_NS (2 * NS_PER_S)
 #define PATIENCE_NS (2 * NS_PER_S) /* for the rest, behind the end */

@@ -8,7 +8,7 @@
 #include <poll.h>
 
 #define ASK_MS 100 /* between two questions */
-#define ANSWER_MS 10000
+#define ANSWER_MS 5000
 
 static int call(struct channel *channel, envelope *request, int expected, envelope **ret_reply,
                 struct err *err)
@@ -21,8 +21,8 @@ static int call(struct channel *channel, envelope *request, int expected, envelo
     return err_set(err, -EPROTO, "the service answered something else");
 }
 
-static int begin(struct channel *channel, const struct timeline_wish *wish,
-                 struct timeline_file *file, uint64_t *ret_timeline, struct err *err)
+int timeline_begin(struct channel *channel, const struct timeline_wish *wish,
+                   struct timeline_file *file, uint64_t *ret_timeline, struct err *err)
 {
     Gradpool__Wire__TimelineRequest ask = GRADPOOL__WIRE__TIMELINE_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
@@ -72,17 +72,16 @@ static bool wait_for_stop(int stop_fd, bool has_more)
     return poll(&stop, 1, has_more ? 1 : ASK_MS) > 0;
 }
 
-int timeline_fetch(struct channel *channel, const struct timeline_wish *wish,
-                   struct timeline_file *file, struct err *err)
+int timeline_follow(struct channel *channel, uint64_t timeline, int stop_fd,
+                    struct timeline_file *file, struct err *err)
 {
     struct told told = {0};
-    uint64_t timeline = 0;
     bool ends = false;
-    int r = begin(channel, wish, file, &timeline, err);
+    int r = 0;
     while (r == 0 && !told.is_over) {
         r = ask_next(channel, timeline, ends, file, &told, err);
         if (r == 0 && !told.is_over)
-            ends = wait_for_stop(ends ? -1 : wish->stop_fd, told.has_more || ends) || ends;
+            ends = wait_for_stop(ends ? -1 : stop_fd, told.has_more || ends) || ends;
     }
     return r;
 }

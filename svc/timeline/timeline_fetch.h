@@ -1,20 +1,25 @@
-/* Asking a coordinator for a timeline until it is over. README: E5. */
+/* Asking a coordinator for a timeline until it is over: what an operator's command and a worker's
+ * thread both do. README: E5. */
 #ifndef GRADPOOL_TIMELINE_FETCH_H
 #define GRADPOOL_TIMELINE_FETCH_H
 
 #include "svc/timeline/timeline_file.h"
 
+#define TIMELINE_NS_MAX (3600 * NS_PER_S) /* that a coordinator allows: a file that can be opened */
+
 struct timeline_wish {
     const char *job, *tenant; /* tenant "": any */
     uint64_t for_ns;
-    int stop_fd; /* readable: it is to end now; -1: nobody says so */
 };
 
-/* On a channel that has been greeted as an operator's. Blocks until it is over, and fills the file,
- * which is still to be closed: also after an error it has what came until then. Errors: the
- * coordinator's refusal (-ENOENT, -EBUSY, -EAGAIN, -EINVAL; then the file has not begun), those of
- * channel_call(), with text. */
-int timeline_fetch(struct channel *channel, const struct timeline_wish *wish,
-                   struct timeline_file *file, struct err *err);
+/* On a channel that has been greeted as an operator's: recording begins, and so does the file.
+ * Errors: the coordinator's refusal (-ENOENT, -EBUSY, -EAGAIN, -EINVAL), those of channel_call(),
+ * with text; the file has not begun then. */
+int timeline_begin(struct channel *channel, const struct timeline_wish *wish,
+                   struct timeline_file *file, uint64_t *ret_timeline, struct err *err);
+/* Blocks until it is over, or `stop_fd` (-1: none) is readable and what was recorded until then is
+ * here. The file is still to be closed, also after an error: then it has what came before. */
+int timeline_follow(struct channel *channel, uint64_t timeline, int stop_fd,
+                    struct timeline_file *file, struct err *err);
 
 #endif

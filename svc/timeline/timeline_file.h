@@ -4,6 +4,7 @@
 #ifndef GRADPOOL_TIMELINE_FILE_H
 #define GRADPOOL_TIMELINE_FILE_H
 
+#include "svc/base/clock.h"
 #include "svc/base/err.h"
 #include "svc/wire/channel.h"
 
@@ -22,7 +23,10 @@ int timeline_file_open(const char *path, struct timeline_file **ret_file, struct
 /* Times count from `begun_ns`, of the coordinator's clock. From now on the file can be read at any
  * time, whatever becomes of its writer. */
 void timeline_file_begin(struct timeline_file *f, const char *job, uint64_t begun_ns);
+/* Each call is one write. */
 void timeline_file_add(struct timeline_file *f, const Gradpool__Wire__TimelineNext *next);
+/* For who forks. */
+int timeline_file_fd(const struct timeline_file *f);
 /* Ends and frees it: -ENOSPC, ... with text if something could not be written. One that never
  * began, and was not there before, is removed. NULL is fine. */
 int timeline_file_close(struct timeline_file *f, struct timeline_totals *ret_totals,

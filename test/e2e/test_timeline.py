@@ -99,10 +99,10 @@ class Timelines(unittest.TestCase):
         self.folder.mkdir()
         self.file = self.folder / 'trace.json'
 
-    def train(self, job='job'):
+    def train(self, job='job', **environment):
         processes = ranks.start_ranks('rank_trains', WORKERS, TEST_FOLDER=str(self.folder),
                                       GRADPOOL_ENDPOINT=self.service.endpoint, TEST_JOB=job,
-                                      **self.acme)
+                                      **self.acme, **environment)
         self.addCleanup(lambda: [p.kill() for p in processes])
         harness.until(lambda: (self.folder / 'trains').exists(), 'the job trains')
         return processes
@@ -270,6 +270,18 @@ class Timelines(unittest.TestCase):
             self.assertEqual({r['pid'] for r in trace.of('worker')}, {0, 1})
             self.check_rounds(trace)
             self.finish(processes)
+
+    def test_a_worker_records_its_job_from_the_start_where_a_variable_says_so(self):
+        processes = self.train('own', GRADPOOL_TIMELINE=str(self.file))
+        harness.until(lambda: self.rounds_so_far() > 10, 'rounds are in the file')
+        own, self.file = self.file, self.folder / 'second.json'
+        code, _, errors = self.ask('--seconds', '0.1', job='own')
+        self.assertEqual(code, 1)
+        self.assertIn('a timeline of job own is being recorded already', errors)
+        self.finish(processes)
+        trace = Trace(own)
+        self.check_rounds(trace)
+        self.check_names(trace)
 
     def test_who_may_not_or_cannot_is_told(self):
         endpoint = self.service.endpoint

@@ -99,6 +99,8 @@ _PROTOTYPES = {
     'gp_poll': (_INT, _HANDLE, _INT),
     'gp_barrier': (_INT, _HANDLE, _INT),
     'gp_job_snapshot': (_INT, _HANDLE, _TEXT),
+    'gp_job_timeline_start': (_INT, _HANDLE, _TEXT),
+    'gp_job_timeline_stop': (_INT, _HANDLE),
     'gp_job_restore': (_INT, _HANDLE, _TEXT, _POINTER(Item), _SIZE),
     'gp_job_spec_from_environment': (_INT, _POINTER(JobSpec)),
 }

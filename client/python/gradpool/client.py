@@ -389,6 +389,15 @@ class Job(Owned):
         same two steps; after a Timeout all call it again."""
         self._wait(lib.gp_job_snapshot, os.fsencode(path))
 
+    def start_timeline(self, path):
+        """From now on what all workers and lanes of the job do, round by round, goes to the file
+        `path`, for trace viewers; one rank calls it. Until stop_timeline(), or for an hour."""
+        self._wait(lib.gp_job_timeline_start, os.fsencode(path))
+
+    def stop_timeline(self):
+        """The file is whole. An error says what ended it early: it has what came until then."""
+        self._wait(lib.gp_job_timeline_stop)
+
     def restore(self, path, parameters=None):
         """Goes on from a snapshot, which the first rank reads, to the same bits as a job that never
         stopped. Every rank calls it, after it has declared the same tensors with rules.

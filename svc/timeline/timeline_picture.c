@@ -1,0 +1,412 @@
+/* Draws timelines. Knows nothing of where batches come from, nor where they go. What workers have
+ * recorded is a stranger's: nothing of it is believed that would make the file one that nobody can
+ * open. README: E3, E4. */
+#include "svc/timeline/timeline_picture.h"
+
+#include "svc/base/text.h"
+#include "svc/wire/record.h"
+#include "svc/wire/trace_ring.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AGGREGATORS_FROM 100000 /* their processes; those of workers are their ranks */
+#define ROWS_PER_LANE 10000     /* threads: of lane 3 from 30000 on */
+#define ROWS_MAX 4096
+#define SPAN_NS_LEAST 100 /* of a step: shorter ones did not happen, they were passed over */
+
+struct row { /* of one lane, or worker: rounds that do not overlap */
+    uint64_t end_ns;
+};
+
+struct lane_rows {
+    uint32_t lane;
+    struct row *rows;
+    uint32_t count, room;
+    uint64_t dropped;
+};
+
+struct party { /* a worker or an aggregator */
+    bool is_aggregator, has_clock;
+    uint32_t number;
+    int64_t offset_ns;
+    uint64_t error_ns;
+    struct lane_rows *lanes;
+    size_t lanes_count;
+    char failure[256]; /* why it records nothing, as of now; "": it does */
+};
+
+struct named {
+    uint32_t tensor, first_piece, pieces;
+    char *name; /* as it stands between quotes */
+};
+
+/* --- text --- */
+
+/* Between quotes; what is no UTF-8 loses what is not ASCII. NULL: no memory. */
+char *picture_escape(const char *text)
+{
+    bool is_utf8 = text_is_utf8(text);
+    char *escaped = malloc(6 * strlen(text) + 1), *at = escaped;
+    for (; escaped && *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c < 0x20 || c == '"' || c == '\\')
+            at += snprintf(at, 7, "\\u%04x", c);
+        else
+            *at++ = c < 0x80 || is_utf8 ? (char)c : '?';
+    }
+    if (escaped)
+        *at = '\0';
+    return escaped;
+}
+
+/* Of the coordinator's clock, from the beginning on, in microseconds. */
+static void put_us(FILE *out, const char *key, int64_t ns)
+{
+    uint64_t size = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
+    fprintf(out, ",\"%s\":%s%" PRIu64 ".%03u", key, ns < 0 ? "-" : "", size / NS_PER_US,
+            (unsigned)(size % NS_PER_US));
+}
+
+static const char *operation_of(uint8_t code)
+{
+    static const char *const names[] = {[RECORD_SUM] = "sum",
+                                        [RECORD_MEAN] = "mean",
+                                        [RECORD_BROADCAST] = "broadcast",
+                                        [RECORD_BARRIER] = "barrier",
+                                        [RECORD_MIN] = "min",
+                                        [RECORD_MAX] = "max",
+                                        [RECORD_PRODUCT] = "product",
+                                        [RECORD_GATHER] = "gather",
+                                        [RECORD_ALL_TO_ALL] = "all-to-all",
+                                        [RECORD_REDUCE_SCATTER] = "reduce-scatter",
+                                        [RECORD_SEND] = "send",
+                                        [RECORD_UPDATE] = "update",
+                                        [RECORD_SAVE] = "save",
+                                        [RECORD_RESTORE] = "restore"};
+    const char *name = code < sizeof names / sizeof *names ? names[code] : NULL;
+    return name ? name : "unknown";
+}
+
+/* --- names --- */
+
+static void add_name(struct picture *pic, const Gradpool__Wire__TimelineTensor *tensor)
+{
+    if (pic->names_count == pic->names_room) {
+        size_t room = pic->names_room ? 2 * pic->names_room : 64;
+        void *grown = realloc(pic->names, room * sizeof *pic->names);
+        if (!grown)
+            return; /* it is shown by number */
+        pic->names = grown;
+        pic->names_room = room;
+    }
+    char *name = picture_escape(tensor->name);
+    if (name)
+        pic->names[pic->names_count++] = (struct named){.tensor = tensor->tensor,
+                                                        .first_piece = tensor->first_piece,
+                                                        .pieces = tensor->pieces,
+                                                        .name = name};
+}
+
+/* The last that is not beyond; both numbers ascend. */
+static const struct named *find_name(const struct picture *pic, bool is_piece, uint32_t thing)
+{
+    size_t low = 0, high = pic->names_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct named *n = &pic->names[middle];
+        if ((is_piece ? n->first_piece : n->tensor) <= thing)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const struct named *n = low ? &pic->names[low - 1] : NULL;
+    bool is_it = n && (is_piece ? thing - n->first_piece < n->pieces : n->tensor == thing);
+    return is_it ? n : NULL;
+}
+
+static const char *name_of(const struct picture *pic, bool is_piece, uint32_t thing, char *buffer,
+                           size_t buffer_bytes)
+{
+    const struct named *n = find_name(pic, is_piece, thing);
+    if (n)
+        return n->name;
+    snprintf(buffer, buffer_bytes, "%s %u", is_piece ? "piece" : "tensor", thing);
+    return buffer;
+}
+
+/* --- events --- */
+
+static void begin_event(struct picture *pic, const char *phase, uint32_t process, uint32_t thread,
+                        const char *name)
+{
+    fprintf(pic->out, "%s{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u,\"name\":\"%s\"",
+            pic->has_events ? ",\n" : "", phase, process, thread, name);
+    pic->has_events = true;
+}
+
+static uint32_t process_of(const struct party *party)
+{
+    return party->number + (party->is_aggregator ? AGGREGATORS_FROM : 0);
+}
+
+static void put_party(struct picture *pic, const struct party *party,
+                      const Gradpool__Wire__TimelineSource *source)
+{
+    char *node = picture_escape(source->node);
+    uint32_t process = process_of(party);
+    begin_event(pic, "M", process, 0, "process_name");
+    fprintf(pic->out, ",\"args\":{\"name\":\"%s %u on %s\",\"os_pid\":%u}}",
+            party->is_aggregator ? "aggregator" : "rank", party->number, node ? node : "?",
+            source->pid);
+    begin_event(pic, "M", process, 0, "process_sort_index");
+    fprintf(pic->out, ",\"args\":{\"sort_index\":%u}}", process);
+    free(node);
+}
+
+static void put_clock(struct picture *pic, const struct party *party)
+{
+    begin_event(pic, "M", process_of(party), 0, "clock");
+    fputs(",\"args\":{\"unit\":\"us\"", pic->out);
+    put_us(pic->out, "offset", party->offset_ns);
+    put_us(pic->out, "error", (int64_t)party->error_ns);
+    fputs("}}", pic->out);
+}
+
+static void put_row_name(struct picture *pic, const struct party *party,
+                         const struct lane_rows *lane, uint32_t index, uint32_t thread)
+{
+    char more[16] = "";
+    if (index > 0)
+        snprintf(more, sizeof more, " (%u)", index + 1);
+    begin_event(pic, "M", process_of(party), thread, "thread_name");
+    if (party->is_aggregator)
+        fprintf(pic->out, ",\"args\":{\"name\":\"lane %u%s\"}}", lane->lane, more);
+    else
+        fprintf(pic->out, ",\"args\":{\"name\":\"rounds%s\"}}", more);
+    begin_event(pic, "M", process_of(party), thread, "thread_sort_index");
+    fprintf(pic->out, ",\"args\":{\"sort_index\":%u}}", thread);
+}
+
+/* --- rows --- */
+
+static struct party *find_party(struct picture *pic, const Gradpool__Wire__TimelineSource *source)
+{
+    for (size_t i = 0; i < pic->parties_count; i++) {
+        struct party *party = &pic->parties[i];
+        if (party->is_aggregator == source->is_aggregator && party->number == source->number)
+            return party;
+    }
+    void *grown = realloc(pic->parties, (pic->parties_count + 1) * sizeof *pic->parties);
+    if (!grown)
+        return NULL;
+    pic->parties = grown;
+    struct party *party = &pic->parties[pic->parties_count++];
+    *party = (struct party){.is_aggregator = source->is_aggregator, .number = source->number};
+    put_party(pic, party, source);
+    pic->totals.workers += !party->is_aggregator;
+    return party;
+}
+
+static struct lane_rows *find_lane(struct picture *pic, struct party *party, uint32_t lane)
+{
+    for (size_t i = 0; i < party->lanes_count; i++) {
+        if (party->lanes[i].lane == lane)
+            return &party->lanes[i];
+    }
+    void *grown = realloc(party->lanes, (party->lanes_count + 1) * sizeof *party->lanes);
+    if (!grown)
+        return NULL;
+    party->lanes = grown;
+    struct lane_rows *rows = &party->lanes[party->lanes_count++];
+    *rows = (struct lane_rows){.lane = lane};
+    pic->totals.lanes += party->is_aggregator;
+    return rows;
+}
+
+static uint32_t thread_of(const struct party *party, const struct lane_rows *lane, uint32_t index)
+{
+    return (party->is_aggregator ? lane->lane * ROWS_PER_LANE : 0) + index + 1;
+}
+
+static bool add_row(struct picture *pic, const struct party *party, struct lane_rows *lane)
+{
+    if (lane->count == ROWS_MAX)
+        return false;
+    if (lane->count == lane->room) {
+        uint32_t room = lane->room ? 2 * lane->room : 4;
+        void *grown = realloc(lane->rows, room * sizeof *lane->rows);
+        if (!grown)
+            return false;
+        lane->rows = grown;
+        lane->room = room;
+    }
+    put_row_name(pic, party, lane, lane->count, thread_of(party, lane, lane->count));
+    lane->rows[lane->count++] = (struct row){0};
+    return true;
+}
+
+/* The first in which nothing overlaps it: rounds come in the order of their ends. 0: there is no
+ * room for one more. */
+static uint32_t choose_row(struct picture *pic, const struct party *party, struct lane_rows *lane,
+                           const struct trace_round *round)
+{
+    uint32_t i = 0;
+    while (i < lane->count && lane->rows[i].end_ns > round->at_ns[0])
+        i++;
+    if (i == lane->count && !add_row(pic, party, lane))
+        return 0;
+    lane->rows[i].end_ns = round->at_ns[TRACE_STEPS - 1];
+    return thread_of(party, lane, i);
+}
+
+/* --- rounds --- */
+
+struct span {
+    const char *name;
+    int from, to; /* steps */
+};
+
+static const struct span worker_spans[] = {
+    {"queued", TRACE_PUSHED, TRACE_BEGUN},   {"copy in", TRACE_BEGUN, TRACE_ANNOUNCED},
+    {"wait", TRACE_ANNOUNCED, TRACE_LANDED}, {"landed", TRACE_LANDED, TRACE_COPYING},
+    {"copy out", TRACE_COPYING, TRACE_DONE}, {0}};
+static const struct span lane_spans[] = {{"announcements", TRACE_HEARD, TRACE_READY},
+                                         {"queue", TRACE_READY, TRACE_STARTED},
+                                         {"read and sum", TRACE_STARTED, TRACE_SUMMED},
+                                         {"write", TRACE_SUMMED, TRACE_WRITTEN},
+                                         {0}};
+
+struct drawing {
+    struct picture *pic;
+    const struct party *party;
+    const struct trace_round *round;
+    uint32_t process, thread;
+};
+
+static int64_t since_begin(const struct drawing *d, int step)
+{
+    return (int64_t)(d->round->at_ns[step] + (uint64_t)d->party->offset_ns - d->pic->begun_ns);
+}
+
+static void put_span(const struct drawing *d, const char *name, int from, int to)
+{
+    FILE *out = d->pic->out;
+    begin_event(d->pic, "X", d->process, d->thread, name);
+    put_us(out, "ts", since_begin(d, from));
+    put_us(out, "dur", (int64_t)(d->round->at_ns[to] - d->round->at_ns[from]));
+    fprintf(out, ",\"args\":{\"round\":%" PRIu64, d->round->round);
+}
+
+static void put_whole(const struct drawing *d)
+{
+    char number[32];
+    const struct trace_round *r = d->round;
+    bool is_lane = d->party->is_aggregator;
+    put_span(d, name_of(d->pic, is_lane, r->thing, number, sizeof number), 0, TRACE_STEPS - 1);
+    fprintf(d->pic->out, ",\"bytes\":%" PRIu64 ",\"operation\":\"%s\"", r->bytes,
+            operation_of(r->operation));
+    if (is_lane)
+        fprintf(d->pic->out, ",\"piece\":%u", r->thing);
+    fputs("}}", d->pic->out);
+}
+
+static void put_steps(const struct drawing *d, const struct span *spans)
+{
+    for (const struct span *s = spans; s->name; s++) {
+        if (d->round->at_ns[s->to] - d->round->at_ns[s->from] < SPAN_NS_LEAST)
+            continue;
+        put_span(d, s->name, s->from, s->to);
+        if (s->from == TRACE_HEARD && d->party->is_aggregator)
+            fprintf(d->pic->out, ",\"last_rank\":%u", d->round->last);
+        fputs("}}", d->pic->out);
+    }
+}
+
+static void put_commit(const struct drawing *d)
+{
+    begin_event(d->pic, "i", d->process, d->thread, "commit");
+    put_us(d->pic->out, "ts", since_begin(d, TRACE_WRITTEN));
+    fprintf(d->pic->out, ",\"s\":\"t\",\"args\":{\"round\":%" PRIu64 "}}", d->round->round);
+}
+
+static void add_round(struct picture *pic, const struct party *party, struct lane_rows *lane,
+                      const struct trace_round *round)
+{
+    uint32_t thread = trace_round_is_sound(round) ? choose_row(pic, party, lane, round) : 0;
+    struct drawing d = {pic, party, round, process_of(party), thread};
+    pic->totals.damaged += thread == 0;
+    pic->totals.rounds += thread > 0;
+    if (thread == 0)
+        return;
+    put_whole(&d);
+    put_steps(&d, party->is_aggregator ? lane_spans : worker_spans);
+    if (party->is_aggregator)
+        put_commit(&d);
+}
+
+static void add_rounds(struct picture *pic, struct party *party,
+                       const Gradpool__Wire__TimelineRounds *part)
+{
+    struct lane_rows *lane = find_lane(pic, party, part->lane);
+    struct trace_round round;
+    if (!lane)
+        return;
+    pic->totals.dropped += part->dropped - lane->dropped;
+    lane->dropped = part->dropped;
+    for (size_t at = 0; at + sizeof round <= part->rounds.len; at += sizeof round) {
+        memcpy(&round, part->rounds.data + at, sizeof round);
+        add_round(pic, party, lane, &round);
+    }
+}
+
+static void add_source(struct picture *pic, const Gradpool__Wire__TimelineSource *source)
+{
+    struct party *party = find_party(pic, source);
+    if (!party)
+        return;
+    bool is_new = !party->has_clock || party->offset_ns != source->offset_ns ||
+                  party->error_ns != source->error_ns;
+    party->offset_ns = source->offset_ns;
+    party->error_ns = source->error_ns;
+    if (is_new && source->error_ns > 0) {
+        party->has_clock = true;
+        put_clock(pic, party);
+    }
+    snprintf(party->failure, sizeof party->failure, "%s", source->failure);
+    for (size_t i = 0; i < source->n_rounds; i++)
+        add_rounds(pic, party, source->rounds[i]);
+}
+
+void picture_add(struct picture *pic, const Gradpool__Wire__TimelineNext *next)
+{
+    for (size_t i = 0; i < next->n_tensors; i++)
+        add_name(pic, next->tensors[i]);
+    for (size_t i = 0; i < next->n_sources; i++)
+        add_source(pic, next->sources[i]);
+}
+
+/* The first of those that have not come round to it. */
+void picture_name_failure(struct picture *pic)
+{
+    for (size_t i = 0; i < pic->parties_count && !*pic->totals.failure; i++) {
+        const struct party *party = &pic->parties[i];
+        if (*party->failure)
+            snprintf(pic->totals.failure, sizeof pic->totals.failure, "%s %u records nothing: %s",
+                     party->is_aggregator ? "aggregator" : "rank", party->number, party->failure);
+    }
+}
+
+void picture_fini(struct picture *pic)
+{
+    for (size_t i = 0; i < pic->names_count; i++)
+        free(pic->names[i].name);
+    for (size_t i = 0; i < pic->parties_count; i++) {
+        for (size_t k = 0; k < pic->parties[i].lanes_count; k++)
+            free(pic->parties[i].lanes[k].rows);
+        free(pic->parties[i].lanes);
+    }
+    free(pic->names);
+    free(pic->parties);
+}

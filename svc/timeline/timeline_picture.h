@@ -1,0 +1,28 @@
+/* What a timeline's file shows: the events of a trace. Owns names of tensors and rows; for the
+ * files of this folder only. README: E3, E4. */
+#ifndef GRADPOOL_TIMELINE_PICTURE_H
+#define GRADPOOL_TIMELINE_PICTURE_H
+
+#include "svc/timeline/timeline_file.h"
+
+#include <stdio.h>
+
+struct picture {
+    FILE *out; /* of this batch */
+    uint64_t begun_ns;
+    bool has_events;
+    struct named *names;
+    size_t names_count, names_room;
+    struct party *parties;
+    size_t parties_count;
+    struct timeline_totals totals;
+};
+
+/* As it stands between quotes; NULL: no memory. */
+char *picture_escape(const char *text);
+void picture_add(struct picture *pic, const Gradpool__Wire__TimelineNext *next);
+/* Fills totals.failure: the first of those that record nothing. */
+void picture_name_failure(struct picture *pic);
+void picture_fini(struct picture *pic);
+
+#endif

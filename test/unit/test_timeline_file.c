@@ -1,0 +1,222 @@
+/* The file of a timeline: whole behind each batch, what was there before stays until it begins, and
+ * nothing that a worker sends makes it one that cannot be read. */
+#include "svc/timeline/timeline_file.h"
+#include "svc/wire/record.h"
+#include "svc/wire/trace_ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define BEGUN 1000000
+
+struct rig {
+    char folder[64], path[96];
+    struct timeline_file *file;
+    struct timeline_totals totals;
+    char text[1 << 16];
+};
+
+static int set_up(void **state)
+{
+    struct rig *rig = calloc(1, sizeof *rig);
+    snprintf(rig->folder, sizeof rig->folder, "/tmp/gradpool-timeline-XXXXXX");
+    assert_non_null(mkdtemp(rig->folder));
+    snprintf(rig->path, sizeof rig->path, "%s/trace.json", rig->folder);
+    *state = rig;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct rig *rig = *state;
+    unlink(rig->path);
+    rmdir(rig->folder);
+    free(rig);
+    return 0;
+}
+
+static const char *text_of(struct rig *rig)
+{
+    int fd = open(rig->path, O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = fd < 0 ? 0 : read(fd, rig->text, sizeof rig->text - 1);
+    rig->text[bytes < 0 ? 0 : bytes] = '\0';
+    if (fd >= 0)
+        close(fd);
+    return rig->text;
+}
+
+static void open_file(struct rig *rig)
+{
+    struct err err;
+    assert_int_equal(timeline_file_open(rig->path, &rig->file, &err), 0);
+}
+
+static void close_file(struct rig *rig)
+{
+    struct err err;
+    assert_int_equal(timeline_file_close(rig->file, &rig->totals, &err), 0);
+}
+
+/* Balanced, outside of quotes: what a parser would trip over first. */
+static bool is_whole(const char *text)
+{
+    int depth = 0;
+    bool is_quoted = false;
+    for (; *text; text++) {
+        if ((unsigned char)*text < 0x20 && *text != '\n')
+            return false;
+        if (*text == '\\' && is_quoted)
+            text++;
+        else if (*text == '"')
+            is_quoted = !is_quoted;
+        else if (!is_quoted)
+            depth += (*text == '{' || *text == '[') - (*text == '}' || *text == ']');
+    }
+    return depth == 0 && !is_quoted;
+}
+
+static size_t count(const char *text, const char *part)
+{
+    size_t found = 0;
+    for (; (text = strstr(text, part)); text += strlen(part))
+        found++;
+    return found;
+}
+
+static struct trace_round round_at(uint64_t begin, uint64_t end)
+{
+    struct trace_round r = {
+        .round = 7, .bytes = 4, .thing = 3, .operation = RECORD_SUM, .at_ns = {BEGUN + begin}};
+    for (int i = 1; i < TRACE_STEPS; i++)
+        r.at_ns[i] = BEGUN + end;
+    return r;
+}
+
+/* As one worker, or lane 2 of an aggregator, would send them. */
+static void add(struct rig *rig, bool is_aggregator, const void *rounds, size_t bytes,
+                uint64_t dropped)
+{
+    Gradpool__Wire__TimelineNext next = GRADPOOL__WIRE__TIMELINE_NEXT__INIT;
+    Gradpool__Wire__TimelineTensor tensor = GRADPOOL__WIRE__TIMELINE_TENSOR__INIT,
+                                   *tensors = &tensor;
+    Gradpool__Wire__TimelineSource source = GRADPOOL__WIRE__TIMELINE_SOURCE__INIT,
+                                   *sources = &source;
+    Gradpool__Wire__TimelineRounds part = GRADPOOL__WIRE__TIMELINE_ROUNDS__INIT, *parts = &part;
+    tensor.tensor = 3;
+    tensor.first_piece = 3;
+    tensor.pieces = 2;
+    tensor.name = (char *)"a\"b\\c\n\xc3\xa4";
+    part.lane = is_aggregator ? 2 : 0;
+    part.rounds = (ProtobufCBinaryData){bytes, (uint8_t *)rounds};
+    part.dropped = dropped;
+    source.is_aggregator = is_aggregator;
+    source.node = (char *)"no\"de";
+    source.error_ns = 5;
+    source.offset_ns = -2000;
+    source.rounds = &parts;
+    source.n_rounds = 1;
+    next.sources = &sources;
+    next.n_sources = 1;
+    next.tensors = &tensors;
+    next.n_tensors = 1;
+    timeline_file_add(rig->file, &next);
+}
+
+static void it_is_whole_behind_each_batch(void **state)
+{
+    struct rig *rig = *state;
+    struct trace_round r = round_at(3000, 4500);
+    open_file(rig);
+    timeline_file_begin(rig->file, "jo\"b", BEGUN);
+    assert_true(is_whole(text_of(rig)));
+    for (size_t i = 1; i <= 3; i++) {
+        add(rig, false, &r, sizeof r, i);
+        assert_true(is_whole(text_of(rig)));
+        assert_int_equal(count(rig->text, "\"bytes\":4,\"operation\":\"sum\""), i);
+        assert_int_equal(count(rig->text, "\"otherData\""), 1);
+    }
+    assert_non_null(strstr(rig->text, "\"name\":\"a\\u0022b\\u005cc\\u000a\xc3\xa4\""));
+    assert_non_null(strstr(rig->text, "\"ts\":1.000,\"dur\":1.500,\"args\":{\"round\":7,"));
+    assert_non_null(strstr(rig->text, "\"offset\":-2.000,\"error\":0.005"));
+    assert_non_null(strstr(rig->text, "\"rounds\":\"3\",\"dropped\":\"3\""));
+    close_file(rig);
+    assert_int_equal(rig->totals.dropped, 3);
+}
+
+static void rounds_that_overlap_get_rows_of_their_own(void **state)
+{
+    struct rig *rig = *state;
+    const struct trace_round rounds[] = {round_at(0, 1000), round_at(500, 1500),
+                                         round_at(1000, 2000), round_at(1900, 2100)};
+    open_file(rig);
+    timeline_file_begin(rig->file, "job", BEGUN);
+    add(rig, true, rounds, sizeof rounds, 0);
+    close_file(rig);
+    assert_int_equal(count(text_of(rig), "\"tid\":20001,\"name\":\"a\\u0022"), 2);
+    assert_int_equal(count(rig->text, "\"tid\":20002,\"name\":\"a\\u0022"), 2);
+    assert_int_equal(count(rig->text, "{\"name\":\"lane 2 (2)\"}"), 1);
+    assert_int_equal(count(rig->text, "\"ph\":\"i\""), 4);
+    assert_int_equal(rig->totals.lanes, 1);
+}
+
+static void what_has_no_sense_is_counted_and_left_out(void **state)
+{
+    struct rig *rig = *state;
+    struct trace_round rounds[] = {round_at(0, 1000), round_at(5, 4), round_at(2000, 3000)};
+    rounds[2].thing = 77; /* nobody knows it */
+    rounds[2].operation = 200;
+    open_file(rig);
+    timeline_file_begin(rig->file, "job", BEGUN);
+    add(rig, false, rounds, sizeof rounds - 1, 0);
+    add(rig, false, &rounds[2], sizeof rounds[2], 0);
+    close_file(rig);
+    assert_true(is_whole(text_of(rig)));
+    assert_int_equal(rig->totals.rounds, 2);
+    assert_int_equal(rig->totals.damaged, 1);
+    assert_non_null(strstr(rig->text, "\"name\":\"tensor 77\""));
+    assert_non_null(strstr(rig->text, "\"operation\":\"unknown\""));
+}
+
+static void what_was_there_stays_until_it_begins(void **state)
+{
+    struct rig *rig = *state;
+    open_file(rig);
+    close_file(rig);
+    assert_int_equal(access(rig->path, F_OK), -1);
+    int fd = open(rig->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, "mine", 4), 4);
+    close(fd);
+    open_file(rig);
+    close_file(rig);
+    assert_string_equal(text_of(rig), "mine");
+}
+
+static void a_folder_that_is_not_there_is_named(void **state)
+{
+    struct rig *rig = *state;
+    struct err err;
+    assert_int_equal(timeline_file_open("/no/such/trace.json", &rig->file, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "/no/such/trace.json"));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(it_is_whole_behind_each_batch),
+        CASE(rounds_that_overlap_get_rows_of_their_own),
+        CASE(what_has_no_sense_is_counted_and_left_out),
+        CASE(what_was_there_stays_until_it_begins),
+        CASE(a_folder_that_is_not_there_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
