@@ -3,37 +3,18 @@
 #include "svc/cli/cli.h"
 #include "svc/cli/doctor.h"
 #include "svc/cli/knobs.h"
-#include "svc/wire/endpoint.h"
+#include "svc/cli/operator.h"
 
 #include <assert.h>
 #include <stdarg.h>
 
-enum { ENDPOINT, JSON };
-
 const struct knob doctor_knobs[] = {
-    [ENDPOINT] = {"endpoint", "URL",
-                  "the service to look at, too, with the key that GRADPOOL_KEY "
-                  "or GRADPOOL_KEY_FILE gives (default: none)"},
-    [JSON] = {"json", NULL, "print JSON instead of text (default: off)"},
+    [OPERATOR_ENDPOINT] = {"endpoint", "URL",
+                           "the service to look at, too, with the key that GRADPOOL_KEY "
+                           "or GRADPOOL_KEY_FILE gives (default: none)"},
+    [OPERATOR_JSON] = {"json", NULL, "print JSON instead of text (default: off)"},
     {0},
 };
-
-struct doctor_options {
-    const char *endpoint; /* NULL: not given */
-    bool json;
-};
-
-static int set(void *context, int index, const char *value, struct err *err)
-{
-    struct doctor_options *o = context;
-    struct endpoint endpoint;
-    if (index == JSON) {
-        o->json = true;
-        return 0;
-    }
-    o->endpoint = value;
-    return endpoint_parse(value, &endpoint, err);
-}
 
 void doctor_say(struct view_checks *checks, const char *name, enum view_verdict verdict,
                 const char *advice, const char *format, ...)
@@ -62,14 +43,14 @@ int cli_doctor(int argc, char **argv, const struct cli_machine *machine, const s
     static const struct knob_command command = {
         .name = "gradpool doctor",
         .knobs = doctor_knobs,
-        .set = set,
+        .set = operator_set,
         .before = "Looks at what gradpool needs of this host, of Python here, and of a service, "
                   "and says what to do where something is missing.",
         .after = "Examples:\n  gradpool doctor\n  gradpool doctor --endpoint "
                  "gradpool://node7:7077\n\nExit code: 0 nothing has failed (a warning is no "
                  "failure); 1 something has; 2 a mistake on the command line."};
     static struct view_checks checks;
-    struct doctor_options o = {0};
+    struct operator_options o = {0};
     knobs_parse(&command, argc, argv, &o);
     const struct view_build *build = machine->build();
     doctor_libraries(&checks, build);

@@ -2,18 +2,17 @@
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
-#include "svc/wire/endpoint.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { ENDPOINT, UNDO, JSON };
+enum { UNDO = OPERATOR_KNOBS };
 
 const struct knob drain_knobs[] = {
-    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
+    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
     [UNDO] = {"undo", NULL, "give the lanes back, so that they are used again (default: off)"},
-    [JSON] = {"json", NULL, "print JSON instead of a sentence"},
     {0},
 };
 
@@ -26,14 +25,10 @@ struct drain {
 static int set(void *context, int index, const char *value, struct err *err)
 {
     struct drain *d = context;
-    struct endpoint endpoint;
-    if (index == JSON)
-        d->options.json = true;
-    else if (index == UNDO)
-        d->undo = true;
-    else
-        d->options.endpoint = value;
-    return index == ENDPOINT ? endpoint_parse(value, &endpoint, err) : 0;
+    if (index < OPERATOR_KNOBS)
+        return operator_set(&d->options, index, value, err);
+    d->undo = true;
+    return 0;
 }
 
 static int set_operand(void *context, const char *value, struct err *err)

@@ -2,18 +2,17 @@
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
-#include "svc/wire/endpoint.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { ENDPOINT, TENANT, JSON };
+enum { TENANT = OPERATOR_KNOBS };
 
 const struct knob move_knobs[] = {
-    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
+    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
     [TENANT] = {"tenant", "NAME", "whose job it is, where two have one of that name (-: nobody's)"},
-    [JSON] = {"json", NULL, "print JSON instead of a sentence"},
     {0},
 };
 
@@ -25,14 +24,10 @@ struct move {
 static int set(void *context, int index, const char *value, struct err *err)
 {
     struct move *m = context;
-    struct endpoint endpoint;
-    if (index == JSON)
-        m->options.json = true;
-    else if (index == TENANT)
-        m->tenant = value;
-    else
-        m->options.endpoint = value;
-    return index == ENDPOINT ? endpoint_parse(value, &endpoint, err) : 0;
+    if (index < OPERATOR_KNOBS)
+        return operator_set(&m->options, index, value, err);
+    m->tenant = value;
+    return 0;
 }
 
 static int set_operand(void *context, const char *value, struct err *err)

@@ -14,19 +14,17 @@
 
 #define ASK_TIMEOUT_MS 10000
 
-enum { ENDPOINT, JSON };
-
 const struct knob operator_knobs[] = {
-    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
-    [JSON] = {"json", NULL, "print JSON instead of a table"},
+    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a table"},
     {0},
 };
 
-static int set(void *context, int index, const char *value, struct err *err)
+int operator_set(void *context, int index, const char *value, struct err *err)
 {
     struct operator_options *o = context;
     struct endpoint endpoint;
-    if (index == JSON) {
+    if (index == OPERATOR_JSON) {
         o->json = true;
         return 0;
     }
@@ -51,7 +49,7 @@ void operator_parse(const char *name, const char *operands, const char *before, 
                                          .before = before,
                                          .after = after,
                                          .knobs = operator_knobs,
-                                         .set = set,
+                                         .set = operator_set,
                                          .operand = operands ? set_job : NULL};
     *ret_options = (struct operator_options){.endpoint = OPERATOR_ENDPOINT_DEFAULT};
     knobs_parse(&command, argc, argv, ret_options);

@@ -1,4 +1,4 @@
-/* What `gradpool status`, `jobs` and `top` share: their options, and asking the coordinator. */
+/* What subcommands about a running service share: their options, and asking the coordinator. */
 #ifndef GRADPOOL_CLI_OPERATOR_H
 #define GRADPOOL_CLI_OPERATOR_H
 
@@ -15,6 +15,17 @@ struct operator_options {
 };
 /* Of orders, which take as long as what moves. */
 #define OPERATOR_PATIENCE_MS 610000
+
+/* What every table of options begins with that is about a running service. */
+enum { OPERATOR_ENDPOINT, OPERATOR_JSON, OPERATOR_KNOBS };
+/* What --endpoint is unless told. */
+#define OPERATOR_ENDPOINT_DEFAULT "gradpool://127.0.0.1:7077"
+#define OPERATOR_ENDPOINT_KNOB                                                    \
+    {                                                                             \
+        "endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")" \
+    }
+/* One of these two, as knob_command.set; `options`: a struct operator_options. */
+int operator_set(void *options, int index, const char *value, struct err *err);
 
 /* `operands`: "[JOB]", or NULL for none. */
 void operator_parse(const char *name, const char *operands, const char *before, const char *after,
@@ -37,7 +48,5 @@ int operator_call(struct channel *channel, envelope *request, envelope **ret_rep
  * of the service, not of a process, and what to do. */
 int operator_explain(const char *endpoint, const struct channel *channel, int error,
                      struct err *err);
-/* What --endpoint is unless told. */
-#define OPERATOR_ENDPOINT_DEFAULT "gradpool://127.0.0.1:7077"
 
 #endif

@@ -5,7 +5,6 @@
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
 #include "svc/cli/plan_file.h"
-#include "svc/wire/endpoint.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,11 +16,11 @@
 #define MS_MIN 1e-6 /* a nanosecond */
 #define MS_MAX 86400000.0
 
-enum { ENDPOINT, JSON, WORKERS, PERIOD, LANE_TIME, LOSS_LIMIT, JOB };
+enum { WORKERS = OPERATOR_KNOBS, PERIOD, LANE_TIME, LOSS_LIMIT, JOB };
 
 const struct knob plan_knobs[] = {
-    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
-    [JSON] = {"json", NULL, "print JSON instead of tables"},
+    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_JSON] = {"json", NULL, "print JSON instead of tables"},
     [WORKERS] = {"workers", "N", "of the job (default: 2)"},
     [PERIOD] = {"period", "MS",
                 "of a round, without other jobs (default: as the job ran before under its name; "
@@ -61,11 +60,9 @@ static int set_job(Gradpool__Wire__PlanRequest *request, const char *value, stru
 static int set(void *context, int index, const char *value, struct err *err)
 {
     struct plan *p = context;
-    struct endpoint endpoint;
     unsigned long long workers;
     int error;
     switch (index) {
-    case JSON: p->options.json = true; return 0;
     case WORKERS:
         error = knobs_number(value, 1, WORKERS_MAX, &workers, err);
         p->request.workers = error < 0 ? p->request.workers : (uint32_t)workers;
@@ -74,7 +71,7 @@ static int set(void *context, int index, const char *value, struct err *err)
     case LANE_TIME: return set_ms(value, &p->request.lane_ns, err);
     case LOSS_LIMIT: return knobs_percent(value, &p->request.loss_limit_ppm, err);
     case JOB: return set_job(&p->request, value, err);
-    default: p->options.endpoint = value; return endpoint_parse(value, &endpoint, err);
+    default: return operator_set(&p->options, index, value, err);
     }
 }
 

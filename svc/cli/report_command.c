@@ -3,17 +3,16 @@
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
-#include "svc/wire/endpoint.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { ENDPOINT, JSON, OUTPUT };
+enum { OUTPUT = OPERATOR_KNOBS };
 
 const struct knob report_knobs[] = {
-    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
-    [JSON] = {"json", NULL, "JSON instead of a page"},
+    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_JSON] = {"json", NULL, "JSON instead of a page"},
     [OUTPUT] = {"output", "FILE", "where it goes (default: standard output)"},
     {0},
 };
@@ -26,14 +25,10 @@ struct report {
 static int set(void *context, int index, const char *value, struct err *err)
 {
     struct report *r = context;
-    struct endpoint endpoint;
-    if (index == JSON)
-        r->options.json = true;
-    else if (index == OUTPUT)
-        r->output = value;
-    else
-        r->options.endpoint = value;
-    return index == ENDPOINT ? endpoint_parse(value, &endpoint, err) : 0;
+    if (index < OPERATOR_KNOBS)
+        return operator_set(&r->options, index, value, err);
+    r->output = value;
+    return 0;
 }
 
 static int write_to(FILE *out, const ProtobufCBinaryData *text)

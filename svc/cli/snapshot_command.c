@@ -7,7 +7,6 @@
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
 #include "svc/state/state_file.h"
-#include "svc/wire/endpoint.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,19 +16,19 @@
 #define REST_TIMEOUT_MS 90000 /* until all stands still */
 #define PART_TIMEOUT_MS 20000
 
-enum { ENDPOINT, TENANT, OUTPUT, JSON };
+enum { TENANT = OPERATOR_KNOBS, OUTPUT };
 
 const struct knob snapshot_knobs[] = {
-    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
+    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
     [TENANT] = {"tenant", "NAME", "whose job it is, where two have one of that name (-: nobody's)"},
     [OUTPUT] = {"output", "FILE", "where it goes (default: JOB.snapshot)"},
-    [JSON] = {"json", NULL, "print JSON instead of a sentence"},
     {0},
 };
 
 struct request {
-    const char *endpoint, *tenant, *output, *job;
-    bool json;
+    struct operator_options options;
+    const char *tenant, *output;
 };
 
 struct fetch {
@@ -51,21 +50,19 @@ struct fetch {
 static int set(void *context, int index, const char *value, struct err *err)
 {
     struct request *r = context;
-    struct endpoint endpoint;
     switch (index) {
-    case JSON: r->json = true; return 0;
     case TENANT: r->tenant = value; return 0;
     case OUTPUT: r->output = value; return 0;
-    default: r->endpoint = value; return endpoint_parse(value, &endpoint, err);
+    default: return operator_set(&r->options, index, value, err);
     }
 }
 
 static int set_operand(void *context, const char *value, struct err *err)
 {
     struct request *r = context;
-    if (r->job)
+    if (r->options.job)
         return err_set(err, -EINVAL, "'%s' is too much: one job is expected", value);
-    r->job = value;
+    r->options.job = value;
     return 0;
 }
 
@@ -88,7 +85,8 @@ static void parse(int argc, char **argv, struct request *ret_request)
                  "iteration ends (gp_job_snapshot()).\n\n"
                  "Exit code: 0 written; 1 failed; 2 a mistake on the command line; 3 no service "
                  "there, or no such job."};
-    *ret_request = (struct request){.endpoint = OPERATOR_ENDPOINT_DEFAULT, .tenant = ""};
+    *ret_request =
+        (struct request){.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT}, .tenant = ""};
     knobs_parse(&command, argc, argv, ret_request);
 }
 
@@ -110,7 +108,7 @@ static int ask_to_stand(struct fetch *f, const struct request *wanted, struct er
 {
     Gradpool__Wire__SnapshotRequest ask = GRADPOOL__WIRE__SNAPSHOT_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    ask.job = (char *)wanted->job;
+    ask.job = (char *)wanted->options.job;
     ask.tenant = (char *)wanted->tenant;
     request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_REQUEST;
     request.snapshot_request = &ask;
@@ -222,7 +220,7 @@ static int take_all(struct fetch *f, struct err *err)
 /* The job goes on before the file is brought to disk. */
 static int run(struct fetch *f, const struct request *wanted, const char *path, struct err *err)
 {
-    f->endpoint = wanted->endpoint;
+    f->endpoint = wanted->options.endpoint;
     int r = operator_open(f->endpoint, &f->channel, err);
     if (r == 0)
         r = ask_to_stand(f, wanted, err);
@@ -240,14 +238,14 @@ static int run(struct fetch *f, const struct request *wanted, const char *path, 
 static void print_done(const struct fetch *f, const struct request *wanted, const char *path)
 {
     size_t count = f->what->n_tensors;
-    if (wanted->json)
+    if (wanted->options.json)
         printf("{\"round\": %" PRIu64 ", \"tensors\": %zu, \"bytes\": %" PRIu64
                ", \"stood_ns\": %" PRIu64 "}\n",
                f->what->round, count, f->bytes, f->stood_ns);
     else
         printf("%s: job %s after round %" PRIu64 ", %zu tensor%s with %.1f MiB; it stood still for "
                "%.1f ms\n",
-               path, wanted->job, f->what->round, count, count == 1 ? "" : "s",
+               path, wanted->options.job, f->what->round, count, count == 1 ? "" : "s",
                (double)f->bytes / (1 << 20), (double)f->stood_ns / NS_PER_MS);
 }
 
@@ -269,13 +267,13 @@ int cli_snapshot(int argc, char **argv)
     struct err err = {0};
     _cleanup_free_ char *path = NULL;
     parse(argc, argv, &wanted);
-    if (!wanted.job) {
+    if (!wanted.options.job) {
         fprintf(stderr, "gradpool snapshot: missing: JOB\n"
                         "Try `gradpool snapshot --help' for more information.\n");
         return CLI_USAGE;
     }
     path = wanted.output ? strdup(wanted.output) : NULL;
-    if (!wanted.output && asprintf(&path, "%s.snapshot", wanted.job) < 0)
+    if (!wanted.output && asprintf(&path, "%s.snapshot", wanted.options.job) < 0)
         path = NULL;
     int r = path ? run(&f, &wanted, path, &err) : err_set(&err, -ENOMEM, "out of memory");
     if (r < 0)

@@ -7,7 +7,6 @@
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
 #include "svc/ops/snapshot.h"
-#include "svc/wire/endpoint.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -21,11 +20,11 @@
 #define ROWS_DEFAULT 24
 #define COLUMNS_DEFAULT 80
 
-enum { ENDPOINT, JSON, ONCE };
+enum { ONCE = OPERATOR_KNOBS };
 
 const struct knob top_knobs[] = {
-    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
-    [JSON] = {"json", NULL, "print JSON, once"},
+    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_JSON] = {"json", NULL, "print JSON, once"},
     [ONCE] = {"once", NULL, "print once (default: when standard output is no terminal)"},
     {0},
 };
@@ -41,14 +40,10 @@ struct top {
 static int set(void *context, int index, const char *value, struct err *err)
 {
     struct top *t = context;
-    struct endpoint endpoint;
-    if (index == JSON)
-        t->options.json = true;
-    else if (index == ONCE)
-        t->once = true;
-    else
-        t->options.endpoint = value;
-    return index == ENDPOINT ? endpoint_parse(value, &endpoint, err) : 0;
+    if (index < OPERATOR_KNOBS)
+        return operator_set(&t->options, index, value, err);
+    t->once = true;
+    return 0;
 }
 
 /* --- asking --- */

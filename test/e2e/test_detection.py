@@ -1,6 +1,5 @@
 """How long a job stands still when the aggregator that it is on dies, or falls silent. The times
 are printed; what is asserted of silence leaves room for a machine that is busy with other tests."""
-import contextlib
 import os
 import signal
 import time
@@ -74,13 +73,7 @@ class Silence(unittest.TestCase):
     ROUNDS = 2000
 
     def setUp(self):
-        cleanup = contextlib.ExitStack()
-        self.addCleanup(cleanup.close)
-        self.nodes = nodes.Nodes()
-        cleanup.callback(self.nodes.remove)
-        self.nodes.create()
-        self.service = nodes.NodeService(self.nodes)
-        cleanup.callback(self.service.end)
+        self.nodes, self.service = nodes.start(self.addCleanup)
 
     def owner(self):
         """The node whose aggregator has the job."""

@@ -57,19 +57,24 @@ class NodeService(Service):
         return process
 
 
+def start(cleanup, *options):
+    """(Nodes, NodeService), whose ends are given to `cleanup`, as addCleanup."""
+    nodes = Nodes()
+    cleanup(nodes.remove)
+    nodes.create()
+    service = NodeService(nodes, *options)
+    cleanup(service.end)
+    return nodes, service
+
+
 @unittest.skipUnless(os.geteuid() == 0, 'network namespaces need root')
 class SeveralNodes(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
         cls.cleanup = contextlib.ExitStack()
-        nodes = Nodes()
-        cls.cleanup.callback(nodes.remove)
-        nodes.create()
-        cls.nodes = nodes
-        cls.service = NodeService(nodes, '--aggregator-timeout', 10,  # longer than any cut
-                                  '--worker-timeout', 10)
-        cls.cleanup.callback(cls.service.end)
+        cls.nodes, cls.service = start(cls.cleanup.callback, '--worker-timeout', 10,
+                                       '--aggregator-timeout', 10)  # longer than any cut
         cores = sorted(os.sched_getaffinity(0))
         cls.service.add_aggregator('b', cores[0])
         cls.service.add_aggregator('c', cores[-1])

@@ -2,7 +2,6 @@
 on without them, while a worker that is only stopped keeps its place for as long as it likes. The
 times are printed; what is asserted of them leaves room for a machine that is busy with other tests.
 """
-import contextlib
 import json
 import os
 import pathlib
@@ -45,13 +44,7 @@ def rank_goes_on(rank, workers):
 @unittest.skipUnless(os.geteuid() == 0, 'network namespaces need root')
 class Silence(unittest.TestCase):
     def setUp(self):
-        cleanup = contextlib.ExitStack()
-        self.addCleanup(cleanup.close)
-        self.nodes = nodes.Nodes()
-        cleanup.callback(self.nodes.remove)
-        self.nodes.create()
-        self.service = nodes.NodeService(self.nodes)
-        cleanup.callback(self.service.end)
+        self.nodes, self.service = nodes.start(self.addCleanup)
         self.service.add_aggregator('a', min(os.sched_getaffinity(0)))
         self.folder = self.service.folder
 
