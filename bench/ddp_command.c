@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define WORKERS 2
-#define TURNS_MAX 64
 #define STEPS_MAX 2000
 #define WARM_STEPS 3
 
@@ -25,10 +24,12 @@ struct figures {
     double steps_per_s, cpu_s_per_step;
 };
 
+#define FIGURES (sizeof(struct figures) / sizeof(double)) /* of a turn */
+
 struct ddp {
     struct service service;
     struct crew crews[SYSTEMS];
-    struct figures turns[SYSTEMS][TURNS_MAX];
+    struct figures turns[SYSTEMS][STATISTICS_TURNS_MAX];
     struct figures ratios[MODELS]; /* of gradpool's to gloo's */
     uint32_t turns_count;
     uint64_t turn_ns, wrong;
@@ -54,7 +55,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_QUICK: d->is_quick = true; return 0;
     case KEY_JSON: d->is_json = true; return 0;
     case KEY_TURNS:
-        d->turns_count = (uint32_t)command_number(state, argument, 1, TURNS_MAX);
+        d->turns_count = (uint32_t)command_number(state, argument, 1, STATISTICS_TURNS_MAX);
         return 0;
     case KEY_TURN_MS: d->turn_ns = command_number(state, argument, 1, 60000) * NS_PER_MS; return 0;
     case KEY_MODEL:
@@ -120,22 +121,9 @@ static int warm_up(struct ddp *d, const struct model *model, uint32_t *ret_steps
     return r;
 }
 
-static double median_of(const struct figures *turns, uint32_t count, size_t at)
+static double ratio_of(const struct ddp *d, size_t at)
 {
-    double values[TURNS_MAX];
-    for (uint32_t i = 0; i < count; i++)
-        values[i] = ((const double *)&turns[i])[at];
-    return statistics_interval(values, count).median;
-}
-
-/* Each of gradpool's turns beside gloo's before it. */
-static double median_ratio(const struct ddp *d, size_t at)
-{
-    double values[TURNS_MAX];
-    for (uint32_t i = 0; i < d->turns_count; i++)
-        values[i] =
-            ((const double *)&d->turns[GRADPOOL][i])[at] / ((const double *)&d->turns[GLOO][i])[at];
-    return statistics_interval(values, d->turns_count).median;
+    return statistics_turns_ratio(d->turns[GRADPOOL], d->turns[GLOO], FIGURES, d->turns_count, at);
 }
 
 static void print(const struct ddp *d, const struct model *model, uint32_t steps, uint64_t wrong)
@@ -148,8 +136,9 @@ static void print(const struct ddp *d, const struct model *model, uint32_t steps
                      "of %u steps); %llu gradients wrong\n";
     for (int i = 0; i < SYSTEMS; i++)
         printf(format, systems_of_ddp[i].name, model->name, WORKERS,
-               median_of(d->turns[i], d->turns_count, 0), median_of(d->turns[i], d->turns_count, 1),
-               d->turns_count, steps, (unsigned long long)wrong);
+               statistics_turns_median(d->turns[i], FIGURES, d->turns_count, 0),
+               statistics_turns_median(d->turns[i], FIGURES, d->turns_count, 1), d->turns_count,
+               steps, (unsigned long long)wrong);
     fflush(stdout);
 }
 
@@ -163,7 +152,7 @@ static int run_model(struct ddp *d, size_t m)
             r = take_turn(d, i, steps, &d->turns[i][turn]);
     if (r < 0)
         return r;
-    d->ratios[m] = (struct figures){median_ratio(d, 0), median_ratio(d, 1)};
+    d->ratios[m] = (struct figures){ratio_of(d, 0), ratio_of(d, 1)};
     print(d, &models[m], steps, d->wrong - wrong_before);
     return 0;
 }

@@ -12,7 +12,6 @@
 
 #define WORKERS 2
 #define STATES_MAX 8
-#define TURNS_MAX 64
 #define STATE_BYTES_PER_ELEMENT 12 /* Adam's */
 #define LOAD_ELEMENTS 16
 #define COMPUTE_NS (5 * NS_PER_MS) /* in which results are looked at */
@@ -25,6 +24,8 @@ static const char *const names[KINDS] = {"none", "replica"};
 struct figures {
     double wall_ms, lane_cpu_ms, workers_cpu_ms;
 };
+
+#define FIGURES (sizeof(struct figures) / sizeof(double)) /* of a turn */
 
 struct durability {
     struct service service;
@@ -55,7 +56,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     switch (key) {
     case KEY_QUICK: d->is_quick = true; return 0;
     case KEY_JSON: d->is_json = true; return 0;
-    case KEY_TURNS: d->turns = (uint32_t)command_number(state, argument, 1, TURNS_MAX); return 0;
+    case KEY_TURNS:
+        d->turns = (uint32_t)command_number(state, argument, 1, STATISTICS_TURNS_MAX);
+        return 0;
     case KEY_ROUNDS: d->rounds = (uint32_t)command_number(state, argument, 1, 10000); return 0;
     case KEY_TRANSPORT:
         if (strcmp(argument, "shm") != 0 && strcmp(argument, "tcp") != 0)
@@ -139,27 +142,8 @@ static int run_turn(struct durability *d, const char *transport, uint64_t state_
 
 /* --- rows --- */
 
-static double median_of(const struct figures *turns, uint32_t count, size_t at)
-{
-    double values[TURNS_MAX];
-    for (uint32_t i = 0; i < count; i++)
-        values[i] = ((const double *)&turns[i])[at];
-    return statistics_interval(values, count).median;
-}
-
-/* Turn by turn, each beside the one before. */
-static double median_ratio(struct figures turns[KINDS][TURNS_MAX], uint32_t count, size_t at)
-{
-    double values[TURNS_MAX];
-    for (uint32_t i = 0; i < count; i++) {
-        double before = ((const double *)&turns[NONE][i])[at];
-        values[i] = before > 0 ? ((const double *)&turns[REPLICA][i])[at] / before : 0;
-    }
-    return statistics_interval(values, count).median;
-}
-
 static void print(const struct durability *d, const char *transport, uint64_t state_bytes,
-                  uint64_t wrong, struct figures turns[KINDS][TURNS_MAX])
+                  uint64_t wrong, struct figures turns[KINDS][STATISTICS_TURNS_MAX])
 {
     const char *format =
         d->is_json
@@ -173,8 +157,10 @@ static void print(const struct durability *d, const char *transport, uint64_t st
         bool is_none = kind == NONE;
         double ratio[3], median[3];
         for (size_t at = 0; at < 3; at++) {
-            median[at] = median_of(turns[kind], d->turns, at);
-            ratio[at] = is_none ? 1 : median_ratio(turns, d->turns, at);
+            median[at] = statistics_turns_median(turns[kind], FIGURES, d->turns, at);
+            ratio[at] =
+                is_none ? 1
+                        : statistics_turns_ratio(turns[kind], turns[NONE], FIGURES, d->turns, at);
         }
         printf(format, names[kind], transport, (unsigned long long)state_bytes, d->turns, d->rounds,
                median[0], median[1], median[2], ratio[0], ratio[1], ratio[2],
@@ -185,7 +171,7 @@ static void print(const struct durability *d, const char *transport, uint64_t st
 
 static int run_cell(struct durability *d, const char *transport, uint64_t state_bytes)
 {
-    static struct figures turns[KINDS][TURNS_MAX];
+    static struct figures turns[KINDS][STATISTICS_TURNS_MAX];
     uint64_t wrong_before = d->wrong;
     int r = 0;
     for (uint32_t turn = 0; r == 0 && turn < d->turns; turn++)

@@ -10,7 +10,6 @@
 
 #define TENSOR_BYTES 16384
 #define WARM_ROUNDS 3
-#define TURNS_MAX 64
 #define ROUNDS_MAX 1000
 
 enum { FUSED, ONE_BY_ONE, GROUPED, PYTHON, WAYS };
@@ -19,10 +18,12 @@ struct figures {
     double round_ms, cpu_ms;
 };
 
+#define FIGURES (sizeof(struct figures) / sizeof(double)) /* of a turn */
+
 struct names {
     struct service service;
     struct crew crews[WAYS];
-    struct figures turns[WAYS][TURNS_MAX];
+    struct figures turns[WAYS][STATISTICS_TURNS_MAX];
     uint32_t workers, tensors, turns_count, rounds;
     uint64_t wrong;
     bool is_json;
@@ -49,7 +50,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_JSON: n->is_json = true; return 0;
     case KEY_TURNS:
-        n->turns_count = (uint32_t)command_number(state, argument, 1, TURNS_MAX);
+        n->turns_count = (uint32_t)command_number(state, argument, 1, STATISTICS_TURNS_MAX);
         return 0;
     case KEY_ROUNDS: n->rounds = (uint32_t)command_number(state, argument, 1, ROUNDS_MAX); return 0;
     case KEY_TENSORS: n->tensors = (uint32_t)command_number(state, argument, 1, 10000); return 0;
@@ -136,19 +137,12 @@ static int measure(struct names *n)
 
 static double median_of(const struct names *n, int way, size_t at)
 {
-    double values[TURNS_MAX];
-    for (uint32_t i = 0; i < n->turns_count; i++)
-        values[i] = ((const double *)&n->turns[way][i])[at];
-    return statistics_interval(values, n->turns_count).median;
+    return statistics_turns_median(n->turns[way], FIGURES, n->turns_count, at);
 }
 
-/* Each turn beside that of the fused tensor that it followed. */
 static double ratio_of(const struct names *n, int way)
 {
-    double values[TURNS_MAX];
-    for (uint32_t i = 0; i < n->turns_count; i++)
-        values[i] = n->turns[way][i].round_ms / n->turns[FUSED][i].round_ms;
-    return statistics_interval(values, n->turns_count).median;
+    return statistics_turns_ratio(n->turns[way], n->turns[FUSED], FIGURES, n->turns_count, 0);
 }
 
 static void print(const struct names *n)

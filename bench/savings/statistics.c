@@ -62,6 +62,27 @@ double statistics_quantile(double *values, size_t count, double part)
     return values[rank > 0 ? rank - 1 : 0];
 }
 
+double statistics_turns_median(const void *figures, size_t width, size_t turns, size_t at)
+{
+    double values[STATISTICS_TURNS_MAX];
+    assert(turns <= STATISTICS_TURNS_MAX && at < width);
+    for (size_t i = 0; i < turns; i++)
+        values[i] = ((const double *)figures)[i * width + at];
+    return statistics_interval(values, turns).median;
+}
+
+double statistics_turns_ratio(const void *figures, const void *others, size_t width, size_t turns,
+                              size_t at)
+{
+    double values[STATISTICS_TURNS_MAX];
+    assert(turns <= STATISTICS_TURNS_MAX && at < width);
+    for (size_t i = 0; i < turns; i++) {
+        double other = ((const double *)others)[i * width + at];
+        values[i] = other > 0 ? ((const double *)figures)[i * width + at] / other : 0;
+    }
+    return statistics_interval(values, turns).median;
+}
+
 double statistics_mean(const double *values, size_t count)
 {
     double sum = 0;

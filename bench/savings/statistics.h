@@ -14,6 +14,12 @@ struct interval {
 struct interval statistics_interval(double *values, size_t count);
 /* Sorts `values`. The smallest that `part` of them do not exceed; 0 < part <= 1, count >= 1. */
 double statistics_quantile(double *values, size_t count, double part);
+/* Systems that take turns: `width` figures a turn, `turns` of them, of which one is at `at`. */
+#define STATISTICS_TURNS_MAX 64
+double statistics_turns_median(const void *figures, size_t width, size_t turns, size_t at);
+/* Each turn beside the other system's that it followed; 0 beside nothing. */
+double statistics_turns_ratio(const void *figures, const void *others, size_t width, size_t turns,
+                              size_t at);
 double statistics_mean(const double *values, size_t count);
 
 #endif
