@@ -7,7 +7,6 @@
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
 #include "svc/timeline/timeline_fetch.h"
-#include "svc/wire/endpoint.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,21 +18,21 @@
 #define SECONDS_DEFAULT_MS 5000
 #define SECONDS_MAX (TIMELINE_NS_MAX / NS_PER_S)
 
-enum { ENDPOINT, TENANT, OUTPUT, SECONDS, JSON };
+enum { TENANT = OPERATOR_KNOBS, OUTPUT, SECONDS };
 
 const struct knob timeline_knobs[] = {
-    [ENDPOINT] = {"endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")"},
+    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
     [TENANT] = {"tenant", "NAME", "whose job it is, where two have one of that name (-: nobody's)"},
     [OUTPUT] = {"output", "FILE", "where it goes"},
     [SECONDS] = {"seconds", "N", "for how long, up to 3600 (default: 5)"},
-    [JSON] = {"json", NULL, "print JSON instead of a sentence"},
     {0},
 };
 
 struct request {
-    const char *endpoint, *tenant, *output, *job;
+    struct operator_options options;
+    const char *tenant, *output;
     uint64_t for_ms;
-    bool json;
 };
 
 /* --- the command line --- */
@@ -48,22 +47,20 @@ static int set_seconds(const char *value, uint64_t *ret_ms, struct err *err)
 static int set(void *context, int index, const char *value, struct err *err)
 {
     struct request *r = context;
-    struct endpoint endpoint;
     switch (index) {
-    case JSON: r->json = true; return 0;
     case TENANT: r->tenant = value; return 0;
     case OUTPUT: r->output = value; return 0;
     case SECONDS: return set_seconds(value, &r->for_ms, err);
-    default: r->endpoint = value; return endpoint_parse(value, &endpoint, err);
+    default: return operator_set(&r->options, index, value, err);
     }
 }
 
 static int set_operand(void *context, const char *value, struct err *err)
 {
     struct request *r = context;
-    if (r->job)
+    if (r->options.job)
         return err_set(err, -EINVAL, "'%s' is too much: one job is expected", value);
-    r->job = value;
+    r->options.job = value;
     return 0;
 }
 
@@ -86,8 +83,9 @@ static void parse(int argc, char **argv, struct request *ret_request)
             "is written. Rounds that found no room where they were recorded are counted.\n\n"
             "Exit code: 0 written; 1 failed, or ended before its time: the file has what came "
             "until then; 2 a mistake on the command line; 3 no service there, or no such job."};
-    *ret_request = (struct request){
-        .endpoint = OPERATOR_ENDPOINT_DEFAULT, .tenant = "", .for_ms = SECONDS_DEFAULT_MS};
+    *ret_request = (struct request){.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT},
+                                    .tenant = "",
+                                    .for_ms = SECONDS_DEFAULT_MS};
     knobs_parse(&command, argc, argv, ret_request);
 }
 
@@ -95,7 +93,7 @@ static void parse(int argc, char **argv, struct request *ret_request)
 
 static void print_done(const struct request *wanted, const struct timeline_totals *t)
 {
-    if (wanted->json)
+    if (wanted->options.json)
         printf("{\"rounds\": %" PRIu64 ", \"dropped\": %" PRIu64 ", \"damaged\": %" PRIu64
                ", \"workers\": %u, \"lanes\": %u}\n",
                t->rounds, t->dropped, t->damaged, t->workers, t->lanes);
@@ -103,7 +101,7 @@ static void print_done(const struct request *wanted, const struct timeline_total
         printf("%s: %" PRIu64 " rounds of %u worker%s and %u lane%s of job %s, %" PRIu64
                " dropped\n",
                wanted->output, t->rounds, t->workers, text_plural(t->workers), t->lanes,
-               text_plural(t->lanes), wanted->job, t->dropped);
+               text_plural(t->lanes), wanted->options.job, t->dropped);
     if (t->damaged)
         fprintf(stderr, "gradpool: %" PRIu64 " rounds were left out: they have no sense\n",
                 t->damaged);
@@ -128,8 +126,8 @@ static int run(const struct request *wanted, struct timeline_file *file, bool *r
     struct channel *channel = NULL;
     uint64_t timeline = 0;
     struct timeline_wish wish = {
-        .job = wanted->job, .tenant = wanted->tenant, .for_ns = wanted->for_ms * NS_PER_MS};
-    int r = operator_open(wanted->endpoint, &channel, err);
+        .job = wanted->options.job, .tenant = wanted->tenant, .for_ns = wanted->for_ms * NS_PER_MS};
+    int r = operator_open(wanted->options.endpoint, &channel, err);
     if (r < 0)
         return r;
     int stop_fd = take_signals();
@@ -137,7 +135,7 @@ static int run(const struct request *wanted, struct timeline_file *file, bool *r
     if (r == 0)
         r = timeline_follow(channel, timeline, stop_fd, file, err);
     *ret_is_there = r != -ENOENT;
-    r = operator_explain(wanted->endpoint, channel, r, err);
+    r = operator_explain(wanted->options.endpoint, channel, r, err);
     channel_destroy(channel);
     if (stop_fd >= 0)
         close(stop_fd);
@@ -172,11 +170,11 @@ int cli_timeline(int argc, char **argv)
 {
     struct request wanted;
     parse(argc, argv, &wanted);
-    if (wanted.job && wanted.output)
+    if (wanted.options.job && wanted.output)
         return write_it(&wanted);
     fprintf(stderr,
             "gradpool timeline: missing: %s\n"
             "Try `gradpool timeline --help' for more information.\n",
-            wanted.job ? "--output FILE" : "JOB");
+            wanted.options.job ? "--output FILE" : "JOB");
     return CLI_USAGE;
 }
