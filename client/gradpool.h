@@ -12,9 +12,9 @@
  * Errors are negative errno values; gp_last_error() has the sentence that goes with the last one
  * of the calling thread: who, what was expected, what came, what to do.
  *
- * Threads: all functions may be called from any thread, except that one object must not be
- * destroyed while another call uses it. A forked child must not use what its parent made: every
- * call there is -ECHILD, and its exit changes nothing for the parent. Every wait has a deadline.
+ * Threads: all functions may be called from any thread, but an object must not be destroyed while
+ * a call uses it. A forked child must not use what its parent made: every call there is -ECHILD,
+ * and its exit changes nothing for the parent. Every wait has a deadline.
  *
  * Memory: gradients in memory from gp_alloc() are read in place by a lane on the same host. Any
  * other memory is copied once into such memory, and the result once out of it. Nothing spins. */
@@ -211,10 +211,11 @@ GP_API int gp_tensor_undeclare(gp_tensor *tensor);
 GP_API const char *gp_tensor_name(const gp_tensor *tensor);
 GP_API uint64_t gp_tensor_elements(const gp_tensor *tensor);
 
-/* Memory that lanes on this host read and write in place: page-aligned, zeroed, shared, counted
- * against the job. Errors: -ENOMEM, -ENOSPC (also over 512 GiB in all), -EMFILE. Free with
- * gp_free() (NULL is fine), not while a request uses it. */
+/* Memory that lanes on this host read and write in place: whole pages, zeroed, shared. -ENOMEM,
+ * -ENOSPC (also over 512 GiB in all), -EMFILE. Free with gp_free() (NULL is fine), not while a
+ * request uses it. What gp_keep() was told of outlasts the job, as the caller's: munmap() it. */
 GP_API int gp_alloc(gp_job *job, size_t bytes, void **ret_memory);
+GP_API int gp_keep(gp_job *job, void *memory);
 GP_API void gp_free(gp_job *job, void *memory);
 
 /* One tensor of a group. `gradient`: values of the tensor's dtype, as many as the operation says,
@@ -276,9 +277,8 @@ GP_API int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request)
  * -ECONNRESET or -EPIPE (a worker or an aggregator died or left: who), -EINVAL (ranks disagree:
  * who and what), -ESHUTDOWN (the service was stopped), -ECANCELED (left). */
 GP_API int gp_wait(gp_request *request, int timeout_ms);
-/* 1: done, gp_wait() will not block; 0: not yet, also after timeout_ms (0: at once). Frees nothing
- * and asks nobody who is late: for callers that look at something else in between, signals for
- * one. */
+/* 1: done, gp_wait() will not block; 0: not yet, also after timeout_ms (0: at once). Frees nothing,
+ * asks nobody who is late: for callers that look at something else in between, such as signals. */
 GP_API int gp_poll(gp_request *request, int timeout_ms);
 
 /* Returns when every worker has called it as often; one that joined late since its first call. */

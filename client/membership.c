@@ -418,6 +418,17 @@ int gp_alloc(gp_job *job, size_t bytes, void **ret_memory)
     return r < 0 ? client_error(r, "gp_alloc of %zu bytes: %s", bytes, err_text(r)) : 0;
 }
 
+int gp_keep(gp_job *job, void *memory)
+{
+    int r = job_check(job);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&job->lock);
+    r = slabs_keep(&job->slabs, memory);
+    pthread_mutex_unlock(&job->lock);
+    return r < 0 ? client_error(r, "gp_keep of memory that is not from gp_alloc()") : 0;
+}
+
 void gp_free(gp_job *job, void *memory)
 {
     if (!memory || !job || fork_is_foreign(job->generation))

@@ -1,6 +1,7 @@
 /* Owns the regions a job lends and says which pages of them are taken. Taking and giving back cost
  * the same however many extents there are: a model may have 262,144 tensors, each with two. Must
- * never unmap a slab that is lent: slabs live as long as the job. */
+ * never unmap a slab that is lent: slabs live as long as the job, and what the caller keeps of them
+ * longer. */
 #include "client/slab.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@ struct slab_extent {
     struct list node;
     struct list free_node; /* in a class of the slab while it is free */
     uint64_t offset, bytes;
-    bool is_used;
+    bool is_used, is_kept;
 };
 
 static uint64_t page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
@@ -37,7 +38,7 @@ static uint32_t class_of(uint64_t bytes)
 
 static void set_free(struct slab *slab, struct slab_extent *extent)
 {
-    extent->is_used = false;
+    extent->is_used = extent->is_kept = false;
     list_prepend(&slab->free[class_of(extent->bytes)], &extent->free_node);
 }
 
@@ -176,16 +177,34 @@ static void release(struct slab *slab, struct slab_extent *extent)
     set_free(slab, merge(slab, take_free(slab, extent->node.previous), extent));
 }
 
-int slabs_free(struct slabs *s, void *memory)
+/* The used extent that begins there, and its slab; NULL: there is none. */
+static struct slab_extent *find_used(struct slabs *s, const void *memory, struct slab **ret_slab)
 {
     struct place place;
     if (!slabs_find(s, memory, 1, &place))
-        return -ENOENT;
-    struct slab *slab = &s->slab[place.region];
-    struct slab_extent *extent = *at_page(slab, place.offset);
-    if (!extent || extent->offset != place.offset || !extent->is_used)
+        return NULL;
+    *ret_slab = &s->slab[place.region];
+    struct slab_extent *extent = *at_page(*ret_slab, place.offset);
+    return extent && extent->offset == place.offset && extent->is_used ? extent : NULL;
+}
+
+int slabs_free(struct slabs *s, void *memory)
+{
+    struct slab *slab;
+    struct slab_extent *extent = find_used(s, memory, &slab);
+    if (!extent)
         return -ENOENT;
     release(slab, extent);
+    return 0;
+}
+
+int slabs_keep(struct slabs *s, void *memory)
+{
+    struct slab *slab;
+    struct slab_extent *extent = find_used(s, memory, &slab);
+    if (!extent)
+        return -ENOENT;
+    extent->is_kept = slab->has_kept = true;
     return 0;
 }
 
@@ -202,13 +221,30 @@ bool slabs_find(const struct slabs *s, const void *memory, size_t bytes, struct 
     return false;
 }
 
+/* What is kept is the caller's from here on: pages of a file that nobody else has. */
+static void unmap(struct slab *slab)
+{
+    if (!slab->has_kept) {
+        region_destroy(&slab->region);
+        return;
+    }
+    list_for_each (node, &slab->extents) {
+        const struct slab_extent *extent = list_entry(node, struct slab_extent, node);
+        if (!extent->is_kept)
+            munmap((char *)slab->region.base + extent->offset, extent->bytes);
+    }
+    close(slab->region.fd);
+}
+
 void slabs_fini(struct slabs *s)
 {
     for (uint32_t i = 0; i < s->count; i++) {
-        list_for_each_safe (node, &s->slab[i].extents)
+        struct slab *slab = &s->slab[i];
+        unmap(slab);
+        list_for_each_safe (node, &slab->extents)
             free(list_entry(node, struct slab_extent, node));
-        free(s->slab[i].by_page);
-        region_destroy(&s->slab[i].region);
+        free(slab->by_page);
+        *slab = (struct slab){0};
     }
     s->count = 0;
 }

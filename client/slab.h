@@ -27,6 +27,7 @@ struct slab {
     struct list extents; /* in order of offset, without gaps */
     struct list free[SLAB_CLASSES];
     struct slab_extent **by_page; /* the extent that begins there; NULL: none */
+    bool has_kept;
 };
 
 struct slabs {
@@ -39,6 +40,8 @@ struct slabs {
 int slabs_alloc(struct slabs *s, size_t bytes, void **ret_memory);
 /* The pages go back to the system. -ENOENT: not from here. */
 int slabs_free(struct slabs *s, void *memory);
+/* The pages outlast slabs_fini(). -ENOENT: not from here. */
+int slabs_keep(struct slabs *s, void *memory);
 /* Whether all of it lies in one slab, and where. */
 bool slabs_find(const struct slabs *s, const void *memory, size_t bytes, struct place *ret_place);
 void slabs_fini(struct slabs *s);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -361,6 +362,31 @@ static void more_memory_than_a_lane_maps_is_refused_at_once(void **state)
     slabs_fini(&slabs);
 }
 
+/* Between what is kept there is what is not: its pages are gone, as its owner sees. */
+static void what_is_kept_outlasts_its_slab(void **state)
+{
+    enum { AREAS = 4 };
+    static struct slabs slabs;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *at[AREAS];
+    for (int i = 0; i < AREAS; i++) {
+        assert_int_equal(slabs_alloc(&slabs, 2 * page, (void **)&at[i]), 0);
+        memset(at[i], '0' + i, 2 * page);
+        assert_int_equal(slabs_keep(&slabs, at[i] + page), -ENOENT);
+        assert_int_equal(i % 2 ? slabs_keep(&slabs, at[i]) : 0, 0);
+    }
+    assert_int_equal(slabs_free(&slabs, at[3]), 0); /* nor does it stay kept */
+    assert_int_equal(slabs_alloc(&slabs, 2 * page, (void **)&at[3]), 0);
+    slabs_fini(&slabs);
+    assert_int_equal(slabs.count, 0);
+    assert_int_equal(at[1][0] + at[1][2 * page - 1], 2 * '1');
+    for (int i = 0; i < AREAS; i++) {
+        bool is_mapped = msync(at[i], page, MS_ASYNC) == 0;
+        assert_int_equal(is_mapped, i == 1);
+    }
+    munmap(at[1], 2 * page);
+}
+
 /* ---- fork ---- */
 
 static int in_child(gp_tensor *t, gp_request *q)
@@ -504,6 +530,7 @@ int main(void)
         cmocka_unit_test_setup(slabs_never_hand_memory_out_twice, clear_environment),
         cmocka_unit_test_setup(two_hundred_thousand_areas_cost_no_more_each_than_a_few,
                                clear_environment),
+        cmocka_unit_test_setup(what_is_kept_outlasts_its_slab, clear_environment),
         cmocka_unit_test_setup(more_slabs_than_can_be_lent_are_refused, clear_environment),
         cmocka_unit_test_setup(more_memory_than_a_lane_maps_is_refused_at_once, clear_environment),
         cmocka_unit_test_setup(an_endpoint_that_is_none_is_refused, clear_environment),
