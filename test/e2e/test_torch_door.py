@@ -1,5 +1,7 @@
 """gradpool.torch with real processes on a real service: each call beside plain torch, which knows
 what every rank has brought."""
+import copy
+import errno
 import json
 import os
 import pathlib
@@ -211,6 +213,58 @@ def compare_optimizer_state(of):
     of.expect('replicas', hvd.broadcast(digest, 0), digest)
 
 
+def compare_lent_gradients(of):
+    """From the second step on nothing is copied, in two places that change roles; what somebody
+    keeps of a gradient, has put in its place or finds when the job is over stays what it is."""
+    torch, hvd, shape = of.torch, of.hvd, (160, 160)
+    job = hvd.global_process_set.sequences().job
+    alloc, push_pull, places, pushes = job.alloc, job.push_pull, [], []
+
+    def count(size):
+        buffer = alloc(size)
+        places.append(torch.frombuffer(buffer, dtype=torch.uint8).data_ptr())
+        return buffer
+
+    def note(tensor, gradient, result, *arguments):
+        if tensor.elements == weight.numel():
+            pushes.append((gradient.data_ptr(), result.data_ptr()))
+        return push_pull(tensor, gradient, result, *arguments)
+    weight = torch.nn.Parameter(torch.zeros(shape))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], 1.0), [('long', weight)])
+
+    def step(set_to_none=False):
+        optimizer.zero_grad(set_to_none=set_to_none)
+        (weight * of.values(of.rank, shape)).sum().backward()
+        gradient = weight.grad
+        optimizer.step()
+        of.expect('gradient', weight.grad, mean)
+        of.expect_true('the same tensor', weight.grad is gradient)
+    mean = sum(of.every(shape)) / of.workers
+    job.alloc, job.push_pull = count, note
+    for _ in range(4):
+        step()
+    of.expect_true(f'{places} {pushes}', len(set(places)) == 2 and pushes[1] == tuple(places[:2])
+                   and pushes[2] == pushes[1][::-1] and pushes[3] == pushes[1])
+    kept, copied = weight.grad.view(-1), copy.deepcopy(weight.grad)
+    for _ in range(3):
+        step(set_to_none=True)
+    of.expect('what is kept', kept, mean.view(-1))
+    of.expect('what is copied', copied, mean)
+    whole = torch.zeros(2, *shape)
+    weight.grad = whole[1]
+    step()
+    of.expect('in its place', whole[1], mean)
+
+    def refuse(_):
+        raise hvd.GradpoolError(errno.ENOSPC, 'full')
+    weight.grad, job.alloc = None, refuse
+    step()
+    step()
+    of.expect('weight', weight.detach(), -10 * mean)
+    del job.alloc, job.push_pull
+    return lambda: of.expect('when the job is over', kept, mean.view(-1))
+
+
 def compare_uneven_batches(of):
     """Rank r has 3 + 2 r batches; who has joined counts as zeros."""
     torch, hvd = of.torch, of.hvd
@@ -240,6 +294,9 @@ def rank_trains(rank, workers):
     for compare in (compare_training, compare_pushes, compare_schedule, compare_optimizer_state,
                     compare_uneven_batches):
         compare(of)
+    look_again = compare_lent_gradients(of)
+    of.hvd.shutdown()
+    look_again()
     return of.wrong
 
 

@@ -1,12 +1,22 @@
 """What tensors of torch travel as: contiguous, one-dimensional, on the CPU, of a dtype that the
 service has. A tensor that is all that is its own carrier: nothing is copied here."""
+import errno
+import logging
+import weakref
+
 import torch
 
-from .errors import mismatch
+from .errors import GradpoolError, mismatch
 
 _NATIVE = {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64}
 _WORD = torch.int32
 _WORD_BYTES = 4
+# What is not longer has staging of its own, with which the next round need not wait for COMMIT
+# (client, L17), and which costs less than whole pages.
+_SHORT_BYTES = 64 << 10
+_NO_ROOM = errno.ENOMEM, errno.ENOSPC, errno.EMFILE
+
+_full = weakref.WeakSet()   # jobs that have no more memory to lend
 
 
 def carrier_of(tensor, is_moved):
@@ -45,6 +55,36 @@ def unload(carrier, tensor, is_moved):
         size = tensor.numel() * tensor.element_size()
         carrier = carrier.contiguous().view(torch.uint8)[:size].view(tensor.dtype)
     tensor.detach().copy_(carrier.view(tensor.shape))
+
+
+def is_lendable(tensor):
+    """Whether its values may as well lie in memory of a job: it is not short, and is all that there
+    is in its storage."""
+    size = tensor.numel() * tensor.element_size()
+    return (size > _SHORT_BYTES and tensor.layout is torch.strided and tensor.is_cpu
+            and tensor.dtype in _NATIVE and tensor.is_contiguous() and tensor._base is None
+            and tensor.storage().nbytes() == size)
+
+
+def lent(job, elements, dtype):
+    """A tensor of so many elements, with any values, that lanes read and write where it lies (Y19).
+    None: the job has no more memory to lend, which is told once."""
+    if job in _full:
+        return None
+    try:
+        return torch.frombuffer(job.alloc(elements * torch.empty(0, dtype=dtype).element_size()), dtype=dtype)
+    except GradpoolError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _full.add(job)
+        logging.getLogger('gradpool').info('%s: %s; what has no room is copied', job, error)
+        return None
+
+
+def lent_like(job, tensor):
+    """One of that shape; None also for what had better lie in memory of its own."""
+    made = lent(job, tensor.numel(), tensor.dtype) if is_lendable(tensor) else None
+    return made if made is None else made.view(tensor.shape)
 
 
 def check_alike(tensors, other, what):

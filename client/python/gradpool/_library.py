@@ -71,7 +71,7 @@ class Item(ctypes.Structure):
                 ('result', ctypes.c_void_p)]
 
 
-INT_MAX, U32_MAX, U64_MAX = 2**31 - 1, 2**32 - 1, 2**64 - 1
+INT_MAX, U32_MAX, U64_MAX, SIZE_MAX = 2**31 - 1, 2**32 - 1, 2**64 - 1, 2**63 - 1
 _HANDLE, _INT, _U32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32
 _U64, _SIZE, _TEXT, _POINTER = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p, ctypes.POINTER
 
@@ -88,6 +88,9 @@ _PROTOTYPES = {
     'gp_job_tell_loss': (_INT, _HANDLE, ctypes.c_float),
     'gp_tensors_declare': (_INT, _HANDLE, _POINTER(TensorSpec), _SIZE, _POINTER(_HANDLE)),
     'gp_tensor_undeclare': (_INT, _HANDLE),
+    'gp_alloc': (_INT, _HANDLE, _SIZE, _POINTER(_HANDLE)),
+    'gp_keep': (_INT, _HANDLE, _HANDLE),
+    'gp_free': (None, _HANDLE, _HANDLE),
     'gp_push_pull': (_INT, _HANDLE, _HANDLE, _HANDLE, _INT, _POINTER(_HANDLE)),
     'gp_push_pull_group': (_INT, _HANDLE, _POINTER(Item), _SIZE, _INT, _POINTER(_HANDLE)),
     'gp_update_group': (_INT, _HANDLE, _POINTER(Item), _SIZE, _POINTER(Settings),

@@ -344,6 +344,7 @@ class Operation(Work):
             if error is None:
                 for part in self._parts:
                     part.leave()
+                self._parts = []    # they and it name each other: what they lent is free now
             future = self._future
         if future is not None:
             self._complete_future()

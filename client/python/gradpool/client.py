@@ -16,7 +16,8 @@ import threading
 
 from ._library import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item, JobSpec, lib,
                        MEASURES, number, Membership, OPERATIONS, Options, RULES, Settings,
-                       TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
+                       SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
+from ._lent import Lent
 from ._memory import Loan
 from ._owned import Owned
 from .errors import error_of, GradpoolError, mismatch, Timeout
@@ -160,6 +161,7 @@ class Job(Owned):
         self._tensors = {}
         self._open = set()      # requests whose buffers are lent
         self._lock = threading.Lock()
+        self._lent = Lent()
 
     @property
     def workers(self):
@@ -246,6 +248,15 @@ class Job(Owned):
                 tensor.handle = handle
                 raise
             del self._tensors[tensor.name]
+
+    def alloc(self, size):
+        """A writable buffer of `size` bytes, with any values, for torch.frombuffer() or
+        numpy.frombuffer(). Lanes on this host read a gradient there where it lies, and write a
+        result there unless it goes over its gradient. It is there for as long as something lies in
+        it, and longer than the job if need be. GradpoolError: ENOMEM, ENOSPC, EMFILE."""
+        size = number(size, 'bytes', SIZE_MAX)
+        with self._using() as handle:
+            return self._lent.take(handle, size)
 
     def push_pull(self, tensor, gradient, result=None, operation='mean'):
         """Starts the sum or mean of a tensor over all workers; returns a Request at once.
@@ -457,6 +468,7 @@ class Job(Owned):
 
     def _end(self, handle):
         self._wait_for_users()
+        self._lent.leave(handle)
         lib.gp_job_leave(handle)
         with self._lock:
             left, self._open = self._open, set()

@@ -9,6 +9,7 @@ import warnings
 
 import torch
 
+from .._carriers import lent_like
 from .._residuals import Residuals
 from ..codecs import Codec, Feedback
 from ..errors import mismatch
@@ -16,7 +17,7 @@ from . import _collectives
 from ._calls import ReduceOp, Reduction
 from ._coded import CodedReduction
 from ._door import door
-from ._handles import begin
+from ._handles import begin, Handles
 from ._prepare import Prepared
 from .compression import Compression
 from .process_sets import global_process_set
@@ -28,7 +29,7 @@ class _Reducer:
     def __init__(self, named, options):
         self.__dict__.update(options)
         self.names = {parameter: name for name, parameter in named if parameter.requires_grad}
-        self._handles = {}      # member of a group -> (handle, parameters, what decompress() knows)
+        self._handles = {}      # group -> what waits for its gradients and puts them in place
         self._passes = dict.fromkeys(self.names, 0)
         self._group_of = {parameter: tuple(group) for group in self._cut() for parameter in group}
         self._ready, self._sparse = set(), set()
@@ -125,16 +126,26 @@ class _Reducer:
 
     def _send_coded(self, group):
         ranks = self.process_set.sequences()
-        gradients = [parameter.grad for parameter in group]
         call = self._coded(ranks, {self.names[one]: one.grad for one in group}, is_sent=True)
-        self._handles[group] = begin(ranks, call, self.name_of(group), lambda: gradients), \
-            [None] * len(group)
+        self._handles[group] = begin(ranks, call, self.name_of(group), lambda: None)
 
     def _send_dense(self, group):
-        travel, known = zip(*[self.compression.compress(parameter.grad) for parameter in group])
-        handle = _collectives.grouped_allreduce_async_(travel, None, self.name_of(group), self.op,
-                                                       *self.factors, self.process_set)
-        self._handles[group] = handle, known
+        """What is lent lands beside its gradient, whose memory is that from then on: nothing is
+        copied, and the next gradient is added up in memory that can be lent (Y19)."""
+        ranks = self.process_set.sequences()
+        gradients = [parameter.grad for parameter in group]
+        travel, known = zip(*map(self.compression.compress, gradients))
+        landing = [lent_like(ranks.job, one) for one in travel]
+        outputs = [one if place is None else place for one, place in zip(travel, landing)]
+
+        def put():
+            for gradient, sent, output, of in zip(gradients, travel, outputs, known):
+                if sent is not gradient:
+                    gradient.copy_(self.compression.decompress(output, of))
+                elif output is not gradient:
+                    gradient.data = output
+        call = Reduction(ranks, travel, outputs, self.op, self.factors)
+        self._handles[group] = begin(ranks, call, self.name_of(group), put)
 
     def _send_sparse(self, group):
         if len(group) > 1:
@@ -143,9 +154,10 @@ class _Reducer:
         if self.factors != (1.0, 1.0):
             raise mismatch(f"'{self.name_of(group)}': a sparse gradient and "
                            'gradient_predivide_factor; say sparse_as_dense')
-        handle = _collectives.sparse_allreduce_async(group[0].grad, self.name_of(group), self.op,
+        parameter, = group
+        handle = _collectives.sparse_allreduce_async(parameter.grad, self.name_of(group), self.op,
                                                      self.process_set)
-        self._handles[group] = handle, None
+        self._handles[group] = Handles([handle], functools.partial(setattr, parameter, 'grad'))
 
     def synchronize(self):
         """Waits for all gradients; they are in their places then."""
@@ -155,14 +167,8 @@ class _Reducer:
         handles, self._handles = self._handles, {}
         self._ready.clear()
         self._passes = dict.fromkeys(self.names, 0)
-        for group, (handle, known) in handles.items():
-            found = handle.wait()
-            if known is None:
-                group[0].grad = found
-                continue
-            for parameter, reduced, of in zip(group, found, known):
-                if reduced is not parameter.grad:
-                    parameter.grad.copy_(self.compression.decompress(reduced, of))
+        for handle in handles.values():
+            handle.wait()
 
     def is_busy(self):
         return bool(self._handles)
