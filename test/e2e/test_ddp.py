@@ -130,7 +130,7 @@ def rank_trains(rank, workers):
     layouts = set()
     for _ in range(STEPS):
         trainer.step(trainer.batch())
-        layouts.add(tuple(len(items) for *_, items in attachment._buckets.values()))
+        layouts.add(tuple(len(ids) for (_, ids), _ in attachment._buckets.values()))
     return {'digest': trainer.digest(), 'layouts': len(layouts)}
 
 
@@ -138,6 +138,44 @@ def rank_trains_on_views(rank, workers):
     trainer = Rank(rank, workers, gradient_as_bucket_view=True)
     attach(trainer)
     return train(trainer)
+
+
+def rank_lends_buckets(rank, workers, are_views):
+    """Gradients long enough to be lent, of one bucket. `places`: of .grad, gradient and result of
+    the long tensor in each step."""
+    class Wide(Rank):
+        def make_net(self):
+            nn = self.torch.nn
+            return nn.Sequential(nn.Linear(16, 2048), nn.ReLU(), nn.Linear(2048, 4))
+    trainer = Wide(rank, workers, gradient_as_bucket_view=are_views)
+    attachment = attach(trainer)
+    push_items, places = attachment.job.push_items, []
+    handle = attachment.job._tensors['0.weight'].handle
+
+    def note(tensors, items, *arguments):
+        places.extend((trainer.net[0].weight.grad.data_ptr(), item.gradient, item.result)
+                      for item in items if item.tensor == handle)
+        return push_items(tensors, items, *arguments)
+    attachment.job.push_items = note
+    for step in range(STEPS):
+        trainer.optimizer.zero_grad(set_to_none=step == 4)
+        if step == 3:
+            with trainer.model.no_sync():
+                trainer.model(trainer.batch()).square().mean().backward()
+        trainer.model(trainer.batch()).square().mean().backward()
+        trainer.optimizer.step()
+    del attachment.job.push_items
+    attachment.close()
+    gradient = trainer.net[0].weight.grad.flatten()     # the job is over
+    return places, trainer.digest(), hashlib.sha256(gradient.numpy().tobytes()).hexdigest()
+
+
+def rank_lends_views(rank, workers):
+    return rank_lends_buckets(rank, workers, True)
+
+
+def rank_lends_landing(rank, workers):
+    return rank_lends_buckets(rank, workers, False)
 
 
 def rank_trains_in_a_joined_job(rank, workers):
@@ -163,7 +201,7 @@ def rank_accumulates(rank, workers):
     return trainer.digest()
 
 
-def rank_skips_a_branch(rank, workers):
+def rank_skips_a_branch(rank, workers, **options):
     """Each rank leaves another layer out in each step."""
     class Branches(Rank):
         def make_net(self):
@@ -172,19 +210,23 @@ def rank_skips_a_branch(rank, workers):
             class Net(nn.Module):
                 def __init__(self):
                     super().__init__()
-                    self.trunk = nn.Linear(16, 16)
-                    self.ways = nn.ModuleList(nn.Linear(16, 4) for _ in range(3))
+                    self.trunk = nn.Linear(16, 2000)
+                    self.ways = nn.ModuleList(nn.Linear(2000, 10) for _ in range(3))
                     self.way = 0
 
                 def forward(self, x):
                     return self.ways[self.way](self.trunk(x))
             return Net()
-    trainer = Branches(rank, workers, find_unused_parameters=True)
+    trainer = Branches(rank, workers, find_unused_parameters=True, **options)
     attach(trainer)
     for step in range(STEPS):
         trainer.net.way = (rank + step) % 3
         trainer.step(trainer.batch())
     return trainer.digest()
+
+
+def rank_skips_a_branch_of_views(rank, workers):
+    return rank_skips_a_branch(rank, workers, gradient_as_bucket_view=True)
 
 
 def load_and_train(rank, workers, context):
@@ -360,6 +402,16 @@ class Ddp(Case):
     def test_gradients_that_are_views_of_buckets_give_the_same_bits(self):
         self.assertEqual(self.all_equal(self.run_ranks('rank_trains_on_views')), reference(2))
 
+    def test_gradients_in_lent_memory_are_not_copied_and_give_the_same_bits(self):
+        views, landing = self.run_ranks('rank_lends_views'), self.run_ranks('rank_lends_landing')
+        self.assertEqual(len({tuple(told) for _, *told in views + landing}), 1)
+        for places, *_ in views:        # a .grad lies where it is pushed, and roles change
+            for (grad, gradient, result), (_, before, after) in zip(places[2:], places[1:]):
+                self.assertEqual(grad, gradient)
+                self.assertEqual({gradient, result}, {before, after})
+        for places, *_ in landing:
+            self.assertTrue(all(gradient != result for _, gradient, result in places))
+
     def test_a_job_that_the_script_joined_gives_the_same_bits(self):
         self.assertEqual(self.all_equal(self.run_ranks('rank_trains_in_a_joined_job')),
                          reference(2))
@@ -388,7 +440,8 @@ class Ddp(Case):
         self.all_equal(self.run_ranks('rank_accumulates'))
 
     def test_an_unused_parameter_blocks_nothing(self):
-        self.all_equal(self.run_ranks('rank_skips_a_branch'))
+        self.all_equal(self.run_ranks('rank_skips_a_branch')
+                       + self.run_ranks('rank_skips_a_branch_of_views'))
 
     def test_a_data_loader_may_fork(self):
         self.all_equal(self.run_ranks('rank_loads_with_fork'))

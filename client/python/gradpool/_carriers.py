@@ -71,8 +71,9 @@ def lent(job, elements, dtype):
     None: the job has no more memory to lend, which is told once."""
     if job in _full:
         return None
+    size = elements * torch.empty(0, dtype=dtype).element_size()
     try:
-        return torch.frombuffer(job.alloc(elements * torch.empty(0, dtype=dtype).element_size()), dtype=dtype)
+        return torch.frombuffer(job.alloc(size), dtype=dtype)
     except GradpoolError as error:
         if error.errno not in _NO_ROOM:
             raise

@@ -26,10 +26,9 @@ import weakref
 import torch
 import torch.distributed
 
+from ._buckets import bucket_of
 from ._completion import complete
-from ._library import Item
 from ._membership import join
-from ._memory import Loan
 from ._residuals import Residuals
 from ._stepping import Stepping
 from .client import default_timeout_ms, Job
@@ -142,7 +141,8 @@ class Attachment:
         self._is_closed = False
         self._process = os.getpid()
         self.failure = None
-        self._buckets = {}              # index -> (what lay there, its tensors, its items)
+        self._buckets = {}              # index -> (its layout, what starts its means)
+        self._are_views, self._lends = model.gradient_as_bucket_view, wire is None
         self._parameters = parameters   # held: their ids are keys below
         self.residuals = Residuals(getattr(way, 'feedback', None),
                                    {name: one.numel() for name, one in parameters.items()},
@@ -201,35 +201,30 @@ class Attachment:
         self.check()
         if self._is_closed:
             raise GradpoolError(9, f"job '{self.job.name}': the attachment has been closed")
-        buffer = bucket.buffer()
         try:
-            if self._way is not None:
-                request = self._way.start(self.job, bucket)
-            else:
-                request = self.job.push_items(*self._items_of(bucket, buffer), Loan(buffer))
+            way = self._way or self._means_of(bucket)
+            request = way.start(self.job, bucket)
         except BaseException as error:
             self.fail(error)
             raise
-        push = _Push(self, request, buffer, self._timeout_ms)
+        buffer = bucket.buffer()
+        land = (lambda: buffer) if way is self._way else way.land
+        push = _Push(self, request, land, self._timeout_ms)
         with self._idle:
             self._open.add(push)
         complete(push)
         return push.future
 
-    def _items_of(self, bucket, buffer):
-        """(tensors, items), one a parameter: built once for each layout that DDP comes up with."""
+    def _means_of(self, bucket):
+        """What starts them: made once for each layout that DDP comes up with."""
         parameters = bucket.parameters()
-        layout = (buffer.data_ptr(), tuple(map(id, parameters)))
-        known = self._buckets.get(bucket.index())
-        if known is not None and known[0] == layout:
-            return known[1:]
-        tensors = [self._tensors[id(parameter)] for parameter in parameters]
-        items = (Item * len(parameters))()
-        for item, tensor, gradient in zip(items, tensors, bucket.gradients()):
-            item.tensor = tensor.handle
-            item.gradient = item.result = gradient.data_ptr()
-        self._buckets[bucket.index()] = (layout, tensors, items)
-        return tensors, items
+        layout = (bucket.buffer().data_ptr(), tuple(map(id, parameters)))
+        known, means = self._buckets.get(bucket.index(), (None, None))
+        if known != layout:
+            tensors = [self._tensors[id(parameter)] for parameter in parameters]
+            means = bucket_of(self.job, bucket, tensors, self._are_views, self._lends)
+            self._buckets[bucket.index()] = layout, means
+        return means
 
     def see_out(self, push):
         """The Future of a push is complete."""
@@ -247,10 +242,12 @@ class Attachment:
 
 class _Push:
     """A bucket under way. After the attachment's first failure it ends with that at once; it stays
-    lent until the job is left."""
+    lent until the job is left.
 
-    def __init__(self, attachment, request, buffer, timeout_ms):
-        self._attachment, self._request, self._buffer = attachment, request, buffer
+    land  called once it is over: the tensor that DDP gets"""
+
+    def __init__(self, attachment, request, land, timeout_ms):
+        self._attachment, self._request, self._land = attachment, request, land
         self._deadline_s = time.monotonic() + timeout_ms / 1e3
         self.future = torch.futures.Future()
 
@@ -263,7 +260,7 @@ class _Push:
             if not self._request.done() and time.monotonic() < self._deadline_s:
                 return False
             self._request.wait(1)   # done, or says who is late
-            self.future.set_result(self._buffer)
+            self.future.set_result(self._land())
         except BaseException as error:
             self._attachment.fail(error)
             self.future.set_exception(self._attachment.failure)

@@ -1,0 +1,97 @@
+"""Where the gradients of one of DDP's buckets lie, and their means, for as long as DDP keeps it.
+
+The memory of a bucket is DDP's own and cannot be lent. But what a hook's Future holds is copied by
+DDP into .grad, so means may land in lent memory; and where .grad are views of the bucket
+(gradient_as_bucket_view=True), they are the very tensors that DDP adds gradients up in, and can be
+moved into lent memory: then nothing is copied (Y19)."""
+from ._carriers import is_lendable, lent
+from ._library import Item
+from ._memory import Loan
+
+
+def bucket_of(job, bucket, tensors, are_views, lends):
+    """What starts the means over torch.distributed.GradBucket, each time that it comes.
+
+    tensors    of its parameters
+    are_views  .grad are views of it
+    lends      lent memory is of use"""
+    buffer = bucket.buffer()
+    if lends and is_lendable(buffer):
+        flat = lent(job, buffer.numel() * (1 + are_views), buffer.dtype)
+        if flat is not None:
+            return Moved(bucket, tensors, flat) if are_views else Copied(bucket, tensors, flat)
+    return Copied(bucket, tensors, buffer)
+
+
+def _items(tensors, gradients, results):
+    items = (Item * len(tensors))()
+    for item, tensor, gradient, result in zip(items, tensors, gradients, results):
+        item.tensor, item.gradient, item.result = tensor.handle, gradient, result
+    return items
+
+
+def _offsets(bucket):
+    """Of each parameter's slice, in bytes."""
+    start = bucket.buffer().data_ptr()
+    return [gradient.data_ptr() - start for gradient in bucket.gradients()]
+
+
+class Copied:
+    """Gradients in DDP's memory; their means land in `value`, which may be that."""
+
+    def __init__(self, bucket, tensors, value):
+        self._tensors, self._value, self._buffer = tensors, value, bucket.buffer()
+        offsets = _offsets(bucket)
+        self._items = _items(tensors, [self._buffer.data_ptr() + offset for offset in offsets],
+                             [value.data_ptr() + offset for offset in offsets])
+
+    def start(self, job, _):
+        """The Request."""
+        return job.push_items(self._tensors, self._items, Loan(self._buffer, self._value))
+
+    def land(self):
+        """Once it is over: what DDP gets."""
+        return self._value
+
+
+class Moved:
+    """Gradients in one half of `flat`, which DDP's views are moved into when they are first seen;
+    the means land in the other, and the views follow them there. Both halves have one storage: by
+    that DDP sees that it has nothing to copy. Where it has, it takes what it is given from the
+    beginning of its storage: so that must be one of its own."""
+
+    def __init__(self, bucket, tensors, flat):
+        self._tensors, self._halves, self._now = tensors, flat.view(2, -1).unbind(), 0
+        self._views = [None] * len(tensors)     # those that were moved
+        size = bucket.buffer().element_size()
+        self._offsets = [offset // size for offset in _offsets(bucket)]
+        places = [[half.data_ptr() + offset for offset in _offsets(bucket)]
+                  for half in self._halves]
+        self._items = [_items(tensors, *places), _items(tensors, *reversed(places))]
+
+    def start(self, job, bucket):
+        """The Request."""
+        half = self._halves[self._now]
+        for i, (parameter, own) in enumerate(zip(bucket.parameters(), bucket.gradients())):
+            view = parameter.grad
+            place = half.data_ptr() + self._offsets[i] * half.element_size()
+            if view is None:
+                if self._views[i] is None:
+                    self._piece(half, i, own).copy_(own)
+            elif view.data_ptr() != place:
+                view.data = self._piece(half, i, view).copy_(view)
+            self._views[i] = self._views[i] if view is None else view
+        return job.push_items(self._tensors, self._items[self._now], Loan(*self._halves))
+
+    def _piece(self, half, i, like):
+        return half.as_strided(like.shape, like.stride(),
+                               half.storage_offset() + self._offsets[i])
+
+    def land(self):
+        """Once it is over: what DDP gets."""
+        self._now = 1 - self._now
+        half = self._halves[self._now]
+        for i, view in enumerate(self._views):
+            if view is not None:
+                view.data = self._piece(half, i, view)
+        return half.clone() if any(view is None for view in self._views) else half
