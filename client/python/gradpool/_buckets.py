@@ -5,6 +5,7 @@ DDP into .grad, so means may land in lent memory; and where .grad are views of t
 (gradient_as_bucket_view=True), they are the very tensors that DDP adds gradients up in, and can be
 moved into lent memory: then nothing is copied (Y19)."""
 from ._carriers import is_lendable, lent
+from ._cuda import staging_of
 from ._library import Item
 from ._memory import Loan
 
@@ -16,6 +17,9 @@ def bucket_of(job, bucket, tensors, are_views, lends):
     are_views  .grad are views of it
     lends      lent memory is of use"""
     buffer = bucket.buffer()
+    staging = staging_of(job, buffer)
+    if staging:
+        return Staged(bucket, tensors, staging)
     if lends and is_lendable(buffer):
         flat = lent(job, buffer.numel() * (1 + are_views), buffer.dtype)
         if flat is not None:
@@ -95,3 +99,24 @@ class Moved:
             if view is not None:
                 view.data = self._piece(half, i, view)
         return half.clone() if any(view is None for view in self._views) else half
+
+
+class Staged:
+    """Gradients on a GPU, which go to the host and back."""
+
+    def __init__(self, bucket, tensors, staging):
+        self._tensors, self._staging, self._buffer = tensors, staging, bucket.buffer()
+        self._items = _items(tensors, *[[host.data_ptr() + offset for offset in _offsets(bucket)]
+                                        for host in (staging.sent, staging.landing)])
+
+    def start(self, job, _):
+        """The Request."""
+        staging = self._staging
+        staging.send(self._buffer)
+        return staging.push(lambda: job.push_items(self._tensors, self._items,
+                                                   Loan(staging.sent, staging.landing)))
+
+    def land(self):
+        """Once it is over: what DDP gets."""
+        self._staging.unload(self._buffer)
+        return self._buffer

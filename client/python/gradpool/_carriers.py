@@ -57,12 +57,16 @@ def unload(carrier, tensor, is_moved):
     tensor.detach().copy_(carrier.view(tensor.shape))
 
 
+def is_plain(tensor):
+    """Whether it travels as it is, on whatever device."""
+    return tensor.layout is torch.strided and tensor.dtype in _NATIVE and tensor.is_contiguous()
+
+
 def is_lendable(tensor):
     """Whether its values may as well lie in memory of a job: it is not short, and is all that there
     is in its storage."""
     size = tensor.numel() * tensor.element_size()
-    return (size > _SHORT_BYTES and tensor.layout is torch.strided and tensor.is_cpu
-            and tensor.dtype in _NATIVE and tensor.is_contiguous() and tensor._base is None
+    return (size > _SHORT_BYTES and is_plain(tensor) and tensor.is_cpu and tensor._base is None
             and tensor.storage().nbytes() == size)
 
 

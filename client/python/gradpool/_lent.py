@@ -19,6 +19,7 @@ class Lent:
 
     def __init__(self):
         self._free = {}         # bytes, whole pages -> addresses
+        self._pinned = {}       # address -> what ends that
         self._is_left = False
 
     def take(self, job, size):
@@ -36,9 +37,17 @@ class Lent:
         else:
             self._free[pages].append(address)
 
+    def pin(self, address, size, pin, unpin):
+        """Calls pin(address, size) of a buffer, once for all that lie in these pages."""
+        if address not in self._pinned:
+            pin(address, size)
+            self._pinned[address] = unpin
+
     def leave(self, job):
         """The job is about to be left: the buffers that end later end by themselves."""
         self._is_left = True
+        for address, unpin in self._pinned.items():
+            unpin(address)
         for addresses in self._free.values():
             while addresses:
                 lib.gp_free(job, addresses.pop())

@@ -19,6 +19,7 @@ import torch
 from torch._C._distributed_c10d import Work
 
 from ._completion import complete, is_here
+from ._cuda import future_of
 from ._library import INT_MAX
 from .errors import error_of, GradpoolError, Timeout
 
@@ -210,7 +211,7 @@ class Operation(Work):
         with _lock:
             self._is_asked = True
             is_late = self._future is None and self._over.is_set()
-            self._future = self._future or torch.futures.Future()
+            self._future = self._future or future_of(self._result)
         if is_late:
             self._complete_future()
         self.hand_over()

@@ -258,6 +258,12 @@ class Job(Owned):
         with self._using() as handle:
             return self._lent.take(handle, size)
 
+    def pin(self, address, size, pin, unpin):
+        """For what a GPU copies to and from a buffer of alloc(): pin(address, size) now, unless
+        these pages are pinned already, and unpin(address) before the job is left."""
+        with self._using():
+            self._lent.pin(address, size, pin, unpin)
+
     def push_pull(self, tensor, gradient, result=None, operation='mean'):
         """Starts the sum or mean of a tensor over all workers; returns a Request at once.
 

@@ -28,6 +28,7 @@ import torch.distributed
 
 from ._buckets import bucket_of
 from ._completion import complete
+from ._cuda import future_of
 from ._membership import join
 from ._residuals import Residuals
 from ._stepping import Stepping
@@ -46,8 +47,8 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
            optimizer=None, compression=None):
     """Has the service average the gradients of `model`; returns an Attachment.
 
-    model       torch.nn.parallel.DistributedDataParallel, float32 parameters on the CPU; before
-                its first backward(), with no other communication hook
+    model       torch.nn.parallel.DistributedDataParallel, float32 parameters; before its first
+                backward(), with no other communication hook
     job         the job's name, the same on every worker (None: GRADPOOL_JOB), or a Job that this
                 process has joined. Models of one name and endpoint share one membership
     endpoint    "gradpool://host:7077"; None: GRADPOOL_ENDPOINT
@@ -84,19 +85,23 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
 
 
 def _parameters_of(model):
-    """{name: parameter} of what DDP averages. Mismatch: one is not float32 on the CPU."""
+    """{name: parameter} of what DDP averages. Mismatch: one is not float32."""
     ignored = set(getattr(model, 'parameters_to_ignore', ()))
     found = {name: parameter for name, parameter in model.module.named_parameters()
              if parameter.requires_grad and name not in ignored}
     for name, parameter in found.items():
-        if parameter.dtype is not torch.float32 or parameter.device.type != 'cpu':
+        if parameter.dtype is not torch.float32 or parameter.device.type not in ('cpu', 'cuda'):
             raise mismatch(f"parameter '{name}' is {parameter.dtype} on {parameter.device}, "
-                           'expected torch.float32 on cpu')
+                           'expected torch.float32 on cpu or cuda')
     return found
 
 
 def _way_of(model, parameters, optimizer, compression):
     """What is pushed instead of gradients whose mean is taken; None: nothing."""
+    on_gpu = [name for name, parameter in parameters.items() if parameter.is_cuda]
+    if on_gpu and (optimizer is not None or compression is not None):
+        raise mismatch(f"parameter '{on_gpu[0]}' is on a GPU: an optimizer's steps on the service "
+                       'and compression need all parameters on the CPU')
     if optimizer is not None and compression is not None:
         raise mismatch('attach() with an optimizer and compression: lanes cannot step with codes')
     if optimizer is not None:
@@ -209,7 +214,7 @@ class Attachment:
             raise
         buffer = bucket.buffer()
         land = (lambda: buffer) if way is self._way else way.land
-        push = _Push(self, request, land, self._timeout_ms)
+        push = _Push(self, request, buffer, land, self._timeout_ms)
         with self._idle:
             self._open.add(push)
         complete(push)
@@ -244,12 +249,12 @@ class _Push:
     """A bucket under way. After the attachment's first failure it ends with that at once; it stays
     lent until the job is left.
 
-    land  called once it is over: the tensor that DDP gets"""
+    land  called once it is over: the tensor that DDP gets, like `buffer`"""
 
-    def __init__(self, attachment, request, land, timeout_ms):
+    def __init__(self, attachment, request, buffer, land, timeout_ms):
         self._attachment, self._request, self._land = attachment, request, land
         self._deadline_s = time.monotonic() + timeout_ms / 1e3
-        self.future = torch.futures.Future()
+        self.future = future_of([buffer])
 
     def waits_for(self):
         return self._request

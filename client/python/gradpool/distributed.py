@@ -19,6 +19,7 @@ from torch.distributed import ReduceOp
 
 from ._any_source import Claim, Mailbox
 from ._carriers import carrier_of, check_alike, is_its_own, unload
+from ._cuda import staging_of
 from ._membership import join
 from ._operations import Names, Operation, Part
 from .errors import GradpoolError, mismatch
@@ -105,6 +106,12 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         if fold is not None:
             return self._fold(what, tensor, fold, is_wanted)
         name = _arithmetic(operation, tensor)
+        staging = staging_of(self._job, tensor)
+        if staging:
+            staging.send(tensor.detach())
+            part = self._push(name, staging.sent, staging.landing, staging=staging)
+            return self._run(what, tensor, [part], [tensor],
+                             lambda: is_wanted and staging.unload(tensor.detach()))
         given = carrier_of(tensor, False)
         result = given if is_wanted else torch.empty_like(given)
         return self._run(what, tensor, [self._push(name, given, result)], [tensor],
@@ -359,9 +366,12 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         return (f"{what} of {tensor.numel()} {str(tensor.dtype).removeprefix('torch.')} in process "
                 f"group '{self._name}'")
 
-    def _push(self, operation, given, result, elements=None):
+    def _push(self, operation, given, result, elements=None, staging=None):
         slot = self._slot(self._names, given, elements)
-        return Part(slot, lambda of: self._job.push_pull(of, given, result, operation))
+
+        def push(of):
+            return self._job.push_pull(of, given, result, operation)
+        return Part(slot, push if staging is None else lambda of: staging.push(lambda: push(of)))
 
     def _slot(self, names, carrier, elements=None):
         """Of a tensor as long as the carrier, or of so many elements. Who cannot declare what the

@@ -5,7 +5,8 @@ import functools
 
 import torch
 
-from .._carriers import carrier_of, unload
+from .._carriers import carrier_of, is_plain, unload
+from .._cuda import staging_of
 from ..errors import mismatch
 
 class ReduceOp(enum.Enum):
@@ -66,32 +67,44 @@ class Reduction:
         self.neutral = functools.partial(_without_part, ranks, models, op, factors)
 
     def _move(self, tensor, output):
-        """(gradient, result) as they travel."""
+        """(gradient, result, Staging or None) as they travel."""
+        staging = staging_of(self._ranks.job, tensor) if is_plain(output) else None
+        if staging:
+            staging.send(self._scaled(tensor.detach()))
+            return staging.sent, staging.landing, staging
         given = carrier_of(tensor, False)
         result = given if output is tensor else carrier_of(output, False)
-        if self._factors[0] != 1:
-            given = (given * self._factors[0]).to(given.dtype)
-        return given, result
+        return self._scaled(given), result, None
+
+    def _scaled(self, given):
+        factor, _ = self._factors
+        return given if factor == 1 else (given * factor).to(given.dtype)
 
     def sizes(self, _):
-        return [(given.dtype, given.numel()) for given, _ in self._moves]
+        return [(given.dtype, given.numel()) for given, *_ in self._moves]
 
     def parts(self, plan):
         return [(slot, self._push(output, *move))
                 for slot, output, move in zip(plan.slots, self._outputs, self._moves)]
 
-    def _push(self, output, given, result):
+    def _push(self, output, given, result, staging):
         is_sum = self._op is ReduceOp.Average and not _has_mean(output)
         name = 'sum' if is_sum else self._op.value
-        return lambda of: self._ranks.job.push_pull(of, given, result, name)
+
+        def push(of):
+            return self._ranks.job.push_pull(of, given, result, name)
+        return push if staging is None else lambda of: staging.push(lambda: push(of))
 
     def finish(self, _):
-        for output, (_, result) in zip(self._outputs, self._moves):
+        for output, (_, result, staging) in zip(self._outputs, self._moves):
             if self._op is ReduceOp.Average and not _has_mean(output):
                 result.div_(self._ranks.count, rounding_mode='floor')
             if self._factors[1] != 1:
                 result.copy_(result * self._factors[1])
-            unload(result, output, False)
+            if staging:
+                staging.unload(output.detach())
+            else:
+                unload(result, output, False)
 
 
 def _without_part(ranks, models, op, factors):
