@@ -22,11 +22,13 @@ RANK_TIMEOUT_S = 180  # torch is imported many times over on a loaded machine
 os.environ.setdefault('GRADPOOL_LIBRARY', str(BUILD / 'client' / 'libgradpool.so'))
 
 
-def start_ranks(function, workers, **environment):
-    """Processes that call `function`(rank, workers) of the running script, not waited for."""
-    script = os.path.abspath(sys.argv[0])
+def start_ranks(function, workers, prefixes=None, **environment):
+    """Processes that call `function`(rank, workers) of the running script, not waited for.
+
+    prefixes  {rank: words that its command begins with}"""
+    words = [sys.executable, os.path.abspath(sys.argv[0]), '--rank', function]
     return [subprocess.Popen(
-        [sys.executable, script, '--rank', function, str(rank), str(workers)],
+        [*(prefixes or {}).get(rank, ()), *words, str(rank), str(workers)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, 'OMP_NUM_THREADS': '1', **environment}) for rank in range(workers)]

@@ -2,6 +2,8 @@
  * with --wrap for the allocator; counted in this thread alone, the scripted service has its own. */
 #include "test/unit/client_fixture.h"
 
+#include "client/job.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -91,6 +93,32 @@ static void nothing_is_allocated_for_lent_memory(void **state)
     check_steady();
 }
 
+/* Each rank has all its rounds then, with the ends of their copies. */
+static void nothing_is_allocated_while_a_timeline_is_recorded(void **state)
+{
+    static struct trace_round rounds[16 * TENSORS];
+    Gradpool__Wire__TimelineTake take = GRADPOOL__WIRE__TIMELINE_TAKE__INIT;
+    prepare(false);
+    take.timeline = 1;
+    take.left_ns = 60 * NS_PER_S;
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        recorder_take(jobs[rank], &take);
+    check_steady();
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        size_t count = trace_ring_take(jobs[rank]->recorder.ring, rounds, 16 * TENSORS);
+        assert_int_equal(count, 10 * TENSORS);
+        for (size_t i = 0; i < count; i++) {
+            assert_in_range(rounds[i].round, 2, 11);
+            assert_int_equal(rounds[i].bytes, ELEMENTS * sizeof(float));
+            assert_true(rounds[i].at_ns[TRACE_DONE] > rounds[i].at_ns[TRACE_COPYING]);
+        }
+    }
+    take.left_ns = 0;
+    recorder_take(jobs[0], &take);
+    assert_null(jobs[0]->trace);
+    assert_null(jobs[0]->recorder.ring);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -98,6 +126,8 @@ int main(void)
                                         fixture_stop),
         cmocka_unit_test_setup_teardown(nothing_is_allocated_for_lent_memory, fixture_start,
                                         fixture_stop),
+        cmocka_unit_test_setup_teardown(nothing_is_allocated_while_a_timeline_is_recorded,
+                                        fixture_start, fixture_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

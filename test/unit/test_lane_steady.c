@@ -4,6 +4,7 @@
 #include "test/unit/lane_rig.h"
 
 #include "svc/aggregator/arena.h"
+#include "svc/aggregator/tracing.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -118,6 +119,36 @@ static void inline_tensors_are_summed_without_an_allocation(void **state)
     check_steady(16, 1000, strcmp(kind, "ofi") == 0);
 }
 
+/* All of them are in the ring then, as they were; and none once it is over. */
+static void recorded_rounds_are_summed_without_an_allocation(void **state)
+{
+    enum { PIECES = 4, ALL = PIECES * (WARM_ROUNDS + ROUNDS) };
+    static struct trace_round rounds[ALL + 1];
+    struct tracing t = {.job = RIG_JOB};
+    uint64_t since_ns = clock_now_ns();
+    assert_int_equal(trace_ring_create(256, since_ns, UINT64_MAX, &t.ring), 0);
+    rig_start_job(&rig, kind, WORKERS, PIECES, 1000);
+    tracing_begin(rig.lane, &t);
+    allocations = 0;
+    for (uint64_t round = 1; round <= WARM_ROUNDS + ROUNDS; round++) {
+        is_counting = round > WARM_ROUNDS;
+        run_round(PIECES, 1000, round, false);
+    }
+    is_counting = false;
+    assert_int_equal(allocations, 0);
+    tracing_end(rig.lane, &t);
+    run_round(PIECES, 1000, WARM_ROUNDS + ROUNDS + 1, false);
+    assert_int_equal(trace_ring_take(t.ring, rounds, ALL + 1), ALL);
+    for (size_t i = 0; i < ALL; i++) {
+        assert_int_equal(rounds[i].round, i / PIECES + 1);
+        assert_int_equal(rounds[i].bytes, 4000);
+        assert_int_equal(rounds[i].last, WORKERS - 1);
+        assert_in_range(rounds[i].at_ns[TRACE_HEARD], since_ns, clock_now_ns());
+        assert_true(trace_round_is_sound(&rounds[i]));
+    }
+    trace_ring_destroy(t.ring);
+}
+
 static void say_all(uint64_t round, uint8_t operation, uint64_t elements)
 {
     bool sets = operation == RECORD_BROADCAST;
@@ -169,6 +200,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(long_tensors_are_summed_without_an_allocation, stop),
         cmocka_unit_test_teardown(many_short_tensors_are_summed_without_an_allocation, stop),
         cmocka_unit_test_teardown(inline_tensors_are_summed_without_an_allocation, stop),
+        cmocka_unit_test_teardown(recorded_rounds_are_summed_without_an_allocation, stop),
         cmocka_unit_test_teardown(parameters_are_updated_without_an_allocation, stop),
         cmocka_unit_test_teardown(an_allocation_would_be_seen, stop),
     };
