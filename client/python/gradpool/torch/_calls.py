@@ -68,8 +68,8 @@ class Reduction:
 
     def _move(self, tensor, output):
         """(gradient, result, Staging or None) as they travel."""
-        staging = staging_of(self._ranks.job, tensor) if is_plain(output) else None
-        if staging:
+        staging = staging_of(self._ranks.job, tensor)
+        if staging and is_plain(output):
             staging.send(self._scaled(tensor.detach()))
             return staging.sent, staging.landing, staging
         given = carrier_of(tensor, False)
