@@ -191,7 +191,7 @@ static bool add_tensors(struct timeline *tl, const struct job *job, struct next 
 
 static const char *why_nothing(const struct timeline_source *s)
 {
-    return *s->failure || s->has_answered ? s->failure : "it has not answered so far";
+    return *s->failure || s->has_answered ? s->failure : "nothing is recorded: it has not answered";
 }
 
 static void add_source(struct timeline_source *s, struct next *next)
@@ -252,15 +252,31 @@ static bool answer(struct timeline *tl, uint64_t request, const struct job *job)
     return true;
 }
 
+static bool is_lacking(const struct timeline_source *s) { return s->is_here && !s->is_dry; }
+
+/* Who has not answered by now is named. */
 static void answer_over(struct timeline *tl, uint64_t request)
 {
-    WIRE(TimelineNext) over = GRADPOOL__WIRE__TIMELINE_NEXT__INIT;
+    struct next next = {0};
     envelope e = ENVELOPE_INIT;
-    over.is_over = true;
+    if (next_init(&next, tl) < 0) {
+        peer_fail_memory(tl->peer, request);
+        return next_free(&next);
+    }
+    list_for_each (node, &tl->sources) {
+        struct timeline_source *s = list_entry(node, struct timeline_source, link);
+        if (is_lacking(s) && s->has_answered && !*s->failure)
+            snprintf(s->failure, sizeof s->failure,
+                     "no answer at the end, so its last rounds are missing");
+        if (is_lacking(s))
+            add_source(s, &next);
+    }
+    next.message.is_over = true;
     e.id = request;
     e.body_case = BODY(TIMELINE_NEXT);
-    e.timeline_next = &over;
+    e.timeline_next = &next.message;
     peer_send(tl->peer, &e);
+    next_free(&next);
 }
 
 /* Behind the end it is over once nothing waits anywhere, and all has been told. */

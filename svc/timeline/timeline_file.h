@@ -15,7 +15,7 @@ struct timeline_totals {
     uint64_t dropped; /* found no room where they were recorded */
     uint64_t damaged; /* were none: what was sent had no sense */
     uint32_t workers, lanes;
-    char failure[ERR_TEXT_BYTES]; /* of one that recorded nothing; "": none */
+    char failure[ERR_TEXT_BYTES]; /* of one whose rounds are lacking; "": none */
 };
 
 /* What is there already stays until timeline_file_begin(). Errors of open(2), with text. */

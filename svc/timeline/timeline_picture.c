@@ -393,7 +393,7 @@ void picture_name_failure(struct picture *pic)
     for (size_t i = 0; i < pic->parties_count && !*pic->totals.failure; i++) {
         const struct party *party = &pic->parties[i];
         if (*party->failure)
-            snprintf(pic->totals.failure, sizeof pic->totals.failure, "%s %u records nothing: %s",
+            snprintf(pic->totals.failure, sizeof pic->totals.failure, "%s %u: %s",
                      party->is_aggregator ? "aggregator" : "rank", party->number, party->failure);
     }
 }

@@ -243,8 +243,19 @@ class Timelines(unittest.TestCase):
         harness.until(lambda: self.ask('--seconds', '0.1')[0] == 0, 'a new one may begin')
         self.check_rounds(Trace(self.file))
 
-    def test_a_job_that_ends_leaves_a_whole_file(self):
+    def test_a_worker_that_is_stopped_and_a_job_that_ends_leave_whole_files(self):
         processes = self.train('short')
+        process = self.timeline('--seconds', '60', job='short')
+        harness.until(lambda: self.rounds_so_far() > 10, 'rounds are in the file')
+        processes[1].send_signal(signal.SIGSTOP)
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=harness.WAIT_S)
+        self.assertEqual(errors, 'gradpool: rank 1: no answer at the end, so its last rounds are '
+                                 'missing\n')
+        self.assertEqual(process.returncode, 0)
+        self.check_rounds(Trace(self.file))
+        processes[1].send_signal(signal.SIGCONT)
+        self.file.unlink()
         process = self.timeline('--seconds', '60', job='short')
         harness.until(lambda: self.rounds_so_far() > 10, 'rounds are in the file')
         for rank in processes:
