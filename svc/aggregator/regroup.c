@@ -62,7 +62,7 @@ void lane_let_go(struct lane *lane, uint32_t job_id, const uint64_t *gone)
         return;
     list_for_each_safe (node, &job->pieces) {
         struct piece *p = list_entry(node, struct piece, link);
-        if (p->is_held && p->state != PIECE_COLLECTING && needs(p, gone))
+        if (p->state != PIECE_COLLECTING && needs(p, gone))
             transfer_give_up(p);
     }
     for (uint32_t i = 0; i < job->workers_count; i++) {

@@ -377,13 +377,14 @@ static void free_given_up(struct transfer *t)
 
 void transfer_give_up(struct piece *p)
 {
+    struct lane_job *job = p->job;
     p->has_kept = p->has_kept && p->is_answer; /* it may be half written */
     if (quorum_is_loose(p))
         piece_fail(p, -EOWNERDEAD, "tensor '%s': a rank was lost while its push was added",
                    p->tensor);
     piece_unqueue(p);
     for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
-        struct transfer *t = &p->job->transfers[i];
+        struct transfer *t = &job->transfers[i];
         if (t->piece != p)
             continue;
         t->is_broken = t->is_given_up = true;
@@ -391,6 +392,7 @@ void transfer_give_up(struct piece *p)
     }
     if (p->chunks_active == 0)
         round_abandon(p);
+    job_wake(job); /* others may have waited for its transfers */
 }
 
 /* Of a round that was given up. */

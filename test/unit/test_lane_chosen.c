@@ -319,6 +319,70 @@ static void what_was_kept_of_a_round_that_is_done_again_is_no_answer(void **stat
     expect_late(2, 1, 2, 15);
 }
 
+/* ---- what a rank that is gone held up ---- */
+
+#define LONG (RIG_LANDING / sizeof(float)) /* elements: several turns of a lane */
+#define OTHER 2
+
+static void say_long(uint32_t rank, uint32_t id)
+{
+    struct say say = {.piece = id, .word = word_of(id), .round = 1, .elements = LONG};
+    say.epoch = epoch;
+    rig_say(&rig, rank, say);
+}
+
+/* In mid-round of the first of two pieces, which has all transfers for long chunks then. */
+static void lose_one_of(struct lane_terms terms, struct lane_terms of_other, bool other_waits)
+{
+    start_elastic(terms); /* and short: it is placed again, as long as the other */
+    lane_drop(rig.lane, RIG_JOB, &piece, 1);
+    spec.elements = LONG;
+    rig_place_piece(&rig, RANKS, spec, false);
+    spec.id = OTHER;
+    spec.terms = of_other;
+    rig_place_piece(&rig, RANKS, spec, false);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        say_long(rank, PIECE);
+    while (lane_is_quiet(rig.lane))
+        (void)lane_poll(rig.lane, rig_now());
+    for (uint32_t rank = 0; other_waits && rank < 2; rank++)
+        say_long(rank, OTHER);
+    fabric_disconnect(rig.workers[2].conn);
+    rig_until(&rig, rig.failures > 0); /* the lane has called it out */
+    rig_settle(&rig);
+}
+
+static void release_without_two(const uint32_t *pieces, size_t count)
+{
+    const uint64_t gone[RECORD_MISSING_WORDS] = {4};
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, count), 0);
+    lane_let_go(rig.lane, RIG_JOB, gone);
+    rig_until(&rig, lane_rested(rig.lane, RIG_JOB, pieces, count) == count);
+}
+
+static void a_round_that_waited_behind_one_that_is_given_up_ends(void **state)
+{
+    lose_one_of((struct lane_terms){0}, first_two, true);
+    release_without_two((uint32_t[]){PIECE, OTHER}, 2);
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+}
+
+/* Its tensor has failed, so it gets no other ranks. */
+static void a_round_of_a_piece_that_stays_as_it_is_holds_nobody_up(void **state)
+{
+    const uint32_t other = OTHER;
+    lose_one_of((struct lane_terms){.quorum = QUORUM_FIRST, .bound = 3}, (struct lane_terms){0},
+                false);
+    release_without_two(&other, 1);
+    set[0] = 3;
+    assert_int_equal(lane_regroup(rig.lane, RIG_JOB, ++epoch, &spec, 1), 0);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        say_long(rank, OTHER);
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
+    lane_drop(rig.lane, RIG_JOB, &piece, 1);
+    rig_until(&rig, lane_is_quiet(rig.lane));
+}
+
 #define CASE(test) cmocka_unit_test_teardown(test, stop)
 
 int main(int argc, char **argv)
@@ -337,6 +401,8 @@ int main(int argc, char **argv)
         CASE(the_first_go_on_without_one_who_is_gone),
         CASE(the_late_get_what_the_lane_has_kept_through_a_change),
         CASE(what_was_kept_of_a_round_that_is_done_again_is_no_answer),
+        CASE(a_round_that_waited_behind_one_that_is_given_up_ends),
+        CASE(a_round_of_a_piece_that_stays_as_it_is_holds_nobody_up),
     };
     return cmocka_run_group_tests_name(kind, tests, NULL, NULL);
 }
