@@ -71,14 +71,10 @@ static void choose_reference(struct piece *p)
 void account_turn(struct lane_job *job, uint64_t spent_ns)
 {
     struct piece *p = job->worked;
-    uint64_t now_ns = job->lane->now_ns;
+    job->lane->now_ns += spent_ns; /* so those who wait for it are seen to wait */
     if (!p)
         return;
-    if (p->ready_ns > 0 && now_ns > p->ready_ns)
-        job->queue_ns += now_ns - p->ready_ns;
-    p->ready_ns = 0;
     p->busy_ns += spent_ns;
-    job->lane->now_ns += spent_ns; /* so those who wait for it are seen to wait */
     choose_reference(p);
 }
 
@@ -95,26 +91,37 @@ static void begin_round(struct job_ending *ending, uint64_t round, uint64_t now_
     ending->begun_ns = is_over ? now_ns : 0;
 }
 
-/* The lane's time for the job, that of a turn which is not over included. */
-static uint64_t taken(const struct lane_job *job)
+/* Of a turn that is not over, in which a round may end and the next begin. */
+static uint64_t turn_ns(const struct lane_job *job)
 {
-    return job->busy_ns + (job->turn_since_ns > 0 ? clock_now_ns() - job->turn_since_ns : 0);
+    return job->turn_since_ns > 0 ? clock_now_ns() - job->turn_since_ns : 0;
+}
+
+void account_started(struct piece *p)
+{
+    uint64_t now_ns = p->job->lane->now_ns + turn_ns(p->job);
+    if (p->ready_ns > 0 && now_ns > p->ready_ns)
+        p->job->queue_ns += now_ns - p->ready_ns;
+    p->ready_ns = 0;
 }
 
 void account_ready(struct piece *p, bool begins)
 {
     struct job_ending *ending = &p->job->ending;
-    p->ready_ns = p->job->lane->now_ns;
+    uint64_t taken_ns = turn_ns(p->job);
+    p->ready_ns = p->job->lane->now_ns + taken_ns;
     if (!begins)
         return;
     p->gap_ns = p->begun_rounds > 0 ? p->ready_ns - p->begun_ns : 0;
     p->begun_rounds++;
     p->begun_ns = p->ready_ns;
+    /* The lane's clock is behind by what its events have taken. */
+    uint64_t from_ns = p->ready_ns > ending->done_ns ? p->ready_ns : ending->done_ns;
     if (p->round > ending->round)
-        begin_round(ending, p->round, p->ready_ns);
+        begin_round(ending, p->round, from_ns);
     if (ending->at_work == 0) {
-        ending->burst_from_ns = taken(p->job);
-        ending->handled_from_ns = p->ready_ns;
+        ending->burst_from_ns = p->job->busy_ns + taken_ns;
+        ending->handled_from_ns = from_ns;
     }
     ending->at_work++;
     p->is_at_work = true;
@@ -130,7 +137,7 @@ void account_done(struct piece *p)
     if (ending->at_work > 0)
         return;
     ending->done_ns = clock_now_ns(); /* a turn may be long */
-    ending->burst_ns = taken(p->job) - ending->burst_from_ns;
+    ending->burst_ns = p->job->busy_ns + turn_ns(p->job) - ending->burst_from_ns;
     if (ending->done_ns > ending->handled_from_ns)
         ending->handled_ns += ending->done_ns - ending->handled_from_ns;
 }

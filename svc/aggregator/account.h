@@ -11,6 +11,8 @@ void account_events(struct lane *lane, size_t fabric, const struct fabric_event 
 void account_turn(struct lane_job *job, uint64_t spent_ns);
 /* A round of it can be worked on; `begins`: it is a new one. */
 void account_ready(struct piece *p, bool begins);
+/* Its first chunk is taken. */
+void account_started(struct piece *p);
 /* Its round is over, or will never be. */
 void account_done(struct piece *p);
 /* It goes. */

@@ -2,6 +2,7 @@
  * (pass.c), what is not mapped is written. Every post may say -EAGAIN, so each step can be taken up
  * again.
  * Owns the state of a transfer; never decides what a round is. README: A1, A3, A21. */
+#include "svc/aggregator/account.h"
 #include "svc/aggregator/backup.h"
 
 #include "svc/base/clock.h"
@@ -148,8 +149,10 @@ static struct transfer next_chunk(struct piece *p, const struct transfer *slots_
                          .target = OPERATION_EVERYBODY,
                          .slots = slots_of->slots,
                          .slot_bytes = slots_of->slot_bytes};
-    if (t.number == 0)
+    if (t.number == 0) {
         trace_step(p->job->trace, p->traced.at_ns, TRACE_STARTED);
+        account_started(p);
+    }
     t.share = share_of(p, t.elements);
     if (p->parameters)
         t.array = p->step;

@@ -132,6 +132,27 @@ static void a_round_waits_while_another_has_the_core(void **state)
     assert_true(rig_use(&rig).queue_ns > 0);
 }
 
+/* Also where its turn comes in that of the round before: the small piece's second round waits for
+ * the large one's chunk. */
+static void a_round_that_begins_in_a_turn_waits_from_there(void **state)
+{
+    struct lane_piece_use pieces[2];
+    rig_start(&rig, kind);
+    rig_place(&rig, RIG_JOB, 2, 1, 1, 64, false);
+    rig_place(&rig, RIG_JOB, 2, 2, 1, 60000, false);
+    rig_connect(&rig, 0, RIG_JOB, 0);
+    rig_connect(&rig, 1, RIG_JOB, 1);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        say(rank, 1, 1, 64);
+        say(rank, 2, 1, 60000);
+        say(rank, 1, 2, 64);
+    }
+    rig_until(&rig, rig.workers[0].words_count == 3);
+    assert_int_equal(lane_measure_pieces(rig.lane, RIG_JOB, pieces, 2), 2);
+    if (kind[0] == 's') /* over a network rounds end between turns */
+        assert_true(rig_use(&rig).queue_ns >= pieces[1].busy_ns / 2);
+}
+
 /* The large piece is done when the small one comes. */
 static void the_end_of_a_round_is_what_came_last(void **state)
 {
@@ -175,6 +196,22 @@ static void a_round_that_runs_into_the_next_has_no_end(void **state)
     push(1, 4, 60000);
     push(1, 5, 60000);
     assert_in_range(rig_use(&rig).endings.rounds, rounds + 1, rounds + 2);
+}
+
+/* A36: where a round ends and the next, which has been announced, begins in the same turn. */
+static void handled_rounds_do_not_overlap(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 60000);
+    uint64_t began_ns = rig_now();
+    for (uint64_t round = 1; round <= 40; round += 2) {
+        for (uint32_t ahead = 0; ahead < 2; ahead++)
+            for (uint32_t rank = 0; rank < 2; rank++)
+                say(rank, 1, round + ahead, 60000);
+        rig_until(&rig, rig.workers[0].words_count == (int)round + 1);
+    }
+    uint64_t elapsed_ns = clock_now_ns() - began_ns;
+    assert_true(rig_use(&rig).handled_ns <= elapsed_ns);
+    assert_true(rig_use(&rig).endings.span_ns <= elapsed_ns);
 }
 
 /* A36: also what several pieces of one round take at once counts once. */
@@ -253,8 +290,10 @@ int main(int argc, char **argv)
         CASE(the_time_of_jobs_is_the_time_of_the_lane),
         CASE(nobody_pays_for_more_than_there_was),
         CASE(a_round_waits_while_another_has_the_core),
+        CASE(a_round_that_begins_in_a_turn_waits_from_there),
         CASE(the_end_of_a_round_is_what_came_last),
         CASE(a_round_that_runs_into_the_next_has_no_end),
+        CASE(handled_rounds_do_not_overlap),
         CASE(handled_is_the_time_with_something_at_work),
         CASE(what_workers_waited_is_added_up_once),
         cmocka_unit_test(a_slow_lane_sleeps_for_what_it_has_done),
