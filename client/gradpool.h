@@ -73,7 +73,9 @@ enum gp_operation {
  *              for all GP_CHOSEN tensors. Each is pushed once an iteration, the leading one last
  *   GP_STALE   each push by itself, at most `bound` rounds ahead of the slowest rank (SSP): its
  *              result is the sum of all that was pushed so far, in order of arrival
- *   GP_ANY     the same without a bound (ASP) */
+ *   GP_ANY     the same without a bound (ASP)
+ *
+ * A long tensor is cut into pieces; of all but GP_CHOSEN each piece has ranks of its own. */
 enum gp_quorum { GP_ALL = 0, GP_FIRST = 1, GP_CHOSEN = 2, GP_STALE = 3, GP_ANY = 4 };
 #define GP_LEADS 1u    /* of a GP_FIRST tensor: its rounds decide for the job's GP_CHOSEN */
 #define GP_MEASURES 2u /* `gradpool jobs --json` tells the squares of gradients and result */
