@@ -138,6 +138,46 @@ def compare_pushes(of):
     of.expect_true(f'pushed {names}', len(names) == len(list(net.parameters())) + 2)
 
 
+def compare_closures(of):
+    """Optimizers that evaluate a closure, once a step and several times, beside one process that
+    has the mean of all losses. The last stops early, by losses: there and on all ranks at once."""
+    torch, hvd = of.torch, of.hvd
+
+    def mean(net, step):
+        return sum(loss(net, batch(torch, rank, step))
+                   for rank in range(of.workers)) / of.workers
+
+    def run(net, optimizer, loss_at):
+        evaluations = []
+        for step in range(2):
+            def closure():
+                optimizer.zero_grad()
+                found = loss_at(net, step)
+                found.backward()
+                evaluations.append(step)
+                return found
+            last = optimizer.step(closure)
+        return net, evaluations, float(last)
+    for kind, options in ((torch.optim.SGD, {}), (torch.optim.LBFGS, {'max_iter': 4}),
+                          (torch.optim.LBFGS, {'max_iter': 9, 'tolerance_change': 0.02})):
+        alone, net = make_net(torch), make_net(torch)
+        alone, wanted, mean_loss = run(alone, kind(alone.parameters(), 0.1, **options), mean)
+        optimizer = hvd.DistributedOptimizer(kind(net.parameters(), 0.1, **options),
+                                             net.named_parameters())
+        net, found, last = run(net, optimizer,
+                               lambda net, step: loss(net, batch(torch, of.rank, step)))
+        of.expect_true(f'evaluations {found}, not {wanted}', found == wanted)
+        of.expect_true(f'loss {last}, not {mean_loss}', abs(last - mean_loss) < 1e-4)
+        for one, other in zip(net.parameters(), alone.parameters()):
+            of.expect_true(f'closures of {kind}', torch.allclose(one, other, atol=1e-4))
+            of.expect('its replicas', hvd.broadcast(one.detach(), 0), one.detach())
+    net = make_net(torch)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), 0.1),
+                                         net.named_parameters())
+    of.expect_true('no loss', optimizer.step(
+        lambda: loss(net, batch(torch, of.rank, 0)).backward()) is None)
+
+
 def compare_schedule(of):
     """A scheduler made before the optimizer was wrapped, as some scripts do."""
     torch, hvd = of.torch, of.hvd
@@ -291,8 +331,8 @@ def compare_uneven_batches(of):
 
 def rank_trains(rank, workers):
     of = Rank(rank, workers)
-    for compare in (compare_training, compare_pushes, compare_schedule, compare_optimizer_state,
-                    compare_uneven_batches):
+    for compare in (compare_training, compare_pushes, compare_closures, compare_schedule,
+                    compare_optimizer_state, compare_uneven_batches):
         compare(of)
     look_again = compare_lent_gradients(of)
     of.hvd.shutdown()

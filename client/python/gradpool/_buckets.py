@@ -3,7 +3,7 @@
 The memory of a bucket is DDP's own and cannot be lent. But what a hook's Future holds is copied by
 DDP into .grad, so means may land in lent memory; and where .grad are views of the bucket
 (gradient_as_bucket_view=True), they are the very tensors that DDP adds gradients up in, and can be
-moved into lent memory: then nothing is copied (Y19)."""
+moved into lent memory: then nothing is copied (Y20)."""
 from ._carriers import is_lendable, lent
 from ._cuda import staging_of
 from ._library import Item

@@ -71,7 +71,7 @@ def is_lendable(tensor):
 
 
 def lent(job, elements, dtype):
-    """A tensor of so many elements, with any values, that lanes read and write where it lies (Y19).
+    """A tensor of so many elements, with any values, that lanes read and write where it lies (Y20).
     None: the job has no more memory to lend, which is told once."""
     if job in _full:
         return None

@@ -2,7 +2,7 @@
 
 A buffer is used for as long as any tensor or array lies in it. Then its pages are the next one's
 that is as large: what somebody has kept never changes under his hands, and is still there when the
-job has been left (Y19)."""
+job has been left (Y20)."""
 import ctypes
 import mmap
 import weakref

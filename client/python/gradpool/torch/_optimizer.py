@@ -131,7 +131,7 @@ class _Reducer:
 
     def _send_dense(self, group):
         """What is lent lands beside its gradient, whose memory is that from then on: nothing is
-        copied, and the next gradient is added up in memory that can be lent (Y19)."""
+        copied, and the next gradient is added up in memory that can be lent (Y20)."""
         ranks = self.process_set.sequences()
         gradients = [parameter.grad for parameter in group]
         travel, known = zip(*map(self.compression.compress, gradients))
@@ -170,6 +170,15 @@ class _Reducer:
         for handle in handles.values():
             handle.wait()
 
+    def loss_of_all(self, loss):
+        """The sum of all ranks' where gradients are summed, else the mean. None stays None."""
+        if loss is None:
+            return None
+        op = ReduceOp.Sum if self.op is ReduceOp.Sum else ReduceOp.Average
+        value = loss.detach() if torch.is_tensor(loss) else torch.tensor(float(loss))
+        return _collectives.allreduce_async(value, op=op, name=f'{self.prefix}(loss)',
+                                            process_set=self.process_set).wait()
+
     def is_busy(self):
         return bool(self._handles)
 
@@ -199,8 +208,17 @@ class _Distributed:
             self._skips = False
 
     def step(self, closure=None):
-        """Waits for all gradients, then steps."""
-        if not self._skips:
+        """Waits for all gradients, then steps. With a closure it waits in each evaluation of it,
+        for those of its backward(), and the loss is that of all ranks, too: an optimizer that
+        decides by it, as LBFGS does, decides the same on all."""
+        if closure is not None and not self._skips:
+            given = closure
+
+            def closure():
+                loss = given()
+                self.synchronize()
+                return self._reducer.loss_of_all(loss)
+        elif not self._skips:
             if self._is_synchronized:
                 warnings.warn('step() after synchronize() waits for the gradients once more; call '
                               'it under optimizer.skip_synchronize()', stacklevel=2)
