@@ -412,7 +412,8 @@ class Job(Owned):
         self._wait(lib.gp_job_timeline_start, os.fsencode(path))
 
     def stop_timeline(self):
-        """The file is whole. An error says what ended it early: it has what came until then."""
+        """The file is whole. An error says what ended it early: it has what came until then. Where
+        none is written this does nothing but say so in the log."""
         self._wait(lib.gp_job_timeline_stop)
 
     def restore(self, path, parameters=None):

@@ -192,7 +192,7 @@ def start_timeline(file_path, mark_cycles=False):
 
 
 def stop_timeline():
-    """The file is whole; shutdown() does it, too."""
+    """The file is whole; shutdown() does it, too. Without a start nothing happens, on any rank."""
     if rank() == 0:
         door().job.stop_timeline()
 
