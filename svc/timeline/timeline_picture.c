@@ -12,18 +12,14 @@
 #include <string.h>
 
 #define AGGREGATORS_FROM 100000 /* their processes; those of workers are their ranks */
-#define ROWS_PER_LANE 10000     /* threads: of lane 3 from 30000 on */
-#define ROWS_MAX 4096
-#define SPAN_NS_LEAST 100 /* of a step: shorter ones did not happen, they were passed over */
+#define ROWS_PER_LANE 1000000   /* threads: of lane 3 from 3000000 on */
+#define ROWS_MAX (1u << 19)     /* a power of two, so fewer than these */
+#define SPAN_NS_LEAST 100       /* of a step: shorter ones did not happen, they were passed over */
 
-struct row { /* of one lane, or worker: rounds that do not overlap */
-    uint64_t end_ns;
-};
-
+/* Of one lane, or worker: rows of rounds that do not overlap. */
 struct lane_rows {
-    uint32_t lane;
-    struct row *rows;
-    uint32_t count, room;
+    uint32_t lane, count, room; /* room: a power of two, or 0 */
+    uint64_t *ends_ns;          /* a tree: of row i at room + i, at k the lesser of 2k and 2k + 1 */
     uint64_t dropped;
 };
 
@@ -230,21 +226,38 @@ static uint32_t thread_of(const struct party *party, const struct lane_rows *lan
     return (party->is_aggregator ? lane->lane * ROWS_PER_LANE : 0) + index + 1;
 }
 
-static bool add_row(struct picture *pic, const struct party *party, struct lane_rows *lane)
+static void set_end(struct lane_rows *lane, uint32_t row, uint64_t end_ns)
 {
-    if (lane->count == ROWS_MAX)
+    uint64_t *ends = lane->ends_ns;
+    uint32_t k = lane->room + row;
+    ends[k] = end_ns;
+    while (k /= 2)
+        ends[k] = ends[2 * k] < ends[2 * k + 1] ? ends[2 * k] : ends[2 * k + 1];
+}
+
+/* What nobody has begun ends at 0: any round fits there. */
+static bool grow_rows(struct lane_rows *lane)
+{
+    struct lane_rows old = *lane;
+    uint32_t room = old.room ? 2 * old.room : 4;
+    uint64_t *ends = room <= ROWS_MAX ? calloc(2 * (size_t)room, sizeof *ends) : NULL;
+    if (!ends)
         return false;
-    if (lane->count == lane->room) {
-        uint32_t room = lane->room ? 2 * lane->room : 4;
-        void *grown = realloc(lane->rows, room * sizeof *lane->rows);
-        if (!grown)
-            return false;
-        lane->rows = grown;
-        lane->room = room;
-    }
-    put_row_name(pic, party, lane, lane->count, thread_of(party, lane, lane->count));
-    lane->rows[lane->count++] = (struct row){0};
+    lane->ends_ns = ends;
+    lane->room = room;
+    for (uint32_t i = 0; i < old.count; i++)
+        set_end(lane, i, old.ends_ns[old.room + i]);
+    free(old.ends_ns);
     return true;
+}
+
+/* The first that ends by then; the tree says that there is one. */
+static uint32_t first_row(const struct lane_rows *lane, uint64_t at_ns)
+{
+    uint32_t k = 1;
+    while (k < lane->room)
+        k = 2 * k + (lane->ends_ns[2 * k] > at_ns);
+    return k - lane->room;
 }
 
 /* The first in which nothing overlaps it: rounds come in the order of their ends. 0: there is no
@@ -252,13 +265,16 @@ static bool add_row(struct picture *pic, const struct party *party, struct lane_
 static uint32_t choose_row(struct picture *pic, const struct party *party, struct lane_rows *lane,
                            const struct trace_round *round)
 {
-    uint32_t i = 0;
-    while (i < lane->count && lane->rows[i].end_ns > round->at_ns[0])
-        i++;
-    if (i == lane->count && !add_row(pic, party, lane))
+    bool is_full = lane->room == 0 || lane->ends_ns[1] > round->at_ns[0];
+    if (is_full && !grow_rows(lane))
         return 0;
-    lane->rows[i].end_ns = round->at_ns[TRACE_STEPS - 1];
-    return thread_of(party, lane, i);
+    uint32_t i = first_row(lane, round->at_ns[0]), thread = thread_of(party, lane, i);
+    if (i == lane->count) {
+        put_row_name(pic, party, lane, i, thread);
+        lane->count++;
+    }
+    set_end(lane, i, round->at_ns[TRACE_STEPS - 1]);
+    return thread;
 }
 
 /* --- rounds --- */
@@ -334,9 +350,11 @@ static void put_commit(const struct drawing *d)
 static void add_round(struct picture *pic, const struct party *party, struct lane_rows *lane,
                       const struct trace_round *round)
 {
-    uint32_t thread = trace_round_is_sound(round) ? choose_row(pic, party, lane, round) : 0;
+    bool is_sound = trace_round_is_sound(round);
+    uint32_t thread = is_sound ? choose_row(pic, party, lane, round) : 0;
     struct drawing d = {pic, party, round, process_of(party), thread};
-    pic->totals.damaged += thread == 0;
+    pic->totals.damaged += !is_sound;
+    pic->totals.dropped += is_sound && thread == 0;
     pic->totals.rounds += thread > 0;
     if (thread == 0)
         return;
@@ -404,7 +422,7 @@ void picture_fini(struct picture *pic)
         free(pic->names[i].name);
     for (size_t i = 0; i < pic->parties_count; i++) {
         for (size_t k = 0; k < pic->parties[i].lanes_count; k++)
-            free(pic->parties[i].lanes[k].rows);
+            free(pic->parties[i].lanes[k].ends_ns);
         free(pic->parties[i].lanes);
     }
     free(pic->names);
