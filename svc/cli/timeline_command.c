@@ -80,9 +80,11 @@ static void parse(int argc, char **argv, struct request *ret_request)
         .after =
             "Examples:\n  gradpool timeline resnet-7 --output step.json --seconds 2\n\n"
             "Open the file with ui.perfetto.dev or chrome://tracing. It can be read while it "
-            "is written. Rounds that found no room where they were recorded are counted.\n\n"
-            "Exit code: 0 written; 1 failed, or ended before its time: the file has what came "
-            "until then; 2 a mistake on the command line; 3 no service there, or no such job."};
+            "is written; a round takes some 560 bytes. Rounds that found no room where they were "
+            "recorded are counted.\n\n"
+            "Exit code: 0 written, also if Ctrl-C or SIGTERM ended it; 1 failed, or job or service "
+            "ended before: the file has what came until then; 2 a mistake on the command line; 3 "
+            "no service there, or no such job."};
     *ret_request = (struct request){.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT},
                                     .tenant = "",
                                     .for_ms = SECONDS_DEFAULT_MS};
@@ -157,9 +159,9 @@ static int write_it(const struct request *wanted)
     if (r < 0)
         fprintf(stderr, "gradpool: %s\n", err.text);
     int written = timeline_file_close(file, &totals, &why);
-    if (written < 0)
+    if (written < 0 && written != r)
         fprintf(stderr, "gradpool: %s\n", why.text);
-    if (r == 0 || totals.rounds > 0)
+    if (written == 0 && (r == 0 || totals.rounds > 0))
         print_done(wanted, &totals);
     if (r == -EHOSTDOWN || !is_there)
         return CLI_NOTHING;

@@ -37,7 +37,7 @@ int timeline_begin(struct channel *channel, const struct timeline_wish *wish,
     *ret_timeline = reply->timeline_reply->timeline;
     timeline_file_begin(file, wish->job, reply->timeline_reply->begun_ns);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
-    return 0;
+    return timeline_file_check(file, err);
 }
 
 struct told {
@@ -58,8 +58,9 @@ static int ask_next(struct channel *channel, uint64_t timeline, bool ends,
         return r;
     const Gradpool__Wire__TimelineNext *next = reply->timeline_next;
     timeline_file_add(file, next);
+    r = timeline_file_check(file, err);
     *ret_told = (struct told){.has_more = next->has_more, .is_over = next->is_over};
-    if (*next->note)
+    if (r == 0 && *next->note)
         r = err_set(err, -ECONNRESET, "%s", next->note);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
     return r;

@@ -13,12 +13,13 @@ struct timeline_wish {
 };
 
 /* On a channel that has been greeted as an operator's: recording begins, and so does the file.
- * Errors: the coordinator's refusal (-ENOENT, -EBUSY, -EAGAIN, -EINVAL), those of channel_call(),
- * with text; the file has not begun then. */
+ * Errors: the coordinator's refusal (-ENOENT, -EBUSY, -EAGAIN, -EINVAL), those of channel_call()
+ * and timeline_file_check(), with text; the file has not begun then. */
 int timeline_begin(struct channel *channel, const struct timeline_wish *wish,
                    struct timeline_file *file, uint64_t *ret_timeline, struct err *err);
 /* Blocks until it is over, or `stop_fd` (-1: none) is readable and what was recorded until then is
- * here. The file is still to be closed, also after an error: then it has what came before. */
+ * here, or the file cannot be written on. The file is still to be closed, also after an error: then
+ * it has what came before. */
 int timeline_follow(struct channel *channel, uint64_t timeline, int stop_fd,
                     struct timeline_file *file, struct err *err);
 

@@ -1,5 +1,5 @@
-/* The file of a timeline: each batch one write, and whole behind it. Owns the descriptor; what is
- * written is timeline_picture.c's. README: E1, E2. */
+/* The file of a timeline: each batch one write, and whole behind it, or as it was before. Owns the
+ * descriptor; what is written is timeline_picture.c's. README: E1, E2. */
 #include "svc/timeline/timeline_file.h"
 
 #include "svc/timeline/timeline_picture.h"
@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct timeline_file {
@@ -17,8 +18,10 @@ struct timeline_file {
     size_t text_bytes;
     char *path, *job;
     bool is_new, has_begun, is_stream;
-    int error; /* the first */
-    off_t end; /* where the next event goes */
+    int error;                   /* the first: nothing is written any more */
+    bool is_kept;                /* in spite of it, what had come before */
+    off_t end;                   /* where the next event goes */
+    struct timeline_totals kept; /* of what lies before it */
     struct picture picture;
 };
 
@@ -34,10 +37,11 @@ static void put_end(struct timeline_file *f)
 static bool begin_text(struct timeline_file *f)
 {
     f->picture.out = open_memstream(&f->text, &f->text_bytes);
-    if (!f->picture.out && !f->error)
-        f->error = -ENOMEM;
     return f->picture.out;
 }
+
+/* What other errors of a timeline mean does not become of a file. */
+static int own_error(int error) { return error == EINVAL || error == EPIPE ? -EIO : -error; }
 
 static ssize_t write_some(const struct timeline_file *f, size_t at)
 {
@@ -47,23 +51,41 @@ static ssize_t write_some(const struct timeline_file *f, size_t at)
                         : pwrite(f->fd, text, bytes, f->end + (off_t)at);
 }
 
-/* Events, and behind `events_bytes` of them the end. */
-static void write_text(struct timeline_file *f, size_t events_bytes)
+static int write_text(struct timeline_file *f)
 {
-    bool is_whole = fclose(f->picture.out) == 0;
+    int r = ferror(f->picture.out) ? -ENOMEM : 0;
+    if (fclose(f->picture.out) != 0)
+        r = -ENOMEM;
     f->picture.out = NULL;
-    for (size_t at = 0; is_whole && at < f->text_bytes && !f->error;) {
+    for (size_t at = 0; r == 0 && at < f->text_bytes;) {
         ssize_t written = write_some(f, at);
         if (written >= 0)
             at += (size_t)written;
         else if (errno != EINTR)
-            f->error = -errno;
+            r = own_error(errno);
     }
-    if (!is_whole && !f->error)
-        f->error = -ENOMEM;
-    f->end += (off_t)events_bytes;
     free(f->text);
     f->text = NULL;
+    return r;
+}
+
+/* The end as it was, over what was begun: it needs no room, for it had that before. */
+static bool write_last_end(struct timeline_file *f)
+{
+    if (!begin_text(f))
+        return false;
+    if (f->end > 0)
+        put_end(f);
+    fflush(f->picture.out);
+    off_t bytes = (off_t)f->text_bytes;
+    return write_text(f) == 0 && ftruncate(f->fd, f->end + bytes) == 0;
+}
+
+static void give_up(struct timeline_file *f, int error)
+{
+    f->error = error;
+    f->picture.totals = f->kept;
+    f->is_kept = !f->is_stream && write_last_end(f) && f->end > 0;
 }
 
 static void write_batch(struct timeline_file *f)
@@ -72,13 +94,19 @@ static void write_batch(struct timeline_file *f)
     size_t events_bytes = f->text_bytes;
     if (!f->is_stream)
         put_end(f);
-    write_text(f, events_bytes);
+    int r = write_text(f);
+    if (r < 0)
+        return give_up(f, r);
+    f->end += (off_t)events_bytes;
+    f->kept = f->picture.totals;
 }
 
 void timeline_file_add(struct timeline_file *f, const Gradpool__Wire__TimelineNext *next)
 {
-    if (!begin_text(f))
+    if (f->error)
         return;
+    if (!begin_text(f))
+        return give_up(f, -ENOMEM);
     picture_add(&f->picture, next);
     write_batch(f);
 }
@@ -90,7 +118,7 @@ int timeline_file_open(const char *path, struct timeline_file **ret_file, struct
     if (!is_new && errno == EEXIST)
         fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
-        return err_set(err, -errno, "cannot write %.300s: %s", path, err_text(-errno));
+        return err_set(err, own_error(errno), "cannot write %.300s: %s", path, err_text(-errno));
     struct timeline_file *f = calloc(1, sizeof *f);
     char *copy = strdup(path);
     if (!f || !copy) {
@@ -104,18 +132,41 @@ int timeline_file_open(const char *path, struct timeline_file **ret_file, struct
     return 0;
 }
 
+/* A pipe or a device has no size. */
+static int cut(struct timeline_file *f)
+{
+    struct stat about;
+    if (fstat(f->fd, &about) < 0)
+        return own_error(errno);
+    f->is_stream = !S_ISREG(about.st_mode);
+    return f->is_stream || ftruncate(f->fd, 0) == 0 ? 0 : own_error(errno);
+}
+
 void timeline_file_begin(struct timeline_file *f, const char *job, uint64_t begun_ns)
 {
     f->job = picture_escape(job);
     f->picture.begun_ns = begun_ns;
-    f->has_begun = true;
-    f->is_stream = lseek(f->fd, 0, SEEK_CUR) < 0;
-    if (ftruncate(f->fd, 0) < 0 && !f->is_stream)
-        f->error = -errno;
-    if (!begin_text(f))
+    f->error = cut(f);
+    if (f->error)
         return;
+    if (!begin_text(f))
+        return give_up(f, -ENOMEM);
     fputs("{\"traceEvents\":[\n", f->picture.out);
     write_batch(f);
+    f->has_begun = f->error == 0;
+}
+
+int timeline_file_check(const struct timeline_file *f, struct err *err)
+{
+    if (f->is_kept)
+        return err_set(
+            err, f->error,
+            "%.300s could not be written to its end: %s; it has what came before, %" PRIu64
+            " rounds",
+            f->path, err_text(f->error), f->kept.rounds);
+    return f->error ? err_set(err, f->error, "%.300s could not be written: %s", f->path,
+                              err_text(f->error))
+                    : 0;
 }
 
 int timeline_file_fd(const struct timeline_file *f) { return f->fd; }
@@ -128,23 +179,26 @@ static void file_free(struct timeline_file *f)
     free(f);
 }
 
+/* Of a stream the end comes once. */
+static void finish(struct timeline_file *f)
+{
+    if (f->has_begun && f->is_stream && !f->error && begin_text(f)) {
+        put_end(f);
+        f->error = write_text(f);
+    }
+    if (close(f->fd) < 0 && !f->error)
+        f->error = own_error(errno);
+    if (!f->has_begun && f->is_new)
+        unlink(f->path);
+}
+
 int timeline_file_close(struct timeline_file *f, struct timeline_totals *ret_totals,
                         struct err *err)
 {
-    int r = 0;
     if (!f)
         return 0;
-    if (f->has_begun && f->is_stream && begin_text(f)) {
-        put_end(f);
-        write_text(f, 0);
-    }
-    if (close(f->fd) < 0 && !f->error)
-        f->error = -errno;
-    if (!f->has_begun && f->is_new)
-        unlink(f->path);
-    if (f->error)
-        r = err_set(err, f->error, "%.300s could not be written to its end: %s", f->path,
-                    err_text(f->error));
+    finish(f);
+    int r = timeline_file_check(f, err);
     picture_name_failure(&f->picture);
     if (ret_totals)
         *ret_totals = f->picture.totals;

@@ -12,7 +12,7 @@ struct timeline_file;
 
 struct timeline_totals {
     uint64_t rounds;
-    uint64_t dropped; /* found no room where they were recorded */
+    uint64_t dropped; /* found no room where they were recorded, or in memory here */
     uint64_t damaged; /* were none: what was sent had no sense */
     uint32_t workers, lanes;
     char failure[ERR_TEXT_BYTES]; /* of one whose rounds are lacking; "": none */
@@ -23,12 +23,14 @@ int timeline_file_open(const char *path, struct timeline_file **ret_file, struct
 /* Times count from `begun_ns`, of the coordinator's clock. From now on the file can be read at any
  * time, whatever becomes of its writer. */
 void timeline_file_begin(struct timeline_file *f, const char *job, uint64_t begun_ns);
-/* Each call is one write. */
+/* Each call is one write. One that fails leaves the file as it was before, and is the last. */
 void timeline_file_add(struct timeline_file *f, const Gradpool__Wire__TimelineNext *next);
+/* 0, or that error (-ENOSPC, ..., never -EINVAL) with text, which says what was kept. */
+int timeline_file_check(const struct timeline_file *f, struct err *err);
 /* For who forks. */
 int timeline_file_fd(const struct timeline_file *f);
-/* Ends and frees it: -ENOSPC, ... with text if something could not be written. One that never
- * began, and was not there before, is removed. NULL is fine. */
+/* Ends and frees it: as timeline_file_check(). One that never began, and was not there before, is
+ * removed. NULL is fine. */
 int timeline_file_close(struct timeline_file *f, struct timeline_totals *ret_totals,
                         struct err *err);
 

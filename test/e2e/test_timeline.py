@@ -332,6 +332,10 @@ class Timelines(unittest.TestCase):
         code, _, errors = self.ask()
         self.assertEqual(code, 1)
         self.assertRegex(errors, 'cannot write .*/no/such: No such file')
+        self.file = pathlib.Path('/dev/full')
+        code, out, errors = self.ask(job='secret')
+        self.assertEqual((code, out), (1, ''))
+        self.assertRegex(errors, '^gradpool: /dev/full could not be written: No space left')
         for options in (['--seconds', '0'], ['--seconds', 'x'], ['--seconds', '4000']):
             code, _, errors = self.ask(*options)
             self.assertEqual(code, 2, errors)

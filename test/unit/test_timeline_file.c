@@ -7,10 +7,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -21,7 +23,7 @@ struct rig {
     char folder[64], path[96];
     struct timeline_file *file;
     struct timeline_totals totals;
-    char text[1 << 16];
+    char text[16 << 20];
 };
 
 static int set_up(void **state)
@@ -160,11 +162,105 @@ static void rounds_that_overlap_get_rows_of_their_own(void **state)
     timeline_file_begin(rig->file, "job", BEGUN);
     add(rig, true, rounds, sizeof rounds, 0);
     close_file(rig);
-    assert_int_equal(count(text_of(rig), "\"tid\":20001,\"name\":\"a\\u0022"), 2);
-    assert_int_equal(count(rig->text, "\"tid\":20002,\"name\":\"a\\u0022"), 2);
+    assert_int_equal(count(text_of(rig), "\"tid\":2000001,\"name\":\"a\\u0022"), 2);
+    assert_int_equal(count(rig->text, "\"tid\":2000002,\"name\":\"a\\u0022"), 2);
     assert_int_equal(count(rig->text, "{\"name\":\"lane 2 (2)\"}"), 1);
     assert_int_equal(count(rig->text, "\"ph\":\"i\""), 4);
     assert_int_equal(rig->totals.lanes, 1);
+}
+
+#define MANY 10000
+
+static void as_many_as_are_under_way_have_rows(void **state)
+{
+    struct rig *rig = *state;
+    struct trace_round *rounds = calloc(2 * MANY, sizeof *rounds);
+    assert_non_null(rounds);
+    for (size_t i = 0; i < MANY; i++) {
+        rounds[i] = round_at(i, 100000 + i);
+        rounds[MANY + i] = round_at(100000 + i, 300000);
+    }
+    open_file(rig);
+    timeline_file_begin(rig->file, "job", BEGUN);
+    add(rig, true, rounds, 2 * MANY * sizeof *rounds, 0);
+    close_file(rig);
+    free(rounds);
+    assert_int_equal(rig->totals.rounds, 2 * MANY);
+    assert_int_equal(rig->totals.damaged + rig->totals.dropped, 0);
+    assert_true(is_whole(text_of(rig)));
+    assert_int_equal(count(rig->text, "\"thread_name\""), MANY);
+    for (unsigned row = 1; row <= MANY; row += MANY - 1) { /* the second fits behind the first */
+        char tid[64];
+        snprintf(tid, sizeof tid, "\"tid\":%u,\"name\":\"a\\u0022", 2000000 + row);
+        assert_int_equal(count(rig->text, tid), 2);
+    }
+}
+
+/* --- where it cannot be written --- */
+
+static void let_files_grow_to(rlim_t bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void what_finds_no_room_leaves_it_as_it_was(void **state)
+{
+    struct rig *rig = *state;
+    struct trace_round r = round_at(0, 1000), more[100];
+    struct err err;
+    for (size_t i = 0; i < 100; i++)
+        more[i] = r;
+    open_file(rig);
+    timeline_file_begin(rig->file, "job", BEGUN);
+    add(rig, false, &r, sizeof r, 0);
+    char *before = strdup(text_of(rig));
+    assert_non_null(before);
+    let_files_grow_to(strlen(before) + 1000);
+    add(rig, false, more, sizeof more, 7);
+    let_files_grow_to(RLIM_INFINITY);
+    assert_string_equal(text_of(rig), before);
+    assert_int_equal(timeline_file_check(rig->file, &err), -EFBIG);
+    add(rig, false, &r, sizeof r, 0);
+    assert_int_equal(timeline_file_close(rig->file, &rig->totals, &err), -EFBIG);
+    assert_string_equal(text_of(rig), before);
+    assert_true(is_whole(before));
+    assert_non_null(strstr(err.text, "it has what came before, 1 rounds"));
+    assert_int_equal(rig->totals.rounds, 1);
+    free(before);
+}
+
+static void one_that_has_no_room_to_begin_is_not_there(void **state)
+{
+    struct rig *rig = *state;
+    struct err err;
+    open_file(rig);
+    let_files_grow_to(20);
+    timeline_file_begin(rig->file, "job", BEGUN);
+    let_files_grow_to(RLIM_INFINITY);
+    assert_int_equal(timeline_file_check(rig->file, &err), -EFBIG);
+    assert_int_equal(timeline_file_close(rig->file, NULL, &err), -EFBIG);
+    assert_null(strstr(err.text, "rounds"));
+    assert_int_equal(access(rig->path, F_OK), -1);
+}
+
+static void a_device_is_a_stream(void **state)
+{
+    struct rig *rig = *state;
+    struct trace_round r = round_at(0, 1000);
+    struct err err;
+    assert_int_equal(timeline_file_open("/dev/null", &rig->file, &err), 0);
+    timeline_file_begin(rig->file, "job", BEGUN);
+    add(rig, false, &r, sizeof r, 0);
+    close_file(rig);
+    assert_int_equal(rig->totals.rounds, 1);
+    assert_int_equal(timeline_file_open("/dev/full", &rig->file, &err), 0);
+    timeline_file_begin(rig->file, "job", BEGUN);
+    assert_int_equal(timeline_file_close(rig->file, NULL, &err), -ENOSPC);
+    assert_int_equal(access("/dev/full", F_OK), 0);
 }
 
 static void what_has_no_sense_is_counted_and_left_out(void **state)
@@ -214,6 +310,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(it_is_whole_behind_each_batch),
         CASE(rounds_that_overlap_get_rows_of_their_own),
+        CASE(as_many_as_are_under_way_have_rows),
+        CASE(what_finds_no_room_leaves_it_as_it_was),
+        CASE(one_that_has_no_room_to_begin_is_not_there),
+        CASE(a_device_is_a_stream),
         CASE(what_has_no_sense_is_counted_and_left_out),
         CASE(what_was_there_stays_until_it_begins),
         CASE(a_folder_that_is_not_there_is_named),
