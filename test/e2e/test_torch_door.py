@@ -13,6 +13,7 @@ import ranks
 import torch_door_calls
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 from torch_door_calls import Rank
+from torch_door_sparse import rank_has_sparse_tensors   # noqa: found by name
 
 TIMEOUT_MS = 20000
 STEPS = 4
@@ -454,7 +455,14 @@ class TorchDoor(python_case.Case):
         self.assertEqual(self.run_ranks('rank_trains', 2), [[]] * 2)
 
     def test_what_ranks_disagree_about_is_told_to_all(self):
-        every = self.run_ranks('rank_disagrees', 3)
+        self.check_disagreements(self.run_ranks('rank_disagrees', 3))
+
+    def test_sparse_tensors_are_reduced_and_checked_as_dense_ones_are(self):
+        wrong, told = zip(*self.run_ranks('rank_has_sparse_tensors', 3))
+        self.assertEqual(wrong, ([],) * 3)
+        self.check_disagreements(told)
+
+    def check_disagreements(self, every):
         for told in zip(*every):
             self.assertEqual({kind for kind, *_ in told}, {'Mismatch'}, told)
             for _, text, seconds in told:

@@ -3,7 +3,9 @@ import torch
 
 from ..errors import mismatch
 from ._calls import Broadcast, Exchange, Gathering, ReduceOp, Reduction, Scattering
-from ._handles import begin, Handles
+from ._handles import begin
+from ._sparse import SparseReduction
+from .compression import Compression
 from .process_sets import global_process_set
 
 
@@ -78,21 +80,19 @@ def some(tensors, kind):
     return tensors
 
 
-def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_process_set):
+def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_process_set,
+                           prescale_factor=1.0, postscale_factor=1.0,
+                           compression=Compression.none):
     """Sums or averages sparse tensors, by gathering their indices and values; returns a handle."""
-    op = operation_of(op, None)
-    if op not in (ReduceOp.Average, ReduceOp.Sum):
-        raise mismatch(f'{op} of sparse tensors: expected Average or Sum')
-    tensor = tensor.detach().coalesce()
-    shape, count = tensor.shape, process_set.size()
-    parts = [allgather_async(part, name and f'{name}.{what}', process_set) for what, part in
-             (('indices', tensor.indices().t().contiguous()), ('values', tensor.values()))]
-
-    def result(indices, values):
-        if op is ReduceOp.Average:
-            values = values / count
-        return torch.sparse_coo_tensor(indices.t(), values, shape).coalesce()
-    return Handles(parts, result)
+    if not tensor.is_sparse:
+        raise mismatch(f'sparse_allreduce of a tensor of layout {tensor.layout}; call allreduce()')
+    ranks, tensor = process_set.sequences(), tensor.detach().coalesce()
+    travel, known = compression.compress(tensor.values())
+    call = SparseReduction(ranks, tensor.indices().t().contiguous(), travel, tensor.shape,
+                           operation_of(op, None),
+                           (float(prescale_factor), float(postscale_factor)))
+    return begin(ranks, call, name, lambda: call.reduced(
+        lambda values: compression.decompress(values, known)).to(tensor.device))
 
 
 def allgather_async(tensor, name=None, process_set=global_process_set):

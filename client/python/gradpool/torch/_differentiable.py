@@ -93,7 +93,8 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
     prescale_factor, postscale_factor   what they are multiplied with before and after"""
     if tensor.is_sparse:
         return _collectives.sparse_allreduce_async(
-            tensor, name, _collectives.operation_of(op, average), process_set).wait()
+            tensor, name, _collectives.operation_of(op, average), process_set, prescale_factor,
+            postscale_factor, compression).wait()
     return grouped_allreduce([tensor], average, name, compression, op, prescale_factor,
                              postscale_factor, process_set)[0]
 

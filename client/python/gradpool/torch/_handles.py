@@ -17,22 +17,17 @@ class Handle:
     def is_over(self):
         return self._operation.look() or self._operation.is_completed()
 
+    def brought(self):
+        """What each rank has brought, if wait() has raised that they disagree."""
+        return self._operation.brought
+
+    def then(self, make):
+        """A Handle of what make() makes of the result."""
+        return Handle(self._operation, lambda: make(self._result()))
+
     def rest(self, limit_ms):
         """Waits so long for it."""
         self._operation.rest(limit_ms)
-
-
-class Handles(Handle):
-    """Several as one; `result` makes one result of theirs."""
-
-    def __init__(self, handles, result):
-        self._handles, self._result = handles, result
-
-    def wait(self):
-        return self._result(*[handle.wait() for handle in self._handles])
-
-    def is_over(self):
-        return all([handle.is_over() for handle in self._handles])
 
 
 def begin(ranks, call, name, result):

@@ -12,13 +12,14 @@ import torch
 from .._carriers import lent_like
 from .._residuals import Residuals
 from ..codecs import Codec, Feedback
-from ..errors import mismatch
+from ..errors import Mismatch, mismatch
 from . import _collectives
 from ._calls import ReduceOp, Reduction
 from ._coded import CodedReduction
 from ._door import door
-from ._handles import begin, Handles
+from ._handles import begin
 from ._prepare import Prepared
+from ._sparse import is_sparse_to_some
 from .compression import Compression
 from .process_sets import global_process_set
 
@@ -151,22 +152,41 @@ class _Reducer:
         if len(group) > 1:
             raise mismatch(f"'{self.name_of(group)}': sparse gradients in a group; leave their "
                            'parameters out of it, or say sparse_as_dense')
-        if self.factors != (1.0, 1.0):
-            raise mismatch(f"'{self.name_of(group)}': a sparse gradient and "
-                           'gradient_predivide_factor; say sparse_as_dense')
         parameter, = group
+        if parameter.grad._nnz() == 0:      # after zero_() its rows are none, of all dimensions
+            parameter.grad = self._nothing(parameter)
+        compression = Compression.none if self._feedback else self.compression
         handle = _collectives.sparse_allreduce_async(parameter.grad, self.name_of(group), self.op,
-                                                     self.process_set)
-        self._handles[group] = Handles([handle], functools.partial(setattr, parameter, 'grad'))
+                                                     self.process_set, *self.factors, compression)
+        self._handles[group] = handle.then(functools.partial(setattr, parameter, 'grad'))
 
     def synchronize(self):
         """Waits for all gradients; they are in their places then."""
         for group in dict.fromkeys(self._group_of.values()):
             if group not in self._handles:
                 self._send(group)
-        handles, self._handles = self._handles, {}
+        again, handles, self._handles = [], self._handles, {}
         self._ready.clear()
         self._passes = dict.fromkeys(self.names, 0)
+        for group, handle in handles.items():
+            try:
+                handle.wait()
+            except Mismatch:
+                if not is_sparse_to_some(handle.brought()):
+                    raise
+                again.append(group)
+        self._send_again(again)
+
+    def _send_again(self, groups):
+        """What is sparse on some ranks and was not on others, as all have been told: who has sent
+        zeros has no rows. Others bring what they have brought, and then it is an error."""
+        for group in groups:
+            for parameter in group:
+                if not parameter.grad.is_sparse and not parameter.grad.any():
+                    self._sparse.add(parameter)
+                    parameter.grad = self._nothing(parameter)
+            self._send(group)
+        handles, self._handles = self._handles, {}
         for handle in handles.values():
             handle.wait()
 

@@ -55,7 +55,7 @@ class Plan:
     def __init__(self, text, slots, neutral):
         self.text, self.slots, self.neutral = text, slots, neutral
         self.rounds = self.room = 0
-        self.mark = 'max' if text.startswith('allgather') else 'gather'
+        self.mark = 'max' if text.startswith(('allgather', 'sparse')) else 'gather'
 
 
 class _Failed:
@@ -235,7 +235,9 @@ class NamedOperation(Operation):
     room       None; or how many bytes this rank brings to one other, which may differ
     sizes(room)    of the tensors, (dtype, elements); `room`: the most of any rank
     parts(plan)    [(slot, begin)]
-    finish(plan)   puts the result in place. True: it must begin anew, with other tensors"""
+    finish(plan)   puts the result in place. True: it must begin anew, with other tensors
+
+    `brought`: what each rank has said, where they disagree."""
 
     def __init__(self, sequence, call):
         self._name = sequence.next_name()
@@ -243,6 +245,7 @@ class NamedOperation(Operation):
         super().__init__(sequence, who, [])
         self._call, self._plan, self._whole = call, None, None
         self._has_begun = self._is_saying = False
+        self.brought = []
 
     def start(self):
         with _operations.lock():
@@ -391,7 +394,8 @@ class NamedOperation(Operation):
         self._is_saying = False
         said = [_HEAD.unpack_from(raw) + (_text(raw),) for raw in self._blocks()]
         if len({digest for digest, _, _ in said}) > 1:
-            raise mismatch(disagreement([text for _, _, text in said], self._group.ranks))
+            self.brought = [text for _, _, text in said]
+            raise mismatch(disagreement(self.brought, self._group.ranks))
         if clash:
             raise clash
         room = max(room for _, room, _ in said)
