@@ -323,6 +323,51 @@ def rank_disagrees(rank, workers):
     return found, time.monotonic() - begun
 
 
+def raised_by(call):
+    begun = time.monotonic()
+    try:
+        call()
+    except Exception as error:
+        return [type(error).__name__, str(error), time.monotonic() - begun]
+    return ['nothing', '', 0]
+
+
+def rank_brings_another_known_size(rank, workers):
+    """A rank that is late for longer than others wait before they tell, which is no mismatch; then
+    another size than the other rank's, waited for here; then, seen by the process's thread, other
+    kinds, with more behind, a size that only one rank knows, and messages instead of a tensor."""
+    of = Rank(rank, workers, has_gloo=False)
+
+    def sum_of(count, group):
+        return of.dist.all_reduce(of.torch.ones(count), group=group, async_op=True)
+
+    def gather(count, group):
+        return of.dist.all_gather([of.torch.ones(count)] * workers, of.torch.ones(count),
+                                  group=group, async_op=True)
+
+    def scatter(count, group):
+        return of.dist.scatter(of.torch.ones(count), [of.torch.ones(count)] * workers
+                               if of.rank == 0 else None, group=group, async_op=True)
+
+    groups = [of.dist.new_group(timeout=of.timeout) for _ in range(5)]
+    for group in groups:
+        for known in sum_of(6, group), sum_of(7, group), gather(8, group), scatter(6, group):
+            known.wait()
+    if rank == 1:
+        time.sleep(3)
+    late = raised_by(sum_of(6, groups[0]).wait)
+    found = [raised_by(sum_of(6 + rank, groups[0]).wait)]
+    works = [(sum_of, gather)[rank]((6, 8)[rank], groups[1]),
+             sum_of(7 - rank, groups[2]),
+             sum_of((6, 9)[rank], groups[3]),
+             (sum_of, scatter)[rank](6, groups[4])]
+    sum_of(8, groups[2])        # that of both ranks meets
+    for work in works:
+        work.is_completed()     # the thread's from here on
+    found += [raised_by(work.wait) for work in works]
+    return late, found
+
+
 def rank_loses_the_other(rank, workers):
     of = Rank(rank, workers, has_gloo=False)
     of.dist.all_reduce(of.torch.ones(5))
@@ -379,6 +424,21 @@ class Distributed(python_case.Case):
                 self.assertIn(first[0], ('Mismatch', 'Timeout'), first)
                 self.assertIn('torch.distributed/', first[1])
                 self.assertEqual(first, later)
+
+    def test_another_size_that_is_known_is_a_mismatch_soon_and_a_late_rank_is_none(self):
+        brought = (('all_reduce of float32[6]', 'all_reduce of float32[7]'),
+                   ('all_reduce of float32[6]', 'all_gather of float32[8]'),
+                   ('all_reduce of float32[7]', 'all_reduce of float32[6]'),
+                   ('all_reduce of float32[6]', 'all_reduce of float32[9]'),
+                   ('all_reduce of float32[6]', 'scatter of float32[6]'))
+        for late, found in self.run_ranks('rank_brings_another_known_size'):
+            self.assertEqual(late[0], 'nothing', late)
+            self.assertEqual(len(found), len(brought))
+            for (kind, text, seconds), (ours, theirs) in zip(found, brought):
+                self.assertEqual(kind, 'Mismatch', text)
+                self.assertLess(seconds, 5)
+                self.assertIn(f'rank 0 brought {ours}; rank 1 brought {theirs} as collective',
+                              text)
 
     def test_a_rank_that_dies_is_named_to_the_others(self):
         found, _ = self.run_ranks('rank_loses_the_other', start=test_ddp.lose_rank_1)

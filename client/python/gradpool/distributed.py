@@ -22,6 +22,7 @@ from ._carriers import carrier_of, check_alike, is_its_own, unload
 from ._cuda import staging_of
 from ._membership import join
 from ._operations import Names, Operation, Part
+from ._order import Collective, Order
 from .errors import GradpoolError, mismatch
 
 # Tensors that two ranks keep declared for each direction, and tag.
@@ -68,6 +69,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         self._name, self._ranks = name, ranks
         self._prefix = f'torch.distributed/{name}'
         self._names = Names(self._job, self._prefix, ranks)
+        self.order = Order(self._job, name, self._prefix, ranks)
         self._channels = {}     # (*kind, source, target) -> Names
         self._mailboxes = {}    # (tag, dtype, elements) -> Mailbox
         self.timeout_s = timeout.total_seconds()
@@ -77,6 +79,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
     def __del__(self):
         for names in [self._names, *self._channels.values()]:
             names.end()
+        self.order.end()
         self._membership.release()
 
     def getBackendName(self):
@@ -244,16 +247,16 @@ class ProcessGroup(torch.distributed.ProcessGroup):
             self._check_count('scatter', ins)
             check_alike(ins, output, 'scatter')
         outs[root] = output
-        return self._exchange('scatter', outs, ins)
+        return self._exchange('scatter', output, outs, ins)
 
     def alltoall(self, outputs, inputs, opts=None):
         self._check_count('all_to_all', outputs)
         self._check_count('all_to_all', inputs)
-        return self._exchange('all_to_all', outputs, inputs)
+        return self._exchange('all_to_all', outputs[self.rank()], outputs, inputs)
 
     def alltoall_base(self, output, given, output_splits, input_splits, opts=None):
         if output_splits or input_splits:
-            return self._exchange('all_to_all', self._split(output, output_splits),
+            return self._exchange('all_to_all', output, self._split(output, output_splits),
                                   self._split(given, input_splits))
         check_alike([output], given, 'all_to_all')
         return self._exchange_evenly(output, self._split(output, ()), given,
@@ -281,15 +284,16 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
     def send(self, tensors, target, tag):
         tensor = _only(tensors)
-        return self._run(f'send to rank {target}', tensor,
-                         [self._send(('send', tag), target, tensor)], [tensor])
+        return Operation(self, self._told(f'send to rank {target}', tensor),
+                         [self._send(('send', tag), target, tensor)], [tensor]).start()
 
     def recv(self, tensors, source, tag):
         tensor = _only(tensors)
         if self._mailbox_key(tensor, tag) in self._mailboxes:
             return self._claim(tensor, tag, (source,))  # it may have come there
         part, finish = self._receive(('send', tag), source, tensor)
-        return self._run(f'recv from rank {source}', tensor, [part], [tensor], finish)
+        told = self._told(f'recv from rank {source}', tensor)
+        return Operation(self, told, [part], [tensor], finish).start()
 
     def recv_anysource(self, tensors, tag):
         tensor = _only(tensors)
@@ -317,7 +321,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         told = self._told(f'recv from rank {source}', model)
         return Operation(mailbox, told, [part]).start(), carrier
 
-    def _exchange(self, what, outputs, inputs):
+    def _exchange(self, what, tensor, outputs, inputs):
         """Block i of the inputs to rank i, from where block i of the outputs comes: both ends know
         which are empty."""
         parts, finishes = [], []
@@ -331,8 +335,8 @@ class ProcessGroup(torch.distributed.ProcessGroup):
                 part, finish = self._receive((what,), peer, output)
                 parts.append(part)
                 finishes.append(finish)
-        return self._run(what, outputs[self.rank()], parts, outputs,
-                         lambda: [finish() for finish in finishes])
+        return self._run(what, tensor, parts, outputs,
+                         lambda: [finish() for finish in finishes], place=what)
 
     def _send(self, kind, target, tensor):
         values = carrier_of(tensor, True)
@@ -359,8 +363,11 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
     # ---- what they share ----
 
-    def _run(self, what, tensor, parts, result=(), finish=None):
-        return Operation(self, self._told(what, tensor), parts, result, finish).start()
+    def _run(self, what, tensor, parts, result=(), finish=None, place=None):
+        """A collective. It meets the other ranks' in the tensor of its one part, unless a `place`
+        is given."""
+        self.order.note(place or parts[0].slot.tensor.name, what, tensor)
+        return Collective(self, self._told(what, tensor), parts, result, finish).start()
 
     def _told(self, what, tensor):
         return (f"{what} of {tensor.numel()} {str(tensor.dtype).removeprefix('torch.')} in process "

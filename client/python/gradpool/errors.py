@@ -51,3 +51,13 @@ def error_of(code, text):
 def mismatch(text):
     """A Mismatch found on this side, before anything was sent."""
     return Mismatch(errno.EINVAL, text)
+
+
+def disagreement(texts, ranks):
+    """'ranks disagree: rank 0 brought ...; ranks 1, 2 brought ...'"""
+    who = {}
+    for text, rank in zip(texts, ranks):
+        who.setdefault(text, []).append(str(rank))
+    return 'ranks disagree: ' + '; '.join(
+        f"{'rank' if len(of) == 1 else 'ranks'} {', '.join(of)} brought {text}"
+        for text, of in who.items())

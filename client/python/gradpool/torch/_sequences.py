@@ -22,7 +22,7 @@ import time
 
 import torch
 
-from .. import _operations
+from .. import _operations, errors
 from .._operations import Operation, Part, Slot
 from ..errors import GradpoolError, Mismatch, mismatch, Timeout
 
@@ -429,13 +429,5 @@ def _text(raw):
 
 
 def disagreement(texts, ranks):
-    """'rank 0 brought ..., ranks 1 and 2 brought ...'"""
-    who = {}
-    for i, text in enumerate(texts):
-        who.setdefault(text, []).append(str(ranks.rank_of(i)))
-    told = '; '.join(f"{'rank' if len(of) == 1 else 'ranks'} {', '.join(of)} brought {text}"
-                     for text, of in who.items())
-    return (f'ranks disagree: {told}. Under one name all must bring the same operation, dtype, '
-            'shape and root')
-
-
+    told = errors.disagreement(texts, [ranks.rank_of(i) for i in range(len(texts))])
+    return f'{told}. Under one name all must bring the same operation, dtype, shape and root'
