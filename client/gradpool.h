@@ -159,7 +159,7 @@ GP_API void gp_job_leave(gp_job *job);
 GP_API int gp_job_tell_loss(gp_job *job, float loss);
 /* Writes what all its workers and lanes do, round by round, to a file for trace viewers, until the
  * stop (or the leave; an hour at most); whole at any time. Errors, besides those of gp_connect()
- * and open(2): -EBUSY (one is recorded); at the stop what ended it early. A stop too many: logged. */
+ * and open(2): -EBUSY (one is recorded); at the stop what ended it early. A stop too many is 0. */
 GP_API int gp_job_timeline_start(gp_job *job, const char *path);
 GP_API int gp_job_timeline_stop(gp_job *job);
 GP_API uint32_t gp_job_rank(const gp_job *job);
