@@ -127,6 +127,11 @@ class Service:
     def pids(self):
         return [a['pid'] for a in self.status()['aggregators'] if a['state'] == 'up']
 
+    def await_pids(self, pids):
+        """On a busy host one may be late for a moment."""
+        until(lambda: self.pids() == pids, f'aggregators {pids} are up, and no others',
+              process=self.serve)
+
     def worker(self, job, rank, workers, *options, name=None, environment=None):
         process = Process([BENCH, 'push', '--endpoint', self.endpoint, '--job', job, '--rank', rank,
                            '--workers', workers, '--json', *options], self.folder,

@@ -248,6 +248,8 @@ class Timelines(unittest.TestCase):
         process = self.timeline('--seconds', '60', job='short')
         harness.until(lambda: self.rounds_so_far() > 10, 'rounds are in the file')
         processes[1].send_signal(signal.SIGSTOP)
+        stat = pathlib.Path('/proc', str(processes[1].pid), 'stat')
+        harness.until(lambda: stat.read_text().rsplit(')', 1)[1].split()[0] == 'T', 'it stops')
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=harness.WAIT_S)
         self.assertEqual(errors, 'gradpool: rank 1: no answer at the end, so its last rounds are '
