@@ -1,16 +1,14 @@
 """For tests of the Python package: functions run by several processes.
 
-A test module calls a function of its own by name, once a rank, each in a process of its own:
+A test module calls a function of its own by name, once a rank, each in a fresh interpreter:
 
     def rank_adds(rank, workers): return rank + 1
     run_ranks('rank_adds', 2) -> [1, 2]
 
-It ends with main(), which is either the tests or, in a fresh interpreter, one rank. Where the
-tests have imported torch, which takes two seconds of a core, ranks are forks of them instead."""
+It ends with main(), which is either the tests or, in such an interpreter, one rank."""
 import contextlib
 import json
 import os
-import resource
 import subprocess
 import sys
 import traceback
@@ -24,44 +22,12 @@ RANK_TIMEOUT_S = 180  # torch is imported many times over on a loaded machine
 os.environ.setdefault('GRADPOOL_LIBRARY', str(BUILD / 'client' / 'libgradpool.so'))
 
 
-class Fork(subprocess.Popen):
-    """A rank that is a fork of this process, for who uses it like any other. Nothing that is open
-    here is open there."""
-
-    def _execute_child(self, args, *rest):
-        environment, pipes = rest[5], rest[9:15]
-        sys.stdout.flush()
-        self.pid = os.fork()
-        if self.pid == 0:
-            self._become(args, pipes, environment)
-        self._child_created = True
-        self._close_pipe_fds(*pipes)
-
-    @staticmethod
-    def _become(args, pipes, environment):
-        """Does not return."""
-        status = 1
-        try:
-            for end, fd in zip((pipes[0], pipes[3], pipes[5]), range(3)):
-                os.dup2(end, fd)
-            os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-            os.environ.clear()
-            os.environ.update(environment)
-            sys.modules['torch'].set_num_threads(1)
-            status = one_rank(vars(sys.modules['__main__']), *args[-3:])
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(status)
-
-
 def start_ranks(function, workers, prefixes=None, **environment):
     """Processes that call `function`(rank, workers) of the running script, not waited for.
 
     prefixes  {rank: words that its command begins with}"""
     words = [sys.executable, os.path.abspath(sys.argv[0]), '--rank', function]
-    how = Fork if 'torch' in sys.modules and not prefixes else subprocess.Popen
-    return [how(
+    return [subprocess.Popen(
         [*(prefixes or {}).get(rank, ()), *words, str(rank), str(workers)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -76,9 +42,11 @@ def finish_ranks(processes):
         for process in processes:
             process.kill()
             process.wait()
-    for rank, (process, (_, errors)) in enumerate(zip(processes, ended)):
-        if process.returncode != 0:
-            raise AssertionError(f'rank {rank} ended with {process.returncode}:\n{errors}')
+    failed = [f'rank {rank} ended with {process.returncode}:\n{errors}'
+              for rank, (process, (_, errors)) in enumerate(zip(processes, ended))
+              if process.returncode != 0]
+    if failed:
+        raise AssertionError('\n'.join(failed))
     return [json.loads(out.splitlines()[-1]) for out, _ in ended]
 
 
@@ -96,19 +64,15 @@ def expects(case, kind, *words):
         case.assertIn(word, str(raised.exception))
 
 
-def one_rank(module, function, rank, workers):
-    """Its exit status; what it returned is the last line on stdout."""
-    try:
-        result = module[function](int(rank), int(workers))
-    except BaseException:
-        traceback.print_exc()
-        return 1
-    print('\n' + json.dumps(result), flush=True)
-    return 0
-
-
 def main(module):
     """One rank of a test, or all tests of the module `__main__`."""
     if sys.argv[1:2] != ['--rank']:
         return tap.main()
-    sys.exit(one_rank(module, *sys.argv[2:5]))
+    function, rank, workers = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    try:
+        result = module[function](rank, workers)
+    except BaseException:
+        traceback.print_exc()
+        sys.exit(1)
+    print('\n' + json.dumps(result), flush=True)
+    return 0
