@@ -54,10 +54,11 @@ const char *migrate_mode_name(enum migrate_mode mode)
 
 /* --- the service --- */
 
-static int move_to(const struct conductor *c, size_t lane)
+/* All tasks of the job that trains by that plan. */
+static int move_to(const struct conductor *c, const struct trainee *plan, size_t lane)
 {
     char job[64], number[16];
-    trainee_job_name(&c->plan, c->restarts, job, sizeof job);
+    trainee_job_name(plan, c->restarts, job, sizeof job);
     snprintf(number, sizeof number, "%u", c->lanes[lane]);
     return ask_service(c->service, "move", job, number);
 }
@@ -72,13 +73,13 @@ static void nap(struct conductor *c)
     nanosleep(&at, NULL);
 }
 
-static int migrate_live(struct conductor *c, size_t lane) { return move_to(c, lane); }
+static int migrate_live(struct conductor *c, size_t lane) { return move_to(c, &c->plan, lane); }
 
 static int migrate_stopped(struct conductor *c, size_t lane)
 {
     int r = crowd_order(&c->crowd, TRAINEE_PAUSE);
     if (r == 0)
-        r = move_to(c, lane);
+        r = move_to(c, &c->plan, lane);
     return r < 0 ? r : crowd_go_on(&c->crowd);
 }
 
@@ -140,7 +141,7 @@ static int train(struct conductor *c)
     if (r == 0)
         r = crowd_await(&c->crowd, 1);
     if (r == 0)
-        r = move_to(c, 0);
+        r = move_to(c, &c->plan, 0);
     if (r == 0)
         r = crowd_await(&c->crowd, crowd_iterations(&c->crowd) + WARM_ITERATIONS);
     for (uint32_t i = 0; r == 0 && i < c->cell->migrations; i++) {
@@ -156,32 +157,40 @@ static int train(struct conductor *c)
 
 /* --- calibrating --- */
 
-static double median_aggregation(const struct crowd *c)
+static double median_aggregation(const struct crowd *c, uint32_t first)
 {
     double ms[PROBE_ITERATIONS];
     for (uint32_t i = 0; i < PROBE_ITERATIONS; i++)
-        ms[i] = crowd_aggregation_ms(c, i + 2);
+        ms[i] = crowd_aggregation_ms(c, first + i);
     return statistics_quantile(ms, PROBE_ITERATIONS, 0.5);
 }
 
+/* On one lane, as it is to train. */
 static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
 {
     struct trainee plan = c->plan;
     plan.job = "probe";
     plan.load_elements = elements;
     plan.compute_ns = PROBE_COMPUTE_MS * NS_PER_MS;
+    uint32_t first = 0;
     int r = crowd_start(&c->crowd, &plan);
     if (r == 0)
-        r = crowd_await(&c->crowd, PROBE_ITERATIONS + 2);
+        r = crowd_await(&c->crowd, 1);
+    if (r == 0)
+        r = move_to(c, &plan, 0);
+    if (r == 0) {
+        first = crowd_iterations(&c->crowd) + 1;
+        r = crowd_await(&c->crowd, first + PROBE_ITERATIONS);
+    }
     if (r == 0)
         r = crowd_order(&c->crowd, TRAINEE_END);
     if (r == 0)
-        *ret_ms = median_aggregation(&c->crowd);
+        *ret_ms = median_aggregation(&c->crowd, first);
     crowd_end(&c->crowd);
     return r;
 }
 
-/* A load beside the parameters, such that aggregation takes what it should, and twice as long to
+/* A load beside the parameters, such that aggregation takes what it should, and nearly twice as long to
  * compute, as far as iterations stay short. */
 static int calibrate_cell(struct conductor *c)
 {
@@ -194,7 +203,7 @@ static int calibrate_cell(struct conductor *c)
         r = probe(c, (uint64_t)load, &aggregation);
     }
     double compute = ITERATION_MS - aggregation;
-    compute = compute > 2.1 * aggregation ? 2.1 * aggregation : compute;
+    compute = compute > 1.8 * aggregation ? 1.8 * aggregation : compute;
     compute = compute < aggregation / 2 ? aggregation / 2 : compute;
     c->plan.load_elements = (uint64_t)load;
     c->plan.compute_ns = (uint64_t)(compute * NS_PER_MS);

@@ -192,8 +192,12 @@ static int pause_until_told(struct worker *w)
     return 0;
 }
 
-/* As a job does it whose lanes are to be others: a snapshot, the end, a new job where there is
- * room, and everything back. */
+static int save(struct worker *w)
+{
+    int r = w->about->part_elements ? gp_job_snapshot(w->job, w->about->saved_path) : 0;
+    return r < 0 ? complain(w, "snapshot", r) : 0;
+}
+
 static int restore(struct worker *w)
 {
     gp_item items[TENSORS_MAX];
@@ -201,15 +205,17 @@ static int restore(struct worker *w)
     for (size_t i = FIRST_PART; i < w->tensors_count; i++)
         items[count++] =
             (gp_item){.tensor = w->tensors[i], .result = w->values + place_of(w->about, i)};
-    int r = gp_job_restore(w->job, w->about->saved_path, items, count);
+    int r = count ? gp_job_restore(w->job, w->about->saved_path, items, count) : 0;
     return r < 0 ? complain(w, "restore", r) : 0;
 }
 
+/* As a job does it whose lanes are to be others: a snapshot, the end, a new job where there is
+ * room, and everything back. Who has no state has nothing to save. */
 static int restart(struct worker *w)
 {
-    int r = gp_job_snapshot(w->job, w->about->saved_path);
+    int r = save(w);
     if (r < 0)
-        return complain(w, "snapshot", r);
+        return r;
     leave(w);
     w->restarts++;
     w->is_anew = true;
