@@ -100,9 +100,9 @@ static void print(const struct migrate *m, const struct migrate_cell *cell,
 }
 
 static int run_cell(struct migrate *m, enum migrate_mode mode, const char *transport,
-                    uint64_t state_bytes)
+                    uint64_t state_bytes, struct migrate_load *load)
 {
-    const struct migrate_cell cell = {mode, transport, state_bytes, m->seed, m->migrations};
+    const struct migrate_cell cell = {mode, transport, state_bytes, m->seed, m->migrations, load};
     struct migrate_row row;
     bool is_wanted = (!m->mode || strcmp(m->mode, migrate_mode_name(mode)) == 0) &&
                      (!m->transport || strcmp(m->transport, transport) == 0);
@@ -120,9 +120,11 @@ static int run_all(struct migrate *m)
     static const char *const transports[] = {"shm", "tcp"};
     int r = 0;
     for (size_t s = 0; r == 0 && s < m->states_count; s++)
-        for (size_t t = 0; r == 0 && t < 2; t++)
+        for (size_t t = 0; r == 0 && t < 2; t++) {
+            struct migrate_load load = {0};
             for (int mode = 0; r == 0 && mode < MIGRATE_MODES; mode++)
-                r = run_cell(m, (enum migrate_mode)mode, transports[t], m->states[s]);
+                r = run_cell(m, (enum migrate_mode)mode, transports[t], m->states[s], &load);
+        }
     return r;
 }
 

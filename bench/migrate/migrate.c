@@ -190,9 +190,9 @@ static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
     return r;
 }
 
-/* A load beside the parameters, such that aggregation takes what it should, and nearly twice as long to
- * compute, as far as iterations stay short. */
-static int calibrate_cell(struct conductor *c)
+/* A load beside the parameters, such that aggregation takes what it should, and nearly twice as
+ * long to compute, as far as iterations stay short. */
+static int calibrate(struct conductor *c)
 {
     double load = PROBE_ELEMENTS, aggregation = 0;
     int r = 0;
@@ -205,8 +205,8 @@ static int calibrate_cell(struct conductor *c)
     double compute = ITERATION_MS - aggregation;
     compute = compute > 1.8 * aggregation ? 1.8 * aggregation : compute;
     compute = compute < aggregation / 2 ? aggregation / 2 : compute;
-    c->plan.load_elements = (uint64_t)load;
-    c->plan.compute_ns = (uint64_t)(compute * NS_PER_MS);
+    if (r == 0)
+        *c->cell->load = (struct migrate_load){(uint64_t)load, (uint64_t)(compute * NS_PER_MS)};
     return r;
 }
 
@@ -306,8 +306,10 @@ int migrate_run(const struct service *service, const struct migrate_cell *cell,
                                .seed = cell->seed};
     plan_state(c);
     int r = ask_lanes(service, c->lanes);
-    if (r == 0)
-        r = calibrate_cell(c);
+    if (r == 0 && !cell->load->elements)
+        r = calibrate(c);
+    c->plan.load_elements = cell->load->elements;
+    c->plan.compute_ns = cell->load->compute_ns;
     if (r == 0)
         r = train(c);
     struct migrate_row row = {0};

@@ -13,12 +13,18 @@ enum migrate_mode { MIGRATE_LIVE, MIGRATE_STOP, MIGRATE_RESTART, MIGRATE_MODES }
 
 const char *migrate_mode_name(enum migrate_mode mode);
 
+/* What the job does beside its state, such that iterations are as they should be. */
+struct migrate_load {
+    uint64_t elements, compute_ns; /* elements 0: not known yet */
+};
+
 /* One job of two workers that migrates again and again. */
 struct migrate_cell {
     enum migrate_mode mode;
     const char *transport;
     uint64_t state_bytes, seed;
-    uint32_t migrations; /* wanted */
+    uint32_t migrations;       /* wanted */
+    struct migrate_load *load; /* of this state and transport: found by the first of its cells */
 };
 
 struct migrate_row {
