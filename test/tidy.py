@@ -359,8 +359,8 @@ def documented_variables(tree):
 def option_variables(tree):
     """Those of the command line's options, which may have rows of their own."""
     return {'GRADPOOL_' + option.upper().replace('-', '_')
-            for path, text in tree.select('.c') if path.startswith('svc/cli/')
-            for option in re.findall(r'\{"([a-z][a-z-]+)", ', text)}
+            for path, text in tree.select('.c', '.h') if path.startswith('svc/cli/')
+            for option in re.findall(r'\{[\s\\]*"([a-z][a-z-]+)", ', text)}
 
 
 def used_variables(tree):

@@ -12,7 +12,7 @@ enum { TENANT = OPERATOR_KNOBS };
 const struct knob move_knobs[] = {
     [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
-    [TENANT] = {"tenant", "NAME", "whose job it is, where two have one of that name (-: nobody's)"},
+    [TENANT] = OPERATOR_TENANT_KNOB,
     {0},
 };
 

@@ -32,7 +32,7 @@ int operator_set(void *context, int index, const char *value, struct err *err)
     return endpoint_parse(value, &endpoint, err);
 }
 
-static int set_job(void *context, const char *value, struct err *err)
+int operator_set_job(void *context, const char *value, struct err *err)
 {
     struct operator_options *o = context;
     if (o->job)
@@ -50,7 +50,7 @@ void operator_parse(const char *name, const char *operands, const char *before, 
                                          .after = after,
                                          .knobs = operator_knobs,
                                          .set = operator_set,
-                                         .operand = operands ? set_job : NULL};
+                                         .operand = operands ? operator_set_job : NULL};
     *ret_options = (struct operator_options){.endpoint = OPERATOR_ENDPOINT_DEFAULT};
     knobs_parse(&command, argc, argv, ret_options);
 }

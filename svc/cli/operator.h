@@ -24,8 +24,14 @@ enum { OPERATOR_ENDPOINT, OPERATOR_JSON, OPERATOR_KNOBS };
     {                                                                             \
         "endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")" \
     }
+#define OPERATOR_TENANT_KNOB                                                               \
+    {                                                                                      \
+        "tenant", "NAME", "whose job it is, where two have one of that name (-: nobody's)" \
+    }
 /* One of these two, as knob_command.set; `options`: a struct operator_options. */
 int operator_set(void *options, int index, const char *value, struct err *err);
+/* The job, as knob_command.operand; `options`: what begins with a struct operator_options. */
+int operator_set_job(void *options, const char *value, struct err *err);
 
 /* `operands`: "[JOB]", or NULL for none. */
 void operator_parse(const char *name, const char *operands, const char *before, const char *after,

@@ -21,13 +21,13 @@ enum { TENANT = OPERATOR_KNOBS, OUTPUT };
 const struct knob snapshot_knobs[] = {
     [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
-    [TENANT] = {"tenant", "NAME", "whose job it is, where two have one of that name (-: nobody's)"},
+    [TENANT] = OPERATOR_TENANT_KNOB,
     [OUTPUT] = {"output", "FILE", "where it goes (default: JOB.snapshot)"},
     {0},
 };
 
 struct request {
-    struct operator_options options;
+    struct operator_options options; /* first, for operator_set_job() */
     const char *tenant, *output;
 };
 
@@ -57,15 +57,6 @@ static int set(void *context, int index, const char *value, struct err *err)
     }
 }
 
-static int set_operand(void *context, const char *value, struct err *err)
-{
-    struct request *r = context;
-    if (r->options.job)
-        return err_set(err, -EINVAL, "'%s' is too much: one job is expected", value);
-    r->options.job = value;
-    return 0;
-}
-
 static void parse(int argc, char **argv, struct request *ret_request)
 {
     static const struct knob_command command = {
@@ -73,7 +64,7 @@ static void parse(int argc, char **argv, struct request *ret_request)
         .operands = "JOB",
         .knobs = snapshot_knobs,
         .set = set,
-        .operand = set_operand,
+        .operand = operator_set_job,
         .before = "Writes parameters, moments and step counts of a job's tensors with update rules "
                   "to a file on this host, all of the same iteration, while the job trains: its "
                   "rounds wait as long as it takes to read them. "

@@ -23,14 +23,14 @@ enum { TENANT = OPERATOR_KNOBS, OUTPUT, SECONDS };
 const struct knob timeline_knobs[] = {
     [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
-    [TENANT] = {"tenant", "NAME", "whose job it is, where two have one of that name (-: nobody's)"},
+    [TENANT] = OPERATOR_TENANT_KNOB,
     [OUTPUT] = {"output", "FILE", "where it goes"},
     [SECONDS] = {"seconds", "N", "for how long, up to 3600 (default: 5)"},
     {0},
 };
 
 struct request {
-    struct operator_options options;
+    struct operator_options options; /* first, for operator_set_job() */
     const char *tenant, *output;
     uint64_t for_ms;
 };
@@ -55,15 +55,6 @@ static int set(void *context, int index, const char *value, struct err *err)
     }
 }
 
-static int set_operand(void *context, const char *value, struct err *err)
-{
-    struct request *r = context;
-    if (r->options.job)
-        return err_set(err, -EINVAL, "'%s' is too much: one job is expected", value);
-    r->options.job = value;
-    return 0;
-}
-
 static void parse(int argc, char **argv, struct request *ret_request)
 {
     static const struct knob_command command = {
@@ -71,7 +62,7 @@ static void parse(int argc, char **argv, struct request *ret_request)
         .operands = "JOB",
         .knobs = timeline_knobs,
         .set = set,
-        .operand = set_operand,
+        .operand = operator_set_job,
         .before = "Records the rounds of a job while it trains, and writes them in Chrome's trace "
                   "format, on one clock: a row a worker (queued, copied in, waited for, landed, "
                   "copied out) and a row a lane (announced by the first to the last rank, read and "
