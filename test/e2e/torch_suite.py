@@ -1,6 +1,5 @@
 """PyTorch's own distributed tests, which python3-torch ships, on the backend `gradpool`: three
-ranks, a job a test. torch_suite.txt names those that gloo passes, too; one that is skipped has
-failed. torch_suite_gloo.txt names those that gloo passes and no other backend can.
+ranks, a job a test. torch_suite.txt names all that gloo passes; one that is skipped has failed.
 
 Ranks are forked from a process that has torch already. With --spawn each is an interpreter of its
 own, as PyTorch has it: that one also unloads everything when it ends, which a forked rank does not,
@@ -8,7 +7,7 @@ but most of its time goes into imports.
 
 Usage: torch_suite.py [--backend gloo] [--spawn] [NAME...]
 
-On gloo and without names all that is shipped runs, and what passes must be what the files name."""
+On gloo and without names all that is shipped runs, and what passes must be what the file names."""
 import argparse
 import concurrent.futures
 import contextlib
@@ -21,7 +20,7 @@ import types
 import unittest
 
 HERE = pathlib.Path(__file__).parent
-OURS, GLOO = 'torch_suite.txt', 'torch_suite_gloo.txt'
+NAMES = 'torch_suite.txt'
 NICENESS = 10       # the tests beside this one measure times
 TEST_S = 120        # instead of 300: of one that hangs
 ROUNDS_A_TEST = 2   # of the service, on the mean, at the least: some only ask for a rank
@@ -87,8 +86,8 @@ def shipped():
     return [name for name in dir(TorchSuite) if name.startswith('test_')]
 
 
-def named(file):
-    lines = (HERE / file).read_text().splitlines()
+def named():
+    lines = (HERE / NAMES).read_text().splitlines()
     return [line for line in lines if line.startswith('test_')]
 
 
@@ -132,7 +131,7 @@ class Whole(unittest.TestCase):
         tap.emit(f'# {rounds} rounds')
 
     def test_gloo_passes_what_is_named_and_nothing_else(self):
-        self.assertEqual(self.passed, {*named(OURS), *named(GLOO)})
+        self.assertEqual(self.passed, set(named()))
 
 
 def absent(name):
@@ -143,7 +142,7 @@ def absent(name):
 
 
 def on_gradpool(names, result):
-    Whole.names, Whole.service = names or named(OURS), harness.Service()
+    Whole.names, Whole.service = names or named(), harness.Service()
     os.environ['GRADPOOL_ENDPOINT'] = Whole.service.endpoint
     try:
         for name, _, wrong in run_all(Whole.names):

@@ -17,6 +17,7 @@ import torch
 import torch.distributed
 from torch.distributed import ReduceOp
 
+from . import _monitored
 from ._any_source import Claim, Mailbox
 from ._carriers import carrier_of, check_alike, is_its_own, unload
 from ._cuda import staging_of
@@ -280,6 +281,12 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         nothing = torch.empty(0, dtype=torch.int32)
         return self._run('barrier', nothing, [self._push('sum', nothing, nothing)])
 
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        """As torch.distributed.monitored_barrier(). timeout: a timedelta, or seconds."""
+        seconds = getattr(timeout, 'total_seconds', lambda: timeout)()
+        _monitored.pass_barrier(self, self.timeout_s if seconds is None else seconds,
+                                wait_all_ranks)
+
     # ---- one to one ----
 
     def send(self, tensors, target, tag):
@@ -433,3 +440,4 @@ def _make(options, _):
 
 
 torch.distributed.Backend.register_backend('gradpool', _make, extended_api=True)
+_monitored.offer()

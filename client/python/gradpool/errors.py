@@ -2,9 +2,10 @@
 import errno
 
 
-class GradpoolError(OSError):
-    """Base of all errors of this package. `errno`: as in gradpool.h, positive; `strerror`: a
-    sentence that says who, what was expected, what came and what to do."""
+class GradpoolError(OSError, RuntimeError):
+    """Base of all errors of this package, and a RuntimeError as torch.distributed's are. `errno`:
+    as in gradpool.h, positive; `strerror`: a sentence that says who, what was expected, what came
+    and what to do."""
 
     def __init__(self, number, text):
         super().__init__(number, text)
