@@ -1,14 +1,18 @@
 """For tests of the Python package: functions run by several processes.
 
-A test module calls a function of its own by name, once a rank, each in a fresh interpreter:
+A test module calls a function of its own by name, once a rank, each in a process of its own:
 
     def rank_adds(rank, workers): return rank + 1
     run_ranks('rank_adds', 2) -> [1, 2]
 
-It ends with main(), which is either the tests or, in such an interpreter, one rank."""
+It ends with main(), which is either the tests or, in a fresh interpreter, one rank. Importing torch
+takes two seconds of a core: with main(globals(), forks=True) the tests do, and ranks are forks."""
 import contextlib
+import importlib
 import json
+import multiprocessing.util
 import os
+import resource
 import subprocess
 import sys
 import traceback
@@ -22,12 +26,50 @@ RANK_TIMEOUT_S = 180  # torch is imported many times over on a loaded machine
 os.environ.setdefault('GRADPOOL_LIBRARY', str(BUILD / 'client' / 'libgradpool.so'))
 
 
+_forks = False
+
+
+class Fork(subprocess.Popen):
+    """A rank that is a fork of this process, for who uses it like any other. Nothing that is open
+    here is open there, and what is to be done at the end here is not done there. It ends as a
+    process of multiprocessing does."""
+
+    def _execute_child(self, args, *rest):
+        environment, pipes = rest[5], rest[9:15]
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._become(args, pipes, environment)
+        self._child_created = True
+        self._close_pipe_fds(*pipes)
+
+    @staticmethod
+    def _become(args, pipes, environment):
+        """Does not return."""
+        status = 1
+        try:
+            for end, fd in zip((pipes[0], pipes[3], pipes[5]), range(3)):
+                os.dup2(end, fd)
+            os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+            os.environ.clear()
+            os.environ.update(environment)
+            multiprocessing.util._finalizer_registry.clear()
+            sys.modules['torch'].set_num_threads(1)
+            status = one_rank(vars(sys.modules['__main__']), *args[-3:])
+            multiprocessing.util._exit_function()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
+
+
 def start_ranks(function, workers, prefixes=None, **environment):
     """Processes that call `function`(rank, workers) of the running script, not waited for.
 
     prefixes  {rank: words that its command begins with}"""
     words = [sys.executable, os.path.abspath(sys.argv[0]), '--rank', function]
-    return [subprocess.Popen(
+    how = Fork if _forks and not prefixes else subprocess.Popen
+    return [how(
         [*(prefixes or {}).get(rank, ()), *words, str(rank), str(workers)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -42,11 +84,9 @@ def finish_ranks(processes):
         for process in processes:
             process.kill()
             process.wait()
-    failed = [f'rank {rank} ended with {process.returncode}:\n{errors}'
-              for rank, (process, (_, errors)) in enumerate(zip(processes, ended))
-              if process.returncode != 0]
-    if failed:
-        raise AssertionError('\n'.join(failed))
+    for rank, (process, (_, errors)) in enumerate(zip(processes, ended)):
+        if process.returncode != 0:
+            raise AssertionError(f'rank {rank} ended with {process.returncode}:\n{errors}')
     return [json.loads(out.splitlines()[-1]) for out, _ in ended]
 
 
@@ -64,15 +104,23 @@ def expects(case, kind, *words):
         case.assertIn(word, str(raised.exception))
 
 
-def main(module):
-    """One rank of a test, or all tests of the module `__main__`."""
-    if sys.argv[1:2] != ['--rank']:
-        return tap.main()
-    function, rank, workers = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+def one_rank(module, function, rank, workers):
+    """Its exit status; what it returned is the last line on stdout."""
     try:
-        result = module[function](rank, workers)
+        result = module[function](int(rank), int(workers))
     except BaseException:
         traceback.print_exc()
-        sys.exit(1)
+        return 1
     print('\n' + json.dumps(result), flush=True)
     return 0
+
+
+def main(module, forks=False):
+    """One rank of a test, or all tests of the module `__main__`."""
+    global _forks
+    if sys.argv[1:2] == ['--rank']:
+        sys.exit(one_rank(module, *sys.argv[2:5]))
+    if forks:
+        importlib.import_module('torch.distributed')
+        _forks = True
+    return tap.main()

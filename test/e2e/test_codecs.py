@@ -282,7 +282,7 @@ class Codecs(test_ddp.Case):
     def test_random_k_draws_by_name_and_round(self):
         from gradpool.codecs import Feedback, RandomK
         arrived, code = self.sent(RandomK(0.1))
-        self.assertEqual([code.size, numpy.count_nonzero(arrived)], [100, 100])
+        self.assertEqual([code.size, numpy.count_nonzero(arrived)], [101, 100])
         places = numpy.flatnonzero(arrived)
         numpy.testing.assert_array_equal(arrived[places], self.values[places])
         one, other = Feedback(RandomK(0.1, error_feedback=False)), Feedback(RandomK(0.1))
@@ -291,6 +291,16 @@ class Codecs(test_ddp.Case):
         again, elsewhere = one.encode('w', self.values), one.encode('v', self.values)
         self.assertFalse(numpy.array_equal(again, code))
         self.assertFalse(numpy.array_equal(elsewhere, code))
+
+    def test_random_k_of_another_round_is_told(self):
+        import gradpool
+        from gradpool.codecs import Feedback, RandomK
+        late, early = Feedback(RandomK(0.1)), Feedback(RandomK(0.1))
+        early.encode('w', self.values)
+        mean = (late.encode('w', self.values) + early.encode('w', self.values)) / 2
+        for feedback in late, early:
+            with ranks.expects(self, gradpool.Mismatch, 'another round'):
+                feedback.decode('w', mean, numpy.empty_like(self.values), 2)
 
     def test_dithering_is_a_step_above_or_below_and_right_in_the_mean(self):
         from gradpool.codecs import Dithering, Feedback
@@ -404,4 +414,4 @@ class Training(test_ddp.Case):
 
 
 if __name__ == '__main__':
-    ranks.main(globals())
+    ranks.main(globals(), forks=True)

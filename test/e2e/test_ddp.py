@@ -534,4 +534,4 @@ def release_rank_1(function, workers, **environment):
 
 
 if __name__ == '__main__':
-    ranks.main(globals())
+    ranks.main(globals(), forks=True)

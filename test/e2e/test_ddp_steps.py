@@ -160,4 +160,4 @@ class Steps(test_ddp.Case):
 
 
 if __name__ == '__main__':
-    ranks.main(globals())
+    ranks.main(globals(), forks=True)

@@ -456,4 +456,4 @@ class Distributed(python_case.Case):
 
 
 if __name__ == '__main__':
-    ranks.main(globals())
+    ranks.main(globals(), forks=True)

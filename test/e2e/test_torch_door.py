@@ -435,9 +435,15 @@ def rank_is_refused(rank, workers):
                  lambda: hvd.alltoall(ones, splits=[1] * workers + [0]),
                  lambda: hvd.broadcast(ones, workers),
                  lambda: hvd.allreduce(ones, average=True, op=hvd.Sum),
-                 lambda: hvd.synchronize(7)):
+                 lambda: hvd.synchronize(7),
+                 lambda: hvd.allreduce_(of.torch.ones(1).expand(4)),
+                 lambda: hvd.broadcast_(of.torch.ones(1).expand(4), 0),
+                 lambda: hvd.allreduce([1.0]),
+                 lambda: hvd.alltoall('ones'),
+                 lambda: hvd.allreduce(ones, name='\udc80')):
         found.append(of.raised(call))
     hvd.allreduce(ones, name='twice')   # what was refused has changed nothing
+    hvd.allreduce(ones)
     return found
 
 
@@ -473,9 +479,13 @@ class TorchDoor(python_case.Case):
 
     def test_what_makes_no_sense_is_refused_at_once(self):
         for rank, found in enumerate(self.run_ranks('rank_is_refused', 2)):
-            twice, adasum, splits, root, both, handle = found
-            for told in [adasum, splits, root, both, handle] + [twice] * (rank == 0):
+            twice, adasum, splits, root, *others = found
+            for told in found[rank:]:
                 self.assertEqual(told[0], 'Mismatch', told)
+            for told, words in zip(others, (
+                    'average', 'asynchronous call', 'expand()', 'expand()',
+                    'expected a torch.Tensor', 'a str', 'no text in UTF-8'), strict=True):
+                self.assertIn(words, told[1])
             self.assertIn('Average, Sum, Min, Max and Product', adasum[1])
             self.assertIn('splits [1, 1, 0]', splits[1])
             if rank == 0:
@@ -517,4 +527,4 @@ class TorchDoor(python_case.Case):
 
 
 if __name__ == '__main__':
-    ranks.main(globals())
+    ranks.main(globals(), forks=True)

@@ -6,22 +6,33 @@ An item of it has two methods:
     is_over()     completes the item if that can be done now; False: not yet. Never blocks
 
 The thread sleeps in the library, in the wait of the first item that has a Request; what comes in
-meanwhile, or is done before it, is seen SLICE_MS later. Without items it sleeps for good."""
+meanwhile, or is done before it, is seen SLICE_MS later. Without items it sleeps for good. Items
+that are not over when the process ends are left."""
 import contextlib
 import os
 import queue
 import threading
 
+from ._threads import start
 from .errors import GradpoolError
 
 SLICE_MS = 10
 
 
+class _End:
+    """The item with which the thread ends."""
+
+    def waits_for(self):
+        return None
+
+    def is_over(self):
+        raise SystemExit
+
+
 class _Completer:
     def __init__(self):
         self._new = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name='gradpool', daemon=True)
-        self._thread.start()
+        self._thread = start(self._run, 'gradpool', lambda: self.add(_End()))
 
     def add(self, item):
         self._new.put(item)

@@ -12,6 +12,7 @@ of the script waits for either: one of ours does, and pushes.
 Never run on a GPU so far: the tests have one of their own making, unless torch finds a real one."""
 import collections
 import errno
+import functools
 import logging
 import os
 import queue
@@ -21,6 +22,7 @@ import time
 import torch
 
 from ._carriers import is_plain, lent
+from ._threads import start
 from .client import default_timeout_ms
 from .errors import Timeout
 
@@ -177,13 +179,14 @@ def _waiter():
     with _lock:
         if _queue is None:
             _queue = queue.SimpleQueue()
-            threading.Thread(target=_run, args=(_queue,), name='gradpool-cuda', daemon=True).start()
+            start(functools.partial(_run, _queue), 'gradpool-cuda',
+                  functools.partial(_queue.put, None))
         return _queue
 
 
 def _run(pushes):
-    while True:
-        pushes.get().run()
+    for push in iter(pushes.get, None):
+        push.run()
 
 
 def _forget():

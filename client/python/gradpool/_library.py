@@ -169,7 +169,10 @@ def encode(text, what):
         raise mismatch(f'{what} is {text!r}, expected text')
     if '\0' in text:
         raise mismatch(f'{what} is {text!r}, which holds a NUL')
-    return text.encode()
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise mismatch(f'{what} is {text!r}, which is no text in UTF-8') from None
 
 
 def number(value, what, most):

@@ -1,9 +1,9 @@
 """Jobs that doors of this package join for a script, and share: a rank is in a job once.
 
 Whoever joins a job of the same name and endpoint in this process gets the same Membership; with
-the last of them it is left, at the latest when the process ends."""
-import atexit
+the last of them it is left, at the latest when the process ends (Y24)."""
 import errno
+import multiprocessing.util
 import os
 import threading
 
@@ -25,6 +25,8 @@ class Membership:
         except BaseException:
             self.client.close()
             raise
+        # Beside what atexit does it is called where a process of multiprocessing ends.
+        multiprocessing.util.Finalize(self, self.client.close, exitpriority=0)
 
     def release(self):
         """One user less."""
@@ -62,11 +64,3 @@ def _join_anew(key, name, endpoint, rank, workers):
             raise
         raise GradpoolError(errno.EEXIST, f'{error}. This script has joined the job itself: give '
                             'its Job, attach(model, job=...)') from None
-
-
-@atexit.register
-def _leave_all():
-    """A worker that ends says goodbye; a forked child has nothing to say."""
-    for (process, *_), membership in list(_memberships.items()):
-        if process == os.getpid():
-            membership.client.close()

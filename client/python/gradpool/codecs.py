@@ -25,6 +25,7 @@ from .errors import mismatch
 MIN_BYTES = 65536   # below that a round costs more than its bytes
 _WORD_BITS = 32
 _BYTE_BITS = 8
+_ROUND_MARKS = 256  # which bfloat16 has exactly, and their mean
 # One in so many sizes tells how large the largest are, and how many more of them than needed.
 _SAMPLE_STEP, _SAMPLE_SPARE = 64, 16
 
@@ -132,20 +133,28 @@ class TopK(_Sparse):
 
 
 class RandomK(_Sparse):
-    """A `ratio` of a tensor that is drawn anew each round, the same on every rank."""
+    """A `ratio` of a tensor that is drawn anew each round, the same on every rank: the first value
+    is drawn as well, and shows whether the ranks are in the same round."""
     operation, dtype = 'mean', 'float32'
 
     def words(self, elements):
-        return self.kept(elements)
+        return 1 + self.kept(elements)
 
-    def _places(self, elements, draw):
-        return draw.choice(elements, self.kept(elements), replace=False, shuffle=False)
+    def _drawn(self, elements, draw):
+        """(the first value, the places of the others)"""
+        return (numpy.float32(draw.integers(_ROUND_MARKS)),
+                draw.choice(elements, self.kept(elements), replace=False, shuffle=False))
 
     def encode(self, values, draw):
-        return values[self._places(values.size, draw)]
+        mark, places = self._drawn(values.size, draw)
+        return numpy.concatenate([[mark], values[places]])
 
     def add(self, sent, total, draw, by=1):
-        total[self._places(total.size, draw)] += sent * numpy.float32(by)
+        mark, places = self._drawn(total.size, draw)
+        if abs(sent[0] - mark) > 0.25:
+            raise mismatch('RandomK: the other ranks have drawn other places, as they are in '
+                           'another round: all ranks load residuals of one step, or none does')
+        total[places] += sent[1:] * numpy.float32(by)
 
 
 class Dithering(Codec):

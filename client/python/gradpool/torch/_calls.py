@@ -9,6 +9,7 @@ from .._carriers import carrier_of, is_plain, unload
 from .._cuda import staging_of
 from ..errors import mismatch
 
+
 class ReduceOp(enum.Enum):
     """What becomes of the ranks' values; the value is the service's name of it."""
     Average = 'mean'
@@ -27,6 +28,20 @@ def check_reduction(op, tensor):
         raise mismatch('Adasum is not offered; there are Average, Sum, Min, Max and Product')
     if tensor.is_complex() and op not in (ReduceOp.Average, ReduceOp.Sum):
         raise mismatch(f'{tensor.dtype} has no {op.name}')
+
+
+def check_tensor(tensor):
+    if not isinstance(tensor, torch.Tensor):
+        raise mismatch(f'a {type(tensor).__name__}, expected a torch.Tensor')
+
+
+def check_place(tensor):
+    """Mismatch: no result can be put there."""
+    check_tensor(tensor)
+    if tensor.layout is torch.strided and any(
+            stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
+        raise mismatch(f'no result can be put into {told(tensor)}, of which several elements are '
+                       'one in memory (expand()); give its clone()')
 
 
 def told(tensor, shape=None):
@@ -140,6 +155,7 @@ class _Deal:
     """Of one tensor. Where its rows cannot be dealt evenly the first ranks get one more."""
 
     def __init__(self, ranks, tensor, op, factors):
+        check_tensor(tensor)
         check_reduction(op, tensor)
         if tensor.dim() == 0:
             raise mismatch('reducescatter of a tensor without dimensions: it has no rows to deal')
@@ -189,6 +205,7 @@ class Broadcast:
     kind, room, neutral = 'broadcast', None, None
 
     def __init__(self, ranks, output, root):
+        check_place(output)
         if not any(ranks.rank_of(i) == root for i in range(ranks.count)):
             raise mismatch(f'broadcast from rank {root}, which is not one of the '
                            f'{ranks.count} ranks')
@@ -289,6 +306,8 @@ class Gathering(_Boxes):
     kind, _operation = 'allgather', 'gather'
 
     def __init__(self, ranks, tensors):
+        for tensor in tensors:
+            check_tensor(tensor)
         if any(tensor.dim() == 0 for tensor in tensors):
             raise mismatch('allgather of a tensor without dimensions; call view(1) first')
         super().__init__(ranks, [tensors], tensors)
@@ -316,6 +335,7 @@ class Exchange(_Boxes):
 
 
 def _checked_splits(ranks, tensor, splits):
+    check_tensor(tensor)
     rows = tensor.shape[0] if tensor.dim() else 0
     if splits is None:
         if tensor.dim() == 0 or rows % ranks.count:

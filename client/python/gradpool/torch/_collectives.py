@@ -2,7 +2,8 @@
 import torch
 
 from ..errors import mismatch
-from ._calls import Broadcast, Exchange, Gathering, ReduceOp, Reduction, Scattering
+from ._calls import (Broadcast, check_place, check_tensor, Exchange, Gathering, ReduceOp, Reduction,
+                     Scattering)
 from ._handles import begin
 from ._sparse import SparseReduction
 from .compression import Compression
@@ -18,10 +19,13 @@ def operation_of(op, average):
 
 
 def _like(tensor):
+    check_tensor(tensor)
     return torch.empty_like(tensor, memory_format=torch.contiguous_format, requires_grad=False)
 
 
 def _reduce(tensors, outputs, average, name, op, factors, process_set, result):
+    for output in outputs:
+        check_place(output)
     ranks = process_set.sequences()
     call = Reduction(ranks, tensors, outputs, operation_of(op, average), tuple(map(float, factors)))
     return begin(ranks, call, name, result)
@@ -77,6 +81,8 @@ def some(tensors, kind):
     tensors = list(tensors)
     if not tensors:
         raise mismatch(f'grouped_{kind} of no tensors')
+    for tensor in tensors:
+        check_tensor(tensor)
     return tensors
 
 
@@ -84,6 +90,7 @@ def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_proces
                            prescale_factor=1.0, postscale_factor=1.0,
                            compression=Compression.none):
     """Sums or averages sparse tensors, by gathering their indices and values; returns a handle."""
+    check_tensor(tensor)
     if not tensor.is_sparse:
         raise mismatch(f'sparse_allreduce of a tensor of layout {tensor.layout}; call allreduce()')
     ranks, tensor = process_set.sequences(), tensor.detach().coalesce()
@@ -111,6 +118,7 @@ def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
 
 def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
     """Starts what broadcast() does; returns a handle."""
+    check_tensor(tensor)
     return broadcast_async_(tensor.detach().clone(memory_format=torch.contiguous_format), root_rank,
                             name, process_set)
 

@@ -4,7 +4,7 @@ them."""
 import torch
 
 from . import _collectives
-from ._calls import Gathering, ReduceOp
+from ._calls import check_tensor, Gathering, ReduceOp
 from ._handles import begin
 from .compression import Compression
 from .process_sets import global_process_set
@@ -91,6 +91,7 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
     average      True: Average, False: Sum; instead of op
     compression  what values are turned into before they travel
     prescale_factor, postscale_factor   what they are multiplied with before and after"""
+    check_tensor(tensor)
     if tensor.is_sparse:
         return _collectives.sparse_allreduce_async(
             tensor, name, _collectives.operation_of(op, average), process_set, prescale_factor,
@@ -144,6 +145,7 @@ def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=R
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     """From each rank to each rank some rows: `splits` says how many this one has for each, and then
     comes back, too: (rows, how many came from each). None: as many for each; the rows alone."""
+    check_tensor(tensor)
     rows, received = _Alltoall.apply(tensor, splits, name, process_set)
     return rows if splits is None else (rows, received)
 

@@ -23,6 +23,7 @@ import time
 import torch
 
 from .. import _operations, errors
+from .._library import encode
 from .._operations import Operation, Part, Slot
 from ..errors import GradpoolError, Mismatch, mismatch, Timeout
 
@@ -39,7 +40,7 @@ _TELLS = 4
 
 def short(name):
     """A name that the service takes, of its own for each name."""
-    raw = name.encode()
+    raw = encode(name, 'the name of an operation')
     if len(raw) <= _NAME_BYTES:
         return name
     return raw[:_NAME_BYTES // 2].decode(errors='ignore') + hashlib.sha256(raw).hexdigest()
