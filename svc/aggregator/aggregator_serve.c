@@ -157,6 +157,22 @@ static int serve_grant(struct aggregator *a, const Gradpool__Wire__GrantRequest 
     return serve_call(a, request->lane, grant, &ticket);
 }
 
+static int leave(struct lane *lane, void *context)
+{
+    const Gradpool__Wire__LeftRequest *request = context;
+    uint64_t left[RECORD_MISSING_WORDS];
+    memcpy(left, request->left.data, sizeof left);
+    lane_leave(lane, request->job_id, left);
+    return 0;
+}
+
+static int serve_left(struct aggregator *a, Gradpool__Wire__LeftRequest *request)
+{
+    if (request->left.len != RECORD_MISSING_WORDS * sizeof(uint64_t))
+        return -EINVAL;
+    return serve_call(a, request->lane, leave, request);
+}
+
 static int serve_stats(struct aggregator *a, uint64_t id,
                        const Gradpool__Wire__StatsRequest *request)
 {
@@ -203,6 +219,8 @@ int serve_request(struct aggregator *a, const envelope *request)
         return serve_drop(a, request->id, request->drop_request);
     case GRADPOOL__WIRE__ENVELOPE__BODY_GRANT_REQUEST:
         return serve_reply(a, request->id, serve_grant(a, request->grant_request));
+    case GRADPOOL__WIRE__ENVELOPE__BODY_LEFT_REQUEST:
+        return serve_reply(a, request->id, serve_left(a, request->left_request));
     case GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REQUEST:
         return serve_stats(a, request->id, request->stats_request);
     case GRADPOOL__WIRE__ENVELOPE__BODY_PING_REQUEST: return serve_ping(a, request->id);

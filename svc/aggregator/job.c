@@ -209,3 +209,16 @@ void worker_leave(struct worker *w, bool after_failure)
             rank_leave(rank);
     }
 }
+
+void lane_leave(struct lane *lane, uint32_t job_id, const uint64_t *left)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    if (!job)
+        return;
+    for (uint32_t i = 0; i < job->workers_count; i++) {
+        bool has_left = left[i / 64] >> (i % 64) & 1;
+        if (has_left && job->workers[i].state == WORKER_ABSENT)
+            worker_leave(&job->workers[i], false);
+    }
+    job_wake(job);
+}

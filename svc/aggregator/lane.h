@@ -111,6 +111,10 @@ void lane_memory(const struct lane *lane, uint64_t *ret_bytes, uint64_t *ret_lim
 /* Drops pieces; count 0: the job with its connections. Unknown ones are no error. */
 void lane_drop(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 
+/* Ranks (a bitmap of RECORD_MISSING_WORDS) that have said goodbye: rounds wait no longer for those
+ * that were never connected here. Others say it themselves. Unknown jobs are no error. */
+void lane_leave(struct lane *lane, uint32_t job, const uint64_t *left);
+
 /* The ticket will be honoured once. -ENOENT: unknown job. -EINVAL: not for this lane. */
 int lane_grant(struct lane *lane, const struct record_connect *ticket);
 

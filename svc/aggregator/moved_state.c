@@ -248,16 +248,6 @@ static bool take_choices(struct lane_job *job, const struct head *head)
     return true;
 }
 
-/* Those who are connected here say goodbye themselves. */
-static void take_leavers(struct lane_job *job, const struct head *head)
-{
-    for (uint32_t i = 0; i < job->workers_count; i++) {
-        bool has_left = head->left[i / 64] >> (i % 64) & 1;
-        if (has_left && job->workers[i].state == WORKER_ABSENT)
-            worker_leave(&job->workers[i], false);
-    }
-}
-
 static void take_parameters(struct parameters *q, const struct head *head)
 {
     q->steps = head->steps;
@@ -310,7 +300,7 @@ static int take_head(struct piece *p, const char *data, size_t bytes)
     p->has_kept = p->kept && head.body_bytes > 0;
     p->state_round = head.round;
     p->state_bytes = head_bytes(p) + head.body_bytes;
-    take_leavers(p->job, &head);
+    lane_leave(p->job->lane, p->job->id, head.left);
     return 0;
 }
 

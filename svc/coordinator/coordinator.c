@@ -364,6 +364,7 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
     tenants_end_revoked(s);
     liveness_start(s);
     silence_start(s);
+    leavers_start(s);
     scaling_init(s);
     scaling_restored(s);
     settings_fill(s);

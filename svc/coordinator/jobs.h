@@ -133,6 +133,7 @@ struct job {
     bool told_shrinking;           /* who would shrink for it has been said */
     bool continues;                /* without workers that are lost */
     bool is_elastic;               /* workers come and go */
+    bool tells_leavers;            /* its lanes are to be told who has left */
     struct regrouping *regrouping; /* under way; NULL: none */
     struct holding *holding;       /* likewise */
     enum entering entering;        /* who comes late (entering.c) */
@@ -232,5 +233,11 @@ int session_restore(struct service *s, const struct store_session *row);
 const char *session_state_name(enum session_state state);
 /* "rank 2 of job resnet (node7, pid 4242)"; SESSION_NAME_BYTES are enough. Returns the buffer. */
 const char *session_name(const struct session *session, char *buffer, size_t buffer_bytes);
+
+/* --- leavers.c --- */
+
+/* A rank has left, or a lane has pieces of the job that it had not before: lanes hear soon who will
+ * not come. Where workers come and go regroupings tell it. */
+void leavers_changed(struct job *job);
 
 #endif

@@ -306,5 +306,6 @@ void leave_handle(struct peer *p, const envelope *request)
     peer_reply_done(p, request->id);
     if (job->is_elastic && !job->failure)
         members_leave(session);
+    leavers_changed(job);
     jobs_end_if_empty(job);
 }

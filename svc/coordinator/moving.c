@@ -238,6 +238,7 @@ static void activate(struct migration *m)
     if (m->moved.longest_ns == 0 && m->rested_ns > 0)
         m->moved.longest_ns = clock_now_ns() - m->rested_ns;
     migration_drop_targets(m, job, true);
+    leavers_changed(job);
     migration_let_go(m);
     migration_feed(m, MIGRATOR_E_ACTIVATED);
 }

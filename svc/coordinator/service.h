@@ -36,7 +36,8 @@ struct service {
     struct source display_source;
     struct timer display_timer, show_timer;
     uint64_t shown_ns; /* when the display was shown something last */
-    struct timer drain_timer, retry_timer, ping_timer, look_timer, measure_timer;
+    struct timer drain_timer, retry_timer, ping_timer, look_timer, measure_timer, leavers_timer;
+    bool tells_leavers;       /* the last of them runs */
     uint64_t scaled_ns;       /* when growth had its last window */
     uint64_t measure_wait_ns; /* until the next look at what trains */
     uint32_t idle_looks;      /* in a row that saw nothing train */
@@ -90,6 +91,10 @@ uint64_t liveness_silent_ns(const struct aggregator *a);
 
 /* Looks from now on whether the hosts of workers answer. */
 void silence_start(struct service *s);
+
+/* --- leavers.c --- */
+
+void leavers_start(struct service *s);
 
 /* --- service_view.c --- */
 

@@ -55,6 +55,7 @@ static void lane_answered(struct service *s, void *data, const envelope *reply, 
         log_warn("job %s: lane %u did not take %zu pieces: %s", job->name, placed->lane,
                  placed->count, text);
     settle(job, placed, reply ? 0 : code, text);
+    leavers_changed(job);
     if (reply && placed->recovering)
         tensors_send_routes(job, NULL, is_of, placed);
     declare_check_waits(job);

@@ -9,7 +9,8 @@ import sys
 import harness
 import python_case
 import ranks
-from python_case import Case, setUpModule, tearDownModule   # noqa: found by name
+import gradpool
+from python_case import Case, full, setUpModule, tearDownModule   # noqa: found by name
 
 TIMEOUT_S = 60
 
@@ -47,6 +48,18 @@ class Ends(Case):
             done = subprocess.run([sys.executable, '-c', BUSY], timeout=TIMEOUT_S,
                                   capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr), (0, ''))
+
+    def test_who_has_left_is_waited_for_on_no_lane(self):
+        """Also on one that it never spoke to: it has declared nothing there."""
+        for leaves_first in False, True:
+            with gradpool.connect() as client:
+                one, other = [client.join(f'left-{leaves_first}', rank, 2) for rank in range(2)]
+                tensor = None if leaves_first else one.declare('t', 100)
+                request = tensor and one.push_pull(tensor, full(1))
+                other.leave()
+                request = request or one.push_pull(one.declare('t', 100), full(1))
+                with self.raises(gradpool.PeerLost, "'t'", 'rank 1 has left'):
+                    request.wait(TIMEOUT_S * 1000)
 
     def test_a_process_of_multiprocessing_says_goodbye(self):
         fork = multiprocessing.get_context('fork')

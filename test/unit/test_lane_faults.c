@@ -194,6 +194,24 @@ static void a_rank_that_left_ends_rounds_that_wait_for_it(void **state)
     assert_int_equal(rig.workers[0].error.code, -EPIPE);
 }
 
+/* The coordinator tells who has left without ever having been here, and who is here says it. */
+static void a_rank_that_never_came_and_left_ends_rounds_that_wait_for_it(void **state)
+{
+    uint64_t left[RECORD_MISSING_WORDS] = {6};
+    rig_start(&rig, kind);
+    rig_place(&rig, RIG_JOB, 3, 1, 1, 100, false);
+    rig.count = 2;
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_connect(&rig, rank, RIG_JOB, rank);
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100});
+    rig_turn(&rig);
+    lane_leave(rig.lane, RIG_JOB + 1, left);
+    lane_leave(rig.lane, RIG_JOB, left);
+    rig_until(&rig, rig.workers[0].errors_count == 1);
+    assert_int_equal(rig.workers[0].error.code, -EPIPE);
+    assert_true(says(&rig.workers[0], "rank 2 has left"));
+}
+
 static void say_goodbye(uint32_t i)
 {
     struct record_leave leave = {.kind = RECORD_LEAVE};
@@ -474,6 +492,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_dropped_job_gives_all_its_memory_back),
     CASE(what_jobs_hold_is_what_the_arena_says_within_five_percent),
     CASE(a_rank_that_left_ends_rounds_that_wait_for_it),
+    CASE(a_rank_that_never_came_and_left_ends_rounds_that_wait_for_it),
     CASE(a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait),
     CASE(what_was_said_before_the_goodbye_may_be_said_again_after_it),
     CASE(a_rank_that_leaves_after_a_failure_is_not_taken_for_its_cause),
