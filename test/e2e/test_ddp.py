@@ -461,6 +461,7 @@ class Ddp(Case):
         self.assertEqual(forward[0], 'PeerLost')
         for _, text in (backward, forward):
             self.assertIn('rank 1', text)
+        self.assertIn(f'PeerLost: {forward[1]}', backward[1])
 
     def test_a_worker_that_does_not_push_is_named_at_the_deadline(self):
         text, _ = self.run_ranks('rank_times_out', start=release_rank_1)

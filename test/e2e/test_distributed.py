@@ -384,6 +384,34 @@ def rank_loses_the_other(rank, workers):
     return found
 
 
+def lose_the_other_in_backward(rank, workers, compression=None):
+    """Rank 1 ends when rank 0 has begun all that it waits for; what backward() raises there."""
+    of = Rank(rank, workers, has_gloo=False)
+    trainer = test_ddp.Rank.beside(rank, workers)
+    if compression:
+        from gradpool.compression_hook import compression_hook, CompressionState
+        state = CompressionState(trainer.model, compression())
+        trainer.model.register_comm_hook(state, compression_hook)
+    for _ in range(2):
+        trainer.step(trainer.batch())
+    store = of.dist.distributed_c10d._get_default_store()
+    if rank == 1:
+        store.wait(['begun'], of.timeout)
+        os._exit(0)
+    given = trainer.batch().requires_grad_()
+    given.register_hook(lambda _: store.set('begun', '1'))      # comes after all parameters
+    return raised_by(trainer.model(given * 1).sum().backward)
+
+
+def rank_loses_the_other_in_backward(rank, workers):
+    return lose_the_other_in_backward(rank, workers)
+
+
+def rank_loses_the_other_in_compressed_backward(rank, workers):
+    from gradpool.codecs import OneBit
+    return lose_the_other_in_backward(rank, workers, OneBit)
+
+
 def rank_is_refused(rank, workers):
     of = Rank(rank, workers, has_gloo=False)
     ones, found = of.torch.ones(4), []
@@ -445,6 +473,13 @@ class Distributed(python_case.Case):
         for kind, text in found:
             self.assertEqual(kind, 'PeerLost')
             self.assertIn('rank 1', text)
+
+    def test_a_rank_that_dies_during_backward_is_named_by_it(self):
+        for function in ('rank_loses_the_other_in_backward',
+                         'rank_loses_the_other_in_compressed_backward'):
+            (kind, text, _), _ = self.run_ranks(function, start=test_ddp.lose_rank_1)
+            self.assertEqual(kind, 'RuntimeError', text)
+            self.assertRegex(text, 'PeerLost: .*rank 1')
 
     def test_what_makes_no_sense_is_refused_at_once(self):
         for mean, bits, sparse, splits, itself in self.run_ranks('rank_is_refused'):

@@ -79,11 +79,6 @@ def staging_of(job, tensor):
     return Staging(job, tensor)
 
 
-def future_of(tensors):
-    """A torch.futures.Future of tensors on whatever devices."""
-    return torch.futures.Future(devices=list({one.device for one in tensors if one.is_cuda}))
-
-
 class Staging:
     """Where values of a tensor of a GPU go on the host, `sent`, and where what becomes of them
     comes from, `landing`: in memory of the job, flat."""

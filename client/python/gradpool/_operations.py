@@ -19,8 +19,8 @@ import torch
 from torch._C._distributed_c10d import Work
 
 from ._completion import complete, is_here
-from ._cuda import future_of
 from ._library import INT_MAX
+from ._promise import Promise
 from .errors import error_of, GradpoolError, Timeout
 
 # Tensors that a sequence of operations keeps declared, and their bytes: each has staging memory.
@@ -159,7 +159,7 @@ class Operation(Work):
         self._group, self._what, self._parts = group, what, parts
         self._result, self._finish = list(result), finish
         self._deadline_s = time.monotonic() + group.timeout_s
-        self._over, self._error, self._future = threading.Event(), None, None
+        self._over, self._error, self._promise = threading.Event(), None, None
         self._is_taken = False      # somebody sees it through
         self._is_handed = False     # the thread does
         self._is_asked = False
@@ -207,15 +207,15 @@ class Operation(Work):
         return self._result
 
     def get_future(self):
-        """A torch.futures.Future of the resulting tensors."""
+        """A Future of the resulting tensors; of a failure it has the text, and RuntimeError."""
         with _lock:
             self._is_asked = True
-            is_late = self._future is None and self._over.is_set()
-            self._future = self._future or future_of(self._result)
+            is_late = self._promise is None and self._over.is_set()
+            self._promise = self._promise or Promise(self._result)
         if is_late:
             self._complete_future()
         self.hand_over()
-        return self._future
+        return self._promise.future
 
     # ---- seeing it through ----
 
@@ -346,8 +346,8 @@ class Operation(Work):
                 for part in self._parts:
                     part.leave()
                 self._parts = []    # they and it name each other: what they lent is free now
-            future = self._future
-        if future is not None:
+            promise = self._promise
+        if promise is not None:
             self._complete_future()
         if error is not None:
             self._group.fail(self._error)
@@ -359,6 +359,6 @@ class Operation(Work):
 
     def _complete_future(self):
         if self._error is None:
-            self._future.set_result(self._result)
+            self._promise.keep(self._result)
         else:
-            self._future.set_exception(self._error)
+            self._promise.break_by(self._error)

@@ -43,7 +43,8 @@ def compression_hook(state, bucket):
         gathered = [torch.empty_like(mine) for _ in range(workers)]
         works.append(torch.distributed.all_gather(gathered, mine, state.group, async_op=True))
 
-    def finish(_):
+    def finish(all_works):
+        all_works.value()       # raises what went wrong
         means = [part / workers for part in summed]
         for gradient, mean in zip(whole, means):
             gradient.copy_(mean.view_as(gradient))

@@ -28,8 +28,8 @@ import torch.distributed
 
 from ._buckets import bucket_of
 from ._completion import complete
-from ._cuda import future_of
 from ._membership import join
+from ._promise import Promise
 from ._residuals import Residuals
 from ._stepping import Stepping
 from .client import default_timeout_ms, Job
@@ -175,7 +175,7 @@ class Attachment:
 
     def check(self):
         """Raises the first failure again, if there was one. Each forward() and each bucket does so
-        too: backward() itself can only say "Unable to cast ... to Tensor"."""
+        too: backward() itself can only raise a RuntimeError with its text."""
         if self.failure is not None:
             raise self.failure
 
@@ -238,7 +238,8 @@ class Attachment:
             self._idle.notify_all()
 
     def fail(self, error):
-        """Keeps the first failure and says it once: what backward() raises hides it (Y3)."""
+        """Keeps the first failure and says it once, before backward() can: that waits for all
+        buckets (Y3)."""
         if self.failure is None:
             self.failure = error
             print(f"gradpool: job '{self.job.name}', rank {self.job.rank}: {error}",
@@ -254,7 +255,8 @@ class _Push:
     def __init__(self, attachment, request, buffer, land, timeout_ms):
         self._attachment, self._request, self._land = attachment, request, land
         self._deadline_s = time.monotonic() + timeout_ms / 1e3
-        self.future = future_of([buffer])
+        self._promise = Promise([buffer])
+        self.future = self._promise.future
 
     def waits_for(self):
         return self._request
@@ -265,10 +267,10 @@ class _Push:
             if not self._request.done() and time.monotonic() < self._deadline_s:
                 return False
             self._request.wait(1)   # done, or says who is late
-            self.future.set_result(self._land())
+            self._promise.keep(self._land())
         except BaseException as error:
             self._attachment.fail(error)
-            self.future.set_exception(self._attachment.failure)
+            self._promise.break_by(self._attachment.failure)
         self._attachment.see_out(self)
         return True
 
