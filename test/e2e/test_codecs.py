@@ -282,7 +282,7 @@ class Codecs(test_ddp.Case):
     def test_random_k_draws_by_name_and_round(self):
         from gradpool.codecs import Feedback, RandomK
         arrived, code = self.sent(RandomK(0.1))
-        self.assertEqual([code.size, numpy.count_nonzero(arrived)], [101, 100])
+        self.assertEqual([code.size, numpy.count_nonzero(arrived)], [102, 100])
         places = numpy.flatnonzero(arrived)
         numpy.testing.assert_array_equal(arrived[places], self.values[places])
         one, other = Feedback(RandomK(0.1, error_feedback=False)), Feedback(RandomK(0.1))
@@ -297,10 +297,30 @@ class Codecs(test_ddp.Case):
         from gradpool.codecs import Feedback, RandomK
         late, early = Feedback(RandomK(0.1)), Feedback(RandomK(0.1))
         early.encode('w', self.values)
-        mean = (late.encode('w', self.values) + early.encode('w', self.values)) / 2
-        for feedback in late, early:
-            with ranks.expects(self, gradpool.Mismatch, 'another round'):
-                feedback.decode('w', mean, numpy.empty_like(self.values), 2)
+        one, other = late.encode('w', self.values), early.encode('w', self.values)
+        for others in 1, 3, 299:
+            mean = (one + other * numpy.float32(others)) / numpy.float32(others + 1)
+            for feedback in late, early:
+                with ranks.expects(self, gradpool.Mismatch, 'another round'):
+                    feedback.decode('w', mean, numpy.empty_like(self.values), others + 1)
+
+    def test_random_k_marks_that_are_close_are_told_apart_and_equal_ones_are_not(self):
+        import gradpool
+        from gradpool.codecs import RandomK
+        codec, total = RandomK(0.1), numpy.empty_like(self.values)
+        draw = numpy.random.default_rng(1)
+        code = codec.encode(self.values, draw)
+        marks = numpy.arange(-15, 16, dtype=numpy.float32)
+        self.assertIn(code[0], marks)
+        for workers in 2, 3, 4, 7, 300, 900:
+            for mark in marks:
+                each = numpy.full(workers, mark)
+                code[:2] = each.mean(), (each * each).mean() * numpy.float32(1 + 1e-6)
+                codec.add(code, total, draw)    # as many ranks, and a last bit or two
+                each[0] += 1
+                code[:2] = each.mean(), (each * each).mean()
+                with ranks.expects(self, gradpool.Mismatch, 'another round'):
+                    codec.add(code, total, draw)
 
     def test_dithering_is_a_step_above_or_below_and_right_in_the_mean(self):
         from gradpool.codecs import Dithering, Feedback

@@ -25,7 +25,10 @@ from .errors import mismatch
 MIN_BYTES = 65536   # below that a round costs more than its bytes
 _WORD_BITS = 32
 _BYTE_BITS = 8
-_ROUND_MARKS = 256  # which bfloat16 has exactly, and their mean
+# RandomK's marks are whole numbers up to the first, up or down: they and their squares are exact in
+# bfloat16, too. One that is 1 off among W makes a variance of (W - 1) / W ** 2: above the second
+# up to W = 998, and what float32 makes of the means is below 0.0001.
+_MARK_MAX, _VARIANCE_MIN = 15, 0.001
 # One in so many sizes tells how large the largest are, and how many more of them than needed.
 _SAMPLE_STEP, _SAMPLE_SPARE = 64, 16
 
@@ -133,28 +136,31 @@ class TopK(_Sparse):
 
 
 class RandomK(_Sparse):
-    """A `ratio` of a tensor that is drawn anew each round, the same on every rank: the first value
-    is drawn as well, and shows whether the ranks are in the same round."""
+    """A `ratio` of a tensor that is drawn anew each round, the same on every rank. The first two
+    values, a mark that is drawn as well and its square, show whether the ranks are in the same
+    round: the mean of squares is the square of the mean only if all marks are the same. Every rank
+    gets the same two means, so all notice or none does."""
     operation, dtype = 'mean', 'float32'
 
     def words(self, elements):
-        return 1 + self.kept(elements)
+        return 2 + self.kept(elements)
 
     def _drawn(self, elements, draw):
-        """(the first value, the places of the others)"""
-        return (numpy.float32(draw.integers(_ROUND_MARKS)),
+        """(the mark, the places of the values)"""
+        return (numpy.float32(draw.integers(-_MARK_MAX, _MARK_MAX + 1)),
                 draw.choice(elements, self.kept(elements), replace=False, shuffle=False))
 
     def encode(self, values, draw):
         mark, places = self._drawn(values.size, draw)
-        return numpy.concatenate([[mark], values[places]])
+        return numpy.concatenate([[mark, mark * mark], values[places]])
 
     def add(self, sent, total, draw, by=1):
-        mark, places = self._drawn(total.size, draw)
-        if abs(sent[0] - mark) > 0.25:
+        _, places = self._drawn(total.size, draw)
+        mean, of_squares = map(float, sent[:2])
+        if abs(of_squares - mean * mean) > _VARIANCE_MIN:
             raise mismatch('RandomK: the other ranks have drawn other places, as they are in '
                            'another round: all ranks load residuals of one step, or none does')
-        total[places] += sent[1:] * numpy.float32(by)
+        total[places] += sent[2:] * numpy.float32(by)
 
 
 class Dithering(Codec):
