@@ -140,6 +140,12 @@ def compare_reduce(of):
         of.expect(f'reduce_scatter {kind}', result, wanted.chunk(of.workers)[of.rank])
         of.dist.reduce_scatter_tensor(result, every[of.rank], kind)
         of.expect(f'reduce_scatter_tensor {kind}', result, wanted.chunk(of.workers)[of.rank])
+    for dtype in of.torch.float16, of.torch.bfloat16:   # the sum is more than float16 has
+        large = (of.torch.linspace(30000, 60000, COUNT * of.workers) - of.rank).to(dtype)
+        wanted, result = large.clone(), large[:COUNT].clone()
+        of.dist.all_reduce(wanted, of.dist.ReduceOp.AVG)
+        of.dist.reduce_scatter_tensor(result, large, of.dist.ReduceOp.AVG)
+        of.expect(f'means of {dtype}', result, wanted.chunk(of.workers)[of.rank])
 
 
 def compare_sparse(of):
@@ -176,6 +182,11 @@ def compare_all_to_all(of):
         found = [of.torch.zeros_like(block) for block in given.split(splits)]
         of.dist.all_to_all(found, list(given.split(splits)))
         of.expect(f'all_to_all {dtype}', of.torch.cat(found), theirs)
+        mine = of.values(dtype, 6 * of.workers).view(of.workers, 3, 2)
+        found = [of.torch.zeros(2, 3, dtype=mine.dtype).t() for _ in mine]
+        of.dist.all_to_all(found, list(mine))
+        of.expect(f'all_to_all into strides {dtype}', found,
+                  [every[of.rank] for every in of.everybodys(mine)])
 
 
 def compare_subgroups(of):
@@ -414,19 +425,48 @@ def rank_loses_the_other_in_compressed_backward(rank, workers):
 
 def rank_is_refused(rank, workers):
     of = Rank(rank, workers, has_gloo=False)
+    scaled_sum = of.torch._C._distributed_c10d._make_nccl_premul_sum
     ones, found = of.torch.ones(4), []
     for call in (lambda: of.dist.all_reduce(ones.int(), of.dist.ReduceOp.AVG),
                  lambda: of.dist.all_reduce(ones, of.dist.ReduceOp.BOR),
                  lambda: of.dist.all_reduce(ones.to_sparse(), of.dist.ReduceOp.MAX),
                  lambda: of.dist.all_to_all_single(ones, of.torch.ones(3)),
-                 lambda: of.dist.send(ones, rank)):
-        try:
-            call()
-            found.append('nothing')
-        except ValueError as error:
-            found.append(str(error))
+                 lambda: of.dist.send(ones, rank),
+                 lambda: of.dist.reduce_scatter_tensor(ones[:2], ones, of.dist.ReduceOp.BOR),
+                 lambda: of.dist.all_reduce(ones, scaled_sum(2.0)),
+                 lambda: of.dist.all_reduce_coalesced([]),
+                 lambda: of.dist.all_gather_coalesced([[]] * workers, []),
+                 lambda: of.dist.all_to_all([ones] * workers, [ones[:3]] * workers)):
+        found.append(raised_by(call)[:2])
     of.dist.all_reduce(ones)    # what was refused at once has changed nothing
     return found
+
+
+def rank_has_no_place(rank, workers):
+    """For results: several elements that are one in memory. Then the group is as good as new."""
+    of = Rank(rank, workers, has_gloo=False)
+    dist, one = of.dist, of.torch.ones(1)
+    whole, place, halves = one.repeat(4), one.expand(4), [one.expand(2)] * workers
+    calls = (lambda: dist.all_reduce(place),
+             lambda: dist.all_reduce(one.int().expand(4), dist.ReduceOp.BOR),
+             lambda: dist.reduce(place, 0),
+             lambda: dist.all_reduce_coalesced([whole, place]),
+             lambda: dist.reduce_scatter(place, [whole] * workers),
+             lambda: dist.reduce_scatter_tensor(place, one.repeat(4 * workers)),
+             lambda: dist.broadcast(place, 0),
+             lambda: dist.all_gather([place] * workers, whole),
+             lambda: dist.gather(whole, [place] * workers, rank),
+             lambda: dist.all_gather_into_tensor(one.expand(4 * workers), whole),
+             lambda: dist.all_gather_coalesced([[place]] * workers, [whole]),
+             lambda: dist.scatter(place, None if rank else [whole] * workers, 0),
+             lambda: dist.all_to_all(halves, list(whole.chunk(workers))),
+             lambda: dist.all_to_all_single(place, whole),
+             lambda: dist.recv(place),
+             lambda: dist.recv(place, 1 - rank))
+    found = [raised_by(call)[:2] for call in calls]
+    dist.all_reduce(whole)
+    works = [dist.isend(whole, 1 - rank), dist.irecv(place.clone(), 1 - rank)]
+    return found, [work.wait() for work in works], whole.tolist()
 
 
 class Distributed(python_case.Case):
@@ -482,12 +522,21 @@ class Distributed(python_case.Case):
             self.assertRegex(text, 'PeerLost: .*rank 1')
 
     def test_what_makes_no_sense_is_refused_at_once(self):
-        for mean, bits, sparse, splits, itself in self.run_ranks('rank_is_refused'):
-            self.assertIn('no mean', mean)
-            self.assertIn('bitwise', bits)
-            self.assertIn('sparse tensors have no max', sparse)
-            self.assertIn('3 torch.float32', splits)
-            self.assertIn('rank', itself)
+        words = ('no mean', 'bitwise', 'sparse tensors have no max', '3 torch.float32', 'rank',
+                 'reduction BOR of', 'reduction PREMUL_SUM of',
+                 'all_reduce_coalesced of no tensors', 'all_gather_coalesced of no tensors',
+                 'of 3 torch.float32 beside')
+        for found in self.run_ranks('rank_is_refused'):
+            for word, (kind, text) in zip(words, found, strict=True):
+                self.assertEqual(kind, 'Mismatch', text)
+                self.assertIn(word, text)
+
+    def test_a_result_without_a_place_of_its_own_is_refused_and_the_group_goes_on(self):
+        for found, came, whole in self.run_ranks('rank_has_no_place'):
+            for kind, text in found:
+                self.assertEqual(kind, 'Mismatch', text)
+                self.assertIn('expand()', text)
+            self.assertEqual([came, whole], [[True, True], [2.0] * 4])
 
 
 if __name__ == '__main__':

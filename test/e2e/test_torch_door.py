@@ -330,10 +330,24 @@ def compare_uneven_batches(of):
         of.expect_true('uneven', torch.allclose(net.weight.detach(), 1 - sum(whole) / of.workers))
 
 
+def compare_what_joined_ranks_bring(of):
+    """Rank 0 reduces twice, the others once: from then on they change nothing."""
+    torch, hvd = of.torch, of.hvd
+    flags, ones = torch.tensor([True, False]), torch.ones(2, dtype=torch.int32)
+    for there in (of.workers, 1)[:1 if of.rank else 2]:
+        for op in hvd.Min, hvd.Max:
+            of.expect(f'flags {op.name}', hvd.allreduce(flags, op=op, name=op.name), flags)
+        for op, wanted in (hvd.Product, 2 ** there), (hvd.Min, 2), (hvd.Max, 2):
+            found = hvd.allreduce(ones, op=op, name=f'scaled {op.name}', prescale_factor=2)
+            of.expect(f'scaled {op.name}', found, ones * wanted)
+    hvd.join()
+
+
 def rank_trains(rank, workers):
     of = Rank(rank, workers)
     for compare in (compare_training, compare_pushes, compare_closures, compare_schedule,
-                    compare_optimizer_state, compare_uneven_batches):
+                    compare_optimizer_state, compare_uneven_batches,
+                    compare_what_joined_ranks_bring):
         compare(of)
     look_again = compare_lent_gradients(of)
     of.hvd.shutdown()
@@ -440,6 +454,8 @@ def rank_is_refused(rank, workers):
                  lambda: hvd.broadcast_(of.torch.ones(1).expand(4), 0),
                  lambda: hvd.allreduce([1.0]),
                  lambda: hvd.alltoall('ones'),
+                 lambda: hvd.allreduce(ones, op='sum'),
+                 lambda: hvd.reducescatter(ones, op='sum'),
                  lambda: hvd.allreduce(ones, name='\udc80')):
         found.append(of.raised(call))
     hvd.allreduce(ones, name='twice')   # what was refused has changed nothing
@@ -484,7 +500,8 @@ class TorchDoor(python_case.Case):
                 self.assertEqual(told[0], 'Mismatch', told)
             for told, words in zip(others, (
                     'average', 'asynchronous call', 'expand()', 'expand()',
-                    'expected a torch.Tensor', 'a str', 'no text in UTF-8'), strict=True):
+                    'expected a torch.Tensor', 'a str', "op is 'sum'", "op is 'sum'",
+                    'no text in UTF-8'), strict=True):
                 self.assertIn(words, told[1])
             self.assertIn('Average, Sum, Min, Max and Product', adasum[1])
             self.assertIn('splits [1, 1, 0]', splits[1])

@@ -203,7 +203,7 @@ def compare_a_norm(of, mine, whole, of_set, dims, is_empty):
 
 
 def compare_copies(of):
-    hvd, last = of.hvd, of.workers - 1
+    torch, hvd, last = of.torch, of.hvd, of.workers - 1
     for dtype in 'float32', 'int64', 'uint8':
         for root in 0, last:    # another one under the same name
             every = of.every((7, 3), dtype)
@@ -216,10 +216,15 @@ def compare_copies(of):
               sum(even).chunk(of.workers)[of.rank])
     of.expect('reducescatter of means', hvd.reducescatter(even[of.rank]),
               (sum(even) / of.workers).chunk(of.workers)[of.rank])
+    for dtype in 'float16', 'bfloat16':     # the sum is more than float16 has, or is rounded by it
+        large = torch.linspace(30000, 60000, 2 * of.workers * 50).view(2 * of.workers, 50)
+        large = (large - of.rank).to(getattr(torch, dtype))
+        of.expect(f'reducescatter of large {dtype}', hvd.reducescatter(large),
+                  hvd.allreduce(large).chunk(of.workers)[of.rank])
     rows = [3] + [2] * (of.workers - 1)
     handle = hvd.reducescatter_async(odd[of.rank], op=hvd.Max)
     of.expect('reducescatter unevenly', hvd.synchronize(handle),
-              of.torch.stack(odd).amax(0).split(rows)[of.rank])
+              torch.stack(odd).amax(0).split(rows)[of.rank])
 
 
 def compare_exchanges(of):

@@ -8,7 +8,8 @@ import torch
 
 from .errors import GradpoolError, mismatch
 
-_NATIVE = {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64}
+_HALVES = {torch.float16, torch.bfloat16}
+_NATIVE = {torch.float32, torch.float64, torch.int32, torch.int64} | _HALVES
 _WORD = torch.int32
 _WORD_BYTES = 4
 # What is not longer has staging of its own, with which the next round need not wait for COMMIT
@@ -37,6 +38,12 @@ def carrier_of(tensor, is_moved):
     words = torch.zeros(-(-size // _WORD_BYTES), dtype=_WORD)
     words.view(torch.uint8)[:size] = flat.view(torch.uint8)
     return words
+
+
+def widened(carrier):
+    """For a sum that is divided only where it lands: of halves it may be more than a half can be,
+    though their mean is not."""
+    return carrier.float() if carrier.dtype in _HALVES else carrier
 
 
 def is_its_own(tensor, carrier):
@@ -90,6 +97,26 @@ def lent_like(job, tensor):
     """One of that shape; None also for what had better lie in memory of its own."""
     made = lent(job, tensor.numel(), tensor.dtype) if is_lendable(tensor) else None
     return made if made is None else made.view(tensor.shape)
+
+
+def told(tensor, shape=None):
+    """How texts say a tensor's dtype and shape; those that ranks compare, too."""
+    shape = list(tensor.shape) if shape is None else shape
+    return f"{str(tensor.dtype).removeprefix('torch.')}{shape}".replace("'", '')
+
+
+def check_tensor(tensor):
+    if not isinstance(tensor, torch.Tensor):
+        raise mismatch(f'a {type(tensor).__name__}, expected a torch.Tensor')
+
+
+def check_place(tensor):
+    """Mismatch: no result can be put there."""
+    check_tensor(tensor)
+    if tensor.layout is torch.strided and not tensor.is_contiguous() and any(
+            stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
+        raise mismatch(f'no result can be put into {told(tensor)}, of which several elements are '
+                       'one in memory (expand()); give its clone()')
 
 
 def check_alike(tensors, other, what):

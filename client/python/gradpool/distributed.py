@@ -11,6 +11,7 @@ on tensors of the two.
 
 Owns what torch calls a ProcessGroup; never torch's store, by which the ranks find each other, and
 which carries nothing else."""
+import functools
 import os
 
 import torch
@@ -19,7 +20,7 @@ from torch.distributed import ReduceOp
 
 from . import _monitored
 from ._any_source import Claim, Mailbox
-from ._carriers import carrier_of, check_alike, is_its_own, unload
+from ._carriers import carrier_of, check_alike, check_place, is_its_own, unload, widened
 from ._cuda import staging_of
 from ._membership import join
 from ._operations import Names, Operation, Part
@@ -40,11 +41,19 @@ def _of(table, operation):
     return next((value for key, value in table if operation == key), None)
 
 
+def _name_of(operation):
+    """As torch calls a reduction, which shows itself as an object."""
+    names = getattr(ReduceOp, 'RedOpType', ReduceOp).__members__
+    return next((name for name in names if operation == getattr(ReduceOp, name)), repr(operation))
+
+
 def _arithmetic(operation, tensor):
     """The service's name of a reduction, if it makes sense for a tensor. Mismatch: it does not."""
     name = _of(_ARITHMETIC, operation)
     if name is None:
-        raise mismatch(f'the reduction {operation} of {tensor.dtype} is not offered here')
+        offered = ', '.join(_name_of(one) for one, _ in _ARITHMETIC)
+        raise mismatch(f'the reduction {_name_of(operation)} of {tensor.dtype} is not offered '
+                       f'here; there are {offered}')
     if name == 'mean' and not (tensor.is_floating_point() or tensor.is_complex()):
         raise mismatch(f'{tensor.dtype} has no mean; use ReduceOp.SUM')
     if name not in ('sum', 'mean') and tensor.is_complex():
@@ -56,6 +65,31 @@ def _only(values):
     if len(values) != 1:
         raise mismatch(f'{len(values)} tensors, expected one: a process has one place in a group')
     return values[0]
+
+
+def _some(tensors, what):
+    if not tensors:
+        raise mismatch(f'{what} of no tensors')
+    return tensors
+
+
+def _check_places(tensors):
+    """Of a tensor, or of lists of them however deep."""
+    if isinstance(tensors, (list, tuple)):
+        for one in tensors:
+            _check_places(one)
+    else:
+        check_place(tensors)
+
+
+def _puts(call):
+    """An operation whose first argument is where results are put: looked at before it has declared
+    or sent anything, and on all ranks alike, also on those that get none."""
+    @functools.wraps(call)
+    def checked(self, places, *rest, **options):
+        _check_places(places)
+        return call(self, places, *rest, **options)
+    return checked
 
 
 class ProcessGroup(torch.distributed.ProcessGroup):
@@ -95,10 +129,12 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
     # ---- reductions ----
 
+    @_puts
     def allreduce(self, tensors, opts=None):
         operation = opts.reduceOp if opts else ReduceOp.SUM
         return self._reduce('all_reduce', _only(tensors), operation, True)
 
+    @_puts
     def reduce(self, tensors, opts):
         return self._reduce('reduce', _only(tensors), opts.reduceOp,
                             self.rank() == opts.rootRank)
@@ -150,8 +186,10 @@ class ProcessGroup(torch.distributed.ProcessGroup):
                 unload(first, tensor, True)
         return self._run(what, tensor, [self._push('gather', given, whole)], [tensor], finish)
 
+    @_puts
     def allreduce_coalesced(self, tensors, opts=None):
-        name = _arithmetic(opts.reduceOp if opts else ReduceOp.SUM, tensors[0])
+        name = _arithmetic(opts.reduceOp if opts else ReduceOp.SUM,
+                           _some(tensors, 'all_reduce_coalesced')[0])
         given = torch.cat([carrier_of(tensor, False) for tensor in tensors])
 
         def finish():
@@ -159,6 +197,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         return self._run('all_reduce_coalesced', given, [self._push(name, given, given)], tensors,
                          finish)
 
+    @_puts
     def reduce_scatter(self, outputs, inputs, opts):
         output, inputs = _only(outputs), _only(inputs)
         self._check_count('reduce_scatter', inputs)
@@ -166,32 +205,36 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         given = torch.cat([carrier_of(tensor, False) for tensor in inputs])
         return self._reduce_scatter(output, given, opts.reduceOp)
 
+    @_puts
     def _reduce_scatter_base(self, output, given, opts=None):
-        if given.numel() != self.size() * output.numel():
-            raise mismatch(f'reduce_scatter: {given.numel()} elements in, {output.numel()} out, in '
-                           f'a group of {self.size()}')
+        if given.numel() != self.size() * output.numel() or given.dtype != output.dtype:
+            raise mismatch(f'reduce_scatter: {given.numel()} {given.dtype} in, {output.numel()} '
+                           f'{output.dtype} out, in a group of {self.size()}')
         return self._reduce_scatter(output, carrier_of(given, False),
                                     opts.reduceOp if opts else ReduceOp.SUM)
 
     def _reduce_scatter(self, output, given, operation):
         name = _arithmetic(operation, output)
         result = carrier_of(output, False)
+        if name == 'mean':
+            given = widened(given)
         if name in ('sum', 'mean'):
-            part = self._push('reduce-scatter', given, result, result.numel())
+            found = result.to(given.dtype)
+            part = self._push('reduce-scatter', given, found, found.numel())
         else:
             whole = torch.empty_like(given)
+            found = self._blocks(whole)[self.rank()]
             part = self._push(name, given, whole)
 
         def finish():
             if name == 'mean':
-                result.div_(self.size())
-            elif name != 'sum':
-                result.copy_(self._blocks(whole)[self.rank()])
-            unload(result, output, False)
+                found.div_(self.size())
+            unload(result.copy_(found), output, False)
         return self._run('reduce_scatter', output, [part], [output], finish)
 
     # ---- one to all, all to one, all to all ----
 
+    @_puts
     def broadcast(self, tensors, opts):
         tensor = _only(tensors)
         values, root = carrier_of(tensor, True), self._ranks[opts.rootRank]
@@ -200,9 +243,11 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         return self._run('broadcast', tensor, [part], [tensor],
                          lambda: unload(values, tensor, True))
 
+    @_puts
     def allgather(self, outputs, tensors, opts=None):
         return self._collect('all_gather', _only(tensors), _only(outputs))
 
+    @_puts
     def gather(self, outputs, tensors, opts):
         is_root = self.rank() == opts.rootRank
         return self._collect('gather', _only(tensors), _only(outputs) if is_root else None)
@@ -219,18 +264,28 @@ class ProcessGroup(torch.distributed.ProcessGroup):
                 unload(block, output, True)
         return self._run(what, tensor, [self._push('gather', given, whole)], outputs or (), finish)
 
+    @_puts
     def _allgather_base(self, output, tensor, opts=None):
-        if output.numel() != self.size() * tensor.numel() or not output.is_contiguous():
-            raise mismatch(f'all_gather: {tensor.numel()} elements in, {output.numel()} out, in a '
-                           f'group of {self.size()}; the output must be contiguous')
+        if (output.numel(), output.dtype) != (self.size() * tensor.numel(), tensor.dtype) \
+                or not output.is_contiguous():
+            raise mismatch(f'all_gather: {tensor.numel()} {tensor.dtype} in, {output.numel()} '
+                           f'{output.dtype} out, in a group of {self.size()}; the output must be '
+                           'contiguous')
         whole = carrier_of(output, True)
         if not is_its_own(output, whole):
             return self._collect('all_gather', tensor, output.view(self.size(), -1).unbind())
         part = self._push('gather', carrier_of(tensor, True), whole)
         return self._run('all_gather', tensor, [part], [output])
 
+    @_puts
     def allgather_coalesced(self, outputs, tensors, opts=None):
         self._check_count('all_gather_coalesced', outputs)
+        for of_rank in outputs:
+            if len(of_rank) != len(_some(tensors, 'all_gather_coalesced')):
+                raise mismatch(f'all_gather_coalesced: {len(of_rank)} tensors of a rank for '
+                               f'{len(tensors)}')
+            for output, tensor in zip(of_rank, tensors):
+                check_alike([output], tensor, 'all_gather_coalesced')
         given = torch.cat([carrier_of(tensor, True) for tensor in tensors])
         whole = self._room_for_all(given)
 
@@ -240,6 +295,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         return self._run('all_gather_coalesced', given, [self._push('gather', given, whole)],
                          [output for of_rank in outputs for output in of_rank], finish)
 
+    @_puts
     def scatter(self, outputs, inputs, opts):
         output, root = _only(outputs), opts.rootRank
         outs, ins = [output.new_empty(0)] * self.size(), [output.new_empty(0)] * self.size()
@@ -250,11 +306,13 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         outs[root] = output
         return self._exchange('scatter', output, outs, ins)
 
+    @_puts
     def alltoall(self, outputs, inputs, opts=None):
         self._check_count('all_to_all', outputs)
         self._check_count('all_to_all', inputs)
         return self._exchange('all_to_all', outputs[self.rank()], outputs, inputs)
 
+    @_puts
     def alltoall_base(self, output, given, output_splits, input_splits, opts=None):
         if output_splits or input_splits:
             return self._exchange('all_to_all', output, self._split(output, output_splits),
@@ -294,6 +352,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         return Operation(self, self._told(f'send to rank {target}', tensor),
                          [self._send(('send', tag), target, tensor)], [tensor]).start()
 
+    @_puts
     def recv(self, tensors, source, tag):
         tensor = _only(tensors)
         if self._mailbox_key(tensor, tag) in self._mailboxes:
@@ -302,6 +361,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         told = self._told(f'recv from rank {source}', tensor)
         return Operation(self, told, [part], [tensor], finish).start()
 
+    @_puts
     def recv_anysource(self, tensors, tag):
         tensor = _only(tensors)
         key = self._mailbox_key(tensor, tag)
@@ -331,10 +391,11 @@ class ProcessGroup(torch.distributed.ProcessGroup):
     def _exchange(self, what, tensor, outputs, inputs):
         """Block i of the inputs to rank i, from where block i of the outputs comes: both ends know
         which are empty."""
+        check_alike([inputs[self.rank()]], outputs[self.rank()], what)
         parts, finishes = [], []
         for peer, (output, given) in enumerate(zip(outputs, inputs)):
             if peer == self.rank():
-                output.detach().view(-1).copy_(given.detach().reshape(-1))
+                output.detach().copy_(given.detach().reshape(output.shape))
                 continue
             if given.numel():
                 parts.append(self._send((what,), peer, given))

@@ -5,7 +5,8 @@ import functools
 
 import torch
 
-from .._carriers import carrier_of, is_plain, unload
+from .._carriers import (carrier_of, check_place, check_tensor, is_plain, told, unload,
+                         widened)
 from .._cuda import staging_of
 from ..errors import mismatch
 
@@ -30,26 +31,6 @@ def check_reduction(op, tensor):
         raise mismatch(f'{tensor.dtype} has no {op.name}')
 
 
-def check_tensor(tensor):
-    if not isinstance(tensor, torch.Tensor):
-        raise mismatch(f'a {type(tensor).__name__}, expected a torch.Tensor')
-
-
-def check_place(tensor):
-    """Mismatch: no result can be put there."""
-    check_tensor(tensor)
-    if tensor.layout is torch.strided and any(
-            stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
-        raise mismatch(f'no result can be put into {told(tensor)}, of which several elements are '
-                       'one in memory (expand()); give its clone()')
-
-
-def told(tensor, shape=None):
-    """How texts that ranks compare say a tensor's dtype and shape."""
-    shape = list(tensor.shape) if shape is None else shape
-    return f"{str(tensor.dtype).removeprefix('torch.')}{shape}".replace("'", '')
-
-
 def _has_mean(tensor):
     return tensor.is_floating_point() or tensor.is_complex()
 
@@ -59,6 +40,8 @@ def _neutral_value(op, dtype):
         return 0
     if op is ReduceOp.Product:
         return 1
+    if dtype is torch.bool:
+        return op is ReduceOp.Min
     if not dtype.is_floating_point:
         limits = torch.iinfo(dtype)
         return limits.max if op is ReduceOp.Min else limits.min
@@ -72,11 +55,11 @@ class Reduction:
     def __init__(self, ranks, tensors, outputs, op, factors):
         self._ranks, self._op, self._factors = ranks, op, factors
         self._outputs = list(outputs)
+        for tensor in tensors:
+            check_reduction(op, tensor)
         scaled = '' if factors == (1.0, 1.0) else f', times {factors[0]:g} and {factors[1]:g}'
         shapes = ', '.join(map(told, tensors))
         self.text = f'allreduce ({op.name}) of {shapes}{scaled}'
-        for tensor in tensors:
-            check_reduction(op, tensor)
         self._moves = [self._move(tensor, output) for tensor, output in zip(tensors, outputs)]
         models = [(tensor.shape, tensor.dtype) for tensor in tensors]
         self.neutral = functools.partial(_without_part, ranks, models, op, factors)
@@ -123,10 +106,17 @@ class Reduction:
 
 
 def _without_part(ranks, models, op, factors):
-    """The Reduction of a rank that has joined. It is kept for long, and so keeps no tensors."""
+    """What a rank that has joined brings. It is kept for long, and so keeps no tensors."""
     tensors = [torch.full(shape, _neutral_value(op, dtype), dtype=dtype)
                for shape, dtype in models]
-    return Reduction(ranks, tensors, tensors, op, factors)
+    return _NoPart(ranks, tensors, tensors, op, factors)
+
+
+class _NoPart(Reduction):
+    """Values that change nothing, and would if they were multiplied."""
+
+    def _scaled(self, given):
+        return given
 
 
 class Scattering:
@@ -169,6 +159,8 @@ class _Deal:
     def _padded(self, tensor):
         """Blocks of the same length, one after the other."""
         blocks = [carrier_of(block, False) for block in tensor.detach().split(self._rows)]
+        if self._op is ReduceOp.Average:
+            blocks = [widened(block) for block in blocks]
         longest = blocks[0].numel()
         given = blocks[0].new_zeros(self._ranks.count, longest)
         for row, block in zip(given, blocks):

@@ -5,9 +5,9 @@ import functools
 import numpy
 import torch
 
-from .._carriers import carrier_of, unload
+from .._carriers import carrier_of, told, unload
 from ..errors import mismatch
-from ._calls import ReduceOp, told
+from ._calls import ReduceOp
 
 
 class CodedReduction:

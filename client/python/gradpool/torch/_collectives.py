@@ -1,9 +1,9 @@
 """The operations as scripts call them: names, arguments and meaning are Horovod's and BytePS's."""
 import torch
 
+from .._carriers import check_place, check_tensor
 from ..errors import mismatch
-from ._calls import (Broadcast, check_place, check_tensor, Exchange, Gathering, ReduceOp, Reduction,
-                     Scattering)
+from ._calls import Broadcast, Exchange, Gathering, ReduceOp, Reduction, Scattering
 from ._handles import begin
 from ._sparse import SparseReduction
 from .compression import Compression

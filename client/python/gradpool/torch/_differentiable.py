@@ -3,8 +3,9 @@ means over the ranks; those of allreduce and reducescatter are what the operatio
 them."""
 import torch
 
+from .._carriers import check_tensor
 from . import _collectives
-from ._calls import check_tensor, Gathering, ReduceOp
+from ._calls import Gathering, ReduceOp
 from ._handles import begin
 from .compression import Compression
 from .process_sets import global_process_set

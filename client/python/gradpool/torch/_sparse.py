@@ -1,8 +1,9 @@
 """Reductions of sparse tensors: everybody's indices and values for everybody, who adds them up."""
 import torch
 
+from .._carriers import told
 from ..errors import mismatch
-from ._calls import Gathering, ReduceOp, told
+from ._calls import Gathering, ReduceOp
 
 _BEGIN = 'sparse allreduce'
 _HALVES = torch.float16, torch.bfloat16
