@@ -22,6 +22,8 @@ BUILD = pathlib.Path(os.environ['GRADPOOL_BUILD'])
 GRADPOOL = BUILD / 'gradpool'
 BENCH = BUILD / 'bench' / 'gradpool-bench'
 WAIT_S = 30
+# Under nohup all that is started here would ignore it, which is right, and not what is tested.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 PIDFD_GETFD = 438  # the same number on every architecture
 
 
