@@ -343,11 +343,22 @@ def compare_what_joined_ranks_bring(of):
     hvd.join()
 
 
+def compare_joins_where_calls_wait_for_their_turn(of):
+    """Rows that travel without a name do: no rank may do one more than the others, or go round in
+    another order."""
+    for _ in range(3):
+        for width in range(1, 6):
+            of.hvd.allgather(of.torch.ones(1, width))
+        of.hvd.join()
+    of.hvd.barrier()
+
+
 def rank_trains(rank, workers):
     of = Rank(rank, workers)
     for compare in (compare_training, compare_pushes, compare_closures, compare_schedule,
                     compare_optimizer_state, compare_uneven_batches,
-                    compare_what_joined_ranks_bring):
+                    compare_what_joined_ranks_bring,
+                    compare_joins_where_calls_wait_for_their_turn):
         compare(of)
     look_again = compare_lent_gradients(of)
     of.hvd.shutdown()

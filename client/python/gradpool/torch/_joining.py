@@ -4,6 +4,7 @@ It goes on with the operations that the ranks have agreed on so far, each time w
 nothing (zeros in a sum, no rows in a gathering), always one round of each, so that others never
 wait for it. When all have joined they stop, tell each other how many rounds of each they have
 begun, and make up for what the others have more."""
+from .. import _operations
 from ._door import door
 from ._handles import poll
 from ._objects import gather_async
@@ -22,23 +23,31 @@ class _Rounds:
         self._open = {}
 
     def counts(self):
-        return {key: plan.rounds for key, (_, plan) in self._plans.items()}
+        """Of each, with the one that still waits for its turn."""
+        with _operations.lock():
+            return {key: self._count(key) for key in self._plans}
+
+    def _count(self, key):
+        operation = self._open.get(key)
+        is_queued = operation is not None and not operation.has_begun()
+        return self._plans[key][1].rounds + is_queued
 
     def go_on(self, until=None):
         """Begins a round of each that has none open, unless it has as many as `until` says."""
-        for key, (sequence, plan) in self._plans.items():
-            is_last = until is not None and plan.rounds >= until.get(key, 0)
-            if self._is_free(key) and not is_last:
+        for key in self._free():
+            sequence, plan = self._plans[key]
+            if until is None or plan.rounds < until[key]:
                 self._open[key] = NamedOperation(sequence, plan.neutral()).start()
 
-    def _is_free(self, key):
-        operation = self._open.get(key)
-        if operation is None:
-            return True
-        if operation.look():
+    def _free(self):
+        """Those that have none open. Rows that travel without a name wait for their turn, and are
+        over in the order in which they were begun: who looks at the newest first and begins the
+        oldest first goes round in the same order as all other ranks."""
+        over = [key for key in reversed(list(self._open)) if self._open[key].look()]
+        for key in over:
             self._open.pop(key).wait()      # raises what went wrong
-            return True
-        return False
+        others = [key for key in self._plans if key not in self._open and key not in over]
+        return others + over[::-1]
 
     def rest(self):
         """A little, in the wait of one that is open. Whether there was one."""

@@ -327,6 +327,10 @@ class NamedOperation(Operation):
             self._is_taken |= is_free
         return is_free
 
+    def has_begun(self):
+        """Whether it was its turn already."""
+        return self._has_begun
+
     def told(self):
         """What it is, for other ranks to read."""
         return f'{self._name} ({self._call.text[:_TOLD_CHARS]})'
