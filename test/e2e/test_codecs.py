@@ -36,12 +36,12 @@ def coded_mean(codec, workers):
     def mean_of(name, gradients):
         if not codec.takes(gradients[0].numel()):
             return test_ddp.mean_in_rank_order(name, gradients)
-        codes = [one.encode(name, gradient) for one, gradient in zip(each, gradients)]
+        codes = [one.encode(name, gradient.cpu()) for one, gradient in zip(each, gradients)]
         together = sum(codes[1:], codes[0]) / numpy.float32(workers) \
             if codec.operation == 'mean' else numpy.concatenate(codes)
-        mean = torch.empty_like(gradients[0])
+        mean = torch.empty(gradients[0].shape)
         each[-1].decode(name, together, mean, workers)
-        return mean
+        return mean.to(gradients[0])
     return mean_of
 
 

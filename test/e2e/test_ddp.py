@@ -27,6 +27,10 @@ def tearDownModule():
 class Rank:
     """What a rank's function trains with. Names of folders and jobs come from the test."""
 
+    @property
+    def device(self):
+        return os.environ.get('TEST_DEVICE', 'cpu')
+
     def __init__(self, rank, workers, **options):
         import torch
         import torch.distributed
@@ -53,10 +57,10 @@ class Rank:
     def make_net(self):
         nn = self.torch.nn
         return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
-                             nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
+                             nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4)).to(self.device)
 
     def batch(self):
-        return self.torch.randn(8, 16, generator=self.generator)
+        return self.torch.randn(8, 16, generator=self.generator).to(self.device)
 
     def step(self, batch):
         self.optimizer.zero_grad(set_to_none=True)
@@ -64,7 +68,7 @@ class Rank:
         self.optimizer.step()
 
     def digest(self):
-        return hashlib.sha256(b''.join(p.detach().numpy().tobytes()
+        return hashlib.sha256(b''.join(p.detach().cpu().numpy().tobytes()
                                        for p in self.net.parameters())).hexdigest()
 
 

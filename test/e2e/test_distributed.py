@@ -23,6 +23,7 @@ class Rank:
         import torch.distributed as dist
         import gradpool.distributed
         self.torch, self.dist, self.rank, self.workers = torch, dist, rank, workers
+        self.device = os.environ.get('TEST_DEVICE', 'cpu')
         torch.set_num_threads(1)
         self.timeout = datetime.timedelta(seconds=timeout_s)
         self.begin()
@@ -36,19 +37,25 @@ class Rank:
 
     def values(self, dtype, count=COUNT):
         """Small whole numbers, of this rank; both backends sum them without an error."""
-        return (self.torch.arange(count) % 5 + self.rank).to(getattr(self.torch, dtype))
+        values = self.torch.arange(count) % 5 + self.rank
+        return values.to(self.device, getattr(self.torch, dtype))
+
+    def pair(self, *arguments):
+        """For us, and on the host for gloo."""
+        return self.values(*arguments), self.values(*arguments).cpu()
 
     def everybodys(self, tensor, group=None):
-        """What each rank of gloo's group has."""
+        """What each rank of gloo's group has, on the host."""
+        tensor = tensor.cpu().contiguous()
         found = [self.torch.empty_like(tensor) for _ in range(self.dist.get_world_size(group))]
-        self.dist.all_gather(found, tensor.contiguous(), group=group or self.gloo)
+        self.dist.all_gather(found, tensor, group=group or self.gloo)
         return found
 
     def expect(self, what, found, wanted):
         """Notes a difference; NaNs and shapes count, too."""
         pairs = zip(found, wanted) if isinstance(found, (list, tuple)) else [(found, wanted)]
         for one, other in pairs:
-            if one.dtype != other.dtype or not self.torch.equal(one, other):
+            if one.dtype != other.dtype or not self.torch.equal(one.cpu(), other.cpu()):
                 self.wrong.append(f'{what}: {one} instead of {other}')
 
 
@@ -61,13 +68,12 @@ def compare_reductions(of):
     op = of.dist.ReduceOp
     for dtype in GLOO:
         for kind in (op.SUM, op.PRODUCT, op.MIN, op.MAX):
-            ours, theirs = of.values(dtype), of.values(dtype)
+            ours, theirs = of.pair(dtype)
             of.dist.all_reduce(ours, kind)
             of.dist.all_reduce(theirs, kind, group=of.gloo)
             of.expect(f'all_reduce {dtype} {kind}', ours, theirs)
     for dtype in 'int16', 'bfloat16':
-        mine = of.values('int64')
-        sum_of = sum(of.everybodys(mine)).to(getattr(of.torch, dtype))
+        sum_of = sum(of.everybodys(of.values('int64'))).to(getattr(of.torch, dtype))
         ours = of.values(dtype)
         of.dist.all_reduce(ours)
         of.expect(f'all_reduce {dtype}', ours, sum_of)
@@ -90,6 +96,7 @@ def compare_bitwise(of):
 def compare_sums_of_fractions(of):
     """In rank order, to the same bits; the mean of them is one division."""
     mine = of.torch.randn(100000, generator=of.torch.Generator().manual_seed(of.rank))
+    mine = mine.to(of.device)
     first, *others = of.everybodys(mine)
     for other in others:
         first = first + other
@@ -116,7 +123,7 @@ def compare_copies(of):
         found = [of.torch.empty_like(ours) for _ in every]
         of.dist.all_gather(found, of.values(dtype))
         of.expect(f'all_gather {dtype}', found, every)
-        whole = of.torch.empty(of.workers * COUNT, dtype=ours.dtype)
+        whole = ours.new_empty(of.workers * COUNT)
         of.dist.all_gather_into_tensor(whole, of.values(dtype))
         of.expect(f'all_gather_into_tensor {dtype}', whole, of.torch.cat(every))
         found = [of.torch.empty_like(ours) for _ in every] if of.rank == last else None
@@ -127,21 +134,23 @@ def compare_copies(of):
 
 
 def compare_reduce(of):
-    ours, theirs = of.values('float32'), of.values('float32')
+    ours, theirs = of.pair('float32')
     of.dist.reduce(ours, 1)
     of.dist.reduce(theirs, 1, group=of.gloo)
     of.expect('reduce', ours, theirs if of.rank == 1 else of.values('float32'))
-    every = of.everybodys(of.values('float32', COUNT * of.workers))
+    mine = of.values('float32', COUNT * of.workers)
+    every = of.everybodys(mine)
     for kind, wanted in ((of.dist.ReduceOp.SUM, sum(every)),
                          (of.dist.ReduceOp.AVG, sum(every) / of.workers),
                          (of.dist.ReduceOp.MAX, of.torch.stack(every).amax(0))):
-        result = of.torch.empty(COUNT)
-        of.dist.reduce_scatter(result, list(every[of.rank].chunk(of.workers)), kind)
+        result = of.torch.empty(COUNT, device=of.device)
+        of.dist.reduce_scatter(result, list(mine.chunk(of.workers)), kind)
         of.expect(f'reduce_scatter {kind}', result, wanted.chunk(of.workers)[of.rank])
-        of.dist.reduce_scatter_tensor(result, every[of.rank], kind)
+        of.dist.reduce_scatter_tensor(result, mine, kind)
         of.expect(f'reduce_scatter_tensor {kind}', result, wanted.chunk(of.workers)[of.rank])
     for dtype in of.torch.float16, of.torch.bfloat16:   # the sum is more than float16 has
-        large = (of.torch.linspace(30000, 60000, COUNT * of.workers) - of.rank).to(dtype)
+        large = of.torch.linspace(30000, 60000, COUNT * of.workers, device=of.device)
+        large = (large - of.rank).to(dtype)
         wanted, result = large.clone(), large[:COUNT].clone()
         of.dist.all_reduce(wanted, of.dist.ReduceOp.AVG)
         of.dist.reduce_scatter_tensor(result, large, of.dist.ReduceOp.AVG)
@@ -167,23 +176,23 @@ def compare_sparse(of):
 
 def compare_all_to_all(of):
     for dtype in 'float32', 'int8':
-        given = of.values(dtype, 4 * of.workers)
-        ours, theirs = of.torch.empty_like(given), of.torch.empty_like(given)
+        given, plain = of.pair(dtype, 4 * of.workers)
+        ours, theirs = of.torch.empty_like(given), of.torch.empty_like(plain)
         of.dist.all_to_all_single(ours, given)
-        of.dist.all_to_all_single(theirs, given, group=of.gloo)
+        of.dist.all_to_all_single(theirs, plain, group=of.gloo)
         of.expect(f'all_to_all_single {dtype}', ours, theirs)
         # Rank r sends r * i elements to rank i: nothing to and from rank 0.
         splits = [of.rank * i for i in range(of.workers)]
-        given = of.values(dtype, sum(splits))
-        ours, theirs = of.torch.empty_like(given), of.torch.empty_like(given)
+        given, plain = of.pair(dtype, sum(splits))
+        ours, theirs = of.torch.empty_like(given), of.torch.empty_like(plain)
         of.dist.all_to_all_single(ours, given, splits, splits)
-        of.dist.all_to_all_single(theirs, given, splits, splits, group=of.gloo)
+        of.dist.all_to_all_single(theirs, plain, splits, splits, group=of.gloo)
         of.expect(f'all_to_all_single with splits {dtype}', ours, theirs)
         found = [of.torch.zeros_like(block) for block in given.split(splits)]
         of.dist.all_to_all(found, list(given.split(splits)))
         of.expect(f'all_to_all {dtype}', of.torch.cat(found), theirs)
         mine = of.values(dtype, 6 * of.workers).view(of.workers, 3, 2)
-        found = [of.torch.zeros(2, 3, dtype=mine.dtype).t() for _ in mine]
+        found = [mine.new_zeros(2, 3).t() for _ in mine]
         of.dist.all_to_all(found, list(mine))
         of.expect(f'all_to_all into strides {dtype}', found,
                   [every[of.rank] for every in of.everybodys(mine)])
@@ -196,11 +205,11 @@ def compare_subgroups(of):
         if of.rank not in members:
             continue
         for root in members:
-            one, other = of.values('float64'), of.values('float64')
+            one, other = of.pair('float64')
             of.dist.broadcast(one, root, group=ours)
             of.dist.broadcast(other, root, group=theirs)
             of.expect(f'broadcast in {members}', one, other)
-        one, other = of.values('float32'), of.values('float32')
+        one, other = of.pair('float32')
         of.dist.all_reduce(one, group=ours)
         of.dist.all_reduce(other, group=theirs)
         of.expect(f'all_reduce in {members}', one, other)
@@ -233,7 +242,7 @@ def receive_from_any(of):
         for i in range(3):
             of.dist.send(of.values('float32') + i, 0, tag=5)
         return
-    count, found = collections.Counter(), of.torch.empty(COUNT)
+    count, found = collections.Counter(), of.torch.empty(COUNT, device=of.device)
     for _ in range(2 * len(others)):
         source = of.dist.recv(found, tag=5)
         of.expect('recv from any', found, of.values('float32') + source + count[source])
@@ -259,7 +268,7 @@ def send_and_receive(of):
     works = [of.dist.isend(tensor, peer, tag=i // 2) for i, tensor in enumerate(sent)]
     theirs = [tensor - of.rank + peer for tensor in sent]
     for i in (2, 0, 1, 3):      # in order within a tag
-        found = of.torch.empty(COUNT)
+        found = of.torch.empty(COUNT, device=of.device)
         of.dist.recv(found, peer, tag=i // 2)
         of.expect(f'message {i}', found, theirs[i])
     for work in works:

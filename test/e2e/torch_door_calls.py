@@ -14,6 +14,7 @@ class Rank:
         import torch
         import gradpool.torch as hvd
         self.torch, self.hvd, self.rank, self.workers = torch, hvd, rank, workers
+        self.device = os.environ.get('TEST_DEVICE', 'cpu')
         torch.set_num_threads(1)
         hvd.init()
         self.wrong = []
@@ -22,7 +23,8 @@ class Rank:
         """Small whole numbers that are another rank's, too, for who asks."""
         torch = self.torch
         count = torch.Size(shape).numel()
-        return (torch.arange(count) % 5 + rank + 1).to(getattr(torch, dtype)).view(shape)
+        values = torch.arange(count) % 5 + rank + 1
+        return values.to(self.device, getattr(torch, dtype)).view(shape)
 
     def every(self, *arguments):
         return [self.values(rank, *arguments) for rank in range(self.workers)]
@@ -30,7 +32,7 @@ class Rank:
     def expect(self, what, found, wanted):
         pairs = zip(found, wanted) if isinstance(found, (list, tuple)) else [(found, wanted)]
         for one, other in pairs:
-            if one.dtype != other.dtype or not self.torch.equal(one, other):
+            if one.dtype != other.dtype or not self.torch.equal(one.cpu(), other.cpu()):
                 self.wrong.append(f'{what}: {one} instead of {other}')
 
     def expect_true(self, what, is_so):

@@ -16,7 +16,7 @@ class Mailbox:
     """Receives of one tag and size that have begun. It is what their Operations have for a group:
     one that nobody may ever wait for has no deadline, and fails nobody else.
 
-    begin  of (this, source) starts one more: its Operation, and the carrier of what comes"""
+    begin  of (this, source) starts one more: its Operation, and where it comes to"""
     timeout_s, failure = math.inf, None
 
     def __init__(self, begin):
@@ -43,20 +43,20 @@ class Mailbox:
         return self._begun[source][0][0]
 
     def take(self, source, sources):
-        """The carrier of the message that has come from `source`, for who expected it from one of
-        `sources`."""
+        """The message that has come from `source`, for who expected it from one of `sources`."""
         with self._lock:
             self._wanted.subtract(sources)
             return self._begun[source].popleft()[1]
 
 
 class Claim(Operation):
-    """A receive from one of `sources`, left to the process's thread. `unload`(carrier) puts the
-    message where it is wanted."""
+    """A receive from one of `sources`, left to the process's thread. `unload`(message) puts it
+    where it is wanted, by `crossing`."""
 
-    def __init__(self, group, what, mailbox, sources, result, unload):
+    def __init__(self, group, what, mailbox, sources, result, crossing, unload):
         super().__init__(group, what, (), result)
-        self._mailbox, self._sources, self._unload = mailbox, sources, unload
+        self._mailbox, self._sources = mailbox, sources
+        self._crossing, self._unload = crossing, unload
         self._source = None
 
     def start(self):
@@ -87,5 +87,6 @@ class Claim(Operation):
             return
         error = self._mailbox.first(self._source).exception()
         if error is None:
-            self._unload(self._mailbox.take(self._source, self._sources))
+            message = self._mailbox.take(self._source, self._sources)
+            self._land((self._crossing,), lambda: self._unload(message))
         self.end(error)

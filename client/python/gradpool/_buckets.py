@@ -5,21 +5,21 @@ DDP into .grad, so means may land in lent memory; and where .grad are views of t
 (gradient_as_bucket_view=True), they are the very tensors that DDP adds gradients up in, and can be
 moved into lent memory: then nothing is copied (Y20)."""
 from ._carriers import is_lendable, lent
-from ._cuda import staging_of
+from ._cuda import Crossing, is_on_gpu
 from ._library import Item
 from ._memory import Loan
 
 
 def bucket_of(job, bucket, tensors, are_views, lends):
-    """What starts the means over torch.distributed.GradBucket, each time that it comes.
+    """What starts the means over a torch.distributed.GradBucket, each time that it comes, by
+    start(job, bucket): (the Request, what gives the tensor that DDP gets once that is over).
 
     tensors    of its parameters
     are_views  .grad are views of it
     lends      lent memory is of use"""
     buffer = bucket.buffer()
-    staging = staging_of(job, buffer)
-    if staging:
-        return Staged(bucket, tensors, staging)
+    if is_on_gpu(buffer):
+        return Staged(bucket, tensors, job)
     if lends and is_lendable(buffer):
         flat = lent(job, buffer.numel() * (1 + are_views), buffer.dtype)
         if flat is not None:
@@ -40,6 +40,13 @@ def _offsets(bucket):
     return [gradient.data_ptr() - start for gradient in bucket.gradients()]
 
 
+def pieces_of(bucket, flat):
+    """The gradients of a bucket whose values are in `flat`, wherever that lies."""
+    size = bucket.buffer().element_size()
+    return [flat[offset // size:][:gradient.numel()].view(gradient.shape)
+            for offset, gradient in zip(_offsets(bucket), bucket.gradients())]
+
+
 class Copied:
     """Gradients in DDP's memory; their means land in `value`, which may be that."""
 
@@ -50,12 +57,8 @@ class Copied:
                              [value.data_ptr() + offset for offset in offsets])
 
     def start(self, job, _):
-        """The Request."""
-        return job.push_items(self._tensors, self._items, Loan(self._buffer, self._value))
-
-    def land(self):
-        """Once it is over: what DDP gets."""
-        return self._value
+        return (job.push_items(self._tensors, self._items, Loan(self._buffer, self._value)),
+                lambda: self._value)
 
 
 class Moved:
@@ -74,7 +77,6 @@ class Moved:
         self._items = [_items(tensors, *places), _items(tensors, *reversed(places))]
 
     def start(self, job, bucket):
-        """The Request."""
         half = self._halves[self._now]
         for i, (parameter, own) in enumerate(zip(bucket.parameters(), bucket.gradients())):
             view = parameter.grad
@@ -85,14 +87,14 @@ class Moved:
             elif view.data_ptr() != place:
                 view.data = self._piece(half, i, view).copy_(view)
             self._views[i] = self._views[i] if view is None else view
-        return job.push_items(self._tensors, self._items[self._now], Loan(*self._halves))
+        request = job.push_items(self._tensors, self._items[self._now], Loan(*self._halves))
+        return request, self._land
 
     def _piece(self, half, i, like):
         return half.as_strided(like.shape, like.stride(),
                                half.storage_offset() + self._offsets[i])
 
-    def land(self):
-        """Once it is over: what DDP gets."""
+    def _land(self):
         self._now = 1 - self._now
         half = self._halves[self._now]
         for i, view in enumerate(self._views):
@@ -102,21 +104,20 @@ class Moved:
 
 
 class Staged:
-    """Gradients on a GPU, which go to the host and back."""
+    """Gradients on a GPU, which go to the host and back. Where they lie there is free again when
+    the next ones set off: the script's stream has waited for the copy from there by then."""
 
-    def __init__(self, bucket, tensors, staging):
-        self._tensors, self._staging, self._buffer = tensors, staging, bucket.buffer()
+    def __init__(self, bucket, tensors, job):
+        self._tensors, self._buffer = tensors, bucket.buffer()
+        crossing = Crossing(job, self._buffer.device)
+        self._sent, self._landing = crossing.room(self._buffer), crossing.room(self._buffer)
         self._items = _items(tensors, *[[host.data_ptr() + offset for offset in _offsets(bucket)]
-                                        for host in (staging.sent, staging.landing)])
+                                        for host in (self._sent, self._landing)])
 
     def start(self, job, _):
-        """The Request."""
-        staging = self._staging
-        staging.send(self._buffer)
-        return staging.push(lambda: job.push_items(self._tensors, self._items,
-                                                   Loan(staging.sent, staging.landing)))
-
-    def land(self):
-        """Once it is over: what DDP gets."""
-        self._staging.unload(self._buffer)
-        return self._buffer
+        crossing = Crossing(job, self._buffer.device)
+        crossing.out(self._buffer, self._sent)
+        crossing.back(self._buffer, self._landing)
+        request = crossing.begin(lambda: job.push_items(self._tensors, self._items,
+                                                        Loan(self._sent, self._landing)))
+        return request, lambda: crossing.land(lambda: self._buffer)

@@ -1,5 +1,5 @@
-"""What tensors of torch travel as: contiguous, one-dimensional, on the CPU, of a dtype that the
-service has. A tensor that is all that is its own carrier: nothing is copied here."""
+"""What tensors of torch travel as: contiguous, one-dimensional, of a dtype that the service has, on
+whatever device they are. A tensor that is all that is its own carrier: nothing is copied here."""
 import errno
 import logging
 import weakref
@@ -27,7 +27,7 @@ def carrier_of(tensor, is_moved):
               Otherwise there is arithmetic on it, which short integers do as longer ones"""
     if tensor.layout is not torch.strided:
         raise mismatch(f'a tensor of layout {tensor.layout}; call to_dense() first')
-    flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().view(-1)
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1)
     if flat.dtype in _NATIVE:
         return flat
     if flat.is_complex():
@@ -35,7 +35,7 @@ def carrier_of(tensor, is_moved):
     if not is_moved:
         return flat.to(_WORD)
     size = flat.numel() * flat.element_size()
-    words = torch.zeros(-(-size // _WORD_BYTES), dtype=_WORD)
+    words = torch.zeros(-(-size // _WORD_BYTES), dtype=_WORD, device=flat.device)
     words.view(torch.uint8)[:size] = flat.view(torch.uint8)
     return words
 
@@ -64,16 +64,12 @@ def unload(carrier, tensor, is_moved):
     tensor.detach().copy_(carrier.view(tensor.shape))
 
 
-def is_plain(tensor):
-    """Whether it travels as it is, on whatever device."""
-    return tensor.layout is torch.strided and tensor.dtype in _NATIVE and tensor.is_contiguous()
-
-
 def is_lendable(tensor):
     """Whether its values may as well lie in memory of a job: it is not short, and is all that there
     is in its storage."""
     size = tensor.numel() * tensor.element_size()
-    return (size > _SHORT_BYTES and is_plain(tensor) and tensor.is_cpu and tensor._base is None
+    return (size > _SHORT_BYTES and tensor.is_cpu and tensor.layout is torch.strided
+            and tensor.dtype in _NATIVE and tensor.is_contiguous() and tensor._base is None
             and tensor.storage().nbytes() == size)
 
 

@@ -1,7 +1,10 @@
 """What attach(model, compression=...) adds to the hook: of each parameter that is large enough a
-code goes out, and what comes back is decoded over the gradient in the bucket (Y17)."""
+code goes out, and what comes back is decoded over the gradient in the bucket (Y17). Gradients of a
+GPU are encoded and decoded on the host, in the thread that waits for the copy."""
 import numpy
 
+from ._buckets import pieces_of
+from ._cuda import crossing_of
 from ._stepping import Requests
 from .codecs import Feedback
 
@@ -12,7 +15,7 @@ class Compressing:
     def __init__(self, codec, parameters):
         self.feedback, self._codec = Feedback(codec), codec
         self._parameters = parameters
-        self._tensors = {}      # id of a parameter -> its tensor
+        self._tensors = {}      # name of a parameter -> its tensor
         self._names = {id(one): name for name, one in parameters.items()}
 
     def declare(self, job, prefix, wire):
@@ -24,41 +27,39 @@ class Compressing:
                                       (whole, 'float32', wire)):
             made = job.declare_all({prefix + name: count for name, count in named.items()}, dtype,
                                    wire=travels)
-            self._tensors.update((id(self._parameters[name]), tensor)
-                                 for name, tensor in zip(named, made))
+            self._tensors.update(zip(named, made))
 
     def start(self, job, bucket):
-        """Starts the means over a torch.distributed.GradBucket; returns what waits for them."""
-        whole, coded, codes = [], [], []
-        for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
-            tensor, name = self._tensors[id(parameter)], self._names[id(parameter)]
+        """Starts the means over a torch.distributed.GradBucket, as what bucket_of() returns."""
+        buffer = bucket.buffer()
+        crossing = crossing_of(job, buffer)
+        host = crossing.out(buffer)
+        gradients = {self._names[id(parameter)]: gradient for parameter, gradient in
+                     zip(bucket.parameters(), pieces_of(bucket, host))}
+        found = {}      # name -> what comes back of its code
+
+        def land():
+            for name, codes in found.items():
+                self.feedback.decode(name, codes, gradients[name], self._tensors[name].workers)
+            crossing.bring([(buffer, host)])
+            return crossing.land(lambda: buffer)
+        return crossing.begin(lambda: self._push(job, gradients, found)), land
+
+    def _push(self, job, gradients, found):
+        whole, coded = [], []
+        for name, gradient in gradients.items():
+            tensor = self._tensors[name]
             if self._codec.takes(gradient.numel()):
                 code = self.feedback.encode(name, gradient)
-                coded.append((tensor, code, self._room(code, tensor.workers)))
-                codes.append((name, gradient))
+                found[name] = self._room(code, tensor.workers)
+                coded.append((tensor, code, found[name]))
             else:
                 whole.append((tensor, gradient, None))
         requests = [job.push_pull_group(whole)] if whole else []
         if coded:
             requests.append(job.push_pull_group(coded, self._codec.operation))
-        return _Coded(requests, lambda: self._decode(codes, coded))
+        return Requests(requests)
 
     def _room(self, code, workers):
         blocks = workers if self._codec.operation == 'gather' else 1
         return numpy.empty(blocks * code.size, code.dtype)
-
-    def _decode(self, codes, coded):
-        for (name, gradient), (tensor, _, found) in zip(codes, coded):
-            self.feedback.decode(name, found, gradient, tensor.workers)
-
-
-class _Coded(Requests):
-    """Requests whose codes are decoded by who waits."""
-
-    def __init__(self, requests, decode):
-        super().__init__(requests)
-        self._decode = decode
-
-    def wait(self, timeout_ms=0):
-        super().wait(timeout_ms)
-        self._decode()

@@ -1,13 +1,15 @@
 """Tensors of a GPU, staged through memory of the host.
 
-Values go to pinned memory of the job and from there without another copy, on a stream of our own.
-It waits for what the script has begun so far; the script's stream waits for the result. No thread
-of the script waits for either: one of ours does, and pushes.
+What an operation brings goes to pinned memory of the job and is pushed from there without another
+copy; what becomes of it comes back the same way. Copies are on two streams of our own, one for each
+direction. They wait for what the script had begun when it called the operation; the script's stream
+waits for the result, and goes on with what is still to be done to it. No thread of the script waits
+for a copy: one of ours does, and pushes.
 
-    script's stream   backward  e1                                       waits for e3  step
-    our stream            waits for e1  copy out  e2            copy in  e3
-    our thread                              waits for e2  push
-    who waits for the operation                           result
+    script's stream   backward  e1                                      waits for e3  finish  e4
+    our streams          wait for e1  copy out  e2           copy in  e3
+    our thread                            waits for e2  push
+    who waits for the operation                         result                       waits for e4
 
 Never run on a GPU so far: the tests have one of their own making, unless torch finds a real one."""
 import collections
@@ -21,10 +23,10 @@ import time
 
 import torch
 
-from ._carriers import is_plain, lent
+from ._carriers import lent
 from ._threads import start
 from .client import default_timeout_ms
-from .errors import Timeout
+from .errors import mismatch, Timeout
 
 _PORTABLE = 1       # cudaHostRegisterPortable: pinned for all GPUs of the process
 
@@ -33,19 +35,24 @@ class Gpu:
     """What is asked of torch.cuda. Tests have another one."""
 
     def __init__(self):
-        self._ours = {}     # device -> our stream there
+        self._ours = {}     # device -> our streams there
 
     def has(self, tensor):
         return tensor.is_cuda
 
-    def scripts(self, tensor):
+    def scripts(self, device):
         """The stream that the calling thread uses."""
-        return torch.cuda.current_stream(tensor.device)
+        return torch.cuda.current_stream(device)
 
-    def ours(self, tensor):
-        if tensor.device not in self._ours:
-            self._ours[tensor.device] = torch.cuda.Stream(tensor.device)
-        return self._ours[tensor.device]
+    def ours(self, device):
+        """(that of copies to the host, that of copies from there)"""
+        if device not in self._ours:
+            self._ours[device] = torch.cuda.Stream(device), torch.cuda.Stream(device)
+        return self._ours[device]
+
+    def on(self, stream):
+        """A block in which the calling thread uses that stream."""
+        return torch.cuda.stream(stream)
 
     def copy(self, stream, target, source):
         """Begins it; the memory of both is not another tensor's before it is over."""
@@ -71,63 +78,159 @@ class Gpu:
 gpu = Gpu()
 
 
-def staging_of(job, tensor):
-    """A Staging for tensors like this one; None: it is on the host, or travels as something else
-    than it is."""
-    if not gpu.has(tensor) or not tensor.numel() or not is_plain(tensor):
-        return None
-    return Staging(job, tensor)
+def is_on_gpu(tensor):
+    return tensor is not None and gpu.has(tensor)
 
 
-class Staging:
-    """Where values of a tensor of a GPU go on the host, `sent`, and where what becomes of them
-    comes from, `landing`: in memory of the job, flat."""
-
-    def __init__(self, job, tensor):
-        self.sent, self.landing = _pinned(job, tensor), _pinned(job, tensor)
-        self.stream, self._script, self._is_sent = gpu.ours(tensor), None, None
-
-    def send(self, tensor):
-        """Begins the copy, once what the script has begun is over."""
-        self._script = gpu.scripts(tensor)
-        self.stream.wait_event(gpu.mark(self._script))
-        gpu.copy(self.stream, self.sent.view(tensor.shape), tensor)
-        self._is_sent = gpu.mark(self.stream)
-
-    def push(self, begin):
-        """What stands for the Request of begin(), which is called when the values are there."""
-        return _Pushed(self._is_sent, begin)
-
-    def unload(self, tensor):
-        """The result goes to a tensor. The script's stream waits for it, and that of the calling
-        thread, which a Future that it completes hands on."""
-        gpu.copy(self.stream, tensor, self.landing.view(tensor.shape))
-        event = gpu.mark(self.stream)
-        self._script.wait_event(event)
-        gpu.scripts(tensor).wait_event(event)
-        _in_use.append((event, self.landing))
+def crossing_of(job, *tensors):
+    """How values of tensors, or None, come to the host and back: asked where the script calls the
+    operation that they are of, on its stream."""
+    devices = {one.device for one in tensors if is_on_gpu(one)}
+    if not devices:
+        return HERE
+    if len(devices) > 1:
+        raise mismatch(f"tensors on {', '.join(sorted(map(str, devices)))} in one operation, "
+                       'expected one GPU')
+    return Crossing(job, *devices)
 
 
+class Here:
+    """As Crossing, of tensors that are on the host already."""
+
+    def out(self, tensor):
+        return tensor
+
+    room = back = out
+
+    def after(self, make):
+        made = make()
+        return lambda: made
+
+    def begin(self, begin):
+        return begin()
+
+    def bring(self, pairs):
+        for tensor, host in pairs:
+            if tensor is not host:
+                tensor.copy_(host)
+
+    def land(self, finish):
+        return finish()
+
+    def follow(self):
+        """Who waits need not be told."""
+
+
+HERE = Here()
+
+
+class Crossing:
+    """One operation's way to the host and back. Tensors are contiguous; those on the host already,
+    and None, are what they are."""
+
+    def __init__(self, job, device):
+        self._job, self._device = job, device
+        self._script, self._ours = gpu.scripts(device), gpu.ours(device)
+        self._called = gpu.mark(self._script)
+        self._coming = []       # (tensor, where its values land)
+        self._is_out = self._is_over = None
+
+    def room(self, tensor):
+        """Memory of the host for values of such a tensor."""
+        return _pinned(self._job, tensor) if is_on_gpu(tensor) else tensor
+
+    def out(self, tensor, room=None):
+        """Where its values go, once what the script has begun is over."""
+        if not is_on_gpu(tensor):
+            return tensor
+        room, (stream, _) = self.room(tensor) if room is None else room, self._ours
+        if tensor.numel():
+            stream.wait_event(self._called)
+            gpu.copy(stream, room, tensor.detach())
+            self._is_out = gpu.mark(stream)
+            _in_use.append((self._is_out, room))
+        return room
+
+    def back(self, tensor, room=None):
+        """Where to put what land() brings to the tensor."""
+        room = self.room(tensor) if room is None else room
+        if is_on_gpu(tensor):
+            self._coming.append((tensor.detach(), room))
+        return room
+
+    def after(self, make):
+        """What gives make(), which is called once, when the values are out: for begin()."""
+        return functools.cache(make)
+
+    def begin(self, begin):
+        """What stands for the Request of begin(), which is called when the values are out."""
+        return begin() if self._is_out is None else _Pushed(self._is_out, begin)
+
+    def bring(self, pairs):
+        """Copies to each tensor from the host; the script's stream waits for it."""
+        pairs = [pair for pair in pairs if is_on_gpu(pair[0]) and pair[0].numel()]
+        if pairs:
+            _, stream = self._ours
+            stream.wait_event(self._called)
+            for tensor, host in pairs:
+                gpu.copy(stream, tensor, host)
+            event = gpu.mark(stream)
+            self._script.wait_event(event)
+            _in_use.append((event, [host for _, host in pairs]))
+
+    def land(self, finish):
+        """The operation is over: brings what comes back, and then has finish() do the rest on the
+        script's stream. What it makes there belongs to that stream, whichever thread calls this."""
+        coming, self._coming = self._coming, []
+        self.bring(coming)
+        with gpu.on(self._script):
+            found = finish()
+        self._is_over = gpu.mark(self._script)
+        self.follow()
+        return found
+
+    def follow(self):
+        """Whatever the calling thread begins from here on finds the result: a Future that it
+        completes hands that on."""
+        gpu.scripts(self._device).wait_event(self._is_over)
+
+
+def room_for(job, tensor):
+    """Memory of the host for values of such a tensor, and not that tensor itself."""
+    return _pinned(job, tensor) if is_on_gpu(tensor) else torch.empty_like(tensor)
+
+
+def fetched(job, values, like):
+    """Values of the host, on the device of `like`; for the calling thread."""
+    if not gpu.has(like):
+        return values
+    made, crossing = torch.empty_like(values, device=like.device), Crossing(job, like.device)
+    crossing.bring([(made, crossing.room(made).copy_(values))])
+    return made
+
+
+_lock = threading.Lock()
 _in_use = collections.deque()   # (event, what must not be anybody else's before it)
 
 
 def _forget_copied():
-    """Lanes do not wait for events: memory is lent again when the copy from it is over."""
-    while _in_use and _in_use[0][0].query():
-        _in_use.popleft()
+    """Neither lanes nor scripts wait for events: memory is lent again when copies are over."""
+    with _lock:
+        while _in_use and _in_use[0][0].query():
+            _in_use.popleft()
 
 
 def _pinned(job, tensor):
-    """Memory of the job for that many values; what cannot be pinned is copied all the same."""
+    """Memory of the job like that tensor; what cannot be pinned is copied all the same."""
     _forget_copied()
-    flat = lent(job, tensor.numel(), tensor.dtype)
+    flat = lent(job, tensor.numel(), tensor.dtype) if tensor.numel() else None
     if flat is None:
-        return torch.empty(tensor.numel(), dtype=tensor.dtype)
+        return torch.empty(tensor.shape, dtype=tensor.dtype)
     try:
         job.pin(flat.data_ptr(), flat.numel() * flat.element_size(), gpu.pin, gpu.unpin)
     except RuntimeError as error:
         logging.getLogger('gradpool').info('%s: %s; a GPU copies there more slowly', job, error)
-    return flat
+    return flat.view(tensor.shape)
 
 
 class _Pushed:
@@ -164,7 +267,6 @@ class _Pushed:
         self._request.wait(max(int(1e3 * (until_s - time.monotonic())), 1))
 
 
-_lock = threading.Lock()
 _queue = None
 
 

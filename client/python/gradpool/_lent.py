@@ -24,7 +24,7 @@ class Lent:
 
     def take(self, job, size):
         """A buffer of `size` bytes, with any values. `job`: its handle."""
-        pages = max(-(-size // mmap.PAGESIZE), 1) * mmap.PAGESIZE
+        pages = _whole_pages(size)
         free = self._free.setdefault(pages, [])
         address = free.pop() if free else _pages_of(job, pages)
         buffer = (ctypes.c_char * size).from_address(address)
@@ -38,9 +38,9 @@ class Lent:
             self._free[pages].append(address)
 
     def pin(self, address, size, pin, unpin):
-        """Calls pin(address, size) of a buffer, once for all that lie in these pages."""
+        """Calls pin(address, whole pages) of a buffer, once for all that lie there."""
         if address not in self._pinned:
-            pin(address, size)
+            pin(address, _whole_pages(size))
             self._pinned[address] = unpin
 
     def leave(self, job):
@@ -51,6 +51,10 @@ class Lent:
         for addresses in self._free.values():
             while addresses:
                 lib.gp_free(job, addresses.pop())
+
+
+def _whole_pages(size):
+    return max(-(-size // mmap.PAGESIZE), 1) * mmap.PAGESIZE
 
 
 def _pages_of(job, size):

@@ -11,6 +11,7 @@ import collections
 import contextlib
 import datetime
 import errno
+import functools
 import os
 import threading
 import time
@@ -19,6 +20,7 @@ import torch
 from torch._C._distributed_c10d import Work
 
 from ._completion import complete, is_here
+from ._cuda import HERE
 from ._library import INT_MAX
 from ._promise import Promise
 from .errors import error_of, GradpoolError, Timeout
@@ -114,10 +116,11 @@ class Slot:
 
 
 class Part:
-    """One push: `begin`(tensor) starts it once the Slot is free, and returns the Request."""
+    """One push: `begin`(tensor) starts it once the Slot is free, and returns the Request.
+    `crossing`: how its values come to the host and back."""
 
-    def __init__(self, slot, begin):
-        self.slot, self._begin = slot, begin
+    def __init__(self, slot, begin, crossing=HERE):
+        self.slot, self._begin, self.crossing = slot, begin, crossing
         self.operation = self.request = None
 
     def queue(self, operation):
@@ -145,6 +148,10 @@ class Part:
             self.slot.parts[0].begin()
 
 
+def _nothing():
+    """Of an operation whose results are in place when its parts are over."""
+
+
 class Operation(Work):
     """One operation of a group, on this rank. `group` has `timeout_s`, the `open` operations, and a
     `failure` from the first operation that failed (Y9).
@@ -157,7 +164,8 @@ class Operation(Work):
     def __init__(self, group, what, parts, result=(), finish=None):
         super().__init__()
         self._group, self._what, self._parts = group, what, parts
-        self._result, self._finish = list(result), finish
+        self._result, self._finish = list(result), finish or _nothing
+        self._crossings = ()        # those that results have come back by
         self._deadline_s = time.monotonic() + group.timeout_s
         self._over, self._error, self._promise = threading.Event(), None, None
         self._is_taken = False      # somebody sees it through
@@ -186,9 +194,14 @@ class Operation(Work):
             self._see_through(limit_s)
         elif not self._over.wait(max(limit_s, 0)):
             raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over within {limit_s:g} s')
+        self._raise_or_follow()
+        return True
+
+    def _raise_or_follow(self):
         if self._error is not None:
             raise self._error
-        return True
+        for crossing in self._crossings:
+            crossing.follow()
 
     def synchronize(self):
         self.wait()
@@ -313,8 +326,15 @@ class Operation(Work):
         """Sees its parts through until then. Returns those that follow, if it is not over."""
         for part in self._parts:
             self._wait_for(part, until_s)
-        if self._finish and not self._over.is_set():
-            self._finish()
+        if not self._over.is_set():
+            self._land({part.crossing for part in self._parts}, self._finish)
+
+    def _land(self, crossings, finish):
+        """Results come back by these; finish() does the rest. Returns what that does."""
+        self._crossings = crossings
+        for crossing in crossings:
+            finish = functools.partial(crossing.land, finish)
+        return finish()
 
     def _go_on(self, parts):
         with _lock:

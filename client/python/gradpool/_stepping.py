@@ -7,6 +7,8 @@ has them: a parameter's gradient is ready when backward() has done with the para
 backward() returns the step is over, and optimizer.step() only looks whether that is so (Y16)."""
 import torch
 
+from ._buckets import pieces_of
+from ._cuda import crossing_of
 from .errors import mismatch
 
 _KINDS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
@@ -68,6 +70,10 @@ class Stepping:
     def _check_same(self, parameters):
         mine = {id(parameter) for parameter in parameters.values()}
         lacking = [name for name, one in parameters.items() if id(one) not in self._group_of]
+        for name, one in parameters.items():
+            if not one.is_contiguous():
+                raise mismatch(f"parameter '{name}' is not contiguous; lanes step contiguous ones: "
+                               'leave its memory format as it is, or attach without the optimizer')
         if lacking:
             raise mismatch(f"the optimizer lacks the model's {', '.join(lacking[:5])}: give it "
                            'all, or set requires_grad to False where nothing shall change')
@@ -84,10 +90,14 @@ class Stepping:
             made = job.declare_all({prefix + name: one.numel() for name, one in named.items()},
                                    rule=rule, wire=wire)
             self._tensors.update((id(one), tensor) for one, tensor in zip(named.values(), made))
-        requests = [job.broadcast(self._tensors[id(one)], one.detach())
-                    for one in self._parameters.values()]
-        for request in requests:
-            request.wait()
+        values = [one.detach() for one in self._parameters.values()]
+        crossing = crossing_of(job, *values)
+        places = list(map(crossing.out if job.rank == 0 else crossing.back, values))
+        request = crossing.begin(lambda: Requests([
+            job.broadcast(self._tensors[id(one)], place)
+            for one, place in zip(self._parameters.values(), places)]))
+        request.wait()
+        crossing.land(lambda: None)
 
     def replace_step(self, check):
         """From here on optimizer.step() does no more than check() and see that there was a
@@ -110,17 +120,22 @@ class Stepping:
         self._optimizer._step_count = getattr(self._optimizer, '_step_count', 0) + 1
 
     def start(self, job, bucket):
-        """Starts the updates of a torch.distributed.GradBucket; returns what waits for them."""
+        """Starts the updates of a torch.distributed.GradBucket, as what bucket_of() returns."""
         if bucket.index() in self._pushed:
             raise mismatch('backward() a second time before step(), when lanes have done a step '
                            'already: put all but the last one under model.no_sync()')
         self._pushed.add(bucket.index())
+        buffer = bucket.buffer()
+        crossing = crossing_of(job, buffer)
+        gradients = pieces_of(bucket, crossing.out(buffer))
         items = {}      # index of a group -> what the bucket holds of it
-        for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
+        for parameter, gradient in zip(bucket.parameters(), gradients):
             items.setdefault(self._group_of[id(parameter)], []).append(
-                (self._tensors[id(parameter)], gradient, parameter))
-        return Requests([job.update_group(of_group, **self._settings(i))
-                         for i, of_group in sorted(items.items())])
+                (self._tensors[id(parameter)], gradient, crossing.back(parameter.detach())))
+        groups = [(items[i], self._settings(i)) for i in sorted(items)]
+        request = crossing.begin(lambda: Requests([
+            job.update_group(of_group, **settings) for of_group, settings in groups]))
+        return request, lambda: crossing.land(lambda: buffer)
 
     def _settings(self, index):
         group = self._optimizer.param_groups[index]

@@ -33,8 +33,8 @@ def compression_hook(state, bucket):
                  zip(bucket.parameters(), bucket.gradients())]
     coded = [one for one in gradients if codec.takes(one[1].numel())]
     whole = [gradient for _, gradient in gradients if not codec.takes(gradient.numel())]
-    codes = [torch.from_numpy(state.feedback.encode(name, gradient.float()))
-             for name, gradient in coded]
+    codes = [torch.from_numpy(state.feedback.encode(name, gradient.float().cpu()))
+             .to(gradient.device) for name, gradient in coded]
     sums = whole + (codes if codec.operation == 'mean' else [])
     summed, works = _sum(sums, state.group)
     gathered = []
@@ -51,7 +51,7 @@ def compression_hook(state, bucket):
         found = means[len(whole):] or _by_tensor(gathered, codes)
         for (name, gradient), sent in zip(coded, found):
             mean = torch.empty(gradient.shape)
-            state.feedback.decode(name, sent, mean, workers)
+            state.feedback.decode(name, sent.cpu(), mean, workers)
             gradient.copy_(mean)
         return bucket.buffer()
     return torch.futures.collect_all([work.get_future() for work in works]).then(finish)

@@ -69,7 +69,7 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
         raise mismatch(f'attach() takes a DistributedDataParallel model, not a '
                        f'{type(model).__name__}')
     shapes = _parameters_of(model)
-    way = _way_of(model, shapes, optimizer, compression)
+    way = _way_of(model.module, shapes, optimizer, compression)
     membership = None
     if not isinstance(job, Job):
         group = model.process_group
@@ -96,16 +96,12 @@ def _parameters_of(model):
     return found
 
 
-def _way_of(model, parameters, optimizer, compression):
+def _way_of(module, parameters, optimizer, compression):
     """What is pushed instead of gradients whose mean is taken; None: nothing."""
-    on_gpu = [name for name, parameter in parameters.items() if parameter.is_cuda]
-    if on_gpu and (optimizer is not None or compression is not None):
-        raise mismatch(f"parameter '{on_gpu[0]}' is on a GPU: an optimizer's steps on the service "
-                       'and compression need all parameters on the CPU')
     if optimizer is not None and compression is not None:
         raise mismatch('attach() with an optimizer and compression: lanes cannot step with codes')
     if optimizer is not None:
-        return Stepping(optimizer, model.module, parameters)
+        return Stepping(optimizer, module, parameters)
     if compression is None:
         return None
     from ._compressing import Compressing   # needs numpy, which others may not have
@@ -208,13 +204,11 @@ class Attachment:
             raise GradpoolError(9, f"job '{self.job.name}': the attachment has been closed")
         try:
             way = self._way or self._means_of(bucket)
-            request = way.start(self.job, bucket)
+            request, land = way.start(self.job, bucket)
         except BaseException as error:
             self.fail(error)
             raise
-        buffer = bucket.buffer()
-        land = (lambda: buffer) if way is self._way else way.land
-        push = _Push(self, request, buffer, land, self._timeout_ms)
+        push = _Push(self, request, bucket.buffer(), land, self._timeout_ms)
         with self._idle:
             self._open.add(push)
         complete(push)

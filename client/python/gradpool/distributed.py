@@ -21,7 +21,7 @@ from torch.distributed import ReduceOp
 from . import _monitored
 from ._any_source import Claim, Mailbox
 from ._carriers import carrier_of, check_alike, check_place, is_its_own, unload, widened
-from ._cuda import staging_of
+from ._cuda import crossing_of, room_for
 from ._membership import join
 from ._operations import Names, Operation, Part
 from ._order import Collective, Order
@@ -146,14 +146,8 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         if fold is not None:
             return self._fold(what, tensor, fold, is_wanted)
         name = _arithmetic(operation, tensor)
-        staging = staging_of(self._job, tensor)
-        if staging:
-            staging.send(tensor.detach())
-            part = self._push(name, staging.sent, staging.landing, staging=staging)
-            return self._run(what, tensor, [part], [tensor],
-                             lambda: is_wanted and staging.unload(tensor.detach()))
         given = carrier_of(tensor, False)
-        result = given if is_wanted else torch.empty_like(given)
+        result = given if is_wanted else torch.empty(given.shape, dtype=given.dtype)
         return self._run(what, tensor, [self._push(name, given, result)], [tensor],
                          lambda: is_wanted and unload(given, tensor, False))
 
@@ -238,8 +232,11 @@ class ProcessGroup(torch.distributed.ProcessGroup):
     def broadcast(self, tensors, opts):
         tensor = _only(tensors)
         values, root = carrier_of(tensor, True), self._ranks[opts.rootRank]
-        part = Part(self._slot(self._names, values),
-                    lambda of: self._job.broadcast(of, values, root))
+        places = (values, None) if self._job.rank == root else (None, values)
+
+        def begin(of, given, result):
+            return self._job.broadcast(of, result if given is None else given, root)
+        part = self._part(self._slot(self._names, values), begin, *places)
         return self._run('broadcast', tensor, [part], [tensor],
                          lambda: unload(values, tensor, True))
 
@@ -377,16 +374,22 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
     def _claim(self, tensor, tag, sources):
         mailbox = self._mailboxes[self._mailbox_key(tensor, tag)]
+        values = carrier_of(tensor, True)
+        crossing = crossing_of(self._job, values)
+
+        def finish(message):
+            crossing.bring([(values, message)])
+            unload(values, tensor, True)
         return Claim(self, self._told('recv from any rank', tensor), mailbox, sources, [tensor],
-                     lambda carrier: unload(carrier, tensor, True)).start()
+                     crossing, finish).start()
 
     def _begin_receive(self, mailbox, tag, source, model):
-        """For a Mailbox: nobody knows when this one comes, or whether."""
-        carrier = carrier_of(model, True).clone()
-        slot = self._slot(self._channel(('send', tag), source, self.rank()), carrier)
-        part = Part(slot, lambda of: self._job.receive(of, carrier))
+        """For a Mailbox: nobody knows when this one comes, or whether. It stays on the host."""
+        message = room_for(self._job, carrier_of(model, True))
+        slot = self._slot(self._channel(('send', tag), source, self.rank()), message)
+        part = Part(slot, lambda of: self._job.receive(of, message))
         told = self._told(f'recv from rank {source}', model)
-        return Operation(mailbox, told, [part]).start(), carrier
+        return Operation(mailbox, told, [part]).start(), message
 
     def _exchange(self, what, tensor, outputs, inputs):
         """Block i of the inputs to rank i, from where block i of the outputs comes: both ends know
@@ -409,13 +412,13 @@ class ProcessGroup(torch.distributed.ProcessGroup):
     def _send(self, kind, target, tensor):
         values = carrier_of(tensor, True)
         slot = self._slot(self._channel(kind, self.rank(), target), values)
-        return Part(slot, lambda of: self._job.send(of, values))
+        return self._part(slot, lambda of, given, _: self._job.send(of, given), values, None)
 
     def _receive(self, kind, source, tensor):
         values = carrier_of(tensor, True)
         slot = self._slot(self._channel(kind, source, self.rank()), values)
-        return (Part(slot, lambda of: self._job.receive(of, values)),
-                lambda: unload(values, tensor, True))
+        part = self._part(slot, lambda of, _, result: self._job.receive(of, result), None, values)
+        return part, lambda: unload(values, tensor, True)
 
     def _channel(self, kind, source, target):
         """The names of what goes from one rank to another: the two alone know their order."""
@@ -441,12 +444,15 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         return (f"{what} of {tensor.numel()} {str(tensor.dtype).removeprefix('torch.')} in process "
                 f"group '{self._name}'")
 
-    def _push(self, operation, given, result, elements=None, staging=None):
-        slot = self._slot(self._names, given, elements)
+    def _push(self, operation, given, result, elements=None):
+        return self._part(self._slot(self._names, given, elements), lambda of, given, result:
+                          self._job.push_pull(of, given, result, operation), given, result)
 
-        def push(of):
-            return self._job.push_pull(of, given, result, operation)
-        return Part(slot, push if staging is None else lambda of: staging.push(lambda: push(of)))
+    def _part(self, slot, begin, given, result):
+        """begin(tensor, given, result) gets the carriers, or None, as they lie on the host."""
+        crossing = crossing_of(self._job, given, result)
+        sent, landing = crossing.out(given), crossing.back(result)
+        return Part(slot, lambda of: crossing.begin(lambda: begin(of, sent, landing)), crossing)
 
     def _slot(self, names, carrier, elements=None):
         """Of a tensor as long as the carrier, or of so many elements. Who cannot declare what the

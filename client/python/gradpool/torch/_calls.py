@@ -2,12 +2,12 @@
 how the result comes to its place (NamedOperation's `call`)."""
 import enum
 import functools
+import itertools
 
 import torch
 
-from .._carriers import (carrier_of, check_place, check_tensor, is_plain, told, unload,
-                         widened)
-from .._cuda import staging_of
+from .._carriers import carrier_of, check_place, check_tensor, told, unload, widened
+from .._cuda import crossing_of, fetched
 from ..errors import mismatch
 
 
@@ -60,49 +60,47 @@ class Reduction:
         scaled = '' if factors == (1.0, 1.0) else f', times {factors[0]:g} and {factors[1]:g}'
         shapes = ', '.join(map(told, tensors))
         self.text = f'allreduce ({op.name}) of {shapes}{scaled}'
-        self._moves = [self._move(tensor, output) for tensor, output in zip(tensors, outputs)]
+        self._cross([self._carriers(*pair) for pair in zip(tensors, outputs)])
         models = [(tensor.shape, tensor.dtype) for tensor in tensors]
         self.neutral = functools.partial(_without_part, ranks, models, op, factors)
 
-    def _move(self, tensor, output):
-        """(gradient, result, Staging or None) as they travel."""
-        staging = staging_of(self._ranks.job, tensor)
-        if staging and is_plain(output):
-            staging.send(self._scaled(tensor.detach()))
-            return staging.sent, staging.landing, staging
+    def _carriers(self, tensor, output):
+        """(gradient, result) as they travel."""
         given = carrier_of(tensor, False)
         result = given if output is tensor else carrier_of(output, False)
-        return self._scaled(given), result, None
+        return self._scaled(given), result
+
+    def _cross(self, carriers):
+        """Gradients set off to the host, if they are not there."""
+        self._results = [result for _, result in carriers]
+        self.crossing = crossing_of(self._ranks.job, *itertools.chain(*carriers))
+        self._places = [(self.crossing.out(given), self.crossing.back(result))
+                        for given, result in carriers]
 
     def _scaled(self, given):
         factor, _ = self._factors
         return given if factor == 1 else (given * factor).to(given.dtype)
 
     def sizes(self, _):
-        return [(given.dtype, given.numel()) for given, *_ in self._moves]
+        return [(result.dtype, result.numel()) for result in self._results]
 
     def parts(self, plan):
-        return [(slot, self._push(output, *move))
-                for slot, output, move in zip(plan.slots, self._outputs, self._moves)]
+        return [(slot, self._push(output, *places))
+                for slot, output, places in zip(plan.slots, self._outputs, self._places)]
 
-    def _push(self, output, given, result, staging):
+    def _push(self, output, given, result):
         is_sum = self._op is ReduceOp.Average and not _has_mean(output)
         name = 'sum' if is_sum else self._op.value
-
-        def push(of):
-            return self._ranks.job.push_pull(of, given, result, name)
-        return push if staging is None else lambda of: staging.push(lambda: push(of))
+        return lambda of: self.crossing.begin(
+            lambda: self._ranks.job.push_pull(of, given, result, name))
 
     def finish(self, _):
-        for output, (_, result, staging) in zip(self._outputs, self._moves):
+        for output, result in zip(self._outputs, self._results):
             if self._op is ReduceOp.Average and not _has_mean(output):
                 result.div_(self._ranks.count, rounding_mode='floor')
             if self._factors[1] != 1:
                 result.copy_(result * self._factors[1])
-            if staging:
-                staging.unload(output.detach())
-            else:
-                unload(result, output, False)
+            unload(result, output, False)
 
 
 def _without_part(ranks, models, op, factors):
@@ -125,6 +123,9 @@ class Scattering:
 
     def __init__(self, ranks, tensors, op, factors):
         self._deals = [_Deal(ranks, tensor, op, factors) for tensor in tensors]
+        self.crossing = crossing_of(ranks.job, *[deal.given for deal in self._deals])
+        for deal in self._deals:
+            deal.cross(self.crossing)
         self.text = f"reducescatter ({op.name}) of {', '.join(map(told, tensors))}"
         if factors != (1.0, 1.0):
             self.text += f', times {factors[0]:g} and {factors[1]:g}'
@@ -152,9 +153,10 @@ class _Deal:
         self._ranks, self._op, self._factors = ranks, op, factors
         count, extra = divmod(tensor.shape[0], ranks.count)
         self._rows = [count + (i < extra) for i in range(ranks.count)]
-        self._given = self._padded(tensor)
+        self.given = self._padded(tensor)
         self.output = tensor.new_empty((self._rows[ranks.position], *tensor.shape[1:]))
-        self._block = self._given.new_empty(self._given.numel() // ranks.count)
+        self._result = self.given if not self._is_sum() else \
+            self.given.new_empty(self.given.numel() // ranks.count)
 
     def _padded(self, tensor):
         """Blocks of the same length, one after the other."""
@@ -172,17 +174,22 @@ class _Deal:
     def _is_sum(self):
         return self._op in (ReduceOp.Average, ReduceOp.Sum)
 
+    def cross(self, crossing):
+        """It sets off to the host, if it is not there."""
+        self._crossing = crossing
+        self._places = crossing.out(self.given), crossing.back(self._result)
+
     def size(self):
-        return self._given.dtype, (self._block if self._is_sum() else self._given).numel()
+        return self._result.dtype, self._result.numel()
 
     def push(self, tensor):
         operation = 'reduce-scatter' if self._is_sum() else self._op.value
-        result = self._block if self._is_sum() else self._given
-        return self._ranks.job.push_pull(tensor, self._given, result, operation)
+        return self._crossing.begin(
+            lambda: self._ranks.job.push_pull(tensor, *self._places, operation))
 
     def finish(self):
-        block = self._block if self._is_sum() else \
-            self._given.view(self._ranks.count, -1)[self._ranks.position]
+        block = self._result if self._is_sum() else \
+            self._result.view(self._ranks.count, -1)[self._ranks.position]
         if self._op is ReduceOp.Average:
             block.div_(self._ranks.count, **({} if _has_mean(self.output) else
                                              {'rounding_mode': 'floor'}))
@@ -204,19 +211,23 @@ class Broadcast:
         self.text = f'broadcast from rank {root} of {told(output)}'
         self._ranks, self._root, self._output = ranks, root, output
         self._values = carrier_of(output, True)
+        self.crossing = crossing_of(ranks.job, self._values)
+        is_root = ranks.job.rank == root
+        self._place = (self.crossing.out if is_root else self.crossing.back)(self._values)
 
     def sizes(self, _):
         return [(self._values.dtype, self._values.numel())]
 
     def parts(self, plan):
-        return [(plan.slots[0], lambda of: self._ranks.job.broadcast(of, self._values, self._root))]
+        return [(plan.slots[0], lambda of: self.crossing.begin(
+            lambda: self._ranks.job.broadcast(of, self._place, self._root)))]
 
     def finish(self, _):
         unload(self._values, self._output, True)
 
 
 def _bytes_of(tensor):
-    flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous()
     return (torch.view_as_real(flat) if flat.is_complex() else flat).view(-1).view(torch.uint8)
 
 
@@ -238,13 +249,17 @@ class _Boxes:
     larger ones.
 
     boxes   for each rank that gets a box of its own: rows of each of the tensors
-    models  the tensors, of which any rows are"""
+    models  the tensors, of which any rows are
+
+    `found`: [of each rank [of each tensor its rows]], on the host"""
 
     def __init__(self, ranks, boxes, models):
         self._ranks, self._models = ranks, models
         self._rows = [[len(block) for block in blocks] for blocks in boxes]
-        self._raw = [_joined([_bytes_of(block) for block in blocks]) for blocks in boxes]
-        self.room = max(raw.numel() for raw in self._raw)
+        raw = [_joined([_bytes_of(block) for block in blocks]) for blocks in boxes]
+        self.crossing = crossing_of(ranks.job, *raw)
+        self._raw = [self.crossing.out(one) for one in raw]
+        self.room = max(one.numel() for one in raw)
         self._head = 2 * (1 + len(models))      # words: numbers of 64 bits
         self.found = self._whole = None
 
@@ -252,12 +267,14 @@ class _Boxes:
         return [(torch.int32, self._head - -room // 4)]
 
     def parts(self, plan):
-        boxes = torch.cat([self._box(plan.room, rows, raw)
-                           for rows, raw in zip(self._rows, self._raw)])
+        boxes = self.crossing.after(functools.partial(self._boxes, plan.room))
         (_, words), = self.sizes(plan.room)
         self._whole = torch.empty(self._ranks.count * words, dtype=torch.int32)
-        return [(plan.slots[0], lambda of: self._ranks.job.push_pull(of, boxes, self._whole,
-                                                                     self._operation))]
+        return [(plan.slots[0], lambda of: self.crossing.begin(
+            lambda: self._ranks.job.push_pull(of, boxes(), self._whole, self._operation)))]
+
+    def _boxes(self, room):
+        return torch.cat([self._box(room, *one) for one in zip(self._rows, self._raw)])
 
     def _box(self, room, rows, raw):
         (_, words), = self.sizes(room)
@@ -278,6 +295,10 @@ class _Boxes:
         self.found = [self._blocks_of(box, rows) for box, (_, *rows) in zip(boxes, heads)]
         return False
 
+    def _placed(self, blocks, model):
+        """One after the other, where the tensor is that they are rows of."""
+        return fetched(self._ranks.job, torch.cat(blocks), model)
+
     def _blocks_of(self, box, rows):
         """What a box of another rank holds."""
         raw, blocks = box[self._head:].contiguous().view(torch.uint8), []
@@ -294,7 +315,7 @@ def _any_rows(tensor):
 
 
 class Gathering(_Boxes):
-    """Everybody's rows of some tensors for everybody. `found`: [of each rank [of each tensor]]"""
+    """Everybody's rows of some tensors for everybody."""
     kind, _operation = 'allgather', 'gather'
 
     def __init__(self, ranks, tensors):
@@ -304,12 +325,12 @@ class Gathering(_Boxes):
             raise mismatch('allgather of a tensor without dimensions; call view(1) first')
         super().__init__(ranks, [tensors], tensors)
         self.text = f"allgather of {', '.join(map(_any_rows, tensors))}"
-        nothing = [tensor.detach()[:0].clone() for tensor in tensors]
+        nothing = [tensor.new_empty((0, *tensor.shape[1:]), device='cpu') for tensor in tensors]
         self.neutral = lambda: Gathering(ranks, nothing)
 
     def whole(self):
         """Of each tensor everybody's rows, rank by rank."""
-        return [torch.cat(blocks) for blocks in zip(*self.found)]
+        return list(map(self._placed, zip(*self.found), self._models))
 
 
 class Exchange(_Boxes):
@@ -321,9 +342,10 @@ class Exchange(_Boxes):
         super().__init__(ranks, [[rows] for rows in tensor.detach().split(splits)], [tensor])
         self.text = f'alltoall of {_any_rows(tensor)}'
 
-    def blocks(self):
-        """Rows from each rank."""
-        return [rows for rows, in self.found]
+    def rows(self):
+        """(from all ranks together, how many from each)"""
+        blocks = [rows for rows, in self.found]
+        return self._placed(blocks, *self._models), [len(rows) for rows in blocks]
 
 
 def _checked_splits(ranks, tensor, splits):

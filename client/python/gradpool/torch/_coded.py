@@ -6,6 +6,7 @@ import numpy
 import torch
 
 from .._carriers import carrier_of, told, unload
+from .._cuda import crossing_of
 from ..errors import mismatch
 from ._calls import ReduceOp
 
@@ -28,9 +29,11 @@ class CodedReduction:
         self._codes = {name: None for name, flat in self._carriers.items()
                        if flat.dtype is torch.float32 and codec.takes(flat.numel())}
         self._found = {}
+        self.crossing = crossing_of(ranks.job, *self._carriers.values())
+        self._places = {name: self.crossing.out(flat) for name, flat in self._carriers.items()}
         if is_sent:
-            self._codes = {name: feedback.encode(name, self._carriers[name])
-                           for name in self._codes}
+            self._codes = {name: self.crossing.after(functools.partial(
+                feedback.encode, name, self._places[name])) for name in self._codes}
         models = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
         # Who has joined counts no rounds, and so would not draw what the others draw.
         self.neutral = None if codec.operation == 'mean' else \
@@ -42,24 +45,29 @@ class CodedReduction:
                 else (flat.dtype, flat.numel()) for name, flat in self._carriers.items()]
 
     def parts(self, plan):
-        return [(slot, self._push_code(name) if name in self._codes else self._push(flat))
-                for slot, (name, flat) in zip(plan.slots, self._carriers.items())]
+        return [(slot, self._begin_of(name)) for slot, name in zip(plan.slots, self._carriers)]
 
-    def _push(self, flat):
-        return lambda of: self._ranks.job.push_pull(of, flat, None, self._op.value)
+    def _begin_of(self, name):
+        push = self._push_code if name in self._codes else self._push
+        return lambda of: self.crossing.begin(lambda: push(of, name))
 
-    def _push_code(self, name):
-        code, operation = self._codes[name], self._feedback.codec.operation
+    def _push(self, of, name):
+        return self._ranks.job.push_pull(of, self._places[name], None, self._op.value)
+
+    def _push_code(self, of, name):
+        code, operation = self._codes[name](), self._feedback.codec.operation
         blocks = self._ranks.count if operation == 'gather' else 1
         self._found[name] = numpy.empty(blocks * code.size, code.dtype)
-        return lambda of: self._ranks.job.push_pull(of, code, self._found[name], operation)
+        return self._ranks.job.push_pull(of, code, self._found[name], operation)
 
     def finish(self, _):
         for name, flat in self._carriers.items():
+            place = self._places[name]
             if name in self._codes:
-                self._feedback.decode(name, self._found[name], flat, self._ranks.count)
+                self._feedback.decode(name, self._found[name], place, self._ranks.count)
                 if self._op is ReduceOp.Sum:
-                    flat *= self._ranks.count
+                    place *= self._ranks.count
+            self.crossing.bring([(flat, place)])
             unload(flat, self._tensors[name], False)
 
 
@@ -69,8 +77,8 @@ class _NoPart(CodedReduction):
     def __init__(self, ranks, feedback, models, op):
         zeros = {name: torch.zeros(shape, dtype=dtype) for name, (shape, dtype) in models.items()}
         super().__init__(ranks, feedback, zeros, op, is_sent=False)
-        self._codes = {name: numpy.zeros(feedback.codec.words(zeros[name].numel()), numpy.int32)
-                       for name in self._codes}
+        self._codes = {name: functools.partial(numpy.zeros, feedback.codec.words(
+            zeros[name].numel()), numpy.int32) for name in self._codes}
 
     def finish(self, _):
         """Nobody wants the result."""

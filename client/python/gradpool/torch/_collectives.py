@@ -99,7 +99,7 @@ def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_proces
                            operation_of(op, None),
                            (float(prescale_factor), float(postscale_factor)))
     return begin(ranks, call, name, lambda: call.reduced(
-        lambda values: compression.decompress(values, known)).to(tensor.device))
+        lambda values: compression.decompress(values, known)))
 
 
 def allgather_async(tensor, name=None, process_set=global_process_set):
@@ -162,10 +162,8 @@ def alltoall_async(tensor, splits=None, name=None, process_set=global_process_se
     call = Exchange(ranks, tensor, splits)
 
     def result():
-        rows = torch.cat(call.blocks())
-        if splits is None:
-            return rows
-        return rows, torch.tensor([len(block) for block in call.blocks()], dtype=torch.int32)
+        rows, received = call.rows()
+        return rows if splits is None else (rows, torch.tensor(received, dtype=torch.int32))
     return begin(ranks, call, name, result)
 
 

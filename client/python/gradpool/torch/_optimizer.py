@@ -67,11 +67,10 @@ class _Reducer:
         ranks, calls = self.process_set.sequences(), {}
         for group in dict.fromkeys(self._group_of.values()):
             if self._feedback:
-                nothing = {self.names[one]: torch.zeros_like(one.detach()) for one in group}
+                nothing = {self.names[one]: _zeros(one) for one in group}
                 calls[self.name_of(group)] = self._coded(ranks, nothing, is_sent=False)
                 continue
-            models = [self.compression.compress(torch.zeros_like(parameter.detach()))[0]
-                      for parameter in group]
+            models = [self.compression.compress(_zeros(parameter))[0] for parameter in group]
             calls[self.name_of(group)] = Reduction(ranks, models, models, self.op, self.factors)
         return Prepared(self.process_set, calls, f'{self.prefix}(all)')
 
@@ -201,6 +200,11 @@ class _Reducer:
 
     def is_busy(self):
         return bool(self._handles)
+
+
+def _zeros(parameter):
+    """What ranks agree on a parameter's gradient by; its values go nowhere."""
+    return torch.zeros(parameter.shape, dtype=parameter.dtype)
 
 
 class _Distributed:

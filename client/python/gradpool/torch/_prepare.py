@@ -3,6 +3,7 @@ declaration for a whole model, which is then placed as a whole."""
 import torch
 
 from .. import _operations
+from .._cuda import HERE
 from ..errors import Mismatch, mismatch
 from ._objects import gather_objects
 from ._sequences import declare_all, disagreement, NamedOperation
@@ -10,7 +11,7 @@ from ._sequences import declare_all, disagreement, NamedOperation
 
 class _Preparation:
     """The call by which all ranks say the same list of operations."""
-    kind, room, neutral = 'prepare', None, None
+    kind, room, neutral, crossing = 'prepare', None, None, HERE
 
     def __init__(self, ranks, calls):
         self._ranks, self._calls = ranks, calls

@@ -234,6 +234,7 @@ class NamedOperation(Operation):
     text       all that must be the same on every rank
     neutral    as in Plan
     room       None; or how many bytes this rank brings to one other, which may differ
+    crossing   how its values come to the host and back
     sizes(room)    of the tensors, (dtype, elements); `room`: the most of any rank
     parts(plan)    [(slot, begin)]
     finish(plan)   puts the result in place. True: it must begin anew, with other tensors
@@ -287,8 +288,7 @@ class NamedOperation(Operation):
             self._wait_and_tell()
             if not self._over.wait(max(self._left_s(), 0) + _operations.GRACE_S):
                 raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over')
-        if self._error is not None:
-            raise self._error
+        self._raise_or_follow()
         return True
 
     def _wait_and_tell(self):
@@ -363,7 +363,8 @@ class NamedOperation(Operation):
         if clash is not None:
             self._parts = []
             return self._say([], clash)
-        if not self._call.finish(self._plan):
+        finish = functools.partial(self._call.finish, self._plan)
+        if not self._land((self._call.crossing,), finish):
             return None
         self._group.replace(self._plan, self._call.sizes(self._plan.room))
         return self._rounds()

@@ -27,7 +27,7 @@ class SparseReduction(Gathering):
             self.text += f', {dims} of its dimensions sparse'
         if factors != (1.0, 1.0):
             self.text += f', times {factors[0]:g} and {factors[1]:g}'
-        nothing = indices[:0].clone(), values[:0].clone()
+        nothing = [one.new_empty((0, *one.shape[1:]), device='cpu') for one in (indices, values)]
         self.neutral = lambda: SparseReduction(ranks, *nothing, shape, op, factors)
 
     def reduced(self, decompress):
