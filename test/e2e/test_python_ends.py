@@ -32,6 +32,22 @@ complete(Item())
 begun.wait()
 '''
 
+# A backward() that fails in the midst of a graph whose parameters have gradients in lent memory.
+FAILING = '''
+import torch
+import gradpool.torch as hvd
+hvd.init()
+model = torch.nn.Sequential(torch.nn.Linear(300, 200), torch.nn.ReLU(), torch.nn.Linear(200, 10))
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.01),
+                                     model.named_parameters())
+def run():
+    model(torch.ones(4, 300)).square().mean().backward()
+run()
+optimizer.step()
+run()
+run()       # before step()
+'''
+
 
 def take_part(rank, workers):
     """In a process of multiprocessing, which nobody asks to leave."""
@@ -48,6 +64,12 @@ class Ends(Case):
             done = subprocess.run([sys.executable, '-c', BUSY], timeout=TIMEOUT_S,
                                   capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr), (0, ''))
+
+    def test_a_script_that_fails_in_backward_ends(self):
+        done = subprocess.run([sys.executable, '-c', FAILING], timeout=TIMEOUT_S, text=True,
+                              capture_output=True, env={**os.environ, 'GRADPOOL_JOB': 'failing'})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('backward() ran more than 1 times before step()', done.stderr)
 
     def test_who_has_left_is_waited_for_on_no_lane(self):
         """Also on one that it never spoke to: it has declared nothing there."""

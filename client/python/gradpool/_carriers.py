@@ -6,6 +6,7 @@ import weakref
 
 import torch
 
+from . import _leftovers      # noqa: before anything lies in lent memory
 from .errors import GradpoolError, mismatch
 
 _HALVES = {torch.float16, torch.bfloat16}
