@@ -2,6 +2,7 @@
 door, on a real service."""
 import hashlib
 import os
+import warnings
 
 import numpy
 
@@ -203,6 +204,11 @@ def rank_learns(rank, workers):
         hvd.allreduce(torch.zeros(3), compression=hvd.Compression.onebit())
     except gradpool.Mismatch as error:
         found['refused'] = str(error)
+    net = torch.nn.Linear(3, 3).double()
+    with warnings.catch_warnings(record=True) as told:
+        hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), 0.1), net.named_parameters(),
+                                 compression=hvd.Compression.onebit())
+    found['told'] = str(told[0].message)
     hvd.shutdown()
     return found
 
@@ -369,8 +375,10 @@ class Codecs(test_ddp.Case):
 
     def test_what_is_no_codec_is_refused(self):
         import gradpool
-        from gradpool.codecs import Dithering, Feedback, TopK
+        from gradpool.codecs import Dithering, Feedback, OneBit, TopK
         for attempt, word in ((lambda: TopK(0), 'ratio'), (lambda: Dithering(5), 'bits'),
+                              (lambda: TopK('a'), "'a'"), (lambda: OneBit(-1), 'min_bytes'),
+                              (lambda: OneBit.compress(None), 'OneBit()'),
                               (lambda: Feedback('topk'), "'topk'"),
                               (lambda: Feedback(TopK()).encode('w', numpy.zeros(3)), 'float64')):
             with ranks.expects(self, gradpool.Mismatch, word):
@@ -426,6 +434,7 @@ class Training(test_ddp.Case):
             self.all_equal([of_rank[name][1] for of_rank in found])
             self.assertLess(found[0][name][0], plain + LOSS_ABOVE, name)
         self.assertIn('DistributedOptimizer', found[0]['refused'])
+        self.assertIn("2 of 2 travel as they are, such as 'weight'", found[0]['told'])
 
     def test_who_has_joined_brings_nothing_and_keeps_its_residual(self):
         for moved, wanted in self.run_ranks('rank_joins'):

@@ -93,9 +93,31 @@ def rank_accumulates_and_restores(rank, workers):
         loss, first = step(trainer, batches), trainer.digest()
         attachment.job.barrier()
     with attach(other, job='restored', optimizer=other.optimizer) as attachment:
-        attachment.job.restore(path, dict(other.net.named_parameters()))
+        attachment.restore(path)
         assert step(other, batches) == loss
         return [first, other.digest()]
+
+
+def rank_restores_two_models(rank, workers):
+    """Of one job and of the same names, as a GAN has."""
+    path = os.environ['TEST_STORE'] + '.both'
+
+    def attach_two(job, is_first):
+        two = [Rank(rank, workers) if is_first and not i else Rank.beside(rank, workers)
+               for i in range(2)]
+        return two, [attach(one, job=job, optimizer=one.optimizer) for one in two]
+    first, attachments = attach_two('two', True)
+    for i, one in enumerate(first):
+        for _ in range(i + 1):
+            one.step(one.batch())
+    attachments[0].job.snapshot(path)
+    others, restored = attach_two('two again', False)
+    for attachment in restored:
+        attachment.restore(path)
+    found = [[one.digest() for one in of] for of in (first, others)]
+    for attachment in attachments + restored:
+        attachment.close()
+    return found
 
 
 def rank_misuses_steps(rank, workers):
@@ -148,6 +170,11 @@ class Steps(test_ddp.Case):
 
     def test_steps_on_the_service_accumulate_and_go_on_from_a_snapshot(self):
         self.all_equal(sum(self.run_ranks('rank_accumulates_and_restores'), []))
+
+    def test_two_models_of_a_job_go_on_from_its_snapshot_each_with_its_own(self):
+        for (one, other), restored in self.run_ranks('rank_restores_two_models'):
+            self.assertNotEqual(one, other)
+            self.assertEqual(restored, [one, other])
 
     def test_an_optimizer_that_the_service_cannot_be_is_refused(self):
         amsgrad, maximize, kind, moments, lacks, foreign, early, twice = \

@@ -10,6 +10,7 @@ points, shifted, of any brightness, under noise. Each rank trains on its share o
 ranks start from the same parameters because DDP gives them rank 0's."""
 import argparse
 import hashlib
+import sys
 
 import torch
 import torch.distributed as dist
@@ -81,19 +82,28 @@ def digest(model):
     return hashlib.sha256(values.numpy().tobytes()).hexdigest()[:16]
 
 
+def count(text):
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f'{text}, expected 1 or more')
+    return int(text)
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
-    parser.add_argument('--epochs', type=int, default=5)
-    parser.add_argument('--batch-size', type=int, default=16, help='images a rank and step')
-    parser.add_argument('--images', type=int, default=4000, help='in all')
+    parser.add_argument('--epochs', type=count, default=5)
+    parser.add_argument('--batch-size', type=count, default=16, help='images a rank and step')
+    parser.add_argument('--images', type=count, default=4000, help='in all')
     parser.add_argument('--lr', type=float, default=0.005)
     return parser.parse_args()
 
 
 def share_of(images, digits, rank, workers):
     """Every workers-th image, as many on each rank: who had more steps would wait in vain."""
-    count = len(digits) // workers * workers
-    return images[rank:count:workers], digits[rank:count:workers]
+    whole = len(digits) // workers * workers
+    if not whole:
+        sys.exit(f'digits.py: --images {len(digits)}, expected at least one for each of the '
+                 f'{workers} ranks')
+    return images[rank:whole:workers], digits[rank:whole:workers]
 
 
 def train(net, model, options):

@@ -39,23 +39,26 @@ def make_cnn():
 MODELS = {'mlp': (make_mlp, (784,)), 'cnn': (make_cnn, (3, 32, 32))}
 
 
+def count(text):
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f'{text}, expected 1 or more')
+    return int(text)
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0],
                                      formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument('--model', choices=MODELS, default='cnn')
-    parser.add_argument('--batch-size', type=int, default=32, help='items a rank and batch')
+    parser.add_argument('--batch-size', type=count, default=32, help='items a rank and batch')
     parser.add_argument('--num-warmup-batches', type=int, default=10,
                         help='batches before anything is measured')
-    parser.add_argument('--num-batches-per-iter', type=int, default=10,
+    parser.add_argument('--num-batches-per-iter', type=count, default=10,
                         help='batches of one measurement')
-    parser.add_argument('--num-iters', type=int, default=10, help='measurements')
+    parser.add_argument('--num-iters', type=count, default=10, help='measurements')
     parser.add_argument('--fp16-allreduce', action='store_true',
                         help='gradients travel as halves')
     parser.add_argument('--no-cuda', action='store_true', help='leave GPUs alone')
-    options = parser.parse_args()
-    if options.num_iters < 1 or options.num_batches_per_iter < 1:
-        parser.error('--num-iters and --num-batches-per-iter are at least 1')
-    return options
+    return parser.parse_args()
 
 
 def pick_device(is_cuda_wanted):

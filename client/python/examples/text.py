@@ -103,16 +103,22 @@ def train(model, options, parts):
             total, count = 0.0, 0
 
 
+def count(text):
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f'{text}, expected 1 or more')
+    return int(text)
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
     parser.add_argument('--text', default=TEXT)
-    parser.add_argument('--steps', type=int, default=300)
-    parser.add_argument('--print-every', type=int, default=20)
-    parser.add_argument('--batch-size', type=int, default=8, help='pieces a rank and step')
-    parser.add_argument('--length', type=int, default=48, help='characters of a piece')
-    parser.add_argument('--width', type=int, default=48)
-    parser.add_argument('--heads', type=int, default=4)
-    parser.add_argument('--layers', type=int, default=2)
+    parser.add_argument('--steps', type=count, default=300)
+    parser.add_argument('--print-every', type=count, default=20)
+    parser.add_argument('--batch-size', type=count, default=8, help='pieces a rank and step')
+    parser.add_argument('--length', type=count, default=48, help='characters of a piece')
+    parser.add_argument('--width', type=count, default=48)
+    parser.add_argument('--heads', type=count, default=4)
+    parser.add_argument('--layers', type=count, default=2)
     parser.add_argument('--lr', type=float, default=0.01)
     parser.add_argument('--write', type=int, default=200, help='characters to show at the end')
     return parser.parse_args()

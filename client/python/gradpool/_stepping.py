@@ -99,6 +99,13 @@ class Stepping:
         request.wait()
         crossing.land(lambda: None)
 
+    def restore(self, job, path):
+        """The job goes on from a snapshot; the parameters are those in it."""
+        values = {self._tensors[id(one)]: one.detach() for one in self._parameters.values()}
+        crossing = crossing_of(job, *values.values())
+        job.restore(path, {tensor: crossing.back(one) for tensor, one in values.items()})
+        crossing.land(lambda: None)
+
     def replace_step(self, check):
         """From here on optimizer.step() does no more than check() and see that there was a
         step. It counts its calls itself, as schedulers want to."""

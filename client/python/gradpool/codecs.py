@@ -54,6 +54,8 @@ class Codec:
     operation, dtype = 'gather', 'int32'
 
     def __init__(self, min_bytes=MIN_BYTES, error_feedback=True):
+        if not isinstance(min_bytes, int) or min_bytes < 0:
+            raise mismatch(f'min_bytes is {min_bytes!r}, expected a number of bytes')
         self.min_bytes, self.error_feedback = min_bytes, error_feedback
 
     def takes(self, elements):
@@ -61,10 +63,12 @@ class Codec:
         return elements > 0 and elements * 4 >= self.min_bytes \
             and self.words(elements) < elements
 
-    def compress(self, tensor):
+    @classmethod
+    def compress(cls, _):
         """As classes of gradpool.torch.Compression have it, which cannot carry anything over."""
-        raise mismatch(f'{self!r} where there is one tensor and no next round: expected none, fp16 '
-                       'or bf16; codecs are for DistributedOptimizer and attach()')
+        raise mismatch(f'{cls.__name__} where there is one tensor and no next round: expected '
+                       'none, fp16 or bf16. Codecs are for DistributedOptimizer and attach(), as '
+                       f'{cls.__name__}()')
 
     def __repr__(self):
         told = ', '.join(f'{name}={value!r}' for name, value in sorted(vars(self).items()))
@@ -93,7 +97,7 @@ class OneBit(Codec):
 class _Sparse(Codec):
     def __init__(self, ratio=0.01, min_bytes=MIN_BYTES, error_feedback=True):
         super().__init__(min_bytes, error_feedback)
-        if not 0 < ratio <= 1:
+        if not isinstance(ratio, (int, float)) or not 0 < ratio <= 1:
             raise mismatch(f'ratio is {ratio!r}, expected a number above 0, of 1 at most')
         self.ratio = ratio
 

@@ -175,6 +175,15 @@ class Attachment:
         if self.failure is not None:
             raise self.failure
 
+    def restore(self, path):
+        """Has lanes go on from a snapshot (`job.snapshot(path)`), and the model from the parameters
+        in it. Every rank calls it, before it trains, for each of the job's models that has an
+        optimizer: a snapshot is of them all."""
+        if not isinstance(self._way, Stepping):
+            raise mismatch('restore() where the script steps itself: lanes have nothing of this '
+                           'model; torch.save() its parameters and its optimizer')
+        self._way.restore(self.job, path)
+
     def close(self):
         """Leaves the job, if attach() joined it. Does nothing in a forked child. After an abandoned
         step it leaves to the end of the process what is still under way."""

@@ -38,12 +38,20 @@ class _Reducer:
         self.residuals = Residuals(
             self._feedback, {name: one.numel() for one, name in self.names.items()},
             self.process_set.rank(), self.is_busy)
+        self._warn_of_whole()
         self._prepared = self._prepare()
         self._nodes = []
         for parameter in self.names:
             self._watch(parameter)
 
     # ---- before the first step ----
+
+    def _warn_of_whole(self):
+        whole = [name for one, name in self.names.items() if one.dtype is not torch.float32]
+        if self._feedback and whole:
+            warnings.warn(f'{self.compression!r} is for gradients of float32: {len(whole)} of '
+                          f"{len(self.names)} travel as they are, such as '{whole[0]}'",
+                          stacklevel=4)
 
     def _cut(self):
         """The groups whose gradients set off together."""
