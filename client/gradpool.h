@@ -248,7 +248,7 @@ GP_API int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_reque
  * lane takes as parameters; so must whoever wants to set them, and start counting steps, again.
  * `settings`: of the set's first rank, for this round; NULL on the others, whose are not looked at.
  * Errors, besides those of gp_push_pull(): -EINVAL, the tensor has no rule, or a setting has no
- * sense (which one); at gp_wait(): -ENODATA, nothing was broadcast yet; -EOWNERDEAD, the lane died,
+ * sense (which one); -ENODATA, nothing was broadcast yet; at gp_wait(): -EOWNERDEAD, the lane died,
  * and moments with it: every rank has the last result that gp_wait() gave it. To go on, undeclare
  * the tensor on every rank, declare it again, then restore a snapshot or broadcast parameters. */
 GP_API int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,

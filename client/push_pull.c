@@ -227,6 +227,15 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
                  : 0;
 }
 
+/* A lane would refuse it, too, but its refusal of a round is the end of the tensor (L32). */
+static int check_parameters(const struct starting *s, const struct gp_tensor *t)
+{
+    if (s->operation != RECORD_UPDATE || t->round > 0 || t->entering > 0)
+        return 0;
+    return client_error(-ENODATA, "tensor '%s' has no parameters yet: broadcast them first",
+                        t->name);
+}
+
 static int check_item(const struct starting *s, const gp_item *item, size_t i)
 {
     const struct gp_tensor *t = item->tensor;
@@ -245,7 +254,8 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
     const struct link *hopeless = find_hopeless(t);
     if (hopeless)
         return client_error_from(&hopeless->failure);
-    return check_places(s, t, item);
+    r = check_places(s, t, item);
+    return r < 0 ? r : check_parameters(s, t);
 }
 
 /* ---- begin ---- */

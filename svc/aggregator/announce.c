@@ -102,7 +102,8 @@ static void fill(struct announcement *a, const struct operation *operation,
 static void agree(struct worker *w, struct piece *p, const struct announcement *a)
 {
     if ((a->operation->updates || a->operation->saves) && !p->parameters->are_set) {
-        piece_fail(p, -ENODATA, "tensor '%s' has no parameters yet: broadcast them first",
+        piece_fail(p, -ENODATA,
+                   "no parameters yet: undeclare '%s' on all ranks, declare and broadcast it",
                    p->tensor);
     } else if (!p->operation) {
         p->operation = a->operation;

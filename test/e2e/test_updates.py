@@ -141,13 +141,17 @@ class Refusals(Case):
         with ranks.expects(self, gradpool.Mismatch, 'w'):
             jobs[1].declare('w', 4, rule='adamw')
 
-    def test_an_update_before_a_broadcast_says_what_to_do(self):
+    def test_an_update_before_a_broadcast_says_what_to_do_and_that_helps(self):
         jobs = self.join('unset', 'shm')
-        requests = [job.update(job.declare('w', 4, rule='sgd'), numpy.zeros(4, numpy.float32),
-                               lr=0.1) for job in jobs]
-        for request in requests:
-            with ranks.expects(self, gradpool.GradpoolError, 'broadcast them first'):
-                request.wait(WAIT_MS)
+        gradient = numpy.zeros(4, numpy.float32)
+        for job in jobs:
+            with ranks.expects(self, gradpool.GradpoolError, "'w' has no parameters yet: broadcast "
+                               'them first'):
+                job.update(job.declare('w', 4, rule='sgd'), gradient, lr=0.1)
+        tensors, values = self.declare(jobs, 'sgd', numpy.arange(4, dtype=numpy.float32))
+        self.step(jobs, tensors, values, [gradient + 1] * len(jobs), {'lr': 0.5})
+        for value in values:
+            self.assertEqual(value.tolist(), [-0.5, 0.5, 1.5, 2.5])
 
 
 class Loss(Case):

@@ -100,7 +100,7 @@ static void nothing_can_be_saved_before_there_is_anything(void **state)
                          .operation = RECORD_SAVE,
                          .has_no_input = true,
                          .output_blocks = ARRAYS});
-    expect_error(0, -ENODATA, "broadcast them first");
+    expect_error(0, -ENODATA, "declare and broadcast it");
 }
 
 static void a_state_of_other_arrays_than_the_rule_has_is_refused(void **state)

@@ -148,8 +148,8 @@ static void an_update_before_any_parameters_is_told_to_everybody(void **state)
     tell(0, &usual);
     update(0, 1);
     update(1, 1);
-    expect_error(0, -ENODATA, "broadcast them first");
-    expect_error(1, -ENODATA, "broadcast them first");
+    expect_error(0, -ENODATA, "declare and broadcast it");
+    expect_error(1, -ENODATA, "declare and broadcast it");
 }
 
 static void a_sum_of_parameters_is_refused(void **state)
