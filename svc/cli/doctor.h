@@ -19,7 +19,8 @@ void doctor_cores(struct view_checks *checks, const struct cli_machine *machine)
 double doctor_cgroup_cores(const char *root);
 /* A connection from this process to itself over each transport. */
 void doctor_fabrics(struct view_checks *checks);
-/* Whether python3 finds the package, of this version. */
+/* Whether the python3 of PATH finds the package, of this version; and that of the system, if it is
+ * another. */
 void doctor_python(struct view_checks *checks, const char *version);
 /* Whether the libraries that the loader found will do. */
 void doctor_libraries(struct view_checks *checks, const struct view_build *build);

@@ -1,17 +1,21 @@
-/* Asks python3 for the package, as a training script would import it. Owns the process; must never
- * leave it behind. */
+/* Asks interpreters for the package, as a training script would import it: the python3 of PATH, and
+ * that of the system, which users are told to start. Owns the processes; must never
+ * leave one behind. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/cli/doctor.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
+#define SYSTEM_PYTHON "/usr/bin/python3"
 #define ANSWER_BYTES 512
 #define ANSWER_NS (20 * NS_PER_S)
 
@@ -22,13 +26,13 @@ static const char question[] = "import sys\n"
                                "    import gradpool\n"
                                "    print('found', gradpool.__version__, gradpool.__file__)\n"
                                "except ModuleNotFoundError:\n"
-                               "    print('missing', sys.executable)\n"
+                               "    print('missing')\n"
                                "except Exception as problem:\n"
                                "    print(str(problem).replace(chr(10), ' '))\n";
 
-static int start(int *ret_fd, pid_t *ret_pid)
+static int start(const char *python, int *ret_fd, pid_t *ret_pid)
 {
-    char *argv[] = {(char *)"python3", (char *)"-c", (char *)question, NULL};
+    char *argv[] = {(char *)python, (char *)"-c", (char *)question, NULL};
     posix_spawn_file_actions_t actions;
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
@@ -37,7 +41,7 @@ static int start(int *ret_fd, pid_t *ret_pid)
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    int error = -posix_spawnp(ret_pid, "python3", &actions, NULL, argv, environ);
+    int error = -posix_spawn(ret_pid, python, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     if (error < 0)
@@ -65,11 +69,11 @@ static int read_answer(int fd, char *answer, size_t answer_bytes)
     }
 }
 
-static int ask(char *answer, size_t answer_bytes)
+static int ask(const char *python, char *answer, size_t answer_bytes)
 {
     _cleanup_fd_ int fd = -1;
     pid_t pid;
-    int error = start(&fd, &pid);
+    int error = start(python, &fd, &pid);
     if (error < 0)
         return error;
     error = read_answer(fd, answer, answer_bytes);
@@ -79,35 +83,71 @@ static int ask(char *answer, size_t answer_bytes)
     return error;
 }
 
-static void judge(struct view_checks *checks, const char *answer, const char *version)
+static void judge(struct view_checks *checks, const char *name, const char *python,
+                  const char *answer, const char *version)
 {
     char found[32] = "", path[ANSWER_BYTES] = "";
     if (sscanf(answer, "found %31s %511[^\n]", found, path) == 2) {
         bool fits = strcmp(found, version) == 0;
-        doctor_say(checks, "python", fits ? VIEW_OK : VIEW_FAIL,
+        doctor_say(checks, name, fits ? VIEW_OK : VIEW_FAIL,
                    fits ? NULL : "install package, library and program from one build",
-                   "python3 has version %s of the package, %s%s%s", found, path,
+                   "%s has version %s of the package, %s%s%s", python, found, path,
                    fits ? "" : "; this program is version ", fits ? "" : version);
-    } else if (strncmp(answer, "missing ", 8) == 0)
-        doctor_say(checks, "python", VIEW_WARN,
-                   "if jobs are in Python: install it there, or add its folder to PYTHONPATH",
-                   "%s has no package gradpool", answer + 8);
+    } else if (strcmp(answer, "missing") == 0)
+        doctor_say(checks, name, VIEW_WARN,
+                   "if jobs start it: install the package there, or add its folder to PYTHONPATH",
+                   "%s has no package gradpool", python);
     else
         doctor_say(
-            checks, "python", VIEW_FAIL, "run ldconfig after installing, or set GRADPOOL_LIBRARY",
-            "python3 cannot import gradpool: %s", *answer ? answer : "it ended without a word");
+            checks, name, VIEW_FAIL, "run ldconfig after installing, or set GRADPOOL_LIBRARY",
+            "%s cannot import gradpool: %s", python, *answer ? answer : "it ended without a word");
+}
+
+static void look(struct view_checks *checks, const char *name, const char *python,
+                 const char *version)
+{
+    char answer[ANSWER_BYTES] = "";
+    int error = ask(python, answer, sizeof answer);
+    if (error < 0)
+        doctor_say(checks, name, VIEW_FAIL, "run it by hand, with: -c 'import gradpool'",
+                   "%s does not answer: %s", python, err_text(error));
+    else
+        judge(checks, name, python, answer, version);
+}
+
+/* The first python3 in PATH. False: there is none. */
+static bool find_in_path(char ret_python[PATH_MAX])
+{
+    const char *folders = getenv("PATH");
+    for (size_t bytes; folders && *folders; folders += bytes + (folders[bytes] == ':')) {
+        bytes = strcspn(folders, ":");
+        int written = snprintf(ret_python, PATH_MAX, "%.*s/python3", (int)bytes, folders);
+        if (bytes > 0 && written < PATH_MAX && access(ret_python, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Of the same folder: an environment of Python's is an interpreter of its own behind a link to the
+ * system's. */
+static bool is_of_system(const char *python)
+{
+    char folder[PATH_MAX];
+    _cleanup_free_ char *resolved = NULL;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(python, '/') - python), python);
+    resolved = realpath(folder, NULL);
+    return resolved && strcmp(resolved, "/usr/bin") == 0;
 }
 
 void doctor_python(struct view_checks *checks, const char *version)
 {
-    char answer[ANSWER_BYTES] = "";
-    int error = ask(answer, sizeof answer);
-    if (error == -ENOENT)
+    char python[PATH_MAX];
+    bool is_found = find_in_path(python);
+    if (is_found)
+        look(checks, "python", python, version);
+    else
         doctor_say(checks, "python", VIEW_WARN, "if jobs are in Python: install python3",
                    "there is no python3 in PATH");
-    else if (error < 0)
-        doctor_say(checks, "python", VIEW_FAIL, "run it by hand: python3 -c 'import gradpool'",
-                   "python3 does not answer: %s", err_text(error));
-    else
-        judge(checks, answer, version);
+    if ((!is_found || !is_of_system(python)) && access(SYSTEM_PYTHON, X_OK) == 0)
+        look(checks, "usr-python", SYSTEM_PYTHON, version);
 }

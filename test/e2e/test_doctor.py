@@ -87,7 +87,10 @@ class Python(Case):
         self.folder = pathlib.Path(folder.name)
 
     def test_the_package_of_this_version_is_found_and_told_where(self):
-        self.finds(self.doctor()['python'], 'ok', PACKAGE['PYTHONPATH'])
+        checks = self.doctor()
+        self.finds(checks['python'], 'ok', '/usr/bin/python3 has', PACKAGE['PYTHONPATH'])
+        self.assertNotIn('usr-python', checks)
+        self.assertNotIn('usr-python', self.doctor(environment={'PATH': '/usr/lib/../bin'}))
 
     def test_a_package_of_another_version_is_a_failure_that_names_both(self):
         (self.folder / 'gradpool').mkdir()
@@ -103,11 +106,20 @@ class Python(Case):
     def test_python_without_the_package_is_a_warning(self):
         self.interpreter('exec /usr/bin/python3 -S "$@"')
         checks = self.doctor(environment={'PATH': f'{self.folder}:/usr/bin:/bin', 'PYTHONPATH': ''})
-        self.finds(checks['python'], 'warn', 'has no package gradpool', 'PYTHONPATH')
+        self.finds(checks['python'], 'warn', f'{self.folder}/python3 has no package gradpool',
+                   'if jobs start it', 'PYTHONPATH')
+
+    def test_the_system_s_is_looked_at_where_path_has_another(self):
+        self.interpreter('exec env -u PYTHONPATH /usr/bin/python3 -S "$@"')
+        checks = self.doctor(environment={'PATH': f'{self.folder}:/usr/bin:/bin'})
+        self.finds(checks['python'], 'warn', f'{self.folder}/python3 has no package')
+        self.finds(checks['usr-python'], 'ok', '/usr/bin/python3 has', PACKAGE['PYTHONPATH'])
+        self.assertEqual(list(checks), [*HOST, 'usr-python', 'endpoint'])
 
     def test_a_host_without_python_is_a_warning(self):
         checks = self.doctor(environment={'PATH': str(self.folder)})
         self.finds(checks['python'], 'warn', 'no python3 in PATH')
+        self.finds(checks['usr-python'], 'ok', '/usr/bin/python3 has')
 
     def test_an_interpreter_that_says_nothing_is_a_failure(self):
         self.interpreter('exit 3')
