@@ -28,7 +28,8 @@ const struct knob run_knobs[] = {
     [MASTER] = {"master", "HOST:PORT",
                 "where PyTorch's ranks meet: a port of node 0 that is free "
                 "(default: one of this host; needed with --nodes)"},
-    [PLAIN] = {"plain", NULL, "lines of workers as they are, without their rank"},
+    [PLAIN] = {"plain", NULL,
+               "workers print to where this would, their bytes as they are, without their rank"},
     {0},
 };
 
@@ -103,8 +104,15 @@ static void parse(int argc, char **argv, struct run *ret_run)
                  "Beside torchrun, which does not start with Debian 12's Python (3.11) unless it "
                  "is given `-r 1 -t 1'. OMP_NUM_THREADS is 1 for more than one worker, if it is "
                  "not set.\n\n"
+                 "A line is shown when it has ended, with LF or CR (a bar of progress), has waited "
+                 "half a second for its end, or is longer than 1 MiB. If another worker's comes "
+                 "before such a line goes on, the rest is a line of its own.\n\n"
+                 "Ctrl-C, and SIGTERM or SIGHUP to this process, reach each worker. 10 s later "
+                 "those that are left get SIGTERM, and 5 s after that SIGKILL; each further "
+                 "signal brings the next of these at once. When one has failed, the others get "
+                 "SIGTERM at once.\n\n"
                  "Exit code: that of the first worker that failed, 128 and the number where a "
-                 "signal has ended it; 0 if none has; 2 a mistake on the command line."};
+                 "signal has ended it, or this; 0 if none has; 2 a mistake on the command line."};
     *ret_run = (struct run){.workers = 1, .nodes = 1};
     knobs_parse(&command, argc, argv, ret_run);
 }

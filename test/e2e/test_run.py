@@ -1,11 +1,15 @@
 """gradpool run: what workers are told, what is printed of them, and how they end. In one case they
 are those of a real job."""
+import json
 import os
 import pathlib
+import pty
+import select
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import tap
@@ -22,6 +26,25 @@ with gradpool.connect() as client, client.join() as job:
     result = numpy.zeros(100, numpy.float32)
     job.push_pull(tensor, numpy.full(100, job.rank + 1, numpy.float32), result, 'sum').wait()
     print(job.name, result[99])
+"""
+
+# What it does about Ctrl-C takes a moment, and a second one would break it off.
+SAVE = """
+import time
+try:
+    print('ready', flush=True)
+    time.sleep(1000)
+except KeyboardInterrupt:
+    time.sleep(0.5)
+    print('saved')
+"""
+# Each part when the file of its number is there.
+PARTS = """
+import os, pathlib, sys, time
+def say(number, text):
+    while not pathlib.Path(sys.argv[1], str(number)).exists():
+        time.sleep(0.01)
+    os.write(1, text.encode())
 """
 
 
@@ -93,15 +116,6 @@ class Run(unittest.TestCase):
                               'raise SystemExit(3)'), 3)
         self.assertIn('rank 0 ended with exit code 3', done.stderr)
 
-    def test_a_line_is_whole_and_none_is_lost(self):
-        done = self.check(run('--workers', 3, 'sh', '-c',
-                              'for i in $(seq 200); do printf a; printf "b %d\\n" $i; done; '
-                              'printf end; echo wrong >&2'))
-        for rank in range(3):
-            lines = [line[4:] for line in done.stdout.splitlines() if line[:3] == f'[{rank}]']
-            self.assertEqual(lines, [f'ab {i}' for i in range(1, 201)] + ['end'])
-        self.assertEqual(sorted(done.stderr.splitlines()), [f'[{r}] wrong' for r in range(3)])
-
     def test_all_end_with_it_however_it_ends(self):
         for number in (signal.SIGTERM, signal.SIGKILL):
             with tempfile.TemporaryDirectory() as folder:
@@ -142,6 +156,133 @@ class Run(unittest.TestCase):
                               sys.executable, '-c', SUM))
         self.assertEqual(sorted(done.stdout.splitlines()),
                          [f'[{rank}] sums 6.0' for rank in range(3)])
+
+
+class Output(unittest.TestCase):
+    def test_a_line_is_whole_and_none_is_lost(self):
+        done = self.done(run('--workers', 3, 'sh', '-c',
+                              'for i in $(seq 200); do printf a; printf "b %d\\n" $i; done; '
+                              'printf end; echo wrong >&2'))
+        for rank in range(3):
+            lines = [line[4:] for line in done.stdout.splitlines() if line[:3] == f'[{rank}]']
+            self.assertEqual(lines, [f'ab {i}' for i in range(1, 201)] + ['end'])
+        self.assertEqual(sorted(done.stderr.splitlines()), [f'[{r}] wrong' for r in range(3)])
+
+    def done(self, answer):
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return answer
+
+    def test_long_lines_of_several_do_not_mix(self):
+        done = self.done(run('--workers', 3, sys.executable, '-c', """
+import json, os
+for i in range(20):
+    os.write(1, (json.dumps([os.environ['RANK'], i, 'é' * 30000], ensure_ascii=False) + '\\n')
+             .encode())"""))
+        said = [(line[:4], json.loads(line[4:])) for line in done.stdout.splitlines()]
+        self.assertEqual(sorted(said), [(f'[{r}] ', [str(r), i, 'é' * 30000])
+                                        for r in range(3) for i in range(20)])
+
+    def test_a_line_that_is_too_long_is_cut_between_characters(self):
+        """Of two, so that each may come between parts of the other's."""
+        text = 'aé' * 1000000
+        done = self.done(run('--workers', 2, sys.executable, '-c', "print('aé' * 1000000)"))
+        parts = {'[0] ': '', '[1] ': ''}
+        for line in done.stdout.splitlines():
+            parts[line[:4]] += line[4:]
+        self.assertTrue(all(said == text for said in parts.values()))
+
+    def parts(self, script, said):
+        """Runs two; says when each next part of what they print may come, and waits until it is
+        there."""
+        with tempfile.TemporaryDirectory() as folder:
+            process = subprocess.Popen(
+                command('--workers', 2, sys.executable, '-c', PARTS + script, folder),
+                stdout=subprocess.PIPE, env=clean())
+            text, end = b'', time.monotonic() + WAIT_S
+            for number, expected in enumerate(said):
+                pathlib.Path(folder, str(number)).touch()
+                while not text.endswith(expected):
+                    ready, _, _ = select.select([process.stdout], [], [], end - time.monotonic())
+                    self.assertTrue(ready, (text, expected))
+                    text += os.read(process.stdout.fileno(), 4096)
+            self.assertEqual(process.stdout.read(), b'')
+            process.stdout.close()
+            self.assertEqual(process.wait(WAIT_S), 0)
+        return text
+
+    def test_progress_is_shown_before_its_line_ends(self):
+        text = self.parts("""if os.environ['RANK'] == '1':
+    say(0, '\\r10%')
+    say(1, '\\r20%\\r')
+    say(2, '\\n')
+""", (b'10%', b'20%\r', b'\n'))
+        self.assertEqual(text, b'[1] \r[1] 10%\r[1] 20%\r\n')
+
+    def test_another_s_line_begins_a_line(self):
+        text = self.parts("""if os.environ['RANK'] == '0':
+    say(0, 'sure? ')
+    say(2, 'yes')
+else:
+    say(1, 'hello\\n')
+""", (b'sure? ', b'hello\n', b'yes\n'))
+        self.assertEqual(text, b'[0] sure? \n[1] hello\n[0] yes\n')
+
+    def test_plain_bytes_are_what_they_were(self):
+        done = subprocess.run(command('--plain', 'printf', r'\377\r\n\0no end'),
+                              capture_output=True, check=True, timeout=WAIT_S, env=clean())
+        self.assertEqual(done.stdout, b'\xff\r\n\0no end')
+
+
+class Interrupts(unittest.TestCase):
+    """Workers have time for what they do about a signal, which each gets once."""
+
+    def setUp(self):
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&' has it ignored
+
+    def until_said(self, fd, *texts):
+        """What comes until each text was there as often as said."""
+        said, end = '', time.monotonic() + WAIT_S
+        while not all(said.count(text) >= times for text, times in texts):
+            ready, _, _ = select.select([fd], [], [], end - time.monotonic())
+            self.assertTrue(ready, said)
+            said += os.read(fd, 4096).decode()
+        return said
+
+    def test_ctrl_c_at_a_terminal(self):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            arguments = command('--workers', 2, sys.executable, '-c', SAVE)
+            os.execve(arguments[0], arguments, clean())
+        self.addCleanup(os.close, terminal)
+        self.until_said(terminal, ('] ready', 2))
+        os.write(terminal, b'\x03')
+        said = self.until_said(terminal, ('] saved', 2))
+        self.assertIn('gradpool run: Interrupt: workers have 10 s to end', said)
+        _, status = os.waitpid(pid, 0)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 130)
+
+    def start(self, script):
+        process = subprocess.Popen(command('--workers', 2, sys.executable, '-c', script),
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean())
+        self.addCleanup(process.stdout.close)
+        self.until_said(process.stdout.fileno(), ('] ready', 2))
+        return process
+
+    def test_a_signal_to_it_alone_is_passed_on(self):
+        process = self.start(SAVE)
+        process.send_signal(signal.SIGINT)
+        self.until_said(process.stdout.fileno(), ('] saved', 2))
+        self.assertEqual(process.wait(WAIT_S), 130)
+
+    def test_a_second_one_hurries(self):
+        process = self.start('import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)' + SAVE)
+        process.send_signal(signal.SIGINT)
+        self.until_said(process.stdout.fileno(), ('workers have 10 s', 1))
+        time.sleep(0.3)  # sooner it would be taken for the same one
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(WAIT_S), 130)
+        self.assertLess(time.monotonic() - began, 8)
 
 
 if __name__ == '__main__':
