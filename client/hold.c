@@ -25,6 +25,11 @@ static bool is_counted(uint8_t operation, uint32_t scope)
     return !sets && !is_of_state(operation);
 }
 
+static bool sets_parameters(uint8_t operation)
+{
+    return operation == RECORD_BROADCAST || operation == RECORD_RESTORE;
+}
+
 static uint64_t find_iteration(const struct gp_job *job, const gp_item *items, size_t count,
                                uint32_t scope)
 {
@@ -41,14 +46,6 @@ static uint64_t find_iteration(const struct gp_job *job, const gp_item *items, s
     return is_any ? now : 0;
 }
 
-void hold_find_iterations(const struct gp_job *job, const gp_item *items, size_t count,
-                          uint8_t operation, uint64_t *ret_iterations)
-{
-    for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++)
-        ret_iterations[scope] =
-            is_counted(operation, scope) ? find_iteration(job, items, count, scope) : 0;
-}
-
 /* One that never had a round (parameters that are frozen) is part of no iteration so far. */
 static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t scope)
 {
@@ -59,6 +56,36 @@ static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t s
             return t;
     }
     return NULL;
+}
+
+/* What is set is of no iteration; but who stands at the end of one sets nothing before the hold is
+ * over, or only some lanes would have it. */
+static uint64_t find_end(const struct gp_job *job, const gp_item *items, size_t count,
+                         uint32_t scope)
+{
+    const struct hold *hold = &job->hold;
+    const struct iterations *its = &hold->scopes[scope];
+    if (!hold->id || hold->scope != scope)
+        return 0;
+    bool has_ended = its->now > hold->last || (its->in_a_row == ROW && !find_lacking(job, scope));
+    for (size_t i = 0; i < count && (hold->keeps_sets || has_ended); i++) {
+        const struct gp_tensor *t = items[i].tensor;
+        if (t && t->job == job && counts(t, scope))
+            return hold->last + 1;
+    }
+    return 0;
+}
+
+void hold_find_iterations(const struct gp_job *job, const gp_item *items, size_t count,
+                          uint8_t operation, uint64_t *ret_iterations)
+{
+    for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++) {
+        ret_iterations[scope] = 0;
+        if (sets_parameters(operation))
+            ret_iterations[scope] = find_end(job, items, count, scope);
+        else if (is_counted(operation, scope))
+            ret_iterations[scope] = find_iteration(job, items, count, scope);
+    }
 }
 
 static void note_failure(struct hold *hold, const struct gp_tensor *lacking)
@@ -103,9 +130,11 @@ static void note_rounds(struct gp_job *job, const gp_item *items, size_t count, 
 void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint8_t operation,
                     const uint64_t *iterations)
 {
-    bool sets = operation == RECORD_BROADCAST || operation == RECORD_RESTORE;
+    bool sets = sets_parameters(operation);
     for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++) {
-        if (sets)
+        if (sets && iterations[scope] > 0)
+            job->hold.keeps_sets = true;
+        else if (sets)
             note_change(job, scope);
         else if (iterations[scope] > 0)
             note_rounds(job, items, count, scope, iterations[scope]);
@@ -212,19 +241,31 @@ void hold_check(struct gp_job *job)
 
 /* ---- what is asked for ---- */
 
+/* What was kept is set now. */
+static void let_sets_begin(struct gp_job *job)
+{
+    if (job->hold.keeps_sets)
+        note_change(job, job->hold.scope);
+    job->hold.keeps_sets = false;
+}
+
 void hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish)
 {
     struct hold *hold = &job->hold;
     if (wish->is_over) {
         if (wish->hold != 0 && wish->hold != hold->id)
             return; /* of one that another has followed */
+        let_sets_begin(job);
         hold->id = 0;
         push_begin_held(job);
         return;
     }
+    uint32_t scope = wish->scope < HOLD_SCOPES ? wish->scope : 0;
+    if (scope != hold->scope || hold->scopes[scope].now != hold->last)
+        let_sets_begin(job);
     hold->id = wish->hold;
-    hold->scope = wish->scope < HOLD_SCOPES ? wish->scope : 0;
-    hold->last = hold->scopes[hold->scope].now;
+    hold->scope = scope;
+    hold->last = hold->scopes[scope].now;
     hold->state = GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
     hold->has_failed = false;
     push_begin_held(job); /* what a former one held, if that was of an earlier iteration */

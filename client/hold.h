@@ -28,6 +28,7 @@ struct hold {
     uint64_t id;     /* of the coordinator; 0: nothing is held */
     uint32_t scope;  /* that it is of */
     uint64_t last;   /* rounds of later iterations wait */
+    bool keeps_sets; /* behind `last` parameters are set: that waits, and all that is set later */
     bool has_failed; /* `last` has ended as no other had: */
     struct err why;
     int state;        /* of the wire's */

@@ -202,6 +202,43 @@ static void a_group_is_of_one_iteration(void **state)
         ok(gp_wait(all[rank], WAIT_MS));
 }
 
+static void broadcast_both(uint32_t at)
+{
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_broadcast(t[at][rank], result[at][rank], 0, &q[at][rank]));
+}
+
+static void what_is_set_behind_an_iteration_waits(void **state)
+{
+    iterate(3);
+    hold(1, ROUNDS);
+    expect_state(1, STATE(ENDED));
+    for (uint32_t at = 0; at < TENSORS; at++)
+        broadcast_both(at);
+    wait_heard(WORKERS * done + TENSORS);
+    assert_int_equal(announced_by_rank_0(), done);
+    hold(2, ROUNDS); /* in its place, of the same end */
+    expect_state(2, STATE(ENDED));
+    assert_int_equal(announced_by_rank_0(), done);
+    let_go(2);
+    wait_all(TENSORS);
+    hold(3, ROUNDS);
+    expect_state(3, STATE(RESTS)); /* no end is known since */
+    let_go(3);
+}
+
+static void what_is_set_before_its_end_goes_on(void **state)
+{
+    iterate(3);
+    run(0);
+    hold(1, ROUNDS);
+    await_heard();
+    broadcast_both(0);
+    wait_both(0);
+    let_go(1);
+    run(1);
+}
+
 /* --- what is told --- */
 
 static void where_no_end_was_seen_it_rests(void **state)
@@ -317,6 +354,8 @@ int main(void)
         CASE(an_iteration_that_has_begun_goes_on_to_its_end),
         CASE(its_end_is_known_only_with_all_results),
         CASE(a_group_is_of_one_iteration),
+        CASE(what_is_set_behind_an_iteration_waits),
+        CASE(what_is_set_before_its_end_goes_on),
         CASE(where_no_end_was_seen_it_rests),
         CASE(a_tensor_that_lacks_its_round_is_named),
         CASE(one_that_was_declared_just_now_is_waited_for),
