@@ -454,8 +454,8 @@ def rank_is_refused(rank, workers):
     hvd, ones = of.hvd, of.torch.ones(4)
     handle = hvd.allreduce_async(ones, name='twice') if rank == 0 else None
     found = [of.raised(lambda: hvd.allreduce_async(ones, name='twice'))] if rank == 0 else [None]
-    handle = handle or hvd.allreduce_async(ones, name='twice')
-    hvd.synchronize(handle)
+    hvd.barrier()       # until then the first one is not over
+    hvd.synchronize(handle or hvd.allreduce_async(ones, name='twice'))
     for call in (lambda: hvd.allreduce(ones, op=hvd.Adasum),
                  lambda: hvd.alltoall(ones, splits=[1] * workers + [0]),
                  lambda: hvd.broadcast(ones, workers),
