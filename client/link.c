@@ -130,7 +130,9 @@ static void ticket_arrived(struct control_call *call, const envelope *reply, con
     l->is_asking = false;
     if (l->state == LINK_TICKET && !job->is_leaving) {
         int r = err ? err->code : take_ticket(l, reply);
-        if (r < 0)
+        if (r == -EAGAIN)
+            ask_for_ticket(l);
+        else if (r < 0)
             link_lose(l, r, "gives no ticket");
         else
             link_connect(l);

@@ -2,6 +2,7 @@
  * struct lane. A local one is lost only when its process is dead: who could still write is not
  * replaced (wire W5, K4). */
 #include "svc/base/log.h"
+#include "svc/coordinator/kept.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/saving.h"
@@ -117,6 +118,7 @@ static void lost(struct aggregator *a)
     timer_start(&s->loop, &a->timer, a->is_stopping ? 0 : clock_now_ns() + SHOWN_NS);
     fleet_check(s);
     recovery_aggregator_lost(a);
+    kept_check(s, ticket_handle);
     service_check_drained(s);
 }
 

@@ -1,5 +1,5 @@
-/* Requests that are kept until what they wait for has come: an aggregator that starts (K31), a rank
- * that is just leaving (K40). Owns copies of the requests; decides nothing. */
+/* Requests that are kept until what they wait for has come: an aggregator that starts (K31) or is
+ * away (K56), a rank that is just leaving (K40). Owns copies of the requests; decides nothing. */
 #include "svc/coordinator/kept.h"
 
 #include "svc/coordinator/service.h"

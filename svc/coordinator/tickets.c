@@ -1,4 +1,7 @@
-/* Tickets for the data plane (wire W7): made here, told to the lane first, then to the worker. */
+/* Tickets for the data plane (wire W7): made here, told to the lane first, then to the worker. Must
+ * never let a worker take a lane for lost that may come back: nobody would tell it of another one
+ * (K56). */
+#include "svc/coordinator/kept.h"
 #include "svc/coordinator/quota.h"
 #include "svc/coordinator/service.h"
 #include "svc/wire/record.h"
@@ -36,6 +39,12 @@ static void send_ticket(struct wait *wait, const struct grant *grant, const stru
     peer_send(wait->peer, &e);
 }
 
+/* The lane has not answered, but may: whoever is told so asks again (L38 of `client`). */
+static bool may_answer_later(const envelope *reply, int code)
+{
+    return !reply && (code == -ECONNRESET || code == -ENOTCONN || code == -ETIMEDOUT);
+}
+
 static void granted(struct service *s, void *data, const envelope *reply, int code,
                     const char *text)
 {
@@ -44,11 +53,14 @@ static void granted(struct service *s, void *data, const envelope *reply, int co
     if (!wait)
         return;
     const struct lane *lane = lane_find(s, grant->lane);
-    if (!reply)
-        peer_fail(wait->peer, wait->request, code, "lane %u: %s", grant->lane, text);
-    else if (!lane || lane->aggregator->state != AGGREGATOR_UP)
-        peer_fail(wait->peer, wait->request, -EAGAIN,
+    if (!lane || lane->aggregator->state == AGGREGATOR_LOST)
+        peer_fail(wait->peer, wait->request, -ESTALE,
                   "lane %u has just been lost; its pieces get new routes", grant->lane);
+    else if (lane->aggregator->state == AGGREGATOR_AWAY || may_answer_later(reply, code))
+        peer_fail(wait->peer, wait->request, -EAGAIN, "lane %u: %s", grant->lane,
+                  reply ? "its aggregator is away" : text);
+    else if (!reply)
+        peer_fail(wait->peer, wait->request, code, "lane %u: %s", grant->lane, text);
     else
         send_ticket(wait, grant, lane);
     wait_destroy(wait);
@@ -56,7 +68,7 @@ static void granted(struct service *s, void *data, const envelope *reply, int co
 
 static void ticket_expired(struct wait *wait)
 {
-    peer_fail(wait->peer, wait->request, -ETIMEDOUT,
+    peer_fail(wait->peer, wait->request, -EAGAIN,
               "the aggregator did not confirm the ticket in time");
     wait_destroy(wait);
 }
@@ -125,11 +137,12 @@ void ticket_handle(struct peer *p, const envelope *request)
     struct lane *lane = lane_find(p->service, id);
     if (!lane || !job_is_on(job, lane))
         return peer_fail(p, request->id, -ENOENT, "job %s has nothing on lane %u", job->name, id);
-    if (lane->aggregator->state != AGGREGATOR_UP) {
-        char name[128];
-        return peer_fail(p, request->id, -EAGAIN, "%s of lane %u is away; try again",
-                         aggregator_name(lane->aggregator, name, sizeof name), id);
-    }
+    if (lane->aggregator->state == AGGREGATOR_LOST)
+        return peer_fail(p, request->id, -ESTALE,
+                         "lane %u has been lost; its pieces get new routes", id);
+    if (lane->aggregator->state == AGGREGATOR_AWAY)
+        return kept_add(p, request, TICKET_DEADLINE_NS, ticket_handle,
+                        "an aggregator that is away");
     struct err err;
     if (quota_check_request(job, &err) < 0)
         return peer_fail(p, request->id, err.code, "%s", err.text);

@@ -194,6 +194,10 @@ static void ticket(struct service_rig *rig, uint32_t i, const envelope *request)
     envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
     Gradpool__Wire__LaneAddress address = GRADPOOL__WIRE__LANE_ADDRESS__INIT;
     Gradpool__Wire__TicketReply granted = GRADPOOL__WIRE__TICKET_REPLY__INIT;
+    if (rig->not_now > 0) {
+        rig->not_now--;
+        return reply_failure(rig->channels[i].channel, request->id, -EAGAIN, "not confirmed");
+    }
     rig->tickets++;
     address.lane = number;
     address.aggregator = 5;

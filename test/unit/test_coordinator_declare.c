@@ -341,7 +341,44 @@ static void a_lane_without_pieces_of_the_job_gives_no_ticket(void **state)
     end_ask_refused(zero, &request, -ENOENT, "has nothing on lane 999");
 }
 
-static void a_ticket_of_a_lane_that_is_away_is_asked_for_again(void **state)
+static void expect_failure(struct end *e, uint64_t id, int code, const char *text)
+{
+    envelope *reply = end_expect_reply(e, id);
+    assert_int_equal(reply->body_case, BODY(FAILURE));
+    assert_int_equal(reply->failure->code, code);
+    assert_non_null(strstr(reply->failure->text, text));
+    message_free(reply);
+}
+
+/* Nobody would tell the worker of another lane. */
+static void a_ticket_of_a_lane_that_is_away_is_given_when_it_is_back(void **state)
+{
+    envelope request;
+    WIRE(TicketRequest) ticket;
+    uint32_t job;
+    struct end *lane = rig_aggregator(*state, 1);
+    struct end *zero = rig_join(*state, "resnet", 0, 1, NULL, &job);
+    WIRE(PieceHeld) holds = GRADPOOL__WIRE__PIECE_HELD__INIT;
+    WIRE(Piece) piece;
+    end_declare_one(zero, "w", 100);
+    declared(zero, &piece);
+    end_close(lane);
+    rig_settle(*state);
+    ticket_request(&request, &ticket, lane->lanes[0]);
+    uint64_t id = end_send(zero, &request);
+    end_expect_none(zero, BODY(FAILURE));
+    holds.job_id = job;
+    holds.piece = piece.id;
+    holds.lane = piece.lane;
+    holds.epoch = piece.epoch;
+    struct end *again = rig_rejoin(*state, lane, 1, &holds);
+    envelope *reply = end_expect_reply(zero, id);
+    assert_int_equal(reply->body_case, BODY(TICKET_REPLY));
+    assert_int_equal(reply->ticket_reply->address->lane, again->lanes[0]);
+    message_free(reply);
+}
+
+static void a_ticket_that_a_lane_could_not_confirm_is_to_be_asked_for_again(void **state)
 {
     envelope request;
     WIRE(TicketRequest) ticket;
@@ -349,10 +386,33 @@ static void a_ticket_of_a_lane_that_is_away_is_asked_for_again(void **state)
     struct end *zero = rig_join(*state, "resnet", 0, 1, NULL, NULL);
     end_declare_one(zero, "w", 100);
     declared(zero, NULL);
+    lane->answers = false;
+    ticket_request(&request, &ticket, lane->lanes[0]);
+    uint64_t id = end_send(zero, &request);
+    message_free(end_expect(lane, BODY(GRANT_REQUEST)));
+    end_close(lane);
+    expect_failure(zero, id, -EAGAIN, "lane 1: ");
+}
+
+static void a_ticket_of_a_lane_that_is_lost_is_not_waited_for(void **state)
+{
+    envelope request;
+    WIRE(TicketRequest) ticket;
+    struct end *lane = rig_local_aggregator(*state, 1, "");
+    struct end *zero = rig_join(*state, "resnet", 0, 1, NULL, NULL);
+    end_declare_one(zero, "w", 100);
+    declared(zero, NULL);
+    struct end *other = rig_aggregator(*state, 1);
     end_close(lane);
     rig_settle(*state);
     ticket_request(&request, &ticket, lane->lanes[0]);
-    end_ask_refused(zero, &request, -EAGAIN, "is away; try again");
+    uint64_t id = end_send(zero, &request);
+    end_expect_none(zero, BODY(FAILURE));
+    rig_kill(*state, lane->process);
+    envelope *change = end_expect(zero, BODY(ROUTE_CHANGE));
+    assert_int_equal(change->route_change->tensors[0]->pieces[0]->lane, other->lanes[0]);
+    message_free(change);
+    expect_failure(zero, id, -ENOENT, "has nothing on lane 1");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
@@ -377,7 +437,9 @@ int main(void)
         CASE(a_ticket_is_given_when_the_lane_knows_it),
         CASE(no_two_tickets_are_alike),
         CASE(a_lane_without_pieces_of_the_job_gives_no_ticket),
-        CASE(a_ticket_of_a_lane_that_is_away_is_asked_for_again),
+        CASE(a_ticket_of_a_lane_that_is_away_is_given_when_it_is_back),
+        CASE(a_ticket_that_a_lane_could_not_confirm_is_to_be_asked_for_again),
+        CASE(a_ticket_of_a_lane_that_is_lost_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
