@@ -50,7 +50,7 @@ static void print(const struct arguments *a, const struct faults_result *r)
               ", coordinator %" PRIu64 "), %" PRIu64 " stops, %" PRIu64 " cuts; %" PRIu64
               " elements wrong, %" PRIu64 " hangs, longest wait %.3f s, %" PRIu64
               " errors, %" PRIu64 " of them name nobody; %" PRIu64
-              " rounds of the elastic job, whose members came again %" PRIu64 " times, %" PRIu64
+              " rounds of elastic jobs, whose members came again %" PRIu64 " times, %" PRIu64
               " resizes; %" PRIu64 " drains, %" PRIu64 " taken back, %" PRIu64
               " snapshots, %" PRIu64 " refused\n";
     printf(format, a->faults.seed, a->faults.seconds, r->rounds, r->elements_checked, kills,
@@ -68,11 +68,12 @@ int faults_command(int argc, char **argv)
         parse,
         NULL,
         "Kills with -9, stops and cuts aggregators, workers and the coordinator, and moves tasks, "
-        "at random, while five jobs train, two over shared memory and two over TCP, two by sums "
-        "and two by update rules with copies of parameters and moments, and one whose workers "
-        "come and go, and checks every element of every round. Meanwhile aggregators are drained "
-        "and given back, and snapshots taken and checked. A job that fails, as one does that lost "
-        "a worker, is started anew; what its workers were told is on standard error. It starts "
+        "at random, while six jobs train, two by sums and two by update rules with copies of "
+        "parameters and moments, one of each over shared memory and one over TCP, and two whose "
+        "workers come and go, by sums and by an update rule with copies; and checks every element "
+        "of every round. Meanwhile aggregators are drained and given back, and snapshots taken "
+        "and checked. A job that fails, as one of two does that lost a worker, is started anew; "
+        "what its workers were told is on standard error. It starts "
         "its own service.",
         NULL,
         NULL,

@@ -1,4 +1,4 @@
-/* Looks after the workers of `faults`. A job that has failed is started anew; a member of the
+/* Looks after the workers of `faults`. A job that has failed is started anew; a member of an
  * elastic one comes again by itself. Owns all workers. Must never let a worker go that did not
  * end: that is a hang. */
 #include "bench/faults/company.h"
@@ -24,6 +24,14 @@
 
 static const char *const transports[] = {"shm", "tcp"};
 
+static bool is_elastic(size_t job) { return job >= ELASTIC; }
+static bool is_elastic_update(size_t job) { return job == JOBS - 1; }
+
+static struct ledger *ledger_of(const struct company *c, size_t job)
+{
+    return &c->memory->ledgers[job - ELASTIC];
+}
+
 int company_init(struct company *c)
 {
     void *memory =
@@ -31,8 +39,8 @@ int company_init(struct company *c)
     if (memory == MAP_FAILED)
         return -errno;
     c->memory = memory;
-    c->memory->ledger.grace_ns = GRACE_NS;
-    c->wanted = MEMBERS_FEWEST;
+    for (size_t job = ELASTIC; job < JOBS; job++)
+        ledger_of(c, job)->grace_ns = GRACE_NS;
     for (size_t job = 0; job < JOBS; job++)
         for (uint32_t rank = 0; rank < WORKERS_MAX; rank++)
             c->jobs[job].trainers[rank].fd = -1;
@@ -41,17 +49,28 @@ int company_init(struct company *c)
 
 void company_fini(struct company *c) { munmap(c->memory, sizeof *c->memory); }
 
-bool company_trains_rules(size_t job) { return job >= ELASTIC / 2 && job < ELASTIC; }
+bool company_may_strike(const struct company *c, size_t job)
+{
+    return !is_elastic(job) || c->jobs[job].has_begun;
+}
 
-/* The elastic job's is always the same: its gradients name themselves. */
+/* An elastic job's is always the same: its gradients name themselves. */
 uint64_t company_seed(const struct company *c, size_t job)
 {
-    return c->about->seed + (job == ELASTIC ? 0 : c->jobs[job].number);
+    return c->about->seed + (is_elastic(job) ? 0 : c->jobs[job].number);
 }
 
 struct victim_board *company_board(const struct company *c, size_t job, uint32_t rank)
 {
     return &c->memory->boards[job][rank];
+}
+
+static size_t count_alive(const struct job *j)
+{
+    size_t alive = 0;
+    for (uint32_t rank = 0; rank < WORKERS_MAX; rank++)
+        alive += j->trainers[rank].pid > 0;
+    return alive;
 }
 
 /* --- starting --- */
@@ -63,22 +82,26 @@ static int run_victim(const struct company *c, size_t job, uint32_t rank)
                                   .job = c->jobs[job].name,
                                   .rank = rank,
                                   .workers = PAIR,
-                                  .updates = company_trains_rules(job),
+                                  .updates = job >= ELASTIC / 2,
                                   .seed = company_seed(c, job),
                                   .board = company_board(c, job, rank)};
     return victim_run(&victim);
 }
 
-static int run_member(const struct company *c, uint32_t rank)
+static int run_member(const struct company *c, size_t job, uint32_t rank)
 {
+    const struct job *j = &c->jobs[job];
     const struct member member = {.endpoint = c->service->endpoint,
                                   .transport = transports[rank % 2],
-                                  .job = c->jobs[ELASTIC].name,
+                                  .job = j->name,
                                   .rank = rank,
-                                  .coming = c->jobs[ELASTIC].trainers[rank].coming,
-                                  .seed = company_seed(c, ELASTIC),
-                                  .board = company_board(c, ELASTIC, rank),
-                                  .ledger = &c->memory->ledger};
+                                  .coming = j->trainers[rank].coming,
+                                  .updates = is_elastic_update(job),
+                                  .begins = !j->has_begun,
+                                  .seed = company_seed(c, job),
+                                  .board = company_board(c, job, rank),
+                                  .ledger = ledger_of(c, job),
+                                  .book = &c->memory->book};
     return member_run(&member);
 }
 
@@ -88,18 +111,18 @@ static int start_worker(struct company *c, size_t job, uint32_t rank)
     uint32_t coming = t->coming + 1;
     memset(company_board(c, job, rank), 0, sizeof(struct victim_board));
     t->coming = coming;
-    if (job == ELASTIC)
-        atomic_store(&c->memory->ledger.present[rank], coming);
+    if (is_elastic(job))
+        atomic_store(&ledger_of(c, job)->present[rank], coming);
     fflush(NULL); /* or the child would print it again */
     pid_t pid = process_fork(SIGKILL);
     if (pid == 0) {
         setenv("GRADPOOL_TIMEOUT_MS", "15000", 1);
-        _exit((job == ELASTIC ? run_member(c, rank) : run_victim(c, job, rank)) < 0 ? 1 : 0);
+        _exit((is_elastic(job) ? run_member(c, job, rank) : run_victim(c, job, rank)) < 0);
     }
     *t = (struct trainer){.pid = pid > 0 ? pid : 0,
                           .fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1,
                           .coming = coming};
-    c->result->comings += job == ELASTIC && coming > 1;
+    c->result->comings += is_elastic(job) && coming > 1;
     return pid < 0 ? -errno : 0;
 }
 
@@ -114,14 +137,40 @@ static int start_job(struct company *c, size_t job)
     return r;
 }
 
-static int start_members(struct company *c)
+/* Nobody's page leads to what a new job begins with. */
+static void name_elastic(struct company *c, size_t job)
 {
-    struct job *j = &c->jobs[ELASTIC];
+    struct job *j = &c->jobs[job];
+    j->broken_ns = 0;
+    j->has_begun = false;
+    j->wanted = MEMBERS_FEWEST;
+    snprintf(j->name, sizeof j->name, "elastic-%zu-%u", job - ELASTIC + 1, ++j->number);
+    if (is_elastic_update(job))
+        memset(&c->memory->book, 0, sizeof c->memory->book);
+}
+
+static bool have_all_results(const struct company *c, size_t job)
+{
+    bool all = true;
+    for (uint32_t rank = 0; rank < MEMBERS_FEWEST; rank++)
+        all &= company_board(c, job, rank)->rounds > 0;
+    return all;
+}
+
+/* Those that it begins with are started once: whoever comes after them comes late. */
+static int start_members(struct company *c, size_t job)
+{
+    struct job *j = &c->jobs[job];
+    bool is_new = j->number == 0 || (j->broken_ns > 0 && count_alive(j) == 0);
     int r = 0;
-    snprintf(j->name, sizeof j->name, "elastic");
-    for (uint32_t rank = 0; r == 0 && rank < c->wanted; rank++)
-        if (j->trainers[rank].pid <= 0 && clock_now_ns() >= j->trainers[rank].due_ns)
-            r = start_worker(c, ELASTIC, rank);
+    if (is_new)
+        name_elastic(c, job);
+    j->has_begun = j->has_begun || (!is_new && have_all_results(c, job));
+    if (j->broken_ns > 0 || (!is_new && !j->has_begun))
+        return 0;
+    for (uint32_t rank = 0; r == 0 && rank < j->wanted; rank++)
+        if (j->trainers[rank].pid <= 0 && (is_new || clock_now_ns() >= j->trainers[rank].due_ns))
+            r = start_worker(c, job, rank);
     return r;
 }
 
@@ -147,16 +196,29 @@ static bool is_hurt(const struct company *c, size_t job, uint32_t rank)
 {
     const struct trainer *trainers = c->jobs[job].trainers;
     return is_hurt_itself(&trainers[rank]) ||
-           (job != ELASTIC && (is_hurt_itself(&trainers[0]) || is_hurt_itself(&trainers[1])));
+           (!is_elastic(job) && (is_hurt_itself(&trainers[0]) || is_hurt_itself(&trainers[1])));
+}
+
+/* The operator has drained all lanes that are up: who asks for a place is told so and ends, and so
+ * does the other worker of that job. */
+static bool was_refused(const struct company *c, size_t job)
+{
+    for (uint32_t rank = 0; rank < WORKERS_MAX; rank++) {
+        const struct victim_board *board = company_board(c, job, rank);
+        if (board->code == -ENOSPC && strstr(board->text, "drained"))
+            return true;
+    }
+    return false;
 }
 
 /* What there is a copy of is not lost; and without a loss that ends a job there is none. */
 static void note_error(struct company *c, size_t job, uint32_t rank)
 {
     const struct victim_board *board = company_board(c, job, rank);
+    bool has_cause = is_hurt(c, job, rank) || was_refused(c, job);
     const char *verdict = !company_names_a_cause(board->text) ? "   <- names nobody"
                           : board->code == -EOWNERDEAD        ? "   <- there were copies"
-                          : !is_hurt(c, job, rank)            ? "   <- nothing was done to it"
+                          : !has_cause                        ? "   <- nothing was done to it"
                                                               : "";
     c->result->errors++;
     c->result->unnamed += *verdict != 0;
@@ -168,7 +230,7 @@ static void take_figures(struct company *c, size_t job, uint32_t rank)
     const struct victim_board *board = company_board(c, job, rank);
     struct faults_result *result = c->result;
     result->rounds += board->rounds;
-    result->rounds_elastic += job == ELASTIC ? board->rounds : 0;
+    result->rounds_elastic += is_elastic(job) ? board->rounds : 0;
     result->resizes += board->resizes;
     result->elements_checked += board->elements_checked;
     result->wrong += board->wrong;
@@ -189,17 +251,23 @@ static void bury(struct company *c, size_t job, uint32_t rank)
     t->pid = 0;
     t->fd = -1;
     t->due_ns = clock_now_ns() + away_ms * NS_PER_MS;
-    if (job == ELASTIC)
-        atomic_store(&c->memory->ledger.present[rank], 0);
+    if (is_elastic(job))
+        atomic_store(&ledger_of(c, job)->present[rank], 0);
     take_figures(c, job, rank);
 }
 
-static size_t count_alive(const struct job *j)
+/* A member that fails before the job has begun, or with what lanes kept of all, ends it for all.
+ * Who was only about to come would wait for who has gone. */
+static void break_elastic(struct company *c, size_t job, uint32_t rank)
 {
-    size_t alive = 0;
-    for (uint32_t rank = 0; rank < WORKERS_MAX; rank++)
-        alive += j->trainers[rank].pid > 0;
-    return alive;
+    struct job *j = &c->jobs[job];
+    int code = company_board(c, job, rank)->code;
+    if (j->broken_ns > 0 || (code != -EOWNERDEAD && (code == 0 || company_may_strike(c, job))))
+        return;
+    j->broken_ns = clock_now_ns();
+    for (uint32_t other = 0; other < WORKERS_MAX; other++)
+        if (j->trainers[other].pid > 0 && company_board(c, job, other)->rounds == 0)
+            kill(j->trainers[other].pid, SIGKILL);
 }
 
 static void bury_the_dead(struct company *c, size_t job)
@@ -207,10 +275,13 @@ static void bury_the_dead(struct company *c, size_t job)
     struct job *j = &c->jobs[job];
     for (uint32_t rank = 0; rank < WORKERS_MAX; rank++) {
         struct pollfd end = {.fd = j->trainers[rank].fd, .events = POLLIN};
-        if (j->trainers[rank].pid > 0 && poll(&end, 1, 0) == 1)
-            bury(c, job, rank);
+        if (j->trainers[rank].pid <= 0 || poll(&end, 1, 0) != 1)
+            continue;
+        bury(c, job, rank);
+        if (is_elastic(job))
+            break_elastic(c, job, rank);
     }
-    if (job != ELASTIC && count_alive(j) < PAIR && j->broken_ns == 0)
+    if (!is_elastic(job) && count_alive(j) < PAIR && j->broken_ns == 0)
         j->broken_ns = clock_now_ns();
 }
 
@@ -235,8 +306,8 @@ int company_tend(struct company *c, bool starts_anew)
     for (size_t job = 0; r == 0 && job < JOBS; job++) {
         bury_the_dead(c, job);
         end_the_hung(c, job);
-        if (starts_anew && job == ELASTIC)
-            r = start_members(c);
+        if (starts_anew && is_elastic(job))
+            r = start_members(c, job);
         else if (starts_anew && count_alive(&c->jobs[job]) == 0)
             r = start_job(c, job);
     }
@@ -267,21 +338,25 @@ void company_hurt(struct company *c, size_t job, uint32_t rank)
 
 void company_doom(struct company *c, size_t job, uint32_t rank)
 {
-    if (job == ELASTIC)
-        atomic_store(&c->memory->ledger.present[rank], 0);
+    if (is_elastic(job))
+        atomic_store(&ledger_of(c, job)->present[rank], 0);
+}
+
+static void order_member_end(struct company *c, size_t job, uint32_t rank)
+{
+    const struct trainer *t = &c->jobs[job].trainers[rank];
+    if (t->pid > 0 && company_board(c, job, rank)->rounds == 0)
+        kill(t->pid, SIGKILL);
+    atomic_store(&company_board(c, job, rank)->ends, 1);
 }
 
 void company_order_end(struct company *c)
 {
     uint64_t now_ns = clock_now_ns();
-    for (uint32_t rank = 0; rank < WORKERS_MAX; rank++) {
-        const struct trainer *t = &c->jobs[ELASTIC].trainers[rank];
-        if (t->pid > 0 && company_board(c, ELASTIC, rank)->rounds == 0)
-            kill(t->pid, SIGKILL);
-        atomic_store(&company_board(c, ELASTIC, rank)->ends, 1);
-    }
     for (size_t job = 0; job < JOBS; job++) {
         atomic_store(&company_board(c, job, 0)->ends, 1);
+        for (uint32_t rank = 0; is_elastic(job) && rank < WORKERS_MAX; rank++)
+            order_member_end(c, job, rank);
         c->jobs[job].broken_ns = c->jobs[job].broken_ns ? c->jobs[job].broken_ns : now_ns;
     }
 }

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define JOBS 5    /* sums over shm and tcp, update rules over both, and the elastic one */
-#define ELASTIC 4 /* whose workers come and go */
+#define JOBS 6    /* sums over shm and tcp, update rules over both, and the elastic ones */
+#define ELASTIC 4 /* the first whose workers come and go: sums; the other has an update rule */
 #define PAIR 2    /* workers of each other job */
 #define WORKERS_MAX MEMBERS_MOST
 
@@ -28,6 +28,8 @@ struct job {
     uint32_t number; /* how often it was started */
     struct trainer trainers[WORKERS_MAX];
     uint64_t broken_ns; /* since when somebody is gone who should not; 0: nobody is */
+    uint32_t wanted;    /* members of an elastic one, as was asked for last */
+    bool has_begun;     /* an elastic one: those that it began with have a result */
 };
 
 struct company {
@@ -35,10 +37,10 @@ struct company {
     struct faults_result *result;
     const struct service *service;
     struct job jobs[JOBS];
-    uint32_t wanted; /* members of the elastic job, as was asked for last */
     struct company_memory {
         struct victim_board boards[JOBS][WORKERS_MAX];
-        struct ledger ledger;
+        struct ledger ledgers[JOBS - ELASTIC];
+        struct mirror_book book;
     } * memory; /* shared with them */
 };
 
@@ -55,7 +57,8 @@ size_t company_alive(const struct company *c);
  */
 void company_order_end(struct company *c);
 
-bool company_trains_rules(size_t job);
+/* Members of one, or a whole job, are not struck before it has begun. */
+bool company_may_strike(const struct company *c, size_t job);
 uint64_t company_seed(const struct company *c, size_t job);
 struct victim_board *company_board(const struct company *c, size_t job, uint32_t rank);
 /* Something is done to that worker now that may end it. */

@@ -22,7 +22,7 @@
 #define CALM_MS_MAX 1200
 #define STOP_MS_MAX 2500
 #define MOVE_MS_MAX 80 /* from its order to what happens next */
-#define SOMEBODY (ELASTIC * PAIR + MEMBERS_MOST)
+#define SOMEBODY (ELASTIC * PAIR + (JOBS - ELASTIC) * MEMBERS_MOST)
 
 struct conductor {
     const struct faults *about;
@@ -69,14 +69,17 @@ struct chosen {
     struct trainer *trainer;
 };
 
-/* It may be gone. */
+/* It may be gone; one whose pid is 0 is nobody to strike. */
 static struct chosen some_worker(struct conductor *c)
 {
-    uint32_t i = draw(c, SOMEBODY);
+    static struct trainer nobody;
+    uint32_t i = draw(c, SOMEBODY), member = i - ELASTIC * PAIR;
     struct chosen who = {.job = i / PAIR, .rank = i % PAIR};
     if (i >= ELASTIC * PAIR)
-        who = (struct chosen){.job = ELASTIC, .rank = i - ELASTIC * PAIR};
-    who.trainer = &c->company.jobs[who.job].trainers[who.rank];
+        who =
+            (struct chosen){.job = ELASTIC + member / MEMBERS_MOST, .rank = member % MEMBERS_MOST};
+    bool may_strike = company_may_strike(&c->company, who.job);
+    who.trainer = may_strike ? &c->company.jobs[who.job].trainers[who.rank] : &nobody;
     return who;
 }
 
@@ -197,10 +200,15 @@ static int cut_somebody(struct conductor *c)
 /* One more member, or one less. Who is asked to see to it may be gone. */
 static int resize_elastic(struct conductor *c)
 {
+    size_t job = ELASTIC + draw(c, JOBS - ELASTIC);
     uint32_t rank = draw(c, MEMBERS_FEWEST);
-    c->company.wanted = MEMBERS_FEWEST + draw(c, 1 + MEMBERS_MOST - MEMBERS_FEWEST);
-    if (c->company.jobs[ELASTIC].trainers[rank].pid > 0)
-        atomic_store(&company_board(&c->company, ELASTIC, rank)->wanted, c->company.wanted);
+    uint32_t wanted = MEMBERS_FEWEST + draw(c, 1 + MEMBERS_MOST - MEMBERS_FEWEST);
+    struct job *j = &c->company.jobs[job];
+    if (!company_may_strike(&c->company, job))
+        return 0;
+    j->wanted = wanted;
+    if (j->trainers[rank].pid > 0)
+        atomic_store(&company_board(&c->company, job, rank)->wanted, wanted);
     return 0;
 }
 

@@ -12,8 +12,8 @@ struct faults {
 struct faults_result {
     uint64_t rounds, elements_checked, wrong;
     uint64_t kills_aggregator, kills_worker, kills_coordinator, stops, cuts;
-    uint64_t rounds_elastic;    /* of all rounds: of the job whose workers come and go */
-    uint64_t comings, resizes;  /* of its members, again; done as asked */
+    uint64_t rounds_elastic;    /* of all rounds: of jobs whose workers come and go */
+    uint64_t comings, resizes;  /* of their members, again; done as asked */
     uint64_t drains, undone;    /* of aggregators; given back */
     uint64_t snapshots;         /* that were right */
     uint64_t snapshots_refused; /* there is none, and a sentence why */

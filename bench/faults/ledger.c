@@ -65,3 +65,26 @@ bool ledger_note(struct ledger *l, uint32_t author, const struct ledger_push pus
                               word_of(pushes[rank], author, pushes[author].coming, hash));
     return agrees;
 }
+
+static bool follows(const struct trail *trail, uint32_t rank, struct ledger_push push)
+{
+    const struct ledger_push *last = &trail->last[rank];
+    if (!trail->began || push.count == 0)
+        return true;
+    if (push.coming == last->coming)
+        return trail->was_there[rank] && push.count == last->count + 1;
+    return push.coming > last->coming && push.count == 1;
+}
+
+bool trail_follow(struct trail *trail, const struct ledger_push pushes[LEDGER_RANKS])
+{
+    bool all = true;
+    for (uint32_t rank = 0; rank < LEDGER_RANKS; rank++) {
+        all &= follows(trail, rank, pushes[rank]);
+        trail->was_there[rank] = pushes[rank].count > 0;
+        if (trail->was_there[rank])
+            trail->last[rank] = pushes[rank];
+    }
+    trail->began = true;
+    return all;
+}

@@ -16,6 +16,17 @@ struct ledger_push {
     uint32_t coming, count;
 };
 
+/* What one member has seen of all: the newest push of each rank, and who was in the last round. */
+struct trail {
+    bool began;
+    struct ledger_push last[LEDGER_RANKS];
+    bool was_there[LEDGER_RANKS];
+};
+
+/* Goes on to the round of these pushes (count 0: not there). False: a push was in two rounds, one
+ * was left out, or who came again did not begin at its first. The first round of all may be any. */
+bool trail_follow(struct trail *trail, const struct ledger_push pushes[LEDGER_RANKS]);
+
 /* Shared. */
 struct ledger {
     uint64_t grace_ns; /* in which a member that is out of its job sees that it is, and ends */

@@ -1,10 +1,9 @@
-/* The worker of the elastic job of `faults`, an ordinary client (B2). It has one tensor: who comes
+/* The worker of the elastic jobs of `faults`, an ordinary client (B2). It has one tensor: who comes
  * late enters each tensor where its round is, so only of one does a round tell what was pushed.
  * Owns its client, its memory, and the thread that resizes. Must never learn from the service
  * alone of whom a result is: each gradient names itself, and the other members are asked. */
 #include "bench/faults/member.h"
 
-#include "bench/gradient.h"
 #include "client/gradpool.h"
 #include "svc/base/clock.h"
 
@@ -15,14 +14,10 @@
 #include <string.h>
 #include <time.h>
 
-#define ELEMENTS 150000 /* some pieces */
 #define COMPUTE_NS (4 * NS_PER_MS)
 #define JOIN_NS (15 * NS_PER_S) /* until the service knows that the one before has gone */
 #define JOIN_AGAIN_NS (50 * NS_PER_MS)
 #define RESIZE_MS 8000
-/* The tensor begins with two numbers of each rank, then whether to end. */
-#define END_PLACE (2 * LEDGER_RANKS)
-#define FIRST_PLACE (END_PLACE + 1)
 
 struct resize {
     gp_job *job;
@@ -40,8 +35,8 @@ struct worker {
     float *gradient, *result;
     float *pushed; /* of each rank, drawn again */
     uint32_t count;
-    struct ledger_push last[LEDGER_RANKS]; /* the newest known of each */
-    bool was_there[LEDGER_RANKS];          /* in the last result */
+    struct trail trail;   /* of sums */
+    struct mirror mirror; /* of updates */
     struct resize resize;
 };
 
@@ -62,7 +57,9 @@ static int join(struct worker *w)
                               .rank = a->rank,
                               .workers = a->rank < MEMBERS_FEWEST ? MEMBERS_FEWEST : a->rank + 1,
                               .workers_max = MEMBERS_MOST,
-                              .on_worker_loss = GP_CONTINUE};
+                              .on_worker_loss = GP_CONTINUE,
+                              .durability =
+                                  a->updates ? GP_DURABILITY_REPLICA : GP_DURABILITY_DEFAULT};
     uint64_t deadline_ns = clock_now_ns() + JOIN_NS;
     int r = victim_join(w->client, &spec, &w->job);
     while (may_join_later(r) && clock_now_ns() < deadline_ns && !atomic_load(&a->board->ends)) {
@@ -72,22 +69,42 @@ static int join(struct worker *w)
     return r;
 }
 
+static int prepare(struct worker *w)
+{
+    const struct member *a = w->about;
+    if (a->updates)
+        return mirror_init(&w->mirror, a->book, a->seed);
+    w->pushed = calloc(LEDGER_RANKS, PUSH_ELEMENTS * sizeof *w->pushed);
+    return w->pushed ? 0 : -ENOMEM;
+}
+
+static int declare(struct worker *w)
+{
+    const gp_tensor_spec spec = {.name = "tensor",
+                                 .dtype = GP_F32,
+                                 .elements = PUSH_ELEMENTS,
+                                 .rule = w->about->updates ? GP_MOMENTUM : GP_NO_RULE};
+    void *gradient = NULL, *result = NULL;
+    int r = gp_tensors_declare(w->job, &spec, 1, &w->tensor);
+    if (r == 0)
+        r = gp_alloc(w->job, PUSH_ELEMENTS * sizeof(float), &gradient);
+    if (r == 0)
+        r = gp_alloc(w->job, PUSH_ELEMENTS * sizeof(float), &result);
+    w->gradient = gradient;
+    w->result = result;
+    return r;
+}
+
 static int come(struct worker *w)
 {
     const struct member *a = w->about;
-    void *gradient = NULL, *result = NULL;
-    w->pushed = calloc(ELEMENTS, LEDGER_RANKS * sizeof *w->pushed);
-    int r = w->pushed ? victim_connect(a->endpoint, a->transport, &w->client) : -ENOMEM;
+    int r = prepare(w);
+    if (r == 0)
+        r = victim_connect(a->endpoint, a->transport, &w->client);
     if (r == 0)
         r = join(w);
     if (r == 0)
-        r = gp_tensor_declare(w->job, "tensor", GP_F32, ELEMENTS, &w->tensor);
-    if (r == 0)
-        r = gp_alloc(w->job, ELEMENTS * sizeof(float), &gradient);
-    if (r == 0)
-        r = gp_alloc(w->job, ELEMENTS * sizeof(float), &result);
-    w->gradient = gradient;
-    w->result = result;
+        r = declare(w);
     if (r == -EPROTO && a->rank >= MEMBERS_FEWEST) /* who was to ask for this one was killed */
         return 1;
     return r < 0 ? victim_fail(a->board, r) : 0;
@@ -100,6 +117,7 @@ static void go(struct worker *w)
     if (w->job)
         gp_job_leave(w->job);
     gp_disconnect(w->client);
+    mirror_fini(&w->mirror);
     free(w->pushed);
 }
 
@@ -136,74 +154,47 @@ static bool is_unwanted(const struct worker *w)
     return gp_job_membership(w->job, &membership) == 0 && w->about->rank >= membership.wanted;
 }
 
-/* --- a round --- */
-
-static void draw(const struct worker *w, uint32_t rank, struct ledger_push push, float *values)
-{
-    const struct gradient g = {w->about->seed, push.coming, push.count};
-    gradient_fill(&g, rank, values, ELEMENTS);
-    memset(values, 0, FIRST_PLACE * sizeof *values);
-    values[2 * rank] = (float)push.coming;
-    values[2 * rank + 1] = (float)push.count;
-}
-
-/* False: these are no numbers that anybody has pushed. */
-static bool read_pushes(const struct worker *w, struct ledger_push *ret_pushes)
-{
-    bool has_sense = true;
-    for (uint32_t rank = 0; rank < LEDGER_RANKS; rank++) {
-        float coming = w->result[2 * rank], count = w->result[2 * rank + 1];
-        has_sense &= coming >= 0 && coming < 1024 && count >= 0 && count < 1 << 22;
-        if (!has_sense)
-            return false;
-        ret_pushes[rank] = (struct ledger_push){(uint32_t)coming, (uint32_t)count};
-        has_sense &= (ret_pushes[rank].coming > 0) == (ret_pushes[rank].count > 0);
-    }
-    const struct ledger_push *own = &ret_pushes[w->about->rank];
-    return has_sense && own->coming == w->about->coming && own->count == w->count;
-}
-
-/* No gradient is in two rounds, none is left out, and who came again begins at its first. */
-static bool follows(const struct worker *w, uint32_t rank, struct ledger_push push)
-{
-    const struct ledger_push *last = &w->last[rank];
-    if (w->count == 1 || push.count == 0)
-        return true;
-    if (push.coming == last->coming)
-        return w->was_there[rank] && push.count == last->count + 1;
-    return push.coming > last->coming && push.count == 1;
-}
-
-static bool follow(struct worker *w, const struct ledger_push *pushes)
-{
-    bool all = true;
-    for (uint32_t rank = 0; rank < LEDGER_RANKS; rank++) {
-        all &= follows(w, rank, pushes[rank]);
-        w->was_there[rank] = pushes[rank].count > 0;
-        if (w->was_there[rank])
-            w->last[rank] = pushes[rank];
-    }
-    return all;
-}
+/* --- a result --- */
 
 /* In rank order, of those present. The place of the end is whoever's. */
-static uint64_t count_wrong(const struct worker *w, const struct ledger_push *pushes)
+static uint64_t count_wrong(const struct worker *w, const struct pushes *pushes)
 {
-    const float *present[LEDGER_RANKS];
-    uint32_t count = 0;
+    const void *present[LEDGER_RANKS];
+    uint32_t count = pushes_draw_all(w->about->seed, pushes, w->pushed, present);
     uint64_t wrong = 0;
-    for (uint32_t rank = 0; rank < LEDGER_RANKS; rank++)
-        if (pushes[rank].count > 0) {
-            draw(w, rank, pushes[rank], w->pushed + (size_t)rank * ELEMENTS);
-            present[count++] = w->pushed + (size_t)rank * ELEMENTS;
-        }
-    for (size_t i = 0; i < ELEMENTS; i++) {
-        float sum = present[0][i];
+    for (size_t i = 0; count > 0 && i < PUSH_ELEMENTS; i++) {
+        float sum = ((const float *)present[0])[i];
         for (uint32_t k = 1; k < count; k++)
-            sum += present[k][i];
-        wrong += i != END_PLACE && memcmp(&sum, &w->result[i], sizeof sum) != 0;
+            sum += ((const float *)present[k])[i];
+        wrong += i != PUSH_END && memcmp(&sum, &w->result[i], sizeof sum) != 0;
     }
     return wrong;
+}
+
+static uint64_t follow_sum(struct worker *w, struct pushes *ret_pushes)
+{
+    double numbers[PUSH_END];
+    for (size_t i = 0; i < PUSH_END; i++)
+        numbers[i] = w->result[i];
+    return pushes_read(numbers, ret_pushes) ? count_wrong(w, ret_pushes) : PUSH_ELEMENTS;
+}
+
+static uint64_t follow_update(struct worker *w, struct pushes *ret_pushes)
+{
+    const struct member *a = w->about;
+    if (a->begins || w->count > 1)
+        return mirror_follow(&w->mirror, w->result, ret_pushes);
+    return mirror_find(&w->mirror, w->result, a->ledger->grace_ns, ret_pushes) ? 0 : PUSH_ELEMENTS;
+}
+
+/* What those who come late find is a trail that was followed. */
+static bool follow_trail(struct worker *w, const struct pushes *pushes)
+{
+    bool was_found = w->about->updates && !w->about->begins && w->count == 1;
+    struct trail *trail = w->about->updates ? &w->mirror.now->trail : &w->trail;
+    const struct ledger_push *own = &pushes->of[w->about->rank];
+    return (was_found || trail_follow(trail, pushes->of)) && own->coming == w->about->coming &&
+           own->count == w->count;
 }
 
 static void complain(const struct worker *w, const char *what, uint64_t wrong)
@@ -211,28 +202,30 @@ static void complain(const struct worker *w, const char *what, uint64_t wrong)
     if (w->about->board->wrong == 0)
         fprintf(stderr, "# %s, rank %u, coming %u, its round %u: %s (%llu of %d elements)\n",
                 w->about->job, w->about->rank, w->about->coming, w->count, what,
-                (unsigned long long)wrong, ELEMENTS);
+                (unsigned long long)wrong, PUSH_ELEMENTS);
     w->about->board->wrong += wrong;
 }
 
 static void check(struct worker *w)
 {
-    struct ledger_push pushes[LEDGER_RANKS];
+    struct pushes pushes;
     struct victim_board *board = w->about->board;
-    if (!read_pushes(w, pushes)) {
-        complain(w, "names gradients that nobody pushed", ELEMENTS);
+    uint64_t wrong = w->about->updates ? follow_update(w, &pushes) : follow_sum(w, &pushes);
+    if (wrong > 0) {
+        complain(w, "not what the gradients that it names lead to", wrong);
     } else {
-        uint64_t wrong = count_wrong(w, pushes);
-        if (wrong > 0)
-            complain(w, "not the sum of the gradients that it names", wrong);
-        if (!follow(w, pushes))
-            complain(w, "a gradient taken twice, or left out", ELEMENTS);
-        if (!ledger_note(w->about->ledger, w->about->rank, pushes))
-            complain(w, "others have a result of other gradients", ELEMENTS);
+        if (!follow_trail(w, &pushes))
+            complain(w, "a gradient taken twice, or left out", PUSH_ELEMENTS);
+        if (!ledger_note(w->about->ledger, w->about->rank, pushes.of))
+            complain(w, "others have a result of other gradients", PUSH_ELEMENTS);
+        if (w->about->updates)
+            mirror_show(&w->mirror, w->about->rank);
     }
     board->rounds++;
-    board->elements_checked += ELEMENTS;
+    board->elements_checked += PUSH_ELEMENTS;
 }
+
+/* --- a round --- */
 
 /* Nobody's loss or stop is longer than the deadlines: who still waits then has been forgotten. */
 static int wait(const struct worker *w, gp_request *request)
@@ -242,31 +235,64 @@ static int wait(const struct worker *w, gp_request *request)
     return r;
 }
 
+static int push(struct worker *w, gp_request **ret_request)
+{
+    const struct update_settings s = mirror_settings();
+    const gp_settings settings = {
+        .rate = s.rate, .weight_decay = s.weight_decay, .momentum = s.momentum};
+    return w->about->updates ? gp_update(w->tensor, w->gradient, w->result, &settings, ret_request)
+                             : gp_push_pull(w->tensor, w->gradient, w->result, GP_SUM, ret_request);
+}
+
+static bool is_last(const struct worker *w)
+{
+    return w->about->updates ? mirror_ends(&w->mirror) : w->result[PUSH_END] > 0;
+}
+
 /* 1: it was the last. */
 static int run_round(struct worker *w)
 {
     const struct timespec nap = {0, COMPUTE_NS};
+    const struct member *a = w->about;
     gp_request *request;
     tend_resize(w);
     if (is_unwanted(w))
         return 1;
     w->count++;
-    draw(w, w->about->rank, (struct ledger_push){w->about->coming, w->count}, w->gradient);
-    w->gradient[END_PLACE] = atomic_load(&w->about->board->ends) > 0;
+    pushes_draw(a->seed, a->rank, (struct ledger_push){a->coming, w->count}, w->gradient);
+    w->gradient[PUSH_END] = atomic_load(&a->board->ends) > 0;
     nanosleep(&nap, NULL);
-    int r = gp_push_pull(w->tensor, w->gradient, w->result, GP_SUM, &request);
+    int r = push(w, &request);
     if (r == 0)
         r = wait(w, request);
     if (r < 0)
-        return victim_fail(w->about->board, r);
+        return victim_fail(a->board, r);
     check(w);
-    return w->result[END_PLACE] > 0;
+    return is_last(w);
+}
+
+/* The parameters that all begin with: everybody has them, and rank 0 tells the lanes. */
+static int begin(struct worker *w)
+{
+    gp_request *request;
+    const struct member *a = w->about;
+    if (!a->updates || !a->begins)
+        return 0;
+    mirror_set(&w->mirror, w->result);
+    int r = gp_broadcast(w->tensor, w->result, 0, &request);
+    if (r == 0)
+        r = wait(w, request);
+    if (r == 0)
+        mirror_show(&w->mirror, a->rank);
+    return r < 0 ? victim_fail(a->board, r) : 0;
 }
 
 int member_run(const struct member *about)
 {
     struct worker w = {.about = about};
     int r = come(&w);
+    if (r == 0)
+        r = begin(&w);
     while (r == 0)
         r = run_round(&w);
     atomic_store(&about->ledger->present[about->rank], 0);

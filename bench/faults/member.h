@@ -1,9 +1,10 @@
-/* One worker of a job whose workers come and go: sums with whoever is there, says in each gradient
- * which one it is, so that each result tells of which gradients it must be the sum. */
+/* One worker of a job whose workers come and go: sums with whoever is there, or makes steps of
+ * parameters with them, and says in each gradient which one it is, so that each result tells of
+ * which gradients it must be. */
 #ifndef GRADPOOL_BENCH_FAULTS_MEMBER_H
 #define GRADPOOL_BENCH_FAULTS_MEMBER_H
 
-#include "bench/faults/ledger.h"
+#include "bench/faults/mirror.h"
 #include "bench/faults/victim.h"
 
 #define MEMBERS_FEWEST 3 /* that the job begins with */
@@ -13,9 +14,12 @@ struct member {
     const char *endpoint, *transport, *job;
     uint32_t rank;
     uint32_t coming; /* how often this rank has come, this time included */
+    bool updates;    /* with copies of parameters and moment; else sums */
+    bool begins;     /* one of those that the job begins with */
     uint64_t seed;
     struct victim_board *board;
     struct ledger *ledger;
+    struct mirror_book *book; /* of updates */
 };
 
 /* Returns when told to end, when a resize wants it gone, or when something has failed: 0, or a

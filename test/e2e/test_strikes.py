@@ -1,4 +1,4 @@
-"""Kills, stops and cuts at random while jobs train, workers of one come and go, and an operator
+"""Kills, stops and cuts at random while jobs train, workers of two come and go, and an operator
 drains and takes snapshots: `gradpool-bench faults`, which checks every element of every round.
 GRADPOOL_TEST_LONG makes of one seed ten, each for five minutes."""
 import json

@@ -75,6 +75,47 @@ static void later_rounds_take_the_place_of_old_ones(void **state)
     }
 }
 
+static void a_trail_begins_anywhere(void **state)
+{
+    struct trail trail = {0};
+    assert_true(trail_follow(&trail, all));
+}
+
+static void a_trail_goes_on_by_ones_and_with_who_comes_again(void **state)
+{
+    static const struct ledger_push later[][LEDGER_RANKS] = {
+        {{1, 8}, {1, 6}}, {{1, 9}, {1, 7}, {2, 1}}, {{1, 10}, {1, 8}, {2, 2}, {1, 1}}};
+    struct trail trail = {0};
+    assert_true(trail_follow(&trail, all));
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
+        assert_true(trail_follow(&trail, later[i]));
+}
+
+static void a_trail_shows_what_was_left_out_or_taken_twice(void **state)
+{
+    static const struct ledger_push wrong[][LEDGER_RANKS] = {
+        {{1, 9}, {1, 6}, {1, 10}}, /* one left out */
+        {{1, 7}, {1, 6}, {1, 10}}, /* one taken twice */
+        {{1, 8}, {1, 6}, {2, 2}},  /* the first of who came again left out */
+        {{1, 8}, {1, 6}, {0, 1}},  /* one of who has long gone */
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct trail trail = {0};
+        assert_true(trail_follow(&trail, all));
+        assert_false(trail_follow(&trail, wrong[i]));
+    }
+}
+
+static void nobody_is_away_for_a_round_and_goes_on(void **state)
+{
+    static const struct ledger_push back[LEDGER_RANKS] = {{1, 9}, {1, 7}, {1, 10}};
+    static const struct ledger_push without[LEDGER_RANKS] = {{1, 8}, {1, 6}};
+    struct trail trail = {0};
+    assert_true(trail_follow(&trail, all));
+    assert_true(trail_follow(&trail, without));
+    assert_false(trail_follow(&trail, back));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -84,6 +125,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_only_the_dead_have_had_is_done_again, begin, end),
         cmocka_unit_test_setup_teardown(who_has_come_again_is_not_who_has_died, begin, end),
         cmocka_unit_test_setup_teardown(later_rounds_take_the_place_of_old_ones, begin, end),
+        cmocka_unit_test(a_trail_begins_anywhere),
+        cmocka_unit_test(a_trail_goes_on_by_ones_and_with_who_comes_again),
+        cmocka_unit_test(a_trail_shows_what_was_left_out_or_taken_twice),
+        cmocka_unit_test(nobody_is_away_for_a_round_and_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
