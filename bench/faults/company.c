@@ -246,7 +246,12 @@ static void bury(struct company *c, size_t job, uint32_t rank)
 {
     struct trainer *t = &c->jobs[job].trainers[rank];
     uint64_t away_ms = AWAY_MS + (t->coming * 389u + rank * 611u) % AWAY_MORE_MS;
-    process_reap(t->pid, clock_now_ns() + NS_PER_S);
+    int status = process_reap(t->pid, clock_now_ns() + NS_PER_S);
+    if (status > 128 && status != 128 + SIGKILL) {
+        fprintf(stderr, "# %s, rank %u: ended by signal %d   <- a crash\n", c->jobs[job].name, rank,
+                status - 128);
+        c->result->unnamed++;
+    }
     close(t->fd);
     t->pid = 0;
     t->fd = -1;
@@ -257,16 +262,17 @@ static void bury(struct company *c, size_t job, uint32_t rank)
 }
 
 /* A member that fails before the job has begun, or with what lanes kept of all, ends it for all.
- * Who was only about to come would wait for who has gone. */
+ * Who had no result yet would wait for who has gone; before it has begun the others would go on. */
 static void break_elastic(struct company *c, size_t job, uint32_t rank)
 {
     struct job *j = &c->jobs[job];
     int code = company_board(c, job, rank)->code;
-    if (j->broken_ns > 0 || (code != -EOWNERDEAD && (code == 0 || company_may_strike(c, job))))
+    bool ends_all = !company_may_strike(c, job);
+    if (j->broken_ns > 0 || (code != -EOWNERDEAD && (code == 0 || !ends_all)))
         return;
     j->broken_ns = clock_now_ns();
     for (uint32_t other = 0; other < WORKERS_MAX; other++)
-        if (j->trainers[other].pid > 0 && company_board(c, job, other)->rounds == 0)
+        if (j->trainers[other].pid > 0 && (ends_all || company_board(c, job, other)->rounds == 0))
             kill(j->trainers[other].pid, SIGKILL);
 }
 

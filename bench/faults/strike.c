@@ -16,12 +16,16 @@
 
 #define SOCKETS_MAX 256
 
-/* Of both kinds, if it has a peer. */
-static bool is_connection(int fd)
+/* Of both kinds, if it has a peer; in another process, since libraries make pairs to wake their own
+ * threads, which nobody else can cut. */
+static bool is_connection(int fd, pid_t owner)
 {
     struct sockaddr_storage peer;
-    socklen_t bytes = sizeof peer;
-    return getpeername(fd, (struct sockaddr *)&peer, &bytes) == 0;
+    struct ucred other = {0};
+    socklen_t bytes = sizeof peer, other_bytes = sizeof other;
+    return getpeername(fd, (struct sockaddr *)&peer, &bytes) == 0 &&
+           (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &other_bytes) < 0 ||
+            other.pid != owner);
 }
 
 static size_t list_sockets(pid_t pid, int *ret_numbers)
@@ -53,7 +57,7 @@ int strike_cut(pid_t pid, unsigned chance)
         _cleanup_fd_ int copy = (int)syscall(SYS_pidfd_getfd, process, number, 0);
         if (copy < 0 && errno == EPERM)
             return -EPERM;
-        if (copy >= 0 && is_connection(copy))
+        if (copy >= 0 && is_connection(copy, pid))
             return shutdown(copy, SHUT_RDWR) < 0 ? -errno : 0;
     }
     return -ENOENT;
