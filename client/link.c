@@ -277,6 +277,7 @@ struct link *link_get(struct gp_job *job, uint32_t lane)
     list_for_each (node, &job->links) {
         struct link *l = list_entry(node, struct link, node);
         if (l->lane == lane) {
+            l->is_left |= l->state == LINK_OPEN && link_pieces(l) == 0; /* its lane may close it */
             link_open(l);
             return l;
         }

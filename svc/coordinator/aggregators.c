@@ -4,6 +4,7 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/kept.h"
 #include "svc/coordinator/measuring.h"
+#include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/saving.h"
 #include "svc/coordinator/service.h"
@@ -193,6 +194,7 @@ void aggregator_away(struct aggregator *a, uint64_t grace_ns)
     a->state = AGGREGATOR_AWAY;
     calls_abandon(a, -ECONNRESET, "the aggregator left its control connection");
     moving_aggregator_away(a);
+    regrouping_aggregator_gone(a);
     saving_aggregator_gone(a);
     log_info("%s is away", aggregator_name(a, name, sizeof name));
     bool remote = a->process.fd < 0;
@@ -286,6 +288,7 @@ void aggregator_attach(struct aggregator *a, struct peer *p)
         a->state = AGGREGATOR_AWAY;
         calls_abandon(a, -ECONNRESET, "the aggregator came back on another connection");
         moving_aggregator_away(a);
+        regrouping_aggregator_gone(a);
         saving_aggregator_gone(a);
     }
     a->peer = p;

@@ -238,7 +238,14 @@ static void join_new(struct peer *p, const envelope *message)
     members_tell(job, NULL);
 }
 
-/* The routes it may have missed come with the reply; it knows by their epochs which are news. */
+/* Others are told when their lane has them (K3). */
+static bool is_confirmed(const struct piece *piece, const void *context)
+{
+    return piece->state == PIECE_READY;
+}
+
+/* The routes and failures that it may have missed come with the reply; by their epochs it knows
+ * which routes are news. */
 static void resume(struct peer *p, uint64_t request, struct session *session)
 {
     struct job *job = session->job;
@@ -250,7 +257,10 @@ static void resume(struct peer *p, uint64_t request, struct session *session)
     session_attach(session, p);
     reply_joined(session, request);
     if (job->epoch > 1)
-        tensors_send_routes(job, session, NULL, NULL);
+        tensors_send_routes(job, session, is_confirmed, NULL);
+    for (size_t i = 0; i < job->tensors_count; i++)
+        if (job->tensors[i]->failure)
+            tensor_send_failure(job->tensors[i], session);
     if (job->failure)
         jobs_send_failure(job, -ECONNRESET, p);
 }

@@ -55,7 +55,9 @@ void kept_add(struct peer *p, const envelope *request, uint64_t timeout_ns, kept
     kept->handler = handler;
     kept->bytes = bytes;
     gradpool__wire__envelope__pack(request, kept->request);
-    wait_create(p, request->id, timeout_ns, handle_again, kept);
+    struct wait *wait = wait_create(p, request->id, timeout_ns, handle_again, kept);
+    if (wait)
+        wait_uncount(wait); /* or those that wait for room would be what takes it */
 }
 
 static struct wait *next(struct service *s, kept_handler handler, uint64_t newest)

@@ -48,6 +48,8 @@ void entering_went_on(struct job *job);
  * Nothing comes of it for a job whose workers do not come and go. */
 void regrouping_check(struct job *job);
 void regrouping_check_all(struct service *s);
+/* Away, lost or on another connection: what it has said of a change under way holds no more. */
+void regrouping_aggregator_gone(const struct aggregator *a);
 bool regrouping_is_busy(const struct job *job);
 /* The job ends. */
 void regrouping_end(struct job *job);

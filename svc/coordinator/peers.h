@@ -86,6 +86,8 @@ struct wait {
 /* Takes over `data`. NULL: no memory, and the peer was told. */
 struct wait *wait_create(struct peer *p, uint64_t request, uint64_t timeout_ns,
                          void (*expired)(struct wait *wait), void *data);
+/* It is none of its job's requests, of which there may be so many (quota.c). */
+void wait_uncount(struct wait *wait);
 void wait_destroy(struct wait *wait);
 struct wait *wait_find(struct service *s, uint64_t id);
 void waits_cancel(struct peer *p);

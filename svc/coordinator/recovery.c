@@ -161,6 +161,7 @@ void recovery_aggregator_lost(struct aggregator *a)
 {
     moving_aggregator_lost(a);
     saving_aggregator_gone(a);
+    regrouping_aggregator_gone(a);
     list_for_each (node, &a->service->jobs) {
         struct job *job = list_entry(node, struct job, link);
         each_piece(job, strand, a);

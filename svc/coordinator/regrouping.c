@@ -368,6 +368,18 @@ static void regroup(struct job *job)
 
 /* --- the release --- */
 
+/* What has been released there may rest no more when it comes back, or is elsewhere without having
+ * rested: the change begins anew. */
+void regrouping_aggregator_gone(const struct aggregator *a)
+{
+    list_for_each (node, &a->service->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        for (size_t i = 0; job->regrouping && i < job->shares_count; i++)
+            if (job->regrouping->epoch == 0 && job->shares[i].lane->aggregator == a)
+                job->regrouping->has_failed = true;
+    }
+}
+
 static bool all_are_there(struct job *job)
 {
     const struct regrouping *r = job->regrouping;

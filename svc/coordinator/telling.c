@@ -29,6 +29,13 @@ static void fail_tensor(struct tensor *tensor, int code, const char *why)
     tensor_fail(tensor, NULL, code, text);
 }
 
+/* Its aggregator is away, or has not answered: when it is back it is told again, and when it is
+ * lost another lane gets them. */
+static bool may_take_it_yet(int code)
+{
+    return code == -ECONNRESET || code == -ENOTCONN || code == -ETIMEDOUT;
+}
+
 static void settle(struct job *job, const struct placed *placed, int code, const char *text)
 {
     for (size_t i = 0; i < placed->count; i++) {
@@ -39,7 +46,7 @@ static void settle(struct job *job, const struct placed *placed, int code, const
             continue; /* it has gone elsewhere meanwhile */
         piece->state = code < 0 ? PIECE_PLACED : PIECE_READY;
         piece->regroups &= code < 0;
-        if (code < 0 && code != -ECONNRESET && code != -ENOTCONN)
+        if (code < 0 && !may_take_it_yet(code))
             fail_tensor(tensor, code, text);
     }
 }
@@ -55,6 +62,8 @@ static void lane_answered(struct service *s, void *data, const envelope *reply, 
         log_warn("job %s: lane %u did not take %zu pieces: %s", job->name, placed->lane,
                  placed->count, text);
     settle(job, placed, reply ? 0 : code, text);
+    if (!reply && code == -ETIMEDOUT)
+        timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
     leavers_changed(job);
     if (reply && placed->recovering)
         tensors_send_routes(job, NULL, is_of, placed);

@@ -139,6 +139,19 @@ int piece_restore(struct service *s, const struct store_piece *row)
 
 /* --- failing a tensor --- */
 
+void tensor_send_failure(const struct tensor *tensor, const struct session *to)
+{
+    WIRE(TensorFailure) failure = GRADPOOL__WIRE__TENSOR_FAILURE__INIT;
+    failure.tensor = tensor->id;
+    failure.code = tensor->failure_code;
+    failure.text = tensor->failure;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(TENSOR_FAILURE);
+    e.tensor_failure = &failure;
+    if (tensor_has_rank(tensor, to->rank) && to->peer)
+        peer_send(to->peer, &e);
+}
+
 void tensor_fail(struct tensor *tensor, const struct session *except, int code, const char *text)
 {
     struct job *job = tensor->job;
@@ -154,18 +167,9 @@ void tensor_fail(struct tensor *tensor, const struct session *except, int code, 
     store_put(job->service->store, &row);
     if (store_commit(job->service->store, &err) < 0)
         log_error("%s", err.text);
-    WIRE(TensorFailure) failure = GRADPOOL__WIRE__TENSOR_FAILURE__INIT;
-    failure.tensor = tensor->id;
-    failure.code = code;
-    failure.text = (char *)text;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(TENSOR_FAILURE);
-    e.tensor_failure = &failure;
-    for (uint32_t rank = 0; rank < job->workers; rank++) {
-        const struct session *session = job->sessions[rank];
-        if (tensor_has_rank(tensor, rank) && session && session != except && session->peer)
-            peer_send(session->peer, &e);
-    }
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (job->sessions[rank] && job->sessions[rank] != except)
+            tensor_send_failure(tensor, job->sessions[rank]);
 }
 
 /* --- routes --- */

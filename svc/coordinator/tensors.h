@@ -16,6 +16,8 @@ void tensor_destroy(struct tensor *tensor);
 uint64_t tensor_bytes(const struct tensor *tensor, uint64_t elements);
 bool tensor_has_rank(const struct tensor *tensor, uint32_t rank);
 void tensor_set_rank(struct tensor *tensor, uint32_t rank, bool on);
+/* Again, of a tensor that has failed, to a rank that may have missed it. */
+void tensor_send_failure(const struct tensor *tensor, const struct session *to);
 /* Tells every rank that has declared it (but `except`), once; it stays failed. */
 void tensor_fail(struct tensor *tensor, const struct session *except, int code, const char *text);
 void tensor_row(const struct tensor *tensor, struct store_row *ret_row);

@@ -33,11 +33,17 @@ struct wait *wait_create(struct peer *p, uint64_t request, uint64_t timeout_ns,
     return wait;
 }
 
-void wait_destroy(struct wait *wait)
+void wait_uncount(struct wait *wait)
 {
     struct job *job = wait->job ? jobs_find_id(wait->peer->service, wait->job) : NULL;
     if (job)
         job->requests--;
+    wait->job = 0;
+}
+
+void wait_destroy(struct wait *wait)
+{
+    wait_uncount(wait);
     timer_stop(&wait->timer);
     list_remove(&wait->link);
     free(wait->data);

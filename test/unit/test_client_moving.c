@@ -196,6 +196,30 @@ static void a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket(void *
     script_unlock(&rig);
 }
 
+/* Its last tensor there was undeclared, the lane has dropped the job, and nobody drives the fabric:
+ * the connection still looks open. */
+static void a_connection_without_pieces_may_have_ended_unseen(void **state)
+{
+    gp_tensor *next[WORKERS];
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    for (int rank = 0; rank < WORKERS; rank++)
+        ok(gp_tensor_undeclare(t[rank]));
+    script_lock(&rig);
+    for (int rank = 0; rank < WORKERS; rank++)
+        fabric_disconnect(rig.lanes[0].workers[rank].conn);
+    while (rig.lanes[0].workers[0].conn || rig.lanes[0].workers[1].conn)
+        script_wait(&rig);
+    script_unlock(&rig);
+    declare("v", ELEMENTS, next);
+    for (int rank = 0; rank < WORKERS; rank++)
+        ok(gp_push_pull(next[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
+    for (int i = 0; i < WAIT_MS / 10 && gp_poll(q[0], 0) + gp_poll(q[1], 0) < WORKERS; i++)
+        gp_poll(q[i % WORKERS], 10); /* both must see it */
+    for (int rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(q[rank], WAIT_MS));
+}
+
 /* Nobody drives the fabric between two pushes, but route changes come at once. */
 static void a_piece_that_comes_back_before_its_old_connection_ends_is_announced_anew(void **state)
 {
@@ -268,6 +292,7 @@ int main(void)
         CASE(a_round_that_waits_is_announced_to_the_next_lane),
         CASE(pieces_that_stay_go_on_at_the_lane_that_let_go),
         CASE(the_end_of_a_lane_without_pieces_means_nothing),
+        CASE(a_connection_without_pieces_may_have_ended_unseen),
         CASE(a_piece_that_comes_back_before_its_old_connection_ends_is_announced_anew),
         CASE(a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket),
         CASE(a_new_lane_hears_the_last_two_sets_that_were_chosen),

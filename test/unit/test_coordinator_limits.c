@@ -146,6 +146,31 @@ static void requests_that_wait_for_a_lane_are_counted(void **state)
     declare(zero, "c", 10);
 }
 
+/* A worker that got none would take the lane for lost. */
+static void tickets_beyond_what_a_job_may_ask_for_wait(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_JOB_REQUESTS, 2);
+    struct end *lane = rig_aggregator(rig, 1);
+    struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
+    WIRE(TicketRequest) ticket = GRADPOOL__WIRE__TICKET_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    declare(zero, "a", 10);
+    lane->answers = false;
+    ticket.lane = lane->lanes[0];
+    request.body_case = BODY(TICKET_REQUEST);
+    request.ticket_request = &ticket;
+    for (int i = 0; i < 5; i++)
+        end_send(zero, &request);
+    for (int i = 0; i < 5; i++) {
+        envelope *grant = end_expect(lane, BODY(GRANT_REQUEST));
+        end_answer(lane, grant);
+        message_free(grant);
+        message_free(end_expect(zero, BODY(TICKET_REPLY)));
+    }
+    end_expect_none(zero, BODY(FAILURE));
+}
+
 static void a_lane_gets_no_more_pieces_than_its_memory_holds(void **state)
 {
     struct rig *rig = *state;
@@ -336,6 +361,7 @@ int main(void)
         CASE(pieces_and_bytes_are_counted_too),
         CASE(the_jobs_of_a_tenant_share_its_tensors_pieces_and_bytes),
         CASE(requests_that_wait_for_a_lane_are_counted),
+        CASE(tickets_beyond_what_a_job_may_ask_for_wait),
         CASE(a_lane_gets_no_more_pieces_than_its_memory_holds),
         CASE(who_finds_no_room_on_one_lane_gets_another),
         CASE(one_job_gets_no_more_of_a_lane_s_memory_than_its_part),

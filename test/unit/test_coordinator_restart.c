@@ -49,6 +49,25 @@ static void resume(struct rig *rig, struct worker *w, uint32_t rank, uint32_t wo
     message_free(reply);
 }
 
+/* Or it would push, and wait for who knows better. */
+static void who_resumes_hears_which_tensors_have_failed_meanwhile(void **state)
+{
+    struct rig *rig = *state;
+    rig_aggregator(rig, 1);
+    struct worker zero = join(rig, 0, 2), one = join(rig, 1, 2);
+    declare(&zero, "w");
+    end_close(zero.end);
+    rig_settle(rig);
+    end_declare_one(one.end, "w", 200);
+    message_free(end_expect(one.end, BODY(FAILURE)));
+    resume(rig, &zero, 0, 2);
+    envelope *failure = end_expect(zero.end, BODY(TENSOR_FAILURE));
+    assert_int_equal(failure->tensor_failure->tensor, zero.tensor);
+    assert_int_equal(failure->tensor_failure->code, -EINVAL);
+    assert_non_null(strstr(failure->tensor_failure->text, "200"));
+    message_free(failure);
+}
+
 static void a_restart_keeps_jobs_sessions_routes_and_epochs(void **state)
 {
     struct rig *rig = *state;
@@ -374,6 +393,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_restart_keeps_jobs_sessions_routes_and_epochs),
+        CASE(who_resumes_hears_which_tensors_have_failed_meanwhile),
         CASE(an_epoch_from_before_a_restart_is_not_given_again),
         CASE(what_is_declared_before_lanes_are_back_waits_for_them),
         CASE(a_local_aggregator_that_died_meanwhile_is_found_lost_at_once),
