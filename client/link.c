@@ -97,6 +97,7 @@ static void ask_for_ticket(struct link *l)
         return;
     gradpool__wire__ticket_request__init(&l->ticket_request);
     l->ticket_request.lane = l->lane;
+    l->ticket_request.failures = l->attempts >= ATTEMPTS_MAX ? l->attempts : 0;
     l->call.request = (envelope)GRADPOOL__WIRE__ENVELOPE__INIT;
     l->call.request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TICKET_REQUEST;
     l->call.request.ticket_request = &l->ticket_request;
@@ -121,6 +122,14 @@ static int take_ticket(struct link *l, const envelope *reply)
     return 0;
 }
 
+/* Why it could not be reached says more than that it is gone. */
+static void lose_without_ticket(struct link *l, int code)
+{
+    bool was_tried = l->attempts >= ATTEMPTS_MAX;
+    link_lose(l, was_tried ? l->failure.code : code,
+              was_tried ? "cannot be reached" : "gives no ticket");
+}
+
 /* In the control thread. */
 static void ticket_arrived(struct control_call *call, const envelope *reply, const struct err *err)
 {
@@ -133,7 +142,7 @@ static void ticket_arrived(struct control_call *call, const envelope *reply, con
         if (r == -EAGAIN)
             ask_for_ticket(l);
         else if (r < 0)
-            link_lose(l, r, "gives no ticket");
+            lose_without_ticket(l, r);
         else
             link_connect(l);
         engine_flush(&job->engine);
@@ -222,6 +231,16 @@ static bool is_our_own_lack(int code)
     return code == -EMFILE || code == -ENFILE || code == -ENOMEM;
 }
 
+/* Only the coordinator knows whether the lane is gone. Who asks after a failure waits (L38). */
+static void try_later(struct link *l, int code)
+{
+    char name[128];
+    err_set(&l->failure, code, "%s cannot be reached: %s", link_name(l, name, sizeof name),
+            err_text(code));
+    log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
+    ask_for_ticket(l);
+}
+
 /* A ticket may have been used up or be of an aggregator that is gone, so the next attempt has a
  * fresh one. */
 void link_retry(struct link *l, int error, uint32_t reason)
@@ -250,7 +269,7 @@ void link_retry(struct link *l, int error, uint32_t reason)
         link_break(l, code, "%s cannot be reached: %s", link_name(l, name, sizeof name),
                    err_text(code));
     else
-        link_lose(l, code, "cannot be reached");
+        try_later(l, code);
 }
 
 /* ---- life ---- */

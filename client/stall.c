@@ -116,7 +116,8 @@ static void say_lane(const struct gp_request *q, const struct piece *p, char *te
         text_append(text, ERR_TEXT_BYTES, "%s is lost and no other has taken over", name);
         say_unreachable(q->job, text);
     } else if (l->state != LINK_OPEN) {
-        text_append(text, ERR_TEXT_BYTES, "not connected to %s yet", name);
+        text_append(text, ERR_TEXT_BYTES, "not connected to %s yet%s%s", name,
+                    l->failure.code ? ": " : "", l->failure.code ? l->failure.text : "");
         say_unreachable(q->job, text);
     } else if (q->queries > 0) {
         text_append(text, ERR_TEXT_BYTES, "%s does not answer", name);

@@ -142,7 +142,7 @@ static void rejoin(struct aggregator *a, struct peer *p, uint64_t request,
     recovery_place_stranded(p->service);
     fleet_check(p->service);
     kept_check(p->service, declare_handle);
-    kept_check(p->service, ticket_handle);
+    kept_check(p->service, ticket_answer);
 }
 
 static struct aggregator *find_joined(struct service *s, const WIRE(AggregatorJoin) * join)

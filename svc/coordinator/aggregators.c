@@ -119,7 +119,7 @@ static void lost(struct aggregator *a)
     timer_start(&s->loop, &a->timer, a->is_stopping ? 0 : clock_now_ns() + SHOWN_NS);
     fleet_check(s);
     recovery_aggregator_lost(a);
-    kept_check(s, ticket_handle);
+    kept_check(s, ticket_answer);
     service_check_drained(s);
 }
 

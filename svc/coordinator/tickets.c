@@ -12,7 +12,8 @@
 #include <sys/random.h>
 
 #define TICKET_DEADLINE_NS (5 * NS_PER_S)
-#define CROWD_NS (100 * NS_PER_MS) /* more ask at a time than a job may */
+#define CROWD_NS (100 * NS_PER_MS)     /* more ask at a time than a job may */
+#define UNREACHED_NS (500 * NS_PER_MS) /* before a worker tries a lane again */
 
 struct grant {
     uint64_t wait;
@@ -129,7 +130,7 @@ static bool job_is_on(const struct job *job, const struct lane *lane)
     return false;
 }
 
-void ticket_handle(struct peer *p, const envelope *request)
+void ticket_answer(struct peer *p, const envelope *request)
 {
     uint32_t id = request->ticket_request->lane;
     if (!p->session)
@@ -142,10 +143,19 @@ void ticket_handle(struct peer *p, const envelope *request)
         return peer_fail(p, request->id, -ESTALE,
                          "lane %u has been lost; its pieces get new routes", id);
     if (lane->aggregator->state == AGGREGATOR_AWAY)
-        return kept_add(p, request, TICKET_DEADLINE_NS, ticket_handle,
+        return kept_add(p, request, TICKET_DEADLINE_NS, ticket_answer,
                         "an aggregator that is away");
     struct err err;
     if (quota_check_request(job, &err) < 0)
-        return kept_add(p, request, CROWD_NS, ticket_handle, "others of their job");
+        return kept_add(p, request, CROWD_NS, ticket_answer, "others of their job");
     ask_lane(p, request->id, lane);
+}
+
+/* A lane that cannot be reached, though it is up, may be in a moment. */
+void ticket_handle(struct peer *p, const envelope *request)
+{
+    if (request->ticket_request->failures > 0)
+        kept_add(p, request, UNREACHED_NS, ticket_answer, "a lane that could not be reached");
+    else
+        ticket_answer(p, request);
 }

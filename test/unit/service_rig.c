@@ -198,10 +198,13 @@ static void ticket(struct service_rig *rig, uint32_t i, const envelope *request)
         rig->not_now--;
         return reply_failure(rig->channels[i].channel, request->id, -EAGAIN, "not confirmed");
     }
+    if (!lane->fabric && request->ticket_request->failures > 0)
+        return reply_failure(rig->channels[i].channel, request->id, -ENOENT, "nothing there");
     rig->tickets++;
     address.lane = number;
     address.aggregator = 5;
-    address.shm = lane->address;
+    address.shm = rig->astray > 0 ? (char *)"@gradpool-nowhere" : lane->address;
+    rig->astray -= rig->astray > 0;
     address.ofi = (char *)"";
     address.node = (char *)"node7";
     granted.address = &address;

@@ -103,6 +103,7 @@ struct service_rig {
     int resize_failure;
     const char *resize_text;
     uint32_t refusals;      /* of tickets, still to come */
+    uint32_t astray;        /* tickets that lead nowhere, still to be given */
     uint32_t not_now;       /* of requests for one, to be told to ask again */
     const char *stale_text; /* said to who resumes: it is in the job no more */
     int declare_failure;

@@ -251,20 +251,6 @@ static void a_worker_refused_twice_is_told_by_whom(void **state)
     run_round(t, 1);
 }
 
-/* Its lane may come back, and then nobody says where to else. */
-static void a_ticket_that_cannot_be_had_now_is_asked_for_again(void **state)
-{
-    script_lock(&rig);
-    rig.not_now = 3;
-    script_unlock(&rig);
-    declare("w", ELEMENTS, t);
-    run_round(t, 1);
-    script_lock(&rig);
-    assert_int_equal(rig.not_now, 0);
-    assert_int_equal(rig.tickets, 2);
-    script_unlock(&rig);
-}
-
 /* ---- a lane dies ---- */
 
 static void a_round_that_was_open_is_summed_again_by_the_new_lane(void **state)
@@ -575,7 +561,6 @@ int main(void)
         CASE(a_refused_declare_leaves_nothing_behind),
         CASE(a_refused_ticket_is_replaced_once),
         CASE(a_worker_refused_twice_is_told_by_whom),
-        CASE(a_ticket_that_cannot_be_had_now_is_asked_for_again),
         CASE(a_round_that_was_open_is_summed_again_by_the_new_lane),
         CASE(a_result_that_one_rank_holds_is_given_to_the_rest),
         CASE(idle_pieces_tell_their_new_lane_the_last_round),

@@ -1,5 +1,6 @@
 /* The client when lanes let go of pieces while it trains (L19): nothing is closed, rounds go on
- * with the new owner, and what the former one still says finds nobody. */
+ * with the new owner, and what the former one still says finds nobody. And when a lane that is up
+ * cannot be had for a moment (L38). */
 #include "test/unit/client_fixture.h"
 
 #include <errno.h>
@@ -196,6 +197,35 @@ static void a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket(void *
     script_unlock(&rig);
 }
 
+/* Its lane may come back, and then nobody says where to else. */
+static void a_ticket_that_cannot_be_had_now_is_asked_for_again(void **state)
+{
+    script_lock(&rig);
+    rig.not_now = 3;
+    script_unlock(&rig);
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    script_lock(&rig);
+    assert_int_equal(rig.not_now, 0);
+    assert_int_equal(rig.tickets, 2);
+    script_unlock(&rig);
+}
+
+/* Nobody would say where else to go. */
+static void a_lane_that_cannot_be_reached_is_tried_again(void **state)
+{
+    script_lock(&rig);
+    rig.astray = 5;
+    script_unlock(&rig);
+    ok(gp_tensor_declare(jobs[0], "w", GP_F32, ELEMENTS, &t[0]));
+    script_lock(&rig);
+    assert_int_equal(rig.astray, 0);
+    assert_int_equal(rig.tickets, 6);
+    script_unlock(&rig);
+    ok(gp_tensor_declare(jobs[1], "w", GP_F32, ELEMENTS, &t[1]));
+    run_round(t, 1);
+}
+
 /* Its last tensor there was undeclared, the lane has dropped the job, and nobody drives the fabric:
  * the connection still looks open. */
 static void a_connection_without_pieces_may_have_ended_unseen(void **state)
@@ -292,6 +322,8 @@ int main(void)
         CASE(a_round_that_waits_is_announced_to_the_next_lane),
         CASE(pieces_that_stay_go_on_at_the_lane_that_let_go),
         CASE(the_end_of_a_lane_without_pieces_means_nothing),
+        CASE(a_ticket_that_cannot_be_had_now_is_asked_for_again),
+        CASE(a_lane_that_cannot_be_reached_is_tried_again),
         CASE(a_connection_without_pieces_may_have_ended_unseen),
         CASE(a_piece_that_comes_back_before_its_old_connection_ends_is_announced_anew),
         CASE(a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket),

@@ -378,6 +378,21 @@ static void a_ticket_of_a_lane_that_is_away_is_given_when_it_is_back(void **stat
     message_free(reply);
 }
 
+static void who_could_not_reach_a_lane_waits_a_moment_for_the_next_ticket(void **state)
+{
+    envelope request;
+    WIRE(TicketRequest) ticket;
+    struct end *lane = rig_aggregator(*state, 1);
+    struct end *zero = rig_join(*state, "resnet", 0, 1, NULL, NULL);
+    end_declare_one(zero, "w", 100);
+    declared(zero, NULL);
+    ticket_request(&request, &ticket, lane->lanes[0]);
+    ticket.failures = 2;
+    end_send(zero, &request);
+    end_expect_none(zero, BODY(TICKET_REPLY));
+    message_free(end_expect(zero, BODY(TICKET_REPLY)));
+}
+
 static void a_ticket_that_a_lane_could_not_confirm_is_to_be_asked_for_again(void **state)
 {
     envelope request;
@@ -438,6 +453,7 @@ int main(void)
         CASE(no_two_tickets_are_alike),
         CASE(a_lane_without_pieces_of_the_job_gives_no_ticket),
         CASE(a_ticket_of_a_lane_that_is_away_is_given_when_it_is_back),
+        CASE(who_could_not_reach_a_lane_waits_a_moment_for_the_next_ticket),
         CASE(a_ticket_that_a_lane_could_not_confirm_is_to_be_asked_for_again),
         CASE(a_ticket_of_a_lane_that_is_lost_is_not_waited_for),
     };
