@@ -263,7 +263,7 @@ class Orders(unittest.TestCase):
         self.jobs.pop(3).leave()
         self.jobs[2] = self.join(2)     # the gap is closed
         self.jobs[0].resize(3, WAIT_MS)
-        self.assertEqual(self.jobs[1].members().ranks, (0, 1, 2))
+        until(lambda: self.jobs[1].members().ranks == (0, 1, 2), 'rank 1 knows it, too')
 
 
 if __name__ == '__main__':
