@@ -97,6 +97,8 @@ typedef void (*call_done_fn)(struct service *s, void *data, const envelope *repl
  * error is -ENOMEM: nothing was sent, `data` is still the caller's. */
 int call_send(struct aggregator *a, envelope *request, uint64_t timeout_ns, call_done_fn done,
               void *data);
+/* Of a call that has failed: nobody answered, which says nothing of what was asked. */
+bool call_went_unanswered(int code);
 void call_answer(struct aggregator *a, const envelope *reply);
 /* Fails them all. */
 void calls_abandon(struct aggregator *a, int code, const char *text);

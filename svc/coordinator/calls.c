@@ -74,6 +74,11 @@ void call_answer(struct aggregator *a, const envelope *reply)
     /* Its deadline was earlier: the caller has been told. */
 }
 
+bool call_went_unanswered(int code)
+{
+    return code == -ECONNRESET || code == -ENOTCONN || code == -ETIMEDOUT;
+}
+
 void calls_abandon(struct aggregator *a, int code, const char *text)
 {
     while (!list_is_empty(&a->calls))

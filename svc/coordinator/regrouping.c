@@ -245,11 +245,6 @@ static void settle(struct tensor *tensor, struct piece *piece, void *context)
     }
 }
 
-static bool is_absence(int code)
-{
-    return code == -ECONNRESET || code == -ENOTCONN || code == -ETIMEDOUT;
-}
-
 static void regrouped(struct service *s, void *data, const envelope *reply, int code,
                       const char *text)
 {
@@ -263,7 +258,7 @@ static void regrouped(struct service *s, void *data, const envelope *reply, int 
     each_piece(job, settle, asked);
     if (code == -ETIMEDOUT)
         timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
-    if (!reply && !is_absence(code))
+    if (!reply && !call_went_unanswered(code))
         jobs_fail(job, NULL, code, "lane %u did not follow a change of workers: %s", asked->lane,
                   text);
     if (--r->pending == 0)

@@ -29,13 +29,8 @@ static void fail_tensor(struct tensor *tensor, int code, const char *why)
     tensor_fail(tensor, NULL, code, text);
 }
 
-/* Its aggregator is away, or has not answered: when it is back it is told again, and when it is
- * lost another lane gets them. */
-static bool may_take_it_yet(int code)
-{
-    return code == -ECONNRESET || code == -ENOTCONN || code == -ETIMEDOUT;
-}
-
+/* Where nobody answered, the aggregator is told again when it is back, and when it is lost another
+ * lane gets them. */
 static void settle(struct job *job, const struct placed *placed, int code, const char *text)
 {
     for (size_t i = 0; i < placed->count; i++) {
@@ -46,7 +41,7 @@ static void settle(struct job *job, const struct placed *placed, int code, const
             continue; /* it has gone elsewhere meanwhile */
         piece->state = code < 0 ? PIECE_PLACED : PIECE_READY;
         piece->regroups &= code < 0;
-        if (code < 0 && !may_take_it_yet(code))
+        if (code < 0 && !call_went_unanswered(code))
             fail_tensor(tensor, code, text);
     }
 }

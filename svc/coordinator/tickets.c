@@ -41,12 +41,7 @@ static void send_ticket(struct wait *wait, const struct grant *grant, const stru
     peer_send(wait->peer, &e);
 }
 
-/* The lane has not answered, but may: whoever is told so asks again (L38 of `client`). */
-static bool may_answer_later(const envelope *reply, int code)
-{
-    return !reply && (code == -ECONNRESET || code == -ENOTCONN || code == -ETIMEDOUT);
-}
-
+/* Where the lane has not answered, but may, the worker is told to ask again (L38 of `client`). */
 static void granted(struct service *s, void *data, const envelope *reply, int code,
                     const char *text)
 {
@@ -58,7 +53,7 @@ static void granted(struct service *s, void *data, const envelope *reply, int co
     if (!lane || lane->aggregator->state == AGGREGATOR_LOST)
         peer_fail(wait->peer, wait->request, -ESTALE,
                   "lane %u has just been lost; its pieces get new routes", grant->lane);
-    else if (lane->aggregator->state == AGGREGATOR_AWAY || may_answer_later(reply, code))
+    else if (lane->aggregator->state == AGGREGATOR_AWAY || (!reply && call_went_unanswered(code)))
         peer_fail(wait->peer, wait->request, -EAGAIN, "lane %u: %s", grant->lane,
                   reply ? "its aggregator is away" : text);
     else if (!reply)
