@@ -68,7 +68,20 @@ class Process:
             raise AssertionError(f'{self.name} ended without saying {words!r}:\n{self.tail()}')
 
     def tail(self):
-        return self.text()[-3000:]
+        return self.text()[-3000:] + self.doing()
+
+    def doing(self):
+        """A line a thread, if it lives: what it waits for, and the ticks that it has run."""
+        lines = []
+        with contextlib.suppress(OSError):
+            for thread in sorted(pathlib.Path(f'/proc/{self.pid}/task').iterdir()):
+                name, _, rest = (thread / 'stat').read_text().rpartition(')')
+                fields = rest.split()
+                lines.append(f'({self.name}: thread {name}) is {fields[0]} in '
+                             f'{(thread / "wchan").read_text() or "?"}, ran {fields[11]} + '
+                             f'{fields[12]} ticks)')
+            lines.append(pathlib.Path('/proc/pressure/io').read_text())
+        return '\n'.join(lines)
 
 
 def until(condition, what, seconds=WAIT_S, process=None):
