@@ -112,9 +112,9 @@ GP_API void gp_disconnect(gp_client *client);
 
 /* What becomes of a job that loses a worker: it fails, or goes on without it. */
 enum gp_worker_loss { GP_FAIL = 0, GP_CONTINUE = 1 };
-/* Of parameters and moments when a lane dies. REPLICA: a rank has a copy in its memory, twice 4,
- * 8 or 12 bytes an element; training goes on to the same bits. NONE: see gp_job_snapshot(). */
-enum gp_durability { GP_DURABILITY_DEFAULT = 0, GP_DURABILITY_NONE = 1, GP_DURABILITY_REPLICA = 2 };
+/* Of parameters and moments when a lane dies: a copy on another aggregator, or in the memory of a
+ * rank (twice 4 to 12 bytes an element), keeps the bits. NONE: see gp_job_snapshot(). */
+enum gp_durability { GP_DURABILITY_NONE = 1, GP_DURABILITY_REPLICA, GP_DURABILITY_WORKER };
 typedef struct gp_job_spec {
     const char *name; /* 1..127 bytes of UTF-8; the same on every worker */
     uint32_t rank;    /* 0 .. workers-1, each once */
@@ -126,7 +126,7 @@ typedef struct gp_job_spec {
     uint32_t loss_limit_ppm;
     uint32_t workers_max;               /* that gp_job_resize() may give it; 0: `workers` */
     enum gp_worker_loss on_worker_loss; /* both the same on every worker */
-    enum gp_durability durability;      /* the same on every worker */
+    enum gp_durability durability;      /* likewise; 0: what the service says */
 } gp_job_spec;
 
 /* Does not wait for the other workers. Where workers come and go (workers_max, GP_CONTINUE) a rank

@@ -6,13 +6,13 @@
 
 #include "client/client.h"
 #include "client/control.h"
-#include "client/engine.h"
 #include "client/hold.h"
 #include "client/progress.h"
 #include "client/recorder.h"
-#include "client/slab.h"
 #include "svc/reduce/update.h"
+#include "svc/wire/engine.h"
 #include "svc/wire/record.h"
+#include "svc/wire/slab.h"
 #include "svc/wire/terms.h"
 
 #define JOB_NAME_BYTES_MAX 127
@@ -170,7 +170,8 @@ struct gp_job {
     uint64_t staged_bytes; /* of its tensors */
     struct err failure;    /* of the whole job; code 0: none */
     bool is_leaving;
-    bool is_durable;        /* parameters and moments outlive their lane (L28) */
+    bool has_copies;        /* of what lanes keep (W17), ... */
+    bool keeps_copies;      /* ... in its workers' memory (L28) */
     _Atomic uint32_t users; /* calls that wait, or are on their way in (L14) */
     struct list links, tensors;
     struct gp_tensor **by_name, **by_id; /* `buckets` each; grow with the tensors */

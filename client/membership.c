@@ -118,7 +118,7 @@ static int check_spec(const gp_job_spec *spec)
     if (spec->on_worker_loss != GP_FAIL && spec->on_worker_loss != GP_CONTINUE)
         return client_error(-EINVAL, "job '%s': on_worker_loss %d is unknown", spec->name,
                             (int)spec->on_worker_loss);
-    if ((unsigned)spec->durability > DURABILITY_REPLICA)
+    if ((unsigned)spec->durability > DURABILITY_MOST)
         return client_error(-EINVAL, "job '%s': durability %d is unknown", spec->name,
                             spec->durability);
     if (spec->loss_limit_ppm > LOSS_LIMIT_PPM_MAX)
@@ -239,7 +239,8 @@ int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
         return client_error(r, "%s", err.text[0] ? err.text : err_text(r));
     }
     job->id = job->join.job_id;
-    job->is_durable = job->join.durability == DURABILITY_REPLICA;
+    job->keeps_copies = job->join.durability == DURABILITY_WORKER;
+    job->has_copies = job->keeps_copies || job->join.durability == DURABILITY_REPLICA;
     pthread_mutex_lock(&client->lock);
     list_append(&client->jobs, &job->node);
     pthread_mutex_unlock(&client->lock);

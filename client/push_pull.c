@@ -110,7 +110,7 @@ static bool is_short(const struct push *push)
  * is told to go on from, by who has not heard of a commit (W17). */
 static bool may_overlap(const struct gp_tensor *t)
 {
-    bool has_copies = t->job->is_durable && t->terms.rule;
+    bool has_copies = t->job->has_copies && t->terms.rule;
     return t->pieces_count == 1 && t->terms.quorum == QUORUM_ALL && !has_copies;
 }
 

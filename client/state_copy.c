@@ -21,7 +21,8 @@ void copy_choose(struct piece *p)
         if (is_member(t, rank) && left-- == 0)
             break;
     }
-    p->keeps_copy = t->job->is_durable && t->terms.rule && p->elements > 0 && rank == t->job->rank;
+    p->keeps_copy =
+        t->job->keeps_copies && t->terms.rule && p->elements > 0 && rank == t->job->rank;
 }
 
 static uint64_t state_bytes(const struct piece *p)

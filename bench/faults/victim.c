@@ -149,8 +149,7 @@ static int come(struct worker *w)
     const gp_job_spec spec = {.name = a->job,
                               .rank = a->rank,
                               .workers = a->workers,
-                              .durability =
-                                  a->updates ? GP_DURABILITY_REPLICA : GP_DURABILITY_DEFAULT};
+                              .durability = a->updates ? GP_DURABILITY_WORKER : 0};
     w->plan = a->updates ? updates : sums;
     w->tensors_count = a->updates ? sizeof updates / sizeof *updates : sizeof sums / sizeof *sums;
     int r = prepare_replays(w);

@@ -211,7 +211,8 @@ static int open_events(struct aggregator *a, struct err *err)
 {
     a->failure_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     a->rest_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (a->failure_fd < 0 || a->rest_fd < 0)
+    a->keep_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (a->failure_fd < 0 || a->rest_fd < 0 || a->keep_fd < 0)
         return err_set(err, -errno, "no eventfd: %s", err_text(-errno));
     return 0;
 }
@@ -234,6 +235,7 @@ static void stop(struct aggregator *a)
 {
     for (size_t i = 0; i < a->lanes_count; i++)
         lane_thread_stop(a->lanes[i]);
+    keeper_destroy(a->keeper);
     timeline_free(a);
     if (a->cores) /* else nothing has been opened */
         slowing_close(&a->slow);
@@ -248,6 +250,8 @@ static void stop(struct aggregator *a)
         close(a->failure_fd);
     if (a->rest_fd >= 0)
         close(a->rest_fd);
+    if (a->keep_fd >= 0)
+        close(a->keep_fd);
 }
 
 static void look_at_signals(struct aggregator *a)
@@ -277,20 +281,28 @@ static void look_at_rests(struct aggregator *a)
         (void)moving_rested(a);
 }
 
-/* Sleeps until the coordinator, a lane or a signal has something to say. */
+/* -1: for ever, as for poll(). */
+static int sooner(int a_ms, int b_ms)
+{
+    return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
+}
+
+/* Sleeps until the coordinator, a lane, the keeper or a signal has something to say. */
 static void wait_for_news(struct aggregator *a, int timeout_ms)
 {
-    struct pollfd fds[4] = {{.fd = a->signal_fd, .events = POLLIN},
+    struct pollfd fds[5] = {{.fd = a->signal_fd, .events = POLLIN},
                             {.fd = a->failure_fd, .events = POLLIN},
                             {.fd = a->rest_fd, .events = POLLIN},
+                            {.fd = a->keep_fd, .events = POLLIN},
                             {.fd = -1}};
     if (a->channel)
-        fds[3] = (struct pollfd){.fd = channel_fd(a->channel),
+        fds[4] = (struct pollfd){.fd = channel_fd(a->channel),
                                  .events = (short)channel_events(a->channel)};
-    (void)poll(fds, 4, timeout_ms);
+    (void)poll(fds, 5, sooner(timeout_ms, keeping_timeout_ms(a)));
     look_at_signals(a);
     look_at_failures(a);
     look_at_rests(a);
+    (void)keeping_ask(a);
 }
 
 static void lose_coordinator(struct aggregator *a, int reason)
@@ -347,7 +359,8 @@ static void loop(struct aggregator *a)
 
 int aggregator_run(const struct aggregator_options *options)
 {
-    struct aggregator a = {.options = options, .signal_fd = -1, .failure_fd = -1, .rest_fd = -1};
+    struct aggregator a = {
+        .options = options, .signal_fd = -1, .failure_fd = -1, .rest_fd = -1, .keep_fd = -1};
     struct err err = {0};
     gethostname(a.node, sizeof a.node - 1);
     int r = take_signals(&a);

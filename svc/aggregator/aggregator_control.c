@@ -107,6 +107,7 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
     }
     log_info("joined as aggregator %u with %zu lane%s", a->number, a->lanes_count,
              a->lanes_count == 1 ? "" : "s");
+    keeping_joined(a);
     return serve_failures(a);
 }
 

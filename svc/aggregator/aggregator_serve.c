@@ -66,6 +66,7 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
                                      .elements = spec->elements,
                                      .tensor = spec->tensor,
                                      .continues = spec->continues,
+                                     .keeper = spec->keeper,
                                      .terms = {.quorum = terms->quorum,
                                                .bound = terms->bound,
                                                .leads = terms->flags & TERMS_LEADS,
@@ -230,7 +231,10 @@ int serve_request(struct aggregator *a, const envelope *request)
         log_info("asked to drain");
         a->is_draining = true;
         return reply_done(a, request->id);
-    default: return moving_knows(request) ? moving_serve(a, request) : refuse(a, request);
+    default:
+        if (keeping_knows(request))
+            return keeping_serve(a, request);
+        return moving_knows(request) ? moving_serve(a, request) : refuse(a, request);
     }
 }
 

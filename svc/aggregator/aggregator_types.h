@@ -4,6 +4,7 @@
 
 #include "svc/aggregator/aggregator.h"
 #include "svc/aggregator/lane_thread.h"
+#include "svc/keeper/keeper.h"
 #include "svc/wire/channel.h"
 #include "svc/wire/endpoint.h"
 
@@ -31,6 +32,8 @@ struct aggregator {
     int signal_fd;
     int failure_fd;           /* readable: a lane has a failed job to tell of */
     int rest_fd;              /* readable: a piece that was released has come to rest */
+    int keep_fd;              /* readable: the keeper has something to ask */
+    struct keeper *keeper;    /* of others' states; NULL: nothing was ever kept here */
     struct release *releases; /* asked for and not answered, the newest first */
     size_t releases_count;
     struct recording *recordings; /* for timelines, the newest first */
@@ -76,6 +79,16 @@ int moving_timeout_ms(const struct aggregator *a);
 int moving_recheck(struct aggregator *a);
 /* Nobody is there to be answered; what is released stays so (M3). */
 void moving_abandon(struct aggregator *a);
+
+/* aggregator_keeping.c: copies of states, here and of what is here. */
+bool keeping_knows(const envelope *request);
+int keeping_serve(struct aggregator *a, const envelope *request);
+/* Asks what the keeper has to ask. Any error: the coordinator is away. */
+int keeping_ask(struct aggregator *a);
+/* How long until there may be something, as for poll(). */
+int keeping_timeout_ms(const struct aggregator *a);
+/* The coordinator is back, and knows nothing of what it was asked before. */
+void keeping_joined(struct aggregator *a);
 
 /* aggregator_timeline.c: what lanes record of jobs' rounds. */
 int timeline_serve(struct aggregator *a, uint64_t id, const Gradpool__Wire__TimelineTake *take);

@@ -1,10 +1,12 @@
-/* A copy of what a lane keeps for a piece with an update rule, in the memory of one of its workers:
- * written with each round, read by the next owner when this one has died. Two halves take turns, so
- * that the copy of the committed round stays whole while the next is written. Never reads a copy
- * while a former owner may write it: whoever tells of it has fenced that one (W5). README: A31. */
+/* A copy of what a lane keeps for a piece with an update rule, in the memory of one of its workers
+ * or of another aggregator: written with each round, read by the next owner when this one has died.
+ * Two halves take turns, so that the copy of the committed round stays whole while the next is
+ * written. Never reads a copy while a former owner may write it: whoever tells of it has fenced
+ * that one (W5). README: A31, A49. */
 #include "svc/aggregator/backup.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static uint64_t array_bytes(const struct piece *p) { return piece_bytes(p, p->elements); }
@@ -15,6 +17,7 @@ static uint64_t copy_bytes(const struct piece *p) { return array_bytes(p) * para
 
 static bool is_lent(const struct worker *w, const struct record_backup *told, uint64_t bytes)
 {
+    bytes += worker_is_keeper(w) ? sizeof(struct record_stamp) : 0;
     uint64_t lent = fabric_region_bytes(w->conn, told->region);
     for (int half = 0; half < 2; half++) {
         if (told->offset[half] > lent || bytes > lent - told->offset[half])
@@ -55,29 +58,78 @@ static bool is_better(const struct backup *b, const struct record_backup *told)
            (b->since == RECORD_ROUND_NONE || told->since > b->since);
 }
 
-int backup_hear(struct worker *w, const struct record_backup *told)
+static bool may_keep(struct piece *p, const struct worker *w)
 {
-    struct piece *p = piece_find(w->job, told->piece);
-    if (!p || !p->parameters || p->elements == 0 || !piece_rank(p, w->number))
-        return 0; /* what it announces next is refused, too */
+    uint32_t keeper = p->parameters->keeper;
+    if (worker_is_keeper(w) || keeper)
+        return w->number == (RECORD_KEEPER | keeper);
+    return piece_rank(p, w->number) != NULL;
+}
+
+/* A keeper tells of each half what lies there, a worker since when it has had one. */
+static void take_place(struct backup *b, struct worker *w, const struct record_backup *told)
+{
+    b->worker = w;
+    b->region = told->region;
+    b->note = told->note;
+    memcpy(b->offset, told->offset, sizeof b->offset);
+    memcpy(b->rounds, told->rounds, sizeof b->rounds);
+    if (!worker_is_keeper(w))
+        memcpy(b->steps, told->steps, sizeof b->steps);
+    for (int half = 0; half < 2 && worker_is_keeper(w); half++)
+        b->steps[b->rounds[half] % 3] = told->steps[half];
+}
+
+/* What waited for a copy, or for somebody who has one, goes on. */
+static void go_on(struct piece *p)
+{
+    if (p->round == 0 && p->parameters->keeper)
+        round_recover(p);
+    else
+        round_go_on(p);
+}
+
+static int take(struct piece *p, struct worker *w, const struct record_backup *told)
+{
+    struct backup *b = &p->parameters->backup;
     if (!is_lent(w, told, copy_bytes(p)))
         return -EFAULT;
     int r = fabric_maps(w->fabric) ? 0 : make_known(p);
-    if (r < 0)
+    if (r < 0 || (b->worker && b->worker != w && !is_better(b, told)))
         return r;
-    struct backup *b = &p->parameters->backup;
-    if (b->worker && b->worker != w && !is_better(b, told))
-        return 0;
     if (b->worker != w || told->since != RECORD_ROUND_NONE)
         b->since = told->since; /* else it has not heard yet that it has one */
-    b->worker = w;
-    b->region = told->region;
     b->piece = p->id;
-    b->note = told->note;
-    memcpy(b->offset, told->offset, sizeof b->offset);
-    memcpy(b->steps, told->steps, sizeof b->steps);
-    round_go_on(p);
+    take_place(b, w, told);
     return 0;
+}
+
+/* Who is to keep it is told by another than who does. */
+static void hold_offer(struct parameters *q, struct worker *w, const struct record_backup *told)
+{
+    q->early = w;
+    q->offer = *told;
+}
+
+int backup_hear(struct worker *w, const struct record_backup *told)
+{
+    struct piece *p = piece_find(w->job, told->piece);
+    if (!p || !p->parameters || p->elements == 0)
+        return 0; /* what it announces next is refused, too */
+    bool may = may_keep(p, w);
+    if (!may && worker_is_keeper(w))
+        hold_offer(p->parameters, w, told);
+    int r = may ? take(p, w, told) : 0;
+    if (may && r == 0)
+        go_on(p);
+    return r;
+}
+
+static void forget(struct backup *b)
+{
+    list_remove(&b->told.tell_link);
+    b->worker = NULL;
+    b->is_taken = false;
 }
 
 void backup_forget(struct worker *w)
@@ -85,8 +137,95 @@ void backup_forget(struct worker *w)
     list_for_each (node, &w->job->pieces) {
         struct piece *p = list_entry(node, struct piece, link);
         if (p->parameters && p->parameters->backup.worker == w)
-            p->parameters->backup.worker = NULL;
+            forget(&p->parameters->backup);
+        if (p->parameters && p->parameters->early == w)
+            p->parameters->early = NULL;
     }
+}
+
+/* A round or a pass is under way that has posted there, or may have. */
+static bool is_in_use(const struct piece *p)
+{
+    const struct parameters *q = p->parameters;
+    return p->state != PIECE_COLLECTING && (q->backup.is_taken || q->fetched > 0);
+}
+
+static void cut_off(struct piece *p)
+{
+    bool was_in_use = is_in_use(p);
+    forget(&p->parameters->backup);
+    if (was_in_use)
+        round_interrupt(p);
+}
+
+void backup_cut_off(struct worker *w)
+{
+    list_for_each_safe (node, &w->job->pieces) {
+        struct piece *p = list_entry(node, struct piece, link);
+        if (p->parameters && p->parameters->backup.worker == w)
+            cut_off(p);
+    }
+}
+
+/* ---- which aggregator keeps it ---- */
+
+bool backup_is_awaited(const struct piece *p)
+{
+    const struct parameters *q = p->parameters;
+    return q && q->keeper && p->elements > 0 && !p->failure && !q->backup.worker;
+}
+
+/* It may use the memory otherwise. One that does not hear it keeps that until the job ends. */
+static void release_keeper(const struct piece *p, const struct worker *w)
+{
+    const struct record_backed released = {
+        .kind = RECORD_BACKED, .piece = p->id, .note = p->parameters->backup.note};
+    if (w && worker_is_keeper(w))
+        (void)fabric_send(w->conn, &released, sizeof released, NULL, 0);
+}
+
+static void take_offer(struct piece *p)
+{
+    struct parameters *q = p->parameters;
+    struct worker *w = q->early;
+    if (!w || !may_keep(p, w))
+        return;
+    q->early = NULL;
+    if (take(p, w, &q->offer) < 0)
+        fabric_disconnect(w->conn);
+}
+
+static void change_keeper(struct piece *p, uint32_t keeper)
+{
+    struct parameters *q = p->parameters;
+    struct worker *former = q->backup.worker;
+    q->has_next_keeper = false;
+    if (q->keeper == keeper)
+        return;
+    q->keeper = keeper;
+    q->backup.since = RECORD_ROUND_NONE;
+    memset(q->backup.rounds, 0, sizeof q->backup.rounds);
+    cut_off(p);
+    release_keeper(p, former);
+    take_offer(p);
+}
+
+void backup_set_keeper(struct piece *p, uint32_t keeper, bool when_known)
+{
+    struct parameters *q = p->parameters;
+    q->next_keeper = keeper;
+    q->has_next_keeper = when_known && p->round == 0;
+    if (q->has_next_keeper)
+        return;
+    change_keeper(p, keeper);
+    go_on(p);
+}
+
+void backup_know(struct piece *p)
+{
+    struct parameters *q = p->parameters;
+    if (q && q->has_next_keeper)
+        change_keeper(p, q->next_keeper);
 }
 
 void backup_free(struct piece *p)
@@ -111,7 +250,7 @@ static uint64_t offset_of(const struct transfer *t, uint64_t round, uint32_t arr
 static bool has_news(const struct transfer *t, uint32_t *ret_first, uint32_t *ret_end)
 {
     const struct piece *p = t->piece;
-    if (!p->parameters || p->parameters->fetched || !p->parameters->backup.worker ||
+    if (!p->parameters || p->parameters->fetched || !p->parameters->backup.is_taken ||
         t->elements == 0)
         return false;
     /* A round that is copied from who holds its result has its whole state here (A44). */
@@ -135,19 +274,67 @@ static uint64_t news_of(const struct piece *p)
     return p->parameters->filled ? p->parameters->filled : p->round;
 }
 
+/* What goes there, one after the other. */
+struct news {
+    uint64_t offset;
+    const void *from;
+    size_t bytes;
+};
+
+/* Before the first array no stamp of this round may stand there, of an owner that did not come to
+ * its commit; behind the last stands ours. */
+static void stamp_news(const struct transfer *t, const struct record_stamp *stamp,
+                       struct news *ret_news)
+{
+    const struct piece *p = t->piece;
+    const struct backup *b = &p->parameters->backup;
+    *ret_news = (struct news){b->offset[news_of(p) & 1] + copy_bytes(p), stamp, sizeof *stamp};
+}
+
+static const struct record_stamp *make_stamp(const struct piece *p)
+{
+    struct parameters *q = p->parameters;
+    struct record_stamp *stamp = &q->backup.stamp[news_of(p) & 1];
+    *stamp = (struct record_stamp){.round = news_of(p),
+                                   .steps = q->filled ? q->steps : parameters_steps_after(p)};
+    return stamp;
+}
+
+/* The n-th thing that a chunk has for the copy; false: there are no more. */
+static bool find_news(const struct transfer *t, uint32_t n, struct news *ret_news)
+{
+    const struct piece *p = t->piece;
+    const struct backup *b = &p->parameters->backup;
+    uint32_t first, end;
+    if (!has_news(t, &first, &end))
+        return false;
+    bool has_stamp = worker_is_keeper(b->worker);
+    uint32_t voids = has_stamp && t->number == 0 && b->rounds[news_of(p) & 1] == news_of(p);
+    if (n < voids)
+        return stamp_news(t, &b->none, ret_news), true;
+    uint32_t array = first + n - voids;
+    if (array == end && has_stamp && t->is_last)
+        return stamp_news(t, make_stamp(p), ret_news), true;
+    if (array >= end)
+        return false;
+    *ret_news = (struct news){offset_of(t, news_of(p), array), news_at(t, array),
+                              piece_bytes(p, t->elements)};
+    return true;
+}
+
 int backup_store(const struct transfer *t)
 {
     const struct piece *p = t->piece;
-    uint32_t array, end;
-    if (!has_news(t, &array, &end))
-        return 0;
-    const struct backup *b = &p->parameters->backup;
-    size_t bytes = piece_bytes(p, t->elements);
-    for (; fabric_maps(b->worker->fabric) && array < end; array++) {
-        void *at = fabric_map(b->worker->conn, b->region, offset_of(t, news_of(p), array), bytes);
+    struct news news;
+    for (uint32_t n = 0; find_news(t, n, &news); n++) {
+        const struct backup *b = &p->parameters->backup;
+        if (!fabric_maps(b->worker->fabric))
+            return 0;
+        void *at = fabric_map(b->worker->conn, b->region, news.offset, news.bytes);
         if (!at)
             return -EFAULT;
-        memcpy(at, news_at(t, array), bytes);
+        atomic_thread_fence(memory_order_release); /* a stamp comes behind what it vouches for */
+        memcpy(at, news.from, news.bytes);
     }
     return 0;
 }
@@ -155,15 +342,13 @@ int backup_store(const struct transfer *t)
 int backup_post(struct transfer *t, uint32_t *ret_posted)
 {
     const struct piece *p = t->piece;
-    uint32_t first, end;
+    struct news news;
     *ret_posted = 0;
-    if (!has_news(t, &first, &end) || fabric_maps(p->parameters->backup.worker->fabric))
-        return 0;
-    const struct backup *b = &p->parameters->backup;
-    while (first + t->backup_next < end) {
-        uint32_t array = first + t->backup_next;
-        int r = fabric_write(b->worker->conn, b->region, offset_of(t, news_of(p), array),
-                             news_at(t, array), piece_bytes(p, t->elements), t);
+    while (find_news(t, t->backup_next, &news)) {
+        const struct backup *b = &p->parameters->backup;
+        if (fabric_maps(b->worker->fabric))
+            return 0;
+        int r = fabric_write(b->worker->conn, b->region, news.offset, news.from, news.bytes, t);
         if (r < 0)
             return r;
         t->backup_next++;
@@ -174,10 +359,15 @@ int backup_post(struct transfer *t, uint32_t *ret_posted)
 
 /* ---- reading ---- */
 
+static bool is_there(const struct backup *b, uint64_t round)
+{
+    bool is_kept = b->since != RECORD_ROUND_NONE && b->since <= round;
+    return b->worker && round > 0 && (is_kept || b->rounds[round & 1] == round);
+}
+
 bool backup_has(const struct piece *p, uint64_t round)
 {
-    const struct backup *b = &p->parameters->backup;
-    return b->worker && b->since != RECORD_ROUND_NONE && b->since <= round;
+    return is_there(&p->parameters->backup, round);
 }
 
 void backup_fetch(struct piece *p, uint64_t round) { p->parameters->fetched = round; }
@@ -187,6 +377,7 @@ void backup_fetched(struct piece *p)
     struct parameters *q = p->parameters;
     q->are_set = true;
     q->steps = q->backup.steps[q->fetched % 3];
+    q->backup.since = q->fetched;
     q->swapped_round = q->fetched;
     q->has_before = false; /* another state is there, if any */
     q->fetched = 0;
@@ -199,11 +390,15 @@ uint64_t backup_offset(const struct transfer *t)
 
 /* ---- a copy that begins ---- */
 
-bool backup_lacks(const struct piece *p, uint64_t round)
+bool backup_lacks(struct piece *p, uint64_t round)
 {
-    const struct parameters *q = p->parameters;
-    return q && q->are_set && round > 0 && p->elements > 0 && q->backup.worker &&
-           (q->backup.since == RECORD_ROUND_NONE || q->backup.since > round);
+    struct parameters *q = p->parameters;
+    if (!q || !q->are_set || round == 0 || p->elements == 0 || !q->backup.worker)
+        return false;
+    bool has = is_there(&q->backup, round);
+    if (has && q->backup.since == RECORD_ROUND_NONE)
+        q->backup.since = round; /* from now on with each */
+    return !has;
 }
 
 void backup_fill(struct piece *p, uint64_t round) { p->parameters->filled = round; }
@@ -233,8 +428,7 @@ void backup_carry_over(struct piece *p)
 {
     struct backup *b = &p->parameters->backup;
     p->parameters->fetched = p->parameters->filled = 0;
-    if (b->worker && !piece_rank(p, b->worker->number)) {
-        list_remove(&b->told.tell_link);
-        b->worker = NULL;
-    }
+    b->is_taken = false;
+    if (b->worker && !may_keep(p, b->worker))
+        forget(b);
 }

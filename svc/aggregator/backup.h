@@ -1,4 +1,4 @@
-/* Copies of states in workers' memory (A31), for the files of this folder only. */
+/* Copies of states in others' memory (A31, A49), for the files of this folder only. */
 #ifndef GRADPOOL_AGGREGATOR_BACKUP_H
 #define GRADPOOL_AGGREGATOR_BACKUP_H
 
@@ -10,6 +10,22 @@
 int backup_hear(struct worker *w, const struct record_backup *told);
 /* Its memory is gone with its connection. */
 void backup_forget(struct worker *w);
+/* Of a keeper: rounds that were being written there begin again when there is one. */
+void backup_cut_off(struct worker *w);
+
+/* Which aggregator is to keep the copy; 0: workers may. `when_known`: not before the state that the
+ * one before may have is here. */
+void backup_set_keeper(struct piece *p, uint32_t keeper, bool when_known);
+/* It is: the next keeper is the one, without a word to the round that is about to begin. */
+void backup_know(struct piece *p);
+/* It has not come yet, or again: no round begins before (A49). */
+bool backup_is_awaited(const struct piece *p);
+/* A round begins: whether it goes there, all of it. */
+static inline void backup_take(struct piece *p)
+{
+    if (p->parameters)
+        p->parameters->backup.is_taken = p->parameters->backup.worker != NULL;
+}
 
 /* A chunk has been summed: stores what it made of the state, if the copy is mapped. -EFAULT: it was
  * taken back. */
@@ -35,7 +51,7 @@ static inline bool backup_is_fetched(const struct piece *p)
 /* All of it has come: it is the state that is committed. */
 void backup_fetched(struct piece *p);
 /* The state after that round is here, and not in the copy that somebody offers to keep. */
-bool backup_lacks(const struct piece *p, uint64_t round);
+bool backup_lacks(struct piece *p, uint64_t round);
 /* A pass takes it there; `filled` is that round. */
 void backup_fill(struct piece *p, uint64_t round);
 static inline bool backup_is_filled(const struct piece *p)

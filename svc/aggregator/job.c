@@ -40,9 +40,9 @@ static void job_free(struct lane_job *job)
 
 static void workers_init(struct lane_job *job)
 {
-    for (uint32_t i = 0; i < job->workers_count; i++) {
+    for (uint32_t i = 0; i < job_peers(job); i++) {
         job->workers[i].job = job;
-        job->workers[i].number = i;
+        job->workers[i].number = i < job->workers_count ? i : RECORD_KEEPER;
         list_init(&job->workers[i].owed);
         list_init(&job->workers[i].tell_link);
     }
@@ -65,9 +65,9 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
     list_init(&job->pieces);
     list_init(&job->runnable);
     job->table_size = TABLE_SIZE_LEAST;
-    job->grants_max = (size_t)workers * LANE_GRANTS_PER_RANK;
+    job->grants_max = (size_t)job_peers(job) * LANE_GRANTS_PER_RANK;
     list_append(&lane->jobs, &job->link);
-    job->workers = arena_alloc(arena, &job->account, workers * sizeof *job->workers);
+    job->workers = arena_alloc(arena, &job->account, job_peers(job) * sizeof *job->workers);
     job->table = arena_alloc(arena, &job->account, job->table_size * sizeof(struct piece *));
     job->grants = arena_alloc(arena, &job->account, job->grants_max * sizeof *job->grants);
     if (!job->workers || !job->table || !job->grants) {
@@ -85,7 +85,7 @@ void job_release(struct lane_job *job)
 {
     if (!job->is_dropped || transfer_is_active(job))
         return;
-    for (uint32_t i = 0; i < job->workers_count; i++) {
+    for (uint32_t i = 0; i < job_peers(job); i++) {
         if (job->workers[i].conn)
             return;
     }
@@ -118,7 +118,7 @@ void job_fail(struct lane_job *job, int code, const char *format, ...)
 
 int job_grant(struct lane_job *job, const struct record_connect *ticket)
 {
-    if (ticket->rank >= job->workers_count)
+    if (ticket->rank >= job->workers_count && !(ticket->rank & RECORD_KEEPER))
         return -EINVAL;
     if (job->grants_count == job->grants_max) { /* the oldest was never used */
         memmove(job->grants, job->grants + 1, (job->grants_max - 1) * sizeof *job->grants);
@@ -139,13 +139,30 @@ int job_redeem(struct lane_job *job, const struct record_connect *ticket)
     return -EACCES;
 }
 
+/* A keeper's place is for whichever aggregator comes, as long as it is there. */
+struct worker *job_peer(struct lane_job *job, uint32_t number)
+{
+    struct worker *unused = NULL;
+    if (!(number & RECORD_KEEPER))
+        return number < job->workers_count ? &job->workers[number] : NULL;
+    for (uint32_t i = job->workers_count; i < job_peers(job); i++) {
+        struct worker *w = &job->workers[i];
+        if (w->conn && w->number == number)
+            return w;
+        unused = w->conn ? unused : w;
+    }
+    if (unused)
+        unused->number = number;
+    return unused;
+}
+
 void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn)
 {
     w->state = WORKER_OPEN;
     w->is_gone = w->has_settings = false;
     w->fabric = fabric;
     w->conn = conn;
-    w->job->lane->connections++;
+    w->job->lane->connections += !worker_is_keeper(w);
     snprintf(w->peer, sizeof w->peer, "%s", fabric_peer(conn));
 }
 
@@ -175,7 +192,7 @@ void worker_close(struct worker *w, enum worker_state state)
     list_remove(&w->tell_link);
     w->owes_failure = false;
     w->state = state;
-    w->job->lane->connections--;
+    w->job->lane->connections -= !worker_is_keeper(w);
 }
 
 static void rank_leave(struct rank *rank)

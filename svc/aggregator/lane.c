@@ -1,6 +1,7 @@
 /* The lane's loop body and its face to the control thread. Owns the list of jobs and the order in
  * which they get the core: round-robin by chunk, which is processor sharing. README: A1, A8. */
 #include "svc/aggregator/account.h"
+#include "svc/aggregator/backup.h"
 #include "svc/aggregator/lane_policy.h"
 #include "svc/aggregator/transfer.h"
 #include "svc/base/clock.h"
@@ -31,7 +32,7 @@ int lane_create(const struct lane_options *options, struct lane **ret_lane)
 
 static void forget_connections(struct lane_job *job)
 {
-    for (uint32_t i = 0; i < job->workers_count; i++)
+    for (uint32_t i = 0; i < job_peers(job); i++)
         worker_close(&job->workers[i], WORKER_ABSENT);
     for (int i = 0; i < TRANSFERS_PER_JOB; i++)
         job->transfers[i].outstanding = 0;
@@ -160,6 +161,17 @@ int lane_place(struct lane *lane, uint32_t job_id, const char *name, uint32_t wo
     return r == -ENOMEM ? arena_lack(lane->options.arena) : r;
 }
 
+void lane_set_keeper(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count,
+                     uint32_t keeper, bool when_known)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    for (size_t i = 0; job && i < count; i++) {
+        struct piece *p = piece_find(job, pieces[i]);
+        if (p && p->parameters && !p->is_dropped)
+            backup_set_keeper(p, keeper, when_known);
+    }
+}
+
 size_t lane_piece_bytes(void) { return sizeof(struct piece); }
 size_t lane_rank_bytes(void) { return sizeof(struct rank); }
 
@@ -198,7 +210,7 @@ void lane_memory(const struct lane *lane, uint64_t *ret_bytes, uint64_t *ret_lim
 static void drop_job(struct lane_job *job)
 {
     job->is_dropped = true;
-    for (uint32_t i = 0; i < job->workers_count; i++) {
+    for (uint32_t i = 0; i < job_peers(job); i++) {
         if (job->workers[i].conn)
             fabric_disconnect(job->workers[i].conn);
     }

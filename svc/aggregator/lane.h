@@ -77,6 +77,7 @@ struct lane_piece {
     struct lane_terms terms;
     const uint64_t *ranks; /* the set: a bitmap of RECORD_MISSING_WORDS; NULL: all of the job */
     bool continues;        /* a tensor that begins in another piece, by which rounds are counted */
+    uint32_t keeper;       /* the aggregator that keeps a copy of its state; 0: workers may (A49) */
 };
 
 /* Takes pieces of a job over; the job is made known with its first piece. `recovering`: workers
@@ -86,6 +87,11 @@ struct lane_piece {
  * may not hold more. After an error nothing new is here. */
 int lane_place(struct lane *lane, uint32_t job, const char *name, uint32_t workers, uint32_t epoch,
                bool recovering, const struct lane_piece *pieces, size_t count);
+
+/* Another keeper for pieces that are here; `when_known`: not before the copy has been looked at
+ * that the one before may have. Unknown pieces are no error. */
+void lane_set_keeper(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
+                     uint32_t keeper, bool when_known);
 
 /* What a piece costs the lane at least, and each rank of it: for a coordinator that plans. */
 size_t lane_piece_bytes(void);

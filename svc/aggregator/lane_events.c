@@ -44,19 +44,18 @@ static int admit(struct lane *lane, const struct fabric *fabric, const struct fa
     if (r < 0)
         return r;
     struct lane_job *job = job_find(lane, ticket.job);
-    if (!job || ticket.rank >= job->workers_count)
-        return -EACCES;
-    r = job_redeem(job, &ticket);
+    r = job ? job_redeem(job, &ticket) : -EACCES;
     if (r < 0)
         return r;
     if (job->failure)
         return -ECONNABORTED;
-    if (job->workers[ticket.rank].conn)
+    struct worker *w = job_peer(job, ticket.rank);
+    if (!w || w->conn)
         return -EBUSY;
     r = window_reserve(job, fabric);
     if (r < 0)
         return r;
-    *ret_worker = &job->workers[ticket.rank];
+    *ret_worker = w;
     return 0;
 }
 
@@ -95,6 +94,11 @@ static void hand_out_ticket(struct worker *w)
 
 static void evict(struct worker *w, const char *why)
 {
+    if (worker_is_keeper(w)) {
+        log_warn("job '%s': a keeper of copies (%s) is cut off: %s", w->job->name, w->peer, why);
+        fabric_disconnect(w->conn);
+        return;
+    }
     log_warn("job '%s' rank %u (%s) is cut off: %s", w->job->name, w->number, w->peer, why);
     job_fail(w->job, -EPROTO, "rank %u of job '%s' (%s) broke the protocol: %s", w->number,
              w->job->name, w->peer, why);
@@ -122,6 +126,10 @@ static void take_backup(struct worker *w, const struct record_backup *told)
 static bool dispatch(struct worker *w, const union record *record, const void *data,
                      const void *payload)
 {
+    if (worker_is_keeper(w) && record->kind != RECORD_BACKUP) {
+        evict(w, "a record that only workers send");
+        return false;
+    }
     switch (record->kind) {
     case RECORD_READY: return announce(w, &record->ready, data, payload);
     case RECORD_QUERY: answer_query(w, &record->query); return false;
@@ -162,6 +170,13 @@ static void lose(struct worker *w)
         lane->options.job_failed(lane->options.context);
 }
 
+static void lose_keeper(struct worker *w)
+{
+    if (!w->job->failure)
+        backup_cut_off(w);
+    worker_close(w, WORKER_ABSENT);
+}
+
 /* A worker that said goodbye ends only what still waits for its memory; one that vanished ends the
  * job, because its input is gone with it. */
 static void on_closed(const struct fabric_event *event)
@@ -172,6 +187,8 @@ static void on_closed(const struct fabric_event *event)
     struct lane_job *job = w->job;
     if (job->is_dropped) {
         worker_close(w, w->state);
+    } else if (worker_is_keeper(w)) {
+        lose_keeper(w);
     } else if (w->state == WORKER_LEFT) {
         worker_close(w, WORKER_LEFT);
         if (!job->is_elastic && transfer_needs(job, w->number))
@@ -194,12 +211,18 @@ void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_e
     struct worker *w = event->owner;
     switch (event->kind) {
     case FABRIC_EVENT_REQUEST: on_request(lane, fabric, event); break;
-    case FABRIC_EVENT_OPEN: hand_out_ticket(w); break;
+    case FABRIC_EVENT_OPEN:
+        if (!worker_is_keeper(w))
+            hand_out_ticket(w);
+        break;
     case FABRIC_EVENT_MESSAGE: on_message(event); break;
     case FABRIC_EVENT_READ:
     case FABRIC_EVENT_WRITTEN: transfer_progress(event->context, w, event->error); break;
     case FABRIC_EVENT_ROOM: job_wake(w->job); break;
-    case FABRIC_EVENT_REGION: lending_check(w); break;
+    case FABRIC_EVENT_REGION:
+        if (!worker_is_keeper(w)) /* what copies take is counted nowhere */
+            lending_check(w);
+        break;
     case FABRIC_EVENT_CLOSED: on_closed(event); break;
     default: /* a lane needs no word */ break;
     }

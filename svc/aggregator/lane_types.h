@@ -5,6 +5,7 @@
 
 #include "svc/aggregator/ending.h"
 #include "svc/aggregator/inbox.h"
+#include "svc/aggregator/lane_job.h"
 #include "svc/aggregator/lending.h"
 #include "svc/aggregator/operation.h"
 #include "svc/aggregator/slowing.h"
@@ -108,8 +109,6 @@ struct piece {
     struct rank ranks[]; /* the members, ascending */
 };
 
-enum worker_state { WORKER_ABSENT, WORKER_OPEN, WORKER_LEFT, WORKER_LOST };
-
 struct worker {
     struct lane_job *job;
     uint32_t number;
@@ -133,6 +132,9 @@ struct worker {
 /* Sets of ranks that are known for rounds to come or just gone. */
 #define CHOICES_PER_JOB 4
 
+/* Aggregators that keep copies for a job's pieces on one lane: its own, those of lanes before. */
+#define LANE_KEEPERS_MAX 8
+
 struct lane_job {
     struct list link;     /* in lane.jobs */
     struct list run_link; /* in lane.running: something can be done now */
@@ -140,7 +142,7 @@ struct lane_job {
     uint32_t id, workers_count;
     char name[LANE_NAME_BYTES];
     struct arena_account account;
-    struct worker *workers;
+    struct worker *workers; /* and behind them places for keepers (A49) */
     struct list pieces;
     struct list runnable; /* by priority */
     uint64_t due_bytes;   /* of these, not started yet */
@@ -190,23 +192,12 @@ struct lane {
     struct list tracings;                   /* jobs that are recorded */
 };
 
-/* job.c */
-struct lane_job *job_find(struct lane *lane, uint32_t id);
-int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t workers,
-               struct lane_job **ret_job);
-/* Frees it once no operation touches its memory any more; called again after each completion. */
-void job_release(struct lane_job *job);
-void job_fail(struct lane_job *job, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-void job_wake(struct lane_job *job); /* something can be done for it now */
-int job_grant(struct lane_job *job, const struct record_connect *ticket);
-/* Takes the grant that matches whole, once: -EACCES when there is none. */
-int job_redeem(struct lane_job *job, const struct record_connect *ticket);
-void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn);
-void worker_close(struct worker *w, enum worker_state state);
-/* An orderly goodbye: rounds that wait for it end with an error. */
-void worker_leave(struct worker *w, bool after_failure);
-void worker_drop_payload(struct worker *w); /* gives the receive back that is held */
+/* An aggregator that keeps copies, in a worker's place: it has no rank, and none of its duties. */
+static inline bool worker_is_keeper(const struct worker *w) { return w->number & RECORD_KEEPER; }
+static inline uint32_t job_peers(const struct lane_job *job)
+{
+    return job->workers_count + LANE_KEEPERS_MAX;
+}
 
 /* piece.c */
 struct piece *piece_find(struct lane_job *job, uint32_t id);
@@ -279,6 +270,8 @@ void round_commit(struct piece *p);
 /* It has failed in mid-round, and nothing is posted. The latter frees it if it was dropped. */
 void round_rest(struct piece *p);
 void round_abandon(struct piece *p);
+void round_interrupt(
+    struct piece *p); /* who keeps its copy is gone: it begins again with the next */
 /* The open round is known, and whether ranks hold its result already: the rest get that. */
 void round_take_up(struct piece *p);
 void round_fetch(struct piece *p, uint64_t round); /* the state after it comes from its copy, ... */

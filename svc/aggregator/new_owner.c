@@ -163,7 +163,7 @@ static bool fill(struct piece *p, uint64_t committed)
 void round_recover(struct piece *p)
 {
     uint32_t left = 0, silent = silent_leavers(p, &left);
-    if (p->is_held || backup_is_fetched(p) || backup_is_filled(p))
+    if (p->is_held || backup_is_fetched(p) || backup_is_filled(p) || backup_is_awaited(p))
         return; /* its thaw, or what is fetched or filled, comes back to it */
     if (silent > 0 && p->terms.quorum == QUORUM_ALL)
         piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
@@ -182,6 +182,7 @@ void round_settle(struct piece *p, uint64_t committed)
     if (p->is_regrouped && quorum_is_partial(p) && p->round != p->state_round + 1)
         p->has_kept = false; /* of a round that is done again (W15) */
     const char *loss = find_loss(p);
+    backup_know(p);
     if (loss)
         piece_fail(p, -EOWNERDEAD, "tensor '%s': %s", p->tensor, loss);
     for (uint32_t i = 0; i < p->members; i++) /* also when it has failed: nobody waits in vain */

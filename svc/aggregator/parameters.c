@@ -149,6 +149,16 @@ void parameters_update(struct transfer *t, const struct reduce_pass *sums)
         update(t->piece, sums, t->first);
 }
 
+uint64_t parameters_steps_after(const struct piece *p)
+{
+    const struct parameters *q = p->parameters;
+    if (p->operation->saves)
+        return q->steps;
+    return p->operation->updates    ? q->steps + 1
+           : p->operation->restores ? q->restored_steps[p->round & 1]
+                                    : 0;
+}
+
 void parameters_commit(struct piece *p)
 {
     struct parameters *q = p->parameters;
@@ -160,9 +170,7 @@ void parameters_commit(struct piece *p)
     q->steps_before = q->steps;
     q->now = 1 - q->now;
     q->are_set = true;
-    q->steps = p->operation->updates    ? q->steps + 1
-               : p->operation->restores ? q->restored_steps[p->round & 1]
-                                        : 0;
+    q->steps = parameters_steps_after(p);
 }
 
 bool parameters_revert(struct piece *p)

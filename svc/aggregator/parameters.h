@@ -14,6 +14,9 @@ struct backup {
     uint64_t offset[2]; /* of states after rounds, by their last bit */
     uint64_t since;     /* the first round that went there; RECORD_ROUND_NONE: none so far */
     uint64_t steps[3];  /* behind those states, by the round modulo 3 */
+    uint64_t rounds[2]; /* of a keeper, as it came: whose states lie there whole (A49) */
+    bool is_taken;      /* by the round that is under way: it had begun when that began */
+    struct record_stamp stamp[2], none; /* for a keeper, behind them */
     uint32_t piece, note;
     struct announcement told; /* what it is told hangs on this: since when it is whole ... */
     uint64_t told_steps;      /* ... and the updates behind that */
@@ -35,8 +38,14 @@ struct parameters {
     bool is_told;                       /* somebody has told any */
     float *state[2][1 + UPDATE_MOMENTS_MAX];
     struct backup backup;
-    uint64_t fetched; /* the round whose state is being read from there; 0: none is */
-    uint64_t filled;  /* likewise, written there without a round */
+    uint32_t keeper;      /* the aggregator that is to keep its copy; 0: workers may (A49) */
+    uint32_t next_keeper; /* ... once it is known what that one has */
+    bool has_next_keeper;
+    struct worker *early; /* one that offers before it is known that it is to; NULL: none */
+    struct record_backup offer;
+    bool is_interrupted, was_copy; /* a round of it that begins again when there is a copy */
+    uint64_t fetched;              /* the round whose state is being read from there; 0: none is */
+    uint64_t filled;               /* likewise, written there without a round */
 };
 
 /* NULL: no memory. Lies in one block, to be freed as such. */
@@ -68,6 +77,8 @@ void parameters_update(struct transfer *t, const struct reduce_pass *sums);
 /* The open round had been committed, and is undone: it is done again for other ranks (A44). False:
  * the state before it is not here. */
 bool parameters_revert(struct piece *p);
+/* The updates behind the state once the open round is committed. */
+uint64_t parameters_steps_after(const struct piece *p);
 /* The round's state becomes the one that holds. */
 void parameters_commit(struct piece *p);
 

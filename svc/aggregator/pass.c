@@ -130,13 +130,13 @@ int pass_read(struct transfer *t, uint32_t places)
         }
         t->next_rank++;
     }
-    t->is_posted = t->next_rank == p->members || t->sources == REDUCE_SOURCES_MAX;
+    t->is_posted = t->next_rank == transfer_places(p) || t->sources == REDUCE_SOURCES_MAX;
     return 0;
 }
 
 bool pass_is_last(const struct transfer *t)
 {
-    for (uint32_t i = t->next_rank; i < t->piece->members; i++) {
+    for (uint32_t i = t->next_rank; i < transfer_places(t->piece); i++) {
         if (transfer_gives(t, i))
             return false;
     }

@@ -138,7 +138,8 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
 {
     struct arena *arena = job->lane->options.arena;
     uint32_t members = count_members(job, spec);
-    struct piece *p = arena_alloc(arena, &job->account, sizeof *p + members * sizeof *p->ranks);
+    size_t places = members + (spec->terms.rule != 0); /* the last for who has a copy */
+    struct piece *p = arena_alloc(arena, &job->account, sizeof *p + places * sizeof *p->ranks);
     if (!p)
         return NULL;
     p->job = job;
@@ -154,6 +155,8 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
         arena_free(arena, &job->account, p);
         return NULL;
     }
+    if (p->parameters && !before)
+        p->parameters->keeper = spec->keeper;
     snprintf(p->tensor, sizeof p->tensor, "%s", spec->tensor);
     list_init(&p->run_link);
     ranks_init(p, spec);

@@ -43,10 +43,18 @@ static bool has(const uint64_t *ranks, uint32_t rank)
     return ranks[rank / 64] >> (rank % 64) & 1;
 }
 
-static bool needs(const struct piece *p, const uint64_t *gone)
+/* Its state is read from the copy, or written there, and who has that is among them. */
+static bool needs_copy(const struct piece *p, const uint64_t *gone)
 {
     const struct worker *keeper = p->parameters ? p->parameters->backup.worker : NULL;
-    if ((backup_is_fetched(p) || backup_is_filled(p)) && (!keeper || has(gone, keeper->number)))
+    if (!backup_is_fetched(p) && !backup_is_filled(p))
+        return false;
+    return !keeper || (!worker_is_keeper(keeper) && has(gone, keeper->number));
+}
+
+static bool needs(const struct piece *p, const uint64_t *gone)
+{
+    if (needs_copy(p, gone))
         return true;
     for (uint32_t i = 0; i < p->members; i++) {
         if (p->ranks[i].part && has(gone, p->ranks[i].worker->number))

@@ -45,10 +45,13 @@ static void assign_parts(struct piece *p)
 /* The state comes from its copy, or goes there: nobody takes part but whoever has that. */
 static void assign_keeper(struct piece *p)
 {
-    for (uint32_t i = 0; i < p->members; i++) {
+    p->ranks[p->members] = (struct rank){.piece = p, .worker = p->parameters->backup.worker};
+    for (uint32_t i = 0; i <= p->members; i++) {
         struct rank *rank = &p->ranks[i];
+        bool is_seat = i == p->members;
         rank->part = NULL;
-        rank->is_source = backup_is_fetched(p) && rank->worker == p->parameters->backup.worker;
+        rank->is_source = backup_is_fetched(p) && rank->worker == p->parameters->backup.worker &&
+                          is_seat == worker_is_keeper(rank->worker);
         rank->is_target = rank->gets_word = false;
     }
     p->sources = backup_is_fetched(p);
@@ -80,6 +83,7 @@ static uint32_t steps_of(const struct piece *p)
 
 static void start(struct piece *p)
 {
+    backup_take(p);
     if (is_of_copy(p))
         assign_keeper(p);
     else
@@ -113,9 +117,10 @@ static bool all_have_spoken(const struct piece *p)
  * one would be stale, and nobody would tell its holder. */
 void round_go_on(struct piece *p)
 {
-    if (p->failure || p->state != PIECE_COLLECTING || p->round == 0 || p->is_held)
+    if (p->failure || p->state != PIECE_COLLECTING || p->round == 0 || p->is_held ||
+        backup_is_awaited(p))
         return;
-    if (backup_lacks(p, p->round - 1) && all_have_spoken(p))
+    if (backup_lacks(p, p->round - 1) && (p->parameters->keeper || all_have_spoken(p)))
         return round_fill(p, p->round - 1);
     p->is_answer = p->late > 0 && (p->has_kept || p->elements == 0);
     bool is_known =
@@ -362,9 +367,30 @@ void round_rest(struct piece *p)
         piece_rest(p);
 }
 
+/* What was announced still holds. */
+static void begin_again(struct piece *p)
+{
+    struct parameters *q = p->parameters;
+    q->is_interrupted = false;
+    p->is_copy = q->was_copy;
+    if (p->round == 0)
+        round_recover(p);
+    else
+        round_go_on(p);
+}
+
 void round_abandon(struct piece *p)
 {
     round_rest(p);
     if (p->is_dropped)
         piece_free(p);
+    else if (p->parameters && p->parameters->is_interrupted)
+        begin_again(p);
+}
+
+void round_interrupt(struct piece *p)
+{
+    p->parameters->is_interrupted = true;
+    p->parameters->was_copy = p->is_copy;
+    transfer_give_up(p);
 }

@@ -33,10 +33,21 @@ bool transfer_needs(const struct lane_job *job, uint32_t rank)
     return false;
 }
 
+/* The job has a keeper less, and its connection's end decides what follows. */
+static int fail_keeper(struct transfer *t, struct worker *keeper, int code)
+{
+    t->is_broken |= code != -EAGAIN;
+    if (t->is_broken && keeper->conn)
+        fabric_disconnect(keeper->conn);
+    return code;
+}
+
 int transfer_fail(struct transfer *t, uint32_t place, int code)
 {
     struct lane_job *job = t->piece->job;
     bool is_lost = code == -ECONNRESET || !t->piece->ranks[place].worker->conn;
+    if (worker_is_keeper(t->piece->ranks[place].worker))
+        return fail_keeper(t, t->piece->ranks[place].worker, code);
     if (code != -EAGAIN && job->is_elastic && is_lost)
         t->is_broken = true;
     else if (code != -EAGAIN)
@@ -58,6 +69,8 @@ static void release_payloads(struct piece *p)
 static int fail_copy(struct transfer *t, int code)
 {
     struct worker *keeper = t->piece->parameters->backup.worker;
+    if (worker_is_keeper(keeper))
+        return fail_keeper(t, keeper, code);
     return transfer_fail(t, (uint32_t)(piece_rank(t->piece, keeper->number) - t->piece->ranks),
                          code);
 }
@@ -304,7 +317,7 @@ static bool advance(struct transfer *t)
         return false;
     t->piece->job->worked = t->piece;
     if (t->state == TRANSFER_READING && !t->is_posted)
-        r = pass_read(t, t->piece->members);
+        r = pass_read(t, transfer_places(t->piece));
     if (t->state == TRANSFER_READING && t->is_posted && t->outstanding == 0)
         t->state = TRANSFER_SUMMING;
     if (t->state == TRANSFER_SUMMING && !pass_is_last(t))

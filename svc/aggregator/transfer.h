@@ -3,7 +3,7 @@
 #ifndef GRADPOOL_AGGREGATOR_TRANSFER_H
 #define GRADPOOL_AGGREGATOR_TRANSFER_H
 
-#include "svc/aggregator/lane_types.h"
+#include "svc/aggregator/parameters.h"
 
 /* transfer.c */
 /* What a long chunk takes of a lane's turn; a short one takes its part of that, a small one 1. */
@@ -20,6 +20,11 @@ bool transfer_needs(const struct lane_job *job, uint32_t rank);
 int transfer_fail(struct transfer *t, uint32_t place, int code);
 /* The piece's round is given up: it comes to rest when nothing of it is posted any more. */
 void transfer_give_up(struct piece *p);
+/* Whose inputs there may be: the members, and behind them a keeper. */
+static inline uint32_t transfer_places(const struct piece *p)
+{
+    return p->members + (p->parameters && p->parameters->fetched > 0);
+}
 static inline bool transfer_gives(const struct transfer *t, uint32_t place)
 {
     return t->piece->ranks[place].is_source &&

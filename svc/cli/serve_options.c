@@ -75,11 +75,11 @@ const struct knob serve_knobs[] = {
                     "how much slower a job may become by sharing lanes, for instance 5% or 2.5; a "
                     "measured job that fits nowhere within it is refused (default: 5%, and nobody "
                     "is refused, nor is one who is offered no lane with another job)"},
-    [DURABILITY] = {"durability", "replica|none",
+    [DURABILITY] = {"durability", "replica|worker|none",
                     "of parameters and moments that lanes keep (update rules): replica has a copy "
-                    "in the memory of a worker, so that they outlive a lane; with none they die "
-                    "with it, and the job goes on from a snapshot. A job may say otherwise "
-                    "(default: none)"},
+                    "on another aggregator, worker in the memory of a worker, so that they outlive "
+                    "a lane; with none they die with it, and the job goes on from a snapshot. A "
+                    "job may say otherwise (default: none)"},
     [SCALE] = {"scale", "on|off",
                "lanes open and park, and aggregators of --aggregators start and stop, as the load "
                "asks for it; a parked lane leaves its core to others (default: on with a policy "
@@ -122,7 +122,7 @@ static int set_durability(const char *value, enum durability *ret_durability, st
 {
     enum durability durability = durability_find(value);
     if (!durability)
-        return err_set(err, -EINVAL, "'%.64s': expected replica or none", value);
+        return err_set(err, -EINVAL, "'%.64s': expected replica, worker or none", value);
     *ret_durability = durability;
     return 0;
 }

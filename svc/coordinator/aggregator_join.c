@@ -1,6 +1,7 @@
 /* Aggregators join, rejoin after either side lost the connection or this side restarted, and
  * leave. */
 #include "svc/base/log.h"
+#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/kept.h"
 #include "svc/coordinator/service.h"
 
@@ -140,6 +141,7 @@ static void rejoin(struct aggregator *a, struct peer *p, uint64_t request,
     welcome(a, request);
     recovery_reconcile(a, join);
     recovery_place_stranded(p->service);
+    keeping_aggregator_back(a);
     fleet_check(p->service);
     kept_check(p->service, declare_handle);
     kept_check(p->service, ticket_answer);

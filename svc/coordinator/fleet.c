@@ -213,9 +213,23 @@ size_t fleet_wanted(const struct service *s)
     return count;
 }
 
-bool fleet_may_stop(const struct service *s)
+/* A copy must lie with another than the owner. */
+size_t fleet_least(const struct service *s)
 {
-    return fleet_wanted(s) > s->options.aggregators_min;
+    size_t least = s->options.aggregators_min;
+    list_for_each (node, &s->jobs)
+        if (list_entry(node, struct job, link)->durability == DURABILITY_REPLICA && least < 2)
+            least = 2;
+    return least;
+}
+
+bool fleet_may_stop(const struct service *s) { return fleet_wanted(s) > fleet_least(s); }
+
+void fleet_want_another(struct service *s)
+{
+    for (size_t i = 0; i < s->slots_count && fleet_wanted(s) < fleet_least(s); i++)
+        if (fleet_may_start(&s->slots[i]))
+            fleet_want(&s->slots[i], 0); /* for what it keeps, not for its lanes */
 }
 
 /* One that may not be started yet, after too many ends, is nobody's hope. */

@@ -42,6 +42,10 @@ void fleet_release(struct aggregator *a);
 size_t fleet_wanted(const struct service *s);
 /* Whether more run than must, so that there may be one to stop. */
 bool fleet_may_stop(const struct service *s);
+/* So many are never stopped for want of load. */
+size_t fleet_least(const struct service *s);
+/* Starts what is missing to that, if it may be started. */
+void fleet_want_another(struct service *s);
 /* It is being started. */
 bool fleet_is_coming(const struct slot *slot);
 /* It is not wanted, and could be started. */

@@ -4,6 +4,7 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/exploring.h"
 #include "svc/coordinator/holding.h"
+#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
@@ -244,6 +245,7 @@ void jobs_end(struct job *job)
     char prefix[TENANT_PREFIX_BYTES];
     profiles_keep(job);
     jobs_forget(job);
+    keeping_end(job);
     for (size_t i = 0; i < job->shares_count; i++)
         telling_drop(job->shares[i].lane, job->id, NULL, 0);
     log_info("job %s%s has ended", tenant_prefix(job->tenant, prefix), job->name);

@@ -22,6 +22,15 @@ enum piece_state {
     PIECE_READY,
 };
 
+/* Who keeps a copy of a piece's state (K57). */
+struct keeping {
+    uint32_t keeper; /* an aggregator; 0: nobody does */
+    uint32_t former; /* one that lives, and may have what the lane still wants; 0: none */
+    bool begins;     /* the keeper has nothing of it yet */
+    bool is_unfit;   /* the keeper has no room, or does not reach the lane */
+    bool keeper_knows, lane_knows; /* where it lies, who keeps it */
+};
+
 struct piece {
     uint32_t id, task, epoch;
     uint32_t lost_epoch; /* the last one whose lane before had not let go of it; the first (K20) */
@@ -31,6 +40,7 @@ struct piece {
     bool recovering;  /* workers must tell the lane first where they stand */
     bool regroups;    /* its lane has it at rest, for the ranks before (K41) */
     uint64_t busy_ns; /* lane time that it has taken in all, when its lane was last asked */
+    struct keeping keeping;
 };
 
 struct tensor {
@@ -131,6 +141,7 @@ struct job {
     uint32_t version;              /* of who is in it; grows */
     uint64_t changed_ns;           /* when it did last; 0: not since this coordinator started */
     bool told_shrinking;           /* who would shrink for it has been said */
+    bool lacks_keeper;             /* of copies, for want of another aggregator (K57) */
     bool continues;                /* without workers that are lost */
     bool is_elastic;               /* workers come and go */
     bool tells_leavers;            /* its lanes are to be told who has left */

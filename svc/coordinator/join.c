@@ -67,7 +67,7 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
     else if (join->loss_limit_ppm > LOSS_LIMIT_PPM_MAX)
         peer_fail(p, request, -EINVAL, "job %s: a loss limit of %u ppm; expected 1 to %u",
                   join->job, join->loss_limit_ppm, LOSS_LIMIT_PPM_MAX);
-    else if (join->durability > DURABILITY_REPLICA)
+    else if (join->durability > DURABILITY_MOST)
         peer_fail(p, request, -EINVAL, "job %s: durability %u is unknown", join->job,
                   join->durability);
     else if (!text_is_node(join->node))

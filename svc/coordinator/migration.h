@@ -12,6 +12,7 @@ struct traveller {
     uint32_t piece, source, target; /* source, target: lanes */
     enum share_how how;
     uint64_t round, state_bytes; /* as the source released it */
+    uint32_t keeper;             /* of its copy, once it is there (K57) */
 };
 
 struct migration {

@@ -4,6 +4,7 @@
 #include "svc/coordinator/moving.h"
 
 #include "svc/base/log.h"
+#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/migration.h"
 
@@ -169,6 +170,7 @@ static int write_route(struct migration *m)
         piece_row(tensor, piece, &row);
         row.piece.lane = m->travellers[i].target;
         row.piece.epoch = m->epoch;
+        row.piece.keeper = m->travellers[i].keeper;
         store_put(s->store, &row);
     }
     int error = store_commit(s->store, &err);
@@ -208,6 +210,7 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     piece->epoch = m->epoch;
     piece->state = PIECE_READY;
     piece->recovering = true;
+    keeping_placed(tensor, piece, t->keeper);
 }
 
 /* Figures of before say nothing of the lanes as they are now: all begin anew (K20). */
@@ -235,6 +238,7 @@ static void activate(struct migration *m)
 {
     struct job *job = migration_job(m);
     tensors_send_routes(job, NULL, has_moved, m);
+    keeping_check(job);
     if (m->moved.longest_ns == 0 && m->rested_ns > 0)
         m->moved.longest_ns = clock_now_ns() - m->rested_ns;
     migration_drop_targets(m, job, true);

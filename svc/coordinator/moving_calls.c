@@ -3,6 +3,7 @@
  * about the way of the migration (moving.c does). */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/migration.h"
 
 #include <errno.h>
@@ -125,6 +126,8 @@ static int ask_to_place(struct migration *m, struct lane *lane, struct asked *as
         struct tensor *tensor;
         struct piece *piece = jobs_piece(job, m->travellers[asked->at[i]].piece, &tensor);
         telling_spec(tensor, piece, &terms[i], &specs[i]);
+        specs[i].keeper = keeping_choose(tensor, piece, lane);
+        m->travellers[asked->at[i]].keeper = specs[i].keeper;
     }
     return telling_ask(job, lane, m->epoch, PLACE_RECOVERING, specs, asked->count, answered, asked);
 }

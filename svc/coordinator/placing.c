@@ -2,6 +2,7 @@
  * decides (asking.c tells it what there is). */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/asking.h"
+#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -77,6 +78,8 @@ static int take_pieces(struct tensor *tensor, const struct packer_piece *plan, s
                                            .elements = plan[i].elements,
                                            .lane = lane,
                                            .task = task_for(job, lane, bytes)};
+        keeping_placed(tensor, &tensor->pieces[i],
+                       keeping_choose(tensor, &tensor->pieces[i], lane));
     }
     tensor->pieces_count = count;
     job->pieces_count += count;

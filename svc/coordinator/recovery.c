@@ -2,6 +2,7 @@
  * file hears of it (K4). Tasks move whole, keep their numbers, and get the job's next epoch. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/saving.h"
@@ -59,6 +60,7 @@ static void move(struct tensor *tensor, struct piece *piece, void *context)
     piece->recovering = true;
     piece->lost_epoch = piece->epoch;
     piece_attach(tensor, piece, lane);
+    keeping_placed(tensor, piece, piece->keeping.keeper);
 }
 
 static void retry_later(struct service *s)
@@ -146,6 +148,7 @@ void recovery_place_stranded(struct service *s)
     place_all(s, NULL);
     list_for_each_safe (node, &s->jobs)
         telling_place(list_entry(node, struct job, link));
+    keeping_check_all(s);
     regrouping_check_all(s);
 }
 
@@ -169,6 +172,7 @@ void recovery_aggregator_lost(struct aggregator *a)
     }
     if (a->service->phase == SERVICE_UP)
         place_all(a->service, a);
+    keeping_aggregator_lost(a);
 }
 
 /* --- back --- */

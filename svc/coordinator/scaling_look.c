@@ -94,7 +94,7 @@ static int compare_lanes(const void *a, const void *b)
 
 static void see_lanes(struct service *s, struct scaling_look *look)
 {
-    bool all_kept = fleet_wanted(s) <= s->options.aggregators_min;
+    bool all_kept = fleet_wanted(s) <= fleet_least(s);
     list_for_each (node, &s->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++)

@@ -2,6 +2,7 @@
  * to the answer; an answer for a piece that has moved meanwhile is passed over. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/service.h"
 
@@ -60,6 +61,7 @@ static void lane_answered(struct service *s, void *data, const envelope *reply, 
     if (!reply && code == -ETIMEDOUT)
         timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
     leavers_changed(job);
+    keeping_check(job);
     if (reply && placed->recovering)
         tensors_send_routes(job, NULL, is_of, placed);
     declare_check_waits(job);
@@ -77,6 +79,7 @@ void telling_spec(const struct tensor *tensor, const struct piece *piece, struct
     spec->elements = piece->elements;
     spec->tensor = tensor->name;
     spec->continues = piece != tensor->pieces;
+    spec->keeper = piece->keeping.keeper;
     spec->terms.len = terms_bytes(told);
     spec->terms.data = (uint8_t *)told;
 }

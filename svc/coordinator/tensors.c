@@ -84,7 +84,8 @@ void piece_row(const struct tensor *tensor, const struct piece *piece, struct st
                                           .epoch = piece->epoch,
                                           .first = piece->first,
                                           .elements = piece->elements,
-                                          .lost_epoch = piece->lost_epoch};
+                                          .lost_epoch = piece->lost_epoch,
+                                          .keeper = piece->keeping.keeper};
 }
 
 int tensor_restore(struct service *s, const struct store_tensor *row)
@@ -130,6 +131,7 @@ int piece_restore(struct service *s, const struct store_piece *row)
                             .first = row->first,
                             .elements = row->elements,
                             .lost_epoch = row->lost_epoch,
+                            .keeping = {.keeper = row->keeper},
                             .recovering = true};
     struct lane *lane = lane_find(s, row->lane);
     if (lane)

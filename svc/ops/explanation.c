@@ -62,8 +62,10 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
     else
         fputs("no limit named: 5 % is aimed at, nobody is refused for it\n", out);
     if (job->durability == DURABILITY_REPLICA)
-        fputs("durability: replica, parameters and moments have a copy in a worker's memory\n",
+        fputs("durability: replica, parameters and moments have a copy on another aggregator\n",
               out);
+    if (job->durability == DURABILITY_WORKER)
+        fputs("durability: worker, parameters and moments have a copy in a worker's memory\n", out);
     print_phase(explained, out);
 }
 

@@ -114,7 +114,7 @@ struct view_job {
     uint32_t loss_ppm;                            /* against running alone */
     bool is_predicted;                            /* else nothing is predicted, not even 0 */
     uint32_t predicted_loss_ppm, loss_limit_ppm;  /* limit 0: none is named */
-    const char *durability;                       /* "none", "replica"; NULL: not known */
+    const char *durability;                       /* "none", "replica", "worker"; NULL: not known */
     struct view_rate rate;
     double cores_allocated; /* its shares of its lanes */
     struct view_worker *ranks;

@@ -1,5 +1,5 @@
 /* What becomes of the parameters and moments that lanes keep for a job when one of them dies:
- * REPLICA has a copy in the memory of a worker, NONE loses them. */
+ * REPLICA has a copy on another aggregator, WORKER in the memory of a worker, NONE loses them. */
 #ifndef GRADPOOL_WIRE_DURABILITY_H
 #define GRADPOOL_WIRE_DURABILITY_H
 
@@ -11,12 +11,14 @@ enum durability {
     DURABILITY_UNSAID = 0, /* of a job: what the service says */
     DURABILITY_NONE = 1,
     DURABILITY_REPLICA = 2,
+    DURABILITY_WORKER = 3,
+    DURABILITY_MOST = DURABILITY_WORKER,
 };
 
-/* "none", "replica"; NULL: another, or unsaid. */
+/* "none", "replica", "worker"; NULL: another, or unsaid. */
 static inline const char *durability_name(uint32_t durability)
 {
-    static const char *const names[] = {NULL, "none", "replica"};
+    static const char *const names[] = {NULL, "none", "replica", "worker"};
     return durability < sizeof names / sizeof *names ? names[durability] : NULL;
 }
 

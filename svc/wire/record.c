@@ -147,12 +147,14 @@ static bool settings_are_sound(const struct record_settings *r)
 
 static bool backup_is_sound(const struct record_backup *r)
 {
+    if (r->rounds[0] > RECORD_ROUND_MOST || r->rounds[1] > RECORD_ROUND_MOST)
+        return false;
     return is_zero(r->reserved, sizeof(r->reserved)) && r->since <= RECORD_ROUND_MOST;
 }
 
 static bool backed_is_sound(const struct record_backed *r)
 {
-    return is_zero(r->reserved, sizeof(r->reserved)) && r->padding == 0 && r->round >= 1 &&
+    return is_zero(r->reserved, sizeof(r->reserved)) && r->padding == 0 &&
            r->round <= RECORD_ROUND_MOST && r->steps <= RECORD_ROUND_MOST;
 }
 

@@ -33,6 +33,9 @@ enum record_kind {
     RECORD_BACKED = 12,   /* lane -> worker: your copy is whole, and goes on (W17) */
 };
 
+/* In place of a rank, of an aggregator that keeps copies: this bit, and its number. */
+#define RECORD_KEEPER 0x80000000u
+
 #define RECORD_WORD_NONE 0xffffffffu
 #define RECORD_ROUND_NONE 0
 #define RECORD_STALL_NS 65536
@@ -206,8 +209,15 @@ struct record_backup {
     uint64_t since;     /* the first round whose state went there; RECORD_ROUND_NONE: an offer, of
                          which nothing is known until BACKED */
     uint64_t steps[3];  /* the updates behind the state after a round, by the round modulo 3 */
+    uint64_t rounds[2]; /* of a keeper: the rounds whose states lie there whole; 0: none's */
 };
-_Static_assert(sizeof(struct record_backup) == 64, "no holes");
+_Static_assert(sizeof(struct record_backup) == 80, "no holes");
+
+/* Behind each of a keeper's two places: whose state lies there. Written when all of that has landed
+ * (W20). */
+struct record_stamp {
+    uint64_t round, steps; /* round 0: nobody's */
+};
 
 struct record_backed {
     uint8_t kind;
@@ -215,7 +225,8 @@ struct record_backed {
     uint32_t piece;
     uint32_t note; /* of the BACKUP */
     uint32_t padding;
-    uint64_t round; /* the copy has the state after it, and will have each later one */
+    uint64_t round; /* the copy has the state after it, and will have each later one;
+                       RECORD_ROUND_NONE: it is written no more */
     uint64_t steps; /* the updates behind that */
 };
 _Static_assert(sizeof(struct record_backed) == 32, "no holes");

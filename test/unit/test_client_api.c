@@ -1,5 +1,5 @@
 /* The edges of gradpool.h: what users may get wrong, variables, memory, forks. */
-#include "client/slab.h"
+#include "svc/wire/slab.h"
 #include "test/unit/client_fixture.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Who drives a job's fabrics and how it sleeps (client/README.md, L3 and L4): on a bell, on a
  * descriptor, on both. The peer is a thread with two listening fabrics that rings when told to. */
-#include "client/engine.h"
 #include "svc/base/clock.h"
+#include "svc/wire/engine.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -296,6 +296,8 @@ static void change_file(struct fixture *f, const char *sql)
     "ALTER TABLE jobs DROP COLUMN is_elastic; ALTER TABLE sessions DROP COLUMN entered;" \
     "ALTER TABLE tensors DROP COLUMN members; ALTER TABLE tensors DROP COLUMN grouped;"
 
+#define WITHOUT_KEEPERS "ALTER TABLE pieces DROP COLUMN keeper;"
+
 static void a_file_of_the_version_before_is_brought_up_to_date(void **state)
 {
     struct fixture *f = *state;
@@ -304,7 +306,7 @@ static void a_file_of_the_version_before_is_brought_up_to_date(void **state)
     change_file(f, "DROP TABLE profiles; ALTER TABLE jobs DROP COLUMN layout;"
                    "ALTER TABLE jobs DROP COLUMN loss_limit_ppm;"
                    "ALTER TABLE tenants DROP COLUMN loss_limit_ppm;"
-                   "ALTER TABLE pieces DROP COLUMN lost_epoch;" WITHOUT_MEMBERS
+                   "ALTER TABLE pieces DROP COLUMN lost_epoch;" WITHOUT_MEMBERS WITHOUT_KEEPERS
                    "PRAGMA user_version=3");
     reopen(f, 0);
     assert_int_equal(load(f), 2);
@@ -338,7 +340,7 @@ static void routes_of_schema_7_keep_whether_they_were_let_go_of(void **state)
     put(f, piece_row(7, 1, 1));
     put(f, piece_row(7, 1, 2));
     change_file(f, "ALTER TABLE pieces RENAME COLUMN lost_epoch TO is_released;"
-                   "UPDATE pieces SET is_released = piece - 1;" WITHOUT_MEMBERS
+                   "UPDATE pieces SET is_released = piece - 1;" WITHOUT_MEMBERS WITHOUT_KEEPERS
                    "PRAGMA user_version=7");
     reopen(f, 0);
     assert_int_equal(load(f), 4);

@@ -23,7 +23,7 @@ OPERATIONS = {'sum': 1, 'mean': 2, 'min': 5, 'max': 6, 'product': 7, 'gather': 8
 RULES = {None: 0, 'sgd': 1, 'momentum': 2, 'nesterov': 3, 'adam': 4, 'adamw': 5}
 MEASURES = 2  # GP_MEASURES
 WORKER_LOSS = {'fail': 0, 'continue': 1}
-DURABILITIES = {None: 0, 'none': 1, 'replica': 2}
+DURABILITIES = {None: 0, 'none': 1, 'replica': 2, 'worker': 3}
 QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}
 
 # Ask PSM, which Debian's libfabric loads, to leave signals alone.

@@ -78,9 +78,9 @@ class Client(Owned):
 
         workers_max     ranks that Job.resize() may give it; None: as many as `workers`
         on_worker_loss  "fail", or "continue": who is lost leaves the job, and may come back
-        durability      "replica" keeps a copy of parameters and moments in workers' memory, so that
-                        they outlive a lane; "none" does not; None: what the service says. All
-                        three the same on every worker"""
+        durability      "replica" keeps a copy of parameters and moments on another aggregator,
+                        "worker" in workers' memory, so that they outlive a lane; "none" does
+                        not; None: what the service says. All three the same on every worker"""
         name = name or os.environ.get('GRADPOOL_JOB')
         if rank is None or workers is None:
             _, rank, workers = job_from_environment()

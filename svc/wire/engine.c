@@ -1,6 +1,6 @@
 /* Owns a job's fabrics and decides who drives them: whoever waits; the progress thread only while
- * nobody waits and something must go on (L3, L4). Knows nothing of tensors. */
-#include "client/engine.h"
+ * nobody waits and something must go on (README, W21). Knows nothing of tensors. */
+#include "svc/wire/engine.h"
 
 #include "svc/base/clock.h"
 

@@ -2,7 +2,7 @@
  * the same however many extents there are: a model may have 262,144 tensors, each with two. Must
  * never unmap a slab that is lent: slabs live as long as the job, and what the caller keeps of them
  * longer. */
-#include "client/slab.h"
+#include "svc/wire/slab.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* What moves data of a job: its fabrics, who drives them, and how that thread sleeps. One thread
- * drives at a time (L3). All functions want the job's lock held, but for those that say not. */
-#ifndef GRADPOOL_CLIENT_ENGINE_H
-#define GRADPOOL_CLIENT_ENGINE_H
+ * drives at a time (W21). All functions want the job's lock held, but for those that say not. */
+#ifndef GRADPOOL_WIRE_ENGINE_H
+#define GRADPOOL_WIRE_ENGINE_H
 
 #include "svc/wire/fabric.h"
 

@@ -1,8 +1,8 @@
 /* How the driver sleeps: on the bell of shared memory, on the descriptor of a network, or on both.
- * Every sleep can be ended by engine_kick(), also one that has been decided but not begun (L4).
+ * Every sleep can be ended by engine_kick(), also one that has been decided but not begun (W21).
  * Nothing here spins or touches a fabric without the lock. */
-#include "client/engine.h"
 #include "svc/base/clock.h"
+#include "svc/wire/engine.h"
 
 #include <errno.h>
 #include <limits.h>

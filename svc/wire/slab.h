@@ -1,7 +1,7 @@
 /* Memory that lanes may read and write: a few growing regions, cut into whole pages. Region i of
- * the wire is slab i (L6). The job's lock guards it. */
-#ifndef GRADPOOL_CLIENT_SLAB_H
-#define GRADPOOL_CLIENT_SLAB_H
+ * the wire is slab i (W21). The owner's lock guards it. */
+#ifndef GRADPOOL_WIRE_SLAB_H
+#define GRADPOOL_WIRE_SLAB_H
 
 #include "svc/base/list.h"
 #include "svc/wire/fabric.h"

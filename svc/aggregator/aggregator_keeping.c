@@ -1,0 +1,117 @@
+/* Copies that this process keeps of what lanes of others have, and who keeps those of its own: what
+ * the coordinator asks for, and the tickets that the keeper asks it for. The keeper is made when it
+ * is first needed: most aggregators keep nothing. README: A9, A49. */
+#include "svc/aggregator/aggregator_types.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+static void note_ask(void *context) { eventfd_write(((struct aggregator *)context)->keep_fd, 1); }
+
+static int make_keeper(struct aggregator *a)
+{
+    const struct keeper_options options = {.interface_name = a->options->interface_name,
+                                           .provider = a->options->provider,
+                                           .asks = note_ask,
+                                           .context = a};
+    return a->keeper ? 0 : keeper_create(&options, &a->keeper);
+}
+
+static int keep(struct aggregator *a, const Gradpool__Wire__CopiesRequest *request)
+{
+    size_t count = request->n_copies;
+    struct keeper_copy *copies = calloc(count ? count : 1, sizeof *copies);
+    int r = copies ? make_keeper(a) : -ENOMEM;
+    for (size_t i = 0; copies && i < count; i++) {
+        const Gradpool__Wire__CopySpec *spec = request->copies[i];
+        copies[i] = (struct keeper_copy){.piece = spec->piece,
+                                         .epoch = spec->epoch,
+                                         .lost_epoch = spec->lost_epoch,
+                                         .bytes = spec->bytes,
+                                         .begins = spec->begins};
+    }
+    if (r == 0)
+        r = keeper_keep(a->keeper, request->job_id, request->job, request->lane, copies, count);
+    free(copies);
+    return r;
+}
+
+static int set_keeper(struct lane *lane, void *context)
+{
+    const Gradpool__Wire__KeeperRequest *request = context;
+    lane_set_keeper(lane, request->job_id, request->pieces, request->n_pieces, request->keeper,
+                    request->when_known);
+    return 0;
+}
+
+static void take_ticket(struct aggregator *a, const Gradpool__Wire__CopyTicket *told)
+{
+    struct record_connect ticket = {0};
+    int code = told->code;
+    if (code == 0 && told->ticket.len != sizeof ticket)
+        code = -EPROTO;
+    if (code == 0)
+        memcpy(&ticket, told->ticket.data, sizeof ticket);
+    if (a->keeper)
+        keeper_ticket(a->keeper, told->job_id, told->lane, code, told->shm, told->ofi, &ticket);
+}
+
+bool keeping_knows(const envelope *request)
+{
+    switch (request->body_case) {
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_REQUEST:
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_END:
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPY_TICKET:
+    case GRADPOOL__WIRE__ENVELOPE__BODY_KEEPER_REQUEST: return true;
+    default: return false;
+    }
+}
+
+int keeping_serve(struct aggregator *a, const envelope *request)
+{
+    switch (request->body_case) {
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_REQUEST:
+        return serve_reply(a, request->id, keep(a, request->copies_request));
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_END:
+        if (a->keeper)
+            keeper_end(a->keeper, request->copies_end->job_id);
+        return serve_reply(a, request->id, 0);
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPY_TICKET: take_ticket(a, request->copy_ticket); return 0;
+    default:
+        return serve_reply(
+            a, request->id,
+            serve_call(a, request->keeper_request->lane, set_keeper, request->keeper_request));
+    }
+}
+
+int keeping_ask(struct aggregator *a)
+{
+    struct keeper_ask ask;
+    eventfd_t asks;
+    int r = 0;
+    (void)eventfd_read(a->keep_fd, &asks);
+    while (r == 0 && a->keeper && a->channel && keeper_next_ask(a->keeper, &ask)) {
+        envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+        Gradpool__Wire__CopyTicketRequest request = GRADPOOL__WIRE__COPY_TICKET_REQUEST__INIT;
+        request.job_id = ask.job;
+        request.lane = ask.lane;
+        request.failures = ask.failures;
+        message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_COPY_TICKET_REQUEST;
+        message.copy_ticket_request = &request;
+        r = channel_send(a->channel, &message);
+    }
+    return r;
+}
+
+int keeping_timeout_ms(const struct aggregator *a)
+{
+    return a->keeper && a->channel ? keeper_timeout_ms(a->keeper) : -1;
+}
+
+void keeping_joined(struct aggregator *a)
+{
+    if (a->keeper)
+        keeper_ask_again(a->keeper);
+}

@@ -1,0 +1,34 @@
+/* A job on a lane, its tickets and connections (job.c), for the files of this folder only. */
+#ifndef GRADPOOL_AGGREGATOR_LANE_JOB_H
+#define GRADPOOL_AGGREGATOR_LANE_JOB_H
+
+#include "svc/wire/fabric.h"
+#include "svc/wire/record.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lane;
+struct lane_job;
+enum worker_state { WORKER_ABSENT, WORKER_OPEN, WORKER_LEFT, WORKER_LOST };
+struct worker;
+
+struct worker *job_peer(struct lane_job *job, uint32_t number); /* NULL: none, or no room */
+struct lane_job *job_find(struct lane *lane, uint32_t id);
+int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t workers,
+               struct lane_job **ret_job);
+/* Frees it once no operation touches its memory any more; called again after each completion. */
+void job_release(struct lane_job *job);
+void job_fail(struct lane_job *job, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void job_wake(struct lane_job *job); /* something can be done for it now */
+int job_grant(struct lane_job *job, const struct record_connect *ticket);
+/* Takes the grant that matches whole, once: -EACCES when there is none. */
+int job_redeem(struct lane_job *job, const struct record_connect *ticket);
+void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn);
+void worker_close(struct worker *w, enum worker_state state);
+/* An orderly goodbye: rounds that wait for it end with an error. */
+void worker_leave(struct worker *w, bool after_failure);
+void worker_drop_payload(struct worker *w); /* gives the receive back that is held */
+
+#endif

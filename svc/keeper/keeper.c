@@ -1,0 +1,275 @@
+/* What is kept for whom: jobs, their copies, the lanes that these are of. Owns the lock, and the
+ * engine that drives all connections. README: J1 to J6. */
+#include "svc/keeper/keeper_types.h"
+
+#include "svc/base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define AGAIN_NS (200 * NS_PER_MS) /* before a lane is asked for once more that is away */
+
+/* ---- life ---- */
+
+static bool has_connections(void *context)
+{
+    const struct keeper *k = context;
+    return k->engine.shm_conns + k->engine.ofi_conns > 0;
+}
+
+int keeper_create(const struct keeper_options *options, struct keeper **ret_keeper)
+{
+    struct keeper *k = calloc(1, sizeof *k);
+    if (!k)
+        return -ENOMEM;
+    k->options = *options;
+    list_init(&k->jobs);
+    pthread_mutex_init(&k->lock, NULL);
+    int r = engine_init(&k->engine, &k->lock, keeper_link_event, has_connections, k);
+    if (r < 0) {
+        pthread_mutex_destroy(&k->lock);
+        free(k);
+        return r;
+    }
+    *ret_keeper = k;
+    return 0;
+}
+
+static void end_job(struct kept_job *job)
+{
+    job->is_over = true;
+    for (size_t i = 0; i < job->copies_room; i++) {
+        if (job->copies[i] && job->copies[i]->is_kept)
+            keeper_link_drop(job->copies[i]);
+    }
+    list_for_each_safe (node, &job->links)
+        keeper_link_end(list_entry(node, struct keeper_link, node));
+    kept_job_release(job);
+}
+
+/* The fabrics are closed. */
+static void forget(struct kept_job *job)
+{
+    list_for_each (node, &job->links)
+        list_entry(node, struct keeper_link, node)->conn = NULL;
+    end_job(job);
+}
+
+void keeper_destroy(struct keeper *k)
+{
+    if (!k)
+        return;
+    engine_stop(&k->engine);
+    engine_fini(&k->engine);
+    list_for_each_safe (node, &k->jobs)
+        forget(list_entry(node, struct kept_job, node));
+    pthread_mutex_destroy(&k->lock);
+    free(k);
+}
+
+/* ---- jobs ---- */
+
+static struct kept_job *find_job(struct keeper *k, uint32_t id)
+{
+    list_for_each (node, &k->jobs) {
+        struct kept_job *job = list_entry(node, struct kept_job, node);
+        if (job->id == id && !job->is_over)
+            return job;
+    }
+    return NULL;
+}
+
+static struct kept_job *get_job(struct keeper *k, uint32_t id, const char *name)
+{
+    struct kept_job *job = find_job(k, id);
+    if (job)
+        return job;
+    job = calloc(1, sizeof *job);
+    if (!job)
+        return NULL;
+    job->keeper = k;
+    job->id = id;
+    snprintf(job->name, sizeof job->name, "%s", name);
+    list_init(&job->links);
+    list_append(&k->jobs, &job->node);
+    return job;
+}
+
+static struct keeper_link *find_link(struct keeper *k, uint32_t job_id, uint32_t lane)
+{
+    struct kept_job *job = find_job(k, job_id);
+    for (struct list *node = job ? job->links.next : NULL; node && node != &job->links;
+         node = node->next) {
+        struct keeper_link *l = list_entry(node, struct keeper_link, node);
+        if (l->lane == lane)
+            return l;
+    }
+    return NULL;
+}
+
+/* ---- keeping ---- */
+
+static int keep_one(struct kept_job *job, struct keeper_link *l, const struct keeper_copy *spec)
+{
+    struct kept_copy *copy;
+    int r = kept_copy_make(job, spec, &copy);
+    if (r < 0)
+        return r;
+    bool has_let_go = copy->epoch >= spec->lost_epoch;
+    copy->epoch = spec->epoch;
+    keeper_link_take(l, copy, has_let_go);
+    return 0;
+}
+
+/* Behind the last of them, so that a lane is asked for once. */
+static void open_link(struct keeper_link *l)
+{
+    if (l->state == LINK_CLOSING)
+        l->wants_open = true;
+    else if (l->state == LINK_IDLE)
+        keeper_link_ask(l, 0);
+    else
+        keeper_link_flush(l);
+}
+
+int keeper_keep(struct keeper *k, uint32_t job_id, const char *name, uint32_t lane,
+                const struct keeper_copy *copies, size_t count)
+{
+    pthread_mutex_lock(&k->lock);
+    struct kept_job *job = get_job(k, job_id, name);
+    struct keeper_link *l = job ? keeper_link_get(job, lane) : NULL;
+    int r = l ? 0 : -ENOMEM;
+    for (size_t i = 0; i < count && r == 0; i++)
+        r = keep_one(job, l, &copies[i]);
+    if (l && l->copies == 0)
+        keeper_link_end(l);
+    else if (l)
+        open_link(l);
+    if (job)
+        kept_job_release(job);
+    engine_flush(&k->engine);
+    engine_kick(&k->engine);
+    pthread_mutex_unlock(&k->lock);
+    return r;
+}
+
+void keeper_end(struct keeper *k, uint32_t job_id)
+{
+    pthread_mutex_lock(&k->lock);
+    struct kept_job *job = find_job(k, job_id);
+    if (job)
+        end_job(job);
+    engine_flush(&k->engine);
+    engine_kick(&k->engine);
+    pthread_mutex_unlock(&k->lock);
+}
+
+/* ---- tickets ---- */
+
+/* NULL: none is to be asked for a ticket. */
+static struct keeper_link *first_due(struct keeper *k)
+{
+    struct keeper_link *first = NULL;
+    list_for_each (node, &k->jobs) {
+        struct kept_job *job = list_entry(node, struct kept_job, node);
+        list_for_each (at, &job->links) {
+            struct keeper_link *l = list_entry(at, struct keeper_link, node);
+            bool waits = l->state == LINK_ASKING && !l->is_asked && !job->is_over;
+            if (waits && (!first || l->ask_at_ns < first->ask_at_ns))
+                first = l;
+        }
+    }
+    return first;
+}
+
+bool keeper_next_ask(struct keeper *k, struct keeper_ask *ret_ask)
+{
+    pthread_mutex_lock(&k->lock);
+    struct keeper_link *l = first_due(k);
+    bool is_due = l && l->ask_at_ns <= clock_now_ns();
+    if (is_due) {
+        l->is_asked = true;
+        *ret_ask = (struct keeper_ask){l->job->id, l->lane, l->failures};
+    }
+    pthread_mutex_unlock(&k->lock);
+    return is_due;
+}
+
+int keeper_timeout_ms(struct keeper *k)
+{
+    pthread_mutex_lock(&k->lock);
+    const struct keeper_link *l = first_due(k);
+    int timeout_ms = l ? clock_poll_ms(l->ask_at_ns, clock_now_ns()) : -1;
+    pthread_mutex_unlock(&k->lock);
+    return timeout_ms;
+}
+
+void keeper_ask_again(struct keeper *k)
+{
+    pthread_mutex_lock(&k->lock);
+    list_for_each (node, &k->jobs) {
+        struct kept_job *job = list_entry(node, struct kept_job, node);
+        list_for_each (at, &job->links) {
+            struct keeper_link *l = list_entry(at, struct keeper_link, node);
+            l->is_asked = false;
+            if (l->state == LINK_IDLE) /* it may be there, or its job gone */
+                keeper_link_ask(l, 0);
+        }
+    }
+    pthread_mutex_unlock(&k->lock);
+}
+
+/* Of that lane. */
+static void drop_copies(struct keeper_link *l)
+{
+    struct kept_job *job = l->job;
+    l->copies++; /* so that it outlives its last */
+    for (size_t i = 0; i < job->copies_room; i++) {
+        struct kept_copy *copy = job->copies[i];
+        if (copy && copy->is_kept && copy->link == l)
+            keeper_link_drop(copy);
+    }
+    l->copies--;
+    keeper_link_end(l);
+    kept_job_release(job);
+}
+
+void keeper_ticket(struct keeper *k, uint32_t job, uint32_t lane, int code, const char *shm,
+                   const char *ofi, const struct record_connect *ticket)
+{
+    pthread_mutex_lock(&k->lock);
+    struct keeper_link *l = find_link(k, job, lane);
+    if (l && l->state == LINK_ASKING && l->is_asked) {
+        l->is_asked = false;
+        if (code == 0)
+            keeper_link_connect(l, shm, ofi, ticket);
+        else if (code == -EAGAIN)
+            keeper_link_ask(l, AGAIN_NS);
+        else
+            l->state = LINK_IDLE;
+        if (code == -ENOENT)
+            drop_copies(l);
+    }
+    engine_flush(&k->engine);
+    engine_kick(&k->engine);
+    pthread_mutex_unlock(&k->lock);
+}
+
+/* ---- figures ---- */
+
+void keeper_measure(struct keeper *k, struct keeper_use *ret_use)
+{
+    *ret_use = (struct keeper_use){0};
+    pthread_mutex_lock(&k->lock);
+    ret_use->connections = k->engine.shm_conns + k->engine.ofi_conns;
+    list_for_each (node, &k->jobs) {
+        const struct kept_job *job = list_entry(node, struct kept_job, node);
+        for (size_t i = 0; i < job->copies_room; i++) {
+            const struct kept_copy *copy = job->copies[i];
+            ret_use->copies += copy && copy->is_kept;
+            ret_use->bytes += copy && copy->is_kept ? 2 * copy->bytes : 0;
+        }
+    }
+    pthread_mutex_unlock(&k->lock);
+}

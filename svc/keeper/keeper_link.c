@@ -1,0 +1,318 @@
+/* Connections to the lanes whose states are kept: a ticket, a transport, what is lent, what is to
+ * be said. Tries again as long as tickets are given. Never tells a lane of a copy that a lane
+ * before it may still write (the fence, W5). README: J3 to J5. */
+#include "svc/keeper/keeper_types.h"
+
+#include "svc/base/clock.h"
+#include "svc/base/err.h"
+#include "svc/base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define PAUSE_NS (100 * NS_PER_MS) /* before a connect that follows one that has failed */
+#define PAUSE_MOST 10
+
+/* ---- what is said ---- */
+
+static bool lend_all(struct keeper_link *l)
+{
+    const struct slabs *slabs = &l->job->slabs;
+    while (l->lent < slabs->count) {
+        int r = fabric_lend(l->conn, &slabs->slab[l->lent].region, l->lent);
+        if (r < 0 && r != -EAGAIN && r != -ECONNRESET) {
+            log_warn("job '%s': memory for copies cannot be lent to lane %u: %s", l->job->name,
+                     l->lane, err_text(r));
+            fabric_disconnect(l->conn);
+        }
+        if (r < 0)
+            return false;
+        l->lent++;
+    }
+    return true;
+}
+
+void keeper_link_flush(struct keeper_link *l)
+{
+    if (l->state != LINK_OPEN || !lend_all(l))
+        return;
+    list_for_each_safe (node, &l->unsaid) {
+        struct kept_copy *copy = list_entry(node, struct kept_copy, unsaid);
+        struct record_backup told;
+        if (copy->fence)
+            continue;
+        kept_copy_describe(l->job, copy, &told);
+        if (fabric_send(l->conn, &told, sizeof told, NULL, 0) < 0)
+            return; /* ROOM follows, or CLOSED */
+        list_remove(&copy->unsaid);
+    }
+}
+
+static void say_again(struct kept_copy *copy)
+{
+    list_remove(&copy->unsaid);
+    list_append(&copy->link->unsaid, &copy->unsaid);
+}
+
+/* ---- tickets ---- */
+
+void keeper_link_ask(struct keeper_link *l, uint64_t delay_ns)
+{
+    struct keeper *k = l->job->keeper;
+    l->state = LINK_ASKING;
+    l->is_asked = false;
+    l->ask_at_ns = clock_now_ns() + delay_ns;
+    k->options.asks(k->options.context);
+}
+
+static void ask_later(struct keeper_link *l)
+{
+    l->failures++;
+    l->wants_ofi = !l->wants_ofi; /* one of them will do */
+    keeper_link_ask(l, PAUSE_NS * (l->failures < PAUSE_MOST ? l->failures : PAUSE_MOST));
+}
+
+static int open_fabric(struct keeper *k, const char *kind, struct fabric **fabric)
+{
+    struct fabric_options options = {.interface_name = k->options.interface_name,
+                                     .provider = k->options.provider};
+    return *fabric ? 0 : fabric_open(kind, &options, fabric);
+}
+
+static int try_connect(struct keeper_link *l, bool is_ofi, const char *address,
+                       const struct record_connect *ticket)
+{
+    struct keeper *k = l->job->keeper;
+    struct engine *e = &k->engine;
+    struct fabric **fabric = is_ofi ? &e->ofi : &e->shm;
+    int r = *address ? open_fabric(k, is_ofi ? "ofi" : "shm", fabric) : -EADDRNOTAVAIL;
+    if (r == 0)
+        r = fabric_connect(*fabric, address, ticket, sizeof *ticket, l, &l->conn);
+    if (r < 0)
+        return r;
+    l->is_ofi = is_ofi;
+    l->state = LINK_CONNECTING;
+    *(is_ofi ? &e->ofi_conns : &e->shm_conns) += 1;
+    return 0;
+}
+
+void keeper_link_connect(struct keeper_link *l, const char *shm, const char *ofi,
+                         const struct record_connect *ticket)
+{
+    int r = l->wants_ofi ? -EADDRNOTAVAIL : try_connect(l, false, shm, ticket);
+    if (r < 0)
+        r = try_connect(l, true, ofi, ticket);
+    if (r == 0)
+        return;
+    log_info("job '%s': lane %u cannot be reached, to keep copies: %s", l->job->name, l->lane,
+             err_text(r));
+    ask_later(l);
+}
+
+/* ---- life ---- */
+
+struct keeper_link *keeper_link_get(struct kept_job *job, uint32_t lane)
+{
+    list_for_each (node, &job->links) {
+        struct keeper_link *l = list_entry(node, struct keeper_link, node);
+        if (l->lane == lane)
+            return l;
+    }
+    struct keeper_link *l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    l->job = job;
+    l->lane = lane;
+    list_init(&l->unsaid);
+    list_append(&job->links, &l->node);
+    return l;
+}
+
+static bool is_fence(const struct keeper_link *l)
+{
+    for (size_t i = 0; i < l->job->copies_room; i++) {
+        if (l->job->copies[i] && l->job->copies[i]->fence == l)
+            return true;
+    }
+    return false;
+}
+
+static void close_link(struct keeper_link *l, void (*end_conn)(struct fabric_conn *c))
+{
+    if (l->state == LINK_CLOSING)
+        return;
+    l->state = LINK_CLOSING;
+    l->wants_open = false;
+    end_conn(l->conn);
+}
+
+/* What was kept there and is no longer: its lane can write it no more. */
+static void free_copies(struct keeper_link *l)
+{
+    struct kept_job *job = l->job;
+    for (size_t i = 0; i < job->copies_room; i++) {
+        struct kept_copy *copy = job->copies[i];
+        if (copy && copy->link == l && !copy->is_kept)
+            kept_copy_free(job, copy);
+    }
+}
+
+void kept_job_release(struct kept_job *job)
+{
+    if (!list_is_empty(&job->links))
+        return;
+    for (size_t i = 0; i < job->copies_room; i++) {
+        if (job->copies[i])
+            kept_copy_free(job, job->copies[i]);
+    }
+    list_remove(&job->node);
+    slabs_fini(&job->slabs);
+    free(job->copies);
+    free(job);
+}
+
+void keeper_link_end(struct keeper_link *l)
+{
+    if (l->conn) {
+        close_link(l, fabric_disconnect);
+        return;
+    }
+    free_copies(l);
+    list_remove(&l->node);
+    free(l);
+}
+
+/* ---- a copy's lane ---- */
+
+static void leave(struct kept_copy *copy)
+{
+    list_remove(&copy->unsaid);
+    copy->link->copies--;
+    copy->is_kept = false;
+}
+
+void keeper_link_drop(struct kept_copy *copy)
+{
+    struct keeper_link *l = copy->link;
+    leave(copy);
+    if (copy->fence)
+        copy->link = copy->fence;
+    copy->fence = NULL;
+    if (l->copies == 0)
+        keeper_link_end(l);
+}
+
+/* Before another lane hears of the copy, the one before must have written its last. One that has
+ * let go has; one that was lost may be alive, and is cut off; one that was told of another keeper
+ * may have posted something before, and what else it has here is told to it anew. */
+static void fence(struct kept_copy *copy, struct keeper_link *former, bool was_kept)
+{
+    copy->fence = former;
+    close_link(former, was_kept ? fabric_fence : fabric_disconnect);
+    former->wants_open = former->copies > 0 && !was_kept;
+}
+
+void keeper_link_take(struct keeper_link *l, struct kept_copy *copy, bool has_let_go)
+{
+    struct keeper_link *former = copy->link;
+    bool was_kept = copy->is_kept;
+    if (was_kept)
+        leave(copy);
+    if (former && former != l && former->conn && !copy->fence && !(was_kept && has_let_go))
+        fence(copy, former, was_kept);
+    copy->link = l;
+    copy->is_kept = true;
+    copy->note++;
+    l->copies++;
+    say_again(copy);
+    if (former && former != l && former->copies == 0 && !is_fence(former))
+        keeper_link_end(former);
+}
+
+/* ---- events ---- */
+
+static void opened(struct keeper_link *l)
+{
+    if (l->state != LINK_CONNECTING)
+        return;
+    l->state = LINK_OPEN;
+    l->failures = 0;
+    log_debug("job '%s': keeps copies for lane %u, by %s", l->job->name, l->lane,
+              l->is_ofi ? "tcp" : "shared memory");
+    keeper_link_flush(l);
+}
+
+static void lift_fences(struct keeper_link *l)
+{
+    struct kept_job *job = l->job;
+    for (size_t i = 0; i < job->copies_room; i++) {
+        if (job->copies[i] && job->copies[i]->fence == l)
+            job->copies[i]->fence = NULL;
+    }
+    list_for_each (node, &job->links)
+        keeper_link_flush(list_entry(node, struct keeper_link, node));
+}
+
+/* All that it was told went with the connection. */
+static void tell_all_again(struct keeper_link *l)
+{
+    for (size_t i = 0; i < l->job->copies_room; i++) {
+        struct kept_copy *copy = l->job->copies[i];
+        if (copy && copy->link == l && copy->is_kept)
+            say_again(copy);
+    }
+}
+
+static void closed(struct keeper_link *l)
+{
+    struct kept_job *job = l->job;
+    struct engine *e = &job->keeper->engine;
+    enum keeper_link_state was = l->state;
+    *(l->is_ofi ? &e->ofi_conns : &e->shm_conns) -= 1;
+    l->conn = NULL;
+    l->lent = 0;
+    l->state = LINK_IDLE;
+    free_copies(l);
+    tell_all_again(l);
+    lift_fences(l);
+    if (l->copies == 0 || job->is_over)
+        keeper_link_end(l);
+    else if (was == LINK_CONNECTING)
+        ask_later(l);
+    else if (was == LINK_OPEN || l->wants_open)
+        keeper_link_ask(l, 0);
+    kept_job_release(job);
+}
+
+/* The lane has another keeper for it. */
+static void released(struct keeper_link *l, const struct record_backed *told)
+{
+    struct kept_copy *copy = kept_copy_find(l->job, told->piece);
+    bool is_meant = copy && copy->is_kept && copy->link == l && copy->note == told->note;
+    if (told->round != RECORD_ROUND_NONE || !is_meant)
+        return;
+    keeper_link_drop(copy);
+}
+
+static void heard(struct keeper_link *l, const struct fabric_event *event)
+{
+    union record record;
+    size_t record_size;
+    bool is_sound = record_check(event->data, event->bytes, &record, &record_size) == 0;
+    fabric_message_done(event->conn, event->data);
+    if (is_sound && record.kind == RECORD_BACKED && l->state == LINK_OPEN)
+        released(l, &record.backed);
+}
+
+void keeper_link_event(void *context, const struct fabric_event *event)
+{
+    struct keeper_link *l = event->owner;
+    (void)context; /* the keeper: the link knows it */
+    switch (event->kind) {
+    case FABRIC_EVENT_OPEN: opened(l); break;
+    case FABRIC_EVENT_MESSAGE: heard(l, event); break;
+    case FABRIC_EVENT_ROOM: keeper_link_flush(l); break;
+    case FABRIC_EVENT_CLOSED: closed(l); break;
+    default: break; /* what lanes write, they write without a word */
+    }
+}

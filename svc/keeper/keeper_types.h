@@ -1,0 +1,97 @@
+/* The keeper's data, for the files of this folder only. Ownership: keeper > job > link, copy; the
+ * keeper's lock guards all of it. */
+#ifndef GRADPOOL_KEEPER_KEEPER_TYPES_H
+#define GRADPOOL_KEEPER_KEEPER_TYPES_H
+
+#include "svc/keeper/keeper.h"
+#include "svc/wire/engine.h"
+#include "svc/wire/slab.h"
+
+#define KEEPER_NAME_BYTES 128
+
+struct keeper {
+    struct keeper_options options;
+    pthread_mutex_t lock;
+    struct engine engine;
+    struct list jobs;
+};
+
+struct kept_job {
+    struct list node; /* in keeper.jobs */
+    struct keeper *keeper;
+    uint32_t id;
+    char name[KEEPER_NAME_BYTES];
+    struct slabs slabs;
+    struct kept_copy **copies; /* by the piece's number; NULL: none */
+    size_t copies_room;
+    struct list links;
+    bool is_over; /* to be freed when its last connection has closed */
+};
+
+enum keeper_link_state {
+    LINK_IDLE,   /* nobody would give a ticket */
+    LINK_ASKING, /* for one, or about to */
+    LINK_CONNECTING,
+    LINK_OPEN,
+    LINK_CLOSING, /* by us */
+};
+
+/* A connection to one lane. */
+struct keeper_link {
+    struct list node; /* in job.links */
+    struct kept_job *job;
+    uint32_t lane;
+    enum keeper_link_state state;
+    struct fabric_conn *conn;
+    bool is_ofi;        /* of the connection */
+    bool wants_ofi;     /* shared memory has failed */
+    bool wants_open;    /* again, once closed */
+    uint32_t lent;      /* slabs 0 .. lent-1 are */
+    uint32_t copies;    /* that are kept and lie there */
+    uint32_t failures;  /* to connect, in a row */
+    bool is_asked;      /* for a ticket, and not answered */
+    uint64_t ask_at_ns; /* not before */
+    struct list unsaid; /* of copy.unsaid */
+};
+
+/* Room for two states of a piece, each with its stamp behind it. */
+struct kept_copy {
+    struct list unsaid; /* in link.unsaid: the lane is to be told where it lies */
+    uint32_t piece, epoch;
+    uint32_t note;  /* grows each time that it is given to a lane */
+    uint64_t bytes; /* of one state */
+    char *memory;
+    struct keeper_link *link;  /* to the lane that has the piece */
+    struct keeper_link *fence; /* to one that was lost and may still write; NULL: none */
+    bool is_kept;              /* else its memory waits for its lane's connection to end */
+};
+
+/* kept_copy.c */
+struct kept_copy *kept_copy_find(const struct kept_job *job, uint32_t piece);
+/* Made, or taken up again; without what lies there if it `begins`. */
+int kept_copy_make(struct kept_job *job, const struct keeper_copy *spec,
+                   struct kept_copy **ret_copy);
+void kept_copy_free(struct kept_job *job, struct kept_copy *copy);
+/* What its lane is told. */
+void kept_copy_describe(const struct kept_job *job, const struct kept_copy *copy,
+                        struct record_backup *ret_told);
+
+/* keeper_link.c */
+struct keeper_link *keeper_link_get(struct kept_job *job,
+                                    uint32_t lane); /* made if need be; NULL: no memory */
+/* The copy's lane is at the other end of this one from now on. */
+void keeper_link_take(struct keeper_link *l, struct kept_copy *copy, bool has_let_go);
+void keeper_link_connect(struct keeper_link *l, const char *shm, const char *ofi,
+                         const struct record_connect *ticket);
+void keeper_link_ask(struct keeper_link *l, uint64_t delay_ns);
+/* Says what is to be said, as far as the connection takes it. */
+void keeper_link_flush(struct keeper_link *l);
+/* Closes it; without a connection it is gone at once, with what was there and is not kept. */
+void keeper_link_end(struct keeper_link *l);
+/* The copy is kept no longer; its memory goes when nobody can write it any more. */
+void keeper_link_drop(struct kept_copy *copy);
+/* Frees a job that has no link left, and so no copy. */
+void kept_job_release(struct kept_job *job);
+void keeper_link_event(void *keeper, const struct fabric_event *event);
+
+#endif
