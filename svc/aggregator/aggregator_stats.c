@@ -103,6 +103,8 @@ static Gradpool__Wire__JobUse *job_use_message(const struct measurement *m,
     message->queue_ns = use->queue_ns;
     message->handled_ns = use->handled_ns;
     message->stalled_ns = use->stalled_ns;
+    message->states = use->states;
+    message->copied = use->copied;
     message->reference = use->reference;
     message->begun_rounds = use->begun_rounds;
     message->begun_ns = use->begun_ns;

@@ -365,6 +365,13 @@ static bool is_there(const struct backup *b, uint64_t round)
     return b->worker && round > 0 && (is_kept || b->rounds[round & 1] == round);
 }
 
+bool backup_is_whole(const struct piece *p)
+{
+    const struct parameters *q = p->parameters;
+    bool is_known = q->are_set && p->round > 1 && !q->filled && !q->fetched;
+    return is_known && q->backup.since != RECORD_ROUND_NONE && is_there(&q->backup, p->round - 1);
+}
+
 bool backup_has(const struct piece *p, uint64_t round)
 {
     return is_there(&p->parameters->backup, round);

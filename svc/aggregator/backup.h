@@ -40,6 +40,9 @@ static inline bool backup_is_kept(const struct piece *p)
     return p->parameters && p->parameters->backup.worker;
 }
 
+/* It has the state that is committed, and gets each that follows. */
+bool backup_is_whole(const struct piece *p);
+
 /* A new owner: whether the state after that round is in a copy. */
 bool backup_has(const struct piece *p, uint64_t round);
 /* Its pass takes the state from there; `fetched` is that round. */

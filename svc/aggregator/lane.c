@@ -248,6 +248,17 @@ int lane_grant(struct lane *lane, const struct record_connect *ticket)
     return job_grant(job, ticket);
 }
 
+static void count_copies(const struct lane_job *job, struct lane_job_use *use)
+{
+    for (struct list *node = job->pieces.next; job->has_states && node != &job->pieces;
+         node = node->next) {
+        const struct piece *p = list_entry(node, struct piece, link);
+        bool has_state = p->parameters && p->elements > 0;
+        use->states += has_state;
+        use->copied += has_state && backup_is_whole(p);
+    }
+}
+
 static void measure_job(const struct lane_job *job, struct lane_job_use *use)
 {
     *use = (struct lane_job_use){.job = job->id,
@@ -267,6 +278,7 @@ static void measure_job(const struct lane_job *job, struct lane_job_use *use)
         use->begun_rounds = job->reference->begun_rounds;
         use->begun_ns = job->reference->begun_ns;
     }
+    count_copies(job, use);
     for (uint32_t i = 0; i < job->workers_count; i++) {
         if (!job->workers[i].conn)
             continue;

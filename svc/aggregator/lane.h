@@ -151,6 +151,7 @@ struct lane_job_use {
     uint64_t first_done_ns;  /* when the first round here was over; 0: none was */
     struct lane_endings endings;
     struct lane_squares squares; /* round 0: nothing is measured */
+    uint32_t states, copied;     /* pieces that keep parameters; those of them with a whole copy */
 };
 struct lane_piece_use {
     uint32_t piece;

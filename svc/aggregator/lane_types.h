@@ -159,6 +159,7 @@ struct lane_job {
     bool has_left;         /* an orderly goodbye of some rank: no new round can be complete */
     bool is_dropped;       /* to be freed when its last operation is over */
     bool is_elastic;       /* workers come and go (A40) */
+    bool has_states;       /* some piece of it keeps parameters, or did */
     int failure;
     char failure_text[LANE_TEXT_BYTES];
     char tenant[LANE_NAME_BYTES];

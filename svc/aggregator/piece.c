@@ -155,6 +155,7 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
         arena_free(arena, &job->account, p);
         return NULL;
     }
+    job->has_states |= p->parameters != NULL;
     if (p->parameters && !before)
         p->parameters->keeper = spec->keeper;
     snprintf(p->tensor, sizeof p->tensor, "%s", spec->tensor);

@@ -166,7 +166,7 @@ static void change_keepers(struct job *job)
     if (!changes || (count > 0 && store_changes(job, changes, count) < 0))
         return retry_later(job->service);
     if (count > 0)
-        log_info("job %s: %zu of its pieces have another keeper of their copies", job->name, count);
+        log_debug("job %s: other keepers for %zu pieces", job->name, count);
     for (size_t i = 0; i < count; i++)
         keeping_placed(changes[i].tensor, changes[i].piece, changes[i].keeper);
 }

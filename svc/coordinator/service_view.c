@@ -48,6 +48,8 @@ static void add_use(WIRE(JobUse) * total, const WIRE(JobUse) * use)
     total->queue_ns += use->queue_ns;
     total->handled_ns += use->handled_ns;
     total->stalled_ns += use->stalled_ns;
+    total->states += use->states;
+    total->copied += use->copied;
     total->pushed_bytes += use->pushed_bytes;
     total->rounds += use->rounds;
     total->connections += use->connections;

@@ -24,6 +24,8 @@ static void add_use(const WIRE(JobUse) * use, struct view_use *ret_use)
     ret_use->queue_ns += use->queue_ns;
     ret_use->handled_ns += use->handled_ns;
     ret_use->stalled_ns += use->stalled_ns;
+    ret_use->states += use->states;
+    ret_use->copied += use->copied;
 }
 
 static int compare_numbers(uint32_t left, uint32_t right)

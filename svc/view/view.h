@@ -15,9 +15,10 @@ struct view_use {
     uint64_t pushed_bytes;     /* gradient bytes taken in */
     uint64_t rounds;
     uint32_t connections;
-    uint64_t queue_ns;   /* that its rounds waited for their first chunk, together */
-    uint64_t handled_ns; /* in which some round of it could be worked on or was */
-    uint64_t stalled_ns; /* that workers waited for this lane, together */
+    uint64_t queue_ns;       /* that its rounds waited for their first chunk, together */
+    uint64_t handled_ns;     /* in which some round of it could be worked on or was */
+    uint64_t stalled_ns;     /* that workers waited for this lane, together */
+    uint32_t states, copied; /* pieces that keep parameters; those of them with a whole copy */
 };
 
 /* Between this snapshot and the one before; NAN: not known yet. */

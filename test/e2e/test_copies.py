@@ -1,5 +1,5 @@
-"""Parameters outlive their lanes in jobs whose workers come and go (--durability replica): workers
-are killed, come back, are made more and fewer, and after each change aggregators are killed. Every
+"""Parameters outlive their lanes in jobs whose workers come and go, with copies in workers' memory
+(--durability worker) and on other aggregators (--durability replica): workers are killed, come back, are made more and fewer, and after each change aggregators are killed. Every
 worker that was there from the beginning follows each step of each tensor with numpy, so a moment or
 a step that was lost shows at once."""
 import os
@@ -74,7 +74,7 @@ def rank_updates(rank, workers):
     said[0] = 2.0 ** rank
     with gradpool.connect(transport=os.environ['MEMBERS_TRANSPORT']) as client, \
             client.join('job', rank, workers, workers_max=most, on_worker_loss='continue',
-                        durability='replica') as job, \
+                        durability=os.environ['MEMBERS_DURABILITY']) as job, \
             open(folder / f'{rank}.{os.getpid()}', 'w', buffering=1) as log:
         tensors = job.declare_all(SIZES, rule='momentum')
         who = job.declare('who', 2)
@@ -102,14 +102,15 @@ def rank_updates(rank, workers):
     return count
 
 
-class Copies(members.Case):
+class Case(members.Case):
     # What dies five times in a minute is not started again for a while.
     AGGREGATORS = 4
 
     def start(self, rank, transport, most=members.WORKERS, late=True):
         environment = {**os.environ, 'OMP_NUM_THREADS': '1', 'MEMBERS_FOLDER': str(self.folder),
                        'GRADPOOL_ENDPOINT': self.service.endpoint, 'MEMBERS_LATE': 'x' * late,
-                       'MEMBERS_TRANSPORT': transport, 'MEMBERS_MAX': str(most)}
+                       'MEMBERS_TRANSPORT': transport, 'MEMBERS_MAX': str(most),
+                       'MEMBERS_DURABILITY': self.KIND}
         self.running[rank] = subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), '--rank', 'rank_updates', str(rank),
              str(max(members.WORKERS, rank + 1))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -134,6 +135,7 @@ class Copies(members.Case):
     def kill_an_owner(self):
         """One that has something of the job; then a round is done on what has taken over."""
         self.move()
+        self.await_copies()
         lanes = self.service.job('job')['lanes']
         owners = [a['pid'] for a in self.service.status()['aggregators'] if a['state'] == 'up' and
                   any(lane['lane'] in lanes for lane in a['lanes'])]
@@ -176,12 +178,6 @@ class Copies(members.Case):
         print(f'# {transport}: {len(self.log(0)) // len(SIZES)} steps, {times} workers killed and '
               f'come back, {self.kills} aggregators killed (seed {members.SEED})')
 
-    def test_parameters_survive_when_a_worker_dies_and_then_a_lane_shm(self):
-        self.come_and_go('shm', 3)
-
-    def test_parameters_survive_when_a_worker_dies_and_then_a_lane_tcp(self):
-        self.come_and_go('tcp', 3)
-
     def resize(self, transport, times):
         self.begin(transport, most=6)
         present = members.WORKERS
@@ -202,11 +198,44 @@ class Copies(members.Case):
         print(f'# {transport}: {len(self.log(0)) // len(SIZES)} steps, {times} times resized, '
               f'{self.kills} aggregators killed (seed {members.SEED})')
 
+
+class InWorkers(Case):
+    KIND = 'worker'
+
+    def await_copies(self):
+        """Another worker has one as soon as who had it is gone and rounds go on."""
+
+    def test_parameters_survive_when_a_worker_dies_and_then_a_lane_shm(self):
+        self.come_and_go('shm', 3)
+
+    def test_parameters_survive_when_a_worker_dies_and_then_a_lane_tcp(self):
+        self.come_and_go('tcp', 3)
+
     def test_parameters_survive_when_a_job_is_resized_and_then_a_lane_dies_shm(self):
         self.resize('shm', 4)
 
     def test_parameters_survive_when_a_job_is_resized_and_then_a_lane_dies_tcp(self):
         self.resize('tcp', 4)
+
+
+class Replicas(Case):
+    KIND = 'replica'
+
+    def await_copies(self):
+        """Of the last aggregator that has died another may not have them yet."""
+        def are_copied():
+            use = self.service.job('job')['use']
+            return use.get('states') and use['copied'] == use['states']
+        until(are_copied, 'each state has a copy', process=self.service.serve)
+
+    def test_parameters_survive_when_a_worker_dies_and_then_a_lane_shm(self):
+        self.come_and_go('shm', 2)
+
+    def test_parameters_survive_when_a_worker_dies_and_then_a_lane_tcp(self):
+        self.come_and_go('tcp', 2)
+
+    def test_parameters_survive_when_a_job_is_resized_and_then_a_lane_dies_tcp(self):
+        self.resize('tcp', 2)
 
 
 if __name__ == '__main__':

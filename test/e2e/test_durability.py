@@ -1,6 +1,6 @@
-"""What becomes of parameters and moments when processes die: they go on from a snapshot, or from
-their copies (--durability replica), to the same bits as training that never stopped. Both ranks
-live in this process; what blocks until all have called it runs in a thread each."""
+"""What becomes of parameters and moments when processes die: they go on from a snapshot, to the same
+bits as training that never stopped. Both ranks live in this process; what blocks until all have
+called it runs in a thread each."""
 import concurrent.futures
 import contextlib
 import errno
@@ -473,127 +473,6 @@ class Refusals(Case):
         self.jobs[0].declare('alone', 5, rule='sgd')
         self.fails(lambda job: job.snapshot(self.path), 'different tensors')
         self.assertFalse(self.path.exists())
-
-
-class Replicas(Case):
-    SEED = int(os.environ.get('GRADPOOL_TEST_SEED') or time.time_ns() % 2**32)
-
-    def setUp(self):
-        super().setUp()
-        print(f'# seed {self.SEED}')
-        self.random, self.killed = random.Random(self.SEED), 0
-
-    def owners(self):
-        """Aggregators that have something of the job."""
-        lanes = self.service.job(self.name)['lanes']
-        return [a['pid'] for a in self.service.status()['aggregators'] if a['state'] == 'up' and
-                any(lane['lane'] in lanes for lane in a['lanes'])]
-
-    def train_while(self, harm, transport, kills, rule='adam'):
-        """Steps until `harm`() was done so often at random moments, and some more."""
-        self.name = f'{rule}-{transport}'
-        self.join(self.name, transport, rule, 'replica')
-        self.start()
-        over, done = threading.Event(), [0]
-
-        def do_harm():
-            for _ in range(kills):
-                time.sleep(self.random.uniform(0.05, 0.5))
-                harm()
-                done[0] += 1
-            over.set()
-        thread = threading.Thread(target=do_harm, daemon=True)
-        thread.start()
-        steps = 0
-        while steps < 100:
-            for request in self.step(steps):
-                request.wait(WAIT_MS)
-            steps += 1
-            if not over.is_set() and steps == 90:
-                steps = self.again()
-        thread.join(60)
-        self.assertEqual(done[0], kills)
-        self.assertGreater(self.killed, 0)
-        self.check(100, rule)
-
-    def again(self):
-        """The recorded training is shorter than the harm: from its beginning once more."""
-        self.check(90, self.name.split('-')[0])
-        first = rules.UpdateRules.first
-        for values in self.values:
-            for value, times in zip(values, NAMES.values()):
-                value[:] = numpy.tile(first, times)
-        self.start()
-        return 0
-
-    def kill_owner(self):
-        owners = self.owners()
-        if owners:      # else its tasks are on their way to another
-            os.kill(self.random.choice(owners), signal.SIGKILL)
-            self.killed += 1
-
-    def kill_all(self):
-        for pid in self.service.pids():
-            os.kill(pid, signal.SIGKILL)
-            self.killed += 1
-
-    def test_adam_goes_on_to_the_same_bits_when_owners_are_killed_over_shm(self):
-        self.serve(aggregators=2)
-        self.train_while(self.kill_owner, 'shm', 8)
-
-    def test_adam_goes_on_to_the_same_bits_when_owners_are_killed_over_tcp(self):
-        self.serve(aggregators=2)
-        self.train_while(self.kill_owner, 'tcp', 8)
-
-    def test_momentum_goes_on_to_the_same_bits_when_all_aggregators_are_killed_at_once(self):
-        self.serve('--durability', 'replica', aggregators=2)
-        self.train_while(self.kill_all, 'shm', 4, 'momentum')
-
-    def test_the_coordinator_may_be_killed_as_well(self):
-        self.serve(aggregators=2)
-
-        def harm():
-            self.service.serve.kill()
-            self.service.start(f'again{self.random.random()}')
-            self.kill_owner()
-        self.train_while(harm, 'shm', 3)
-
-    def test_what_moves_between_lanes_keeps_its_copy(self):
-        self.serve('--scale', 'off', aggregators=2)
-
-        def harm():
-            lanes = [lane['lane'] for a in self.service.status()['aggregators'] for lane in
-                     a['lanes'] if a['state'] == 'up']
-            self.service.ask('move', self.name, str(self.random.choice(lanes)))
-            if self.random.random() < 0.5:
-                self.kill_owner()
-        self.train_while(harm, 'tcp', 8)
-
-    def test_an_operator_is_not_told_that_parameters_died_while_a_copy_is_fetched(self):
-        self.serve(aggregators=2)
-        said = []
-
-        def harm():
-            with tempfile.TemporaryDirectory() as folder:
-                asker = subprocess.Popen(snapshot_command(self.service, self.name, folder + '/it'),
-                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                         text=True)
-                time.sleep(self.random.uniform(0, 0.2))
-                self.kill_owner()
-                said.append(asker.communicate(timeout=60)[1])
-        self.train_while(harm, 'shm', 6)
-        for text in said:
-            self.assertNotIn('has no parameters', text)
-
-    def test_what_a_job_asked_for_is_shown(self):
-        self.serve()
-        self.join('shown', durability='replica')
-        self.assertEqual(self.service.job('shown')['durability'], 'replica')
-        self.assertIn('durability: replica', self.service.ask('explain', 'shown').stdout)
-        with ranks.expects(self, gradpool.GradpoolError, 'durability replica', 'none'):
-            self.clients[0].join('shown', 1, rules.WORKERS, durability='none')
-        with ranks.expects(self, gradpool.Mismatch, "durability 'twice'"):
-            self.clients[0].join('other', 0, 1, durability='twice')
 
 
 if __name__ == '__main__':

@@ -1,0 +1,232 @@
+"""Parameters and moments outlive the aggregators that have them, to the same bits as training that
+never stopped: with copies on other aggregators (--durability replica) and in workers' memory
+(--durability worker). Both ranks live in this process."""
+import os
+import random
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+import numpy
+
+import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import tap
+import test_durability as durability
+import test_update_rules as rules
+import gradpool
+from harness import until
+
+NAMES, WAIT_MS = durability.NAMES, durability.WAIT_MS
+setUpModule = durability.setUpModule
+
+
+class Case(durability.Case):
+    SEED = int(os.environ.get('GRADPOOL_TEST_SEED') or time.time_ns() % 2**32)
+    KIND = 'replica'
+
+    def setUp(self):
+        super().setUp()
+        print(f'# seed {self.SEED}')
+        self.random, self.killed = random.Random(self.SEED), 0
+
+    def owners(self):
+        """Aggregators that have something of the job."""
+        lanes = self.service.job(self.name)['lanes']
+        return [a['pid'] for a in self.service.status()['aggregators'] if a['state'] == 'up' and
+                any(lane['lane'] in lanes for lane in a['lanes'])]
+
+    def train_while(self, harm, transport, times, rule='adam'):
+        """Steps until `harm`() was done so often at random moments, and some more."""
+        self.name = f'{rule}-{transport}'
+        self.join(self.name, transport, rule, self.KIND)
+        self.start()
+        over, done = threading.Event(), [0]
+
+        def do_harm():
+            try:
+                for _ in range(times):
+                    time.sleep(self.random.uniform(0.05, 0.5))
+                    harm()
+                    done[0] += 1
+            finally:
+                over.set()
+        thread = threading.Thread(target=do_harm, daemon=True)
+        thread.start()
+        steps = 0
+        while steps < 100:
+            for request in self.step(steps):
+                request.wait(WAIT_MS)
+            steps += 1
+            if not over.is_set() and steps == 90:
+                steps = self.again()
+        thread.join(60)
+        self.assertEqual(done[0], times)
+        self.assertGreater(self.killed, 0)
+        self.check(100, rule)
+
+    def again(self):
+        """The recorded training is shorter than the harm: from its beginning once more."""
+        self.check(90, self.name.split('-')[0])
+        first = rules.UpdateRules.first
+        for values in self.values:
+            for value, times in zip(values, NAMES.values()):
+                value[:] = numpy.tile(first, times)
+        self.start()
+        return 0
+
+    def is_copied(self):
+        use = self.service.job(self.name)['use']
+        return use.get('states', 0) == len(NAMES) and use['copied'] == use['states']
+
+    def kill(self, pid):
+        os.kill(pid, signal.SIGKILL)
+        self.killed += 1
+
+    def kill_owner(self):
+        owners = self.owners()
+        if owners:      # else its tasks are on their way to another
+            self.kill(self.random.choice(owners))
+
+    def lanes(self):
+        return [lane['lane'] for a in self.service.status()['aggregators'] for lane in a['lanes']
+                if a['state'] == 'up']
+
+
+class Replicas(Case):
+    """One aggregator at a time: the next is killed when another has a copy."""
+
+    def kill_when_copied(self):
+        until(self.is_copied, 'each state has a copy', process=self.service.serve)
+        self.kill_owner()
+
+    def test_adam_goes_on_to_the_same_bits_when_owners_are_killed_over_shm(self):
+        self.serve(aggregators=2)
+        self.train_while(self.kill_when_copied, 'shm', 5)
+
+    def test_adam_goes_on_to_the_same_bits_when_owners_are_killed_over_tcp(self):
+        self.serve(aggregators=2)
+        self.train_while(self.kill_when_copied, 'tcp', 5)
+
+    def test_a_keeper_that_is_killed_costs_nothing(self):
+        self.serve('--durability', 'replica', aggregators=3)
+
+        def harm():
+            until(self.is_copied, 'each state has a copy', process=self.service.serve)
+            self.kill(self.random.choice(self.service.pids()))
+        self.train_while(harm, 'shm', 6, 'momentum')
+
+    def test_a_keeper_that_is_stopped_is_replaced(self):
+        self.serve('--aggregator-timeout', '1', aggregators=3)
+
+        def harm():
+            until(self.is_copied, 'each state has a copy', process=self.service.serve)
+            keepers = [pid for pid in self.service.pids() if pid not in self.owners()]
+            os.kill(self.random.choice(keepers or self.service.pids()), signal.SIGSTOP)
+            self.killed += 1
+        self.train_while(harm, 'tcp', 3)
+
+    def test_the_coordinator_may_be_killed_as_well(self):
+        self.serve(aggregators=2)
+
+        def harm():
+            until(self.is_copied, 'each state has a copy', process=self.service.serve)
+            victim = self.random.choice(self.owners())
+            self.service.serve.kill()
+            if self.random.random() < 0.5:
+                self.kill(victim)
+            self.service.start(f'again{self.random.random()}')
+            if victim in self.service.pids():
+                self.kill(victim)
+        self.train_while(harm, 'shm', 4)
+
+    def test_what_moves_between_lanes_keeps_its_copy(self):
+        self.serve('--scale', 'off', aggregators=3)
+
+        def harm():
+            self.service.ask('move', self.name, str(self.random.choice(self.lanes())))
+            if self.random.random() < 0.5:
+                self.kill_when_copied()
+        self.train_while(harm, 'tcp', 8)
+
+    def test_without_another_aggregator_it_says_so_and_the_loss_is_told(self):
+        self.serve('--durability', 'replica', aggregators=1)
+        self.name = 'alone'
+        self.join(self.name)
+        self.start()
+        self.train(0, 3)
+        self.assertFalse(self.is_copied())
+        self.assertIn('no other aggregator is there to keep copies', self.service.serve.text())
+        self.kill_owner()
+        with ranks.expects(self, gradpool.GradpoolError, 'died with the lane', 'snapshot'):
+            self.train(3, 4)
+
+
+class InWorkers(Case):
+    """All may die, at any time."""
+    KIND = 'worker'
+
+    def kill_all(self):
+        for pid in self.service.pids():
+            self.kill(pid)
+
+    def test_adam_goes_on_to_the_same_bits_when_owners_are_killed_over_shm(self):
+        self.serve(aggregators=2)
+        self.train_while(self.kill_owner, 'shm', 8)
+
+    def test_adam_goes_on_to_the_same_bits_when_owners_are_killed_over_tcp(self):
+        self.serve(aggregators=2)
+        self.train_while(self.kill_owner, 'tcp', 8)
+
+    def test_momentum_goes_on_to_the_same_bits_when_all_aggregators_are_killed_at_once(self):
+        self.serve('--durability', 'worker', aggregators=2)
+        self.train_while(self.kill_all, 'shm', 4, 'momentum')
+
+    def test_the_coordinator_may_be_killed_as_well(self):
+        self.serve(aggregators=2)
+
+        def harm():
+            self.service.serve.kill()
+            self.service.start(f'again{self.random.random()}')
+            self.kill_owner()
+        self.train_while(harm, 'shm', 3)
+
+    def test_what_moves_between_lanes_keeps_its_copy(self):
+        self.serve('--scale', 'off', aggregators=2)
+
+        def harm():
+            self.service.ask('move', self.name, str(self.random.choice(self.lanes())))
+            if self.random.random() < 0.5:
+                self.kill_owner()
+        self.train_while(harm, 'tcp', 8)
+
+    def test_an_operator_is_not_told_that_parameters_died_while_a_copy_is_fetched(self):
+        self.serve(aggregators=2)
+        said = []
+
+        def harm():
+            with tempfile.TemporaryDirectory() as folder:
+                asker = subprocess.Popen(
+                    durability.snapshot_command(self.service, self.name, folder + '/it'),
+                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                time.sleep(self.random.uniform(0, 0.2))
+                self.kill_owner()
+                said.append(asker.communicate(timeout=60)[1])
+        self.train_while(harm, 'shm', 6)
+        for text in said:
+            self.assertNotIn('has no parameters', text)
+
+    def test_what_a_job_asked_for_is_shown(self):
+        self.serve()
+        self.join('shown', durability='worker')
+        self.assertEqual(self.service.job('shown')['durability'], 'worker')
+        self.assertIn('durability: worker', self.service.ask('explain', 'shown').stdout)
+        with ranks.expects(self, gradpool.GradpoolError, 'durability worker', 'none'):
+            self.clients[0].join('shown', 1, rules.WORKERS, durability='none')
+        with ranks.expects(self, gradpool.Mismatch, "durability 'twice'"):
+            self.clients[0].join('other', 0, 1, durability='twice')
+
+
+if __name__ == '__main__':
+    tap.main()
