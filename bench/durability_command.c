@@ -1,5 +1,6 @@
-/* `durability`: what copies of parameters cost (--durability replica), beside none, in turns. Owns
- * the service that it measures, and the workers of each turn. */
+/* `durability`: what copies of parameters cost, on another aggregator (--durability replica) and in
+ * a worker, beside none, in turns. Owns the service that it measures, and the workers of each turn.
+ */
 #include "bench/commands.h"
 #include "bench/compare/own_service.h"
 #include "bench/migrate/crowd.h"
@@ -17,10 +18,12 @@
 #define COMPUTE_NS (5 * NS_PER_MS) /* in which results are looked at */
 #define WARM_ITERATIONS 5
 
-enum { NONE, REPLICA, KINDS };
-static const char *const names[KINDS] = {"none", "replica"};
+enum { NONE, REPLICA, WORKER, KINDS };
+static const char *const names[KINDS] = {"none", "replica", "worker"};
+static const enum gp_durability durabilities[KINDS] = {GP_DURABILITY_NONE, GP_DURABILITY_REPLICA,
+                                                       GP_DURABILITY_WORKER};
 
-/* Of a round, each the median of a turn's or its mean. */
+/* Of a round, each the median of a turn's or its mean; lanes with those that keep copies. */
 struct figures {
     double wall_ms, lane_cpu_ms, workers_cpu_ms;
 };
@@ -127,7 +130,7 @@ static int run_turn(struct durability *d, const char *transport, uint64_t state_
                                  .part_elements = state_bytes / STATE_BYTES_PER_ELEMENT,
                                  .parts = 1,
                                  .compute_ns = COMPUTE_NS,
-                                 .has_copies = kind == REPLICA,
+                                 .durability = durabilities[kind],
                                  .seed = d->seed};
     int r = crowd_start(&c, &plan);
     if (r == 0)
@@ -201,11 +204,11 @@ int durability_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "What a copy of parameters and moments in a worker's memory costs (--durability replica): "
-        "a "
-        "job of two workers that its lane updates with Adam, with copies and without in turns. A "
-        "round is the median from push to result; CPU is that of the lane and of both workers for "
-        "a round. Each result is checked. It starts its own service.",
+        "What a copy of parameters and moments costs, on another aggregator (--durability replica) "
+        "and in a worker's memory (--durability worker): a job of two workers that its lane "
+        "updates with Adam, with copies and without in turns. A round is the median from push to "
+        "result; CPU is that of both aggregators and of both workers for a round. Each result is "
+        "checked. It starts its own service.",
         NULL,
         NULL,
         NULL};
@@ -216,9 +219,11 @@ int durability_command(int argc, char **argv)
         d.states_count = d.is_quick ? 2 : sizeof all / sizeof *all;
         memcpy(d.states, all, d.states_count * sizeof *d.states);
     }
-    int r = service_start_as(
-        &d.service,
-        &(struct service_setting){.scale = "off", .job_memory_max = "2G", .lane_memory_max = "4G"});
+    int r = service_start_as(&d.service, &(struct service_setting){.scale = "off",
+                                                                   .aggregators = "2",
+                                                                   .cores = "0-1",
+                                                                   .job_memory_max = "2G",
+                                                                   .lane_memory_max = "4G"});
     if (r == 0)
         r = run_all(&d);
     service_stop(&d.service);

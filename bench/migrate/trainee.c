@@ -113,8 +113,7 @@ static int come(struct worker *w)
     const gp_job_spec spec = {.name = name,
                               .rank = a->rank,
                               .workers = a->workers,
-                              .durability =
-                                  a->has_copies ? GP_DURABILITY_REPLICA : GP_DURABILITY_NONE};
+                              .durability = a->durability ? a->durability : GP_DURABILITY_NONE};
     void *gradients = NULL, *values = NULL;
     size_t bytes = total_elements(a) * sizeof(float);
     int r = w->client ? 0 : gp_connect(a->endpoint, &options, &w->client);

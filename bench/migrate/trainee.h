@@ -3,6 +3,8 @@
 #ifndef GRADPOOL_BENCH_MIGRATE_TRAINEE_H
 #define GRADPOOL_BENCH_MIGRATE_TRAINEE_H
 
+#include "client/gradpool.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,7 +35,7 @@ struct trainee {
     uint64_t part_elements; /* with Adam; 0: nothing is kept for the job */
     uint32_t parts;         /* one of them is trained in each iteration, in turn */
     uint64_t compute_ns, seed;
-    bool has_copies; /* of what its lanes keep: --durability replica */
+    enum gp_durability durability; /* 0: none */
     struct trainee_board *board;
     int fd; /* to the conductor: 'i' an iteration has ended (rank 0), 'p' paused; from it: go on */
 };

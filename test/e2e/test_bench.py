@@ -176,7 +176,7 @@ class Durability(unittest.TestCase):
         rows = [json.loads(line) for line in answer.stdout.splitlines()]
         self.assertEqual([(r['transport'], r['durability']) for r in rows],
                          [(transport, kind) for transport in ('shm', 'tcp')
-                          for kind in ('none', 'replica')])
+                          for kind in ('none', 'replica', 'worker')])
         for row in rows:
             self.assertEqual((row['state_bytes'], row['turns'], row['wrong']), (65536, 2, 0))
             self.assertGreater(row['wall_ms'], 0)

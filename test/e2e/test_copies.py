@@ -1,7 +1,8 @@
 """Parameters outlive their lanes in jobs whose workers come and go, with copies in workers' memory
-(--durability worker) and on other aggregators (--durability replica): workers are killed, come back, are made more and fewer, and after each change aggregators are killed. Every
-worker that was there from the beginning follows each step of each tensor with numpy, so a moment or
-a step that was lost shows at once."""
+(--durability worker) and on other aggregators (--durability replica): workers are killed, come
+back, are made more and fewer, and after each change aggregators are killed. Every worker that was
+there from the beginning follows each step of each tensor with numpy, so a moment or a step that was
+lost shows at once."""
 import os
 import pathlib
 import subprocess

@@ -1,6 +1,6 @@
-"""What becomes of parameters and moments when processes die: they go on from a snapshot, to the same
-bits as training that never stopped. Both ranks live in this process; what blocks until all have
-called it runs in a thread each."""
+"""What becomes of parameters and moments when processes die: they go on from a snapshot, to the
+same bits as training that never stopped. Both ranks live in this process; what blocks until all
+have called it runs in a thread each."""
 import concurrent.futures
 import contextlib
 import errno
