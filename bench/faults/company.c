@@ -19,6 +19,7 @@
 #define END_NS (40 * NS_PER_S)           /* of a worker whose job has failed, or is to end */
 #define HURT_NS (END_NS + 10 * NS_PER_S) /* in which it shows */
 #define GRACE_NS (5 * NS_PER_S)          /* less than what others wait for meanwhile */
+#define COPY_NS (3 * NS_PER_S)           /* in which another aggregator is there, and has a copy */
 #define AWAY_MS 300                      /* of a member, at least */
 #define AWAY_MORE_MS 1500
 
@@ -26,6 +27,17 @@ static const char *const transports[] = {"shm", "tcp"};
 
 static bool is_elastic(size_t job) { return job >= ELASTIC; }
 static bool is_elastic_update(size_t job) { return job == JOBS - 1; }
+
+/* Both kinds of copies, in turns: each time that a job is started, or of one that goes on by seed.
+ */
+static enum gp_durability durability_of(const struct company *c, size_t job)
+{
+    bool has_updates = is_elastic(job) ? is_elastic_update(job) : job >= ELASTIC / 2;
+    uint64_t turn = is_elastic(job) ? c->about->seed : job + c->jobs[job].number;
+    if (!has_updates)
+        return 0;
+    return turn % 2 ? GP_DURABILITY_REPLICA : GP_DURABILITY_WORKER;
+}
 
 static struct ledger *ledger_of(const struct company *c, size_t job)
 {
@@ -83,6 +95,7 @@ static int run_victim(const struct company *c, size_t job, uint32_t rank)
                                   .rank = rank,
                                   .workers = PAIR,
                                   .updates = job >= ELASTIC / 2,
+                                  .durability = durability_of(c, job),
                                   .seed = company_seed(c, job),
                                   .board = company_board(c, job, rank)};
     return victim_run(&victim);
@@ -97,6 +110,7 @@ static int run_member(const struct company *c, size_t job, uint32_t rank)
                                   .rank = rank,
                                   .coming = j->trainers[rank].coming,
                                   .updates = is_elastic_update(job),
+                                  .durability = durability_of(c, job),
                                   .begins = !j->has_begun,
                                   .seed = company_seed(c, job),
                                   .board = company_board(c, job, rank),
@@ -211,16 +225,34 @@ static bool was_refused(const struct company *c, size_t job)
     return false;
 }
 
+void company_bereave(struct company *c)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (c->killed_ns > 0 && now_ns < c->killed_ns + COPY_NS)
+        c->bereft_ns = now_ns;
+    c->killed_ns = now_ns;
+}
+
+/* A copy on another aggregator goes with that one: where both are killed, one after the other and
+ * before the next copy is whole, it is lost, and that is to be told. */
+static bool has_copies(const struct company *c, size_t job)
+{
+    bool is_bereft = c->bereft_ns > 0 && clock_now_ns() < c->bereft_ns + HURT_NS;
+    return durability_of(c, job) != GP_DURABILITY_REPLICA || !is_bereft;
+}
+
 /* What there is a copy of is not lost; and without a loss that ends a job there is none. */
 static void note_error(struct company *c, size_t job, uint32_t rank)
 {
     const struct victim_board *board = company_board(c, job, rank);
-    bool has_cause = is_hurt(c, job, rank) || was_refused(c, job);
+    bool is_loss = board->code == -EOWNERDEAD, had_copies = has_copies(c, job);
+    bool has_cause = is_hurt(c, job, rank) || was_refused(c, job) || (is_loss && !had_copies);
     const char *verdict = !company_names_a_cause(board->text) ? "   <- names nobody"
-                          : board->code == -EOWNERDEAD        ? "   <- there were copies"
+                          : is_loss && had_copies             ? "   <- there were copies"
                           : !has_cause                        ? "   <- nothing was done to it"
                                                               : "";
     c->result->errors++;
+    c->result->copies_lost += is_loss && !had_copies;
     c->result->unnamed += *verdict != 0;
     fprintf(stderr, "# %s, rank %u: %s%s\n", c->jobs[job].name, rank, board->text, verdict);
 }

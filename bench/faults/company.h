@@ -37,6 +37,8 @@ struct company {
     struct faults_result *result;
     const struct service *service;
     struct job jobs[JOBS];
+    uint64_t bereft_ns; /* when two aggregators were last killed soon after each other; 0: never */
+    uint64_t killed_ns; /* when the last one was */
     struct company_memory {
         struct victim_board boards[JOBS][WORKERS_MAX];
         struct ledger ledgers[JOBS - ELASTIC];
@@ -63,6 +65,8 @@ uint64_t company_seed(const struct company *c, size_t job);
 struct victim_board *company_board(const struct company *c, size_t job, uint32_t rank);
 /* Something is done to that worker now that may end it. */
 void company_hurt(struct company *c, size_t job, uint32_t rank);
+/* So is an aggregator, or the coordinator, without which nobody begins another copy. */
+void company_bereave(struct company *c);
 /* Before a worker is killed: what it alone has heard of its last round counts no more. */
 void company_doom(struct company *c, size_t job, uint32_t rank);
 /* Whoever is named may be looked for: a rank, a process, a connection of somebody. */

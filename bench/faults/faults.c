@@ -103,6 +103,7 @@ static int kill_aggregator(struct conductor *c)
     if (pid <= 0 || kill(pid, SIGKILL) < 0)
         return 0;
     tell(c, "killed", "an aggregator", pid);
+    company_bereave(&c->company);
     c->result->kills_aggregator++;
     return 0;
 }
@@ -127,6 +128,7 @@ static int kill_coordinator(struct conductor *c)
     kill(c->service.coordinator, SIGKILL);
     process_reap(c->service.coordinator, clock_now_ns() + NS_PER_S);
     c->service.coordinator = 0;
+    company_bereave(&c->company);
     c->result->kills_coordinator++;
     int r = be_calm(c, clock_now_ns() + draw(c, 1000) * NS_PER_MS);
     return r == 0 ? service_start_again(&c->service, &c->setting) : r;
@@ -330,7 +332,7 @@ int faults_run(const struct faults *faults, struct faults_result *ret_result)
                           .result = &result,
                           .random = faults->seed + 1,
                           .setting = {.cores = process_core(0) == process_core(1) ? NULL : cores,
-                                      .aggregators = "2",
+                                      .aggregators = "3",
                                       .scale = "off",
                                       .piece_max = "262144",
                                       .lanes_per_core = "2"}};

@@ -19,6 +19,7 @@ struct faults_result {
     uint64_t snapshots_refused; /* there is none, and a sentence why */
     uint64_t hangs;             /* waits of more than 2 s beyond their deadline */
     uint64_t errors;            /* that workers were told */
+    uint64_t copies_lost;       /* of these: two aggregators were killed, an owner and its keeper */
     uint64_t unnamed;           /* of these, and of refusals, whose text names nobody */
     uint64_t longest_wait_ns;
 };

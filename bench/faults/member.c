@@ -58,7 +58,7 @@ static int join(struct worker *w)
                               .workers = a->rank < MEMBERS_FEWEST ? MEMBERS_FEWEST : a->rank + 1,
                               .workers_max = MEMBERS_MOST,
                               .on_worker_loss = GP_CONTINUE,
-                              .durability = a->updates ? GP_DURABILITY_WORKER : 0};
+                              .durability = a->durability};
     uint64_t deadline_ns = clock_now_ns() + JOIN_NS;
     int r = victim_join(w->client, &spec, &w->job);
     while (may_join_later(r) && clock_now_ns() < deadline_ns && !atomic_load(&a->board->ends)) {

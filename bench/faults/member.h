@@ -13,9 +13,10 @@
 struct member {
     const char *endpoint, *transport, *job;
     uint32_t rank;
-    uint32_t coming; /* how often this rank has come, this time included */
-    bool updates;    /* with copies of parameters and moment; else sums */
-    bool begins;     /* one of those that the job begins with */
+    uint32_t coming;               /* how often this rank has come, this time included */
+    bool updates;                  /* with copies of parameters and moment; else sums */
+    enum gp_durability durability; /* where these lie */
+    bool begins;                   /* one of those that the job begins with */
     uint64_t seed;
     struct victim_board *board;
     struct ledger *ledger;

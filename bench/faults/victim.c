@@ -146,10 +146,8 @@ static int prepare_replays(struct worker *w)
 static int come(struct worker *w)
 {
     const struct victim *a = w->about;
-    const gp_job_spec spec = {.name = a->job,
-                              .rank = a->rank,
-                              .workers = a->workers,
-                              .durability = a->updates ? GP_DURABILITY_WORKER : 0};
+    const gp_job_spec spec = {
+        .name = a->job, .rank = a->rank, .workers = a->workers, .durability = a->durability};
     w->plan = a->updates ? updates : sums;
     w->tensors_count = a->updates ? sizeof updates / sizeof *updates : sizeof sums / sizeof *sums;
     int r = prepare_replays(w);

@@ -29,6 +29,7 @@ struct victim {
     const char *endpoint, *transport, *job;
     uint32_t rank, workers;
     bool updates; /* momentum and Adam, with copies of parameters and moments; else sums */
+    enum gp_durability durability; /* where these lie */
     uint64_t seed;
     struct victim_board *board;
 };
