@@ -1,0 +1,298 @@
+/* Which aggregator keeps copies of what a lane has (K57), and what both are told, when somebody
+ * comes or goes and when tasks move. */
+#include "test/unit/keeping_case.h"
+
+#include "svc/base/log.h"
+#include "svc/coordinator/keeping.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct aggregator *record_of(const struct end *e)
+{
+    return aggregator_find(&e->rig->coordinator->service, e->aggregator);
+}
+
+/* --- a choice is made --- */
+
+static void another_aggregator_keeps_a_copy_once_the_lane_has_the_piece(void **state)
+{
+    struct kept k = {.rig = *state};
+    k.owner = rig_aggregator(k.rig, 1);
+    k.keeper = keeping_aggregator(k.rig);
+    k.owner->ignores = BODY(PLACE_REQUEST);
+    k.worker = keeping_join(k.rig, "resnet", DURABILITY_REPLICA, &k.session, &k.job);
+    uint64_t id = keeping_ask_declare(k.worker, "w");
+    envelope *place = end_expect(k.owner, BODY(PLACE_REQUEST));
+    assert_int_equal(place->place_request->pieces[0]->keeper, k.keeper->aggregator);
+    k.piece.id = place->place_request->pieces[0]->piece;
+    keeping_expect_silence(k.owner, k.keeper); /* the lane does not know it yet */
+    end_answer(k.owner, place);
+    message_free(place);
+    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    message_free(end_expect_reply(k.worker, id));
+    keeping_expect_silence(k.owner, k.keeper);
+}
+
+static void jobs_with_other_durabilities_have_no_keepers(void **state)
+{
+    static const enum durability others[] = {DURABILITY_UNSAID, DURABILITY_NONE, DURABILITY_WORKER};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct kept k = keeping_begin(*state, others[i]);
+        assert_int_equal(keeping_placed_with(&k, k.owner), 0);
+        keeping_expect_silence(k.owner, k.keeper);
+        end_leave(k.worker);
+        end_expect_none(k.keeper, BODY(COPIES_END));
+        rig_start_afresh(k.rig);
+    }
+}
+
+static void a_tensor_without_a_rule_has_no_keeper(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    message_free(end_expect_reply(k.worker, end_declare_one(k.worker, "v", 100)));
+    envelope *place = end_expect(k.owner, BODY(PLACE_REQUEST));
+    assert_int_equal(place->place_request->pieces[0]->keeper, 0);
+    message_free(place);
+    keeping_expect_silence(k.owner, k.keeper);
+}
+
+/* All processes of a host end with it. */
+static void a_keeper_on_another_host_comes_first(void **state)
+{
+    struct rig *rig = *state;
+    struct kept k = {.rig = rig, .owner = rig_aggregator(rig, 1)};
+    struct end *others[5];
+    for (size_t i = 0; i < 5; i++)
+        others[i] = keeping_aggregator(rig);
+    k.worker = keeping_join(rig, "resnet", DURABILITY_REPLICA, &k.session, &k.job);
+    for (size_t i = 0; i < 5; i++) {
+        char *here = record_of(others[i])->node;
+        record_of(others[i])->node = strdup("node8");
+        keeping_declare(k.worker, (char[]){(char)('a' + i), 0});
+        envelope *place = end_expect(k.owner, BODY(PLACE_REQUEST));
+        assert_int_equal(place->place_request->pieces[0]->keeper, others[i]->aggregator);
+        message_free(place);
+        free(record_of(others[i])->node);
+        record_of(others[i])->node = here;
+    }
+}
+
+/* --- nobody is there --- */
+
+static unsigned lacks, has_again;
+
+static void count_lines(enum log_level level, const char *line)
+{
+    lacks += level == LOG_LEVEL_WARN && strstr(line, "no other aggregator is there") != NULL;
+    has_again += strstr(line, "have copies again") != NULL;
+}
+
+static void copies_begin_with_the_next_aggregator_that_joins(void **state)
+{
+    struct kept k = {.rig = *state, .owner = rig_aggregator(*state, 1)};
+    lacks = has_again = 0;
+    log_set_hook(count_lines);
+    k.worker = keeping_join(k.rig, "resnet", DURABILITY_REPLICA, &k.session, &k.job);
+    k.piece = keeping_declare(k.worker, "w");
+    assert_int_equal(keeping_placed_with(&k, k.owner), 0);
+    keeping_lane_hears(&k, k.owner, 0, false);
+    assert_int_equal(lacks, 1);
+    k.keeper = keeping_aggregator(k.rig);
+    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    assert_int_equal(lacks, 1);
+    assert_int_equal(has_again, 1);
+}
+
+/* --- the owner is lost --- */
+
+static void a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_one(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    keeping_open(k.keeper);
+    k.keeper->ignores = BODY(PLACE_REQUEST);
+    keeping_goodbye(k.owner);
+    envelope *place = end_expect(k.keeper, BODY(PLACE_REQUEST));
+    assert_true(place->place_request->recovering);
+    assert_int_equal(place->place_request->pieces[0]->keeper, k.keeper->aggregator);
+    keeping_expect_silence(k.keeper, third);
+    end_answer(k.keeper, place);
+    message_free(place);
+    keeping_keeper_hears(&k, k.keeper, k.keeper, 2, 2, false);
+    keeping_lane_hears(&k, k.keeper, third->aggregator, true);
+    keeping_keeper_hears(&k, third, k.keeper, 2, 2, true);
+    keeping_expect_silence(k.keeper, third);
+}
+
+static void a_keeper_that_becomes_the_owner_is_alone_without_a_third(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    keeping_open(k.keeper);
+    keeping_goodbye(k.owner);
+    assert_int_equal(keeping_placed_with(&k, k.keeper), k.keeper->aggregator);
+    keeping_keeper_hears(&k, k.keeper, k.keeper, 2, 2, false);
+    keeping_lane_hears(&k, k.keeper, 0, true);
+    struct end *third = keeping_aggregator(k.rig);
+    keeping_keeper_hears(&k, third, k.keeper, 2, 2, true);
+    end_expect_none(k.keeper, BODY(COPIES_REQUEST));
+    end_close(k.worker);
+}
+
+static void a_keeper_stays_when_its_owner_is_followed_by_another(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = rig_aggregator(k.rig, 1);
+    keeping_goodbye(k.owner);
+    assert_int_equal(keeping_placed_with(&k, third), k.keeper->aggregator);
+    keeping_keeper_hears(&k, k.keeper, third, 2, 2, false);
+    keeping_lane_hears(&k, third, k.keeper->aggregator, false);
+    keeping_expect_silence(third, k.keeper);
+}
+
+/* --- the keeper is lost --- */
+
+static void a_keeper_that_is_lost_is_followed_by_another(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    keeping_expect_silence(k.owner, third); /* it has one */
+    keeping_goodbye(k.keeper);
+    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, third->aggregator, false);
+}
+
+static void without_another_the_lane_goes_on_alone(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    keeping_goodbye(k.keeper);
+    keeping_lane_hears(&k, k.owner, 0, false);
+    struct end *third = keeping_aggregator(k.rig);
+    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, third->aggregator, false);
+}
+
+static void a_keeper_that_is_away_is_told_again_and_not_followed(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig), before = *k.keeper;
+    end_close(k.keeper);
+    keeping_expect_silence(k.owner, third);
+    k.keeper = rig_rejoin(k.rig, &before, 0, NULL);
+    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, false);
+    keeping_expect_silence(k.owner, third);
+}
+
+/* What it has is worth something until it is gone. */
+static void one_that_stops_is_followed_and_waited_for_until_it_is_gone(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    record_of(k.keeper)->is_stopping = true;
+    keeping_check_all(&k.rig->coordinator->service);
+    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    keeping_goodbye(k.keeper);
+    keeping_lane_hears(&k, k.owner, third->aggregator, false);
+    keeping_expect_silence(k.owner, third);
+}
+
+/* --- tasks move --- */
+
+static uint64_t order_move(struct kept *k, struct end *asker, const struct end *target)
+{
+    WIRE(MoveRequest) move = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    move.job = "resnet";
+    move.lane = target->lanes[0];
+    request.body_case = BODY(MOVE_REQUEST);
+    request.move_request = &move;
+    return end_send(asker, &request);
+}
+
+static void expect_moved(struct end *asker, uint64_t order)
+{
+    envelope *reply = end_expect_reply(asker, order);
+    assert_int_equal(reply->body_case, BODY(MOVE_REPLY));
+    assert_int_equal(reply->move_reply->tasks, 1);
+    assert_string_equal(reply->move_reply->stays, "");
+    message_free(reply);
+}
+
+static void a_task_that_moves_to_its_keeper_has_another_from_then_on(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *asker = rig_connect_locally(k.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    keeping_open(k.keeper);
+    k.keeper->ignores = BODY(INSTALL_REQUEST);
+    uint64_t order = order_move(&k, asker, k.keeper);
+    assert_int_equal(keeping_placed_with(&k, k.keeper), k.owner->aggregator);
+    envelope *install = end_expect(k.keeper, BODY(INSTALL_REQUEST));
+    keeping_expect_silence(k.keeper, k.owner); /* the switch is still to come */
+    end_answer(k.keeper, install);
+    message_free(install);
+    keeping_keeper_hears(&k, k.owner, k.keeper, 2, 1, true);
+    keeping_lane_hears(&k, k.keeper, k.owner->aggregator, true);
+    expect_moved(asker, order);
+    keeping_expect_silence(k.keeper, k.owner);
+}
+
+static void a_task_that_moves_elsewhere_keeps_its_keeper(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *asker = rig_connect_locally(k.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *third = rig_aggregator(k.rig, 1);
+    third->ignores = BODY(INSTALL_REQUEST);
+    uint64_t order = order_move(&k, asker, third);
+    assert_int_equal(keeping_placed_with(&k, third), k.keeper->aggregator);
+    envelope *install = end_expect(third, BODY(INSTALL_REQUEST));
+    keeping_expect_silence(third, k.keeper);
+    end_answer(third, install);
+    message_free(install);
+    keeping_keeper_hears(&k, k.keeper, third, 2, 1, false);
+    keeping_lane_hears(&k, third, k.keeper->aggregator, false);
+    expect_moved(asker, order);
+    keeping_expect_silence(third, k.keeper);
+}
+
+static void a_move_that_is_given_up_changes_no_keeper(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *asker = rig_connect_locally(k.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    keeping_open(k.keeper);
+    k.keeper->refuses = BODY(INSTALL_REQUEST);
+    uint64_t order = order_move(&k, asker, k.keeper);
+    envelope *reply = end_expect_reply(asker, order);
+    assert_non_null(strstr(reply->move_reply->stays, "it does not want to"));
+    message_free(reply);
+    keeping_expect_silence(k.owner, k.keeper);
+    keeping_expect_silence(k.keeper, k.owner);
+    keeping_goodbye(k.keeper); /* who is told of another has heard of that one */
+    keeping_lane_hears(&k, k.owner, 0, false);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(another_aggregator_keeps_a_copy_once_the_lane_has_the_piece),
+        CASE(jobs_with_other_durabilities_have_no_keepers),
+        CASE(a_tensor_without_a_rule_has_no_keeper),
+        CASE(a_keeper_on_another_host_comes_first),
+        CASE(copies_begin_with_the_next_aggregator_that_joins),
+        CASE(a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_one),
+        CASE(a_keeper_that_becomes_the_owner_is_alone_without_a_third),
+        CASE(a_keeper_stays_when_its_owner_is_followed_by_another),
+        CASE(a_keeper_that_is_lost_is_followed_by_another),
+        CASE(without_another_the_lane_goes_on_alone),
+        CASE(a_keeper_that_is_away_is_told_again_and_not_followed),
+        CASE(one_that_stops_is_followed_and_waited_for_until_it_is_gone),
+        CASE(a_task_that_moves_to_its_keeper_has_another_from_then_on),
+        CASE(a_task_that_moves_elsewhere_keeps_its_keeper),
+        CASE(a_move_that_is_given_up_changes_no_keeper),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
