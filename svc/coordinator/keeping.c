@@ -75,15 +75,17 @@ uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
     return stays ? piece->keeping.keeper : choose(job, lane);
 }
 
-void keeping_placed(const struct tensor *tensor, struct piece *piece, uint32_t keeper)
+static void set(struct piece *piece, uint32_t keeper, uint32_t former)
 {
     struct keeping *now = &piece->keeping;
-    bool is_there = !is_lost(aggregator_find(tensor->job->service, now->keeper));
     if (now->keeper != keeper)
-        *now = (struct keeping){
-            .keeper = keeper, .former = is_there ? now->keeper : 0, .begins = true};
+        *now = (struct keeping){.keeper = keeper, .begins = true};
+    now->former = former;
     now->keeper_knows = now->lane_knows = false;
 }
+
+/* The lane begins with that keeper, whose copy it is that it may want. */
+void keeping_placed(struct piece *piece, uint32_t keeper) { set(piece, keeper, 0); }
 
 /* --- another keeper --- */
 
@@ -158,6 +160,13 @@ static void note_lack(struct job *job)
         fleet_want_another(job->service);
 }
 
+/* The lane may not have looked yet at the copy of the first, whoever was to follow that. */
+static uint32_t former_of(struct service *s, const struct keeping *now)
+{
+    uint32_t former = now->former ? now->former : now->keeper;
+    return is_lost(aggregator_find(s, former)) ? 0 : former;
+}
+
 static void change_keepers(struct job *job)
 {
     size_t pieces = job->pieces_count;
@@ -168,7 +177,8 @@ static void change_keepers(struct job *job)
     if (count > 0)
         log_debug("job %s: other keepers for %zu pieces", job->name, count);
     for (size_t i = 0; i < count; i++)
-        keeping_placed(changes[i].tensor, changes[i].piece, changes[i].keeper);
+        set(changes[i].piece, changes[i].keeper,
+            former_of(job->service, &changes[i].piece->keeping));
 }
 
 /* --- telling --- */

@@ -8,8 +8,8 @@
  * that has it, if it may go on. */
 uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
                         const struct lane *lane);
-/* The piece lies there now, with that keeper, who is to be told. */
-void keeping_placed(const struct tensor *tensor, struct piece *piece, uint32_t keeper);
+/* The piece lies on a lane that is told of that keeper with it; the keeper is to be told. */
+void keeping_placed(struct piece *piece, uint32_t keeper);
 /* Chooses for pieces whose keeper is gone, or is on their own aggregator now; tells keepers and
  * lanes what they do not know. To be called whenever that may have changed. */
 void keeping_check(struct job *job);

@@ -210,7 +210,7 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     piece->epoch = m->epoch;
     piece->state = PIECE_READY;
     piece->recovering = true;
-    keeping_placed(tensor, piece, t->keeper);
+    keeping_placed(piece, t->keeper);
 }
 
 /* Figures of before say nothing of the lanes as they are now: all begin anew (K20). */

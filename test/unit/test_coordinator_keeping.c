@@ -127,7 +127,8 @@ static void a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_o
     keeping_expect_silence(k.keeper, third);
 }
 
-static void a_keeper_that_becomes_the_owner_is_alone_without_a_third(void **state)
+/* What the first of them has may not have been looked at yet, whoever is to follow it. */
+static void a_new_owner_may_look_at_the_first_copy_however_often_others_follow(void **state)
 {
     struct kept k = keeping_begun(*state);
     keeping_open(k.keeper);
@@ -135,10 +136,32 @@ static void a_keeper_that_becomes_the_owner_is_alone_without_a_third(void **stat
     assert_int_equal(keeping_placed_with(&k, k.keeper), k.keeper->aggregator);
     keeping_keeper_hears(&k, k.keeper, k.keeper, 2, 2, false);
     keeping_lane_hears(&k, k.keeper, 0, true);
-    struct end *third = keeping_aggregator(k.rig);
-    keeping_keeper_hears(&k, third, k.keeper, 2, 2, true);
+    for (int i = 0; i < 2; i++) {
+        struct end *next = keeping_aggregator(k.rig);
+        keeping_keeper_hears(&k, next, k.keeper, 2, 2, true);
+        keeping_lane_hears(&k, k.keeper, next->aggregator, true);
+        keeping_goodbye(next);
+        keeping_lane_hears(&k, k.keeper, 0, true);
+    }
     end_expect_none(k.keeper, BODY(COPIES_REQUEST));
-    end_close(k.worker);
+}
+
+/* The lane begins with the keeper that it is placed with: it would wait in vain for another. */
+static void who_was_a_keeper_of_an_owner_before_is_not_waited_for(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig), *fourth;
+    record_of(k.keeper)->is_stopping = true;
+    keeping_check_all(&k.rig->coordinator->service);
+    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    fourth = rig_aggregator(k.rig, 1);
+    keeping_goodbye(k.owner);
+    assert_int_equal(keeping_placed_with(&k, fourth), third->aggregator);
+    keeping_keeper_hears(&k, third, fourth, 2, 2, false);
+    keeping_lane_hears(&k, fourth, third->aggregator, false);
+    keeping_goodbye(third);
+    keeping_lane_hears(&k, fourth, 0, false);
 }
 
 static void a_keeper_stays_when_its_owner_is_followed_by_another(void **state)
@@ -234,7 +257,7 @@ static void a_task_that_moves_to_its_keeper_has_another_from_then_on(void **stat
     end_answer(k.keeper, install);
     message_free(install);
     keeping_keeper_hears(&k, k.owner, k.keeper, 2, 1, true);
-    keeping_lane_hears(&k, k.keeper, k.owner->aggregator, true);
+    keeping_lane_hears(&k, k.keeper, k.owner->aggregator, false); /* its state came along */
     expect_moved(asker, order);
     keeping_expect_silence(k.keeper, k.owner);
 }
@@ -284,7 +307,8 @@ int main(void)
         CASE(a_keeper_on_another_host_comes_first),
         CASE(copies_begin_with_the_next_aggregator_that_joins),
         CASE(a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_one),
-        CASE(a_keeper_that_becomes_the_owner_is_alone_without_a_third),
+        CASE(a_new_owner_may_look_at_the_first_copy_however_often_others_follow),
+        CASE(who_was_a_keeper_of_an_owner_before_is_not_waited_for),
         CASE(a_keeper_stays_when_its_owner_is_followed_by_another),
         CASE(a_keeper_that_is_lost_is_followed_by_another),
         CASE(without_another_the_lane_goes_on_alone),
