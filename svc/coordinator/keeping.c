@@ -160,10 +160,11 @@ static void note_lack(struct job *job)
         fleet_want_another(job->service);
 }
 
-/* The lane may not have looked yet at the copy of the first, whoever was to follow that. */
+/* The lane may not have looked yet at the copy of the first, whoever was to follow that. One that
+ * is unfit does not come to the lane any more: it would be waited for in vain. */
 static uint32_t former_of(struct service *s, const struct keeping *now)
 {
-    uint32_t former = now->former ? now->former : now->keeper;
+    uint32_t former = now->former ? now->former : now->is_unfit ? 0 : now->keeper;
     return is_lost(aggregator_find(s, former)) ? 0 : former;
 }
 
