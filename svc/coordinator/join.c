@@ -2,6 +2,7 @@
  * Nothing happens that is not in the store first (K1). */
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/kept.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/quota.h"
@@ -296,11 +297,11 @@ void join_handle(struct peer *p, const envelope *request)
     if (join->session == 0)
         return join_new(p, request);
     struct session *session = find_session(p, join);
-    if (session)
-        session->job->durability = durability_of(p->service, join);
     if (!session)
         return fail_unknown(p, request->id, join);
+    session->job->durability = durability_of(p->service, join);
     resume(p, request->id, session);
+    keeping_check(session->job); /* before, nobody knew that it wants keepers (K57) */
 }
 
 void leave_handle(struct peer *p, const envelope *request)
