@@ -7,6 +7,7 @@
 #include "svc/base/log.h"
 #include "svc/base/signals.h"
 #include "svc/coordinator/asking.h"
+#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/profiles.h"
@@ -240,6 +241,11 @@ static void try_again(struct timer *timer)
     recovery_place_stranded(container_of(timer, struct service, retry_timer));
 }
 
+static void are_fit(struct timer *timer)
+{
+    keeping_check_all(container_of(timer, struct service, fit_timer));
+}
+
 /* --- starting, ending --- */
 
 static void init(struct service *s)
@@ -258,6 +264,7 @@ static void init(struct service *s)
     list_init(&s->profiles);
     timer_init(&s->drain_timer, drain_overdue);
     timer_init(&s->retry_timer, try_again);
+    timer_init(&s->fit_timer, are_fit);
     s->lock_fd = s->spare_fd = -1;
     s->loop.epoll_fd = -1;
     s->tcp.source.fd = s->local.source.fd = -1;

@@ -257,6 +257,7 @@ void keeping_refused(struct aggregator *a, struct job *job, uint32_t lane, const
     log_warn("job %s: %s keeps no copies of what is on lane %u: %s", job->name,
              aggregator_name(a, name, sizeof name), lane, why);
     a->unfit_until_ns = clock_now_ns() + UNFIT_NS;
+    timer_start(&a->service->loop, &a->service->fit_timer, a->unfit_until_ns);
     for (size_t t = 0; t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
             struct piece *piece = &job->tensors[t]->pieces[i];

@@ -37,6 +37,7 @@ struct service {
     struct timer display_timer, show_timer;
     uint64_t shown_ns; /* when the display was shown something last */
     struct timer drain_timer, retry_timer, ping_timer, look_timer, measure_timer, leavers_timer;
+    struct timer fit_timer;   /* until the last keeper that was relieved is fit again */
     bool tells_leavers;       /* the last of them runs */
     uint64_t scaled_ns;       /* when growth had its last window */
     uint64_t measure_wait_ns; /* until the next look at what trains */

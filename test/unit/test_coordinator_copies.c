@@ -259,7 +259,22 @@ static void who_has_refused_is_chosen_for_nothing_for_a_while(void **state)
     message_free(place);
 }
 
-/* It may have copies, or had no memory for a moment. */
+/* Nothing else may happen that would have another chosen. */
+static void who_has_refused_is_asked_again_when_the_while_is_over(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct service *s = &k.rig->coordinator->service;
+    ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
+    keeping_lane_hears(&k, k.owner, 0, false);
+    assert_int_equal(s->fit_timer.deadline_ns, record_of(k.keeper)->unfit_until_ns);
+    record_of(k.keeper)->unfit_until_ns = clock_now_ns();
+    keeping_expect_silence(k.owner, k.keeper);
+    timer_start(&s->loop, &s->fit_timer, clock_now_ns());
+    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+}
+
+/* It had no memory for a moment. */
 static void a_lane_that_refuses_a_keeper_is_told_again(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -385,6 +400,7 @@ int main(void)
         CASE(without_a_third_the_lane_goes_on_without_who_does_not_reach_it),
         CASE(who_refuses_copies_is_relieved_of_what_is_on_that_lane),
         CASE(who_has_refused_is_chosen_for_nothing_for_a_while),
+        CASE(who_has_refused_is_asked_again_when_the_while_is_over),
         CASE(a_lane_that_refuses_a_keeper_is_told_again),
         CASE(a_restart_keeps_keepers_and_tells_all_again),
         CASE(a_restart_keeps_the_last_of_several_keepers),
