@@ -66,6 +66,14 @@ static bool may_keep(struct piece *p, const struct worker *w)
     return piece_rank(p, w->number) != NULL;
 }
 
+/* The older first: one that is nobody's (0), and whatever else has the same place, gives way. */
+static void take_steps(struct backup *b, const struct record_backup *told)
+{
+    int newer = told->rounds[1] > told->rounds[0];
+    b->steps[told->rounds[1 - newer] % 3] = told->steps[1 - newer];
+    b->steps[told->rounds[newer] % 3] = told->steps[newer];
+}
+
 /* A keeper tells of each half what lies there, a worker since when it has had one. */
 static void take_place(struct backup *b, struct worker *w, const struct record_backup *told)
 {
@@ -74,10 +82,10 @@ static void take_place(struct backup *b, struct worker *w, const struct record_b
     b->note = told->note;
     memcpy(b->offset, told->offset, sizeof b->offset);
     memcpy(b->rounds, told->rounds, sizeof b->rounds);
-    if (!worker_is_keeper(w))
+    if (worker_is_keeper(w))
+        take_steps(b, told);
+    else
         memcpy(b->steps, told->steps, sizeof b->steps);
-    for (int half = 0; half < 2 && worker_is_keeper(w); half++)
-        b->steps[b->rounds[half] % 3] = told->steps[half];
 }
 
 /* What waited for a copy, or for somebody who has one, goes on. */
