@@ -84,7 +84,7 @@ void rig_place_piece(struct rig *rig, uint32_t workers, struct lane_piece piece,
 struct lane_job_use rig_use(struct rig *rig);
 /* A ticket the lane will honour. */
 struct record_connect rig_ticket(struct rig *rig, uint32_t job, uint32_t rank);
-/* Connects worker i (rank as given) and lends its region. */
+/* Connects worker i (rank as given; a keeper's has RECORD_KEEPER) and lends its region. */
 void rig_connect(struct rig *rig, uint32_t i, uint32_t job, uint32_t rank);
 /* Starts with `count` workers of RIG_JOB connected. */
 void rig_start_job(struct rig *rig, const char *kind, uint32_t count, uint32_t pieces,

@@ -14,7 +14,9 @@
 
 #include <cmocka.h>
 
+#ifndef ELEMENTS
 #define ELEMENTS 100000 /* two chunks */
+#endif
 #define BYTES (ELEMENTS * sizeof(float))
 #define W 1 /* the piece */
 
