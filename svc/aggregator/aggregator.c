@@ -23,6 +23,7 @@
 #define JOIN_DEADLINE_NS (10 * NS_PER_S)
 #define REJOIN_DEADLINE_NS (2 * NS_PER_S)
 #define REJOIN_PAUSE_MS 200
+#define KEEPING_ORPHAN_TIMES 10
 #define DESCRIPTORS_PROCESS 16
 #define DESCRIPTORS_LANE 24 /* a dozen of its own, and a few workers */
 
@@ -321,6 +322,8 @@ static void lose_coordinator(struct aggregator *a, int reason)
 static bool is_orphan(struct aggregator *a, uint64_t away_since_ns)
 {
     uint64_t timeout_ns = a->options->orphan_timeout_ns;
+    if (keeping_is_used(a)) /* but two may keep copies for each other that nobody needs */
+        timeout_ns *= KEEPING_ORPHAN_TIMES;
     return timeout_ns && clock_now_ns() - away_since_ns > timeout_ns && serve_connections(a) == 0;
 }
 

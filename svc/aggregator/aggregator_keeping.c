@@ -71,12 +71,13 @@ bool keeping_knows(const envelope *request)
 
 int keeping_serve(struct aggregator *a, const envelope *request)
 {
+    const Gradpool__Wire__CopiesEnd *end = request->copies_end;
     switch (request->body_case) {
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_REQUEST:
         return serve_reply(a, request->id, keep(a, request->copies_request));
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_END:
         if (a->keeper)
-            keeper_end(a->keeper, request->copies_end->job_id);
+            keeper_end(a->keeper, end->job_id, end->pieces, end->n_pieces);
         return serve_reply(a, request->id, 0);
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPY_TICKET: take_ticket(a, request->copy_ticket); return 0;
     default:
@@ -114,4 +115,12 @@ void keeping_joined(struct aggregator *a)
 {
     if (a->keeper)
         keeper_ask_again(a->keeper);
+}
+
+bool keeping_is_used(const struct aggregator *a)
+{
+    struct keeper_use use = {0};
+    if (a->keeper)
+        keeper_measure(a->keeper, &use);
+    return use.connections > 0;
 }

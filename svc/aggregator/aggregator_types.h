@@ -87,6 +87,8 @@ int keeping_serve(struct aggregator *a, const envelope *request);
 int keeping_ask(struct aggregator *a);
 /* How long until there may be something, as for poll(). */
 int keeping_timeout_ms(const struct aggregator *a);
+/* Lanes of others write copies here: without them their jobs would stand still. */
+bool keeping_is_used(const struct aggregator *a);
 /* The coordinator is back, and knows nothing of what it was asked before. */
 void keeping_joined(struct aggregator *a);
 

@@ -91,10 +91,10 @@ static void take_place(struct backup *b, struct worker *w, const struct record_b
 /* What waited for a copy, or for somebody who has one, goes on. */
 static void go_on(struct piece *p)
 {
-    if (p->round == 0 && p->parameters->keeper)
-        round_recover(p);
-    else
+    if (p->round > 0)
         round_go_on(p);
+    else if (p->spoken > 0 && !p->failure)
+        round_recover(p);
 }
 
 static int take(struct piece *p, struct worker *w, const struct record_backup *told)
@@ -112,11 +112,22 @@ static int take(struct piece *p, struct worker *w, const struct record_backup *t
     return 0;
 }
 
-/* Who is to keep it is told by another than who does. */
+/* Who is to keep it is told by another than who does. The newest counts, and whoever is known to be
+ * the next. */
 static void hold_offer(struct parameters *q, struct worker *w, const struct record_backup *told)
 {
-    q->early = w;
-    q->offer = *told;
+    bool is_next = q->has_next_keeper && w->number == (RECORD_KEEPER | q->next_keeper);
+    if (q->early[0] && q->early[0] != w && !is_next) {
+        q->early[1] = w;
+        q->offers[1] = *told;
+        return;
+    }
+    if (q->early[0] != w) {
+        q->early[1] = q->early[0];
+        q->offers[1] = q->offers[0];
+    }
+    q->early[0] = w;
+    q->offers[0] = *told;
 }
 
 int backup_hear(struct worker *w, const struct record_backup *told)
@@ -146,8 +157,10 @@ void backup_forget(struct worker *w)
         struct piece *p = list_entry(node, struct piece, link);
         if (p->parameters && p->parameters->backup.worker == w)
             forget(&p->parameters->backup);
-        if (p->parameters && p->parameters->early == w)
-            p->parameters->early = NULL;
+        for (int i = 0; p->parameters && i < 2; i++) {
+            if (p->parameters->early[i] == w)
+                p->parameters->early[i] = NULL;
+        }
     }
 }
 
@@ -164,15 +177,6 @@ static void cut_off(struct piece *p)
     forget(&p->parameters->backup);
     if (was_in_use)
         round_interrupt(p);
-}
-
-void backup_cut_off(struct worker *w)
-{
-    list_for_each_safe (node, &w->job->pieces) {
-        struct piece *p = list_entry(node, struct piece, link);
-        if (p->parameters && p->parameters->backup.worker == w)
-            cut_off(p);
-    }
 }
 
 /* ---- which aggregator keeps it ---- */
@@ -195,12 +199,15 @@ static void release_keeper(const struct piece *p, const struct worker *w)
 static void take_offer(struct piece *p)
 {
     struct parameters *q = p->parameters;
-    struct worker *w = q->early;
-    if (!w || !may_keep(p, w))
+    for (int i = 0; i < 2; i++) {
+        struct worker *w = q->early[i];
+        if (!w || !may_keep(p, w))
+            continue;
+        q->early[i] = NULL;
+        if (take(p, w, &q->offers[i]) < 0)
+            fabric_disconnect(w->conn);
         return;
-    q->early = NULL;
-    if (take(p, w, &q->offer) < 0)
-        fabric_disconnect(w->conn);
+    }
 }
 
 static void change_keeper(struct piece *p, uint32_t keeper)
@@ -215,6 +222,8 @@ static void change_keeper(struct piece *p, uint32_t keeper)
     memset(q->backup.rounds, 0, sizeof q->backup.rounds);
     cut_off(p);
     release_keeper(p, former);
+    if (former && worker_is_keeper(former) && p->state != PIECE_COLLECTING)
+        fabric_disconnect(former->conn); /* what is posted there may never end else */
     take_offer(p);
 }
 
@@ -222,11 +231,29 @@ void backup_set_keeper(struct piece *p, uint32_t keeper, bool when_known)
 {
     struct parameters *q = p->parameters;
     q->next_keeper = keeper;
-    q->has_next_keeper = when_known && p->round == 0;
+    q->waits_for_former = when_known;
+    q->has_next_keeper =
+        p->round == 0 && !q->are_set && (when_known || q->backup.worker) && q->keeper != keeper;
     if (q->has_next_keeper)
         return;
     change_keeper(p, keeper);
     go_on(p);
+}
+
+/* Who was waited for as long as it was there is not any more. */
+void backup_cut_off(struct worker *w)
+{
+    list_for_each_safe (node, &w->job->pieces) {
+        struct piece *p = list_entry(node, struct piece, link);
+        struct parameters *q = p->parameters;
+        if (!q || q->backup.worker != w)
+            continue;
+        cut_off(p);
+        if (q->has_next_keeper && !q->waits_for_former) {
+            change_keeper(p, q->next_keeper);
+            go_on(p);
+        }
+    }
 }
 
 void backup_know(struct piece *p)

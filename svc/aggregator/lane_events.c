@@ -50,6 +50,8 @@ static int admit(struct lane *lane, const struct fabric *fabric, const struct fa
     if (job->failure)
         return -ECONNABORTED;
     struct worker *w = job_peer(job, ticket.rank);
+    if (w && w->conn && worker_is_keeper(w))
+        fabric_disconnect(w->conn); /* it has seen its end; it comes again */
     if (!w || w->conn)
         return -EBUSY;
     r = window_reserve(job, fabric);

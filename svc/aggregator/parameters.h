@@ -41,8 +41,10 @@ struct parameters {
     uint32_t keeper;      /* the aggregator that is to keep its copy; 0: workers may (A49) */
     uint32_t next_keeper; /* ... once it is known what that one has */
     bool has_next_keeper;
-    struct worker *early; /* one that offers before it is known that it is to; NULL: none */
-    struct record_backup offer;
+    bool waits_for_former; /* even while that is not connected */
+    /* Keepers that offer before it is known that they are to; NULL: none. */
+    struct worker *early[2];
+    struct record_backup offers[2];
     bool is_interrupted, was_copy; /* a round of it that begins again when there is a copy */
     uint64_t fetched;              /* the round whose state is being read from there; 0: none is */
     uint64_t filled;               /* likewise, written there without a round */

@@ -27,7 +27,8 @@ bool transfer_needs(const struct lane_job *job, uint32_t rank)
         const struct transfer *t = &job->transfers[i];
         bool unsummed = t->state == TRANSFER_READING || t->state == TRANSFER_SUMMING;
         const struct rank *of = t->piece ? piece_rank(t->piece, rank) : NULL;
-        if (t->is_broken || (unsummed && of && of->is_source))
+        bool is_lost = t->is_broken && !t->is_given_up; /* else it is done again, if it is needed */
+        if (is_lost || (unsummed && of && of->is_source))
             return true;
     }
     return false;
@@ -387,7 +388,7 @@ static void free_given_up(struct transfer *t)
         return;
     t->state = TRANSFER_FREE;
     t->piece = NULL;
-    t->is_given_up = false;
+    t->is_given_up = t->is_broken = false;
     p->chunks_active--;
 }
 

@@ -82,7 +82,8 @@ static int answer_of(const struct aggregator *keeper, const struct job *job,
 {
     if (!job || !keeping_has(keeper, job, NULL))
         return -ENOENT;
-    if (!lane || lane->aggregator->state == AGGREGATOR_LOST || !keeping_has(keeper, job, lane))
+    if (!lane || lane->aggregator->state == AGGREGATOR_LOST || job->failure ||
+        !keeping_has(keeper, job, lane))
         return -ESTALE;
     return lane->aggregator->state == AGGREGATOR_AWAY ? -EAGAIN : 0;
 }
@@ -97,8 +98,7 @@ void copy_ticket_handle(struct peer *p, const envelope *message)
         return;
     int code = answer_of(keeper, job, lane);
     if (code == 0 && request->failures >= FAILURES_MOST) {
-        keeping_refused(keeper, job, lane->id, "it does not reach that");
-        keeping_check(job);
+        keeping_unreachable(keeper, job, lane);
         code = -ESTALE;
     }
     if (code == 0)

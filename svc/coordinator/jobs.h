@@ -28,7 +28,7 @@ struct keeping {
     uint32_t former; /* one that lives, and may have what the lane still wants; 0: none */
     bool begins;     /* the keeper has nothing of it yet */
     bool is_unfit;   /* the keeper has no room, or does not reach the lane */
-    bool keeper_knows, lane_knows; /* where it lies, who keeps it */
+    bool keeper_knows, former_knows, lane_knows; /* where it lies, who keeps it */
 };
 
 struct piece {
@@ -142,6 +142,7 @@ struct job {
     uint64_t changed_ns;           /* when it did last; 0: not since this coordinator started */
     bool told_shrinking;           /* who would shrink for it has been said */
     bool lacks_keeper;             /* of copies, for want of another aggregator (K57) */
+    bool has_formers;              /* keepers that have been followed by others, perhaps */
     bool continues;                /* without workers that are lost */
     bool is_elastic;               /* workers come and go */
     bool tells_leavers;            /* its lanes are to be told who has left */

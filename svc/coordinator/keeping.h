@@ -18,12 +18,28 @@ void keeping_check_all(struct service *s);
 void keeping_aggregator_back(struct aggregator *a);
 /* It is gone, and its pieces have new lanes, or none. */
 void keeping_aggregator_lost(struct aggregator *a);
-/* The job ends: nobody keeps anything of it. */
+/* Nobody keeps anything of it any more: of a job that ends, of a tensor that is undeclared, of a
+ * piece that has gone where another keeps its copies. */
 void keeping_end(struct job *job);
-/* It cannot keep what the job has on that lane. */
-void keeping_refused(struct aggregator *a, struct job *job, uint32_t lane, const char *why);
+void keeping_end_tensor(const struct tensor *tensor);
+void keeping_end_former(const struct job *job, uint32_t keeper, uint32_t piece);
+/* It is chosen for nothing for a minute, and that is said. */
+void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane, const char *why);
+/* ... because it does not reach that lane: others keep what the job has there. */
+void keeping_unreachable(struct aggregator *a, struct job *job, const struct lane *lane);
+/* The lane has told its figures: where each state has a whole copy, former keepers are not needed.
+ */
+void keeping_look(struct job *job, const struct lane *lane);
 /* Whether it keeps anything of the job; of what is on that lane, unless that is NULL. */
 bool keeping_has(const struct aggregator *a, const struct job *job, const struct lane *lane);
+
+/* keeping_calls.c: says to all of these what they do not know. */
+enum keeping_whom {
+    TELL_LANE,   /* who keeps copies of its pieces */
+    TELL_KEEPER, /* where they are */
+    TELL_FORMER, /* likewise: the lane may want what it has */
+};
+void keeping_tell(struct job *job, enum keeping_whom whom);
 
 /* copy_tickets.c: a keeper wants a ticket for a lane. */
 void copy_ticket_handle(struct peer *p, const envelope *message);

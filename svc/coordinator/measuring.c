@@ -3,9 +3,11 @@
  * that and the kept figures. Must never wait for an answer, nor ask often where nothing trains
  * (K15). */
 #include "svc/coordinator/measuring.h"
+#include "svc/coordinator/keeping.h"
 
 #include "svc/base/log.h"
 #include "svc/coordinator/exploring.h"
+#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/phases.h"
 #include "svc/coordinator/profiles.h"
@@ -248,8 +250,11 @@ static void got_stats(struct service *s, void *data, const envelope *reply, int 
     if (!a || !reply || reply->body_case != BODY(STATS_REPLY))
         return;
     stats_keep(a, reply);
-    for (size_t i = 0; i < a->lanes_count; i++)
+    for (size_t i = 0; i < a->lanes_count; i++) {
         take_pieces(&a->lanes[i]);
+        list_for_each (node, &s->jobs)
+            keeping_look(list_entry(node, struct job, link), &a->lanes[i]);
+    }
 }
 
 static bool has_work(const struct aggregator *a)

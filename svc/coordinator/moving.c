@@ -210,6 +210,8 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     piece->epoch = m->epoch;
     piece->state = PIECE_READY;
     piece->recovering = true;
+    if (piece->keeping.keeper && piece->keeping.keeper != t->keeper)
+        keeping_end_former(job, piece->keeping.keeper, piece->id);
     keeping_placed(piece, t->keeper);
 }
 

@@ -3,6 +3,7 @@
  * about who is in a job; must never leave a piece released. README: K41, K42. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/kept.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
@@ -229,6 +230,7 @@ static void finish(struct job *job)
     tensors_send_routes(job, NULL, is_of_epoch, &epoch);
     declare_check_waits(job);
     entering_went_on(job);
+    keeping_check(job);
     regrouping_check(job);
     kept_check(s, join_handle);
 }

@@ -87,8 +87,9 @@ struct store_piece {
     uint32_t job, piece;
     uint32_t tensor, task, lane, epoch;
     uint64_t first, elements;
-    uint32_t lost_epoch; /* the last one whose lane before had not let go of it */
-    uint32_t keeper;     /* the aggregator that has a copy of its state; 0: none */
+    uint32_t lost_epoch;    /* the last one whose lane before had not let go of it */
+    uint32_t keeper;        /* the aggregator that has a copy of its state; 0: none */
+    uint32_t former_keeper; /* one whose copy its lane may want; 0: none */
 };
 
 struct store_blob {

@@ -68,7 +68,7 @@ const struct table schema_tables[STORE_TABLES] = {
          {COLUMN(piece, job, U32), COLUMN(piece, tensor, U32), COLUMN(piece, piece, U32),
           COLUMN(piece, task, U32), COLUMN(piece, lane, U32), COLUMN(piece, epoch, U32),
           COLUMN(piece, first, U64), COLUMN(piece, elements, U64), COLUMN(piece, lost_epoch, U32),
-          COLUMN(piece, keeper, U32)}},
+          COLUMN(piece, keeper, U32), COLUMN(piece, former_keeper, U32)}},
     [STORE_PROFILE] =
         {"profiles",
          4,
@@ -107,7 +107,8 @@ const char *schema_step(uint32_t version)
               "ALTER TABLE tensors ADD COLUMN grouped INTEGER NOT NULL DEFAULT 0;"
               "DROP TABLE IF EXISTS profiles", /* which of them was measured alone it did not say */
         [8] = "DROP TABLE IF EXISTS profiles",
-        [9] = "ALTER TABLE pieces ADD COLUMN keeper INTEGER NOT NULL DEFAULT 0",
+        [9] = "ALTER TABLE pieces ADD COLUMN keeper INTEGER NOT NULL DEFAULT 0;"
+              "ALTER TABLE pieces ADD COLUMN former_keeper INTEGER NOT NULL DEFAULT 0",
     };
     return steps[version];
 }

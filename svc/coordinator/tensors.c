@@ -85,7 +85,8 @@ void piece_row(const struct tensor *tensor, const struct piece *piece, struct st
                                           .first = piece->first,
                                           .elements = piece->elements,
                                           .lost_epoch = piece->lost_epoch,
-                                          .keeper = piece->keeping.keeper};
+                                          .keeper = piece->keeping.keeper,
+                                          .former_keeper = piece->keeping.former};
 }
 
 int tensor_restore(struct service *s, const struct store_tensor *row)
@@ -131,8 +132,9 @@ int piece_restore(struct service *s, const struct store_piece *row)
                             .first = row->first,
                             .elements = row->elements,
                             .lost_epoch = row->lost_epoch,
-                            .keeping = {.keeper = row->keeper},
+                            .keeping = {.keeper = row->keeper, .former = row->former_keeper},
                             .recovering = true};
+    job->has_formers |= row->former_keeper > 0;
     struct lane *lane = lane_find(s, row->lane);
     if (lane)
         piece_attach(tensor, piece, lane);

@@ -1,5 +1,6 @@
 /* Undeclaring tensors: the last rank that does takes the pieces from their lanes. */
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -31,6 +32,7 @@ static void drop(struct job *job, struct tensor *tensor)
         if (count > 0)
             telling_drop(job->shares[share].lane, job->id, pieces, count);
     }
+    keeping_end_tensor(tensor);
     jobs_remove_tensor(job, tensor);
 }
 

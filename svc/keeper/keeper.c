@@ -154,11 +154,23 @@ int keeper_keep(struct keeper *k, uint32_t job_id, const char *name, uint32_t la
     return r;
 }
 
-void keeper_end(struct keeper *k, uint32_t job_id)
+static void end_pieces(struct kept_job *job, const uint32_t *pieces, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct kept_copy *copy = kept_copy_find(job, pieces[i]);
+        if (copy && copy->is_kept)
+            keeper_link_drop(copy);
+    }
+    kept_job_release(job);
+}
+
+void keeper_end(struct keeper *k, uint32_t job_id, const uint32_t *pieces, size_t count)
 {
     pthread_mutex_lock(&k->lock);
     struct kept_job *job = find_job(k, job_id);
-    if (job)
+    if (job && count > 0)
+        end_pieces(job, pieces, count);
+    else if (job)
         end_job(job);
     engine_flush(&k->engine);
     engine_kick(&k->engine);
@@ -220,6 +232,12 @@ void keeper_ask_again(struct keeper *k)
     pthread_mutex_unlock(&k->lock);
 }
 
+static void give_up(struct keeper_link *l)
+{
+    l->state = LINK_IDLE;
+    l->failures = 0; /* what follows is another attempt */
+}
+
 /* Of that lane. */
 static void drop_copies(struct keeper_link *l)
 {
@@ -247,7 +265,7 @@ void keeper_ticket(struct keeper *k, uint32_t job, uint32_t lane, int code, cons
         else if (code == -EAGAIN)
             keeper_link_ask(l, AGAIN_NS);
         else
-            l->state = LINK_IDLE;
+            give_up(l);
         if (code == -ENOENT)
             drop_copies(l);
     }

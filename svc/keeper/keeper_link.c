@@ -12,6 +12,7 @@
 
 #define PAUSE_NS (100 * NS_PER_MS) /* before a connect that follows one that has failed */
 #define PAUSE_MOST 10
+#define LIVED_NS NS_PER_S /* that a connection was one */
 
 /* ---- what is said ---- */
 
@@ -65,7 +66,7 @@ void keeper_link_ask(struct keeper_link *l, uint64_t delay_ns)
     k->options.asks(k->options.context);
 }
 
-static void ask_later(struct keeper_link *l)
+static void try_otherwise(struct keeper_link *l)
 {
     l->failures++;
     l->wants_ofi = !l->wants_ofi; /* one of them will do */
@@ -106,7 +107,7 @@ void keeper_link_connect(struct keeper_link *l, const char *shm, const char *ofi
         return;
     log_info("job '%s': lane %u cannot be reached, to keep copies: %s", l->job->name, l->lane,
              err_text(r));
-    ask_later(l);
+    try_otherwise(l);
 }
 
 /* ---- life ---- */
@@ -209,7 +210,7 @@ static void fence(struct kept_copy *copy, struct keeper_link *former, bool was_k
 {
     copy->fence = former;
     close_link(former, was_kept ? fabric_fence : fabric_disconnect);
-    former->wants_open = former->copies > 0 && !was_kept;
+    former->wants_open = former->copies > 0;
 }
 
 void keeper_link_take(struct keeper_link *l, struct kept_copy *copy, bool has_let_go)
@@ -236,6 +237,7 @@ static void opened(struct keeper_link *l)
     if (l->state != LINK_CONNECTING)
         return;
     l->state = LINK_OPEN;
+    l->opened_ns = clock_now_ns();
     l->failures = 0;
     log_debug("job '%s': keeps copies for lane %u, by %s", l->job->name, l->lane,
               l->is_ofi ? "tcp" : "shared memory");
@@ -263,6 +265,12 @@ static void tell_all_again(struct keeper_link *l)
     }
 }
 
+/* A lane that ends one connection after the other is not asked for all the time. */
+static uint64_t pause_after(const struct keeper_link *l)
+{
+    return clock_now_ns() < l->opened_ns + LIVED_NS ? PAUSE_NS : 0;
+}
+
 static void closed(struct keeper_link *l)
 {
     struct kept_job *job = l->job;
@@ -278,9 +286,9 @@ static void closed(struct keeper_link *l)
     if (l->copies == 0 || job->is_over)
         keeper_link_end(l);
     else if (was == LINK_CONNECTING)
-        ask_later(l);
+        try_otherwise(l);
     else if (was == LINK_OPEN || l->wants_open)
-        keeper_link_ask(l, 0);
+        keeper_link_ask(l, pause_after(l));
     kept_job_release(job);
 }
 

@@ -51,6 +51,7 @@ struct keeper_link {
     uint32_t failures;  /* to connect, in a row */
     bool is_asked;      /* for a ticket, and not answered */
     uint64_t ask_at_ns; /* not before */
+    uint64_t opened_ns;
     struct list unsaid; /* of copy.unsaid */
 };
 

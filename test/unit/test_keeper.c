@@ -295,15 +295,15 @@ static void a_job_that_ends_is_left_everywhere(void **state)
     keep_at(1, copy(1, 1));
     keep(2, copy(2, 1));
     expect_ask(2, 0);
-    keeper_end(k, JOB);
+    keeper_end(k, JOB, NULL, 0);
     until(lanes[1].closed == 1);
     grant(2); /* too late */
     settle();
     assert_int_equal(lanes[2].opened, 0);
     assert_int_equal(use().copies, 1); /* the other job's */
     until(use().connections == 0);
-    keeper_end(k, JOB);
-    keeper_end(k, 12345);
+    keeper_end(k, JOB, NULL, 0);
+    keeper_end(k, 12345, NULL, 0);
     assert_true(holds_nothing(keep_at(2, copy(1, 1))));
 }
 

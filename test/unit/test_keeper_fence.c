@@ -89,7 +89,9 @@ static void what_else_a_lost_lane_had_waits_for_its_successor(void **state)
     connect_lane(2);
     until(lanes[1].closed == 1);
     expect_told(2, 1);
-    expect_no_ask(); /* nobody asks for the lane that is lost */
+    expect_ask(1, 0); /* whether it is lost for these, too, others know */
+    refuse(1, -ESTALE);
+    expect_no_ask();
     keep(3, moved(2, 2, true));
     connect_lane(3);
     assert_true(holds(expect_told(3, 1), 4));
@@ -129,7 +131,7 @@ static void a_job_may_end_behind_a_fence(void **state)
     lanes[1].is_stopped = true;
     keep(2, moved(1, 2, true));
     connect_lane(2);
-    keeper_end(k, JOB);
+    keeper_end(k, JOB, NULL, 0);
     until(lanes[2].closed == 1);
     assert_int_equal(use().copies, 0);
     until(use().connections == 1);
