@@ -142,3 +142,23 @@ void keeping_goodbye(struct end *aggregator)
     request.aggregator_leave = &leave;
     message_free(end_ask(aggregator, &request));
 }
+
+uint64_t keeping_order_move(struct end *asker, const struct end *target)
+{
+    WIRE(MoveRequest) move = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    move.job = "resnet";
+    move.lane = target->lanes[0];
+    request.body_case = BODY(MOVE_REQUEST);
+    request.move_request = &move;
+    return end_send(asker, &request);
+}
+
+void keeping_expect_moved(struct end *asker, uint64_t order)
+{
+    envelope *reply = end_expect_reply(asker, order);
+    assert_int_equal(reply->body_case, BODY(MOVE_REPLY));
+    assert_int_equal(reply->move_reply->tasks, 1);
+    assert_string_equal(reply->move_reply->stays, "");
+    message_free(reply);
+}

@@ -44,6 +44,9 @@ void keeping_keeper_hears(const struct kept *k, struct end *keeper, const struct
 uint32_t keeping_placed_with(const struct kept *k, struct end *owner);
 /* Neither of them hears anything more about copies. */
 void keeping_expect_silence(struct end *owner, struct end *keeper);
+/* Asks for the job's tasks to move there; the answer is asked for apart. */
+uint64_t keeping_order_move(struct end *asker, const struct end *target);
+void keeping_expect_moved(struct end *asker, uint64_t order);
 /* It says goodbye, and is lost. */
 void keeping_goodbye(struct end *aggregator);
 

@@ -310,11 +310,11 @@ static void resume(struct kept *k)
 /* Once or several times: but what is kept goes on. */
 static void expect_told(const struct kept *k, struct end *owner, struct end *keeper)
 {
-    keeping_keeper_hears(k, keeper, owner, 1, 1, false);
+    keeping_keeper_hears(k, keeper, owner, k->piece.epoch, 1, false);
     keeping_lane_hears(k, owner, keeper->aggregator, false);
     rig_settle(k->rig);
     while (keeper->inbox_count > 0)
-        keeping_keeper_hears(k, keeper, owner, 1, 1, false);
+        keeping_keeper_hears(k, keeper, owner, k->piece.epoch, 1, false);
     while (owner->inbox_count > 0)
         keeping_lane_hears(k, owner, keeper->aggregator, false);
 }
@@ -345,6 +345,19 @@ static void a_restart_keeps_the_last_of_several_keepers(void **state)
     expect_told(&k, ends[0], ends[1]);
     resume(&k);
     keeping_expect_silence(ends[0], ends[1]);
+}
+
+static void a_restart_keeps_the_keeper_that_came_with_a_move(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *asker = rig_connect_locally(k.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    keeping_open(k.keeper);
+    keeping_expect_moved(asker, keeping_order_move(asker, k.keeper));
+    k.piece.lane = k.keeper->lanes[0];
+    k.piece.epoch = 2;
+    struct end *ends[] = {k.keeper, k.owner};
+    restart(&k, ends, 2);
+    expect_told(&k, ends[0], ends[1]);
 }
 
 /* The lane waits for one that is gone: nobody has said yet how the job's state is to be kept. */
@@ -404,6 +417,7 @@ int main(void)
         CASE(a_lane_that_refuses_a_keeper_is_told_again),
         CASE(a_restart_keeps_keepers_and_tells_all_again),
         CASE(a_restart_keeps_the_last_of_several_keepers),
+        CASE(a_restart_keeps_the_keeper_that_came_with_a_move),
         CASE(a_keeper_that_is_lost_before_a_worker_is_back_is_followed_then),
         CASE(an_owner_that_comes_back_is_told_again),
         CASE(who_may_have_copies_of_a_job_hears_of_its_end),

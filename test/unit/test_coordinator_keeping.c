@@ -224,33 +224,13 @@ static void one_that_stops_is_followed_and_waited_for_until_it_is_gone(void **st
 
 /* --- tasks move --- */
 
-static uint64_t order_move(struct kept *k, struct end *asker, const struct end *target)
-{
-    WIRE(MoveRequest) move = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    move.job = "resnet";
-    move.lane = target->lanes[0];
-    request.body_case = BODY(MOVE_REQUEST);
-    request.move_request = &move;
-    return end_send(asker, &request);
-}
-
-static void expect_moved(struct end *asker, uint64_t order)
-{
-    envelope *reply = end_expect_reply(asker, order);
-    assert_int_equal(reply->body_case, BODY(MOVE_REPLY));
-    assert_int_equal(reply->move_reply->tasks, 1);
-    assert_string_equal(reply->move_reply->stays, "");
-    message_free(reply);
-}
-
 static void a_task_that_moves_to_its_keeper_has_another_from_then_on(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *asker = rig_connect_locally(k.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     keeping_open(k.keeper);
     k.keeper->ignores = BODY(INSTALL_REQUEST);
-    uint64_t order = order_move(&k, asker, k.keeper);
+    uint64_t order = keeping_order_move(asker, k.keeper);
     assert_int_equal(keeping_placed_with(&k, k.keeper), k.owner->aggregator);
     envelope *install = end_expect(k.keeper, BODY(INSTALL_REQUEST));
     keeping_expect_silence(k.keeper, k.owner); /* the switch is still to come */
@@ -258,7 +238,7 @@ static void a_task_that_moves_to_its_keeper_has_another_from_then_on(void **stat
     message_free(install);
     keeping_keeper_hears(&k, k.owner, k.keeper, 2, 1, true);
     keeping_lane_hears(&k, k.keeper, k.owner->aggregator, false); /* its state came along */
-    expect_moved(asker, order);
+    keeping_expect_moved(asker, order);
     keeping_expect_silence(k.keeper, k.owner);
 }
 
@@ -268,7 +248,7 @@ static void a_task_that_moves_elsewhere_keeps_its_keeper(void **state)
     struct end *asker = rig_connect_locally(k.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     struct end *third = rig_aggregator(k.rig, 1);
     third->ignores = BODY(INSTALL_REQUEST);
-    uint64_t order = order_move(&k, asker, third);
+    uint64_t order = keeping_order_move(asker, third);
     assert_int_equal(keeping_placed_with(&k, third), k.keeper->aggregator);
     envelope *install = end_expect(third, BODY(INSTALL_REQUEST));
     keeping_expect_silence(third, k.keeper);
@@ -276,7 +256,7 @@ static void a_task_that_moves_elsewhere_keeps_its_keeper(void **state)
     message_free(install);
     keeping_keeper_hears(&k, k.keeper, third, 2, 1, false);
     keeping_lane_hears(&k, third, k.keeper->aggregator, false);
-    expect_moved(asker, order);
+    keeping_expect_moved(asker, order);
     keeping_expect_silence(third, k.keeper);
 }
 
@@ -286,7 +266,7 @@ static void a_move_that_is_given_up_changes_no_keeper(void **state)
     struct end *asker = rig_connect_locally(k.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     keeping_open(k.keeper);
     k.keeper->refuses = BODY(INSTALL_REQUEST);
-    uint64_t order = order_move(&k, asker, k.keeper);
+    uint64_t order = keeping_order_move(asker, k.keeper);
     envelope *reply = end_expect_reply(asker, order);
     assert_non_null(strstr(reply->move_reply->stays, "it does not want to"));
     message_free(reply);
