@@ -1,7 +1,7 @@
 /* What goes along when a piece moves: what its former owner knows and no worker could tell, and the
  * arrays that it keeps. Owns the format, a head and one array; checks every field of it, since it
  * comes from another process. README: A27. */
-#include "svc/aggregator/parameters.h"
+#include "svc/aggregator/backup.h"
 #include "svc/aggregator/release.h"
 #include "svc/aggregator/wish.h"
 
@@ -351,6 +351,8 @@ int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const 
         p = piece_find(job_find(lane, job), pieces[i]);
         p->is_installed = rounds[i] > 0;
         p->round = rounds[i] > 0 ? rounds[i] + 1 : 0;
+        if (p->is_installed)
+            backup_know(p); /* its state is here: no copy need be looked at */
     }
     return r;
 }
