@@ -1,5 +1,7 @@
-/* Another aggregator becomes the keeper of a state's copy (README of svc/aggregator, A49; svc/wire,
- * W20), between rounds, in mid-round, while a new owner is finding out: as transcripts. */
+/* What changes around a state's copy (README of svc/aggregator, A49; svc/wire, W20): its keeper,
+ * between rounds, in mid-round, while a new owner is finding out; its lane; the ranks. */
+#include "svc/aggregator/regroup.h"
+#include "svc/aggregator/release.h"
 #include "test/unit/keeper_rig.h"
 
 #include <errno.h>
@@ -140,6 +142,228 @@ static void a_next_keeper_that_comes_late_holds_up_what_was_read_from_the_former
     expect_kept(OTHER, 5);
 }
 
+static void a_keeper_that_goes_while_it_is_given_the_state_gets_it_again(void **state)
+{
+    start_with_keeper(3);
+    name(NUMBER(OTHER), false);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    while (lane_is_quiet(rig.lane))
+        (void)lane_poll(rig.lane, rig_now());
+    end_connection(OTHER);
+    announce_all(4);
+    expect_waiting();
+    connect_again(OTHER);
+    rig.workers[OTHER].backed_count = 0;
+    keep(OTHER);
+    expect_commit(4);
+    expect_kept(OTHER, 4);
+}
+
+/* Eight may be there for a job on a lane: the one that is named is not kept out for long. */
+static void a_ninth_keeper_waits_for_another_to_go(void **state)
+{
+    enum { FIRST = OTHER, NINTH = OTHER + 7 };
+    start_with_keeper(2);
+    for (uint32_t i = FIRST; i < NINTH; i++)
+        connect_keeper(i);
+    struct rig_worker *w = &rig.workers[NINTH];
+    struct record_connect ticket = rig_ticket(&rig, RIG_JOB, RECORD_KEEPER | NUMBER(NINTH));
+    assert_int_equal(fabric_open(kind, NULL, &w->fabric), 0);
+    assert_int_equal(region_create(RIG_REGION_BYTES, &w->region), 0);
+    assert_int_equal(fabric_connect(w->fabric, rig.address, &ticket, sizeof ticket, w, &w->conn),
+                     0);
+    rig_until(&rig, w->is_closed);
+    assert_int_equal(w->refused, EBUSY);
+    end_connection(FIRST);
+    connect_again(NINTH);
+    name(NUMBER(NINTH), false);
+    keep(NINTH);
+    follow(3, 3);
+    expect_kept(NINTH, 3);
+}
+
+static void nobody_may_come_twice_as_the_same_keeper(void **state)
+{
+    start_with_keeper(2);
+    struct rig_worker *w = &rig.workers[OTHER];
+    struct record_connect ticket = rig_ticket(&rig, RIG_JOB, RECORD_KEEPER | NUMBER(KEEPER));
+    assert_int_equal(fabric_open(kind, NULL, &w->fabric), 0);
+    assert_int_equal(fabric_connect(w->fabric, rig.address, &ticket, sizeof ticket, w, &w->conn),
+                     0);
+    rig_until(&rig, w->is_closed);
+    assert_int_equal(w->refused, EBUSY);
+    follow(3, 3);
+    expect_kept(KEEPER, 3);
+}
+
+/* ---- another lane, that is handed the state ---- */
+
+static char moved[STATE_BYTES + LANE_STATE_HEAD_BYTES];
+
+/* Lets go, and is gone; the new owner waits to be told. Returns the bytes of what it keeps. */
+static size_t let_go_of_lane(struct lane_standing *ret_standing)
+{
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), 0);
+    rig_until(&rig, lane_rested(rig.lane, RIG_JOB, pieces, 1) == 1);
+    assert_int_equal(lane_standing(rig.lane, RIG_JOB, W, ret_standing), 0);
+    int64_t bytes = lane_state_read(rig.lane, RIG_JOB, W, 0, moved, sizeof moved);
+    assert_int_equal(bytes, ret_standing->state_bytes);
+    lose_lane();
+    return (size_t)bytes;
+}
+
+static void hand_over(size_t bytes, uint64_t round)
+{
+    assert_int_equal(lane_state_put(rig.lane, RIG_JOB, W, 0, moved, bytes), 0);
+    assert_int_equal(lane_install(rig.lane, RIG_JOB, pieces, &round, 1), 0);
+}
+
+static void a_lane_that_is_handed_the_state_writes_its_copy_on(void **state)
+{
+    struct lane_standing standing;
+    start_with_keeper(4);
+    hand_over(let_go_of_lane(&standing), 4);
+    announce_all(5);
+    expect_waiting();
+    bring_copy();
+    keep(KEEPER);
+    expect_commit(5);
+    expect_kept(KEEPER, 5);
+    assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* it had the state */
+}
+
+static void a_keeper_may_come_before_the_state_is_handed_over(void **state)
+{
+    struct lane_standing standing;
+    start_with_keeper(4);
+    size_t bytes = let_go_of_lane(&standing);
+    bring_copy();
+    keep(KEEPER);
+    rig_settle(&rig);
+    hand_over(bytes, 4);
+    follow(5, 6);
+    expect_kept(KEEPER, 6);
+}
+
+/* A state that is handed over is known as one that is read from a copy. */
+static void a_state_that_is_handed_over_makes_the_next_keeper_count(void **state)
+{
+    struct lane_standing standing;
+    start_with_keeper(4);
+    size_t bytes = let_go_of_lane(&standing);
+    name(NUMBER(OTHER), true);
+    hand_over(bytes, 4);
+    announce_all(5);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    expect_filled(OTHER, 4);
+    expect_commit(5);
+    expect_kept(OTHER, 5);
+}
+
+static void a_round_without_its_keeper_is_not_finished_for_who_moves_the_piece(void **state)
+{
+    struct lane_standing standing;
+    start_with_keeper(3);
+    begin_round(4);
+    end_connection(KEEPER);
+    hand_over(let_go_of_lane(&standing), 3);
+    assert_int_equal(standing.round, 3);
+    announce_all(4);
+    bring_copy();
+    keep(KEEPER);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+}
+
+/* ---- other ranks ---- */
+
+static void say_anew(uint32_t rank, uint64_t round, uint8_t standing)
+{
+    bool is_idle = standing == RECORD_IDLE;
+    for (uint64_t e = 0; e < ELEMENTS && !is_idle; e++)
+        rig_input(&rig, rank, 0)[e] = gradient(rank, round, e);
+    rig_say(&rig, rank,
+            (struct say){.piece = W,
+                         .word = (uint32_t)round,
+                         .round = round,
+                         .epoch = 2,
+                         .elements = ELEMENTS,
+                         .operation = RECORD_UPDATE,
+                         .standing = standing,
+                         .has_no_input = is_idle,
+                         .has_no_output = is_idle});
+}
+
+/* Rank 1 is lost; the piece stays, and is rank 0's alone. */
+static void regroup(void)
+{
+    const uint64_t gone[RECORD_MISSING_WORDS] = {2}, left[RECORD_MISSING_WORDS] = {1};
+    const struct lane_piece spec = {.id = W,
+                                    .task = 1,
+                                    .dtype = REDUCE_F32,
+                                    .elements = ELEMENTS,
+                                    .tensor = "w",
+                                    .terms = {.rule = UPDATE_ADAM},
+                                    .ranks = left,
+                                    .keeper = NUMBER(KEEPER)};
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), 0);
+    lane_let_go(rig.lane, RIG_JOB, gone);
+    rig_until(&rig, lane_rested(rig.lane, RIG_JOB, pieces, 1) == 1);
+    assert_int_equal(lane_regroup(rig.lane, RIG_JOB, 2, &spec, 1), 0);
+    rig.count = 1;
+}
+
+static void a_copy_stays_where_it_is_when_ranks_go(void **state)
+{
+    start_with_keeper(3);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    end_connection(1);
+    regroup();
+    say_anew(0, 3, RECORD_IDLE);
+    say_anew(0, 4, RECORD_ANNOUNCE);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+    assert_int_equal(rig.workers[KEEPER].is_closed, false);
+}
+
+static void a_rank_and_the_keeper_may_go_in_the_same_round(void **state)
+{
+    start_with_keeper(3);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    begin_round(4);
+    end_connection(KEEPER);
+    end_connection(1);
+    regroup();
+    say_anew(0, 4, RECORD_ANNOUNCE);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[0].errors_count, 0);
+    assert_int_equal(rig.workers[0].commits_count, 3);
+    connect_again(KEEPER);
+    keep(KEEPER);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+}
+
+static void a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing(void **state)
+{
+    start_with_keeper(3);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    begin_round(4);
+    end_connection(KEEPER);
+    end_connection(1);
+    connect_again(KEEPER);
+    keep(KEEPER); /* all had announced: it begins again, without an input */
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[0].errors_count, 0);
+    assert_int_equal(rig.workers[0].commits_count, 3);
+    regroup();
+    say_anew(0, 4, RECORD_ANNOUNCE);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 
 int main(int argc, char **argv)
@@ -153,6 +377,16 @@ int main(int argc, char **argv)
         CASE(the_updates_behind_a_state_are_those_of_its_own_half),
         CASE(the_former_keepers_copy_is_read_before_the_next_one_counts),
         CASE(a_next_keeper_that_comes_late_holds_up_what_was_read_from_the_former),
+        CASE(a_keeper_that_goes_while_it_is_given_the_state_gets_it_again),
+        CASE(a_ninth_keeper_waits_for_another_to_go),
+        CASE(nobody_may_come_twice_as_the_same_keeper),
+        CASE(a_lane_that_is_handed_the_state_writes_its_copy_on),
+        CASE(a_keeper_may_come_before_the_state_is_handed_over),
+        CASE(a_state_that_is_handed_over_makes_the_next_keeper_count),
+        CASE(a_round_without_its_keeper_is_not_finished_for_who_moves_the_piece),
+        CASE(a_copy_stays_where_it_is_when_ranks_go),
+        CASE(a_rank_and_the_keeper_may_go_in_the_same_round),
+        CASE(a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests(tests, NULL, NULL);
