@@ -296,10 +296,10 @@ static void say_anew(uint32_t rank, uint64_t round, uint8_t standing)
                          .has_no_output = is_idle});
 }
 
-/* Rank 1 is lost; the piece stays, and is rank 0's alone. */
-static void regroup(void)
+/* The piece stays where it is, for these ranks; what a coordinator does. */
+static void regroup(uint64_t ranks)
 {
-    const uint64_t gone[RECORD_MISSING_WORDS] = {2}, left[RECORD_MISSING_WORDS] = {1};
+    const uint64_t left[RECORD_MISSING_WORDS] = {ranks}, gone[RECORD_MISSING_WORDS] = {3 & ~ranks};
     const struct lane_piece spec = {.id = W,
                                     .task = 1,
                                     .dtype = REDUCE_F32,
@@ -312,7 +312,7 @@ static void regroup(void)
     lane_let_go(rig.lane, RIG_JOB, gone);
     rig_until(&rig, lane_rested(rig.lane, RIG_JOB, pieces, 1) == 1);
     assert_int_equal(lane_regroup(rig.lane, RIG_JOB, 2, &spec, 1), 0);
-    rig.count = 1;
+    rig.count = ranks == 3 ? 2 : 1;
 }
 
 static void a_copy_stays_where_it_is_when_ranks_go(void **state)
@@ -320,7 +320,7 @@ static void a_copy_stays_where_it_is_when_ranks_go(void **state)
     start_with_keeper(3);
     lane_set_elastic(rig.lane, RIG_JOB);
     end_connection(1);
-    regroup();
+    regroup(1);
     say_anew(0, 3, RECORD_IDLE);
     say_anew(0, 4, RECORD_ANNOUNCE);
     expect_commit(4);
@@ -335,7 +335,7 @@ static void a_rank_and_the_keeper_may_go_in_the_same_round(void **state)
     begin_round(4);
     end_connection(KEEPER);
     end_connection(1);
-    regroup();
+    regroup(1);
     say_anew(0, 4, RECORD_ANNOUNCE);
     rig_settle(&rig);
     assert_int_equal(rig.workers[0].errors_count, 0);
@@ -358,9 +358,30 @@ static void a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing(voi
     rig_settle(&rig);
     assert_int_equal(rig.workers[0].errors_count, 0);
     assert_int_equal(rig.workers[0].commits_count, 3);
-    regroup();
+    regroup(1);
     say_anew(0, 4, RECORD_ANNOUNCE);
     expect_commit(4);
+    expect_kept(KEEPER, 4);
+}
+
+/* Not summed: what its holder lends is the result, and no gradient. */
+static void a_result_that_is_copied_is_copied_again_when_the_keeper_goes(void **state)
+{
+    start_with_keeper(4);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    regroup(3);
+    int before = commits();
+    memset(rig_landing(&rig, 1, 0), 0, BYTES);
+    say_anew(0, 4, RECORD_HOLDS);
+    say_anew(1, 4, RECORD_ANNOUNCE);
+    while (lane_is_quiet(rig.lane))
+        (void)lane_poll(rig.lane, rig_now());
+    end_connection(KEEPER);
+    expect_waiting();
+    connect_again(KEEPER);
+    keep(KEEPER);
+    rig_until(&rig, commits() == before + 2);
+    expect_model(0);
     expect_kept(KEEPER, 4);
 }
 
@@ -387,6 +408,7 @@ int main(int argc, char **argv)
         CASE(a_copy_stays_where_it_is_when_ranks_go),
         CASE(a_rank_and_the_keeper_may_go_in_the_same_round),
         CASE(a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing),
+        CASE(a_result_that_is_copied_is_copied_again_when_the_keeper_goes),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests(tests, NULL, NULL);
