@@ -375,7 +375,7 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
 #ifdef GRADPOOL_PLANT_NO_TOMBSTONE
         refuse(w, ready, -ENOENT, "unknown piece");
 #else
-        refuse(w, ready, -ESTALE, "this lane does not serve the piece; wait for the new route");
+        refuse(w, ready, -ESTALE, "moved: not served here; wait for the new route");
 #endif
     } else if (check(w, p, operation, ready)) {
         return take(piece_rank(p, w->number), operation, ready, data, payload);

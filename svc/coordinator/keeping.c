@@ -97,7 +97,11 @@ static void set(struct piece *piece, uint32_t keeper, uint32_t former)
 }
 
 /* The lane begins with that keeper, whose copy it is that it may want. */
-void keeping_placed(struct piece *piece, uint32_t keeper) { set(piece, keeper, 0); }
+void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper)
+{
+    set(piece, keeper, 0);
+    job->keepers_ns = clock_now_ns();
+}
 
 /* --- another keeper --- */
 
@@ -195,6 +199,8 @@ static void change_keepers(struct job *job)
         set(changes[i].piece, changes[i].keeper, former);
         job->has_formers |= former > 0;
     }
+    if (count > 0)
+        job->keepers_ns = clock_now_ns();
 }
 
 /* --- nobody waits any more --- */
@@ -215,8 +221,11 @@ static size_t count_states(struct job *job, const struct lane *lane, bool forget
     return count;
 }
 
+/* Figures that were asked for before the last change tell of other pieces, or other keepers. */
 void keeping_look(struct job *job, const struct lane *lane)
 {
+    if (lane->aggregator->measured_ns < job->keepers_ns + CALL_DEADLINE_NS)
+        return;
     for (size_t i = 0; job->has_formers && i < job->shares_count; i++) {
         const WIRE(JobUse) *use = jobs_use_of(job, &job->shares[i]);
         if (job->shares[i].lane != lane || !use || use->copied < use->states)

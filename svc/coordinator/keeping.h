@@ -9,7 +9,7 @@
 uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
                         const struct lane *lane);
 /* The piece lies on a lane that is told of that keeper with it; the keeper is to be told. */
-void keeping_placed(struct piece *piece, uint32_t keeper);
+void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper);
 /* Chooses for pieces whose keeper is gone, or is on their own aggregator now; tells keepers and
  * lanes what they do not know. To be called whenever that may have changed. */
 void keeping_check(struct job *job);

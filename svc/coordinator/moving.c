@@ -212,7 +212,7 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     piece->recovering = true;
     if (piece->keeping.keeper && piece->keeping.keeper != t->keeper)
         keeping_end_former(job, piece->keeping.keeper, piece->id);
-    keeping_placed(piece, t->keeper);
+    keeping_placed(job, piece, t->keeper);
 }
 
 /* Figures of before say nothing of the lanes as they are now: all begin anew (K20). */

@@ -78,7 +78,7 @@ static int take_pieces(struct tensor *tensor, const struct packer_piece *plan, s
                                            .elements = plan[i].elements,
                                            .lane = lane,
                                            .task = task_for(job, lane, bytes)};
-        keeping_placed(&tensor->pieces[i], keeping_choose(tensor, &tensor->pieces[i], lane));
+        keeping_placed(job, &tensor->pieces[i], keeping_choose(tensor, &tensor->pieces[i], lane));
     }
     tensor->pieces_count = count;
     job->pieces_count += count;

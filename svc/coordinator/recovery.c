@@ -60,7 +60,7 @@ static void move(struct tensor *tensor, struct piece *piece, void *context)
     piece->recovering = true;
     piece->lost_epoch = piece->epoch;
     piece_attach(tensor, piece, lane);
-    keeping_placed(piece, piece->keeping.keeper);
+    keeping_placed(tensor->job, piece, piece->keeping.keeper);
 }
 
 static void retry_later(struct service *s)
