@@ -100,6 +100,8 @@ static int begin(struct lane *lane, void *context)
         return -EAGAIN;
     if (!r->is_behind)
         return let_go(lane, r);
+    if (lane_may_move(lane, r->job, r->pieces, r->count) < 0)
+        return -EAGAIN;
     return lane_wish(lane, r->job, r->pieces, r->count, clock_now_ns(), &r->wish);
 }
 

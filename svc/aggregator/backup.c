@@ -105,29 +105,23 @@ static int take(struct piece *p, struct worker *w, const struct record_backup *t
     int r = fabric_maps(w->fabric) ? 0 : make_known(p);
     if (r < 0 || (b->worker && b->worker != w && !is_better(b, told)))
         return r;
-    if (b->worker != w || told->since != RECORD_ROUND_NONE)
+    if (b->worker != w || told->since != RECORD_ROUND_NONE || worker_is_keeper(w))
         b->since = told->since; /* else it has not heard yet that it has one */
     b->piece = p->id;
     take_place(b, w, told);
     return 0;
 }
 
-/* Who is to keep it is told by another than who does. The newest counts, and whoever is known to be
- * the next. */
+/* Who is to keep it is told by another than who does. Of three the one that is known to be the next
+ * is not forgotten, nor is the newest. */
 static void hold_offer(struct parameters *q, struct worker *w, const struct record_backup *told)
 {
-    bool is_next = q->has_next_keeper && w->number == (RECORD_KEEPER | q->next_keeper);
-    if (q->early[0] && q->early[0] != w && !is_next) {
-        q->early[1] = w;
-        q->offers[1] = *told;
-        return;
-    }
-    if (q->early[0] != w) {
-        q->early[1] = q->early[0];
-        q->offers[1] = q->offers[0];
-    }
-    q->early[0] = w;
-    q->offers[0] = *told;
+    int at = q->early[0] == w || (!q->early[0] && q->early[1] != w) ? 0 : 1;
+    bool is_full = q->early[0] && q->early[1] && q->early[at] != w;
+    if (is_full && q->early[0]->number != (RECORD_KEEPER | q->next_keeper))
+        at = 0;
+    q->early[at] = w;
+    q->offers[at] = *told;
 }
 
 int backup_hear(struct worker *w, const struct record_backup *told)
@@ -248,8 +242,9 @@ void backup_cut_off(struct worker *w)
         struct parameters *q = p->parameters;
         if (!q || q->backup.worker != w)
             continue;
-        cut_off(p);
-        if (q->has_next_keeper && !q->waits_for_former) {
+        bool has_next = q->has_next_keeper && !q->waits_for_former && !p->is_dropped;
+        cut_off(p); /* frees it, if it was dropped */
+        if (has_next) {
             change_keeper(p, q->next_keeper);
             go_on(p);
         }
@@ -339,12 +334,12 @@ static const struct record_stamp *make_stamp(const struct piece *p)
 static bool find_news(const struct transfer *t, uint32_t n, struct news *ret_news)
 {
     const struct piece *p = t->piece;
-    const struct backup *b = &p->parameters->backup;
     uint32_t first, end;
     if (!has_news(t, &first, &end))
         return false;
+    const struct backup *b = &p->parameters->backup;
     bool has_stamp = worker_is_keeper(b->worker);
-    uint32_t voids = has_stamp && t->number == 0 && b->rounds[news_of(p) & 1] == news_of(p);
+    uint32_t voids = has_stamp && t->number == 0;
     if (n < voids)
         return stamp_news(t, &b->none, ret_news), true;
     uint32_t array = first + n - voids;
@@ -398,6 +393,13 @@ static bool is_there(const struct backup *b, uint64_t round)
 {
     bool is_kept = b->since != RECORD_ROUND_NONE && b->since <= round;
     return b->worker && round > 0 && (is_kept || b->rounds[round & 1] == round);
+}
+
+void backup_committed(struct piece *p)
+{
+    struct backup *b = &p->parameters->backup;
+    if (b->is_taken && worker_is_keeper(b->worker) && b->since == RECORD_ROUND_NONE)
+        b->since = p->round;
 }
 
 bool backup_is_whole(const struct piece *p)

@@ -40,6 +40,9 @@ static inline bool backup_is_kept(const struct piece *p)
     return p->parameters && p->parameters->backup.worker;
 }
 
+/* The open round is over: a keeper who has had all of it has the state. */
+void backup_committed(struct piece *p);
+
 /* It has the state that is committed, and gets each that follows. */
 bool backup_is_whole(const struct piece *p);
 

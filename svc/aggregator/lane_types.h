@@ -286,6 +286,7 @@ void round_settle(struct piece *p, uint64_t committed);
 bool new_owner_accepts(const struct piece *p, const struct rank *rank,
                        const struct record_ready *ready);
 void new_owner_welcome(struct rank *rank);
+void new_owner_fetched(struct piece *p, uint64_t committed); /* its state, from a copy */
 
 /* lane_events.c */
 void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_event *event);

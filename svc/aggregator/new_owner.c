@@ -176,6 +176,18 @@ void round_recover(struct piece *p)
     round_settle(p, committed);
 }
 
+/* Where its state came from the copy it is the piece of a new owner, though its ranks have changed
+ * since. But a result of the ranks before, which somebody holds, nobody makes again. */
+void new_owner_fetched(struct piece *p, uint64_t committed)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        const struct announcement *a = newest_of(&p->ranks[i]);
+        if (a->standing == RECORD_HOLDS && a->round == committed + 1)
+            return;
+    }
+    p->is_regrouped = false;
+}
+
 void round_settle(struct piece *p, uint64_t committed)
 {
     p->round = committed + 1;

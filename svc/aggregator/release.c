@@ -2,6 +2,7 @@
  * begun and begins no other. Frozen is not a state of its own, but a piece that is held and has
  * nothing under way. It never thaws by itself. README: A26, A38; M3 of migrator. */
 #include "svc/aggregator/release.h"
+#include "svc/aggregator/parameters.h"
 #include "svc/aggregator/wish.h"
 #include "svc/base/clock.h"
 
@@ -165,6 +166,24 @@ int lane_may_leave(struct lane *lane, uint32_t job_id, const uint32_t *pieces, s
     for (size_t i = 0; i < count; i++) {
         const struct piece *p = find(job, pieces[i]);
         if (p && is_between(p))
+            return -EAGAIN;
+    }
+    return 0;
+}
+
+/* Its state may lie with who kept its copy alone, and where it goes another keeps that. */
+static bool is_unread(const struct piece *p)
+{
+    const struct parameters *q = p->parameters;
+    return q && q->keeper && !q->are_set && p->round == 0 && p->elements > 0 && !p->failure;
+}
+
+int lane_may_move(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    for (size_t i = 0; i < count; i++) {
+        const struct piece *p = find(job, pieces[i]);
+        if (p && is_unread(p))
             return -EAGAIN;
     }
     return 0;

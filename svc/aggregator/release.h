@@ -23,6 +23,8 @@ int lane_may_release(struct lane *lane, uint32_t job, const uint32_t *pieces, si
 /* -EAGAIN: one of them keeps something and waits for its new ranks to say where they stand; what it
  * keeps could not go along before that (A27). Those that are not here are no matter. */
 int lane_may_leave(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
+/* -EAGAIN: a copy of its state is still to be looked at (A49). */
+int lane_may_move(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 /* From now on no round of these pieces begins; one that has begun is finished. -ENOENT: one of them
  * is not here, -ECONNABORTED: the job has failed; then none is released. Releasing a piece again
  * has no effect. */

@@ -243,8 +243,10 @@ static void close_round(struct piece *p)
     account_done(p);
     tracing_note(p);
     add_squares(p);
-    if (p->parameters)
+    if (p->parameters) {
         parameters_commit(p);
+        backup_committed(p);
+    }
     if (p->parameters && p->is_copy)
         backup_tell(p, p->round); /* who is new there has not counted this round */
     for (uint32_t i = 0; i < p->members; i++) {
@@ -303,6 +305,7 @@ static void end_fetch(struct piece *p)
     p->state = PIECE_COLLECTING;
     if (p->is_dropped)
         return piece_free(p);
+    new_owner_fetched(p, round);
     round_settle(p, round);
     if (p->is_held && p->state == PIECE_COLLECTING)
         piece_rest(p);

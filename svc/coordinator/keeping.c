@@ -100,6 +100,7 @@ static void set(struct piece *piece, uint32_t keeper, uint32_t former)
 void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper)
 {
     set(piece, keeper, 0);
+    piece->keeping.is_unfit = false;
     job->keepers_ns = clock_now_ns();
 }
 
@@ -133,8 +134,9 @@ static size_t find_changes(struct job *job, struct change *changes, size_t room)
  * is unfit does not come to the lane any more: it would be waited for in vain. */
 static uint32_t former_of(struct service *s, const struct keeping *now)
 {
-    uint32_t former = now->former ? now->former : now->is_unfit ? 0 : now->keeper;
-    return is_lost(aggregator_find(s, former)) ? 0 : former;
+    if (!is_lost(aggregator_find(s, now->former)))
+        return now->former;
+    return now->is_unfit || is_lost(aggregator_find(s, now->keeper)) ? 0 : now->keeper;
 }
 
 static int store_changes(struct job *job, const struct change *changes, size_t count)
@@ -205,20 +207,31 @@ static void change_keepers(struct job *job)
 
 /* --- nobody waits any more --- */
 
-/* What the job keeps there; `forgets`: the lane wants nothing of who kept it before. */
-static size_t count_states(struct job *job, const struct lane *lane, bool forgets)
+/* What the job keeps there. */
+static size_t count_states(const struct job *job, const struct lane *lane)
 {
     size_t count = 0;
     for (size_t t = 0; t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count && job->tensors[t]->terms.rule; i++) {
-            struct piece *piece = &job->tensors[t]->pieces[i];
-            if (piece->lane != lane || piece->elements == 0)
-                continue;
-            count++;
-            if (forgets && piece->keeping.lane_knows)
-                piece->keeping.former = 0;
+            const struct piece *piece = &job->tensors[t]->pieces[i];
+            count += piece->lane == lane && piece->elements > 0;
         }
     return count;
+}
+
+static void forget_formers(struct job *job, const struct lane *lane)
+{
+    job->has_formers = false;
+    for (size_t t = 0; t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
+            struct piece *piece = &job->tensors[t]->pieces[i];
+            if (piece->lane == lane && piece->keeping.former) {
+                piece->keeping.former = 0;
+                piece->keeping.lane_knows = false; /* it is told not to wait */
+            }
+            job->has_formers |= piece->keeping.former > 0;
+        }
+    keeping_tell(job, TELL_LANE);
 }
 
 /* Figures that were asked for before the last change tell of other pieces, or other keepers. */
@@ -228,10 +241,9 @@ void keeping_look(struct job *job, const struct lane *lane)
         return;
     for (size_t i = 0; job->has_formers && i < job->shares_count; i++) {
         const WIRE(JobUse) *use = jobs_use_of(job, &job->shares[i]);
-        if (job->shares[i].lane != lane || !use || use->copied < use->states)
-            continue;
-        if (use->states == count_states(job, lane, false))
-            count_states(job, lane, true);
+        if (job->shares[i].lane == lane && use && use->copied == use->states &&
+            use->states == count_states(job, lane))
+            forget_formers(job, lane);
     }
 }
 

@@ -96,7 +96,7 @@ static void forget_told(struct job *job, const struct told *told, bool is_unfit)
             keeper_of(piece, told->whom) != told->keeper)
             continue;
         *knows(piece, told->whom) = false;
-        piece->keeping.begins |= told->begins;
+        piece->keeping.begins |= is_unfit; /* who is silent may have begun */
         piece->keeping.is_unfit |= is_unfit;
     }
 }

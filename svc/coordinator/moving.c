@@ -171,6 +171,7 @@ static int write_route(struct migration *m)
         row.piece.lane = m->travellers[i].target;
         row.piece.epoch = m->epoch;
         row.piece.keeper = m->travellers[i].keeper;
+        row.piece.former_keeper = 0;
         store_put(s->store, &row);
     }
     int error = store_commit(s->store, &err);

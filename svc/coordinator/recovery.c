@@ -48,6 +48,7 @@ static void put_moved(struct tensor *tensor, struct piece *piece, void *context)
     row.piece.lane = lane->id;
     row.piece.epoch = tensor->job->epoch + 1;
     row.piece.lost_epoch = row.piece.epoch;
+    row.piece.former_keeper = 0;
     store_put(tensor->job->service->store, &row);
 }
 

@@ -66,11 +66,16 @@ void keeper_link_ask(struct keeper_link *l, uint64_t delay_ns)
     k->options.asks(k->options.context);
 }
 
+static uint64_t pause_of(const struct keeper_link *l)
+{
+    return PAUSE_NS * (l->failures < PAUSE_MOST ? l->failures : PAUSE_MOST);
+}
+
 static void try_otherwise(struct keeper_link *l)
 {
     l->failures++;
     l->wants_ofi = !l->wants_ofi; /* one of them will do */
-    keeper_link_ask(l, PAUSE_NS * (l->failures < PAUSE_MOST ? l->failures : PAUSE_MOST));
+    keeper_link_ask(l, pause_of(l));
 }
 
 static int open_fabric(struct keeper *k, const char *kind, struct fabric **fabric)
@@ -238,7 +243,6 @@ static void opened(struct keeper_link *l)
         return;
     l->state = LINK_OPEN;
     l->opened_ns = clock_now_ns();
-    l->failures = 0;
     log_debug("job '%s': keeps copies for lane %u, by %s", l->job->name, l->lane,
               l->is_ofi ? "tcp" : "shared memory");
     keeper_link_flush(l);
@@ -265,10 +269,12 @@ static void tell_all_again(struct keeper_link *l)
     }
 }
 
-/* A lane that ends one connection after the other is not asked for all the time. */
-static uint64_t pause_after(const struct keeper_link *l)
+/* One connection after the other that is no use, to either side, is as none. */
+static void ask_after(struct keeper_link *l)
 {
-    return clock_now_ns() < l->opened_ns + LIVED_NS ? PAUSE_NS : 0;
+    bool was_use = clock_now_ns() >= l->opened_ns + LIVED_NS;
+    l->failures = was_use ? 0 : l->failures + 1;
+    keeper_link_ask(l, pause_of(l));
 }
 
 static void closed(struct keeper_link *l)
@@ -287,8 +293,10 @@ static void closed(struct keeper_link *l)
         keeper_link_end(l);
     else if (was == LINK_CONNECTING)
         try_otherwise(l);
-    else if (was == LINK_OPEN || l->wants_open)
-        keeper_link_ask(l, pause_after(l));
+    else if (was == LINK_OPEN)
+        ask_after(l);
+    else if (l->wants_open)
+        keeper_link_ask(l, 0);
     kept_job_release(job);
 }
 

@@ -111,7 +111,7 @@ static inline void follow(uint64_t from, uint64_t to)
     }
 }
 
-/* The parameters are set in round 1. A copy of which nothing was known is told once. */
+/* The parameters are set in round 1, and so is their copy. */
 static inline void start_with_keeper(uint64_t rounds)
 {
     place(false);
@@ -119,8 +119,6 @@ static inline void start_with_keeper(uint64_t rounds)
     keep(KEEPER);
     set(1);
     model_set();
-    rig_until(&rig, rig.workers[KEEPER].backed_count == 1);
-    rig.workers[KEEPER].backed_count = 0;
     follow(2, rounds);
 }
 

@@ -61,10 +61,8 @@ static inline void lane_takes_request(struct scripted_lane *lane, const struct f
 {
     assert_int_equal(event->bytes, sizeof lane->ticket);
     memcpy(&lane->ticket, event->data, sizeof lane->ticket);
-    if (lane->refuses) {
-        fabric_refuse(event->conn, EBUSY);
-        return;
-    }
+    if (lane->refuses)
+        return fabric_refuse(event->conn, EBUSY);
     assert_null(lane->conn); /* one at a time */
     lane->conn = event->conn;
     assert_int_equal(fabric_accept(event->conn, lane), 0);
@@ -221,7 +219,9 @@ static inline void refuse(uint32_t lane, int code)
 static inline void connect_lane(uint32_t lane)
 {
     int before = lanes[lane].opened;
-    expect_ask(lane, 0);
+    struct keeper_ask ask;
+    until(keeper_next_ask(k, &ask));
+    assert_int_equal(ask.lane, lane);
     grant(lane);
     until(lanes[lane].opened == before + 1);
 }

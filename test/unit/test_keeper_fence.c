@@ -102,7 +102,7 @@ static void a_lane_whose_connection_has_ended_is_no_fence(void **state)
 {
     write_state(1, keep_at(1, copy(1, 1)), 4);
     end_connection(1);
-    expect_ask(1, 0);
+    expect_ask(1, 1);
     refuse(1, -ESTALE);
     keep(2, moved(1, 2, true));
     connect_lane(2);
