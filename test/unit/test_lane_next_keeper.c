@@ -389,6 +389,50 @@ static void a_result_that_is_copied_is_copied_again_when_the_keeper_goes(void **
     expect_kept(KEEPER, 4);
 }
 
+/* Its tensor is undeclared, and its keeper hears of that in the same moment. */
+static void a_piece_may_be_dropped_while_its_next_copy_is_made(void **state)
+{
+    start_with_keeper(3);
+    name(NUMBER(OTHER), false);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    while (lane_is_quiet(rig.lane))
+        (void)lane_poll(rig.lane, rig_now());
+    lane_drop(rig.lane, RIG_JOB, pieces, 1);
+    end_connection(OTHER);
+    rig_settle(&rig);
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), -ENOENT);
+}
+
+static void a_piece_does_not_move_before_its_copy_was_read(void **state)
+{
+    start_with_keeper(4);
+    lose_lane();
+    assert_int_equal(lane_may_move(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
+    bring_copy();
+    keep(KEEPER);
+    assert_int_equal(lane_may_move(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
+    say(0, 4, RECORD_UPDATE, RECORD_IDLE);
+    say(1, 4, RECORD_UPDATE, RECORD_IDLE);
+    rig_settle(&rig);
+    assert_int_equal(lane_may_move(rig.lane, RIG_JOB, pieces, 1), 0);
+}
+
+/* A host has died, with the owner and a rank. */
+static void a_copy_is_read_for_ranks_that_have_changed_since(void **state)
+{
+    start_with_keeper(3);
+    lose_lane();
+    lane_set_elastic(rig.lane, RIG_JOB);
+    regroup(1);
+    bring_copy();
+    keep(KEEPER);
+    say_anew(0, 3, RECORD_IDLE);
+    say_anew(0, 4, RECORD_ANNOUNCE);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 
 int main(int argc, char **argv)
@@ -413,6 +457,9 @@ int main(int argc, char **argv)
         CASE(a_rank_and_the_keeper_may_go_in_the_same_round),
         CASE(a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing),
         CASE(a_result_that_is_copied_is_copied_again_when_the_keeper_goes),
+        CASE(a_piece_may_be_dropped_while_its_next_copy_is_made),
+        CASE(a_piece_does_not_move_before_its_copy_was_read),
+        CASE(a_copy_is_read_for_ranks_that_have_changed_since),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests(tests, NULL, NULL);
