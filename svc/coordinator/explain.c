@@ -199,6 +199,21 @@ static int add_lanes(const struct job *job, const struct residents *residents,
 
 /* --- jobs --- */
 
+/* Of what lanes have told last; no other figure. */
+static WIRE(JobUse) * count_copies(const struct job *job)
+{
+    WIRE(JobUse) *sum = malloc(sizeof *sum);
+    if (!sum)
+        return NULL;
+    gradpool__wire__job_use__init(sum);
+    for (size_t i = 0; i < job->shares_count; i++) {
+        const WIRE(JobUse) *use = jobs_use_of(job, &job->shares[i]);
+        sum->states += use ? use->states : 0;
+        sum->copied += use ? use->copied : 0;
+    }
+    return sum;
+}
+
 static int add_figures(const struct job *job, const struct residents *residents,
                        WIRE(ExplainedJob) * to)
 {
@@ -220,11 +235,12 @@ static int add_figures(const struct job *job, const struct residents *residents,
     view->is_predicted = residents_predicted(residents, job);
     view->loss_limit_ppm = job_limit_ppm(job);
     view->durability = job->durability;
+    view->use = count_copies(job);
     view->feedback_ns = job->feedback_ns;
     struct phase_burst burst = job_phase(job);
     to->burst_begun_ns = burst.begun_ns;
     to->burst_window_ns = burst.window_ns;
-    return view->job && view->tenant ? 0 : -ENOMEM;
+    return view->job && view->tenant && view->use ? 0 : -ENOMEM;
 }
 
 static int add_job(const struct job *job, const struct residents *residents,

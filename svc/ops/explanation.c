@@ -34,6 +34,20 @@ static void print_phase(const WIRE(ExplainedJob) * explained, FILE *out)
         fputs("phase: not steady\n\n", out);
 }
 
+/* A state is that of a piece; which of them lanes have not told yet is not known. */
+static void print_durability(const WIRE(JobView) * job, FILE *out)
+{
+    bool is_replica = job->durability == DURABILITY_REPLICA;
+    if (!is_replica && job->durability != DURABILITY_WORKER)
+        return;
+    fprintf(out, "durability: %s, parameters and moments have a copy %s",
+            durability_name(job->durability),
+            is_replica ? "on another aggregator" : "in a worker's memory");
+    if (job->use && job->use->states)
+        fprintf(out, ": %u of %u", job->use->copied, job->use->states);
+    fputc('\n', out);
+}
+
 static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
 {
     const WIRE(JobView) *job = explained->job;
@@ -61,11 +75,7 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
         fprintf(out, "limit %.1f %%\n", job->loss_limit_ppm / 1e4);
     else
         fputs("no limit named: 5 % is aimed at, nobody is refused for it\n", out);
-    if (job->durability == DURABILITY_REPLICA)
-        fputs("durability: replica, parameters and moments have a copy on another aggregator\n",
-              out);
-    if (job->durability == DURABILITY_WORKER)
-        fputs("durability: worker, parameters and moments have a copy in a worker's memory\n", out);
+    print_durability(job, out);
     print_phase(explained, out);
 }
 
