@@ -105,7 +105,8 @@ static int take(struct piece *p, struct worker *w, const struct record_backup *t
     int r = fabric_maps(w->fabric) ? 0 : make_known(p);
     if (r < 0 || (b->worker && b->worker != w && !is_better(b, told)))
         return r;
-    if (b->worker != w || told->since != RECORD_ROUND_NONE || worker_is_keeper(w))
+    bool is_wiped = worker_is_keeper(w) && !told->rounds[0] && !told->rounds[1];
+    if (b->worker != w || told->since != RECORD_ROUND_NONE || is_wiped)
         b->since = told->since; /* else it has not heard yet that it has one */
     b->piece = p->id;
     take_place(b, w, told);
