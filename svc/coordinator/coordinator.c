@@ -241,6 +241,11 @@ static void try_again(struct timer *timer)
     recovery_place_stranded(container_of(timer, struct service, retry_timer));
 }
 
+void service_retry_later(struct service *s)
+{
+    timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
+}
+
 static void are_fit(struct timer *timer)
 {
     keeping_check_all(container_of(timer, struct service, fit_timer));

@@ -101,10 +101,7 @@ void copy_ticket_handle(struct peer *p, const envelope *message)
         keeping_unreachable(keeper, job, lane);
         code = -ESTALE;
     }
-    if (code == 0)
-        code = ask_lane(keeper, lane, job->id);
-    else
-        return tell(keeper, request->job_id, request->lane, code, NULL);
-    if (code < 0)
-        tell(keeper, request->job_id, request->lane, -EAGAIN, NULL);
+    if (code == 0 && ask_lane(keeper, lane, job->id) == 0)
+        return;
+    tell(keeper, request->job_id, request->lane, code ? code : -EAGAIN, NULL);
 }

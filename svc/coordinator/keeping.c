@@ -22,6 +22,12 @@ static bool wants_copy(const struct tensor *tensor, const struct piece *piece)
            piece->elements > 0 && !tensor->failure;
 }
 
+/* After a restart nobody knows before a worker is back. */
+static bool may_have_keepers(const struct job *job)
+{
+    return job->durability == DURABILITY_REPLICA || job->durability == DURABILITY_UNSAID;
+}
+
 /* --- choosing --- */
 
 /* An operator who drains it will end it: better than none, until then. */
@@ -56,11 +62,10 @@ static uint32_t choose(const struct job *job, const struct lane *lane)
     uint64_t best_score = 0;
     list_for_each (node, &job->service->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
-        uint64_t its_score = may_keep(a, lane) ? score(a, job, lane) : 0;
-        if (may_keep(a, lane) && (!best || its_score > best_score)) {
-            best = a;
-            best_score = its_score;
-        }
+        if (!may_keep(a, lane) || (best && score(a, job, lane) <= best_score))
+            continue;
+        best = a;
+        best_score = score(a, job, lane);
     }
     return best ? best->id : 0;
 }
@@ -157,11 +162,6 @@ static int store_changes(struct job *job, const struct change *changes, size_t c
     return error;
 }
 
-static void retry_later(struct service *s)
-{
-    timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
-}
-
 static bool lacks_keeper(const struct job *job)
 {
     for (size_t t = 0; t < job->tensors_count; t++)
@@ -193,7 +193,7 @@ static void change_keepers(struct job *job)
     _cleanup_free_ struct change *changes = calloc(pieces ? pieces : 1, sizeof *changes);
     size_t count = changes ? find_changes(job, changes, pieces) : 0;
     if (!changes || (count > 0 && store_changes(job, changes, count) < 0))
-        return retry_later(job->service);
+        return service_retry_later(job->service);
     if (count > 0)
         log_debug("job %s: other keepers for %zu pieces", job->name, count);
     for (size_t i = 0; i < count; i++) {
@@ -247,7 +247,6 @@ void keeping_look(struct job *job, const struct lane *lane)
     }
 }
 
-/* For these another is chosen; what else it keeps it goes on keeping. */
 void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane, const char *why)
 {
     char name[AGGREGATOR_NAME_BYTES];
@@ -279,8 +278,7 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
 /* Keepers first: one that is about to be relieved may have what a new owner needs. */
 void keeping_check(struct job *job)
 {
-    if (job->failure || job->service->phase != SERVICE_UP || job->durability == DURABILITY_NONE ||
-        job->durability == DURABILITY_WORKER)
+    if (job->failure || job->service->phase != SERVICE_UP || !may_have_keepers(job))
         return;
     keeping_tell(job, TELL_KEEPER);
     change_keepers(job);
@@ -386,7 +384,7 @@ void keeping_end_former(const struct job *job, uint32_t keeper, uint32_t piece)
 
 void keeping_end(struct job *job)
 {
-    if (job->durability == DURABILITY_NONE || job->durability == DURABILITY_WORKER)
+    if (!may_have_keepers(job))
         return;
     list_for_each (node, &job->service->aggregators)
         send_end(list_entry(node, struct aggregator, link), job, NULL, 0);

@@ -82,11 +82,6 @@ static size_t gather(struct job *job, struct told *told, enum keeping_whom whom)
     return told->count;
 }
 
-static void retry_later(struct service *s)
-{
-    timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
-}
-
 /* They are to be told again, or (`is_unfit`) somebody else is. */
 static void forget_told(struct job *job, const struct told *told, bool is_unfit)
 {
@@ -118,7 +113,7 @@ static void answered(struct service *s, void *data, const envelope *reply, int c
     else if (!is_silent)
         log_warn("job %s: copies of what is on lane %u: %s", job->name, told->lane, text);
     if (!is_silent || code == -ETIMEDOUT)
-        retry_later(s);
+        service_retry_later(s);
 }
 
 static int send_to_lane(struct job *job, struct told *told)
@@ -183,13 +178,13 @@ void keeping_tell(struct job *job, enum keeping_whom whom)
         struct told *told = calloc(1, sizeof *told + room * sizeof told->pieces[0]);
         if (!told || gather(job, told, whom) == 0) {
             free(told);
-            return told ? (void)0 : retry_later(job->service);
+            return told ? (void)0 : service_retry_later(job->service);
         }
         int error = whom == TELL_LANE ? send_to_lane(job, told) : send_to_keeper(job, told);
         if (error == 0)
             continue;
         forget_told(job, told, false);
         free(told);
-        return retry_later(job->service);
+        return service_retry_later(job->service);
     }
 }

@@ -15,8 +15,7 @@ void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane)
     struct share *share = jobs_share(tensor->job, lane);
     uint64_t bytes = tensor_bytes(tensor, piece->elements);
     if (!share)
-        return timer_start(&tensor->job->service->loop, &tensor->job->service->retry_timer,
-                           clock_now_ns() + RETRY_NS); /* stays stranded meanwhile */
+        return service_retry_later(tensor->job->service); /* stays stranded meanwhile */
     lane->jobs += share->pieces == 0;
     lane->pieces++;
     lane->ranks += tensor->job->workers;

@@ -64,11 +64,6 @@ static void move(struct tensor *tensor, struct piece *piece, void *context)
     keeping_placed(tensor->job, piece, piece->keeping.keeper);
 }
 
-static void retry_later(struct service *s)
-{
-    timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
-}
-
 /* K1: stored first. A store that fails is tried again, and the job waits meanwhile. */
 static int keep_moved(struct job *job, struct stranded *list)
 {
@@ -83,7 +78,7 @@ static int keep_moved(struct job *job, struct stranded *list)
     int error = store_commit(s->store, &err);
     if (error < 0) {
         log_error("job %s waits for its new routes: %s", job->name, err.text);
-        retry_later(s);
+        service_retry_later(s);
     }
     return error;
 }
@@ -102,7 +97,7 @@ static void place_failed(struct job *job, const struct aggregator *lost, const s
     char name[AGGREGATOR_NAME_BYTES];
     if (err->code == -ENOMEM) {
         log_error("job %s waits: %s", job->name, err->text);
-        retry_later(job->service);
+        service_retry_later(job->service);
     } else if (err->code == -ENOSPC && more_may_come(job->service)) {
         log_warn("job %s waits for an aggregator", job->name);
     } else if (lost) {

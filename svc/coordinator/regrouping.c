@@ -211,7 +211,7 @@ static void give_up(struct job *job)
     log_warn("job %s: its workers have changed, its lanes follow later", job->name);
     thaw_all(job);
     regrouping_end(job);
-    timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
+    service_retry_later(s);
 }
 
 static bool is_of_epoch(const struct piece *piece, const void *epoch)
@@ -259,7 +259,7 @@ static void regrouped(struct service *s, void *data, const envelope *reply, int 
         !reply; /* of this lane; it is asked again, at the latest when it is back (K9) */
     each_piece(job, settle, asked);
     if (code == -ETIMEDOUT)
-        timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
+        service_retry_later(s);
     if (!reply && !call_went_unanswered(code))
         jobs_fail(job, NULL, code, "lane %u did not follow a change of workers: %s", asked->lane,
                   text);

@@ -78,6 +78,8 @@ void service_put_numbers(struct service *s);
 void service_give_up(struct service *s, int code);
 /* After an aggregator or a local process has gone: the end of a drain, perhaps. */
 void service_check_drained(struct service *s);
+/* What memory or the store did not allow is tried again, of all jobs, after RETRY_NS. */
+void service_retry_later(struct service *s);
 
 /* --- liveness.c --- */
 

@@ -59,7 +59,7 @@ static void lane_answered(struct service *s, void *data, const envelope *reply, 
                  placed->count, text);
     settle(job, placed, reply ? 0 : code, text);
     if (!reply && code == -ETIMEDOUT)
-        timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
+        service_retry_later(s);
     leavers_changed(job);
     keeping_check(job);
     if (reply && placed->recovering)
@@ -174,7 +174,7 @@ void telling_place(struct job *job)
         struct placed *placed = calloc(1, sizeof *placed + room * sizeof placed->pieces[0]);
         bool has_room = specs && terms && placed;
         if (!has_room)
-            timer_start(&job->service->loop, &job->service->retry_timer, clock_now_ns() + RETRY_NS);
+            service_retry_later(job->service);
         if (!has_room || gather(job, placed, terms, specs) == 0) {
             free(placed);
             return;
