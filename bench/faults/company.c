@@ -225,17 +225,16 @@ static bool was_refused(const struct company *c, size_t job)
     return false;
 }
 
-void company_bereave(struct company *c, bool moves)
+void company_bereave(struct company *c)
 {
     uint64_t now_ns = clock_now_ns();
-    if (moves || (c->killed_ns > 0 && now_ns < c->killed_ns + COPY_NS))
+    if (c->killed_ns > 0 && now_ns < c->killed_ns + COPY_NS)
         c->bereft_ns = now_ns;
     c->killed_ns = now_ns;
 }
 
 /* A copy on another aggregator goes with that one: where both are killed, one after the other and
- * before the next copy is whole, it is lost, and that is to be told. Nor is it whole at once where
- * a task has moved to who kept it (K57 of svc/coordinator). */
+ * before the next copy is whole, it is lost, and that is to be told. */
 static bool has_copies(const struct company *c, size_t job)
 {
     bool is_bereft = c->bereft_ns > 0 && clock_now_ns() < c->bereft_ns + HURT_NS;

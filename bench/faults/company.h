@@ -65,9 +65,8 @@ uint64_t company_seed(const struct company *c, size_t job);
 struct victim_board *company_board(const struct company *c, size_t job, uint32_t rank);
 /* Something is done to that worker now that may end it. */
 void company_hurt(struct company *c, size_t job, uint32_t rank);
-/* So is an aggregator, or the coordinator, without which nobody begins another copy. `moves`: tasks
- * have just moved, or do. */
-void company_bereave(struct company *c, bool moves);
+/* So is an aggregator, or the coordinator, without which nobody begins another copy. */
+void company_bereave(struct company *c);
 /* Before a worker is killed: what it alone has heard of its last round counts no more. */
 void company_doom(struct company *c, size_t job, uint32_t rank);
 /* Whoever is named may be looked for: a rank, a process, a connection of somebody. */

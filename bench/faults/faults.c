@@ -97,18 +97,13 @@ static void tell_worker(const struct conductor *c, const char *what, const struc
     tell(c, what, name, who->trainer->pid);
 }
 
-static bool is_moving(const struct conductor *c)
-{
-    return c->drains.errand.pid > 0 || clock_now_ns() < c->roam.asked_ns + 2 * NS_PER_S;
-}
-
 static int kill_aggregator(struct conductor *c)
 {
     pid_t pid = some_aggregator(c);
     if (pid <= 0 || kill(pid, SIGKILL) < 0)
         return 0;
     tell(c, "killed", "an aggregator", pid);
-    company_bereave(&c->company, is_moving(c));
+    company_bereave(&c->company);
     c->result->kills_aggregator++;
     return 0;
 }
@@ -133,7 +128,7 @@ static int kill_coordinator(struct conductor *c)
     kill(c->service.coordinator, SIGKILL);
     process_reap(c->service.coordinator, clock_now_ns() + NS_PER_S);
     c->service.coordinator = 0;
-    company_bereave(&c->company, false);
+    company_bereave(&c->company);
     c->result->kills_coordinator++;
     int r = be_calm(c, clock_now_ns() + draw(c, 1000) * NS_PER_MS);
     return r == 0 ? service_start_again(&c->service, &c->setting) : r;

@@ -41,7 +41,6 @@ static void order(struct roam *roam, const char *what, uint32_t lane)
     pid_t pid = process_spawn(argv, environ, "/dev/null");
     roam->pid = pid > 0 ? pid : 0;
     roam->asked += pid > 0;
-    roam->asked_ns = clock_now_ns();
 }
 
 void roam_begin(struct roam *roam, const char *job, uint32_t chance)

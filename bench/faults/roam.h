@@ -11,7 +11,6 @@ struct roam {
     const struct service *service;
     pid_t pid; /* of the order that is under way; 0: none */
     uint64_t asked, done;
-    uint64_t asked_ns; /* when it was last */
 };
 
 /* Orders a move, of the job or one task of it, as `chance` says, and returns at once; does nothing

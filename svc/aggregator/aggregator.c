@@ -79,7 +79,10 @@ static void note_failure(void *context)
     eventfd_write(((struct aggregator *)context)->failure_fd, 1);
 }
 
-static void note_rest(void *context) { eventfd_write(((struct aggregator *)context)->rest_fd, 1); }
+static void note_moving(void *context)
+{
+    eventfd_write(((struct aggregator *)context)->moving_fd, 1);
+}
 
 static int start_lane(struct aggregator *a, size_t index, struct err *err)
 {
@@ -101,7 +104,7 @@ static int start_lane(struct aggregator *a, size_t index, struct err *err)
                                           .policy = a->policy,
                                           .slowing = slowing_of(&a->slow, index),
                                           .job_failed = note_failure,
-                                          .piece_rested = note_rest,
+                                          .moving_news = note_moving,
                                           .context = a};
     int r = lane_thread_start(&options, &a->lanes[index], err);
     struct err why = *err;
@@ -211,9 +214,9 @@ static int join_first(struct aggregator *a, struct err *err)
 static int open_events(struct aggregator *a, struct err *err)
 {
     a->failure_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    a->rest_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    a->moving_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     a->keep_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (a->failure_fd < 0 || a->rest_fd < 0 || a->keep_fd < 0)
+    if (a->failure_fd < 0 || a->moving_fd < 0 || a->keep_fd < 0)
         return err_set(err, -errno, "no eventfd: %s", err_text(-errno));
     return 0;
 }
@@ -244,13 +247,14 @@ static void stop(struct aggregator *a)
         control_leave(a);
     channel_destroy(a->channel);
     moving_abandon(a);
+    keeping_abandon(a);
     cores_destroy(a->cores);
     if (a->signal_fd >= 0)
         close(a->signal_fd);
     if (a->failure_fd >= 0)
         close(a->failure_fd);
-    if (a->rest_fd >= 0)
-        close(a->rest_fd);
+    if (a->moving_fd >= 0)
+        close(a->moving_fd);
     if (a->keep_fd >= 0)
         close(a->keep_fd);
 }
@@ -272,14 +276,17 @@ static void look_at_failures(struct aggregator *a)
         return;
     (void)serve_failures(a); /* the next receive finds the channel broken */
     (void)moving_recheck(a);
+    (void)keeping_copied(a);
 }
 
-static void look_at_rests(struct aggregator *a)
+static void look_at_moves(struct aggregator *a)
 {
-    eventfd_t rests;
-    bool is_told = eventfd_read(a->rest_fd, &rests) == 0;
+    eventfd_t news;
+    bool is_told = eventfd_read(a->moving_fd, &news) == 0;
     if (a->channel && (is_told || moving_timeout_ms(a) == 0))
         (void)moving_rested(a);
+    if (a->channel && is_told)
+        (void)keeping_copied(a);
 }
 
 /* -1: for ever, as for poll(). */
@@ -293,7 +300,7 @@ static void wait_for_news(struct aggregator *a, int timeout_ms)
 {
     struct pollfd fds[5] = {{.fd = a->signal_fd, .events = POLLIN},
                             {.fd = a->failure_fd, .events = POLLIN},
-                            {.fd = a->rest_fd, .events = POLLIN},
+                            {.fd = a->moving_fd, .events = POLLIN},
                             {.fd = a->keep_fd, .events = POLLIN},
                             {.fd = -1}};
     if (a->channel)
@@ -302,7 +309,7 @@ static void wait_for_news(struct aggregator *a, int timeout_ms)
     (void)poll(fds, 5, sooner(timeout_ms, keeping_timeout_ms(a)));
     look_at_signals(a);
     look_at_failures(a);
-    look_at_rests(a);
+    look_at_moves(a);
     (void)keeping_ask(a);
 }
 
@@ -314,6 +321,7 @@ static void lose_coordinator(struct aggregator *a, int reason)
     channel_destroy(a->channel);
     a->channel = NULL;
     moving_abandon(a);
+    keeping_abandon(a);
     timeline_abandon(a);
 }
 
@@ -363,7 +371,7 @@ static void loop(struct aggregator *a)
 int aggregator_run(const struct aggregator_options *options)
 {
     struct aggregator a = {
-        .options = options, .signal_fd = -1, .failure_fd = -1, .rest_fd = -1, .keep_fd = -1};
+        .options = options, .signal_fd = -1, .failure_fd = -1, .moving_fd = -1, .keep_fd = -1};
     struct err err = {0};
     gethostname(a.node, sizeof a.node - 1);
     int r = take_signals(&a);

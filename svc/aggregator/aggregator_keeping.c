@@ -1,12 +1,29 @@
 /* Copies that this process keeps of what lanes of others have, and who keeps those of its own: what
  * the coordinator asks for, and the tickets that the keeper asks it for. The keeper is made when it
- * is first needed: most aggregators keep nothing. README: A9, A49. */
+ * is first needed: most aggregators keep nothing. Owns the questions whether copies of what moves
+ * here are whole, until they are. README: A9, A49. */
 #include "svc/aggregator/aggregator_types.h"
 
+#include "svc/aggregator/release.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+
+#define WAITS_MAX 1024 /* at a time */
+
+/* A question that has no answer yet. */
+struct copies_wait {
+    struct copies_wait *next;
+    uint64_t id; /* of the request */
+    uint32_t lane, job;
+    size_t count;
+    uint32_t pieces[];
+};
+
+/* ---- others' ---- */
 
 static void note_ask(void *context) { eventfd_write(((struct aggregator *)context)->keep_fd, 1); }
 
@@ -38,6 +55,8 @@ static int keep(struct aggregator *a, const Gradpool__Wire__CopiesRequest *reque
     return r;
 }
 
+/* ---- its own ---- */
+
 static int set_keeper(struct lane *lane, void *context)
 {
     const Gradpool__Wire__KeeperRequest *request = context;
@@ -45,6 +64,71 @@ static int set_keeper(struct lane *lane, void *context)
                     request->when_known);
     return 0;
 }
+
+static int look_at_copies(struct lane *lane, void *context)
+{
+    const struct copies_wait *w = context;
+    return lane_copied(lane, w->job, w->pieces, w->count);
+}
+
+static int answer_wait(struct aggregator *a, const struct copies_wait *w, int code)
+{
+    char text[ERR_TEXT_BYTES];
+    if (code == 0)
+        return serve_reply(a, w->id, 0);
+    snprintf(text, sizeof text, "lane %u, job %u: %s", w->lane, w->job,
+             code == -ENOENT ? "not all of the pieces to be copied are here" : err_text(code));
+    return serve_reply_failure(a, w->id, code, text);
+}
+
+int keeping_copied(struct aggregator *a)
+{
+    int sent = 0;
+    for (struct copies_wait **at = &a->copies_waits, *w; (w = *at) && sent >= 0;) {
+        int code = serve_call(a, w->lane, look_at_copies, w);
+        if (code == -EAGAIN) {
+            at = &w->next;
+            continue;
+        }
+        sent = answer_wait(a, w, code);
+        *at = w->next;
+        a->copies_waits_count--;
+        free(w);
+    }
+    return sent;
+}
+
+void keeping_abandon(struct aggregator *a)
+{
+    for (struct copies_wait *w; (w = a->copies_waits);) {
+        a->copies_waits = w->next;
+        free(w);
+    }
+    a->copies_waits_count = 0;
+}
+
+static int wait_for_copies(struct aggregator *a, uint64_t id,
+                           const Gradpool__Wire__CopiesWait *request)
+{
+    size_t count = request->n_pieces;
+    struct copies_wait *w = NULL;
+    if (a->copies_waits_count < WAITS_MAX)
+        w = malloc(sizeof *w + count * sizeof w->pieces[0]);
+    if (!w)
+        return serve_reply(a, id, -ENOBUFS);
+    *w = (struct copies_wait){.next = a->copies_waits,
+                              .id = id,
+                              .lane = request->lane,
+                              .job = request->job_id,
+                              .count = count};
+    if (count > 0)
+        memcpy(w->pieces, request->pieces, count * sizeof w->pieces[0]);
+    a->copies_waits = w;
+    a->copies_waits_count++;
+    return keeping_copied(a);
+}
+
+/* ---- all ---- */
 
 static void take_ticket(struct aggregator *a, const Gradpool__Wire__CopyTicket *told)
 {
@@ -63,6 +147,7 @@ bool keeping_knows(const envelope *request)
     switch (request->body_case) {
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_REQUEST:
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_END:
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_WAIT:
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPY_TICKET:
     case GRADPOOL__WIRE__ENVELOPE__BODY_KEEPER_REQUEST: return true;
     default: return false;
@@ -79,6 +164,8 @@ int keeping_serve(struct aggregator *a, const envelope *request)
         if (a->keeper)
             keeper_end(a->keeper, end->job_id, end->pieces, end->n_pieces);
         return serve_reply(a, request->id, 0);
+    case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_WAIT:
+        return wait_for_copies(a, request->id, request->copies_wait);
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPY_TICKET: take_ticket(a, request->copy_ticket); return 0;
     default:
         return serve_reply(

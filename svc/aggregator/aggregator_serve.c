@@ -144,7 +144,9 @@ static int drop(struct lane *lane, void *context)
 static int serve_drop(struct aggregator *a, uint64_t id, Gradpool__Wire__DropRequest *request)
 {
     int r = serve_reply(a, id, serve_call(a, request->lane, drop, request));
-    return r < 0 ? r : moving_recheck(a);
+    if (r >= 0)
+        r = moving_recheck(a);
+    return r < 0 ? r : keeping_copied(a);
 }
 
 static int grant(struct lane *lane, void *context) { return lane_grant(lane, context); }

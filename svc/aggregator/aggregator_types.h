@@ -31,11 +31,13 @@ struct aggregator {
     struct channel *channel;  /* NULL while the coordinator is away */
     int signal_fd;
     int failure_fd;           /* readable: a lane has a failed job to tell of */
-    int rest_fd;              /* readable: a piece that was released has come to rest */
+    int moving_fd;            /* readable: something that a move waits for may have happened */
     int keep_fd;              /* readable: the keeper has something to ask */
     struct keeper *keeper;    /* of others' states; NULL: nothing was ever kept here */
     struct release *releases; /* asked for and not answered, the newest first */
     size_t releases_count;
+    struct copies_wait *copies_waits; /* likewise, whether copies are whole */
+    size_t copies_waits_count;
     struct recording *recordings; /* for timelines, the newest first */
     bool is_draining;
 };
@@ -89,6 +91,11 @@ int keeping_ask(struct aggregator *a);
 int keeping_timeout_ms(const struct aggregator *a);
 /* Lanes of others write copies here: without them their jobs would stand still. */
 bool keeping_is_used(const struct aggregator *a);
+/* Copies may be whole now, or what they are of is gone: answers who waits for that. Any error: the
+ * coordinator is away. */
+int keeping_copied(struct aggregator *a);
+/* Nobody is there to be answered. */
+void keeping_abandon(struct aggregator *a);
 /* The coordinator is back, and knows nothing of what it was asked before. */
 void keeping_joined(struct aggregator *a);
 

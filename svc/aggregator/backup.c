@@ -5,6 +5,8 @@
  * that one (W5). README: A31, A49. */
 #include "svc/aggregator/backup.h"
 
+#include "svc/aggregator/wish.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -134,8 +136,10 @@ int backup_hear(struct worker *w, const struct record_backup *told)
     if (!may && worker_is_keeper(w))
         hold_offer(p->parameters, w, told);
     int r = may ? take(p, w, told) : 0;
-    if (may && r == 0)
+    if (may && r == 0) {
         go_on(p);
+        release_tell(p->job->lane);
+    }
     return r;
 }
 
@@ -408,6 +412,15 @@ bool backup_is_whole(const struct piece *p)
     const struct parameters *q = p->parameters;
     bool is_known = q->are_set && p->round > 1 && !q->filled && !q->fetched;
     return is_known && q->backup.since != RECORD_ROUND_NONE && is_there(&q->backup, p->round - 1);
+}
+
+bool backup_is_ready(const struct piece *p)
+{
+    const struct parameters *q = p->parameters;
+    if (!q || !q->keeper || p->elements == 0 || p->failure)
+        return true;
+    bool is_sent = p->is_installed && q->are_set;
+    return is_sent ? backup_is_whole(p) : q->backup.worker != NULL;
 }
 
 bool backup_has(const struct piece *p, uint64_t round)

@@ -46,6 +46,9 @@ void backup_committed(struct piece *p);
 /* It has the state that is committed, and gets each that follows. */
 bool backup_is_whole(const struct piece *p);
 
+/* Who is to keep it is at hand, and has it where a former owner has sent it (A28). */
+bool backup_is_ready(const struct piece *p);
+
 /* A new owner: whether the state after that round is in a copy. */
 bool backup_has(const struct piece *p, uint64_t round);
 /* Its pass takes the state from there; `fetched` is that round. */

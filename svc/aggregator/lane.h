@@ -41,8 +41,9 @@ struct lane_options {
     /* On the lane's thread, after a job has failed (lane_each_failure() tells which); NULL: nobody
      * wants to know. Must not call back. */
     void (*job_failed)(void *context);
-    /* Likewise, after a piece that was released has come to rest (release.h). */
-    void (*piece_rested)(void *context);
+    /* Likewise, after a piece that was released has come to rest, or who is to keep a copy has
+     * come, or has it (release.h). */
+    void (*moving_news)(void *context);
     void *context; /* of both */
 };
 

@@ -87,7 +87,7 @@ static int open_all(struct lane_thread *t)
                                    .policy = t->options.policy,
                                    .slowing = t->options.slowing,
                                    .job_failed = t->options.job_failed,
-                                   .piece_rested = t->options.piece_rested,
+                                   .moving_news = t->options.moving_news,
                                    .context = t->options.context};
     bind_to_core(t);
     if (t->options.cores)

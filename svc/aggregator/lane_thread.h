@@ -20,7 +20,7 @@ struct lane_thread_options {
     enum lane_policy policy;
     struct slowing slowing;            /* what it points to is lent */
     void (*job_failed)(void *context); /* on the lane's thread, see lane.h */
-    void (*piece_rested)(void *context);
+    void (*moving_news)(void *context);
     void *context;
 };
 

@@ -351,8 +351,25 @@ int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const 
         p = piece_find(job_find(lane, job), pieces[i]);
         p->is_installed = rounds[i] > 0;
         p->round = rounds[i] > 0 ? rounds[i] + 1 : 0;
-        if (p->is_installed)
-            backup_know(p); /* its state is here: no copy need be looked at */
+        if (!p->is_installed)
+            continue;
+        backup_know(p); /* its state is here: no copy need be looked at */
+        round_go_on(p); /* who is to keep one may be here already */
     }
     return r;
+}
+
+int lane_copied(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    bool are_all = true;
+    if (job && job->failure)
+        return -ECONNABORTED;
+    for (size_t i = 0; i < count; i++) {
+        const struct piece *p = job ? piece_find(job, pieces[i]) : NULL;
+        if (!p || p->is_dropped)
+            return -ENOENT;
+        are_all &= backup_is_ready(p);
+    }
+    return are_all ? 0 : -EAGAIN;
 }

@@ -20,12 +20,17 @@ static void drop_payloads(struct piece *p)
     }
 }
 
+void release_tell(const struct lane *lane)
+{
+    const struct lane_options *options = &lane->options;
+    if (options->moving_news)
+        options->moving_news(options->context);
+}
+
 void piece_rest(struct piece *p)
 {
-    const struct lane_options *options = &p->job->lane->options;
     drop_payloads(p);
-    if (options->piece_rested)
-        options->piece_rested(options->context);
+    release_tell(p->job->lane);
 }
 
 static void set_wished(struct piece *p, bool is_wished)
@@ -147,9 +152,8 @@ int lane_may_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces,
 
 void release_note(struct lane_job *job)
 {
-    const struct lane_options *options = &job->lane->options;
-    if (job->wished > 0 && job->ending.at_work == 0 && options->piece_rested)
-        options->piece_rested(options->context);
+    if (job->wished > 0 && job->ending.at_work == 0)
+        release_tell(job->lane);
 }
 
 /* ---- letting go ---- */

@@ -9,7 +9,7 @@
 /* ---- the former owner ---- */
 
 /* The pieces are to be released behind a round of all of them, since that leaves the longest time
- * until somebody needs them again; `piece_rested` is called when it may be so (A38). `ret_wish` is
+ * until somebody needs them again; `moving_news` is called when it may be so (A38). `ret_wish` is
  * for lane_may_release(). Errors as of lane_release(). */
 struct lane_wish {
     uint64_t rounds;   /* that all of them had behind them; */
@@ -66,5 +66,9 @@ int lane_state_put(struct lane *lane, uint32_t job, uint32_t piece, uint64_t off
  * is missing, or is that of another round. After an error none is installed. */
 int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const uint64_t *rounds,
                  size_t count);
+/* Each has its keeper at hand, if it is to have one, and where it was installed that has its state:
+ * from then on it is in no memory alone. -EAGAIN: not yet, `moving_news` is called when it may be
+ * so; -ENOENT: one is not here; -ECONNABORTED: the job has failed. */
+int lane_copied(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 
 #endif

@@ -287,6 +287,7 @@ static void end_fill(struct piece *p)
     uint64_t round = p->parameters->filled;
     backup_filled(p);
     p->state = PIECE_COLLECTING;
+    release_tell(p->job->lane);
     if (p->is_dropped)
         return piece_free(p);
     if (p->round == 0)

@@ -5,6 +5,8 @@
 
 #include "svc/aggregator/lane_types.h"
 
+/* Something that may have been waited for: whoever moves pieces looks again. */
+void release_tell(const struct lane *lane);
 /* Of a piece that is held: nothing of it is posted, read or written any more. */
 void piece_rest(struct piece *p);
 int piece_find_frozen(struct lane *lane, uint32_t job, uint32_t id, struct piece **ret_piece);

@@ -6,6 +6,7 @@
 #include "packer/packer.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/moving.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/tensors.h"
 
@@ -109,6 +110,23 @@ void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper)
     job->keepers_ns = clock_now_ns();
 }
 
+void keeping_moved(struct job *job, struct piece *piece, uint32_t keeper, bool is_copied)
+{
+    if (piece->keeping.keeper && piece->keeping.keeper != keeper)
+        keeping_end_piece(job, piece->keeping.keeper, piece->id);
+    keeping_placed(job, piece, keeper);
+    if (!is_copied)
+        return;
+    piece->keeping.begins = false;
+    piece->keeping.keeper_knows = true;
+}
+
+int keeping_may_move(const struct piece *piece, uint32_t keeper)
+{
+    const struct keeping *now = &piece->keeping;
+    return keeper && keeper != now->keeper && keeper == now->former ? -EAGAIN : 0;
+}
+
 /* --- another keeper --- */
 
 struct change {
@@ -117,7 +135,8 @@ struct change {
     uint32_t keeper;
 };
 
-/* Not before its lane has it: it is placed with the keeper that has its copy, if any. */
+/* Not before its lane has it: it is placed with the keeper that has its copy, if any. What moves
+ * has been given one for where it goes. */
 static size_t find_changes(struct job *job, struct change *changes, size_t room)
 {
     size_t count = 0;
@@ -125,7 +144,8 @@ static size_t find_changes(struct job *job, struct change *changes, size_t room)
         struct tensor *tensor = job->tensors[t];
         for (size_t i = 0; i < tensor->pieces_count && count < room; i++) {
             struct piece *piece = &tensor->pieces[i];
-            if (piece->state != PIECE_READY || !wants_copy(tensor, piece))
+            if (piece->state != PIECE_READY || !wants_copy(tensor, piece) ||
+                moving_has(job, piece->id))
                 continue;
             uint32_t keeper = keeping_choose(tensor, piece, piece->lane);
             if (keeper != piece->keeping.keeper)
@@ -259,6 +279,7 @@ void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane,
 void keeping_unreachable(struct aggregator *a, struct job *job, const struct lane *lane)
 {
     keeping_relieve(a, job, lane->id, "it does not reach that");
+    moving_keeper_unfit(job, a);
     for (size_t t = 0; t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
             struct keeping *now = &job->tensors[t]->pieces[i].keeping;
@@ -346,7 +367,7 @@ bool keeping_has(const struct aggregator *a, const struct job *job, const struct
             if (is_its && (!lane || piece->lane == lane))
                 return true;
         }
-    return false;
+    return moving_has_keeper(job, a, lane);
 }
 
 static void ended(struct service *s, void *data, const envelope *reply, int code, const char *text)
@@ -377,7 +398,7 @@ void keeping_end_tensor(const struct tensor *tensor)
     }
 }
 
-void keeping_end_former(const struct job *job, uint32_t keeper, uint32_t piece)
+void keeping_end_piece(const struct job *job, uint32_t keeper, uint32_t piece)
 {
     send_end(aggregator_find(job->service, keeper), job, &piece, 1);
 }

@@ -10,6 +10,10 @@ uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
                         const struct lane *lane);
 /* The piece lies on a lane that is told of that keeper with it; the keeper is to be told. */
 void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper);
+/* It has moved there; `is_copied`: its keeper was told then, and has the copy. */
+void keeping_moved(struct job *job, struct piece *piece, uint32_t keeper, bool is_copied);
+/* Where it goes that one would keep its copy; -EAGAIN: what that has may still be wanted here. */
+int keeping_may_move(const struct piece *piece, uint32_t keeper);
 /* Chooses for pieces whose keeper is gone, or is on their own aggregator now; tells keepers and
  * lanes what they do not know. To be called whenever that may have changed. */
 void keeping_check(struct job *job);
@@ -22,7 +26,7 @@ void keeping_aggregator_lost(struct aggregator *a);
  * piece that has gone where another keeps its copies. */
 void keeping_end(struct job *job);
 void keeping_end_tensor(const struct tensor *tensor);
-void keeping_end_former(const struct job *job, uint32_t keeper, uint32_t piece);
+void keeping_end_piece(const struct job *job, uint32_t keeper, uint32_t piece);
 /* It is chosen for nothing for a minute, and that is said. */
 void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane, const char *why);
 /* ... because it does not reach that lane: others keep what the job has there. */
@@ -40,6 +44,11 @@ enum keeping_whom {
     TELL_FORMER, /* likewise: the lane may want what it has */
 };
 void keeping_tell(struct job *job, enum keeping_whom whom);
+/* What a keeper is asked for: a copy of the piece as it lies under that epoch. */
+void keeping_spec(const struct tensor *tensor, const struct piece *piece, uint32_t epoch,
+                  bool begins, WIRE(CopySpec) * spec);
+int keeping_send(struct aggregator *keeper, const struct job *job, uint32_t lane,
+                 WIRE(CopySpec) * specs, size_t count, call_done_fn done, void *data);
 
 /* copy_tickets.c: a keeper wants a ticket for a lane. */
 void copy_ticket_handle(struct peer *p, const envelope *message);

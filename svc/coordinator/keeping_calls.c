@@ -132,43 +132,50 @@ static int send_to_lane(struct job *job, struct told *told)
     return call_send(a, &e, CALL_DEADLINE_NS, answered, told);
 }
 
-static void describe(const struct job *job, const struct told *told, uint32_t id,
-                     WIRE(CopySpec) * spec)
+void keeping_spec(const struct tensor *tensor, const struct piece *piece, uint32_t epoch,
+                  bool begins, WIRE(CopySpec) * spec)
 {
-    struct tensor *tensor;
-    struct piece *piece = jobs_piece(job, id, &tensor);
     gradpool__wire__copy_spec__init(spec);
-    spec->piece = id;
-    spec->epoch = piece->epoch;
+    spec->piece = piece->id;
+    spec->epoch = epoch;
     spec->lost_epoch = piece->lost_epoch;
     spec->bytes =
         tensor_bytes(tensor, piece->elements) * (1 + (uint64_t)update_moments(tensor->terms.rule));
-    spec->begins = told->begins;
-    if (told->begins)
-        piece->keeping.begins = false;
+    spec->begins = begins;
+}
+
+int keeping_send(struct aggregator *keeper, const struct job *job, uint32_t lane,
+                 WIRE(CopySpec) * specs, size_t count, call_done_fn done, void *data)
+{
+    _cleanup_free_ WIRE(CopySpec) **list = calloc(count, sizeof *list);
+    if (!list)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        list[i] = &specs[i];
+    WIRE(CopiesRequest) request = GRADPOOL__WIRE__COPIES_REQUEST__INIT;
+    request.job_id = job->id;
+    request.job = job->name;
+    request.lane = lane;
+    request.copies = list;
+    request.n_copies = count;
+    envelope e = ENVELOPE_INIT;
+    e.body_case = BODY(COPIES_REQUEST);
+    e.copies_request = &request;
+    return call_send(keeper, &e, CALL_DEADLINE_NS, done, data);
 }
 
 static int send_to_keeper(struct job *job, struct told *told)
 {
     _cleanup_free_ WIRE(CopySpec) *specs = calloc(told->count, sizeof *specs);
-    _cleanup_free_ WIRE(CopySpec) **list = calloc(told->count, sizeof *list);
-    if (!specs || !list)
-        return -ENOMEM;
-    for (size_t i = 0; i < told->count; i++) {
-        describe(job, told, told->pieces[i], &specs[i]);
-        list[i] = &specs[i];
+    for (size_t i = 0; specs && i < told->count; i++) {
+        struct tensor *tensor;
+        struct piece *piece = jobs_piece(job, told->pieces[i], &tensor);
+        keeping_spec(tensor, piece, piece->epoch, told->begins, &specs[i]);
+        piece->keeping.begins &= !told->begins;
     }
-    WIRE(CopiesRequest) request = GRADPOOL__WIRE__COPIES_REQUEST__INIT;
-    request.job_id = job->id;
-    request.job = job->name;
-    request.lane = told->lane;
-    request.copies = list;
-    request.n_copies = told->count;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(COPIES_REQUEST);
-    e.copies_request = &request;
-    struct aggregator *a = aggregator_find(job->service, told->keeper);
-    return call_send(a, &e, CALL_DEADLINE_NS, answered, told);
+    struct aggregator *keeper = aggregator_find(job->service, told->keeper);
+    return specs ? keeping_send(keeper, job, told->lane, specs, told->count, answered, told)
+                 : -ENOMEM;
 }
 
 void keeping_tell(struct job *job, enum keeping_whom whom)

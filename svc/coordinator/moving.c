@@ -41,6 +41,51 @@ bool moving_is_busy(const struct job *job)
     return false;
 }
 
+static const struct traveller *find_traveller(const struct migration *m, uint32_t piece)
+{
+    size_t first = 0, end = m->count;
+    while (first < end) {
+        size_t middle = (first + end) / 2;
+        if (m->travellers[middle].piece < piece)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return first < m->count && m->travellers[first].piece == piece ? &m->travellers[first] : NULL;
+}
+
+bool moving_has(const struct job *job, uint32_t piece)
+{
+    list_for_each (node, &job->service->migrations) {
+        const struct migration *m = list_entry(node, struct migration, link);
+        if (m->job == job->id && !is_over(m) && find_traveller(m, piece))
+            return true;
+    }
+    return false;
+}
+
+static bool has_keeper(const struct migration *m, const struct aggregator *keeper,
+                       const struct lane *lane)
+{
+    for (size_t i = 0; i < m->count; i++) {
+        const struct traveller *t = &m->travellers[i];
+        if (t->is_copied && t->keeper == keeper->id && (!lane || t->target == lane->id))
+            return true;
+    }
+    return false;
+}
+
+bool moving_has_keeper(const struct job *job, const struct aggregator *keeper,
+                       const struct lane *lane)
+{
+    list_for_each (node, &job->service->migrations) {
+        const struct migration *m = list_entry(node, struct migration, link);
+        if (m->job == job->id && !is_over(m) && has_keeper(m, keeper, lane))
+            return true;
+    }
+    return false;
+}
+
 static bool has_withheld_target(const struct migration *m)
 {
     for (size_t i = 0; i < m->count; i++) {
@@ -112,8 +157,10 @@ static void report(struct timer *timer)
         m->done(s, m->context, &m->moved);
     migration_free(m);
     struct job *job = jobs_find_id(s, id);
-    if (job)
-        regrouping_check(job);
+    if (!job)
+        return;
+    keeping_check(job);
+    regrouping_check(job);
 }
 
 /* Once for each. */
@@ -146,6 +193,7 @@ static void give_up(struct migration *m, struct job *job)
         snprintf(m->text, sizeof m->text, "an aggregator is gone");
     }
     migration_drop_targets(m, job, false);
+    migration_end_copies(m, job, true);
     if (job)
         migration_thaw_sources(m, job);
     finish(m);
@@ -211,9 +259,7 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     piece->epoch = m->epoch;
     piece->state = PIECE_READY;
     piece->recovering = true;
-    if (piece->keeping.keeper && piece->keeping.keeper != t->keeper)
-        keeping_end_former(job, piece->keeping.keeper, piece->id);
-    keeping_placed(job, piece, t->keeper);
+    keeping_moved(job, piece, t->keeper, t->is_copied);
 }
 
 /* Figures of before say nothing of the lanes as they are now: all begin anew (K20). */
@@ -245,6 +291,7 @@ static void activate(struct migration *m)
     if (m->moved.longest_ns == 0 && m->rested_ns > 0)
         m->moved.longest_ns = clock_now_ns() - m->rested_ns;
     migration_drop_targets(m, job, true);
+    migration_end_copies(m, job, false);
     leavers_changed(job);
     migration_let_go(m);
     migration_feed(m, MIGRATOR_E_ACTIVATED);
@@ -303,6 +350,17 @@ static bool has_lane_of(const struct migration *m, const struct aggregator *a, b
     return false;
 }
 
+/* No round of these ends before they have another, and that is given to what stays (K57). */
+static bool waits_for_keeper(const struct migration *m, const struct aggregator *a)
+{
+    for (size_t i = 0; i < m->count; i++) {
+        const struct piece *piece = jobs_piece(migration_job(m), m->travellers[i].piece, NULL);
+        if (piece && piece->keeping.keeper == a->id)
+            return true;
+    }
+    return has_keeper(m, a, NULL);
+}
+
 static bool is_switched(const struct migration *m)
 {
     return migrator_owner(m->state) == MIGRATOR_TARGET;
@@ -321,8 +379,19 @@ void moving_aggregator_away(struct aggregator *a)
 {
     list_for_each (node, &a->service->migrations) {
         struct migration *m = list_entry(node, struct migration, link);
-        if (!is_over(m) && !is_switched(m) && (has_lane_of(m, a, true) || has_lane_of(m, a, false)))
+        bool takes_part =
+            has_lane_of(m, a, true) || has_lane_of(m, a, false) || has_keeper(m, a, NULL);
+        if (!is_over(m) && !is_switched(m) && takes_part)
             migration_refused(m, -ECONNRESET, "an aggregator left its control connection");
+    }
+}
+
+void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper)
+{
+    list_for_each (node, &job->service->migrations) {
+        struct migration *m = list_entry(node, struct migration, link);
+        if (m->job == job->id && !is_over(m) && !is_switched(m) && has_keeper(m, keeper, NULL))
+            migration_refused(m, -EAGAIN, "copies cannot be kept of what would be there");
     }
 }
 
@@ -334,6 +403,8 @@ void moving_aggregator_lost(struct aggregator *a)
             migration_feed(m, MIGRATOR_E_TARGET_LOST);
         if (!is_over(m) && has_lane_of(m, a, true) && !is_switched(m))
             migration_feed(m, MIGRATOR_E_SOURCE_LOST);
+        if (!is_over(m) && !is_switched(m) && waits_for_keeper(m, a))
+            migration_refused(m, -ECONNRESET, "who keeps copies of what moves is lost");
     }
 }
 

@@ -1,6 +1,7 @@
 /* What a migration takes along, and whether it may begin: looks, and changes nothing until all is
  * there. The way itself is in moving.c. */
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/migration.h"
 #include "svc/coordinator/saving.h"
@@ -91,6 +92,25 @@ static int check_targets(struct job *job, const struct search *search)
 
 /* --- what travels --- */
 
+static int note_traveller(struct search *search, const struct tensor *tensor,
+                          const struct piece *piece, const struct wanted *wanted)
+{
+    const struct lane *target = lane_find(tensor->job->service, wanted->target);
+    uint32_t keeper = keeping_choose(tensor, piece, target);
+    if (keeping_may_move(piece, keeper) < 0)
+        return err_set(search->err, -EAGAIN, "a copy of task %u is being read", piece->task);
+    if (search->travellers)
+        search->travellers[search->count] =
+            (struct traveller){.piece = piece->id,
+                               .source = piece->lane->id,
+                               .target = wanted->target,
+                               .how = wanted->how,
+                               .keeper = keeper,
+                               .is_copied = keeper && keeper != piece->keeping.keeper};
+    search->count++;
+    return 0;
+}
+
 static int look_at(struct search *search, const struct tensor *tensor, const struct piece *piece)
 {
     struct wanted *wanted = find_wanted(search, piece->task);
@@ -103,13 +123,7 @@ static int look_at(struct search *search, const struct tensor *tensor, const str
     if (error < 0)
         return error;
     wanted->travels = true;
-    if (search->travellers)
-        search->travellers[search->count] = (struct traveller){.piece = piece->id,
-                                                               .source = piece->lane->id,
-                                                               .target = wanted->target,
-                                                               .how = wanted->how};
-    search->count++;
-    return 0;
+    return note_traveller(search, tensor, piece, wanted);
 }
 
 static int look_at_all(struct search *search, const struct job *job)
@@ -143,6 +157,8 @@ static int compare_targets(const void *a, const void *b, void *travellers)
                            *right = (struct traveller *)travellers + *(const uint32_t *)b;
     if (left->target != right->target)
         return left->target < right->target ? -1 : 1;
+    if (left->keeper != right->keeper)
+        return left->keeper < right->keeper ? -1 : 1;
     return left->piece < right->piece ? -1 : left->piece > right->piece;
 }
 

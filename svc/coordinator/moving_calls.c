@@ -3,21 +3,10 @@
  * about the way of the migration (moving.c does). */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
-#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/migration.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-/* Pieces of one message, and who waits for the answer. */
-struct asked {
-    uint64_t migration;
-    uint32_t turn;
-    size_t count;
-    uint32_t at[]; /* indexes of travellers */
-};
-
-typedef int (*ask_fn)(struct migration *m, struct lane *lane, struct asked *asked);
 
 static uint32_t lane_of(const struct migration *m, const uint32_t *order, size_t i)
 {
@@ -25,17 +14,23 @@ static uint32_t lane_of(const struct migration *m, const uint32_t *order, size_t
     return order == m->by_source ? t->source : t->target;
 }
 
+/* Those of one lane and, on the way to it, of one keeper: who asks him sorts them no further. */
+static bool is_together(const struct migration *m, const uint32_t *order, size_t i, size_t k)
+{
+    bool is_kept_alike = m->travellers[order[i]].keeper == m->travellers[order[k]].keeper;
+    return lane_of(m, order, i) == lane_of(m, order, k) && (order == m->by_source || is_kept_alike);
+}
+
 /* The next message's pieces, from `*cursor` on. NULL: no memory. */
 static struct asked *next_message(const struct migration *m, const struct job *job,
                                   const uint32_t *order, size_t *cursor)
 {
-    size_t room = m->count < MESSAGE_PIECES_MAX ? m->count : MESSAGE_PIECES_MAX;
+    size_t room = m->count < MESSAGE_PIECES_MAX ? m->count : MESSAGE_PIECES_MAX, first = *cursor;
     struct asked *asked = malloc(sizeof *asked + room * sizeof asked->at[0]);
     if (!asked)
         return NULL;
     *asked = (struct asked){.migration = m->id, .turn = m->turn};
-    uint32_t lane = lane_of(m, order, *cursor);
-    for (; *cursor < m->count && asked->count < room && lane_of(m, order, *cursor) == lane;
+    for (; *cursor < m->count && asked->count < room && is_together(m, order, first, *cursor);
          ++*cursor)
         if (jobs_piece(job, m->travellers[order[*cursor]].piece, NULL))
             asked->at[asked->count++] = order[*cursor];
@@ -46,22 +41,13 @@ static int ask_next(struct migration *m, const uint32_t *order, size_t *cursor, 
 {
     struct lane *lane = lane_find(m->service, lane_of(m, order, *cursor));
     struct asked *asked = next_message(m, migration_job(m), order, cursor);
-    int error = asked ? 0 : -ENOMEM;
-    bool is_asked = asked && lane && asked->count > 0;
-    if (is_asked)
-        error = ask(m, lane, asked);
-    if (error < 0 || !is_asked)
+    if (!asked)
+        return -ENOMEM;
+    int error = lane && asked->count > 0 ? ask(m, lane, asked) : 1;
+    if (error != 0)
         free(asked);
-    m->pending += is_asked && error == 0;
+    m->pending += error == 0;
     return error;
-}
-
-/* What the answers to this turn are when all have come. */
-static enum migrator_event event_of(enum migrator_state state)
-{
-    return state == MIGRATOR_C_PREPARING ? MIGRATOR_E_PREPARED
-           : state == MIGRATOR_C_MOVING  ? MIGRATOR_E_INSTALLED
-                                         : MIGRATOR_E_RELEASED;
 }
 
 static int ask_all(struct migration *m, const uint32_t *order, ask_fn ask)
@@ -69,18 +55,21 @@ static int ask_all(struct migration *m, const uint32_t *order, ask_fn ask)
     m->turn++;
     m->pending = 0;
     int error = 0;
-    for (size_t cursor = 0; error == 0 && cursor < m->count;)
+    for (size_t cursor = 0; error >= 0 && cursor < m->count;)
         error = ask_next(m, order, &cursor, ask);
-    return error;
+    return error < 0 ? error : 0;
 }
 
-/* False: nobody will answer, because all pieces have been undeclared. */
-static bool ask_before_the_switch(struct migration *m, const uint32_t *order, ask_fn ask)
+/* Nobody may answer, because all pieces have been undeclared. */
+void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
+                   void (*then)(struct migration *m))
 {
+    m->then = then;
     int error = ask_all(m, order, ask);
     if (error < 0)
         migration_refused(m, error, "gradpool serve is out of memory");
-    return error < 0 || m->pending > 0;
+    else if (m->pending == 0)
+        then(m);
 }
 
 /* NULL: nobody waits for that answer any more. */
@@ -90,8 +79,8 @@ static struct migration *waiting(struct service *s, const struct asked *asked)
     return m && m->turn == asked->turn ? m : NULL;
 }
 
-static void answered(struct service *s, void *data, const envelope *reply, int code,
-                     const char *text)
+void migration_answered(struct service *s, void *data, const envelope *reply, int code,
+                        const char *text)
 {
     struct migration *m = waiting(s, data);
     if (!m)
@@ -99,10 +88,10 @@ static void answered(struct service *s, void *data, const envelope *reply, int c
     if (!reply)
         return migration_refused(m, code, text);
     if (--m->pending == 0)
-        migration_feed(m, event_of(m->state));
+        m->then(m);
 }
 
-static int list_pieces(const struct migration *m, const struct asked *asked, uint32_t **ret_pieces)
+int migration_list(const struct migration *m, const struct asked *asked, uint32_t **ret_pieces)
 {
     uint32_t *pieces = calloc(asked->count, sizeof *pieces);
     if (!pieces)
@@ -126,16 +115,15 @@ static int ask_to_place(struct migration *m, struct lane *lane, struct asked *as
         struct tensor *tensor;
         struct piece *piece = jobs_piece(job, m->travellers[asked->at[i]].piece, &tensor);
         telling_spec(tensor, piece, &terms[i], &specs[i]);
-        specs[i].keeper = keeping_choose(tensor, piece, lane);
-        m->travellers[asked->at[i]].keeper = specs[i].keeper;
+        specs[i].keeper = m->travellers[asked->at[i]].keeper;
     }
-    return telling_ask(job, lane, m->epoch, PLACE_RECOVERING, specs, asked->count, answered, asked);
+    return telling_ask(job, lane, m->epoch, PLACE_RECOVERING, specs, asked->count,
+                       migration_answered, asked);
 }
 
 void migration_prepare(struct migration *m)
 {
-    if (!ask_before_the_switch(m, m->by_target, ask_to_place))
-        migration_feed(m, MIGRATOR_E_PREPARED);
+    migration_ask(m, m->by_target, ask_to_place, migration_begin_copies);
 }
 
 /* --- the source finishes its round --- */
@@ -160,14 +148,14 @@ static void released(struct service *s, void *data, const envelope *reply, int c
         m->travellers[asked->at[i]].state_bytes = said->state_bytes[i];
     }
     if (--m->pending == 0)
-        migration_send_state(m);
+        m->then(m);
 }
 
 static int ask_to_release(struct migration *m, struct lane *lane, struct asked *asked)
 {
     _cleanup_free_ uint32_t *pieces = NULL;
     WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
-    int error = list_pieces(m, asked, &pieces);
+    int error = migration_list(m, asked, &pieces);
     if (error < 0)
         return error;
     request.lane = lane->id;
@@ -184,8 +172,7 @@ static int ask_to_release(struct migration *m, struct lane *lane, struct asked *
 void migration_release(struct migration *m)
 {
     m->asks_release = true;
-    if (!ask_before_the_switch(m, m->by_source, ask_to_release))
-        migration_send_state(m);
+    migration_ask(m, m->by_source, ask_to_release, migration_send_state);
 }
 
 /* --- the target has all it needs --- */
@@ -195,7 +182,7 @@ static int ask_to_install(struct migration *m, struct lane *lane, struct asked *
     _cleanup_free_ uint32_t *pieces = NULL;
     _cleanup_free_ uint64_t *rounds = calloc(asked->count, sizeof *rounds);
     WIRE(InstallRequest) request = GRADPOOL__WIRE__INSTALL_REQUEST__INIT;
-    int error = rounds ? list_pieces(m, asked, &pieces) : -ENOMEM;
+    int error = rounds ? migration_list(m, asked, &pieces) : -ENOMEM;
     if (error < 0)
         return error;
     for (size_t i = 0; i < asked->count; i++)
@@ -209,13 +196,12 @@ static int ask_to_install(struct migration *m, struct lane *lane, struct asked *
     envelope e = ENVELOPE_INIT;
     e.body_case = BODY(INSTALL_REQUEST);
     e.install_request = &request;
-    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, answered, asked);
+    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, migration_answered, asked);
 }
 
 void migration_install(struct migration *m)
 {
-    if (!ask_before_the_switch(m, m->by_target, ask_to_install))
-        migration_feed(m, MIGRATOR_E_INSTALLED);
+    migration_ask(m, m->by_target, ask_to_install, migration_finish_copies);
 }
 
 /* --- after the switch --- */
@@ -249,7 +235,7 @@ static int ask_to_let_go(struct migration *m, struct lane *lane, struct asked *a
     bool is_all = is_empty(job, lane);
     _cleanup_free_ uint32_t *pieces = NULL;
     WIRE(DropRequest) request = GRADPOOL__WIRE__DROP_REQUEST__INIT;
-    int error = list_pieces(m, asked, &pieces);
+    int error = migration_list(m, asked, &pieces);
     if (error < 0)
         return error;
     request.lane = lane->id;

@@ -43,7 +43,7 @@ void rig_start_policy(struct rig *rig, const char *kind, enum lane_policy policy
                                 .fabrics_count = 1,
                                 .cache_bytes = RIG_CACHE_BYTES,
                                 .job_failed = count_failure,
-                                .piece_rested = count_rest,
+                                .moving_news = count_rest,
                                 .context = rig};
     assert_int_equal(lane_create(&lane, &rig->lane), 0);
 }

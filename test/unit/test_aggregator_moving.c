@@ -132,16 +132,32 @@ static uint64_t install(size_t count, uint64_t *rounds, size_t rounds_count)
     return last_id;
 }
 
+static uint64_t wait_for_copies(uint32_t *pieces, size_t count)
+{
+    ASK(CopiesWait, COPIES_WAIT, copies_wait, .lane = TARGET, .pieces = pieces, .n_pieces = count);
+    return last_id;
+}
+
+static uint64_t drop_from_target(uint32_t *pieces, size_t count)
+{
+    ASK(DropRequest, DROP_REQUEST, drop_request, .lane = TARGET, .pieces = pieces,
+        .n_pieces = count);
+    return last_id;
+}
+
 /* ---- lanes and a worker ---- */
 
-static void note_rest(void *context) { eventfd_write(((struct aggregator *)context)->rest_fd, 1); }
+static void note_moving(void *context)
+{
+    eventfd_write(((struct aggregator *)context)->moving_fd, 1);
+}
 
 static void start_lane(uint32_t id)
 {
     struct fabric_options fabric = {.payload_bytes_max = 4096};
     struct lane_thread_options options = {.ofi_address = "127.0.0.1:0",
                                           .fabric_options = &fabric,
-                                          .piece_rested = note_rest,
+                                          .moving_news = note_moving,
                                           .context = &a};
     struct err err = {0};
     assert_int_equal(lane_thread_start(&options, &a.lanes[a.lanes_count], &err), 0);
@@ -157,6 +173,7 @@ static int name_lane(struct lane *lane, void *context)
 struct placement {
     enum quorum quorum;
     bool is_recovering;
+    uint32_t keeper; /* of the first piece, which has a rule then */
 };
 
 static int place(struct lane *lane, void *context)
@@ -169,6 +186,10 @@ static int place(struct lane *lane, void *context)
                                         .elements = ELEMENTS,
                                         .tensor = "w",
                                         .terms = {.quorum = p->quorum}};
+    if (p->keeper > 0) {
+        pieces[0].terms.rule = UPDATE_SGD;
+        pieces[0].keeper = p->keeper;
+    }
     return lane_place(lane, JOB, "job", 1, 1, p->is_recovering, pieces, 2);
 }
 
@@ -240,17 +261,17 @@ static void begin_round(void)
 
 static void end_round(void)
 {
-    struct pollfd rest = {.fd = a.rest_fd, .events = POLLIN};
+    struct pollfd rest = {.fd = a.moving_fd, .events = POLLIN};
     eventfd_t rests;
     UNTIL(poll(&rest, 1, 0) == 1, poll_worker());
-    assert_int_equal(eventfd_read(a.rest_fd, &rests), 0);
+    assert_int_equal(eventfd_read(a.moving_fd, &rests), 0);
 }
 
-static void start(enum quorum quorum)
+static void start_with(enum quorum quorum, uint32_t keeper)
 {
     struct placement first = {.quorum = quorum};
-    struct placement next = {.quorum = quorum, .is_recovering = true};
-    a = (struct aggregator){.rest_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    struct placement next = {.quorum = quorum, .is_recovering = true, .keeper = keeper};
+    a = (struct aggregator){.moving_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     pair = pair_open();
     a.channel = pair.channel;
     assert_int_equal(channel_create(dup(pair.peer), &coordinator), 0);
@@ -263,6 +284,8 @@ static void start(enum quorum quorum)
     connect_worker();
 }
 
+static void start(enum quorum quorum) { start_with(quorum, 0); }
+
 static int stop(void **state)
 {
     fabric_close(worker);
@@ -270,9 +293,10 @@ static int stop(void **state)
     lane_thread_stop(a.lanes[0]);
     lane_thread_stop(a.lanes[1]);
     moving_abandon(&a);
+    keeping_abandon(&a);
     channel_destroy(coordinator);
     pair_close(&pair);
-    close(a.rest_fd);
+    close(a.moving_fd);
     return 0;
 }
 
@@ -391,6 +415,38 @@ static void requests_without_sense_get_a_text(void **state)
     expect_refused(state_of(1, UINT64_MAX), -EINVAL);
 }
 
+/* ---- when copies are waited for ---- */
+
+static void copies_of_pieces_without_a_keeper_are_not_waited_for(void **state)
+{
+    start(QUORUM_ALL);
+    expect_done(wait_for_copies(both, 2));
+    expect_done(wait_for_copies(NULL, 0));
+    expect_refused(wait_for_copies(unknown, 1), -ENOENT);
+    expect_silence();
+}
+
+static void a_drop_ends_the_wait_for_copies(void **state)
+{
+    start_with(QUORUM_ALL, 9);
+    uint64_t waiting = wait_for_copies(both, 2);
+    expect_silence();
+    expect_done(wait_for_copies(both + 1, 1));
+    assert_int_equal(keeping_copied(&a), 0);
+    expect_silence();
+    expect_done(drop_from_target(one, 1));
+    expect_refused(waiting, -ENOENT);
+}
+
+static void nobody_is_told_of_copies_when_the_coordinator_has_gone(void **state)
+{
+    start_with(QUORUM_ALL, 9);
+    wait_for_copies(one, 1);
+    keeping_abandon(&a);
+    expect_done(drop_from_target(one, 1));
+    expect_silence();
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 int main(void)
 {
@@ -402,6 +458,9 @@ int main(void)
         CASE(nobody_is_answered_after_the_coordinator_was_away),
         CASE(state_and_rounds_go_from_lane_to_lane),
         CASE(requests_without_sense_get_a_text),
+        CASE(copies_of_pieces_without_a_keeper_are_not_waited_for),
+        CASE(a_drop_ends_the_wait_for_copies),
+        CASE(nobody_is_told_of_copies_when_the_coordinator_has_gone),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

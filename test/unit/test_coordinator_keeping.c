@@ -1,5 +1,5 @@
 /* Which aggregator keeps copies of what a lane has (K57), and what both are told, when somebody
- * comes or goes and when tasks move. */
+ * comes or goes. */
 #include "test/unit/keeping_case.h"
 
 #include "svc/base/log.h"
@@ -222,60 +222,6 @@ static void one_that_stops_is_followed_and_waited_for_until_it_is_gone(void **st
     keeping_expect_silence(k.owner, third);
 }
 
-/* --- tasks move --- */
-
-static void a_task_that_moves_to_its_keeper_has_another_from_then_on(void **state)
-{
-    struct kept k = keeping_begun(*state);
-    struct end *asker = rig_connect_locally(k.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
-    keeping_open(k.keeper);
-    k.keeper->ignores = BODY(INSTALL_REQUEST);
-    uint64_t order = keeping_order_move(asker, k.keeper);
-    assert_int_equal(keeping_placed_with(&k, k.keeper), k.owner->aggregator);
-    envelope *install = end_expect(k.keeper, BODY(INSTALL_REQUEST));
-    keeping_expect_silence(k.keeper, k.owner); /* the switch is still to come */
-    end_answer(k.keeper, install);
-    message_free(install);
-    keeping_keeper_hears(&k, k.owner, k.keeper, 2, 1, true);
-    keeping_lane_hears(&k, k.keeper, k.owner->aggregator, false); /* its state came along */
-    keeping_expect_moved(asker, order);
-    keeping_expect_silence(k.keeper, k.owner);
-}
-
-static void a_task_that_moves_elsewhere_keeps_its_keeper(void **state)
-{
-    struct kept k = keeping_begun(*state);
-    struct end *asker = rig_connect_locally(k.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
-    struct end *third = rig_aggregator(k.rig, 1);
-    third->ignores = BODY(INSTALL_REQUEST);
-    uint64_t order = keeping_order_move(asker, third);
-    assert_int_equal(keeping_placed_with(&k, third), k.keeper->aggregator);
-    envelope *install = end_expect(third, BODY(INSTALL_REQUEST));
-    keeping_expect_silence(third, k.keeper);
-    end_answer(third, install);
-    message_free(install);
-    keeping_keeper_hears(&k, k.keeper, third, 2, 1, false);
-    keeping_lane_hears(&k, third, k.keeper->aggregator, false);
-    keeping_expect_moved(asker, order);
-    keeping_expect_silence(third, k.keeper);
-}
-
-static void a_move_that_is_given_up_changes_no_keeper(void **state)
-{
-    struct kept k = keeping_begun(*state);
-    struct end *asker = rig_connect_locally(k.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
-    keeping_open(k.keeper);
-    k.keeper->refuses = BODY(INSTALL_REQUEST);
-    uint64_t order = keeping_order_move(asker, k.keeper);
-    envelope *reply = end_expect_reply(asker, order);
-    assert_non_null(strstr(reply->move_reply->stays, "it does not want to"));
-    message_free(reply);
-    keeping_expect_silence(k.owner, k.keeper);
-    keeping_expect_silence(k.keeper, k.owner);
-    keeping_goodbye(k.keeper); /* who is told of another has heard of that one */
-    keeping_lane_hears(&k, k.owner, 0, false);
-}
-
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
 
 int main(void)
@@ -294,9 +240,6 @@ int main(void)
         CASE(without_another_the_lane_goes_on_alone),
         CASE(a_keeper_that_is_away_is_told_again_and_not_followed),
         CASE(one_that_stops_is_followed_and_waited_for_until_it_is_gone),
-        CASE(a_task_that_moves_to_its_keeper_has_another_from_then_on),
-        CASE(a_task_that_moves_elsewhere_keeps_its_keeper),
-        CASE(a_move_that_is_given_up_changes_no_keeper),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

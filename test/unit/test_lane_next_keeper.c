@@ -414,8 +414,66 @@ static void a_piece_does_not_move_before_its_copy_was_read(void **state)
     assert_int_equal(lane_may_move(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
     say(0, 4, RECORD_UPDATE, RECORD_IDLE);
     say(1, 4, RECORD_UPDATE, RECORD_IDLE);
+    rig_until(&rig, lane_may_move(rig.lane, RIG_JOB, pieces, 1) == 0);
+}
+
+/* Another process takes it over, and another keeps its copy there. */
+static void send_to_another_lane(uint64_t *round)
+{
+    static char state[1 << 20 << 3];
+    struct lane_standing standing;
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), 0);
+    rig_until(&rig, lane_rested(rig.lane, RIG_JOB, pieces, 1) == 1);
+    assert_int_equal(lane_standing(rig.lane, RIG_JOB, W, &standing), 0);
+    assert_true(standing.state_bytes <= sizeof state);
+    assert_int_equal(lane_state_read(rig.lane, RIG_JOB, W, 0, state, sizeof state),
+                     standing.state_bytes);
+    rig_stop(&rig);
+    place(true);
+    assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
+    connect_keeper(KEEPER);
+    assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
+    uint32_t news = rig.rests;
+    keep(KEEPER);
+    rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0); /* it is at hand */
+    assert_int_equal(rig.rests, news + 1);
+    assert_int_equal(lane_state_put(rig.lane, RIG_JOB, W, 0, state, standing.state_bytes), 0);
+    *round = standing.round;
+}
+
+static void what_was_sent_is_copied_before_any_worker_speaks(void **state)
+{
+    uint64_t round;
+    start_with_keeper(4);
+    send_to_another_lane(&round);
+    uint32_t news = rig.rests;
+    assert_int_equal(lane_install(rig.lane, RIG_JOB, pieces, &round, 1), 0);
+    assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
+    rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0);
+    assert_int_equal(rig.rests, news + 1);
+    expect_filled(KEEPER, 4);
+    announce_all(5);
+    expect_commit(5);
+    expect_kept(KEEPER, 5);
+}
+
+static void a_copy_of_what_was_sent_is_whole_only_with_its_keeper(void **state)
+{
+    uint64_t round;
+    start_with_keeper(4);
+    send_to_another_lane(&round);
+    end_connection(KEEPER);
+    assert_int_equal(lane_install(rig.lane, RIG_JOB, pieces, &round, 1), 0);
     rig_settle(&rig);
-    assert_int_equal(lane_may_move(rig.lane, RIG_JOB, pieces, 1), 0);
+    assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
+    connect_again(KEEPER);
+    keep(KEEPER);
+    rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0);
+    expect_filled(KEEPER, 4);
+    name(0, false); /* nobody is to have one any more */
+    assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), 0);
+    lane_drop(rig.lane, RIG_JOB, pieces, 1);
+    assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -ENOENT);
 }
 
 /* A host has died, with the owner and a rank. */
@@ -459,6 +517,8 @@ int main(int argc, char **argv)
         CASE(a_result_that_is_copied_is_copied_again_when_the_keeper_goes),
         CASE(a_piece_may_be_dropped_while_its_next_copy_is_made),
         CASE(a_piece_does_not_move_before_its_copy_was_read),
+        CASE(what_was_sent_is_copied_before_any_worker_speaks),
+        CASE(a_copy_of_what_was_sent_is_whole_only_with_its_keeper),
         CASE(a_copy_is_read_for_ranks_that_have_changed_since),
     };
     kind = argc > 1 ? argv[1] : "shm";
