@@ -417,37 +417,27 @@ static void a_piece_does_not_move_before_its_copy_was_read(void **state)
     rig_until(&rig, lane_may_move(rig.lane, RIG_JOB, pieces, 1) == 0);
 }
 
-/* Another process takes it over, and another keeps its copy there. */
-static void send_to_another_lane(uint64_t *round)
+/* Where it goes another keeps its copy, and is there first. */
+static size_t meet_at_another_lane(void)
 {
-    static char state[1 << 20 << 3];
     struct lane_standing standing;
-    assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), 0);
-    rig_until(&rig, lane_rested(rig.lane, RIG_JOB, pieces, 1) == 1);
-    assert_int_equal(lane_standing(rig.lane, RIG_JOB, W, &standing), 0);
-    assert_true(standing.state_bytes <= sizeof state);
-    assert_int_equal(lane_state_read(rig.lane, RIG_JOB, W, 0, state, sizeof state),
-                     standing.state_bytes);
-    rig_stop(&rig);
-    place(true);
+    start_with_keeper(4);
+    size_t bytes = let_go_of_lane(&standing);
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
     connect_keeper(KEEPER);
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
     uint32_t news = rig.rests;
     keep(KEEPER);
-    rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0); /* it is at hand */
+    rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0);
     assert_int_equal(rig.rests, news + 1);
-    assert_int_equal(lane_state_put(rig.lane, RIG_JOB, W, 0, state, standing.state_bytes), 0);
-    *round = standing.round;
+    return bytes;
 }
 
 static void what_was_sent_is_copied_before_any_worker_speaks(void **state)
 {
-    uint64_t round;
-    start_with_keeper(4);
-    send_to_another_lane(&round);
+    size_t bytes = meet_at_another_lane();
     uint32_t news = rig.rests;
-    assert_int_equal(lane_install(rig.lane, RIG_JOB, pieces, &round, 1), 0);
+    hand_over(bytes, 4);
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
     rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0);
     assert_int_equal(rig.rests, news + 1);
@@ -459,11 +449,9 @@ static void what_was_sent_is_copied_before_any_worker_speaks(void **state)
 
 static void a_copy_of_what_was_sent_is_whole_only_with_its_keeper(void **state)
 {
-    uint64_t round;
-    start_with_keeper(4);
-    send_to_another_lane(&round);
+    size_t bytes = meet_at_another_lane();
     end_connection(KEEPER);
-    assert_int_equal(lane_install(rig.lane, RIG_JOB, pieces, &round, 1), 0);
+    hand_over(bytes, 4);
     rig_settle(&rig);
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
     connect_again(KEEPER);

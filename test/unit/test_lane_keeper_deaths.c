@@ -1,0 +1,187 @@
+/* An owner, or who keeps a copy for it, dies at every step of a round and of a recovery (README of
+ * svc/aggregator, A49; svc/wire, W20): the same bits come out, wherever it was. */
+#include "svc/aggregator/release.h"
+#include "test/unit/keeper_rig.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define STEPS_MOST 10000 /* far more than any of it takes */
+
+static char landed[RANKS][BYTES];
+static bool has_heard[RANKS];
+
+/* A step: a turn of the lane, and one of the others looks around, or none. */
+static void walk(uint32_t steps)
+{
+    for (uint32_t step = 0; step < steps; step++) {
+        for (uint32_t i = 0; i <= KEEPER; i++)
+            rig.workers[i].is_stopped = step % (KEEPER + 2) != i;
+        rig_turn(&rig);
+    }
+    for (uint32_t i = 0; i <= KEEPER; i++)
+        rig.workers[i].is_stopped = false;
+}
+
+/* Returns whether all of them have. */
+static bool look_who_has_heard(uint64_t round)
+{
+    bool have_all = true;
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        const struct rig_worker *w = &rig.workers[rank];
+        has_heard[rank] = w->commits_count > 0 && w->commits[w->commits_count - 1] == round;
+        have_all &= has_heard[rank];
+    }
+    return have_all;
+}
+
+/* What lies in workers' and in the keeper's memory stays there. */
+static void lose_owner(void)
+{
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        memcpy(landed[rank], rig_landing(&rig, rank, 0), BYTES);
+    lose_lane();
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        memcpy(rig_landing(&rig, rank, 0), landed[rank], BYTES);
+    bring_copy();
+    keep(KEEPER);
+}
+
+static void stand(uint32_t rank, uint64_t round)
+{
+    if (has_heard[rank])
+        say(rank, round, RECORD_UPDATE, RECORD_IDLE);
+    else
+        update(rank, round);
+}
+
+/* Who has heard of the round has its result; who has not, hears of it. */
+static void expect_round(uint64_t round)
+{
+    model_update(UPDATE_ADAM, round, &usual);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        const struct rig_worker *w = &rig.workers[rank];
+        if (!has_heard[rank])
+            rig_until(&rig, w->commits_count > 0 && w->commits[w->commits_count - 1] == round);
+        assert_int_equal(w->errors_count, 0);
+    }
+    expect_model(0);
+}
+
+static void expect_to_go_on_from(uint64_t round)
+{
+    follow(round, round + 1);
+    expect_kept(KEEPER, round + 1);
+    rig_stop(&rig);
+}
+
+static bool owner_dies_in_round(uint32_t steps)
+{
+    start_with_keeper(3);
+    announce_all(4);
+    walk(steps);
+    bool is_over = look_who_has_heard(4);
+    lose_owner();
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        stand(rank, 4);
+    expect_round(4);
+    expect_to_go_on_from(5);
+    return is_over;
+}
+
+static bool keeper_dies_in_round(uint32_t steps)
+{
+    start_with_keeper(3);
+    announce_all(4);
+    walk(steps);
+    bool is_over = look_who_has_heard(4);
+    end_connection(KEEPER);
+    memset(rig_input(&rig, KEEPER, halves[0]), 0, 2 * HALF_BYTES); /* another has nothing */
+    connect_again(KEEPER);
+    keep(KEEPER);
+    expect_round(4);
+    expect_to_go_on_from(5);
+    return is_over;
+}
+
+static bool owner_dies_in_recovery(uint32_t steps)
+{
+    start_with_keeper(4);
+    (void)look_who_has_heard(4);
+    lose_owner();
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        stand(rank, 4);
+    walk(steps);
+    bool is_over = lane_may_move(rig.lane, RIG_JOB, pieces, 1) == 0;
+    lose_owner();
+    announce_all(5);
+    expect_commit(5);
+    expect_to_go_on_from(6);
+    return is_over;
+}
+
+static bool owner_dies_before_all_have_spoken(uint32_t steps)
+{
+    start_with_keeper(3);
+    announce_all(4);
+    lose_owner();
+    update(0, 4);
+    walk(steps);
+    bool is_over = steps > 8; /* nothing comes of it */
+    has_heard[0] = has_heard[1] = false;
+    lose_owner();
+    announce_all(4);
+    expect_round(4);
+    expect_to_go_on_from(5);
+    return is_over;
+}
+
+static void each_step(const char *what, bool (*dies)(uint32_t steps))
+{
+    uint32_t steps = 0;
+    while (!dies(steps))
+        assert_true(++steps < STEPS_MOST);
+    print_message("%s: at %u steps\n", what, steps + 1);
+    rig_start(&rig, kind); /* for stop() */
+}
+
+static void an_owner_may_die_at_any_step_of_a_round(void **state)
+{
+    each_step("the owner, in a round", owner_dies_in_round);
+}
+
+static void a_keeper_may_die_at_any_step_of_a_round(void **state)
+{
+    each_step("who keeps a copy, in a round", keeper_dies_in_round);
+}
+
+static void the_next_owner_may_die_at_any_step_of_its_recovery(void **state)
+{
+    each_step("the next owner, while it takes over", owner_dies_in_recovery);
+}
+
+static void the_next_owner_may_die_while_a_rank_is_silent(void **state)
+{
+    each_step("the next owner, while it waits", owner_dies_before_all_have_spoken);
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, stop)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(an_owner_may_die_at_any_step_of_a_round),
+        CASE(a_keeper_may_die_at_any_step_of_a_round),
+        CASE(the_next_owner_may_die_at_any_step_of_its_recovery),
+        CASE(the_next_owner_may_die_while_a_rank_is_silent),
+    };
+    kind = argc > 1 ? argv[1] : "shm";
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
