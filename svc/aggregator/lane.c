@@ -217,13 +217,27 @@ static void drop_job(struct lane_job *job)
     job_wake(job); /* frees it in its turn, or when its last connection has closed */
 }
 
+/* Nobody needs the copy that begins. What is posted there, and may never end, ends with its
+ * connection: the piece may be placed here again. */
+static void drop_fill(struct lane_job *job, struct piece *p)
+{
+    struct fabric_conn *conn = p->parameters->backup.worker->conn;
+    uint32_t id = p->id;
+    transfer_give_up(p);
+    if (piece_find(job, id))
+        fabric_disconnect(conn);
+}
+
 static void drop_piece(struct lane_job *job, uint32_t id)
 {
     struct piece *p = piece_find(job, id);
     if (p && p->state == PIECE_COLLECTING)
-        piece_free(p);
-    else if (p)
-        p->is_dropped = true;
+        return piece_free(p);
+    if (!p)
+        return;
+    p->is_dropped = true;
+    if (backup_is_filled(p) && backup_is_kept(p))
+        drop_fill(job, p);
 }
 
 void lane_drop(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)

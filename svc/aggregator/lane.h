@@ -84,8 +84,8 @@ struct lane_piece {
 /* Takes pieces of a job over; the job is made known with its first piece. `recovering`: workers
  * tell where they stand before anything is summed (W5). Placing a piece again is no error when it
  * is the same. -EINVAL: workers, dtype or shape do not agree with what is known; -EBUSY: it is here
- * under another epoch, or was dropped and its open round is not over; -ENOMEM; -ENOSPC: the lane
- * may not hold more. After an error nothing new is here. */
+ * under another epoch; -EAGAIN: it was dropped and its open round is not over; -ENOMEM; -ENOSPC:
+ * the lane may not hold more. After an error nothing new is here. */
 int lane_place(struct lane *lane, uint32_t job, const char *name, uint32_t workers, uint32_t epoch,
                bool recovering, const struct lane_piece *pieces, size_t count);
 

@@ -188,7 +188,9 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
                 bool recovering)
 {
     struct piece *p = piece_find(job, spec->id);
-    if (p && (p->is_dropped || p->epoch != epoch))
+    if (p && p->is_dropped)
+        return -EAGAIN;
+    if (p && p->epoch != epoch)
         return -EBUSY;
     if (p)
         return piece_is_same(p, spec) ? 0 : -EINVAL;

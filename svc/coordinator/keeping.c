@@ -1,5 +1,5 @@
 /* Copies of what lanes keep, on other aggregators: who keeps which, and who must be told. A keeper
- * is stored before anybody hears of it, and stays as long as it lives and is another process than
+ * is stored before a lane counts on it, and stays as long as it lives and is another process than
  * the owner's: what it has is worth something only there. README: K57; svc/wire/README.md: W20. */
 #include "svc/coordinator/keeping.h"
 
@@ -121,10 +121,23 @@ void keeping_moved(struct job *job, struct piece *piece, uint32_t keeper, bool i
     piece->keeping.keeper_knows = true;
 }
 
-int keeping_may_move(const struct piece *piece, uint32_t keeper)
+/* Whatever that costs: a lane that is to be emptied, a process that is to end. */
+static bool must_leave(const struct lane *lane)
+{
+    return lane->use == LANE_WITHHELD || lane->aggregator->is_stopping;
+}
+
+int keeping_may_move(const struct tensor *tensor, const struct piece *piece, uint32_t keeper,
+                     struct err *err)
 {
     const struct keeping *now = &piece->keeping;
-    return keeper && keeper != now->keeper && keeper == now->former ? -EAGAIN : 0;
+    if (keeper && keeper != now->keeper && keeper == now->former)
+        return err_set(err, -EAGAIN, "a copy of task %u is being read", piece->task);
+    bool is_kept = !now->is_unfit && !is_lost(aggregator_find(tensor->job->service, now->keeper));
+    if (!keeper && is_kept && !must_leave(piece->lane))
+        return err_set(err, -EAGAIN, "nobody can keep a copy of task %u where it would go",
+                       piece->task);
+    return 0;
 }
 
 /* --- another keeper --- */
@@ -279,7 +292,7 @@ void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane,
 void keeping_unreachable(struct aggregator *a, struct job *job, const struct lane *lane)
 {
     keeping_relieve(a, job, lane->id, "it does not reach that");
-    moving_keeper_unfit(job, a);
+    moving_keeper_unfit(job, a, lane);
     for (size_t t = 0; t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
             struct keeping *now = &job->tensors[t]->pieces[i].keeping;

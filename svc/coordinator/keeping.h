@@ -12,8 +12,10 @@ uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
 void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper);
 /* It has moved there; `is_copied`: its keeper was told then, and has the copy. */
 void keeping_moved(struct job *job, struct piece *piece, uint32_t keeper, bool is_copied);
-/* Where it goes that one would keep its copy; -EAGAIN: what that has may still be wanted here. */
-int keeping_may_move(const struct piece *piece, uint32_t keeper);
+/* Where it goes that one would keep its copy. -EAGAIN: what that has may still be wanted here, or
+ * there is none, and here is one. */
+int keeping_may_move(const struct tensor *tensor, const struct piece *piece, uint32_t keeper,
+                     struct err *err);
 /* Chooses for pieces whose keeper is gone, or is on their own aggregator now; tells keepers and
  * lanes what they do not know. To be called whenever that may have changed. */
 void keeping_check(struct job *job);

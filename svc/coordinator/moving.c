@@ -41,6 +41,11 @@ bool moving_is_busy(const struct job *job)
     return false;
 }
 
+static bool is_switched(const struct migration *m)
+{
+    return migrator_owner(m->state) == MIGRATOR_TARGET;
+}
+
 static const struct traveller *find_traveller(const struct migration *m, uint32_t piece)
 {
     size_t first = 0, end = m->count;
@@ -58,7 +63,7 @@ bool moving_has(const struct job *job, uint32_t piece)
 {
     list_for_each (node, &job->service->migrations) {
         const struct migration *m = list_entry(node, struct migration, link);
-        if (m->job == job->id && !is_over(m) && find_traveller(m, piece))
+        if (m->job == job->id && !is_over(m) && !is_switched(m) && find_traveller(m, piece))
             return true;
     }
     return false;
@@ -361,11 +366,6 @@ static bool waits_for_keeper(const struct migration *m, const struct aggregator 
     return has_keeper(m, a, NULL);
 }
 
-static bool is_switched(const struct migration *m)
-{
-    return migrator_owner(m->state) == MIGRATOR_TARGET;
-}
-
 void moving_worker_leaves(const struct job *job)
 {
     list_for_each (node, &job->service->migrations) {
@@ -386,11 +386,12 @@ void moving_aggregator_away(struct aggregator *a)
     }
 }
 
-void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper)
+void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper,
+                         const struct lane *lane)
 {
     list_for_each (node, &job->service->migrations) {
         struct migration *m = list_entry(node, struct migration, link);
-        if (m->job == job->id && !is_over(m) && !is_switched(m) && has_keeper(m, keeper, NULL))
+        if (m->job == job->id && !is_over(m) && !is_switched(m) && has_keeper(m, keeper, lane))
             migration_refused(m, -EAGAIN, "copies cannot be kept of what would be there");
     }
 }

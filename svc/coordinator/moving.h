@@ -38,13 +38,14 @@ int moving_start(struct job *job, const struct task_move *moves, size_t count, m
 bool moving_is_busy(const struct job *job);
 /* Some are on their way to a lane that has been withheld meanwhile. */
 bool moving_goes_astray(const struct job *job);
-/* That piece is on its way. */
+/* That piece is on its way, and its route is not written. */
 bool moving_has(const struct job *job, uint32_t piece);
 /* That aggregator begins to keep copies of what is on its way (to that lane, unless it is NULL). */
 bool moving_has_keeper(const struct job *job, const struct aggregator *keeper,
                        const struct lane *lane);
 /* ... and does not reach the lane: what was not written is undone. */
-void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper);
+void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper,
+                         const struct lane *lane);
 /* The job ends: both sides are told to forget it. */
 void moving_end_job(struct job *job);
 /* A worker says goodbye: what was not written is undone, for only the source knows of it. */

@@ -97,8 +97,9 @@ static int note_traveller(struct search *search, const struct tensor *tensor,
 {
     const struct lane *target = lane_find(tensor->job->service, wanted->target);
     uint32_t keeper = keeping_choose(tensor, piece, target);
-    if (keeping_may_move(piece, keeper) < 0)
-        return err_set(search->err, -EAGAIN, "a copy of task %u is being read", piece->task);
+    int error = keeping_may_move(tensor, piece, keeper, search->err);
+    if (error < 0)
+        return error;
     if (search->travellers)
         search->travellers[search->count] =
             (struct traveller){.piece = piece->id,

@@ -67,7 +67,9 @@ void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
     m->then = then;
     int error = ask_all(m, order, ask);
     if (error < 0)
-        migration_refused(m, error, "gradpool serve is out of memory");
+        migration_refused(m, error,
+                          error == -ENOMEM ? "gradpool serve is out of memory"
+                                           : "an aggregator is gone");
     else if (m->pending == 0)
         then(m);
 }

@@ -20,18 +20,23 @@ static size_t keep_copied(const struct migration *m, struct asked *asked)
 
 /* --- who keeps them begins --- */
 
+/* The next attempt is with another. */
+static void relieve(struct service *s, const struct asked *asked, const char *why)
+{
+    struct migration *m = migration_find(s, asked->migration);
+    const struct traveller *t = m ? &m->travellers[asked->at[0]] : NULL;
+    struct aggregator *keeper = t ? aggregator_find(s, t->keeper) : NULL;
+    if (keeper)
+        keeping_relieve(keeper, migration_job(m), t->target, why);
+}
+
 static void answered(struct service *s, void *data, const envelope *reply, int code,
                      const char *text)
 {
-    const struct asked *asked = data;
-    struct migration *m = migration_find(s, asked->migration);
-    if (m && !reply && !call_went_unanswered(code)) {
-        const struct traveller *t = &m->travellers[asked->at[0]];
-        struct aggregator *keeper = aggregator_find(s, t->keeper);
-        if (keeper)
-            keeping_relieve(keeper, migration_job(m), t->target, text);
-    }
-    migration_answered(s, data, reply, code, text);
+    bool is_refused = !reply && !call_went_unanswered(code);
+    if (is_refused)
+        relieve(s, data, text);
+    migration_answered(s, data, reply, is_refused ? -EAGAIN : code, text);
 }
 
 static int ask_to_keep(struct migration *m, struct lane *lane, struct asked *asked)
@@ -49,10 +54,18 @@ static int ask_to_keep(struct migration *m, struct lane *lane, struct asked *ask
         keeping_spec(tensor, piece, m->epoch, true, &specs[i]);
     }
     struct aggregator *keeper = aggregator_find(m->service, m->travellers[asked->at[0]].keeper);
-    return keeper ? keeping_send(keeper, job, lane->id, specs, count, answered, asked) : -ENOENT;
+    return keeper ? keeping_send(keeper, job, lane->id, specs, count, answered, asked)
+                  : -ECONNRESET;
 }
 
 /* --- what the target knows of them --- */
+
+static void waited(struct service *s, void *data, const envelope *reply, int code, const char *text)
+{
+    if (!reply && code == -ETIMEDOUT)
+        relieve(s, data, "no copy was made there in time");
+    migration_answered(s, data, reply, code, text);
+}
 
 static int ask_to_wait(struct migration *m, struct lane *lane, struct asked *asked)
 {
@@ -70,7 +83,7 @@ static int ask_to_wait(struct migration *m, struct lane *lane, struct asked *ask
     envelope e = ENVELOPE_INIT;
     e.body_case = BODY(COPIES_WAIT);
     e.copies_wait = &request;
-    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, migration_answered, asked);
+    return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, waited, asked);
 }
 
 static void prepared(struct migration *m) { migration_feed(m, MIGRATOR_E_PREPARED); }

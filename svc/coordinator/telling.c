@@ -30,6 +30,9 @@ static void fail_tensor(struct tensor *tensor, int code, const char *why)
     tensor_fail(tensor, NULL, code, text);
 }
 
+/* -EAGAIN: it was there before, and what was begun then is not over. */
+static bool is_told_again(int code) { return call_went_unanswered(code) || code == -EAGAIN; }
+
 /* Where nobody answered, the aggregator is told again when it is back, and when it is lost another
  * lane gets them. */
 static void settle(struct job *job, const struct placed *placed, int code, const char *text)
@@ -42,7 +45,7 @@ static void settle(struct job *job, const struct placed *placed, int code, const
             continue; /* it has gone elsewhere meanwhile */
         piece->state = code < 0 ? PIECE_PLACED : PIECE_READY;
         piece->regroups &= code < 0;
-        if (code < 0 && !call_went_unanswered(code))
+        if (code < 0 && !is_told_again(code))
             fail_tensor(tensor, code, text);
     }
 }
@@ -58,7 +61,7 @@ static void lane_answered(struct service *s, void *data, const envelope *reply, 
         log_warn("job %s: lane %u did not take %zu pieces: %s", job->name, placed->lane,
                  placed->count, text);
     settle(job, placed, reply ? 0 : code, text);
-    if (!reply && code == -ETIMEDOUT)
+    if (!reply && (code == -ETIMEDOUT || code == -EAGAIN))
         service_retry_later(s);
     leavers_changed(job);
     keeping_check(job);

@@ -39,6 +39,7 @@ struct end {
     uint64_t incarnation;
     int process;          /* that it counts as; 0: this one */
     int ignores, refuses; /* messages that it does not answer, answers with -EIO; 0: none */
+    int refusal;          /* with that instead; 0: -EIO */
     uint64_t state_bytes; /* that it says each piece has when it is to release it */
     uint64_t round;       /* that it says was committed last; 0: RIG_ROUND */
     uint64_t steps;       /* that it says are behind parameters, and one */

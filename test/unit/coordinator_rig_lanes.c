@@ -45,7 +45,7 @@ static void answer_state(struct end *e, const envelope *request, envelope *reply
 static void refuse(struct end *e, envelope *reply)
 {
     WIRE(Failure) failure = GRADPOOL__WIRE__FAILURE__INIT;
-    failure.code = -EIO;
+    failure.code = e->refusal ? e->refusal : -EIO;
     failure.text = "it does not want to";
     reply->body_case = BODY(FAILURE);
     reply->failure = &failure;

@@ -214,26 +214,47 @@ static void a_target_that_does_not_see_the_copy_gives_up_the_move(void **state)
     expect_as_before(&m);
 }
 
-static void who_has_no_room_for_the_copy_is_relieved_and_the_task_stays(void **state)
+/* Then the task stays for now, and goes when a third can keep the copy. */
+static void expect_moved_with(struct moving *m, struct end *third)
 {
-    struct moving m = begin(*state);
-    m.k.owner->refuses = BODY(COPIES_REQUEST);
-    m.order = keeping_order_move(m.asker, m.k.keeper);
-    expect_stays(&m, "it does not want to");
-    assert_true(record_of(m.k.owner)->unfit_until_ns > clock_now_ns());
-    end_expect_none(m.k.owner, BODY(RELEASE_REQUEST));
-    end_expect_none(m.k.keeper, BODY(COPIES_WAIT));
+    keeping_keeper_hears(&m->k, third, m->k.keeper, 3, 1, true);
+    keeping_expect_moved(m->asker, m->order);
+    assert_true(record_of(m->k.owner)->unfit_until_ns > clock_now_ns());
 }
 
-static void who_does_not_reach_the_target_is_relieved_and_the_task_stays(void **state)
+static void who_has_no_room_for_the_copy_is_relieved(void **state)
 {
-    struct moving m = order(*state);
+    struct moving m = begin(*state);
+    struct end *third = keeping_aggregator(m.k.rig);
+    m.k.owner->refuses = BODY(COPIES_REQUEST);
+    m.order = keeping_order_move(m.asker, m.k.keeper);
+    expect_moved_with(&m, third);
+}
+
+static void who_does_not_reach_the_target_is_relieved(void **state)
+{
+    struct moving m = begin(*state);
+    struct end *third = keeping_aggregator(m.k.rig);
+    m.k.keeper->ignores = BODY(COPIES_WAIT);
+    m.order = keeping_order_move(m.asker, m.k.keeper);
+    message_free(take_wait(&m, m.k.keeper));
+    m.k.keeper->ignores = 0;
     ask_ticket(m.k.owner, m.k.job, m.k.keeper->lanes[0], FAILURES_MOST);
     expect_ticket(m.k.owner, -ESTALE);
-    m.k.keeper->ignores = 0; /* it may be tried again, without a copy */
-    keeping_expect_moved(m.asker, m.order);
-    expect_ended(&m, m.k.owner);
-    assert_true(record_of(m.k.owner)->unfit_until_ns > clock_now_ns());
+    expect_moved_with(&m, third);
+}
+
+/* To where it has no copy it goes only from a lane that is to be emptied. */
+static void a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one(void **state)
+{
+    struct moving m = begin(*state);
+    record_of(m.k.owner)->unfit_until_ns = clock_now_ns() + 60 * NS_PER_S;
+    m.order = keeping_order_move(m.asker, m.k.keeper);
+    end_expect_none(m.k.keeper, BODY(PLACE_REQUEST));
+    keeping_withhold(m.k.owner);
+    keeping_expect_moved(m.asker, m.order); /* it was to be tried again */
+    expect_ended(&m, m.k.keeper);
+    keeping_lane_hears(&m.k, m.k.keeper, 0, false);
 }
 
 /* Lanes and who keeps copies may be three processes. */
@@ -276,6 +297,23 @@ static void a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another(void **
     message_free(end_expect(m.k.owner, BODY(THAW_REQUEST)));
     keeping_keeper_hears(&m.k, third, m.k.owner, 1, 1, true);
     keeping_lane_hears(&m.k, m.k.owner, third->aggregator, false);
+}
+
+/* The source has still to let go. */
+static void a_keeper_that_is_lost_after_the_switch_is_followed_at_once(void **state)
+{
+    struct moving m = begin(*state);
+    struct end *third = rig_aggregator(m.k.rig, 1), *fourth;
+    m.k.owner->ignores = BODY(DROP_REQUEST);
+    m.order = keeping_order_move(m.asker, third);
+    message_free(end_expect(m.k.owner, BODY(DROP_REQUEST)));
+    keeping_keeper_hears(&m.k, m.k.keeper, third, 2, 1, false);
+    keeping_lane_hears(&m.k, third, m.k.keeper->aggregator, false);
+    record_of(m.k.owner)->unfit_until_ns = clock_now_ns() + 60 * NS_PER_S;
+    fourth = keeping_aggregator(m.k.rig);
+    keeping_goodbye(m.k.keeper);
+    keeping_keeper_hears(&m.k, fourth, third, 2, 1, true);
+    keeping_lane_hears(&m.k, third, fourth->aggregator, false);
 }
 
 /* Its copy may be the only one: it is not written over. */
@@ -338,8 +376,10 @@ int main(void)
         CASE(two_tasks_with_two_keepers_are_copied_apart),
         CASE(a_move_that_is_given_up_changes_no_keeper),
         CASE(a_target_that_does_not_see_the_copy_gives_up_the_move),
-        CASE(who_has_no_room_for_the_copy_is_relieved_and_the_task_stays),
-        CASE(who_does_not_reach_the_target_is_relieved_and_the_task_stays),
+        CASE(who_has_no_room_for_the_copy_is_relieved),
+        CASE(who_does_not_reach_the_target_is_relieved),
+        CASE(a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one),
+        CASE(a_keeper_that_is_lost_after_the_switch_is_followed_at_once),
         CASE(a_keeper_that_goes_away_meanwhile_gives_up_the_move),
         CASE(a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another),
         CASE(where_a_former_keeper_would_be_the_next_nothing_moves_yet),

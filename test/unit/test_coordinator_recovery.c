@@ -61,6 +61,27 @@ static void pieces_of_a_dead_aggregator_get_a_new_lane_and_epoch(void **state)
     }
 }
 
+/* What it had of them before is not over there. */
+static void a_lane_that_cannot_take_pieces_yet_is_asked_again(void **state)
+{
+    struct rig *rig = *state;
+    struct end *first = rig_local_aggregator(rig, 1, "");
+    struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
+    WIRE(Piece) piece = declare(zero, "w");
+    struct end *second = rig_aggregator(rig, 1);
+    second->refuses = BODY(PLACE_REQUEST);
+    second->refusal = -EAGAIN;
+    rig_kill(rig, first->process);
+    drop_placed(second);
+    end_expect_none(zero, BODY(ROUTE_CHANGE));
+    end_expect_none(zero, BODY(TENSOR_FAILURE));
+    second->refuses = 0;
+    drop_placed(second);
+    envelope *change = end_expect(zero, BODY(ROUTE_CHANGE));
+    assert_int_equal(change->route_change->tensors[0]->pieces[0]->id, piece.id);
+    message_free(change);
+}
+
 static void a_declare_that_waits_for_a_lost_aggregator_ends_with_its_job(void **state)
 {
     struct rig *rig = *state;
@@ -462,6 +483,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(pieces_of_a_dead_aggregator_get_a_new_lane_and_epoch),
+        CASE(a_lane_that_cannot_take_pieces_yet_is_asked_again),
         CASE(a_declare_that_waits_for_a_lost_aggregator_ends_with_its_job),
         CASE(a_process_that_closes_its_connection_but_lives_is_not_replaced),
         CASE(without_another_lane_the_job_fails_naming_the_aggregator),

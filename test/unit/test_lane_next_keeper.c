@@ -404,19 +404,6 @@ static void a_piece_may_be_dropped_while_its_next_copy_is_made(void **state)
     assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), -ENOENT);
 }
 
-static void a_piece_does_not_move_before_its_copy_was_read(void **state)
-{
-    start_with_keeper(4);
-    lose_lane();
-    assert_int_equal(lane_may_move(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
-    bring_copy();
-    keep(KEEPER);
-    assert_int_equal(lane_may_move(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
-    say(0, 4, RECORD_UPDATE, RECORD_IDLE);
-    say(1, 4, RECORD_UPDATE, RECORD_IDLE);
-    rig_until(&rig, lane_may_move(rig.lane, RIG_JOB, pieces, 1) == 0);
-}
-
 /* Where it goes another keeps its copy, and is there first. */
 static size_t meet_at_another_lane(void)
 {
@@ -431,6 +418,38 @@ static size_t meet_at_another_lane(void)
     rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0);
     assert_int_equal(rig.rests, news + 1);
     return bytes;
+}
+
+/* As where a move is given up, and the piece comes back with the loss of its lane. The keeper's
+ * host may be gone: nothing that is on its way there ends by itself. */
+static void a_piece_that_was_dropped_while_it_was_copied_can_be_placed_again(void **state)
+{
+    struct lane_piece piece = {.id = W,
+                               .dtype = REDUCE_F32,
+                               .elements = ELEMENTS,
+                               .task = 1,
+                               .tensor = "w",
+                               .terms = {.rule = UPDATE_ADAM},
+                               .keeper = NUMBER(KEEPER)};
+    hand_over(meet_at_another_lane(), 4);
+    rig.workers[KEEPER].is_stopped = true;
+    while (lane_is_quiet(rig.lane))
+        (void)lane_poll(rig.lane, rig_now());
+    lane_drop(rig.lane, RIG_JOB, pieces, 1);
+    rig_until(&rig, lane_place(rig.lane, RIG_JOB, "job", RANKS, 2, true, &piece, 1) == 0);
+}
+
+static void a_piece_does_not_move_before_its_copy_was_read(void **state)
+{
+    start_with_keeper(4);
+    lose_lane();
+    assert_int_equal(lane_may_move(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
+    bring_copy();
+    keep(KEEPER);
+    assert_int_equal(lane_may_move(rig.lane, RIG_JOB, pieces, 1), -EAGAIN);
+    say(0, 4, RECORD_UPDATE, RECORD_IDLE);
+    say(1, 4, RECORD_UPDATE, RECORD_IDLE);
+    rig_until(&rig, lane_may_move(rig.lane, RIG_JOB, pieces, 1) == 0);
 }
 
 static void what_was_sent_is_copied_before_any_worker_speaks(void **state)
@@ -504,6 +523,7 @@ int main(int argc, char **argv)
         CASE(a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing),
         CASE(a_result_that_is_copied_is_copied_again_when_the_keeper_goes),
         CASE(a_piece_may_be_dropped_while_its_next_copy_is_made),
+        CASE(a_piece_that_was_dropped_while_it_was_copied_can_be_placed_again),
         CASE(a_piece_does_not_move_before_its_copy_was_read),
         CASE(what_was_sent_is_copied_before_any_worker_speaks),
         CASE(a_copy_of_what_was_sent_is_whole_only_with_its_keeper),
