@@ -1,8 +1,9 @@
-/* Preloaded into `gradpool serve` by test_migration_crash.py: ends the process, as kill -9 does, at
- * the n-th of its calls that others can see: bytes sent to or taken from a peer, bytes written to
- * the store. (The service's send() and recv() are its own, above these calls.) The file that
- * GRADPOOL_TEST_KILL_AT names holds n, as 4 bytes that the test sets while the service runs, and
- * what is left of it; 0: never. Processes that serve starts are left alone. */
+/* Preloaded into `gradpool serve` by test_migration_crash.py, into `gradpool aggregator` by
+ * test_copied_moves.py: ends the process, as kill -9 does, at the n-th of its calls that others can
+ * see: bytes sent to or taken from a peer, bytes written to the store. (The service's send() and
+ * recv() are its own, above these calls.) The file that GRADPOOL_TEST_KILL_AT names holds n, as 4
+ * bytes that the test sets while the process runs, and what is left of it; 0: never. Only what runs
+ * the command that GRADPOOL_TEST_KILL names (serve) dies, not what that starts. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -18,21 +19,22 @@
 
 static _Atomic int32_t *left;
 
-static int is_serve(void)
+static int is_meant(void)
 {
+    const char *command = getenv("GRADPOOL_TEST_KILL");
     char line[256] = "";
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
     ssize_t got = fd < 0 ? 0 : read(fd, line, sizeof line - 1);
     if (fd >= 0)
         close(fd);
     size_t program = strlen(line) + 1;
-    return got > (ssize_t)program && strcmp(line + program, "serve") == 0;
+    return got > (ssize_t)program && strcmp(line + program, command ? command : "serve") == 0;
 }
 
 __attribute__((constructor)) static void begin(void)
 {
     const char *path = getenv("GRADPOOL_TEST_KILL_AT");
-    if (!path || !is_serve())
+    if (!path || !is_meant())
         return;
     int fd = open(path, O_RDWR | O_CLOEXEC);
     void *memory = mmap(NULL, sizeof *left, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

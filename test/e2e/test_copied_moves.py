@@ -1,0 +1,145 @@
+"""Tasks with copies on another aggregator (--durability replica) move to that one, which then has
+its copies made by the first (K57 of svc/coordinator): each of the two dies at a step of such moves,
+before a message that it sends or takes, drawn from the seed (at twenty with GRADPOOL_TEST_LONG=1).
+Nothing is lost, wherever it was, and training goes on to the same bits."""
+import mmap
+import os
+import random
+import signal
+import struct
+import subprocess
+import unittest
+
+import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import tap
+import test_migration_crash as crash
+import gradpool
+from harness import GRADPOOL, Process, Service, until
+
+DEATHS = 20 if os.environ.get('GRADPOOL_TEST_LONG') else 3  # of each
+NEVER = 2**31 - 1
+GOES_ON = 3         # rounds that must follow each death
+STATES = 1          # of the job: one of its two tensors has an update rule
+
+
+class MortalAggregator(Process):
+    """Ends itself at the n-th step after it was told so."""
+
+    def __init__(self, service, number):
+        path = service.folder / f'kill-at-{number}'
+        path.write_bytes(bytes(4))
+        with open(path, 'r+b') as file:
+            self.counter = mmap.mmap(file.fileno(), 4)
+        super().__init__([GRADPOOL, 'aggregator', '--join',
+                          service.endpoint.removeprefix('gradpool://'), '--cores', '0'],
+                         service.folder, f'aggregator-{number}',
+                         {'LD_PRELOAD': str(crash.PRELOAD), 'GRADPOOL_TEST_KILL': 'aggregator',
+                          'GRADPOOL_TEST_KILL_AT': str(path)})
+
+    def die_at(self, step):
+        self.counter[:] = struct.pack('=i', step)
+
+    def steps_left(self):
+        return struct.unpack('=i', self.counter[:])[0]
+
+
+class CopiedMoves(unittest.TestCase):
+    def add_aggregator(self):
+        self.number += 1
+        aggregator = MortalAggregator(self.service, self.number)
+        self.aggregators[aggregator.pid] = aggregator
+        self.service.children.append(aggregator)
+        until(lambda: set(self.service.pids()) == set(self.aggregators),
+              'those aggregators are up, and no others', process=self.service.serve)
+
+    def is_copied(self):
+        use = (self.service.job('job') or {}).get('use', {})
+        return use.get('states') == use.get('copied') == STATES
+
+    def find_sides(self):
+        """(process, lane) of who has the job, and of the other, once that has a copy."""
+        until(self.is_copied, 'the state has a copy', process=self.service.serve)
+        mine = self.service.job('job')['lanes']
+        sides = sorted((lane['lane'] not in mine, a['pid'], lane['lane'])
+                       for a in self.service.status()['aggregators'] if a['state'] == 'up'
+                       for lane in a['lanes'])
+        self.assertEqual([is_other for is_other, *_ in sides], [False, True])
+        return [(self.aggregators[pid], lane) for _, pid, lane in sides]
+
+    def goes_on(self, step):
+        seen = len(self.training.gradients)
+        until(lambda: self.training.failure or len(self.training.gradients) >= seen + GOES_ON,
+              f'training goes on after a death at step {step}', process=self.service.serve)
+        if self.training.failure:
+            raise self.training.failure
+
+    def move(self, step, victim):
+        """Moves the job's tasks to the other. Returns who had them (0), or their copy (1), which was
+        to die at that step, and how many are left."""
+        sides = self.find_sides()
+        mortal = sides[victim][0]
+        mortal.die_at(step)
+        with subprocess.Popen([GRADPOOL, 'move', 'job', str(sides[1][1]), '--endpoint',
+                               f'unix:{self.service.state}/control.sock'],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as mover:
+            until(lambda: mover.poll() is not None or mortal.child.poll() is not None,
+                  'a task has moved, or somebody died of it', process=self.service.serve)
+            left = mortal.steps_left()
+            mortal.die_at(0)
+            mover.kill()  # who lives would be asked for 10 s
+        return mortal, left
+
+    def count_steps(self, victim):
+        """Of a move; more where other messages than its own come and go."""
+        mortal, left = self.move(NEVER, victim)
+        self.assertIsNone(mortal.child.poll())
+        return NEVER - left
+
+    def dies_at(self, step, victim):
+        mortal, _ = self.move(step, victim)
+        if mortal.child.poll() is None and mortal.pid in self.service.pids():
+            return False
+        self.assertEqual(mortal.wait(), -signal.SIGKILL)
+        del self.aggregators[mortal.pid]
+        self.goes_on(step)
+        self.add_aggregator()
+        return True
+
+    def begin(self, transport):
+        self.number, self.aggregators = 0, {}
+        self.service = Service('--scale', 'off', '--durability', 'replica', aggregators=0)
+        self.addCleanup(self.service.end)
+        for _ in range(2):
+            self.add_aggregator()
+        client = gradpool.connect(self.service.endpoint, transport)
+        self.addCleanup(client.close)
+        self.training = crash.Training(client)
+        self.training.start()
+        until(self.is_copied, 'the state has a copy', process=self.service.serve)
+        lane = self.service.job('job')['lanes'][0]
+        self.assertEqual(self.service.ask('move', 'job', str(lane)).returncode, 0)
+
+    def die_at_steps(self, transport):
+        self.begin(transport)
+        draw, deaths, steps = random.Random(crash.SEED), [0, 0], [0, 0]
+        for victim in 0, 1:
+            steps[victim] = self.count_steps(victim)
+            for _ in range(DEATHS):
+                deaths[victim] += self.dies_at(draw.randint(1, steps[victim]), victim)
+        values, alone = self.training.finish()
+        for value in values:
+            self.assertEqual(value.tobytes(), alone.tobytes())
+        print(f'# {transport}: {deaths[0]} deaths of who had the task, at some of {steps[0]} steps, '
+              f'{deaths[1]} of who had its copy, at some of {steps[1]}; '
+              f'{len(self.training.gradients)} rounds (seed {crash.SEED})')
+        self.assertGreater(min(deaths), 0)
+
+    def test_whoever_dies_at_any_step_of_a_move_the_state_is_not_lost_shm(self):
+        self.die_at_steps('shm')
+
+    def test_whoever_dies_at_any_step_of_a_move_the_state_is_not_lost_tcp(self):
+        self.die_at_steps('tcp')
+
+
+if __name__ == '__main__':
+    tap.main()
