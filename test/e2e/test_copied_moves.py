@@ -74,8 +74,8 @@ class CopiedMoves(unittest.TestCase):
             raise self.training.failure
 
     def move(self, step, victim):
-        """Moves the job's tasks to the other. Returns who had them (0), or their copy (1), which was
-        to die at that step, and how many are left."""
+        """Moves the job's tasks to the other. Returns who had them (0), or their copy (1), which
+        was to die at that step; and how many are left."""
         sides = self.find_sides()
         mortal = sides[victim][0]
         mortal.die_at(step)
@@ -129,8 +129,8 @@ class CopiedMoves(unittest.TestCase):
         values, alone = self.training.finish()
         for value in values:
             self.assertEqual(value.tobytes(), alone.tobytes())
-        print(f'# {transport}: {deaths[0]} deaths of who had the task, at some of {steps[0]} steps, '
-              f'{deaths[1]} of who had its copy, at some of {steps[1]}; '
+        print(f'# {transport}: {deaths[0]} deaths of who had the task, at some of {steps[0]} '
+              f'steps, {deaths[1]} of who had its copy, at some of {steps[1]}; '
               f'{len(self.training.gradients)} rounds (seed {crash.SEED})')
         self.assertGreater(min(deaths), 0)
 
