@@ -11,13 +11,18 @@
 
 #define STATES_MAX 8
 
+static const char *const durabilities[] = {[GP_DURABILITY_NONE] = "none",
+                                           [GP_DURABILITY_REPLICA] = "replica",
+                                           [GP_DURABILITY_WORKER] = "worker"};
+
 struct migrate {
     struct service service;
     uint64_t states[STATES_MAX];
     size_t states_count;
     uint32_t migrations, drains;
     uint64_t seed;
-    const char *transport, *mode; /* NULL: all */
+    const char *transport, *mode;  /* NULL: all */
+    enum gp_durability durability; /* of what lanes keep */
     bool is_json, is_quick;
     uint64_t failed, wrong;
 };
@@ -30,7 +35,8 @@ enum {
     KEY_MODE,
     KEY_STATE,
     KEY_SEED,
-    KEY_DRAINS
+    KEY_DRAINS,
+    KEY_DURABILITY
 };
 
 static const struct argp_option options[] = {
@@ -40,6 +46,8 @@ static const struct argp_option options[] = {
     {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: both)"},
     {"mode", KEY_MODE, "MODE", 0, "live, stop-the-world or restart (default: all)"},
     {"state", KEY_STATE, "BYTES", 0, "of the job's tensors on its lanes; 0 is none"},
+    {"durability", KEY_DURABILITY, "WHERE", 0,
+     "copies of the state go: none, replica (another aggregator), worker (default: none)"},
     {"drains", KEY_DRAINS, "N", 0,
      "of an aggregator with all tasks and the state of 8 jobs (default 10)"},
     {"seed", KEY_SEED, "N", 0, "(default 1)"},
@@ -53,6 +61,15 @@ static const char *mode_of(struct argp_state *state, const char *name)
             return name;
     argp_error(state, "--mode: '%s' is none of live, stop-the-world, restart", name);
     return NULL;
+}
+
+static enum gp_durability durability_of(struct argp_state *state, const char *name)
+{
+    for (int d = GP_DURABILITY_NONE; d <= GP_DURABILITY_WORKER; d++)
+        if (strcmp(name, durabilities[d]) == 0)
+            return (enum gp_durability)d;
+    argp_error(state, "--durability: '%s' is none of none, replica, worker", name);
+    return GP_DURABILITY_NONE;
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -69,6 +86,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state, "--transport: shm or tcp, not '%s'", argument);
         m->transport = argument;
         return 0;
+    case KEY_DURABILITY: m->durability = durability_of(state, argument); return 0;
     case KEY_MODE: m->mode = mode_of(state, argument); return 0;
     case KEY_STATE:
         m->states[0] = command_number(state, argument, 0, UINT64_C(1) << 32);
@@ -85,14 +103,16 @@ static void print(const struct migrate *m, const struct migrate_cell *cell,
 {
     const char *format =
         m->is_json
-            ? "{\"mode\": \"%s\", \"transport\": \"%s\", \"state_bytes\": %llu, \"iteration_ms\": "
-              "%.3f, \"aggregation_fraction\": %.3f, \"migrations\": %u, "
+            ? "{\"mode\": \"%s\", \"transport\": \"%s\", \"durability\": \"%s\", "
+              "\"state_bytes\": %llu, \"iteration_ms\": %.3f, \"aggregation_fraction\": %.3f, "
+              "\"migrations\": %u, "
               "\"visible_pause_fraction\": %.4f, \"control_fraction\": %.4f, \"migration_ms\": "
               "%.3f, \"hidden_ms\": %.3f, \"failed_rounds\": %llu, \"wrong\": %llu}\n"
-            : "%-14s %s %9llu bytes of state: iteration %.1f ms (aggregation %.2f), %u migrations, "
+            : "%-14s %s, copies: %s, %9llu bytes of state: iteration %.1f ms (aggregation %.2f), "
+              "%u migrations, "
               "visible pause %.4f of an iteration, %.4f without migrating; a migration %.1f ms, "
               "hidden %.1f ms; %llu rounds failed, %llu results wrong\n";
-    printf(format, migrate_mode_name(cell->mode), cell->transport,
+    printf(format, migrate_mode_name(cell->mode), cell->transport, durabilities[cell->durability],
            (unsigned long long)cell->state_bytes, row->iteration_ms, row->aggregation_fraction,
            row->migrations, row->visible_pause_fraction, row->control_fraction, row->migration_ms,
            row->hidden_ms, (unsigned long long)row->failed_rounds, (unsigned long long)row->wrong);
@@ -102,7 +122,8 @@ static void print(const struct migrate *m, const struct migrate_cell *cell,
 static int run_cell(struct migrate *m, enum migrate_mode mode, const char *transport,
                     uint64_t state_bytes, struct migrate_load *load)
 {
-    const struct migrate_cell cell = {mode, transport, state_bytes, m->seed, m->migrations, load};
+    const struct migrate_cell cell = {mode,    transport,     state_bytes, m->durability,
+                                      m->seed, m->migrations, load};
     struct migrate_row row;
     bool is_wanted = (!m->mode || strcmp(m->mode, migrate_mode_name(mode)) == 0) &&
                      (!m->transport || strcmp(m->transport, transport) == 0);
@@ -200,7 +221,8 @@ int migrate_command(int argc, char **argv)
     static const uint64_t quick[] = {UINT64_C(64) << 20},
                           all[] = {0,        4096,     256 << 10,          4 << 20,
                                    16 << 20, 64 << 20, UINT64_C(400) << 20};
-    struct migrate m = {.migrations = 20, .drains = 10, .seed = 1};
+    struct migrate m = {
+        .migrations = 20, .drains = 10, .seed = 1, .durability = GP_DURABILITY_NONE};
     const struct argp argp = {
         options,
         parse,

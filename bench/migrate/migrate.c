@@ -303,6 +303,7 @@ int migrate_run(const struct service *service, const struct migrate_cell *cell,
                                .job = migrate_mode_name(cell->mode),
                                .saved_path = c->saved_path,
                                .workers = WORKERS,
+                               .durability = cell->durability,
                                .seed = cell->seed};
     plan_state(c);
     int r = ask_lanes(service, c->lanes);

@@ -4,6 +4,7 @@
 #define GRADPOOL_BENCH_MIGRATE_H
 
 #include "bench/compare/own_service.h"
+#include "client/gradpool.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,7 +23,9 @@ struct migrate_load {
 struct migrate_cell {
     enum migrate_mode mode;
     const char *transport;
-    uint64_t state_bytes, seed;
+    uint64_t state_bytes;
+    enum gp_durability durability; /* where copies of that go */
+    uint64_t seed;
     uint32_t migrations;       /* wanted */
     struct migrate_load *load; /* of this state and transport: found by the first of its cells */
 };

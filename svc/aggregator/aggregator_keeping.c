@@ -162,7 +162,7 @@ int keeping_serve(struct aggregator *a, const envelope *request)
         return serve_reply(a, request->id, keep(a, request->copies_request));
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_END:
         if (a->keeper)
-            keeper_end(a->keeper, end->job_id, end->pieces, end->n_pieces);
+            keeper_end(a->keeper, end->job_id, end->pieces, end->n_pieces, end->others);
         return serve_reply(a, request->id, 0);
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_WAIT:
         return wait_for_copies(a, request->id, request->copies_wait);

@@ -350,12 +350,6 @@ static void tell_anew(struct piece *piece, const struct aggregator *a)
         piece->keeping.lane_knows = false;
 }
 
-void keeping_aggregator_back(struct aggregator *a)
-{
-    each_piece(a, tell_anew);
-    keeping_check_all(a->service);
-}
-
 /* Who waits for what it had waits no longer. */
 static void forget_former(struct piece *piece, const struct aggregator *a)
 {
@@ -387,18 +381,48 @@ static void ended(struct service *s, void *data, const envelope *reply, int code
 {
 }
 
-/* Who does not hear it finds out when it asks for a ticket next. */
-static void send_end(struct aggregator *a, const struct job *job, uint32_t *pieces, size_t count)
+/* Who does not hear it finds out when it is back. */
+static void send_end(struct aggregator *a, const struct job *job, uint32_t *pieces, size_t count,
+                     bool others)
 {
     WIRE(CopiesEnd) request = GRADPOOL__WIRE__COPIES_END__INIT;
     envelope e = ENVELOPE_INIT;
     request.job_id = job->id;
     request.pieces = pieces;
     request.n_pieces = count;
+    request.others = others;
     e.body_case = BODY(COPIES_END);
     e.copies_end = &request;
     if (a && a->state == AGGREGATOR_UP)
         call_send(a, &e, CALL_DEADLINE_NS, ended, NULL);
+}
+
+/* What ended while it was away it does not know. More than a message holds is left to the end of
+ * the job. */
+static void end_others(struct aggregator *a, const struct job *job)
+{
+    size_t room = job->pieces_count < MESSAGE_PIECES_MAX ? job->pieces_count : MESSAGE_PIECES_MAX;
+    _cleanup_free_ uint32_t *pieces = calloc(room + 1, sizeof *pieces);
+    size_t count = 0;
+    for (size_t t = 0; pieces && t < job->tensors_count; t++)
+        for (size_t i = 0; i < job->tensors[t]->pieces_count && count < room; i++) {
+            const struct piece *piece = &job->tensors[t]->pieces[i];
+            if (piece->keeping.keeper == a->id || piece->keeping.former == a->id)
+                pieces[count++] = piece->id;
+        }
+    if (pieces && count < MESSAGE_PIECES_MAX)
+        send_end(a, job, pieces, count, true);
+}
+
+void keeping_aggregator_back(struct aggregator *a)
+{
+    list_for_each (node, &a->service->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
+        if (may_have_keepers(job))
+            end_others(a, job);
+    }
+    each_piece(a, tell_anew);
+    keeping_check_all(a->service);
 }
 
 void keeping_end_tensor(const struct tensor *tensor)
@@ -407,13 +431,13 @@ void keeping_end_tensor(const struct tensor *tensor)
     for (size_t i = 0; i < tensor->pieces_count; i++) {
         struct piece *piece = &tensor->pieces[i];
         if (piece->keeping.keeper)
-            send_end(aggregator_find(s, piece->keeping.keeper), tensor->job, &piece->id, 1);
+            send_end(aggregator_find(s, piece->keeping.keeper), tensor->job, &piece->id, 1, false);
     }
 }
 
 void keeping_end_piece(const struct job *job, uint32_t keeper, uint32_t piece)
 {
-    send_end(aggregator_find(job->service, keeper), job, &piece, 1);
+    send_end(aggregator_find(job->service, keeper), job, &piece, 1, false);
 }
 
 void keeping_end(struct job *job)
@@ -421,5 +445,5 @@ void keeping_end(struct job *job)
     if (!may_have_keepers(job))
         return;
     list_for_each (node, &job->service->aggregators)
-        send_end(list_entry(node, struct aggregator, link), job, NULL, 0);
+        send_end(list_entry(node, struct aggregator, link), job, NULL, 0, false);
 }

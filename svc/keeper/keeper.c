@@ -164,11 +164,33 @@ static void end_pieces(struct kept_job *job, const uint32_t *pieces, size_t coun
     kept_job_release(job);
 }
 
-void keeper_end(struct keeper *k, uint32_t job_id, const uint32_t *pieces, size_t count)
+static bool is_listed(const uint32_t *pieces, size_t count, uint32_t piece)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (pieces[i] == piece)
+            return true;
+    }
+    return false;
+}
+
+static void end_others(struct kept_job *job, const uint32_t *pieces, size_t count)
+{
+    for (size_t i = 0; i < job->copies_room; i++) {
+        struct kept_copy *copy = job->copies[i];
+        if (copy && copy->is_kept && !is_listed(pieces, count, copy->piece))
+            keeper_link_drop(copy);
+    }
+    kept_job_release(job);
+}
+
+void keeper_end(struct keeper *k, uint32_t job_id, const uint32_t *pieces, size_t count,
+                bool others)
 {
     pthread_mutex_lock(&k->lock);
     struct kept_job *job = find_job(k, job_id);
-    if (job && count > 0)
+    if (job && count > 0 && others)
+        end_others(job, pieces, count);
+    else if (job && count > 0)
         end_pieces(job, pieces, count);
     else if (job)
         end_job(job);

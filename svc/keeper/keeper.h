@@ -37,8 +37,9 @@ struct keeper_copy {
  * states. -ENOMEM, -ENOSPC, -EMFILE: no room; those before it in the list are kept. */
 int keeper_keep(struct keeper *k, uint32_t job, const char *name, uint32_t lane,
                 const struct keeper_copy *copies, size_t count);
-/* These are kept no longer; count 0: the job has ended. Unknown ones are no error. */
-void keeper_end(struct keeper *k, uint32_t job, const uint32_t *pieces, size_t count);
+/* These are kept no longer, or (`others`) all but these; count 0: the job has ended. Unknown ones
+ * are no error. */
+void keeper_end(struct keeper *k, uint32_t job, const uint32_t *pieces, size_t count, bool others);
 
 /* A ticket is wanted to connect to that lane. */
 struct keeper_ask {

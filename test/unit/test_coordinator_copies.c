@@ -307,9 +307,20 @@ static void resume(struct kept *k)
     k->worker = keeping_join(k->rig, "resnet", DURABILITY_REPLICA, &k->session, &k->job);
 }
 
+/* Of the job's one piece: whatever else it may have is over. */
+static void expect_nothing_else(struct end *e, bool is_kept)
+{
+    envelope *message = end_expect(e, BODY(COPIES_END));
+    assert_true(message->copies_end->others);
+    assert_int_equal(message->copies_end->n_pieces, is_kept);
+    message_free(message);
+}
+
 /* Once or several times: but what is kept goes on. */
 static void expect_told(const struct kept *k, struct end *owner, struct end *keeper)
 {
+    expect_nothing_else(owner, false);
+    expect_nothing_else(keeper, true);
     keeping_keeper_hears(k, keeper, owner, k->piece.epoch, 1, false);
     keeping_lane_hears(k, owner, keeper->aggregator, false);
     rig_settle(k->rig);

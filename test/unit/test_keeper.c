@@ -295,16 +295,35 @@ static void a_job_that_ends_is_left_everywhere(void **state)
     keep_at(1, copy(1, 1));
     keep(2, copy(2, 1));
     expect_ask(2, 0);
-    keeper_end(k, JOB, NULL, 0);
+    keeper_end(k, JOB, NULL, 0, false);
     until(lanes[1].closed == 1);
     grant(2); /* too late */
     settle();
     assert_int_equal(lanes[2].opened, 0);
     assert_int_equal(use().copies, 1); /* the other job's */
     until(use().connections == 0);
-    keeper_end(k, JOB, NULL, 0);
-    keeper_end(k, 12345, NULL, 0);
+    keeper_end(k, JOB, NULL, 0, false);
+    keeper_end(k, 12345, NULL, 0, false);
     assert_true(holds_nothing(keep_at(2, copy(1, 1))));
+}
+
+/* What it was told while it was away it has not heard. */
+static void what_it_is_not_told_to_have_still_is_left(void **state)
+{
+    const uint32_t still[] = {2, 77};
+    keep_at(1, copy(1, 1));
+    keep(1, copy(2, 1));
+    expect_told(1, 2);
+    keep_at(2, copy(3, 1));
+    assert_int_equal(use().copies, 3);
+    keeper_end(k, JOB, still, 2, true);
+    assert_int_equal(use().copies, 1);
+    until(lanes[2].closed == 1);
+    settle();
+    assert_int_equal(lanes[1].closed, 0);
+    keep(2, copy(3, 1));
+    connect_lane(2);
+    assert_true(holds_nothing(expect_told(2, 2)));
 }
 
 static void a_keeper_that_ends_leaves_all_lanes(void **state)
@@ -344,6 +363,7 @@ int main(void)
         CASE(a_copy_that_is_whole_stays),
         CASE(what_a_lane_let_go_of_is_nothing_when_it_is_kept_again),
         CASE(a_job_that_ends_is_left_everywhere),
+        CASE(what_it_is_not_told_to_have_still_is_left),
         CASE(a_keeper_that_ends_leaves_all_lanes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

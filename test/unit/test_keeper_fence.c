@@ -131,7 +131,7 @@ static void a_job_may_end_behind_a_fence(void **state)
     lanes[1].is_stopped = true;
     keep(2, moved(1, 2, true));
     connect_lane(2);
-    keeper_end(k, JOB, NULL, 0);
+    keeper_end(k, JOB, NULL, 0, false);
     until(lanes[2].closed == 1);
     assert_int_equal(use().copies, 0);
     until(use().connections == 1);
