@@ -162,3 +162,15 @@ void keeping_expect_moved(struct end *asker, uint64_t order)
     assert_string_equal(reply->move_reply->stays, "");
     message_free(reply);
 }
+
+void keeping_ask_ticket(struct end *keeper, uint32_t job, uint32_t lane, uint32_t failures)
+{
+    WIRE(CopyTicketRequest) ask = GRADPOOL__WIRE__COPY_TICKET_REQUEST__INIT;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    ask.job_id = job;
+    ask.lane = lane;
+    ask.failures = failures;
+    message.body_case = BODY(COPY_TICKET_REQUEST);
+    message.copy_ticket_request = &ask;
+    channel_send(keeper->channel, &message);
+}

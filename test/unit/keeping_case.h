@@ -44,6 +44,8 @@ void keeping_keeper_hears(const struct kept *k, struct end *keeper, const struct
 uint32_t keeping_placed_with(const struct kept *k, struct end *owner);
 /* Neither of them hears anything more about copies. */
 void keeping_expect_silence(struct end *owner, struct end *keeper);
+/* Unasked, as aggregators do: it has no id. */
+void keeping_ask_ticket(struct end *keeper, uint32_t job, uint32_t lane, uint32_t failures);
 /* Asks for the job's tasks to move there; the answer is asked for apart. */
 uint64_t keeping_order_move(struct end *asker, const struct end *target);
 void keeping_expect_moved(struct end *asker, uint64_t order);

@@ -86,18 +86,6 @@ static void expect_as_before(const struct moving *m)
     keeping_expect_silence(m->k.keeper, m->k.owner);
 }
 
-static void ask_ticket(struct end *keeper, uint32_t job, uint32_t lane, uint32_t failures)
-{
-    WIRE(CopyTicketRequest) ask = GRADPOOL__WIRE__COPY_TICKET_REQUEST__INIT;
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    ask.job_id = job;
-    ask.lane = lane;
-    ask.failures = failures;
-    message.body_case = BODY(COPY_TICKET_REQUEST);
-    message.copy_ticket_request = &ask;
-    channel_send(keeper->channel, &message);
-}
-
 static void expect_ticket(struct end *keeper, int code)
 {
     envelope *message = end_expect(keeper, BODY(COPY_TICKET));
@@ -133,16 +121,16 @@ static void who_keeps_copies_from_then_on_has_them_before_the_switch(void **stat
 static void it_gets_tickets_while_the_task_is_on_its_way(void **state)
 {
     struct moving m = order(*state);
-    ask_ticket(m.k.owner, m.k.job, m.k.keeper->lanes[0], 0);
+    keeping_ask_ticket(m.k.owner, m.k.job, m.k.keeper->lanes[0], 0);
     expect_ticket(m.k.owner, 0);
-    ask_ticket(m.k.owner, m.k.job, m.k.owner->lanes[0], 0);
+    keeping_ask_ticket(m.k.owner, m.k.job, m.k.owner->lanes[0], 0);
     expect_ticket(m.k.owner, -ESTALE);
     m.k.keeper->ignores = 0;
     answer_wait(&m, m.k.keeper);
     keeping_expect_moved(m.asker, m.order);
-    ask_ticket(m.k.owner, m.k.job, m.k.keeper->lanes[0], 0);
+    keeping_ask_ticket(m.k.owner, m.k.job, m.k.keeper->lanes[0], 0);
     expect_ticket(m.k.owner, 0);
-    ask_ticket(m.k.keeper, m.k.job, m.k.owner->lanes[0], 0);
+    keeping_ask_ticket(m.k.keeper, m.k.job, m.k.owner->lanes[0], 0);
     expect_ticket(m.k.keeper, -ENOENT);
 }
 
@@ -239,7 +227,7 @@ static void who_does_not_reach_the_target_is_relieved(void **state)
     m.order = keeping_order_move(m.asker, m.k.keeper);
     message_free(take_wait(&m, m.k.keeper));
     m.k.keeper->ignores = 0;
-    ask_ticket(m.k.owner, m.k.job, m.k.keeper->lanes[0], FAILURES_MOST);
+    keeping_ask_ticket(m.k.owner, m.k.job, m.k.keeper->lanes[0], FAILURES_MOST);
     expect_ticket(m.k.owner, -ESTALE);
     expect_moved_with(&m, third);
 }

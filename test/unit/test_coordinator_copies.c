@@ -26,19 +26,6 @@ static WIRE(PieceHeld) held(const struct kept *k)
 
 /* --- tickets --- */
 
-/* Unasked, as aggregators do: it has no id. */
-static void ask_ticket(struct end *keeper, uint32_t job, uint32_t lane, uint32_t failures)
-{
-    WIRE(CopyTicketRequest) ask = GRADPOOL__WIRE__COPY_TICKET_REQUEST__INIT;
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    ask.job_id = job;
-    ask.lane = lane;
-    ask.failures = failures;
-    message.body_case = BODY(COPY_TICKET_REQUEST);
-    message.copy_ticket_request = &ask;
-    channel_send(keeper->channel, &message);
-}
-
 /* The caller frees it. */
 static envelope *take_ticket(struct end *keeper, uint32_t job, uint32_t lane, int code)
 {
@@ -53,7 +40,7 @@ static envelope *take_ticket(struct end *keeper, uint32_t job, uint32_t lane, in
 
 static void expect_answer(struct end *keeper, uint32_t job, uint32_t lane, int code)
 {
-    ask_ticket(keeper, job, lane, 0);
+    keeping_ask_ticket(keeper, job, lane, 0);
     message_free(take_ticket(keeper, job, lane, code));
 }
 
@@ -82,7 +69,7 @@ static void a_keeper_gets_a_ticket_that_the_lane_was_told_before(void **state)
 {
     struct kept k = keeping_begun(*state);
     k.owner->ignores = BODY(GRANT_REQUEST);
-    ask_ticket(k.keeper, k.job, k.piece.lane, 0);
+    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, 0);
     envelope *grant = end_expect(k.owner, BODY(GRANT_REQUEST));
     end_expect_none(k.keeper, BODY(COPY_TICKET));
     end_answer(k.owner, grant);
@@ -97,7 +84,7 @@ static void no_two_tickets_are_alike(void **state)
     struct kept k = keeping_begun(*state);
     struct record_connect tickets[2];
     for (int i = 0; i < 2; i++) {
-        ask_ticket(k.keeper, k.job, k.piece.lane, 0);
+        keeping_ask_ticket(k.keeper, k.job, k.piece.lane, 0);
         envelope *message = take_ticket(k.keeper, k.job, k.piece.lane, 0);
         memcpy(&tickets[i], message->copy_ticket->ticket.data, sizeof tickets[i]);
         message_free(message);
@@ -147,7 +134,7 @@ static void a_lane_that_grants_nothing_is_to_be_asked_for_again(void **state)
     expect_answer(k.keeper, k.job, k.piece.lane, -EAGAIN);
     k.owner->refuses = 0;
     k.owner->ignores = BODY(GRANT_REQUEST);
-    ask_ticket(k.keeper, k.job, k.piece.lane, 0);
+    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, 0);
     rig_settle(k.rig);
     end_close(k.owner); /* before it has answered */
     message_free(take_ticket(k.keeper, k.job, k.piece.lane, -EAGAIN));
@@ -157,7 +144,7 @@ static void only_an_aggregator_that_has_joined_gets_tickets(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *other = rig_connect(k.rig, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR);
-    ask_ticket(other, k.job, k.piece.lane, 0);
+    keeping_ask_ticket(other, k.job, k.piece.lane, 0);
     end_expect_none(k.owner, BODY(GRANT_REQUEST));
     end_expect_none(other, BODY(COPY_TICKET));
 }
@@ -168,10 +155,10 @@ static void who_does_not_reach_a_lane_is_relieved(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
-    ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST - 1);
+    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST - 1);
     message_free(take_ticket(k.keeper, k.job, k.piece.lane, 0));
     keeping_expect_silence(k.owner, third);
-    ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
+    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
     message_free(take_ticket(k.keeper, k.job, k.piece.lane, -ESTALE));
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
     /* A lane that waited for what the first has would wait for ever: it asks no more. */
@@ -182,7 +169,7 @@ static void who_does_not_reach_a_lane_is_relieved(void **state)
 static void without_a_third_the_lane_goes_on_without_who_does_not_reach_it(void **state)
 {
     struct kept k = keeping_begun(*state);
-    ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
+    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
     message_free(take_ticket(k.keeper, k.job, k.piece.lane, -ESTALE));
     keeping_lane_hears(&k, k.owner, 0, false);
     keeping_expect_silence(k.owner, k.keeper);
@@ -264,7 +251,7 @@ static void who_has_refused_is_asked_again_when_the_while_is_over(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct service *s = &k.rig->coordinator->service;
-    ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
+    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
     keeping_lane_hears(&k, k.owner, 0, false);
     assert_int_equal(s->fit_timer.deadline_ns, record_of(k.keeper)->unfit_until_ns);
     record_of(k.keeper)->unfit_until_ns = clock_now_ns();
