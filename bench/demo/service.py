@@ -23,7 +23,7 @@ class Service:
         self._processes = [children.start('service', network.inside(place.node, [
             program, 'serve', '--state-dir', self._state, '--listen', listen,
             '--aggregators', str(place.local_aggregators), '--orphan-timeout', '5',
-            '--worker-timeout', '10']))]  # longer than the cut
+            '--worker-timeout', '10', '--aggregator-timeout', '10']))]  # longer than the cut
         if place.aggregator_nodes:
             self._wait_up(0)
         for node in place.aggregator_nodes:
