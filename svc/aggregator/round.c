@@ -27,6 +27,14 @@ static struct announcement *part_of(struct piece *p, struct rank *rank)
     return takes ? rank_said(rank, quorum_round(p, rank)) : NULL;
 }
 
+/* Where workers come and go, a round that is lost with its lane may be made by others: nobody has
+ * its result before who keeps the copy has its state (A49). COMMIT tells of both then. */
+static bool is_kept_back(const struct piece *p)
+{
+    const struct parameters *q = p->parameters;
+    return q && p->job->is_elastic && q->backup.is_taken && worker_is_keeper(q->backup.worker);
+}
+
 /* All parts first: who takes part may depend on the others' clocks and parts. */
 static void assign_parts(struct piece *p)
 {
@@ -36,8 +44,9 @@ static void assign_parts(struct piece *p)
         struct rank *rank = &p->ranks[i];
         a = rank->part = part_of(p, rank);
         rank->is_source = a && is_source(p, rank);
-        rank->gets_word = a && a->standing == RECORD_ANNOUNCE;
-        rank->is_target = p->elements > 0 && rank->gets_word && a->has_output;
+        bool is_new = a && a->standing == RECORD_ANNOUNCE;
+        rank->gets_word = is_new && !is_kept_back(p);
+        rank->is_target = p->elements > 0 && is_new && a->has_output;
         p->sources += rank->is_source;
     }
 }

@@ -4,6 +4,8 @@
 #define GRADPOOL_TEST_KEEPER_RIG_H
 
 #define ELEMENTS 330000 /* six chunks: more than a turn of the lane */
+#include "svc/aggregator/regroup.h"
+#include "svc/aggregator/release.h"
 #include "test/unit/update_rig.h"
 
 #define RANKS 2
@@ -201,6 +203,44 @@ static inline void expect_filled(uint32_t i, uint64_t round)
 static inline void name(uint32_t keeper, bool when_known)
 {
     lane_set_keeper(rig.lane, RIG_JOB, pieces, 1, keeper, when_known);
+}
+
+/* ---- ranks that come and go ---- */
+
+static inline void say_anew(uint32_t rank, uint64_t round, uint8_t standing)
+{
+    bool is_idle = standing == RECORD_IDLE;
+    for (uint64_t e = 0; e < ELEMENTS && !is_idle; e++)
+        rig_input(&rig, rank, 0)[e] = gradient(rank, round, e);
+    rig_say(&rig, rank,
+            (struct say){.piece = W,
+                         .word = (uint32_t)round,
+                         .round = round,
+                         .epoch = 2,
+                         .elements = ELEMENTS,
+                         .operation = RECORD_UPDATE,
+                         .standing = standing,
+                         .has_no_input = is_idle,
+                         .has_no_output = is_idle});
+}
+
+/* The piece stays where it is, for these ranks; what a coordinator does. */
+static inline void regroup(uint64_t ranks)
+{
+    const uint64_t left[RECORD_MISSING_WORDS] = {ranks}, gone[RECORD_MISSING_WORDS] = {3 & ~ranks};
+    const struct lane_piece spec = {.id = W,
+                                    .task = 1,
+                                    .dtype = REDUCE_F32,
+                                    .elements = ELEMENTS,
+                                    .tensor = "w",
+                                    .terms = {.rule = UPDATE_ADAM},
+                                    .ranks = left,
+                                    .keeper = NUMBER(KEEPER)};
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), 0);
+    lane_let_go(rig.lane, RIG_JOB, gone);
+    rig_until(&rig, lane_rested(rig.lane, RIG_JOB, pieces, 1) == 1);
+    assert_int_equal(lane_regroup(rig.lane, RIG_JOB, 2, &spec, 1), 0);
+    rig.count = ranks == 3 ? 2 : 1;
 }
 
 #endif

@@ -1,7 +1,6 @@
 /* An owner, or who keeps a copy for it, dies at every step of a round and of a recovery (README of
  * svc/aggregator, A49; svc/wire, W20): the same bits come out, wherever it was. Over the network at
  * some of them, all with GRADPOOL_TEST_LONG. */
-#include "svc/aggregator/release.h"
 #include "test/unit/keeper_rig.h"
 
 #include <errno.h>
@@ -145,6 +144,42 @@ static bool owner_dies_before_all_have_spoken(uint32_t steps)
     return is_over;
 }
 
+static void expect_next(uint64_t round)
+{
+    say_anew(0, round, RECORD_ANNOUNCE);
+    expect_commit(round);
+    expect_kept(KEEPER, round);
+}
+
+/* A host has died: nobody has the gradient of that rank any more, so nobody may have the result of
+ * a round whose state is not with who keeps it. */
+static bool owner_and_rank_die_in_round(uint32_t steps)
+{
+    start_with_keeper(3);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    announce_all(4);
+    walk(steps);
+    bool is_over = look_who_has_heard(4);
+    const struct rig_worker *w = &rig.workers[0];
+    bool has_result = w->words_count > 0 && w->words[w->words_count - 1] == 4;
+    assert_true(!has_result || has_heard[0]);
+    if (has_heard[0])
+        model_update(UPDATE_ADAM, 4, &usual); /* of both */
+    lose_lane();
+    lane_set_elastic(rig.lane, RIG_JOB);
+    regroup(1);
+    bring_copy();
+    keep(KEEPER);
+    if (has_heard[0])
+        say_anew(0, 4, RECORD_IDLE);
+    else
+        expect_next(4);
+    expect_next(5);
+    assert_int_equal(rig.workers[0].errors_count, 0);
+    rig_stop(&rig);
+    return is_over;
+}
+
 static void each_step(const char *what, bool (*dies)(uint32_t steps))
 {
     uint32_t stride = strcmp(kind, "shm") == 0 || getenv("GRADPOOL_TEST_LONG") ? 1 : 8, steps = 0;
@@ -164,6 +199,11 @@ static void a_keeper_may_die_at_any_step_of_a_round(void **state)
     each_step("who keeps a copy, in a round", keeper_dies_in_round);
 }
 
+static void an_owner_may_die_with_a_rank_at_any_step_of_a_round(void **state)
+{
+    each_step("the owner and a rank, in a round", owner_and_rank_die_in_round);
+}
+
 static void the_next_owner_may_die_at_any_step_of_its_recovery(void **state)
 {
     each_step("the next owner, while it takes over", owner_dies_in_recovery);
@@ -181,6 +221,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CASE(an_owner_may_die_at_any_step_of_a_round),
         CASE(a_keeper_may_die_at_any_step_of_a_round),
+        CASE(an_owner_may_die_with_a_rank_at_any_step_of_a_round),
         CASE(the_next_owner_may_die_at_any_step_of_its_recovery),
         CASE(the_next_owner_may_die_while_a_rank_is_silent),
     };

@@ -1,7 +1,5 @@
 /* What changes around a state's copy (README of svc/aggregator, A49; svc/wire, W20): its keeper,
  * between rounds, in mid-round, while a new owner is finding out; its lane; the ranks. */
-#include "svc/aggregator/regroup.h"
-#include "svc/aggregator/release.h"
 #include "test/unit/keeper_rig.h"
 
 #include <errno.h>
@@ -282,42 +280,6 @@ static void a_round_without_its_keeper_is_not_finished_for_who_moves_the_piece(v
 }
 
 /* ---- other ranks ---- */
-
-static void say_anew(uint32_t rank, uint64_t round, uint8_t standing)
-{
-    bool is_idle = standing == RECORD_IDLE;
-    for (uint64_t e = 0; e < ELEMENTS && !is_idle; e++)
-        rig_input(&rig, rank, 0)[e] = gradient(rank, round, e);
-    rig_say(&rig, rank,
-            (struct say){.piece = W,
-                         .word = (uint32_t)round,
-                         .round = round,
-                         .epoch = 2,
-                         .elements = ELEMENTS,
-                         .operation = RECORD_UPDATE,
-                         .standing = standing,
-                         .has_no_input = is_idle,
-                         .has_no_output = is_idle});
-}
-
-/* The piece stays where it is, for these ranks; what a coordinator does. */
-static void regroup(uint64_t ranks)
-{
-    const uint64_t left[RECORD_MISSING_WORDS] = {ranks}, gone[RECORD_MISSING_WORDS] = {3 & ~ranks};
-    const struct lane_piece spec = {.id = W,
-                                    .task = 1,
-                                    .dtype = REDUCE_F32,
-                                    .elements = ELEMENTS,
-                                    .tensor = "w",
-                                    .terms = {.rule = UPDATE_ADAM},
-                                    .ranks = left,
-                                    .keeper = NUMBER(KEEPER)};
-    assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), 0);
-    lane_let_go(rig.lane, RIG_JOB, gone);
-    rig_until(&rig, lane_rested(rig.lane, RIG_JOB, pieces, 1) == 1);
-    assert_int_equal(lane_regroup(rig.lane, RIG_JOB, 2, &spec, 1), 0);
-    rig.count = ranks == 3 ? 2 : 1;
-}
 
 static void a_copy_stays_where_it_is_when_ranks_go(void **state)
 {
