@@ -16,7 +16,7 @@ import test_migration_crash as crash
 import gradpool
 from harness import GRADPOOL, Process, Service, until
 
-DEATHS = 20 if os.environ.get('GRADPOOL_TEST_LONG') else 3  # of each
+DEATHS = 20 if os.environ.get('GRADPOOL_TEST_LONG') else 2  # of each
 NEVER = 2**31 - 1
 GOES_ON = 3         # rounds that must follow each death
 STATES = 1          # of the job: one of its two tensors has an update rule

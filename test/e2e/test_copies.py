@@ -134,8 +134,9 @@ class Case(members.Case):
         until(lambda: len(self.log(0)) >= done + 2 * len(SIZES) or self.running[0].poll() is not
               None, 'rounds after a move', process=self.service.serve)
 
-    def kill_an_owner(self):
-        """One that has something of the job; then a round is done on what has taken over."""
+    def kill_an_owner(self, rank=None):
+        """One that has something of the job, and that rank with it; then a round is done on what
+        has taken over."""
         self.move()
         self.await_copies()
         lanes = self.service.job('job')['lanes']
@@ -145,6 +146,10 @@ class Case(members.Case):
             return
         os.kill(self.random.choice(owners), 9)
         self.kills += 1
+        if rank is not None:
+            time.sleep(self.random.choice((0, 0.001, 0.01)))
+            self.running[rank].kill()
+            self.running.pop(rank).communicate()
         done = len(self.log(0))
         until(lambda: len(self.log(0)) >= done + 3 * len(SIZES) or self.running[0].poll() is not
               None, 'rounds after the loss of a lane', process=self.service.serve)
@@ -238,6 +243,28 @@ class Replicas(Case):
 
     def test_parameters_survive_when_a_job_is_resized_and_then_a_lane_dies_tcp(self):
         self.resize('tcp', RESIZES)
+
+    def lose_both(self, transport, times):
+        """A host has died: nobody has that rank's gradient any more, so nobody may have a result
+        whose state was lost."""
+        everybody = set(range(members.WORKERS))
+        self.begin(transport)
+        for _ in range(times):
+            victim = self.random.randrange(1, members.WORKERS)
+            self.kill_an_owner(victim)
+            self.await_set(everybody - {victim})
+            self.start(victim, transport)
+            self.await_set(everybody)
+        self.finish()
+        self.check_late()
+        print(f'# {transport}: {len(self.log(0)) // len(SIZES)} steps, {self.kills} aggregators '
+              f'killed, each with a worker (seed {members.SEED})')
+
+    def test_parameters_survive_when_a_lane_and_a_worker_die_at_once_shm(self):
+        self.lose_both('shm', LOSSES)
+
+    def test_parameters_survive_when_a_lane_and_a_worker_die_at_once_tcp(self):
+        self.lose_both('tcp', LOSSES)
 
 
 if __name__ == '__main__':
