@@ -140,14 +140,20 @@ static void a_next_keeper_that_comes_late_holds_up_what_was_read_from_the_former
     expect_kept(OTHER, 5);
 }
 
-static void a_keeper_that_goes_while_it_is_given_the_state_gets_it_again(void **state)
+/* Some of its chunks are there, not all. */
+static void begin_copy_with_other(void)
 {
-    start_with_keeper(3);
     name(NUMBER(OTHER), false);
     connect_keeper(OTHER);
     keep(OTHER);
     while (lane_is_quiet(rig.lane))
         (void)lane_poll(rig.lane, rig_now());
+}
+
+static void a_keeper_that_goes_while_it_is_given_the_state_gets_it_again(void **state)
+{
+    start_with_keeper(3);
+    begin_copy_with_other();
     end_connection(OTHER);
     announce_all(4);
     expect_waiting();
@@ -355,11 +361,7 @@ static void a_result_that_is_copied_is_copied_again_when_the_keeper_goes(void **
 static void a_piece_may_be_dropped_while_its_next_copy_is_made(void **state)
 {
     start_with_keeper(3);
-    name(NUMBER(OTHER), false);
-    connect_keeper(OTHER);
-    keep(OTHER);
-    while (lane_is_quiet(rig.lane))
-        (void)lane_poll(rig.lane, rig_now());
+    begin_copy_with_other();
     lane_drop(rig.lane, RIG_JOB, pieces, 1);
     end_connection(OTHER);
     rig_settle(&rig);
