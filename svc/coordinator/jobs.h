@@ -143,7 +143,7 @@ struct job {
     bool told_shrinking;           /* who would shrink for it has been said */
     bool lacks_keeper;             /* of copies, for want of another aggregator (K57) */
     bool has_formers;              /* keepers that have been followed by others, perhaps */
-    uint64_t keepers_ns;           /* when one was last, or a piece has come to another lane */
+    uint64_t keepers_ns;           /* when lanes were last given or told keepers */
     bool continues;                /* without workers that are lost */
     bool is_elastic;               /* workers come and go */
     bool tells_leavers;            /* its lanes are to be told who has left */

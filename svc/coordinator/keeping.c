@@ -240,16 +240,28 @@ static void change_keepers(struct job *job)
 
 /* --- nobody waits any more --- */
 
-/* What the job keeps there. */
-static size_t count_states(const struct job *job, const struct lane *lane)
+/* What the job keeps there; false where the lane has not been told yet of all keepers. */
+static bool count_states(const struct job *job, const struct lane *lane, size_t *ret_count)
 {
-    size_t count = 0;
+    bool is_told = true;
+    *ret_count = 0;
     for (size_t t = 0; t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count && job->tensors[t]->terms.rule; i++) {
             const struct piece *piece = &job->tensors[t]->pieces[i];
-            count += piece->lane == lane && piece->elements > 0;
+            if (piece->lane != lane)
+                continue;
+            *ret_count += piece->elements > 0;
+            is_told &= piece->keeping.lane_knows;
         }
-    return count;
+    return is_told;
+}
+
+static bool all_copied(const struct job *job, const struct share *share)
+{
+    const WIRE(JobUse) *use = jobs_use_of(job, share);
+    size_t states;
+    return use && count_states(job, share->lane, &states) && use->states == states &&
+           use->copied == states;
 }
 
 static void forget_formers(struct job *job, const struct lane *lane)
@@ -267,17 +279,15 @@ static void forget_formers(struct job *job, const struct lane *lane)
     keeping_tell(job, TELL_LANE);
 }
 
-/* Figures that were asked for before the last change tell of other pieces, or other keepers. */
-void keeping_look(struct job *job, const struct lane *lane)
+/* Requests to an aggregator are served in their order: figures that were asked for after the lane
+ * was told of its keepers tell of copies with these. */
+void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns)
 {
-    if (lane->aggregator->measured_ns < job->keepers_ns + CALL_DEADLINE_NS)
+    if (asked_ns < job->keepers_ns)
         return;
-    for (size_t i = 0; job->has_formers && i < job->shares_count; i++) {
-        const WIRE(JobUse) *use = jobs_use_of(job, &job->shares[i]);
-        if (job->shares[i].lane == lane && use && use->copied == use->states &&
-            use->states == count_states(job, lane))
+    for (size_t i = 0; job->has_formers && i < job->shares_count; i++)
+        if (job->shares[i].lane == lane && all_copied(job, &job->shares[i]))
             forget_formers(job, lane);
-    }
 }
 
 void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane, const char *why)

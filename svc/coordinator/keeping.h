@@ -33,9 +33,9 @@ void keeping_end_piece(const struct job *job, uint32_t keeper, uint32_t piece);
 void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane, const char *why);
 /* ... because it does not reach that lane: others keep what the job has there. */
 void keeping_unreachable(struct aggregator *a, struct job *job, const struct lane *lane);
-/* The lane has told its figures: where each state has a whole copy, former keepers are not needed.
- */
-void keeping_look(struct job *job, const struct lane *lane);
+/* The lane has told its figures, as they were asked for then: where each state has a whole copy,
+ * former keepers are not needed. */
+void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns);
 /* Whether it keeps anything of the job; of what is on that lane, unless that is NULL. */
 bool keeping_has(const struct aggregator *a, const struct job *job, const struct lane *lane);
 

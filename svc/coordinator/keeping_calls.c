@@ -1,6 +1,7 @@
 /* What is said about copies: to lanes, who keeps those of their pieces; to keepers, which lane has
  * the pieces now. All pieces of one kind are one message; what is not answered is said again. */
 #include "svc/base/cleanup.h"
+#include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/keeping.h"
 #include "svc/coordinator/service.h"
@@ -79,6 +80,8 @@ static size_t gather(struct job *job, struct told *told, enum keeping_whom whom)
             *knows(piece, whom) = true;
         }
     }
+    if (whom == TELL_LANE && told->count > 0)
+        job->keepers_ns = clock_now_ns();
     return told->count;
 }
 

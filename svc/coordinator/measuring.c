@@ -243,17 +243,23 @@ static void take_pieces(const struct lane *lane)
     }
 }
 
+struct asked {
+    uint32_t aggregator;
+    uint64_t at_ns;
+};
+
 static void got_stats(struct service *s, void *data, const envelope *reply, int code,
                       const char *text)
 {
-    struct aggregator *a = aggregator_find(s, *(const uint32_t *)data);
+    const struct asked *asked = data;
+    struct aggregator *a = aggregator_find(s, asked->aggregator);
     if (!a || !reply || reply->body_case != BODY(STATS_REPLY))
         return;
     stats_keep(a, reply);
     for (size_t i = 0; i < a->lanes_count; i++) {
         take_pieces(&a->lanes[i]);
         list_for_each (node, &s->jobs)
-            keeping_look(list_entry(node, struct job, link), &a->lanes[i]);
+            keeping_look(list_entry(node, struct job, link), &a->lanes[i], asked->at_ns);
     }
 }
 
@@ -282,15 +288,15 @@ void stats_ask(struct aggregator *a, uint32_t job_id)
 {
     WIRE(StatsRequest) request = GRADPOOL__WIRE__STATS_REQUEST__INIT;
     envelope e = ENVELOPE_INIT;
-    uint32_t *id = malloc(sizeof *id);
-    if (!id)
+    struct asked *asked = malloc(sizeof *asked);
+    if (!asked)
         return;
-    *id = a->id;
+    *asked = (struct asked){.aggregator = a->id, .at_ns = clock_now_ns()};
     request.job_id = job_id;
     e.body_case = BODY(STATS_REQUEST);
     e.stats_request = &request;
-    if (call_send(a, &e, CALL_DEADLINE_NS, got_stats, id) < 0)
-        free(id);
+    if (call_send(a, &e, CALL_DEADLINE_NS, got_stats, asked) < 0)
+        free(asked);
 }
 
 /* The rules of growth count windows: those of MEASURE_NS, however often slow lanes are sought. */

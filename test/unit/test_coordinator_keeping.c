@@ -4,6 +4,7 @@
 
 #include "svc/base/log.h"
 #include "svc/coordinator/keeping.h"
+#include "svc/coordinator/measuring.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -222,6 +223,76 @@ static void one_that_stops_is_followed_and_waited_for_until_it_is_gone(void **st
     keeping_expect_silence(k.owner, third);
 }
 
+/* --- the former keeper --- */
+
+/* What the lane says of one state, and whether its keeper has a whole copy. */
+static void answer_figures(const struct kept *k, const envelope *request, uint32_t copied)
+{
+    WIRE(StatsReply) stats = GRADPOOL__WIRE__STATS_REPLY__INIT;
+    WIRE(LaneUse) lane = GRADPOOL__WIRE__LANE_USE__INIT, *lanes = &lane;
+    WIRE(JobUse) job = GRADPOOL__WIRE__JOB_USE__INIT, *jobs = &job;
+    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
+    job.job_id = k->job;
+    job.states = 1;
+    job.copied = copied;
+    lane.lane = k->owner->lanes[0];
+    lane.n_jobs = 1;
+    lane.jobs = &jobs;
+    stats.n_lanes = 1;
+    stats.lanes = &lanes;
+    reply.id = request->id;
+    reply.body_case = BODY(STATS_REPLY);
+    reply.stats_reply = &stats;
+    channel_send(k->owner->channel, &reply);
+}
+
+static envelope *ask_figures(const struct kept *k)
+{
+    stats_ask(record_of(k->owner), 0);
+    return end_expect(k->owner, BODY(STATS_REQUEST));
+}
+
+static void tell_figures(const struct kept *k, uint32_t copied)
+{
+    envelope *request = ask_figures(k);
+    answer_figures(k, request, copied);
+    message_free(request);
+}
+
+static void a_former_keeper_is_free_once_the_next_has_a_whole_copy(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    k.owner->ignores = BODY(STATS_REQUEST);
+    envelope *before = ask_figures(&k);
+    record_of(k.keeper)->is_stopping = true;
+    keeping_check_all(&k.rig->coordinator->service);
+    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    answer_figures(&k, before, 1); /* of the copy that the first keeper has */
+    message_free(before);
+    end_expect_none(k.owner, BODY(KEEPER_REQUEST));
+    tell_figures(&k, 0);
+    end_expect_none(k.owner, BODY(KEEPER_REQUEST));
+    tell_figures(&k, 1);
+    keeping_lane_hears(&k, k.owner, third->aggregator, false);
+}
+
+static void what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    k.owner->ignores = BODY(STATS_REQUEST);
+    k.owner->refuses = BODY(KEEPER_REQUEST);
+    record_of(k.keeper)->is_stopping = true;
+    keeping_check_all(&k.rig->coordinator->service);
+    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    rig_settle(k.rig);
+    tell_figures(&k, 1);
+    k.owner->refuses = 0;
+    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    end_expect_none(k.owner, BODY(KEEPER_REQUEST));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
 
 int main(void)
@@ -240,6 +311,8 @@ int main(void)
         CASE(without_another_the_lane_goes_on_alone),
         CASE(a_keeper_that_is_away_is_told_again_and_not_followed),
         CASE(one_that_stops_is_followed_and_waited_for_until_it_is_gone),
+        CASE(a_former_keeper_is_free_once_the_next_has_a_whole_copy),
+        CASE(what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
