@@ -1,9 +1,10 @@
-/* Preloaded into `gradpool serve` by test_migration_crash.py, into `gradpool aggregator` by
- * test_copied_moves.py: ends the process, as kill -9 does, at the n-th of its calls that others can
- * see: bytes sent to or taken from a peer, bytes written to the store. (The service's send() and
- * recv() are its own, above these calls.) The file that GRADPOOL_TEST_KILL_AT names holds n, as 4
- * bytes that the test sets while the process runs, and what is left of it; 0: never. Only what runs
- * the command that GRADPOOL_TEST_KILL names (serve) dies, not what that starts. */
+/* Preloaded into `gradpool serve` by test_migration_crash.py and test_regroup_crash.py, into
+ * `gradpool aggregator` by test_copied_moves.py: ends the process, as kill -9 does, at the n-th of
+ * its calls that others can see: bytes sent to or taken from a peer, bytes written to the store.
+ * (The service's send() and recv() are its own, above these calls.) The file that
+ * GRADPOOL_TEST_KILL_AT names holds n, as 4 bytes that the test sets while the process runs, and
+ * what is left of it; 0: never. Only what runs the command that GRADPOOL_TEST_KILL names (serve)
+ * dies, not what that starts. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>

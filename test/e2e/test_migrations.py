@@ -28,6 +28,7 @@ def rounds_of(worker):
 
 class Migrations(unittest.TestCase):
     def setUp(self):
+        print(f'# seed {SEED}')
         self.service = Service('--scale', 'off', '--lanes-per-core', 1)
         self.addCleanup(self.service.end)
         self.random = random.Random(SEED)
@@ -55,7 +56,7 @@ class Migrations(unittest.TestCase):
             self.assertEqual(value.tobytes(), alone.tobytes())
         self.check(workers)
         print(f'# {transport}: {moves} migrations between two processes in '
-              f'{time.monotonic() - began:.1f} s (seed {SEED})')
+              f'{time.monotonic() - began:.1f} s')
 
     def check(self, workers):
         """It trains on with the last owner; nothing was lost or wrong on the way."""

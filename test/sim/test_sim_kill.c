@@ -1,6 +1,7 @@
 /* The owner of a piece is killed before its n-th post, for each n until a world needs no more: so
- * between every two transfers of a chunk and between every two RESULTs. What has been posted by
- * then arrives in part, as each seed decides. Who takes over finishes to the same bits. */
+ * between every two RESULTs, and between every two transfers of a chunk where chunks are posted.
+ * What has been posted by then arrives in part, as each seed decides. Who takes over finishes to
+ * the same bits. */
 #include "test/sim/sim_types.h"
 
 #include "svc/base/log.h"
