@@ -107,7 +107,7 @@ build_the_rest_ahead() {
     build_ahead build-address "${address[@]}"
     build_ahead build-thread "${thread[@]}"
 }
-counts=(--no-suite torch)
+counts=(--no-suite counts)
 case $mode in counts | long) counts=(--setup long --no-suite strikes) ;; esac
 
 echo "gradpool tests: $(nproc) cores, Linux $(uname -r), locked memory $(ulimit -l) KiB"

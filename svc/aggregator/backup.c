@@ -233,10 +233,12 @@ void backup_set_keeper(struct piece *p, uint32_t keeper, bool when_known)
     q->waits_for_former = when_known;
     q->has_next_keeper =
         p->round == 0 && !q->are_set && (when_known || q->backup.worker) && q->keeper != keeper;
-    if (q->has_next_keeper)
-        return;
-    change_keeper(p, keeper);
-    go_on(p);
+    if (!q->has_next_keeper) {
+        change_keeper(p, keeper);
+        go_on(p);
+    } else if (!when_known && worker_is_keeper(q->backup.worker)) {
+        fabric_disconnect(q->backup.worker->conn); /* it is lost, and its host may not say so */
+    }
 }
 
 /* Who was waited for as long as it was there is not any more. */

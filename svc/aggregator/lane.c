@@ -236,8 +236,8 @@ static void drop_piece(struct lane_job *job, uint32_t id)
     if (!p)
         return;
     p->is_dropped = true;
-    if (backup_is_filled(p) && backup_is_kept(p))
-        drop_fill(job, p);
+    if (backup_is_filled(p) && backup_is_kept(p) && worker_is_keeper(p->parameters->backup.worker))
+        drop_fill(job, p); /* a rank lives, and ends it by itself */
 }
 
 void lane_drop(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)

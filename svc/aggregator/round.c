@@ -290,6 +290,17 @@ void round_fill(struct piece *p, uint64_t round)
     start(p);
 }
 
+/* Somebody may have said goodbye while the piece was busy: what waits will never be whole. */
+static void go_on_or_fail(struct piece *p)
+{
+    uint32_t left;
+    bool waits = p->announced > 0 && !p->failure;
+    if (waits && p->job->has_left && quorum_is_hopeless(p, &left))
+        piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
+    else
+        round_go_on(p);
+}
+
 /* Before the standing was settled, or between two rounds. */
 static void end_fill(struct piece *p)
 {
@@ -302,7 +313,7 @@ static void end_fill(struct piece *p)
     if (p->round == 0)
         round_settle(p, round);
     else
-        round_go_on(p);
+        go_on_or_fail(p);
     if (p->is_held && p->state == PIECE_COLLECTING)
         piece_rest(p);
 }
@@ -389,7 +400,7 @@ static void begin_again(struct piece *p)
     if (p->round == 0)
         round_recover(p);
     else
-        round_go_on(p);
+        go_on_or_fail(p);
 }
 
 void round_abandon(struct piece *p)

@@ -2,6 +2,7 @@
  * slots. Starts what is missing, not more than RESTARTS_MAX times a minute each; never starts one
  * while the slot's former aggregator may still be alive (K4). */
 #include "svc/base/log.h"
+#include "svc/coordinator/keeping.h"
 #include "svc/coordinator/kept.h"
 #include "svc/coordinator/service.h"
 #include "svc/cores/cores.h"
@@ -13,6 +14,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
+
+#define HANDOVER_DEADLINE_NS (30 * NS_PER_S)
+#define HANDOVER_LOOK_NS (NS_PER_S / 4)
 
 static struct aggregator *aggregator_of(const struct slot *slot)
 {
@@ -120,12 +124,35 @@ static uint64_t allowed_at(const struct slot *slot)
     return slot->starts_ns[slot->starts % RESTARTS_MAX] + RESTARTS_PERIOD_NS;
 }
 
-/* It was asked to go. */
+static bool keeps_anything(const struct aggregator *a)
+{
+    list_for_each (node, &a->service->jobs)
+        if (keeping_has(a, list_entry(node, struct job, link), NULL))
+            return true;
+    return false;
+}
+
+static void ask_to_go(struct slot *slot, struct aggregator *a)
+{
+    slot->was_asked_to_go = true;
+    slot->stop_by_ns = clock_now_ns() + DRAIN_DEADLINE_NS;
+    timer_start(&slot->service->loop, &slot->again, slot->stop_by_ns);
+    aggregator_drain(a);
+}
+
+/* It is to go, but not before others have whole copies of what it keeps (K57). */
 static void check_leaving(struct slot *slot)
 {
     struct aggregator *a = aggregator_of(slot);
     char name[AGGREGATOR_NAME_BYTES];
-    if (!a || !a->is_stopping || clock_now_ns() < slot->stop_by_ns || a->process.fd < 0)
+    if (!a || !a->is_stopping)
+        return;
+    bool is_over = clock_now_ns() >= slot->stop_by_ns;
+    if (!slot->was_asked_to_go && !is_over && keeps_anything(a))
+        return timer_start(&slot->service->loop, &slot->again, clock_now_ns() + HANDOVER_LOOK_NS);
+    if (!slot->was_asked_to_go)
+        return ask_to_go(slot, a);
+    if (!is_over || a->process.fd < 0)
         return;
     log_warn("%s has not drained: killing it", aggregator_name(a, name, sizeof name));
     process_kill(a->process.fd, SIGKILL);
@@ -255,11 +282,11 @@ void fleet_release(struct aggregator *a)
     if (a->slot == 0 || a->slot > s->slots_count)
         return;
     struct slot *slot = &s->slots[a->slot - 1];
-    slot->is_wanted = false;
-    slot->stop_by_ns = clock_now_ns() + DRAIN_DEADLINE_NS;
-    timer_start(&s->loop, &slot->again, slot->stop_by_ns);
+    slot->is_wanted = slot->was_asked_to_go = false;
+    slot->stop_by_ns = clock_now_ns() + HANDOVER_DEADLINE_NS;
     a->is_stopping = true;
-    aggregator_drain(a);
+    keeping_check_all(s);
+    check_leaving(slot);
 }
 
 void fleet_drain(struct service *s, bool now)

@@ -20,7 +20,8 @@ struct slot {
     uint16_t data_port;
     uint32_t lanes_count, open_count; /* that it brings; of these, open as soon as it is there */
     bool is_wanted;                   /* it runs, or is started */
-    uint64_t stop_by_ns;              /* not wanted: ended then if it still runs */
+    uint64_t stop_by_ns;              /* not wanted: asked to go, then ended, if it still runs */
+    bool was_asked_to_go;
     struct provisioned process;
     struct source watch;              /* fd -1: none runs that we started */
     uint64_t starts_ns[RESTARTS_MAX]; /* ring */
@@ -37,7 +38,7 @@ struct slot *fleet_slot_of_grant(struct service *s, const char *grant);
 void fleet_joined(struct slot *slot);
 /* Has it run, with so many lanes open. */
 void fleet_want(struct slot *slot, size_t open_count);
-/* Has a local aggregator drain and end; its slot is free then. */
+/* Has a local aggregator hand over what it keeps, drain and end; its slot is free then. */
 void fleet_release(struct aggregator *a);
 size_t fleet_wanted(const struct service *s);
 /* Whether more run than must, so that there may be one to stop. */

@@ -283,7 +283,7 @@ static void forget_formers(struct job *job, const struct lane *lane)
  * was told of its keepers tell of copies with these. */
 void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns)
 {
-    if (asked_ns < job->keepers_ns)
+    if (asked_ns < job->keepers_ns || lane->aggregator->measured_ns < asked_ns)
         return;
     for (size_t i = 0; job->has_formers && i < job->shares_count; i++)
         if (job->shares[i].lane == lane && all_copied(job, &job->shares[i]))

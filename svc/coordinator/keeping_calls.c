@@ -99,8 +99,14 @@ static void forget_told(struct job *job, const struct told *told, bool is_unfit)
     }
 }
 
+/* What it has needs no room: it may not have heard of what began. */
+static bool lacks_room(const struct told *told, int code)
+{
+    return told->whom == TELL_KEEPER && (code == -ENOSPC || code == -ENOMEM || code == -EMFILE);
+}
+
 /* Where nobody answered, the aggregator is told when it is back; or it is lost. Without room for
- * what begins another may have some; what is there needs none. */
+ * what begins another may have some. */
 static void answered(struct service *s, void *data, const envelope *reply, int code,
                      const char *text)
 {
@@ -109,7 +115,8 @@ static void answered(struct service *s, void *data, const envelope *reply, int c
     struct aggregator *keeper = aggregator_find(s, told->keeper);
     if (reply || !job)
         return;
-    bool is_silent = call_went_unanswered(code), is_unfit = !is_silent && told->begins;
+    bool is_silent = call_went_unanswered(code);
+    bool is_unfit = !is_silent && (told->begins || lacks_room(told, code));
     forget_told(job, told, is_unfit);
     if (is_unfit && keeper)
         keeping_relieve(keeper, job, told->lane, text);

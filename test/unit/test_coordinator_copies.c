@@ -222,6 +222,18 @@ static void who_refuses_copies_is_relieved_of_what_is_on_that_lane(void **state)
     message_free(message);
 }
 
+/* The request with which the copy began may have been lost. */
+static void who_lacks_room_for_what_it_should_have_is_relieved(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *next = rig_aggregator(k.rig, 1), *third = keeping_aggregator(k.rig);
+    k.keeper->refuses = BODY(COPIES_REQUEST);
+    k.keeper->refusal = -ENOSPC;
+    keeping_goodbye(k.owner);
+    keeping_keeper_hears(&k, k.keeper, next, 2, 2, false);
+    keeping_keeper_hears(&k, third, next, 2, 2, true);
+}
+
 static void who_has_refused_is_chosen_for_nothing_for_a_while(void **state)
 {
     struct kept k = keeping_begin(*state, DURABILITY_REPLICA);
@@ -410,6 +422,7 @@ int main(void)
         CASE(who_does_not_reach_a_lane_is_relieved),
         CASE(without_a_third_the_lane_goes_on_without_who_does_not_reach_it),
         CASE(who_refuses_copies_is_relieved_of_what_is_on_that_lane),
+        CASE(who_lacks_room_for_what_it_should_have_is_relieved),
         CASE(who_has_refused_is_chosen_for_nothing_for_a_while),
         CASE(who_has_refused_is_asked_again_when_the_while_is_over),
         CASE(a_lane_that_refuses_a_keeper_is_told_again),

@@ -293,6 +293,39 @@ static void what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody(void *
     end_expect_none(k.owner, BODY(KEEPER_REQUEST));
 }
 
+/* A process of the service itself, for what an owner that was here before has. */
+static struct kept begin_with_local_keeper(struct rig *rig)
+{
+    struct kept k = {.rig = rig};
+    rig->options.aggregators = 1;
+    rig->options.cores = "0";
+    rig->options.lanes_per_core = 1;
+    rig_start_afresh(rig);
+    k.keeper = rig_local_aggregator(rig, 1, rig->grants[0]);
+    keeping_withhold(k.keeper);
+    k.owner = rig_aggregator(rig, 1);
+    k.worker = keeping_join(rig, "resnet", DURABILITY_REPLICA, &k.session, &k.job);
+    k.piece = keeping_declare(k.worker, "w");
+    assert_int_equal(keeping_placed_with(&k, k.owner), k.keeper->aggregator);
+    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    return k;
+}
+
+static void one_that_is_not_wanted_any_more_hands_over_what_it_keeps_first(void **state)
+{
+    struct kept k = begin_with_local_keeper(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    k.owner->ignores = BODY(STATS_REQUEST);
+    fleet_release(record_of(k.keeper));
+    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    tell_figures(&k, 0);
+    end_expect_none(k.keeper, BODY(DRAIN_REQUEST));
+    tell_figures(&k, 1);
+    message_free(end_expect(k.keeper, BODY(DRAIN_REQUEST)));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
 
 int main(void)
@@ -313,6 +346,7 @@ int main(void)
         CASE(one_that_stops_is_followed_and_waited_for_until_it_is_gone),
         CASE(a_former_keeper_is_free_once_the_next_has_a_whole_copy),
         CASE(what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody),
+        CASE(one_that_is_not_wanted_any_more_hands_over_what_it_keeps_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

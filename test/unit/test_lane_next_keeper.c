@@ -462,6 +462,67 @@ static void a_copy_is_read_for_ranks_that_have_changed_since(void **state)
     expect_kept(KEEPER, 4);
 }
 
+/* ---- who is lost, who leaves ---- */
+
+/* Its host may be gone without a word. */
+static void a_new_owner_does_not_wait_for_a_keeper_that_is_lost(void **state)
+{
+    start_with_keeper(4);
+    lose_lane();
+    bring_copy();
+    keep(KEEPER);
+    rig_settle(&rig);
+    rig.workers[KEEPER].is_stopped = true;
+    name(NUMBER(OTHER), false);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    announce_all(5);
+    rig_until(&rig, errors() == RANKS);
+    assert_int_equal(rig.workers[0].error.code, -EOWNERDEAD);
+    rig.workers[KEEPER].is_stopped = false;
+    rig_until(&rig, rig.workers[KEEPER].is_closed);
+}
+
+static void leave(uint32_t rank)
+{
+    const struct record_leave leave = {.kind = RECORD_LEAVE};
+    assert_int_equal(fabric_send(rig.workers[rank].conn, &leave, sizeof leave, NULL, 0), 0);
+    fabric_flush(rig.workers[rank].fabric);
+}
+
+static void expect_hopeless(void)
+{
+    rig_until(&rig, rig.workers[0].errors_count == 1);
+    assert_int_equal(rig.workers[0].error.code, -EPIPE);
+    assert_int_equal(rig.workers[0].commits_count, 3);
+}
+
+static void a_rank_that_leaves_while_the_state_is_copied_ends_what_waits_for_it(void **state)
+{
+    start_with_keeper(3);
+    update(0, 4);
+    rig_settle(&rig);
+    begin_copy_with_other();
+    leave(1);
+    (void)lane_poll(rig.lane, rig_now());
+    assert_int_equal(rig.workers[0].errors_count, 0); /* as long as the copy is made */
+    expect_hopeless();
+}
+
+/* The result that there was had it in it: another without it would be another. */
+static void a_round_is_not_made_again_without_a_rank_that_has_left(void **state)
+{
+    start_with_keeper(3);
+    announce_all(4);
+    leave(1);
+    while (lane_is_quiet(rig.lane))
+        (void)lane_poll(rig.lane, rig_now());
+    name(NUMBER(OTHER), false);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    expect_hopeless();
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 
 int main(int argc, char **argv)
@@ -492,6 +553,9 @@ int main(int argc, char **argv)
         CASE(what_was_sent_is_copied_before_any_worker_speaks),
         CASE(a_copy_of_what_was_sent_is_whole_only_with_its_keeper),
         CASE(a_copy_is_read_for_ranks_that_have_changed_since),
+        CASE(a_new_owner_does_not_wait_for_a_keeper_that_is_lost),
+        CASE(a_rank_that_leaves_while_the_state_is_copied_ends_what_waits_for_it),
+        CASE(a_round_is_not_made_again_without_a_rank_that_has_left),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,39 @@
+"""gradpool-bench stragglers: where a lane is slow the service tries what is faster, and every
+result stays right. How much faster is the bench's to say, never a test's."""
+import json
+import unittest
+
+import tap
+from test_bench import bench
+
+TIMES = ('round_before_ms', 'round_onset_ms', 'round_during_ms', 'round_settled_ms',
+         'round_after_ms', 'speed_fraction')
+
+
+class Stragglers(unittest.TestCase):
+    def rows(self, policies):
+        answer = bench('stragglers', '--json', '--model', 'resnet50', '--injector', 'sleep',
+                       '--policy', policies)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        *rows, last = [json.loads(line) for line in answer.stdout.splitlines()]
+        self.assertEqual(last['wrong'], 0)
+        self.assertEqual([row['policy'] for row in rows], policies.split(','))
+        for row in rows:
+            self.assertEqual((row['model'], row['injector']), ('resnet50', 'sleep'))
+            self.assertEqual(row['wrong'], 0, row)
+            for name in TIMES:
+                self.assertGreater(row[name], 0, row)
+        return rows, last
+
+    def test_tasks_leave_a_slow_lane_where_the_service_may_explore(self):
+        (nothing, explore), bars = self.rows('nothing,explore')
+        self.assertEqual([nothing[name] for name in ('tried', 'kept', 'bytes_moved')], [0, 0, 0])
+        self.assertGreaterEqual(explore['tried'], 1, explore)
+        self.assertGreater(explore['bytes_moved'], 0, explore)
+        self.assertLessEqual(explore['kept'], explore['tried'], explore)
+        self.assertEqual(bars['speed_fraction'], explore['speed_fraction'])
+        self.assertIn('speed_up', explore)
+
+
+if __name__ == '__main__':
+    tap.main()
