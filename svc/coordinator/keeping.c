@@ -271,6 +271,7 @@ static void forget_formers(struct job *job, const struct lane *lane)
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
             struct piece *piece = &job->tensors[t]->pieces[i];
             if (piece->lane == lane && piece->keeping.former) {
+                keeping_end_piece(job, piece->keeping.former, piece->id); /* never read, maybe */
                 piece->keeping.former = 0;
                 piece->keeping.lane_knows = false; /* it is told not to wait */
             }

@@ -275,6 +275,10 @@ static void a_former_keeper_is_free_once_the_next_has_a_whole_copy(void **state)
     end_expect_none(k.owner, BODY(KEEPER_REQUEST));
     tell_figures(&k, 1);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
+    envelope *message = end_expect(k.keeper, BODY(COPIES_END));
+    assert_int_equal(message->copies_end->n_pieces, 1);
+    assert_int_equal(message->copies_end->pieces[0], k.piece.id);
+    message_free(message);
 }
 
 static void what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody(void **state)
