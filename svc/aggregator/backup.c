@@ -430,6 +430,13 @@ bool backup_has(const struct piece *p, uint64_t round)
     return is_there(&p->parameters->backup, round);
 }
 
+bool backup_begins_with(const struct piece *p, uint64_t round)
+{
+    const struct backup *b = &p->parameters->backup;
+    bool is_stamped = b->worker && worker_is_keeper(b->worker); /* a worker tells of no halves */
+    return is_stamped && is_there(b, round) && !is_there(b, round - 1);
+}
+
 void backup_fetch(struct piece *p, uint64_t round) { p->parameters->fetched = round; }
 
 void backup_fetched(struct piece *p)

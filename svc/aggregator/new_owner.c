@@ -28,6 +28,8 @@ static uint64_t committed_by(struct rank *rank)
     return a->standing == RECORD_IDLE || a->round == 0 ? a->round : a->round - 1;
 }
 
+/* That a round was committed may have died with its lane, on the way to every rank: a copy that
+ * begins with it tells so, too. All ranks have its result (W4). */
 static uint64_t last_committed(struct piece *p)
 {
     uint64_t committed = 0;
@@ -36,7 +38,9 @@ static uint64_t last_committed(struct piece *p)
         if (here > committed)
             committed = here;
     }
-    return committed;
+    bool is_told = committed > 0 && p->terms.quorum == QUORUM_ALL && p->parameters &&
+                   backup_begins_with(p, committed + 1);
+    return committed + is_told;
 }
 
 /* The first n of n, in the last round, too: where workers come and go that may have had more. */
