@@ -74,7 +74,7 @@ finish_build() {
 
 # run_build NAME FOLDER MESON-OPTION... -- TEST-OPTION...
 run_build() {
-    local name=$1 folder=$2 options=() results=$2/results-$1.json
+    local name=$1 folder=$2 options=() results=$2/results-$1.json at_once=2
     shift 2
     while [ "$1" != -- ]; do
         options+=("$1")
@@ -88,8 +88,9 @@ run_build() {
     [ "$name" = plain ] && build_the_rest_ahead
     echo "==== $name: testing ($((SECONDS / 60)) min so far)"
     # What failed is shown by the summary; meson's own exit code says no more.
-    # Most of a test is waiting: for processes to start, for deadlines to pass.
-    meson test -C "$folder" --no-rebuild --num-processes $((2 * $(nproc))) "$@" 2>&1 |
+    # Most of a test is waiting: for processes to start, for deadlines; of a unit program more.
+    case $name in address | thread) at_once=3 ;; esac
+    meson test -C "$folder" --no-rebuild --num-processes $((at_once * $(nproc))) "$@" 2>&1 |
         grep -v '^ninja: '
     # Its name tells of the options.
     cat "$folder"/meson-logs/testlog*.json >"$results"

@@ -207,7 +207,7 @@ static inline void name(uint32_t keeper, bool when_known)
 
 /* ---- ranks that come and go ---- */
 
-static inline void say_anew(uint32_t rank, uint64_t round, uint8_t standing)
+ONE_THREAD static inline void say_anew(uint32_t rank, uint64_t round, uint8_t standing)
 {
     bool is_idle = standing == RECORD_IDLE;
     for (uint64_t e = 0; e < ELEMENTS && !is_idle; e++)
