@@ -237,7 +237,7 @@ static void drop_piece(struct lane_job *job, uint32_t id)
         return;
     p->is_dropped = true;
     if (backup_is_filled(p) && backup_is_kept(p) && worker_is_keeper(p->parameters->backup.worker))
-        drop_fill(job, p); /* a rank lives, and ends it by itself */
+        drop_fill(job, p); /* what a rank is sent ends by itself */
 }
 
 void lane_drop(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)
