@@ -11,7 +11,7 @@ usage: test/run.sh [--quick | --counts | --fuzz | --faults | --long]
   --counts   as without, with the counts and times that the READMEs name
   --fuzz     fuzzers that explore, ten minutes each, and nothing else
   --faults   kills, stops and cuts at random, ten seeds of five minutes each, and nothing else
-  --long     --counts, --fuzz, then --faults; about two hours
+  --long     --counts, --fuzz, then --faults; two hours and a quarter
 
 The last line is "N passed, N failed"; the exit code is 0 only if nothing failed.
 END

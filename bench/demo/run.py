@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The main job of gradpool on this host: two PyTorch jobs at the same time on one shared service.
+"""The demo: two PyTorch jobs at the same time on one shared service.
 
 A small CNN on handwritten digits (2 workers) and an MLP on the breast-cancer set (3 workers) train
 with DistributedDataParallel; the service averages their gradients: alone, together, and while
