@@ -241,7 +241,7 @@ void backup_set_keeper(struct piece *p, uint32_t keeper, bool when_known)
     }
 }
 
-/* Who was waited for as long as it was there is not any more. */
+/* Who has gone is not waited for, nor who was cut off because nobody hears of its end. */
 void backup_cut_off(struct worker *w)
 {
     list_for_each_safe (node, &w->job->pieces) {

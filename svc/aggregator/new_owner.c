@@ -28,8 +28,25 @@ static uint64_t committed_by(struct rank *rank)
     return a->standing == RECORD_IDLE || a->round == 0 ? a->round : a->round - 1;
 }
 
+static bool somebody_enters(const struct piece *p)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (p->ranks[i].is_entering)
+            return true;
+    }
+    return false;
+}
+
 /* That a round was committed may have died with its lane, on the way to every rank: a copy that
- * begins with it tells so, too. All ranks have its result (W4). */
+ * begins with it tells so, too. All ranks have its result (W4). Whose state is here needs no copy to
+ * know it, and may go back by a round (A44); who enters does so behind all pieces of a tensor. */
+static bool is_told_by_copy(struct piece *p, uint64_t round)
+{
+    bool is_lost = p->parameters && !p->parameters->are_set;
+    return is_lost && round > 1 && p->terms.quorum == QUORUM_ALL && !somebody_enters(p) &&
+           backup_begins_with(p, round);
+}
+
 static uint64_t last_committed(struct piece *p)
 {
     uint64_t committed = 0;
@@ -38,9 +55,7 @@ static uint64_t last_committed(struct piece *p)
         if (here > committed)
             committed = here;
     }
-    bool is_told = committed > 0 && p->terms.quorum == QUORUM_ALL && p->parameters &&
-                   backup_begins_with(p, committed + 1);
-    return committed + is_told;
+    return committed + is_told_by_copy(p, committed + 1);
 }
 
 /* The first n of n, in the last round, too: where workers come and go that may have had more. */

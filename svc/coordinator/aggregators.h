@@ -42,7 +42,7 @@ struct aggregator {
     uint64_t incarnation, identity;
     char *node;
     enum aggregator_state state;
-    bool is_stopping; /* was asked to drain and go */
+    bool is_stopping; /* is to drain and go, or has been asked to */
     struct peer *peer;
     struct source process;   /* pidfd, when it runs on this host */
     struct timer timer;      /* away: until it is lost; lost: until it is forgotten */

@@ -95,8 +95,9 @@ static void set(struct piece *piece, uint32_t keeper, uint32_t former)
 {
     struct keeping *now = &piece->keeping;
     bool knows = former == now->keeper ? now->keeper_knows : now->former_knows;
+    bool returns = keeper == now->former; /* what it has may still be wanted */
     if (now->keeper != keeper)
-        *now = (struct keeping){.keeper = keeper, .begins = true};
+        *now = (struct keeping){.keeper = keeper, .begins = !returns};
     now->former = former;
     now->former_knows = former && knows;
     now->keeper_knows = now->lane_knows = false;
@@ -105,6 +106,8 @@ static void set(struct piece *piece, uint32_t keeper, uint32_t former)
 /* The lane begins with that keeper, whose copy it is that it may want. */
 void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper)
 {
+    if (piece->keeping.former && piece->keeping.former != keeper)
+        keeping_end_piece(job, piece->keeping.former, piece->id);
     set(piece, keeper, 0);
     piece->keeping.is_unfit = false;
     job->keepers_ns = clock_now_ns();
@@ -170,10 +173,10 @@ static size_t find_changes(struct job *job, struct change *changes, size_t room)
 
 /* The lane may not have looked yet at the copy of the first, whoever was to follow that. One that
  * is unfit does not come to the lane any more: it would be waited for in vain. */
-static uint32_t former_of(struct service *s, const struct keeping *now)
+static uint32_t former_of(struct service *s, const struct keeping *now, uint32_t keeper)
 {
     if (!is_lost(aggregator_find(s, now->former)))
-        return now->former;
+        return now->former == keeper ? 0 : now->former;
     return now->is_unfit || is_lost(aggregator_find(s, now->keeper)) ? 0 : now->keeper;
 }
 
@@ -186,7 +189,8 @@ static int store_changes(struct job *job, const struct change *changes, size_t c
     for (size_t i = 0; i < count; i++) {
         piece_row(changes[i].tensor, changes[i].piece, &row);
         row.piece.keeper = changes[i].keeper;
-        row.piece.former_keeper = former_of(job->service, &changes[i].piece->keeping);
+        row.piece.former_keeper =
+            former_of(job->service, &changes[i].piece->keeping, changes[i].keeper);
         store_put(store, &row);
     }
     int error = store_commit(store, &err);
@@ -220,6 +224,13 @@ static void note_lack(struct job *job)
         fleet_want_another(job->service);
 }
 
+/* It has no room for more, or is not reached: what it has there is no use. */
+static void end_unfit(const struct job *job, const struct piece *piece)
+{
+    if (piece->keeping.is_unfit)
+        keeping_end_piece(job, piece->keeping.keeper, piece->id);
+}
+
 static void change_keepers(struct job *job)
 {
     size_t pieces = job->pieces_count;
@@ -230,7 +241,8 @@ static void change_keepers(struct job *job)
     if (count > 0)
         log_debug("job %s: other keepers for %zu pieces", job->name, count);
     for (size_t i = 0; i < count; i++) {
-        uint32_t former = former_of(job->service, &changes[i].piece->keeping);
+        uint32_t former = former_of(job->service, &changes[i].piece->keeping, changes[i].keeper);
+        end_unfit(job, changes[i].piece);
         set(changes[i].piece, changes[i].keeper, former);
         job->has_formers |= former > 0;
     }
@@ -266,6 +278,7 @@ static bool all_copied(const struct job *job, const struct share *share)
 
 static void forget_formers(struct job *job, const struct lane *lane)
 {
+    uint64_t keepers_ns = job->keepers_ns;
     job->has_formers = false;
     for (size_t t = 0; t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
@@ -278,6 +291,7 @@ static void forget_formers(struct job *job, const struct lane *lane)
             job->has_formers |= piece->keeping.former > 0;
         }
     keeping_tell(job, TELL_LANE);
+    job->keepers_ns = keepers_ns; /* who has a copy is as it was */
 }
 
 /* Requests to an aggregator are served in their order: figures that were asked for after the lane

@@ -147,6 +147,14 @@ static void a_new_owner_may_look_at_the_first_copy_however_often_others_follow(v
     end_expect_none(k.keeper, BODY(COPIES_REQUEST));
 }
 
+static void expect_end_of_copy(const struct kept *k, struct end *keeper)
+{
+    envelope *message = end_expect(keeper, BODY(COPIES_END));
+    assert_int_equal(message->copies_end->n_pieces, 1);
+    assert_int_equal(message->copies_end->pieces[0], k->piece.id);
+    message_free(message);
+}
+
 /* The lane begins with the keeper that it is placed with: it would wait in vain for another. */
 static void who_was_a_keeper_of_an_owner_before_is_not_waited_for(void **state)
 {
@@ -158,6 +166,7 @@ static void who_was_a_keeper_of_an_owner_before_is_not_waited_for(void **state)
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
     fourth = rig_aggregator(k.rig, 1);
     keeping_goodbye(k.owner);
+    expect_end_of_copy(&k, k.keeper);
     assert_int_equal(keeping_placed_with(&k, fourth), third->aggregator);
     keeping_keeper_hears(&k, third, fourth, 2, 2, false);
     keeping_lane_hears(&k, fourth, third->aggregator, false);
@@ -275,10 +284,25 @@ static void a_former_keeper_is_free_once_the_next_has_a_whole_copy(void **state)
     end_expect_none(k.owner, BODY(KEEPER_REQUEST));
     tell_figures(&k, 1);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
-    envelope *message = end_expect(k.keeper, BODY(COPIES_END));
-    assert_int_equal(message->copies_end->n_pieces, 1);
-    assert_int_equal(message->copies_end->pieces[0], k.piece.id);
-    message_free(message);
+    expect_end_of_copy(&k, k.keeper);
+}
+
+/* It was to go, and is wanted again. */
+static void a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    k.owner->ignores = BODY(STATS_REQUEST);
+    record_of(k.keeper)->is_stopping = true;
+    keeping_check_all(&k.rig->coordinator->service);
+    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    record_of(k.keeper)->is_stopping = false;
+    keeping_goodbye(third);
+    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, false);
+    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    tell_figures(&k, 1);
+    end_expect_none(k.keeper, BODY(COPIES_END));
+    keeping_expect_silence(k.owner, k.keeper);
 }
 
 static void what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody(void **state)
@@ -349,6 +373,7 @@ int main(void)
         CASE(a_keeper_that_is_away_is_told_again_and_not_followed),
         CASE(one_that_stops_is_followed_and_waited_for_until_it_is_gone),
         CASE(a_former_keeper_is_free_once_the_next_has_a_whole_copy),
+        CASE(a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has),
         CASE(what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody),
         CASE(one_that_is_not_wanted_any_more_hands_over_what_it_keeps_first),
     };

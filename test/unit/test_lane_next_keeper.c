@@ -462,39 +462,6 @@ static void a_copy_is_read_for_ranks_that_have_changed_since(void **state)
     expect_kept(KEEPER, 4);
 }
 
-/* ---- a copy that has just begun ---- */
-
-/* Its lane dies in the moment in which the copy is whole: no rank has heard of the COMMIT, one that
- * says that it holds the result has not either. */
-static void begin_with_a_copy_alone(uint8_t standing)
-{
-    start_with_keeper(3);
-    name(NUMBER(OTHER), false);
-    connect_keeper(OTHER);
-    keep(OTHER);
-    expect_filled(OTHER, 3);
-    memcpy(kept, rig_input(&rig, OTHER, halves[0]), sizeof kept);
-    rig_stop(&rig);
-    place(true);
-    bring_copy();
-    keep(KEEPER);
-    for (uint32_t rank = 0; rank < RANKS; rank++)
-        say(rank, 3, RECORD_UPDATE, standing);
-    await_commit(3);
-    follow(4, 5);
-    expect_kept(KEEPER, 5);
-}
-
-static void a_copy_that_begins_tells_what_was_committed_to_who_holds_the_result(void **state)
-{
-    begin_with_a_copy_alone(RECORD_HOLDS);
-}
-
-static void a_copy_that_begins_tells_what_was_committed_to_who_waits_for_the_result(void **state)
-{
-    begin_with_a_copy_alone(RECORD_ANNOUNCE);
-}
-
 /* ---- who is lost, who leaves ---- */
 
 /* Its host may be gone without a word. */
@@ -586,8 +553,6 @@ int main(int argc, char **argv)
         CASE(what_was_sent_is_copied_before_any_worker_speaks),
         CASE(a_copy_of_what_was_sent_is_whole_only_with_its_keeper),
         CASE(a_copy_is_read_for_ranks_that_have_changed_since),
-        CASE(a_copy_that_begins_tells_what_was_committed_to_who_holds_the_result),
-        CASE(a_copy_that_begins_tells_what_was_committed_to_who_waits_for_the_result),
         CASE(a_new_owner_does_not_wait_for_a_keeper_that_is_lost),
         CASE(a_rank_that_leaves_while_the_state_is_copied_ends_what_waits_for_it),
         CASE(a_round_is_not_made_again_without_a_rank_that_has_left),
