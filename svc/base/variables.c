@@ -87,6 +87,8 @@ static const char *const known[] = {
     "TENANT_REGIONS_MAX",
     "TENANT_TENSORS_MAX",
     "TENANT_WORKERS_MAX",
+    "TEST_KILL",
+    "TEST_KILL_AT",
     "TEST_LONG",
     "TEST_SEED",
     "TEST_SLOW",
