@@ -51,7 +51,7 @@ const struct knob serve_knobs[] = {
                   "on a network that you trust (default: off, they need one of gradpool tenant "
                   "add)"},
     [REQUIRE_TLS] = {"require-tls", NULL,
-                     "ask for a key also of what comes over TCP from this host (default: off)"},
+                     "ask for a key also of what comes over loopback (default: off)"},
     [HTTP] = {"http", "ADDRESS:PORT",
               "show the service over HTTP, for reading only and to whoever can reach it, names of "
               "all jobs included: /metrics for Prometheus, /report for people, /report.json, "
