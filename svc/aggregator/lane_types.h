@@ -271,10 +271,12 @@ void round_commit(struct piece *p);
 /* It has failed in mid-round, and nothing is posted. The latter frees it if it was dropped. */
 void round_rest(struct piece *p);
 void round_abandon(struct piece *p);
-void round_interrupt(
-    struct piece *p); /* who keeps its copy is gone: it begins again with the next */
+/* Who keeps its copy is gone: it begins again with the next. */
+void round_interrupt(struct piece *p);
 /* The open round is known, and whether ranks hold its result already: the rest get that. */
 void round_take_up(struct piece *p);
+/* Announcements of the open round that were here before it opened count, too. */
+void round_count_early(struct piece *p);
 void round_fetch(struct piece *p, uint64_t round); /* the state after it comes from its copy, ... */
 void round_fill(struct piece *p, uint64_t round);  /* ... or goes to one that lacks it */
 

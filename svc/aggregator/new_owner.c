@@ -223,9 +223,12 @@ void round_settle(struct piece *p, uint64_t committed)
                    "tensor '%s': the result of round %" PRIu64 " was lost with its lane", p->tensor,
                    p->round - 1);
     regroup_welcome(p);
-    if (p->failure || p->state != PIECE_COLLECTING)
-        return; /* ranks disagree about the operation, or the last of them has set it off */
-    round_take_up(p);
+    if (p->failure)
+        return; /* ranks disagree about the operation */
+    if (backup_is_filled(p))
+        round_count_early(p); /* the first has set off the copy: the others are heard as well */
+    else if (p->state == PIECE_COLLECTING)
+        round_take_up(p);
 }
 
 /* ---- a former owner that let go ---- */
@@ -239,10 +242,12 @@ static bool suits_clock(const struct rank *rank, const struct record_ready *read
     return ready->round == rank->clock || ready->round == rank->clock + 1;
 }
 
+/* A round that was not finished because whoever kept a copy had gone may have given results (A49):
+ * it is done again, to the same bits, of gradients that are lent still. */
 bool new_owner_accepts(const struct piece *p, const struct rank *rank,
                        const struct record_ready *ready)
 {
-    uint64_t committed = p->round - 1;
+    uint64_t committed = p->round - 1, held = committed + (p->parameters != NULL);
     if (p->failure)
         return true; /* it may not have heard of it: then it stands wherever that has left it */
     if (quorum_is_loose(p))
@@ -252,7 +257,9 @@ bool new_owner_accepts(const struct piece *p, const struct rank *rank,
                (ready->round == committed || ready->round + 1 == committed);
     if (ready->round < committed && !quorum_is_partial(p))
         return false;
-    return ready->round <= (ready->standing == RECORD_ANNOUNCE ? p->round + 1 : committed);
+    return ready->round <= (ready->standing == RECORD_ANNOUNCE ? p->round + 1
+                            : ready->standing == RECORD_HOLDS  ? held
+                                                               : committed);
 }
 
 /* Nothing that it lent for a round that is in the sum is read again. */

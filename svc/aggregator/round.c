@@ -149,7 +149,7 @@ void round_answer_late(struct rank *rank, struct announcement *a)
 /* ---- commit ---- */
 
 /* Announcements of the round that opens may be here already: a fast worker laps a slow one (W3). */
-static void count_early(struct piece *p)
+void round_count_early(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
         struct announcement *a = quorum_waiting(p, &p->ranks[i]);
@@ -275,7 +275,7 @@ static void open_round(struct piece *p)
     p->operation = NULL;
     p->priority = 0;
     p->state = PIECE_COLLECTING;
-    count_early(p);
+    round_count_early(p);
 }
 
 void round_fetch(struct piece *p, uint64_t round)
@@ -369,7 +369,7 @@ void round_take_up(struct piece *p)
         assign_parts(p);
         round_commit(p); /* all hold the result */
     } else {
-        count_early(p);
+        round_count_early(p);
         round_go_on(p); /* the late may have their answer here (A45) */
     }
 }

@@ -203,6 +203,26 @@ static void a_lane_that_is_lost_again_before_a_round_leaves_the_copy_whole(void 
     expect_kept(KEEPER, 5);
 }
 
+/* The copy begins with the first that is counted in. */
+static void all_are_heard_though_the_next_keeper_gets_the_state_first(void **state)
+{
+    start_with_keeper(3);
+    lose_lane();
+    name(NUMBER(OTHER), true);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    bring_copy();
+    keep(KEEPER);
+    lend(0, 4, RECORD_HOLDS);
+    update(1, 4);
+    expect_filled(OTHER, 3);
+    await_commit(4);
+    model_update(UPDATE_ADAM, 4, &usual);
+    expect_model(1); /* the first has it */
+    follow(5, 5);
+    expect_kept(OTHER, 5);
+}
+
 static void a_keeper_that_goes_while_its_copy_is_read_is_read_again(void **state)
 {
     start_with_keeper(4);
@@ -306,6 +326,7 @@ int main(int argc, char **argv)
         CASE(a_new_owner_hears_of_the_copy_before_the_ranks_have_spoken),
         CASE(a_round_that_was_kept_and_not_committed_is_done_again),
         CASE(a_lane_that_is_lost_again_before_a_round_leaves_the_copy_whole),
+        CASE(all_are_heard_though_the_next_keeper_gets_the_state_first),
         CASE(a_keeper_that_goes_while_its_copy_is_read_is_read_again),
         CASE(a_copy_of_other_rounds_than_the_committed_one_is_no_copy),
         CASE(a_keeper_that_has_nothing_does_not_keep_the_loss_from_being_told),

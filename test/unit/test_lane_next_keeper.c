@@ -285,6 +285,26 @@ static void a_round_without_its_keeper_is_not_finished_for_who_moves_the_piece(v
     expect_kept(KEEPER, 4);
 }
 
+/* Who keeps the copy has gone behind the word of the result. */
+static void
+who_holds_a_result_that_was_not_finished_lends_its_gradient_to_the_next_owner(void **state)
+{
+    struct lane_standing standing;
+    start_with_keeper(3);
+    begin_round(4);
+    end_connection(KEEPER);
+    hand_over(let_go_of_lane(&standing), 3);
+    lend(0, 4, RECORD_HOLDS);
+    update(1, 4);
+    bring_copy();
+    keep(KEEPER);
+    await_commit(4);
+    model_update(UPDATE_ADAM, 4, &usual);
+    expect_model(1); /* the first has it */
+    follow(5, 5);
+    expect_kept(KEEPER, 5);
+}
+
 /* ---- other ranks ---- */
 
 static void a_copy_stays_where_it_is_when_ranks_go(void **state)
@@ -543,6 +563,7 @@ int main(int argc, char **argv)
         CASE(a_keeper_may_come_before_the_state_is_handed_over),
         CASE(a_state_that_is_handed_over_makes_the_next_keeper_count),
         CASE(a_round_without_its_keeper_is_not_finished_for_who_moves_the_piece),
+        CASE(who_holds_a_result_that_was_not_finished_lends_its_gradient_to_the_next_owner),
         CASE(a_copy_stays_where_it_is_when_ranks_go),
         CASE(a_rank_and_the_keeper_may_go_in_the_same_round),
         CASE(a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing),

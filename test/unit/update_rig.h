@@ -87,12 +87,14 @@ static inline void say(uint32_t rank, uint64_t round, uint8_t operation, uint8_t
                          .has_no_output = is_idle || (is_broadcast && rank == 0)});
 }
 
-ONE_THREAD static inline void update(uint32_t rank, uint64_t round)
+ONE_THREAD static inline void lend(uint32_t rank, uint64_t round, uint8_t standing)
 {
     for (uint64_t e = 0; e < ELEMENTS; e++)
         rig_input(&rig, rank, 0)[e] = gradient(rank, round, e);
-    say(rank, round, RECORD_UPDATE, RECORD_ANNOUNCE);
+    say(rank, round, RECORD_UPDATE, standing);
 }
+
+static inline void update(uint32_t rank, uint64_t round) { lend(rank, round, RECORD_ANNOUNCE); }
 
 static inline void await_commit(uint64_t round)
 {
