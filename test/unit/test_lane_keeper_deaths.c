@@ -185,7 +185,7 @@ static void each_step(const char *what, bool (*dies)(uint32_t steps))
     uint32_t stride = strcmp(kind, "shm") == 0 || getenv("GRADPOOL_TEST_LONG") ? 1 : 11, steps = 0;
     while (!dies(steps))
         assert_true((steps += stride) < STEPS_MOST);
-    print_message("%s: at %u of %u steps\n", what, steps / stride + 1, steps + 1);
+    print_message("# %s: at %u of %u steps\n", what, steps / stride + 1, steps + 1);
     rig_start(&rig, kind); /* for stop() */
 }
 
