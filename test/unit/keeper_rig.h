@@ -184,6 +184,25 @@ static inline void bring_copy(void)
     memcpy(rig_input(&rig, KEEPER, halves[0]), kept, sizeof kept);
 }
 
+static char moved[STATE_BYTES + LANE_STATE_HEAD_BYTES];
+
+/* The lane lets go, and what it keeps is read. Returns the bytes of that. */
+static inline size_t let_go(struct lane_standing *ret_standing)
+{
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), 0);
+    rig_until(&rig, lane_rested(rig.lane, RIG_JOB, pieces, 1) == 1);
+    assert_int_equal(lane_standing(rig.lane, RIG_JOB, W, ret_standing), 0);
+    int64_t bytes = lane_state_read(rig.lane, RIG_JOB, W, 0, moved, sizeof moved);
+    assert_int_equal(bytes, ret_standing->state_bytes);
+    return (size_t)bytes;
+}
+
+static inline void hand_over(size_t bytes, uint64_t round)
+{
+    assert_int_equal(lane_state_put(rig.lane, RIG_JOB, W, 0, moved, bytes), 0);
+    assert_int_equal(lane_install(rig.lane, RIG_JOB, pieces, &round, 1), 0);
+}
+
 static inline void expect_let_go(uint32_t i)
 {
     rig_until(&rig, rig.workers[i].backed_count == 1);

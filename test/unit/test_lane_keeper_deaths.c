@@ -17,7 +17,7 @@
 #define STEPS_MOST 10000 /* far more than any of it takes */
 
 static char landed[RANKS][BYTES];
-static bool has_heard[RANKS];
+static bool has_heard[RANKS], has_result[RANKS];
 
 /* A step: a turn of the lane, and one of the others looks around, or none. */
 static void walk(uint32_t steps)
@@ -38,19 +38,26 @@ static bool look_who_has_heard(uint64_t round)
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         const struct rig_worker *w = &rig.workers[rank];
         has_heard[rank] = w->commits_count > 0 && w->commits[w->commits_count - 1] == round;
+        has_result[rank] = w->words_count > 0 && w->words[w->words_count - 1] == round;
         have_all &= has_heard[rank];
     }
     return have_all;
 }
 
-/* What lies in workers' and in the keeper's memory stays there. */
-static void lose_owner(void)
+/* What lies in workers' memory stays there. */
+static void lose_lane_alone(void)
 {
     for (uint32_t rank = 0; rank < RANKS; rank++)
         memcpy(landed[rank], rig_landing(&rig, rank, 0), BYTES);
     lose_lane();
     for (uint32_t rank = 0; rank < RANKS; rank++)
         memcpy(rig_landing(&rig, rank, 0), landed[rank], BYTES);
+}
+
+/* Nor does what lies in the keeper's go. */
+static void lose_owner(void)
+{
+    lose_lane_alone();
     bring_copy();
     keep(KEEPER);
 }
@@ -60,7 +67,13 @@ static void stand(uint32_t rank, uint64_t round)
     if (has_heard[rank])
         say(rank, round, RECORD_UPDATE, RECORD_IDLE);
     else
-        update(rank, round);
+        lend(rank, round, has_result[rank] ? RECORD_HOLDS : RECORD_ANNOUNCE);
+}
+
+static void all_stand(uint64_t round)
+{
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        stand(rank, round);
 }
 
 /* Who has heard of the round has its result; who has not, hears of it. */
@@ -90,8 +103,7 @@ static bool owner_dies_in_round(uint32_t steps)
     walk(steps);
     bool is_over = look_who_has_heard(4);
     lose_owner();
-    for (uint32_t rank = 0; rank < RANKS; rank++)
-        stand(rank, 4);
+    all_stand(4);
     expect_round(4);
     expect_to_go_on_from(5);
     return is_over;
@@ -112,13 +124,53 @@ static bool keeper_dies_in_round(uint32_t steps)
     return is_over;
 }
 
+/* Another is there at once, whom the owner was not told of. */
+static bool owner_dies_before_the_next_keeper_counts(uint32_t steps)
+{
+    start_with_keeper(3);
+    announce_all(4);
+    walk(steps);
+    bool is_over = look_who_has_heard(4);
+    lose_lane_alone();
+    name(NUMBER(OTHER), true);
+    connect_keeper(OTHER);
+    keep(OTHER);
+    bring_copy();
+    keep(KEEPER);
+    all_stand(4);
+    expect_round(4);
+    follow(5, 6);
+    expect_kept(OTHER, 6);
+    rig_stop(&rig);
+    return is_over;
+}
+
+/* The round may have given results, and is done again where the piece is then. */
+static bool keeper_dies_before_a_move(uint32_t steps)
+{
+    struct lane_standing standing;
+    start_with_keeper(3);
+    announce_all(4);
+    walk(steps);
+    end_connection(KEEPER);
+    size_t bytes = let_go(&standing);
+    bool is_over = look_who_has_heard(4);
+    lose_lane_alone();
+    hand_over(bytes, standing.round);
+    connect_keeper(KEEPER); /* another, which has nothing */
+    keep(KEEPER);
+    all_stand(4);
+    expect_round(4);
+    expect_to_go_on_from(5);
+    return is_over;
+}
+
 static bool owner_dies_in_recovery(uint32_t steps)
 {
     start_with_keeper(4);
     (void)look_who_has_heard(4);
     lose_owner();
-    for (uint32_t rank = 0; rank < RANKS; rank++)
-        stand(rank, 4);
+    all_stand(4);
     walk(steps);
     bool is_over = lane_may_move(rig.lane, RIG_JOB, pieces, 1) == 0;
     lose_owner();
@@ -161,8 +213,8 @@ static bool owner_and_rank_die_in_round(uint32_t steps)
     walk(steps);
     bool is_over = look_who_has_heard(4);
     const struct rig_worker *w = &rig.workers[0];
-    bool has_result = w->words_count > 0 && w->words[w->words_count - 1] == 4;
-    assert_true(!has_result || has_heard[0]);
+    bool is_told = w->words_count > 0 && w->words[w->words_count - 1] == 4;
+    assert_true(!is_told || has_heard[0]);
     if (has_heard[0])
         model_update(UPDATE_ADAM, 4, &usual); /* of both */
     lose_lane();
@@ -194,6 +246,16 @@ static void an_owner_may_die_at_any_step_of_a_round(void **state)
     each_step("the owner, in a round", owner_dies_in_round);
 }
 
+static void an_owner_may_die_though_the_next_has_another_keeper(void **state)
+{
+    each_step("the owner, before the next keeper counts", owner_dies_before_the_next_keeper_counts);
+}
+
+static void a_keeper_may_die_at_any_step_of_a_round_before_a_move(void **state)
+{
+    each_step("who keeps a copy, before a move", keeper_dies_before_a_move);
+}
+
 static void a_keeper_may_die_at_any_step_of_a_round(void **state)
 {
     each_step("who keeps a copy, in a round", keeper_dies_in_round);
@@ -220,7 +282,9 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CASE(an_owner_may_die_at_any_step_of_a_round),
+        CASE(an_owner_may_die_though_the_next_has_another_keeper),
         CASE(a_keeper_may_die_at_any_step_of_a_round),
+        CASE(a_keeper_may_die_at_any_step_of_a_round_before_a_move),
         CASE(an_owner_may_die_with_a_rank_at_any_step_of_a_round),
         CASE(the_next_owner_may_die_at_any_step_of_its_recovery),
         CASE(the_next_owner_may_die_while_a_rank_is_silent),

@@ -207,24 +207,12 @@ static void a_keeper_that_comes_while_it_is_connected_begins_anew(void **state)
 
 /* ---- another lane, that is handed the state ---- */
 
-static char moved[STATE_BYTES + LANE_STATE_HEAD_BYTES];
-
 /* Lets go, and is gone; the new owner waits to be told. Returns the bytes of what it keeps. */
 static size_t let_go_of_lane(struct lane_standing *ret_standing)
 {
-    assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), 0);
-    rig_until(&rig, lane_rested(rig.lane, RIG_JOB, pieces, 1) == 1);
-    assert_int_equal(lane_standing(rig.lane, RIG_JOB, W, ret_standing), 0);
-    int64_t bytes = lane_state_read(rig.lane, RIG_JOB, W, 0, moved, sizeof moved);
-    assert_int_equal(bytes, ret_standing->state_bytes);
+    size_t bytes = let_go(ret_standing);
     lose_lane();
-    return (size_t)bytes;
-}
-
-static void hand_over(size_t bytes, uint64_t round)
-{
-    assert_int_equal(lane_state_put(rig.lane, RIG_JOB, W, 0, moved, bytes), 0);
-    assert_int_equal(lane_install(rig.lane, RIG_JOB, pieces, &round, 1), 0);
+    return bytes;
 }
 
 static void a_lane_that_is_handed_the_state_writes_its_copy_on(void **state)
