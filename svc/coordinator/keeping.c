@@ -278,7 +278,6 @@ static bool all_copied(const struct job *job, const struct share *share)
 
 static void forget_formers(struct job *job, const struct lane *lane)
 {
-    uint64_t keepers_ns = job->keepers_ns;
     job->has_formers = false;
     for (size_t t = 0; t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
@@ -291,7 +290,6 @@ static void forget_formers(struct job *job, const struct lane *lane)
             job->has_formers |= piece->keeping.former > 0;
         }
     keeping_tell(job, TELL_LANE);
-    job->keepers_ns = keepers_ns; /* who has a copy is as it was */
 }
 
 /* Requests to an aggregator are served in their order: figures that were asked for after the lane
