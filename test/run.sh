@@ -6,7 +6,7 @@ usage() {
     cat <<'END'
 usage: test/run.sh [--quick | --counts | --fuzz | --faults | --long]
 
-  (nothing)  plain, address+undefined and thread sanitizer builds; under 20 minutes on 2 cores
+  (nothing)  plain, address+undefined and thread sanitizer builds; some 20 minutes on 2 cores
   --quick    the plain build only
   --counts   as without, with the counts and times that the READMEs name
   --fuzz     fuzzers that explore, ten minutes each, and nothing else
