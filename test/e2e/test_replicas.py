@@ -1,6 +1,7 @@
 """Parameters and moments outlive the aggregators that have them, to the same bits as training that
 never stopped: with copies on other aggregators (--durability replica) and in workers' memory
 (--durability worker). Both ranks live in this process."""
+import contextlib
 import os
 import random
 import signal
@@ -82,9 +83,10 @@ class Case(durability.Case):
         use = self.service.job(self.name)['use']
         return use.get('states', 0) == len(NAMES) and use['copied'] == use['states']
 
-    def kill(self, pid):
-        os.kill(pid, signal.SIGKILL)
-        self.killed += 1
+    def kill(self, pid, how=signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):  # lost a moment ago: another was started
+            os.kill(pid, how)
+            self.killed += 1
 
     def kill_owner(self):
         owners = self.owners()
@@ -125,8 +127,7 @@ class Replicas(Case):
         def harm():
             until(self.is_copied, 'each state has a copy', process=self.service.serve)
             keepers = [pid for pid in self.service.pids() if pid not in self.owners()]
-            os.kill(self.random.choice(keepers or self.service.pids()), signal.SIGSTOP)
-            self.killed += 1
+            self.kill(self.random.choice(keepers or self.service.pids()), signal.SIGSTOP)
         self.train_while(harm, 'tcp', TIMES)
 
     def test_the_coordinator_may_be_killed_as_well(self):
