@@ -116,14 +116,17 @@ class Case(unittest.TestCase):
         lines = self.log(rank)
         return int(lines[-1][2]) if lines else 0
 
+    def check_running(self):
+        for rank, process in self.running.items():
+            if process.poll() is not None:
+                self.fail(f'rank {rank} has ended: {process.communicate()[1]}')
+
     def await_set(self, members, watched=0):
         wanted = sum(1 << rank for rank in members)
-        for rank, process in self.running.items():
-            self.assertIsNone(process.poll(), process.poll() is not None and
-                              f'rank {rank}: {process.communicate()[1]}')
+        self.check_running()
         until(lambda: self.newest(watched) == wanted or self.running[watched].poll() is not None,
               f'rounds of ranks {sorted(members)}', process=self.service.serve)
-        self.assertEqual(self.newest(watched), wanted)
+        self.check_running()
 
     def finish(self):
         """Everybody ends well."""
