@@ -105,6 +105,7 @@ static Gradpool__Wire__JobUse *job_use_message(const struct measurement *m,
     message->stalled_ns = use->stalled_ns;
     message->states = use->states;
     message->copied = use->copied;
+    message->empty = use->empty;
     message->reference = use->reference;
     message->begun_rounds = use->begun_rounds;
     message->begun_ns = use->begun_ns;

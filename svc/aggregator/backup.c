@@ -416,6 +416,12 @@ bool backup_is_whole(const struct piece *p)
     return is_known && q->backup.since != RECORD_ROUND_NONE && is_there(&q->backup, p->round - 1);
 }
 
+bool backup_is_needless(const struct piece *p)
+{
+    const struct parameters *q = p->parameters;
+    return p->failure || (p->round > 0 && !q->are_set && !q->fetched);
+}
+
 bool backup_is_ready(const struct piece *p)
 {
     const struct parameters *q = p->parameters;

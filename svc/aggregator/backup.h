@@ -46,6 +46,10 @@ void backup_committed(struct piece *p);
 /* It has the state that is committed, and gets each that follows. */
 bool backup_is_whole(const struct piece *p);
 
+/* It is known that no copy can have anything of it that is still wanted: it was never set, or has
+ * failed. */
+bool backup_is_needless(const struct piece *p);
+
 /* Who is to keep it is at hand, and has it where a former owner has sent it (A28). */
 bool backup_is_ready(const struct piece *p);
 

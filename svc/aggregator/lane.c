@@ -270,6 +270,7 @@ static void count_copies(const struct lane_job *job, struct lane_job_use *use)
         bool has_state = p->parameters && p->elements > 0;
         use->states += has_state;
         use->copied += has_state && backup_is_whole(p);
+        use->empty += has_state && !backup_is_whole(p) && backup_is_needless(p);
     }
 }
 

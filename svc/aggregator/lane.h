@@ -153,6 +153,7 @@ struct lane_job_use {
     struct lane_endings endings;
     struct lane_squares squares; /* round 0: nothing is measured */
     uint32_t states, copied;     /* pieces that keep parameters; those of them with a whole copy */
+    uint32_t empty;              /* those without one that have nothing to lose */
 };
 struct lane_piece_use {
     uint32_t piece;

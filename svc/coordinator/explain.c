@@ -210,6 +210,7 @@ static WIRE(JobUse) * count_copies(const struct job *job)
         const WIRE(JobUse) *use = jobs_use_of(job, &job->shares[i]);
         sum->states += use ? use->states : 0;
         sum->copied += use ? use->copied : 0;
+        sum->empty += use ? use->empty : 0;
     }
     return sum;
 }

@@ -273,7 +273,7 @@ static bool all_copied(const struct job *job, const struct share *share)
     const WIRE(JobUse) *use = jobs_use_of(job, share);
     size_t states;
     return use && count_states(job, share->lane, &states) && use->states == states &&
-           use->copied == states;
+           (uint64_t)use->copied + use->empty == states;
 }
 
 static void forget_formers(struct job *job, const struct lane *lane)

@@ -50,6 +50,7 @@ static void add_use(WIRE(JobUse) * total, const WIRE(JobUse) * use)
     total->stalled_ns += use->stalled_ns;
     total->states += use->states;
     total->copied += use->copied;
+    total->empty += use->empty;
     total->pushed_bytes += use->pushed_bytes;
     total->rounds += use->rounds;
     total->connections += use->connections;

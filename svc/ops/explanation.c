@@ -45,6 +45,8 @@ static void print_durability(const WIRE(JobView) * job, FILE *out)
             is_replica ? "on another aggregator" : "in a worker's memory");
     if (job->use && job->use->states)
         fprintf(out, ": %u of %u", job->use->copied, job->use->states);
+    if (job->use && job->use->empty)
+        fprintf(out, ", %u have nothing to lose (never set, or failed)", job->use->empty);
     fputc('\n', out);
 }
 

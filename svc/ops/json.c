@@ -18,8 +18,10 @@ static json_t *use_json(const struct view_use *use, int *error)
     json_put_number(o, "handled_ns", use->handled_ns, error);
     json_put_number(o, "stalled_ns", use->stalled_ns, error);
     json_put_known_number(o, "states", use->states, error);
-    if (use->states)
+    if (use->states) {
         json_put_number(o, "copied", use->copied, error);
+        json_put_number(o, "empty", use->empty, error);
+    }
     return o;
 }
 

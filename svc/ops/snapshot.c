@@ -26,6 +26,7 @@ static void add_use(const WIRE(JobUse) * use, struct view_use *ret_use)
     ret_use->stalled_ns += use->stalled_ns;
     ret_use->states += use->states;
     ret_use->copied += use->copied;
+    ret_use->empty += use->empty;
 }
 
 static int compare_numbers(uint32_t left, uint32_t right)

@@ -19,6 +19,7 @@ struct view_use {
     uint64_t handled_ns;     /* in which some round of it could be worked on or was */
     uint64_t stalled_ns;     /* that workers waited for this lane, together */
     uint32_t states, copied; /* pieces that keep parameters; those of them with a whole copy */
+    uint32_t empty;          /* those without one that have nothing to lose: never set, or failed */
 };
 
 /* Between this snapshot and the one before; NAN: not known yet. */

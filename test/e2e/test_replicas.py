@@ -83,6 +83,10 @@ class Case(durability.Case):
         use = self.service.job(self.name)['use']
         return use.get('states', 0) == len(NAMES) and use['copied'] == use['states']
 
+    def copies(self):
+        use = self.service.job(self.name)['use']
+        return [use.get(name) for name in ('states', 'copied', 'empty')]
+
     def kill(self, pid, how=signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):  # lost a moment ago: another was started
             os.kill(pid, how)
@@ -152,6 +156,29 @@ class Replicas(Case):
             if not self.killed or self.random.random() < 0.5:
                 self.kill_when_copied()
         self.train_while(harm, 'tcp', TIMES)
+
+    def test_a_tensor_that_nobody_sets_holds_no_drain_up(self):
+        """Who had its copy before its owner died is the only one that it can go to."""
+        self.serve('--scale', 'off', aggregators=2)
+        self.name = 'half-set'
+        self.join(self.name, 'shm', 'adam', self.KIND)
+        for job in self.jobs:
+            job.declare_all({'nobody sets it': 1000}, rule='adam')
+        self.start()
+        self.train(0, 3)
+        until(lambda: self.copies() == [len(NAMES) + 1, len(NAMES), 1], 'a copy of what was set',
+              process=self.service.serve)
+        dead = self.owners()[0]
+        os.kill(dead, signal.SIGKILL)
+        self.train(3, 10)
+        until(lambda: len(self.lanes()) == 2 and self.copies()[1:] == [len(NAMES), 1] and
+              dead not in self.owners(), 'another copy', process=self.service.serve)
+        owner = next(a for a in self.service.status()['aggregators'] if a['pid'] in self.owners())
+        answer = self.service.ask('drain', 'aggregator', str(owner['aggregator']))
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertNotIn(owner['pid'], self.owners())
+        self.train(10, 20)
+        self.check(20)
 
     def test_without_another_aggregator_it_says_so_and_the_loss_is_told(self):
         self.serve('--durability', 'replica', aggregators=1)

@@ -235,7 +235,8 @@ static void one_that_stops_is_followed_and_waited_for_until_it_is_gone(void **st
 /* --- the former keeper --- */
 
 /* What the lane says of one state, and whether its keeper has a whole copy. */
-static void answer_figures(const struct kept *k, const envelope *request, uint32_t copied)
+static void answer_with(const struct kept *k, const envelope *request, uint32_t copied,
+                        uint32_t empty)
 {
     WIRE(StatsReply) stats = GRADPOOL__WIRE__STATS_REPLY__INIT;
     WIRE(LaneUse) lane = GRADPOOL__WIRE__LANE_USE__INIT, *lanes = &lane;
@@ -244,6 +245,7 @@ static void answer_figures(const struct kept *k, const envelope *request, uint32
     job.job_id = k->job;
     job.states = 1;
     job.copied = copied;
+    job.empty = empty;
     lane.lane = k->owner->lanes[0];
     lane.n_jobs = 1;
     lane.jobs = &jobs;
@@ -253,6 +255,11 @@ static void answer_figures(const struct kept *k, const envelope *request, uint32
     reply.body_case = BODY(STATS_REPLY);
     reply.stats_reply = &stats;
     channel_send(k->owner->channel, &reply);
+}
+
+static void answer_figures(const struct kept *k, const envelope *request, uint32_t copied)
+{
+    answer_with(k, request, copied, 0);
 }
 
 static envelope *ask_figures(const struct kept *k)
@@ -283,6 +290,21 @@ static void a_former_keeper_is_free_once_the_next_has_a_whole_copy(void **state)
     tell_figures(&k, 0);
     end_expect_none(k.owner, BODY(KEEPER_REQUEST));
     tell_figures(&k, 1);
+    keeping_lane_hears(&k, k.owner, third->aggregator, false);
+    expect_end_of_copy(&k, k.keeper);
+}
+
+static void a_former_keeper_is_free_once_there_is_nothing_to_lose(void **state)
+{
+    struct kept k = keeping_begun(*state);
+    struct end *third = keeping_aggregator(k.rig);
+    k.owner->ignores = BODY(STATS_REQUEST);
+    record_of(k.keeper)->is_stopping = true;
+    keeping_check_all(&k.rig->coordinator->service);
+    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    envelope *request = ask_figures(&k);
+    answer_with(&k, request, 0, 1);
+    message_free(request);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
     expect_end_of_copy(&k, k.keeper);
 }
@@ -373,6 +395,7 @@ int main(void)
         CASE(a_keeper_that_is_away_is_told_again_and_not_followed),
         CASE(one_that_stops_is_followed_and_waited_for_until_it_is_gone),
         CASE(a_former_keeper_is_free_once_the_next_has_a_whole_copy),
+        CASE(a_former_keeper_is_free_once_there_is_nothing_to_lose),
         CASE(a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has),
         CASE(what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody),
         CASE(one_that_is_not_wanted_any_more_hands_over_what_it_keeps_first),

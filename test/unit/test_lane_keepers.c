@@ -262,6 +262,55 @@ static void a_keeper_that_has_nothing_does_not_keep_the_loss_from_being_told(voi
     expect_error(0, -EOWNERDEAD, "died with the lane");
 }
 
+/* ---- who may be free of a copy ---- */
+
+static void expect_figures(uint32_t copied, uint32_t empty)
+{
+    struct lane_job_use use = rig_use(&rig);
+    assert_int_equal(use.states, 1);
+    assert_int_equal(use.copied, copied);
+    assert_int_equal(use.empty, empty);
+}
+
+static void what_was_never_set_needs_no_copy(void **state)
+{
+    place(false);
+    connect_keeper(KEEPER);
+    keep(KEEPER);
+    expect_figures(0, 1);
+    lose_lane();
+    expect_figures(0, 0); /* as far as anybody knows here */
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        say(rank, 0, RECORD_BROADCAST, RECORD_IDLE);
+    connect_keeper(KEEPER);
+    keep(KEEPER);
+    rig_settle(&rig);
+    expect_figures(0, 1);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        say(rank, 1, RECORD_BROADCAST, RECORD_ANNOUNCE);
+    await_commit(1);
+    expect_figures(1, 0);
+}
+
+static void what_was_set_needs_one_until_it_is_there_or_lost(void **state)
+{
+    start_with_keeper(3);
+    expect_figures(1, 0);
+    lose_lane();
+    expect_figures(0, 0);
+    bring_copy();
+    keep(KEEPER);
+    announce_all(4);
+    expect_commit(4);
+    expect_figures(1, 0);
+    lose_lane();
+    connect_keeper(KEEPER);
+    keep(KEEPER); /* it has nothing */
+    announce_all(5);
+    expect_error(0, -EOWNERDEAD, "died with the lane");
+    expect_figures(0, 1);
+}
+
 /* ---- keepers that lie ---- */
 
 /* The round that waits for it is done with its next connection. */
@@ -330,6 +379,8 @@ int main(int argc, char **argv)
         CASE(a_keeper_that_goes_while_its_copy_is_read_is_read_again),
         CASE(a_copy_of_other_rounds_than_the_committed_one_is_no_copy),
         CASE(a_keeper_that_has_nothing_does_not_keep_the_loss_from_being_told),
+        CASE(what_was_never_set_needs_no_copy),
+        CASE(what_was_set_needs_one_until_it_is_there_or_lost),
         CASE(a_keeper_that_announces_is_cut_off_and_its_job_goes_on),
         CASE(a_keeper_without_room_for_the_stamp_is_cut_off),
         CASE(a_keeper_of_memory_that_it_never_lent_is_cut_off_when_it_is_named),
