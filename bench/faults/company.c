@@ -16,11 +16,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define END_NS (40 * NS_PER_S)           /* of a worker whose job has failed, or is to end */
-#define HURT_NS (END_NS + 10 * NS_PER_S) /* in which it shows */
-#define GRACE_NS (5 * NS_PER_S)          /* less than what others wait for meanwhile */
-#define COPY_NS (3 * NS_PER_S)           /* in which another aggregator is there, and has a copy */
-#define AWAY_MS 300                      /* of a member, at least */
+#define END_NS (40 * NS_PER_S) /* of a worker whose job has failed, or is to end */
+#define BEREFT_NS (END_NS + 10 * NS_PER_S)
+#define HURT_NS (10 * NS_PER_S) /* in which it shows */
+#define GRACE_NS (5 * NS_PER_S) /* less than what others wait for meanwhile */
+#define COPY_NS (3 * NS_PER_S)  /* in which another aggregator is there, and has a copy */
+#define AWAY_MS 300             /* of a member, at least */
 #define AWAY_MORE_MS 1500
 
 static const char *const transports[] = {"shm", "tcp"};
@@ -200,17 +201,19 @@ bool company_names_a_cause(const char *text)
     return false;
 }
 
-static bool is_hurt_itself(const struct trainer *t)
+static bool was_hurt_itself(const struct trainer *t, uint64_t at_ns)
 {
-    return t->hurt_ns > 0 && clock_now_ns() < t->hurt_ns + HURT_NS;
+    return t->hurt_ns > 0 && at_ns < t->hurt_ns + HURT_NS;
 }
 
 /* What is done to one worker ends a job of two, but of an elastic one that worker alone. */
-static bool is_hurt(const struct company *c, size_t job, uint32_t rank)
+static bool was_hurt(const struct company *c, size_t job, uint32_t rank)
 {
     const struct trainer *trainers = c->jobs[job].trainers;
-    return is_hurt_itself(&trainers[rank]) ||
-           (!is_elastic(job) && (is_hurt_itself(&trainers[0]) || is_hurt_itself(&trainers[1])));
+    uint64_t at_ns = company_board(c, job, rank)->failed_ns;
+    return was_hurt_itself(&trainers[rank], at_ns) ||
+           (!is_elastic(job) &&
+            (was_hurt_itself(&trainers[0], at_ns) || was_hurt_itself(&trainers[1], at_ns)));
 }
 
 /* The operator has drained all lanes that are up: who asks for a place is told so and ends, and so
@@ -237,7 +240,7 @@ void company_bereave(struct company *c)
  * before the next copy is whole, it is lost, and that is to be told. */
 static bool has_copies(const struct company *c, size_t job)
 {
-    bool is_bereft = c->bereft_ns > 0 && clock_now_ns() < c->bereft_ns + HURT_NS;
+    bool is_bereft = c->bereft_ns > 0 && clock_now_ns() < c->bereft_ns + BEREFT_NS;
     return durability_of(c, job) != GP_DURABILITY_REPLICA || !is_bereft;
 }
 
@@ -246,7 +249,7 @@ static void note_error(struct company *c, size_t job, uint32_t rank)
 {
     const struct victim_board *board = company_board(c, job, rank);
     bool is_loss = board->code == -EOWNERDEAD, had_copies = has_copies(c, job);
-    bool has_cause = is_hurt(c, job, rank) || was_refused(c, job) || (is_loss && !had_copies);
+    bool has_cause = was_hurt(c, job, rank) || was_refused(c, job) || (is_loss && !had_copies);
     const char *verdict = !company_names_a_cause(board->text) ? "   <- names nobody"
                           : is_loss && had_copies             ? "   <- there were copies"
                           : !has_cause                        ? "   <- nothing was done to it"

@@ -226,14 +226,6 @@ static void check(struct worker *w)
 
 /* --- a round --- */
 
-/* Nobody's loss or stop is longer than the deadlines: who still waits then has been forgotten. */
-static int wait(const struct worker *w, gp_request *request)
-{
-    int r = victim_wait(w->about->board, request);
-    w->about->board->hangs += r == -ETIMEDOUT;
-    return r;
-}
-
 static int push(struct worker *w, gp_request **ret_request)
 {
     const struct update_settings s = mirror_settings();
@@ -263,7 +255,7 @@ static int run_round(struct worker *w)
     nanosleep(&nap, NULL);
     int r = push(w, &request);
     if (r == 0)
-        r = wait(w, request);
+        r = victim_wait(w->about->board, request);
     if (r < 0)
         return victim_fail(a->board, r);
     check(w);
@@ -280,7 +272,7 @@ static int begin(struct worker *w)
     mirror_set(&w->mirror, w->result);
     int r = gp_broadcast(w->tensor, w->result, 0, &request);
     if (r == 0)
-        r = wait(w, request);
+        r = victim_wait(w->about->board, request);
     if (r == 0)
         mirror_show(&w->mirror, a->rank);
     return r < 0 ? victim_fail(a->board, r) : 0;

@@ -58,6 +58,7 @@ int victim_fail(struct victim_board *board, int code)
 {
     const char *text = gp_last_error();
     snprintf(board->text, sizeof board->text, "%s", *text ? text : gp_strerror(code));
+    board->failed_ns = clock_now_ns();
     return code;
 }
 
@@ -189,6 +190,7 @@ static void note_wait(struct victim_board *board, uint64_t began_ns, uint32_t st
     board->hangs += waited_ns > VICTIM_WAIT_MS * NS_PER_MS + LATE_NS;
 }
 
+/* Nobody's loss or stop is longer than the deadlines: who still waits then has been forgotten. */
 int victim_wait(struct victim_board *board, gp_request *request)
 {
     int r = -ETIMEDOUT;
@@ -198,6 +200,7 @@ int victim_wait(struct victim_board *board, gp_request *request)
         r = gp_wait(request, VICTIM_WAIT_MS);
         note_wait(board, began_ns, stops);
     }
+    board->hangs += r == -ETIMEDOUT;
     return r;
 }
 

@@ -21,7 +21,8 @@ struct victim_board {
     _Atomic uint32_t wanted; /* of a member: the workers that it is to ask for; 0: no matter */
     uint64_t resizes;        /* that were done as it asked */
     uint64_t rounds, elements_checked, wrong, hangs, longest_wait_ns;
-    int code; /* why it ended; 0: told to, or killed */
+    int code;           /* why it ended; 0: told to, or killed */
+    uint64_t failed_ns; /* when that came */
     char text[VICTIM_TEXT_BYTES];
 };
 
@@ -44,7 +45,7 @@ bool victim_rule(size_t tensor, struct victim_rule *ret_rule);
 int victim_connect(const char *endpoint, const char *transport, gp_client **ret_client);
 /* Likewise. */
 int victim_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
-/* One wait, again after its deadline, some times. -ETIMEDOUT: nothing came. */
+/* One wait, again after its deadline, some times. -ETIMEDOUT: nothing came, which is a hang. */
 int victim_wait(struct victim_board *board, gp_request *request);
 /* Keeps the text of what has just failed; returns `code`. */
 int victim_fail(struct victim_board *board, int code);

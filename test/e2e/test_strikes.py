@@ -12,6 +12,8 @@ from harness import BENCH
 SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '4'))
 SEEDS, SECONDS = (10, 300) if os.environ.get('GRADPOOL_TEST_LONG') else (1, 40)
 
+WAIT_S = 8  # the deadline of each wait there: none comes to it, whatever was done
+
 
 class Strikes(unittest.TestCase):
     def strike(self, seed):
@@ -23,9 +25,11 @@ class Strikes(unittest.TestCase):
         told = json.loads(answer.stdout.splitlines()[-1])
         self.assertEqual(told['kills'], told['kills_aggregator'] + told['kills_worker'] +
                          told['kills_coordinator'])
-        for name in ('kills', 'stops', 'cuts', 'rounds', 'rounds_elastic', 'snapshots', 'drains'):
+        for name in ('kills_aggregator', 'kills_worker', 'kills_coordinator', 'stops', 'cuts', 'rounds',
+                     'rounds_elastic', 'snapshots', 'drains'):
             self.assertGreater(told[name], 0, name)
         self.assertGreater(told['elements_checked'], told['rounds'])
+        self.assertLess(told['longest_wait_s'], WAIT_S)
         self.assertEqual((told['wrong'], told['hangs'], told['unnamed_errors']), (0, 0, 0))
 
     def test_what_is_killed_stopped_or_cut_hurts_no_element(self):
