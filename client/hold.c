@@ -131,6 +131,8 @@ void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint
                     const uint64_t *iterations)
 {
     bool sets = sets_parameters(operation);
+    job->hold.pusher = pthread_self();
+    job->hold.stands = false;
     for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++) {
         if (sets && iterations[scope] > 0)
             job->hold.keeps_sets = true;
@@ -209,6 +211,18 @@ static bool is_under_way(const struct gp_tensor *t)
     return t->without_result > 0 || t->is_starting || is_queued;
 }
 
+/* Who stands in mid-iteration never comes to its end. */
+static void look_at_standing(struct gp_job *job)
+{
+    struct hold *hold = &job->hold;
+    const struct gp_tensor *lacking = find_lacking(job, hold->scope);
+    if (!hold->stands || !lacking || hold->scopes[hold->scope].now != hold->last)
+        return;
+    hold->has_failed = true;
+    err_set(&hold->why, -EAGAIN, "rank %u waits for others before tensor '%.255s' had its round",
+            job->rank, lacking->name);
+}
+
 static int find_state(const struct gp_job *job)
 {
     const struct hold *hold = &job->hold;
@@ -231,12 +245,22 @@ void hold_check(struct gp_job *job)
     struct hold *hold = &job->hold;
     if (!hold->id)
         return;
+    look_at_standing(job);
     int state = find_state(job);
     if (state == hold->state)
         return;
     hold->state = state;
     if (!hold->is_telling)
         tell(job);
+}
+
+void hold_note_standing(struct gp_job *job, bool stands)
+{
+    struct hold *hold = &job->hold;
+    if (!pthread_equal(hold->pusher, pthread_self()))
+        return; /* who trains goes on meanwhile */
+    hold->stands = stands;
+    hold_check(job);
 }
 
 /* ---- what is asked for ---- */

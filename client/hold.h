@@ -6,6 +6,8 @@
 #include "client/control.h"
 #include "client/gradpool.h"
 
+#include <pthread.h>
+
 /* By scope: GRADPOOL__WIRE__HOLD_SCOPE__HOLD_UPDATES, ..._HOLD_ROUNDS. */
 #define HOLD_SCOPES 2
 
@@ -31,6 +33,8 @@ struct hold {
     bool keeps_sets; /* behind `last` parameters are set: that waits, and all that is set later */
     bool has_failed; /* `last` has ended as no other had: */
     struct err why;
+    pthread_t pusher; /* the thread that pushed last */
+    bool stands;      /* that one waits for others to come, and pushes nothing before */
     int state;        /* of the wire's */
     bool is_telling;  /* one of these is on its way, ... */
     uint32_t telling; /* ... this one: by turns, since a call is looked at when it is over */
@@ -48,6 +52,8 @@ void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint
 void hold_note_tensor(gp_tensor *t);
 /* The tensor's next push has to wait until the hold is over. */
 bool hold_stops(const gp_tensor *t);
+/* The calling thread waits for others to come (true), or does no more. */
+void hold_note_standing(struct gp_job *job, bool stands);
 /* After anything that may have ended an iteration. */
 void hold_check(struct gp_job *job);
 void hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish);

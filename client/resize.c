@@ -287,8 +287,11 @@ int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms)
     pthread_mutex_unlock(&job->lock);
     r = ask(&z, deadline_ns, timeout_ms);
     pthread_mutex_lock(&job->lock);
-    if (r == 0)
+    if (r == 0) {
+        hold_note_standing(job, true);
         r = await_resized(&z, deadline_ns, timeout_ms);
+        hold_note_standing(job, false);
+    }
     job_end_use(job);
     return r;
 }

@@ -8,8 +8,9 @@
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
+#include <stdio.h>
 
-#define DECLARE_NS (200 * NS_PER_MS) /* from one declare of who comes to its next */
+#define DECLARE_NS NS_PER_S /* from one declare of who comes to its next */
 
 static bool is_new(const struct job *job, uint32_t rank)
 {
@@ -51,17 +52,44 @@ static bool enter_at_once(struct job *job)
     return true;
 }
 
-bool entering_may_begin(struct job *job, bool somebody_goes)
+/* In some tensors' rounds, and about to be told that it is in the others', which it waits for. */
+static bool waits_half_way(const struct job *job, uint32_t rank)
+{
+    const struct session *session = job->sessions[rank];
+    bool has_some = false, waits = false;
+    for (size_t i = 0; session && members_have(job, rank) && i < job->tensors_count; i++) {
+        const struct tensor *tensor = job->tensors[i];
+        bool has_entered = members_has_entered(tensor, session);
+        if (tensor->failure || !tensor_has_rank(tensor, rank))
+            continue;
+        has_some |= has_entered;
+        waits |= !has_entered;
+    }
+    return has_some && waits;
+}
+
+/* Nobody comes to the end of an iteration whose rounds need somebody who waits for this. */
+static bool hinders_all(const struct job *job, char *ret_text, size_t text_bytes)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        if (!waits_half_way(job, rank))
+            continue;
+        snprintf(ret_text, text_bytes, "rank %u trains already, and has just declared more", rank);
+        return true;
+    }
+    return false;
+}
+
+static bool ask_to_hold(struct job *job)
 {
     struct err err;
-    if (job->entering == ENTERING_AT_ONCE)
-        return true;
-    if (somebody_goes || job->is_growing || (job->entering == ENTERING_NOT && !has_new(job)))
+    char text[80];
+    if (hinders_all(job, text, sizeof text)) {
+        told_at_once(job, text);
         return enter_at_once(job);
+    }
     if (job->entering == ENTERING_WAITS)
         return false;
-    if (holding_is_held(job, HOLD_ROUNDS))
-        return true;
     saving_give_way(job, "workers come");
     if (holding_begin(job, HOLD_ROUNDS, came, job->id, &err) < 0) {
         told_at_once(job, err.text);
@@ -69,6 +97,24 @@ bool entering_may_begin(struct job *job, bool somebody_goes)
     }
     job->entering = ENTERING_WAITS;
     return false;
+}
+
+bool entering_may_begin(struct job *job, bool somebody_goes)
+{
+    bool comes = job->entering == ENTERING_WAITS || has_new(job);
+    if (job->entering == ENTERING_AT_ONCE)
+        return true;
+    if (somebody_goes || !comes)
+        return enter_at_once(job);
+    return holding_is_held(job, HOLD_ROUNDS) || ask_to_hold(job);
+}
+
+void entering_asked_for(struct job *job)
+{
+    if (job->entering != ENTERING_WAITS || !job->is_growing)
+        return;
+    holding_end(job);
+    job->entering = ENTERING_NOT;
 }
 
 static bool lacks(const struct session *session, const struct tensor *tensor)
@@ -98,7 +144,7 @@ void entering_waits(struct job *job)
 void entering_went_on(struct job *job)
 {
     job->entering = ENTERING_NOT;
-    job->is_growing = job->is_growing && members_count(job) < job->wanted;
+    job->is_growing = job->is_growing && (members_count(job) < job->wanted || lacks_tensors(job));
     if (!holding_is_held(job, HOLD_ROUNDS))
         return;
     if (lacks_tensors(job))

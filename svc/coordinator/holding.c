@@ -58,15 +58,20 @@ static bool is_in_all(const struct session *session, enum hold_scope scope)
     return true;
 }
 
+static const struct session *take_rank(const struct job *job, uint32_t rank, enum hold_scope scope)
+{
+    const struct session *session = job->sessions[rank];
+    bool is_there = session && session->state == SESSION_JOINED && session->peer;
+    return is_there && is_in_all(session, scope) ? session : NULL;
+}
+
+/* Who waits for others to come may stand already, and then no other comes to an end. */
 static const struct session *find_rank(const struct job *job, enum hold_scope scope)
 {
-    for (uint32_t rank = 0; rank < job->workers; rank++) {
-        const struct session *session = job->sessions[rank];
-        if (session && session->state == SESSION_JOINED && session->peer &&
-            is_in_all(session, scope))
-            return session;
-    }
-    return NULL;
+    const struct session *found = job->is_growing ? take_rank(job, job->grower, scope) : NULL;
+    for (uint32_t rank = 0; !found && rank < job->workers; rank++)
+        found = take_rank(job, rank, scope);
+    return found;
 }
 
 /* --- telling --- */

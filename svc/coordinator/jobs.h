@@ -150,7 +150,8 @@ struct job {
     struct regrouping *regrouping; /* under way; NULL: none */
     struct holding *holding;       /* likewise */
     enum entering entering;        /* who comes late (entering.c) */
-    bool is_growing;               /* a rank waits for others to come */
+    bool is_growing;               /* a rank waits for others to come ... */
+    uint32_t grower;               /* ... this one */
     char *name;
     char *failure;             /* NULL: none */
     struct session **sessions; /* by rank; NULL: has not joined */

@@ -197,6 +197,8 @@ void members_handle_resize(struct peer *p, const envelope *message)
     }
     job->changed_ns = clock_now_ns();
     job->is_growing = workers > members_count(job);
+    job->grower = p->session->rank;
+    entering_asked_for(job);
     log_info("job %s shall have %u workers instead of %u", job->name, workers, wanted);
     members_tell(job, NULL);
     regrouping_check(job);

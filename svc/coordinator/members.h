@@ -37,6 +37,8 @@ void members_handle_lost(struct peer *p, const envelope *message);
 
 /* Whether what is to be regrouped is now; else regrouping_check() is called when it may be. */
 bool entering_may_begin(struct job *job, bool somebody_goes);
+/* A rank waits for others to come: it is who can be held. */
+void entering_asked_for(struct job *job);
 /* Nothing can be, for now. */
 void entering_waits(struct job *job);
 /* It has been. */

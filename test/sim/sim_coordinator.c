@@ -153,6 +153,28 @@ static void place_again(struct sim *sim, struct sim_piece *piece, uint32_t lane)
 
 /* --- between two turns --- */
 
+static void give_another(struct sim *sim, struct sim_piece *piece)
+{
+    if (choose_lane(sim, SIM_NOWHERE) == SIM_NOWHERE)
+        coordinator_start_lane(sim);
+    place_again(sim, piece, choose_lane(sim, SIM_NOWHERE));
+}
+
+void coordinator_recover(struct sim *sim, struct sim_piece *piece)
+{
+    const struct sim_lane *lane = &sim->lanes[piece->lane];
+    if (!lane->is_alive && !lane->rerouted_turn)
+        give_another(sim, piece);
+}
+
+/* Where the store is about to say whose it is, it stays his. */
+static void replace_owner(struct sim *sim, struct sim_piece *piece, uint32_t dead)
+{
+    move_hear_losses(sim, piece);
+    if (piece->lane == dead && piece->move.state != MIGRATOR_C_COMMITTING)
+        give_another(sim, piece);
+}
+
 static bool replace_dead(struct sim *sim, uint32_t number)
 {
     struct sim_lane *lane = &sim->lanes[number];
@@ -160,18 +182,15 @@ static bool replace_dead(struct sim *sim, uint32_t number)
         return false;
     if (sim->result.turns < lane->rerouted_turn)
         return true;
-    lane->rerouted_turn = 0;
-    if (choose_lane(sim, SIM_NOWHERE) == SIM_NOWHERE || sim_chance(sim, 3))
+    if (sim_chance(sim, 3))
         coordinator_start_lane(sim);
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
         struct sim_job *job = &sim->jobs[i];
-        for (uint32_t k = 0; k < job->pieces_count && !job->is_dropped; k++) {
-            if (job->pieces[k].lane != number)
-                continue;
-            move_end(sim, &job->pieces[k]);
-            place_again(sim, &job->pieces[k], choose_lane(sim, SIM_NOWHERE));
-        }
+        for (uint32_t k = 0; k < job->pieces_count && !job->is_dropped; k++)
+            if (job->pieces[k].lane == number)
+                replace_owner(sim, &job->pieces[k], number);
     }
+    lane->rerouted_turn = 0;
     return true;
 }
 
@@ -240,7 +259,7 @@ static void drop_job(struct sim *sim, struct sim_job *job)
 {
     job->is_dropped = true;
     for (uint32_t k = 0; k < job->pieces_count; k++)
-        job->pieces[k].move.state = SIM_STAYS;
+        job->pieces[k].move.state = MIGRATOR_C_IDLE;
     for (uint32_t i = 0; i < sim->lanes_count; i++) {
         if (sim->lanes[i].is_alive)
             lane_drop(sim->lanes[i].lane, job->id, NULL, 0);

@@ -105,7 +105,7 @@ static void move_piece(struct sim *sim)
     if (!job)
         return;
     struct sim_piece *piece = &job->pieces[sim_draw(sim, job->pieces_count)];
-    bool is_moving = piece->is_leaving || piece->move.state != SIM_STAYS;
+    bool is_moving = piece->is_leaving || move_is_under_way(piece);
     if (is_moving || !sim->lanes[piece->lane].is_alive || kind_has_state(piece))
         return;
     piece->is_leaving = true;
@@ -119,7 +119,7 @@ static void hand_over(struct sim *sim)
     if (!job)
         return;
     struct sim_piece *piece = &job->pieces[sim_draw(sim, job->pieces_count)];
-    bool is_moving = piece->is_leaving || piece->move.state != SIM_STAYS;
+    bool is_moving = piece->is_leaving || move_is_under_way(piece);
     if (!is_moving && sim->lanes[piece->lane].is_alive)
         move_begin(sim, piece);
 }

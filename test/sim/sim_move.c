@@ -1,7 +1,6 @@
-/* Hands pieces from lane to lane while they are in use, as a coordinator does: the target prepares,
- * the source lets go, rounds and state go along, the routes are written, the source drops. Each
- * step comes some turns after the one before; whoever dies meanwhile undoes it, and so does chance.
- */
+/* Hands pieces from lane to lane while they are in use, as a coordinator does: steps `migrator` and
+ * carries out what it says. Each answer comes some turns after its question; a side is lost, time
+ * runs out or the store refuses, by chance. */
 #include "test/sim/sim_types.h"
 
 #include "svc/aggregator/release.h"
@@ -11,6 +10,8 @@
 #define STEP_TURNS_MOST 12
 /* More than a head, less than many a state. */
 #define PART_BYTES 10000
+
+static void feed(struct sim *sim, struct sim_piece *piece, enum migrator_event event);
 
 static void wait_a_while(struct sim *sim, struct sim_move *move)
 {
@@ -22,44 +23,11 @@ static struct lane *lane_at(struct sim *sim, uint32_t number)
     return sim->lanes[number].is_alive ? sim->lanes[number].lane : NULL;
 }
 
-void move_begin(struct sim *sim, struct sim_piece *piece)
-{
-    uint32_t target = choose_lane(sim, piece->lane);
-    if (target == SIM_NOWHERE)
-        return;
-    sim->handovers_left--;
-#ifndef GRADPOOL_PLANT_EPOCH_NOT_RAISED
-    piece->epochs++;
-#endif
-    piece->move = (struct sim_move){
-        .state = SIM_PREPARED, .source = piece->lane, .target = target, .epoch = piece->epochs};
-    place_on(sim, piece, target, piece->move.epoch);
-    wait_a_while(sim, &piece->move);
-}
-
 static void drop_from(struct sim *sim, const struct sim_piece *piece, uint32_t number)
 {
     struct lane *lane = lane_at(sim, number);
     if (lane)
         lane_drop(lane, piece->job->id, &piece->id, 1);
-}
-
-/* Before the routes are written both sides forget it; afterwards only the source does. */
-void move_end(struct sim *sim, struct sim_piece *piece)
-{
-    struct sim_move *move = &piece->move;
-    struct lane *source = lane_at(sim, move->source);
-    if (move->state == SIM_STAYS)
-        return;
-    bool is_done = move->state == SIM_COMMITTED;
-    sim->result.handovers += is_done;
-    sim->result.undone += !is_done;
-    drop_from(sim, piece, is_done ? move->source : move->target);
-    move->state = SIM_STAYS;
-    if (is_done || !source)
-        return;
-    lane_thaw(source, piece->job->id, &piece->id, 1);
-    check_stays(sim, piece, move->source);
 }
 
 /* Part by part, as through a coordinator. */
@@ -93,56 +61,144 @@ static void install(struct sim *sim, struct sim_piece *piece)
     sim_require(sim, r == 0, "job %u piece %u: not installed: %d", piece->job->id, piece->id, r);
 }
 
-static void commit(struct sim *sim, struct sim_piece *piece)
+/* --- what migrator says --- */
+
+static void release(struct sim *sim, struct sim_piece *piece)
+{
+    struct lane *source = lane_at(sim, piece->move.source);
+    if (lane_release(source, piece->job->id, &piece->id, 1) < 0)
+        feed(sim, piece, MIGRATOR_E_REFUSED); /* its job has failed there */
+}
+
+/* Targets need no word to serve: nobody speaks to them before the workers know. */
+static void activate(struct sim *sim, struct sim_piece *piece)
 {
     piece->lane = piece->move.target;
     piece->epoch = piece->move.epoch;
-    piece->move.state = SIM_COMMITTED;
     tell_route(piece, true);
+    feed(sim, piece, MIGRATOR_E_ACTIVATED);
+}
+
+static void give_up(struct sim *sim, struct sim_piece *piece)
+{
+    uint32_t number = piece->move.source;
+    struct lane *source = lane_at(sim, number);
+    drop_from(sim, piece, piece->move.target);
+    piece->move.state = MIGRATOR_C_IDLE;
+    sim->result.undone++;
+    if (!source)
+        return;
+    lane_thaw(source, piece->job->id, &piece->id, 1);
+    check_stays(sim, piece, number);
+}
+
+static void finish(struct sim *sim, struct sim_piece *piece)
+{
+    drop_from(sim, piece, piece->move.source);
+    piece->move.state = MIGRATOR_C_IDLE;
+    sim->result.handovers++;
+}
+
+/* Whoever finds the dead gives the piece another lane; if he has been here, it is due now. */
+static void recover(struct sim *sim, struct sim_piece *piece)
+{
+    bool is_aborted = piece->move.state == MIGRATOR_C_ABORTED;
+    if (is_aborted)
+        give_up(sim, piece);
+    else
+        finish(sim, piece);
+    coordinator_recover(sim, piece);
+}
+
+static void carry_out(struct sim *sim, struct sim_piece *piece, enum migrator_action action)
+{
+    switch (action) {
+    case MIGRATOR_A_SEND_PREPARE:
+        place_on(sim, piece, piece->move.target, piece->move.epoch);
+        break;
+    case MIGRATOR_A_SEND_MOVE: release(sim, piece); break;
+    case MIGRATOR_A_SEND_ACTIVATE: activate(sim, piece); break;
+    case MIGRATOR_A_SEND_ABORT: give_up(sim, piece); break;
+    case MIGRATOR_A_RECOVER: recover(sim, piece); break;
+    case MIGRATOR_A_FINISH: finish(sim, piece); break;
+    default: break; /* the store is asked, and answers in a later turn */
+    }
+}
+
+static void feed(struct sim *sim, struct sim_piece *piece, enum migrator_event event)
+{
+    enum migrator_state was = piece->move.state;
+    struct migrator_transition next = migrator_step(was, event, false);
+    sim_require(sim, next.action != MIGRATOR_A_REFUSE, "%s in %s", migrator_event_name(event),
+                migrator_state_name(was));
+    piece->move.state = next.state;
+    carry_out(sim, piece, next.action);
+}
+
+/* --- what happens to it --- */
+
+void move_begin(struct sim *sim, struct sim_piece *piece)
+{
+    uint32_t target = choose_lane(sim, piece->lane);
+    if (target == SIM_NOWHERE)
+        return;
+    sim->handovers_left--;
+#ifndef GRADPOOL_PLANT_EPOCH_NOT_RAISED
+    piece->epochs++;
+#endif
+    piece->move =
+        (struct sim_move){.source = piece->lane, .target = target, .epoch = piece->epochs};
+    feed(sim, piece, MIGRATOR_E_START);
+    wait_a_while(sim, &piece->move);
+}
+
+void move_hear_losses(struct sim *sim, struct sim_piece *piece)
+{
+    if (move_is_under_way(piece) && !sim->lanes[piece->move.source].is_alive)
+        feed(sim, piece, MIGRATOR_E_SOURCE_LOST);
+    if (move_is_under_way(piece) && !sim->lanes[piece->move.target].is_alive)
+        feed(sim, piece, MIGRATOR_E_TARGET_LOST);
+}
+
+static void look_at_source(struct sim *sim, struct sim_piece *piece)
+{
+    struct lane *source = lane_at(sim, piece->move.source);
+    if (lane_is_releasing(source, piece->job->id, &piece->id, 1) < 0)
+        return feed(sim, piece, MIGRATOR_E_REFUSED);
+    if (lane_rested(source, piece->job->id, &piece->id, 1) != 1)
+        return;
+    install(sim, piece);
+    feed(sim, piece, MIGRATOR_E_INSTALLED);
 }
 
 static void step(struct sim *sim, struct sim_piece *piece)
 {
-    struct sim_move *move = &piece->move;
-    struct lane *source = lane_at(sim, move->source);
-    wait_a_while(sim, move);
-    switch (move->state) {
-    case SIM_PREPARED:
-        if (lane_release(source, piece->job->id, &piece->id, 1) == 0)
-            move->state = SIM_RELEASING;
-        else
-            move_end(sim, piece); /* its job has failed there */
-        break;
-    case SIM_RELEASING:
-        if (lane_is_releasing(source, piece->job->id, &piece->id, 1) < 0) {
-            move_end(sim, piece);
-        } else if (lane_rested(source, piece->job->id, &piece->id, 1) == 1) {
-            install(sim, piece);
-            move->state = SIM_INSTALLED;
-        }
-        break;
-    case SIM_INSTALLED: commit(sim, piece); break;
-    default: move_end(sim, piece);
+    wait_a_while(sim, &piece->move);
+    switch (piece->move.state) {
+    case MIGRATOR_C_PREPARING: return feed(sim, piece, MIGRATOR_E_PREPARED);
+    case MIGRATOR_C_MOVING: return look_at_source(sim, piece);
+    case MIGRATOR_C_COMMITTING: return feed(sim, piece, MIGRATOR_E_ROUTE_WRITTEN);
+    default: return feed(sim, piece, MIGRATOR_E_RELEASED);
     }
 }
 
-static bool is_broken(const struct sim *sim, const struct sim_move *move)
+/* Before the switch anything may fail; behind it nothing does. */
+static void go_wrong(struct sim *sim, struct sim_piece *piece)
 {
-    bool has_target = sim->lanes[move->target].is_alive;
-    return move->state != SIM_COMMITTED && !(has_target && sim->lanes[move->source].is_alive);
+    bool is_stored = piece->move.state == MIGRATOR_C_COMMITTING;
+    feed(sim, piece, is_stored ? MIGRATOR_E_REFUSED : MIGRATOR_E_TIMEOUT);
 }
 
 bool move_turn(struct sim *sim, struct sim_piece *piece)
 {
-    struct sim_move *move = &piece->move;
-    if (move->state == SIM_STAYS)
+    const struct sim_move *move = &piece->move;
+    if (!move_is_under_way(piece))
         return false;
-    if (is_broken(sim, move))
-        move_end(sim, piece);
-    else if (sim->result.turns < move->next_turn)
+    move_hear_losses(sim, piece);
+    if (!move_is_under_way(piece) || sim->result.turns < move->next_turn)
         return true;
-    else if (move->state != SIM_COMMITTED && sim_chance(sim, 12))
-        move_end(sim, piece);
+    if (migrator_owner(move->state) == MIGRATOR_SOURCE && sim_chance(sim, 12))
+        go_wrong(sim, piece);
     else
         step(sim, piece);
     return true;

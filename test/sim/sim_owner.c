@@ -21,14 +21,15 @@ static struct piece *piece_on(const struct sim_lane *lane, const struct sim_piec
 static bool is_owner(const struct sim_lane *lane, const struct sim_piece *piece, uint32_t number)
 {
     const struct sim_move *move = &piece->move;
-    bool is_target =
-        move->target == number && (move->state != SIM_STAYS && move->state != SIM_COMMITTED);
+    bool is_target = move->target == number && move_is_under_way(piece) &&
+                     migrator_owner(move->state) == MIGRATOR_SOURCE;
     return !is_target && sim_lane_serves(lane, piece);
 }
 
 static bool must_be_served(const struct sim *sim, const struct sim_piece *piece)
 {
-    bool is_frozen = piece->move.state == SIM_RELEASING || piece->move.state == SIM_INSTALLED;
+    bool is_frozen =
+        piece->move.state == MIGRATOR_C_MOVING || piece->move.state == MIGRATOR_C_COMMITTING;
     return sim->lanes[piece->lane].is_alive && !piece->is_leaving && !is_frozen;
 }
 
@@ -73,7 +74,7 @@ static void check_applied(struct sim *sim, struct sim_piece *piece, uint32_t num
     const struct piece *p = piece_on(&sim->lanes[number], piece);
     struct sim_seen *seen = &piece->seen[number];
     bool is_same = p && seen->epoch == p->epoch && seen->round > 0;
-    if (p && p->round > 0 && !is_same && piece->move.state != SIM_INSTALLED) {
+    if (p && p->round > 0 && !is_same && piece->move.state != MIGRATOR_C_COMMITTING) {
         check_beginning(sim, piece, p);
     } else if (is_same && p->round > seen->round) {
         sim_require(
@@ -82,7 +83,7 @@ static void check_applied(struct sim *sim, struct sim_piece *piece, uint32_t num
             piece->job->id, piece->id, seen->round, sim->lanes[number].address, piece->applied);
         piece->applied = p->round - 1;
     }
-    if (piece->move.state != SIM_INSTALLED || is_same)
+    if (piece->move.state != MIGRATOR_C_COMMITTING || is_same)
         *seen = p ? (struct sim_seen){p->epoch, p->round} : (struct sim_seen){0};
 }
 

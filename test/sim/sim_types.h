@@ -2,6 +2,7 @@
 #ifndef GRADPOOL_TEST_SIM_TYPES_H
 #define GRADPOOL_TEST_SIM_TYPES_H
 
+#include "migrator/migrator.h"
 #include "svc/aggregator/lane.h"
 #include "svc/reduce/update.h"
 #include "svc/wire/region.h"
@@ -80,16 +81,8 @@ struct sim_worker {
 /* --- the world --- */
 
 /* A handover, as its coordinator sees it. */
-enum sim_move_state {
-    SIM_STAYS,
-    SIM_PREPARED,  /* the target has placed it, and waits */
-    SIM_RELEASING, /* the source was asked to let go */
-    SIM_INSTALLED, /* the target knows all; the source owns it still */
-    SIM_COMMITTED, /* the target owns it; the source is to drop it */
-};
-
 struct sim_move {
-    enum sim_move_state state;
+    enum migrator_state state; /* of the coordinator; MIGRATOR_C_IDLE: it stays */
     uint32_t source, target, epoch;
     uint64_t next_turn; /* when its coordinator goes on */
 };
@@ -200,6 +193,8 @@ uint32_t choose_lane(struct sim *sim, uint32_t but);
 void place_on(struct sim *sim, const struct sim_piece *piece, uint32_t lane, uint32_t epoch);
 /* The workers will hear of the piece's lane and epoch. */
 void tell_route(struct sim_piece *piece, bool is_released);
+/* The piece gets another lane if its own is dead and was found to be. */
+void coordinator_recover(struct sim *sim, struct sim_piece *piece);
 bool job_is_finished(const struct sim_job *job);
 
 /* --- sim_move.c --- */
@@ -207,8 +202,12 @@ bool job_is_finished(const struct sim_job *job);
 void move_begin(struct sim *sim, struct sim_piece *piece);
 /* Goes on with it, when it is time. Returns whether one is under way. */
 bool move_turn(struct sim *sim, struct sim_piece *piece);
-/* Before the piece gets an owner in another way, or its job ends. */
-void move_end(struct sim *sim, struct sim_piece *piece);
+static inline bool move_is_under_way(const struct sim_piece *piece)
+{
+    return piece->move.state != MIGRATOR_C_IDLE;
+}
+/* Of its source, its target; it may end. */
+void move_hear_losses(struct sim *sim, struct sim_piece *piece);
 
 /* --- sim_fate.c --- */
 

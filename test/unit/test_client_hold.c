@@ -1,5 +1,6 @@
 /* A rank that is held at the end of an iteration (L33): what of its rounds goes on and what waits,
  * what the coordinator is told, and when it is over. */
+#include "client/job.h"
 #include "test/unit/client_fixture.h"
 
 #include <errno.h>
@@ -334,6 +335,47 @@ static void the_end_of_another_hold_is_passed_over(void **state)
     wait_all(1);
 }
 
+static void *stand(void *is_standing)
+{
+    pthread_mutex_lock(&jobs[0]->lock);
+    hold_note_standing(jobs[0], is_standing);
+    pthread_mutex_unlock(&jobs[0]->lock);
+    return NULL;
+}
+
+static void who_stands_in_mid_iteration_is_not_waited_for(void **state)
+{
+    iterate(3);
+    run(0);
+    hold(1, ROUNDS);
+    await_heard();
+    stand(&rig);
+    expect_state(1, STATE(FAILED));
+    expect_why(-EAGAIN, "before tensor 'second'");
+    stand(NULL);
+    let_go(1);
+    run(1);
+    hold(2, ROUNDS);
+    expect_state(2, STATE(ENDED));
+    stand(&rig); /* between two it may */
+    await_heard();
+    expect_state(2, STATE(ENDED));
+    stand(NULL);
+}
+
+static void another_thread_that_waits_for_others_keeps_nobody_from_the_end(void **state)
+{
+    pthread_t thread;
+    iterate(3);
+    run(0);
+    hold(1, ROUNDS);
+    await_heard();
+    assert_int_equal(pthread_create(&thread, NULL, stand, &rig), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    run(1);
+    expect_state(1, STATE(ENDED));
+}
+
 static void who_leaves_need_not_be_let_go(void **state)
 {
     iterate(3);
@@ -362,6 +404,8 @@ int main(void)
         CASE(of_updates_plain_tensors_are_no_part),
         CASE(a_coordinator_that_is_away_holds_nobody),
         CASE(the_end_of_another_hold_is_passed_over),
+        CASE(who_stands_in_mid_iteration_is_not_waited_for),
+        CASE(another_thread_that_waits_for_others_keeps_nobody_from_the_end),
         CASE(who_leaves_need_not_be_let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

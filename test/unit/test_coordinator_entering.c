@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define WORKERS 3
+#define LATE 2  /* the rank that others are ahead of */
 #define PIECE 1 /* of "w", the first */
 #define ALL 7u
 #define LEFT 3u /* ranks 0 and 1 */
@@ -133,8 +134,38 @@ static void another_rank_is_asked_for_more_and_waits_itself(void **state)
     uint64_t hold = take_hold(&s, 0);
     members_resize(s.workers[1].end, WORKERS + 1);
     expect_let_go(&s, 0, hold);
+    hold = take_hold(&s, 1);
+    expect_served(&s, LEFT);
+    say(&s, 1, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
     expect_served(&s, ALL);
     members_declared(s.workers[2].end, id, NULL);
+    expect_let_go(&s, 1, hold);
+}
+
+/* Rounds of "w" need rank 2, which sits in a declare: no iteration comes to an end. */
+static void who_trains_and_declares_more_is_not_kept_by_who_comes(void **state)
+{
+    uint64_t id, more, hold;
+    struct scene s = begin(*state);
+    for (uint32_t rank = 0; rank < LATE; rank++)
+        members_declared(s.workers[rank].end, members_declare(s.workers[rank].end, "v", NULL),
+                         NULL);
+    members_resize(s.workers[1].end, WORKERS + 1);
+    more = members_declare(s.workers[2].end, "v", NULL);
+    members_declared(s.workers[2].end, more, NULL);
+    struct joining how_late = how(WORKERS);
+    how_late.workers = WORKERS + 1;
+    struct member late = members_join(*state, how_late);
+    id = members_declare(late.end, "w", NULL);
+    hold = take_hold(&s, 1);
+    expect_served(&s, ALL);
+    for (uint32_t rank = 0; rank < LATE; rank++)
+        members_declared(s.workers[rank].end, members_declare(s.workers[rank].end, "u", NULL),
+                         NULL);
+    more = members_declare(s.workers[2].end, "u", NULL);
+    expect_let_go(&s, 1, hold);
+    members_declared(s.workers[2].end, more, NULL);
+    members_declared(late.end, id, NULL);
 }
 
 static void the_rank_is_held_until_he_has_declared_all(void **state)
@@ -198,6 +229,7 @@ int main(void)
         CASE(he_enters_at_once_where_iterations_have_no_end),
         CASE(somebody_who_goes_is_not_waited_with),
         CASE(another_rank_is_asked_for_more_and_waits_itself),
+        CASE(who_trains_and_declares_more_is_not_kept_by_who_comes),
         CASE(the_rank_is_held_until_he_has_declared_all),
         CASE(a_snapshot_that_holds_a_rank_gives_way),
     };
