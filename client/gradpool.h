@@ -145,10 +145,9 @@ GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
 /* Asks that ranks 0 to workers-1 make the job, or its next stage (1 to workers_max): others are to
  * leave, who is missing is to come; who is left after a loss goes on unasked. Waits until it is
  * so, and rounds of this one's tensors are theirs: means are over those present, in rank order.
- * With GP_ALL all tensors change between the same two iterations, where each has every tensor
- * once. The thread that pushes calls it between two of its own; before who comes declares (the
- * same number will do), none goes by meanwhile. Who leaves may need this rank's rounds first:
- * shrink from a thread beside the loop. -EOPNOTSUPP: its workers neither come nor go;
+ * With GP_ALL all tensors change between the same two iterations, if these have each once; the
+ * thread that pushes calls it between two, before who comes declares: then none goes by. Who
+ * leaves may need rounds first: shrink from another thread. -EOPNOTSUPP: workers stay as they are;
  * -ETIMEDOUT: who is late, or lacks which tensor; it stays asked for until another number is. */
 GP_API int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms);
 /* Says goodbye; open requests end with -ECANCELED, the job's tensors and gp_alloc memory are

@@ -1,7 +1,8 @@
 """A job grows and shrinks between two iterations: for all tensors between the same two, though each
 rank declares them in another order, and pushes them at another pace. Rank 0 waits in resize()
-between two of its own while others come, or trains on meanwhile; who goes leaves between two of its own. Two tensors have
-an update rule; who comes has the same parameters as all others from his first step on."""
+between two of its own while others come, or trains on meanwhile; who goes leaves between two of
+his own. Two tensors have an update rule; who comes has the same parameters as all others from his
+first step on."""
 import ast
 import itertools
 import os
