@@ -275,6 +275,17 @@ static void tell_figures(const struct kept *k, uint32_t copied)
     message_free(request);
 }
 
+/* The keeper is to go: the lane hears of the next. Figures the test answers. */
+static struct end *begin_with_another(struct kept *k)
+{
+    struct end *third = keeping_aggregator(k->rig);
+    k->owner->ignores = BODY(STATS_REQUEST);
+    record_of(k->keeper)->is_stopping = true;
+    keeping_check_all(&k->rig->coordinator->service);
+    keeping_lane_hears(k, k->owner, third->aggregator, true);
+    return third;
+}
+
 static void a_former_keeper_is_free_once_the_next_has_a_whole_copy(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -297,11 +308,7 @@ static void a_former_keeper_is_free_once_the_next_has_a_whole_copy(void **state)
 static void a_former_keeper_is_free_once_there_is_nothing_to_lose(void **state)
 {
     struct kept k = keeping_begun(*state);
-    struct end *third = keeping_aggregator(k.rig);
-    k.owner->ignores = BODY(STATS_REQUEST);
-    record_of(k.keeper)->is_stopping = true;
-    keeping_check_all(&k.rig->coordinator->service);
-    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    struct end *third = begin_with_another(&k);
     envelope *request = ask_figures(&k);
     answer_with(&k, request, 0, 1);
     message_free(request);
@@ -313,11 +320,7 @@ static void a_former_keeper_is_free_once_there_is_nothing_to_lose(void **state)
 static void a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has(void **state)
 {
     struct kept k = keeping_begun(*state);
-    struct end *third = keeping_aggregator(k.rig);
-    k.owner->ignores = BODY(STATS_REQUEST);
-    record_of(k.keeper)->is_stopping = true;
-    keeping_check_all(&k.rig->coordinator->service);
-    keeping_lane_hears(&k, k.owner, third->aggregator, true);
+    struct end *third = begin_with_another(&k);
     record_of(k.keeper)->is_stopping = false;
     keeping_goodbye(third);
     keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, false);
