@@ -74,7 +74,7 @@ finish_build() {
 
 # run_build NAME FOLDER MESON-OPTION... -- TEST-OPTION...
 run_build() {
-    local name=$1 folder=$2 options=() results=$2/results-$1.json at_once=2
+    local name=$1 folder=$2 options=() results=$2/results-$1.json at_once=3
     shift 2
     while [ "$1" != -- ]; do
         options+=("$1")
@@ -89,7 +89,10 @@ run_build() {
     echo "==== $name: testing ($((SECONDS / 60)) min so far)"
     # What failed is shown by the summary; meson's own exit code says no more.
     # Most of a test is waiting: for processes to start, for deadlines; of a unit program more.
-    case $name in address | thread) at_once=3 ;; esac
+    case $name in
+        address | thread) at_once=4 ;;
+        explore) at_once=2 ;;
+    esac
     meson test -C "$folder" --no-rebuild --num-processes $((at_once * $(nproc))) "$@" 2>&1 |
         grep -v '^ninja: '
     # Its name tells of the options.

@@ -4,6 +4,7 @@ import mmap
 import os
 import pathlib
 import random
+import statistics
 import subprocess
 import unittest
 
@@ -15,6 +16,7 @@ import tap
 import gradpool
 
 WAIT_MS = 60000
+PARTS = 5
 IS_LONG = bool(os.environ.get('GRADPOOL_TEST_LONG'))
 service = None
 
@@ -153,7 +155,7 @@ class Values(Case):
 
 class Comings(Case):
     def check_comings(self, transport, count):
-        """Each joins, moves a tensor, and leaves or merely ends its connection."""
+        """PARTS times that many join, move a tensor, and leave or merely end their connection."""
         def come(number):
             with gradpool.connect(service.endpoint, transport) as client:
                 job = client.join(f'comes-{transport}-{number}', 0, 1)
@@ -167,23 +169,27 @@ class Comings(Case):
         for number in range(20):
             come(number)
         harness.until(lambda: service.job(f'comes-{transport}-19') is None, 'the last has left')
-        before, resident = held(), [resident_bytes(pid) for pid in watched]
-        for number in range(20, 20 + count):
-            come(number)
+        before, resident = held(), [[resident_bytes(pid) for pid in watched]]
+        for part in range(PARTS):
+            for number in range(part * count, (part + 1) * count):
+                come(20 + number)
+            resident.append([resident_bytes(pid) for pid in watched])
         harness.until(lambda: all(now <= then + 2 for now, then in zip(held(), before)),
                       f'descriptors are back from {held()} to {before}')
         harness.until(lambda: not any(lane['bytes'] for lane in lanes() if not lane['jobs']),
                       'empty lanes hold nothing')
-        grown = [resident_bytes(pid) - then for pid, then in zip(watched, resident)]
-        print(f'# {count} comings over {transport}: coordinator, aggregators and worker grew by '
-              f'{grown} bytes')
-        self.assertLess(max(grown), (4 << 20) + 1000 * count)
+        # What leaks grows all the time; a pool of the network library by a chunk of 6 MiB, once,
+        # when connections overlap that never did before.
+        grown = [statistics.median(numpy.diff(pages)) for pages in zip(*resident)]
+        print(f'# {PARTS} times {count} comings over {transport}: the median growth of '
+              f'coordinator, aggregators and worker is {grown} bytes')
+        self.assertLess(max(grown), (256 << 10) + 1000 * count)
 
     def test_comings_and_goings_over_shm_leave_nothing_behind(self):
-        self.check_comings('shm', 5000 if IS_LONG else 250)
+        self.check_comings('shm', 1000 if IS_LONG else 50)
 
     def test_comings_and_goings_over_tcp_leave_nothing_behind(self):
-        self.check_comings('tcp', 5000 if IS_LONG else 250)
+        self.check_comings('tcp', 1000 if IS_LONG else 50)
 
 
 class Few(unittest.TestCase):
