@@ -303,7 +303,7 @@ struct drawing {
 
 static int64_t since_begin(const struct drawing *d, int step)
 {
-    return (int64_t)(d->round->at_ns[step] + (uint64_t)d->party->offset_ns - d->pic->begun_ns);
+    return (int64_t)(d->round->at_ns[step] - d->pic->begun_ns);
 }
 
 static void put_span(const struct drawing *d, const char *name, int from, int to)
@@ -347,6 +347,14 @@ static void put_commit(const struct drawing *d)
     fprintf(d->pic->out, ",\"s\":\"t\",\"args\":{\"round\":%" PRIu64 "}}", d->round->round);
 }
 
+/* To the coordinator's clock first of all: an offset that gets tighter moves its rounds closer to
+ * those before, so only there can it be seen which overlap. */
+static void move_round(struct trace_round *round, int64_t offset_ns)
+{
+    for (int i = 0; i < TRACE_STEPS; i++)
+        round->at_ns[i] += (uint64_t)offset_ns;
+}
+
 static void add_round(struct picture *pic, const struct party *party, struct lane_rows *lane,
                       const struct trace_round *round)
 {
@@ -375,6 +383,7 @@ static void add_rounds(struct picture *pic, struct party *party,
     lane->dropped = part->dropped;
     for (size_t at = 0; at + sizeof round <= part->rounds.len; at += sizeof round) {
         memcpy(&round, part->rounds.data + at, sizeof round);
+        move_round(&round, party->offset_ns);
         add_round(pic, party, lane, &round);
     }
 }

@@ -23,12 +23,14 @@ struct rig {
     char folder[64], path[96];
     struct timeline_file *file;
     struct timeline_totals totals;
+    int64_t offset_ns;
     char text[16 << 20];
 };
 
 static int set_up(void **state)
 {
     struct rig *rig = calloc(1, sizeof *rig);
+    rig->offset_ns = -2000;
     snprintf(rig->folder, sizeof rig->folder, "/tmp/gradpool-timeline-XXXXXX");
     assert_non_null(mkdtemp(rig->folder));
     snprintf(rig->path, sizeof rig->path, "%s/trace.json", rig->folder);
@@ -124,7 +126,7 @@ static void add(struct rig *rig, bool is_aggregator, const void *rounds, size_t 
     source.is_aggregator = is_aggregator;
     source.node = (char *)"no\"de";
     source.error_ns = 5;
-    source.offset_ns = -2000;
+    source.offset_ns = rig->offset_ns;
     source.rounds = &parts;
     source.n_rounds = 1;
     next.sources = &sources;
@@ -169,6 +171,28 @@ static void rounds_that_overlap_get_rows_of_their_own(void **state)
     assert_int_equal(count(rig->text, "{\"name\":\"lane 2 (2)\"}"), 1);
     assert_int_equal(count(rig->text, "\"ph\":\"i\""), 4);
     assert_int_equal(rig->totals.lanes, 1);
+}
+
+static void a_clock_known_better_meanwhile_makes_no_two_of_a_row_overlap(void **state)
+{
+    struct rig *rig = *state;
+    struct trace_round before = round_at(10000, 11000), after = round_at(11000, 12000),
+                       behind = round_at(12000, 13000);
+    open_file(rig);
+    timeline_file_begin(rig->file, "job", BEGUN);
+    rig->offset_ns = -1000;
+    add(rig, false, &before, sizeof before, 0);
+    rig->offset_ns = -1500;
+    add(rig, false, &after, sizeof after, 0);
+    add(rig, false, &behind, sizeof behind, 0);
+    close_file(rig);
+    text_of(rig);
+    assert_non_null(strstr(rig->text, "\"tid\":1,\"name\":\"a\\u0022b\\u005cc\\u000a\xc3\xa4\","
+                                      "\"ts\":9.000,\"dur\":1.000,"));
+    assert_non_null(strstr(rig->text, "\"tid\":2,\"name\":\"a\\u0022b\\u005cc\\u000a\xc3\xa4\","
+                                      "\"ts\":9.500,\"dur\":1.000,"));
+    assert_non_null(strstr(rig->text, "\"tid\":1,\"name\":\"a\\u0022b\\u005cc\\u000a\xc3\xa4\","
+                                      "\"ts\":10.500,\"dur\":1.000,"));
 }
 
 #define MANY 10000
@@ -312,6 +336,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(it_is_whole_behind_each_batch),
         CASE(rounds_that_overlap_get_rows_of_their_own),
+        CASE(a_clock_known_better_meanwhile_makes_no_two_of_a_row_overlap),
         CASE(as_many_as_are_under_way_have_rows),
         CASE(what_finds_no_room_leaves_it_as_it_was),
         CASE(one_that_has_no_room_to_begin_is_not_there),
