@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,6 +177,15 @@ static int wait_for(struct snapshot *s, int started, gp_request *q)
     return r;
 }
 
+/* Whoever is late for what they agree on has not called us. */
+static int say_who_is_late(const struct snapshot *s)
+{
+    char text[ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s", gp_last_error());
+    return client_error(-ETIMEDOUT, "job '%s': gp_job_%s() waits for all ranks: %s", s->job->name,
+                        s->restores ? "restore" : "snapshot", text);
+}
+
 static bool is_in_step(const struct agreement *least)
 {
     return least->step == -least->negative_step;
@@ -195,8 +205,9 @@ static int judge(const struct snapshot *s)
         return client_error_from(&s->err);
     int64_t failure = s->least->failure;
     if (failure)
-        return client_error(failure_code(failure), "job '%s': rank %u says: %s", s->job->name,
-                            failure_rank(failure), err_text(failure_code(failure)));
+        return client_error(failure_code(failure),
+                            "job '%s': rank %u failed (%s), and its own error says why",
+                            s->job->name, failure_rank(failure), err_text(failure_code(failure)));
     if (s->least->print != -s->least->negative_print)
         return client_error(-EINVAL,
                             "job '%s': ranks have declared different tensors with update rules",
@@ -220,6 +231,8 @@ static int agree(struct snapshot *s, size_t step, uint64_t *steps)
                                   .rank = s->job->rank};
     int started = gp_push_pull(s->agreement, s->ours, s->least, GP_MIN, &q);
     int r = wait_for(s, started, q);
+    if (r == -ETIMEDOUT)
+        return say_who_is_late(s);
     if (r == 0 && step == AT_BEGIN)
         s->root = (uint32_t)s->least->rank;
     if (r == 0)
@@ -288,6 +301,8 @@ static int begin(gp_job *job, bool restores, struct snapshot *ret)
 {
     *ret = (struct snapshot){.job = job, .restores = restores};
     int r = end_unfinished(job);
+    if (r == -ETIMEDOUT)
+        return say_who_is_late(ret);
     if (r == 0)
         r = declare_internal(job, AGREEMENT_NAME, GP_I64, AGREEMENT_WORDS, job->client->timeout_ns,
                              &ret->agreement);

@@ -121,7 +121,7 @@ class JobSnapshots(unittest.TestCase):
     def late(self, call, *who):
         """These call while the others do not, and give up."""
         for rank in who:
-            with self.assertRaises(gradpool.Timeout):
+            with self.assertRaisesRegex(gradpool.Timeout, r'gp_job_\w+\(\) waits for all ranks'):
                 call(self.jobs[rank], rank)
 
     def test_a_rank_that_was_late_spoils_no_later_snapshot(self):
@@ -206,7 +206,7 @@ class JobSnapshots(unittest.TestCase):
         for call in (self.snapshot, lambda job, rank: job.restore(self.path)):
             early = update(self.jobs[1], 1)
             texts = self.refused(call, errno.EBUSY, "tensor 'v' has a request that nobody waited")
-            self.assertEqual(sum('rank 1 says' in text for text in texts), 2, texts)
+            self.assertEqual(sum('rank 1 failed (' in text for text in texts), 2, texts)
             for request in [update(self.jobs[rank], rank) for rank in (0, 2)] + [early]:
                 request.wait(WAIT_MS)
         self.each(self.snapshot)
