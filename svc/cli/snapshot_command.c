@@ -208,11 +208,23 @@ static int take_all(struct fetch *f, struct err *err)
                : r;
 }
 
+/* Before the job stands still for a file that cannot be written. */
+static int check_place(const char *path, struct err *err)
+{
+    struct state_writer trial;
+    int r = state_write_begin(path, NULL, 0, &trial, err);
+    if (r == 0)
+        state_write_abandon(&trial);
+    return r;
+}
+
 /* The job goes on before the file is brought to disk. */
 static int run(struct fetch *f, const struct request *wanted, const char *path, struct err *err)
 {
     f->endpoint = wanted->options.endpoint;
-    int r = operator_open(f->endpoint, &f->channel, err);
+    int r = check_place(path, err);
+    if (r == 0)
+        r = operator_open(f->endpoint, &f->channel, err);
     if (r == 0)
         r = ask_to_stand(f, wanted, err);
     if (r == 0)
@@ -271,7 +283,7 @@ int cli_snapshot(int argc, char **argv)
         fprintf(stderr, "gradpool: %s\n", err.text);
     else
         print_done(&f, &wanted, path);
-    bool is_nothing = r == -EHOSTDOWN || (r == -ENOENT && !f.reply);
+    bool is_nothing = r == -EHOSTDOWN || (r == -ENOENT && f.channel && !f.reply);
     fetch_free(&f);
     return r == 0 ? CLI_OK : is_nothing ? CLI_NOTHING : CLI_FAILED;
 }

@@ -63,8 +63,8 @@ struct state_writer {
 
 /* Into a file beside `path`, or what that leads to, which has no name until it is whole, or a
  * temporary one. Tensors: names ascend and stay the caller's; steps, round,
- * offset and sum are not looked at. -EINVAL: out of order, or no arrays of that kind. On failure
- * there is nothing to abandon. */
+ * offset and sum are not looked at. -EINVAL: out of order, no arrays of that kind, or no path. On
+ * failure there is nothing to abandon. */
 int state_write_begin(const char *path, const struct state_tensor *tensors, size_t count,
                       struct state_writer *ret_writer, struct err *err);
 int state_write_put(struct state_writer *w, size_t at, uint64_t steps, uint64_t round,

@@ -152,6 +152,8 @@ int state_write_begin(const char *path, const struct state_tensor *tensors, size
     struct state_writer w = {.fd = -1, .count = count};
     if (!can_be_written(tensors, count))
         return err_set(err, -EINVAL, "snapshot %s: tensors out of order, or no arrays", path);
+    if (*path == '\0')
+        return err_set(err, -EINVAL, "snapshot: the path of its file is empty");
     int r = find_place(path, &w.path);
     if (r < 0)
         return err_set(err, r, "snapshot %s: %s", path, err_text(r));

@@ -379,7 +379,8 @@ class ByOperator(Case):
         self.check(0)
 
     def refuses(self, code, *words, output=None, job='idle'):
-        asked = self.service.ask('snapshot', job, '--output', str(output or self.path))
+        path = self.path if output is None else output
+        asked = self.service.ask('snapshot', job, '--output', str(path))
         self.assertEqual(asked.returncode, code, asked.stderr)
         for word in words:
             self.assertIn(word, asked.stderr)
@@ -388,9 +389,10 @@ class ByOperator(Case):
         self.serve()
         self.refuses(3, 'there is no job idle')
         self.join('idle')
+        self.refuses(1, '/nonexistent/file', output='/nonexistent/file')
+        self.refuses(1, 'path of its file is empty', output='')
         self.refuses(1, 'has no parameters: nothing was broadcast')
         self.start()
-        self.refuses(1, '/nonexistent/file', output='/nonexistent/file')
         os.mkfifo(self.path)    # as it would be with /dev/null
         self.refuses(1, 'no regular file')
         self.path.unlink()
