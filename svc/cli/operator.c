@@ -118,8 +118,9 @@ int operator_explain(const char *endpoint, const struct channel *channel, int er
     if (error != -ECONNRESET || *channel_failure(channel) == '\0')
         return error;
     return err_set(err, error,
-                   "the service at %s ended or was restarted before it answered: see `gradpool "
-                   "status', and try again",
+                   "the connection to the service at %s ended before it answered: either it was "
+                   "restarted, or this command stood still for long; see `gradpool status', and "
+                   "try again",
                    endpoint);
 }
 
@@ -159,12 +160,27 @@ static void show_progress(void *context, envelope *message)
     gradpool__wire__envelope__free_unpacked(message, NULL);
 }
 
-static int print_moved(const Gradpool__Wire__MoveReply *moved, bool json)
+static bool gives_back(const envelope *request)
+{
+    return request->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_DRAIN_LANES_REQUEST &&
+           request->drain_lanes_request->undo;
+}
+
+static int print_given_back(uint32_t lanes)
+{
+    if (lanes == 0)
+        return puts("nothing there was drained");
+    return printf("%u lane%s back in use\n", lanes, lanes == 1 ? " is" : "s are");
+}
+
+static int print_moved(const Gradpool__Wire__MoveReply *moved, const envelope *request, bool json)
 {
     if (json)
         return printf("{\"tasks\": %u, \"state_bytes\": %" PRIu64 ", \"longest_ns\": %" PRIu64
-                      "}\n",
-                      moved->tasks, moved->bytes, moved->longest_ns);
+                      ", \"lanes\": %u}\n",
+                      moved->tasks, moved->bytes, moved->longest_ns, moved->lanes);
+    if (gives_back(request))
+        return print_given_back(moved->lanes);
     if (moved->tasks == 0)
         return puts(*moved->stays ? "nothing has moved" : "nothing was to move");
     return printf("%u task%s moved with %.1f MiB of state; at rest for %.1f ms at most\n",
@@ -181,7 +197,7 @@ int operator_order(const struct operator_options *options, envelope *request)
         return error == -EHOSTDOWN || error == -ENOENT ? CLI_NOTHING : CLI_FAILED;
     int code = CLI_FAILED;
     if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_REPLY &&
-        print_moved(reply->move_reply, options->json) >= 0)
+        print_moved(reply->move_reply, request, options->json) >= 0)
         code = *reply->move_reply->stays ? CLI_FAILED : CLI_OK;
     if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_REPLY && *reply->move_reply->stays)
         fprintf(stderr, "gradpool: stays where it is: %s\n", reply->move_reply->stays);

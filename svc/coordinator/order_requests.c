@@ -149,10 +149,22 @@ static enum lane_use given_back(const struct lane *lane)
     return s->scaling.is_on && is_empty && scaling_room(s) == 0 ? LANE_PARKED : LANE_OPEN;
 }
 
-/* How many lanes were meant. */
-static size_t mark_lanes(struct aggregator *a, const WIRE(DrainLanesRequest) * wanted)
+static void mark(struct lane *lane, bool undo)
 {
     char name[AGGREGATOR_NAME_BYTES];
+    lane->use = undo ? given_back(lane) : LANE_WITHHELD;
+    log_info("lane %u of %s is %s", lane->id, aggregator_name(lane->aggregator, name, sizeof name),
+             !undo                      ? "drained, an operator asked for it"
+             : lane->use == LANE_PARKED ? "parked, an operator has given it back"
+                                        : "open again, an operator has given it back");
+    if (undo)
+        orders_lane_back(lane);
+}
+
+/* How many lanes were meant; `ret_marked` grows by how many of them were not so before. */
+static size_t mark_lanes(struct aggregator *a, const WIRE(DrainLanesRequest) * wanted,
+                         uint32_t *ret_marked)
+{
     size_t count = 0;
     for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {
         struct lane *lane = &a->lanes[i];
@@ -161,20 +173,18 @@ static size_t mark_lanes(struct aggregator *a, const WIRE(DrainLanesRequest) * w
         count++;
         if ((lane->use == LANE_WITHHELD) != wanted->undo)
             continue;
-        lane->use = wanted->undo ? given_back(lane) : LANE_WITHHELD;
-        log_info("lane %u of %s is %s", lane->id, aggregator_name(a, name, sizeof name),
-                 !wanted->undo              ? "drained, an operator asked for it"
-                 : lane->use == LANE_PARKED ? "parked, an operator has given it back"
-                                            : "open again, an operator has given it back");
+        mark(lane, wanted->undo);
+        ++*ret_marked;
     }
     return count;
 }
 
-static size_t mark_all(struct service *s, const WIRE(DrainLanesRequest) * wanted)
+static size_t mark_all(struct service *s, const WIRE(DrainLanesRequest) * wanted,
+                       uint32_t *ret_marked)
 {
     size_t count = 0;
     list_for_each (node, &s->aggregators)
-        count += mark_lanes(list_entry(node, struct aggregator, link), wanted);
+        count += mark_lanes(list_entry(node, struct aggregator, link), wanted, ret_marked);
     return count;
 }
 
@@ -195,7 +205,7 @@ void order_handle_drain(struct peer *p, const envelope *request)
     struct order *order = order_create(p, request->id, count_jobs(s));
     if (!order)
         return;
-    if (mark_all(s, wanted) == 0) {
+    if (mark_all(s, wanted, &order->lanes) == 0) {
         free(order->jobs);
         free(order);
         return peer_fail(p, request->id, -ENOENT, "there is no %s %u; see gradpool status",
@@ -207,5 +217,7 @@ void order_handle_drain(struct peer *p, const envelope *request)
     list_for_each (node, &s->jobs)
         if (!wanted->undo)
             order->jobs[order->jobs_count++] = list_entry(node, struct job, link)->id;
+    order->from_lane = wanted->undo ? 0 : wanted->lane;
+    order->from_aggregator = wanted->undo || wanted->lane ? 0 : wanted->aggregator;
     order_begin(order, p, request->id);
 }

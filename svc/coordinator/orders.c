@@ -49,6 +49,7 @@ static void answer(struct wait *wait, const struct order *order)
     reply.bytes = order->state_bytes;
     reply.longest_ns = order->longest_ns;
     reply.stays = (char *)order->stays;
+    reply.lanes = order->lanes;
     e.id = wait->request;
     e.body_case = BODY(MOVE_REPLY);
     e.move_reply = &reply;
@@ -154,6 +155,7 @@ static bool plan(struct order *order, struct job *job)
 {
     struct err err;
     forget_tasks(order);
+    order->is_stale = false;
     bool goes_astray = order->lane == 0 && moving_goes_astray(job);
     if (goes_astray && try_later(order))
         return false;
@@ -254,6 +256,11 @@ static void step(struct order *order)
     for (;;) {
         struct job *job = job_at_hand(order);
         bool has_tasks = job && order->tasks_at < order->tasks_count;
+        if (has_tasks && order->is_stale) {
+            if (!plan(order, job))
+                return;
+            continue;
+        }
         if (has_tasks && go_on(order, job))
             return;
         if (has_tasks)
@@ -264,6 +271,19 @@ static void step(struct order *order)
         be_patient(order);
         if ((job = job_at_hand(order)) && !plan(order, job))
             return;
+    }
+}
+
+void orders_lane_back(const struct lane *lane)
+{
+    list_for_each (node, &lane->aggregator->service->orders) {
+        struct order *order = list_entry(node, struct order, link);
+        if (order->from_lane != lane->id && order->from_aggregator != lane->aggregator->id)
+            continue;
+        order->is_stale = true;
+        text_append(order->stays, sizeof order->stays,
+                    "%swhat was left on lane %u, which was given back meanwhile",
+                    *order->stays ? "; " : "", lane->id);
     }
 }
 

@@ -12,7 +12,10 @@ struct order {
     struct service *service;
     uint64_t id, wait;   /* wait: who is answered when it is done */
     uint32_t lane, task; /* of a move: to there; this one, or 0: all. Lane 0: what leaves lanes */
-    uint32_t *jobs;      /* numbers; one after the other */
+    uint32_t from_lane, from_aggregator; /* of a drain: one of these, the other is 0 */
+    uint32_t lanes;                      /* that it has withheld, or given back */
+    bool is_stale;                       /* `tasks` may be on lanes that were given back */
+    uint32_t *jobs;                      /* numbers; one after the other */
     size_t jobs_count, jobs_at;
     struct task *tasks; /* of the job at hand, that are still to move */
     size_t tasks_count, tasks_at, batch;
@@ -27,5 +30,8 @@ struct order {
 /* Takes over `order` (from calloc(), with its jobs and what is to move), and answers the request
  * when it is done; it goes on when who asked has gone. */
 void order_begin(struct order *order, struct peer *p, uint64_t request);
+
+/* It has been given back: what drains under way have not taken from it stays there. */
+void orders_lane_back(const struct lane *lane);
 
 #endif

@@ -344,6 +344,47 @@ static void a_drain_waits_for_what_is_on_its_way_to_the_lane(void **state)
     }
 }
 
+static void a_drain_ends_for_a_lane_that_is_given_back(void **state)
+{
+    enum { TASKS = 12, ELEMENTS = 1 << 20 }; /* 4 MiB each: a batch is 32 MiB */
+    struct moving m = moving_begin(*state);
+    char names[TASKS][4], text[64];
+    const char *name[TASKS];
+    uint64_t elements[TASKS];
+    uint32_t left = m.source->lanes[0];
+    order_drain(&m, m.target->lanes[0], 0, false); /* so that all are on the other */
+    message_free(moving_answer(&m, NULL));
+    for (int i = 0; i < TASKS; i++) {
+        snprintf(names[i], sizeof names[i], "t%d", i);
+        name[i] = names[i];
+        elements[i] = ELEMENTS;
+    }
+    message_free(end_expect_reply(m.worker, end_declare(m.worker, TASKS, name, elements)));
+    order_drain(&m, m.target->lanes[0], 0, true);
+    envelope *reply = moving_answer(&m, NULL);
+    assert_int_equal(reply->move_reply->lanes, 1);
+    message_free(reply);
+
+    m.target->ignores = BODY(INSTALL_REQUEST);
+    uint64_t drain = order_drain(&m, 0, m.source->aggregator, false);
+    envelope *install = end_expect(m.target, BODY(INSTALL_REQUEST));
+    order_drain(&m, left, 0, true);
+    reply = moving_answer(&m, NULL);
+    assert_int_equal(reply->move_reply->lanes, 1);
+    message_free(reply);
+    go_on(&m, install);
+    m.order = drain;
+    snprintf(text, sizeof text, "left on lane %u, which was given back", left);
+    reply = moving_answer(&m, text);
+    assert_in_range(reply->move_reply->tasks, 1, TASKS / 2 + 2); /* one batch */
+    assert_int_equal(reply->move_reply->lanes, 1);
+    message_free(reply);
+    order_drain(&m, left, 0, true);
+    reply = moving_answer(&m, NULL);
+    assert_int_equal(reply->move_reply->lanes, 0);
+    message_free(reply);
+}
+
 static void a_batch_is_as_much_as_lanes_keep(void **state)
 {
     struct task tasks[] = {{.state_bytes = 3 << 20},
@@ -482,6 +523,7 @@ int main(void)
         CASE(two_jobs_move_at_once),
         CASE(a_drained_lane_gets_nothing_until_it_is_given_back),
         CASE(a_drain_waits_for_what_is_on_its_way_to_the_lane),
+        CASE(a_drain_ends_for_a_lane_that_is_given_back),
         CASE(a_batch_is_as_much_as_lanes_keep),
         CASE(a_batch_is_not_more_than_an_owner_can_meet_in_a_round),
         CASE(what_a_lane_keeps_of_a_task_is_counted_with_moments_and_results),
