@@ -103,8 +103,10 @@ run_build() {
 steady=()
 setarch "$(uname -m)" --addr-no-randomize true 2>/dev/null &&
     steady=(--wrapper "setarch $(uname -m) --addr-no-randomize")
-checked=(-Dbuildtype=debugoptimized -Db_lundef=false)
-address=("${checked[@]}" -Db_sanitize=address,undefined)
+# They name lines (-g1) and no variables, and -O1 is enough beside what the address sanitizer costs:
+# both halve the time of its build.
+checked=(-Doptimization=2 -Ddebug=false -Dc_args=-g1 -Db_lundef=false)
+address=("${checked[@]}" -Doptimization=1 -Db_sanitize=address,undefined)
 thread=("${checked[@]}" -Db_sanitize=thread)
 build_the_rest_ahead() {
     case $mode in quick | faults) return ;; esac
@@ -122,7 +124,7 @@ case $mode in normal | counts | long)
 esac
 case $mode in fuzz | long)
     CC=clang run_build explore build-explore "${checked[@]}" -Db_sanitize=address,undefined \
-        -Dc_args=-fsanitize=fuzzer-no-link -- --suite explore ;;
+        -Dc_args=-g1,-fsanitize=fuzzer-no-link -- --suite explore ;;
 esac
 case $mode in faults | long) run_build faults build -- --setup long --suite strikes ;; esac
 
