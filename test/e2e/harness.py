@@ -22,6 +22,7 @@ BUILD = pathlib.Path(os.environ['GRADPOOL_BUILD'])
 GRADPOOL = BUILD / 'gradpool'
 BENCH = BUILD / 'bench' / 'gradpool-bench'
 WAIT_S = 30
+SERVING = ('up', 'silent')  # states of an aggregator that has lanes for jobs
 # Under nohup all that is started here would ignore it, which is right, and not what is tested.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 PIDFD_GETFD = 438  # the same number on every architecture
@@ -121,7 +122,7 @@ class Service:
         if self.serve.child.poll() is not None:
             raise AssertionError(f'serve ended:\n{self.serve.tail()}')
         with contextlib.suppress(AssertionError):  # nobody answers yet
-            return self.aggregators == len(self.pids())
+            return self.aggregators == len(self.pids('up'))
         return False
 
     def ask(self, *command):
@@ -139,12 +140,15 @@ class Service:
         answer = self.ask('jobs', '--json')
         return next((j for j in json.loads(answer.stdout)['jobs'] if j['job'] == name), None)
 
-    def pids(self):
-        return [a['pid'] for a in self.status()['aggregators'] if a['state'] == 'up']
+    def serving(self, *states):
+        """Its aggregators as `status` has them; one that is late on a busy host is one still."""
+        return [a for a in self.status()['aggregators'] if a['state'] in (states or SERVING)]
+
+    def pids(self, *states):
+        return [a['pid'] for a in self.serving(*states)]
 
     def await_pids(self, pids):
-        """On a busy host one may be late for a moment."""
-        until(lambda: self.pids() == pids, f'aggregators {pids} are up, and no others',
+        until(lambda: self.pids('up') == pids, f'aggregators {pids} are up, and no others',
               process=self.serve)
 
     def worker(self, job, rank, workers, *options, name=None, environment=None):
@@ -216,6 +220,16 @@ def result(process):
     if code != 0:
         raise AssertionError(f'{process.name} ended with {code}:\n{process.tail()}')
     return json.loads(process.text().strip().splitlines()[-1])
+
+
+def end_training(*workers):
+    """Kills workers that train on and on and say so (--verbose), all of whose sums were right."""
+    for worker in workers:
+        worker.wait_for('round ')
+    for worker in workers:
+        if ' wrong\n' in worker.text():
+            raise AssertionError(f'{worker.name} got wrong sums:\n{worker.tail()}')
+        worker.kill()
 
 
 def is_alive(pid):

@@ -61,8 +61,7 @@ class CopiedMoves(unittest.TestCase):
         until(self.is_copied, 'the state has a copy', process=self.service.serve)
         mine = self.service.job('job')['lanes']
         sides = sorted((lane['lane'] not in mine, a['pid'], lane['lane'])
-                       for a in self.service.status()['aggregators'] if a['state'] == 'up'
-                       for lane in a['lanes'])
+                       for a in self.service.serving() for lane in a['lanes'])
         self.assertEqual([is_other for is_other, *_ in sides], [False, True])
         return [(self.aggregators[pid], lane) for _, pid, lane in sides]
 

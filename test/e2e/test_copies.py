@@ -126,8 +126,7 @@ class Case(members.Case):
 
     def move(self):
         """All of it to another lane: whose copy of what is kept must not be forgotten there."""
-        lanes = [lane['lane'] for a in self.service.status()['aggregators'] if a['state'] == 'up'
-                 for lane in a['lanes']]
+        lanes = [lane['lane'] for a in self.service.serving() for lane in a['lanes']]
         answer = self.service.ask('move', 'job', str(self.random.choice(lanes)))
         self.assertEqual(answer.returncode, 0, answer.stderr)
         done = len(self.log(0))
@@ -140,8 +139,8 @@ class Case(members.Case):
         self.move()
         self.await_copies()
         lanes = self.service.job('job')['lanes']
-        owners = [a['pid'] for a in self.service.status()['aggregators'] if a['state'] == 'up' and
-                  any(lane['lane'] in lanes for lane in a['lanes'])]
+        owners = [a['pid'] for a in self.service.serving()
+                  if any(lane['lane'] in lanes for lane in a['lanes'])]
         if not owners:
             return
         os.kill(self.random.choice(owners), 9)

@@ -44,7 +44,7 @@ class Liveness(unittest.TestCase):
         return {a['pid']: a['state'] for a in self.service.status()['aggregators']}
 
     def replaced(self, pid):
-        until(lambda: not is_alive(pid) and len(self.service.pids()) == 2,
+        until(lambda: not is_alive(pid) and len(self.service.pids('up')) == 2,
               'a new aggregator has taken its place', process=self.service.serve)
         self.assertIn('has answered nothing for', self.service.serve.text())
 

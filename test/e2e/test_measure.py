@@ -3,9 +3,9 @@ import json
 import unittest
 
 import tap
-from harness import Service, result, until
+from harness import Service, end_training, until
 
-SECONDS = 12
+FOREVER = 1000000
 
 
 class Measuring(unittest.TestCase):
@@ -17,16 +17,21 @@ class Measuring(unittest.TestCase):
 
     def start(self, job, compute_ms, elements, name):
         return self.service.worker(job, 0, 1, '--compute-ms', compute_ms, '--elements', elements,
-                                   '--rounds', SECONDS * 1000 // compute_ms, name=name)
+                                   '--rounds', FOREVER, '--verbose', name=name)
 
-    def measured(self, name):
-        job = self.service.job(name)
-        return job if job and job.get('period_ns') else None
+    def await_measured(self, name, compute_ms):
+        """The job once its period is what the worker set: it is measured on, so that a moment in
+        which the host was busy with other things passes."""
+        seen = {}
 
-    def check(self, job, ended, compute_ms):
-        """Against what the worker set, and what the lane has counted in all."""
-        period_ns = compute_ms * 1e6 + ended["round_us_p50"] * 1e3
-        self.assertAlmostEqual(job['period_ns'] / period_ns, 1, delta=0.2, msg=f"{job} {ended}")
+        def is_right():
+            seen.update(self.service.job(name) or {})
+            return abs(seen.get('period_ns', 0) / (compute_ms * 1e6) - 1) < 0.2
+        until(is_right, f'{name} takes {compute_ms} ms a round: {seen}', 60, self.service.serve)
+        return seen
+
+    def check_lane_time(self, job):
+        """Against what the lane has counted in all."""
         mean_ns = job['use']['busy_ns'] / job['use']['rounds']  # of its one tensor
         # A mean grows when a lane is put off its core, and a median does not.
         self.assertGreater(job["lane_ns"], mean_ns / 10, job)
@@ -35,14 +40,13 @@ class Measuring(unittest.TestCase):
     def test_what_is_measured_is_what_the_workers_do(self):
         jobs = {'small': (60, 1 << 18), 'large': (120, 1 << 20)}
         workers = {name: self.start(name, *job, name) for name, job in jobs.items()}
-        for name in jobs:
-            until(lambda name=name: self.measured(name), f'{name} is measured', 60,
-                  self.service.serve)
-        measured = {name: self.measured(name) for name in jobs}
-        results = {name: result(worker) for name, worker in workers.items()}
-        for name, (compute_ms, _) in jobs.items():
-            self.check(measured[name], results[name], compute_ms)
-        self.assertNotEqual(*(tuple(job['lanes']) for job in measured.values()))
+        measured = [self.await_measured(name, job[0]) for name, job in jobs.items()]
+        for job in measured:
+            self.check_lane_time(job)
+        self.assertNotEqual(*(tuple(job['lanes']) for job in measured))
+        end_training(*workers.values())
+        until(lambda: not self.service.status()['jobs'], 'both are gone',
+              process=self.service.serve)
         self.come_again(jobs)
 
     def come_again(self, jobs):
@@ -71,7 +75,7 @@ class Limits(unittest.TestCase):
 
     def learn(self, job):
         """It runs alone until it is known, and is then ended like one that was killed."""
-        worker = self.start(job, 1000000, f'{job}-first')
+        worker = self.start(job, FOREVER, f'{job}-first')
         until(lambda: (self.service.job(job) or {}).get('period_ns'), f'{job} is measured', 60,
               self.service.serve)
         worker.kill()
@@ -85,7 +89,7 @@ class Limits(unittest.TestCase):
     def test_who_would_cost_others_too_much_is_refused_with_the_whole_reason(self):
         for job in 'first', 'second':
             self.learn(job)
-        self.start('first', 1000000, 'first-again')
+        self.start('first', FOREVER, 'first-again')
         until(lambda: (self.service.job('first') or {}).get('tasks'), 'it is placed',
               process=self.service.serve)
         explained = self.explain('first')
@@ -97,7 +101,7 @@ class Limits(unittest.TestCase):
         self.assertNotEqual(second.wait(), 0)
         self.assertIn('job second cannot be placed', second.text())
         self.assertIn('loss limit', second.text())
-        self.start('new', 1000000, 'new')  # is measured somewhere all the same
+        self.start('new', FOREVER, 'new')  # is measured somewhere all the same
         until(lambda: (self.service.job('new') or {}).get('tasks'), 'it is placed',
               process=self.service.serve)
         self.assertIn('no lane was free', self.explain('new')['lanes'][0]['why'])

@@ -111,11 +111,10 @@ class Crashes(unittest.TestCase):
     def lanes(self):
         """Each lane's tasks, once both aggregators are back."""
         lanes = {}
-        until(lambda: len(self.service.pids()) == 2, 'the aggregators are back',
+        until(lambda: len(self.service.pids('up')) == 2, 'the aggregators are back',
               process=self.service.serve)
-        for aggregator in self.service.status()['aggregators']:
-            if aggregator['state'] == 'up':
-                lanes.update({lane['lane']: lane['tasks'] for lane in aggregator['lanes']})
+        for aggregator in self.service.serving():
+            lanes.update({lane['lane']: lane['tasks'] for lane in aggregator['lanes']})
         return lanes
 
     def move_and_die(self, target, step):

@@ -37,8 +37,8 @@ class Case(durability.Case):
     def owners(self):
         """Aggregators that have something of the job."""
         lanes = self.service.job(self.name)['lanes']
-        return [a['pid'] for a in self.service.status()['aggregators'] if a['state'] == 'up' and
-                any(lane['lane'] in lanes for lane in a['lanes'])]
+        return [a['pid'] for a in self.service.serving()
+                if any(lane['lane'] in lanes for lane in a['lanes'])]
 
     def train_while(self, harm, transport, times, rule='adam'):
         """Steps until `harm`() was done so often at random moments, and some more."""
@@ -98,8 +98,7 @@ class Case(durability.Case):
             self.kill(self.random.choice(owners))
 
     def lanes(self):
-        return [lane['lane'] for a in self.service.status()['aggregators'] for lane in a['lanes']
-                if a['state'] == 'up']
+        return [lane['lane'] for a in self.service.serving() for lane in a['lanes']]
 
 
 class Replicas(Case):

@@ -3,9 +3,10 @@ move for it train on with right sums."""
 import unittest
 
 import tap
-from harness import Service, result, until
+from harness import Service, end_training, until
 
 PATIENCE_S = 90
+FOREVER = ('--rounds', 1000000, '--verbose')
 
 
 class Scaling(unittest.TestCase):
@@ -17,10 +18,10 @@ class Scaling(unittest.TestCase):
                                aggregators=2)
         self.addCleanup(self.service.end)
 
-    def start(self, job, rounds=100000):
+    def start(self, job):
         """It computes most of the time, checks each sum, and goes on until it is ended."""
         worker = self.service.worker(job, 0, 1, '--compute-ms', 100, '--elements', 1 << 14,
-                                     '--rounds', rounds)
+                                     *FOREVER)
         until(lambda: (self.service.job(job) or {}).get('tasks'), f'{job} is placed',
               process=self.service.serve)
         return worker
@@ -40,7 +41,7 @@ class Scaling(unittest.TestCase):
         return {lane for job in jobs for lane in self.service.job(job)['lanes']}
 
     def test_the_pool_follows_jobs_that_come_share_and_go(self):
-        jobs = {name: self.start(name, 500) for name in ('one', 'two', 'three')}
+        jobs = {name: self.start(name) for name in ('one', 'two', 'three')}
         self.assertEqual(len(self.lanes_of(*jobs)), 3, 'each is measured on a lane of its own')
         self.until_open(1, 'all share one lane')
         self.assertEqual(len(self.lanes_of(*jobs)), 1)
@@ -48,23 +49,22 @@ class Scaling(unittest.TestCase):
         self.assertEqual({self.service.job(name)['state'] for name in jobs}, {'training'})
 
         starts = self.service.serve.text().count('started a local aggregator')
-        jobs['four'] = self.start('four', 100)
+        jobs['four'] = self.start('four')
         # On a busy host others may be measured apart once more: how many are open says little.
         self.assertFalse(self.lanes_of('four') & self.lanes_of('one', 'two', 'three'),
                          'a parked lane opens at once')
-        jobs['five'] = self.start('five', 100)
+        jobs['five'] = self.start('five')
         self.assertFalse(self.lanes_of('five') & self.lanes_of('one', 'two', 'three', 'four'))
         self.assertEqual(self.service.serve.text().count('started a local aggregator'), starts + 1)
 
-        for name, worker in jobs.items():
-            self.assertEqual(result(worker)['wrong'], 0, name)
+        end_training(*jobs.values())
         self.until_open(1, 'lanes without a job park')
         self.until_up(1, 'the aggregator stops again')
         self.assertNotIn('stay where they are', self.service.serve.text())
 
     def test_a_job_alone_on_its_lanes_is_tried_on_fewer(self):
         workers = self.service.workers('wide', 4, '--compute-ms', 50, '--elements', 1 << 20,
-                                       '--rounds', 400)
+                                       *FOREVER)
         until(lambda: len((self.service.job('wide') or {}).get('lanes', ())) == 4,
               'it begins on as many lanes as workers', process=self.service.serve)
         self.until_open(1, 'one lane is enough')
@@ -72,8 +72,7 @@ class Scaling(unittest.TestCase):
         self.assertIn('growth: narrow: job wide is tried on fewer lanes: it is alone on 4 lanes, '
                       'and goes to 2', text)
         self.assertRegex(text, 'job wide runs alone on 2 lanes: [0-9] are enough')
-        for worker in workers:
-            self.assertEqual(result(worker)['wrong'], 0)
+        end_training(*workers)
         self.assertNotIn('stay where they are', self.service.serve.text())
 
 

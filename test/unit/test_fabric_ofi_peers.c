@@ -65,10 +65,12 @@ static void worker_main(const char *address, size_t bytes, unsigned seed)
     struct fabric *f;
     struct fabric_conn *c;
     struct region region;
-    if (open_ofi(&(struct fabric_options){0}, &f) < 0 || region_create(bytes, &region) < 0 ||
-        fabric_connect(f, address, "worker", 6, NULL, &c) < 0)
+    if (open_ofi(&(struct fabric_options){0}, &f) < 0 || region_create(bytes, &region) < 0)
         _exit(1);
+    /* Before it connects: who says nothing for long is turned away. */
     fill(region.base, bytes, seed);
+    if (fabric_connect(f, address, "worker", 6, NULL, &c) < 0)
+        _exit(1);
     for (uint64_t end_ns = clock_now_ns() + WORKER_LIFE_NS; clock_now_ns() < end_ns;) {
         struct fabric_event events[8];
         int count = fabric_poll(f, events, 8);
