@@ -95,13 +95,18 @@ static void note_stay(struct order *order, const struct job *job, const char *wh
     forget_tasks(order);
 }
 
+static bool is_drained_by(const struct order *order, const struct lane *lane)
+{
+    return order->from_lane == lane->id || order->from_aggregator == lane->aggregator->id;
+}
+
 static bool is_ordered(const struct tensor *tensor, const struct piece *piece, const void *context)
 {
     const struct order *order = context;
     if (!piece->lane || tensor->failure)
         return false;
     if (order->lane == 0)
-        return piece->lane->use == LANE_WITHHELD;
+        return is_drained_by(order, piece->lane) && piece->lane->use == LANE_WITHHELD;
     return piece->lane->id != order->lane && (order->task == 0 || order->task == piece->task);
 }
 
@@ -129,7 +134,7 @@ static int choose_lanes(struct order *order, struct job *job, struct err *err)
         return error;
     scaling_open(lane);
     for (size_t i = 0; i < order->tasks_count; i++)
-        order->tasks[i].lane = lane;
+        order->tasks[i].lane = lane->id;
     return 0;
 }
 
@@ -187,11 +192,11 @@ static void tell_progress(const struct order *order)
     peer_send(wait->peer, &e);
 }
 
-/* Somebody is busy, away or gone; what it is then is another question. */
+/* Somebody is busy, away or gone, or one of the tensors is; what it is then is another question. */
 static bool may_pass(int error)
 {
-    return error == -EBUSY || error == -EAGAIN || error == -ENOENT || error == -ECONNRESET ||
-           error == -ETIMEDOUT;
+    return error == -EBUSY || error == -ECANCELED || error == -EAGAIN || error == -ENOENT ||
+           error == -ECONNRESET || error == -ETIMEDOUT;
 }
 
 static void batch_done(struct service *s, uint64_t context, const struct moved *moved)
@@ -225,7 +230,7 @@ static int start_batch(struct order *order, struct job *job, struct err *err)
     for (size_t i = 0; i < order->batch; i++) {
         const struct task *task = &order->tasks[order->tasks_at + i];
         moves[i] = (struct task_move){.task = task->id,
-                                      .lane = task->lane->id,
+                                      .lane = task->lane,
                                       .how = order->lane ? SHARE_ORDERED : SHARE_UNKNOWN};
     }
     int error = moving_start(job, moves, order->batch, batch_done, order->id, err);
@@ -233,7 +238,7 @@ static int start_batch(struct order *order, struct job *job, struct err *err)
     if (error == 0)
         log_info("job %s: %zu tasks leave for %s%u: %s", job->name, order->batch,
                  order->lane ? "lane " : "open lanes, the first for lane ",
-                 order->tasks[order->tasks_at].lane->id,
+                 order->tasks[order->tasks_at].lane,
                  order->lane ? "an operator asked for it" : "their lane is drained");
     return error;
 }
@@ -278,9 +283,11 @@ void orders_lane_back(const struct lane *lane)
 {
     list_for_each (node, &lane->aggregator->service->orders) {
         struct order *order = list_entry(node, struct order, link);
-        if (order->from_lane != lane->id && order->from_aggregator != lane->aggregator->id)
+        if (!is_drained_by(order, lane))
             continue;
         order->is_stale = true;
+        if (lane->jobs == 0)
+            continue;
         text_append(order->stays, sizeof order->stays,
                     "%swhat was left on lane %u, which was given back meanwhile",
                     *order->stays ? "; " : "", lane->id);

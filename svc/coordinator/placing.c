@@ -180,8 +180,7 @@ static int plan_tasks(struct job *job, struct task *tasks, size_t count, enum as
                  count, true, &answer);
     /* A policy that would cut a task decides by its first piece: a task stays whole. */
     for (size_t i = answer.plan.pieces_count; i-- > 0;)
-        tasks[answer.plan.pieces[i].tensor].lane =
-            lane_find(job->service, answer.plan.pieces[i].lane);
+        tasks[answer.plan.pieces[i].tensor].lane = answer.plan.pieces[i].lane;
     packer_plan_fini(&answer.plan);
     return 0;
 }

@@ -23,6 +23,7 @@ static void each_piece(struct job *job, piece_fn visit, void *context)
 /* --- placing anew --- */
 
 struct stranded {
+    struct service *service;
     struct task *tasks;
     size_t count;
 };
@@ -35,7 +36,7 @@ static bool is_stranded(const struct tensor *tensor, const struct piece *piece, 
 static struct lane *new_lane(const struct stranded *list, const struct piece *piece)
 {
     const struct task *task = tasks_find(list->tasks, list->count, piece->task);
-    return task ? task->lane : NULL;
+    return task ? lane_find(list->service, task->lane) : NULL;
 }
 
 static void put_moved(struct tensor *tensor, struct piece *piece, void *context)
@@ -118,7 +119,7 @@ static void move_all(struct job *job, struct stranded *list)
 
 static void place(struct job *job, const struct aggregator *lost)
 {
-    struct stranded list = {0};
+    struct stranded list = {.service = job->service};
     struct err err = {0};
     if (job->failure)
         return;

@@ -47,7 +47,7 @@ struct task {
     uint32_t id;
     uint64_t bytes;
     uint64_t state_bytes; /* that its lane keeps, beside what workers have: it travels along */
-    struct lane *lane;
+    uint32_t lane;        /* number, as lanes may end before it moves; 0: none */
 };
 /* Fills `lane` of each of these, which have lost theirs. -ENOSPC: no lane is open. */
 int placing_plan_tasks(struct job *job, struct task *tasks, size_t count, struct err *err);

@@ -132,5 +132,7 @@ struct end *rig_local_aggregator(struct rig *rig, uint32_t lanes, const char *gr
 struct end *rig_rejoin(struct rig *rig, const struct end *old, size_t held_count,
                        const WIRE(PieceHeld) * held);
 void end_answer(struct end *e, const envelope *request);
+/* As an aggregator does that ends in good order. */
+void end_say_goodbye(struct end *e);
 
 #endif

@@ -144,3 +144,12 @@ struct end *rig_rejoin(struct rig *rig, const struct end *old, size_t held_count
     join_aggregator(e, old->lanes_count, "", held_count, held);
     return e;
 }
+
+void end_say_goodbye(struct end *e)
+{
+    WIRE(AggregatorLeave) leave = GRADPOOL__WIRE__AGGREGATOR_LEAVE__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    request.body_case = BODY(AGGREGATOR_LEAVE);
+    request.aggregator_leave = &leave;
+    message_free(end_ask(e, &request));
+}

@@ -134,15 +134,6 @@ void keeping_expect_silence(struct end *owner, struct end *keeper)
     end_expect_none(keeper, BODY(COPIES_REQUEST));
 }
 
-void keeping_goodbye(struct end *aggregator)
-{
-    WIRE(AggregatorLeave) leave = GRADPOOL__WIRE__AGGREGATOR_LEAVE__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    request.body_case = BODY(AGGREGATOR_LEAVE);
-    request.aggregator_leave = &leave;
-    message_free(end_ask(aggregator, &request));
-}
-
 uint64_t keeping_order_move(struct end *asker, const struct end *target)
 {
     WIRE(MoveRequest) move = GRADPOOL__WIRE__MOVE_REQUEST__INIT;

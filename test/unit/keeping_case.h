@@ -49,7 +49,5 @@ void keeping_ask_ticket(struct end *keeper, uint32_t job, uint32_t lane, uint32_
 /* Asks for the job's tasks to move there; the answer is asked for apart. */
 uint64_t keeping_order_move(struct end *asker, const struct end *target);
 void keeping_expect_moved(struct end *asker, uint64_t order);
-/* It says goodbye, and is lost. */
-void keeping_goodbye(struct end *aggregator);
 
 #endif

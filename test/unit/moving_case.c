@@ -52,3 +52,29 @@ envelope *moving_answer(struct moving *m, const char *stays)
         fail_msg("'%s' does not say '%s'", reply->move_reply->stays, stays);
     return reply;
 }
+
+envelope *moving_stop_at_install(struct moving *m)
+{
+    m->target->ignores = BODY(INSTALL_REQUEST);
+    moving_order(m);
+    return end_expect(m->target, BODY(INSTALL_REQUEST));
+}
+
+void moving_go_on(struct moving *m, envelope *install)
+{
+    m->target->ignores = 0;
+    end_answer(m->target, install);
+    message_free(install);
+}
+
+uint64_t moving_drain(struct moving *m, uint32_t lane, uint32_t aggregator, bool undo)
+{
+    WIRE(DrainLanesRequest) drain = GRADPOOL__WIRE__DRAIN_LANES_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    drain.lane = lane;
+    drain.aggregator = aggregator;
+    drain.undo = undo;
+    request.body_case = BODY(DRAIN_LANES_REQUEST);
+    request.drain_lanes_request = &drain;
+    return m->order = end_send(m->asker, &request);
+}

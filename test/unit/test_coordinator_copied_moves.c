@@ -187,7 +187,7 @@ static void a_move_that_is_given_up_changes_no_keeper(void **state)
     expect_stays(&m, "it does not want to");
     keeping_keeper_hears(&m.k, m.k.owner, m.k.keeper, 2, 1, true);
     expect_as_before(&m);
-    keeping_goodbye(m.k.keeper); /* who is told of another has heard of that one */
+    end_say_goodbye(m.k.keeper); /* who is told of another has heard of that one */
     keeping_lane_hears(&m.k, m.k.owner, 0, false);
 }
 
@@ -281,7 +281,7 @@ static void a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another(void **
     m.k.owner->ignores = BODY(RELEASE_REQUEST);
     m.order = keeping_order_move(m.asker, third);
     message_free(end_expect(m.k.owner, BODY(RELEASE_REQUEST)));
-    keeping_goodbye(m.k.keeper);
+    end_say_goodbye(m.k.keeper);
     message_free(end_expect(m.k.owner, BODY(THAW_REQUEST)));
     keeping_keeper_hears(&m.k, third, m.k.owner, 1, 1, true);
     keeping_lane_hears(&m.k, m.k.owner, third->aggregator, false);
@@ -299,7 +299,7 @@ static void a_keeper_that_is_lost_after_the_switch_is_followed_at_once(void **st
     keeping_lane_hears(&m.k, third, m.k.keeper->aggregator, false);
     record_of(m.k.owner)->unfit_until_ns = clock_now_ns() + 60 * NS_PER_S;
     fourth = keeping_aggregator(m.k.rig);
-    keeping_goodbye(m.k.keeper);
+    end_say_goodbye(m.k.keeper);
     keeping_keeper_hears(&m.k, fourth, third, 2, 1, true);
     keeping_lane_hears(&m.k, third, fourth->aggregator, false);
 }

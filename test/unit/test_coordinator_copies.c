@@ -109,7 +109,7 @@ static void a_lane_of_which_it_keeps_nothing_is_waited_for_in_vain(void **state)
     expect_answer(k.keeper, k.job, k.keeper->lanes[0], -ESTALE);
     struct end *third = rig_aggregator(k.rig, 1);
     uint32_t former = k.piece.lane;
-    keeping_goodbye(k.owner);
+    end_say_goodbye(k.owner);
     expect_answer(k.keeper, k.job, former, -ESTALE);
     keeping_keeper_hears(&k, k.keeper, third, 2, 2, false);
     expect_answer(k.keeper, k.job, third->lanes[0], 0);
@@ -229,7 +229,7 @@ static void who_lacks_room_for_what_it_should_have_is_relieved(void **state)
     struct end *next = rig_aggregator(k.rig, 1), *third = keeping_aggregator(k.rig);
     k.keeper->refuses = BODY(COPIES_REQUEST);
     k.keeper->refusal = -ENOSPC;
-    keeping_goodbye(k.owner);
+    end_say_goodbye(k.owner);
     keeping_keeper_hears(&k, k.keeper, next, 2, 2, false);
     keeping_keeper_hears(&k, third, next, 2, 2, true);
 }
@@ -278,7 +278,7 @@ static void a_lane_that_refuses_a_keeper_is_told_again(void **state)
 {
     struct kept k = keeping_begun(*state);
     k.owner->refuses = BODY(KEEPER_REQUEST);
-    keeping_goodbye(k.keeper);
+    end_say_goodbye(k.keeper);
     keeping_lane_hears(&k, k.owner, 0, false);
     k.owner->refuses = 0;
     keeping_lane_hears(&k, k.owner, 0, false);
@@ -344,7 +344,7 @@ static void a_restart_keeps_the_last_of_several_keepers(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
-    keeping_goodbye(k.keeper);
+    end_say_goodbye(k.keeper);
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
     keeping_aggregator(k.rig); /* it is not tempted */
@@ -377,7 +377,7 @@ static void a_keeper_that_is_lost_before_a_worker_is_back_is_followed_then(void 
     struct end *ends[] = {k.owner, k.keeper, keeping_aggregator(k.rig)};
     restart(&k, ends, 3);
     expect_told(&k, ends[0], ends[1]);
-    keeping_goodbye(ends[1]);
+    end_say_goodbye(ends[1]);
     resume(&k);
     keeping_keeper_hears(&k, ends[2], ends[0], 1, 1, true);
     keeping_lane_hears(&k, ends[0], ends[2]->aggregator, false);

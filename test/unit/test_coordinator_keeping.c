@@ -115,7 +115,7 @@ static void a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_o
     struct end *third = keeping_aggregator(k.rig);
     keeping_open(k.keeper);
     k.keeper->ignores = BODY(PLACE_REQUEST);
-    keeping_goodbye(k.owner);
+    end_say_goodbye(k.owner);
     envelope *place = end_expect(k.keeper, BODY(PLACE_REQUEST));
     assert_true(place->place_request->recovering);
     assert_int_equal(place->place_request->pieces[0]->keeper, k.keeper->aggregator);
@@ -133,7 +133,7 @@ static void a_new_owner_may_look_at_the_first_copy_however_often_others_follow(v
 {
     struct kept k = keeping_begun(*state);
     keeping_open(k.keeper);
-    keeping_goodbye(k.owner);
+    end_say_goodbye(k.owner);
     assert_int_equal(keeping_placed_with(&k, k.keeper), k.keeper->aggregator);
     keeping_keeper_hears(&k, k.keeper, k.keeper, 2, 2, false);
     keeping_lane_hears(&k, k.keeper, 0, true);
@@ -141,7 +141,7 @@ static void a_new_owner_may_look_at_the_first_copy_however_often_others_follow(v
         struct end *next = keeping_aggregator(k.rig);
         keeping_keeper_hears(&k, next, k.keeper, 2, 2, true);
         keeping_lane_hears(&k, k.keeper, next->aggregator, true);
-        keeping_goodbye(next);
+        end_say_goodbye(next);
         keeping_lane_hears(&k, k.keeper, 0, true);
     }
     end_expect_none(k.keeper, BODY(COPIES_REQUEST));
@@ -165,12 +165,12 @@ static void who_was_a_keeper_of_an_owner_before_is_not_waited_for(void **state)
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
     fourth = rig_aggregator(k.rig, 1);
-    keeping_goodbye(k.owner);
+    end_say_goodbye(k.owner);
     expect_end_of_copy(&k, k.keeper);
     assert_int_equal(keeping_placed_with(&k, fourth), third->aggregator);
     keeping_keeper_hears(&k, third, fourth, 2, 2, false);
     keeping_lane_hears(&k, fourth, third->aggregator, false);
-    keeping_goodbye(third);
+    end_say_goodbye(third);
     keeping_lane_hears(&k, fourth, 0, false);
 }
 
@@ -178,7 +178,7 @@ static void a_keeper_stays_when_its_owner_is_followed_by_another(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = rig_aggregator(k.rig, 1);
-    keeping_goodbye(k.owner);
+    end_say_goodbye(k.owner);
     assert_int_equal(keeping_placed_with(&k, third), k.keeper->aggregator);
     keeping_keeper_hears(&k, k.keeper, third, 2, 2, false);
     keeping_lane_hears(&k, third, k.keeper->aggregator, false);
@@ -192,7 +192,7 @@ static void a_keeper_that_is_lost_is_followed_by_another(void **state)
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
     keeping_expect_silence(k.owner, third); /* it has one */
-    keeping_goodbye(k.keeper);
+    end_say_goodbye(k.keeper);
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
 }
@@ -200,7 +200,7 @@ static void a_keeper_that_is_lost_is_followed_by_another(void **state)
 static void without_another_the_lane_goes_on_alone(void **state)
 {
     struct kept k = keeping_begun(*state);
-    keeping_goodbye(k.keeper);
+    end_say_goodbye(k.keeper);
     keeping_lane_hears(&k, k.owner, 0, false);
     struct end *third = keeping_aggregator(k.rig);
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
@@ -227,7 +227,7 @@ static void one_that_stops_is_followed_and_waited_for_until_it_is_gone(void **st
     keeping_check_all(&k.rig->coordinator->service);
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
-    keeping_goodbye(k.keeper);
+    end_say_goodbye(k.keeper);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
     keeping_expect_silence(k.owner, third);
 }
@@ -322,7 +322,7 @@ static void a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has(void *
     struct kept k = keeping_begun(*state);
     struct end *third = begin_with_another(&k);
     record_of(k.keeper)->is_stopping = false;
-    keeping_goodbye(third);
+    end_say_goodbye(third);
     keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, false);
     keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
     tell_figures(&k, 1);

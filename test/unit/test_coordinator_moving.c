@@ -212,15 +212,6 @@ static void a_drop_that_is_not_answered_is_sent_again(void **state)
 
 /* --- somebody goes --- */
 
-static void say_goodbye(struct end *e)
-{
-    WIRE(AggregatorLeave) leave = GRADPOOL__WIRE__AGGREGATOR_LEAVE__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    request.body_case = BODY(AGGREGATOR_LEAVE);
-    request.aggregator_leave = &leave;
-    message_free(end_ask(e, &request));
-}
-
 /* Stands at that step: the message is not answered. The caller frees it. */
 static envelope *stop_at(struct moving *m, int step)
 {
@@ -249,7 +240,7 @@ static void a_target_that_is_lost_leaves_the_task_with_the_source(void **state)
     for (size_t i = 0; i < STEPS; i++) {
         struct moving m = moving_begin(*state);
         message_free(stop_at(&m, steps[i]));
-        say_goodbye(m.target);
+        end_say_goodbye(m.target);
         message_free(moving_answer(&m, "gone"));
         if (i > 0)
             expect_thaw(&m);
@@ -265,7 +256,7 @@ static void tasks_of_a_source_that_is_lost_are_placed_anew(void **state)
         struct moving m = moving_begin(*state);
         message_free(stop_at(&m, steps[i]));
         m.target->ignores = 0;
-        say_goodbye(m.source);
+        end_say_goodbye(m.source);
         message_free(moving_answer(&m, NULL)); /* it is there, as was ordered */
         expect_drop(&m, m.target, 0);
         expect_route(&m, m.target->lanes[0], 3, false); /* the lost one has let go of nothing */
@@ -281,7 +272,7 @@ static void a_source_that_is_lost_after_the_switch_changes_nothing(void **state)
     end_answer(m.target, install);
     message_free(install);
     expect_route(&m, m.target->lanes[0], 2, true);
-    say_goodbye(m.source);
+    end_say_goodbye(m.source);
     message_free(moving_answer(&m, NULL));
     end_expect_none(m.worker, BODY(ROUTE_CHANGE));
 }

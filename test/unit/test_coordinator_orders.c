@@ -26,28 +26,14 @@ ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
     return -1;
 }
 
-static envelope *stop_at_install(struct moving *m)
-{
-    m->target->ignores = BODY(INSTALL_REQUEST);
-    moving_order(m);
-    return end_expect(m->target, BODY(INSTALL_REQUEST));
-}
-
-static void go_on(struct moving *m, envelope *install)
-{
-    m->target->ignores = 0;
-    end_answer(m->target, install);
-    message_free(install);
-}
-
 /* --- meanwhile --- */
 
 static void a_switch_that_is_not_stored_did_not_happen(void **state)
 {
     struct moving m = moving_begin(*state);
-    envelope *install = stop_at_install(&m);
+    envelope *install = moving_stop_at_install(&m);
     disk_error = EIO;
-    go_on(&m, install);
+    moving_go_on(&m, install);
     message_free(moving_answer(&m, "state.db"));
     disk_error = 0;
     moving_passes(m.source, BODY(THAW_REQUEST));
@@ -61,12 +47,12 @@ static void a_tensor_that_is_undeclared_on_its_way_is_dropped_everywhere(void **
 {
     struct moving m = moving_begin(*state);
     moving_declare(m.worker, "other", NULL); /* a piece of the same task, or on the target */
-    envelope *install = stop_at_install(&m);
+    envelope *install = moving_stop_at_install(&m);
     end_undeclare(m.worker, m.tensor);
     envelope *drop = end_expect(m.source, BODY(DROP_REQUEST));
     assert_int_equal(drop->drop_request->pieces[0], m.piece.id);
     message_free(drop);
-    go_on(&m, install);
+    moving_go_on(&m, install);
     message_free(moving_answer(&m, NULL));
     drop = end_expect(m.target, BODY(DROP_REQUEST));
     assert_int_equal(drop->drop_request->pieces[0], m.piece.id);
@@ -76,7 +62,7 @@ static void a_tensor_that_is_undeclared_on_its_way_is_dropped_everywhere(void **
 static void a_job_that_ends_on_its_way_is_dropped_everywhere(void **state)
 {
     struct moving m = moving_begin(*state);
-    envelope *install = stop_at_install(&m);
+    envelope *install = moving_stop_at_install(&m);
     end_leave(m.worker);
     for (int i = 0; i < 2; i++) {
         envelope *drop = end_expect(i ? m.source : m.target, BODY(DROP_REQUEST));
@@ -84,7 +70,7 @@ static void a_job_that_ends_on_its_way_is_dropped_everywhere(void **state)
         assert_int_equal(drop->drop_request->n_pieces, 0);
         message_free(drop);
     }
-    go_on(&m, install);
+    moving_go_on(&m, install);
     envelope *reply = moving_answer(&m, NULL); /* nothing of it stays anywhere */
     assert_int_equal(reply->move_reply->tasks, 0);
     message_free(reply);
@@ -94,12 +80,12 @@ static void a_declare_on_the_way_is_answered_with_the_routes_of_before(void **st
 {
     struct moving m = moving_begin(*state);
     WIRE(Piece) again, fresh;
-    envelope *install = stop_at_install(&m);
+    envelope *install = moving_stop_at_install(&m);
     moving_declare(m.worker, "w", &again);
     assert_int_equal(again.lane, m.source->lanes[0]);
     moving_declare(m.worker, "fresh", &fresh);
     assert_int_not_equal(fresh.task, m.piece.task); /* that one is on its way */
-    go_on(&m, install);
+    moving_go_on(&m, install);
     message_free(moving_answer(&m, NULL));
     envelope *change = end_expect(m.worker, BODY(ROUTE_CHANGE));
     assert_int_equal(change->route_change->n_tensors, 1);
@@ -137,7 +123,7 @@ static void resume(struct moving *m)
 static void a_restart_before_the_switch_thaws_the_source(void **state)
 {
     struct moving m = moving_begin(*state);
-    message_free(stop_at_install(&m));
+    message_free(moving_stop_at_install(&m));
     WIRE(PieceHeld) frozen = held(&m, m.source, 1), placed = held(&m, m.target, 2);
     struct end source = *m.source, target = *m.target;
     frozen.is_frozen = true;
@@ -156,9 +142,9 @@ static void a_restart_before_the_switch_thaws_the_source(void **state)
 static void a_restart_after_the_switch_finds_the_target_owner(void **state)
 {
     struct moving m = moving_begin(*state);
-    envelope *install = stop_at_install(&m);
+    envelope *install = moving_stop_at_install(&m);
     m.source->ignores = BODY(DROP_REQUEST);
-    go_on(&m, install);
+    moving_go_on(&m, install);
     moving_passes(m.worker, BODY(ROUTE_CHANGE)); /* it may as well have missed it */
     WIRE(PieceHeld) frozen = held(&m, m.source, 1), placed = held(&m, m.target, 2);
     struct end source = *m.source, target = *m.target;
@@ -192,18 +178,6 @@ static uint64_t order_move(struct moving *m, const char *job, uint32_t task, uin
     return m->order = end_send(m->asker, &request);
 }
 
-static uint64_t order_drain(struct moving *m, uint32_t lane, uint32_t aggregator, bool undo)
-{
-    WIRE(DrainLanesRequest) drain = GRADPOOL__WIRE__DRAIN_LANES_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    drain.lane = lane;
-    drain.aggregator = aggregator;
-    drain.undo = undo;
-    request.body_case = BODY(DRAIN_LANES_REQUEST);
-    request.drain_lanes_request = &drain;
-    return m->order = end_send(m->asker, &request);
-}
-
 static void expect_refused(struct moving *m, uint64_t order, int code, const char *text)
 {
     envelope *reply = end_expect_reply(m->asker, order);
@@ -217,7 +191,7 @@ static void expect_refused(struct moving *m, uint64_t order, int code, const cha
 static void one_task_moves_and_the_others_stay(void **state)
 {
     struct moving m = moving_begin(*state);
-    order_drain(&m, m.target->lanes[0], 0, false);
+    moving_drain(&m, m.target->lanes[0], 0, false);
     message_free(moving_answer(&m, NULL));
     WIRE(Piece) other;
     uint64_t elements = 1 << 20; /* a task of its own */
@@ -227,7 +201,7 @@ static void one_task_moves_and_the_others_stay(void **state)
     message_free(reply);
     assert_int_equal(other.lane, m.source->lanes[0]); /* the other lane is drained */
     assert_int_not_equal(other.task, m.piece.task);
-    order_drain(&m, m.target->lanes[0], 0, true);
+    moving_drain(&m, m.target->lanes[0], 0, true);
     message_free(moving_answer(&m, NULL));
     order_move(&m, "", other.task, m.target->lanes[0]);
     reply = moving_answer(&m, NULL);
@@ -247,9 +221,9 @@ static void what_cannot_be_ordered_is_refused(void **state)
     expect_refused(&m, order_move(&m, "bert", 0, lane), -ENOENT, "no job bert");
     expect_refused(&m, order_move(&m, "", 77, lane), -ENOENT, "no task 77");
     expect_refused(&m, order_move(&m, "", 0, lane), -EINVAL, "which job");
-    expect_refused(&m, order_drain(&m, 99, 0, false), -ENOENT, "no lane 99");
-    expect_refused(&m, order_drain(&m, 0, 99, false), -ENOENT, "no aggregator 99");
-    order_drain(&m, lane, 0, false);
+    expect_refused(&m, moving_drain(&m, 99, 0, false), -ENOENT, "no lane 99");
+    expect_refused(&m, moving_drain(&m, 0, 99, false), -ENOENT, "no aggregator 99");
+    moving_drain(&m, lane, 0, false);
     message_free(moving_answer(&m, NULL));
     expect_refused(&m, order_move(&m, "resnet", 0, lane), -EINVAL, "is drained");
 }
@@ -291,97 +265,27 @@ static void two_jobs_move_at_once(void **state)
     struct end *bert = rig_join(m.rig, "bert", 0, 1, NULL, NULL);
     WIRE(Piece) piece;
     moving_declare(bert, "w", &piece);
-    envelope *install = stop_at_install(&m);
+    envelope *install = moving_stop_at_install(&m);
     uint64_t first = m.order;
     uint32_t to = piece.lane == m.source->lanes[0] ? m.target->lanes[0] : m.source->lanes[0];
     m.target->ignores = 0;
     order_move(&m, "bert", 0, to);
     message_free(moving_answer(&m, NULL)); /* while the other is on its way */
     m.order = first;
-    go_on(&m, install);
+    moving_go_on(&m, install);
     message_free(moving_answer(&m, NULL));
 }
 
-static void a_drained_lane_gets_nothing_until_it_is_given_back(void **state)
+static void what_is_undeclared_while_a_lane_lets_go_keeps_nothing_back(void **state)
 {
     struct moving m = moving_begin(*state);
-    WIRE(Piece) piece;
-    order_drain(&m, 0, m.source->aggregator, false);
+    m.source->refuses = BODY(RELEASE_REQUEST);
+    m.source->refusal = -ECANCELED; /* as lanes say then */
+    moving_order(&m);
+    moving_passes(m.source, BODY(RELEASE_REQUEST));
+    m.source->refuses = 0;
     envelope *reply = moving_answer(&m, NULL);
     assert_int_equal(reply->move_reply->tasks, 1);
-    message_free(reply);
-    for (int i = 0; i < 8; i++) {
-        char name[] = {(char)('a' + i), 0};
-        moving_declare(m.worker, name, &piece);
-        assert_int_equal(piece.lane, m.target->lanes[0]);
-    }
-    order_drain(&m, 0, m.source->aggregator, true);
-    message_free(moving_answer(&m, NULL));
-    struct end *bert = rig_join(m.rig, "bert", 0, 1, NULL, NULL);
-    moving_declare(bert, "w", &piece);
-    assert_int_equal(piece.lane, m.source->lanes[0]); /* where nobody else is */
-}
-
-static void a_drain_waits_for_what_is_on_its_way_to_the_lane(void **state)
-{
-    struct moving m = moving_begin(*state);
-    envelope *install = stop_at_install(&m);
-    uint64_t move = m.order;
-    uint64_t drain = order_drain(&m, m.target->lanes[0], 0, false);
-    end_expect_none(m.asker, BODY(MOVE_REPLY));
-    go_on(&m, install);
-    m.order = move;
-    message_free(moving_answer(&m, NULL));
-    m.order = drain;
-    envelope *reply = moving_answer(&m, NULL);
-    assert_int_equal(reply->move_reply->tasks, 1);
-    message_free(reply);
-    for (int i = 0; i < 2; i++) {
-        envelope *change = end_expect(m.worker, BODY(ROUTE_CHANGE));
-        assert_int_equal(change->route_change->tensors[0]->pieces[0]->lane,
-                         (i ? m.source : m.target)->lanes[0]);
-        message_free(change);
-    }
-}
-
-static void a_drain_ends_for_a_lane_that_is_given_back(void **state)
-{
-    enum { TASKS = 12, ELEMENTS = 1 << 20 }; /* 4 MiB each: a batch is 32 MiB */
-    struct moving m = moving_begin(*state);
-    char names[TASKS][4], text[64];
-    const char *name[TASKS];
-    uint64_t elements[TASKS];
-    uint32_t left = m.source->lanes[0];
-    order_drain(&m, m.target->lanes[0], 0, false); /* so that all are on the other */
-    message_free(moving_answer(&m, NULL));
-    for (int i = 0; i < TASKS; i++) {
-        snprintf(names[i], sizeof names[i], "t%d", i);
-        name[i] = names[i];
-        elements[i] = ELEMENTS;
-    }
-    message_free(end_expect_reply(m.worker, end_declare(m.worker, TASKS, name, elements)));
-    order_drain(&m, m.target->lanes[0], 0, true);
-    envelope *reply = moving_answer(&m, NULL);
-    assert_int_equal(reply->move_reply->lanes, 1);
-    message_free(reply);
-
-    m.target->ignores = BODY(INSTALL_REQUEST);
-    uint64_t drain = order_drain(&m, 0, m.source->aggregator, false);
-    envelope *install = end_expect(m.target, BODY(INSTALL_REQUEST));
-    order_drain(&m, left, 0, true);
-    reply = moving_answer(&m, NULL);
-    assert_int_equal(reply->move_reply->lanes, 1);
-    message_free(reply);
-    go_on(&m, install);
-    m.order = drain;
-    snprintf(text, sizeof text, "left on lane %u, which was given back", left);
-    reply = moving_answer(&m, text);
-    assert_in_range(reply->move_reply->tasks, 1, TASKS / 2 + 2); /* one batch */
-    assert_int_equal(reply->move_reply->lanes, 1);
-    message_free(reply);
-    order_drain(&m, left, 0, true);
-    reply = moving_answer(&m, NULL);
-    assert_int_equal(reply->move_reply->lanes, 0);
     message_free(reply);
 }
 
@@ -454,10 +358,10 @@ static void a_lane_that_is_given_back_opens_only_if_it_may(void **state)
     const struct lane *source = lane_find(s, m.source->lanes[0]),
                       *target = lane_find(s, m.target->lanes[0]);
     assert_int_equal(target->use, LANE_PARKED);
-    order_drain(&m, source->id, 0, false);
+    moving_drain(&m, source->id, 0, false);
     message_free(moving_answer(&m, NULL));
     assert_int_equal(target->use, LANE_OPEN);
-    order_drain(&m, source->id, 0, true);
+    moving_drain(&m, source->id, 0, true);
     message_free(moving_answer(&m, NULL));
     assert_int_equal(source->use, LANE_PARKED);
     assert_int_equal(target->use, LANE_OPEN);
@@ -466,9 +370,9 @@ static void a_lane_that_is_given_back_opens_only_if_it_may(void **state)
 static void a_job_that_fits_nowhere_else_is_named_and_stays(void **state)
 {
     struct moving m = moving_begin(*state);
-    order_drain(&m, m.target->lanes[0], 0, false);
+    moving_drain(&m, m.target->lanes[0], 0, false);
     message_free(moving_answer(&m, NULL));
-    order_drain(&m, m.source->lanes[0], 0, false);
+    moving_drain(&m, m.source->lanes[0], 0, false);
     message_free(moving_answer(&m, "job resnet"));
     end_expect_none(m.source, BODY(RELEASE_REQUEST));
     uint64_t id = end_declare_one(m.worker, "more", 100);
@@ -490,7 +394,7 @@ static void what_is_lost_goes_to_a_drained_lane_where_no_other_is_up(void **stat
     struct end *second = rig_aggregator(rig, 1);
     struct lane *drained = lane_find(&rig->coordinator->service, second->lanes[0]);
     m.asker = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
-    order_drain(&m, drained->id, 0, false);
+    moving_drain(&m, drained->id, 0, false);
     message_free(moving_answer(&m, NULL));
     rig_kill(rig, first->process);
     envelope *change = end_expect(m.worker, BODY(ROUTE_CHANGE));
@@ -521,9 +425,7 @@ int main(void)
         CASE(a_number_that_is_a_jobs_name_too_moves_nothing),
         CASE(two_orders_for_one_job_are_done_one_after_the_other),
         CASE(two_jobs_move_at_once),
-        CASE(a_drained_lane_gets_nothing_until_it_is_given_back),
-        CASE(a_drain_waits_for_what_is_on_its_way_to_the_lane),
-        CASE(a_drain_ends_for_a_lane_that_is_given_back),
+        CASE(what_is_undeclared_while_a_lane_lets_go_keeps_nothing_back),
         CASE(a_batch_is_as_much_as_lanes_keep),
         CASE(a_batch_is_not_more_than_an_owner_can_meet_in_a_round),
         CASE(what_a_lane_keeps_of_a_task_is_counted_with_moments_and_results),

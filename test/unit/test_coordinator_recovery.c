@@ -147,16 +147,6 @@ static void who_stays_away_too_long_is_lost(void **state)
     rig->processes[0] = 0;
 }
 
-static void say_goodbye(struct end *e)
-{
-    WIRE(AggregatorLeave) leave = GRADPOOL__WIRE__AGGREGATOR_LEAVE__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    request.body_case = BODY(AGGREGATOR_LEAVE);
-    request.aggregator_leave = &leave;
-    end_send(e, &request);
-    message_free(end_expect(e, BODY(DONE)));
-}
-
 static void one_on_another_host_that_says_goodbye_is_not_waited_for(void **state)
 {
     struct rig *rig = *state;
@@ -165,13 +155,13 @@ static void one_on_another_host_that_says_goodbye_is_not_waited_for(void **state
     WIRE(Piece) piece = declare(zero, "w");
     struct end *second = rig_aggregator(rig, 1);
     uint64_t started_ns = clock_now_ns();
-    say_goodbye(first);
+    end_say_goodbye(first);
     end_expect_closed(first);
     envelope *change = end_expect(zero, BODY(ROUTE_CHANGE));
     assert_int_equal(change->route_change->tensors[0]->pieces[0]->id, piece.id);
     assert_int_equal(change->route_change->tensors[0]->pieces[0]->lane, second->lanes[0]);
     message_free(change);
-    say_goodbye(second); /* no lane is left */
+    end_say_goodbye(second); /* no lane is left */
     envelope *failure = end_expect(zero, BODY(JOB_FAILURE));
     assert_non_null(strstr(failure->job_failure->text, "aggregator 2 (node7, pid"));
     message_free(failure);
@@ -186,7 +176,7 @@ static void a_local_one_that_says_goodbye_is_lost_when_its_process_has_ended(voi
     struct end *first = rig_local_aggregator(rig, 1, "");
     struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
     declare(zero, "w");
-    say_goodbye(first);
+    end_say_goodbye(first);
     end_expect_none(zero, BODY(JOB_FAILURE));
     rig_kill(rig, first->process);
     message_free(end_expect(zero, BODY(JOB_FAILURE)));
