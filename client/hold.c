@@ -58,6 +58,21 @@ static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t s
     return NULL;
 }
 
+/* In the first iteration since tensors were declared nobody can tell what else is part of it. A
+ * snapshot must be right; who waits for others only would rather not wait long. */
+static bool may_lack(const struct gp_job *job, uint32_t scope)
+{
+    const struct iterations *its = &job->hold.scopes[scope];
+    if (scope != GRADPOOL__WIRE__HOLD_SCOPE__HOLD_UPDATES || its->now == 0 || its->in_a_row != 0)
+        return false;
+    list_for_each (node, &job->tensors) {
+        const struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
+        if (counts(t, scope) && t->iterations[scope] == 0)
+            return true;
+    }
+    return false;
+}
+
 /* What is set is of no iteration; but who stands at the end of one sets nothing before the hold is
  * over, or only some lanes would have it. */
 static uint64_t find_end(const struct gp_job *job, const gp_item *items, size_t count,
@@ -234,7 +249,7 @@ static int find_state(const struct gp_job *job)
         if (counts(t, hold->scope) && is_under_way(t))
             return GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
     }
-    if (its->now == hold->last && find_lacking(job, hold->scope))
+    if (its->now == hold->last && (find_lacking(job, hold->scope) || may_lack(job, hold->scope)))
         return GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
     return its->in_a_row == ROW ? GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED
                                 : GRADPOOL__WIRE__HOLD_STATE__HOLD_RESTS;

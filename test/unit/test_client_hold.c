@@ -299,6 +299,64 @@ static void of_updates_plain_tensors_are_no_part(void **state)
     let_go(1);
 }
 
+static void update_both(gp_tensor *const *w)
+{
+    static float values[WORKERS][ELEMENTS];
+    const gp_settings settings = {.rate = 0.1};
+    gp_request *requests[WORKERS];
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_update(w[rank], gradient, values[rank], rank == 0 ? &settings : NULL,
+                     &requests[rank]));
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(requests[rank], WAIT_MS));
+}
+
+/* Two tensors with a rule, whose parameters are set. */
+static void declare_parameters(gp_tensor *(*ret_tensors)[WORKERS])
+{
+    static float values[WORKERS][ELEMENTS];
+    for (int i = 0; i < 2; i++) {
+        const gp_tensor_spec spec = {
+            .name = i ? "b" : "a", .dtype = GP_F32, .elements = ELEMENTS, .rule = GP_SGD};
+        gp_request *requests[WORKERS];
+        for (uint32_t rank = 0; rank < WORKERS; rank++)
+            ok(gp_tensors_declare(jobs[rank], &spec, 1, &ret_tensors[i][rank]));
+        for (uint32_t rank = 0; rank < WORKERS; rank++)
+            ok(gp_broadcast(ret_tensors[i][rank], values[rank], 0, &requests[rank]));
+        for (uint32_t rank = 0; rank < WORKERS; rank++)
+            ok(gp_wait(requests[rank], WAIT_MS));
+    }
+}
+
+static void in_the_first_iteration_one_that_had_no_update_may_still_have_it(void **state)
+{
+    gp_tensor *w[2][WORKERS];
+    declare_parameters(w);
+    hold(1, UPDATES);
+    expect_state(1, STATE(RESTS)); /* none has begun */
+    let_go(1);
+    update_both(w[0]);
+    hold(2, UPDATES);
+    await_heard();
+    script_lock(&rig);
+    assert_int_equal(rig.held_of[rig.held_count - 1], 1); /* it goes on: nothing to be told */
+    script_unlock(&rig);
+    update_both(w[1]);
+    expect_state(2, STATE(RESTS));
+    let_go(2);
+}
+
+static void what_had_no_update_in_a_whole_iteration_is_frozen(void **state)
+{
+    gp_tensor *w[2][WORKERS];
+    declare_parameters(w);
+    update_both(w[0]);
+    update_both(w[0]);
+    hold(1, UPDATES);
+    expect_state(1, STATE(RESTS));
+    let_go(1);
+}
+
 /* --- when it is over --- */
 
 static void a_coordinator_that_is_away_holds_nobody(void **state)
@@ -402,6 +460,8 @@ int main(void)
         CASE(a_tensor_that_lacks_its_round_is_named),
         CASE(one_that_was_declared_just_now_is_waited_for),
         CASE(of_updates_plain_tensors_are_no_part),
+        CASE(in_the_first_iteration_one_that_had_no_update_may_still_have_it),
+        CASE(what_had_no_update_in_a_whole_iteration_is_frozen),
         CASE(a_coordinator_that_is_away_holds_nobody),
         CASE(the_end_of_another_hold_is_passed_over),
         CASE(who_stands_in_mid_iteration_is_not_waited_for),
