@@ -407,6 +407,33 @@ static void released(struct service *s, void *data, const envelope *reply, int c
         regroup(job);
 }
 
+/* -EAGAIN: nobody is there who could hear it. */
+static int send_release(struct job *job, struct lane *lane, const struct gathering *g,
+                        const uint64_t *gone)
+{
+    if (lane->aggregator->state != AGGREGATOR_UP)
+        return -EAGAIN;
+    WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
+    envelope e = ENVELOPE_INIT;
+    struct asked *asked = asked_create(job, lane);
+    if (!asked)
+        return -ENOMEM;
+    request.lane = lane->id;
+    request.job_id = job->id;
+    request.pieces = g->pieces;
+    request.n_pieces = g->count;
+    request.gone.data = (uint8_t *)gone;
+    request.gone.len = TERMS_RANK_WORDS * sizeof *gone;
+    e.body_case = BODY(RELEASE_REQUEST);
+    e.release_request = &request;
+    int error = call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked);
+    if (error < 0)
+        free(asked);
+    else
+        job->regrouping->pending++;
+    return error;
+}
+
 /* All lanes of the job hear who is gone, those too that keep their pieces as they are. */
 static void ask_release(struct job *job, struct lane *lane)
 {
@@ -415,27 +442,27 @@ static void ask_release(struct job *job, struct lane *lane)
     if (lane->aggregator->state != AGGREGATOR_UP)
         return;
     g.pieces = calloc(job->pieces_count + 1, sizeof *g.pieces);
-    struct asked *asked = asked_create(job, lane);
-    WIRE(ReleaseRequest) request = GRADPOOL__WIRE__RELEASE_REQUEST__INIT;
-    if (g.pieces && asked) {
+    if (g.pieces)
         each_piece(job, gather, &g);
-        request.lane = lane->id;
-        request.job_id = job->id;
-        request.pieces = g.pieces;
-        request.n_pieces = g.count;
-        request.gone.data = (uint8_t *)r->gone;
-        request.gone.len = sizeof r->gone;
-        envelope e = ENVELOPE_INIT;
-        e.body_case = BODY(RELEASE_REQUEST);
-        e.release_request = &request;
-        if (call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked) == 0) {
-            r->pending++;
-            asked = NULL;
-        }
-    }
-    r->has_failed |= asked || !g.pieces;
-    free(asked);
+    r->has_failed |= !g.pieces || send_release(job, lane, &g, r->gone) < 0;
     free(g.pieces);
+}
+
+/* Lanes finish first what they have begun, which somebody who is lost meanwhile would hold up: they
+ * hear of him at once, though the ranks of their pieces follow in a change of its own. */
+static void tell_of_more(struct job *job)
+{
+    const struct gathering nothing = {0};
+    struct regrouping *r = job->regrouping;
+    uint64_t more[TERMS_RANK_WORDS] = {0};
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (has_bit(r->have, rank) && !has_bit(r->gone, rank) && !members_have(job, rank)) {
+            set_bit(more, rank);
+            set_bit(r->gone, rank);
+        }
+    for (size_t i = 0; !is_nobody(more) && i < job->shares_count; i++)
+        if (job->shares[i].pieces > 0)
+            (void)send_release(job, job->shares[i].lane, &nothing, more);
 }
 
 static void begin(struct job *job, struct regrouping *r)
@@ -466,7 +493,11 @@ static bool somebody_goes(const struct job *job, const struct regrouping *r)
 
 void regrouping_check(struct job *job)
 {
-    if (!job->is_elastic || job->failure || job->regrouping || job->service->phase != SERVICE_UP)
+    if (!job->is_elastic || job->failure || job->service->phase != SERVICE_UP)
+        return;
+    if (job->regrouping && job->regrouping->epoch == 0)
+        tell_of_more(job);
+    if (job->regrouping)
         return;
     struct regrouping *r = plan(job);
     if (!r)

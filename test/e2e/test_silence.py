@@ -73,10 +73,10 @@ class Silence(unittest.TestCase):
     def test_its_workers_are_lost_soon_and_one_that_is_stopped_is_not(self):
         stopped = self.pushes('stopped', 'ac', 1000)
         fails = self.pushes('fails', 'ab', 100000)
-        goes_on = [self.goes_on(node, rank, 3) for rank, node in enumerate('aba')]
+        goes_on = [self.goes_on(node, rank, 4) for rank, node in enumerate('abab')]
         for worker in stopped + fails:
             worker.wait_for('round 50\n')
-        until(lambda: len(self.rounds_of(7)) > 50, 'all three train', process=goes_on[0])
+        until(lambda: len(self.rounds_of(15)) > 50, 'all four train', process=goes_on[0])
         stopped[1].signal(signal.SIGSTOP)
         stopped_at = time.monotonic()
         time.sleep(0.5)  # it may have been the last to be heard
@@ -104,7 +104,7 @@ class Silence(unittest.TestCase):
             answer = result(worker)
             self.assertEqual((answer['rounds'], answer['wrong']), (1000, 0))
         self.nodes.restore('b')
-        for worker in fails[1], goes_on[1]:  # they hear that they are not known any more
+        for worker in fails[1], goes_on[1], goes_on[3]:  # they hear that nobody knows them now
             self.assertEqual(worker.wait(60), 1)
 
 

@@ -263,6 +263,20 @@ static void who_is_lost_meanwhile_makes_another_one(void **state)
     at_both_steps(*state, another_is_lost);
 }
 
+/* What it has begun for him would hold it up. */
+static void a_lane_that_lets_go_hears_at_once_who_is_lost_meanwhile(void **state)
+{
+    struct scene s = begin(*state);
+    stop_at(&s, RELEASING);
+    end_leave(s.workers[1].end);
+    envelope *more = end_expect(s.lane, BODY(RELEASE_REQUEST));
+    assert_int_equal(more->release_request->n_pieces, 0);
+    assert_int_equal(more->release_request->gone.data[0], 1 << 1);
+    message_free(more);
+    go_on(&s);
+    expect_served(&s, 1);
+}
+
 static void the_loss_is_told_again(struct scene *s, enum step step)
 {
     members_lose(s->lane, s->lane->lanes[0], s->workers[2].job, 2);
@@ -402,20 +416,11 @@ static void a_lane_that_was_away_follows_with_what_it_has(void **state)
     at_each_step(*state, the_lane_is_away);
 }
 
-static void say_goodbye(struct end *e)
-{
-    WIRE(AggregatorLeave) leave = GRADPOOL__WIRE__AGGREGATOR_LEAVE__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    request.body_case = BODY(AGGREGATOR_LEAVE);
-    request.aggregator_leave = &leave;
-    message_free(end_ask(e, &request));
-}
-
 static void the_lane_is_lost(struct scene *s, enum step step)
 {
     struct end *next = rig_aggregator(s->rig, 1);
     forget_kept(s);
-    say_goodbye(s->lane);
+    end_say_goodbye(s->lane);
     s->lane = next;
     s->shadow = (struct shadow){0};
     expect_served(s, LEFT);
@@ -574,6 +579,7 @@ int main(void)
         CASE(a_quorum_that_nobody_can_make_any_more_fails_its_tensor_alone),
         CASE(who_leaves_meanwhile_makes_another_one),
         CASE(who_is_lost_meanwhile_makes_another_one),
+        CASE(a_lane_that_lets_go_hears_at_once_who_is_lost_meanwhile),
         CASE(what_is_known_already_changes_nothing),
         CASE(a_rank_is_free_when_lanes_have_forgotten_who_had_it),
         CASE(a_job_that_ends_meanwhile_is_dropped),
