@@ -326,6 +326,7 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
                 continue;
             now->former = 0; /* nor does the lane get what that has */
             now->lane_knows = false;
+            keeping_end_piece(job, a->id, job->tensors[t]->pieces[i].id);
         }
     keeping_check(job);
 }
@@ -455,6 +456,8 @@ void keeping_end_tensor(const struct tensor *tensor)
         struct piece *piece = &tensor->pieces[i];
         if (piece->keeping.keeper)
             send_end(aggregator_find(s, piece->keeping.keeper), tensor->job, &piece->id, 1, false);
+        if (piece->keeping.former)
+            send_end(aggregator_find(s, piece->keeping.former), tensor->job, &piece->id, 1, false);
     }
 }
 
