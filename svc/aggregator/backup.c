@@ -84,6 +84,7 @@ static void take_place(struct backup *b, struct worker *w, const struct record_b
     b->note = told->note;
     memcpy(b->offset, told->offset, sizeof b->offset);
     memcpy(b->rounds, told->rounds, sizeof b->rounds);
+    memcpy(b->ranks, told->ranks, sizeof b->ranks);
     if (worker_is_keeper(w))
         take_steps(b, told);
     else
@@ -328,12 +329,24 @@ static void stamp_news(const struct transfer *t, const struct record_stamp *stam
     *ret_news = (struct news){b->offset[news_of(p) & 1] + copy_bytes(p), stamp, sizeof *stamp};
 }
 
+/* FNV-1a of their numbers: which they are, and in which order. */
+static uint64_t hash_ranks(const struct piece *p)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (uint32_t i = 0; i < p->members; i++) {
+        for (uint32_t number = p->ranks[i].worker->number, at = 0; at < 4; at++, number >>= 8)
+            hash = (hash ^ (number & 0xff)) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
 static const struct record_stamp *make_stamp(const struct piece *p)
 {
     struct parameters *q = p->parameters;
     struct record_stamp *stamp = &q->backup.stamp[news_of(p) & 1];
     *stamp = (struct record_stamp){.round = news_of(p),
-                                   .steps = q->filled ? q->steps : parameters_steps_after(p)};
+                                   .steps = q->filled ? q->steps : parameters_steps_after(p),
+                                   .ranks = hash_ranks(p)};
     return stamp;
 }
 
@@ -440,7 +453,8 @@ bool backup_begins_with(const struct piece *p, uint64_t round)
 {
     const struct backup *b = &p->parameters->backup;
     bool is_stamped = b->worker && worker_is_keeper(b->worker); /* a worker tells of no halves */
-    return is_stamped && is_there(b, round) && !is_there(b, round - 1);
+    return is_stamped && is_there(b, round) && !is_there(b, round - 1) &&
+           b->ranks[round & 1] == hash_ranks(p);
 }
 
 void backup_fetch(struct piece *p, uint64_t round) { p->parameters->fetched = round; }

@@ -56,7 +56,8 @@ bool backup_is_ready(const struct piece *p);
 /* A new owner: whether the state after that round is in a copy. */
 bool backup_has(const struct piece *p, uint64_t round);
 /* A keeper's copy has no round before that one: so it was made of what a lane had committed, whole
- * (round_fill()). Rounds that followed would have left the one before in the other half. */
+ * (round_fill()), for the ranks that the piece has. Rounds that followed would have left the one
+ * before in the other half. */
 bool backup_begins_with(const struct piece *p, uint64_t round);
 /* Its pass takes the state from there; `fetched` is that round. */
 void backup_fetch(struct piece *p, uint64_t round);

@@ -39,7 +39,8 @@ static bool somebody_enters(const struct piece *p)
 
 /* That a round was committed may have died with its lane, on the way to every rank: a copy that
  * begins with it tells so, too; all ranks have its result (W4). A state that is here is known
- * without it, and may go back by a round (A44); who enters comes behind all pieces of a tensor. */
+ * without it, and may go back by a round, as may any that other ranks made (A44); who enters comes
+ * behind all pieces of a tensor. */
 static bool is_told_by_copy(struct piece *p, uint64_t round)
 {
     bool is_lost = p->parameters && !p->parameters->are_set;

@@ -14,7 +14,8 @@ struct backup {
     uint64_t offset[2]; /* of states after rounds, by their last bit */
     uint64_t since;     /* the first round that went there; RECORD_ROUND_NONE: none so far */
     uint64_t steps[3];  /* behind those states, by the round modulo 3 */
-    uint64_t rounds[2]; /* of a keeper, as it came: whose states lie there whole (A49) */
+    uint64_t rounds[2]; /* of a keeper, as it came: whose states lie there whole (A49), ... */
+    uint64_t ranks[2];  /* ... and of which ranks those rounds were */
     bool is_taken;      /* by the round that is under way: it had begun when that began */
     struct record_stamp stamp[2], none; /* for a keeper, behind them */
     uint32_t piece, note;

@@ -47,14 +47,15 @@ static bool has(const uint64_t *ranks, uint32_t rank)
 static bool needs_copy(const struct piece *p, const uint64_t *gone)
 {
     const struct worker *keeper = p->parameters ? p->parameters->backup.worker : NULL;
-    if (!backup_is_fetched(p) && !backup_is_filled(p))
+    bool is_taken = p->parameters && p->parameters->backup.is_taken;
+    if (!backup_is_fetched(p) && !backup_is_filled(p) && !is_taken)
         return false;
     return !keeper || (!worker_is_keeper(keeper) && has(gone, keeper->number));
 }
 
 static bool needs(const struct piece *p, const uint64_t *gone)
 {
-    if (needs_copy(p, gone))
+    if (needs_copy(p, gone) || transfer_is_stuck(p))
         return true;
     for (uint32_t i = 0; i < p->members; i++) {
         if (p->ranks[i].part && has(gone, p->ranks[i].worker->number))

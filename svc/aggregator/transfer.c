@@ -34,6 +34,16 @@ bool transfer_needs(const struct lane_job *job, uint32_t rank)
     return false;
 }
 
+bool transfer_is_stuck(const struct piece *p)
+{
+    for (int i = 0; i < TRANSFERS_PER_JOB; i++) {
+        const struct transfer *t = &p->job->transfers[i];
+        if (t->piece == p && t->is_broken && !t->is_given_up)
+            return true;
+    }
+    return false;
+}
+
 /* The job has a keeper less, and its connection's end decides what follows. */
 static int fail_keeper(struct transfer *t, struct worker *keeper, int code)
 {

@@ -15,6 +15,8 @@ void transfer_progress(struct transfer *t, const struct worker *w, int error);
 bool transfer_is_active(const struct lane_job *job);
 /* A chunk not yet summed needs this rank's memory, or one cannot be finished any more. */
 bool transfer_needs(const struct lane_job *job, uint32_t rank);
+/* A chunk of the piece waits for somebody who is lost. */
+bool transfer_is_stuck(const struct piece *p);
 /* Its job fails unless the post may be tried again (-EAGAIN), or somebody will say what becomes of
  * a job that has lost the rank (A40). Returns `code`. */
 int transfer_fail(struct transfer *t, uint32_t place, int code);

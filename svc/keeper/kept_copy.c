@@ -100,5 +100,6 @@ void kept_copy_describe(const struct kept_job *job, const struct kept_copy *copy
         bool is_sound = stamp.round <= RECORD_ROUND_MOST && (int)(stamp.round & 1) == half;
         ret_told->rounds[half] = is_sound ? stamp.round : 0;
         ret_told->steps[half] = is_sound ? stamp.steps : 0;
+        ret_told->ranks[half] = is_sound ? stamp.ranks : 0;
     }
 }

@@ -210,13 +210,15 @@ struct record_backup {
                          which nothing is known until BACKED */
     uint64_t steps[3];  /* the updates behind the state after a round, by the round modulo 3 */
     uint64_t rounds[2]; /* of a keeper: the rounds whose states lie there whole; 0: none's */
+    uint64_t ranks[2];  /* of a keeper: whose rounds, as their stamps say */
 };
-_Static_assert(sizeof(struct record_backup) == 80, "no holes");
+_Static_assert(sizeof(struct record_backup) == 96, "no holes");
 
 /* Behind each of a keeper's two places: whose state lies there. Written when all of that has landed
  * (W20). */
 struct record_stamp {
     uint64_t round, steps; /* round 0: nobody's */
+    uint64_t ranks;        /* a hash of the ranks that the piece had then */
 };
 
 struct record_backed {

@@ -83,6 +83,7 @@ static inline void keep(uint32_t i)
     for (uint64_t half = 0; half < 2; half++) {
         told.rounds[half] = stamp_of(i, half).round;
         told.steps[half] = stamp_of(i, half).steps;
+        told.ranks[half] = stamp_of(i, half).ranks;
     }
     send_backup(i, &told);
 }

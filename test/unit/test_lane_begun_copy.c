@@ -99,6 +99,42 @@ static void nobody_enters_behind_a_round_of_which_a_copy_alone_tells(void **stat
     assert_int_equal(commits() + rig.workers[1].closed_count, 0);
 }
 
+/* Nobody knows whether all pieces of its tensor had that round: those that had not make it with
+ * others, and a step would be of both. */
+static void ranks_that_have_changed_take_no_word_for_a_round_of_those_before(void **state)
+{
+    lose_lane_behind_a_copy_that_begins();
+    lane_set_elastic(rig.lane, RIG_JOB);
+    regroup(1);
+    bring_copy();
+    keep(KEEPER);
+    say_anew(0, 3, RECORD_ANNOUNCE);
+    expect_error(0, -EOWNERDEAD, "died with the lane");
+    assert_int_equal(commits(), 0);
+}
+
+/* Its coordinator had switched when its lane died: it comes to the next one with its new ranks. */
+static void nor_where_they_came_with_the_piece(void **state)
+{
+    lose_lane_behind_a_copy_that_begins();
+    rig_stop(&rig);
+    rig_start(&rig, kind);
+    rig_place_piece(&rig, 1,
+                    (struct lane_piece){.id = W,
+                                        .elements = ELEMENTS,
+                                        .terms = {.rule = UPDATE_ADAM},
+                                        .keeper = NUMBER(KEEPER)},
+                    true);
+    rig_connect(&rig, 0, RIG_JOB, 0);
+    rig.count = 1;
+    tell(0, &usual);
+    bring_copy();
+    keep(KEEPER);
+    say(0, 3, RECORD_UPDATE, RECORD_ANNOUNCE);
+    expect_error(0, -EOWNERDEAD, "died with the lane");
+    assert_int_equal(commits(), 0);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 
 int main(int argc, char **argv)
@@ -108,6 +144,8 @@ int main(int argc, char **argv)
         CASE(who_waits_for_the_result_is_told_that_it_was_committed),
         CASE(a_state_that_is_here_goes_back_whatever_its_copy_says),
         CASE(nobody_enters_behind_a_round_of_which_a_copy_alone_tells),
+        CASE(ranks_that_have_changed_take_no_word_for_a_round_of_those_before),
+        CASE(nor_where_they_came_with_the_piece),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests(tests, NULL, NULL);

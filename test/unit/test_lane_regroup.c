@@ -1,5 +1,7 @@
 /* Workers of a job come and go on a lane (A40 to A44 of svc/aggregator), as transcripts: what is
  * done with those who are left, what is copied from who holds it, where somebody new comes in. */
+#include "svc/aggregator/lane_job.h"
+#include "svc/aggregator/lane_types.h"
 #include "svc/aggregator/regroup.h"
 #include "svc/aggregator/release.h"
 #include "test/unit/lane_rig.h"
@@ -321,9 +323,9 @@ static void tell_settings(uint32_t rank)
     assert_int_equal(fabric_send(rig.workers[rank].conn, &record, sizeof record, NULL, 0), 0);
 }
 
-static void start_parameters(void)
+static void start_parameters(uint64_t elements)
 {
-    start(7, SHORT, (struct lane_terms){.rule = UPDATE_SGD});
+    start(7, elements, (struct lane_terms){.rule = UPDATE_SGD});
     tell_settings(0);
     fill(0, 100);
     for (uint32_t rank = 0; rank < 3; rank++)
@@ -355,7 +357,7 @@ static void update(uint64_t ranks, uint64_t round, float gradient)
 
 static void parameters_stay_and_the_next_first_rank_goes_on_with_the_settings(void **state)
 {
-    start_parameters();
+    start_parameters(SHORT);
     update(7, 2, 20);
     expect_commit(1, 2);
     expect(1, 90);
@@ -370,7 +372,7 @@ static void parameters_stay_and_the_next_first_rank_goes_on_with_the_settings(vo
 
 static void a_step_that_is_done_again_starts_from_the_parameters_before_it(void **state)
 {
-    start_parameters();
+    start_parameters(SHORT);
     update(7, 2, 20);
     expect_commit(1, 2);
     kill_worker(2);
@@ -386,7 +388,7 @@ static void a_step_that_is_done_again_starts_from_the_parameters_before_it(void 
 
 static void a_step_that_somebody_holds_is_kept(void **state)
 {
-    start_parameters();
+    start_parameters(SHORT);
     update(7, 2, 20);
     expect_commit(0, 2);
     kill_worker(2);
@@ -404,7 +406,7 @@ static void a_step_that_somebody_holds_is_kept(void **state)
 
 static void offer(uint32_t rank)
 {
-    const uint64_t bytes = SHORT * sizeof(float);
+    const uint64_t bytes = spec.elements * sizeof(float);
     const struct record_backup told = {
         .kind = RECORD_BACKUP, .piece = piece, .offset = {COPY_AT, COPY_AT + bytes}};
     assert_int_equal(fabric_send(rig.workers[rank].conn, &told, sizeof told, NULL, 0), 0);
@@ -428,7 +430,7 @@ static void expect_backed(uint32_t rank, int count, uint64_t round, float value)
 
 static void a_copy_stays_with_who_has_it_and_goes_to_another_when_he_is_gone(void **state)
 {
-    start_parameters();
+    start_parameters(SHORT);
     offer(2);
     expect_backed(2, 1, 1, 100);
     update(7, 2, 20);
@@ -453,7 +455,7 @@ static void a_copy_stays_with_who_has_it_and_goes_to_another_when_he_is_gone(voi
 
 static void a_step_that_is_done_again_is_copied_before_and_after(void **state)
 {
-    start_parameters();
+    start_parameters(SHORT);
     update(7, 2, 20);
     expect_commit(1, 2);
     kill_worker(2);
@@ -467,7 +469,7 @@ static void a_step_that_is_done_again_is_copied_before_and_after(void **state)
 
 static void who_enters_a_round_that_is_copied_hears_the_steps_after_it(void **state)
 {
-    start_parameters();
+    start_parameters(SHORT);
     update(7, 2, 20);
     expect_commit(1, 2);
     kill_worker(2);
@@ -485,12 +487,37 @@ static void who_enters_a_round_that_is_copied_hears_the_steps_after_it(void **st
     expect_copy(3, 2, 90);
 }
 
+/* It is none of those whom the round is copied to, and its copy of the state was being written. */
+static void who_has_just_come_with_a_copy_and_is_lost_holds_nobody_up(void **state)
+{
+    start_parameters(LONG / 4);
+    if (strcmp(kind, "shm") == 0)
+        skip(); /* all of it is copied in one turn of the lane */
+    update(7, 2, 20);
+    expect_commit(1, 2);
+    kill_worker(2);
+    regroup(11, 4);
+    rig_connect(&rig, 3, RIG_JOB, 3);
+    offer(3);
+    stand(3, 0, RECORD_ENTERS);
+    stand(0, 2, RECORD_HOLDS);
+    stand(1, 2, RECORD_ANNOUNCE);
+    const struct piece *p = piece_find(job_find(rig.lane, RIG_JOB), piece);
+    rig_until(&rig, p->is_copy && p->chunks_active > 0);
+    kill_worker(3);
+    regroup(3, 8);
+    stand(0, 2, RECORD_HOLDS);
+    stand(1, 2, RECORD_ANNOUNCE);
+    expect_commit(1, 2);
+    expect(1, 90);
+}
+
 static int may_leave(void) { return lane_may_leave(rig.lane, RIG_JOB, &piece, 1); }
 
 static void parameters_do_not_leave_before_their_new_ranks_have_said_where_they_stand(void **state)
 {
     struct lane_standing standing;
-    start_parameters();
+    start_parameters(SHORT);
     update(7, 2, 20);
     expect_commit(1, 2);
     assert_int_equal(may_leave(), 0);
@@ -563,6 +590,7 @@ int main(int argc, char **argv)
         CASE(a_copy_stays_with_who_has_it_and_goes_to_another_when_he_is_gone),
         CASE(a_step_that_is_done_again_is_copied_before_and_after),
         CASE(who_enters_a_round_that_is_copied_hears_the_steps_after_it),
+        CASE(who_has_just_come_with_a_copy_and_is_lost_holds_nobody_up),
         CASE(parameters_do_not_leave_before_their_new_ranks_have_said_where_they_stand),
         CASE(what_keeps_nothing_may_leave_at_any_time),
         CASE(a_running_sum_goes_on_and_who_is_new_starts_at_the_slowest),
