@@ -235,10 +235,19 @@ static int start(struct aggregator *a, struct err *err)
     return r == -EINVAL || r == -ENODEV ? -EIO : r;
 }
 
-static void stop(struct aggregator *a)
+/* A release that waits has a wish at its lane, which is taken back there: before it goes (A38). */
+void aggregator_end_lanes(struct aggregator *a)
 {
+    moving_abandon(a);
+    keeping_abandon(a);
     for (size_t i = 0; i < a->lanes_count; i++)
         lane_thread_stop(a->lanes[i]);
+    a->lanes_count = 0;
+}
+
+static void stop(struct aggregator *a)
+{
+    aggregator_end_lanes(a);
     keeper_destroy(a->keeper);
     timeline_free(a);
     if (a->cores) /* else nothing has been opened */
@@ -246,8 +255,6 @@ static void stop(struct aggregator *a)
     if (a->number)
         control_leave(a);
     channel_destroy(a->channel);
-    moving_abandon(a);
-    keeping_abandon(a);
     cores_destroy(a->cores);
     if (a->signal_fd >= 0)
         close(a->signal_fd);

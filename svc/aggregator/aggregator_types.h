@@ -42,6 +42,10 @@ struct aggregator {
     bool is_draining;
 };
 
+/* aggregator.c: ends all lanes, and forgets what waits for something of theirs; from then on there
+ * is none to be called (A9). */
+void aggregator_end_lanes(struct aggregator *a);
+
 /* aggregator_control.c: connects, joins (again). -ETIMEDOUT, -ECONNREFUSED, ...: try later. */
 int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err);
 /* Says goodbye, once the lanes are closed; a coordinator that does not answer is left without. */

@@ -15,7 +15,7 @@ import ranks  # sets GRADPOOL_LIBRARY: before gradpool
 import tap
 import test_update_rules as rules
 import gradpool
-from harness import GRADPOOL, Service, result, until
+from harness import GRADPOOL, Service, is_alive, result, until
 
 SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '20261121'))
 WAIT_MS = 20000
@@ -164,6 +164,29 @@ class Restarts(Case):
         self.assertNotIn('closed the connection', said)
         for workers in jobs:
             self.check(workers)
+
+
+class Ends(Case):
+    def test_an_aggregator_that_is_stopped_while_a_move_waits_for_a_round_ends(self):
+        workers = self.service.workers('slow', 2, '--tensors', 3, '--elements', 1000,
+                                       '--rounds', 10, '--compute-ms', 1000, '--verbose')
+        source, target = self.service.serving()
+        for worker in workers:
+            worker.wait_for('round 2\n')
+        self.done(self.start_move(source['lanes'][0]['lane'], 'slow'))
+        rounds = workers[0].text().count('round ')
+        until(lambda: workers[0].text().count('round ') > rounds + 1, 'its lane knows how far '
+              'rounds are apart, and the one to move behind is a second away', process=workers[0])
+        leaves = self.service.serve.text().count('tasks leave for')
+        move = self.start_move(target['lanes'][0]['lane'], 'slow')
+        until(lambda: self.service.serve.text().count('tasks leave for') > leaves,
+              'the move has begun', process=self.service.serve)
+        time.sleep(0.05)
+        os.kill(source['pid'], signal.SIGTERM)
+        until(lambda: not is_alive(source['pid']), 'it has ended', 8, self.service.serve)
+        self.service.serve.wait_for(f'pid {source["pid"]} has ended: exit code 0')
+        move.communicate(timeout=30)
+        self.check(workers)
 
 
 class Updates(Case):

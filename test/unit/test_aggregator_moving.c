@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 
 #define JOB 7
 #define SOURCE 11
@@ -94,6 +95,13 @@ static uint64_t release(uint32_t lane, uint32_t *pieces, size_t count)
 {
     ASK(ReleaseRequest, RELEASE_REQUEST, release_request, .lane = lane, .pieces = pieces,
         .n_pieces = count);
+    return last_id;
+}
+
+static uint64_t release_behind(uint32_t *pieces, size_t count)
+{
+    ASK(ReleaseRequest, RELEASE_REQUEST, release_request, .lane = SOURCE, .pieces = pieces,
+        .n_pieces = count, .behind = true);
     return last_id;
 }
 
@@ -240,7 +248,7 @@ static void connect_worker(void)
 }
 
 /* The round of piece 1 stays open until the worker is polled again. */
-static void begin_round(void)
+static void begin_round_number(uint64_t round)
 {
     struct record_ready ready = {
         .kind = RECORD_READY,
@@ -249,7 +257,7 @@ static void begin_round(void)
         .outputs = 1,
         .piece = 1,
         .word = 5,
-        .round = 1,
+        .round = round,
         .epoch = 1,
         .input_bytes = BYTES,
         .loss = NAN,
@@ -258,6 +266,8 @@ static void begin_round(void)
     fabric_flush(worker);
     UNTIL(lane_thread_call(a.lanes[0], is_busy, NULL) == 1, (void)0);
 }
+
+static void begin_round(void) { begin_round_number(1); }
 
 static void end_round(void)
 {
@@ -290,10 +300,7 @@ static int stop(void **state)
 {
     fabric_close(worker);
     region_destroy(&region);
-    lane_thread_stop(a.lanes[0]);
-    lane_thread_stop(a.lanes[1]);
-    moving_abandon(&a);
-    keeping_abandon(&a);
+    aggregator_end_lanes(&a);
     channel_destroy(coordinator);
     pair_close(&pair);
     close(a.moving_fd);
@@ -371,6 +378,25 @@ static void nobody_is_answered_after_the_coordinator_was_away(void **state)
     for (size_t i = 0; i < count; i++)
         assert_int_equal(rows[i]->is_frozen, rows[i]->lane == SOURCE && rows[i]->piece == 1);
     serve_held_free(rows, count);
+}
+
+/* Behind the next round, which would be due when the last is as old as it was long in coming. */
+static void a_release_that_waits_ends_with_the_lanes(void **state)
+{
+    start(QUORUM_ALL);
+    begin_round();
+    UNTIL(lane_thread_call(a.lanes[0], is_busy, NULL) == 0, poll_worker());
+    nanosleep(&(struct timespec){0, 500 * NS_PER_MS}, NULL);
+    begin_round_number(2);
+    (void)release_behind(one, 1);
+    (void)release_behind(both, 2);
+    assert_int_equal(a.releases_count, 2);
+    aggregator_end_lanes(&a);
+    assert_int_equal(a.releases_count, 0);
+    assert_int_equal(moving_rested(&a), 0);
+    expect_silence();
+    expect_refused(release(SOURCE, one, 1), -ENOENT);
+    assert_int_equal(serve_connections(&a), 0);
 }
 
 /* ---- what goes along ---- */
@@ -456,6 +482,7 @@ int main(void)
         CASE(a_drop_ends_a_release_that_waits),
         CASE(a_job_that_fails_ends_its_releases),
         CASE(nobody_is_answered_after_the_coordinator_was_away),
+        CASE(a_release_that_waits_ends_with_the_lanes),
         CASE(state_and_rounds_go_from_lane_to_lane),
         CASE(requests_without_sense_get_a_text),
         CASE(copies_of_pieces_without_a_keeper_are_not_waited_for),
