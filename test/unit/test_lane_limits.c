@@ -183,6 +183,51 @@ static void who_would_need_a_window_that_has_no_room_is_not_let_in(void **state)
     assert_true(rig.workers[5].is_open);
 }
 
+static void note_any_failure(void *context, uint32_t job, int code, const char *text)
+{
+    *(int *)context = code;
+    print_message("said: job %u, %d, %s\n", job, code, text);
+}
+
+/* Who is not there is not read: what its memory would take has room only where it is not mapped. */
+static void a_rank_that_dies_takes_no_memory_of_a_job_that_goes_on_without_it(void **state)
+{
+    int failure = 0;
+    rig_start_job(&rig, kind, 2, 1, 4);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    one_round(1);
+    uint64_t before = lane_job_memory(rig.lane, RIG_JOB);
+    lane_set_job_memory_limit(rig.lane, before);
+    rig_say(&rig, 1, (struct say){.piece = 1, .round = 2, .word = 2, .elements = 4});
+    rig_settle(&rig);
+    fabric_close(rig.workers[1].fabric);
+    rig.workers[1].fabric = NULL;
+    rig_until(&rig, rig_use(&rig).connections == 1);
+    rig_say(&rig, 0, (struct say){.piece = 1, .round = 2, .word = 2, .elements = 4});
+    rig_settle(&rig);
+    lane_each_failure(rig.lane, note_any_failure, &failure);
+    assert_int_equal(failure, 0);
+    assert_int_equal(rig.workers[0].errors_count, 0);
+    assert_int_equal(lane_job_memory(rig.lane, RIG_JOB), before);
+}
+
+/* Nor what was there and is not to be seen any more, which no memory would help to read. */
+static void who_takes_memory_back_is_told_that_and_not_that_memory_is_short(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 4);
+    one_round(1);
+    uint64_t before = lane_job_memory(rig.lane, RIG_JOB);
+    lane_set_job_memory_limit(rig.lane, before);
+    rig_say(&rig, 1, (struct say){.piece = 1, .round = 2, .word = 2, .elements = 4});
+    rig_settle(&rig);
+    fabric_withdraw(rig.workers[1].conn, 0);
+    rig_settle(&rig);
+    rig_say(&rig, 0, (struct say){.piece = 1, .round = 2, .word = 2, .elements = 4});
+    rig_until(&rig, rig.workers[1].errors_count > 0);
+    assert_true(says(&rig.workers[1], -EFAULT, "cannot reach the memory of rank 1"));
+    assert_int_equal(lane_job_memory(rig.lane, RIG_JOB), before);
+}
+
 static void a_job_holds_no_more_than_its_part(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -290,6 +335,8 @@ static const struct CMUnitTest cases[] = {
     CASE(what_was_here_before_a_refusal_stays),
     CASE(room_for_a_window_is_there_from_the_first_connection_on),
     CASE(who_would_need_a_window_that_has_no_room_is_not_let_in),
+    CASE(a_rank_that_dies_takes_no_memory_of_a_job_that_goes_on_without_it),
+    CASE(who_takes_memory_back_is_told_that_and_not_that_memory_is_short),
     CASE(a_job_holds_no_more_than_its_part),
     CASE(who_lends_more_than_its_job_may_ends_its_job_alone),
     CASE(no_sum_of_lent_bytes_wraps),
