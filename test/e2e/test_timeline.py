@@ -266,6 +266,11 @@ class Timelines(unittest.TestCase):
         self.assertIn('of job short', out)
         self.check_rounds(Trace(self.file))
 
+    def both_are_recorded(self):
+        if self.ask('--seconds', '0.2')[0] != 0:
+            return False
+        return {r['pid'] for r in Trace(self.file).of('worker')} == {0, 1}
+
     def test_a_coordinator_that_dies_leaves_a_whole_file_and_a_job_that_trains(self):
         service = harness.Service(aggregators=1)
         self.addCleanup(service.end)
@@ -281,10 +286,8 @@ class Timelines(unittest.TestCase):
             self.assertIn('of job job', out)
             self.check_rounds(Trace(self.file))
             service.start('again')
-            harness.until(lambda: self.ask('--seconds', '0.2')[0] == 0, 'a new one may begin')
-            trace = Trace(self.file)
-            self.assertEqual({r['pid'] for r in trace.of('worker')}, {0, 1})
-            self.check_rounds(trace)
+            harness.until(self.both_are_recorded, 'a new one has both workers, which are back')
+            self.check_rounds(Trace(self.file))
             self.finish(processes)
 
     def test_a_worker_records_its_job_from_the_start_where_a_variable_says_so(self):
