@@ -33,17 +33,28 @@ static bool lend_all(struct keeper_link *l)
     return true;
 }
 
+/* Who could write it before has come to his end (J2): it is behind its fence, and not told yet on
+ * this connection. */
+static int tell(struct keeper_link *l, struct kept_copy *copy)
+{
+    struct record_backup told;
+    if (copy->begins)
+        kept_copy_wipe(copy);
+    kept_copy_describe(l->job, copy, &told);
+    int r = fabric_send(l->conn, &told, sizeof told, NULL, 0);
+    copy->is_told |= r == 0;
+    return r;
+}
+
 void keeper_link_flush(struct keeper_link *l)
 {
     if (l->state != LINK_OPEN || !lend_all(l))
         return;
     list_for_each_safe (node, &l->unsaid) {
         struct kept_copy *copy = list_entry(node, struct kept_copy, unsaid);
-        struct record_backup told;
         if (copy->fence)
             continue;
-        kept_copy_describe(l->job, copy, &told);
-        if (fabric_send(l->conn, &told, sizeof told, NULL, 0) < 0)
+        if (tell(l, copy) < 0)
             return; /* ROOM follows, or CLOSED */
         list_remove(&copy->unsaid);
     }
@@ -218,6 +229,14 @@ static void fence(struct kept_copy *copy, struct keeper_link *former, bool was_k
     former->wants_open = former->copies > 0;
 }
 
+/* A lane that may still write what is to be nothing hears of that on its next connection: it takes
+ * that when it has seen the end of this one. */
+static void begin_anew(struct keeper_link *l, const struct kept_copy *copy)
+{
+    if (copy->begins && copy->is_told && l->state == LINK_OPEN)
+        close_link(l, fabric_disconnect);
+}
+
 void keeper_link_take(struct keeper_link *l, struct kept_copy *copy, bool has_let_go)
 {
     struct keeper_link *former = copy->link;
@@ -226,6 +245,8 @@ void keeper_link_take(struct keeper_link *l, struct kept_copy *copy, bool has_le
         leave(copy);
     if (former && former != l && former->conn && !copy->fence && !(was_kept && has_let_go))
         fence(copy, former, was_kept);
+    copy->is_told &= former == l;
+    begin_anew(l, copy);
     copy->link = l;
     copy->is_kept = true;
     copy->note++;
@@ -264,8 +285,10 @@ static void tell_all_again(struct keeper_link *l)
 {
     for (size_t i = 0; i < l->job->copies_room; i++) {
         struct kept_copy *copy = l->job->copies[i];
-        if (copy && copy->link == l && copy->is_kept)
-            say_again(copy);
+        if (!copy || copy->link != l || !copy->is_kept)
+            continue;
+        copy->is_told = false;
+        say_again(copy);
     }
 }
 
@@ -300,13 +323,14 @@ static void closed(struct keeper_link *l)
     kept_job_release(job);
 }
 
-/* The lane has another keeper for it. */
+/* The lane has another keeper for it, and what it had posted has come before this. */
 static void released(struct keeper_link *l, const struct record_backed *told)
 {
     struct kept_copy *copy = kept_copy_find(l->job, told->piece);
     bool is_meant = copy && copy->is_kept && copy->link == l && copy->note == told->note;
     if (told->round != RECORD_ROUND_NONE || !is_meant)
         return;
+    copy->is_told = false;
     keeper_link_drop(copy);
 }
 

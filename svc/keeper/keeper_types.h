@@ -65,14 +65,18 @@ struct kept_copy {
     struct keeper_link *link;  /* to the lane that has the piece */
     struct keeper_link *fence; /* to one that was lost and may still write; NULL: none */
     bool is_kept;              /* else its memory waits for its lane's connection to end */
+    bool begins;               /* what lies there is nothing, whoever may still write it */
+    bool is_told;              /* to its lane, on the connection that there is: it may write */
 };
 
 /* kept_copy.c */
 struct kept_copy *kept_copy_find(const struct kept_job *job, uint32_t piece);
-/* Made, or taken up again; without what lies there if it `begins`. */
+/* Made, or taken up again; what lies there is to be wiped if it `begins`, or was not kept. */
 int kept_copy_make(struct kept_job *job, const struct keeper_copy *spec,
                    struct kept_copy **ret_copy);
 void kept_copy_free(struct kept_job *job, struct kept_copy *copy);
+/* Of what begins: nothing lies there any more. Nobody may be able to write it (J2). */
+void kept_copy_wipe(struct kept_copy *copy);
 /* What its lane is told. */
 void kept_copy_describe(const struct kept_job *job, const struct kept_copy *copy,
                         struct record_backup *ret_told);

@@ -69,10 +69,16 @@ int kept_copy_make(struct kept_job *job, const struct keeper_copy *spec,
     if (r < 0)
         return r;
     copy = job->copies[spec->piece];
-    for (int half = 0; half < 2 && (spec->begins || !copy->is_kept); half++)
-        memset(stamp_at(copy, half), 0, sizeof(struct record_stamp));
+    copy->begins |= spec->begins || !copy->is_kept;
     *ret_copy = copy;
     return 0;
+}
+
+void kept_copy_wipe(struct kept_copy *copy)
+{
+    for (int half = 0; half < 2; half++)
+        memset(stamp_at(copy, half), 0, sizeof(struct record_stamp));
+    copy->begins = false;
 }
 
 void kept_copy_free(struct kept_job *job, struct kept_copy *copy)

@@ -166,6 +166,65 @@ static void a_copy_may_be_forgotten_behind_a_fence(void **state)
     assert_true(holds_nothing(keep_at(2, copy(1, 3))));
 }
 
+/* ---- what begins, and may still be written ---- */
+
+static void forget(uint32_t piece) { keeper_end(k, JOB, &piece, 1, false); }
+
+/* Posted before the lane knew, and on its way while the copy was given up and taken again. */
+static void a_stamp_that_comes_before_the_connection_has_ended_is_nobodys(void **state)
+{
+    keep_at(2, copy(2, 1)); /* so that the memory stays */
+    const struct record_backup told = *keep_at(1, copy(1, 1));
+    write_state(1, &told, 4);
+    lanes[1].is_stopped = true;
+    forget(1);
+    keep(1, copy(1, 1));
+    write_state(1, &told, 5);
+    lanes[1].is_stopped = false;
+    until(lanes[1].closed == 1);
+    connect_lane(1);
+    assert_true(holds_nothing(expect_told(1, 2)));
+}
+
+static void a_stamp_that_comes_behind_a_fence_is_nobodys_when_the_copy_begins(void **state)
+{
+    const struct record_backup told = *keep_at(1, copy(1, 1));
+    write_state(1, &told, 4);
+    lanes[1].is_stopped = true;
+    keep(2, moved(1, 2, true));
+    forget(1);
+    keep(3, moved(1, 3, true));
+    write_state(1, &told, 5);
+    connect_lane(3);
+    settle();
+    assert_int_equal(lanes[3].told_count, 0);
+    lanes[1].is_stopped = false;
+    assert_true(holds_nothing(expect_told(3, 1)));
+}
+
+/* It has others there, so nothing else would end the connection. */
+static void
+a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection(void **state)
+{
+    keep_both_at_lane_1();
+    const struct record_backup told = lanes[1].told[0];
+    lanes[1].is_stopped = true;
+    forget(told.piece);
+    keep(1, copy(told.piece, 1));
+    write_state(1, &told, 5);
+    lanes[1].is_stopped = false;
+    until(lanes[1].closed == 1);
+    connect_lane(1);
+    expect_told(1, 4);
+    for (int i = 2; i < 4; i++) {
+        bool begins = lanes[1].told[i].piece == told.piece;
+        assert_int_equal(holds_nothing(&lanes[1].told[i]), begins);
+        assert_int_equal(holds(&lanes[1].told[i], 4), !begins);
+    }
+    settle();
+    assert_int_equal(lanes[1].opened, 2);
+}
+
 /* ---- kept by another meanwhile ---- */
 
 /* That lane may have posted something before it said so; what else it has is told to it anew. */
@@ -204,6 +263,9 @@ int main(void)
         CASE(a_job_may_end_behind_a_fence),
         CASE(a_keeper_may_end_behind_a_fence),
         CASE(a_copy_may_be_forgotten_behind_a_fence),
+        CASE(a_stamp_that_comes_before_the_connection_has_ended_is_nobodys),
+        CASE(a_stamp_that_comes_behind_a_fence_is_nobodys_when_the_copy_begins),
+        CASE(a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection),
         CASE(a_copy_that_another_lane_gets_after_a_pause_has_its_connection_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
