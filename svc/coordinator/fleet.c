@@ -65,9 +65,8 @@ static void ended(struct source *source, uint32_t events)
     struct service *s = slot->service;
     char how[64];
     bool gave_up = s->provisioner->ops->collect(s->provisioner, &slot->process, how, sizeof how);
-    if (s->phase == SERVICE_UP)
-        log_write(slot->is_wanted ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
-                  "the local aggregator with pid %d has ended: %s", slot->process.pid, how);
+    log_write(s->phase == SERVICE_UP && slot->is_wanted ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
+              "the local aggregator with pid %d has ended: %s", slot->process.pid, how);
     loop_unwatch(&s->loop, &slot->watch);
     close(slot->watch.fd);
     slot->watch.fd = -1;
