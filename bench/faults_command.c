@@ -44,7 +44,8 @@ static void print(const struct arguments *a, const struct faults_result *r)
               ", \"longest_wait_s\": %.3f, \"errors\": %" PRIu64 ", \"unnamed_errors\": %" PRIu64
               ", \"rounds_elastic\": %" PRIu64 ", \"comings\": %" PRIu64 ", \"resizes\": %" PRIu64
               ", \"drains\": %" PRIu64 ", \"drains_undone\": %" PRIu64 ", \"snapshots\": %" PRIu64
-              ", \"snapshots_refused\": %" PRIu64 ", \"copies_lost\": %" PRIu64 "}\n"
+              ", \"snapshots_refused\": %" PRIu64 ", \"copies_lost\": %" PRIu64
+              ", \"crashes\": %" PRIu64 "}\n"
             : "seed %" PRIu64 ", %" PRIu64 " s: %" PRIu64 " rounds, %" PRIu64
               " elements checked; %" PRIu64 " kills (aggregators %" PRIu64 ", workers %" PRIu64
               ", coordinator %" PRIu64 "), %" PRIu64 " stops, %" PRIu64 " cuts; %" PRIu64
@@ -52,12 +53,12 @@ static void print(const struct arguments *a, const struct faults_result *r)
               " errors, %" PRIu64 " of them name nobody; %" PRIu64
               " rounds of elastic jobs, whose members came again %" PRIu64 " times, %" PRIu64
               " resizes; %" PRIu64 " drains, %" PRIu64 " taken back, %" PRIu64
-              " snapshots, %" PRIu64 " refused, %" PRIu64 " copies lost\n";
+              " snapshots, %" PRIu64 " refused, %" PRIu64 " copies lost, %" PRIu64 " crashes\n";
     printf(format, a->faults.seed, a->faults.seconds, r->rounds, r->elements_checked, kills,
            r->kills_aggregator, r->kills_worker, r->kills_coordinator, r->stops, r->cuts, r->wrong,
            r->hangs, (double)r->longest_wait_ns / 1e9, r->errors, r->unnamed, r->rounds_elastic,
            r->comings, r->resizes, r->drains, r->undone, r->snapshots, r->snapshots_refused,
-           r->copies_lost);
+           r->copies_lost, r->crashes);
 }
 
 int faults_command(int argc, char **argv)
@@ -75,7 +76,9 @@ int faults_command(int argc, char **argv)
         "of every round. Meanwhile aggregators are drained and given back, and snapshots taken "
         "and checked. A job that fails, as one of two does that lost a worker, is started anew; "
         "what its workers were told is on standard error. It starts "
-        "its own service.",
+        "its own service. Exit code 1 if an element was wrong, a wait hung, an error named nobody "
+        "or had no cause, or a process ended as nobody had asked it to; the service's log is kept "
+        "then.",
         NULL,
         NULL,
         NULL};
@@ -83,5 +86,5 @@ int faults_command(int argc, char **argv)
     if (faults_run(&a.faults, &result) < 0)
         return 1;
     print(&a, &result);
-    return result.wrong || result.hangs || result.unnamed ? 1 : 0;
+    return faults_failed(&result);
 }

@@ -10,11 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define START_NS (20 * NS_PER_S)
-#define STOP_NS (10 * NS_PER_S)
+#define STOP_NS (20 * NS_PER_S) /* more than it gives its aggregators */
 #define ASK_AGAIN_NS (20 * NS_PER_MS)
 
 extern char **environ;
@@ -67,12 +68,19 @@ static int is_up(struct service *s)
     return pid > 0 && process_reap(pid, clock_now_ns() + START_NS) == 0;
 }
 
+bool service_has_ended(const struct service *s)
+{
+    siginfo_t end = {0};
+    int r = waitid(P_PID, (id_t)s->coordinator, &end, WEXITED | WNOHANG | WNOWAIT);
+    return r < 0 || end.si_pid == s->coordinator;
+}
+
 static int wait_until_up(struct service *s)
 {
     uint64_t deadline_ns = clock_now_ns() + START_NS;
     const struct timespec again = {0, ASK_AGAIN_NS};
     while (!is_up(s)) {
-        if (clock_now_ns() > deadline_ns || kill(s->coordinator, 0) < 0)
+        if (clock_now_ns() > deadline_ns || service_has_ended(s))
             return -ETIMEDOUT;
         nanosleep(&again, NULL);
     }
@@ -132,12 +140,26 @@ int service_start_again(struct service *s, const struct service_setting *setting
     return r == 0 ? wait_until_up(s) : r;
 }
 
+int service_end(struct service *s)
+{
+    kill(s->coordinator, SIGTERM);
+    int status = process_reap(s->coordinator, clock_now_ns() + STOP_NS);
+    s->coordinator = 0;
+    return status;
+}
+
+int service_keep_log(const struct service *s, char *ret_path, size_t path_bytes)
+{
+    int needed = snprintf(ret_path, path_bytes, "%s.log", s->folder);
+    if (needed < 0 || (size_t)needed >= path_bytes)
+        return -ENAMETOOLONG;
+    return rename(s->log, ret_path) < 0 ? -errno : 0;
+}
+
 void service_stop(struct service *s)
 {
-    if (s->coordinator > 0) {
-        kill(s->coordinator, SIGTERM);
-        process_reap(s->coordinator, clock_now_ns() + STOP_NS);
-    }
+    if (s->coordinator > 0)
+        service_end(s);
     folder_remove(s->folder);
     *s = (struct service){0};
 }

@@ -4,6 +4,7 @@
 #define GRADPOOL_BENCH_OWN_SERVICE_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -30,6 +31,12 @@ int service_start(struct service *s);
 int service_start_as(struct service *s, const struct service_setting *setting);
 /* Starts a coordinator again that was killed, on the same state. Its aggregators come back. */
 int service_start_again(struct service *s, const struct service_setting *setting);
+/* The coordinator has ended by itself: it is still to be reaped. */
+bool service_has_ended(const struct service *s);
+/* Tells the coordinator to end; process_reap() of it: what takes too long is killed. */
+int service_end(struct service *s);
+/* Moves its log to where service_stop() leaves it. */
+int service_keep_log(const struct service *s, char *ret_path, size_t path_bytes);
 void service_stop(struct service *s); /* safe on one that did not start */
 
 /* Used so far by the aggregators, and by the coordinator. */

@@ -4,6 +4,8 @@
 #include "bench/faults/company.h"
 
 #include "bench/compare/host.h"
+#include "bench/faults/ends.h"
+#include "bench/faults/timed.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>
@@ -16,11 +18,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define END_NS (40 * NS_PER_S) /* of a worker whose job has failed, or is to end */
-#define BEREFT_NS (END_NS + 10 * NS_PER_S)
-#define HURT_NS (10 * NS_PER_S) /* in which it shows */
+#define END_NS (40 * NS_PER_S)  /* of a worker whose job has failed, or is to end */
 #define GRACE_NS (5 * NS_PER_S) /* less than what others wait for meanwhile */
-#define COPY_NS (3 * NS_PER_S)  /* in which another aggregator is there, and has a copy */
 #define AWAY_MS 300             /* of a member, at least */
 #define AWAY_MORE_MS 1500
 
@@ -131,8 +130,9 @@ static int start_worker(struct company *c, size_t job, uint32_t rank)
     fflush(NULL); /* or the child would print it again */
     pid_t pid = process_fork(SIGKILL);
     if (pid == 0) {
-        setenv("GRADPOOL_TIMEOUT_MS", "15000", 1);
-        _exit((is_elastic(job) ? run_member(c, job, rank) : run_victim(c, job, rank)) < 0);
+        setenv("GRADPOOL_TIMEOUT_MS", VICTIM_TIMEOUT, 1);
+        int r = is_elastic(job) ? run_member(c, job, rank) : run_victim(c, job, rank);
+        _exit(r < 0 ? ENDS_WORKER_FAILED : 0);
     }
     *t = (struct trainer){.pid = pid > 0 ? pid : 0,
                           .fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1,
@@ -191,29 +191,20 @@ static int start_members(struct company *c, size_t job)
 
 /* --- ending --- */
 
-bool company_names_a_cause(const char *text)
+static bool was_hurt_itself(const struct company *c, size_t job, uint32_t rank,
+                            const struct victim_board *failed)
 {
-    static const char *const words[] = {"rank",        "aggregator", "lane",
-                                        "coordinator", "service",    "gradpool serve"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strstr(text, words[i]))
-            return true;
-    return false;
-}
-
-static bool was_hurt_itself(const struct trainer *t, uint64_t at_ns)
-{
-    return t->hurt_ns > 0 && at_ns < t->hurt_ns + HURT_NS;
+    return blame_was_hurt(&c->jobs[job].trainers[rank].hurts, failed->failed_ns,
+                          failed->patience_ns);
 }
 
 /* What is done to one worker ends a job of two, but of an elastic one that worker alone. */
 static bool was_hurt(const struct company *c, size_t job, uint32_t rank)
 {
-    const struct trainer *trainers = c->jobs[job].trainers;
-    uint64_t at_ns = company_board(c, job, rank)->failed_ns;
-    return was_hurt_itself(&trainers[rank], at_ns) ||
-           (!is_elastic(job) &&
-            (was_hurt_itself(&trainers[0], at_ns) || was_hurt_itself(&trainers[1], at_ns)));
+    const struct victim_board *board = company_board(c, job, rank);
+    if (is_elastic(job))
+        return was_hurt_itself(c, job, rank, board);
+    return was_hurt_itself(c, job, 0, board) || was_hurt_itself(c, job, 1, board);
 }
 
 /* The operator has drained all lanes that are up: who asks for a place is told so and ends, and so
@@ -228,19 +219,11 @@ static bool was_refused(const struct company *c, size_t job)
     return false;
 }
 
-void company_bereave(struct company *c)
+/* A copy on another aggregator goes with that one: where both end, one after the other and before
+ * the next copy is whole, it is lost, and that is to be told. */
+static bool has_copies(const struct company *c, size_t job, uint32_t rank)
 {
-    uint64_t now_ns = clock_now_ns();
-    if (c->killed_ns > 0 && now_ns < c->killed_ns + COPY_NS)
-        c->bereft_ns = now_ns;
-    c->killed_ns = now_ns;
-}
-
-/* A copy on another aggregator goes with that one: where both are killed, one after the other and
- * before the next copy is whole, it is lost, and that is to be told. */
-static bool has_copies(const struct company *c, size_t job)
-{
-    bool is_bereft = c->bereft_ns > 0 && clock_now_ns() < c->bereft_ns + BEREFT_NS;
+    bool is_bereft = blame_is_bereft(&c->losses, company_board(c, job, rank)->failed_ns);
     return durability_of(c, job) != GP_DURABILITY_REPLICA || !is_bereft;
 }
 
@@ -248,12 +231,12 @@ static bool has_copies(const struct company *c, size_t job)
 static void note_error(struct company *c, size_t job, uint32_t rank)
 {
     const struct victim_board *board = company_board(c, job, rank);
-    bool is_loss = board->code == -EOWNERDEAD, had_copies = has_copies(c, job);
+    bool is_loss = board->code == -EOWNERDEAD, had_copies = has_copies(c, job, rank);
     bool has_cause = was_hurt(c, job, rank) || was_refused(c, job) || (is_loss && !had_copies);
-    const char *verdict = !company_names_a_cause(board->text) ? "   <- names nobody"
-                          : is_loss && had_copies             ? "   <- there were copies"
-                          : !has_cause                        ? "   <- nothing was done to it"
-                                                              : "";
+    const char *verdict = !call_names_a_cause(board->text) ? "   <- names nobody"
+                          : is_loss && had_copies          ? "   <- there were copies"
+                          : !has_cause                     ? "   <- nothing was done to it"
+                                                           : "";
     c->result->errors++;
     c->result->copies_lost += is_loss && !had_copies;
     c->result->unnamed += *verdict != 0;
@@ -270,10 +253,31 @@ static void take_figures(struct company *c, size_t job, uint32_t rank)
     result->elements_checked += board->elements_checked;
     result->wrong += board->wrong;
     result->hangs += board->hangs;
+    result->unnamed += board->unnamed;
     if (board->longest_wait_ns > result->longest_wait_ns)
         result->longest_wait_ns = board->longest_wait_ns;
     if (board->code < 0)
         note_error(c, job, rank);
+}
+
+void company_note_crash(struct company *c, const char *who, pid_t pid, int status)
+{
+    char how[64];
+    ends_name(status, how, sizeof how);
+    fprintf(stderr, "# %s, pid %d, ended: %s   <- a crash\n", who, (int)pid, how);
+    c->result->crashes++;
+}
+
+/* What it says of itself must fit how it ended. Lanes kill who was cut off and does not go. */
+static void judge_end(struct company *c, size_t job, uint32_t rank, int status)
+{
+    const struct trainer *t = &c->jobs[job].trainers[rank];
+    char who[64];
+    bool was_to_die = t->was_killed || t->hurts.count > 0;
+    if (ends_of_worker_fit(status, company_board(c, job, rank)->code, was_to_die))
+        return;
+    snprintf(who, sizeof who, "%s, rank %u", c->jobs[job].name, rank);
+    company_note_crash(c, who, t->pid, status);
 }
 
 /* Nobody draws when it comes again: when it ended is not the seed's. */
@@ -281,12 +285,7 @@ static void bury(struct company *c, size_t job, uint32_t rank)
 {
     struct trainer *t = &c->jobs[job].trainers[rank];
     uint64_t away_ms = AWAY_MS + (t->coming * 389u + rank * 611u) % AWAY_MORE_MS;
-    int status = process_reap(t->pid, clock_now_ns() + NS_PER_S);
-    if (status > 128 && status != 128 + SIGKILL) {
-        fprintf(stderr, "# %s, rank %u: ended by signal %d   <- a crash\n", c->jobs[job].name, rank,
-                status - 128);
-        c->result->unnamed++;
-    }
+    judge_end(c, job, rank, process_reap(t->pid, clock_now_ns() + NS_PER_S));
     close(t->fd);
     t->pid = 0;
     t->fd = -1;
@@ -308,7 +307,7 @@ static void break_elastic(struct company *c, size_t job, uint32_t rank)
     j->broken_ns = clock_now_ns();
     for (uint32_t other = 0; other < WORKERS_MAX; other++)
         if (j->trainers[other].pid > 0 && (ends_all || company_board(c, job, other)->rounds == 0))
-            kill(j->trainers[other].pid, SIGKILL);
+            company_kill(c, job, other);
 }
 
 static void bury_the_dead(struct company *c, size_t job)
@@ -336,7 +335,7 @@ static void end_the_hung(struct company *c, size_t job)
         if (j->trainers[rank].pid > 0) {
             fprintf(stderr, "# %s, rank %u hangs\n", j->name, rank);
             c->result->hangs++;
-            kill(j->trainers[rank].pid, SIGKILL);
+            company_kill(c, job, rank);
             bury(c, job, rank);
         }
 }
@@ -372,9 +371,16 @@ size_t company_alive(const struct company *c)
     return alive;
 }
 
-void company_hurt(struct company *c, size_t job, uint32_t rank)
+void company_hurt(struct company *c, size_t job, uint32_t rank, uint64_t at_ns)
 {
-    c->jobs[job].trainers[rank].hurt_ns = clock_now_ns();
+    blame_hurt(&c->jobs[job].trainers[rank].hurts, at_ns);
+}
+
+void company_kill(struct company *c, size_t job, uint32_t rank)
+{
+    struct trainer *t = &c->jobs[job].trainers[rank];
+    t->was_killed = true;
+    kill(t->pid, SIGKILL);
 }
 
 void company_doom(struct company *c, size_t job, uint32_t rank)
@@ -387,7 +393,7 @@ static void order_member_end(struct company *c, size_t job, uint32_t rank)
 {
     const struct trainer *t = &c->jobs[job].trainers[rank];
     if (t->pid > 0 && company_board(c, job, rank)->rounds == 0)
-        kill(t->pid, SIGKILL);
+        company_kill(c, job, rank);
     atomic_store(&company_board(c, job, rank)->ends, 1);
 }
 

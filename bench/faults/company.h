@@ -4,6 +4,7 @@
 #define GRADPOOL_BENCH_FAULTS_COMPANY_H
 
 #include "bench/compare/own_service.h"
+#include "bench/faults/blame.h"
 #include "bench/faults/faults.h"
 #include "bench/faults/member.h"
 
@@ -16,11 +17,12 @@
 #define WORKERS_MAX MEMBERS_MOST
 
 struct trainer {
-    pid_t pid;        /* 0: gone */
-    int fd;           /* pidfd */
-    uint32_t coming;  /* of a member: how often it was started */
-    uint64_t hurt_ns; /* when something was done to this process that ends it; 0: never */
-    uint64_t due_ns;  /* of a member that is gone: when it comes again */
+    pid_t pid;       /* 0: gone */
+    int fd;          /* pidfd */
+    uint32_t coming; /* of a member: how often it was started */
+    bool was_killed; /* by ours */
+    struct blame_hurts hurts;
+    uint64_t due_ns; /* of a member that is gone: when it comes again */
 };
 
 struct job {
@@ -37,8 +39,7 @@ struct company {
     struct faults_result *result;
     const struct service *service;
     struct job jobs[JOBS];
-    uint64_t bereft_ns; /* when two aggregators were last killed soon after each other; 0: never */
-    uint64_t killed_ns; /* when the last one was */
+    struct blame_losses losses;
     struct company_memory {
         struct victim_board boards[JOBS][WORKERS_MAX];
         struct ledger ledgers[JOBS - ELASTIC];
@@ -63,13 +64,13 @@ void company_order_end(struct company *c);
 bool company_may_strike(const struct company *c, size_t job);
 uint64_t company_seed(const struct company *c, size_t job);
 struct victim_board *company_board(const struct company *c, size_t job, uint32_t rank);
-/* Something is done to that worker now that may end it. */
-void company_hurt(struct company *c, size_t job, uint32_t rank);
-/* So is an aggregator, or the coordinator, without which nobody begins another copy. */
-void company_bereave(struct company *c);
+/* Something was done to that worker then that may end it. */
+void company_hurt(struct company *c, size_t job, uint32_t rank, uint64_t at_ns);
+/* With -9, and it knows why. */
+void company_kill(struct company *c, size_t job, uint32_t rank);
+/* A process has ended in a way that nobody has asked for: that fails the run. */
+void company_note_crash(struct company *c, const char *who, pid_t pid, int status);
 /* Before a worker is killed: what it alone has heard of its last round counts no more. */
 void company_doom(struct company *c, size_t job, uint32_t rank);
-/* Whoever is named may be looked for: a rank, a process, a connection of somebody. */
-bool company_names_a_cause(const char *text);
 
 #endif

@@ -3,6 +3,7 @@
 #include "bench/faults/errand.h"
 
 #include "bench/compare/host.h"
+#include "bench/faults/ends.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>
@@ -72,6 +73,9 @@ int errand_end(struct errand *e, bool waits)
     if (is_late || code == 128 + SIGKILL) {
         e->hangs++;
         fprintf(stderr, "# gradpool %s hangs: %s\n", e->name, e->text);
+    } else if (!ends_of_command_fit(code)) {
+        e->crashes++;
+        fprintf(stderr, "# gradpool %s ended with %d: %s   <- a crash\n", e->name, code, e->text);
     }
     return code;
 }

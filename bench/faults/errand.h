@@ -19,7 +19,7 @@ struct errand {
     pid_t pid;        /* 0: none is under way */
     uint64_t began_ns;
     char text[ERRAND_TEXT_BYTES]; /* what the last one has said on standard error */
-    uint64_t hangs;
+    uint64_t hangs, crashes;
 };
 
 /* `gradpool ARGUMENTS`, which end with NULL; at most ten. Returns at once. */

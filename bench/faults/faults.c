@@ -10,6 +10,7 @@
 #include "bench/faults/roam.h"
 #include "bench/faults/snapshots.h"
 #include "bench/faults/strike.h"
+#include "bench/faults/watch.h"
 #include "bench/savings/look.h"
 #include "svc/base/clock.h"
 
@@ -31,6 +32,7 @@ struct conductor {
     struct service service;
     struct service_setting setting;
     struct company company;
+    struct watch watch;
     struct roam roam;
     struct drains drains;
     struct snapshots snapshots;
@@ -43,12 +45,25 @@ static uint32_t draw(struct conductor *c, uint32_t below)
     return (uint32_t)(c->random >> 33) % below;
 }
 
+/* One that ends by itself is no strike: it is told, and another takes its place. */
+static int tend(struct conductor *c, bool starts_anew)
+{
+    watch_look(&c->watch);
+    if (c->service.coordinator > 0 && service_has_ended(&c->service)) {
+        watch_bury_coordinator(&c->watch, ENDS_UNKNOWN);
+        int r = service_start_again(&c->service, &c->setting);
+        if (r < 0)
+            return r;
+    }
+    return company_tend(&c->company, starts_anew);
+}
+
 static int be_calm(struct conductor *c, uint64_t until_ns)
 {
     int r = 0;
     while (r == 0 && clock_now_ns() < until_ns) {
         company_sleep(&c->company, until_ns);
-        r = company_tend(&c->company, true);
+        r = tend(c, true);
     }
     return r;
 }
@@ -100,10 +115,11 @@ static void tell_worker(const struct conductor *c, const char *what, const struc
 static int kill_aggregator(struct conductor *c)
 {
     pid_t pid = some_aggregator(c);
-    if (pid <= 0 || kill(pid, SIGKILL) < 0)
+    if (pid <= 0 || kill(pid, 0) < 0)
         return 0;
+    watch_strike(&c->watch, pid);
+    kill(pid, SIGKILL);
     tell(c, "killed", "an aggregator", pid);
-    company_bereave(&c->company);
     c->result->kills_aggregator++;
     return 0;
 }
@@ -114,24 +130,25 @@ static int kill_worker(struct conductor *c)
     if (who.trainer->pid <= 0)
         return 0;
     company_doom(&c->company, who.job, who.rank);
-    if (kill(who.trainer->pid, SIGKILL) < 0)
-        return 0;
+    company_hurt(&c->company, who.job, who.rank, clock_now_ns());
+    company_kill(&c->company, who.job, who.rank);
     tell_worker(c, "killed", &who);
-    company_hurt(&c->company, who.job, who.rank);
     c->result->kills_worker++;
     return 0;
 }
 
 static int kill_coordinator(struct conductor *c)
 {
+    uint64_t began_ns = clock_now_ns();
     tell(c, "killed", "the coordinator", c->service.coordinator);
     kill(c->service.coordinator, SIGKILL);
-    process_reap(c->service.coordinator, clock_now_ns() + NS_PER_S);
-    c->service.coordinator = 0;
-    company_bereave(&c->company);
+    watch_bury_coordinator(&c->watch, 128 + SIGKILL);
     c->result->kills_coordinator++;
     int r = be_calm(c, clock_now_ns() + draw(c, 1000) * NS_PER_MS);
-    return r == 0 ? service_start_again(&c->service, &c->setting) : r;
+    if (r == 0)
+        r = service_start_again(&c->service, &c->setting);
+    blame_stood_still(&c->company.losses, clock_now_ns() - began_ns);
+    return r;
 }
 
 /* Who dies meanwhile is buried later, so the number stays its own. */
@@ -142,6 +159,7 @@ static void hold_still(struct conductor *c, pid_t pid)
     c->result->stops++;
     nanosleep(&nap, NULL);
     kill(pid, SIGCONT);
+    blame_stood_still(&c->company.losses, stop_ns);
 }
 
 static int stop_worker(struct conductor *c)
@@ -171,11 +189,12 @@ static int stop_somebody(struct conductor *c)
 
 static int cut_worker(struct conductor *c)
 {
+    uint64_t now_ns = clock_now_ns();
     struct chosen who = some_worker(c);
     if (who.trainer->pid <= 0 || strike_cut(who.trainer->pid, draw(c, 256)) < 0)
         return 0;
     tell_worker(c, "cut off", &who);
-    company_hurt(&c->company, who.job, who.rank);
+    company_hurt(&c->company, who.job, who.rank, now_ns);
     c->result->cuts++;
     return 0;
 }
@@ -184,11 +203,12 @@ static int cut_worker(struct conductor *c)
 static int cut_aggregator(struct conductor *c)
 {
     pid_t pid = some_aggregator(c);
+    uint64_t now_ns = clock_now_ns();
     if (pid <= 0 || strike_cut(pid, draw(c, 256)) < 0)
         return 0;
     for (size_t job = 0; job < JOBS; job++)
         for (uint32_t rank = 0; rank < WORKERS_MAX; rank++)
-            company_hurt(&c->company, job, rank);
+            company_hurt(&c->company, job, rank, now_ns);
     tell(c, "cut off", "an aggregator", pid);
     c->result->cuts++;
     return 0;
@@ -249,6 +269,7 @@ static void take_operated(struct conductor *c)
     result->wrong += c->snapshots.wrong;
     result->unnamed += c->snapshots.unnamed;
     result->hangs += c->drains.errand.hangs + c->snapshots.errand.hangs;
+    result->crashes += c->roam.crashes + c->drains.errand.crashes + c->snapshots.errand.crashes;
 }
 
 static int strike(struct conductor *c)
@@ -265,7 +286,7 @@ static int rage(struct conductor *c)
 {
     uint64_t end_ns = clock_now_ns() + c->about->seconds * NS_PER_S;
     c->began_ns = clock_now_ns();
-    int r = company_tend(&c->company, true);
+    int r = tend(c, true);
     if (r == 0)
         r = be_calm(c, clock_now_ns() + NS_PER_S);
     while (r == 0 && clock_now_ns() < end_ns) {
@@ -286,13 +307,30 @@ static int let_end(struct conductor *c)
 {
     company_order_end(&c->company);
     while (company_alive(&c->company) > 0) {
-        int r = company_tend(&c->company, false);
+        int r = tend(c, false);
         if (r < 0)
             return r;
         if (company_alive(&c->company) > 0)
             company_sleep(&c->company, clock_now_ns() + NS_PER_S);
     }
     return 0;
+}
+
+static void keep_log(const struct service *s)
+{
+    char path[PATH_MAX + 16];
+    if (*s->folder && service_keep_log(s, path, sizeof path) == 0)
+        fprintf(stderr, "# the service's log is kept: %s\n", path);
+}
+
+static int train(struct conductor *c)
+{
+    int r = rage(c);
+    take_operated(c); /* while its jobs are there */
+    int ended = let_end(c);
+    fprintf(stderr, "# moves: %" PRIu64 " ordered, %" PRIu64 " done as ordered\n", c->roam.asked,
+            c->roam.done);
+    return r < 0 ? r : ended;
 }
 
 static int run(struct conductor *c)
@@ -303,24 +341,22 @@ static int run(struct conductor *c)
     c->roam.service = &c->service;
     c->drains.errand = (struct errand){.service = &c->service, .name = "drain"};
     c->snapshots.errand = (struct errand){.service = &c->service, .name = "snapshot"};
-    r = service_start_as(&c->service, &c->setting);
-    if (r == 0) {
-        r = rage(c);
-        take_operated(c); /* while its jobs are there */
-        int ended = let_end(c);
-        r = r < 0 ? r : ended;
-        fprintf(stderr, "# moves: %" PRIu64 " ordered, %" PRIu64 " done as ordered\n",
-                c->roam.asked, c->roam.done);
-    }
-    pid_t aggregators[SERVICE_PROCESSES_MAX];
-    int count = c->service.coordinator > 0
-                    ? look_at_aggregators(&c->service, aggregators, SERVICE_PROCESSES_MAX)
-                    : 0;
+    r = watch_init(&c->watch, &c->service, &c->company);
+    if (r == 0)
+        r = service_start_as(&c->service, &c->setting);
+    if (r == 0)
+        r = train(c);
+    watch_end(&c->watch);
+    if (r < 0 || faults_failed(c->result))
+        keep_log(&c->service);
     service_stop(&c->service);
-    for (int i = 0; i < count; i++) /* those of a former coordinator are nobody's children */
-        kill(aggregators[i], SIGTERM);
     company_fini(&c->company);
     return r;
+}
+
+bool faults_failed(const struct faults_result *r)
+{
+    return r->wrong || r->hangs || r->unnamed || r->crashes;
 }
 
 int faults_run(const struct faults *faults, struct faults_result *ret_result)

@@ -3,6 +3,7 @@
 #ifndef GRADPOOL_BENCH_FAULTS_H
 #define GRADPOOL_BENCH_FAULTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct faults {
@@ -17,15 +18,19 @@ struct faults_result {
     uint64_t drains, undone;    /* of aggregators; given back */
     uint64_t snapshots;         /* that were right */
     uint64_t snapshots_refused; /* there is none, and a sentence why */
-    uint64_t hangs;             /* waits of more than 2 s beyond their deadline */
+    uint64_t hangs;             /* calls of more than 2 s beyond their deadline */
     uint64_t errors;            /* that workers were told */
-    uint64_t copies_lost;       /* of these: two aggregators were killed, an owner and its keeper */
+    uint64_t copies_lost;       /* of these: two aggregators ended, an owner and its keeper */
     uint64_t unnamed;           /* of these, and of refusals, whose text names nobody */
+    uint64_t crashes;           /* ends of processes that nobody has asked for */
     uint64_t longest_wait_ns;
 };
 
-/* Starts and ends its own service. Negative errno, with a text on standard error: it could not be
- * done; whatever went wrong with the jobs is in the result. */
+/* Whether something went wrong that must not, whatever is done. */
+bool faults_failed(const struct faults_result *result);
+/* Starts and ends its own service, whose log it keeps where something went wrong. Negative errno,
+ * with a text on standard error: it could not be done; whatever went wrong with the jobs is in the
+ * result. */
 int faults_run(const struct faults *faults, struct faults_result *ret_result);
 
 #endif

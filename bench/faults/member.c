@@ -4,6 +4,7 @@
  * alone of whom a result is: each gradient names itself, and the other members are asked. */
 #include "bench/faults/member.h"
 
+#include "bench/faults/timed.h"
 #include "client/gradpool.h"
 #include "svc/base/clock.h"
 
@@ -22,8 +23,11 @@
 struct resize {
     gp_job *job;
     uint32_t wanted; /* 0: none is under way */
+    struct call call;
     _Atomic bool is_done;
-    int code;
+    int code; /* and what it said, and when */
+    char text[VICTIM_TEXT_BYTES];
+    uint64_t ended_ns;
     pthread_t thread;
 };
 
@@ -42,11 +46,17 @@ struct worker {
 
 /* --- coming and going --- */
 
+/* The rank is none of those that the job shall have. */
+static bool is_not_wanted(int code)
+{
+    return code == -EPROTO && strstr(gp_last_error(), "is not one of them");
+}
+
 /* Nobody has told the service yet that the former process of this rank is gone, that this rank is
  * wanted again, or that all have left the job. */
 static bool may_join_later(int code)
 {
-    return code == -EEXIST || code == -ESTALE || code == -EPROTO;
+    return code == -EEXIST || code == -ESTALE || is_not_wanted(code);
 }
 
 static int join(struct worker *w)
@@ -60,10 +70,11 @@ static int join(struct worker *w)
                               .on_worker_loss = GP_CONTINUE,
                               .durability = a->durability};
     uint64_t deadline_ns = clock_now_ns() + JOIN_NS;
-    int r = victim_join(w->client, &spec, &w->job);
+    int r = victim_join(a->board, w->client, &spec, &w->job);
     while (may_join_later(r) && clock_now_ns() < deadline_ns && !atomic_load(&a->board->ends)) {
+        call_judge(a->board, "gp_job_join", r, gp_last_error());
         nanosleep(&again, NULL);
-        r = victim_join(w->client, &spec, &w->job);
+        r = victim_join(a->board, w->client, &spec, &w->job);
     }
     return r;
 }
@@ -84,7 +95,7 @@ static int declare(struct worker *w)
                                  .elements = PUSH_ELEMENTS,
                                  .rule = w->about->updates ? GP_MOMENTUM : GP_NO_RULE};
     void *gradient = NULL, *result = NULL;
-    int r = gp_tensors_declare(w->job, &spec, 1, &w->tensor);
+    int r = victim_declare(w->about->board, w->job, &spec, 1, &w->tensor);
     if (r == 0)
         r = gp_alloc(w->job, PUSH_ELEMENTS * sizeof(float), &gradient);
     if (r == 0)
@@ -99,25 +110,14 @@ static int come(struct worker *w)
     const struct member *a = w->about;
     int r = prepare(w);
     if (r == 0)
-        r = victim_connect(a->endpoint, a->transport, &w->client);
+        r = victim_connect(a->board, a->endpoint, a->transport, &w->client);
     if (r == 0)
         r = join(w);
+    if (a->rank >= MEMBERS_FEWEST && is_not_wanted(r)) /* who was to ask for it was killed */
+        return 1;
     if (r == 0)
         r = declare(w);
-    if (r == -EPROTO && a->rank >= MEMBERS_FEWEST) /* who was to ask for this one was killed */
-        return 1;
     return r < 0 ? victim_fail(a->board, r) : 0;
-}
-
-static void go(struct worker *w)
-{
-    if (w->resize.wanted)
-        pthread_join(w->resize.thread, NULL);
-    if (w->job)
-        gp_job_leave(w->job);
-    gp_disconnect(w->client);
-    mirror_fini(&w->mirror);
-    free(w->pushed);
 }
 
 /* --- orders --- */
@@ -127,8 +127,24 @@ static void *run_resize(void *context)
 {
     struct resize *resize = context;
     resize->code = gp_job_resize(resize->job, resize->wanted, RESIZE_MS);
+    resize->ended_ns = clock_now_ns();
+    snprintf(resize->text, sizeof resize->text, "%s", resize->code < 0 ? gp_last_error() : "");
     atomic_store(&resize->is_done, true);
     return NULL;
+}
+
+/* Who was to come or to go may have been killed: that it was not done as asked is no fault, unless
+ * it says so late, or not why. */
+static void end_resize(struct worker *w)
+{
+    struct resize *resize = &w->resize;
+    if (resize->wanted == 0)
+        return;
+    pthread_join(resize->thread, NULL);
+    call_time(&resize->call, resize->ended_ns);
+    call_judge(w->about->board, resize->call.name, resize->code, resize->text);
+    w->about->board->resizes += resize->code == 0;
+    resize->wanted = 0;
 }
 
 static void tend_resize(struct worker *w)
@@ -136,14 +152,14 @@ static void tend_resize(struct worker *w)
     struct resize *resize = &w->resize;
     if (resize->wanted && !atomic_load(&resize->is_done))
         return;
-    if (resize->wanted) {
-        pthread_join(resize->thread, NULL);
-        w->about->board->resizes += resize->code == 0;
-    }
+    end_resize(w);
+    resize->wanted = atomic_exchange(&w->about->board->wanted, 0);
+    if (resize->wanted == 0)
+        return;
     resize->job = w->job;
     resize->is_done = false;
-    resize->wanted = atomic_exchange(&w->about->board->wanted, 0);
-    if (resize->wanted && pthread_create(&resize->thread, NULL, run_resize, resize) != 0)
+    resize->call = call_begin(w->about->board, "gp_job_resize", RESIZE_MS * NS_PER_MS);
+    if (pthread_create(&resize->thread, NULL, run_resize, resize) != 0)
         resize->wanted = 0;
 }
 
@@ -151,6 +167,16 @@ static bool is_unwanted(const struct worker *w)
 {
     gp_membership membership;
     return gp_job_membership(w->job, &membership) == 0 && w->about->rank >= membership.wanted;
+}
+
+static void go(struct worker *w)
+{
+    end_resize(w);
+    if (w->job)
+        victim_leave(w->about->board, w->job);
+    gp_disconnect(w->client);
+    mirror_fini(&w->mirror);
+    free(w->pushed);
 }
 
 /* --- a result --- */

@@ -3,6 +3,7 @@
 #include "bench/faults/roam.h"
 
 #include "bench/compare/host.h"
+#include "bench/faults/ends.h"
 #include "bench/savings/look.h"
 #include "svc/base/clock.h"
 
@@ -15,15 +16,24 @@
 
 extern char **environ;
 
+static void take(struct roam *roam, int code)
+{
+    roam->pid = 0;
+    roam->done += code == 0;
+    if (ends_of_command_fit(code))
+        return;
+    fprintf(stderr, "# gradpool move ended with %d   <- a crash\n", code);
+    roam->crashes++;
+}
+
 static bool is_under_way(struct roam *roam)
 {
-    int status = 0;
+    siginfo_t end = {0};
     if (roam->pid <= 0)
         return false;
-    if (waitpid(roam->pid, &status, WNOHANG) == 0)
+    if (waitid(P_PID, (id_t)roam->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid == 0)
         return true;
-    roam->done += WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    roam->pid = 0;
+    take(roam, process_reap(roam->pid, 0));
     return false;
 }
 
@@ -66,6 +76,5 @@ void roam_begin(struct roam *roam, const char *job, uint32_t chance)
 void roam_end(struct roam *roam)
 {
     if (is_under_way(roam))
-        roam->done += process_reap(roam->pid, clock_now_ns() + ORDER_NS) == 0;
-    roam->pid = 0;
+        take(roam, process_reap(roam->pid, clock_now_ns() + ORDER_NS));
 }

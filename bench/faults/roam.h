@@ -10,7 +10,7 @@
 struct roam {
     const struct service *service;
     pid_t pid; /* of the order that is under way; 0: none */
-    uint64_t asked, done;
+    uint64_t asked, done, crashes;
 };
 
 /* Orders a move, of the job or one task of it, as `chance` says, and returns at once; does nothing

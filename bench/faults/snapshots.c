@@ -2,8 +2,8 @@
  * at what the job's workers have: a snapshot is of the lanes. */
 #include "bench/faults/snapshots.h"
 
-#include "bench/faults/company.h"
 #include "bench/faults/replay.h"
+#include "bench/faults/timed.h"
 #include "bench/faults/victim.h"
 #include "svc/state/state_file.h"
 
@@ -115,7 +115,7 @@ static void take(struct snapshots *s, int code)
         check(s);
         return;
     }
-    bool is_clear = company_names_a_cause(text) || strstr(text, "job") || strstr(text, "tensor");
+    bool is_clear = call_names_a_cause(text) || strstr(text, "job") || strstr(text, "tensor");
     s->refused++;
     s->unnamed += !is_clear;
     fprintf(stderr, "# snapshot of %s: %s%s\n", s->job, text, is_clear ? "" : "   <- unclear");

@@ -3,6 +3,7 @@
 #include "bench/faults/victim.h"
 
 #include "bench/faults/replay.h"
+#include "bench/faults/timed.h"
 #include "bench/gradient.h"
 #include "svc/base/clock.h"
 
@@ -15,8 +16,9 @@
 
 #define TENSORS_MAX 5
 #define COMPUTE_NS (4 * NS_PER_MS)
-#define LATE_NS (2 * NS_PER_S) /* beyond a deadline: a hang */
-#define CONNECT_NS (10 * NS_PER_S)
+#define CONNECT_NS (10 * NS_PER_S) /* what the client gives a coordinator, and we all tries */
+#define DECLARE_NS (15 * NS_PER_S) /* VICTIM_TIMEOUT */
+#define LEAVE_NS (10 * NS_PER_S)   /* some steps of a second each */
 #define CONNECT_AGAIN_NS (50 * NS_PER_MS)
 #define TRIES 3 /* of a wait that has timed out */
 
@@ -70,29 +72,61 @@ static bool is_away(int code)
     return code == -ECONNREFUSED || code == -ECONNRESET || code == -ENOENT;
 }
 
-int victim_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
+static int join_once(struct victim_board *board, gp_client *client, const gp_job_spec *spec,
+                     gp_job **ret_job)
+{
+    struct call call = call_begin(board, "gp_job_join", CONNECT_NS);
+    return call_end(&call, gp_job_join(client, spec, ret_job));
+}
+
+int victim_join(struct victim_board *board, gp_client *client, const gp_job_spec *spec,
+                gp_job **ret_job)
 {
     const struct timespec again = {0, CONNECT_AGAIN_NS};
     uint64_t deadline_ns = clock_now_ns() + CONNECT_NS;
-    int r = gp_job_join(client, spec, ret_job);
+    int r = join_once(board, client, spec, ret_job);
     while (is_away(r) && clock_now_ns() < deadline_ns) {
+        call_judge(board, "gp_job_join", r, gp_last_error());
         nanosleep(&again, NULL);
-        r = gp_job_join(client, spec, ret_job);
+        r = join_once(board, client, spec, ret_job);
     }
     return r;
 }
 
-int victim_connect(const char *endpoint, const char *transport, gp_client **ret_client)
+static int connect_once(struct victim_board *board, const char *endpoint, const gp_options *options,
+                        gp_client **ret_client)
+{
+    struct call call = call_begin(board, "gp_connect", CONNECT_NS);
+    return call_end(&call, gp_connect(endpoint, options, ret_client));
+}
+
+int victim_connect(struct victim_board *board, const char *endpoint, const char *transport,
+                   gp_client **ret_client)
 {
     const struct timespec again = {0, CONNECT_AGAIN_NS};
     const gp_options options = {.transport = transport};
     uint64_t deadline_ns = clock_now_ns() + CONNECT_NS;
-    int r = gp_connect(endpoint, &options, ret_client);
+    int r = connect_once(board, endpoint, &options, ret_client);
     while (is_away(r) && clock_now_ns() < deadline_ns) {
+        call_judge(board, "gp_connect", r, gp_last_error());
         nanosleep(&again, NULL);
-        r = gp_connect(endpoint, &options, ret_client);
+        r = connect_once(board, endpoint, &options, ret_client);
     }
     return r;
+}
+
+int victim_declare(struct victim_board *board, gp_job *job, const gp_tensor_spec *specs,
+                   size_t count, gp_tensor **ret_tensors)
+{
+    struct call call = call_begin(board, "gp_tensors_declare", DECLARE_NS);
+    return call_end(&call, gp_tensors_declare(job, specs, count, ret_tensors));
+}
+
+void victim_leave(struct victim_board *board, gp_job *job)
+{
+    struct call call = call_begin(board, "gp_job_leave", LEAVE_NS);
+    gp_job_leave(job);
+    call_end(&call, 0);
 }
 
 static int declare(struct worker *w)
@@ -106,7 +140,7 @@ static int declare(struct worker *w)
                                     .elements = w->plan[i].elements,
                                     .rule = w->plan[i].rule};
     }
-    return gp_tensors_declare(w->job, specs, w->tensors_count, w->tensors);
+    return victim_declare(w->about->board, w->job, specs, w->tensors_count, w->tensors);
 }
 
 static int allocate_one(struct worker *w, const struct plan *plan, void **ret_memory)
@@ -153,9 +187,9 @@ static int come(struct worker *w)
     w->tensors_count = a->updates ? sizeof updates / sizeof *updates : sizeof sums / sizeof *sums;
     int r = prepare_replays(w);
     if (r == 0)
-        r = victim_connect(a->endpoint, a->transport, &w->client);
+        r = victim_connect(a->board, a->endpoint, a->transport, &w->client);
     if (r == 0)
-        r = victim_join(w->client, &spec, &w->job);
+        r = victim_join(a->board, w->client, &spec, &w->job);
     if (r == 0)
         r = declare(w);
     if (r == 0)
@@ -166,7 +200,7 @@ static int come(struct worker *w)
 static void go(struct worker *w)
 {
     if (w->job)
-        gp_job_leave(w->job);
+        victim_leave(w->about->board, w->job);
     gp_disconnect(w->client);
     for (size_t i = 0; i < w->tensors_count; i++) {
         replay_fini(&w->replays[i]);
@@ -180,14 +214,12 @@ static void go(struct worker *w)
 /* --- waiting --- */
 
 /* A stop of ours in the midst makes any wait long. */
-static void note_wait(struct victim_board *board, uint64_t began_ns, uint32_t stops)
+static void note_wait(const struct call *call)
 {
-    uint64_t waited_ns = clock_now_ns() - began_ns;
-    if (atomic_load(&board->stops) != stops)
-        return;
-    if (waited_ns > board->longest_wait_ns)
+    struct victim_board *board = call->board;
+    uint64_t waited_ns = clock_now_ns() - call->began_ns;
+    if (atomic_load(&board->stops) == call->stops && waited_ns > board->longest_wait_ns)
         board->longest_wait_ns = waited_ns;
-    board->hangs += waited_ns > VICTIM_WAIT_MS * NS_PER_MS + LATE_NS;
 }
 
 /* Nobody's loss or stop is longer than the deadlines: who still waits then has been forgotten. */
@@ -195,10 +227,11 @@ int victim_wait(struct victim_board *board, gp_request *request)
 {
     int r = -ETIMEDOUT;
     for (int try = 0; r == -ETIMEDOUT && try < TRIES; try++) {
-        uint32_t stops = atomic_load(&board->stops);
-        uint64_t began_ns = clock_now_ns();
-        r = gp_wait(request, VICTIM_WAIT_MS);
-        note_wait(board, began_ns, stops);
+        struct call call = call_begin(board, "gp_wait", VICTIM_WAIT_MS * NS_PER_MS);
+        r = call_end(&call, gp_wait(request, VICTIM_WAIT_MS));
+        note_wait(&call);
+        if (r == -ETIMEDOUT)
+            call_judge(board, call.name, r, gp_last_error());
     }
     board->hangs += r == -ETIMEDOUT;
     return r;
@@ -268,20 +301,32 @@ static uint64_t count_wrong(struct worker *w, size_t tensor)
     return replay_count_wrong(&w->replays[tensor], result);
 }
 
-static void check(struct worker *w)
+static void note(struct worker *w, size_t tensor, uint64_t wrong)
 {
     struct victim_board *board = w->about->board;
-    for (size_t i = 1; i < w->tensors_count; i++) {
-        uint64_t wrong = count_wrong(w, i);
-        if (wrong > 0 && board->wrong == 0)
-            fprintf(stderr,
-                    "# %s, rank %u: %llu of %llu elements of tensor %zu, round %llu, wrong\n",
-                    w->about->job, w->about->rank, (unsigned long long)wrong,
-                    (unsigned long long)w->plan[i].elements, i, (unsigned long long)w->round);
-        board->wrong += wrong;
-        board->elements_checked += w->plan[i].elements;
-    }
-    board->rounds++;
+    if (wrong > 0 && board->wrong == 0)
+        fprintf(stderr, "# %s, rank %u: %llu of %llu elements of tensor %zu, round %llu, wrong\n",
+                w->about->job, w->about->rank, (unsigned long long)wrong,
+                (unsigned long long)w->plan[tensor].elements, tensor, (unsigned long long)w->round);
+    board->wrong += wrong;
+    board->elements_checked += w->plan[tensor].elements;
+}
+
+/* Of the first, what rank 0 has pushed, if that is known here: whether to end. */
+static bool is_first_wrong(const struct worker *w)
+{
+    float result = *(const float *)w->items[0].result;
+    if (w->about->rank == 0)
+        return result != *(const float *)w->items[0].gradient;
+    return result != 0 && result != 1;
+}
+
+static void check(struct worker *w)
+{
+    note(w, 0, is_first_wrong(w));
+    for (size_t i = 1; i < w->tensors_count; i++)
+        note(w, i, count_wrong(w, i));
+    w->about->board->rounds++;
 }
 
 /* 1: it was the last. */

@@ -1,13 +1,19 @@
 """Kills, stops and cuts at random while jobs train, workers of two come and go, and an operator
 drains and takes snapshots: `gradpool-bench faults`, which checks every element of every round.
-GRADPOOL_TEST_LONG makes of one seed ten, each for five minutes."""
+GRADPOOL_TEST_LONG makes of one seed ten, each for five minutes. And it sees a crash, which the
+service itself would cover."""
+import contextlib
 import json
 import os
+import pathlib
+import re
+import signal
 import subprocess
+import tempfile
 import unittest
 
 import tap
-from harness import BENCH
+from harness import BENCH, until
 
 SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '4'))
 SEEDS, SECONDS = (10, 300) if os.environ.get('GRADPOOL_TEST_LONG') else (1, 40)
@@ -30,12 +36,76 @@ class Strikes(unittest.TestCase):
             self.assertGreater(told[name], 0, name)
         self.assertGreater(told['elements_checked'], told['rounds'])
         self.assertLess(told['longest_wait_s'], WAIT_S)
-        self.assertEqual((told['wrong'], told['hangs'], told['unnamed_errors']), (0, 0, 0))
+        self.assertEqual((told['wrong'], told['hangs'], told['unnamed_errors'], told['crashes']),
+                         (0, 0, 0, 0))
 
     def test_what_is_killed_stopped_or_cut_hurts_no_element(self):
         for seed in range(SEED, SEED + SEEDS):
             with self.subTest(seed=seed):
                 self.strike(seed)
+
+
+def children(pid):
+    """(pid, command line) of each."""
+    found = []
+    for folder in pathlib.Path('/proc').glob('[0-9]*'):
+        with contextlib.suppress(OSError):
+            parent = (folder / 'stat').read_text().rpartition(')')[2].split()[1]
+            command = (folder / 'cmdline').read_text().split('\0')
+            if int(parent) == pid and command != ['']:
+                found.append((int(folder.name), command))
+    return found
+
+
+def coordinators(bench):
+    return [pid for pid, command in children(bench) if command[1:2] == ['serve']]
+
+
+def aggregators(bench):
+    """Also those whose coordinator was killed."""
+    return [pid for parent in [bench, *coordinators(bench)] for pid, command in children(parent)
+            if command[1:2] == ['aggregator']]
+
+
+def workers(bench):
+    """A worker has threads; who looks after the folder has none."""
+    return [pid for pid, command in children(bench) if command[1:2] == ['faults'] and
+            len(list(pathlib.Path(f'/proc/{pid}/task').glob('*'))) > 1]
+
+
+class Crashes(unittest.TestCase):
+    def crash(self, find, who):
+        """Aborts one of those as soon as it trains; what the bench says of it, and its log."""
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / 'output'
+            errors = pathlib.Path(folder) / 'errors'
+            with open(output, 'wb') as out, open(errors, 'wb') as err:
+                bench = subprocess.Popen([BENCH, 'faults', '--json', '--seconds', '8', '--seed',
+                                          '4'], stdout=out, stderr=err,
+                                         env={**os.environ, 'TMPDIR': folder})
+            try:
+                until(lambda: len(workers(bench.pid)) > 10 or bench.poll() is not None, 'it trains')
+                victim = find(bench.pid)[0]
+                os.kill(victim, signal.SIGABRT)
+                code = bench.wait(120)
+            finally:
+                bench.kill()
+                bench.wait()
+            said = errors.read_text()
+            self.assertEqual(code, 1, said)
+            self.assertRegex(said, f'{who}, pid {victim}, ended: signal 6 .*a crash')
+            self.assertEqual(json.loads(output.read_text().splitlines()[-1])['crashes'], 1, said)
+            log = re.search(r'log is kept: (.*)', said)
+            self.assertIn('started a local aggregator', pathlib.Path(log[1]).read_text())
+
+    def test_a_crash_of_an_aggregator_fails_it(self):
+        self.crash(aggregators, 'an aggregator')
+
+    def test_a_crash_of_the_coordinator_fails_it(self):
+        self.crash(coordinators, 'the coordinator')
+
+    def test_a_crash_of_a_worker_fails_it(self):
+        self.crash(workers, r'[a-z]+-[\d-]+, rank \d')
 
 
 if __name__ == '__main__':

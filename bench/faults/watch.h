@@ -1,0 +1,32 @@
+/* How each process of the service ends while `faults` strikes: its coordinator, the aggregators
+ * that the coordinator has started, as it logs it, and those of a former coordinator, which become
+ * children of this process. */
+#ifndef GRADPOOL_BENCH_FAULTS_WATCH_H
+#define GRADPOOL_BENCH_FAULTS_WATCH_H
+
+#include "bench/faults/company.h"
+#include "bench/faults/ends.h"
+
+#include <stdio.h>
+
+struct watch {
+    struct service *service;
+    struct company *company;
+    FILE *log; /* NULL: not opened yet */
+    struct ends ends;
+    uint64_t looked_ns;
+};
+
+/* Before the service is started. */
+int watch_init(struct watch *watch, struct service *service, struct company *company);
+/* Judges all ends since the last look. */
+void watch_look(struct watch *watch);
+/* An aggregator is to be killed now. */
+void watch_strike(struct watch *watch, pid_t pid);
+/* The coordinator has ended, or is to end at once; reaps it. False, and a crash: not in that way
+ * (128 + signal, or an exit code). */
+bool watch_bury_coordinator(struct watch *watch, int expected);
+/* Ends the service, and looks for the last time. */
+void watch_end(struct watch *watch);
+
+#endif
