@@ -62,9 +62,13 @@ def coordinators(bench):
 
 
 def aggregators(bench):
-    """Also those whose coordinator was killed."""
-    return [pid for parent in [bench, *coordinators(bench)] for pid, command in children(parent)
+    return [pid for parent in coordinators(bench) for pid, command in children(parent)
             if command[1:2] == ['aggregator']]
+
+
+def orphans(bench):
+    """Aggregators whose coordinator was killed."""
+    return [pid for pid, command in children(bench) if command[1:2] == ['aggregator']]
 
 
 def workers(bench):
@@ -74,8 +78,9 @@ def workers(bench):
 
 
 class Crashes(unittest.TestCase):
-    def crash(self, find, who):
-        """Aborts one of those as soon as it trains; what the bench says of it, and its log."""
+    def crash(self, find, who, kills_coordinator=False):
+        """Aborts one of those as soon as it trains; the bench says who and how, and keeps the
+        log."""
         with tempfile.TemporaryDirectory() as folder:
             output = pathlib.Path(folder) / 'output'
             errors = pathlib.Path(folder) / 'errors'
@@ -85,6 +90,9 @@ class Crashes(unittest.TestCase):
                                          env={**os.environ, 'TMPDIR': folder})
             try:
                 until(lambda: len(workers(bench.pid)) > 10 or bench.poll() is not None, 'it trains')
+                if kills_coordinator:
+                    os.kill(coordinators(bench.pid)[0], signal.SIGKILL)
+                    until(lambda: find(bench.pid), 'they are children of the bench')
                 victim = find(bench.pid)[0]
                 os.kill(victim, signal.SIGABRT)
                 code = bench.wait(120)
@@ -94,12 +102,16 @@ class Crashes(unittest.TestCase):
             said = errors.read_text()
             self.assertEqual(code, 1, said)
             self.assertRegex(said, f'{who}, pid {victim}, ended: signal 6 .*a crash')
-            self.assertEqual(json.loads(output.read_text().splitlines()[-1])['crashes'], 1, said)
+            self.assertEqual(json.loads(output.read_text().splitlines()[-1])['crashes'],
+                             1 + kills_coordinator, said)
             log = re.search(r'log is kept: (.*)', said)
             self.assertIn('started a local aggregator', pathlib.Path(log[1]).read_text())
 
     def test_a_crash_of_an_aggregator_fails_it(self):
         self.crash(aggregators, 'an aggregator')
+
+    def test_a_crash_of_one_whose_coordinator_was_killed_fails_it(self):
+        self.crash(orphans, 'an aggregator', kills_coordinator=True)
 
     def test_a_crash_of_the_coordinator_fails_it(self):
         self.crash(coordinators, 'the coordinator')
