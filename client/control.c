@@ -118,6 +118,14 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
  * is away. */
 static bool is_refusal(int code) { return code != -ECONNRESET && code != -ETIMEDOUT; }
 
+/* What a connection says of its end does not say whose it was. */
+static void name_coordinator(const struct control *c, struct err *err)
+{
+    struct err bare = *err;
+    err_set(err, bare.code, "the coordinator at %s: %s", c->options.endpoint_text,
+            bare.text[0] ? bare.text : err_text(bare.code));
+}
+
 static int shake_hands(struct control *c, struct channel *channel, uint64_t deadline_ns,
                        bool *ret_refused, struct err *err)
 {
@@ -129,6 +137,8 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
     if (r == 0)
         r = say_join(c, channel, deadline_ns, err);
     *ret_refused = r < 0 && is_refusal(r);
+    if (r < 0 && !*ret_refused)
+        name_coordinator(c, err);
     return r;
 }
 
