@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#define ROUNDS GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS
 #define ROW 2 /* so many iterations in a row had each tensor: that was no accident */
 
 static bool counts(const struct gp_tensor *t, uint32_t scope)
@@ -148,6 +149,7 @@ void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint
     bool sets = sets_parameters(operation);
     job->hold.pusher = pthread_self();
     job->hold.stands = false;
+    job->hold.is_behind |= iterations[job->hold.scope] > job->hold.last;
     for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++) {
         if (sets && iterations[scope] > 0)
             job->hold.keeps_sets = true;
@@ -215,6 +217,8 @@ static void told(struct control_call *call, const envelope *reply, const struct 
     struct hold *hold = &job->hold;
     pthread_mutex_lock(&job->lock);
     hold->is_telling = false;
+    hold->is_taken |= err && err->code == -EBUSY && report->body.hold == hold->id;
+    engine_kick(&job->engine);
     if (!err && hold->id && (report->body.hold != hold->id || report->state != hold->state))
         tell(job);
     pthread_mutex_unlock(&job->lock);
@@ -238,10 +242,20 @@ static void look_at_standing(struct gp_job *job)
             job->rank, lacking->name);
 }
 
+/* Behind an iteration the program may have more to do with all ranks, like saving. Whoever enters
+ * comes as late as can be: when the next one begins. */
+static bool has_ended(const struct hold *hold)
+{
+    bool is_next = hold->is_behind || hold->stands;
+    return hold->scopes[hold->scope].in_a_row == ROW && (hold->scope != ROUNDS || is_next);
+}
+
 static int find_state(const struct gp_job *job)
 {
     const struct hold *hold = &job->hold;
     const struct iterations *its = &hold->scopes[hold->scope];
+    if (hold->saves && hold->scope == ROUNDS)
+        return GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES;
     if (hold->has_failed)
         return GRADPOOL__WIRE__HOLD_STATE__HOLD_FAILED;
     list_for_each (node, &job->tensors) {
@@ -251,8 +265,8 @@ static int find_state(const struct gp_job *job)
     }
     if (its->now == hold->last && (find_lacking(job, hold->scope) || may_lack(job, hold->scope)))
         return GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
-    return its->in_a_row == ROW ? GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED
-                                : GRADPOOL__WIRE__HOLD_STATE__HOLD_RESTS;
+    return has_ended(hold) ? GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED
+                           : GRADPOOL__WIRE__HOLD_STATE__HOLD_RESTS;
 }
 
 void hold_check(struct gp_job *job)
@@ -276,6 +290,19 @@ void hold_note_standing(struct gp_job *job, bool stands)
         return; /* who trains goes on meanwhile */
     hold->stands = stands;
     hold_check(job);
+}
+
+void hold_note_saving(struct gp_job *job, bool saves)
+{
+    job->hold.saves = saves;
+    hold_check(job);
+}
+
+bool hold_lets_save(const struct gp_job *job)
+{
+    const struct hold *hold = &job->hold;
+    bool is_told = hold->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES && !hold->is_telling;
+    return !hold->id || hold->scope != ROUNDS || (is_told && !hold->is_taken);
 }
 
 /* ---- what is asked for ---- */
@@ -306,7 +333,8 @@ void hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish)
     hold->scope = scope;
     hold->last = hold->scopes[scope].now;
     hold->state = GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
-    hold->has_failed = false;
+    hold->has_failed = hold->is_taken = false;
+    hold->is_behind = hold->keeps_sets;
     push_begin_held(job); /* what a former one held, if that was of an earlier iteration */
     hold_check(job);
 }

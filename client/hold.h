@@ -35,6 +35,9 @@ struct hold {
     struct err why;
     pthread_t pusher; /* the thread that pushed last */
     bool stands;      /* that one waits for others to come, and pushes nothing before */
+    bool is_behind;   /* something of a later iteration waits */
+    bool saves;       /* gp_job_snapshot() or gp_job_restore() is under way, or waits to be ... */
+    bool is_taken;    /* ... until the hold is over, since the coordinator had counted on it */
     int state;        /* of the wire's */
     bool is_telling;  /* one of these is on its way, ... */
     uint32_t telling; /* ... this one: by turns, since a call is looked at when it is over */
@@ -54,6 +57,10 @@ void hold_note_tensor(gp_tensor *t);
 bool hold_stops(const gp_tensor *t);
 /* The calling thread waits for others to come (true), or does no more. */
 void hold_note_standing(struct gp_job *job, bool stands);
+/* What the job saves is of the ranks that it has: nobody enters meanwhile. It may begin when
+ * hold_lets_save(), for which engine_run() can wait. */
+void hold_note_saving(struct gp_job *job, bool saves);
+bool hold_lets_save(const struct gp_job *job);
 /* After anything that may have ended an iteration. */
 void hold_check(struct gp_job *job);
 void hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish);

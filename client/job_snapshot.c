@@ -325,14 +325,36 @@ static int begin(gp_job *job, bool restores, struct snapshot *ret)
     return r;
 }
 
+static bool may_begin(void *context)
+{
+    const gp_job *job = context;
+    return job->failure.code || hold_lets_save(job);
+}
+
+/* Those who come while the others save enter behind that. */
+static int keep_ranks(gp_job *job)
+{
+    pthread_mutex_lock(&job->lock);
+    uint64_t deadline_ns = clock_now_ns() + job->client->timeout_ns;
+    hold_note_saving(job, true);
+    bool may = engine_run(&job->engine, deadline_ns, may_begin, job);
+    pthread_mutex_unlock(&job->lock);
+    return may ? 0
+               : client_error(-ETIMEDOUT,
+                              "job '%s': the coordinator has not let go of the job for "
+                              "gp_job_snapshot() or gp_job_restore()",
+                              job->name);
+}
+
 /* Others may have begun anew since (their time had run out): then so does everybody. */
 typedef int (*attempt_fn)(struct snapshot *s, const char *path, const gp_item *items, size_t count);
 
 static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char *path,
                      const gp_item *items, size_t count)
 {
-    int r = -ERESTART;
     job->users++;
+    int r = keep_ranks(job);
+    r = r == 0 ? -ERESTART : r;
     for (int i = 0; i < BEGINNINGS_MAX && r == -ERESTART; i++) {
         struct snapshot s;
         r = begin(job, restores, &s);
@@ -343,6 +365,7 @@ static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char 
     if (r == -ERESTART)
         r = client_error(-EINVAL, "job '%s': ranks save and restore at the same time", job->name);
     pthread_mutex_lock(&job->lock);
+    hold_note_saving(job, false);
     job_end_use(job);
     return r;
 }

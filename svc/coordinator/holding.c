@@ -29,7 +29,7 @@ struct holding {
     uint64_t id, until_ns;
     uint32_t rank;
     enum hold_scope scope;
-    bool rests, is_held;
+    bool rests, saves, is_held;
     held_fn done;
     uint64_t context;
 };
@@ -209,11 +209,23 @@ static void note_rest(struct holding *h, bool rests)
     wait_until(h, h->rests ? rested_ns : h->until_ns);
 }
 
+/* However long that takes: who saves has a deadline of his own. */
+static void note_saving(struct holding *h, bool saves)
+{
+    if (h->saves && !saves)
+        h->until_ns = clock_now_ns() + patience[h->scope].iteration_ns;
+    h->saves = saves;
+    if (saves)
+        timer_stop(&h->timer);
+}
+
 static void take(struct holding *h, const WIRE(HeldRequest) * said)
 {
     if (h->is_held)
         return; /* what goes on behind it is what had begun before */
+    note_saving(h, said->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES);
     switch (said->state) {
+    case GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES: return;
     case GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED: return held(h);
     case GRADPOOL__WIRE__HOLD_STATE__HOLD_RESTS: return note_rest(h, true);
     case GRADPOOL__WIRE__HOLD_STATE__HOLD_FAILED:
@@ -227,7 +239,10 @@ void holding_handle(struct peer *p, const envelope *message)
     const WIRE(HeldRequest) *said = message->held_request;
     const struct session *session = p->session;
     struct holding *h = session ? session->job->holding : NULL;
+    bool is_meant = h && h->id == said->hold && h->rank == session->rank;
+    if (is_meant && h->is_held && said->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES)
+        return peer_fail(p, message->id, -EBUSY, "somebody enters the job just now");
     peer_reply_done(p, message->id);
-    if (h && h->id == said->hold && h->rank == session->rank)
+    if (is_meant)
         take(h, said);
 }

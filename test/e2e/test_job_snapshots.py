@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import tempfile
+import threading
 import unittest
 import unittest.mock
 
@@ -18,6 +19,7 @@ import gradpool
 
 WAIT_MS = 20000
 WORKERS = 3
+COMINGS = 20 if 'GRADPOOL_TEST_LONG' in os.environ else 5
 SIZES = {'v': 300, 'w': 70000}
 RULES = {'v': 'sgd', 'w': 'momentum'}   # of momentum 0: its moments are kept, and change no step
 
@@ -29,7 +31,7 @@ class JobSnapshots(unittest.TestCase):
         self.path = pathlib.Path(folder.name) / 'snapshot'
         self.service = harness.Service(aggregators=1)
         self.addCleanup(self.service.end)
-        self.jobs, self.tensors, self.values = {}, {}, {}
+        self.jobs, self.tensors, self.values, self.iterations = {}, {}, {}, {}
         self.pool = concurrent.futures.ThreadPoolExecutor(WORKERS)
         self.addCleanup(self.pool.shutdown)
 
@@ -57,13 +59,14 @@ class JobSnapshots(unittest.TestCase):
             self.each(lambda job, rank: job.broadcast(self.tensors[rank][at],
                                                       self.values[rank][at]).wait(WAIT_MS))
 
+    def update(self, job, rank):
+        """Takes 1 from all parameters."""
+        job.update_group([(tensor, numpy.ones_like(value), value) for tensor, value in
+                          zip(self.tensors[rank], self.values[rank])], lr=1,
+                         momentum=0).wait(WAIT_MS)
+
     def step(self, expected):
-        """Each takes 1 from all parameters."""
-        def update(job, rank):
-            job.update_group([(tensor, numpy.ones_like(value), value) for tensor, value in
-                              zip(self.tensors[rank], self.values[rank])], lr=1,
-                             momentum=0).wait(WAIT_MS)
-        self.each(update)
+        self.each(self.update)
         self.check(expected)
 
     def check(self, expected):
@@ -98,6 +101,40 @@ class JobSnapshots(unittest.TestCase):
         self.step(-3)
         self.each(self.snapshot)
         self.restore(-3)
+
+    def train_and_save(self, job, rank, stop, is_over, times=1000000):
+        """Until rank 0 says in a round that it is over, or so many iterations."""
+        says, said = numpy.zeros((2, 1), numpy.float32)
+        done = 0
+        while done < times and not said[0]:
+            says[0] = rank == 0 and is_over.is_set()
+            job.push_pull(stop, says, said, 'sum').wait(WAIT_MS)
+            self.update(job, rank)
+            self.snapshot(job, rank)
+            done += 1
+            self.iterations[rank] = done
+        return done
+
+    def test_who_comes_while_others_save_in_each_iteration_enters_when_the_next_begins(self):
+        self.join(0, 1, 2, on_worker_loss='continue')
+        self.begin()
+        stops = self.each(lambda job, rank: job.declare('stop', 1))
+        self.leave(2)
+        is_over = threading.Event()
+        others = [self.pool.submit(self.train_and_save, self.jobs[rank], rank, stops[rank], is_over)
+                  for rank in (0, 1)]
+        harness.until(lambda: self.iterations.get(0, 0) > 3, 'where an iteration ends is known')
+        for _ in range(COMINGS):
+            self.join(2, on_worker_loss='continue')
+            self.declare(2)
+            stop = self.jobs[2].declare('stop', 1)
+            self.assertEqual(self.train_and_save(self.jobs[2], 2, stop, is_over, 3), 3)
+            self.leave(2)
+        is_over.set()
+        done = [one.result() for one in others]
+        self.assertGreaterEqual(done[0], 3 * COMINGS)
+        self.assertEqual(*done)
+        self.restore(-done[0])
 
     def test_who_came_back_is_waited_for(self):
         self.join(0, 1, 2, on_worker_loss='continue')

@@ -233,7 +233,10 @@ static void note_held(struct service_rig *rig, struct channel *channel, const en
     rig->held[rig->held_count++] = said->state;
     rig->held_code = said->code;
     snprintf(rig->held_why, sizeof rig->held_why, "%s", said->text);
-    reply_done(channel, request->id);
+    if (rig->saving_is_late && said->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES)
+        reply_failure(channel, request->id, -EBUSY, "too late");
+    else
+        reply_done(channel, request->id);
 }
 
 static void answer(struct service_rig *rig, uint32_t i, const envelope *request)

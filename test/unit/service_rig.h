@@ -100,6 +100,7 @@ struct service_rig {
     int held_code;
     char held_why[256];
     uint32_t held_count;
+    bool saving_is_late; /* who says that it saves was counted on before (L33) */
     int resize_failure;
     const char *resize_text;
     uint32_t refusals;      /* of tickets, still to come */

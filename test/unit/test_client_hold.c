@@ -4,6 +4,7 @@
 #include "test/unit/client_fixture.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -139,12 +140,13 @@ static void wait_all(uint32_t tensors)
 
 /* --- what goes on, and what waits --- */
 
-static void who_is_behind_an_iteration_is_held_at_once(void **state)
+static void who_is_behind_an_iteration_is_held_as_it_begins_the_next(void **state)
 {
     iterate(3);
     hold(1, ROUNDS);
-    expect_state(1, STATE(ENDED));
+    expect_state(1, STATE(RESTS));
     push_in_vain(TENSORS);
+    expect_state(1, STATE(ENDED));
     let_go(1);
     wait_all(TENSORS);
 }
@@ -156,8 +158,9 @@ static void an_iteration_that_has_begun_goes_on_to_its_end(void **state)
     hold(1, ROUNDS);
     await_heard();
     run(0);
-    expect_state(1, STATE(ENDED));
+    expect_state(1, STATE(RESTS));
     push_in_vain(1);
+    expect_state(1, STATE(ENDED));
     let_go(1);
     wait_all(1);
     iterate(1);
@@ -179,8 +182,9 @@ static void its_end_is_known_only_with_all_results(void **state)
     script_lane_resume(&rig);
     script_unlock(&rig);
     wait_all(TENSORS);
-    expect_state(1, STATE(ENDED));
+    expect_state(1, STATE(RESTS));
     push_in_vain(1);
+    expect_state(1, STATE(ENDED));
     let_go(1);
     wait_all(1);
 }
@@ -190,7 +194,7 @@ static void a_group_is_of_one_iteration(void **state)
     gp_request *all[WORKERS];
     iterate(3);
     hold(1, ROUNDS);
-    expect_state(1, STATE(ENDED));
+    expect_state(1, STATE(RESTS));
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         const gp_item items[] = {{t[1][rank], gradient, result[1][rank]},
                                  {t[0][rank], gradient, result[0][rank]}};
@@ -213,9 +217,10 @@ static void what_is_set_behind_an_iteration_waits(void **state)
 {
     iterate(3);
     hold(1, ROUNDS);
-    expect_state(1, STATE(ENDED));
+    expect_state(1, STATE(RESTS));
     for (uint32_t at = 0; at < TENSORS; at++)
         broadcast_both(at);
+    expect_state(1, STATE(ENDED));
     wait_heard(WORKERS * done + TENSORS);
     assert_int_equal(announced_by_rank_0(), done);
     hold(2, ROUNDS); /* in its place, of the same end */
@@ -286,8 +291,11 @@ static void one_that_was_declared_just_now_is_waited_for(void **state)
     run(1);
     iterate(1); /* and it is never pushed: no part of them */
     hold(2, ROUNDS);
+    expect_state(2, STATE(RESTS));
+    push_in_vain(1);
     expect_state(2, STATE(ENDED));
     let_go(2);
+    wait_all(1);
 }
 
 static void of_updates_plain_tensors_are_no_part(void **state)
@@ -363,7 +371,7 @@ static void a_coordinator_that_is_away_holds_nobody(void **state)
 {
     iterate(3);
     hold(1, ROUNDS);
-    expect_state(1, STATE(ENDED));
+    expect_state(1, STATE(RESTS));
     push_in_vain(TENSORS);
     script_lock(&rig);
     script_drop_control(&rig);
@@ -379,13 +387,13 @@ static void the_end_of_another_hold_is_passed_over(void **state)
 {
     iterate(3);
     hold(1, ROUNDS);
-    expect_state(1, STATE(ENDED));
+    expect_state(1, STATE(RESTS));
     push_in_vain(1);
     let_go(2);
     hold(3, ROUNDS); /* of the iteration that was begun, in its place */
     run(1);
     wait_all(1);
-    expect_state(3, STATE(ENDED));
+    expect_state(3, STATE(RESTS));
     push_in_vain(1);
     let_go(1);
     assert_int_equal(announced_by_rank_0(), done);
@@ -414,9 +422,8 @@ static void who_stands_in_mid_iteration_is_not_waited_for(void **state)
     let_go(1);
     run(1);
     hold(2, ROUNDS);
-    expect_state(2, STATE(ENDED));
+    expect_state(2, STATE(RESTS));
     stand(&rig); /* between two it may */
-    await_heard();
     expect_state(2, STATE(ENDED));
     stand(NULL);
 }
@@ -431,15 +438,77 @@ static void another_thread_that_waits_for_others_keeps_nobody_from_the_end(void 
     assert_int_equal(pthread_create(&thread, NULL, stand, &rig), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     run(1);
+    expect_state(1, STATE(RESTS));
+}
+
+static void note_saving(bool saves)
+{
+    pthread_mutex_lock(&jobs[0]->lock);
+    hold_note_saving(jobs[0], saves);
+    pthread_mutex_unlock(&jobs[0]->lock);
+}
+
+static bool may_save(void)
+{
+    pthread_mutex_lock(&jobs[0]->lock);
+    bool may = hold_lets_save(jobs[0]);
+    pthread_mutex_unlock(&jobs[0]->lock);
+    return may;
+}
+
+static void await_may_save(void)
+{
+    while (!may_save())
+        sched_yield();
+}
+
+static void who_saves_is_behind_no_iteration_until_that_is_done(void **state)
+{
+    iterate(3);
+    hold(1, ROUNDS);
+    expect_state(1, STATE(RESTS));
+    note_saving(true);
+    expect_state(1, STATE(SAVES));
+    await_may_save();
+    push_in_vain(1);
+    note_saving(false);
     expect_state(1, STATE(ENDED));
+    let_go(1);
+    wait_all(1);
+    run(1);
+    note_saving(true);
+    hold(2, ROUNDS); /* of somebody who comes meanwhile */
+    expect_state(2, STATE(SAVES));
+    await_may_save();
+    note_saving(false);
+    expect_state(2, STATE(RESTS));
+    let_go(2);
+}
+
+static void who_was_counted_on_saves_when_that_is_over(void **state)
+{
+    iterate(3);
+    hold(1, ROUNDS);
+    expect_state(1, STATE(RESTS));
+    script_lock(&rig);
+    rig.saving_is_late = true;
+    script_unlock(&rig);
+    note_saving(true);
+    expect_state(1, STATE(SAVES));
+    await_heard();
+    assert_false(may_save());
+    let_go(1);
+    await_may_save();
+    note_saving(false);
 }
 
 static void who_leaves_need_not_be_let_go(void **state)
 {
     iterate(3);
     hold(1, ROUNDS);
-    expect_state(1, STATE(ENDED));
+    expect_state(1, STATE(RESTS));
     push_in_vain(1);
+    expect_state(1, STATE(ENDED));
     gp_job_leave(jobs[0]);
     failed(gp_wait(q[0][0], WAIT_MS), -ECANCELED, "left", NULL);
     jobs[0] = NULL;
@@ -450,7 +519,7 @@ static void who_leaves_need_not_be_let_go(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(who_is_behind_an_iteration_is_held_at_once),
+        CASE(who_is_behind_an_iteration_is_held_as_it_begins_the_next),
         CASE(an_iteration_that_has_begun_goes_on_to_its_end),
         CASE(its_end_is_known_only_with_all_results),
         CASE(a_group_is_of_one_iteration),
@@ -466,6 +535,8 @@ int main(void)
         CASE(the_end_of_another_hold_is_passed_over),
         CASE(who_stands_in_mid_iteration_is_not_waited_for),
         CASE(another_thread_that_waits_for_others_keeps_nobody_from_the_end),
+        CASE(who_saves_is_behind_no_iteration_until_that_is_done),
+        CASE(who_was_counted_on_saves_when_that_is_over),
         CASE(who_leaves_need_not_be_let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
