@@ -117,8 +117,8 @@ enum gp_worker_loss { GP_FAIL = 0, GP_CONTINUE = 1 };
 enum gp_durability { GP_DURABILITY_NONE = 1, GP_DURABILITY_REPLICA, GP_DURABILITY_WORKER };
 typedef struct gp_job_spec {
     const char *name; /* 1..127 bytes of UTF-8; the same on every worker */
-    uint32_t rank;    /* 0 .. workers-1, each once */
-    uint32_t workers; /* 1 .. 768 */
+    uint32_t rank;    /* 0 .. workers-1, each once; up to workers_max-1 after a resize */
+    uint32_t workers; /* 1 .. 768: that the job begins with, also for ranks that come later */
     /* How much slower the job may become by sharing lanes with others, in parts per million of its
      * speed alone (50000: 5 %); the same on every worker; 0: what the service and its tenant say.
      * The strictest of the three counts: where a job that is known from before fits nowhere within
@@ -132,8 +132,8 @@ typedef struct gp_job_spec {
 /* Does not wait for the other workers. Where workers come and go (workers_max, GP_CONTINUE) a rank
  * may join late, or again: it enters the tensors that it declares between the same two iterations
  * of the others if these push each of them once an iteration; else each at its open round.
- * Errors: -EINVAL; -EEXIST: the rank is taken (by whom); -EPROTO: the job runs with another number;
- * -ESTALE: it has failed and its last workers have not left yet. */
+ * Errors: -EINVAL; -EEXIST: the rank is taken (by whom); -EPROTO: the job runs with another number,
+ * or does not want this rank; -ESTALE: it failed and its last workers have not left yet. */
 GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
 typedef struct gp_membership {
     uint32_t version; /* grows with each change */

@@ -108,13 +108,15 @@ static int check_spec(const gp_job_spec *spec)
     if (spec->workers < 1 || spec->workers > CLIENT_WORKERS_MAX)
         return client_error(-EINVAL, "job '%s' with %u workers, expected 1 to %d", spec->name,
                             spec->workers, CLIENT_WORKERS_MAX);
-    if (spec->rank >= spec->workers)
-        return client_error(-EINVAL, "job '%s': rank %u of %u workers; ranks count from 0",
-                            spec->name, spec->rank, spec->workers);
     if (spec->workers_max > CLIENT_WORKERS_MAX ||
         (spec->workers_max && spec->workers_max < spec->workers))
         return client_error(-EINVAL, "job '%s': workers_max %u, expected %u to %d", spec->name,
                             spec->workers_max, spec->workers, CLIENT_WORKERS_MAX);
+    /* Which of them may come now is the coordinator's to say (K45 of svc/coordinator). */
+    uint32_t most = spec->workers_max ? spec->workers_max : spec->workers;
+    if (spec->rank >= most)
+        return client_error(-EINVAL, "job '%s': rank %u of at most %u workers; ranks count from 0",
+                            spec->name, spec->rank, most);
     if (spec->on_worker_loss != GP_FAIL && spec->on_worker_loss != GP_CONTINUE)
         return client_error(-EINVAL, "job '%s': on_worker_loss %d is unknown", spec->name,
                             (int)spec->on_worker_loss);

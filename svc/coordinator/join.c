@@ -62,9 +62,9 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
     else if (join->workers_max > WORKERS_MAX)
         peer_fail(p, request, -EINVAL, "job %s: workers_max %u; expected 0 to %d", join->job,
                   join->workers_max, WORKERS_MAX);
-    else if (join->rank >= join->workers)
+    else if (join->rank >= room_of(join))
         peer_fail(p, request, -EINVAL, "job %s: rank %u of %u workers; expected 0 to %u", join->job,
-                  join->rank, join->workers, join->workers - 1);
+                  join->rank, room_of(join), room_of(join) - 1);
     else if (join->loss_limit_ppm > LOSS_LIMIT_PPM_MAX)
         peer_fail(p, request, -EINVAL, "job %s: a loss limit of %u ppm; expected 1 to %u",
                   join->job, join->loss_limit_ppm, LOSS_LIMIT_PPM_MAX);
@@ -104,7 +104,8 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
                   job->name, job->workers, job->continues ? "goes on" : "fails", join->rank,
                   room_of(join));
     else if (job->is_elastic && join->rank >= job->wanted)
-        peer_fail(p, request, -EPROTO, "job %s shall have %u workers: rank %u is not one of them",
+        peer_fail(p, request, -EPROTO,
+                  "job %s shall have %u workers: rank %u is not one of them until it is resized",
                   job->name, job->wanted, join->rank);
     else if (job->loss_limit_ppm != join->loss_limit_ppm)
         peer_fail(p, request, -EPROTO,
@@ -205,6 +206,22 @@ static struct job *make_job(struct peer *p, const WIRE(JoinRequest) * wanted)
     return job;
 }
 
+/* A job begins with ranks below `workers`: those from there on come when it was resized (K45). */
+static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
+{
+    struct err err;
+    if (join->rank >= join->workers)
+        peer_fail(p, request, -EPROTO,
+                  "job %s is not there, and begins with %u workers: rank %u may come when it has "
+                  "begun and was resized",
+                  join->job, join->workers, join->rank);
+    else if (quota_check_new_job(p->service, p->tenant, join->job, room_of(join), &err) < 0)
+        peer_fail(p, request, err.code, "%s", err.text);
+    else
+        return true;
+    return false;
+}
+
 static void join_new(struct peer *p, const envelope *message)
 {
     struct service *s = p->service;
@@ -217,8 +234,8 @@ static void join_new(struct peer *p, const envelope *message)
         return;
     if (job && members_is_leaving(job, wanted->rank))
         return kept_add(p, message, JOIN_WAIT_NS, join_handle, "a rank to leave");
-    if (!job && quota_check_new_job(s, p->tenant, wanted->job, room_of(wanted), &err) < 0)
-        return peer_fail(p, request, err.code, "%s", err.text);
+    if (!job && !may_found(p, request, wanted))
+        return;
     if (job_is_new)
         job = make_job(p, wanted);
     if (!job)

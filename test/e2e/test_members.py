@@ -103,7 +103,7 @@ class Case(unittest.TestCase):
                        'MEMBERS_TRANSPORT': transport, 'MEMBERS_MAX': str(most)}
         self.running[rank] = subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), '--rank', 'rank_trains', str(rank),
-             str(max(WORKERS, rank + 1))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+             str(WORKERS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=environment)
 
     def log(self, rank):
@@ -194,6 +194,22 @@ class Losses(Case):
         self.await_set({0, 1, 3}, watched=1)
         self.finish()
         self.assertGreater(self.check_bits(1, 3), 1)
+
+    def test_a_rank_beyond_those_wanted_joins_by_the_line_of_all_once_it_is_resized(self):
+        with gradpool.connect(self.service.endpoint) as client:
+            def join(rank):
+                return client.join('grows', rank, workers=1, workers_max=4,
+                                   on_worker_loss='continue')
+            with join(0) as job:
+                with self.assertRaises(gradpool.GradpoolError) as raised:
+                    join(1)
+                self.assertIn('rank 1 is not one of them until it is resized',
+                              str(raised.exception))
+                with self.assertRaises(gradpool.Timeout):
+                    job.resize(2, timeout_ms=100)
+                with join(1):
+                    job.resize(2, WAIT_MS)
+                    self.assertEqual(job.members().ranks, (0, 1))
 
     def test_without_being_asked_a_job_does_not_go_on(self):
         with gradpool.connect(self.service.endpoint) as client:

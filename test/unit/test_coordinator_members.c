@@ -72,6 +72,19 @@ static void ranks_beyond_those_wanted_are_refused_until_it_is_resized(void **sta
     expect_members(zero.end, 7, 3);
 }
 
+/* As README.md has it: the same line for all ranks. */
+static void who_the_job_has_grown_by_joins_by_the_numbers_of_the_others(void **state)
+{
+    members_join_refused(*state, ELASTIC(2), -EPROTO,
+                         "begins with 2 workers: rank 2 may come when");
+    struct member zero = members_join(*state, ELASTIC(0));
+    members_join_refused(*state, ELASTIC(2), -EPROTO, "rank 2 is not one of them until it is res");
+    members_join_refused(*state, ELASTIC(4), -EINVAL, "rank 4 of 4 workers; expected 0 to 3");
+    members_resize(zero.end, 3);
+    assert_true(members_join(*state, ELASTIC(2)).is_late);
+    expect_members(zero.end, 7, 3);
+}
+
 static void another_maximum_or_another_word_about_losses_is_refused(void **state)
 {
     members_join(*state, ELASTIC(0));
@@ -319,6 +332,7 @@ int main(void)
         CASE(who_joins_is_told_with_the_answer_who_is_in),
         CASE(who_has_still_to_come_counts_as_present),
         CASE(ranks_beyond_those_wanted_are_refused_until_it_is_resized),
+        CASE(who_the_job_has_grown_by_joins_by_the_numbers_of_the_others),
         CASE(another_maximum_or_another_word_about_losses_is_refused),
         CASE(a_rank_that_is_taken_stays_taken),
         CASE(who_left_may_come_back_and_comes_late),
