@@ -17,6 +17,7 @@
 
 #define MARGIN_PPM 10000 /* as the packer's (L1) */
 #define ROOM_STEPS 20    /* of a millionth of a lane's room */
+#define PAUSE_LOOKS 64   /* at most, between two tries of what is refused */
 
 /* By number: a piece may be gone when it is to go back. */
 struct origin {
@@ -27,8 +28,10 @@ struct exploring {
     struct explore state;
     uint64_t membership, moved_ns; /* of the job, when nobody else had moved anything */
     uint32_t layout;               /* of workers and lanes */
-    struct origin *origins;        /* of what is tried */
+    struct origin *origins;        /* of what is tried, until all that can has gone back */
     size_t origins_count;
+    uint32_t pause, pause_left; /* looks between two tries to go back, and until the next */
+    bool is_under_way;          /* tasks of it go, or go back, batch after batch */
 };
 
 struct spot {
@@ -248,20 +251,43 @@ static void note(struct job *job, const struct explore_decision *d)
     log_info("slow lanes: job %s: %s: %s", job->name, kinds[d->verb], d->reason);
 }
 
-static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
-{
-    struct job *job = jobs_find_id(s, job_id);
-    if (!job || !job->exploring)
-        return;
-    job->exploring->moved_ns = job->moved_ns; /* that was us */
-    explore_moved(&job->exploring->state, has_moved);
-}
-
 /* Pieces that go, by task and target. */
 struct leaver {
     struct spot spot;
     struct lane *target;
 };
+
+/* What has still to go back; `ret_leavers` has room for all origins, or is NULL. What is gone, or
+ * whose lane is not open any more, stays. */
+static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
+{
+    const struct exploring *x = job->exploring;
+    size_t count = 0;
+    for (size_t i = 0; i < x->origins_count; i++) {
+        struct lane *lane = lane_find(job->service, x->origins[i].lane);
+        struct spot spot;
+        spot.piece = jobs_piece(job, x->origins[i].piece, &spot.tensor);
+        if (!spot.piece || !spot.piece->lane || !lane || spot.piece->lane == lane || !is_open(lane))
+            continue;
+        if (ret_leavers)
+            ret_leavers[count] = (struct leaver){spot, lane};
+        count++;
+    }
+    return count;
+}
+
+/* What had to go back and did not, or half of it only, is tried again with the next look (X4). */
+static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
+{
+    struct job *job = jobs_find_id(s, job_id);
+    if (!job || !job->exploring)
+        return;
+    struct exploring *x = job->exploring;
+    x->is_under_way = false;
+    x->moved_ns = job->moved_ns; /* that was us */
+    if (x->state.phase != EXPLORE_RETURNING || find_returners(job, NULL) == 0)
+        explore_moved(&x->state, has_moved);
+}
 
 static int compare_leavers(const void *a, const void *b)
 {
@@ -297,6 +323,7 @@ static int send_off(struct job *job, struct leaver *leavers, size_t count)
         moves[parts[i].part].task = parts[i].piece->task;
     if (error == 0 && !scaling_trip(job, moves, tasks, trip_over))
         error = -EAGAIN;
+    job->exploring->is_under_way = error == 0;
     return error;
 }
 
@@ -319,21 +346,37 @@ static int move_there(struct job *job, const struct sight *sight, const struct e
     return send_off(job, leavers, count);
 }
 
-/* What is gone, or whose lane is not open any more, stays. */
-static int move_back(struct job *job)
+static void move_back(struct job *job)
 {
     struct exploring *x = job->exploring;
     _cleanup_free_ struct leaver *leavers = calloc(x->origins_count + 1, sizeof *leavers);
-    size_t count = 0;
-    for (size_t i = 0; leavers && i < x->origins_count; i++) {
-        struct lane *lane = lane_find(job->service, x->origins[i].lane);
-        struct spot spot;
-        spot.piece = jobs_piece(job, x->origins[i].piece, &spot.tensor);
-        if (spot.piece && spot.piece->lane && lane && is_open(lane))
-            leavers[count++] = (struct leaver){spot, lane};
+    size_t count = leavers ? find_returners(job, leavers) : 0;
+    int error = leavers ? 0 : -ENOMEM;
+    if (count > 0)
+        error = send_off(job, leavers, count);
+    else if (leavers)
+        explore_moved(&x->state, true);
+    if (error < 0)
+        log_warn("slow lanes: job %s: what goes back goes later: %s", job->name, err_text(error));
+}
+
+/* The first time with the look after it was refused, then ever more seldom. */
+static void try_again(struct job *job)
+{
+    struct exploring *x = job->exploring;
+    if (x->pause_left > 0) {
+        x->pause_left--;
+        return;
     }
-    x->origins_count = 0;
-    return leavers ? send_off(job, leavers, count) : -ENOMEM;
+    x->pause = x->pause >= PAUSE_LOOKS / 2 ? PAUSE_LOOKS : 2 * x->pause + 1;
+    x->pause_left = x->pause - 1;
+    move_back(job);
+}
+
+static void begin_return(struct job *job)
+{
+    job->exploring->pause = job->exploring->pause_left = 0;
+    move_back(job);
 }
 
 static void carry_out(struct job *job, const struct sight *sight, const struct explore_move *moves,
@@ -344,21 +387,40 @@ static void carry_out(struct job *job, const struct sight *sight, const struct e
     if (d->verb == EXPLORE_MOVE)
         error = move_there(job, sight, moves, d->moves_count);
     else if (d->verb == EXPLORE_BACK)
-        error = move_back(job);
+        begin_return(job);
     if (error < 0) {
         log_warn("slow lanes: job %s: tasks stay where they are: %s", job->name, err_text(error));
         explore_moved(&job->exploring->state, false);
     }
 }
 
+static bool is_away(const struct lane *lane)
+{
+    return lane && lane->aggregator->state == AGGREGATOR_AWAY;
+}
+
+/* Who is away is back soon, or lost; until then what is decided could not be carried out. */
+static bool waits_for_lanes(const struct job *job)
+{
+    const struct exploring *x = job->exploring;
+    bool waits = false;
+    for (size_t i = 0; i < job->shares_count; i++)
+        waits |= is_away(job->shares[i].lane);
+    for (size_t i = 0; i < x->origins_count; i++)
+        waits |= is_away(lane_find(job->service, x->origins[i].lane));
+    return waits;
+}
+
+/* A look at a job that stands still for a snapshot, or could not be moved, passes over. */
 static bool is_due(struct job *job)
 {
-    if (!job->service->options.explores || job->failure || moving_is_busy(job) ||
-        job->service->phase != SERVICE_UP)
+    struct err err;
+    if (!job->service->options.explores || job->failure || job->service->phase != SERVICE_UP ||
+        moving_check(job, &err) < 0)
         return false;
     if (!job->exploring)
         job->exploring = calloc(1, sizeof *job->exploring);
-    return job->exploring != NULL;
+    return job->exploring && !job->exploring->is_under_way && !waits_for_lanes(job);
 }
 
 void exploring_look(struct job *job, uint64_t rounds, uint64_t elapsed_ns)
@@ -374,8 +436,11 @@ void exploring_look(struct job *job, uint64_t rounds, uint64_t elapsed_ns)
         look_for_strangers(x, job, &sight);
         sight.seen.membership = x->membership;
         uint64_t seed = job->id * UINT64_C(0x9e3779b97f4a7c15);
+        bool goes_back = x->state.phase == EXPLORE_RETURNING;
         if (explore_tick(&x->state, &options, &sight.seen, seed, clock_now_ns(), moves, &d) == 0)
             carry_out(job, &sight, moves, &d);
+        if (goes_back && x->state.phase == EXPLORE_RETURNING)
+            try_again(job);
     }
     free(sight.pieces);
     free(sight.spots);

@@ -34,6 +34,9 @@ struct task_move {
  * Nothing has begun then. */
 int moving_start(struct job *job, const struct task_move *moves, size_t count, moving_done_fn done,
                  uint64_t context, struct err *err);
+/* Whether any task of it may now, whatever the lanes: -EBUSY, also while a snapshot has released
+ * its pieces, or -EAGAIN. */
+int moving_check(const struct job *job, struct err *err);
 /* Some of its tasks are on their way. */
 bool moving_is_busy(const struct job *job);
 /* Some are on their way to a lane that has been withheld meanwhile. */

@@ -39,7 +39,7 @@ static struct wanted *find_wanted(const struct search *search, uint32_t task)
 
 /* --- may it begin --- */
 
-static int check_job(const struct job *job, struct err *err)
+int moving_check(const struct job *job, struct err *err)
 {
     if (moving_is_busy(job))
         return err_set(err, -EBUSY, "tasks of job %.64s are on their way already", job->name);
@@ -242,7 +242,7 @@ int moving_start(struct job *job, const struct task_move *moves, size_t count, m
             (struct wanted){.task = moves[i].task, .target = moves[i].lane, .how = moves[i].how};
     if (wanted)
         qsort(wanted, count, sizeof *wanted, compare_wanted);
-    int error = wanted ? check_job(job, err) : -ENOMEM;
+    int error = wanted ? moving_check(job, err) : -ENOMEM;
     if (error == 0)
         error = check_targets(job, &search);
     if (error == 0)

@@ -11,6 +11,7 @@
 
 struct job_on_two {
     struct end *aggregator, *worker;
+    uint64_t session;
     struct trained on[2];
 };
 
@@ -37,7 +38,7 @@ static struct job_on_two start(struct rig *rig)
     struct job_on_two j = {.aggregator = rig_aggregator(rig, 2)};
     char name[16];
     uint32_t id;
-    j.worker = rig_join(rig, "resnet", 0, 1, NULL, &id);
+    j.worker = rig_join(rig, "resnet", 0, 1, &j.session, &id);
     for (int i = 0; i < TENSORS; i++) {
         snprintf(name, sizeof name, "w%d", i);
         uint64_t request = end_declare_one(j.worker, name, 1000);
@@ -150,6 +151,57 @@ static void what_does_not_help_goes_back(void **state)
     assert_int_equal(pieces_on(rig, j.on[1].lane), TENSORS / 2);
 }
 
+static bool is_back(struct rig *rig, const struct job_on_two *j)
+{
+    return pieces_on(rig, j->on[0].lane) == TENSORS / 2 &&
+           pieces_on(rig, j->on[1].lane) == TENSORS / 2;
+}
+
+static void come_back(struct rig *rig, struct job_on_two *j)
+{
+    envelope request;
+    WIRE(JoinRequest) join;
+    join_request(&request, &join, "resnet", 0, 1);
+    join.session = j->session;
+    join.job_id = j->on[0].job;
+    j->worker = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    message_free(end_ask(j->worker, &request));
+}
+
+/* Nothing of the job can move meanwhile, so nothing is decided. */
+static void what_does_not_help_goes_back_when_a_worker_that_is_away_is_back(void **state)
+{
+    struct rig *rig = *state;
+    struct job_on_two j = start(rig);
+    slow_down(rig, &j);
+    end_close(j.worker);
+    rig_settle(rig);
+    for (int i = 0; i < 60; i++)
+        look(&j, 60, 16, 16);
+    assert_false(is_back(rig, &j));
+    come_back(rig, &j);
+    for (int i = 0; i < 60 && !is_back(rig, &j); i++)
+        look(&j, 60, 16, 16);
+    assert_true(is_back(rig, &j));
+}
+
+static void what_could_not_go_back_at_first_does_later(void **state)
+{
+    struct rig *rig = *state;
+    struct job_on_two j = start(rig);
+    slow_down(rig, &j);
+    j.aggregator->refuses = BODY(RELEASE_REQUEST);
+    for (int i = 0; i < 60 && !*last_kind(rig, "stay"); i++)
+        look(&j, 60, 16, 16);
+    assert_true(*last_kind(rig, "roll back"));
+    assert_true(*last_kind(rig, "stay"));
+    assert_false(is_back(rig, &j));
+    j.aggregator->refuses = 0;
+    for (int i = 0; i < 10 && !is_back(rig, &j); i++)
+        look(&j, 60, 16, 16);
+    assert_true(is_back(rig, &j));
+}
+
 static void tasks_that_were_split_are_so_after_a_restart(void **state)
 {
     struct rig *rig = *state;
@@ -229,6 +281,8 @@ int main(void)
         CASE(pieces_leave_a_slow_lane_as_a_task_of_their_own),
         CASE(what_helps_stays),
         CASE(what_does_not_help_goes_back),
+        CASE(what_does_not_help_goes_back_when_a_worker_that_is_away_is_back),
+        CASE(what_could_not_go_back_at_first_does_later),
         CASE(tasks_that_were_split_are_so_after_a_restart),
         CASE(nothing_is_tried_where_lanes_are_even),
         CASE(nothing_is_tried_that_was_not_asked_for),
