@@ -139,16 +139,16 @@ typedef struct gp_membership {
     uint32_t version; /* grows with each change */
     uint32_t workers; /* in the job now */
     uint32_t wanted;  /* that it shall have: ranks from there on are to leave when it suits them */
-    uint64_t ranks[12]; /* who: rank r is bit r % 64 of word r / 64 */
+    uint64_t ranks[12]; /* who, or is to come at first: rank r is bit r % 64 of word r / 64 */
 } gp_membership;
 GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
 /* Asks that ranks 0 to workers-1 make the job, or its next stage (1 to workers_max): others are to
- * leave, who is missing is to come; who is left after a loss goes on unasked. Waits until it is
- * so, and rounds of this one's tensors are theirs: means are over those present, in rank order.
- * With GP_ALL all tensors change between the same two iterations, if these have each once; the
- * thread that pushes calls it between two, before who comes declares: then none goes by. Who
- * leaves may need rounds first: shrink from another thread. -EOPNOTSUPP: workers stay as they are;
- * -ETIMEDOUT: who is late, or lacks which tensor; it stays asked for until another number is. */
+ * leave, who is missing is to come. Who is left after a loss goes on unasked; without who never
+ * came, once the number that holds is asked for. Waits until it is so, and rounds of this one's
+ * tensors are theirs: means are over those present, in rank order. With GP_ALL all tensors change
+ * between the same two iterations, if these have each once; who pushes calls it between two, before
+ * who comes declares: then none goes by. Who leaves may need rounds: shrink from another thread.
+ * -EOPNOTSUPP: workers stay; -ETIMEDOUT: who is late, or lacks which tensor; it stays asked for. */
 GP_API int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms);
 /* Says goodbye; open requests end with -ECANCELED, the job's tensors and gp_alloc memory are
  * released. Others that push later get an error naming this rank, or go on where it may leave. */

@@ -155,7 +155,7 @@ int jobs_restore(struct service *s, const struct store_job *row)
     job->next_tensor = row->next_tensor;
     job->next_piece = row->next_piece;
     job->layout = row->layout;
-    job->founding = row->founding ? row->founding : row->workers;
+    job->founding = row->wanted ? row->founding : row->workers; /* 0: its first never came */
     job->wanted = row->wanted ? row->wanted : row->workers;
     job->version = row->version;
     job->continues = row->continues;

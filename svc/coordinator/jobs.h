@@ -137,7 +137,7 @@ struct job {
     struct service *service;
     struct tenant *tenant;
     uint32_t id, workers, epoch, next_tensor, next_piece; /* workers: ranks that it may have */
-    uint32_t founding, wanted;     /* workers that it began with, that it shall have (K40) */
+    uint32_t founding, wanted;     /* began with these, who may yet come (K45); shall have */
     uint32_t version;              /* of who is in it; grows */
     uint64_t changed_ns;           /* when it did last; 0: not since this coordinator started */
     bool told_shrinking;           /* who would shrink for it has been said */

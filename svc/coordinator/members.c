@@ -164,6 +164,18 @@ void members_handle_lost(struct peer *p, const envelope *message)
 
 /* --- resizing --- */
 
+/* Who is still to come comes late from the new size on; below it he is waited for, unless the
+ * number that holds is asked for: he may have died on the way, of which nobody would hear (K45).
+ * Who has come is in by his session, whatever this says. */
+static uint32_t founding_after(const struct job *job, uint32_t workers)
+{
+    uint32_t rank = 0;
+    while (rank < job->founding && rank < workers &&
+           (job->sessions[rank] || workers != job->wanted))
+        rank++;
+    return rank;
+}
+
 void members_handle_resize(struct peer *p, const envelope *message)
 {
     uint32_t workers = message->resize_request->workers;
@@ -184,9 +196,8 @@ void members_handle_resize(struct peer *p, const envelope *message)
                          "job %s cannot have %u workers; expected 1 to %u, its workers_max",
                          job->name, workers, job->workers);
     uint32_t wanted = job->wanted, founding = job->founding;
+    job->founding = founding_after(job, workers);
     job->wanted = workers;
-    if (job->founding > workers)
-        job->founding = workers; /* who is still to come comes late */
     job->version++;
     int error = keep(job, &err);
     if (error < 0) {

@@ -7,7 +7,7 @@
 /* --- members.c --- */
 
 /* In the job: has joined and neither left nor been lost, or was there to begin with and is still
- * to come. */
+ * to come, until the number that holds is asked for. */
 bool members_have(const struct job *job, uint32_t rank);
 uint32_t members_count(const struct job *job);
 /* Whose pushes its figures are of, at least 1: what is counted for each worker is divided by it. */

@@ -211,6 +211,31 @@ class Losses(Case):
                     job.resize(2, WAIT_MS)
                     self.assertEqual(job.members().ranks, (0, 1))
 
+    def test_who_never_came_is_waited_for_until_the_number_that_holds_is_asked_for(self):
+        with gradpool.connect(self.service.endpoint) as client:
+            def join(rank):
+                job = client.join('founds', rank, 3, on_worker_loss='continue')
+                self.addCleanup(job.leave)
+                return job, job.declare('w', 4)
+            jobs, tensors = zip(*map(join, (0, 2)))
+            results = numpy.zeros((2, 4), numpy.float32)
+            pushed = [job.push_pull_group([(tensor, numpy.ones(4, numpy.float32), result)], 'sum')
+                      for job, tensor, result in zip(jobs, tensors, results)]
+            with self.assertRaises(gradpool.Timeout):
+                pushed[0].wait(300)
+            with self.assertRaises(gradpool.Timeout) as raised:
+                jobs[0].resize(3, 300)
+            self.assertIn('1 (has not joined)', str(raised.exception))
+            for push in pushed:
+                push.wait(WAIT_MS)
+            self.assertEqual(results.tolist(), [[2] * 4] * 2)
+            self.assertEqual(jobs[0].members().ranks, (0, 2))
+            late = threading.Thread(target=join, args=(1,))
+            late.start()
+            jobs[0].resize(3, WAIT_MS)
+            late.join()
+            self.assertEqual(jobs[0].members().ranks, (0, 1, 2))
+
     def test_without_being_asked_a_job_does_not_go_on(self):
         with gradpool.connect(self.service.endpoint) as client:
             with client.join('other', 0, 2) as job:

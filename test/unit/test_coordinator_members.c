@@ -294,6 +294,62 @@ static void who_has_still_to_come_is_not_waited_for_below_the_new_size(void **st
     assert_true(members_join(*state, ELASTIC(1)).is_late);
 }
 
+#define FOUR(number) \
+    (struct joining) { .rank = (number), .workers = 4, .continues = true }
+
+/* Three of four have joined and declared; rank `missing` never came. */
+static void found_without(struct rig *rig, uint32_t missing, struct member *ret_members)
+{
+    uint64_t ids[4], ranks;
+    rig_aggregator(rig, 1);
+    for (uint32_t rank = 0; rank < 4; rank++)
+        if (rank != missing)
+            ret_members[rank] = members_join(rig, FOUR(rank));
+    for (uint32_t rank = 0; rank < 4; rank++)
+        if (rank != missing)
+            ids[rank] = members_declare(ret_members[rank].end, "w", NULL);
+    for (uint32_t rank = 0; rank < 4; rank++)
+        if (rank != missing)
+            members_declared(ret_members[rank].end, ids[rank], &ranks);
+    assert_int_equal(ranks, 15); /* they wait for each other */
+}
+
+static void who_never_came_is_waited_for_until_the_number_that_holds_is_asked_for(void **state)
+{
+    struct rig *rig = *state;
+    struct member m[4];
+    uint64_t ranks;
+    found_without(rig, 1, m);
+    expect_members(m[0].end, 15, 4);
+    members_resize(m[3].end, 3);
+    expect_members(m[0].end, 15, 3);
+    members_resize(m[3].end, 4);
+    expect_members(m[0].end, 15, 4); /* a job that is changed while it starts starts as any other */
+    members_resize(m[3].end, 4);
+    expect_members(m[0].end, 13, 4);
+    rig_settle(rig);
+    assert_true(members_routed(m[0].end, 1, &ranks));
+    assert_int_equal(ranks, 13);
+    m[1] = members_join(rig, FOUR(1));
+    assert_true(m[1].is_late);
+    expect_members(m[0].end, 15, 4);
+    members_declared(m[1].end, members_declare(m[1].end, "w", NULL), &ranks);
+    assert_int_equal(ranks, 15);
+}
+
+static void that_the_first_rank_never_came_outlives_the_coordinator(void **state)
+{
+    struct rig *rig = *state;
+    struct member m[4];
+    found_without(rig, 0, m);
+    members_resize(m[3].end, 4);
+    expect_members(m[3].end, 14, 4);
+    rig_crash(rig);
+    rig_start(rig);
+    members_resume(rig, &m[3], FOUR(3));
+    expect_members(m[3].end, 14, 4);
+}
+
 static void a_resize_that_comes_twice_is_done_twice(void **state)
 {
     struct member zero = members_join(*state, ELASTIC(0));
@@ -348,6 +404,8 @@ int main(void)
         CASE(who_may_resize_and_to_what),
         CASE(a_resize_is_told_to_all_and_asks_only),
         CASE(who_has_still_to_come_is_not_waited_for_below_the_new_size),
+        CASE(who_never_came_is_waited_for_until_the_number_that_holds_is_asked_for),
+        CASE(that_the_first_rank_never_came_outlives_the_coordinator),
         CASE(a_resize_that_comes_twice_is_done_twice),
         CASE(membership_outlives_the_coordinator),
     };
