@@ -171,7 +171,7 @@ static void print_row(const struct stragglers *s, const struct cell *c)
            c->tried, c->kept, c->bytes_moved, speed);
     if (against > 0)
         printf(", \"speed_up\": %.3f", against);
-    printf(", \"wrong\": %llu}\n", (unsigned long long)c->wrong);
+    printf(", \"wrong\": %llu}\n", (unsigned long long)c->checks.wrong);
 }
 
 /* --- bars --- */
@@ -179,7 +179,7 @@ static void print_row(const struct stragglers *s, const struct cell *c)
 static void take_bars(struct stragglers *s, const struct cell *c)
 {
     double speed = c->before_ns / c->settled_ns;
-    s->wrong += c->wrong;
+    s->wrong += c->checks.wrong;
     if (*c->why_skipped)
         return;
     if (strcmp(c->policy->name, "nothing") == 0) {
@@ -206,7 +206,7 @@ static int run_quiet(struct stragglers *s, const struct model *model)
             if (r < 0)
                 return r;
             s->quiet_ns[p][turns] = cell.during_ns;
-            s->wrong += cell.wrong;
+            s->wrong += cell.checks.wrong;
             print_row(s, &cell);
         }
     double cost = statistics_quantile(s->quiet_ns[1], turns, 0.5) /

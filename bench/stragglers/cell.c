@@ -232,12 +232,7 @@ static int run_here(struct cell *cell)
         return -ENOMEM;
     run->cell = cell;
     int r = conduct(run);
-    struct herd_board *board = run->herd.board;
-    if (board) {
-        cell->checked = board->checked;
-        cell->wrong = board->wrong;
-    }
-    int stopped = herd_stop(&run->herd);
+    int stopped = herd_stop(&run->herd, &cell->checks);
     service_stop(&run->service);
     injector_fini(&run->injector, run->slow_path);
     free(run);

@@ -35,7 +35,7 @@ struct cell {
     uint32_t windows, rounds;          /* until recovered; 0: never */
     uint32_t tried, kept;              /* experiments, until the injector ended */
     double bytes_moved;                /* of tensors, by lanes that they were on and are on */
-    uint64_t wrong, checked;
+    struct herd_checks checks;
     char why_skipped[128]; /* "": it was run */
 };
 

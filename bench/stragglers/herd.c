@@ -208,21 +208,48 @@ void herd_go_on(struct herd *herd)
     pthread_mutex_unlock(&herd->board->lock);
 }
 
-int herd_stop(struct herd *herd)
+/* All of them, whoever has failed. */
+static int reap(struct herd *herd)
 {
     int r = 0;
+    for (uint32_t i = 0; i < HERD_WORKERS_MAX; i++) {
+        int code = 0;
+        if (herd->workers[i] > 0)
+            code = process_reap(herd->workers[i], clock_now_ns() + END_NS);
+        if (code != 0) {
+            fprintf(stderr, "gradpool-bench: worker %u failed: exit code %d\n", i, code);
+            r = -EIO;
+        }
+        herd->workers[i] = 0;
+    }
+    return r;
+}
+
+/* Who ends without a look would be taken for one whose results are right. */
+static int demand_checks(const struct herd *herd, const struct herd_checks *checks)
+{
+    uint64_t due = UINT64_C(2) * herd->setting.workers;
+    if (checks->checked == due)
+        return 0;
+    fprintf(stderr, "gradpool-bench: results were checked %llu times, not %llu\n",
+            (unsigned long long)checks->checked, (unsigned long long)due);
+    return -EIO;
+}
+
+int herd_stop(struct herd *herd, struct herd_checks *ret_checks)
+{
+    *ret_checks = (struct herd_checks){0};
     if (!herd->board)
         return 0;
     pthread_mutex_lock(&herd->board->lock);
     herd->board->stop_after = herd->board->rounds + 3;
     pthread_cond_broadcast(&herd->board->changed);
     pthread_mutex_unlock(&herd->board->lock);
-    for (uint32_t i = 0; i < HERD_WORKERS_MAX; i++)
-        if (herd->workers[i] > 0 && process_reap(herd->workers[i], clock_now_ns() + END_NS) != 0)
-            r = -EIO;
+    int r = reap(herd);
+    *ret_checks = (struct herd_checks){herd->board->wrong, herd->board->checked};
     munmap(herd->board, sizeof *herd->board);
     herd->board = NULL;
-    return r;
+    return r < 0 ? r : demand_checks(herd, ret_checks);
 }
 
 void herd_times(struct herd *herd, uint32_t first, uint32_t end, double *ret_ns)

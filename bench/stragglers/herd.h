@@ -31,7 +31,7 @@ struct herd_board {
     uint32_t rounds;                  /* that have ended */
     uint32_t stop_after, pause_after; /* rounds; UINT32_MAX: not yet */
     uint32_t paused;                  /* workers that wait */
-    uint64_t wrong, checked;          /* elements, rounds times workers */
+    uint64_t wrong, checked;          /* as herd_stop() hands them out */
     uint64_t ended_ns[HERD_ROUNDS_MAX];
 };
 
@@ -49,8 +49,15 @@ uint32_t herd_rounds(struct herd *herd);
 /* All stand still between two rounds, until they are let go on. */
 int herd_pause(struct herd *herd);
 void herd_go_on(struct herd *herd);
-/* Lets them end; -EIO: one failed. Safe on one that did not start. */
-int herd_stop(struct herd *herd);
+/* Elements that are not the right ones, and looks at a round's results: each worker's first round
+ * and its last. */
+struct herd_checks {
+    uint64_t wrong, checked;
+};
+/* Lets them end, and tells what they have found until then: the last rounds come only now. -EIO,
+ * with a text on standard error: one failed, or has not looked twice. Safe on one that did not
+ * start: nothing was looked at. */
+int herd_stop(struct herd *herd, struct herd_checks *ret_checks);
 /* How long each of the rounds [first, end) took, pauses included. */
 void herd_times(struct herd *herd, uint32_t first, uint32_t end, double *ret_ns);
 

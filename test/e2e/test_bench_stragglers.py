@@ -4,7 +4,10 @@ import json
 import unittest
 
 import tap
+from harness import BUILD
 from test_bench import bench
+
+FALSE_RESULTS = BUILD / 'test' / 'e2e' / 'libfalse_results.so'
 
 TIMES = ('round_before_ms', 'round_onset_ms', 'round_during_ms', 'round_settled_ms',
          'round_after_ms', 'speed_fraction')
@@ -33,6 +36,13 @@ class Stragglers(unittest.TestCase):
         self.assertLessEqual(explore['kept'], explore['tried'], explore)
         self.assertEqual(bars['speed_fraction'], explore['speed_fraction'])
         self.assertIn('speed_up', explore)
+
+    def test_results_that_are_wrong_after_the_first_round_fail_the_command(self):
+        answer = bench('stragglers', '--json', '--model', 'resnet50', '--injector', 'sleep',
+                       '--policy', 'nothing', environment={'LD_PRELOAD': str(FALSE_RESULTS)})
+        self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
+        row, last = [json.loads(line) for line in answer.stdout.splitlines()]
+        self.assertEqual((row['wrong'], last['wrong']), (8, 8))  # one of each worker
 
 
 if __name__ == '__main__':
