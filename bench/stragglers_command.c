@@ -48,6 +48,7 @@ struct stragglers {
     double speed, cost;
     uint32_t windows;
     uint64_t wrong;
+    size_t rows;
 };
 
 static const struct argp_option options[] = {
@@ -58,7 +59,7 @@ static const struct argp_option options[] = {
     {"injector", KEY_INJECTOR, "NAMES", 0,
      "only these, commas between: none, sleep, task, hog, cap, skew"},
     {"policy", KEY_POLICY, "NAMES", 0,
-     "only these, commas between: nothing, explore, proportional, ..."},
+     "only these, commas between: nothing, explore, proportional, ...; beside none the first two"},
     {0},
 };
 
@@ -180,7 +181,7 @@ static void take_bars(struct stragglers *s, const struct cell *c)
 {
     double speed = c->before_ns / c->settled_ns;
     s->wrong += c->checks.wrong;
-    if (*c->why_skipped)
+    if (*c->why_skipped || c->injector == INJECTOR_NONE)
         return;
     if (strcmp(c->policy->name, "nothing") == 0) {
         s->nothing_settled_ns[c->injector] = c->settled_ns;
@@ -195,26 +196,43 @@ static void take_bars(struct stragglers *s, const struct cell *c)
     }
 }
 
+/* --- what is run, and its rows --- */
+
+static int run_cell(struct stragglers *s, struct cell *cell)
+{
+    int r = cell_run(cell);
+    if (r < 0)
+        return r;
+    s->rows++;
+    take_bars(s, cell);
+    print_row(s, cell);
+    fflush(stdout);
+    return 0;
+}
+
 /* Turn by turn, so that what else the machine does hits both alike; medians are compared. */
 static int run_quiet(struct stragglers *s, const struct model *model)
 {
-    size_t turns = 0;
-    for (; turns < QUIET_TURNS; turns++)
-        for (size_t p = 0; p < 2; p++) {
+    int r = 0;
+    bool are_both = true;
+    for (size_t turn = 0; turn < QUIET_TURNS; turn++)
+        for (size_t p = 0; r == 0 && p < 2; p++) {
             struct cell cell = make_cell(s, model, &policies[p], INJECTOR_NONE);
-            int r = cell_run(&cell);
-            if (r < 0)
-                return r;
-            s->quiet_ns[p][turns] = cell.during_ns;
-            s->wrong += cell.checks.wrong;
-            print_row(s, &cell);
+            bool is_wanted = is_named(s->policy, policies[p].name);
+            are_both = are_both && is_wanted;
+            r = is_wanted ? run_cell(s, &cell) : 0;
+            s->quiet_ns[p][turn] = cell.during_ns;
         }
-    double cost = statistics_quantile(s->quiet_ns[1], turns, 0.5) /
-                      statistics_quantile(s->quiet_ns[0], turns, 0.5) -
+    if (r < 0 || !are_both)
+        return r;
+    double cost = statistics_quantile(s->quiet_ns[1], QUIET_TURNS, 0.5) /
+                      statistics_quantile(s->quiet_ns[0], QUIET_TURNS, 0.5) -
                   1;
     s->cost = isnan(s->cost) || cost > s->cost ? cost : s->cost;
     return 0;
 }
+
+/* --- the bars, told --- */
 
 static bool print_bars(const struct stragglers *s)
 {
@@ -255,14 +273,19 @@ static int run_model(struct stragglers *s, const struct model *model)
             if (!is_wanted(s, &policies[p], (enum injector_kind)kind))
                 continue;
             struct cell cell = make_cell(s, model, &policies[p], (enum injector_kind)kind);
-            int r = cell_run(&cell);
+            int r = run_cell(s, &cell);
             if (r < 0)
                 return r;
-            take_bars(s, &cell);
-            print_row(s, &cell);
-            fflush(stdout);
         }
     return 0;
+}
+
+static int demand_rows(const struct stragglers *s)
+{
+    if (s->rows > 0)
+        return 0;
+    fprintf(stderr, "gradpool-bench: no such policy is run beside such an injector\n");
+    return -1;
 }
 
 static int run_all(struct stragglers *s, const struct models *models)
@@ -284,7 +307,7 @@ static int run_all(struct stragglers *s, const struct models *models)
         if (s->model)
             break;
     }
-    return r;
+    return r < 0 ? r : demand_rows(s);
 }
 
 /* Four lanes on as many of two cores as there are: they sleep most of the time. */

@@ -134,23 +134,41 @@ static int see_experiments(struct run *run)
 
 /* --- phases --- */
 
-static int take_lane_out(struct run *run)
+/* Else rows would tell of a lane that is still in use. */
+static int drain(const struct run *run)
 {
     char lane[16];
-    char *argv[] = {run->service.program,
+    char *argv[] = {(char *)run->service.program,
                     (char *)"drain",
                     (char *)"lane",
                     lane,
                     (char *)"--endpoint",
-                    run->service.endpoint,
+                    (char *)run->service.endpoint,
                     NULL};
     snprintf(lane, sizeof lane, "%u", run->cell->lane + 1);
+    pid_t pid = process_spawn_apart(argv, environ, "/dev/null", NULL);
+    int code = pid < 0 ? pid : process_reap(pid, clock_now_ns() + COMMAND_NS);
+    if (code != 0)
+        fprintf(stderr, "gradpool-bench: gradpool drain lane %s failed: exit code %d\n", lane,
+                code);
+    return code == 0 ? 0 : -EIO;
+}
+
+static int take_lane_out(struct run *run)
+{
     int r = herd_pause(&run->herd);
-    pid_t pid = r == 0 ? process_spawn(argv, environ, "/dev/null") : -1;
-    if (pid > 0)
-        process_reap(pid, clock_now_ns() + COMMAND_NS);
+    if (r == 0)
+        r = drain(run);
     herd_go_on(&run->herd);
     return r;
+}
+
+/* Where tasks are, and the round from which on nobody has looked. */
+static int see_shares(struct run *run, uint32_t *ret_round)
+{
+    run->before_count = look_at_shares(&run->service, run->cell->herd.job, run->before, CELL_LANES);
+    *ret_round = herd_rounds(&run->herd) + 1;
+    return run->before_count < 0 ? run->before_count : herd_await(&run->herd, *ret_round);
 }
 
 static int see_before(struct run *run, uint32_t *ret_round)
@@ -161,19 +179,24 @@ static int see_before(struct run *run, uint32_t *ret_round)
     if (r < 0)
         return r;
     c->before_ns = mean_of(run, WARM_ROUNDS, end, &c->before_p95_ns);
-    run->before_count = look_at_shares(&run->service, c->herd.job, run->before, CELL_LANES);
-    *ret_round = herd_rounds(&run->herd) + 1;
-    return run->before_count < 0 ? run->before_count : herd_await(&run->herd, *ret_round);
+    return see_shares(run, ret_round);
+}
+
+/* What the injector itself moves is no doing of the policy's: rounds begin after it. */
+static int begin_slow(struct run *run, uint32_t *first)
+{
+    int r = injector_begin(&run->injector);
+    if (r < 0)
+        fprintf(stderr, "gradpool-bench: injector %s does not work here\n",
+                injector_name(run->cell->injector));
+    return r == 0 && run->cell->injector == INJECTOR_SKEW ? see_shares(run, first) : r;
 }
 
 static int see_slow(struct run *run, uint32_t first, uint32_t windows)
 {
     struct cell *c = run->cell;
+    int r = begin_slow(run, &first);
     uint32_t end = first + windows * CELL_WINDOW;
-    int r = injector_begin(&run->injector);
-    if (r < 0)
-        fprintf(stderr, "gradpool-bench: injector %s does not work here\n",
-                injector_name(c->injector));
     if (r == 0 && c->policy->stops_world) {
         r = herd_await(&run->herd, first + DETECT_WINDOWS * CELL_WINDOW);
         if (r == 0)

@@ -34,7 +34,8 @@ struct cell {
     double after_ns;                   /* of the last window, without it again; 0: not looked at */
     uint32_t windows, rounds;          /* until recovered; 0: never */
     uint32_t tried, kept;              /* experiments, until the injector ended */
-    double bytes_moved;                /* of tensors, by lanes that they were on and are on */
+    double bytes_moved; /* of tensors that are on other lanes in the end than before, or than where
+                         * the injector has put them; there and back is nothing */
     struct herd_checks checks;
     char why_skipped[128]; /* "": it was run */
 };

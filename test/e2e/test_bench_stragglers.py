@@ -1,10 +1,15 @@
 """gradpool-bench stragglers: where a lane is slow the service tries what is faster, and every
 result stays right. How much faster is the bench's to say, never a test's."""
 import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
 import unittest
 
 import tap
-from harness import BUILD
+from harness import BENCH, BUILD, GRADPOOL
 from test_bench import bench
 
 FALSE_RESULTS = BUILD / 'test' / 'e2e' / 'libfalse_results.so'
@@ -43,6 +48,33 @@ class Stragglers(unittest.TestCase):
         self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
         row, last = [json.loads(line) for line in answer.stdout.splitlines()]
         self.assertEqual((row['wrong'], last['wrong']), (8, 8))  # one of each worker
+    def test_what_the_skew_itself_moves_is_not_counted_as_moved(self):
+        answer = bench('stragglers', '--json', '--model', 'resnet50', '--injector', 'skew',
+                       '--policy', 'nothing')
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        row = json.loads(answer.stdout.splitlines()[0])
+        self.assertEqual((row['injector'], row['bytes_moved']), ('skew', 0))
+
+    def test_only_policies_that_are_named_run_where_nothing_is_wrong(self):
+        answer = bench('stragglers', '--json', '--model', 'resnet50', '--injector', 'none',
+                       '--policy', 'mxnet')
+        self.assertEqual((answer.returncode, answer.stdout), (1, ''), answer.stderr)
+        self.assertIn('no such policy is run beside such an injector', answer.stderr)
+
+    def test_stop_the_world_fails_where_the_lane_cannot_be_taken_out(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            shutil.copy(BENCH, folder / 'gradpool-bench')
+            (folder / 'gradpool').write_text(
+                f'#!/bin/sh\n[ "$1" != drain ] || exit 1\nexec {GRADPOOL} "$@"\n')
+            (folder / 'gradpool').chmod(0o755)
+            answer = subprocess.run(
+                [folder / 'gradpool-bench', 'stragglers', '--json', '--model', 'resnet50',
+                 '--injector', 'sleep', '--policy', 'stop-the-world'],
+                capture_output=True, text=True, timeout=300, check=False,
+                env={**os.environ, 'LD_LIBRARY_PATH': str(BUILD / 'client')})
+        self.assertEqual((answer.returncode, answer.stdout), (1, ''), answer.stderr)
+        self.assertIn('gradpool drain lane 2 failed: exit code 1', answer.stderr)
 
 
 if __name__ == '__main__':
