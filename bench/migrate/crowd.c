@@ -125,6 +125,17 @@ double crowd_aggregation_ms(const struct crowd *c, uint32_t iteration)
     return (double)(lap->done_ns - lap->pushed_ns) / NS_PER_MS;
 }
 
+double crowd_pause_ms(const struct crowd *c, uint32_t iteration)
+{
+    uint64_t begin_ns = UINT64_MAX, end_ns = 0;
+    for (uint32_t rank = 0; rank < c->workers; rank++) {
+        const struct trainee_lap *lap = &c->boards[rank].laps[iteration];
+        begin_ns = lap->done_ns < begin_ns ? lap->done_ns : begin_ns;
+        end_ns = lap->end_ns > end_ns ? lap->end_ns : end_ns;
+    }
+    return (double)(end_ns - begin_ns) / NS_PER_MS;
+}
+
 double crowd_cpu_ms(const struct crowd *c, uint32_t iteration)
 {
     uint64_t cpu_ns = 0;

@@ -27,7 +27,9 @@ int crowd_go_on(struct crowd *c);
 /* Of that iteration: from its first beginning to its last end. */
 double crowd_lap_ms(const struct crowd *c, uint32_t iteration);
 double crowd_aggregation_ms(const struct crowd *c, uint32_t iteration);
-/* Of all workers, for that. */
+/* From the first worker's end of aggregation until the last one has done what it was told then. */
+double crowd_pause_ms(const struct crowd *c, uint32_t iteration);
+/* Of all workers, for aggregation. */
 double crowd_cpu_ms(const struct crowd *c, uint32_t iteration);
 /* Results that are not the right ones, of all workers; -ENOMEM. */
 int64_t crowd_count_wrong(const struct crowd *c);

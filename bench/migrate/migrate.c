@@ -1,10 +1,11 @@
 /* Conducts one cell of `migrate`: calibrates a job, lets it train, migrates it again and again and
- * looks at the iterations near by; windows without a migration alternate with those. Owns the job's
- * workers. Must never count an iteration on both sides. */
+ * notes which iterations are near by; windows without a migration alternate with those. Owns the
+ * job's workers. Must never let two windows have an iteration in common. */
 #include "bench/migrate/migrate.h"
 
 #include "bench/migrate/ask.h"
 #include "bench/migrate/crowd.h"
+#include "bench/migrate/reckon.h"
 #include "bench/savings/statistics.h"
 #include "svc/base/clock.h"
 
@@ -15,11 +16,9 @@
 #include <time.h>
 
 #define WORKERS 2
-#define WINDOWS_MAX 512
 #define STATE_BYTES_PER_ELEMENT 12 /* Adam's */
 /* Of states beyond this only a part is trained in each iteration, so that these stay short. */
 #define PART_STATE_BYTES (UINT64_C(64) << 20)
-#define WARM_ITERATIONS 6
 #define PROBE_ITERATIONS 5
 #define PROBE_ELEMENTS (UINT64_C(1) << 20)
 #define LOAD_ELEMENTS_MAX (double)(UINT64_C(48) << 20)
@@ -29,11 +28,6 @@
 #define AGGREGATION_MS 60.0 /* what the load is made for */
 #define ITERATION_MS 185.0  /* most that is wished for */
 
-struct window {
-    uint32_t first, last; /* iterations */
-    double migration_ms;  /* 0: none */
-};
-
 struct conductor {
     const struct service *service;
     const struct migrate_cell *cell;
@@ -41,7 +35,7 @@ struct conductor {
     struct trainee plan;
     char saved_path[PATH_MAX + 16];
     uint32_t lanes[2], restarts;
-    struct window windows[WINDOWS_MAX];
+    struct migrate_window windows[RECKON_WINDOWS_MAX];
     size_t windows_count;
     unsigned random;
 };
@@ -73,20 +67,35 @@ static void nap(struct conductor *c)
     nanosleep(&at, NULL);
 }
 
-static int migrate_live(struct conductor *c, size_t lane) { return move_to(c, &c->plan, lane); }
-
-static int migrate_stopped(struct conductor *c, size_t lane)
+static int migrate_live(struct conductor *c, struct migrate_window *w, size_t lane)
 {
-    int r = crowd_order(&c->crowd, TRAINEE_PAUSE);
+    uint64_t begin_ns = clock_now_ns();
+    int r = move_to(c, &c->plan, lane);
+    w->answer_ms = (double)(clock_now_ns() - begin_ns) / NS_PER_MS;
+    return r;
+}
+
+/* Until it is obeyed the job trains: that time is not the migration's. */
+static int stop_all(struct conductor *c, struct migrate_window *w, enum trainee_order order)
+{
+    int r = crowd_order(&c->crowd, order);
+    w->stands = true;
+    w->stood_in = crowd_iterations(&c->crowd);
+    return r;
+}
+
+static int migrate_stopped(struct conductor *c, struct migrate_window *w, size_t lane)
+{
+    int r = stop_all(c, w, TRAINEE_PAUSE);
     if (r == 0)
         r = move_to(c, &c->plan, lane);
     return r < 0 ? r : crowd_go_on(&c->crowd);
 }
 
 /* The lane where it was is closed to it, so that it comes to the other one. */
-static int migrate_by_restart(struct conductor *c, size_t lane)
+static int migrate_by_restart(struct conductor *c, struct migrate_window *w, size_t lane)
 {
-    int r = crowd_order(&c->crowd, TRAINEE_RESTART);
+    int r = stop_all(c, w, TRAINEE_RESTART);
     c->restarts++;
     if (r == 0)
         r = ask_drain(c->service, c->lanes[1 - lane], false);
@@ -97,15 +106,15 @@ static int migrate_by_restart(struct conductor *c, size_t lane)
     return r < 0 ? r : ask_drain(c->service, c->lanes[1 - lane], true);
 }
 
-static struct window *add_window(struct conductor *c)
+static struct migrate_window *add_window(struct conductor *c)
 {
-    struct window *w = &c->windows[c->windows_count++];
-    *w = (struct window){.first = crowd_iterations(&c->crowd)};
+    struct migrate_window *w = &c->windows[c->windows_count++];
+    *w = (struct migrate_window){.first = crowd_iterations(&c->crowd)};
     return w;
 }
 
 /* The iteration after the last one that a migration touched shows what a new lane costs. */
-static int close_window(struct conductor *c, struct window *w)
+static int close_window(struct conductor *c, struct migrate_window *w)
 {
     w->last = crowd_iterations(&c->crowd) + 1;
     return crowd_await(&c->crowd, w->last + 2);
@@ -113,21 +122,20 @@ static int close_window(struct conductor *c, struct window *w)
 
 static int migrate_once(struct conductor *c, size_t lane)
 {
-    static int (*const ways[])(struct conductor * c, size_t lane) = {migrate_live, migrate_stopped,
-                                                                     migrate_by_restart};
-    struct window *w = add_window(c);
-    uint64_t begin_ns = clock_now_ns();
-    int r = ways[c->cell->mode](c, lane);
-    w->migration_ms = (double)(clock_now_ns() - begin_ns) / NS_PER_MS;
+    static int (*const ways[])(struct conductor * c, struct migrate_window * w,
+                               size_t lane) = {migrate_live, migrate_stopped, migrate_by_restart};
+    struct migrate_window *w = add_window(c);
+    w->migrates = true;
+    int r = ways[c->cell->mode](c, w, lane);
     return r < 0 ? r : close_window(c, w);
 }
 
 /* As long as the last one, beside a command that changes nothing. */
 static int watch_once(struct conductor *c)
 {
-    const struct window *before = &c->windows[c->windows_count - 1];
+    const struct migrate_window *before = &c->windows[c->windows_count - 1];
     uint32_t length = before->last - before->first;
-    struct window *w = add_window(c);
+    struct migrate_window *w = add_window(c);
     int r = ask_service(c->service, "status", NULL, NULL);
     if (r < 0)
         return r;
@@ -143,7 +151,7 @@ static int train(struct conductor *c)
     if (r == 0)
         r = move_to(c, &c->plan, 0);
     if (r == 0)
-        r = crowd_await(&c->crowd, crowd_iterations(&c->crowd) + WARM_ITERATIONS);
+        r = crowd_await(&c->crowd, crowd_iterations(&c->crowd) + RECKON_WARM);
     for (uint32_t i = 0; r == 0 && i < c->cell->migrations; i++) {
         nap(c);
         r = migrate_once(c, (i + 1) % 2);
@@ -219,71 +227,10 @@ static void plan_state(struct conductor *c)
 
 /* --- what it comes to --- */
 
-static double longest_ms(const struct conductor *c, const struct window *w)
-{
-    double longest = 0;
-    for (uint32_t i = w->first; i <= w->last; i++) {
-        double ms = crowd_lap_ms(&c->crowd, i);
-        longest = ms > longest ? ms : longest;
-    }
-    return longest;
-}
-
-static bool is_near(const struct conductor *c, uint32_t iteration)
-{
-    for (size_t i = 0; i < c->windows_count; i++)
-        if (c->windows[i].migration_ms > 0 && iteration >= c->windows[i].first &&
-            iteration <= c->windows[i].last)
-            return true;
-    return false;
-}
-
-static void note_quiet(const struct conductor *c, struct migrate_row *row)
-{
-    static double laps[TRAINEE_ITERATIONS_MAX], fractions[TRAINEE_ITERATIONS_MAX];
-    size_t count = 0;
-    for (uint32_t i = WARM_ITERATIONS; i < crowd_iterations(&c->crowd); i++)
-        if (!is_near(c, i)) {
-            laps[count] = crowd_lap_ms(&c->crowd, i);
-            fractions[count] = crowd_aggregation_ms(&c->crowd, i) / laps[count];
-            count++;
-        }
-    row->iteration_ms = count ? statistics_quantile(laps, count, 0.5) : 0;
-    row->aggregation_fraction = count ? statistics_quantile(fractions, count, 0.5) : 0;
-}
-
-static double median_pause(const struct conductor *c, double quiet_ms, bool migrates)
-{
-    double pauses[WINDOWS_MAX];
-    size_t count = 0;
-    for (size_t i = 0; i < c->windows_count; i++)
-        if ((c->windows[i].migration_ms > 0) == migrates)
-            pauses[count++] = (longest_ms(c, &c->windows[i]) - quiet_ms) / quiet_ms;
-    return count ? statistics_interval(pauses, count).median : 0;
-}
-
-static double median_time(const struct conductor *c, double quiet_ms, bool is_hidden)
-{
-    double times[WINDOWS_MAX];
-    size_t count = 0;
-    for (size_t i = 0; i < c->windows_count; i++) {
-        const struct window *w = &c->windows[i];
-        double seen = longest_ms(c, w) - quiet_ms;
-        double hidden = w->migration_ms - (seen > 0 ? seen : 0);
-        if (w->migration_ms > 0)
-            times[count++] = !is_hidden ? w->migration_ms : hidden > 0 ? hidden : 0;
-    }
-    return count ? statistics_interval(times, count).median : 0;
-}
-
-static int reckon(const struct conductor *c, struct migrate_row *row)
+static int reckon_all(const struct conductor *c, struct migrate_row *row)
 {
     int64_t wrong = crowd_count_wrong(&c->crowd);
-    note_quiet(c, row);
-    row->visible_pause_fraction = median_pause(c, row->iteration_ms, true);
-    row->control_fraction = median_pause(c, row->iteration_ms, false);
-    row->migration_ms = median_time(c, row->iteration_ms, false);
-    row->hidden_ms = median_time(c, row->iteration_ms, true);
+    reckon(&c->crowd, c->windows, c->windows_count, row);
     row->migrations = c->cell->migrations;
     row->failed_rounds = crowd_failed(&c->crowd);
     row->wrong = wrong < 0 ? 0 : (uint64_t)wrong;
@@ -315,7 +262,7 @@ int migrate_run(const struct service *service, const struct migrate_cell *cell,
         r = train(c);
     struct migrate_row row = {0};
     if (r == 0)
-        r = reckon(c, &row);
+        r = reckon_all(c, &row);
     crowd_end(&c->crowd);
     free(c);
     if (r == 0)

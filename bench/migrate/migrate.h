@@ -33,7 +33,9 @@ struct migrate_cell {
 struct migrate_row {
     double iteration_ms, aggregation_fraction; /* medians, without migrating */
     double visible_pause_fraction, control_fraction;
-    double migration_ms, hidden_ms; /* medians: from order to answer, and what of it nobody saw */
+    /* Medians. Live: from order to answer, and what of that no iteration shows. Else from when the
+     * first worker stands still until the last one trains again; hidden 0. */
+    double migration_ms, hidden_ms;
     uint32_t migrations;
     uint64_t failed_rounds, wrong;
 };

@@ -30,6 +30,10 @@ class Migrate(unittest.TestCase):
             for name in ('iteration_ms', 'hidden_ms', 'visible_pause_fraction',
                          'control_fraction'):
                 self.assertIsInstance(row[name], float)
+            if row['mode'] != 'live':  # all stand still in one iteration, which shows all of it
+                self.assertEqual(row['hidden_ms'], 0, row)
+                longest_ms = (row['visible_pause_fraction'] + 1) * row['iteration_ms']
+                self.assertLess(row['migration_ms'], longest_ms + 1, row)
 
 
 if __name__ == '__main__':
