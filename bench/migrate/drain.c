@@ -22,6 +22,8 @@
 #define STATE_BYTES_PER_ELEMENT 12 /* Adam's */
 #define LOAD_ELEMENTS 1024         /* beside it: the conductor's orders travel with a sum */
 #define JOB_TASKS_MAX 64
+/* That each iteration computes. Chosen, not calibrated: as short as iterations are wished for (100
+ * to 200 ms), since the same ms are less of a longer one (B15). */
 #define COMPUTE_MS 100
 #define WARM_ITERATIONS 6
 #define DRAINS_MAX 64
