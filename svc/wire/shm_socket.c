@@ -167,7 +167,7 @@ static int receive(int fd, struct msghdr *message)
         n = recvmsg(fd, message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? -EAGAIN : -ECONNRESET;
-    return n == 0 ? -EPIPE : (int)n;
+    return (int)n;
 }
 
 int shm_packet_receive(int fd, struct shm_packet *ret_packet, int ret_fds[SHM_PACKET_FDS_MAX],
@@ -185,6 +185,8 @@ int shm_packet_receive(int fd, struct shm_packet *ret_packet, int ret_fds[SHM_PA
     if (n < 0)
         return n;
     size_t count = detach(&message, ret_fds);
+    if (n == 0 && count == 0)
+        return -EPIPE; /* the peer's end; a packet of no bytes may bring descriptors all the same */
     if (n != sizeof packet || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
         packet.magic != SHM_MAGIC || packet.ticket_bytes > FABRIC_TICKET_BYTES_MAX) {
         shm_fds_close(ret_fds, count);

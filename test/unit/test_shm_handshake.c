@@ -129,6 +129,24 @@ static void garbage_instead_of_hello_is_refused_and_leaks_nothing(void **state)
     assert_int_equal(open_descriptors(), before);
 }
 
+/* It looks like the end of the connection, and would take the lane's descriptors for good. */
+static void descriptors_that_come_without_a_byte_are_closed(void **state)
+{
+    struct rig *rig = *state;
+    const int fds[16] = {0};
+
+    rig_expect_nothing(rig, &rig->lane);
+    int before = open_descriptors();
+    for (size_t count = 0; count <= 16; count += 2) {
+        struct liar l = liar_make(rig);
+        send_raw(l.socket, "", 0, fds, count);
+        rig_expect_nothing(rig, &rig->lane);
+        liar_drop(&l);
+    }
+    rig_expect_nothing(rig, &rig->lane);
+    assert_int_equal(open_descriptors(), before);
+}
+
 #define SILENT 400
 
 static void sockets_that_say_nothing_are_bounded_in_number(void **state)
@@ -206,6 +224,7 @@ int main(void)
         LIAR_CASE(what_is_not_memory_is_refused),
         LIAR_CASE(memory_that_the_lane_could_not_write_is_refused),
         LIAR_CASE(garbage_instead_of_hello_is_refused_and_leaks_nothing),
+        LIAR_CASE(descriptors_that_come_without_a_byte_are_closed),
         LIAR_CASE(sockets_that_say_nothing_are_bounded_in_number),
         LIAR_CASE(without_descriptors_a_lane_turns_away_and_goes_on),
         LIAR_CASE(a_worker_cannot_write_what_lanes_sleep_by),

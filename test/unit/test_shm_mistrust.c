@@ -192,6 +192,26 @@ static void garbage_among_the_descriptors_ends_the_connection(void **state)
     assert_true(open_descriptors() < before);
 }
 
+/* A packet of no bytes where a region's should be; and one that lies there at the end. */
+static void descriptors_without_a_byte_in_a_regions_place_are_closed(void **state)
+{
+    struct rig *rig = *state;
+    uint64_t bytes = 4096;
+
+    rig_expect_nothing(rig, &rig->lane);
+    int before = open_descriptors();
+    for (size_t count = 1; count <= 2; count++) {
+        struct liar l = liar_admitted(rig);
+        for (int i = 0; i < 2; i++)
+            send_raw(l.socket, "", 0, (const int[]){0, 0}, count);
+        assert_int_equal(shm_push(&l.out, SHM_RECORD_LEND, 0, &bytes, sizeof bytes), 0);
+        rig_expect_closed(rig, &rig->lane, rig, -EBADMSG);
+        liar_drop(&l);
+        rig_expect_nothing(rig, &rig->lane);
+        assert_int_equal(open_descriptors(), before);
+    }
+}
+
 /* Its process has left, but something else still writes to the ring. */
 static void what_is_published_after_a_goodbye_does_not_count(void **state)
 {
@@ -400,6 +420,7 @@ int main(void)
         LIAR_CASE(a_region_id_is_lent_once),
         LIAR_CASE(regions_count_against_a_limit_and_withdrawing_gives_back),
         LIAR_CASE(garbage_among_the_descriptors_ends_the_connection),
+        LIAR_CASE(descriptors_without_a_byte_in_a_regions_place_are_closed),
         LIAR_CASE(what_is_published_after_a_goodbye_does_not_count),
         LIAR_CASE(a_lane_never_blocks_on_what_it_shares),
         LIAR_CASE(a_former_worker_wakes_nobody),
