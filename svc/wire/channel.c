@@ -23,6 +23,8 @@ int channel_fail(struct channel *ch, int code, const char *format, ...)
 {
     if (ch->failed != 0)
         return ch->failed;
+    if (code == -EAGAIN)
+        code = -EPROTO; /* callers would come again for ever (H5) */
     ch->failed = code;
     int used = snprintf(ch->failure, sizeof(ch->failure), "%s: ", ch->peer);
     va_list arguments;

@@ -128,6 +128,8 @@ static int flush_sealed(struct channel *ch)
             buffer_waiting(&ch->out) == 0)
             return r;
         ssize_t taken = tls_write(ch->tls, ch->out.bytes + ch->out.first, buffer_waiting(&ch->out));
+        if (taken == -EAGAIN)
+            return 0; /* it wants the rest of a message of its own first: the read goes on here */
         if (taken < 0)
             return tls_fail(ch, (int)taken);
         buffer_take(&ch->out, (size_t)taken);

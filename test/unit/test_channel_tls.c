@@ -1,5 +1,6 @@
 /* Control connections with keys: a proven key seals them, whatever cuts the stream; nothing else
  * does, and every refusal says why at both ends. */
+#include "svc/wire/tls.h"
 #include "test/unit/channel_pair.h"
 
 #include <stdio.h>
@@ -9,6 +10,16 @@
 #define TEXT "gradients are not sent here"
 
 static struct key good, stranger;
+
+/* As in the middle of a message of TLS itself (new traffic keys) whose rest has yet to come. */
+static bool wants_to_read;
+
+ssize_t __real_tls_write(struct tls *tls, const uint8_t *bytes, size_t count);
+ssize_t __wrap_tls_write(struct tls *tls, const uint8_t *bytes, size_t count);
+ssize_t __wrap_tls_write(struct tls *tls, const uint8_t *bytes, size_t count)
+{
+    return wants_to_read ? -EAGAIN : __real_tls_write(tls, bytes, count);
+}
 
 static int find(void *context, const char *tenant, struct key *ret_key)
 {
@@ -187,6 +198,29 @@ static void a_sealed_peer_that_does_not_read_is_given_up_at_the_backlog(void **s
                     CHANNEL_BACKLOG_BYTES_MAX + 2 * length);
     wire_close(&w);
     free(text);
+}
+
+/* Were it a failure, it would be one that says "later" for ever, and nobody would read again. */
+static void what_is_sent_while_tls_wants_to_read_first_leaves_behind_the_next_read(void **state)
+{
+    struct wire w = wire_open(&good);
+    struct failure f;
+    envelope *message;
+    talk(&w, SIZE_MAX);
+    wants_to_read = true;
+    assert_int_equal(channel_send(w.server, failure_init(&f, 1, -1, TEXT)), 0);
+    assert_int_equal(channel_receive(w.server, &message), -EAGAIN);
+    assert_int_equal(channel_events(w.server), EPOLLIN);
+    wants_to_read = false;
+    assert_int_equal(channel_send(w.client, failure_init(&f, 2, -2, TEXT)), 0);
+    relay(w.client_end, w.server_end, SIZE_MAX);
+    assert_int_equal(channel_receive(w.server, &message), 0);
+    expect_failure(message, 2, -2, TEXT);
+    relay(w.server_end, w.client_end, SIZE_MAX);
+    assert_int_equal(channel_receive(w.client, &message), 0);
+    expect_failure(message, 1, -1, TEXT);
+    talk(&w, SIZE_MAX);
+    wire_close(&w);
 }
 
 static void a_child_that_closes_and_exits_says_nothing_to_the_peer(void **state)
@@ -426,6 +460,7 @@ int main(void)
         cmocka_unit_test(nothing_that_is_said_can_be_read_on_the_way),
         cmocka_unit_test(a_message_of_nearly_the_most_passes_sealed),
         cmocka_unit_test(a_sealed_peer_that_does_not_read_is_given_up_at_the_backlog),
+        cmocka_unit_test(what_is_sent_while_tls_wants_to_read_first_leaves_behind_the_next_read),
         cmocka_unit_test(a_child_that_closes_and_exits_says_nothing_to_the_peer),
         cmocka_unit_test(a_key_that_does_not_fit_is_refused_at_both_ends),
         cmocka_unit_test(a_tenant_that_nobody_knows_is_refused),
