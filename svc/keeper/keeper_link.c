@@ -24,7 +24,7 @@ static bool lend_all(struct keeper_link *l)
         if (r < 0 && r != -EAGAIN && r != -ECONNRESET) {
             log_warn("job '%s': memory for copies cannot be lent to lane %u: %s", l->job->name,
                      l->lane, err_text(r));
-            fabric_disconnect(l->conn);
+            fabric_leave(l->conn);
         }
         if (r < 0)
             return false;
@@ -154,9 +154,10 @@ static bool is_fence(const struct keeper_link *l)
     return false;
 }
 
+/* CLOSED comes when its lane can write no more (J3). A lane may be lost that is being left. */
 static void close_link(struct keeper_link *l, void (*end_conn)(struct fabric_conn *c))
 {
-    if (l->state == LINK_CLOSING)
+    if (l->state == LINK_CLOSING && end_conn != fabric_fence)
         return;
     l->state = LINK_CLOSING;
     l->wants_open = false;
@@ -191,7 +192,7 @@ void kept_job_release(struct kept_job *job)
 void keeper_link_end(struct keeper_link *l)
 {
     if (l->conn) {
-        close_link(l, fabric_disconnect);
+        close_link(l, fabric_leave);
         return;
     }
     free_copies(l);
@@ -225,7 +226,7 @@ void keeper_link_drop(struct kept_copy *copy)
 static void fence(struct kept_copy *copy, struct keeper_link *former, bool was_kept)
 {
     copy->fence = former;
-    close_link(former, was_kept ? fabric_fence : fabric_disconnect);
+    close_link(former, was_kept ? fabric_fence : fabric_leave);
     former->wants_open = former->copies > 0;
 }
 
@@ -234,7 +235,7 @@ static void fence(struct kept_copy *copy, struct keeper_link *former, bool was_k
 static void begin_anew(struct keeper_link *l, const struct kept_copy *copy)
 {
     if (copy->begins && copy->is_told && l->state == LINK_OPEN)
-        close_link(l, fabric_disconnect);
+        close_link(l, fabric_leave);
 }
 
 void keeper_link_take(struct keeper_link *l, struct kept_copy *copy, bool has_let_go)

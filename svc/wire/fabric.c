@@ -53,6 +53,7 @@ void fabric_refuse(struct fabric_conn *c, int reason) { c->fabric->ops->refuse(c
 void fabric_disconnect(struct fabric_conn *c) { c->fabric->ops->disconnect(c); }
 
 void fabric_fence(struct fabric_conn *c) { c->fabric->ops->fence(c); }
+void fabric_leave(struct fabric_conn *c) { c->fabric->ops->leave(c); }
 const char *fabric_peer(const struct fabric_conn *c) { return c->fabric->ops->peer(c); }
 int fabric_peer_pid(const struct fabric_conn *c) { return c->fabric->ops->peer_pid(c); }
 

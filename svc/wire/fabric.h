@@ -101,6 +101,9 @@ void fabric_disconnect(struct fabric_conn *c);
  * waits for its end. */
 #define FABRIC_FENCE_NS (250 * NS_PER_MS)
 void fabric_fence(struct fabric_conn *c);
+/* Worker side: the same against a lane that was not lost: its end is waited for, however long, and
+ * nobody is killed. Where the lane is lost before CLOSED has come, fabric_fence() may follow. */
+void fabric_leave(struct fabric_conn *c);
 
 /* Who is at the other end, for messages to people: "pid 4242 uid 0" or "10.0.0.3:51234". */
 const char *fabric_peer(const struct fabric_conn *c);

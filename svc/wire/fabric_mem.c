@@ -243,6 +243,7 @@ static const struct fabric_ops mem_ops = {
     .refuse = refuse_mem,
     .disconnect = disconnect_mem,
     .fence = disconnect_mem,
+    .leave = disconnect_mem,
     .peer = peer_mem,
     .peer_pid = peer_pid,
     .send = mem_verb_send,

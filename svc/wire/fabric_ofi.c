@@ -516,6 +516,7 @@ static const struct fabric_ops ops = {
     .refuse = refuse,
     .disconnect = disconnect,
     .fence = disconnect, /* what comes on a closed endpoint lands nowhere */
+    .leave = disconnect,
     .peer = peer,
     .peer_pid = peer_pid,
     .send = send_message,

@@ -20,6 +20,7 @@ struct fabric_ops {
     void (*refuse)(struct fabric_conn *c, int reason);
     void (*disconnect)(struct fabric_conn *c);
     void (*fence)(struct fabric_conn *c);
+    void (*leave)(struct fabric_conn *c);
     const char *(*peer)(const struct fabric_conn *c);
     int (*peer_pid)(const struct fabric_conn *c);
     int (*send)(struct fabric_conn *c, const void *header, size_t header_bytes, const void *payload,

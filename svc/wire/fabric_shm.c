@@ -188,6 +188,7 @@ static const struct fabric_ops ops = {
     .refuse = shm_lane_refuse,
     .disconnect = shm_disconnect,
     .fence = shm_worker_fence,
+    .leave = shm_worker_leave,
     .peer = shm_peer_text,
     .peer_pid = shm_peer_pid,
     .send = shm_verb_send,

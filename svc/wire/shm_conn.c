@@ -122,17 +122,26 @@ static void start_timer(struct shm_conn *c)
     timerfd_settime(c->fence_fd, 0, &when, NULL);
 }
 
-void shm_conn_fence(struct shm_conn *c)
+/* Also where the lane has said BYE: its half of the socket, or its death, is what counts (S11). */
+void shm_conn_leave(struct shm_conn *c)
 {
-    if (c->state != SHM_OPEN || c->hung_up) {
+    if (c->state == SHM_FENCING)
+        return;
+    if (c->state != SHM_OPEN) {
         shm_conn_end(c, 0, 0);
         return;
     }
     send_bye(c, 0);
     shutdown(c->socket, SHUT_WR);
     c->state = SHM_FENCING;
-    start_timer(c);
     shm_conn_look(c);
+}
+
+void shm_conn_fence(struct shm_conn *c)
+{
+    shm_conn_leave(c);
+    if (c->state == SHM_FENCING && c->fence_fd < 0)
+        start_timer(c);
 }
 
 void shm_conn_drop(struct shm_conn *c)

@@ -114,6 +114,8 @@ void shm_conn_close_fds(struct shm_conn *c);
 /* Says goodbye; CLOSED with this error and word follows. Only the first call has an effect. */
 void shm_conn_end(struct shm_conn *c, int error, uint32_t reason);
 /* Says goodbye, and waits for the peer's end of the socket. */
+void shm_conn_leave(struct shm_conn *c);
+/* The same, for so long; then the peer is killed. */
 void shm_conn_fence(struct shm_conn *c);
 /* Says goodbye; no event follows. */
 void shm_conn_drop(struct shm_conn *c);
@@ -170,6 +172,7 @@ void shm_lane_unwatch(struct shm_conn *c);
 int shm_worker_connect(struct fabric *f, const char *address, const void *ticket,
                        size_t ticket_bytes, void *owner, struct fabric_conn **ret_conn);
 void shm_worker_fence(struct fabric_conn *c);
+void shm_worker_leave(struct fabric_conn *c);
 void shm_worker_look(struct shm_fabric *f);
 /* The lane's answer has come. */
 void shm_worker_answer(struct shm_conn *c);

@@ -87,6 +87,7 @@ int shm_worker_connect(struct fabric *base, const char *address, const void *tic
 }
 
 void shm_worker_fence(struct fabric_conn *base) { shm_conn_fence(shm_conn(base)); }
+void shm_worker_leave(struct fabric_conn *base) { shm_conn_leave(shm_conn(base)); }
 
 void shm_worker_look(struct shm_fabric *f)
 {

@@ -272,6 +272,21 @@ static void a_disconnect_closes_both_sides_once(void **state)
     }
 }
 
+static void a_lane_that_is_left_closes_and_then_so_do_we(void **state)
+{
+    struct rig *rig = *state;
+
+    rig_connect(rig, 0);
+    struct region region = rig_lend(rig, 0, 0, 4096);
+    for (int i = 0; i < 2; i++) {
+        fabric_leave(rig->at_worker[0]);
+        assert_int_equal(fabric_send(rig->at_worker[0], "x", 1, NULL, 0), -ECONNRESET);
+    }
+    rig_expect_closed(rig, &rig->lane, &rig->at_lane[0], 0);
+    rig_expect_closed(rig, &rig->workers[0], &rig->workers[0], 0);
+    region_destroy(&region);
+}
+
 static void closing_a_fabric_closes_its_peers(void **state)
 {
     struct rig *rig = *state;
@@ -318,6 +333,7 @@ const struct CMUnitTest fabric_talk_cases[] = {
     FABRIC_CASE(a_stuck_peer_delays_nobody),
     FABRIC_CASE(one_worker_talks_to_itself_through_two_connections),
     FABRIC_CASE(a_disconnect_closes_both_sides_once),
+    FABRIC_CASE(a_lane_that_is_left_closes_and_then_so_do_we),
     FABRIC_CASE(closing_a_fabric_closes_its_peers),
     FABRIC_CASE(a_reconnect_works_as_the_first_time),
 };

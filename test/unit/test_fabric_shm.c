@@ -339,6 +339,37 @@ static void a_fence_kills_a_lane_that_does_not_let_go(void **state)
     region_destroy(&region);
 }
 
+static void a_lane_that_is_left_has_time_until_it_is_fenced(void **state)
+{
+    struct fabric *f = ((struct rig *)*state)->workers[0].fabric;
+    struct fabric_conn *c;
+    struct fabric_event none;
+    struct region region;
+    pid_t lane = reach_a_lane(*state, &region, &c);
+
+    kill(lane, SIGSTOP);
+    waitpid(lane, NULL, WUNTRACED);
+    fabric_leave(c);
+    poll(NULL, 0, 2 * FABRIC_FENCE_NS / NS_PER_MS);
+    assert_int_equal(fabric_poll(f, &none, 1) + waitpid(lane, NULL, WNOHANG), 0);
+    fabric_fence(c);
+    fabric_leave(c);
+    assert_int_equal(next_event(f), FABRIC_EVENT_CLOSED);
+    waitpid(lane, NULL, 0);
+    region_destroy(&region);
+}
+
+/* CLOSED comes with a poll of the lane. */
+static void expect_standing(struct rig *rig)
+{
+    struct fabric_event none;
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(fabric_poll(rig->workers[0].fabric, &none, 1), 0);
+        fabric_sleep_ms(rig->workers[0].fabric, 1);
+    }
+    rig_expect_closed(rig, &rig->workers[0], &rig->workers[0], 0);
+}
+
 /* The lane has taken CLOSED, and may still store through its mappings until its next poll. */
 static void a_fence_stands_until_the_lane_polls_again(void **state)
 {
@@ -347,16 +378,32 @@ static void a_fence_stands_until_the_lane_polls_again(void **state)
     rig_connect(rig, 0);
     struct region region = rig_lend(rig, 0, 0, 4096);
     fabric_fence(rig->at_worker[0]);
-    struct fabric_event event = {0}, none;
+    fabric_fence(rig->at_worker[0]);
+    struct fabric_event event = {0};
     for (int i = 0; i < 100 && event.kind != FABRIC_EVENT_CLOSED; i++)
         fabric_poll(rig->lane.fabric, &event, 1);
     assert_int_equal(event.kind, FABRIC_EVENT_CLOSED);
-    for (int i = 0; i < 5; i++) {
-        assert_int_equal(fabric_poll(rig->workers[0].fabric, &none, 1), 0);
-        fabric_sleep_ms(rig->workers[0].fabric, 1);
-    }
-    rig_expect_closed(rig, &rig->workers[0], &rig->workers[0], 0); /* polls the lane, too */
+    expect_standing(rig);
     region_destroy(&region);
+}
+
+static void a_fence_stands_though_the_lane_has_said_goodbye(void **state)
+{
+    struct rig *rig = *state;
+    struct fabric_event event;
+
+    rig_connect(rig, 0);
+    struct fabric_conn *c = rig->at_worker[0];
+    for (int i = 0; i < 500; i++)
+        rig_send(rig->at_lane[0], "before that");
+    fabric_disconnect(rig->at_lane[0]);
+    while (fabric_send(c, "x", 1, NULL, 0) == 0) { /* until the worker knows */
+        assert_int_equal(fabric_poll(rig->workers[0].fabric, &event, 1), 1);
+        fabric_message_done(c, event.data);
+        poll(NULL, 0, 1);
+    }
+    fabric_fence(c);
+    expect_standing(rig);
 }
 
 static void a_sleeping_worker_is_woken_when_its_lane_is_killed(void **state)
@@ -539,7 +586,9 @@ int main(void)
         FABRIC_CASE(a_sleeping_worker_is_woken_when_its_lane_is_killed),
         FABRIC_CASE(a_fence_waits_for_a_lane_that_runs_and_leaves_it_alive),
         FABRIC_CASE(a_fence_kills_a_lane_that_does_not_let_go),
+        FABRIC_CASE(a_lane_that_is_left_has_time_until_it_is_fenced),
         FABRIC_CASE(a_fence_stands_until_the_lane_polls_again),
+        FABRIC_CASE(a_fence_stands_though_the_lane_has_said_goodbye),
         FABRIC_CASE(a_forked_child_that_lets_go_changes_nothing),
         FABRIC_CASE(another_user_is_refused_unless_allowed),
         FABRIC_CASE(a_round_of_many_chunks_wakes_its_worker_once),

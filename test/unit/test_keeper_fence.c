@@ -2,6 +2,16 @@
  * another may still write it (svc/keeper, J3 and J4; W5 of svc/wire). */
 #include "test/unit/keeping_rig.h"
 
+static int fences; /* a lane that does not heed one would be killed, were it not this process */
+
+void __real_fabric_fence(struct fabric_conn *c);
+void __wrap_fabric_fence(struct fabric_conn *c);
+void __wrap_fabric_fence(struct fabric_conn *c)
+{
+    fences++;
+    __real_fabric_fence(c);
+}
+
 /* Of its route: `lost` where the lane before has not let go of it. */
 static struct keeper_copy moved(uint32_t piece, uint32_t epoch, bool lost)
 {
@@ -202,6 +212,46 @@ static void a_stamp_that_comes_behind_a_fence_is_nobodys_when_the_copy_begins(vo
     assert_true(holds_nothing(expect_told(3, 1)));
 }
 
+static void what_a_lane_may_still_write_is_no_other_pieces(void **state)
+{
+    keep_at(2, copy(2, 1)); /* so that the memory stays */
+    const struct record_backup told = *keep_at(1, copy(1, 1));
+    lanes[1].is_stopped = true;
+    forget(1);
+    settle();
+    keep(2, copy(3, 1));
+    const struct record_backup *next = expect_told(2, 2);
+    assert_int_equal(next->piece, 3);
+    write_state(2, next, 7);
+    write_state(1, &told, 9);
+    assert_int_equal(half_of(2, next, 1)[0], 7);
+    assert_int_equal(half_of(2, next, 1)[BYTES - 1], 7);
+    lanes[1].is_stopped = false;
+    until(lanes[1].closed == 1);
+    until(use().connections == 1); /* and then its room is anybody's */
+    keep(2, copy(4, 1));
+    next = expect_told(2, 3);
+    assert_int_equal(next->offset[0], told.offset[0]);
+}
+
+/* It is left because a copy begins, and lost before it has seen that. */
+static void a_lane_that_is_being_left_is_fenced_when_it_is_lost(void **state)
+{
+    fences = 0;
+    keep_both_at_lane_1();
+    lanes[1].is_stopped = true;
+    forget(1);
+    keep(1, copy(1, 1));
+    assert_int_equal(fences, 0);
+    keep(2, moved(2, 2, true));
+    assert_int_equal(fences, 1);
+    connect_lane(2);
+    settle();
+    assert_int_equal(lanes[2].told_count, 0);
+    lanes[1].is_stopped = false;
+    assert_true(holds(expect_told(2, 1), 4));
+}
+
 /* It has others there, so nothing else would end the connection. */
 static void
 a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection(void **state)
@@ -265,6 +315,8 @@ int main(void)
         CASE(a_copy_may_be_forgotten_behind_a_fence),
         CASE(a_stamp_that_comes_before_the_connection_has_ended_is_nobodys),
         CASE(a_stamp_that_comes_behind_a_fence_is_nobodys_when_the_copy_begins),
+        CASE(what_a_lane_may_still_write_is_no_other_pieces),
+        CASE(a_lane_that_is_being_left_is_fenced_when_it_is_lost),
         CASE(a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection),
         CASE(a_copy_that_another_lane_gets_after_a_pause_has_its_connection_ended),
     };
