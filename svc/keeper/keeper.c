@@ -201,27 +201,44 @@ void keeper_end(struct keeper *k, uint32_t job_id, const uint32_t *pieces, size_
 
 /* ---- tickets ---- */
 
-/* NULL: none is to be asked for a ticket. */
-static struct keeper_link *first_due(struct keeper *k)
+/* NULL: none is to be asked for a ticket, or connects. */
+static struct keeper_link *first_due(struct keeper *k, uint64_t *ret_due_ns)
 {
     struct keeper_link *first = NULL;
+    *ret_due_ns = UINT64_MAX;
     list_for_each (node, &k->jobs) {
         struct kept_job *job = list_entry(node, struct kept_job, node);
         list_for_each (at, &job->links) {
             struct keeper_link *l = list_entry(at, struct keeper_link, node);
-            bool waits = l->state == LINK_ASKING && !l->is_asked && !job->is_over;
-            if (waits && (!first || l->ask_at_ns < first->ask_at_ns))
-                first = l;
+            uint64_t due_ns = keeper_link_due_ns(l);
+            if (due_ns >= *ret_due_ns)
+                continue;
+            *ret_due_ns = due_ns;
+            first = l;
         }
     }
     return first;
 }
 
+/* The first to be asked for, and those that would not connect given up; NULL: none yet. */
+static struct keeper_link *take_due(struct keeper *k)
+{
+    for (uint64_t due_ns;;) {
+        struct keeper_link *l = first_due(k, &due_ns);
+        if (!l || due_ns > clock_now_ns())
+            return NULL;
+        if (l->state == LINK_ASKING)
+            return l;
+        keeper_link_give_up(l);
+        engine_kick(&k->engine);
+    }
+}
+
 bool keeper_next_ask(struct keeper *k, struct keeper_ask *ret_ask)
 {
     pthread_mutex_lock(&k->lock);
-    struct keeper_link *l = first_due(k);
-    bool is_due = l && l->ask_at_ns <= clock_now_ns();
+    struct keeper_link *l = take_due(k);
+    bool is_due = l != NULL;
     if (is_due) {
         l->is_asked = true;
         *ret_ask = (struct keeper_ask){l->job->id, l->lane, l->failures};
@@ -233,8 +250,8 @@ bool keeper_next_ask(struct keeper *k, struct keeper_ask *ret_ask)
 int keeper_timeout_ms(struct keeper *k)
 {
     pthread_mutex_lock(&k->lock);
-    const struct keeper_link *l = first_due(k);
-    int timeout_ms = l ? clock_poll_ms(l->ask_at_ns, clock_now_ns()) : -1;
+    uint64_t due_ns;
+    int timeout_ms = first_due(k, &due_ns) ? clock_poll_ms(due_ns, clock_now_ns()) : -1;
     pthread_mutex_unlock(&k->lock);
     return timeout_ms;
 }

@@ -13,6 +13,8 @@
 #define PAUSE_NS (100 * NS_PER_MS) /* before a connect that follows one that has failed */
 #define PAUSE_MOST 10
 #define LIVED_NS NS_PER_S /* that a connection was one */
+/* To connect. The kernel alone would try a host that says nothing for two minutes (J5). */
+#define CONNECT_NS NS_PER_S
 
 /* ---- what is said ---- */
 
@@ -109,6 +111,7 @@ static int try_connect(struct keeper_link *l, bool is_ofi, const char *address,
         return r;
     l->is_ofi = is_ofi;
     l->state = LINK_CONNECTING;
+    l->open_by_ns = clock_now_ns() + CONNECT_NS;
     *(is_ofi ? &e->ofi_conns : &e->shm_conns) += 1;
     return 0;
 }
@@ -124,6 +127,21 @@ void keeper_link_connect(struct keeper_link *l, const char *shm, const char *ofi
     log_info("job '%s': lane %u cannot be reached, to keep copies: %s", l->job->name, l->lane,
              err_text(r));
     try_otherwise(l);
+}
+
+uint64_t keeper_link_due_ns(const struct keeper_link *l)
+{
+    if (l->state == LINK_ASKING && !l->is_asked && !l->job->is_over)
+        return l->ask_at_ns;
+    return l->state == LINK_CONNECTING ? l->open_by_ns : UINT64_MAX;
+}
+
+/* It stays one that connects: so its end is that of an attempt that has failed. */
+void keeper_link_give_up(struct keeper_link *l)
+{
+    log_info("job '%s': lane %u does not answer, to keep copies", l->job->name, l->lane);
+    l->open_by_ns = UINT64_MAX;
+    fabric_leave(l->conn);
 }
 
 /* ---- life ---- */

@@ -43,14 +43,15 @@ struct keeper_link {
     uint32_t lane;
     enum keeper_link_state state;
     struct fabric_conn *conn;
-    bool is_ofi;        /* of the connection */
-    bool wants_ofi;     /* shared memory has failed */
-    bool wants_open;    /* again, once closed */
-    uint32_t lent;      /* slabs 0 .. lent-1 are */
-    uint32_t copies;    /* that are kept and lie there */
-    uint32_t failures;  /* to connect, in a row */
-    bool is_asked;      /* for a ticket, and not answered */
-    uint64_t ask_at_ns; /* not before */
+    bool is_ofi;         /* of the connection */
+    bool wants_ofi;      /* shared memory has failed */
+    bool wants_open;     /* again, once closed */
+    uint32_t lent;       /* slabs 0 .. lent-1 are */
+    uint32_t copies;     /* that are kept and lie there */
+    uint32_t failures;   /* to connect, in a row */
+    bool is_asked;       /* for a ticket, and not answered */
+    uint64_t ask_at_ns;  /* not before */
+    uint64_t open_by_ns; /* while connecting; then that has failed */
     uint64_t opened_ns;
     struct list unsaid; /* of copy.unsaid */
 };
@@ -89,6 +90,10 @@ void keeper_link_take(struct keeper_link *l, struct kept_copy *copy, bool has_le
 void keeper_link_connect(struct keeper_link *l, const char *shm, const char *ofi,
                          const struct record_connect *ticket);
 void keeper_link_ask(struct keeper_link *l, uint64_t delay_ns);
+/* When it is to be asked for, or has taken too long to connect; UINT64_MAX: neither. */
+uint64_t keeper_link_due_ns(const struct keeper_link *l);
+/* It has taken too long to connect. */
+void keeper_link_give_up(struct keeper_link *l);
 /* Says what is to be said, as far as the connection takes it. */
 void keeper_link_flush(struct keeper_link *l);
 /* Closes it; without a connection it is gone at once, with what was there and is not kept. */

@@ -2,6 +2,10 @@
  * copy, when it is given up (svc/keeper). Moves are test_keeper_fence's. */
 #include "test/unit/keeping_rig.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 /* ---- tickets ---- */
 
 static void a_lane_is_asked_for_once_and_told_when_it_is_there(void **state)
@@ -128,6 +132,63 @@ static void a_lane_that_refuses_is_reached_over_the_network_next(void **state)
     expect_told(1, 1);
     assert_int_equal(lanes[1].by_ofi, 1);
     assert_int_equal(use().connections, 1);
+}
+
+/* A listener whose queue is full: the kernel drops who comes, and says nothing. */
+struct hole {
+    int fds[3];
+    char address[FABRIC_ADDRESS_BYTES_MAX];
+};
+
+static struct hole open_hole(void)
+{
+    struct hole hole;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    for (int i = 0; i < 3; i++)
+        hole.fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(hole.fds[0], (struct sockaddr *)&at, bytes), 0);
+    assert_int_equal(listen(hole.fds[0], 0), 0);
+    assert_int_equal(getsockname(hole.fds[0], (struct sockaddr *)&at, &bytes), 0);
+    for (int i = 1; i < 3; i++)
+        (void)connect(hole.fds[i], (struct sockaddr *)&at, bytes);
+    snprintf(hole.address, sizeof hole.address, "127.0.0.1:%d", ntohs(at.sin_port));
+    return hole;
+}
+
+static void a_host_that_says_nothing_to_a_connect_is_given_up_soon(void **state)
+{
+    struct hole hole = open_hole();
+    const struct record_connect ticket = ticket_for(1);
+    uint64_t before_ns = clock_now_ns();
+    listen_ofi(&lanes[1]);
+    keep(1, copy(1, 1));
+    expect_ask(1, 0);
+    keeper_ticket(k, JOB, 1, 0, "", hole.address, &ticket);
+    assert_int_equal(use().connections, 1);
+    assert_in_range(keeper_timeout_ms(k), 1, 1000);
+    expect_ask(1, 1);
+    assert_true(clock_now_ns() - before_ns >= NS_PER_S);
+    assert_int_equal(use().connections, 0);
+    grant(1);
+    expect_told(1, 1);
+    assert_int_equal(keeper_timeout_ms(k), -1);
+    for (int i = 0; i < 3; i++)
+        close(hole.fds[i]);
+}
+
+static void a_lane_that_does_not_answer_is_tried_over_the_network_next(void **state)
+{
+    listen_ofi(&lanes[1]);
+    lanes[1].is_stopped = true;
+    keep(1, copy(1, 1));
+    expect_ask(1, 0);
+    grant(1);
+    expect_ask(1, 1);
+    lanes[1].is_stopped = false;
+    grant(1);
+    expect_told(1, 1);
+    assert_int_equal(lanes[1].by_ofi, 1);
 }
 
 /* ---- what is told ---- */
@@ -353,6 +414,8 @@ int main(void)
         CASE(a_coordinator_that_is_back_is_asked_for_all_that_is_missing),
         CASE(a_connect_that_fails_is_tried_again_with_a_new_ticket),
         CASE(a_lane_that_refuses_is_reached_over_the_network_next),
+        CASE(a_host_that_says_nothing_to_a_connect_is_given_up_soon),
+        CASE(a_lane_that_does_not_answer_is_tried_over_the_network_next),
         CASE(room_for_two_states_and_their_stamps_is_lent),
         CASE(what_a_lane_has_stamped_is_told_with_the_next_connection),
         CASE(a_stamp_that_no_lane_would_write_is_nobodys),
