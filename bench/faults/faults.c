@@ -25,6 +25,8 @@
 #define MOVE_MS_MAX 80 /* from its order to what happens next */
 #define SOMEBODY (ELASTIC * PAIR + (JOBS - ELASTIC) * MEMBERS_MOST)
 
+#define WAYS 8
+
 struct conductor {
     const struct faults *about;
     uint64_t began_ns;
@@ -37,6 +39,8 @@ struct conductor {
     struct drains drains;
     struct snapshots snapshots;
     uint64_t random;
+    uint8_t ways[WAYS]; /* of striking: those that are still to come, before all come again */
+    uint32_t ways_left;
 };
 
 static uint32_t draw(struct conductor *c, uint32_t below)
@@ -272,12 +276,26 @@ static void take_operated(struct conductor *c)
     result->crashes += c->roam.crashes + c->drains.errand.crashes + c->snapshots.errand.crashes;
 }
 
+/* A short run has each of them, too. */
+static uint32_t draw_way(struct conductor *c)
+{
+    if (c->ways_left == 0) {
+        c->ways_left = WAYS;
+        for (uint8_t i = 0; i < WAYS; i++)
+            c->ways[i] = i;
+    }
+    uint32_t at = draw(c, c->ways_left);
+    uint8_t way = c->ways[at];
+    c->ways[at] = c->ways[--c->ways_left];
+    return way;
+}
+
 static int strike(struct conductor *c)
 {
-    static int (*const ways[])(struct conductor * c) = {
+    static int (*const ways[WAYS])(struct conductor * c) = {
         kill_aggregator, kill_worker,   kill_coordinator, stop_somebody,
         cut_somebody,    stop_somebody, resize_elastic,   kill_worker};
-    return ways[draw(c, sizeof ways / sizeof *ways)](c);
+    return ways[draw_way(c)](c);
 }
 
 /* --- all --- */
