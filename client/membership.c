@@ -115,8 +115,8 @@ static int check_spec(const gp_job_spec *spec)
     /* Which of them may come now is the coordinator's to say (K45 of svc/coordinator). */
     uint32_t most = spec->workers_max ? spec->workers_max : spec->workers;
     if (spec->rank >= most)
-        return client_error(-EINVAL, "job '%s': rank %u of at most %u workers; ranks count from 0",
-                            spec->name, spec->rank, most);
+        return client_error(-EINVAL, "job '%s': rank %u of %s%u workers; ranks count from 0",
+                            spec->name, spec->rank, spec->workers_max ? "at most " : "", most);
     if (spec->on_worker_loss != GP_FAIL && spec->on_worker_loss != GP_CONTINUE)
         return client_error(-EINVAL, "job '%s': on_worker_loss %d is unknown", spec->name,
                             (int)spec->on_worker_loss);
