@@ -451,13 +451,12 @@ void keeping_aggregator_back(struct aggregator *a)
 
 void keeping_end_tensor(const struct tensor *tensor)
 {
-    struct service *s = tensor->job->service;
     for (size_t i = 0; i < tensor->pieces_count; i++) {
-        struct piece *piece = &tensor->pieces[i];
+        const struct piece *piece = &tensor->pieces[i];
         if (piece->keeping.keeper)
-            send_end(aggregator_find(s, piece->keeping.keeper), tensor->job, &piece->id, 1, false);
+            keeping_end_piece(tensor->job, piece->keeping.keeper, piece->id);
         if (piece->keeping.former)
-            send_end(aggregator_find(s, piece->keeping.former), tensor->job, &piece->id, 1, false);
+            keeping_end_piece(tensor->job, piece->keeping.former, piece->id);
     }
 }
 

@@ -467,11 +467,9 @@ static void a_step_that_is_done_again_is_copied_before_and_after(void **state)
     expect_copy(0, 2, 80);
 }
 
-static void who_enters_a_round_that_is_copied_hears_the_steps_after_it(void **state)
+/* Rank 3 comes for rank 2, and offers to keep the copy. */
+static void replace_by_who_has_room(void)
 {
-    start_parameters(SHORT);
-    update(7, 2, 20);
-    expect_commit(1, 2);
     kill_worker(2);
     regroup(11, 4);
     rig_connect(&rig, 3, RIG_JOB, 3);
@@ -479,6 +477,14 @@ static void who_enters_a_round_that_is_copied_hears_the_steps_after_it(void **st
     stand(3, 0, RECORD_ENTERS);
     stand(0, 2, RECORD_HOLDS); /* has not heard of the commit, and nobody else has the result */
     stand(1, 2, RECORD_ANNOUNCE);
+}
+
+static void who_enters_a_round_that_is_copied_hears_the_steps_after_it(void **state)
+{
+    start_parameters(SHORT);
+    update(7, 2, 20);
+    expect_commit(1, 2);
+    replace_by_who_has_room();
     expect_commit(1, 2);
     expect(1, 90);
     rig_until(&rig, rig.workers[3].closed_count == 1);
@@ -495,13 +501,7 @@ static void who_has_just_come_with_a_copy_and_is_lost_holds_nobody_up(void **sta
         skip(); /* all of it is copied in one turn of the lane */
     update(7, 2, 20);
     expect_commit(1, 2);
-    kill_worker(2);
-    regroup(11, 4);
-    rig_connect(&rig, 3, RIG_JOB, 3);
-    offer(3);
-    stand(3, 0, RECORD_ENTERS);
-    stand(0, 2, RECORD_HOLDS);
-    stand(1, 2, RECORD_ANNOUNCE);
+    replace_by_who_has_room();
     const struct piece *p = piece_find(job_find(rig.lane, RIG_JOB), piece);
     rig_until(&rig, p->is_copy && p->chunks_active > 0);
     kill_worker(3);
