@@ -124,7 +124,7 @@ case $mode in normal | counts | long)
 esac
 case $mode in fuzz | long)
     CC=clang run_build explore build-explore "${checked[@]}" -Db_sanitize=address,undefined \
-        -Dc_args=-g1,-fsanitize=fuzzer-no-link -- --suite explore ;;
+        '-Dc_args=-g1 -fsanitize=fuzzer-no-link' -- --suite explore ;;
 esac
 case $mode in faults | long) run_build faults build -- --setup long --suite strikes ;; esac
 

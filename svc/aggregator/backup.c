@@ -385,6 +385,8 @@ int backup_store(const struct transfer *t)
             return -EFAULT;
         atomic_thread_fence(memory_order_release); /* a stamp comes behind what it vouches for */
         memcpy(at, news.from, news.bytes);
+        if (!fabric_is_sound(b->worker->conn))
+            return -EFAULT; /* before there is a stamp that vouches for it (A7) */
     }
     return 0;
 }

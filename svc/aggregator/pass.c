@@ -182,20 +182,25 @@ static bool is_too_much_for_cache(const struct lane_job *job)
     return cache_bytes > 0 && job->step_bytes > cache_bytes / 2;
 }
 
-static int reduce(struct transfer *t, void *const targets[], int count, enum reduce_dtype target,
-                  uint32_t divisor, bool streams)
+/* -EFAULT: what was reduced was not what a worker has there; whatever came of it is told to nobody
+ * (A7). */
+static int confirm_sources(struct transfer *t)
+{
+    for (uint32_t i = 0; i < t->sources; i++) {
+        const struct worker *w = t->input[i] ? NULL : t->piece->ranks[t->source_rank[i]].worker;
+        if (w && !fabric_is_sound(w->conn))
+            return transfer_fail(t, t->source_rank[i], -EFAULT);
+    }
+    return 0;
+}
+
+static void apply(struct transfer *t, const void *const sources[], void *const targets[], int count,
+                  enum reduce_dtype target, uint32_t divisor, bool streams)
 {
     const struct piece *p = t->piece;
-    const void *sources[REDUCE_SOURCES_MAX];
     bool updates = parameters_step(p) && pass_is_last(t);
-    int r = collect_sources(t, sources);
-    if (r < 0)
-        return r;
-    measure_inputs(t, sources);
-    if (!updates && t->sources == 1 && !t->has_partial && target == p->dtype && divisor < 2) {
-        copy(targets, count, sources[0], piece_bytes(p, t->elements));
-        return 0;
-    }
+    if (!updates && t->sources == 1 && !t->has_partial && target == p->dtype && divisor < 2)
+        return copy(targets, count, sources[0], piece_bytes(p, t->elements));
     const struct reduce_pass pass = {.targets = targets,
                                      .targets_count = count,
                                      .sources = sources,
@@ -208,7 +213,18 @@ static int reduce(struct transfer *t, void *const targets[], int count, enum red
         parameters_update(t, &pass);
     else
         reduce_pick(p->job->lane->options.kernels, p->operation->reduce, p->dtype, target)(&pass);
-    return 0;
+}
+
+static int reduce(struct transfer *t, void *const targets[], int count, enum reduce_dtype target,
+                  uint32_t divisor, bool streams)
+{
+    const void *sources[REDUCE_SOURCES_MAX];
+    int r = collect_sources(t, sources);
+    if (r < 0)
+        return r;
+    measure_inputs(t, sources);
+    apply(t, sources, targets, count, target, divisor, streams);
+    return confirm_sources(t);
 }
 
 int pass_sum_partial(struct transfer *t)

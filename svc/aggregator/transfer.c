@@ -56,15 +56,15 @@ static int fail_keeper(struct transfer *t, struct worker *keeper, int code)
 int transfer_fail(struct transfer *t, uint32_t place, int code)
 {
     struct lane_job *job = t->piece->job;
-    bool is_lost = code == -ECONNRESET || !t->piece->ranks[place].worker->conn;
-    if (worker_is_keeper(t->piece->ranks[place].worker))
-        return fail_keeper(t, t->piece->ranks[place].worker, code);
+    struct worker *w = t->piece->ranks[place].worker;
+    bool is_lost = code == -ECONNRESET || !w->conn || !fabric_is_sound(w->conn);
+    if (worker_is_keeper(w))
+        return fail_keeper(t, w, code);
     if (code != -EAGAIN && job->is_elastic && is_lost)
         t->is_broken = true;
     else if (code != -EAGAIN)
         job_fail(job, code, "tensor '%s': cannot reach the memory of rank %u of job '%s' (%s)",
-                 t->piece->tensor, t->piece->ranks[place].worker->number, job->name,
-                 err_text(code));
+                 t->piece->tensor, w->number, job->name, err_text(code));
     return code;
 }
 

@@ -88,6 +88,8 @@ void *fabric_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t byt
 
 bool fabric_maps(const struct fabric *f) { return f->ops->maps; }
 
+bool fabric_is_sound(const struct fabric_conn *c) { return c->fabric->ops->is_sound(c); }
+
 uint64_t fabric_region_bytes(const struct fabric_conn *c, uint32_t id)
 {
     return c->fabric->ops->region_bytes(c, id);

@@ -137,6 +137,10 @@ void fabric_withdraw(struct fabric_conn *c, uint32_t id);
 void *fabric_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes);
 /* Whether fabric_map() gives a pointer to whatever peers lend. */
 bool fabric_maps(const struct fabric *f);
+/* Lane side: whether what was read through fabric_map() until now was what the peer has there. Not
+ * when a page could not be had, and read as zeros (S8); CLOSED follows. To be asked before anything
+ * that was made of it is told to anybody. */
+bool fabric_is_sound(const struct fabric_conn *c);
 /* Bytes of a lent region, 0 when there is none with that id. */
 uint64_t fabric_region_bytes(const struct fabric_conn *c, uint32_t id);
 

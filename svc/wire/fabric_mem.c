@@ -231,6 +231,8 @@ static int arm(struct fabric *base, struct fabric_wait *ret_wait)
     return 0;
 }
 
+static bool mem_is_sound(const struct fabric_conn *c) { return true; }
+
 static void abandon_in_child(struct fabric *f) {}
 
 static const struct fabric_ops mem_ops = {
@@ -252,6 +254,7 @@ static const struct fabric_ops mem_ops = {
     .lend = mem_verb_lend,
     .withdraw = mem_verb_withdraw,
     .map = mem_verb_map,
+    .is_sound = mem_is_sound,
     .region_bytes = mem_verb_region_bytes,
     .pool_register = mem_verb_pool_register,
     .pool_unregister = mem_verb_pool_unregister,

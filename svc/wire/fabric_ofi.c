@@ -467,6 +467,8 @@ static void *map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t byt
     return NULL;
 }
 
+static bool is_sound(const struct fabric_conn *c) { return true; }
+
 static uint64_t region_bytes(const struct fabric_conn *c, uint32_t id)
 {
     const struct ofi_conn *conn = (const struct ofi_conn *)c;
@@ -525,6 +527,7 @@ static const struct fabric_ops ops = {
     .lend = lend,
     .withdraw = withdraw,
     .map = map,
+    .is_sound = is_sound,
     .region_bytes = region_bytes,
     .pool_register = pool_register,
     .pool_unregister = pool_unregister,

@@ -30,6 +30,7 @@ struct fabric_ops {
     int (*lend)(struct fabric_conn *c, const struct region *region, uint32_t id);
     void (*withdraw)(struct fabric_conn *c, uint32_t id);
     void *(*map)(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes);
+    bool (*is_sound)(const struct fabric_conn *c);
     uint64_t (*region_bytes)(const struct fabric_conn *c, uint32_t id);
     int (*pool_register)(struct fabric *f, void *base, size_t bytes);
     void (*pool_unregister)(struct fabric *f, void *base);

@@ -197,6 +197,7 @@ static const struct fabric_ops ops = {
     .lend = shm_verb_lend,
     .withdraw = shm_verb_withdraw,
     .map = shm_verb_map,
+    .is_sound = shm_verb_is_sound,
     .region_bytes = shm_verb_region_bytes,
     .maps = true,
     .pool_register = shm_pool_register,

@@ -142,6 +142,7 @@ void shm_verb_message_done(struct fabric_conn *c, const void *data);
 int shm_verb_lend(struct fabric_conn *c, const struct region *region, uint32_t id);
 void shm_verb_withdraw(struct fabric_conn *c, uint32_t id);
 void *shm_verb_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes);
+bool shm_verb_is_sound(const struct fabric_conn *c);
 uint64_t shm_verb_region_bytes(const struct fabric_conn *c, uint32_t id);
 int shm_verb_read(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                   void *context);

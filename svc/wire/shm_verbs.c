@@ -135,6 +135,11 @@ void *shm_verb_map(struct fabric_conn *base, uint32_t id, uint64_t offset, size_
     return place(shm_conn(base), id, offset, bytes);
 }
 
+bool shm_verb_is_sound(const struct fabric_conn *base)
+{
+    return !((const struct shm_conn *)base)->is_poisoned;
+}
+
 uint64_t shm_verb_region_bytes(const struct fabric_conn *base, uint32_t id)
 {
     const struct shm_conn *c = (const struct shm_conn *)base;

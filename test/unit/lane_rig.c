@@ -3,6 +3,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/reduce/reduce.h"
+#include "test/unit/broken_page.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -200,6 +202,33 @@ float *rig_input(struct rig *rig, uint32_t i, uint64_t offset)
 float *rig_landing(struct rig *rig, uint32_t i, uint64_t offset)
 {
     return rig_input(rig, i, RIG_LANDING + offset);
+}
+
+/* Of the same memory, the mapping that is not the worker's own; NULL: there is none. */
+static char *lanes_mapping(const struct region *region)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    struct stat file;
+    char line[512], *found = NULL;
+    assert_non_null(maps);
+    assert_int_equal(fstat(region->fd, &file), 0);
+    while (!found && fgets(line, sizeof line, maps)) {
+        unsigned long start, inode;
+        int fields = sscanf(line, "%lx-%*x %*s %*x %*s %lu", &start, &inode);
+        if (fields == 2 && inode == file.st_ino && start != (uintptr_t)region->base)
+            found = (char *)start;
+    }
+    fclose(maps);
+    return found;
+}
+
+void rig_break_page(struct rig *rig, uint32_t i, const void *at)
+{
+    const struct region *region = &rig->workers[i].region;
+    size_t page = (size_t)((const char *)at - (const char *)region->base) / 4096;
+    char *mapping = lanes_mapping(region);
+    assert_non_null(mapping);
+    break_page(mapping + page * 4096);
 }
 
 void rig_say(struct rig *rig, uint32_t i, struct say say)

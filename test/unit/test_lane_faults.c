@@ -114,6 +114,22 @@ static void the_death_of_a_worker_is_told_to_the_others_by_name(void **state)
     assert_int_equal(rig.workers[1].error.word, 5);
 }
 
+/* A7: the others are told of the rank, and get nothing of the zeros. */
+static void a_page_that_fails_in_a_sum_fails_the_job_and_is_in_nobodys_result(void **state)
+{
+    rig_start_job(&rig, kind, 3, 1, 1000);
+    if (strcmp(kind, "shm") != 0)
+        skip(); /* nothing is mapped */
+    rig_break_page(&rig, 1, rig_input(&rig, 1, 0));
+    for (uint32_t rank = 0; rank < 3; rank++)
+        rig_say(&rig, rank, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1000});
+    rig_until(&rig, rig.workers[0].errors_count > 0 && rig.workers[2].errors_count > 0);
+    assert_true(says(&rig.workers[2], "rank 1"));
+    rig_until(&rig, rig.workers[1].is_closed);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        assert_int_equal(rig.workers[rank].words_count + rig.workers[rank].commits_count, 0);
+}
+
 static void a_death_in_mid_round_leaves_lane_and_other_job_unhurt(void **state)
 {
     enum { BIG = 1000000 };
@@ -488,6 +504,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_ticket_for_another_lane_process_job_or_rank_is_refused),
     CASE(a_live_connection_hands_out_the_next_ticket),
     CASE(the_death_of_a_worker_is_told_to_the_others_by_name),
+    CASE(a_page_that_fails_in_a_sum_fails_the_job_and_is_in_nobodys_result),
     CASE(a_death_in_mid_round_leaves_lane_and_other_job_unhurt),
     CASE(a_dropped_job_gives_all_its_memory_back),
     CASE(what_jobs_hold_is_what_the_arena_says_within_five_percent),

@@ -101,6 +101,24 @@ static void a_round_that_was_under_way_is_done_again_with_the_keepers_next_conne
     assert_int_equal(rig.failures, 0);
 }
 
+/* A7: in the turn of the stamp, which lies behind it. */
+static void a_page_of_a_copy_that_fails_leaves_it_without_its_stamp(void **state)
+{
+    start_with_keeper(3);
+    if (strcmp(kind, "shm") != 0)
+        skip(); /* nothing is mapped */
+    rig_break_page(&rig, KEEPER, copy_of(KEEPER, 4) + ARRAYS * ELEMENTS - 2048);
+    announce_all(4);
+    expect_waiting();
+    assert_false(has_stamp(KEEPER, 4, 3));
+    assert_int_equal(rig.workers[0].words_count, 3);
+    rig_until(&rig, rig.workers[KEEPER].is_closed);
+    connect_again(KEEPER);
+    keep(KEEPER);
+    expect_commit(4);
+    expect_kept(KEEPER, 4);
+}
+
 static void between_two_rounds_a_keeper_may_come_and_go(void **state)
 {
     start_with_keeper(2);
@@ -369,6 +387,7 @@ int main(int argc, char **argv)
         CASE(no_round_is_committed_while_its_state_is_on_the_way),
         CASE(a_worker_cannot_offer_where_a_keeper_is_named),
         CASE(a_round_that_was_under_way_is_done_again_with_the_keepers_next_connection),
+        CASE(a_page_of_a_copy_that_fails_leaves_it_without_its_stamp),
         CASE(between_two_rounds_a_keeper_may_come_and_go),
         CASE(a_keeper_that_comes_back_with_nothing_gets_the_state_first),
         CASE(a_new_owner_takes_the_committed_state_from_the_keeper),

@@ -5,6 +5,7 @@
 #include "svc/wire/shm_memory.h"
 #include "svc/wire/shm_sigbus.h"
 #include "svc/wire/shm_socket.h"
+#include "test/unit/broken_page.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -291,16 +292,6 @@ static void a_former_worker_wakes_nobody(void **state)
 
 /* --- memory that fails ------------------------------------------------------------------------ */
 
-/* What a page is like that cannot be had: past the end of its file. */
-static void break_page(void *page)
-{
-    int fd = unsealed_memory(4096);
-
-    assert_ptr_equal(mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0), page);
-    assert_int_equal(ftruncate(fd, 0), 0);
-    close(fd);
-}
-
 static void a_page_that_fails_reads_as_zeros_and_is_reported(void **state)
 {
     _Atomic bool poisoned = false;
@@ -372,7 +363,11 @@ static void a_region_that_fails_ends_the_connection_not_the_process(void **state
     rig_connect(rig, 1);
     struct region region = rig_lend(rig, 0, 0, 3 * 4096);
     break_page(fabric_map(rig->at_lane[0], 0, 4096, 4096));
+    assert_true(fabric_is_sound(rig->at_lane[0]));
     assert_int_equal(fabric_read(rig->at_lane[0], 0, 4090, local, sizeof local, NULL), 0);
+    assert_false(fabric_is_sound(rig->at_lane[0]));
+    assert_int_equal(fabric_notify(rig->at_lane[0], 1, NULL), -ECONNRESET);
+    assert_true(fabric_is_sound(rig->at_lane[1]));
     struct seen closed = rig_expect(rig, &rig->lane, FABRIC_EVENT_CLOSED);
     assert_int_equal(closed.event.error, -EFAULT);
     closed = rig_expect(rig, &rig->workers[0], FABRIC_EVENT_CLOSED);
