@@ -1,0 +1,24 @@
+/* A page that cannot be had any more, for programs that test what becomes of who touches it. */
+#ifndef GRADPOOL_TEST_BROKEN_PAGE_H
+#define GRADPOOL_TEST_BROKEN_PAGE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* What such a page is like: past the end of its file. */
+static inline void break_page(void *page)
+{
+    int fd = memfd_create("broken", MFD_CLOEXEC);
+
+    assert_true(fd >= 0);
+    assert_ptr_equal(mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0), page);
+    close(fd);
+}
+
+#endif
