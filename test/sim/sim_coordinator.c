@@ -295,8 +295,10 @@ bool coordinator_turn(struct sim *sim)
         did |= replace_dead(sim, i);
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
         struct sim_job *job = &sim->jobs[i];
-        for (uint32_t k = 0; k < job->pieces_count && !job->is_dropped; k++)
-            did |= finish_move(sim, &job->pieces[k]) | move_turn(sim, &job->pieces[k]);
+        for (uint32_t k = 0; k < job->pieces_count && !job->is_dropped; k++) {
+            did |= finish_move(sim, &job->pieces[k]);
+            did |= move_turn(sim, &job->pieces[k]);
+        }
         did |= end_job(sim, job);
     }
     return did;

@@ -41,7 +41,7 @@ static void upper_case_and_a_line_end_are_taken(void **state)
     assert_int_equal(key_parse("acme:" HEX " \r\n", &key, &err), 0);
     assert_string_equal(key.tenant, "acme");
     assert_int_equal(key.secret[10], 0xaa);
-    assert_string_equal(strchr(key_format(&key, text), ':') + 33, HEX + 32);
+    assert_string_equal(strchr(key_format(&key, text), ':') + 33, &HEX[32]);
 }
 
 static void what_is_no_key_is_said_without_repeating_it(void **state)
