@@ -91,7 +91,7 @@ void rig_start_job(struct rig *rig, const char *kind, uint32_t count, uint32_t p
                    uint64_t elements);
 float *rig_input(struct rig *rig, uint32_t i, uint64_t offset);
 float *rig_landing(struct rig *rig, uint32_t i, uint64_t offset);
-/* The lane cannot have the page any more that has this byte of worker i's memory, which is mapped. */
+/* The lane cannot have the page any more that has this byte of worker i's memory (shm). */
 void rig_break_page(struct rig *rig, uint32_t i, const void *at);
 void rig_say(struct rig *rig, uint32_t i, struct say say);
 /* Polls everybody until nothing more happens. */

@@ -1,5 +1,7 @@
 /* What goes wrong between a lane and its workers: tickets, deaths, goodbyes, garbage.
  * Transcripts over shared memory and over libfabric. */
+#include "svc/aggregator/regroup.h"
+#include "svc/aggregator/release.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane_rig.h"
 
@@ -114,21 +116,64 @@ static void the_death_of_a_worker_is_told_to_the_others_by_name(void **state)
     assert_int_equal(rig.workers[1].error.word, 5);
 }
 
-/* A7: the others are told of the rank, and get nothing of the zeros. */
-static void a_page_that_fails_in_a_sum_fails_the_job_and_is_in_nobodys_result(void **state)
+/* --- A7: pages that fail --- */
+
+static void all_say(uint32_t epoch, uint64_t ranks)
+{
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        if (ranks >> rank & 1)
+            rig_say(&rig, rank,
+                    (struct say){
+                        .piece = 1, .word = epoch, .round = 1, .epoch = epoch, .elements = 1000});
+    }
+}
+
+/* Rank 1's, while its input is summed: it is gone then, and nobody has anything of the zeros. */
+static void break_a_page_in_a_sum(void)
+{
+    rig_break_page(&rig, 1, rig_input(&rig, 1, 0));
+    all_say(1, 7);
+    rig_until(&rig, rig.workers[1].is_closed);
+    rig_settle(&rig);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        assert_int_equal(rig.workers[rank].words_count + rig.workers[rank].commits_count, 0);
+}
+
+static void a_page_that_fails_in_a_sum_fails_the_job_by_name(void **state)
 {
     rig_start_job(&rig, kind, 3, 1, 1000);
     if (strcmp(kind, "shm") != 0)
         skip(); /* nothing is mapped */
-    rig_break_page(&rig, 1, rig_input(&rig, 1, 0));
-    for (uint32_t rank = 0; rank < 3; rank++)
-        rig_say(&rig, rank, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1000});
-    rig_until(&rig, rig.workers[0].errors_count > 0 && rig.workers[2].errors_count > 0);
+    break_a_page_in_a_sum();
+    assert_true(rig.workers[0].errors_count > 0 && rig.workers[2].errors_count > 0);
     assert_true(says(&rig.workers[2], "rank 1"));
-    rig_until(&rig, rig.workers[1].is_closed);
-    for (uint32_t rank = 0; rank < 3; rank++)
-        assert_int_equal(rig.workers[rank].words_count + rig.workers[rank].commits_count, 0);
 }
+
+static void a_page_that_fails_in_a_sum_costs_its_rank_alone_where_others_go_on(void **state)
+{
+    uint64_t ranks[RECORD_MISSING_WORDS] = {7}, gone[RECORD_MISSING_WORDS] = {2};
+    struct lane_piece piece = {
+        .id = 1, .dtype = REDUCE_F32, .elements = 1000, .tensor = "w", .ranks = ranks};
+    rig_start(&rig, kind);
+    rig_place_piece(&rig, 3, piece, false);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    for (rig.count = 0; rig.count < 3; rig.count++)
+        rig_connect(&rig, rig.count, RIG_JOB, rig.count);
+    if (strcmp(kind, "shm") != 0)
+        skip();
+    break_a_page_in_a_sum();
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece.id, 1), 0);
+    lane_let_go(rig.lane, RIG_JOB, gone);
+    rig_until(&rig, lane_rested(rig.lane, RIG_JOB, &piece.id, 1) == 1);
+    ranks[0] = 5;
+    assert_int_equal(lane_regroup(rig.lane, RIG_JOB, 2, &piece, 1), 0);
+    rig_input(&rig, 0, 0)[7] = rig_input(&rig, 2, 0)[7] = 2;
+    all_say(2, 5);
+    rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[2].commits_count == 1);
+    assert_true(rig_landing(&rig, 2, 0)[7] == 4);
+}
+
+/* --- deaths in mid-round --- */
 
 static void a_death_in_mid_round_leaves_lane_and_other_job_unhurt(void **state)
 {
@@ -504,7 +549,8 @@ static const struct CMUnitTest cases[] = {
     CASE(a_ticket_for_another_lane_process_job_or_rank_is_refused),
     CASE(a_live_connection_hands_out_the_next_ticket),
     CASE(the_death_of_a_worker_is_told_to_the_others_by_name),
-    CASE(a_page_that_fails_in_a_sum_fails_the_job_and_is_in_nobodys_result),
+    CASE(a_page_that_fails_in_a_sum_fails_the_job_by_name),
+    CASE(a_page_that_fails_in_a_sum_costs_its_rank_alone_where_others_go_on),
     CASE(a_death_in_mid_round_leaves_lane_and_other_job_unhurt),
     CASE(a_dropped_job_gives_all_its_memory_back),
     CASE(what_jobs_hold_is_what_the_arena_says_within_five_percent),

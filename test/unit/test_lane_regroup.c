@@ -217,23 +217,6 @@ static void a_round_under_way_is_given_up_with_the_rank_that_is_lost(void **stat
     do_round(1, 3, 3);
 }
 
-static void a_page_that_fails_in_a_sum_costs_its_rank_alone(void **state)
-{
-    start(7, SHORT, (struct lane_terms){0});
-    if (strcmp(kind, "shm") != 0)
-        skip(); /* nothing is mapped */
-    do_round(1, 7, 6);
-    rig_break_page(&rig, 2, rig_input(&rig, 2, 0));
-    for (uint32_t rank = 0; rank < 3; rank++)
-        push(rank, 2, 1);
-    rig_until(&rig, lost_now() == 4);
-    rig_settle(&rig);
-    for (uint32_t rank = 0; rank < 2; rank++)
-        assert_int_equal(rig.workers[rank].words_count + rig.workers[rank].errors_count, 1);
-    regroup(3, 4);
-    do_round(2, 3, 3);
-}
-
 static void who_is_named_as_gone_is_cut_off(void **state)
 {
     start(7, SHORT, (struct lane_terms){0});
@@ -595,7 +578,6 @@ int main(int argc, char **argv)
         CASE(a_round_that_nobody_holds_is_done_by_those_who_are_left),
         CASE(a_round_that_somebody_holds_stays_what_it_was),
         CASE(a_round_under_way_is_given_up_with_the_rank_that_is_lost),
-        CASE(a_page_that_fails_in_a_sum_costs_its_rank_alone),
         CASE(who_is_named_as_gone_is_cut_off),
         CASE(a_goodbye_fails_nothing_either),
         CASE(who_enters_comes_after_the_round_that_is_over),
