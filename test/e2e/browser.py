@@ -2,9 +2,9 @@
 import html
 import json
 import re
-import subprocess
 import tempfile
 
+import harness
 from harness import WAIT_S
 
 # Notes each piece of text that overlaps another, and how wide the page is.
@@ -37,7 +37,7 @@ GROUNDS = {1: 'rgb(255, 255, 255)', 0: 'rgb(20, 23, 27)'}  # light, dark
 def dom(url, *options):
     """What the browser has made of it, without a word on its console."""
     with tempfile.TemporaryDirectory() as profile:
-        shown = subprocess.run(
+        shown = harness.run(
             ['chromium-headless-shell', '--no-sandbox', '--disable-gpu',
              f'--user-data-dir={profile}', '--enable-logging=stderr', *options, '--dump-dom',
              url], capture_output=True, text=True, timeout=2 * WAIT_S, check=False)

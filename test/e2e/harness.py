@@ -16,6 +16,7 @@ import tempfile
 import time
 import unittest
 
+import progress
 import tap
 
 BUILD = pathlib.Path(os.environ['GRADPOOL_BUILD'])
@@ -46,6 +47,9 @@ class Process:
     def text(self):
         return self.log.read_text(errors='replace')
 
+    def size(self):
+        return self.log.stat().st_size
+
     def signal(self, number):
         self.child.send_signal(number)
 
@@ -56,11 +60,8 @@ class Process:
 
     def wait(self, seconds=WAIT_S):
         """The exit code."""
-        try:
-            return self.child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(
-                f'{self.name} did not end in {seconds} s:\n{self.tail()}') from None
+        until(lambda: self.child.poll() is not None, f'{self.name} ends', seconds, self)
+        return self.child.returncode
 
     def wait_for(self, words, seconds=WAIT_S):
         until(lambda: words in self.text() or self.child.poll() is not None,
@@ -86,11 +87,47 @@ class Process:
 
 
 def until(condition, what, seconds=WAIT_S, process=None):
-    deadline = time.monotonic() + seconds
+    """Waits for `condition()`; fails once `seconds` have passed in which no process of this test
+    made progress. `process`: its log is shown then."""
+    size = process.size if process else lambda: 0
+    patience = progress.Patience(seconds, size=size)
+    began = looked = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        if patience.is_over():
             raise AssertionError(f'never: {what}' + (f'\n{process.tail()}' if process else ''))
-        time.sleep(0.01)
+        # A look that starts a command must not take the core from those who are waited for.
+        cost_s, waited_s = time.monotonic() - looked, time.monotonic() - began
+        time.sleep(min(max(0.005, 3 * cost_s, waited_s / 20), 0.2))
+        looked = time.monotonic()
+
+
+def finish(child, seconds=WAIT_S, given=None):
+    """communicate() of a subprocess, with a limit of time as until() has. Kills it at the limit."""
+    patience = progress.Patience(seconds)
+    while True:
+        try:
+            return child.communicate(given, timeout=progress.SAMPLE_S)
+        except subprocess.TimeoutExpired:
+            given = None    # it has been taken over
+            if patience.is_over():
+                child.kill()
+                out, errors = child.communicate()
+                raise AssertionError(
+                    f'{child.args} did not end:\n{out or ""}{errors or ""}') from None
+
+
+def run(command, timeout=WAIT_S, input=None, capture_output=False, check=False, **options):
+    """subprocess.run() of a command that is to end by itself; `timeout` as until() has it."""
+    if capture_output:
+        options.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if input is not None:
+        options.update(stdin=subprocess.PIPE)
+    with subprocess.Popen([str(word) for word in command], **options) as child:
+        out, errors = finish(child, timeout, input)
+    done = subprocess.CompletedProcess(child.args, child.returncode, out, errors)
+    if check:
+        done.check_returncode()
+    return done
 
 
 class Service:
@@ -126,9 +163,8 @@ class Service:
         return False
 
     def ask(self, *command):
-        return subprocess.run([str(GRADPOOL), *command, '--endpoint',
-                               f'unix:{self.state}/control.sock'], capture_output=True, text=True,
-                              timeout=WAIT_S, check=False)
+        return run([GRADPOOL, *command, '--endpoint', f'unix:{self.state}/control.sock'],
+                   capture_output=True, text=True)
 
     def status(self):
         answer = self.ask('status', '--json')
@@ -162,8 +198,8 @@ class Service:
         return [self.worker(job, rank, count, *options, **keywords) for rank in range(count)]
 
     def tenant(self, *command):
-        return subprocess.run([str(GRADPOOL), 'tenant', *command, '--state-dir', str(self.state)],
-                              capture_output=True, text=True, timeout=WAIT_S, check=False)
+        return run([GRADPOOL, 'tenant', *command, '--state-dir', self.state],
+                   capture_output=True, text=True)
 
     def tenant_key(self, name, *options):
         """A new tenant; the variable with which a process is that one."""
@@ -230,6 +266,18 @@ def end_training(*workers):
         if ' wrong\n' in worker.text():
             raise AssertionError(f'{worker.name} got wrong sums:\n{worker.tail()}')
         worker.kill()
+
+
+def finish_training(*workers):
+    """Workers that train on and on and say so (--verbose) are seen to do it once more, all of whose
+    sums were right; then they are killed."""
+    for worker in workers:
+        seen = worker.size()
+        until(lambda worker=worker, seen=seen: worker.size() > seen + 200
+              or worker.child.poll() is not None, f'{worker.name} trains on', process=worker)
+        if worker.child.poll() is not None:
+            raise AssertionError(f'{worker.name} ended:\n{worker.tail()}')
+    end_training(*workers)
 
 
 def is_alive(pid):

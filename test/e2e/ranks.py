@@ -17,6 +17,7 @@ import subprocess
 import sys
 import traceback
 
+import harness
 import tap
 from harness import BUILD
 
@@ -79,7 +80,7 @@ def start_ranks(function, workers, prefixes=None, **environment):
 def finish_ranks(processes):
     """What each returned, in rank order. A rank that raised fails the test with its traceback."""
     try:
-        ended = [process.communicate(timeout=RANK_TIMEOUT_S) for process in processes]
+        ended = [harness.finish(process, RANK_TIMEOUT_S) for process in processes]
     finally:
         for process in processes:
             process.kill()

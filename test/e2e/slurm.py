@@ -8,9 +8,9 @@ import pathlib
 import shutil
 import signal
 import socket
-import subprocess
 import tempfile
 
+import harness
 from harness import WAIT_S, Process, until
 
 PATH = os.environ['PATH'] + ':/usr/sbin:/sbin'     # where the daemons are
@@ -102,8 +102,8 @@ class Slurm:
         for daemon in self.daemons:
             if daemon.child.poll() is not None:
                 raise AssertionError(f'{daemon.name} ended:\n{daemon.tail()}')
-        told = subprocess.run(['sinfo', '-h', '-o', '%t'], capture_output=True, text=True,
-                              check=False, env={**os.environ, **self.environment}, timeout=WAIT_S)
+        told = harness.run(['sinfo', '-h', '-o', '%t'], capture_output=True, text=True,
+                           check=False, env={**os.environ, **self.environment}, timeout=WAIT_S)
         return told.stdout.strip() == 'idle'
 
     def end(self):

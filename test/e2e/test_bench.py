@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
+import harness
 import tap
 from harness import BENCH, until
 
@@ -17,8 +18,8 @@ PEERS = [('gloo', 'tcp'), ('openmpi', 'shm'), ('openmpi', 'tcp')]
 
 
 def bench(*options, environment=None):
-    return subprocess.run([str(BENCH), *map(str, options)], capture_output=True, text=True,
-                          timeout=300, check=False, env={**os.environ, **(environment or {})})
+    return harness.run([str(BENCH), *map(str, options)], capture_output=True, text=True,
+                       timeout=300, check=False, env={**os.environ, **(environment or {})})
 
 
 def compare(case, *options):

@@ -4,10 +4,10 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import tempfile
 import unittest
 
+import harness
 import tap
 from harness import BENCH, BUILD, GRADPOOL
 from test_bench import bench
@@ -68,7 +68,7 @@ class Stragglers(unittest.TestCase):
             (folder / 'gradpool').write_text(
                 f'#!/bin/sh\n[ "$1" != drain ] || exit 1\nexec {GRADPOOL} "$@"\n')
             (folder / 'gradpool').chmod(0o755)
-            answer = subprocess.run(
+            answer = harness.run(
                 [folder / 'gradpool-bench', 'stragglers', '--json', '--model', 'resnet50',
                  '--injector', 'sleep', '--policy', 'stop-the-world'],
                 capture_output=True, text=True, timeout=300, check=False,

@@ -13,6 +13,7 @@ import zlib
 
 import numpy
 
+import harness
 import ranks  # sets GRADPOOL_LIBRARY: before gradpool
 import gradpool
 import test_members as members
@@ -192,7 +193,7 @@ class Case(members.Case):
             members.Resizes.ask(self, wanted)
             for rank in range(wanted, present):
                 process = self.running.pop(rank)
-                errors = process.communicate(timeout=60)[1]
+                errors = harness.finish(process, 60)[1]
                 self.assertEqual(process.returncode, 0, f'rank {rank}: {errors}')
             for rank in range(present, wanted):
                 self.start(rank, transport, most=6)

@@ -527,7 +527,7 @@ def lose_rank_1(function, workers, **environment):
     """Rank 1 ends on purpose and has nothing to say."""
     processes = ranks.start_ranks(function, workers, **environment)
     found = ranks.finish_ranks(processes[:1])
-    processes[1].communicate(timeout=ranks.RANK_TIMEOUT_S)
+    harness.finish(processes[1], ranks.RANK_TIMEOUT_S)
     return [*found, None]
 
 

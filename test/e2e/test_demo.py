@@ -5,10 +5,10 @@ What installs and builds before it (bench/demo.sh) is what this test was started
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import unittest
 
+import harness
 import tap
 from harness import BUILD
 
@@ -18,8 +18,8 @@ PATIENCE_S = 400
 
 def run(*options):
     """(each check's line, what the last line of JSON says)"""
-    ended = subprocess.run([sys.executable, DEMO, '--build', BUILD, *options],
-                           capture_output=True, text=True, timeout=PATIENCE_S)
+    ended = harness.run([sys.executable, DEMO, '--build', BUILD, *options],
+                        capture_output=True, text=True, timeout=PATIENCE_S)
     lines = ended.stdout.splitlines()
     assert ended.returncode == 0, (ended.returncode, ended.stdout, ended.stderr[-4000:])
     return [line for line in lines if line.startswith(('ok ', 'FAIL'))], json.loads(lines[-1])

@@ -2,10 +2,10 @@
 are printed; what is asserted of silence leaves room for a machine that is busy with other tests."""
 import os
 import signal
-import time
 import unittest
 
 import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import progress
 import tap
 import test_fencing as fencing
 import test_nodes as nodes
@@ -32,10 +32,10 @@ class Death(unittest.TestCase):
         owner = next(a['pid'] for a in self.service.status()['aggregators']
                      if any(lane['tasks'] for lane in a['lanes']))
         self.assertIn(owner, pids())
-        began = time.monotonic()
+        watch = progress.Stopwatch()
         os.kill(owner, signal.SIGKILL)
         training.train(1)
-        taken = time.monotonic() - began
+        taken = watch.seconds()
         training.train(5)
         print(f'# {self.id().split(".")[-1]}: the next round ended after {taken:.3f} s')
         return taken
@@ -89,9 +89,9 @@ class Silence(unittest.TestCase):
         workers[0].wait_for('round 50\n')
         owner = self.owner()
         self.nodes.cut(owner)
-        began, seen = time.monotonic(), len(workers[0].text())
+        watch, seen = progress.Stopwatch(), len(workers[0].text())
         until(lambda: len(workers[0].text()) > seen + 100, 'training goes on', process=workers[0])
-        taken = time.monotonic() - began
+        taken = watch.seconds()
         self.nodes.restore(owner)
         print(f'# a silent host: the job stood still for {taken:.3f} s')
         self.assertLess(taken, BUSY * SILENCE_S)

@@ -6,11 +6,11 @@ import os
 import pathlib
 import resource
 import socket
-import subprocess
 import tempfile
 import threading
 import unittest
 
+import harness
 import tap
 from harness import BUILD, GRADPOOL, WAIT_S, Service
 
@@ -24,9 +24,9 @@ HOST = ['libraries', 'clock', 'nofile', 'memlock', 'dev-shm', 'memfd', 'futex', 
 
 def run(*command, environment=None, before=None):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(('GRADPOOL_', 'PYTHON'))}
-    return subprocess.run([str(c) for c in (GRADPOOL, *command)], capture_output=True, text=True,
-                          timeout=2 * WAIT_S, check=False, preexec_fn=before,
-                          env={**clean, **PACKAGE, **(environment or {})})
+    return harness.run([str(c) for c in (GRADPOOL, *command)], capture_output=True, text=True,
+                       timeout=2 * WAIT_S, check=False, preexec_fn=before,
+                       env={**clean, **PACKAGE, **(environment or {})})
 
 
 class Case(unittest.TestCase):

@@ -2,10 +2,10 @@
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import unittest
 
+import harness
 import tap
 from harness import BUILD, GRADPOOL, Service
 
@@ -36,7 +36,7 @@ def start(name, *options):
     what went wrong)."""
     kept = {key: value for key, value in os.environ.items()
             if not key.startswith(('GRADPOOL_', 'OMP_'))}
-    done = subprocess.run(
+    done = harness.run(
         [str(part) for part in (GRADPOOL, 'run', '--workers', WORKERS, '--endpoint',
                                 service.endpoint, sys.executable, EXAMPLES / name, *options)],
         capture_output=True, text=True, check=False, timeout=RUN_S, cwd=service.folder,

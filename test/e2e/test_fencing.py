@@ -19,7 +19,7 @@ ELEMENTS = 16 << 20  # 64 MiB: a write that is seen to begin has not ended yet
 WORKERS = 2
 WAIT_MS = 30000
 ATTEMPTS = 20
-SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '20261122'))
+SEED = tap.seed(20261122)
 
 
 def lent_memory():

@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -37,8 +36,8 @@ def run(*command, **variables):
     """What it prints. Of what the project's tests set nothing is passed on."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(('GRADPOOL_', 'PYTHON', 'LD_', 'PKG_CONFIG'))}
-    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=60,
-                            check=False, env={**kept, **variables})
+    result = harness.run([str(c) for c in command], capture_output=True, text=True, timeout=60,
+                         check=False, env={**kept, **variables})
     if result.returncode != 0:
         raise AssertionError(f'{command[0]}: {result.returncode}\n{result.stdout}{result.stderr}')
     return result.stdout

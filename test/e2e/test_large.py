@@ -4,12 +4,11 @@ Whole with `test/run.sh --long`, a tenth of it otherwise; a build with sanitizer
 fiftieth (`--fiftieth`). Two workers hold 12 GiB of the whole one.
 """
 import os
-import subprocess
 import sys
 import unittest
 
 import tap
-from harness import BENCH, Service, result
+from harness import Service, result
 
 WHOLE_ELEMENTS = (3 << 30) // 4
 WORKERS = 2

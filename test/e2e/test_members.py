@@ -13,11 +13,13 @@ import zlib
 
 import numpy
 
+import harness
 import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import tap
 import gradpool
 from harness import Service, until
 
-SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '20261122'))
+SEED = tap.seed(20261122)
 WORKERS = 4
 LOSSES, RESIZES = (8, 20) if os.environ.get('GRADPOOL_TEST_LONG') else (3, 7)
 WAIT_MS = 30000
@@ -132,7 +134,7 @@ class Case(unittest.TestCase):
         """Everybody ends well."""
         (self.folder / 'stop').touch()
         for rank, process in self.running.items():
-            out, errors = process.communicate(timeout=60)
+            out, errors = harness.finish(process, 60)
             self.assertEqual(process.returncode, 0, f'rank {rank}: {errors}')
             self.assertGreater(int(out.splitlines()[-1]), 0)
 
@@ -255,7 +257,7 @@ class Resizes(Case):
             self.ask(wanted)
             for rank in range(wanted, present):
                 process = self.running.pop(rank)
-                errors = process.communicate(timeout=60)[1]
+                errors = harness.finish(process, 60)[1]
                 self.assertEqual(process.returncode, 0, f'rank {rank}: {errors}')
             for rank in range(present, wanted):
                 self.start(rank, transport, most=6)

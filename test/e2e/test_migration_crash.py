@@ -13,6 +13,7 @@ import unittest
 import numpy
 
 import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import harness
 import tap
 import test_update_rules as rules
 import gradpool
@@ -25,7 +26,7 @@ STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 8
 GOES_ON = 3      # rounds that must follow each death
 WAIT_MS = 30000
 PRELOAD = BUILD / 'test' / 'e2e' / 'libkill_at.so'
-SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '20261122'))
+SEED = tap.seed(20261122)
 
 
 class MortalService(Service):
@@ -120,9 +121,9 @@ class Crashes(unittest.TestCase):
     def move_and_die(self, target, step):
         """Whether it has died; it may, too, after it has answered."""
         self.service.die_at(step)
-        move = subprocess.run([GRADPOOL, 'move', 'job', str(target), '--endpoint',
-                               f'unix:{self.service.state}/control.sock'], check=False,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+        move = harness.run([GRADPOOL, 'move', 'job', str(target), '--endpoint',
+                            f'unix:{self.service.state}/control.sock'], check=False,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
         self.service.die_at(0)
         if move.returncode == 0 and self.service.ask('status').returncode == 0:
             return False

@@ -13,7 +13,7 @@ import test_migration_crash as crash
 import gradpool
 from harness import Service
 
-SEED = int(os.environ.get('GRADPOOL_TEST_SEED', str(time.time_ns() % 1000000)))
+SEED = tap.seed(time.time_ns() % 1000000)
 MOVES = 500 if os.environ.get('GRADPOOL_TEST_LONG') else 20  # over each transport
 FOREVER = ('--rounds', '1000000', '--compute-ms', 3, '--tensors', 3, '--elements', 100000)
 
@@ -28,7 +28,6 @@ def rounds_of(worker):
 
 class Migrations(unittest.TestCase):
     def setUp(self):
-        print(f'# seed {SEED}')
         self.service = Service('--scale', 'off', '--lanes-per-core', 1)
         self.addCleanup(self.service.end)
         self.random = random.Random(SEED)

@@ -1,6 +1,5 @@
 """Every operation and quorum of gradpool.h against a real service, over each transport. What is
 done and expected is in operations.c."""
-import subprocess
 import unittest
 
 import harness
@@ -21,8 +20,8 @@ def tearDownModule():
 
 class Operations(unittest.TestCase):
     def run_over(self, transport):
-        done = subprocess.run([PROGRAM, service.endpoint, transport], capture_output=True,
-                              text=True, timeout=120, check=False)
+        done = harness.run([PROGRAM, service.endpoint, transport], capture_output=True,
+                           text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_all_operations_and_quorums_over_shared_memory(self):

@@ -3,7 +3,6 @@ a goodbye to the others."""
 import multiprocessing
 import os
 import re
-import subprocess
 import sys
 
 import harness
@@ -61,13 +60,13 @@ def take_part(rank, workers):
 class Ends(Case):
     def test_a_thread_in_torch_does_not_abort_a_script_that_ends(self):
         for _ in range(3):
-            done = subprocess.run([sys.executable, '-c', BUSY], timeout=TIMEOUT_S,
-                                  capture_output=True, text=True)
+            done = harness.run([sys.executable, '-c', BUSY], timeout=TIMEOUT_S,
+                               capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr), (0, ''))
 
     def test_a_script_that_fails_in_backward_ends(self):
-        done = subprocess.run([sys.executable, '-c', FAILING], timeout=TIMEOUT_S, text=True,
-                              capture_output=True, env={**os.environ, 'GRADPOOL_JOB': 'failing'})
+        done = harness.run([sys.executable, '-c', FAILING], timeout=TIMEOUT_S, text=True,
+                           capture_output=True, env={**os.environ, 'GRADPOOL_JOB': 'failing'})
         self.assertEqual(done.returncode, 1)
         self.assertIn('backward() ran more than 1 times before step()', done.stderr)
 

@@ -3,7 +3,6 @@ takes, and before each write to its store, while one worker is killed, leaves or
 these steps by default; all with GRADPOOL_TEST_LONG=1). The change is finished or has never been:
 those who stay get the same bits, no step of an update rule is lost, done twice or done with moments
 of another, and training goes on every time."""
-import contextlib
 import os
 import pathlib
 import signal
@@ -14,6 +13,7 @@ import unittest
 
 import numpy
 
+import harness
 import ranks  # sets GRADPOOL_LIBRARY: before gradpool
 import gradpool
 from harness import until
@@ -162,7 +162,7 @@ class Crashes(unittest.TestCase):
         else:
             victim.kill()
         died = self.has_died(STAYING)
-        self.running.pop(STAYING).communicate(timeout=60)
+        harness.finish(self.running.pop(STAYING), 60)
         until(lambda: self.is_made_by(STAYING), f'training goes on after a death at step {step}',
               process=self.service.serve)
         return died
@@ -183,8 +183,7 @@ class Crashes(unittest.TestCase):
     def finish(self):
         (self.folder / 'stop').touch()
         for rank, process in self.running.items():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                errors = process.communicate(timeout=60)[1]
+            errors = harness.finish(process, 60)[1]
             self.assertEqual(process.returncode, 0, f'rank {rank}: {errors}')
         logs = [self.lines(rank) for rank in range(STAYING)]
         for lines in zip(*logs):

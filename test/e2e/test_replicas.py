@@ -13,6 +13,7 @@ import time
 import numpy
 
 import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import harness
 import tap
 import test_durability as durability
 import test_update_rules as rules
@@ -26,12 +27,11 @@ setUpModule = durability.setUpModule
 
 
 class Case(durability.Case):
-    SEED = int(os.environ.get('GRADPOOL_TEST_SEED') or time.time_ns() % 2**32)
+    SEED = tap.seed(time.time_ns() % 2**32)
     KIND = 'replica'
 
     def setUp(self):
         super().setUp()
-        print(f'# seed {self.SEED}')
         self.random, self.killed = random.Random(self.SEED), 0
 
     def owners(self):
@@ -241,7 +241,7 @@ class InWorkers(Case):
                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
                 time.sleep(self.random.uniform(0, 0.2))
                 self.kill_owner()
-                said.append(asker.communicate(timeout=60)[1])
+                said.append(harness.finish(asker, 60)[1])
         self.train_while(harm, 'shm', TIMES)
         for text in said:
             self.assertNotIn('has no parameters', text)

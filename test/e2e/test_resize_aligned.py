@@ -16,7 +16,9 @@ import unittest
 
 import numpy
 
+import harness
 import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import tap
 import gradpool
 from harness import Service, until
 
@@ -26,7 +28,7 @@ WAIT_MS = 30000
 PLAIN = {'short': 300, 'long': 150000, 'cut': 2500000}  # elements; the last has several pieces
 RULED = {'weights': 2000, 'more': 700000}
 PACE_S = 0.003      # at most, between two pushes; more of later ranks
-SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '20261122'))
+SEED = tap.seed(20261122)
 # Rank r pushes 4 to the power of r: each of these means is exact, and says of which ranks it is.
 # Two that go need not go between the same two iterations.
 MEANS = {sum(4.0 ** rank for rank in present) / n: present for n in range(1, MOST + 1)
@@ -122,7 +124,7 @@ class Resizes(unittest.TestCase):
 
     def end(self, rank):
         process = self.running.pop(rank)
-        errors = process.communicate(timeout=60)[1]
+        errors = harness.finish(process, 60)[1]
         self.assertEqual(process.returncode, 0, f'rank {rank}: {errors}')
 
     def lines(self, log):

@@ -4,11 +4,11 @@ import json
 import math
 import pathlib
 import statistics
-import subprocess
 import tempfile
 import unittest
 
 import browser
+import harness
 import tap
 from harness import BENCH
 
@@ -21,8 +21,8 @@ CLOSE = 2e-5  # what is printed is rounded
 
 
 def bench(*options):
-    return subprocess.run([str(BENCH), *map(str, options)], capture_output=True, text=True,
-                          timeout=200, check=False)
+    return harness.run([str(BENCH), *map(str, options)], capture_output=True, text=True,
+                       timeout=200, check=False)
 
 
 class Savings(unittest.TestCase):

@@ -5,7 +5,6 @@ import os
 import pathlib
 import random
 import statistics
-import subprocess
 import unittest
 
 import numpy
@@ -198,9 +197,9 @@ class Few(unittest.TestCase):
         name = f'few{limit}-{transport}'.replace(' ', '')
         worker = [harness.BENCH, 'push', '--endpoint', service.endpoint, '--job', name, '--rank',
                   0, '--workers', 1, '--rounds', 3, '--transport', transport]
-        done = subprocess.run(['bash', '-c', f'ulimit {limit} && exec "$@"', 'few',
-                               *map(str, worker)], capture_output=True, text=True, timeout=60,
-                              check=False)
+        done = harness.run(['bash', '-c', f'ulimit {limit} && exec "$@"', 'few',
+                            *map(str, worker)], capture_output=True, text=True, timeout=60,
+                           check=False)
         return done.returncode, done.stdout + done.stderr
 
     def test_a_worker_with_few_descriptors_works_or_says_so(self):

@@ -20,6 +20,7 @@ import urllib.parse
 import urllib.request
 
 import browser
+import harness
 import tap
 from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, result, until
 
@@ -175,8 +176,8 @@ class Web(Running):
     def test_promtool_finds_nothing_wrong_with_the_metrics(self):
         text = fetch(self.web + '/metrics')[1]
         self.assertIn('gradpool_lane_job_rounds_total{lane="1",tenant="",job="resnet-7"}', text)
-        checked = subprocess.run(['promtool', 'check', 'metrics'], input=text, text=True,
-                                 capture_output=True, timeout=WAIT_S, check=False)
+        checked = harness.run(['promtool', 'check', 'metrics'], input=text, text=True,
+                              capture_output=True, timeout=WAIT_S, check=False)
         self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, '', ''))
 
     def test_the_report_has_the_figures_of_top(self):
@@ -293,13 +294,13 @@ class Health(unittest.TestCase):
 
 class NoService(unittest.TestCase):
     def test_without_a_service_there_is_no_report(self):
-        answer = subprocess.run([GRADPOOL, 'report', '--endpoint', 'unix:/nowhere.sock'],
-                                capture_output=True, text=True, timeout=WAIT_S, check=False)
+        answer = harness.run([GRADPOOL, 'report', '--endpoint', 'unix:/nowhere.sock'],
+                             capture_output=True, text=True, timeout=WAIT_S, check=False)
         self.assertEqual((answer.returncode, answer.stdout), (3, ''))
 
     def test_without_a_service_top_says_so_with_exit_code_3(self):
-        answer = subprocess.run([GRADPOOL, 'top', '--once', '--endpoint', 'unix:/nowhere.sock'],
-                                capture_output=True, text=True, timeout=WAIT_S, check=False)
+        answer = harness.run([GRADPOOL, 'top', '--once', '--endpoint', 'unix:/nowhere.sock'],
+                             capture_output=True, text=True, timeout=WAIT_S, check=False)
         self.assertEqual((answer.returncode, answer.stdout), (3, ''))
         self.assertIn('/nowhere.sock', answer.stderr)
 
@@ -307,9 +308,9 @@ class NoService(unittest.TestCase):
 class WebAddress(unittest.TestCase):
     def serve(self, http):
         with tempfile.TemporaryDirectory() as folder:
-            return subprocess.run([GRADPOOL, 'serve', '--state-dir', folder, '--listen',
-                                   'gradpool://127.0.0.1:0', '--http', http], text=True,
-                                  capture_output=True, timeout=WAIT_S, check=False)
+            return harness.run([GRADPOOL, 'serve', '--state-dir', folder, '--listen',
+                                'gradpool://127.0.0.1:0', '--http', http], text=True,
+                               capture_output=True, timeout=WAIT_S, check=False)
 
     def test_an_address_that_is_none_is_a_mistake_on_the_command_line(self):
         answer = self.serve('7078')
@@ -416,7 +417,7 @@ class RunPage(unittest.TestCase):
     def test_a_simulation_is_shown_as_its_last_line_has_it(self):
         with tempfile.TemporaryDirectory() as folder:
             page = pathlib.Path(folder) / 'run.html'
-            answer = subprocess.run(
+            answer = harness.run(
                 [BENCH, 'simulate', '--x', '1.5', '--hours', '12', '--windows', '20', '--json',
                  '--report', page], capture_output=True, text=True, timeout=WAIT_S, check=False)
             self.assertEqual((answer.returncode, answer.stderr), (0, ''))
@@ -433,9 +434,9 @@ class RunPage(unittest.TestCase):
             browser.check_labels(self, page.read_text(), page.parent)
 
     def test_a_page_that_cannot_be_written_is_a_failure(self):
-        answer = subprocess.run([BENCH, 'simulate', '--x', '1.5', '--hours', '1', '--windows', '1',
-                                 '--report', '/nowhere/run.html'], capture_output=True, text=True,
-                                timeout=WAIT_S, check=False)
+        answer = harness.run([BENCH, 'simulate', '--x', '1.5', '--hours', '1', '--windows', '1',
+                              '--report', '/nowhere/run.html'], capture_output=True, text=True,
+                             timeout=WAIT_S, check=False)
         self.assertEqual(answer.returncode, 1)
         self.assertEqual(answer.stdout, '')  # before it ran
         self.assertIn('/nowhere/run.html cannot be written', answer.stderr)
@@ -444,8 +445,8 @@ class RunPage(unittest.TestCase):
         for option, *value in (('--report', 'run.html'), ('--traces', 'week.csv'),
                                ('--hours', '12'), ('--sensitivity',), ('--piece-max', '65536')):
             for words in ([option, *value, '--live', 'x.csv'], ['--live', 'x.csv', option, *value]):
-                answer = subprocess.run([BENCH, 'simulate', *words], capture_output=True, text=True,
-                                        timeout=WAIT_S, check=False)
+                answer = harness.run([BENCH, 'simulate', *words], capture_output=True, text=True,
+                                     timeout=WAIT_S, check=False)
                 self.assertEqual(answer.returncode, 2)
                 self.assertEqual(answer.stdout, '')
                 self.assertIn(f'--live and {option} do not go together', answer.stderr)
@@ -454,10 +455,10 @@ class RunPage(unittest.TestCase):
         with open('/dev/full', 'w', encoding='utf-8') as full:
             for hours, out, why in (('0.02', subprocess.PIPE, 'no job'),
                                     ('12', full, 'output cannot be written')):
-                answer = subprocess.run([BENCH, 'simulate', '--x', '1.5', '--hours', hours,
-                                         '--windows', '1', '--json'], stdout=out,
-                                        stderr=subprocess.PIPE, text=True, timeout=WAIT_S,
-                                        check=False)
+                answer = harness.run([BENCH, 'simulate', '--x', '1.5', '--hours', hours,
+                                      '--windows', '1', '--json'], stdout=out,
+                                     stderr=subprocess.PIPE, text=True, timeout=WAIT_S,
+                                     check=False)
                 self.assertEqual(answer.returncode, 1)
                 self.assertIn(why, answer.stderr)
 

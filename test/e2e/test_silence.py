@@ -13,6 +13,7 @@ import unittest
 import numpy
 
 import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import progress
 import gradpool
 import test_nodes as nodes
 from harness import Process, result, until
@@ -82,11 +83,11 @@ class Silence(unittest.TestCase):
         time.sleep(0.5)  # it may have been the last to be heard
 
         self.nodes.cut('b')
-        began = time.monotonic()
+        watch = progress.Stopwatch()
         self.assertEqual(fails[0].wait(), 1)
-        failed_s = time.monotonic() - began
+        failed_s = watch.seconds()
         until(lambda: len(self.rounds_of(5)) > 50, 'two go on', process=goes_on[0])
-        on_s = self.rounds_of(5)[0] - began
+        on_s = self.rounds_of(5)[0] - watch.began - watch.pressed_s()
         print(f'# a silent host: a job failed after {failed_s:.3f} s, another went on after '
               f'{on_s:.3f} s')
         self.assertRegex(fails[0].text(), r'rank 1 of job users/fails \(node-b, pid \d+\) is gone: '

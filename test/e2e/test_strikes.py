@@ -12,20 +12,30 @@ import subprocess
 import tempfile
 import unittest
 
+import harness
 import tap
 from harness import BENCH, until
 
-SEED = int(os.environ.get('GRADPOOL_TEST_SEED', '4'))
-SEEDS, SECONDS = (10, 300) if os.environ.get('GRADPOOL_TEST_LONG') else (1, 40)
+SEED = tap.seed(4)
+IS_LONG = bool(os.environ.get('GRADPOOL_TEST_LONG'))
+SECONDS = 300 if IS_LONG else 25
 
 WAIT_S = 8  # the deadline of each wait there: none comes to it, whatever was done
 
 
+def seeds():
+    """GRADPOOL_TEST_SEEDS is one, or a range such as 4-8; by default ten in the long form."""
+    first, _, last = os.environ.get('GRADPOOL_TEST_SEEDS', '').partition('-')
+    if first:
+        return range(int(first), int(last or first) + 1)
+    return range(SEED, SEED + (10 if IS_LONG else 1))
+
+
 class Strikes(unittest.TestCase):
     def strike(self, seed):
-        answer = subprocess.run([BENCH, 'faults', '--json', '--seconds', str(SECONDS), '--seed',
-                                 str(seed)], capture_output=True, text=True, check=False,
-                                timeout=SECONDS + 120)
+        answer = harness.run([BENCH, 'faults', '--json', '--seconds', str(SECONDS), '--seed',
+                              str(seed)], capture_output=True, text=True, check=False,
+                             timeout=SECONDS + 120)
         print(f'# {answer.stdout.strip()}', flush=True)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         told = json.loads(answer.stdout.splitlines()[-1])
@@ -40,7 +50,7 @@ class Strikes(unittest.TestCase):
                          (0, 0, 0, 0))
 
     def test_what_is_killed_stopped_or_cut_hurts_no_element(self):
-        for seed in range(SEED, SEED + SEEDS):
+        for seed in seeds():
             with self.subTest(seed=seed):
                 self.strike(seed)
 
@@ -85,7 +95,7 @@ class Crashes(unittest.TestCase):
             output = pathlib.Path(folder) / 'output'
             errors = pathlib.Path(folder) / 'errors'
             with open(output, 'wb') as out, open(errors, 'wb') as err:
-                bench = subprocess.Popen([BENCH, 'faults', '--json', '--seconds', '8', '--seed',
+                bench = subprocess.Popen([BENCH, 'faults', '--json', '--seconds', '4', '--seed',
                                           '4'], stdout=out, stderr=err,
                                          env={**os.environ, 'TMPDIR': folder})
             try:
@@ -95,7 +105,8 @@ class Crashes(unittest.TestCase):
                     until(lambda: find(bench.pid), 'they are children of the bench')
                 victim = find(bench.pid)[0]
                 os.kill(victim, signal.SIGABRT)
-                code = bench.wait(120)
+                harness.finish(bench, 60)
+                code = bench.returncode
             finally:
                 bench.kill()
                 bench.wait()

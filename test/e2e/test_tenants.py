@@ -4,12 +4,13 @@ import contextlib
 import os
 import socket
 import ssl
-import subprocess
 import textwrap
 import threading
 import time
 import unittest
 
+import harness
+import progress
 import tap
 from harness import BENCH, BUILD, GRADPOOL, WAIT_S, Process, Service, result, until
 
@@ -19,8 +20,8 @@ REFUSED = 'the key of tenant acme was refused'
 
 def run(*command, environment=None):
     clean = {k: v for k, v in os.environ.items() if not k.startswith('GRADPOOL_')}
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True,
-                          timeout=WAIT_S, check=False, env={**clean, **(environment or {})})
+    return harness.run([str(c) for c in command], capture_output=True, text=True,
+                       timeout=WAIT_S, check=False, env={**clean, **(environment or {})})
 
 
 def status(endpoint, environment=None):
@@ -132,9 +133,9 @@ class Keys(unittest.TestCase):
         links = [self.dial() for _ in range(100)]
         for link in links[::2]:
             link.sendall(b'\x16\x03\x01\x01\x40\x01')
-        started = time.monotonic()
+        watch = progress.Stopwatch()
         self.assertEqual(status(self.service.endpoint, self.acme).returncode, 0)
-        self.assertLess(time.monotonic() - started, 3)
+        self.assertLess(watch.seconds(), 3)
         for link in links:
             self.assertEqual(link.recv(10), b'')
 
@@ -292,10 +293,10 @@ class OtherEnds(unittest.TestCase):
 
     def test_a_server_that_says_nothing_is_given_up_at_the_deadline(self):
         endpoint = self.serve_once(b'')
-        started = time.monotonic()
+        watch = progress.Stopwatch()
         said = run(BENCH, 'push', '--endpoint', endpoint, '--workers', '1', '--rank', '0',
                    environment={**FOREIGN, 'GRADPOOL_CONNECT_TIMEOUT_MS': '500'})
-        self.assertLess(time.monotonic() - started, 5)
+        self.assertLess(watch.seconds(), 5)
         self.assertNotEqual(said.returncode, 0)
         self.assertIn('no answer within the deadline', said.stderr + said.stdout)
 

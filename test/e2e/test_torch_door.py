@@ -9,6 +9,7 @@ import tempfile
 import time
 
 import python_case
+import harness
 import ranks
 import torch_door_calls
 from python_case import setUpModule, tearDownModule     # noqa: found by name
@@ -521,8 +522,8 @@ class TorchDoor(python_case.Case):
 
     def test_who_does_not_come_is_named(self):
         processes = ranks.start_ranks('rank_is_left_alone', 2, GRADPOOL_JOB='left-alone')
-        out, errors = processes[0].communicate(timeout=60)
-        processes[1].communicate(timeout=60)
+        out, errors = harness.finish(processes[0], 60)
+        harness.finish(processes[1], 60)
         self.assertEqual(processes[0].returncode, 0, errors)
         late, gone = json.loads(out.splitlines()[-1])
         self.assertEqual([late[0], gone[0]], ['Timeout', 'PeerLost'])

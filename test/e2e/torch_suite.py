@@ -172,6 +172,8 @@ def main():
     parser.add_argument('--spawn', action='store_true')
     parser.add_argument('names', nargs='*')
     options = parser.parse_args()
+    if case := os.environ.get('GRADPOOL_TEST_CASE'):
+        options.names = ['test_' + case.removeprefix('test_')]
     os.environ['BACKEND'] = distributed_test.BACKEND = options.backend
     TorchSuite.method = 'spawn' if options.spawn else 'fork'
     result = tap.TapResult()

@@ -143,7 +143,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     save_on_death();
     load_all(argv[1]);
-    printf("1..%zu\n", corpus_count + 1);
+    printf("# GRADPOOL_TEST_SEED=%llu\n1..%zu\n", (unsigned long long)seed, corpus_count + 1);
     for (size_t i = 0; i < corpus_count; i++) {
         run(corpus[i].data, corpus[i].bytes);
         printf("ok %zu - %s is survived\n", i + 1, corpus[i].name);

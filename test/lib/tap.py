@@ -5,6 +5,8 @@
 
 A case is named after its method: test_a_stale_route_is_refused -> "a stale route is refused".
 """
+import fnmatch
+import os
 import sys
 import traceback
 import unittest
@@ -67,9 +69,28 @@ class TapResult(unittest.TestResult):
             self.explain(err)
 
 
+def seed(default):
+    """The seed of the test's randomness, printed: GRADPOOL_TEST_SEED, or `default`."""
+    chosen = int(os.environ.get('GRADPOOL_TEST_SEED') or default)
+    emit(f'# GRADPOOL_TEST_SEED={chosen}')
+    return chosen
+
+
+def cases(suite, pattern):
+    """The cases of a suite whose name is `pattern`, which may hold *, written with _."""
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from cases(test, pattern)
+        elif fnmatch.fnmatchcase(statement(test).replace(' ', '_'), pattern.removeprefix('test_')):
+            yield test
+
+
 def main(module='__main__'):
-    """Runs every case of the module; exits 1 if one failed. A plan of what ran is printed last."""
-    result = TapResult()
-    unittest.defaultTestLoader.loadTestsFromModule(sys.modules[module]).run(result)
+    """Runs every case of the module, or those of GRADPOOL_TEST_CASE; exits 1 if one failed. A plan
+    of what ran is printed last."""
+    result, suite = TapResult(), unittest.defaultTestLoader.loadTestsFromModule(sys.modules[module])
+    if pattern := os.environ.get('GRADPOOL_TEST_CASE'):
+        suite = unittest.TestSuite(cases(suite, pattern))
+    suite.run(result)
     emit(f'1..{result.number}')
     sys.exit(0 if result.wasSuccessful() else 1)

@@ -1,4 +1,5 @@
 /* Many random worlds, each from a seed. GRADPOOL_TEST_SEED runs one of them again. */
+#include "test/lib/extent.h"
 #include "test/sim/sim.h"
 
 #include "svc/base/log.h"
@@ -49,7 +50,7 @@ static struct sim_result run_worlds(uint64_t count, bool has_copies)
 
 static void every_random_world_keeps_all_invariants(void **state)
 {
-    struct sim_result sum = run_worlds(getenv("GRADPOOL_TEST_LONG") ? WORLDS_LONG : WORLDS, false);
+    struct sim_result sum = run_worlds(extent(WORLDS, WORLDS / 4, WORLDS_LONG), false);
     print_message("# %" PRIu64 " turns, %" PRIu64 " rounds, %" PRIu64 " results, %" PRIu64
                   " commits, %" PRIu64 " repeats, %" PRIu64 " laps, %" PRIu64 " deaths, %" PRIu64
                   " standings, %" PRIu64 " handed over, %" PRIu64 " not, %" PRIu64
@@ -75,8 +76,7 @@ static void the_same_seed_is_the_same_world(void **state)
 /* Update rules alone, each state with a copy in a worker's memory. */
 static void parameters_with_a_copy_outlive_their_lanes_in_every_random_world(void **state)
 {
-    struct sim_result sum =
-        run_worlds(getenv("GRADPOOL_TEST_LONG") ? WORLDS_LONG / 4 : WORLDS / 4, true);
+    struct sim_result sum = run_worlds(extent(WORLDS, WORLDS / 4, WORLDS_LONG) / 4, true);
     print_message("# %" PRIu64 " rounds, %" PRIu64 " deaths, %" PRIu64 " handed over, %" PRIu64
                   " jobs done, %" PRIu64 " failed\n",
                   sum.rounds, sum.deaths, sum.handovers, sum.jobs_done, sum.jobs_failed);

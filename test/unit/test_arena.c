@@ -1,4 +1,6 @@
 /* The memory of a lane: what accounts say is what the allocator holds. */
+#include "test/lib/extent.h"
+
 #include "svc/aggregator/arena.h"
 
 #include <errno.h>
@@ -66,7 +68,7 @@ static void accounts_add_up_to_what_is_allocated(void **state)
     struct arena_account accounts[ACCOUNTS] = {0};
     static void *piece[PIECES];
     memset(piece, 0, sizeof(piece));
-    for (int step = 0; step < 4 * PIECES; step++) {
+    for (int step = 0; step < (int)extent(4 * PIECES, PIECES, 4 * PIECES); step++) {
         int i = (int)(random() % PIECES);
         struct arena_account *account = &accounts[i % ACCOUNTS];
         size_t bytes = any_size();
@@ -214,7 +216,7 @@ static void any_thread_may_ask_how_much_there_is(void **state)
     pthread_t thread;
     void *kept = arena_alloc(w.arena, &account, 1000);
     assert_int_equal(pthread_create(&thread, NULL, watch_from_another_thread, &w), 0);
-    for (int i = 0; i < 20000; i++)
+    for (int i = 0, most = (int)extent(20000, 2000, 20000); i < most; i++)
         arena_free(w.arena, &account, arena_alloc(w.arena, &account, (size_t)i));
     __atomic_store_n(&w.stop, true, __ATOMIC_RELEASE);
     assert_int_equal(pthread_join(thread, NULL), 0);

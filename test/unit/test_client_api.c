@@ -1,6 +1,7 @@
 /* The edges of gradpool.h: what users may get wrong, variables, memory, forks. */
 #include "svc/wire/slab.h"
 #include "test/unit/client_fixture.h"
+#include "test/unit/skip.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -492,7 +493,7 @@ static void a_child_does_not_keep_its_parents_connections_open(void **state)
     int ends[2], status;
     pid_t child;
 #ifdef __SANITIZE_THREAD__
-    skip(); /* the sanitizer allows no threads in the child of a process with threads */
+    skip_because("ThreadSanitizer allows no threads in the child of a process with threads");
 #endif
     assert_int_equal(pipe(ends), 0);
     pid_t parent = fork();

@@ -1,6 +1,7 @@
 /* fabric_ofi beside peers that were accepted and then write what they like into their sockets
  * (README, O12). Whatever they send ends their own connection at most; after each of them every
  * byte of an honest worker is compared. */
+#include "test/lib/extent.h"
 #include "test/unit/fabric_suite.h"
 #include "test/unit/ofi_stranger.h"
 
@@ -282,7 +283,7 @@ static void bytes_by_chance_touch_no_other_connection(void **state)
 {
     const char *given = getenv("GRADPOOL_TEST_SEED");
     uint64_t seed = given ? strtoull(given, NULL, 0) : clock_now_ns();
-    const int connections = getenv("GRADPOOL_TEST_LONG") ? 5000 : 150;
+    const int connections = (int)extent(150, 50, 5000);
     struct bench b;
     (void)state;
     print_message("# GRADPOOL_TEST_SEED=%llu\n", (unsigned long long)seed);

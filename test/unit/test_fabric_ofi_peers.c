@@ -1,4 +1,5 @@
 /* fabric_ofi with peers in processes of their own, which stop and die (README, O2, O9). */
+#include "test/lib/extent.h"
 #include "test/unit/fabric_suite.h"
 
 #include "svc/base/clock.h"
@@ -282,7 +283,7 @@ static void read_checked(struct rig *rig, struct fabric_conn *c, uint8_t *slot, 
 static void the_eviction_of_a_stopped_worker_never_touches_another_job(void **state)
 {
     enum { READS = 8 };
-    const int evictions = getenv("GRADPOOL_TEST_LONG") ? 50 : 10;
+    const int evictions = (int)extent(10, 4, 50);
     struct rig rig;
     struct fabric_conn *healthy;
     (void)state;

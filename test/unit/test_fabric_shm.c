@@ -1,6 +1,7 @@
 /* fabric_shm: the common cases, then what only processes that share memory can do: die, fork, be
  * somebody else. Hostile peers are in test_shm_mistrust.c. */
 #include "test/unit/fabric_suite.h"
+#include "test/unit/skip.h"
 
 #include "svc/wire/shm_conn.h"
 
@@ -483,7 +484,7 @@ static void another_user_is_refused_unless_allowed(void **state)
     struct rig *rig = *state;
 
     if (geteuid() != 0)
-        skip();
+        skip_because("only root can become another user");
     pid_t stranger = fork_mortal();
     if (stranger == 0)
         knock_as_stranger(rig->address);

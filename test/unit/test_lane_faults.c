@@ -4,6 +4,7 @@
 #include "svc/aggregator/release.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane_rig.h"
+#include "test/unit/skip.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -143,7 +144,7 @@ static void a_page_that_fails_in_a_sum_fails_the_job_by_name(void **state)
 {
     rig_start_job(&rig, kind, 3, 1, 1000);
     if (strcmp(kind, "shm") != 0)
-        skip(); /* nothing is mapped */
+        skip_because("over this transport no memory is mapped");
     break_a_page_in_a_sum();
     assert_true(rig.workers[0].errors_count > 0 && rig.workers[2].errors_count > 0);
     assert_true(says(&rig.workers[2], "rank 1"));
@@ -160,7 +161,7 @@ static void a_page_that_fails_in_a_sum_costs_its_rank_alone_where_others_go_on(v
     for (rig.count = 0; rig.count < 3; rig.count++)
         rig_connect(&rig, rig.count, RIG_JOB, rig.count);
     if (strcmp(kind, "shm") != 0)
-        skip();
+        skip_because("over this transport no memory is mapped");
     break_a_page_in_a_sum();
     assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece.id, 1), 0);
     lane_let_go(rig.lane, RIG_JOB, gone);

@@ -1,6 +1,7 @@
 /* An owner, or who keeps a copy for it, dies at every step of a round and of a recovery (README of
  * svc/aggregator, A49; svc/wire, W20): the same bits come out, wherever it was. Over the network at
  * some of them, all with GRADPOOL_TEST_LONG. */
+#include "test/lib/extent.h"
 #include "test/unit/keeper_rig.h"
 
 #include <errno.h>
@@ -232,7 +233,7 @@ static bool owner_and_rank_die_in_round(uint32_t steps)
 
 static void each_step(const char *what, bool (*dies)(uint32_t steps))
 {
-    uint32_t stride = strcmp(kind, "shm") == 0 || getenv("GRADPOOL_TEST_LONG") ? 1 : 11, steps = 0;
+    uint32_t stride = strcmp(kind, "shm") == 0 ? extent(1, 7, 1) : extent(11, 47, 1), steps = 0;
     while (!dies(steps))
         assert_true((steps += stride) < STEPS_MOST);
     print_message("# %s: at %u of %u steps\n", what, steps / stride + 1, steps + 1);

@@ -1,6 +1,7 @@
 /* States that another aggregator keeps a copy of (README of svc/aggregator, A49; svc/wire, W20),
  * as transcripts: what waits for the keeper, what lies there when, what a new owner makes of it. */
 #include "test/unit/keeper_rig.h"
+#include "test/unit/skip.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -106,7 +107,7 @@ static void a_page_of_a_copy_that_fails_leaves_it_without_its_stamp(void **state
 {
     start_with_keeper(3);
     if (strcmp(kind, "shm") != 0)
-        skip(); /* nothing is mapped */
+        skip_because("over this transport no memory is mapped");
     rig_break_page(&rig, KEEPER, copy_of(KEEPER, 4) + ARRAYS * ELEMENTS - 2048);
     announce_all(4);
     expect_waiting();

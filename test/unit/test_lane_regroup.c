@@ -5,6 +5,7 @@
 #include "svc/aggregator/regroup.h"
 #include "svc/aggregator/release.h"
 #include "test/unit/lane_rig.h"
+#include "test/unit/skip.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -498,7 +499,7 @@ static void who_has_just_come_with_a_copy_and_is_lost_holds_nobody_up(void **sta
 {
     start_parameters(LONG / 4);
     if (strcmp(kind, "shm") == 0)
-        skip(); /* all of it is copied in one turn of the lane */
+        skip_because("over shared memory all of it is copied in one turn of the lane");
     update(7, 2, 20);
     expect_commit(1, 2);
     replace_by_who_has_room();

@@ -60,9 +60,11 @@ static struct snapshot *usual(void)
 
 static size_t lines_with(const char *text, const char *part)
 {
-    size_t count = 0;
-    for (const char *at = text; (at = strstr(at, part)); at++)
-        count += at == text || at[-1] == '\n';
+    size_t count = 0, bytes = strlen(part);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        count += strncmp(line, part, bytes) == 0;
+    }
     return count;
 }
 

@@ -1,4 +1,6 @@
 /* How members of an elastic job with an update rule see of which gradients its parameters are. */
+#include "test/lib/extent.h"
+
 #include "bench/faults/mirror.h"
 
 #include "svc/base/clock.h"
@@ -75,7 +77,7 @@ static struct pushes round_of(uint32_t count)
 static void steps_name_their_gradients_for_very_long(void **state)
 {
     struct pushes read;
-    for (uint32_t count = 1; count < 600; count++) {
+    for (uint32_t count = 1; count < extent(600, 60, 600); count++) {
         const struct pushes pushes = round_of(count);
         step(&pushes, false);
         assert_int_equal(mirror_follow(&member, values, &read), 0);
@@ -88,7 +90,7 @@ static void steps_name_their_gradients_for_very_long(void **state)
 static void large_numbers_are_read_too(void **state)
 {
     struct pushes read;
-    for (uint32_t i = 1; i < 100; i++) {
+    for (uint32_t i = 1; i < extent(100, 20, 100); i++) {
         const struct pushes pushes = {.of = {{1000, 50000 + i}, {3, i}, {900, 49000 + i}, {1, i}}};
         step(&pushes, false);
         assert_int_equal(mirror_follow(&member, values, &read), 0);

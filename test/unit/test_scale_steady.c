@@ -1,9 +1,11 @@
 /* How the pool behaves over time: still under a steady load, on the heels of one that swings,
  * within its invariants whatever is seen (scale_pool.h checks each decision). Prints its seeds. */
+#include "test/lib/extent.h"
 #include "test/unit/scale_pool.h"
 
 #define SEED UINT64_C(20261121)
-#define SEEDS 30
+
+static uint32_t seeds(void) { return extent(30, 10, 30); }
 
 /* splitmix64 */
 static uint64_t pool_draw(uint64_t *seed, uint64_t below)
@@ -68,7 +70,7 @@ static size_t run_windows(struct pool *p, size_t windows, uint64_t *seed)
 /* What is spread thin comes together within the hold times, and then that was it. */
 static void a_steady_load_from_lanes_of_its_own_comes_to_rest(void **state)
 {
-    for (uint64_t n = 0; n < SEEDS; n++) {
+    for (uint64_t n = 0; n < seeds(); n++) {
         uint64_t seed = SEED + n;
         size_t lanes = 1 + pool_draw(&seed, 24);
         struct pool *p = pool_new(32, 8);
@@ -81,7 +83,7 @@ static void a_steady_load_from_lanes_of_its_own_comes_to_rest(void **state)
                      changes, p->counts[SCALE_RELIEVE], open, lanes);
         pool_free(p);
     }
-    print_message("# seeds %" PRIu64 " to %" PRIu64 "\n", SEED, SEED + SEEDS - 1);
+    print_message("# seeds %" PRIu64 " to %" PRIu64 "\n", SEED, SEED + seeds() - 1);
 }
 
 /* --- a load that swings --- */
@@ -214,7 +216,7 @@ static void swing_jobs(struct swing *w, size_t wanted)
 static void a_steady_load_after_departures_comes_to_rest(void **state)
 {
     size_t drains = 0;
-    for (uint64_t n = 0; n < SEEDS; n++) {
+    for (uint64_t n = 0; n < seeds(); n++) {
         struct swing w = {.p = pool_new(48, 12), .seed = SEED + 500 + n};
         struct pool *p = w.p;
         size_t jobs = 10 + pool_draw(&w.seed, 60);
@@ -232,7 +234,7 @@ static void a_steady_load_after_departures_comes_to_rest(void **state)
         pool_free(p);
     }
     print_message("# seeds %" PRIu64 " to %" PRIu64 ": %zu drains\n", SEED + 500,
-                  SEED + 500 + SEEDS - 1, drains);
+                  SEED + 500 + seeds() - 1, drains);
     assert_true(drains > 0);
 }
 
@@ -242,7 +244,7 @@ static void a_steady_load_after_departures_comes_to_rest(void **state)
 static void a_steady_load_that_begins_in_disorder_comes_to_rest(void **state)
 {
     size_t reliefs = 0, late = 0;
-    for (uint64_t n = 0; n < SEEDS; n++) {
+    for (uint64_t n = 0; n < seeds(); n++) {
         uint64_t seed = SEED + 1000 + n;
         size_t lanes = 1 + pool_draw(&seed, 12);
         struct pool *p = pool_new(48, 12);
@@ -258,11 +260,11 @@ static void a_steady_load_that_begins_in_disorder_comes_to_rest(void **state)
         late += changes > 0;
         pool_free(p);
     }
-    print_message("# seeds %" PRIu64 " to %" PRIu64 ": %zu reliefs; in %zu of %d something changed "
+    print_message("# seeds %" PRIu64 " to %" PRIu64 ": %zu reliefs; in %zu of %u something changed "
                   "after 1500 windows\n",
-                  SEED + 1000, SEED + 1000 + SEEDS - 1, reliefs, late, SEEDS);
+                  SEED + 1000, SEED + 1000 + seeds() - 1, reliefs, late, seeds());
     assert_true(reliefs > 0);
-    assert_in_range(late, 0, SEEDS / 10);
+    assert_in_range(late, 0, seeds() / 10);
 }
 
 static void a_load_that_swings_tenfold_is_followed(void **state)

@@ -188,7 +188,7 @@ static void random_memory_never_leads_out_of_the_ring(void **state)
 
     if (given)
         assert_int_equal(text_parse_u64(given, 0, UINT32_MAX, &start), 0);
-    print_message("# seed %" PRIu64 "\n", start);
+    print_message("# GRADPOOL_TEST_SEED=%" PRIu64 "\n", start);
     unsigned seed = (unsigned)start;
     for (int i = 0; i < 200000; i++) {
         uint32_t *words = (uint32_t *)p.ring;

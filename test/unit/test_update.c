@@ -279,7 +279,7 @@ static int prepare(void **state)
 {
     const char *text = getenv("GRADPOOL_TEST_SEED");
     unsigned seed = text ? (unsigned)strtoul(text, NULL, 0) : (unsigned)getpid();
-    print_message("# seed %u\n", seed);
+    print_message("# GRADPOOL_TEST_SEED=%u\n", seed);
     srandom(seed);
     return 0;
 }

@@ -1,0 +1,20 @@
+/* How far a test goes that repeats itself: the whole way with GRADPOOL_TEST_LONG, which
+ * `test/run.sh --long` sets; less by default, and less still where sanitizers slow each step. */
+#ifndef TEST_LIB_EXTENT_H
+#define TEST_LIB_EXTENT_H
+
+#include <stdint.h>
+#include <stdlib.h>
+
+static inline uint32_t extent(uint32_t by_default, uint32_t sanitized, uint32_t whole)
+{
+    if (getenv("GRADPOOL_TEST_LONG"))
+        return whole;
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    return sanitized;
+#else
+    return by_default;
+#endif
+}
+
+#endif

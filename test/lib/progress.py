@@ -1,0 +1,136 @@
+"""How busy processes are, read from /proc: a slow process is told apart from one that stands still.
+
+A process makes progress while one of its threads runs, waits for a core or waits for a disk. A
+process beside other load, or on a host with slow memory, is busy all the same; a process that hangs
+sleeps.
+"""
+import contextlib
+import os
+import time
+
+QUIET_CORES = 0.05  # below this use of cores a group of processes counts as standing still
+SAMPLE_S = 1.0
+
+
+def processes():
+    """pid -> (parent, session) of every process."""
+    found = {}
+    for name in os.listdir('/proc'):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                with open(f'/proc/{name}/stat', 'rb') as stat:
+                    fields = stat.read().rpartition(b')')[2].split()
+                found[int(name)] = (int(fields[1]), int(fields[3]))
+    return found
+
+
+def owners(roots, table):
+    """pid -> root, for each process that descends from one of `roots` or is in its session."""
+    owned = {root: root for root in roots}
+
+    def owner(pid):
+        if pid not in owned:
+            owned[pid] = None   # ends a circle, which a pid that was used again could make
+            parent, session = table.get(pid, (0, 0))
+            owned[pid] = session if session in roots else owner(parent) if pid in table else None
+        return owned[pid]
+
+    return {pid: root for pid in table if (root := owner(pid)) is not None}
+
+
+def thread_times(pid):
+    """tid -> nanoseconds on a core and in the queue for one; a wait for a disk counts as busy."""
+    times = {}
+    with contextlib.suppress(OSError):
+        for tid in os.listdir(f'/proc/{pid}/task'):
+            with contextlib.suppress(OSError, ValueError):
+                with open(f'/proc/{pid}/task/{tid}/schedstat', 'rb') as file:
+                    ran, waited, _ = map(int, file.read().split())
+                times[int(tid)] = ran + waited
+    return times
+
+
+def waits_for_disk(pid):
+    with contextlib.suppress(OSError):
+        for tid in os.listdir(f'/proc/{pid}/task'):
+            with contextlib.suppress(OSError):
+                with open(f'/proc/{pid}/task/{tid}/stat', 'rb') as stat:
+                    if stat.read().rpartition(b')')[2].split()[0] == b'D':
+                        return True
+    return False
+
+
+class Activity:
+    """Cores that groups of processes want (run on or wait for), since the call before."""
+
+    def __init__(self):
+        self.times, self.at = {}, time.monotonic()
+
+    def sample(self, groups):
+        """root -> cores. `groups` is pid -> root. A thread that is new counts from its start."""
+        now, times, wanted = time.monotonic(), {}, dict.fromkeys(groups.values(), 0)
+        for pid, root in groups.items():
+            for tid, spent in thread_times(pid).items():
+                times[tid] = spent
+                wanted[root] += max(0, spent - self.times.get(tid, 0))
+        elapsed_ns = max(now - self.at, 1e-3) * 1e9
+        self.times, self.at = times, now
+        return {root: spent / elapsed_ns for root, spent in wanted.items()}
+
+
+class Patience:
+    """A limit of time that stands for processes without progress.
+
+    is_over() turns true after `seconds` in which neither the descendants of `root` were busy nor
+    `size()` grew, and after ten times `seconds` in any case: a process that spins ends, too."""
+    BUSY_FACTOR = 10
+
+    def __init__(self, seconds, root=None, size=lambda: 0):
+        self.seconds, self.root, self.size = seconds, root or os.getpid(), size
+        self.start = self.sampled = time.monotonic()
+        self.activity, self.quiet_s, self.known, self.grown = None, 0.0, frozenset(), 0
+
+    def is_over(self):
+        now = time.monotonic()
+        if now - self.sampled < SAMPLE_S:
+            return False
+        elapsed, self.sampled = now - self.sampled, now
+        if self.is_quiet():
+            # One late sample is one sample: who could not run then could not work either.
+            self.quiet_s += min(elapsed, 2 * SAMPLE_S)
+        return (self.quiet_s >= self.seconds
+                or now - self.start >= self.BUSY_FACTOR * self.seconds)
+
+    def is_quiet(self):
+        """Of processes that lived a sample ago: short commands of the waiting test are no sign."""
+        size, pids = self.size(), set(owners([self.root], processes())) - {os.getpid()}
+        has_grown, self.grown = size > self.grown, size
+        lasting, self.known = pids & self.known, pids
+        is_first, self.activity = not self.activity, self.activity or Activity()
+        cores = sum(self.activity.sample(dict.fromkeys(lasting, 0)).values())
+        if is_first or has_grown or cores > QUIET_CORES:
+            return False
+        return not any(waits_for_disk(pid) for pid in lasting)
+
+
+def pressure_s():
+    """Seconds since the host's start in which a process waited for a core; 0 if not known."""
+    with contextlib.suppress(OSError):
+        with open('/proc/pressure/cpu', encoding='utf-8') as file:
+            return int(file.readline().rpartition('total=')[2]) / 1e6
+    return 0.0
+
+
+class Stopwatch:
+    """Time without the seconds in which a process of the host waited for a core. A deadline of the
+    service is held against it: on a host that is busy or slow it runs slower, and stands still on
+    none that is idle."""
+
+    def __init__(self):
+        self.began, self.before_s = time.monotonic(), pressure_s()
+
+    def pressed_s(self):
+        return pressure_s() - self.before_s
+
+    def seconds(self):
+        return time.monotonic() - self.began - self.pressed_s()

@@ -1,0 +1,168 @@
+#!/usr/bin/python3
+"""All tests of gradpool: set-up, builds, every case, one closing line. Started by test/run.sh."""
+import argparse
+import os
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+
+import builds  # noqa: E402
+import parts  # noqa: E402
+from program import Program  # noqa: E402
+from schedule import Schedule  # noqa: E402
+from summary import Summary  # noqa: E402
+
+USAGE = f'''\
+usage: test/run.sh [--quick | --long PART... | --only [BUILD:]PROGRAM... [--case NAME]]
+
+  (nothing)      every case, short and seeded, in three builds: plain, address+undefined
+                 and thread sanitizer
+  --quick        the plain build only
+  --long PART... the named parts with their full counts; alone, it lists them
+  --only         programs by name, of the plain build or of BUILD; one case of them with --case
+
+The line before the last ones names what was skipped. The last line is "N passed, N failed"; the
+exit code is 0 only if nothing failed.
+
+Parts, with minutes on two cores:
+{parts.list_parts()}
+'''
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(add_help=False, usage=argparse.SUPPRESS, allow_abbrev=False)
+    parser.error = lambda text: refuse(f'test/run.sh: {text}\n{USAGE}')
+    for name in ('--help', '-h', '--quick'):
+        parser.add_argument(name, action='store_true')
+    parser.add_argument('--long', nargs='*')
+    parser.add_argument('--only', nargs='+')
+    parser.add_argument('--case')
+    options = parser.parse_args(arguments)
+    if options.help or options.h or options.long == []:
+        print(USAGE, end='')
+        sys.exit(0)
+    if sum(map(bool, (options.quick, options.long, options.only))) > 1:
+        parser.error('--quick, --long and --only exclude each other')
+    if options.case and not options.only:
+        parser.error('--case: only beside --only')
+    return options
+
+
+def refuse(text):
+    print(text, end='', file=sys.stderr)
+    sys.exit(2)
+
+
+def seeds(words):
+    """(parts, seeds): "faults 4-8" is a part and its seeds."""
+    names = [word for word in words if word in parts.LONG]
+    ranges = [word for word in words if word not in parts.LONG]
+    for word in ranges:
+        first, _, last = word.partition('-')
+        if not (first.isdigit() and (last or first).isdigit() and 'faults' in names):
+            refuse(f"test/run.sh: '{word}' is no part; `test/run.sh --long` lists them\n")
+    if len(ranges) > 1:
+        refuse('test/run.sh: one range of seeds, such as 4-8\n')
+    return names, ranges[0] if ranges else None
+
+
+class Run:
+    """One run of some programs of some builds. Programs of sanitizer builds, which slow all that
+    runs beside them, come after those of the plain build."""
+
+    def __init__(self, title=''):
+        self.builds = parts.make_builds()
+        self.summary = Summary(title)
+        self.environment = {**os.environ, 'CMOCKA_MESSAGE_OUTPUT': 'TAP'}
+        self.case = None
+
+    def run(self, chosen):
+        """`chosen`: build name -> the test whether a program (name, suites) belongs."""
+        made = [name for name in chosen if self.make(name)]
+        for stage in ['plain'], [name for name in made if name != 'plain']:
+            self.test([program for name in stage if name in made
+                       for program in self.programs(self.builds[name], chosen[name])])
+        return self.summary.close()
+
+    def make(self, name):
+        self.summary.say(f'{name}: building in {self.builds[name].folder.name}/')
+        if self.builds[name].make():
+            return True
+        self.summary.add_failed_build(name)
+        return False
+
+    def programs(self, build, belongs):
+        if build.name != 'plain':
+            build.environment.update(builds.sanitizer_options())
+        if build.name == 'thread':
+            build.wrapper = builds.steady_memory()
+        programs = [Program(test, build, -test['priority']) for test in build.tests()]
+        programs = [p for p in programs if belongs(p.name, p.suites)]
+        self.summary.expect(build.name, len(programs))
+        return programs
+
+    def test(self, programs):
+        if programs:
+            names = ', '.join(sorted({program.build.name for program in programs}))
+            self.summary.say(f'{names}: {len(programs)} programs')
+            Schedule(programs, self.summary.add, self.environment).run()
+
+
+def whole(quick):
+    names = ['plain'] if quick else ['plain', 'address', 'thread']
+    return {name: lambda _, suites, wanted=parts.short_suites(name): parts.belongs(suites, wanted)
+            for name in names}
+
+
+def long_part(name):
+    part = parts.LONG[name]
+    wanted = part.suites or {name}
+    return {build: lambda _, suites, short=parts.short_suites(build):
+            bool(suites & wanted) and (short is None or bool(suites & short))
+            for build in part.builds}
+
+
+def named(words, known):
+    """`--only`: BUILD:PROGRAM or PROGRAM."""
+    chosen = {}
+    for word in words:
+        build, _, program = word.rpartition(':')
+        if (build or 'plain') not in known:
+            refuse(f"test/run.sh: no build '{build}': {', '.join(known)}\n")
+        chosen.setdefault(build or 'plain', set()).add(program)
+    return {build: lambda name, _, wanted=wanted: name in wanted
+            for build, wanted in chosen.items()}
+
+
+def run_long(names, seed_range):
+    failed = 0
+    for name in names:
+        run = Run(name)
+        run.environment['GRADPOOL_TEST_LONG'] = '1'
+        if name == 'faults' and seed_range:
+            run.environment['GRADPOOL_TEST_SEEDS'] = seed_range
+        failed |= run.run(long_part(name))
+    return failed
+
+
+def main(arguments):
+    options = parse(arguments)
+    names, seed_range = seeds(options.long or [])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if subprocess.run([builds.ROOT / 'test/setup.sh', '--tests'], check=False).returncode:
+        return 1
+    print(f'gradpool tests: {os.cpu_count()} cores, Linux {os.uname().release}', flush=True)
+    if options.long:
+        return run_long(names, seed_range)
+    run = Run()
+    if options.only:
+        if options.case:
+            run.environment['GRADPOOL_TEST_CASE'] = options.case
+        return run.run(named(options.only, run.builds))
+    return run.run(whole(options.quick))
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,99 @@
+"""Cases of one test program, counted from its output (TAP)."""
+import re
+
+CASE = re.compile(r'^(not ok|ok)\b\s*\d*\s*(?:-\s*)?(?P<name>.*?)\s*$')
+SKIPPED = re.compile(r'^(?P<name>.*?)\s*#\s*skip\b:?\s*(?P<reason>.*)$', re.I)
+ALL_SKIPPED = re.compile(r'^1\.\.0\b\s*(?:#\s*skip\S*\s*(?P<reason>.*))?$', re.M | re.I)
+PLAN = re.compile(r'^1\.\.(\d+)', re.M)
+SEED = re.compile(r'GRADPOOL_TEST_SEED=(\d+)')
+SHADOW = re.compile(r'^Shadow bytes around', re.M)  # the sanitizer's map of memory
+SHOWN_LINES = 60  # of the beginning, and of the end
+
+
+class Outcome:
+    """One program: counts of its cases, and names of the failed and skipped ones.
+
+    `code` is the exit code, negative for a signal. `ended_for` says why the runner ended it.
+    A program that speaks no TAP (`is_tap` false) is one case."""
+
+    def __init__(self, name, code, stdout, stderr='', ended_for=None, is_tap=True):
+        self.name, self.code, self.ended_for, self.is_tap = name, code, ended_for, is_tap
+        self.stdout, self.stderr = stdout, stderr
+        self.passed = 0
+        self.failures, self.skips = [], []  # names; (name, reason)
+        self.is_whole_skip = bool(ALL_SKIPPED.search(stdout)) and code == 0
+        self.problem = None
+        if is_tap:
+            self.count_cases()
+            self.problem = self.find_problem()
+        elif code or ended_for:
+            self.problem = ended_for or f'exit code {code}'
+        else:
+            self.passed = 1
+
+    @property
+    def counted(self):
+        return self.passed + len(self.failures) + len(self.skips)
+
+    @property
+    def failed(self):
+        return len(self.failures) + (self.problem is not None)
+
+    @property
+    def skipped(self):
+        return len(self.skips)
+
+    def count_cases(self):
+        said = []   # comments since the case before: cmocka's give the reason of a skip
+        for line in self.stdout.splitlines():
+            if not (match := CASE.match(line)):
+                said.append(line.lstrip('# ').strip())
+                continue
+            if skip := SKIPPED.match(match['name']):
+                # cmocka: "not ok 2 # SKIP name", the reason in a comment before.
+                from_cmocka = match[1] == 'not ok'
+                if from_cmocka:
+                    self.skips.append((skip['reason'], said[-1] if said else ''))
+                else:
+                    self.skips.append((skip['name'], skip['reason']))
+            elif match[1] == 'not ok':
+                self.failures.append(match['name'])
+            else:
+                self.passed += 1
+            said = []
+        if self.is_whole_skip and not self.counted:
+            self.skips.append(('all', ALL_SKIPPED.search(self.stdout)['reason'] or ''))
+
+    def find_problem(self):
+        """Why the program failed beside its cases, or None."""
+        if self.ended_for:
+            return self.ended_for
+        if self.code < 0:
+            return f'ended by signal {-self.code}'
+        if self.is_whole_skip:
+            return None
+        plan = PLAN.search(self.stdout)
+        if not self.counted:
+            return f'exit code {self.code} and no case'
+        if not plan:
+            return f'exit code {self.code} and no plan'
+        if self.counted < int(plan[1]):
+            return f'{self.counted} of {plan[1]} cases, then exit code {self.code}'
+        # cmocka exits with the number of failed cases.
+        if self.code and not self.failures:
+            return f'exit code {self.code} after good cases'
+        return None
+
+    @property
+    def seed(self):
+        found = SEED.findall(self.stdout + self.stderr)
+        return found[-1] if found else None
+
+    def lines(self):
+        """Its output without the cases that passed, shortened."""
+        told = [x for x in self.stdout.splitlines()
+                if not re.match(r'ok\b|1\.\.\d|TAP version', x)]
+        told += SHADOW.split(self.stderr)[0].splitlines()
+        if len(told) > 2 * SHOWN_LINES:
+            told[SHOWN_LINES:-SHOWN_LINES] = ['[...]']
+        return told

@@ -1,0 +1,63 @@
+"""What a run consists of: which suites of which builds, short or long.
+
+A suite is a word in a test's `suite:` of a meson.build. The suites of LONG are the named parts of
+`test/run.sh --long`; a test that has a long form carries the name of its part."""
+import dataclasses
+
+from builds import ADDRESS, CHECKED, THREAD, Build
+
+# Suites of the sanitizer builds: programs that are linked whole from our own code. Parsers, pure
+# functions and simulated worlds have one thread.
+THREADED = {'unit', 'e2e-sanitized'}
+SANITIZED = THREADED | {'pure', 'fuzz', 'sim'}
+ONLY_LONG = {'torch-whole', 'demo', 'stragglers', 'explore'}
+
+
+@dataclasses.dataclass
+class Part:
+    """What `--long NAME` runs: `suites` of `builds`, in their long form."""
+    minutes: int
+    what: str
+    builds: tuple
+    suites: set = frozenset()   # empty: the suite of the part's own name
+
+
+LONG = {
+    'units': Part(12, 'unit, parser and simulation tests with their full counts, three builds',
+                  ('plain', 'address', 'thread'), SANITIZED | {'model'}),
+    'migrations': Part(10, 'a thousand migrations, and a death at every step of one', ('plain',)),
+    'copies': Part(10, 'replicas under losses, resizes and moves', ('plain',)),
+    'elastic': Part(10, 'workers that join, leave and die, at every step of a resize', ('plain',)),
+    'large': Part(5, 'gigabytes, and hundreds of jobs', ('plain',)),
+    'torch': Part(20, "PyTorch's own distributed tests, each rank an interpreter; and on gloo",
+                  ('plain',), {'torch-whole'}),
+    'demo': Part(8, 'bench/demo.sh over both transports and on three nodes', ('plain',)),
+    'stragglers': Part(8, 'a slow lane is found and relieved', ('plain',)),
+    'faults': Part(50, 'kills, stops and cuts at random, ten seeds of five minutes each; '
+                   '`faults 4-8` takes seeds', ('plain',)),
+    'fuzz': Part(52, 'the fuzzers explore, ten minutes each', ('explore',), {'explore'}),
+}
+
+
+def make_builds():
+    return {build.name: build for build in (
+        Build('plain', 'build'),
+        Build('address', 'build-address', ADDRESS),
+        Build('thread', 'build-thread', THREAD),
+        Build('explore', 'build-explore', [
+            *CHECKED, '-Db_sanitize=address,undefined', '-Dc_args=-g1 -fsanitize=fuzzer-no-link'],
+            'clang'))}
+
+
+def short_suites(build):
+    """The suites that a run without --long takes of a build; None: all but those of LONG alone."""
+    return {'address': SANITIZED, 'thread': THREADED}.get(build)
+
+
+def belongs(suites, wanted):
+    return bool(suites & wanted) if wanted is not None else not suites & ONLY_LONG
+
+
+def list_parts():
+    lines = [f'  {name:12} {part.minutes:3} min  {part.what}' for name, part in LONG.items()]
+    return '\n'.join(lines)

@@ -1,0 +1,117 @@
+"""One test program while it runs: its process, its output files, and whether it still moves."""
+import contextlib
+import os
+import signal
+import subprocess
+import time
+
+from outcome import Outcome
+import progress
+
+QUIET_S = 180       # without progress: no CPU, no disk, no byte of output
+SILENT_S = 2400     # without a byte of output, however busy
+KILL_S = 10
+
+
+class Program:
+    """A test of a build. start() may be called once; then finish() as soon as has_ended()."""
+
+    def __init__(self, test, build, order):
+        self.test, self.build, self.order = test, build, order
+        self.name = test['name']
+        self.suites = {suite.rpartition(':')[2] for suite in test['suite']}
+        self.process = self.pid = self.ended_for = None
+        self.cores = self.cpu_s = self.seconds = 0.0
+        self.size, self.quiet_s = 0, 0.0
+
+    def __str__(self):
+        return f'{self.build.name}:{self.name}'
+
+    @property
+    def is_alone(self):
+        return not self.test['is_parallel']
+
+    def path(self, ending):
+        return self.build.output / f'{self.name}.{ending}'
+
+    def start(self, environment, torch_server=None):
+        self.build.output.mkdir(exist_ok=True)
+        command = [*self.build.wrapper, *self.test['cmd']]
+        environment = {**environment, **self.build.environment, **self.test['env']}
+        folder = self.test.get('workdir') or str(self.build.folder)
+        with open(self.path('out'), 'wb') as out, open(self.path('err'), 'wb') as err:
+            start = torch_server.start if torch_server else subprocess.Popen
+            self.process = start(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                 cwd=folder, env=environment, start_new_session=True)
+        self.pid = self.process.pid
+        self.started = self.grown_at = time.monotonic()
+
+    @property
+    def age_s(self):
+        return time.monotonic() - self.started
+
+    def has_ended(self):
+        pid, status, used = os.wait4(self.pid, os.WNOHANG)
+        if pid == 0:
+            return False
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        self.cpu_s = used.ru_utime + used.ru_stime  # of itself and of all that it waited for
+        return True
+
+    def note_use(self, cores, elapsed_s):
+        """To be told what its processes have wanted of the cores in the last `elapsed_s`."""
+        self.cores, size = cores, self.output_bytes()
+        if size > self.size:
+            self.size, self.grown_at, self.quiet_s = size, time.monotonic(), 0.0
+        self.quiet_s = 0.0 if cores > progress.QUIET_CORES / 5 else self.quiet_s + elapsed_s
+
+    def output_bytes(self):
+        return sum(os.stat(self.path(ending)).st_size for ending in ('out', 'err'))
+
+    def stands_still(self):
+        """Why it is to be ended, or None."""
+        if self.quiet_s > QUIET_S:
+            return f'no progress for {QUIET_S} s: no CPU used, no output'
+        if time.monotonic() - self.grown_at > SILENT_S and 'explore' not in self.suites:
+            return f'no output for {SILENT_S} s'
+        return None
+
+    def end(self, reason, pids):
+        """Kills all that it has started. `pids`: its processes."""
+        self.ended_for = reason
+        with open(self.path('err'), 'a', encoding='utf-8') as err:
+            err.write(f'runner: {reason}\n' + ''.join(map(describe, pids)))
+        kill(pids)
+
+    def finish(self):
+        self.seconds = self.age_s
+        kill(session_of(self.pid))
+        text = {ending: self.path(ending).read_text(errors='replace') for ending in ('out', 'err')}
+        return Outcome(self.name, self.process.returncode, text['out'], text['err'],
+                       self.ended_for, self.test['protocol'] == 'tap')
+
+
+def session_of(root):
+    """Processes that it has left behind."""
+    return [pid for pid, (_, session) in progress.processes().items() if session == root]
+
+
+def kill(pids):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def describe(pid):
+    """A line a thread: its state and the kernel function in which it waits."""
+    lines = []
+    with contextlib.suppress(OSError):
+        with open(f'/proc/{pid}/cmdline', 'rb') as file:
+            command = file.read().replace(b'\0', b' ').decode(errors='replace')[:160]
+        lines.append(f'{pid} {command}\n')
+        for tid in os.listdir(f'/proc/{pid}/task'):
+            with open(f'/proc/{pid}/task/{tid}/stat', encoding='utf-8') as stat:
+                state = stat.read().rpartition(')')[2].split()[0]
+            with open(f'/proc/{pid}/task/{tid}/wchan', encoding='utf-8') as wchan:
+                lines.append(f'  thread {tid}: {state} in {wchan.read() or "?"}\n')
+    return ''.join(lines)

@@ -1,0 +1,89 @@
+"""Which program runs when: as many at once as the cores can bear, by what they want of them.
+
+A program that waits leaves its core to others; a program that computes, or that is slowed by other
+load on the host, keeps them waiting in the queue. So the load stays near the number of cores on
+every host, and no program needs a figure of its own.
+"""
+import os
+import time
+
+import progress
+
+LOOK_S = 0.02
+SAMPLE_S = 0.25
+YOUNG_S = 0.75      # until then nothing is known of a program
+YOUNG_CORES = 0.7
+MORE_CORES = 0.5    # what is wanted may exceed the cores by so much: programs wait now and then
+AT_ONCE = 6         # programs a core, at most
+TORCH_AT_ONCE = 2   # each has a process a rank, and imports
+
+
+class Schedule:
+    """Runs programs in the order given; done(program, outcome) is called as each ends."""
+
+    def __init__(self, programs, done, environment, torch_server=None):
+        # Programs that want the host for themselves come last, so that nobody waits for them.
+        self.queue = sorted(programs, key=lambda p: (p.is_alone, p.order))
+        self.running, self.done = [], done
+        self.environment, self.torch_server = environment, torch_server
+        self.cores = len(os.sched_getaffinity(0))
+        self.activity, self.sampled = progress.Activity(), time.monotonic()
+
+    def run(self):
+        try:
+            while self.queue or self.running:
+                self.start_what_fits()
+                time.sleep(LOOK_S)
+                self.collect()
+                if time.monotonic() - self.sampled >= SAMPLE_S:
+                    self.sample()
+        finally:
+            for program, pids in self.trees().items():
+                program.end('the run was interrupted', pids)
+
+    def start_what_fits(self):
+        for program in list(self.queue):
+            if self.is_full():
+                return
+            if self.fits(program):
+                self.queue.remove(program)
+                needs_torch = self.torch_server and 'torch' in program.suites
+                program.start(self.environment, self.torch_server if needs_torch else None)
+                self.running.append(program)
+
+    def is_full(self):
+        return (self.wanted() > self.cores + MORE_CORES - YOUNG_CORES
+                or len(self.running) >= AT_ONCE * self.cores
+                or any(program.is_alone for program in self.running))
+
+    def wanted(self):
+        return sum(max(p.cores, YOUNG_CORES) if p.age_s < YOUNG_S else p.cores
+                   for p in self.running)
+
+    def fits(self, program):
+        if program.is_alone:
+            return not self.running
+        torch = sum('torch' in other.suites for other in self.running)
+        return 'torch' not in program.suites or torch < TORCH_AT_ONCE
+
+    def collect(self):
+        for program in list(self.running):
+            if program.has_ended():
+                self.running.remove(program)
+                self.done(program, program.finish())
+
+    def trees(self):
+        roots = {program.pid: program for program in self.running}
+        trees = {program: [] for program in self.running}
+        for pid, root in progress.owners(set(roots), progress.processes()).items():
+            trees[roots[root]].append(pid)
+        return trees
+
+    def sample(self):
+        trees, now = self.trees(), time.monotonic()
+        used = self.activity.sample({pid: p.pid for p, pids in trees.items() for pid in pids})
+        elapsed, self.sampled = now - self.sampled, now
+        for program, pids in trees.items():
+            program.note_use(used.get(program.pid, 0.0), elapsed)
+            if reason := program.stands_still():
+                program.end(reason, pids)

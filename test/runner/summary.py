@@ -1,0 +1,85 @@
+"""Prints a line a program while a run goes on; at its end failures, skips and the closing line."""
+import time
+
+
+class Summary:
+    def __init__(self, title=''):
+        self.title, self.start = title, time.monotonic()
+        self.outcomes, self.expected = {}, {}   # build -> outcomes; build -> number of programs
+        self.failed_builds, self.failures = [], []
+
+    def say(self, text):
+        print(f'==== {self.clock()} {text}', flush=True)
+
+    def clock(self):
+        seconds = int(time.monotonic() - self.start)
+        return f'{seconds // 60:2}:{seconds % 60:02}'
+
+    def add_failed_build(self, build):
+        self.failed_builds.append(build)
+
+    def expect(self, build, programs):
+        self.expected[build] = programs
+        self.outcomes.setdefault(build, [])
+
+    def add(self, program, outcome):
+        build = program.build.name
+        self.outcomes[build].append(outcome)
+        verdict = 'FAIL' if outcome.failed else 'ok  '
+        counts = f'{outcome.passed} passed'
+        counts += f', {outcome.failed} failed' if outcome.failed else ''
+        counts += f', {outcome.skipped} skipped' if outcome.skipped else ''
+        print(f'{verdict} {self.clock()} {str(program):40} {counts} '
+              f'({program.seconds:.1f} s, {program.cpu_s:.1f} s of CPU)', flush=True)
+        if outcome.failed:
+            self.failures.append((program, outcome))
+            self.show(program, outcome)
+
+    def show(self, program, outcome):
+        for line in outcome.lines():
+            print('  ' + line)
+        if outcome.problem:
+            print(f'  the program: {outcome.problem}')
+        for line in repeat_lines(program, outcome):
+            print('  ' + line, flush=True)
+
+    def close(self):
+        """Prints the end of a run; 0 only if all that should run ran and passed."""
+        for program, outcome in self.failures:
+            for line in [f'---- failed: {program}', *repeat_lines(program, outcome)]:
+                print(line)
+        self.name_skips()
+        totals = [0, 0, 0]
+        for build in self.failed_builds:
+            totals[1] += 1
+            print(f'{build:10} was not built')
+        for build, outcomes in self.outcomes.items():
+            sums = [sum(getattr(o, what) for o in outcomes)
+                    for what in ('passed', 'failed', 'skipped')]
+            if not outcomes or len(outcomes) != self.expected[build]:
+                sums[1] += 1
+            print(f'{build:10} {sums[0]} passed, {sums[1]} failed, {sums[2]} skipped'
+                  f' in {len(outcomes)} of {self.expected[build]} programs')
+            totals = [a + b for a, b in zip(totals, sums)]
+        self.say(f'end {self.title}'.rstrip())
+        print(f'{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped', flush=True)
+        return 1 if totals[1] or not totals[0] else 0
+
+    def name_skips(self):
+        for build, outcomes in self.outcomes.items():
+            for outcome in outcomes:
+                for name, reason in outcome.skips:
+                    why = reason or 'the test gives no reason'
+                    print(f'skipped: {build}:{outcome.name}: {name}: {why}')
+
+
+def repeat_lines(program, outcome):
+    """The command that repeats each failed case alone."""
+    seed = f'GRADPOOL_TEST_SEED={outcome.seed} ' if outcome.seed else ''
+    command = f'{seed}test/run.sh --only {program}'
+    if outcome.problem or not outcome.failures:
+        yield f'again: {command}'
+    for name in outcome.failures:
+        # A subtest's name ends in its parameters.
+        case = name.partition(' {')[0].strip().replace(' ', '_')
+        yield f'again: {command} --case {case}'

@@ -1,0 +1,304 @@
+#!/usr/bin/python3
+"""The runner (runner/) counts no way of failing as a success, ends programs that stand still and no
+others, and keeps the load near the number of cores."""
+import contextlib
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, 'lib'), os.path.join(HERE, 'runner')]
+
+import parts  # noqa: E402
+import program  # noqa: E402
+import progress  # noqa: E402
+import main  # noqa: E402
+import schedule  # noqa: E402
+import tap  # noqa: E402
+from outcome import Outcome  # noqa: E402
+from summary import Summary  # noqa: E402
+
+SLEEPS = 'import time; time.sleep(60)'
+SPINS = 'while True: pass'
+
+
+def outcome(stdout, code=0, **more):
+    return Outcome('x', code, stdout, **more)
+
+
+def counts(*arguments, **named):
+    o = outcome(*arguments, **named)
+    return o.passed, o.failed, o.skipped
+
+
+class Counting(unittest.TestCase):
+    def test_each_case_is_counted(self):
+        self.assertEqual(counts('1..3\nok 1 - a\nok 2 - b\nok 3 - c\n'), (3, 0, 0))
+
+    def test_a_failed_case_is_counted_once(self):
+        said = '1..2\nok 1 - a\nnot ok 2 - b\n# why\n'
+        self.assertEqual(counts(said, 1), (1, 1, 0))
+        self.assertEqual(counts(said, 0), (1, 1, 0))
+
+    def test_the_exit_code_of_cmocka_adds_nothing_to_its_cases(self):
+        said = '1..3\nnot ok 1 - a\nnot ok 2 - b\nok 3 - c\n# not ok - tests\n'
+        self.assertEqual(counts(said, 2), (1, 2, 0))
+
+    def test_a_skipped_case_is_neither_passed_nor_failed(self):
+        self.assertEqual(counts('1..2\nok 1 - a # SKIP no IPv6\nok 2 - b\n'), (1, 0, 1))
+
+    def test_a_case_that_cmocka_skips_is_skipped_and_hides_no_failure(self):
+        said = '1..2\nok 1 - a\nnot ok 2 # SKIP b\n'
+        self.assertEqual(counts(said), (1, 0, 1))
+        self.assertEqual(counts(said, 1), (1, 1, 1))
+        self.assertEqual(counts(said, -6), (1, 1, 1))
+        self.assertEqual(counts('1..2\nnot ok 1 - a\nnot ok 2 # SKIP b\n', 1), (0, 1, 1))
+
+    def test_the_reason_of_a_skip_is_known_from_python_and_from_cmocka(self):
+        self.assertEqual(outcome('1..1\nok 1 - a case # SKIP no IPv6\n').skips,
+                         [('a case', 'no IPv6')])
+        said = '1..2\nok 1 - a\n# no memory is mapped\nnot ok 2 # SKIP b\n'
+        self.assertEqual(outcome(said).skips, [('b', 'no memory is mapped')])
+
+    def test_a_crash_after_good_cases_is_a_failure(self):
+        self.assertEqual(counts('1..3\nok 1 - a\n', -11), (1, 1, 0))
+
+    def test_a_crash_after_a_bad_case_is_one_more_failure(self):
+        self.assertEqual(counts('1..3\nnot ok 1 - a\n', -11), (0, 2, 0))
+
+    def test_a_sanitizer_report_at_exit_is_a_failure(self):
+        self.assertEqual(counts('1..1\nok 1 - a\n', 1), (1, 1, 0))
+
+    def test_an_early_exit_that_looks_well_is_a_failure(self):
+        self.assertEqual(counts('1..4\nok 1 - a\n'), (1, 1, 0))
+        self.assertEqual(counts('ok 1 - a\n'), (1, 1, 0))
+
+    def test_a_program_that_was_ended_for_standing_still_is_a_failure(self):
+        self.assertEqual(counts('1..2\nok 1 - a\n', -9, ended_for='no progress'), (1, 1, 0))
+        self.assertEqual(counts('', -9, ended_for='no progress'), (0, 1, 0))
+
+    def test_a_program_that_says_nothing_is_a_failure(self):
+        self.assertEqual(counts(''), (0, 1, 0))
+        self.assertEqual(counts('', 77), (0, 1, 0))
+
+    def test_a_program_that_skips_itself_is_skipped(self):
+        self.assertEqual(outcome('1..0 # SKIP no network namespaces\n').skips,
+                         [('all', 'no network namespaces')])
+        self.assertEqual(counts('1..0 # SKIP no network namespaces\n', 1), (0, 1, 0))
+
+    def test_a_program_that_speaks_no_tap_counts_as_one(self):
+        self.assertEqual(counts('done\n', is_tap=False), (1, 0, 0))
+        self.assertEqual(counts('', 3, is_tap=False), (0, 1, 0))
+
+    def test_words_that_begin_like_a_verdict_are_no_case(self):
+        self.assertEqual(counts('1..1\nokay\nok 1 - a\nnothing\n'), (1, 0, 0))
+
+    def test_the_seed_is_found_wherever_it_was_printed(self):
+        self.assertEqual(outcome('1..1\n# GRADPOOL_TEST_SEED=17\nok 1 - a\n').seed, '17')
+        self.assertIsNone(outcome('1..1\nok 1 - a\n').seed)
+
+
+class Fake:
+    """A program of a build, without a process."""
+    seconds = cpu_s = 0.0
+
+    def __init__(self, build, name):
+        self.build, self.name = parts.make_builds()[build], name
+
+    def __str__(self):
+        return f'{self.build.name}:{self.name}'
+
+
+class Closing(unittest.TestCase):
+    GOOD, BAD = ('1..1\nok 1 - a\n', 0, ''), ('1..2\nok 1 - b\nnot ok 2 - c d\n# c.c:7: 1 != 2\n',
+                                              1, 'ouch GRADPOOL_TEST_SEED=5\n')
+
+    def run_on(self, builds):
+        """`builds`: name -> outputs, or None for a build that failed. (exit code, lines)"""
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            summary = Summary()
+            for build, outputs in builds.items():
+                if outputs is None:
+                    summary.add_failed_build(build)
+                    continue
+                summary.expect(build, len(outputs))
+                for number, (stdout, code, stderr) in enumerate(outputs):
+                    summary.add(Fake(build, f'p{number}'), Outcome(f'p{number}', code, stdout,
+                                                                   stderr))
+            code = summary.close()
+        return code, said.getvalue().splitlines()
+
+    def test_builds_are_summed_in_the_last_line(self):
+        code, lines = self.run_on({'plain': [self.GOOD], 'thread': [self.GOOD, self.GOOD]})
+        self.assertEqual((code, lines[-1]), (0, '3 passed, 0 failed, 0 skipped'))
+
+    def test_a_failure_is_shown_with_its_output(self):
+        code, lines = self.run_on({'plain': [self.GOOD, self.BAD]})
+        self.assertEqual((code, lines[-1]), (1, '2 passed, 1 failed, 0 skipped'))
+        self.assertIn('  # c.c:7: 1 != 2', lines)
+        self.assertTrue(any(line.startswith('  ouch') for line in lines))
+
+    def test_a_failure_has_the_command_that_repeats_its_case_with_the_seed(self):
+        _, lines = self.run_on({'thread': [self.BAD]})
+        self.assertIn('again: GRADPOOL_TEST_SEED=5 test/run.sh --only thread:p0 --case c_d', lines)
+
+    def test_a_skip_is_named_with_its_reason_and_reads_as_no_failure(self):
+        code, lines = self.run_on({'plain': [('1..2\nok 1 - a\n# no disk\nnot ok 2 # SKIP b\n', 0,
+                                              '')]})
+        self.assertEqual((code, lines[-1]), (0, '1 passed, 0 failed, 1 skipped'))
+        self.assertIn('skipped: plain:p0: b: no disk', lines)
+        self.assertFalse([line for line in lines if line.startswith('FAIL') or 'not ok' in line])
+
+    def test_a_build_that_failed_is_a_failure(self):
+        code, lines = self.run_on({'plain': [self.GOOD], 'address': None})
+        self.assertEqual((code, lines[-1]), (1, '1 passed, 1 failed, 0 skipped'))
+
+    def test_a_build_in_which_no_test_ran_is_a_failure(self):
+        code, lines = self.run_on({'plain': []})
+        self.assertEqual((code, lines[-1]), (1, '0 passed, 1 failed, 0 skipped'))
+
+    def test_a_program_that_did_not_run_is_a_failure(self):
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            summary = Summary()
+            summary.expect('plain', 2)
+            summary.add(Fake('plain', 'p'), outcome('1..1\nok 1 - a\n'))
+            code = summary.close()
+        self.assertEqual((code, said.getvalue().splitlines()[-1]),
+                         (1, '1 passed, 1 failed, 0 skipped'))
+
+
+class Standing(unittest.TestCase):
+    """What stands still and what is only slow."""
+
+    def patience(self, code, seconds):
+        with subprocess.Popen([sys.executable, '-c', code]) as child:
+            self.addCleanup(child.kill)
+            patience, start = progress.Patience(seconds, child.pid), time.monotonic()
+            while not patience.is_over():
+                time.sleep(0.05)
+            child.kill()
+        return time.monotonic() - start
+
+    def test_a_process_that_sleeps_is_waited_for_as_long_as_was_said(self):
+        self.assertLess(self.patience(SLEEPS, 2), 2 * progress.Patience.BUSY_FACTOR)
+
+    def test_a_process_that_computes_is_waited_for_ten_times_as_long(self):
+        self.assertGreaterEqual(self.patience(SPINS, 0.5), 0.5 * progress.Patience.BUSY_FACTOR)
+
+    def test_a_child_of_a_child_counts_and_so_does_a_process_of_its_session(self):
+        table = {1: (0, 1), 10: (1, 10), 11: (10, 10), 12: (11, 12), 13: (1, 10), 14: (1, 14)}
+        self.assertEqual(progress.owners([10], table), {10: 10, 11: 10, 12: 10, 13: 10})
+
+    def test_pids_that_are_each_others_parents_end_nothing(self):
+        self.assertEqual(progress.owners([10], {5: (6, 5), 6: (5, 6), 10: (1, 10)}), {10: 10})
+
+
+class Running(unittest.TestCase):
+    """Programs of a build that exists for the case alone."""
+
+    def setUp(self):
+        self.build = parts.make_builds()['plain']
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.build.folder = pathlib.Path(self.folder.name)
+        self.build.output = self.build.folder / 'out'
+        self.ended = {}
+
+    def program(self, name, code, is_parallel=True, suites=('x:unit',)):
+        return program.Program({'name': name, 'cmd': [sys.executable, '-c', code], 'env': {},
+                                'suite': list(suites), 'is_parallel': is_parallel,
+                                'protocol': 'tap'}, self.build, 0)
+
+    def run_all(self, *programs):
+        def done(ended, its_outcome):
+            self.ended[ended.name] = its_outcome
+        plan = schedule.Schedule(programs, done, dict(os.environ))
+        plan.run()
+        return plan
+
+    def test_a_program_that_stands_still_is_ended_and_says_where_it_stood(self):
+        program.QUIET_S, before = 1, program.QUIET_S
+        self.addCleanup(setattr, program, 'QUIET_S', before)
+        self.run_all(self.program('still', SLEEPS))
+        self.assertIn('no progress', self.ended['still'].problem)
+        self.assertRegex(self.ended['still'].stderr, r'thread \d+: S in ')
+
+    def test_a_program_that_is_slow_is_not_ended(self):
+        program.QUIET_S, before = 1, program.QUIET_S
+        self.addCleanup(setattr, program, 'QUIET_S', before)
+        self.run_all(self.program('slow', 'import time\nend = time.process_time() + 3\n'
+                                  'while time.process_time() < end: pass\n'
+                                  'print("1..1\\nok 1 - a")'))
+        self.assertEqual((self.ended['slow'].passed, self.ended['slow'].failed), (1, 0))
+
+    def test_processes_that_a_program_leaves_behind_are_ended(self):
+        self.run_all(self.program('leaves', 'import subprocess, sys; print(subprocess.Popen('
+                                  f'[sys.executable, "-c", "{SLEEPS}"]).pid)'))
+        left = int(self.ended['leaves'].stdout)
+        for _ in range(1000):
+            if progress.processes().get(left) is None or not progress.thread_times(left):
+                break
+            state = pathlib.Path(f'/proc/{left}/stat').read_text().rpartition(')')[2].split()[0]
+            if state == 'Z':
+                break
+            time.sleep(0.01)
+        else:
+            self.fail(f'{left} lives')
+
+    def test_programs_that_compute_get_a_core_each_and_those_that_wait_share(self):
+        spin = 'import time\nend = time.process_time() + 2\nwhile time.process_time() < end: pass'
+        most, plan = 0, schedule.Schedule(
+            [self.program(f'spin{i}', spin) for i in range(4)], lambda *_: None, dict(os.environ))
+        plan.cores, start_what_fits = 2, plan.start_what_fits
+
+        def start():
+            nonlocal most
+            start_what_fits()
+            most = max(most, len(plan.running))
+        plan.start_what_fits = start
+        plan.run()
+        self.assertLessEqual(most, 3)
+
+    def test_a_program_that_wants_the_host_for_itself_has_no_company(self):
+        note = ('import os, time; path = "{}"; others = os.listdir(path); '
+                'open(path + "/{}", "w"); time.sleep(0.5); os.unlink(path + "/{}"); '
+                'print("1..1\\nok 1 - a # company:", *others)')
+        folder = self.build.folder / 'company'
+        folder.mkdir()
+        self.run_all(*(self.program(name, note.format(folder, name, name), not name == 'alone')
+                       for name in ('a', 'alone', 'b')))
+        self.assertIn('company:\n', self.ended['alone'].stdout)
+
+
+class Words(unittest.TestCase):
+    """The command line of test/run.sh."""
+
+    def refused(self, *words):
+        with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit) as e:
+            main.seeds(main.parse(words).long or [])
+        self.assertEqual(e.exception.code, 2)
+        return said.getvalue()
+
+    def test_a_mistake_is_named_before_anything_is_installed(self):
+        self.assertIn('--lnog', self.refused('--lnog'))
+        self.assertIn("'falts' is no part", self.refused('--long', 'falts'))
+        self.assertIn('exclude each other', self.refused('--quick', '--long', 'fuzz'))
+        self.assertIn("'4-8' is no part", self.refused('--long', 'fuzz', '4-8'))
+
+    def test_a_part_may_have_seeds(self):
+        self.assertEqual(main.seeds(['faults', '4-8']), (['faults'], '4-8'))
+        self.assertEqual(main.seeds(['fuzz', 'torch']), (['fuzz', 'torch'], None))
+
+    def test_every_part_is_listed_with_its_minutes_and_none_takes_an_hour(self):
+        for name, part in parts.LONG.items():
+            self.assertLess(part.minutes, 60)
+            self.assertRegex(parts.list_parts(), rf'{name} +{part.minutes} min')
+
+
+if __name__ == '__main__':
+    tap.main()

@@ -1,0 +1,11 @@
+/* Skips the running case and gives the reason, which test/run.sh shows before its closing line. */
+#ifndef TEST_UNIT_SKIP_H
+#define TEST_UNIT_SKIP_H
+
+#define skip_because(reason)             \
+    do {                                 \
+        print_message("# " reason "\n"); \
+        skip();                          \
+    } while (0)
+
+#endif
