@@ -60,20 +60,28 @@ static void look_at(struct peer *p, uint64_t now_ns)
     p->look_ns = now_ns + quiet_ns - silent_ns; /* it cannot be quiet for so long before */
 }
 
+static bool is_watched(const struct peer *p)
+{
+    return p->state == PEER_OPEN && !p->is_local && p->role == GRADPOOL__WIRE__ROLE__ROLE_CLIENT;
+}
+
 /* A look that comes late makes silence no longer: the next is a whole period later, and an answer
- * that came meanwhile is seen by it. */
+ * that came meanwhile is seen by it. Without a peer that could be silent sooner, the next look is
+ * as late as a peer that connects meanwhile allows: an idle service sleeps. */
 static void looks(struct timer *timer)
 {
     struct service *s = container_of(timer, struct service, look_timer);
-    uint64_t now_ns = clock_now_ns();
-    timer_start(&s->loop, timer, now_ns + period_ns(s));
-    if (s->phase != SERVICE_UP)
-        return;
+    uint64_t now_ns = clock_now_ns(), soonest_ns = now_ns + period_ns(s);
+    uint64_t next_ns = now_ns + LOOKS_QUIET * period_ns(s);
     list_for_each (node, &s->peers) {
         struct peer *p = list_entry(node, struct peer, link);
-        if (p->state == PEER_OPEN && !p->is_local && p->role == GRADPOOL__WIRE__ROLE__ROLE_CLIENT)
-            look_at(p, now_ns);
+        if (s->phase != SERVICE_UP || !is_watched(p))
+            continue;
+        look_at(p, now_ns);
+        if (p->look_ns < next_ns)
+            next_ns = p->look_ns;
     }
+    timer_start(&s->loop, timer, next_ns > soonest_ns ? next_ns : soonest_ns);
 }
 
 void silence_start(struct service *s)

@@ -7,9 +7,12 @@ import tap
 from test_bench import bench
 
 
+STATE_BYTES = 16384
+
+
 class Migrate(unittest.TestCase):
     def test_each_way_to_another_aggregator_has_its_row_and_the_same_bits(self):
-        answer = bench('migrate', '--json', '--state', 65536, '--migrations', 1,
+        answer = bench('migrate', '--json', '--state', STATE_BYTES, '--migrations', 1,
                        '--drains', 1)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         *rows, shm, tcp = [json.loads(line) for line in answer.stdout.splitlines()]
@@ -17,7 +20,7 @@ class Migrate(unittest.TestCase):
             self.assertEqual([drain[name] for name in ('mode', 'transport', 'jobs', 'drains')],
                              ['drain', transport, 8, 1])
             self.assertGreaterEqual(drain['tasks'], 104)
-            self.assertEqual(drain['state_bytes'], 8 * 13 * 12 * 65536)
+            self.assertEqual(drain['state_bytes'], 8 * 13 * 12 * STATE_BYTES)
             self.assertEqual((drain['failed_rounds'], drain['wrong']), (0, 0), drain)
             for who in ('longest', 'control'):  # of one drain both are the same
                 self.assertEqual(drain[f'{who}_fraction_median'], drain[f'{who}_fraction_worst'])
@@ -25,7 +28,7 @@ class Migrate(unittest.TestCase):
                          [(mode, transport) for transport in ('shm', 'tcp')
                           for mode in ('live', 'stop-the-world', 'restart')])
         for row in rows:
-            self.assertEqual((row['state_bytes'], row['migrations']), (65536, 1))
+            self.assertEqual((row['state_bytes'], row['migrations']), (STATE_BYTES, 1))
             self.assertEqual((row['failed_rounds'], row['wrong']), (0, 0), row)
             for name in ('iteration_ms', 'hidden_ms', 'visible_pause_fraction',
                          'control_fraction'):

@@ -38,7 +38,9 @@ class Demo(unittest.TestCase):
         self.assertEqual(figures['wrong'], 0)
         self.assertTrue(figures['replicas_equal'] and figures['reference_equal'], figures)
         self.assertEqual(figures['cores_dedicated'], 5)
-        self.assertLess(figures['cores_used'], 5)
+        # All that five workers ask for is a part of one core (README has 0.05 to 0.14).
+        self.assertTrue(0.005 < figures['cores_used'] < 1, figures)
+        self.assertGreater(figures['service_cpu_s'], figures['cores_used'])    # of some seconds
 
     def test_two_jobs_share_a_service_that_moves_tasks_and_dies(self):
         page = BUILD / 'demo-report.html'

@@ -21,7 +21,7 @@ KILLS = 4
 
 
 def gradient(name, rank):
-    return numpy.random.default_rng([rank, ELEMENTS[name]]).standard_normal(
+    return numpy.random.default_rng([rank, ELEMENTS[name]]).random(
         ELEMENTS[name], dtype=numpy.float32)
 
 

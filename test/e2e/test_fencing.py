@@ -65,7 +65,7 @@ class Training:
         self.results = [numpy.zeros(elements, numpy.float32) for _ in self.jobs]
 
     def push(self):
-        self.gradients = [self.random.standard_normal(self.elements, numpy.float32)
+        self.gradients = [self.random.random(self.elements, numpy.float32)
                           for _ in self.jobs]
         self.sum = self.gradients[0] + self.gradients[1]
         self.requests = [job.push_pull(t, g, r, 'sum') for job, t, g, r in

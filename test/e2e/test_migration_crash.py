@@ -69,7 +69,7 @@ class Training(threading.Thread):
         self.random = numpy.random.default_rng(SEED)
         self.sums = [job.declare('sum', ELEMENTS) for job in self.jobs]
         self.adams = [job.declare('adam', ELEMENTS, rule='adam') for job in self.jobs]
-        self.first = self.random.standard_normal(ELEMENTS, numpy.float32)
+        self.first = self.random.random(ELEMENTS, numpy.float32)
         self.values = [self.first.copy() for _ in self.jobs]
         self.settings = {'lr': rules.RATE, 'weight_decay': rules.DECAY, **rules.RULES['adam'][1]}
         self.gradients, self.failure, self.ends = [], None, threading.Event()
@@ -77,7 +77,7 @@ class Training(threading.Thread):
             request.wait(WAIT_MS)
 
     def step(self):
-        parts = [self.random.standard_normal(ELEMENTS, numpy.float32) for _ in self.jobs]
+        parts = [self.random.random(ELEMENTS, numpy.float32) for _ in self.jobs]
         results = [numpy.zeros(ELEMENTS, numpy.float32) for _ in self.jobs]
         requests = [job.push_pull(tensor, part, result, 'sum') for job, tensor, part, result in
                     zip(self.jobs, self.sums, parts, results)]

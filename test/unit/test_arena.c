@@ -225,7 +225,20 @@ static void any_thread_may_ask_how_much_there_is(void **state)
     arena_destroy(w.arena);
 }
 
-static void destroying_nothing_is_fine(void **state) { arena_destroy(NULL); }
+static void destroying_nothing_leaves_other_arenas_alone(void **state)
+{
+    struct arena *arena = new_arena();
+    struct arena_account account = {0};
+    char *memory = arena_alloc(arena, &account, 1000);
+    assert_non_null(memory);
+    memset(memory, 7, 1000);
+    arena_destroy(NULL);
+    assert_int_equal(arena_allocated_bytes(arena), account.bytes);
+    assert_int_equal(memory[0] + memory[999], 14);
+    arena_free(arena, &account, memory);
+    assert_int_equal(arena_allocated_bytes(arena), 0);
+    arena_destroy(arena);
+}
 
 int main(void)
 {
@@ -238,7 +251,7 @@ int main(void)
         cmocka_unit_test(memory_that_cannot_be_had_changes_no_account),
         cmocka_unit_test(an_arena_bound_to_a_core_counts_the_same),
         cmocka_unit_test(any_thread_may_ask_how_much_there_is),
-        cmocka_unit_test(destroying_nothing_is_fine),
+        cmocka_unit_test(destroying_nothing_leaves_other_arenas_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

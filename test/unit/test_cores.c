@@ -233,7 +233,18 @@ static void the_affinity_mask_narrows_the_cores(void **state)
     cores_destroy(all);
 }
 
-static void destroying_nothing_is_fine(void **state) { cores_destroy(NULL); }
+/* As a function does that fails before it has created any. */
+static void destroying_nothing_leaves_other_topologies_alone(void **state)
+{
+    struct cores *c = machine(TWO_PACKAGES, NULL), *none = NULL;
+    size_t count = cores_count(c);
+    assert_true(cores_create("no-number", &none, NULL) < 0);
+    assert_null(none);
+    cores_destroy(none);
+    assert_int_equal(cores_count(c), count);
+    assert_int_equal(cores_at(c, count - 1).index, count - 1);
+    cores_destroy(c);
+}
 
 int main(void)
 {
@@ -249,7 +260,7 @@ int main(void)
         cmocka_unit_test(a_thread_is_bound_to_its_core_alone),
         cmocka_unit_test(memory_of_this_machine_can_be_bound),
         cmocka_unit_test(the_affinity_mask_narrows_the_cores),
-        cmocka_unit_test(destroying_nothing_is_fine),
+        cmocka_unit_test(destroying_nothing_leaves_other_topologies_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

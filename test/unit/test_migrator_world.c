@@ -491,7 +491,8 @@ static void in_every_world_the_task_has_one_owner_and_at_rest_somebody_serves_it
         expand(&w);
     }
     print_message("# %u worlds\n", search.count);
-    assert_true(search.count > 1000);
+    /* A change of the table makes it another number: look which worlds came or went. */
+    assert_int_equal(search.count, 17631);
 }
 
 /* Runs behind the search: a row that no world needs is a row too many. */
