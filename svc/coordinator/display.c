@@ -14,6 +14,8 @@
 #define SHOW_NS NS_PER_S /* between two snapshots, at least */
 #define REPORT_ROOM 1024 /* of a message around the text */
 #define SHOW_COST 100    /* and so many times what one has taken */
+/* So many times the usual pause, at most, while no job trains, none comes and none goes. */
+#define SHOW_IDLE_TIMES 8
 
 static void run(struct service *s)
 {
@@ -52,12 +54,25 @@ static void show(struct timer *timer)
     envelope *status, *jobs;
     if (view_build(s, &status, &jobs) == 0)
         s->options.display.show(s->options.display.context, status, jobs);
-    ask_for_figures(s, began_ns);
+    if (!measuring_is_idle(s)) /* else they are what they were */
+        ask_for_figures(s, began_ns);
     uint64_t now_ns = clock_now_ns(), pause_ns = SHOW_COST * (now_ns - began_ns);
     if (pause_ns < period_ns)
         pause_ns = period_ns;
     s->shown_ns = now_ns;
-    timer_start(&s->loop, timer, now_ns + (pause_ns > SHOW_NS ? pause_ns : SHOW_NS));
+    s->show_pause_ns = pause_ns > SHOW_NS ? pause_ns : SHOW_NS;
+    s->idle_shows = measuring_is_idle(s) ? s->idle_shows + 1 : 0;
+    uint64_t times = s->idle_shows < SHOW_IDLE_TIMES ? s->idle_shows + 1 : SHOW_IDLE_TIMES;
+    timer_start(&s->loop, timer, now_ns + times * s->show_pause_ns);
+}
+
+void display_wake(struct service *s)
+{
+    uint64_t next_ns = s->shown_ns + s->show_pause_ns;
+    bool is_armed = s->show_timer.expired && !list_is_empty(&s->show_timer.link);
+    s->idle_shows = 0;
+    if (is_armed && s->show_timer.deadline_ns > next_ns)
+        timer_start(&s->loop, &s->show_timer, next_ns);
 }
 
 static void send_report(struct peer *p, const envelope *request, char *text, size_t bytes)

@@ -24,6 +24,8 @@ struct service;
 
 /* Shows the service from now on, if there is a display in the options. */
 int display_start(struct service *s);
+/* Something has come, gone or begun: the next snapshot waits no longer than usual. */
+void display_wake(struct service *s);
 /* Destroys it; fine without one. */
 void display_end(struct service *s);
 

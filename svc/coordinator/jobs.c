@@ -2,6 +2,7 @@
  * A job lives while somebody is in it; a failed one until its last worker has left. */
 #include "packer/packer.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/display.h"
 #include "svc/coordinator/exploring.h"
 #include "svc/coordinator/holding.h"
 #include "svc/coordinator/keeping.h"
@@ -249,6 +250,7 @@ void jobs_end(struct job *job)
     for (size_t i = 0; i < job->shares_count; i++)
         telling_drop(job->shares[i].lane, job->id, NULL, 0);
     log_info("job %s%s has ended", tenant_prefix(job->tenant, prefix), job->name);
+    display_wake(job->service);
     jobs_destroy(job);
 }
 

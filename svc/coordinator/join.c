@@ -2,6 +2,7 @@
  * Nothing happens that is not in the store first (K1). */
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/display.h"
 #include "svc/coordinator/keeping.h"
 #include "svc/coordinator/kept.h"
 #include "svc/coordinator/members.h"
@@ -250,6 +251,7 @@ static void join_new(struct peer *p, const envelope *message)
     }
     char name[ERR_TEXT_BYTES];
     log_info("%s has joined", session_name(p->session, name, sizeof name));
+    display_wake(p->service);
     if (job_is_new)
         list_append(&s->jobs, &job->link);
     reply_joined(p->session, request);

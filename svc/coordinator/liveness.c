@@ -7,10 +7,25 @@
 #include <poll.h>
 
 #define PERIODS 3 /* without an answer, in a row, and it is hung */
+/* A local aggregator has so many periods in its own, longer limit, while no other one is there: a
+ * ping wakes three threads, which is most of what an idle service costs. */
+#define PERIODS_LOCAL 6
+
+static bool has_own_limit(const struct aggregator *a)
+{
+    return a->process.fd >= 0 && a->service->options.local_timeout_ns > 0;
+}
 
 static uint64_t period_ns(const struct service *s)
 {
-    return s->options.aggregator_timeout_ns / PERIODS;
+    uint64_t period_ns = s->options.aggregator_timeout_ns / PERIODS;
+    uint64_t local_ns = s->options.local_timeout_ns / PERIODS_LOCAL;
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (a->state == AGGREGATOR_UP && !has_own_limit(a))
+            return period_ns;
+    }
+    return local_ns > period_ns ? local_ns : period_ns;
 }
 
 static void ping(struct aggregator *a)
@@ -35,8 +50,9 @@ static bool has_unread(const struct peer *p)
  * of a loaded machine. */
 static uint32_t periods_most(const struct aggregator *a)
 {
-    uint64_t local_ns = a->process.fd >= 0 ? a->service->options.local_timeout_ns : 0;
-    return local_ns ? (uint32_t)(local_ns / period_ns(a->service)) : PERIODS;
+    if (!has_own_limit(a))
+        return PERIODS;
+    return (uint32_t)(a->service->options.local_timeout_ns / period_ns(a->service));
 }
 
 static void look_at(struct aggregator *a)
@@ -45,7 +61,7 @@ static void look_at(struct aggregator *a)
         return;
     if (a->pinged_ns == 0)
         return ping(a);
-    if (!has_unread(a->peer) && ++a->periods_silent == periods_most(a))
+    if (!has_unread(a->peer) && ++a->periods_silent >= periods_most(a))
         aggregator_hung(a);
 }
 

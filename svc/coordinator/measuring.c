@@ -6,6 +6,7 @@
 #include "svc/coordinator/keeping.h"
 
 #include "svc/base/log.h"
+#include "svc/coordinator/display.h"
 #include "svc/coordinator/exploring.h"
 #include "svc/coordinator/keeping.h"
 #include "svc/coordinator/members.h"
@@ -318,6 +319,8 @@ static void look_around(struct timer *timer)
     list_for_each (node, &s->jobs)
         trains |= measure(list_entry(node, struct job, link));
     s->idle_looks = trains ? 0 : s->idle_looks + 1;
+    if (trains && s->idle_shows > 0)
+        display_wake(s);
     s->measure_wait_ns = s->idle_looks < IDLE_LOOKS ? least_ns(s) : 2 * s->measure_wait_ns;
     if (s->measure_wait_ns > most_ns)
         s->measure_wait_ns = most_ns;
@@ -340,6 +343,8 @@ void measuring_init(struct service *s)
     s->measure_wait_ns = least_ns(s);
 }
 
+bool measuring_is_idle(const struct service *s) { return s->idle_looks >= IDLE_LOOKS; }
+
 /* Somebody who declares tensor by tensor must not put the next look off for ever. */
 void measuring_wake(struct service *s)
 {
@@ -347,6 +352,7 @@ void measuring_wake(struct service *s)
     bool is_armed = !list_is_empty(&s->measure_timer.link);
     s->measure_wait_ns = least_ns(s);
     s->idle_looks = 0;
+    display_wake(s);
     if (!is_armed || s->measure_timer.deadline_ns > next_ns)
         timer_start(&s->loop, &s->measure_timer, next_ns);
 }

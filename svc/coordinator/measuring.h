@@ -11,6 +11,8 @@
 struct service;
 
 void measuring_init(struct service *s);
+/* Nothing has trained in the last looks. */
+bool measuring_is_idle(const struct service *s);
 /* There may be something to measure from now on. */
 void measuring_wake(struct service *s);
 

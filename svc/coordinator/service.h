@@ -35,7 +35,9 @@ struct service {
     struct source signals;
     struct source display_source;
     struct timer display_timer, show_timer;
-    uint64_t shown_ns; /* when the display was shown something last */
+    uint64_t shown_ns;      /* when the display was shown something last */
+    uint64_t show_pause_ns; /* from there to the next time, unless nothing trains */
+    uint32_t idle_shows;    /* snapshots in a row while nothing trained */
     struct timer drain_timer, retry_timer, ping_timer, look_timer, measure_timer, leavers_timer;
     struct timer fit_timer;   /* until the last keeper that was relieved is fit again */
     bool tells_leavers;       /* the last of them runs */

@@ -1,7 +1,9 @@
 """What goes wrong in a real service, and what everybody else then sees."""
 import contextlib
+import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import sys
@@ -19,6 +21,10 @@ from harness import (BENCH, GRADPOOL, Process, Service, cpu_s, cut_connections,
 # looks at every element, and takes its time to start again.
 ELEMENTS, COMPUTE_MS = (60000, 20) if '--fifth' in sys.argv else (300000, 10)
 FOREVER = ('--rounds', '1000000', '--verbose', '--elements', '100000', '--compute-ms', '3')
+IDLE_JOBS = 20
+# In QUIET_S two local aggregators are pinged three times each, which wakes the coordinator twice, the
+# aggregator's control thread and its lane some times more.
+QUIET_S, SERVICE_WAKES = 4, 80
 
 
 def lane_ports(service):
@@ -30,6 +36,16 @@ def cut_one(worker, ports):
     """A connection of the worker to a lane ends while both live."""
     if not any(cut_connections(worker.pid, port) for port in ports):
         raise AssertionError(f'{worker.name} has no connection to a lane')
+
+
+def wakes(pid):
+    """How often its threads have slept so far, and gone on."""
+    total = 0
+    for task in pathlib.Path(f'/proc/{pid}/task').iterdir():
+        with contextlib.suppress(OSError):
+            total += int(re.search(r'\nvoluntary_ctxt_switches:\s*(\d+)',
+                                   (task / 'status').read_text())[1])
+    return total
 
 
 def mapped_bytes(pid, name):
@@ -296,6 +312,29 @@ class Faults(unittest.TestCase):
         time.sleep(2)  # what is measured
         for pid in pids:
             self.assertLess(cpu_s(pid) - before[pid], 0.02 + 0.01, f'pid {pid}')
+
+    @unittest.skipIf('--fifth' in sys.argv, 'a thread of the sanitizer itself wakes up')
+    def test_quiet_seconds_wake_workers_never_and_the_service_for_its_pings_alone(self):
+        """However many jobs are idle: a timer that looks at each of them, or at nothing, shows."""
+        until(lambda: not self.service.status()['jobs'], 'no job is left')
+        for job in range(IDLE_JOBS):
+            self.service.worker(f'quiet-{job}', 0, 1, '--compute-ms', '600000', '--transport',
+                                ('shm', 'tcp')[job % 2])
+        until(lambda: sum(job['use'].get('connections', 0) for job in
+                          json.loads(self.service.ask('jobs', '--json').stdout)['jobs'])
+              == IDLE_JOBS, 'the idle workers are connected')
+        service = [self.service.serve.pid, *self.service.pids()]
+        workers = [worker.pid for worker in self.service.children[self.started:]]
+        seen = {}
+
+        def is_quiet():
+            before = [sum(map(wakes, pids)) for pids in (service, workers)]
+            time.sleep(QUIET_S)  # what is counted
+            after = [sum(map(wakes, pids)) for pids in (service, workers)]
+            seen.update(zip(('service', 'workers'), (b - a for a, b in zip(before, after))))
+            return seen['service'] <= SERVICE_WAKES and seen['workers'] == 0
+        until(is_quiet, f'{QUIET_S} s with {SERVICE_WAKES} wake-ups at most: {seen}')
+        print(f'# wake-ups in {QUIET_S} s: {seen}')
 
     def arena_bytes(self):
         return sum(lane['arena_bytes'] for a in self.service.status()['aggregators']
