@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -188,7 +189,7 @@ class Standing(unittest.TestCase):
         self.assertLess(self.patience(SLEEPS, 2), 2 * progress.Patience.BUSY_FACTOR)
 
     def test_a_process_that_computes_is_waited_for_ten_times_as_long(self):
-        self.assertGreaterEqual(self.patience(SPINS, 0.5), 0.5 * progress.Patience.BUSY_FACTOR)
+        self.assertGreaterEqual(self.patience(SPINS, 0.3), 0.3 * progress.Patience.BUSY_FACTOR)
 
     def test_a_child_of_a_child_counts_and_so_does_a_process_of_its_session(self):
         table = {1: (0, 1), 10: (1, 10), 11: (10, 10), 12: (11, 12), 13: (1, 10), 14: (1, 14)}
@@ -231,7 +232,7 @@ class Running(unittest.TestCase):
     def test_a_program_that_is_slow_is_not_ended(self):
         program.QUIET_S, before = 1, program.QUIET_S
         self.addCleanup(setattr, program, 'QUIET_S', before)
-        self.run_all(self.program('slow', 'import time\nend = time.process_time() + 3\n'
+        self.run_all(self.program('slow', 'import time\nend = time.process_time() + 2\n'
                                   'while time.process_time() < end: pass\n'
                                   'print("1..1\\nok 1 - a")'))
         self.assertEqual((self.ended['slow'].passed, self.ended['slow'].failed), (1, 0))
@@ -251,18 +252,36 @@ class Running(unittest.TestCase):
             self.fail(f'{left} lives')
 
     def test_programs_that_compute_get_a_core_each_and_those_that_wait_share(self):
-        spin = 'import time\nend = time.process_time() + 2\nwhile time.process_time() < end: pass'
-        most, plan = 0, schedule.Schedule(
-            [self.program(f'spin{i}', spin) for i in range(4)], lambda *_: None, dict(os.environ))
-        plan.cores, start_what_fits = 2, plan.start_what_fits
+        def is_full(*wanted, age_s=10):
+            plan = schedule.Schedule((), lambda *_: None, {})
+            plan.cores = 2
+            plan.running = [types.SimpleNamespace(cores=cores, age_s=age_s, is_alone=False)
+                            for cores in wanted]
+            return plan.is_full()
+        self.assertFalse(is_full())
+        self.assertFalse(is_full(1.0))
+        self.assertTrue(is_full(1.0, 1.0))
+        self.assertFalse(is_full(*[0.1] * 6))
+        self.assertTrue(is_full(*[0.0] * 100), 'memory has an end, too')
+        self.assertTrue(is_full(0.0, 0.0, 0.0, age_s=0.1), 'nothing is known of them yet')
 
-        def start():
-            nonlocal most
-            start_what_fits()
-            most = max(most, len(plan.running))
-        plan.start_what_fits = start
+    def test_what_a_program_wants_is_what_its_processes_run_or_wait_to_run(self):
+        seen = []
+        spin = ('import time\nend = time.process_time() + 1.5\n'
+                'while time.process_time() < end: pass')
+        plan = schedule.Schedule([self.program('spins', spin), self.program('sleeps', 'import time; '
+                                                                            'time.sleep(2)')],
+                                 lambda *_: None, dict(os.environ))
+        sample = plan.sample
+
+        def look():
+            sample()
+            seen.extend((p.name, p.cores) for p in plan.running if p.age_s > 1)
+        plan.sample = look
         plan.run()
-        self.assertLessEqual(most, 3)
+        most = {name: max(c for n, c in seen if n == name) for name in ('spins', 'sleeps')}
+        self.assertGreater(most['spins'], 0.5)
+        self.assertLess(min(c for n, c in seen if n == 'sleeps'), 0.1)
 
     def test_a_program_that_wants_the_host_for_itself_has_no_company(self):
         note = ('import os, time; path = "{}"; others = os.listdir(path); '

@@ -54,7 +54,7 @@ static void show(struct timer *timer)
     envelope *status, *jobs;
     if (view_build(s, &status, &jobs) == 0)
         s->options.display.show(s->options.display.context, status, jobs);
-    if (!measuring_is_idle(s)) /* else they are what they were */
+    if (s->idle_shows < 2) /* later they are what they were */
         ask_for_figures(s, began_ns);
     uint64_t now_ns = clock_now_ns(), pause_ns = SHOW_COST * (now_ns - began_ns);
     if (pause_ns < period_ns)

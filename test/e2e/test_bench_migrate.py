@@ -20,7 +20,7 @@ class Migrate(unittest.TestCase):
             self.assertEqual([drain[name] for name in ('mode', 'transport', 'jobs', 'drains')],
                              ['drain', transport, 8, 1])
             self.assertGreaterEqual(drain['tasks'], 104)
-            self.assertEqual(drain['state_bytes'], 8 * 13 * 12 * STATE_BYTES)
+            self.assertEqual(drain['state_bytes'], 8 * 13 * 12 * 65536)
             self.assertEqual((drain['failed_rounds'], drain['wrong']), (0, 0), drain)
             for who in ('longest', 'control'):  # of one drain both are the same
                 self.assertEqual(drain[f'{who}_fraction_median'], drain[f'{who}_fraction_worst'])

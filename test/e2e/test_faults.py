@@ -22,8 +22,8 @@ from harness import (BENCH, GRADPOOL, Process, Service, cpu_s, cut_connections,
 ELEMENTS, COMPUTE_MS = (60000, 20) if '--fifth' in sys.argv else (300000, 10)
 FOREVER = ('--rounds', '1000000', '--verbose', '--elements', '100000', '--compute-ms', '3')
 IDLE_JOBS = 20
-# In QUIET_S two local aggregators are pinged three times each, which wakes the coordinator twice, the
-# aggregator's control thread and its lane some times more.
+# In QUIET_S two local aggregators are pinged three times each, which wakes the coordinator, the
+# aggregator's control thread and its lane, each once or twice.
 QUIET_S, SERVICE_WAKES = 4, 80
 
 
