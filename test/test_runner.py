@@ -269,9 +269,9 @@ class Running(unittest.TestCase):
         seen = []
         spin = ('import time\nend = time.process_time() + 1.5\n'
                 'while time.process_time() < end: pass')
-        plan = schedule.Schedule([self.program('spins', spin), self.program('sleeps', 'import time; '
-                                                                            'time.sleep(2)')],
-                                 lambda *_: None, dict(os.environ))
+        programs = [self.program('spins', spin),
+                    self.program('sleeps', 'import time; time.sleep(2)')]
+        plan = schedule.Schedule(programs, lambda *_: None, dict(os.environ))
         sample = plan.sample
 
         def look():

@@ -24,7 +24,7 @@ WORKERS = 4
 LOSSES, RESIZES = (8, 20) if os.environ.get('GRADPOOL_TEST_LONG') else (3, 7)
 WAIT_MS = 30000
 SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}  # elements; the last has several pieces
-COMPUTES_S = 0.02  # a worker, a round
+COMPUTES_S = 0.05  # a worker, a round
 
 
 class Sums:

@@ -31,7 +31,7 @@ class Running(unittest.TestCase):
     def setUp(self):
         self.service = Service(*self.options(), aggregators=2)
         self.addCleanup(self.service.end)
-        self.ranks = self.service.workers('resnet-7', 2, '--rounds', 1000000, '--compute-ms', 2,
+        self.ranks = self.service.workers('resnet-7', 2, '--rounds', 1000000, '--compute-ms', 10,
                                           '--tensors', 4)
         until(lambda: (self.service.job('resnet-7') or {}).get('use', {}).get('rounds', 0) > 0,
               'the job trains', process=self.ranks[0])
