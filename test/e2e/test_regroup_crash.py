@@ -22,7 +22,7 @@ from test_migration_crash import MortalService
 WORKERS, ELEMENTS = 3, 40
 STAYING = 2         # ranks 0 and 1
 STEPS_MAX = 400     # of a change; far more than it has
-STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 80
+STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 160
 WAIT_MS = 30000
 COMPUTES_S = 0.01   # a worker, an iteration
 LINE_BYTES_MAX = 80

@@ -34,15 +34,15 @@ class Program:
     def path(self, ending):
         return self.build.output / f'{self.name}.{ending}'
 
-    def start(self, environment, torch_server=None):
+    def start(self, environment):
         self.build.output.mkdir(exist_ok=True)
         command = [*self.build.wrapper, *self.test['cmd']]
         environment = {**environment, **self.build.environment, **self.test['env']}
         folder = self.test.get('workdir') or str(self.build.folder)
         with open(self.path('out'), 'wb') as out, open(self.path('err'), 'wb') as err:
-            start = torch_server.start if torch_server else subprocess.Popen
-            self.process = start(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                 cwd=folder, env=environment, start_new_session=True)
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
+                                            stderr=err, cwd=folder, env=environment,
+                                            start_new_session=True)
         self.pid = self.process.pid
         self.started = self.grown_at = time.monotonic()
 

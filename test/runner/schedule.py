@@ -10,7 +10,7 @@ import time
 import progress
 
 LOOK_S = 0.02
-SAMPLE_S = 0.25
+SAMPLE_S = 0.4
 YOUNG_S = 0.75      # until then nothing is known of a program
 YOUNG_CORES = 0.7
 MORE_CORES = 0.5    # what is wanted may exceed the cores by so much: programs wait now and then
@@ -21,11 +21,11 @@ TORCH_AT_ONCE = 2   # each has a process a rank, and imports
 class Schedule:
     """Runs programs in the order given; done(program, outcome) is called as each ends."""
 
-    def __init__(self, programs, done, environment, torch_server=None):
+    def __init__(self, programs, done, environment):
         # Programs that want the host for themselves come last, so that nobody waits for them.
         self.queue = sorted(programs, key=lambda p: (p.is_alone, p.order))
         self.running, self.done = [], done
-        self.environment, self.torch_server = environment, torch_server
+        self.environment = environment
         self.cores = len(os.sched_getaffinity(0))
         self.activity, self.sampled = progress.Activity(), time.monotonic()
 
@@ -47,8 +47,7 @@ class Schedule:
                 return
             if self.fits(program):
                 self.queue.remove(program)
-                needs_torch = self.torch_server and 'torch' in program.suites
-                program.start(self.environment, self.torch_server if needs_torch else None)
+                program.start(self.environment)
                 self.running.append(program)
 
     def is_full(self):
