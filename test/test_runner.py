@@ -5,6 +5,7 @@ import contextlib
 import io
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -311,7 +312,17 @@ class Words(unittest.TestCase):
 
     def test_a_part_may_have_seeds(self):
         self.assertEqual(main.seeds(['faults', '4-8']), (['faults'], '4-8'))
-        self.assertEqual(main.seeds(['fuzz', 'torch']), (['fuzz', 'torch'], None))
+        self.assertEqual(main.seeds(['fuzz', 'pytorch']), (['fuzz', 'pytorch'], None))
+
+    def test_an_end_to_end_program_that_has_a_long_form_is_in_a_part(self):
+        folder = pathlib.Path(HERE) / 'e2e'
+        text = (folder / 'meson.build').read_text(encoding='utf-8')
+        suites = dict(re.findall(r"'(\w+)': (\[[^\]]*\]|'\w+')", text))
+        for path in folder.glob('test_*.py'):
+            name = path.stem.removeprefix('test_')
+            if 'GRADPOOL_TEST_LONG' in path.read_text(encoding='utf-8'):
+                words = set(re.findall(r"'([\w-]+)'", suites[name]))
+                self.assertTrue(words & set(parts.LONG), f'{name}: {words}')
 
     def test_every_part_is_listed_with_its_minutes_and_none_takes_an_hour(self):
         for name, part in parts.LONG.items():

@@ -23,13 +23,15 @@ class Part:
 
 
 LONG = {
-    'units': Part(12, 'unit, parser and simulation tests with their full counts, three builds',
-                  ('plain', 'address', 'thread'), SANITIZED | {'model'}),
+    'counts': Part(25, 'unit and parser tests with their full counts, in three builds',
+                   ('plain', 'address', 'thread'), SANITIZED - {'sim', 'e2e-sanitized'}),
+    'simulate': Part(25, 'simulated worlds by the ten thousand, and models searched further',
+                     ('plain', 'address'), {'sim', 'model'}),
     'migrations': Part(10, 'a thousand migrations, and a death at every step of one', ('plain',)),
     'copies': Part(10, 'replicas under losses, resizes and moves', ('plain',)),
     'elastic': Part(10, 'workers that join, leave and die, at every step of a resize', ('plain',)),
     'large': Part(5, 'gigabytes, and hundreds of jobs', ('plain',)),
-    'torch': Part(20, "PyTorch's own distributed tests, each rank an interpreter; and on gloo",
+    'pytorch': Part(20, "PyTorch's own distributed tests, each rank an interpreter; and on gloo",
                   ('plain',), {'torch-whole'}),
     'demo': Part(8, 'bench/demo.sh over both transports and on three nodes', ('plain',)),
     'stragglers': Part(8, 'a slow lane is found and relieved', ('plain',)),
