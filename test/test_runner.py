@@ -87,6 +87,7 @@ class Counting(unittest.TestCase):
     def test_a_program_that_says_nothing_is_a_failure(self):
         self.assertEqual(counts(''), (0, 1, 0))
         self.assertEqual(counts('', 77), (0, 1, 0))
+        self.assertEqual(counts('1..0\n'), (0, 1, 0))
 
     def test_a_program_that_skips_itself_is_skipped(self):
         self.assertEqual(outcome('1..0 # SKIP no network namespaces\n').skips,
@@ -108,6 +109,7 @@ class Counting(unittest.TestCase):
 class Fake:
     """A program of a build, without a process."""
     seconds = cpu_s = 0.0
+    again = ['MALLOC_PERTURB_=7']
 
     def __init__(self, build, name):
         self.build, self.name = parts.make_builds()[build], name
@@ -147,7 +149,8 @@ class Closing(unittest.TestCase):
 
     def test_a_failure_has_the_command_that_repeats_its_case_with_the_seed(self):
         _, lines = self.run_on({'thread': [self.BAD]})
-        self.assertIn('again: GRADPOOL_TEST_SEED=5 test/run.sh --only thread:p0 --case c_d', lines)
+        self.assertIn('again: MALLOC_PERTURB_=7 GRADPOOL_TEST_SEED=5 test/run.sh --only thread:p0 '
+                      '--case c_d', lines)
 
     def test_a_skip_is_named_with_its_reason_and_reads_as_no_failure(self):
         code, lines = self.run_on({'plain': [('1..2\nok 1 - a\n# no disk\nnot ok 2 # SKIP b\n', 0,
@@ -155,6 +158,23 @@ class Closing(unittest.TestCase):
         self.assertEqual((code, lines[-1]), (0, '1 passed, 0 failed, 1 skipped'))
         self.assertIn('skipped: plain:p0: b: no disk', lines)
         self.assertFalse([line for line in lines if line.startswith('FAIL') or 'not ok' in line])
+
+    def test_a_name_that_no_shell_takes_is_repeated_with_its_program(self):
+        said = '1..3\nnot ok 1 - setUpClass (m.X)\nnot ok 2 - a b {\'seed\': 7}\nok 3 - d\n'
+        _, lines = self.run_on({'plain': [(said, 1, '')]})
+        again = [line for line in lines if line.startswith('again: ')]
+        self.assertEqual([line.partition('--only ')[2] for line in again],
+                         ['plain:p0 --case a_b', 'plain:p0'])
+
+    def test_a_program_that_does_not_exist_is_a_failure(self):
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            summary = Summary()
+            summary.expect('plain', 1)
+            summary.add(Fake('plain', 'p'), outcome('1..1\nok 1 - a\n'))
+            summary.add_unknown('tpyo')
+            code = summary.close()
+        self.assertEqual((code, said.getvalue().splitlines()[-1]),
+                         (1, '1 passed, 1 failed, 0 skipped'))
 
     def test_a_build_that_failed_is_a_failure(self):
         code, lines = self.run_on({'plain': [self.GOOD], 'address': None})
@@ -175,7 +195,7 @@ class Closing(unittest.TestCase):
 
 
 class Standing(unittest.TestCase):
-    """What stands still and what is only slow."""
+    """A process that stands still, and one that is only slow."""
 
     def patience(self, code, seconds):
         with subprocess.Popen([sys.executable, '-c', code]) as child:
@@ -264,7 +284,7 @@ class Running(unittest.TestCase):
         self.assertTrue(is_full(1.0, 1.0))
         self.assertFalse(is_full(*[0.1] * 6))
         self.assertTrue(is_full(*[0.0] * 100), 'memory has an end, too')
-        self.assertTrue(is_full(0.0, 0.0, 0.0, age_s=0.1), 'nothing is known of them yet')
+        self.assertTrue(is_full(*[0.0] * 4, age_s=0.1), 'nothing is known of them yet')
 
     def test_what_a_program_wants_is_what_its_processes_run_or_wait_to_run(self):
         seen = []
@@ -309,6 +329,10 @@ class Words(unittest.TestCase):
         self.assertIn("'falts' is no part", self.refused('--long', 'falts'))
         self.assertIn('exclude each other', self.refused('--quick', '--long', 'fuzz'))
         self.assertIn("'4-8' is no part", self.refused('--long', 'fuzz', '4-8'))
+
+    def test_a_range_of_seeds_that_is_empty_or_open_is_refused(self):
+        for word in '8-4', '4-', '-4', 'x':
+            self.assertIn(f"'{word}' is no part", self.refused('--long', 'faults', word))
 
     def test_a_part_may_have_seeds(self):
         self.assertEqual(main.seeds(['faults', '4-8']), (['faults'], '4-8'))

@@ -296,6 +296,8 @@ void aggregator_attach(struct aggregator *a, struct peer *p)
     a->state = AGGREGATOR_UP;
     a->pinged_ns = 0;
     a->periods_silent = 0;
+    a->silent_ns = 0;
+    liveness_joined(a);
     timer_stop(&a->timer);
 }
 

@@ -48,6 +48,7 @@ struct aggregator {
     struct timer timer;      /* away: until it is lost; lost: until it is forgotten */
     uint64_t pinged_ns;      /* when the ping was sent that it has not answered; 0: none */
     uint32_t periods_silent; /* in a row */
+    uint64_t silent_ns;      /* their length together */
     uint64_t unfit_until_ns; /* as a keeper of copies: it had no room, or did not reach a lane */
     struct list calls;
     struct lane *lanes;

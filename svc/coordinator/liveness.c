@@ -2,11 +2,12 @@
  * control thread and each of its lanes, so what is stuck anywhere is silent. Must never take for
  * somebody's silence that this process itself did not run, or has not read yet (K14). */
 #include "svc/base/log.h"
+#include "svc/coordinator/display.h"
 #include "svc/coordinator/service.h"
 
 #include <poll.h>
 
-#define PERIODS 3 /* without an answer, in a row, and it is hung */
+#define PERIODS 3 /* of a limit; without an answer in them it is hung */
 /* A local aggregator has so many periods in its own, longer limit, while no other one is there: a
  * ping wakes three threads, which is most of what an idle service costs. */
 #define PERIODS_LOCAL 6
@@ -48,21 +49,38 @@ static bool has_unread(const struct peer *p)
 
 /* That a local one's process lives is known: it only has to be told from one that waits for a core
  * of a loaded machine. */
-static uint32_t periods_most(const struct aggregator *a)
+static uint64_t limit_ns(const struct aggregator *a)
 {
-    if (!has_own_limit(a))
-        return PERIODS;
-    return (uint32_t)(a->service->options.local_timeout_ns / period_ns(a->service));
+    const struct coordinator_options *o = &a->service->options;
+    return has_own_limit(a) ? o->local_timeout_ns : o->aggregator_timeout_ns;
 }
 
-static void look_at(struct aggregator *a)
+/* Periods differ in length, so silence is the sum of those that have passed. */
+static void silent_period(struct aggregator *a, uint64_t length_ns)
+{
+    uint64_t enough_ns = limit_ns(a) - length_ns / 2;
+    bool is_over = a->silent_ns < enough_ns && a->silent_ns + length_ns >= enough_ns;
+    if (a->periods_silent++ == 0)
+        display_wake(a->service);
+    a->silent_ns += length_ns;
+    if (is_over)
+        aggregator_hung(a);
+}
+
+static void look_at(struct aggregator *a, uint64_t length_ns)
 {
     if (a->state != AGGREGATOR_UP || !a->peer)
         return;
     if (a->pinged_ns == 0)
         return ping(a);
-    if (!has_unread(a->peer) && ++a->periods_silent >= periods_most(a))
-        aggregator_hung(a);
+    if (!has_unread(a->peer))
+        silent_period(a, length_ns);
+}
+
+static void begin_period(struct service *s, uint64_t now_ns)
+{
+    s->ping_period_ns = period_ns(s);
+    timer_start(&s->loop, &s->ping_timer, now_ns + s->ping_period_ns);
 }
 
 /* A period in which this process stood still, however long, is no measure of anybody: the machine
@@ -70,19 +88,26 @@ static void look_at(struct aggregator *a)
 static void period_ended(struct timer *timer)
 {
     struct service *s = container_of(timer, struct service, ping_timer);
-    uint64_t now_ns = clock_now_ns();
-    bool is_late = now_ns > timer->deadline_ns + period_ns(s) / 2;
-    timer_start(&s->loop, timer, now_ns + period_ns(s));
+    uint64_t now_ns = clock_now_ns(), length_ns = s->ping_period_ns;
+    bool is_late = now_ns > timer->deadline_ns + length_ns / 2;
+    begin_period(s, now_ns);
     list_for_each (node, &s->aggregators)
         if (s->phase == SERVICE_UP && !is_late)
-            look_at(list_entry(node, struct aggregator, link));
+            look_at(list_entry(node, struct aggregator, link), length_ns);
 }
 
 void liveness_start(struct service *s)
 {
     timer_init(&s->ping_timer, period_ended);
     if (s->options.aggregator_timeout_ns)
-        timer_start(&s->loop, &s->ping_timer, clock_now_ns() + period_ns(s));
+        begin_period(s, clock_now_ns());
+}
+
+void liveness_joined(struct aggregator *a)
+{
+    struct service *s = a->service;
+    if (s->options.aggregator_timeout_ns && period_ns(s) < s->ping_period_ns)
+        begin_period(s, clock_now_ns());
 }
 
 void liveness_heard(struct aggregator *a)
@@ -92,6 +117,7 @@ void liveness_heard(struct aggregator *a)
         log_info("%s answers again", aggregator_name(a, name, sizeof name));
     a->pinged_ns = 0;
     a->periods_silent = 0;
+    a->silent_ns = 0;
 }
 
 uint64_t liveness_silent_ns(const struct aggregator *a)

@@ -343,7 +343,10 @@ void measuring_init(struct service *s)
     s->measure_wait_ns = least_ns(s);
 }
 
-bool measuring_is_idle(const struct service *s) { return s->idle_looks >= IDLE_LOOKS; }
+bool measuring_is_idle(const struct service *s)
+{
+    return list_is_empty(&s->jobs) || s->idle_looks >= IDLE_LOOKS;
+}
 
 /* Somebody who declares tensor by tensor must not put the next look off for ever. */
 void measuring_wake(struct service *s)

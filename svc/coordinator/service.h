@@ -35,9 +35,10 @@ struct service {
     struct source signals;
     struct source display_source;
     struct timer display_timer, show_timer;
-    uint64_t shown_ns;      /* when the display was shown something last */
-    uint64_t show_pause_ns; /* from there to the next time, unless nothing trains */
-    uint32_t idle_shows;    /* snapshots in a row while nothing trained */
+    uint64_t ping_period_ns; /* length of the period that goes on */
+    uint64_t shown_ns;       /* when the display was shown something last */
+    uint64_t show_pause_ns;  /* from there to the next time, unless nothing trains */
+    uint32_t idle_shows;     /* snapshots in a row while nothing trained */
     struct timer drain_timer, retry_timer, ping_timer, look_timer, measure_timer, leavers_timer;
     struct timer fit_timer;   /* until the last keeper that was relieved is fit again */
     bool tells_leavers;       /* the last of them runs */
@@ -87,6 +88,8 @@ void service_retry_later(struct service *s);
 
 /* Pings the aggregators from now on. */
 void liveness_start(struct service *s);
+/* `a` is up: from now on periods are as short as it needs them. */
+void liveness_joined(struct aggregator *a);
 /* Something came from it. */
 void liveness_heard(struct aggregator *a);
 /* How long it has been silent; 0: it is not. */

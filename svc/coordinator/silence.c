@@ -31,7 +31,7 @@ static void ask(struct peer *p)
 static void begin(struct peer *p, uint64_t now_ns)
 {
     bool is_here = channel_is_loopback(p->channel);
-    p->look_ns = is_here ? UINT64_MAX : now_ns;
+    p->look_ns = is_here ? UINT64_MAX : now_ns + period_ns(p->service);
     if (!is_here)
         channel_watch_host(p->channel, ask_s(p->service));
 }
@@ -49,7 +49,7 @@ static void judge(struct peer *p, uint64_t silent_ns)
 static void look_at(struct peer *p, uint64_t now_ns)
 {
     if (p->look_ns == 0)
-        begin(p, now_ns);
+        return begin(p, now_ns);
     if (now_ns < p->look_ns)
         return;
     uint64_t quiet_ns = LOOKS_QUIET * period_ns(p->service);

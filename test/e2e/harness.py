@@ -95,7 +95,7 @@ def until(condition, what, seconds=WAIT_S, process=None):
     while not condition():
         if patience.is_over():
             raise AssertionError(f'never: {what}' + (f'\n{process.tail()}' if process else ''))
-        # A look that starts a command must not take the core from those who are waited for.
+        # A look that starts a command must not take the core from the awaited processes.
         cost_s, waited_s = time.monotonic() - looked, time.monotonic() - began
         time.sleep(min(max(0.005, 3 * cost_s, waited_s / 20), 0.2))
         looked = time.monotonic()
@@ -108,10 +108,12 @@ def finish(child, seconds=WAIT_S, given=None):
         try:
             return child.communicate(given, timeout=progress.SAMPLE_S)
         except subprocess.TimeoutExpired:
-            given = None    # it has been taken over
+            given = None    # the input was sent
             if patience.is_over():
                 child.kill()
-                out, errors = child.communicate()
+                out = errors = None
+                with contextlib.suppress(subprocess.TimeoutExpired):    # an orphan holds the pipe
+                    out, errors = child.communicate(timeout=progress.SAMPLE_S)
                 raise AssertionError(
                     f'{child.args} did not end:\n{out or ""}{errors or ""}') from None
 
@@ -123,7 +125,11 @@ def run(command, timeout=WAIT_S, input=None, capture_output=False, check=False, 
     if input is not None:
         options.update(stdin=subprocess.PIPE)
     with subprocess.Popen([str(word) for word in command], **options) as child:
-        out, errors = finish(child, timeout, input)
+        try:
+            out, errors = finish(child, timeout, input)
+        except BaseException:
+            child.kill()
+            raise
     done = subprocess.CompletedProcess(child.args, child.returncode, out, errors)
     if check:
         done.check_returncode()

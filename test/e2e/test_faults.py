@@ -17,14 +17,15 @@ import tap
 from harness import (BENCH, GRADPOOL, Process, Service, cpu_s, cut_connections,
                      finish_training, is_alive, result, until)
 
-# Of a round that something dies in, and what it computes before. `--fifth`: a build with sanitizers
-# looks at every element, and takes its time to start again.
-ELEMENTS, COMPUTE_MS = (60000, 20) if '--fifth' in sys.argv else (300000, 10)
-FOREVER = ('--rounds', '1000000', '--verbose', '--elements', '100000', '--compute-ms', '3')
+# Elements of a round that something dies in, and the time that it computes before. A build with
+# sanitizers (`--fifth`) looks at every element, and takes its time to start again.
+ELEMENTS, COMPUTE_MS = (60000, 50) if '--fifth' in sys.argv else (300000, 10)
+FOREVER = ('--rounds', '1000000', '--verbose', '--elements', str(ELEMENTS // 3), '--compute-ms',
+           str(COMPUTE_MS // 2))
 IDLE_JOBS = 20
 # In QUIET_S two local aggregators are pinged three times each, which wakes the coordinator, the
 # aggregator's control thread and its lane, each once or twice.
-QUIET_S, SERVICE_WAKES = 4, 80
+QUIET_S, SERVICE_WAKES = 4, 50
 
 
 def lane_ports(service):
@@ -347,7 +348,7 @@ class Faults(unittest.TestCase):
         grown, use = self.arena_bytes() - before, self.service.job('figures')['use']
         self.assertLessEqual(abs(use['heap_bytes'] - grown), 0.05 * grown)
         lent = sum(mapped_bytes(worker.pid, 'gradpool') for worker in workers)
-        self.assertGreater(lent, 2 * 50 * 400000)
+        self.assertGreater(lent, 2 * 50 * 4 * (ELEMENTS // 3))
         self.assertLessEqual(abs(use['registered_bytes'] - lent), 0.05 * lent)
 
 

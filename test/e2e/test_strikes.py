@@ -51,6 +51,7 @@ class Strikes(unittest.TestCase):
 
     def test_what_is_killed_stopped_or_cut_hurts_no_element(self):
         for seed in seeds():
+            print(f'# GRADPOOL_TEST_SEED={seed}', flush=True)
             with self.subTest(seed=seed):
                 self.strike(seed)
 

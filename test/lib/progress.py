@@ -38,15 +38,24 @@ def owners(roots, table):
     return {pid: root for pid in table if (root := owner(pid)) is not None}
 
 
+def thread_time(folder):
+    """A kernel without schedstat tells the time on a core alone, in ticks."""
+    with contextlib.suppress(FileNotFoundError):
+        with open(f'{folder}/schedstat', 'rb') as file:
+            ran, waited, _ = map(int, file.read().split())
+        return ran + waited
+    with open(f'{folder}/stat', 'rb') as file:
+        fields = file.read().rpartition(b')')[2].split()
+    return (int(fields[11]) + int(fields[12])) * 10**9 // os.sysconf('SC_CLK_TCK')
+
+
 def thread_times(pid):
     """tid -> nanoseconds on a core and in the queue for one; a wait for a disk counts as busy."""
     times = {}
     with contextlib.suppress(OSError):
         for tid in os.listdir(f'/proc/{pid}/task'):
             with contextlib.suppress(OSError, ValueError):
-                with open(f'/proc/{pid}/task/{tid}/schedstat', 'rb') as file:
-                    ran, waited, _ = map(int, file.read().split())
-                times[int(tid)] = ran + waited
+                times[int(tid)] = thread_time(f'/proc/{pid}/task/{tid}')
     return times
 
 
@@ -96,7 +105,7 @@ class Patience:
             return False
         elapsed, self.sampled = now - self.sampled, now
         if self.is_quiet():
-            # One late sample is one sample: who could not run then could not work either.
+            # A late sample counts as two at most: the test itself could not run meanwhile.
             self.quiet_s += min(elapsed, 2 * SAMPLE_S)
         return (self.quiet_s >= self.seconds
                 or now - self.start >= self.BUSY_FACTOR * self.seconds)

@@ -65,7 +65,7 @@ class TapResult(unittest.TestResult):
     def addSubTest(self, test, subtest, err):
         super().addSubTest(test, subtest, err)
         if err is not None:
-            self.say('not ok', test, f' {subtest.params}')
+            self.say('not ok', test, f' {dict(subtest.params)}')
             self.explain(err)
 
 

@@ -2,6 +2,7 @@
 """All tests of gradpool: set-up, builds, every case, one closing line. Started by test/run.sh."""
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -60,8 +61,8 @@ def seeds(words):
     names = [word for word in words if word in parts.LONG]
     ranges = [word for word in words if word not in parts.LONG]
     for word in ranges:
-        first, _, last = word.partition('-')
-        if not (first.isdigit() and (last or first).isdigit() and 'faults' in names):
+        found = re.fullmatch(r'(\d+)(?:-(\d+))?', word)
+        if not (found and int(found[1]) <= int(found[2] or found[1]) and 'faults' in names):
             refuse(f"test/run.sh: '{word}' is no part; `test/run.sh --long` lists them\n")
     if len(ranges) > 1:
         refuse('test/run.sh: one range of seeds, such as 4-8\n')
@@ -76,14 +77,18 @@ class Run:
         self.builds = parts.make_builds()
         self.summary = Summary(title)
         self.environment = {**os.environ, 'CMOCKA_MESSAGE_OUTPUT': 'TAP'}
-        self.case = None
 
-    def run(self, chosen):
-        """`chosen`: build name -> the test whether a program (name, suites) belongs."""
+    def run(self, chosen, names=()):
+        """`chosen`: build name -> the test whether a program (name, suites) belongs. Each of
+        `names` must be one that runs."""
         made = [name for name in chosen if self.make(name)]
-        for stage in ['plain'], [name for name in made if name != 'plain']:
-            self.test([program for name in stage if name in made
-                       for program in self.programs(self.builds[name], chosen[name])])
+        programs = [program for name in made
+                    for program in self.programs(self.builds[name], chosen[name])]
+        for word in names:
+            if all(word not in (program.name, str(program)) for program in programs):
+                self.summary.add_unknown(word)
+        self.test([program for program in programs if program.build.name == 'plain'])
+        self.test([program for program in programs if program.build.name != 'plain'])
         return self.summary.close()
 
     def make(self, name):
@@ -150,7 +155,12 @@ def run_long(names, seed_range):
 def main(arguments):
     options = parse(arguments)
     names, seed_range = seeds(options.long or [])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in signal.SIGTERM, signal.SIGHUP:    # SIGHUP stays ignored under nohup
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
+    if not options.only:    # a filter of the shell that starts a run would hide cases
+        for name in 'GRADPOOL_TEST_CASE', 'GRADPOOL_TEST_LONG', 'GRADPOOL_TEST_SEEDS':
+            os.environ.pop(name, None)
     if subprocess.run([builds.ROOT / 'test/setup.sh', '--tests'], check=False).returncode:
         return 1
     print(f'gradpool tests: {os.cpu_count()} cores, Linux {os.uname().release}', flush=True)
@@ -160,7 +170,7 @@ def main(arguments):
     if options.only:
         if options.case:
             run.environment['GRADPOOL_TEST_CASE'] = options.case
-        return run.run(named(options.only, run.builds))
+        return run.run(named(options.only, run.builds), options.only)
     return run.run(whole(options.quick))
 
 

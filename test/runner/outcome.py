@@ -3,7 +3,7 @@ import re
 
 CASE = re.compile(r'^(not ok|ok)\b\s*\d*\s*(?:-\s*)?(?P<name>.*?)\s*$')
 SKIPPED = re.compile(r'^(?P<name>.*?)\s*#\s*skip\b:?\s*(?P<reason>.*)$', re.I)
-ALL_SKIPPED = re.compile(r'^1\.\.0\b\s*(?:#\s*skip\S*\s*(?P<reason>.*))?$', re.M | re.I)
+ALL_SKIPPED = re.compile(r'^1\.\.0\s*#\s*skip\S*\s*(?P<reason>.*)$', re.M | re.I)
 PLAN = re.compile(r'^1\.\.(\d+)', re.M)
 SEED = re.compile(r'GRADPOOL_TEST_SEED=(\d+)')
 SHADOW = re.compile(r'^Shadow bytes around', re.M)  # the sanitizer's map of memory
@@ -86,7 +86,9 @@ class Outcome:
 
     @property
     def seed(self):
-        found = SEED.findall(self.stdout + self.stderr)
+        """The last seed that was printed before the first case that failed."""
+        before = re.split(r'^not ok\b(?!.*#\s*skip)', self.stdout, flags=re.M | re.I)[0]
+        found = SEED.findall(before) or SEED.findall(self.stdout + self.stderr)
         return found[-1] if found else None
 
     def lines(self):

@@ -1,4 +1,4 @@
-"""What a run consists of: which suites of which builds, short or long.
+"""Suites and builds of a run, short or long.
 
 A suite is a word in a test's `suite:` of a meson.build. The suites of LONG are the named parts of
 `test/run.sh --long`; a test that has a long form carries the name of its part."""
@@ -15,7 +15,7 @@ ONLY_LONG = {'torch-whole', 'demo', 'stragglers', 'explore'}
 
 @dataclasses.dataclass
 class Part:
-    """What `--long NAME` runs: `suites` of `builds`, in their long form."""
+    """A part of `--long`: `suites` of `builds`, in their long form."""
     minutes: int
     what: str
     builds: tuple

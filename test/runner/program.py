@@ -1,6 +1,7 @@
 """One test program while it runs: its process, its output files, and whether it still moves."""
 import contextlib
 import os
+import random
 import signal
 import subprocess
 import time
@@ -21,6 +22,7 @@ class Program:
         self.name = test['name']
         self.suites = {suite.rpartition(':')[2] for suite in test['suite']}
         self.process = self.pid = self.ended_for = None
+        self.again = []     # variables with which it is repeated
         self.cores = self.cpu_s = self.seconds = 0.0
         self.size, self.quiet_s = 0, 0.0
 
@@ -37,7 +39,12 @@ class Program:
     def start(self, environment):
         self.build.output.mkdir(exist_ok=True)
         command = [*self.build.wrapper, *self.test['cmd']]
-        environment = {**environment, **self.build.environment, **self.test['env']}
+        # As meson has it: fresh memory of the heap holds no zeros.
+        perturb = environment.get('MALLOC_PERTURB_') or str(random.randrange(1, 256))
+        environment = {**environment, **self.build.environment, **self.test['env'],
+                       'MALLOC_PERTURB_': perturb}
+        self.again = [f'{name}={environment[name]}' for name in
+                      ('GRADPOOL_TEST_LONG', 'MALLOC_PERTURB_') if name in environment]
         folder = self.test.get('workdir') or str(self.build.folder)
         with open(self.path('out'), 'wb') as out, open(self.path('err'), 'wb') as err:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
@@ -58,18 +65,19 @@ class Program:
         self.cpu_s = used.ru_utime + used.ru_stime  # of itself and of all that it waited for
         return True
 
-    def note_use(self, cores, elapsed_s):
-        """To be told what its processes have wanted of the cores in the last `elapsed_s`."""
+    def note_use(self, cores, elapsed_s, pids):
+        """Records the cores that its processes `pids` have wanted in the last `elapsed_s`."""
         self.cores, size = cores, self.output_bytes()
         if size > self.size:
             self.size, self.grown_at, self.quiet_s = size, time.monotonic(), 0.0
-        self.quiet_s = 0.0 if cores > progress.QUIET_CORES / 5 else self.quiet_s + elapsed_s
+        is_busy = cores > progress.QUIET_CORES / 5 or any(map(progress.waits_for_disk, pids))
+        self.quiet_s = 0.0 if is_busy else self.quiet_s + elapsed_s
 
     def output_bytes(self):
         return sum(os.stat(self.path(ending)).st_size for ending in ('out', 'err'))
 
     def stands_still(self):
-        """Why it is to be ended, or None."""
+        """The reason to end the program, or None."""
         if self.quiet_s > QUIET_S:
             return f'no progress for {QUIET_S} s: no CPU used, no output'
         if time.monotonic() - self.grown_at > SILENT_S and 'explore' not in self.suites:
@@ -77,7 +85,7 @@ class Program:
         return None
 
     def end(self, reason, pids):
-        """Kills all that it has started. `pids`: its processes."""
+        """Kills the program and all that it has started. `pids`: its processes."""
         self.ended_for = reason
         with open(self.path('err'), 'a', encoding='utf-8') as err:
             err.write(f'runner: {reason}\n' + ''.join(map(describe, pids)))

@@ -1,4 +1,4 @@
-"""Which program runs when: as many at once as the cores can bear, by what they want of them.
+"""The order of programs: as many at once as the cores can bear, by what they want of them.
 
 A program that waits leaves its core to others; a program that computes, or that is slowed by other
 load on the host, keeps them waiting in the queue. So the load stays near the number of cores on
@@ -12,8 +12,8 @@ import progress
 LOOK_S = 0.02
 SAMPLE_S = 0.4
 YOUNG_S = 0.75      # until then nothing is known of a program
-YOUNG_CORES = 0.7
-MORE_CORES = 0.5    # what is wanted may exceed the cores by so much: programs wait now and then
+YOUNG_CORES = 0.5
+MORE_CORES = 0.4    # programs may want so much more than the cores: they wait now and then
 AT_ONCE = 6         # programs a core, at most
 TORCH_AT_ONCE = 2   # each has a process a rank, and imports
 
@@ -83,6 +83,6 @@ class Schedule:
         used = self.activity.sample({pid: p.pid for p, pids in trees.items() for pid in pids})
         elapsed, self.sampled = now - self.sampled, now
         for program, pids in trees.items():
-            program.note_use(used.get(program.pid, 0.0), elapsed)
+            program.note_use(used.get(program.pid, 0.0), elapsed, pids)
             if reason := program.stands_still():
                 program.end(reason, pids)

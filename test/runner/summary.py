@@ -1,4 +1,5 @@
 """Prints a line a program while a run goes on; at its end failures, skips and the closing line."""
+import re
 import time
 
 
@@ -6,7 +7,7 @@ class Summary:
     def __init__(self, title=''):
         self.title, self.start = title, time.monotonic()
         self.outcomes, self.expected = {}, {}   # build -> outcomes; build -> number of programs
-        self.failed_builds, self.failures = [], []
+        self.failed_builds, self.failures, self.unknown = [], [], []
 
     def say(self, text):
         print(f'==== {self.clock()} {text}', flush=True)
@@ -17,6 +18,9 @@ class Summary:
 
     def add_failed_build(self, build):
         self.failed_builds.append(build)
+
+    def add_unknown(self, word):
+        self.unknown.append(word)
 
     def expect(self, build, programs):
         self.expected[build] = programs
@@ -50,6 +54,9 @@ class Summary:
                 print(line)
         self.name_skips()
         totals = [0, 0, 0]
+        for word in self.unknown:
+            totals[1] += 1
+            print(f'no program {word}; `meson test -C build --list` names them')
         for build in self.failed_builds:
             totals[1] += 1
             print(f'{build:10} was not built')
@@ -75,11 +82,13 @@ class Summary:
 
 def repeat_lines(program, outcome):
     """The command that repeats each failed case alone."""
-    seed = f'GRADPOOL_TEST_SEED={outcome.seed} ' if outcome.seed else ''
-    command = f'{seed}test/run.sh --only {program}'
-    if outcome.problem or not outcome.failures:
-        yield f'again: {command}'
-    for name in outcome.failures:
-        # A subtest's name ends in its parameters.
-        case = name.partition(' {')[0].strip().replace(' ', '_')
-        yield f'again: {command} --case {case}'
+    variables = [*program.again, *([f'GRADPOOL_TEST_SEED={outcome.seed}'] if outcome.seed else [])]
+    command = ' '.join(['again:', *variables, f'test/run.sh --only {program}'])
+    # A subtest's name ends in its parameters. A sentence with signs is no name of a case, but of a
+    # rule, a corpus file or a set-up: their programs run whole.
+    cases = {name.partition(' {')[0].strip().replace(' ', '_') for name in outcome.failures}
+    names = sorted(case for case in cases if re.fullmatch(r'\w+', case))
+    for case in names:
+        yield f'{command} --case {case}'
+    if outcome.problem or len(names) < len(cases):
+        yield command

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define WORKERS 2
-#define WAIT_MS 5000
+#define WAIT_MS 60000 /* never reached but by a hang */
 #define SHORT_MS 50
 
 extern struct service_rig rig;

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PATIENCE_NS (20 * NS_PER_S)
+#define PATIENCE_NS (60 * NS_PER_S)
 #define SLICE_NS (5 * NS_PER_MS)
 #define QUIET_SLICES 10
 

@@ -25,7 +25,7 @@
 #define LANES 3
 #define TOLD_MOST 16
 #define BYTES 100000 /* of a state; no multiple of a stamp's alignment */
-#define DEADLINE_NS (10 * NS_PER_S)
+#define DEADLINE_NS (60 * NS_PER_S)
 #define QUIET_NS (20 * NS_PER_MS)
 
 /* Connections come one after the other. */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define PATIENCE_NS (20 * NS_PER_S)
+#define PATIENCE_NS (60 * NS_PER_S)
 
 /* --- workers --- */
 

@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#define PATIENCE_NS (10 * NS_PER_S)
+#define PATIENCE_NS (60 * NS_PER_S)
 
 /* ---- the coordinator's answers ---- */
 

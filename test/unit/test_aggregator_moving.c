@@ -18,7 +18,7 @@
 #define TARGET 12
 #define ELEMENTS 2000
 #define BYTES (ELEMENTS * sizeof(float))
-#define DEADLINE_NS (10 * NS_PER_S)
+#define DEADLINE_NS (60 * NS_PER_S)
 
 static struct aggregator a;
 static struct pair pair;

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#define CALL_NS (10 * NS_PER_S)
+#define CALL_NS (60 * NS_PER_S)
 
 /* --- calls ----------------------------------------------------------------------------------- */
 

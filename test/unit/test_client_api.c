@@ -60,7 +60,7 @@ static void every_launchers_variables_are_understood(void **state)
     /* From the last to the first: each overrules those behind it. */
     for (uint32_t i = 5; i-- > 0;) {
         gp_job_spec spec;
-        char rank[8], size[8];
+        char rank[12], size[12];
         snprintf(rank, sizeof rank, "%u", i);
         snprintf(size, sizeof size, "%u", i + 10);
         set(pairs[i][0], rank);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_NS (15 * NS_PER_S)
+#define PATIENCE_NS (60 * NS_PER_S)
 #define ALLOCATIONS_MAX 2000
 
 static bool in_step;

@@ -287,7 +287,8 @@ static struct service service_that(const char *answers)
 {
     struct service s = {.folder = "/tmp/gradpool-test-look-XXXXXX", .endpoint = "unix:none"};
     assert_non_null(mkdtemp(s.folder));
-    snprintf(s.program, sizeof s.program, "%s/gradpool", s.folder);
+    assert_true(snprintf(s.program, sizeof s.program, "%s/gradpool", s.folder) <
+                (int)sizeof s.program);
     FILE *script = fopen(s.program, "w");
     assert_non_null(script);
     fprintf(script, "#!/bin/sh\ncd %s\necho $1 >> asked\n%s\n", s.folder, answers);
