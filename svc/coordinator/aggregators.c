@@ -3,6 +3,7 @@
  * replaced (wire W5, K4). */
 #include "svc/base/log.h"
 #include "svc/coordinator/kept.h"
+#include "svc/coordinator/display.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
@@ -114,6 +115,7 @@ static void lost(struct aggregator *a)
     log_write(s->phase == SERVICE_UP && !a->is_stopping ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
               "%s is gone, and its %zu lane%s with it", aggregator_name(a, name, sizeof name),
               a->lanes_count, a->lanes_count == 1 ? "" : "s");
+    display_wake(s);
     calls_abandon(a, -ECONNRESET, "the aggregator is gone");
     forget(s, a);
     timer_start(&s->loop, &a->timer, a->is_stopping ? 0 : clock_now_ns() + SHOWN_NS);

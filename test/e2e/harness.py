@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
 import socket
@@ -88,17 +89,32 @@ class Process:
 
 def until(condition, what, seconds=WAIT_S, process=None):
     """Waits for `condition()`; fails once `seconds` have passed in which no process of this test
-    made progress. `process`: its log is shown then."""
+    made progress. `what` is a text, or a function that makes it then; `process`: its log is
+    shown."""
     size = process.size if process else lambda: 0
     patience = progress.Patience(seconds, size=size)
     began = looked = time.monotonic()
     while not condition():
         if patience.is_over():
+            what = what() if callable(what) else what
             raise AssertionError(f'never: {what}' + (f'\n{process.tail()}' if process else ''))
         # A look that starts a command must not take the core from the awaited processes.
         cost_s, waited_s = time.monotonic() - looked, time.monotonic() - began
         time.sleep(min(max(0.005, 3 * cost_s, waited_s / 20), 0.2))
         looked = time.monotonic()
+
+
+def end_of(child, seconds=WAIT_S):
+    """The exit code of a subprocess that is to end by itself."""
+    until(lambda: child.poll() is not None, f'{child.args} ends', seconds)
+    return child.returncode
+
+
+def await_readable(fd, patience, what):
+    """Until there is something to read."""
+    while not select.select([fd], [], [], 0.1)[0]:
+        if patience.is_over():
+            raise AssertionError(f'never: {what}')
 
 
 def finish(child, seconds=WAIT_S, given=None):

@@ -211,7 +211,7 @@ class Ended(unittest.TestCase):
                 until(lambda: list(pathlib.Path(folder).glob('*/state/control.sock')),
                       'its service is there')
                 process.send_signal(number)
-                self.assertEqual(process.wait(20), -number)
+                self.assertEqual(harness.end_of(process), -number)
                 until(lambda: not os.listdir(folder), 'all is removed')
 
 

@@ -334,7 +334,7 @@ class Faults(unittest.TestCase):
             after = [sum(map(wakes, pids)) for pids in (service, workers)]
             seen.update(zip(('service', 'workers'), (b - a for a, b in zip(before, after))))
             return seen['service'] <= SERVICE_WAKES and seen['workers'] == 0
-        until(is_quiet, f'{QUIET_S} s with {SERVICE_WAKES} wake-ups at most: {seen}')
+        until(is_quiet, lambda: f'{QUIET_S} s with {SERVICE_WAKES} wake-ups at most: {seen}')
         print(f'# wake-ups in {QUIET_S} s: {seen}')
 
     def arena_bytes(self):

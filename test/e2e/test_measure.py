@@ -27,7 +27,8 @@ class Measuring(unittest.TestCase):
         def is_right():
             seen.update(self.service.job(name) or {})
             return abs(seen.get('period_ns', 0) / (compute_ms * 1e6) - 1) < 0.2
-        until(is_right, f'{name} takes {compute_ms} ms a round: {seen}', 60, self.service.serve)
+        until(is_right, lambda: f'{name} takes {compute_ms} ms a round: {seen}', 60,
+              self.service.serve)
         return seen
 
     def await_lane_time(self, name):
@@ -44,7 +45,7 @@ class Measuring(unittest.TestCase):
             mean_ns = (job['use']['busy_ns'] - seen['use']['busy_ns']) / rounds
             seen.update(use=job['use'], lane_ns=job['lane_ns'], mean_ns=mean_ns)
             return mean_ns / 2.5 < job['lane_ns'] < mean_ns * 1.5
-        until(is_right, f'the lane time of {name} is that of its rounds: {seen}', 60,
+        until(is_right, lambda: f'the lane time of {name} is that of its rounds: {seen}', 60,
               self.service.serve)
         return seen['lane_ns']
 

@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import pty
-import select
 import signal
 import subprocess
 import sys
@@ -129,7 +128,7 @@ class Run(unittest.TestCase):
                 until(lambda: all(file.exists() for file in files), 'both run')
                 pids = [int(file.read_text()) for file in files]
                 process.send_signal(number)
-                self.assertEqual(process.wait(WAIT_S), -number if number == signal.SIGKILL else 143)
+                self.assertEqual(harness.end_of(process), -number if number == signal.SIGKILL else 143)
                 until(lambda: not any(self.is_alive(pid) for pid in pids), 'both are gone')
 
     @staticmethod
@@ -200,16 +199,15 @@ for i in range(20):
             process = subprocess.Popen(
                 command('--workers', 2, sys.executable, '-c', PARTS + script, folder),
                 stdout=subprocess.PIPE, env=clean())
-            text, end = b'', time.monotonic() + WAIT_S
+            text, patience = b'', progress.Patience(WAIT_S)
             for number, expected in enumerate(said):
                 pathlib.Path(folder, str(number)).touch()
                 while not text.endswith(expected):
-                    ready, _, _ = select.select([process.stdout], [], [], end - time.monotonic())
-                    self.assertTrue(ready, (text, expected))
+                    harness.await_readable(process.stdout, patience, (text, expected))
                     text += os.read(process.stdout.fileno(), 4096)
             self.assertEqual(process.stdout.read(), b'')
             process.stdout.close()
-            self.assertEqual(process.wait(WAIT_S), 0)
+            self.assertEqual(harness.end_of(process), 0)
         return text
 
     def test_progress_is_shown_before_its_line_ends(self):
@@ -243,10 +241,9 @@ class Interrupts(unittest.TestCase):
 
     def until_said(self, fd, *texts):
         """What comes until each text was there as often as said."""
-        said, end = '', time.monotonic() + WAIT_S
+        said, patience = '', progress.Patience(WAIT_S)
         while not all(said.count(text) >= times for text, times in texts):
-            ready, _, _ = select.select([fd], [], [], end - time.monotonic())
-            self.assertTrue(ready, said)
+            harness.await_readable(fd, patience, said)
             said += os.read(fd, 4096).decode()
         return said
 
@@ -274,7 +271,7 @@ class Interrupts(unittest.TestCase):
         process = self.start(SAVE)
         process.send_signal(signal.SIGINT)
         self.until_said(process.stdout.fileno(), ('] saved', 2))
-        self.assertEqual(process.wait(WAIT_S), 130)
+        self.assertEqual(harness.end_of(process), 130)
 
     def test_a_second_one_hurries(self):
         process = self.start('import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)' + SAVE)
@@ -283,7 +280,7 @@ class Interrupts(unittest.TestCase):
         time.sleep(0.3)  # sooner it would be taken for the same one
         watch = progress.Stopwatch()
         process.send_signal(signal.SIGINT)
-        self.assertEqual(process.wait(WAIT_S), 130)
+        self.assertEqual(harness.end_of(process), 130)
         self.assertLess(watch.seconds(), 8)
 
 

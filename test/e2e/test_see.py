@@ -13,7 +13,6 @@ import struct
 import subprocess
 import tempfile
 import termios
-import time
 import unittest
 import urllib.error
 import urllib.parse
@@ -21,6 +20,7 @@ import urllib.request
 
 import browser
 import harness
+import progress
 import tap
 from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, result, until
 
@@ -94,9 +94,9 @@ class Terminal:
         self.text = ''
 
     def wait_for(self, condition, what):
-        deadline = time.monotonic() + WAIT_S
+        patience = progress.Patience(WAIT_S)
         while not condition(self.text):
-            if time.monotonic() > deadline:
+            if patience.is_over():
                 raise AssertionError(f'never: {what}: {self.text[-2000:]!r}')
             if select.select([self.fd], [], [], 0.1)[0]:
                 try:

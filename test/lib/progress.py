@@ -91,7 +91,7 @@ class Patience:
     """A limit of time that stands for processes without progress.
 
     is_over() turns true after `seconds` in which neither the descendants of `root` were busy nor
-    `size()` grew, and after ten times `seconds` in any case: a process that spins ends, too."""
+    `size()` grew, and after ten times `seconds` without growth: a process that spins ends, too."""
     BUSY_FACTOR = 10
 
     def __init__(self, seconds, root=None, size=lambda: 0):
@@ -114,6 +114,8 @@ class Patience:
         """Of processes that lived a sample ago: short commands of the waiting test are no sign."""
         size, pids = self.size(), set(owners([self.root], processes())) - {os.getpid()}
         has_grown, self.grown = size > self.grown, size
+        if has_grown:
+            self.start = time.monotonic()
         lasting, self.known = pids & self.known, pids
         is_first, self.activity = not self.activity, self.activity or Activity()
         cores = sum(self.activity.sample(dict.fromkeys(lasting, 0)).values())
