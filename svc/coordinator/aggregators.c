@@ -2,8 +2,8 @@
  * struct lane. A local one is lost only when its process is dead: who could still write is not
  * replaced (wire W5, K4). */
 #include "svc/base/log.h"
-#include "svc/coordinator/kept.h"
 #include "svc/coordinator/display.h"
+#include "svc/coordinator/kept.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
