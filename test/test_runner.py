@@ -273,9 +273,9 @@ class Running(unittest.TestCase):
             self.fail(f'{left} lives')
 
     def test_programs_that_compute_get_a_core_each_and_those_that_wait_share(self):
-        def is_full(*wanted, age_s=10):
+        def is_full(*wanted, age_s=10, has_idle_core=False):
             plan = schedule.Schedule((), lambda *_: None, {})
-            plan.cores = 2
+            plan.cores, plan.has_idle_core = 2, has_idle_core
             plan.running = [types.SimpleNamespace(cores=cores, age_s=age_s, is_alone=False)
                             for cores in wanted]
             return plan.is_full()
@@ -284,6 +284,7 @@ class Running(unittest.TestCase):
         self.assertTrue(is_full(1.0, 1.0))
         self.assertFalse(is_full(*[0.1] * 6))
         self.assertTrue(is_full(*[0.0] * 100), 'memory has an end, too')
+        self.assertFalse(is_full(1.0, 1.0, has_idle_core=True), 'they come in bursts')
         self.assertTrue(is_full(*[0.0] * 4, age_s=0.1), 'nothing is known of them yet')
 
     def test_what_a_program_wants_is_what_its_processes_run_or_wait_to_run(self):

@@ -124,6 +124,13 @@ class Patience:
         return not any(waits_for_disk(pid) for pid in lasting)
 
 
+def idle_s():
+    """Seconds that the host's cores have had nothing to do, together, since it started."""
+    with open('/proc/stat', encoding='ascii') as file:
+        fields = file.readline().split()
+    return (int(fields[4]) + int(fields[5])) / os.sysconf('SC_CLK_TCK')
+
+
 def pressure_s():
     """Seconds since the host's start in which a process waited for a core; 0 if not known."""
     with contextlib.suppress(OSError):

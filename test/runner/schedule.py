@@ -14,7 +14,8 @@ SAMPLE_S = 0.4
 YOUNG_S = 0.75      # until then nothing is known of a program
 YOUNG_CORES = 0.5
 MORE_CORES = 0.4    # programs may want so much more than the cores: they wait now and then
-AT_ONCE = 6         # programs a core, at most
+IDLE_CORES = 0.3    # so many without work: one more program, though those that run come in bursts
+AT_ONCE = 12        # programs a core, at most
 TORCH_AT_ONCE = 2   # each has a process a rank, and imports
 
 
@@ -28,6 +29,7 @@ class Schedule:
         self.environment = environment
         self.cores = len(os.sched_getaffinity(0))
         self.activity, self.sampled = progress.Activity(), time.monotonic()
+        self.idle_s, self.has_idle_core = progress.idle_s(), False
 
     def run(self):
         try:
@@ -48,10 +50,12 @@ class Schedule:
             if self.fits(program):
                 self.queue.remove(program)
                 program.start(self.environment)
+                self.has_idle_core = False
                 self.running.append(program)
 
     def is_full(self):
-        return (self.wanted() > self.cores + MORE_CORES - YOUNG_CORES
+        wants_all = self.wanted() > self.cores + MORE_CORES - YOUNG_CORES
+        return (wants_all and not self.has_idle_core
                 or len(self.running) >= AT_ONCE * self.cores
                 or any(program.is_alone for program in self.running))
 
@@ -82,6 +86,8 @@ class Schedule:
         trees, now = self.trees(), time.monotonic()
         used = self.activity.sample({pid: p.pid for p, pids in trees.items() for pid in pids})
         elapsed, self.sampled = now - self.sampled, now
+        before_s, self.idle_s = self.idle_s, progress.idle_s()
+        self.has_idle_core = self.idle_s - before_s > IDLE_CORES * elapsed
         for program, pids in trees.items():
             program.note_use(used.get(program.pid, 0.0), elapsed, pids)
             if reason := program.stands_still():
