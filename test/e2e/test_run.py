@@ -128,7 +128,8 @@ class Run(unittest.TestCase):
                 until(lambda: all(file.exists() for file in files), 'both run')
                 pids = [int(file.read_text()) for file in files]
                 process.send_signal(number)
-                self.assertEqual(harness.end_of(process), -number if number == signal.SIGKILL else 143)
+                self.assertEqual(harness.end_of(process),
+                                 -number if number == signal.SIGKILL else 143)
                 until(lambda: not any(self.is_alive(pid) for pid in pids), 'both are gone')
 
     @staticmethod
