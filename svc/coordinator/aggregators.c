@@ -300,6 +300,7 @@ void aggregator_attach(struct aggregator *a, struct peer *p)
     a->periods_silent = 0;
     a->silent_ns = 0;
     liveness_joined(a);
+    display_wake(a->service);
     timer_stop(&a->timer);
 }
 
