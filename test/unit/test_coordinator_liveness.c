@@ -142,6 +142,24 @@ static void a_local_one_may_have_more_time(void **state)
     assert_true(local->is_gone);
 }
 
+/* Periods are longer without a remote one: what counts is the time. */
+static void a_local_one_keeps_its_time_when_a_remote_one_goes(void **state)
+{
+    struct rig *rig = *state;
+    rig->options.local_timeout_ns = 4 * TIMEOUT_NS;
+    rig_start_afresh(rig);
+    struct end *local = rig_local_aggregator(rig, 1, ""), *remote = rig_aggregator(rig, 1);
+    local->answers = false;
+    run_for(rig, 3 * TIMEOUT_NS / 2);
+    end_close(remote);
+    run_for(rig, 7 * TIMEOUT_NS / 4);
+    assert_false(local->is_gone);
+    uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+    while (!local->is_gone && clock_now_ns() < deadline_ns)
+        rig_settle(rig);
+    assert_true(local->is_gone);
+}
+
 /* K14: what it did not ask for, or has not read yet, is nobody's silence. */
 static void a_coordinator_that_is_stopped_again_and_again_loses_nobody(void **state)
 {
@@ -192,6 +210,7 @@ int main(void)
         CASE(a_slow_one_is_shown_as_silent_until_it_answers),
         CASE(a_coordinator_that_is_stopped_again_and_again_loses_nobody),
         CASE(a_local_one_may_have_more_time),
+        CASE(a_local_one_keeps_its_time_when_a_remote_one_goes),
         CASE(with_no_time_limit_silence_ends_nothing),
         CASE(the_end_of_the_service_does_not_wait_for_one_that_is_away),
     };
