@@ -330,7 +330,7 @@ class Faults(unittest.TestCase):
 
         def is_quiet():
             before = [sum(map(wakes, pids)) for pids in (service, workers)]
-            time.sleep(QUIET_S)  # what is counted
+            time.sleep(QUIET_S)  # the counted time
             after = [sum(map(wakes, pids)) for pids in (service, workers)]
             seen.update(zip(('service', 'workers'), (b - a for a, b in zip(before, after))))
             return seen['service'] <= SERVICE_WAKES and seen['workers'] == 0
