@@ -4,8 +4,7 @@
 #include <string.h>
 
 #define BLOCK 512 /* elements that are summed at a time */
-/* Resolved as the program starts, before the runtime of a sanitizer is there (clang is used for
- * that alone). */
+/* The loader resolves clones before the runtime of a sanitizer is there; clang builds sanitize. */
 #if defined __x86_64__ && !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && \
     !defined __clang__
 #define WITH_AVX2 __attribute__((target_clones("avx2", "default")))

@@ -65,9 +65,9 @@ static bool is_watched(const struct peer *p)
     return p->state == PEER_OPEN && !p->is_local && p->role == GRADPOOL__WIRE__ROLE__ROLE_CLIENT;
 }
 
-/* A look that comes late makes silence no longer: the next is a whole period later, and an answer
- * that came meanwhile is seen by it. Without a peer that could be silent sooner, the next look is
- * as late as a peer that connects meanwhile allows: an idle service sleeps. */
+/* A late look makes silence no longer: the next one is a whole period later, and sees an answer
+ * of the meantime. Without a peer whose host could be silent sooner, the next look is as late as a
+ * peer that connects meanwhile allows: an idle service sleeps. */
 static void looks(struct timer *timer)
 {
     struct service *s = container_of(timer, struct service, look_timer);
