@@ -180,7 +180,7 @@ static int serve_stats(struct aggregator *a, uint64_t id,
                        const Gradpool__Wire__StatsRequest *request)
 {
     envelope answer = GRADPOOL__WIRE__ENVELOPE__INIT;
-    Gradpool__Wire__StatsReply *stats = stats_build(a, request->job_id);
+    Gradpool__Wire__StatsReply *stats = stats_build(a, request);
     if (!stats)
         return serve_reply(a, id, -ENOMEM);
     answer.id = id;

@@ -515,11 +515,7 @@ static void ask(struct wait *wait, struct aggregator *a)
     if (!asked)
         return;
     *asked = (struct asked){.wait = wait->id, .aggregator = a->id};
-    WIRE(StatsRequest) request = GRADPOOL__WIRE__STATS_REQUEST__INIT;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(STATS_REQUEST);
-    e.stats_request = &request;
-    if (call_send(a, &e, STATS_DEADLINE_NS, got_stats, asked) == 0)
+    if (stats_request(a, 0, STATS_DEADLINE_NS, got_stats, asked) == 0)
         wait->pending++;
     else
         free(asked);
