@@ -476,7 +476,8 @@ static void without_the_rows_that_a_lane_leaves_out_its_answer_is_none(void **st
     const struct lane *lanes[] = {lane_find(&rig->coordinator->service, aggregator->lanes[0]),
                                   lane_find(&rig->coordinator->service, aggregator->lanes[1])};
     assert_int_equal(trained_answer_known(aggregator, 1, DIGEST), 0); /* the other lane's */
-    assert_int_equal(trained_answer_known(aggregator, 0, DIGEST + 1), DIGEST);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(trained_answer_known(aggregator, 0, DIGEST + 1), DIGEST);
     rig_settle(rig);
     assert_null(stats_of_lane(lanes[1]));
     assert_int_equal(stats_of_lane(lanes[0])->n_jobs, 1);
