@@ -163,7 +163,7 @@ struct lane_use {
     size_t jobs_count;
 };
 /* Fills `ret_use` and up to `jobs_max` rows; ret_use->jobs_count says how many there are. */
-void lane_measure(const struct lane *lane, struct lane_use *ret_use, struct lane_job_use *ret_jobs,
+void lane_measure(struct lane *lane, struct lane_use *ret_use, struct lane_job_use *ret_jobs,
                   size_t jobs_max);
 
 /* Up to `rows_max` pieces of the job; returns how many. Costs a step for each piece it has. */

@@ -18,10 +18,10 @@ int __wrap_lane_thread_call(struct lane_thread *thread,
     return call((struct lane *)thread, context);
 }
 
-void __wrap_lane_measure(const struct lane *lane, struct lane_use *ret_use,
-                         struct lane_job_use *ret_jobs, size_t jobs_max);
-void __wrap_lane_measure(const struct lane *lane, struct lane_use *ret_use,
-                         struct lane_job_use *ret_jobs, size_t jobs_max)
+void __wrap_lane_measure(struct lane *lane, struct lane_use *ret_use, struct lane_job_use *ret_jobs,
+                         size_t jobs_max);
+void __wrap_lane_measure(struct lane *lane, struct lane_use *ret_use, struct lane_job_use *ret_jobs,
+                         size_t jobs_max)
 {
     memset(ret_use, 0xff, sizeof *ret_use);
     ret_use->jobs_count = jobs_here;
