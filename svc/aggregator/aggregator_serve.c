@@ -180,7 +180,7 @@ static int serve_stats(struct aggregator *a, uint64_t id,
                        const Gradpool__Wire__StatsRequest *request)
 {
     envelope answer = GRADPOOL__WIRE__ENVELOPE__INIT;
-    Gradpool__Wire__StatsReply *stats = stats_build(a, request->job_id);
+    Gradpool__Wire__StatsReply *stats = stats_build(a, request);
     if (!stats)
         return serve_reply(a, id, -ENOMEM);
     answer.id = id;
@@ -193,11 +193,13 @@ static int serve_stats(struct aggregator *a, uint64_t id,
 
 static int take_turn(struct lane *lane, void *context) { return 0; }
 
-/* A lane that is stuck keeps this thread here, so that nothing is answered any more (A24). */
+/* A lane that is stuck keeps this thread here, so that nothing is answered any more (A24). One that
+ * sleeps, and for which nothing has come, need not be woken to show that it is not. */
 static int serve_ping(struct aggregator *a, uint64_t id)
 {
     for (size_t i = 0; i < a->lanes_count; i++)
-        lane_thread_call(a->lanes[i], take_turn, NULL);
+        if (!lane_thread_is_idle(a->lanes[i]))
+            lane_thread_call(a->lanes[i], take_turn, NULL);
     return reply_done(a, id);
 }
 

@@ -39,6 +39,7 @@ struct aggregator {
     struct copies_wait *copies_waits; /* likewise, whether copies are whole */
     size_t copies_waits_count;
     struct recording *recordings; /* for timelines, the newest first */
+    size_t stats_jobs;            /* the most jobs of a lane when figures were last sent */
     bool is_draining;
 };
 
@@ -57,9 +58,10 @@ int control_receive(struct aggregator *a);
 int serve_request(struct aggregator *a, const envelope *request);
 /* Tells the coordinator of every job that has failed on a lane (A12). Any error: it is away. */
 int serve_failures(struct aggregator *a);
-/* aggregator_stats.c: what the lanes have counted, and of one job (0: of none) each piece; to be
- * freed like any message. NULL: no memory. */
-Gradpool__Wire__StatsReply *stats_build(struct aggregator *a, uint32_t detailed);
+/* aggregator_stats.c: what the lanes have counted, without rows that the request says are known; to
+ * be freed like any message. NULL: no memory. */
+Gradpool__Wire__StatsReply *stats_build(struct aggregator *a,
+                                        const Gradpool__Wire__StatsRequest *request);
 /* Connections of all lanes together. */
 size_t serve_connections(struct aggregator *a);
 /* What the lanes serve now, as rows for AggregatorJoin; free each and the array with

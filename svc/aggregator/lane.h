@@ -130,7 +130,7 @@ struct lane_squares {
     uint64_t round;
     uint32_t inputs, pieces;
     double input_squares, result_squares;
-    uint32_t losses; /* inputs that came with one, counted a piece */
+    uint64_t losses; /* inputs that came with one, counted a piece */
     double loss_sum;
 };
 /* How the job's rounds end here, added up (A22). */
@@ -140,18 +140,17 @@ struct lane_endings {
     uint64_t burst_ns; /* lane time since there was nothing to work on last */
 };
 struct lane_job_use {
-    uint32_t job;
-    uint32_t connections, registered_regions;
-    uint64_t heap_bytes, registered_bytes, busy_ns, pushed_bytes, rounds;
+    uint32_t job, connections;
+    uint64_t heap_bytes, registered_bytes, registered_regions, busy_ns, pushed_bytes, rounds;
     uint64_t queue_ns;               /* of all rounds: from ready to their first chunk */
     uint64_t handled_ns;             /* in which some round could be worked on or was */
     uint64_t stalled_ns;             /* that its workers waited for this lane, together */
-    uint32_t reference;              /* the piece whose rounds count as the job's; 0: none yet */
-    uint64_t begun_rounds, begun_ns; /* of it: rounds begun, and when the newest did */
+    uint64_t begun_rounds, begun_ns; /* of `reference`: rounds begun, when the newest did */
     uint64_t round_begun_ns; /* the newest here, of any piece; 0: the one before was not over */
     uint64_t first_done_ns;  /* when the first round here was over; 0: none was */
     struct lane_endings endings;
     struct lane_squares squares; /* round 0: nothing is measured */
+    uint32_t reference;          /* the piece whose rounds count as the job's; 0: none yet */
     uint32_t states, copied;     /* pieces that keep parameters; those of them with a whole copy */
     uint32_t empty;              /* those without one that have nothing to lose */
 };
@@ -164,7 +163,7 @@ struct lane_use {
     size_t jobs_count;
 };
 /* Fills `ret_use` and up to `jobs_max` rows; ret_use->jobs_count says how many there are. */
-void lane_measure(const struct lane *lane, struct lane_use *ret_use, struct lane_job_use *ret_jobs,
+void lane_measure(struct lane *lane, struct lane_use *ret_use, struct lane_job_use *ret_jobs,
                   size_t jobs_max);
 
 /* Up to `rows_max` pieces of the job; returns how many. Costs a step for each piece it has. */

@@ -28,6 +28,8 @@ struct lane_thread {
     char shm[FABRIC_ADDRESS_BYTES_MAX], ofi[FABRIC_ADDRESS_BYTES_MAX];
     char about[2 * FABRIC_ADDRESS_BYTES_MAX + 512]; /* core and addresses, for the log */
     int wake_fd;
+    atomic_bool is_asleep; /* until one of these, or wake_fd, is readable */
+    atomic_int asleep_fds[LANE_FABRICS_MAX];
 
     pthread_mutex_t mutex; /* guards what stands below; never taken in a turn */
     pthread_cond_t changed;
@@ -140,8 +142,11 @@ static void sleep_until_news(struct lane_thread *t, int timeout_ms)
         if (fabric_arm(t->fabrics[i], &wait) < 0)
             return;
         fds[i + 1] = (struct pollfd){.fd = wait.fd, .events = POLLIN};
+        atomic_store(&t->asleep_fds[i], wait.fd);
     }
+    atomic_store(&t->is_asleep, true);
     (void)poll(fds, t->fabrics_count + 1, timeout_ms);
+    atomic_store(&t->is_asleep, false);
     for (size_t i = 0; i < t->fabrics_count; i++) {
         if (!fds[i + 1].revents)
             lane_pass_over(t->lane, i);
@@ -271,6 +276,16 @@ int lane_thread_call(struct lane_thread *t, int (*call)(struct lane *lane, void 
     int result = t->call_result;
     pthread_mutex_unlock(&t->mutex);
     return result;
+}
+
+bool lane_thread_is_idle(struct lane_thread *t)
+{
+    struct pollfd fds[LANE_FABRICS_MAX + 1] = {{.fd = t->wake_fd, .events = POLLIN}};
+    if (!atomic_load(&t->is_asleep))
+        return false;
+    for (size_t i = 0; i < t->fabrics_count; i++)
+        fds[i + 1] = (struct pollfd){.fd = atomic_load(&t->asleep_fds[i]), .events = POLLIN};
+    return poll(fds, t->fabrics_count + 1, 0) == 0;
 }
 
 const char *lane_thread_shm(const struct lane_thread *t) { return t->shm; }

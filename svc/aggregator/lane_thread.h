@@ -35,6 +35,9 @@ void lane_thread_stop(struct lane_thread *thread);
 int lane_thread_call(struct lane_thread *thread, int (*call)(struct lane *lane, void *context),
                      void *context);
 
+/* The lane sleeps, and nothing has come that it should wake for. Wakes it not, blocks not. */
+bool lane_thread_is_idle(struct lane_thread *thread);
+
 const char *lane_thread_shm(const struct lane_thread *thread); /* "" when not offered */
 const char *lane_thread_ofi(const struct lane_thread *thread);
 /* Its core and where it listens, for people. */

@@ -185,6 +185,7 @@ struct lane {
     bool is_closing;                    /* the fabrics are closed already */
     bool passes_over[LANE_FABRICS_MAX]; /* in the next turn only */
     uint64_t busy_ns, rounds, pushed_bytes;
+    size_t counted_bytes, arena_bytes; /* of the arena, when figures were asked for last */
     struct slowing slowing;
     uint64_t now_ns;                        /* when the turn began */
     uint64_t unshared_ns[LANE_FABRICS_MAX]; /* of polls and the like, nobody's yet (A22) */

@@ -13,21 +13,25 @@
  * over a job may wrap. */
 #define WORKER_LENT_BYTES_MAX (UINT64_MAX / LANE_WORKERS_MAX)
 
-struct lent lending_count(const struct worker *w)
+static struct lent count_before(const struct worker *w, uint32_t end)
 {
     struct lent now = {0};
-    for (uint32_t id = 0; w->conn && id < FABRIC_REGIONS_MAX; id++) {
+    for (uint32_t id = 0; w->conn && id < end; id++) {
         uint64_t bytes = fabric_region_bytes(w->conn, id);
         uint64_t room = WORKER_LENT_BYTES_MAX - now.bytes;
         now.bytes += bytes < room ? bytes : room;
         now.regions += bytes > 0;
+        now.end = bytes > 0 ? id + 1 : now.end;
     }
     return now;
 }
 
+/* Since its last lending a worker can only have taken regions back. */
+struct lent lending_count(const struct worker *w) { return count_before(w, w->lent.end); }
+
 static void count(struct worker *w)
 {
-    struct lent now = lending_count(w);
+    struct lent now = count_before(w, FABRIC_REGIONS_MAX);
     w->job->lent.bytes += now.bytes - w->lent.bytes;
     w->job->lent.regions += now.regions - w->lent.regions;
     w->lent = now;

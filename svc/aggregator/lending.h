@@ -9,6 +9,7 @@ struct worker;
 struct lent {
     uint64_t bytes;
     uint32_t regions;
+    uint32_t end; /* no region of this number, or of a higher one, was lent */
 };
 
 /* What it lends now. */

@@ -31,6 +31,7 @@ struct lane {
     uint64_t piece_bytes, rank_bytes; /* what each costs it; 0: not known */
     uint64_t network_bytes_per_s; /* of its host's interface, which others share; 0: not known */
     uint64_t shared_ns;           /* when more than one job last had pieces on it; 0: never */
+    uint64_t rows_ns;             /* when its figures of jobs last came: later ones are the same */
 };
 
 enum aggregator_state { AGGREGATOR_UP, AGGREGATOR_AWAY, AGGREGATOR_LOST };

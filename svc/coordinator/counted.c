@@ -1,22 +1,27 @@
-/* What lanes have counted, taken in: the one place where busy time becomes the time for which a
- * lane had its core, so that what people see of jobs, what is measured and what lanes took are on
- * one basis (K15). Owns the kept figures of each aggregator. */
+/* What lanes have counted, asked for and taken in: the one place where busy time becomes the time
+ * for which a lane had its core, so that what people see of jobs, what is measured and what lanes
+ * took are on one basis (K15). Owns the kept figures of each aggregator, which tell it what need
+ * not be sent again (K58). */
 #include "svc/coordinator/measuring.h"
 
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/service.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
-static WIRE(LaneUse) * use_in(const envelope *stats, uint32_t lane)
+/* Lanes and rows keep their places while none comes or goes: looked for there first. */
+static WIRE(LaneUse) * use_in(const envelope *stats, uint32_t lane, size_t place)
 {
-    for (size_t i = 0; stats && i < stats->stats_reply->n_lanes; i++)
-        if (stats->stats_reply->lanes[i]->lane == lane)
-            return stats->stats_reply->lanes[i];
+    const WIRE(StatsReply) *reply = stats ? stats->stats_reply : NULL;
+    if (reply && place < reply->n_lanes && reply->lanes[place]->lane == lane)
+        return reply->lanes[place];
+    for (size_t i = 0; reply && i < reply->n_lanes; i++)
+        if (reply->lanes[i]->lane == lane)
+            return reply->lanes[i];
     return NULL;
 }
 
-/* Rows keep their places while no job comes or goes: looked for there first. */
 static WIRE(JobUse) * job_in(const WIRE(LaneUse) * lane, uint32_t job_id, size_t place)
 {
     if (!lane)
@@ -74,45 +79,110 @@ static void show_lane(const WIRE(LaneUse) * before, const WIRE(LaneUse) * was, W
     use->busy_ns = shown(before->busy_ns, was->busy_ns, use->busy_ns, part);
 }
 
+static void drop(envelope *stats)
+{
+    if (stats)
+        gradpool__wire__envelope__free_unpacked(stats, NULL);
+}
+
 void stats_forget(struct aggregator *a)
 {
-    if (a->stats)
-        gradpool__wire__envelope__free_unpacked(a->stats, NULL);
-    if (a->counted)
-        gradpool__wire__envelope__free_unpacked(a->counted, NULL);
+    drop(a->stats);
+    drop(a->counted);
     a->stats = a->counted = NULL;
 }
 
-void stats_keep(struct aggregator *a, const envelope *reply)
+/* Rows that are left out must be those that are here, which two requests under way at once may
+ * have changed. */
+static bool has_known(const struct aggregator *a, const WIRE(StatsReply) * reply)
+{
+    for (size_t i = 0; i < reply->n_lanes; i++) {
+        const WIRE(LaneUse) *use = reply->lanes[i], *was = use_in(a->counted, use->lane, i);
+        if (use->is_known && (!was || was->digest == 0 || was->digest != use->digest))
+            return false;
+    }
+    return true;
+}
+
+static void take_rows(WIRE(LaneUse) * was, WIRE(LaneUse) * use)
+{
+    use->jobs = was->jobs;
+    use->n_jobs = was->n_jobs;
+    was->jobs = NULL;
+    was->n_jobs = 0;
+}
+
+static void note_news(struct aggregator *a, uint32_t lane)
+{
+    for (size_t i = 0; i < a->lanes_count; i++)
+        if (a->lanes[i].id == lane)
+            a->lanes[i].rows_ns = a->measured_ns;
+}
+
+/* Rows without news are shown as they were, and go over from there. */
+static void take_lane(struct aggregator *a, size_t place, WIRE(LaneUse) * counted,
+                      WIRE(LaneUse) * use)
+{
+    WIRE(LaneUse) *before = use_in(a->stats, use->lane, place);
+    WIRE(LaneUse) *was = use_in(a->counted, use->lane, place);
+    show_lane(before, was, use);
+    if (use->is_known) {
+        take_rows(before, use);
+        take_rows(was, counted);
+    } else {
+        note_news(a, use->lane);
+    }
+    use->is_known = false;
+    use->digest = 0;
+}
+
+bool stats_keep(struct aggregator *a, const envelope *reply)
 {
     /* The reply is the receiver's: copies are kept through its packed form. */
     size_t bytes = gradpool__wire__envelope__get_packed_size(reply);
-    _cleanup_free_ uint8_t *packed = malloc(bytes);
+    _cleanup_free_ uint8_t *packed = has_known(a, reply->stats_reply) ? malloc(bytes) : NULL;
     if (!packed)
-        return;
+        return false;
     gradpool__wire__envelope__pack(reply, packed);
     envelope *counted = gradpool__wire__envelope__unpack(NULL, bytes, packed);
     envelope *stats = gradpool__wire__envelope__unpack(NULL, bytes, packed);
     if (!counted || !stats) {
-        if (counted)
-            gradpool__wire__envelope__free_unpacked(counted, NULL);
-        if (stats)
-            gradpool__wire__envelope__free_unpacked(stats, NULL);
-        return;
+        drop(counted);
+        drop(stats);
+        return false;
     }
-    for (size_t i = 0; i < stats->stats_reply->n_lanes; i++) {
-        WIRE(LaneUse) *use = stats->stats_reply->lanes[i];
-        show_lane(use_in(a->stats, use->lane), use_in(a->counted, use->lane), use);
-    }
+    a->measured_ns = clock_now_ns();
+    for (size_t i = 0; i < stats->stats_reply->n_lanes; i++)
+        take_lane(a, i, counted->stats_reply->lanes[i], stats->stats_reply->lanes[i]);
     stats_forget(a);
     a->stats = stats;
     a->counted = counted;
-    a->measured_ns = clock_now_ns();
+    return true;
+}
+
+int stats_request(struct aggregator *a, uint32_t job_id, uint64_t deadline_ns, call_done_fn done,
+                  void *data)
+{
+    WIRE(StatsRequest) request = GRADPOOL__WIRE__STATS_REQUEST__INIT;
+    envelope e = ENVELOPE_INIT;
+    _cleanup_free_ uint64_t *known = calloc(a->lanes_count + 1, sizeof *known);
+    if (!known)
+        return -ENOMEM;
+    for (size_t i = 0; i < a->lanes_count; i++) {
+        const WIRE(LaneUse) *use = use_in(a->counted, a->lanes[i].id, i);
+        known[i] = use ? use->digest : 0;
+    }
+    request.job_id = job_id;
+    request.known = known;
+    request.n_known = a->lanes_count;
+    e.body_case = BODY(STATS_REQUEST);
+    e.stats_request = &request;
+    return call_send(a, &e, deadline_ns, done, data);
 }
 
 const WIRE(LaneUse) * stats_of_lane(const struct lane *lane)
 {
-    return use_in(lane->aggregator->stats, lane->id);
+    return use_in(lane->aggregator->stats, lane->id, lane->index);
 }
 
 const WIRE(JobUse) * stats_of_job(const struct lane *lane, uint32_t job_id)

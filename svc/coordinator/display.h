@@ -13,7 +13,8 @@ struct display {
     int fd;             /* readable: there is something for run(); -1: there never is */
     /* Returns when it wants to be called at the latest (ns; UINT64_MAX: not before fd is). */
     uint64_t (*run)(void *context);
-    /* The service as it is, as status and jobs show it to an operator. Takes over both. */
+    /* The service as it is, as status and jobs show it to an operator, but for ranks and limits of
+     * jobs. Takes over both. */
     void (*show)(void *context, envelope *status, envelope *jobs);
     /* What it was shown, as a report; the caller frees the text. -ENODATA: nothing yet, -ENOMEM. */
     int (*report)(void *context, bool is_json, char **ret_text, size_t *ret_bytes);

@@ -96,6 +96,7 @@ struct share {
     uint32_t open_task;
     uint64_t open_task_bytes;
     struct seen seen;
+    uint64_t looked_ns; /* of which figures that is */
     struct phase phase;
     struct estimate time; /* lane time a round, from what was seen there ... */
     bool was_alone;       /* ... without other jobs */

@@ -8,8 +8,8 @@
 #include <poll.h>
 
 #define PERIODS 3 /* of a limit; without an answer in them it is hung */
-/* A local aggregator has so many periods in its own, longer limit, while no other one is there: a
- * ping wakes three threads, which is most of what an idle service costs. */
+/* A local aggregator has so many periods in its own, longer limit, while no other one is there:
+ * pings wake threads, which is most of what an idle service costs. */
 #define PERIODS_LOCAL 6
 
 static bool has_own_limit(const struct aggregator *a)

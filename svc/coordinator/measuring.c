@@ -62,6 +62,8 @@ static uint64_t core_wait(const struct seen *was, const struct seen *is)
  * moved are of other lanes than are looked at now. */
 static bool look(struct job *job, struct share *share, struct window *ret_window)
 {
+    if (share->looked_ns > 0 && share->lane->rows_ns <= share->looked_ns)
+        return false; /* there are the same figures as then (K58) */
     const WIRE(JobUse) *use = stats_of_job(share->lane, job->id);
     const WIRE(LaneUse) *lane_use = stats_of_lane(share->lane);
     if (use)
@@ -81,6 +83,7 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
                                          .stalled_ns = use->stalled_ns,
                                          .lane_busy_ns = lane_use->busy_ns,
                                          .core_wait_ns = lane_use->core_wait_ns};
+    share->looked_ns = is.at_ns;
     if (is_next(&was, &is) && was.rounds == is.rounds)
         return false;
     share->seen = is;
@@ -256,9 +259,11 @@ static void got_stats(struct service *s, void *data, const envelope *reply, int 
     struct aggregator *a = aggregator_find(s, asked->aggregator);
     if (!a || !reply || reply->body_case != BODY(STATS_REPLY))
         return;
-    stats_keep(a, reply);
+    if (!stats_keep(a, reply))
+        return;
     for (size_t i = 0; i < a->lanes_count; i++) {
-        take_pieces(&a->lanes[i]);
+        if (a->lanes[i].rows_ns == a->measured_ns)
+            take_pieces(&a->lanes[i]);
         list_for_each (node, &s->jobs)
             keeping_look(list_entry(node, struct job, link), &a->lanes[i], asked->at_ns);
     }
@@ -287,16 +292,11 @@ static uint32_t job_with_wish(struct service *s)
 
 void stats_ask(struct aggregator *a, uint32_t job_id)
 {
-    WIRE(StatsRequest) request = GRADPOOL__WIRE__STATS_REQUEST__INIT;
-    envelope e = ENVELOPE_INIT;
     struct asked *asked = malloc(sizeof *asked);
     if (!asked)
         return;
     *asked = (struct asked){.aggregator = a->id, .at_ns = clock_now_ns()};
-    request.job_id = job_id;
-    e.body_case = BODY(STATS_REQUEST);
-    e.stats_request = &request;
-    if (call_send(a, &e, CALL_DEADLINE_NS, got_stats, asked) < 0)
+    if (stats_request(a, job_id, CALL_DEADLINE_NS, got_stats, asked) < 0)
         free(asked);
 }
 

@@ -265,6 +265,7 @@ static void greet(struct peer *p, const envelope *message)
     p->role = hello->role;
     p->state = PEER_OPEN;
     timer_stop(&p->timer);
+    silence_watch(p);
     peer_send(p, &e);
 }
 

@@ -36,7 +36,7 @@ struct peer {
     struct aggregator *aggregator;
     struct list visit; /* in service.visitors while it has joined nothing (visitors.c) */
     uint64_t heard_ns;
-    uint64_t look_ns;      /* silence.c: not before this; 0: never looked at */
+    uint64_t look_ns;      /* silence.c: not before this; 0: not looked at */
     uint32_t silent_looks; /* in a row */
 };
 

@@ -97,8 +97,9 @@ uint64_t liveness_silent_ns(const struct aggregator *a);
 
 /* --- silence.c --- */
 
-/* Looks from now on whether the hosts of workers answer. */
 void silence_start(struct service *s);
+/* It is open: looks from now on whether its host answers, if that is a worker's. */
+void silence_watch(struct peer *p);
 
 /* --- leavers.c --- */
 
@@ -106,8 +107,8 @@ void leavers_start(struct service *s);
 
 /* --- service_view.c --- */
 
-/* What an operator sees: a StatusReply and a JobsReply, the caller's. Figures are the last known
- * ones. -ENOMEM. */
+/* What an operator sees, but for ranks and limits of jobs: a StatusReply and a JobsReply, the
+ * caller's. Figures are the last known ones. -ENOMEM. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);
 
 /* --- orders.c --- */

@@ -413,8 +413,8 @@ static void fill_profile(const struct job *job, WIRE(JobView) * view)
     view->feedback_ns = job->feedback_ns;
 }
 
-static WIRE(JobView) *
-    job_view(struct pool *pool, const struct job *job, const struct residents *residents)
+static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
+                                const struct residents *residents, bool is_whole)
 {
     WIRE(JobView) *view = take(pool, sizeof *view);
     if (!view)
@@ -437,12 +437,15 @@ static WIRE(JobView) *
     view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
     view->is_predicted = residents_predicted(residents, job);
     fill_lanes(pool, job, view);
-    fill_workers(pool, job, view);
-    fill_limits(pool, job, view);
+    if (is_whole) {
+        fill_workers(pool, job, view);
+        fill_limits(pool, job, view);
+    }
     return view;
 }
 
-/* A tenant sees its own jobs, an operator all. `reader` NULL: an operator. */
+/* A tenant sees its own jobs, an operator all. `reader` NULL: the display, which sees all without
+ * ranks and limits, the most of a job's rows. */
 static void fill_jobs(struct pool *pool, struct service *s, const struct tenant *reader,
                       const char *name, WIRE(JobsReply) * reply)
 {
@@ -458,7 +461,7 @@ static void fill_jobs(struct pool *pool, struct service *s, const struct tenant 
         bool is_visible = !reader || reader->is_operator || job->tenant == reader;
         if (!is_visible || (*name && strcmp(name, job->name) != 0))
             continue;
-        if ((reply->jobs[reply->n_jobs] = job_view(pool, job, &residents)))
+        if ((reply->jobs[reply->n_jobs] = job_view(pool, job, &residents, reader != NULL)))
             reply->n_jobs++;
     }
     residents_free(&residents);
@@ -515,11 +518,7 @@ static void ask(struct wait *wait, struct aggregator *a)
     if (!asked)
         return;
     *asked = (struct asked){.wait = wait->id, .aggregator = a->id};
-    WIRE(StatsRequest) request = GRADPOOL__WIRE__STATS_REQUEST__INIT;
-    envelope e = ENVELOPE_INIT;
-    e.body_case = BODY(STATS_REQUEST);
-    e.stats_request = &request;
-    if (call_send(a, &e, STATS_DEADLINE_NS, got_stats, asked) == 0)
+    if (stats_request(a, 0, STATS_DEADLINE_NS, got_stats, asked) == 0)
         wait->pending++;
     else
         free(asked);

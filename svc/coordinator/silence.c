@@ -27,15 +27,6 @@ static void ask(struct peer *p)
     peer_send(p, &e);
 }
 
-/* The end of a process on this host is seen as it is. */
-static void begin(struct peer *p, uint64_t now_ns)
-{
-    bool is_here = channel_is_loopback(p->channel);
-    p->look_ns = is_here ? UINT64_MAX : now_ns + period_ns(p->service);
-    if (!is_here)
-        channel_watch_host(p->channel, ask_s(p->service));
-}
-
 static void judge(struct peer *p, uint64_t silent_ns)
 {
     if (p->silent_looks++ == 0)
@@ -48,8 +39,6 @@ static void judge(struct peer *p, uint64_t silent_ns)
 
 static void look_at(struct peer *p, uint64_t now_ns)
 {
-    if (p->look_ns == 0)
-        return begin(p, now_ns);
     if (now_ns < p->look_ns)
         return;
     uint64_t quiet_ns = LOOKS_QUIET * period_ns(p->service);
@@ -60,33 +49,36 @@ static void look_at(struct peer *p, uint64_t now_ns)
     p->look_ns = now_ns + quiet_ns - silent_ns; /* it cannot be quiet for so long before */
 }
 
-static bool is_watched(const struct peer *p)
-{
-    return p->state == PEER_OPEN && !p->is_local && p->role == GRADPOOL__WIRE__ROLE__ROLE_CLIENT;
-}
-
 /* A late look makes silence no longer: the next one is a whole period later, and sees an answer
- * of the meantime. Without a peer whose host could be silent sooner, the next look is as late as a
- * peer that connects meanwhile allows: an idle service sleeps. */
+ * of the meantime. Without a peer that is looked at there is none: an idle service sleeps. */
 static void looks(struct timer *timer)
 {
     struct service *s = container_of(timer, struct service, look_timer);
-    uint64_t now_ns = clock_now_ns(), soonest_ns = now_ns + period_ns(s);
-    uint64_t next_ns = now_ns + LOOKS_QUIET * period_ns(s);
+    uint64_t now_ns = clock_now_ns(), soonest_ns = now_ns + period_ns(s), next_ns = UINT64_MAX;
     list_for_each (node, &s->peers) {
         struct peer *p = list_entry(node, struct peer, link);
-        if (s->phase != SERVICE_UP || !is_watched(p))
+        if (s->phase != SERVICE_UP || p->state != PEER_OPEN || p->look_ns == 0)
             continue;
         look_at(p, now_ns);
         if (p->look_ns < next_ns)
             next_ns = p->look_ns;
     }
-    timer_start(&s->loop, timer, next_ns > soonest_ns ? next_ns : soonest_ns);
+    if (next_ns < UINT64_MAX)
+        timer_start(&s->loop, timer, next_ns > soonest_ns ? next_ns : soonest_ns);
 }
 
-void silence_start(struct service *s)
+void silence_start(struct service *s) { timer_init(&s->look_timer, looks); }
+
+/* The end of a process on this host is seen as it is. */
+void silence_watch(struct peer *p)
 {
-    timer_init(&s->look_timer, looks);
-    if (s->options.worker_timeout_ns)
-        timer_start(&s->loop, &s->look_timer, clock_now_ns() + period_ns(s));
+    struct service *s = p->service;
+    bool is_worker = p->role == GRADPOOL__WIRE__ROLE__ROLE_CLIENT;
+    if (!s->options.worker_timeout_ns || !is_worker || p->is_local ||
+        channel_is_loopback(p->channel))
+        return;
+    channel_watch_host(p->channel, ask_s(s));
+    p->look_ns = clock_now_ns() + LOOKS_QUIET * period_ns(s);
+    if (list_is_empty(&s->look_timer.link) || s->look_timer.deadline_ns > p->look_ns)
+        timer_start(&s->loop, &s->look_timer, p->look_ns);
 }

@@ -58,6 +58,7 @@ static void count_on(struct counted *to, const struct trained *t, uint32_t detai
     to->lane.n_jobs++;
     to->lane.jobs = to->list;
     to->lane.lane = t->lane;
+    to->lane.digest = t->digest;
     to->lane.busy_ns += t->busy_ns;
     to->lane.cpu_ns += t->busy_ns - t->preempted_ns;
     to->lane.core_wait_ns += t->core_wait_ns;
@@ -86,6 +87,37 @@ uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size
     reply.stats_reply = &stats;
     channel_send(aggregator->channel, &reply);
     return detailed;
+}
+
+/* Those that were sent before the last answer was taken in. */
+static void pass_over_requests(struct end *aggregator)
+{
+    rig_settle(aggregator->rig);
+    for (size_t i = aggregator->inbox_count; i > 0; i--)
+        if (aggregator->inbox[i - 1]->body_case == BODY(STATS_REQUEST))
+            message_free(end_expect(aggregator, BODY(STATS_REQUEST)));
+}
+
+uint64_t trained_answer_known(struct end *aggregator, size_t index, uint64_t digest)
+{
+    WIRE(StatsReply) stats = GRADPOOL__WIRE__STATS_REPLY__INIT;
+    WIRE(LaneUse) lane = GRADPOOL__WIRE__LANE_USE__INIT, *list = &lane;
+    envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
+    pass_over_requests(aggregator);
+    envelope *request = end_expect(aggregator, BODY(STATS_REQUEST));
+    assert_int_equal(request->stats_request->n_known, aggregator->lanes_count);
+    uint64_t known = request->stats_request->known[index];
+    reply.id = request->id;
+    message_free(request);
+    lane.lane = aggregator->lanes[index];
+    lane.is_known = true;
+    lane.digest = digest;
+    stats.lanes = &list;
+    stats.n_lanes = 1;
+    reply.body_case = BODY(STATS_REPLY);
+    reply.stats_reply = &stats;
+    channel_send(aggregator->channel, &reply);
+    return known;
 }
 
 void trained_run(struct end *aggregator, struct trained *job, int looks, uint64_t period_ns,

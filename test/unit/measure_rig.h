@@ -18,6 +18,7 @@ struct trained {
     uint64_t handled_ns, stalled_ns; /* so far */
     uint64_t core_wait_ns;           /* of the lane, likewise */
     uint64_t first_done_ns;          /* of its first round; 0: not over */
+    uint64_t digest;                 /* of the lane's rows; 0: not told */
 };
 
 /* rig_setup(), with looks in quick succession. */
@@ -25,6 +26,9 @@ int measure_setup(void **state);
 void trained_go_on(struct trained *t, uint64_t rounds, uint64_t period_ns, uint64_t lane_ns);
 /* Answers the next request for figures; says which job's pieces it asked for. */
 uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size_t count);
+/* Answers the next one, sent after all answers were taken in, without the rows of that lane of the
+ * aggregator; returns the digest that the request has for it. */
+uint64_t trained_answer_known(struct end *aggregator, size_t index, uint64_t digest);
 /* So many looks, ten rounds between two. */
 void trained_run(struct end *aggregator, struct trained *job, int looks, uint64_t period_ns,
                  uint64_t lane_ns);

@@ -6,25 +6,29 @@
 #define JOB 7
 
 static size_t jobs_here, pieces_here; /* of each lane */
+static uint64_t rounds_here = UINT64_MAX;
+static size_t calls; /* into lanes, so far */
 
 int __wrap_lane_thread_call(struct lane_thread *thread,
                             int (*call)(struct lane *lane, void *context), void *context);
 int __wrap_lane_thread_call(struct lane_thread *thread,
                             int (*call)(struct lane *lane, void *context), void *context)
 {
+    calls++;
     return call((struct lane *)thread, context);
 }
 
-void __wrap_lane_measure(const struct lane *lane, struct lane_use *ret_use,
-                         struct lane_job_use *ret_jobs, size_t jobs_max);
-void __wrap_lane_measure(const struct lane *lane, struct lane_use *ret_use,
-                         struct lane_job_use *ret_jobs, size_t jobs_max)
+void __wrap_lane_measure(struct lane *lane, struct lane_use *ret_use, struct lane_job_use *ret_jobs,
+                         size_t jobs_max);
+void __wrap_lane_measure(struct lane *lane, struct lane_use *ret_use, struct lane_job_use *ret_jobs,
+                         size_t jobs_max)
 {
     memset(ret_use, 0xff, sizeof *ret_use);
     ret_use->jobs_count = jobs_here;
     for (size_t i = 0; i < jobs_max && i < jobs_here; i++) {
         memset(&ret_jobs[i], 0xff, sizeof ret_jobs[i]);
         ret_jobs[i].job = i == 0 ? JOB : UINT32_MAX;
+        ret_jobs[i].rounds = rounds_here;
     }
 }
 
@@ -48,17 +52,40 @@ static size_t packed_bytes(Gradpool__Wire__StatsReply *stats)
     return gradpool__wire__envelope__get_packed_size(&answer);
 }
 
-static Gradpool__Wire__StatsReply *ask(size_t lanes, size_t jobs, size_t pieces)
+static Gradpool__Wire__StatsReply *ask_of(size_t lanes, uint32_t job, size_t known_count,
+                                          uint64_t *known)
 {
     static struct aggregator a;
+    Gradpool__Wire__StatsRequest request = GRADPOOL__WIRE__STATS_REQUEST__INIT;
+    request.job_id = job;
+    request.known = known;
+    request.n_known = known_count;
     a.lanes_count = lanes;
     memset(a.lane_ids, 0xff, sizeof a.lane_ids);
-    jobs_here = jobs;
-    pieces_here = pieces;
-    Gradpool__Wire__StatsReply *stats = stats_build(&a, JOB);
+    Gradpool__Wire__StatsReply *stats = stats_build(&a, &request);
     assert_non_null(stats);
     assert_int_equal(stats->n_lanes, lanes);
     return stats;
+}
+
+static Gradpool__Wire__StatsReply *ask(size_t lanes, size_t jobs, size_t pieces)
+{
+    jobs_here = jobs;
+    pieces_here = pieces;
+    return ask_of(lanes, JOB, 0, NULL);
+}
+
+/* Of one lane: whether rows come. Returns their digest. */
+static uint64_t expect_rows(uint32_t job, uint64_t known, bool are_sent)
+{
+    Gradpool__Wire__StatsReply *stats = ask_of(1, job, 1, &known);
+    uint64_t digest = stats->lanes[0]->digest;
+    assert_int_equal(stats->lanes[0]->is_known, !are_sent);
+    assert_int_equal(stats->lanes[0]->n_jobs, are_sent ? jobs_here : 0);
+    assert_int_equal(stats->lanes[0]->busy_ns, UINT64_MAX);
+    assert_int_not_equal(digest, 0);
+    gradpool__wire__stats_reply__free_unpacked(stats, NULL);
+    return digest;
 }
 
 static void an_answer_of_many_lanes_jobs_and_pieces_fits_a_frame(void **state)
@@ -84,11 +111,65 @@ static void what_fits_is_told_whole(void **state)
     gradpool__wire__stats_reply__free_unpacked(stats, NULL);
 }
 
+static void rows_that_are_known_are_left_out_until_one_changes(void **state)
+{
+    jobs_here = 100;
+    rounds_here = 5;
+    uint64_t first = expect_rows(0, 0, true), second;
+    expect_rows(0, first, false);
+    expect_rows(0, first, false);
+    rounds_here++;
+    second = expect_rows(0, first, true);
+    assert_int_not_equal(second, first);
+    expect_rows(0, second, false);
+    jobs_here--;
+    assert_int_not_equal(expect_rows(0, second, true), second);
+}
+
+static void pieces_that_are_asked_for_come_with_all_rows(void **state)
+{
+    jobs_here = 10;
+    pieces_here = 3;
+    uint64_t digest = expect_rows(0, 0, true);
+    assert_int_equal(expect_rows(JOB, digest, true), digest);
+    pieces_here = 0; /* the job is on another lane */
+    expect_rows(JOB, digest, false);
+}
+
+static void each_lane_has_its_own_digest_in_the_request(void **state)
+{
+    jobs_here = 10;
+    uint64_t digest = expect_rows(0, 0, true);
+    Gradpool__Wire__StatsReply *stats = ask_of(3, 0, 2, (uint64_t[]){0, digest});
+    assert_false(stats->lanes[0]->is_known);
+    assert_true(stats->lanes[1]->is_known);
+    assert_false(stats->lanes[2]->is_known);
+    gradpool__wire__stats_reply__free_unpacked(stats, NULL);
+}
+
+static void a_lane_is_woken_once_an_answer(void **state)
+{
+    jobs_here = 100;
+    gradpool__wire__stats_reply__free_unpacked(ask_of(4, 0, 0, NULL), NULL);
+    calls = 0;
+    gradpool__wire__stats_reply__free_unpacked(ask_of(4, 0, 0, NULL), NULL);
+    assert_int_equal(calls, 4);
+    jobs_here++; /* one that has come takes a second call, once */
+    gradpool__wire__stats_reply__free_unpacked(ask_of(1, 0, 0, NULL), NULL);
+    assert_int_equal(calls, 6);
+    gradpool__wire__stats_reply__free_unpacked(ask_of(1, 0, 0, NULL), NULL);
+    assert_int_equal(calls, 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(an_answer_of_many_lanes_jobs_and_pieces_fits_a_frame),
         cmocka_unit_test(what_fits_is_told_whole),
+        cmocka_unit_test(rows_that_are_known_are_left_out_until_one_changes),
+        cmocka_unit_test(pieces_that_are_asked_for_come_with_all_rows),
+        cmocka_unit_test(each_lane_has_its_own_digest_in_the_request),
+        cmocka_unit_test(a_lane_is_woken_once_an_answer),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

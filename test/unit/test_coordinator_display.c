@@ -102,6 +102,9 @@ static void it_is_shown_the_service_with_the_jobs_of_all_tenants(void **state)
     assert_int_equal(seen.status->status_reply->aggregators[0]->aggregator, aggregator->aggregator);
     assert_int_equal(seen.jobs->jobs_reply->n_jobs, 1);
     assert_string_equal(seen.jobs->jobs_reply->jobs[0]->job, "resnet");
+    /* Most of what an idle service shows would be these, which no report has. */
+    assert_int_equal(seen.jobs->jobs_reply->jobs[0]->n_ranks, 0);
+    assert_int_equal(seen.jobs->jobs_reply->jobs[0]->n_limits, 0);
 }
 
 static void figures_of_idle_lanes_are_asked_for(void **state)

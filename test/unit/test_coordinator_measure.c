@@ -1,6 +1,7 @@
 /* What the coordinator makes of the figures that lanes give: K15. The aggregators are scripted, and
  * so is their time. */
 #include "svc/base/clock.h"
+#include "svc/coordinator/measuring.h"
 #include "svc/coordinator/profiles.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/store.h"
@@ -432,6 +433,84 @@ static void what_a_job_has_used_does_not_go_back_when_it_leaves_a_lane(void **st
     assert_int_equal(busy_ns_shown(rig), 23 * NS_PER_MS);
 }
 
+#define DIGEST 11
+
+static uint64_t busy_ns_kept(struct rig *rig, const struct trained *t)
+{
+    return stats_of_job(lane_find(&rig->coordinator->service, t->lane), t->job)->busy_ns;
+}
+
+/* A job that has trained, on the first of two lanes, whose rows have the digest. */
+static struct trained start_with_digest(struct rig *rig, struct end *aggregator)
+{
+    struct end *worker;
+    struct trained a = trained_start(rig, "a", &worker);
+    assert_int_equal(a.lane, aggregator->lanes[0]);
+    aggregator->ignores = BODY(STATS_REQUEST);
+    a.digest = DIGEST;
+    trained_run(aggregator, &a, 2, 100 * NS_PER_MS, NS_PER_MS);
+    return a;
+}
+
+static void rows_that_a_lane_leaves_out_are_those_of_its_last_answer(void **state)
+{
+    struct rig *rig = *state;
+    struct end *aggregator = rig_aggregator(rig, 2);
+    struct trained a = start_with_digest(rig, aggregator);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(trained_answer_known(aggregator, 0, DIGEST), DIGEST);
+    rig_settle(rig);
+    assert_int_equal(busy_ns_kept(rig, &a), 20 * NS_PER_MS);
+    a.digest++;
+    trained_run(aggregator, &a, 1, 100 * NS_PER_MS, NS_PER_MS);
+    assert_int_equal(trained_answer_known(aggregator, 0, DIGEST + 1), DIGEST + 1);
+    rig_settle(rig);
+    assert_int_equal(busy_ns_kept(rig, &a), 30 * NS_PER_MS);
+}
+
+static void without_the_rows_that_a_lane_leaves_out_its_answer_is_none(void **state)
+{
+    struct rig *rig = *state;
+    struct end *aggregator = rig_aggregator(rig, 2);
+    struct trained a = start_with_digest(rig, aggregator);
+    const struct lane *lanes[] = {lane_find(&rig->coordinator->service, aggregator->lanes[0]),
+                                  lane_find(&rig->coordinator->service, aggregator->lanes[1])};
+    assert_int_equal(trained_answer_known(aggregator, 1, DIGEST), 0); /* the other lane's */
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(trained_answer_known(aggregator, 0, DIGEST + 1), DIGEST);
+    rig_settle(rig);
+    assert_null(stats_of_lane(lanes[1]));
+    assert_int_equal(stats_of_lane(lanes[0])->n_jobs, 1);
+    assert_int_equal(busy_ns_kept(rig, &a), 20 * NS_PER_MS);
+    a.digest = 0; /* nothing is known by that */
+    trained_run(aggregator, &a, 1, 100 * NS_PER_MS, NS_PER_MS);
+    assert_int_equal(trained_answer_known(aggregator, 0, 0), 0);
+    rig_settle(rig);
+    assert_int_equal(busy_ns_kept(rig, &a), 30 * NS_PER_MS);
+}
+
+/* A new process has lanes of new numbers, of which nothing is known. */
+static void of_an_aggregator_that_starts_again_all_rows_are_asked_for(void **state)
+{
+    struct rig *rig = *state;
+    struct end *aggregator = rig_aggregator(rig, 1), *next;
+    struct trained a = start_with_digest(rig, aggregator);
+    assert_int_equal(trained_answer_known(aggregator, 0, DIGEST), DIGEST);
+    next = rig_aggregator(rig, 1);
+    next->ignores = BODY(STATS_REQUEST);
+    end_say_goodbye(aggregator);
+    rig_settle(rig);
+    assert_int_equal(trained_answer_known(next, 0, DIGEST), 0);
+    a.lane = next->lanes[0];
+    trained_answer(next, &a, 1);
+    assert_int_equal(trained_answer_known(next, 0, DIGEST), DIGEST);
+    rig_crash(rig); /* what the next one does not have it does not know */
+    rig_start(rig);
+    next = rig_rejoin(rig, next, 0, NULL);
+    next->ignores = BODY(STATS_REQUEST);
+    assert_int_equal(trained_answer_known(next, 0, DIGEST), 0);
+}
+
 static void why_a_lane_was_chosen_is_told(void **state)
 {
     static const struct {
@@ -485,6 +564,9 @@ int main(void)
         CASE(who_ran_alone_before_fits_alone_again_whatever_his_limit),
         CASE(a_job_s_own_limit_is_kept_and_the_same_for_all_ranks),
         CASE(what_a_job_has_used_does_not_go_back_when_it_leaves_a_lane),
+        CASE(rows_that_a_lane_leaves_out_are_those_of_its_last_answer),
+        CASE(without_the_rows_that_a_lane_leaves_out_its_answer_is_none),
+        CASE(of_an_aggregator_that_starts_again_all_rows_are_asked_for),
         CASE(why_a_lane_was_chosen_is_told),
         CASE(what_is_lost_is_told_beside_what_was_predicted),
         CASE(how_rounds_end_is_part_of_the_prediction),

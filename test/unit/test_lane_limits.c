@@ -305,6 +305,22 @@ static void who_lends_more_regions_than_its_job_may_ends_its_job_alone(void **st
     one_round(1);
 }
 
+static void figures_count_every_region_that_is_lent_whatever_its_number(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 4);
+    rig_settle(&rig);
+    assert_int_equal(rig_use(&rig).registered_regions, 2);
+    lend(&rig.workers[0], FABRIC_REGIONS_MAX - 1);
+    lend(&rig.workers[0], 40);
+    rig_settle(&rig);
+    assert_int_equal(rig_use(&rig).registered_regions, 4);
+    assert_int_equal(rig_use(&rig).registered_bytes, 4 * RIG_REGION_BYTES);
+    fabric_withdraw(rig.workers[0].conn, FABRIC_REGIONS_MAX - 1);
+    rig_settle(&rig);
+    assert_int_equal(rig_use(&rig).registered_regions, 3);
+    one_round(1);
+}
+
 static void regions_of_all_jobs_of_a_tenant_count_together(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -342,6 +358,7 @@ static const struct CMUnitTest cases[] = {
     CASE(who_lends_more_than_its_job_may_ends_its_job_alone),
     CASE(no_sum_of_lent_bytes_wraps),
     CASE(who_lends_more_regions_than_its_job_may_ends_its_job_alone),
+    CASE(figures_count_every_region_that_is_lent_whatever_its_number),
     CASE(regions_of_all_jobs_of_a_tenant_count_together),
 };
 
