@@ -6,6 +6,7 @@ import io
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -286,6 +287,34 @@ class Running(unittest.TestCase):
         self.assertTrue(is_full(*[0.0] * 100), 'memory has an end, too')
         self.assertFalse(is_full(1.0, 1.0, has_idle_core=True), 'they come in bursts')
         self.assertTrue(is_full(*[0.0] * 4, age_s=0.1), 'nothing is known of them yet')
+
+    def test_a_program_hears_an_interrupt_though_the_runner_was_started_in_the_background(self):
+        """As `test/run.sh &` in a script: the shell has told what it starts to ignore SIGINT."""
+        case = 'python -m unittest test_runner.Running.hear_an_interrupt'
+        run = subprocess.run(['sh', '-c', '"$@" & wait $!', 'sh', sys.executable, *case.split()[1:]],
+                             cwd=HERE, capture_output=True, text=True, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+
+    def hear_an_interrupt(self):
+        self.assertEqual(signal.getsignal(signal.SIGINT), signal.SIG_IGN)
+        self.run_all(self.program('hears', 'import os, signal\ntry:\n    signal.raise_signal('
+                                  'signal.SIGINT)\nexcept KeyboardInterrupt:\n'
+                                  '    print("1..1\\nok 1 - a")'))
+        self.assertEqual((self.ended['hears'].passed, self.ended['hears'].failed), (1, 0))
+
+    def test_an_interrupt_ends_a_run_that_was_started_in_the_background(self):
+        program.hear_interrupts()
+        with self.assertRaises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    def test_programs_of_sanitizer_builds_come_after_all_others_but_those_alone(self):
+        builds = parts.make_builds()
+        def queued(build, order, is_alone=False):
+            return types.SimpleNamespace(build=builds[build], order=order, is_alone=is_alone)
+        programs = [queued('thread', -20), queued('plain', 0, True), queued('plain', 0),
+                    queued('address', 0), queued('plain', -10)]
+        plan = schedule.Schedule(programs, lambda *_: None, {})
+        self.assertEqual([programs.index(p) for p in plan.queue], [4, 2, 0, 3, 1])
 
     def test_what_a_program_wants_is_what_its_processes_run_or_wait_to_run(self):
         seen = []

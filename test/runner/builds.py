@@ -17,35 +17,50 @@ class Build:
     def __init__(self, name, folder, options=(), compiler=None):
         self.name, self.folder = name, ROOT / folder
         self.options, self.compiler = options, compiler
-        self.output = self.folder / 'test-output'
+        self.output, self.log = self.folder / 'test-output', self.folder / 'build.log'
         self.wrapper = []
         self.environment = {}
 
-    def make(self):
-        """True unless it failed; then the end of its log has been printed."""
+    def configure(self):
+        """Starts `meson setup`, or what brings its files up to date. Returns the process."""
         self.folder.mkdir(exist_ok=True)
+        is_new = not (self.folder / 'build.ninja').exists()
+        with open(self.log, 'w', encoding='utf-8') as log:
+            return self.start(['meson', 'setup', str(self.folder), *self.options] if is_new else
+                              ['ninja', '-C', str(self.folder), 'build.ninja'], log)
+
+    def start(self, command, log):
         environment = {**os.environ, **({'CC': self.compiler} if self.compiler else {})}
-        log = self.folder / 'build.log'
-        with open(log, 'w', encoding='utf-8') as file:
-            for command in self.commands():
-                if subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
-                                  stdout=file, stderr=subprocess.STDOUT, check=False).returncode:
-                    break
-            else:
-                return True
-        print(f'==== {self.name}: the build failed (all of it: {log})')
-        print(*log.read_text(errors='replace').splitlines()[-60:], sep='\n', flush=True)
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+                                stdout=log, stderr=subprocess.STDOUT)
+
+    def make(self, tests):
+        """True unless it failed; then the end of its log has been printed. All of the plain build;
+        of another one what these tests need: most of its programs run in the plain build alone."""
+        targets = ['all'] if self.name == 'plain' else self.targets_of(tests)
+        with open(self.log, 'a', encoding='utf-8') as log:
+            ninja = self.start(['ninja', '-C', str(self.folder), 'build.ninja', *targets], log)
+            return ninja.wait() == 0 or self.show_failure()
+
+    def show_failure(self):
+        print(f'==== {self.name}: the build failed (all of it: {self.log})')
+        lines = self.log.read_text(errors='replace').splitlines()
+        print(*lines[-60:], sep='\n', flush=True)
         return False
 
-    def commands(self):
-        if not (self.folder / 'build.ninja').exists():
-            yield ['meson', 'setup', str(self.folder), *self.options]
-        yield ['ninja', '-C', str(self.folder)]
-
     def tests(self):
-        said = subprocess.run(['meson', 'introspect', '--tests', str(self.folder)], cwd=ROOT,
+        return self.introspect('tests')
+
+    def introspect(self, what):
+        said = subprocess.run(['meson', 'introspect', f'--{what}', str(self.folder)], cwd=ROOT,
                               capture_output=True, text=True, check=True)
         return json.loads(said.stdout)
+
+    def targets_of(self, tests):
+        """Paths in the folder, as ninja knows what it makes."""
+        wanted = {target for test in tests for target in test['depends']}
+        return sorted(os.path.relpath(file, self.folder) for target in self.introspect('targets')
+                      if target['id'] in wanted for file in target['filename'])
 
 
 def steady_memory():

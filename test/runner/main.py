@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 
 import builds  # noqa: E402
 import parts  # noqa: E402
-from program import Program  # noqa: E402
+from program import Program, hear_interrupts  # noqa: E402
 from schedule import Schedule  # noqa: E402
 from summary import Summary  # noqa: E402
 
@@ -70,8 +70,8 @@ def seeds(words):
 
 
 class Run:
-    """One run of some programs of some builds. Programs of sanitizer builds, which slow all that
-    runs beside them, come after those of the plain build."""
+    """One run of some programs of some builds, in one queue: programs of sanitizer builds, which
+    slow all that runs beside them, come after those of the plain build."""
 
     def __init__(self, title=''):
         self.builds = parts.make_builds()
@@ -81,22 +81,34 @@ class Run:
     def run(self, chosen, names=()):
         """`chosen`: build name -> the test whether a program (name, suites) belongs. Each of
         `names` must be one that runs."""
-        made = [name for name in chosen if self.make(name)]
-        programs = [program for name in made
-                    for program in self.programs(self.builds[name], chosen[name])]
+        programs = []
+        for name in list(self.configure(chosen)):   # all of them, before the compilers start
+            programs += self.make(self.builds[name], chosen[name])
         for word in names:
             if all(word not in (program.name, str(program)) for program in programs):
                 self.summary.add_unknown(word)
-        self.test([program for program in programs if program.build.name == 'plain'])
-        self.test([program for program in programs if program.build.name != 'plain'])
+        if programs:
+            self.test(programs)
         return self.summary.close()
 
-    def make(self, name):
-        self.summary.say(f'{name}: building in {self.builds[name].folder.name}/')
-        if self.builds[name].make():
-            return True
-        self.summary.add_failed_build(name)
-        return False
+    def configure(self, names):
+        """At once, as each has one process. Yields the builds that compilers can begin with."""
+        started = {name: self.builds[name].configure() for name in names}
+        for name, process in started.items():
+            if process.wait() == 0 or self.builds[name].show_failure():
+                yield name
+            else:
+                self.summary.add_failed_build(name)
+
+    def make(self, build, belongs):
+        """Returns its programs; none if the build failed."""
+        programs = self.programs(build, belongs)
+        self.summary.say(f'{build.name}: building in {build.folder.name}/')
+        if not build.make([program.test for program in programs]):
+            self.summary.add_failed_build(build.name)
+            return []
+        self.summary.expect(build.name, len(programs))
+        return programs
 
     def programs(self, build, belongs):
         if build.name != 'plain':
@@ -104,15 +116,13 @@ class Run:
         if build.name == 'thread':
             build.wrapper = builds.steady_memory()
         programs = [Program(test, build, -test['priority']) for test in build.tests()]
-        programs = [p for p in programs if belongs(p.name, p.suites)]
-        self.summary.expect(build.name, len(programs))
-        return programs
+        return [p for p in programs if belongs(p.name, p.suites)]
 
     def test(self, programs):
-        if programs:
-            names = ', '.join(sorted({program.build.name for program in programs}))
-            self.summary.say(f'{names}: {len(programs)} programs')
-            Schedule(programs, self.summary.add, self.environment).run()
+        for build in self.builds.values():
+            if count := sum(program.build is build for program in programs):
+                self.summary.say(f'{build.name}: {count} programs')
+        Schedule(programs, self.summary.add, self.environment).run()
 
 
 def whole(quick):
@@ -155,6 +165,7 @@ def run_long(names, seed_range):
 def main(arguments):
     options = parse(arguments)
     names, seed_range = seeds(options.long or [])
+    hear_interrupts()
     for number in signal.SIGTERM, signal.SIGHUP:    # SIGHUP stays ignored under nohup
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda number, _: sys.exit(128 + number))

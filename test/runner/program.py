@@ -49,7 +49,7 @@ class Program:
         with open(self.path('out'), 'wb') as out, open(self.path('err'), 'wb') as err:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
                                             stderr=err, cwd=folder, env=environment,
-                                            start_new_session=True)
+                                            start_new_session=True, preexec_fn=hear_interrupts)
         self.pid = self.process.pid
         self.started = self.grown_at = time.monotonic()
 
@@ -97,6 +97,12 @@ class Program:
         text = {ending: self.path(ending).read_text(errors='replace') for ending in ('out', 'err')}
         return Outcome(self.name, self.process.returncode, text['out'], text['err'],
                        self.ended_for, self.test['protocol'] == 'tap')
+
+
+def hear_interrupts():
+    """A shell starts what runs in the background with SIGINT ignored, and a child would inherit
+    that. An exception in the runner; the default action in what it executes."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def session_of(root):
