@@ -46,6 +46,7 @@ static void in_child(void)
         engine_abandon_in_child(&job->engine);
         slabs_abandon_in_child(&job->slabs);
         job_timeline_abandon_in_child(job);
+        job_read_abandon_in_child(job);
     }
     release_all();
     list_init(&watched);

@@ -188,6 +188,8 @@ struct gp_job {
     struct gp_request *barrier_request; /* NULL unless one is open */
     bool is_in_barrier;
     struct unfinished unfinished; /* the caller's of snapshot and restore */
+    bool is_reading;              /* gp_job_read() is called ... */
+    int read_fd;                  /* ... and has this connection; -1: none */
     struct hold hold;
     struct trace_ring *trace;      /* rounds are recorded there; NULL: they are not */
     struct recorder recorder;      /* the control thread's */
@@ -250,6 +252,18 @@ int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **re
 int push_save(struct gp_tensor *t, void *state, struct gp_request **ret_request);
 int push_restore(struct gp_tensor *t, uint32_t root, const void *state, void *parameters,
                  uint64_t steps, struct gp_request **ret_request);
+
+/* operator.c */
+/* A channel to the coordinator as an operator has one, noted in `*fd` (-1) under the job's lock
+ * from its socket on. On failure `*fd` may be open, and `*ret_channel` set: the caller closes. */
+int job_open_operator(struct gp_job *job, int *fd, struct channel **ret_channel, struct err *err);
+/* Of all jobs of a name whose is this one: without a key nobody's. */
+const char *job_tenant(const struct gp_job *job);
+
+/* job_state.c */
+/* With the lock: a read that goes on ends. */
+void job_read_cancel(struct gp_job *job);
+void job_read_abandon_in_child(struct gp_job *job);
 
 /* job_timeline.c */
 /* Where GRADPOOL_TIMELINE says so. */

@@ -24,7 +24,7 @@ ARROWS = {
     'svc/base': set(),
     'svc/view': set(),
     'svc/wire': {'svc/base'},
-    'svc/state': {'svc/reduce', 'svc/base'},
+    'svc/state': {'svc/wire', 'svc/reduce', 'svc/base'},
     'svc/timeline': {'svc/wire', 'svc/base'},
     'svc/cores': {'svc/base'},
     'svc/keeper': {'svc/wire', 'svc/base'},

@@ -178,7 +178,8 @@ static void all_rest(struct saving *sv)
         return saving_break(sv, -ECONNRESET, "the job has ended");
     if (check_parameters(sv, job, &err) < 0)
         return saving_hindered(sv, &err);
-    holding_end(job);
+    if (!sv->is_between)
+        holding_end(job);
     stand(sv, job);
 }
 
@@ -305,6 +306,8 @@ static void attempt(struct saving *sv)
     int r = look(sv, &job, &err);
     if (r < 0 && !job)
         return saving_break(sv, r, "%s", err.text);
+    if (r == 0 && sv->is_between)
+        return ask_all(sv, job);
     if (r == 0)
         r = holding_begin(job, HOLD_UPDATES, held, sv->id, &err);
     if (r < 0)

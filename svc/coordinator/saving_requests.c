@@ -61,8 +61,12 @@ void saving_handle_request(struct peer *p, const envelope *request)
     struct saving *sv = calloc(1, sizeof *sv);
     if (!sv)
         return peer_fail_memory(p, request->id);
-    *sv = (struct saving){
-        .service = s, .peer = p, .id = ++s->next_id, .request = request->id, .job = job->id};
+    *sv = (struct saving){.service = s,
+                          .peer = p,
+                          .id = ++s->next_id,
+                          .request = request->id,
+                          .job = job->id,
+                          .is_between = wanted->between};
     list_append(&s->savings, &sv->link);
     saving_begin(sv);
 }

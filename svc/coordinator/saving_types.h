@@ -42,6 +42,7 @@ struct saving {
     uint32_t job;
     enum saving_state state;
     bool are_released;  /* lanes know of it */
+    bool is_between;    /* a rank of the job asks, which stands at the end of an iteration */
     bool is_recovering; /* a lane has yet to hear what it keeps */
     uint32_t turn;      /* of asking; answers of former ones are passed over */
     uint32_t pending;   /* answers of this turn */
