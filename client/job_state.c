@@ -20,7 +20,8 @@ struct reading {
     gp_state *states;
     size_t count;
     struct state_fetch conversation;
-    gp_state **wanted; /* by the place in the reply; NULL: not wanted */
+    gp_state **sorted; /* by name */
+    char **names;      /* likewise */
     uint64_t *have;    /* bytes, likewise */
     struct err err;
 };
@@ -52,75 +53,75 @@ static int compare_states(const void *a, const void *b)
     return strcmp((*left)->tensor->name, (*right)->tensor->name);
 }
 
-static int match(struct reading *r, gp_state *s, size_t *at)
+/* In the order of the reply. */
+static int sort_states(struct reading *r)
 {
-    const Gradpool__Wire__SnapshotReply *what = r->conversation.what;
-    const struct gp_tensor *t = s->tensor;
-    while (*at < what->n_tensors && strcmp(what->tensors[*at]->name, t->name) < 0)
-        ++*at;
-    const Gradpool__Wire__SnapshotTensor *found = *at < what->n_tensors ? what->tensors[*at] : NULL;
-    if (!found || strcmp(found->name, t->name) != 0 || found->elements != t->elements ||
-        found->rule != t->terms.rule)
-        return err_set(&r->err, -EPROTO, "job '%s': the service has no tensor '%s' as it is here",
-                       r->job->name, t->name);
-    if (r->wanted[*at])
-        return err_set(&r->err, -EINVAL, "tensor '%s' is asked for twice", t->name);
-    r->wanted[*at] = s;
-    s->steps = found->steps;
+    r->sorted = calloc(r->count, sizeof *r->sorted);
+    r->names = calloc(r->count, sizeof *r->names);
+    r->have = calloc(r->count, sizeof *r->have);
+    if (!r->sorted || !r->names || !r->have)
+        return err_set(&r->err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < r->count; i++)
+        r->sorted[i] = &r->states[i];
+    qsort(r->sorted, r->count, sizeof *r->sorted, compare_states);
+    for (size_t i = 0; i < r->count; i++)
+        r->names[i] = r->sorted[i]->tensor->name;
     return 0;
 }
 
-/* Names ascend in the reply. */
-static int match_all(struct reading *r)
+static int check_reply(struct reading *r)
 {
-    size_t tensors = r->conversation.what->n_tensors, at = 0;
-    gp_state **sorted = calloc(r->count + 1, sizeof *sorted);
-    r->wanted = calloc(tensors + 1, sizeof *r->wanted);
-    r->have = calloc(tensors + 1, sizeof *r->have);
-    int result = sorted && r->wanted && r->have ? 0 : err_set(&r->err, -ENOMEM, "out of memory");
-    for (size_t i = 0; i < r->count && sorted; i++)
-        sorted[i] = &r->states[i];
-    if (result == 0)
-        qsort(sorted, r->count, sizeof *sorted, compare_states);
-    for (size_t i = 0; i < r->count && result == 0; i++)
-        result = match(r, sorted[i], &at);
-    free(sorted);
-    return result;
+    const Gradpool__Wire__SnapshotReply *what = r->conversation.what;
+    if (what->n_tensors != r->count)
+        return err_set(&r->err, -EINVAL, "%zu tensors asked for, %zu there: one is named twice",
+                       r->count, what->n_tensors);
+    for (size_t i = 0; i < r->count; i++) {
+        const Gradpool__Wire__SnapshotTensor *found = what->tensors[i];
+        const struct gp_tensor *t = r->sorted[i]->tensor;
+        if (strcmp(found->name, t->name) != 0 || found->elements != t->elements ||
+            found->rule != t->terms.rule)
+            return err_set(&r->err, -EPROTO, "the service has no tensor '%s' as it is here",
+                           t->name);
+        r->sorted[i]->steps = found->steps;
+    }
+    return 0;
 }
 
 static int take_part(void *context, size_t tensor, uint64_t offset, const void *data, size_t bytes,
                      struct err *err)
 {
     struct reading *r = context;
-    gp_state *s = tensor < r->conversation.what->n_tensors ? r->wanted[tensor] : NULL;
-    if (!s)
-        return 0;
-    uint64_t most = bytes_of(s->tensor);
-    if (offset > most || bytes > most - offset)
+    uint64_t most = tensor < r->count ? bytes_of(r->sorted[tensor]->tensor) : 0;
+    if (tensor >= r->count || offset > most || bytes > most - offset ||
+        bytes > most - r->have[tensor])
         return err_set(err, -EBADMSG, "the service sent a part that does not fit");
-    memcpy((char *)s->arrays + offset, data, bytes);
+    memcpy((char *)r->sorted[tensor]->arrays + offset, data, bytes);
     r->have[tensor] += bytes;
     return 0;
 }
 
 static int check_whole(struct reading *r)
 {
-    for (size_t i = 0; i < r->conversation.what->n_tensors; i++) {
-        if (r->wanted[i] && r->have[i] != bytes_of(r->wanted[i]->tensor))
+    for (size_t i = 0; i < r->count; i++) {
+        const struct gp_tensor *t = r->sorted[i]->tensor;
+        if (r->have[i] != bytes_of(t))
             return err_set(&r->err, -EBADMSG, "the service did not send all of tensor '%s'",
-                           r->wanted[i]->tensor->name);
+                           t->name);
     }
     return 0;
 }
 
 static int converse(struct reading *r)
 {
-    const struct state_wish wish = {
-        .job = r->job->name, .tenant = job_tenant(r->job), .is_between = true};
+    const struct state_wish wish = {.job = r->job->name,
+                                    .tenant = job_tenant(r->job),
+                                    .is_between = true,
+                                    .tensors = r->names,
+                                    .tensors_count = r->count};
     int64_t count;
     int result = state_fetch_begin(&r->conversation, &wish, &r->err);
     if (result == 0)
-        result = match_all(r);
+        result = check_reply(r);
     if (result < 0)
         return result;
     while ((count = state_fetch_next(&r->conversation, take_part, r, &r->err)) > 0)
@@ -155,7 +156,8 @@ static void end_turn(struct reading *r)
     job->is_reading = false;
     job_end_use(job);
     state_fetch_free(&r->conversation);
-    free(r->wanted);
+    free(r->sorted);
+    free(r->names);
     free(r->have);
 }
 
@@ -172,7 +174,9 @@ int gp_job_read(gp_job *job, gp_state *states, size_t count)
         return client_error(-EBUSY, "job '%s' is being left, or another thread reads its state",
                             job->name);
     struct reading reading = {.job = job, .states = states, .count = count};
-    r = job_open_operator(job, &job->read_fd, &reading.conversation.channel, &reading.err);
+    r = sort_states(&reading);
+    if (r == 0)
+        r = job_open_operator(job, &job->read_fd, &reading.conversation.channel, &reading.err);
     if (r == 0)
         r = converse(&reading);
     if (r < 0)

@@ -52,6 +52,7 @@ void saving_free(struct saving *sv)
     timer_stop(&sv->timer);
     list_remove(&sv->link);
     saving_forget_batch(sv);
+    free(sv->wanted);
     free(sv->tensors);
     free(sv->pieces);
     free(sv);

@@ -48,6 +48,8 @@ struct saving {
     uint32_t pending;   /* answers of this turn */
     uint64_t patience_ns, stood_ns;
     struct timer timer; /* to try again, or because who asked is silent */
+    uint32_t *wanted;   /* numbers of tensors, which ascend; NULL: all that have a rule */
+    size_t wanted_count;
     struct saved_tensor *tensors;
     size_t tensors_count;
     struct saved_piece *pieces;

@@ -27,6 +27,8 @@ int state_fetch_begin(struct state_fetch *f, const struct state_wish *wish, stru
     ask.job = (char *)wish->job;
     ask.tenant = (char *)wish->tenant;
     ask.between = wish->is_between;
+    ask.tensors = wish->tensors;
+    ask.n_tensors = wish->tensors_count;
     request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_REQUEST;
     request.snapshot_request = &ask;
     int r = call(f, &request, REST_TIMEOUT_MS, GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_REPLY,

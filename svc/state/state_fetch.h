@@ -14,6 +14,8 @@ struct state_fetch {
 struct state_wish {
     const char *job, *tenant; /* tenant "": any */
     bool is_between;          /* a rank of the job asks, between two of its iterations */
+    char **tensors;           /* their names; none: all that have a rule */
+    size_t tensors_count;
 };
 
 /* Takes `bytes` of a tensor's arrays (its index in `what`), from `offset` on. */
