@@ -3,6 +3,7 @@
  * is its own copy, and what is shared belongs to the parent (L8). */
 #include "client/fork.h"
 
+#include "client/as_operator.h"
 #include "client/job.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* What lanes keep of tensors with update rules, to memory and back: read by one rank alone, through
  * the coordinator; saved and restored tensor by tensor, as rounds of all ranks. Owns the connection
  * of a read; must never keep a job from being left. README: L90. */
-#include "client/job.h"
+#include "client/as_operator.h"
 #include "svc/base/clock.h"
 #include "svc/state/state_fetch.h"
 #include "svc/state/state_file.h"

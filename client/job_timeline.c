@@ -1,8 +1,8 @@
 /* A timeline of a job that one of its workers writes: asks the coordinator as an operator's command
  * would, on a connection and in a thread of its own. Owns both, and the file. Must never keep a job
  * from being left. README: L37. */
+#include "client/as_operator.h"
 #include "client/fork.h"
-#include "client/job.h"
 #include "svc/base/log.h"
 #include "svc/timeline/timeline_fetch.h"
 

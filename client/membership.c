@@ -1,5 +1,6 @@
 /* Owns a worker's membership in a job: join, leave, and what the coordinator says unasked. Must
  * release what lanes can reach only after every connection is closed. */
+#include "client/as_operator.h"
 #include "client/fork.h"
 #include "client/job.h"
 #include "client/link.h"

@@ -1,6 +1,7 @@
 /* Asking the coordinator as an operator would, for what a worker wants of its own job beside its
  * session. README: L37, L90. */
-#include "client/job.h"
+#include "client/as_operator.h"
+
 #include "svc/base/clock.h"
 
 int job_open_operator(struct gp_job *job, int *fd, struct channel **ret_channel, struct err *err)
