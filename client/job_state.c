@@ -2,6 +2,7 @@
  * the coordinator; saved and restored tensor by tensor, as rounds of all ranks. Owns the connection
  * of a read; must never keep a job from being left. README: L90. */
 #include "client/as_operator.h"
+#include "client/checksum.h"
 #include "svc/base/clock.h"
 #include "svc/state/state_fetch.h"
 #include "svc/state/state_file.h"
@@ -236,9 +237,7 @@ int gp_restore(gp_tensor *tensor, const float *arrays, float *parameters, uint32
 uint64_t gp_checksum(const void *const *arrays, const size_t *bytes, size_t count)
 {
     uint64_t sum = count;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t words[2] = {sum, state_sum(arrays[i], bytes[i])};
-        sum = state_sum(words, sizeof words);
-    }
+    for (size_t i = 0; i < count; i++)
+        sum = checksum(sum, arrays[i], bytes[i]);
     return sum;
 }
