@@ -12,6 +12,7 @@ import torch
 from ._buckets import pieces_of
 from ._cuda import crossing_of
 from ._kept import in_words, Kept
+from ._untouched import Untouched
 from ._written import Written
 from .errors import mismatch, Mismatch
 
@@ -69,6 +70,7 @@ class Stepping:
         self._pushed = set()    # indices of buckets that went out since the last step()
         self._counts = self._count()
         self._written = Written({id(one): name for name, one in parameters.items()})
+        self._untouched = Untouched()
         self._kept = Kept(optimizer, lambda one: self._rules[self._group_of[id(one)]])
 
     def _check_same(self, parameters):
@@ -137,8 +139,14 @@ class Stepping:
 
     def _end_step(self):
         if not self._pushed:
+            self._check_trainable()
+            self._written.is_so()   # or they cannot be stepped any more, which DDP does not say
             raise mismatch('step() without a backward() that has sent gradients since the last one')
         self._pushed.clear()
+        if not self._untouched.are_so():
+            raise mismatch('gradients were changed between backward() and step(), as by '
+                           'clip_grad_norm_() or a GradScaler: lanes have stepped with what they '
+                           'were. Leave that out, or attach without the optimizer')
         self._optimizer._step_count = getattr(self._optimizer, '_step_count', 0) + 1
 
     def start(self, job, bucket):
@@ -154,6 +162,7 @@ class Stepping:
         gradients = pieces_of(bucket, crossing.out(buffer))
         items = {}      # index of a group -> what the bucket holds of it
         parameters, index = bucket.parameters(), bucket.index()
+        self._untouched.expect(parameters, gradients)
         for parameter, gradient in zip(parameters, gradients):
             items.setdefault(self._group_of[id(parameter)], []).append(
                 (self._tensors[id(parameter)], gradient, crossing.back(parameter.detach())))
@@ -168,6 +177,7 @@ class Stepping:
 
     def _begin_step(self, bucket):
         """The ranks' scripts are all there: what they have done since the last step counts."""
+        self._check_trainable()
         if self._count() != self._counts:
             raise mismatch("the optimizer's groups have other parameters than at attach(): give it "
                            'all of them before')
@@ -175,6 +185,13 @@ class Stepping:
             self._kept.take_over(bucket.parameters())
         self._kept.note_step()
         self._written.forget()
+
+    def _check_trainable(self):
+        frozen = [name for name, one in self._parameters.items() if not one.requires_grad]
+        if frozen:
+            raise mismatch(f"parameter '{frozen[0]}' was frozen after attach(); lanes would step "
+                           'it with gradients of zero: set requires_grad to False before '
+                           'DistributedDataParallel() and attach()')
 
     def _count(self):
         return [len(group['params']) for group in self._optimizer.param_groups]
