@@ -3,6 +3,7 @@
  * is its own copy, and what is shared belongs to the parent (L8). */
 #include "client/fork.h"
 
+#include "client/as_operator.h"
 #include "client/job.h"
 
 #include <errno.h>
@@ -46,6 +47,7 @@ static void in_child(void)
         engine_abandon_in_child(&job->engine);
         slabs_abandon_in_child(&job->slabs);
         job_timeline_abandon_in_child(job);
+        job_read_abandon_in_child(job);
     }
     release_all();
     list_init(&watched);

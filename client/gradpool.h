@@ -266,6 +266,32 @@ GP_API int gp_job_snapshot(gp_job *job, const char *path);
  * -ENOENT, ...; -EBADMSG: no snapshot, or a damaged one; -EPROTO: of another version; -EINVAL:
  * other names, sizes or rules (which). Then nothing was restored. */
 GP_API int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t count);
+
+/* What a lane keeps of a tensor: parameters, then its rule's moments (GP_MOMENTUM, GP_NESTEROV: the
+ * momentum; GP_ADAM, GP_ADAMW: means of gradients and of their squares), one array behind the
+ * other, each as long as the tensor. */
+typedef struct gp_state {
+    gp_tensor *tensor;
+    float *arrays;  /* the caller's */
+    uint64_t steps; /* set by the call: updates since the parameters were set or restored */
+} gp_state;
+/* Reads it, through the coordinator, for this rank alone: others need not call. Between two of this
+ * rank's iterations: the tensors' requests were waited for, and no other begins meanwhile. Rounds
+ * of the job wait until all is read. Errors: -EBUSY (another thread reads), -EAGAIN (the job has
+ * something else to do; later it may succeed), -ENODATA (a tensor of the job has no parameters),
+ * -EOPNOTSUPP (one has a set of ranks), -ECANCELED (left), those of gp_connect(). */
+GP_API int gp_job_read(gp_job *job, gp_state *states, size_t count);
+/* By all ranks, as a round of the tensor: what its lane keeps goes to `arrays`, on ranks that want
+ * it (else NULL). Errors as of gp_push_pull(); -ENODATA: nothing was broadcast yet. */
+GP_API int gp_save(gp_tensor *tensor, float *arrays, gp_request **ret_request);
+/* Likewise: the lane goes on from `arrays` of rank `root`, after so many steps (the same on every
+ * rank; GP_SAME_STEPS: as many as there have been); others give none, and get its parameters. */
+#define GP_SAME_STEPS UINT64_MAX
+GP_API int gp_restore(gp_tensor *tensor, const float *arrays, float *parameters, uint32_t root,
+                      uint64_t steps, gp_request **ret_request);
+/* Of arrays in their order: any change of one word shows. For who must see that somebody else has
+ * written there. */
+GP_API uint64_t gp_checksum(const void *const *arrays, const size_t *bytes, size_t count);
 /* Between the two ranks of a tensor's set (or of a job of two workers): what one sends, the other
  * receives. Done when the receiver has it. -EINVAL: the set has not two ranks; or, at gp_wait(),
  * both sent, or both received. */

@@ -188,6 +188,8 @@ struct gp_job {
     struct gp_request *barrier_request; /* NULL unless one is open */
     bool is_in_barrier;
     struct unfinished unfinished; /* the caller's of snapshot and restore */
+    bool is_reading;              /* gp_job_read() is called ... */
+    int read_fd;                  /* ... and has this connection; -1: none */
     struct hold hold;
     struct trace_ring *trace;      /* rounds are recorded there; NULL: they are not */
     struct recorder recorder;      /* the control thread's */
@@ -250,12 +252,6 @@ int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **re
 int push_save(struct gp_tensor *t, void *state, struct gp_request **ret_request);
 int push_restore(struct gp_tensor *t, uint32_t root, const void *state, void *parameters,
                  uint64_t steps, struct gp_request **ret_request);
-
-/* job_timeline.c */
-/* Where GRADPOOL_TIMELINE says so. */
-void job_timeline_from_environment(struct gp_job *job);
-void job_timeline_end(struct gp_job *job);
-void job_timeline_abandon_in_child(struct gp_job *job);
 
 /* settle.c: what lanes say */
 void settle_word(struct link *link, uint32_t word);

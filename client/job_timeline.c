@@ -1,8 +1,8 @@
 /* A timeline of a job that one of its workers writes: asks the coordinator as an operator's command
  * would, on a connection and in a thread of its own. Owns both, and the file. Must never keep a job
  * from being left. README: L37. */
+#include "client/as_operator.h"
 #include "client/fork.h"
-#include "client/job.h"
 #include "svc/base/log.h"
 #include "svc/timeline/timeline_fetch.h"
 
@@ -25,32 +25,10 @@ struct job_timeline {
 
 /* ---- its parts ---- */
 
-static int connect_to(struct gp_job *job, struct job_timeline *tl, struct err *err)
-{
-    const gp_client *client = job->client;
-    const struct endpoint_slot slot = {&job->lock, &tl->fd};
-    uint64_t deadline_ns = clock_now_ns() + client->connect_timeout_ns, incarnation;
-    int fd;
-    int r =
-        endpoint_connect_to(&client->endpoint, &client->addresses, deadline_ns, &slot, &fd, err);
-    if (r < 0)
-        return r;
-    r = channel_create(fd, &tl->channel);
-    if (r < 0)
-        return err_set(err, r, "%s: %s", client->endpoint_text, err_text(r));
-    if (client->has_key)
-        (void)channel_use_key(tl->channel, &client->key); /* the greeting tells what failed */
-    return channel_greet(tl->channel, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, CLIENT_PROGRAM,
-                         deadline_ns, &incarnation, err);
-}
-
-/* Of all jobs of this name the one of our tenant: without a key nobody's. */
 static int begin(struct gp_job *job, struct job_timeline *tl, struct err *err)
 {
-    const struct timeline_wish wish = {.job = job->name,
-                                       .tenant =
-                                           job->client->has_key ? job->client->key.tenant : "-",
-                                       .for_ns = TIMELINE_NS_MAX};
+    const struct timeline_wish wish = {
+        .job = job->name, .tenant = job_tenant(job), .for_ns = TIMELINE_NS_MAX};
     return timeline_begin(tl->channel, &wish, tl->file, &tl->timeline, err);
 }
 
@@ -95,7 +73,7 @@ static int start(struct gp_job *job, struct job_timeline *tl, const char *path, 
         return err_set(err, -errno, "no eventfd: %s", err_text(-errno));
     int r = timeline_file_open(path, &tl->file, err);
     if (r == 0)
-        r = connect_to(job, tl, err);
+        r = job_open_operator(job, &tl->fd, &tl->channel, err);
     if (r == 0)
         r = begin(job, tl, err);
     return r < 0 ? r : start_thread(tl, err);

@@ -1,5 +1,6 @@
 /* Owns a worker's membership in a job: join, leave, and what the coordinator says unasked. Must
  * release what lanes can reach only after every connection is closed. */
+#include "client/as_operator.h"
 #include "client/fork.h"
 #include "client/job.h"
 #include "client/link.h"
@@ -142,6 +143,7 @@ static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
     membership_init(job, spec->workers);
     job->free_slot = UINT32_MAX;
     job->loss = NAN;
+    job->read_fd = -1;
     job->progress.told.at_ns = clock_now_ns();
     snprintf(job->name, sizeof job->name, "%s", spec->name);
     gethostname(job->host, sizeof job->host - 1);
@@ -392,6 +394,7 @@ void gp_job_leave(gp_job *job)
     pthread_mutex_lock(&job->lock);
     engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_settled, job);
     job->is_leaving = true;
+    job_read_cancel(job);
     cancel_requests(job);
     disconnect(job);
     pthread_mutex_unlock(&job->lock);

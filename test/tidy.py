@@ -24,7 +24,7 @@ ARROWS = {
     'svc/base': set(),
     'svc/view': set(),
     'svc/wire': {'svc/base'},
-    'svc/state': {'svc/reduce', 'svc/base'},
+    'svc/state': {'svc/wire', 'svc/reduce', 'svc/base'},
     'svc/timeline': {'svc/wire', 'svc/base'},
     'svc/cores': {'svc/base'},
     'svc/keeper': {'svc/wire', 'svc/base'},
@@ -89,6 +89,7 @@ UNFINISHED = re.compile(r'\b(' + 'TO' + r'DO|FIX' + r'ME|X' + r'XX)\b')
 
 FILE_LINES_MAX = 600
 HEADER_LINES_MAX = 299
+PUBLIC_HEADER_LINES_MAX = 399   # client/gradpool.h: as long as clear sentences need
 FUNCTION_LINES_MAX = 70
 LINE_COLUMNS_MAX = 100
 
@@ -228,9 +229,10 @@ def header_is_allowed(path, header):
 
 
 def files_are_short(tree):
-    """no source file is longer than 600 lines, no header than 299"""
+    """no source file is longer than 600 lines, no header than 299, gradpool.h than 399"""
     for path, text in tree.select('.c', '.h', '.py', '.sh', '.proto', '.build'):
         most = HEADER_LINES_MAX if path.endswith('.h') else FILE_LINES_MAX
+        most = PUBLIC_HEADER_LINES_MAX if path == 'client/gradpool.h' else most
         if text.count('\n') > most:
             yield f'{path}:{most + 1}: {text.count(chr(10))} lines, at most {most}'
 

@@ -6,15 +6,13 @@
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
 #include "svc/cli/operator.h"
+#include "svc/state/state_fetch.h"
 #include "svc/state/state_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define REST_TIMEOUT_MS 90000 /* until all stands still */
-#define PART_TIMEOUT_MS 20000
 
 enum { TENANT = OPERATOR_KNOBS, OUTPUT };
 
@@ -33,9 +31,8 @@ struct request {
 
 struct fetch {
     const char *endpoint;
-    struct channel *channel;
-    envelope *reply; /* what the tensors are; owns their names */
-    const Gradpool__Wire__SnapshotReply *what;
+    struct state_fetch conversation;
+    const Gradpool__Wire__SnapshotReply *what; /* the tensors; its names are borrowed */
     struct state_tensor *tensors;
     struct state_writer writer;
     size_t at;     /* whose arrays are coming */
@@ -83,44 +80,23 @@ static void parse(int argc, char **argv, struct request *ret_request)
 
 /* --- asking --- */
 
-static int call(struct fetch *f, envelope *request, int timeout_ms, int expected,
-                envelope **ret_reply, struct err *err)
+static int explain(struct fetch *f, int r, struct err *err)
 {
-    uint64_t deadline_ns = clock_deadline_ns(clock_now_ns(), timeout_ms);
-    int r = channel_call(f->channel, request, deadline_ns, NULL, NULL, ret_reply, err);
-    r = operator_explain(f->endpoint, f->channel, r, err);
-    if (r < 0 || (int)(*ret_reply)->body_case == expected)
-        return r;
-    gradpool__wire__envelope__free_unpacked(*ret_reply, NULL);
-    return err_set(err, -EPROTO, "the service answered something else");
+    return operator_explain(f->endpoint, f->conversation.channel, r, err);
 }
 
 static int ask_to_stand(struct fetch *f, const struct request *wanted, struct err *err)
 {
-    Gradpool__Wire__SnapshotRequest ask = GRADPOOL__WIRE__SNAPSHOT_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    ask.job = (char *)wanted->options.job;
-    ask.tenant = (char *)wanted->tenant;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_REQUEST;
-    request.snapshot_request = &ask;
-    int r = call(f, &request, REST_TIMEOUT_MS, GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_REPLY,
-                 &f->reply, err);
-    if (r == 0)
-        f->what = f->reply->snapshot_reply;
+    const struct state_wish wish = {.job = wanted->options.job, .tenant = wanted->tenant};
+    int r = explain(f, state_fetch_begin(&f->conversation, &wish, err), err);
+    f->what = f->conversation.what;
     f->begun_ns = clock_now_ns();
     return r;
 }
 
 static int let_go_on(struct fetch *f, struct err *err)
 {
-    Gradpool__Wire__SnapshotEndRequest ask = GRADPOOL__WIRE__SNAPSHOT_END_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
-    ask.snapshot = f->what->snapshot;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_END_REQUEST;
-    request.snapshot_end_request = &ask;
-    int r = call(f, &request, PART_TIMEOUT_MS, GRADPOOL__WIRE__ENVELOPE__BODY_DONE, &reply, err);
-    if (r == 0)
-        gradpool__wire__envelope__free_unpacked(reply, NULL);
+    int r = explain(f, state_fetch_end(&f->conversation, err), err);
     f->stood_ns = clock_now_ns() - f->begun_ns;
     return r;
 }
@@ -161,47 +137,29 @@ static int write_whole(struct fetch *f, struct err *err)
     return r;
 }
 
-static int take_part(struct fetch *f, const Gradpool__Wire__SnapshotPart *part, struct err *err)
+static int take_part(void *context, size_t tensor, uint64_t offset, const void *data,
+                     size_t part_bytes, struct err *err)
 {
+    struct fetch *f = context;
     int r = write_whole(f, err);
     if (r < 0)
         return r;
     uint64_t bytes = f->at < f->what->n_tensors ? state_tensor_bytes(&f->tensors[f->at]) : 0;
-    if (part->tensor != f->at || part->data.len == 0 || part->data.len > bytes - f->have ||
-        part->offset > bytes || part->data.len > bytes - part->offset)
+    if (tensor != f->at || part_bytes == 0 || part_bytes > bytes - f->have || offset > bytes ||
+        part_bytes > bytes - offset)
         return err_set(err, -EBADMSG, "the service sent a part that does not fit");
-    memcpy(f->arrays + part->offset, part->data.data, part->data.len);
-    f->have += part->data.len;
+    memcpy(f->arrays + offset, data, part_bytes);
+    f->have += part_bytes;
     return 0;
-}
-
-/* Returns how many parts came. */
-static int64_t take_next(struct fetch *f, struct err *err)
-{
-    Gradpool__Wire__SnapshotNextRequest ask = GRADPOOL__WIRE__SNAPSHOT_NEXT_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
-    ask.snapshot = f->what->snapshot;
-    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_NEXT_REQUEST;
-    request.snapshot_next_request = &ask;
-    int r = call(f, &request, PART_TIMEOUT_MS, GRADPOOL__WIRE__ENVELOPE__BODY_SNAPSHOT_PARTS,
-                 &reply, err);
-    if (r < 0)
-        return r;
-    const Gradpool__Wire__SnapshotParts *parts = reply->snapshot_parts;
-    for (size_t i = 0; i < parts->n_parts && r == 0; i++)
-        r = take_part(f, parts->parts[i], err);
-    int64_t count = (int64_t)parts->n_parts;
-    gradpool__wire__envelope__free_unpacked(reply, NULL);
-    return r < 0 ? r : count;
 }
 
 static int take_all(struct fetch *f, struct err *err)
 {
     int64_t count;
-    while ((count = take_next(f, err)) > 0)
+    while ((count = state_fetch_next(&f->conversation, take_part, f, err)) > 0)
         continue;
     if (count < 0)
-        return (int)count;
+        return explain(f, (int)count, err);
     int r = write_whole(f, err);
     return r == 0 && f->at < f->what->n_tensors
                ? err_set(err, -EBADMSG, "the service did not send all parts")
@@ -224,7 +182,7 @@ static int run(struct fetch *f, const struct request *wanted, const char *path, 
     f->endpoint = wanted->options.endpoint;
     int r = check_place(path, err);
     if (r == 0)
-        r = operator_open(f->endpoint, &f->channel, err);
+        r = operator_open(f->endpoint, &f->conversation.channel, err);
     if (r == 0)
         r = ask_to_stand(f, wanted, err);
     if (r == 0)
@@ -255,10 +213,9 @@ static void print_done(const struct fetch *f, const struct request *wanted, cons
 /* With its connection the job's standing still ends, too, whatever has failed. */
 static void fetch_free(struct fetch *f)
 {
-    channel_destroy(f->channel);
+    channel_destroy(f->conversation.channel);
     state_write_abandon(&f->writer); /* nothing is left of one that was finished */
-    if (f->reply)
-        gradpool__wire__envelope__free_unpacked(f->reply, NULL);
+    state_fetch_free(&f->conversation);
     free(f->tensors);
     free(f->arrays);
 }
@@ -283,7 +240,7 @@ int cli_snapshot(int argc, char **argv)
         fprintf(stderr, "gradpool: %s\n", err.text);
     else
         print_done(&f, &wanted, path);
-    bool is_nothing = r == -EHOSTDOWN || (r == -ENOENT && f.channel && !f.reply);
+    bool is_nothing = r == -EHOSTDOWN || (r == -ENOENT && f.conversation.channel && !f.what);
     fetch_free(&f);
     return r == 0 ? CLI_OK : is_nothing ? CLI_NOTHING : CLI_FAILED;
 }

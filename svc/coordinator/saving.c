@@ -52,6 +52,7 @@ void saving_free(struct saving *sv)
     timer_stop(&sv->timer);
     list_remove(&sv->link);
     saving_forget_batch(sv);
+    free(sv->wanted);
     free(sv->tensors);
     free(sv->pieces);
     free(sv);
@@ -86,7 +87,7 @@ void saving_let_go_on(struct saving *sv)
     struct job *job = jobs_find_id(sv->service, sv->job);
     for (size_t i = 0; job && sv->are_released && i < job->shares_count; i++)
         thaw(sv, job, job->shares[i].lane);
-    if (job && (sv->state == SAVING_HOLDS || sv->state == SAVING_RESTS))
+    if (job && !sv->is_between && (sv->state == SAVING_HOLDS || sv->state == SAVING_RESTS))
         holding_end(job);
     if (job && sv->state == SAVING_STANDS)
         log_info("job %s: %zu tensors have stood still after round %" PRIu64 " for %.1f ms, for a "

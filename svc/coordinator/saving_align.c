@@ -63,6 +63,19 @@ static void note_tensor(struct saving *sv, const struct tensor *tensor)
     }
 }
 
+static int compare_numbers(const void *a, const void *b)
+{
+    const uint32_t *left = a, *right = b;
+    return (*left > *right) - (*left < *right);
+}
+
+static bool is_wanted(const struct saving *sv, const struct tensor *tensor)
+{
+    return tensor->terms.rule != 0 &&
+           (!sv->wanted || bsearch(&tensor->id, sv->wanted, sv->wanted_count, sizeof *sv->wanted,
+                                   compare_numbers));
+}
+
 static int collect(struct saving *sv, const struct job *job, struct err *err)
 {
     _cleanup_free_ struct tensor **found = calloc(job->tensors_count + 1, sizeof *found);
@@ -76,7 +89,7 @@ static int collect(struct saving *sv, const struct job *job, struct err *err)
     if (!found || !sv->tensors || !sv->pieces)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
     for (size_t i = 0; i < job->tensors_count && r == 0; i++) {
-        if (job->tensors[i]->terms.rule == 0)
+        if (!is_wanted(sv, job->tensors[i]))
             continue;
         found[count++] = job->tensors[i];
         r = check_tensor(job->tensors[i], err);
@@ -178,7 +191,8 @@ static void all_rest(struct saving *sv)
         return saving_break(sv, -ECONNRESET, "the job has ended");
     if (check_parameters(sv, job, &err) < 0)
         return saving_hindered(sv, &err);
-    holding_end(job);
+    if (!sv->is_between)
+        holding_end(job);
     stand(sv, job);
 }
 
@@ -305,6 +319,8 @@ static void attempt(struct saving *sv)
     int r = look(sv, &job, &err);
     if (r < 0 && !job)
         return saving_break(sv, r, "%s", err.text);
+    if (r == 0 && sv->is_between)
+        return ask_all(sv, job);
     if (r == 0)
         r = holding_begin(job, HOLD_UPDATES, held, sv->id, &err);
     if (r < 0)
@@ -317,6 +333,8 @@ static void try_again(struct timer *timer) { attempt(container_of(timer, struct 
 void saving_begin(struct saving *sv)
 {
     sv->patience_ns = clock_now_ns() + PATIENCE_NS;
+    if (sv->wanted)
+        qsort(sv->wanted, sv->wanted_count, sizeof *sv->wanted, compare_numbers);
     timer_init(&sv->timer, try_again);
     attempt(sv);
 }

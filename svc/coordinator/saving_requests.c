@@ -49,6 +49,25 @@ int saving_answer(struct saving *sv, const struct job *job)
 
 /* --- requests --- */
 
+/* -ENOENT: the job has no such tensor. */
+static int take_wanted(struct saving *sv, const struct job *job,
+                       const WIRE(SnapshotRequest) * request, struct err *err)
+{
+    if (request->n_tensors == 0)
+        return 0;
+    sv->wanted = calloc(request->n_tensors, sizeof *sv->wanted);
+    if (!sv->wanted)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    for (size_t i = 0; i < request->n_tensors; i++) {
+        const struct tensor *tensor = jobs_tensor_named(job, request->tensors[i]);
+        if (!tensor)
+            return err_set(err, -ENOENT, "job %.64s has no tensor '%.255s'", job->name,
+                           request->tensors[i]);
+        sv->wanted[sv->wanted_count++] = tensor->id;
+    }
+    return 0;
+}
+
 void saving_handle_request(struct peer *p, const envelope *request)
 {
     struct service *s = p->service;
@@ -61,8 +80,18 @@ void saving_handle_request(struct peer *p, const envelope *request)
     struct saving *sv = calloc(1, sizeof *sv);
     if (!sv)
         return peer_fail_memory(p, request->id);
-    *sv = (struct saving){
-        .service = s, .peer = p, .id = ++s->next_id, .request = request->id, .job = job->id};
+    *sv = (struct saving){.service = s,
+                          .peer = p,
+                          .id = ++s->next_id,
+                          .request = request->id,
+                          .job = job->id,
+                          .is_between = wanted->between};
+    struct err err;
+    if (take_wanted(sv, job, wanted, &err) < 0) {
+        peer_fail(p, request->id, err.code, "%s", err.text);
+        free(sv->wanted);
+        return free(sv);
+    }
     list_append(&s->savings, &sv->link);
     saving_begin(sv);
 }

@@ -42,11 +42,14 @@ struct saving {
     uint32_t job;
     enum saving_state state;
     bool are_released;  /* lanes know of it */
+    bool is_between;    /* a rank of the job asks, which stands at the end of an iteration */
     bool is_recovering; /* a lane has yet to hear what it keeps */
     uint32_t turn;      /* of asking; answers of former ones are passed over */
     uint32_t pending;   /* answers of this turn */
     uint64_t patience_ns, stood_ns;
     struct timer timer; /* to try again, or because who asked is silent */
+    uint32_t *wanted;   /* numbers of tensors, which ascend; NULL: all that have a rule */
+    size_t wanted_count;
     struct saved_tensor *tensors;
     size_t tensors_count;
     struct saved_piece *pieces;

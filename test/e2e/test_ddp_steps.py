@@ -126,13 +126,10 @@ def rank_misuses_steps(rank, workers):
     import gradpool
     trainer = Rank(rank, workers)
     optim, net = trainer.torch.optim, trainer.net
-    stepped = optim.Adam(net.parameters())
-    net(trainer.batch()).sum().backward()
-    stepped.step()
     some = list(net.parameters())[1:]
     attempts = [optim.Adam(net.parameters(), amsgrad=True),
                 optim.SGD(net.parameters(), 0.1, maximize=True), optim.RMSprop(net.parameters()),
-                stepped, optim.SGD(some, 0.1),
+                optim.SGD(some, 0.1),
                 optim.SGD([*net.parameters(), trainer.torch.zeros(3, requires_grad=True)], 0.1)]
     found = []
     for optimizer in attempts:
@@ -177,10 +174,10 @@ class Steps(test_ddp.Case):
             self.assertEqual(restored, [one, other])
 
     def test_an_optimizer_that_the_service_cannot_be_is_refused(self):
-        amsgrad, maximize, kind, moments, lacks, foreign, early, twice = \
+        amsgrad, maximize, kind, lacks, foreign, early, twice = \
             self.run_ranks('rank_misuses_steps', 1)[0]
         for text, word in ((amsgrad, 'amsgrad=True'), (maximize, 'maximize=True'),
-                           (kind, 'RMSprop'), (moments, 'moments'), (lacks, '0.weight'),
+                           (kind, 'RMSprop'), (lacks, '0.weight'),
                            (foreign, '1 parameters'), (early, 'without a backward()'),
                            (twice, 'no_sync()')):
             self.assertIn(word, text)

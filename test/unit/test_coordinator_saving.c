@@ -252,6 +252,60 @@ static void what_another_hold_is_told_is_passed_over(void **state)
     expect_standing(&c, RIG_ROUND);
 }
 
+/* --- for a rank of the job, which stands between two of its iterations --- */
+
+static uint64_t ask_between(struct saving_case *c, char *tensor)
+{
+    WIRE(SnapshotRequest) ask = GRADPOOL__WIRE__SNAPSHOT_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    ask.job = "resnet";
+    ask.between = true;
+    ask.tensors = &tensor;
+    ask.n_tensors = 1;
+    request.body_case = BODY(SNAPSHOT_REQUEST);
+    request.snapshot_request = &ask;
+    return end_send(c->asker, &request);
+}
+
+static void a_rank_reads_what_it_names_and_nobody_is_held(void **state)
+{
+    struct saving_case c = begin(*state);
+    jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY; /* of no matter here */
+    envelope *reply = end_expect_reply(c.asker, ask_between(&c, "w"));
+    assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
+    assert_int_equal(reply->snapshot_reply->n_tensors, 1);
+    assert_string_equal(reply->snapshot_reply->tensors[0]->name, "w");
+    c.snapshot = reply->snapshot_reply->snapshot;
+    message_free(reply);
+    end_expect_none(c.worker, BODY(HOLD));
+    end_expect_none(end_of(&c, "b"), BODY(RELEASE_REQUEST));
+    end_it(&c);
+    message_free(end_expect(end_of(&c, "w"), BODY(THAW_REQUEST)));
+    end_expect_none(c.worker, BODY(HOLD));
+}
+
+static void a_rank_reads_when_the_snapshot_of_an_operator_is_over(void **state)
+{
+    struct saving_case c = begin(*state);
+    ask_of(&c, c.asker, "resnet");
+    expect_hold(&c);
+    uint64_t second = ask_between(&c, "w");
+    end_expect_none(c.worker, BODY(HOLD)); /* it stays held for the first */
+    says_ended(&c);
+    expect_standing(&c, RIG_ROUND);
+    end_it(&c);
+    envelope *reply = end_expect_reply(c.asker, second);
+    assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
+    message_free(reply);
+    end_expect_none(c.worker, BODY(HOLD));
+}
+
+static void a_tensor_that_is_not_there_is_named(void **state)
+{
+    struct saving_case c = begin(*state);
+    expect_refused(&c, ask_between(&c, "v"), -ENOENT, "no tensor 'v'");
+}
+
 /* --- what has no snapshot --- */
 
 static void what_cannot_be_saved_is_told_at_once(void **state)
@@ -447,6 +501,9 @@ int main(void)
         CASE(lanes_are_asked_once_the_rank_has_come_to_an_end),
         CASE(who_rests_for_a_while_is_at_an_end),
         CASE(what_another_hold_is_told_is_passed_over),
+        CASE(a_rank_reads_what_it_names_and_nobody_is_held),
+        CASE(a_rank_reads_when_the_snapshot_of_an_operator_is_over),
+        CASE(a_tensor_that_is_not_there_is_named),
         CASE(what_cannot_be_saved_is_told_at_once),
         CASE(tensors_that_are_not_updated_once_an_iteration_are_named),
         CASE(what_may_pass_is_tried_again),

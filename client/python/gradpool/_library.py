@@ -71,7 +71,14 @@ class Item(ctypes.Structure):
                 ('result', ctypes.c_void_p)]
 
 
+class State(ctypes.Structure):
+    """struct gp_state"""
+    _fields_ = [('tensor', ctypes.c_void_p), ('arrays', ctypes.c_void_p),
+                ('steps', ctypes.c_uint64)]
+
+
 INT_MAX, U32_MAX, U64_MAX, SIZE_MAX = 2**31 - 1, 2**32 - 1, 2**64 - 1, 2**63 - 1
+SAME_STEPS = U64_MAX    # GP_SAME_STEPS
 _HANDLE, _INT, _U32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32
 _U64, _SIZE, _TEXT, _POINTER = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p, ctypes.POINTER
 
@@ -105,6 +112,10 @@ _PROTOTYPES = {
     'gp_job_timeline_start': (_INT, _HANDLE, _TEXT),
     'gp_job_timeline_stop': (_INT, _HANDLE),
     'gp_job_restore': (_INT, _HANDLE, _TEXT, _POINTER(Item), _SIZE),
+    'gp_job_read': (_INT, _HANDLE, _POINTER(State), _SIZE),
+    'gp_save': (_INT, _HANDLE, _HANDLE, _POINTER(_HANDLE)),
+    'gp_restore': (_INT, _HANDLE, _HANDLE, _HANDLE, _U32, _U64, _POINTER(_HANDLE)),
+    'gp_checksum': (_U64, _POINTER(_HANDLE), _POINTER(_SIZE), _SIZE),
     'gp_job_spec_from_environment': (_INT, _POINTER(JobSpec)),
 }
 

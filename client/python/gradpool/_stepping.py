@@ -4,12 +4,17 @@ optimizer's steps.
 A bucket goes out as one update for each of the optimizer's groups that it holds parameters of, with
 the settings that the group has at that moment. The lane writes the new parameters where the model
 has them: a parameter's gradient is ready when backward() has done with the parameter. So when
-backward() returns the step is over, and optimizer.step() only looks whether that is so (Y16)."""
+backward() returns the step is over, and optimizer.step() only looks whether that is so (Y16).
+What the script writes into parameters or loads into the optimizer lanes take over before the next
+step (_written, _kept)."""
 import torch
 
 from ._buckets import pieces_of
 from ._cuda import crossing_of
-from .errors import mismatch
+from ._kept import in_words, Kept
+from ._untouched import Untouched
+from ._written import Written
+from .errors import mismatch, Mismatch
 
 _KINDS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
 # What the rules have no arithmetic for; `foreach` and `fused` change the order of work alone.
@@ -37,6 +42,13 @@ def _settings_of(group):
     return settings
 
 
+def _check_dense(module):
+    for name, part in module.named_modules():
+        if getattr(part, 'sparse', False) is True:
+            raise mismatch(f"'{name}' has sparse gradients, the service's rules need dense "
+                           'ones: say sparse=False')
+
+
 class Stepping:
     """An optimizer whose steps lanes do.
 
@@ -47,7 +59,7 @@ class Stepping:
         if self._kind not in _KINDS:
             raise mismatch(f'optimizer is a {self._kind.__module__}.{self._kind.__qualname__}, '
                            'expected torch.optim.SGD, Adam or AdamW')
-        self._check_fresh(module)
+        _check_dense(module)
         groups = optimizer.param_groups
         self._rules = [_rule_of(self._kind, group) for group in groups]
         self._group_of = {id(parameter): i for i, group in enumerate(groups)
@@ -56,16 +68,10 @@ class Stepping:
         self._parameters = parameters
         self._tensors = {}      # id of a parameter -> its tensor
         self._pushed = set()    # indices of buckets that went out since the last step()
-
-    def _check_fresh(self, module):
-        kept = self._optimizer.state.values()   # SGD without momentum keeps None
-        if any(value is not None for of_one in kept for value in of_one.values()):
-            raise mismatch('the optimizer has moments already, which the service cannot take over: '
-                           'attach before the first step, or restore a snapshot of the job')
-        for name, part in module.named_modules():
-            if getattr(part, 'sparse', False) is True:
-                raise mismatch(f"'{name}' has sparse gradients, the service's rules need dense "
-                               'ones: say sparse=False')
+        self._counts = self._count()
+        self._written = Written({id(one): name for name, one in parameters.items()})
+        self._untouched = Untouched()
+        self._kept = Kept(optimizer, lambda one: self._rules[self._group_of[id(one)]])
 
     def _check_same(self, parameters):
         mine = {id(parameter) for parameter in parameters.values()}
@@ -83,13 +89,21 @@ class Stepping:
                            'gradients of: give them an optimizer of their own')
 
     def declare(self, job, prefix, wire):
-        """Declares the parameters and has lanes take rank 0's values, which all ranks get, too."""
+        """Declares the parameters and has lanes take rank 0's values, which all ranks get, too, and
+        its moments, if it has some."""
         for rule in dict.fromkeys(self._rules):
             named = {name: one for name, one in self._parameters.items()
                      if self._rules[self._group_of[id(one)]] == rule}
             made = job.declare_all({prefix + name: one.numel() for name, one in named.items()},
                                    rule=rule, wire=wire)
             self._tensors.update((id(one), tensor) for one, tensor in zip(named.values(), made))
+        steps = job.declare(f'{prefix}(steps)', len(self._parameters), 'int64')
+        tensors = {one: self._tensors[id(one)] for one in self._parameters.values()}
+        if not self._kept.begin(job, tensors, steps):
+            self._broadcast(job)
+        self._written.note(None, list(tensors))
+
+    def _broadcast(self, job):
         values = [one.detach() for one in self._parameters.values()]
         crossing = crossing_of(job, *values)
         places = list(map(crossing.out if job.rank == 0 else crossing.back, values))
@@ -105,6 +119,8 @@ class Stepping:
         crossing = crossing_of(job, *values.values())
         job.restore(path, {tensor: crossing.back(one) for tensor, one in values.items()})
         crossing.land(lambda: None)
+        self._kept.note_restored()
+        self._written.note(None, list(self._parameters.values()))
 
     def replace_step(self, check):
         """From here on optimizer.step() does no more than check() and see that there was a
@@ -119,11 +135,18 @@ class Stepping:
             return loss
         step._with_counter = True
         self._optimizer.step = step
+        self._kept.replace_methods(check)
 
     def _end_step(self):
         if not self._pushed:
+            self._check_trainable()
+            self._written.is_so()   # or they cannot be stepped any more, which DDP does not say
             raise mismatch('step() without a backward() that has sent gradients since the last one')
         self._pushed.clear()
+        if not self._untouched.are_so():
+            raise mismatch('gradients were changed between backward() and step(), as by '
+                           'clip_grad_norm_() or a GradScaler: lanes have stepped with what they '
+                           'were. Leave that out, or attach without the optimizer')
         self._optimizer._step_count = getattr(self._optimizer, '_step_count', 0) + 1
 
     def start(self, job, bucket):
@@ -131,18 +154,47 @@ class Stepping:
         if bucket.index() in self._pushed:
             raise mismatch('backward() a second time before step(), when lanes have done a step '
                            'already: put all but the last one under model.no_sync()')
+        if not self._pushed:
+            self._begin_step(bucket)
         self._pushed.add(bucket.index())
         buffer = bucket.buffer()
         crossing = crossing_of(job, buffer)
         gradients = pieces_of(bucket, crossing.out(buffer))
         items = {}      # index of a group -> what the bucket holds of it
-        for parameter, gradient in zip(bucket.parameters(), gradients):
+        parameters, index = bucket.parameters(), bucket.index()
+        self._untouched.expect(parameters, gradients)
+        for parameter, gradient in zip(parameters, gradients):
             items.setdefault(self._group_of[id(parameter)], []).append(
                 (self._tensors[id(parameter)], gradient, crossing.back(parameter.detach())))
         groups = [(items[i], self._settings(i)) for i in sorted(items)]
         request = crossing.begin(lambda: Requests([
             job.update_group(of_group, **settings) for of_group, settings in groups]))
-        return request, lambda: crossing.land(lambda: buffer)
+
+        def landed():
+            self._written.note(index, parameters)
+            return buffer
+        return request, lambda: crossing.land(landed)
+
+    def _begin_step(self, bucket):
+        """The ranks' scripts are all there: what they have done since the last step counts."""
+        self._check_trainable()
+        if self._count() != self._counts:
+            raise mismatch("the optimizer's groups have other parameters than at attach(): give it "
+                           'all of them before')
+        if self._written.is_so() or self._kept.is_loaded:
+            self._kept.take_over(bucket.parameters())
+        self._kept.note_step()
+        self._written.forget()
+
+    def _check_trainable(self):
+        frozen = [name for name, one in self._parameters.items() if not one.requires_grad]
+        if frozen:
+            raise mismatch(f"parameter '{frozen[0]}' was frozen after attach(); lanes would step "
+                           'it with gradients of zero: set requires_grad to False before '
+                           'DistributedDataParallel() and attach()')
+
+    def _count(self):
+        return [len(group['params']) for group in self._optimizer.param_groups]
 
     def _settings(self, index):
         group = self._optimizer.param_groups[index]
@@ -163,5 +215,8 @@ class Requests:
         return all(request.done(timeout_ms) for request in self._requests)
 
     def wait(self, timeout_ms=0):
-        for request in self._requests:
-            request.wait(timeout_ms)
+        try:
+            for request in self._requests:
+                request.wait(timeout_ms)
+        except Mismatch as error:
+            raise in_words(error) from error

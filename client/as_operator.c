@@ -1,0 +1,29 @@
+/* Asking the coordinator as an operator would, for what a worker wants of its own job beside its
+ * session. README: L37, L90. */
+#include "client/as_operator.h"
+
+#include "svc/base/clock.h"
+
+int job_open_operator(struct gp_job *job, int *fd, struct channel **ret_channel, struct err *err)
+{
+    const gp_client *client = job->client;
+    const struct endpoint_slot slot = {&job->lock, fd};
+    uint64_t deadline_ns = clock_now_ns() + client->connect_timeout_ns, incarnation;
+    int connected;
+    int r = endpoint_connect_to(&client->endpoint, &client->addresses, deadline_ns, &slot,
+                                &connected, err);
+    if (r < 0)
+        return r;
+    r = channel_create(connected, ret_channel);
+    if (r < 0)
+        return err_set(err, r, "%s: %s", client->endpoint_text, err_text(r));
+    if (client->has_key)
+        (void)channel_use_key(*ret_channel, &client->key); /* the greeting tells what failed */
+    return channel_greet(*ret_channel, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, CLIENT_PROGRAM,
+                         deadline_ns, &incarnation, err);
+}
+
+const char *job_tenant(const struct gp_job *job)
+{
+    return job->client->has_key ? job->client->key.tenant : "-";
+}

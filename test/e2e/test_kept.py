@@ -1,0 +1,302 @@
+"""What a script does to parameters and moments that lanes keep (attach() with an optimizer): it
+writes, loads, saves and goes on, as with PyTorch's own optimizers."""
+import copy
+import io
+import os
+import tempfile
+
+import ranks
+import test_ddp
+from test_ddp import attach, Rank, setUpModule, STEPS, tearDownModule   # noqa: found by name
+
+SAVED_AT = 3
+OPTIMIZERS = {
+    'sgd': lambda torch, net: torch.optim.SGD(net.parameters(), 0.05),
+    'momentum': lambda torch, net: torch.optim.SGD(net.parameters(), 0.05, momentum=0.9),
+    'nesterov': lambda torch, net: torch.optim.SGD(net.parameters(), 0.05, momentum=0.9,
+                                                   nesterov=True),
+    'adam': lambda torch, net: torch.optim.Adam(net.parameters(), 0.01, weight_decay=0.01),
+    'adamw': lambda torch, net: torch.optim.AdamW(net.parameters(), 0.01),
+}
+TOLERANCE = {'rtol': 1e-5, 'atol': 1e-6}
+
+
+class Ones(Rank):
+    """Gradients of ones: with a rate of 0.5 and a momentum of 0.5 steps are -0.5, -0.75, -0.875.
+    Two buckets."""
+
+    def make_net(self):
+        nn = self.torch.nn
+        return nn.Sequential(nn.Linear(1, 400, bias=False), nn.Linear(400, 1, bias=False))
+
+    def train(self, steps=1):
+        for _ in range(steps):
+            self.optimizer.zero_grad()
+            ones = self.torch.ones(1, 1)
+            self.model(ones)    # DDP sees a forward pass, and gradients of ones come after it
+            sum(one.sum() for one in self.net.parameters()).backward()
+            self.optimizer.step()
+
+
+def ones_of(rank, workers, is_first, prefix):
+    made = (Ones if is_first else Ones.beside)(rank, workers)
+    made.optimizer = made.torch.optim.SGD(made.net.parameters(), 0.5, momentum=0.5)
+    made.attachment = attach(made, optimizer=made.optimizer, prefix=prefix)
+    return made
+
+
+def loads(of):
+    of.net.load_state_dict({name: value.new_full(value.shape, 7)
+                            for name, value in of.net.state_dict().items()})
+
+
+def fills(of):
+    with of.torch.no_grad():
+        for one in of.net.parameters():
+            one.fill_(7)
+
+
+def clamps_data(of):
+    for one in of.net.parameters():
+        one.data.clamp_(7, 7)
+
+
+def writes_one_element_by_numpy(of):
+    of.net[0].weight.detach().numpy()[399] = 7
+
+
+def copies_a_vector(of):
+    utils = of.torch.nn.utils
+    vector = utils.parameters_to_vector(of.net.parameters())
+    utils.vector_to_parameters(of.torch.full_like(vector, 7), of.net.parameters())
+
+
+def swaps_memory(of):
+    for one in of.net.parameters():
+        one.data = of.torch.full_like(one.data, 7)
+
+
+def initialises_by_rank(of):
+    for one in of.net.parameters():
+        of.torch.nn.init.constant_(one, 7 + of.rank)
+
+
+def swaps_two_elements(of):
+    """Whose sum stays."""
+    data = of.net[1].weight.data
+    data[0, 0], data[0, 1] = data[0, 0] + 1, data[0, 1] - 1
+    data[0, :2] = data[0, :2].flip(0)
+
+
+WRITERS = (loads, fills, clamps_data, copies_a_vector, swaps_memory, initialises_by_rank)
+
+
+def rank_writes(rank, workers):
+    """{how: [all are as expected, moments count on]}. After one step the momentum is 1, so the next
+    two are of 0.75 and 0.875."""
+    found = {}
+    for write in WRITERS:
+        of = ones_of(rank, workers, not found, f'{write.__name__}/')
+        of.train()
+        write(of)
+        of.train()
+        once = [(one == 7 - 0.75).all().item() for one in of.net.parameters()]
+        of.train()
+        found[write.__name__] = once + [(one == 7 - 0.75 - 0.875).all().item()
+                                        for one in of.net.parameters()]
+    for write in writes_one_element_by_numpy, swaps_two_elements:
+        of = ones_of(rank, workers, False, f'{write.__name__}/')
+        of.train()
+        write(of)
+        expected = [one.detach() - 0.75 for one in of.net.parameters()]
+        of.train()
+        found[write.__name__] = [one.equal(value)
+                                 for one, value in zip(of.net.parameters(), expected)]
+    return found
+
+
+def rank_clips_in_each_step(rank, workers):
+    """As a Wasserstein GAN does; with evaluation by rank 0 alone between."""
+    of = ones_of(rank, workers, True, None)
+    for _ in range(5):
+        of.train()
+        with of.torch.no_grad():
+            for one in of.net.parameters():
+                one.clamp_(-0.01, 0.01)
+        if rank == 0:
+            of.model.module(of.torch.ones(1, 1))
+    of.train()
+    return [(one + 0.01).tolist() for one in of.net.parameters()]
+
+
+def rank_writes_alone(rank, workers):
+    """What both are told where one rank has written, or loaded, and the other has not."""
+    found = []
+    for number in range(2):
+        of = ones_of(rank, workers, not found, f'{number}/')
+        of.train()
+        if number == rank:
+            if number == 0:
+                fills(of)
+            else:
+                of.optimizer.load_state_dict(of.optimizer.state_dict())
+        try:
+            of.train()
+        except RuntimeError as error:
+            found.append(str(error))
+    return found
+
+
+# ---- checkpoints ----
+
+def trainer_of(rank, workers, number):
+    """Attached models of a process have names of their own in the job."""
+    return (Rank.beside if number else Rank)(rank, workers)
+
+
+def train(of, steps):
+    for _ in range(steps):
+        of.step(of.batch())
+
+
+def path_of(name):
+    return os.path.join(os.environ['TEST_FOLDER'], name)
+
+
+def save(of, name):
+    """As scripts do: rank 0 alone, while the others go on."""
+    if of.rank == 0:
+        of.torch.save({'model': of.net.state_dict(), 'optimizer': of.optimizer.state_dict()},
+                      path_of(name))
+
+
+def rank_trains_and_saves(rank, workers):
+    """{optimizer: digest after STEPS}, saved after SAVED_AT of them."""
+    found = {}
+    for name, optimizer_of in OPTIMIZERS.items():
+        of = trainer_of(rank, workers, len(found))
+        of.optimizer = optimizer_of(of.torch, of.net)
+        attach(of, optimizer=of.optimizer)
+        train(of, SAVED_AT)
+        save(of, name)
+        train(of, STEPS - SAVED_AT)
+        found[name] = of.digest()
+    return found
+
+
+def load(of, name, is_rank_0_alone=False):
+    if of.rank == 0 or not is_rank_0_alone:
+        saved = of.torch.load(path_of(name))
+        of.net.load_state_dict(saved['model'])
+        of.optimizer.load_state_dict(saved['optimizer'])
+
+
+def fresh(rank, workers, number, optimizer_of):
+    """At the beginning of the second half, with other parameters."""
+    of = trainer_of(rank, workers, number)
+    of.optimizer = optimizer_of(of.torch, of.net)
+    for one in of.net.parameters():
+        one.data.zero_()
+    for _ in range(SAVED_AT):
+        of.batch()
+    return of
+
+
+def rank_loads_and_trains(rank, workers):
+    """{optimizer: digests: loaded after attach(); before it, on rank 0; how far a DDP with
+    PyTorch's own optimizer is that has loaded the same}"""
+    found, number = {}, 0
+    for name, optimizer_of in OPTIMIZERS.items():
+        after, before, plain = [fresh(rank, workers, number + i, optimizer_of) for i in range(3)]
+        number += 3
+        attach(after, optimizer=after.optimizer)
+        load(after, name)
+        load(before, name, is_rank_0_alone=True)
+        attach(before, optimizer=before.optimizer)
+        load(plain, name)
+        for of in after, before, plain:
+            train(of, STEPS - SAVED_AT)
+        pairs = list(zip(plain.net.parameters(), after.net.parameters()))
+        found[name] = [after.digest(), before.digest(),
+                       all(a.allclose(b, **TOLERANCE) for a, b in pairs)]
+    return found
+
+
+def rank_goes_on_from_pytorch(rank, workers):
+    """Moments that PyTorch's own optimizer has made, before attach(). Also what state_dict() says
+    before and after steps, and what copies and pickles of the optimizer have."""
+    of = Rank(rank, workers)
+    torch = of.torch
+    of.optimizer = torch.optim.Adam(of.net.parameters(), 0.01)
+    train(of, 2)
+    ours = copy.deepcopy(of.optimizer.state_dict())
+    attach(of, optimizer=of.optimizer)
+    assert same(torch, of.optimizer.state_dict(), ours)
+    plain = Rank.beside(rank, workers)
+    plain.net.load_state_dict(of.net.state_dict())
+    plain.optimizer = torch.optim.Adam(plain.net.parameters(), 0.01)
+    plain.optimizer.load_state_dict(ours)
+    plain.generator.set_state(of.generator.get_state())
+    for one in of, plain:
+        train(one, 2)
+    kept, theirs = of.optimizer.state_dict(), plain.optimizer.state_dict()
+    copied, memory = copy.deepcopy(of.optimizer), io.BytesIO()
+    torch.save(of.optimizer, memory)
+    memory.seek(0)
+    found = [same(torch, kept, theirs), same(torch, copied.state_dict(), kept),
+             same(torch, torch.load(memory).state_dict(), kept), len(of.optimizer.state)]
+    of.optimizer.load_state_dict(ours)
+    found.append(same(torch, of.optimizer.state_dict(), ours))
+    return found
+
+
+def same(torch, one, other):
+    """Optimizers' dictionaries: the same keys, in that order, and near values."""
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(torch, one[key], other[key]) for key in one)
+    if isinstance(one, torch.Tensor):
+        return one.shape == other.shape and one.dtype == other.dtype and \
+            one.allclose(other, **TOLERANCE)
+    return one == other
+
+
+class Writes(test_ddp.Case):
+    def test_what_the_script_writes_into_parameters_is_taken_over_and_moments_stay(self):
+        for of_rank in self.run_ranks('rank_writes'):
+            for how, is_right in of_rank.items():
+                self.assertTrue(all(is_right), f'{how}: {is_right}')
+
+    def test_clipping_of_parameters_in_each_step_holds(self):
+        one, other = self.run_ranks('rank_clips_in_each_step')
+        self.assertEqual(one, other)
+        for values in one:
+            self.assertLess(max(abs(value + 1) for row in values for value in row), 0.05)
+
+    def test_what_one_rank_alone_writes_or_loads_is_refused_on_all(self):
+        for of_rank in self.run_ranks('rank_writes_alone'):
+            self.assertEqual(len(of_rank), 2)
+            for text in of_rank:
+                self.assertIn('on every rank', text)
+
+
+class Checkpoints(test_ddp.Case):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix='gradpool-kept-')
+        self.addCleanup(folder.cleanup)
+        self.environment = {'TEST_FOLDER': folder.name}
+
+    def test_a_resumed_training_ends_with_the_bits_of_one_that_never_stopped(self):
+        whole = self.run_ranks('rank_trains_and_saves', **self.environment)
+        self.assertEqual(*whole)
+        for of_rank in self.run_ranks('rank_loads_and_trains', **self.environment):
+            for name, (after, before, is_near) in of_rank.items():
+                self.assertEqual([after, before], 2 * [whole[0][name]], name)
+                self.assertTrue(is_near, name)
+
+    def test_moments_come_from_pytorch_and_go_back_to_it(self):
+        for found in self.run_ranks('rank_goes_on_from_pytorch'):
+            self.assertEqual(found, [True, True, True, 0, True])
+
+
+if __name__ == '__main__':
+    ranks.main(globals(), forks=True)
