@@ -2,7 +2,9 @@
 (Single), or of many small ones that travel as one (Pack).
 
     how  what is the same for all gradients of an optimizer: process_set, op, factors, compression,
-         feedback (of a codec, or None), sparse_as_dense, altered (names, in a list)"""
+         feedback (of a codec, or None), sparse_as_dense; passes (backward_passes_per_step),
+         prefix (of names), prepared (what ranks agree on before the first of them is sent), is_busy
+         (some are on their way), altered (names of those that the script has changed there)"""
 import functools
 
 import torch
@@ -12,7 +14,7 @@ from . import _collectives
 from ._calls import ReduceOp, Reduction
 from ._coded import CodedReduction
 from ._handles import begin
-from ._packs import FlatReduction, flat_of, parts_of, shapes_of
+from ._packs import FlatReduction, flat_of, put, shapes_of
 from ._sparse import is_sparse_to_some
 from .compression import Compression
 from ..errors import mismatch
@@ -21,6 +23,7 @@ from ..errors import mismatch
 class Member:
     """A parameter whose gradients travel.
 
+    shape        what the parameter had when its gradients were watched
     key          by which a change of it is seen
     gate         a weak reference to its Gate
     passes       how many backward() have added to the gradient since the last step
@@ -28,11 +31,12 @@ class Member:
     is_sparse    its gradients are sparse on some rank
     sparse_dims  of a sparse gradient that travels as a dense one, else None
     is_gone      takes part in one more round, with the other ranks, and not in the step"""
-    __slots__ = ('name', 'parameter', 'key', 'gate', 'passes', 'version', 'is_sparse',
+    __slots__ = ('name', 'parameter', 'shape', 'key', 'gate', 'passes', 'version', 'is_sparse',
                  'sparse_dims', 'is_gone')
 
     def __init__(self, name, parameter, key):
         self.name, self.parameter, self.key = name, parameter, key
+        self.shape = parameter.shape
         self.gate = self.version = self.sparse_dims = None
         self.passes, self.is_sparse, self.is_gone = 0, False, False
 
@@ -85,12 +89,12 @@ class Single:
 
     def __init__(self, how, members, name):
         self._how, self.members, self.name = how, members, name
-        self._handle = self._sent = None
+        self.handle = self._sent = None
         self.brought = []       # by each rank, where they disagree
 
-    def leave(self, _):
-        """The parameter has no gradient any more."""
-        self.members = []
+    def leave(self, members):
+        """As Pack's."""
+        self.members = [member for member in self.members if member not in members]
 
     def call(self, ranks):
         """What ranks agree on."""
@@ -121,7 +125,7 @@ class Single:
             parameter.grad = gradient
         self._sent = gradient, gradient._version
         way = self._sparse if gradient.is_sparse else self._code if how.feedback else self._dense
-        self._handle = way(ranks, member, gradient)
+        self.handle = way(ranks, member, gradient)
 
     def _code(self, ranks, _, gradient):
         self._sent = None       # codecs write into it whenever they are ready
@@ -158,7 +162,7 @@ class Single:
         member, = self.members
         if self._sent and not member.is_gone and _was_altered(member, *self._sent):
             self._how.altered.append(member.name)
-        handle, self._handle = self._handle, None
+        handle, self.handle = self.handle, None
         try:
             handle.wait()
         finally:
@@ -188,7 +192,7 @@ class Pack:
     def __init__(self, how, members, name):
         self._how, self.members, self.name = how, members, name
         self._quiet, self._loud = _FLAGS.get(how.op, (0, 1))
-        self._told = self._handle = self._sent = None
+        self._told = self.handle = self._sent = None
 
     def call(self, ranks):
         """What ranks agree on."""
@@ -197,7 +201,9 @@ class Pack:
 
     def _flat(self, gradients, is_flagged):
         """What travels, and what decompress() must know."""
-        flag = gradients[0].new_full((1,), self._loud if is_flagged else self._quiet)
+        value = self._loud if is_flagged else self._quiet
+        flag = gradients[0].new_full((1,), complex(value, value) if gradients[0].is_complex()
+                                     else value)    # a complex number travels as two elements
         compression = Compression.none if self._how.feedback else self._how.compression
         return compression.compress(flat_of([*gradients, flag]))
 
@@ -209,7 +215,7 @@ class Pack:
         return self._told[1]
 
     def leave(self, members):
-        """These are in the pack no more, on all ranks."""
+        """The gradients of these do not travel any more, on all ranks."""
         self.members = [member for member in self.members if member not in members]
         self._told = None
 
@@ -226,7 +232,7 @@ class Pack:
         flat, known = self._flat(gradients, any([member.is_sparse for member in members]))
         self._sent = members, gradients, now, known
         call = FlatReduction(ranks, flat, self._shapes(flat), self._how.op, self._how.factors)
-        self._handle = begin(ranks, call, self.name, lambda: (call.last, flat))
+        self.handle = begin(ranks, call, self.name, lambda: (call.last, flat))
 
     def _brought(self, member, gradient, version):
         """The dense gradient that travels for a member, which is zeros where there is none."""
@@ -249,7 +255,7 @@ class Pack:
     def land(self):
         """Waits for the gradients of all ranks; they are in their places then. True: some are
         sparse on some rank."""
-        handle, self._handle = self._handle, None
+        handle, self.handle = self.handle, None
         last, flat = handle.wait()
         (members, gradients, versions, known), self._sent = self._sent, None
         compression = Compression.none if self._how.feedback else self._how.compression
@@ -258,7 +264,5 @@ class Pack:
         if any(altered):
             self._how.altered += [member.name for member, is_altered in zip(members, altered)
                                   if is_altered and not member.is_gone and not member.is_sparse]
-        with torch.no_grad():   # faster than a copy of each
-            torch._foreach_zero_(gradients)
-            torch._foreach_add_(gradients, parts_of(whole, gradients))
+        put(whole, gradients)
         return last != self._quiet

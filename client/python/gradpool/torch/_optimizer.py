@@ -58,7 +58,7 @@ class _Distributed:
         """How many backward() add up before gradients set off, from now on."""
         _check_passes(passes)
         self._check_idle('set_backward_passes_per_step()')
-        self._gradients().passes = passes
+        self._gradients().set_passes(passes)
 
     def _check_idle(self, call):
         if self._reducer is not None and self._reducer.is_busy():
@@ -79,20 +79,28 @@ class _Distributed:
         for those of its backward(), and the loss is that of all ranks, too: an optimizer that
         decides by it, as LBFGS does, decides the same on all."""
         self._gradients()
-        if closure is not None and not self._skips:
+        if self._skips:
+            self._check_idle('step() under skip_synchronize()')
+        elif closure is None:
+            self._synchronize_once()
+        else:
             given = closure
 
             def closure():
                 loss = given()
                 self.synchronize()
                 return self._loss_of_all(loss)
-        elif not self._skips:
-            if self._is_synchronized:
-                warnings.warn('step() after synchronize() waits for the gradients once more; call '
-                              'it under optimizer.skip_synchronize()', stacklevel=2)
-            self.synchronize()
         self._is_synchronized = False
         return super().step(closure) if self._given_step is None else self._given_step(closure)
+
+    def _synchronize_once(self):
+        """Gradients that synchronize() has put in place are not reduced again: a Sum would not be
+        one."""
+        if self._is_synchronized and not self._reducer.is_busy():
+            warnings.warn('step() after synchronize() does not wait for gradients: call it under '
+                          'optimizer.skip_synchronize()', stacklevel=3)
+        else:
+            self.synchronize()
 
     def _loss_of_all(self, loss):
         """The sum of all ranks' where gradients are summed, else the mean. None stays None."""
@@ -107,6 +115,9 @@ class _Distributed:
     def zero_grad(self, *arguments, **options):
         """As the optimizer's. Mismatch: gradients are on their way."""
         self._check_idle('zero_grad()')
+        self._is_synchronized = False
+        if self._reducer is not None:
+            self._reducer.renew()
         return super().zero_grad(*arguments, **options)
 
 
@@ -214,15 +225,12 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     num_groups                as `groups`, by its former name
     groups                    how many groups of gradients set off together, or [[parameter]]
     sparse_as_dense           sparse gradients are made dense, instead of gathered"""
-    if not isinstance(optimizer, torch.optim.Optimizer):
+    if not hasattr(optimizer, 'param_groups'):
         raise mismatch(f'DistributedOptimizer() takes an optimizer of torch, not a '
                        f'{type(optimizer).__name__}')
     _check_passes(backward_passes_per_step)
     named = _named(optimizer, named_parameters)
     op, factors = _factors(op, gradient_predivide_factor)
-    former = getattr(optimizer, '_reducer', None)
-    if former is not None:
-        former.close()
     ranks, parameters = process_set.sequences(), _parameters_of(optimizer)
     reducer = Reducer(
         named, parameters, _next_prefix(ranks, process_set), backward_passes_per_step,

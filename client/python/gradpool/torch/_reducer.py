@@ -21,12 +21,14 @@ from .compression import Compression
 
 _ELEMENTWISE = Compression.none, Compression.fp16, Compression.bf16
 
+_owners = weakref.WeakValueDictionary()     # id of a parameter -> the Reducer of its gradients
+
 
 class Gate:
     """Gradients that set off together: `units` of them once `size` parameters are `ready`."""
 
-    def __init__(self, prefix, units):
-        self.prefix, self.units = prefix, units
+    def __init__(self, how, prefix, units):
+        self._how, self.prefix, self.units = how, prefix, units
         self.ready, self.is_sent = 0, False
         self.count()
 
@@ -38,9 +40,38 @@ class Gate:
                 member.gate = weakref.ref(self)
 
     def send(self):
-        self.is_sent = True
+        for prepared in self._how.prepared:
+            prepared.wait()
+        self._how.prepared = []
         for unit in self.units:
-            unit.send()
+            if unit.handle is None:     # the others went, and then one failed
+                unit.send()
+        self.is_sent = True
+
+    def accumulated(self, member):
+        """A backward() has added to the gradient of a parameter."""
+        member.passes += 1
+        passes = self._how.passes
+        if member.passes < passes:
+            return
+        if member.passes > passes:
+            raise mismatch(f"'{member.name}': backward() ran more than {passes} times before "
+                           'step(); say so in backward_passes_per_step')
+        gradient, self._how.is_busy = member.parameter.grad, True
+        member.version = None if gradient is None else gradient._version
+        self.ready += 1
+        if self.ready == self.size:
+            self.send()
+
+
+def _hook_of(member):
+    """What the node that accumulates a gradient calls when it has. An optimizer cannot be reached
+    from there, so that it ends when the script drops it."""
+    def accumulated(*_):
+        gate = member.gate()
+        if gate is not None:
+            gate.accumulated(member)
+    return accumulated
 
 
 class Reducer:
@@ -50,18 +81,19 @@ class Reducer:
     prefix  of names that no other optimizer has"""
 
     def __init__(self, names, parameters, prefix, passes, groups, **how):
-        self.how = types.SimpleNamespace(**how, prefix=prefix, feedback=None, altered=[])
-        if isinstance(self.how.compression, Codec):
-            self.how.feedback = Feedback(self.how.compression)
-        self.passes, self._groups = passes, groups
+        how = self.how = types.SimpleNamespace(**how, prefix=prefix, passes=passes, feedback=None,
+                                               altered=[], prepared=[], is_busy=False)
+        if isinstance(how.compression, Codec):
+            how.feedback = Feedback(how.compression)
+        self._groups = groups
         self._names = {id(one): (i, name, weakref.ref(one))
                        for i, (name, one) in enumerate(names)}
         self.prefixes = []      # of layouts that are not empty
         self._layouts = self._unnamed = 0
         self._gates, self._nodes, self._members, self._seen = [], {}, {}, None
-        self._prepared, self._is_busy, self._elements = [], False, {}
-        self.residuals = Residuals(self.how.feedback, self._elements, how['process_set'].rank(),
-                                   self.is_busy)
+        self._elements, self._lost = {}, {}
+        self.residuals = Residuals(how.feedback, self._elements, how.process_set.rank(),
+                                   lambda: how.is_busy)
         self._take(parameters)
         self._warn_of_whole()
 
@@ -84,7 +116,6 @@ class Reducer:
         seen = [(id(one), one.requires_grad, one.dtype, one.is_cuda) for one in parameters]
         if seen == self._seen:
             return []
-        self._seen = seen
         keys = {key[0]: key for key in seen if key[1]}
         gone = [member for name, member in self._members.items() if keys.get(name) != member.key]
         for member in gone:
@@ -93,8 +124,41 @@ class Reducer:
         new = {id(one): one for one in parameters
                if id(one) in keys and id(one) not in self._members}
         if new:
+            self._own(new)
             self._add([self._member(one, keys[name]) for name, one in new.items()])
+        self._seen = seen
         return gone
+
+    def _own(self, new):
+        """A parameter is of the optimizer that was made last: two would reduce one gradient."""
+        others = {}
+        for name, parameter in new.items():
+            lost, known = self._lost.get(name, ('', None))
+            if known is not None and known() is parameter:
+                raise mismatch(f"the gradient of '{lost}' is reduced for an optimizer that was "
+                               'made later. Give a parameter to one DistributedOptimizer, and step '
+                               'only that')
+            owner = _owners.get(name)
+            member = owner and owner is not self and owner._members.get(name)
+            if member and member.parameter is parameter:
+                others.setdefault(owner, []).append(member)
+            _owners[name] = self
+        for owner, members in others.items():
+            owner.lose(members)
+
+    def lose(self, members):
+        """Another optimizer has these from now on."""
+        if self.how.is_busy:
+            raise mismatch(f"DistributedOptimizer() of '{members[0].name}', whose gradient is on "
+                           'its way for another optimizer: call it after step()')
+        for member in members:
+            self._lost[member.key[0]] = member.name, weakref.ref(member.parameter)
+            del self._members[member.key[0]]
+        self._remove(members)
+        self._seen = None
+        if not self._members:
+            self.how.process_set.sequences().dropped.append(self.prefixes[:])
+            self.prefixes.clear()
 
     def _member(self, parameter, key):
         """A parameter without a name is counted: ranks add the same ones in the same order."""
@@ -110,7 +174,7 @@ class Reducer:
         self._layouts += 1
         prefix = self.how.prefix + ('/' if self._layouts == 1 else f'.{self._layouts}/')
         self.prefixes.append(prefix)
-        gates = [Gate(prefix, [self._unit(prefix, one) for one in units])
+        gates = [Gate(self.how, prefix, [self._unit(prefix, one) for one in units])
                  for units in self._cut(members)]
         ranks, texts = self.how.process_set.sequences(), {}
         calls = {unit.name: unit.call(ranks) for gate in gates for unit in gate.units}
@@ -119,7 +183,7 @@ class Reducer:
             texts[prefix + member.name] = f'{self.how.op} of {member.parameter.dtype}{shape}'
             self._elements[member.name] = member.parameter.numel()
             self._members[member.key[0]] = member
-        self._prepared.append(Prepared(self.how.process_set, calls, f'{prefix}(all)', texts))
+        self.how.prepared.append(Prepared(self.how.process_set, calls, f'{prefix}(all)', texts))
         self._gates += gates
         for member in members:
             self._watch(member)
@@ -139,11 +203,12 @@ class Reducer:
         if compression not in _ELEMENTWISE and not self._feedback:
             return [[member] for member in members]
         members = members[::-1]     # as gradients become ready
-        alone = [one for one in members if self._feedback and compression.takes(
-            one.parameter.numel())]
-        others = [one for one in members if one not in alone] if alone else members
+        is_alone = {one: bool(self._feedback and compression.takes(one.parameter.numel()))
+                    for one in members}
+        others = [one for one in members if not is_alone[one]]
         packs = cut([member.parameter for member in others])
-        return [[one] for one in alone] + [[others[i] for i in pack] for pack in packs]
+        return [[one] for one in members if is_alone[one]] + \
+            [[others[i] for i in pack] for pack in packs]
 
     def _grouped(self, members):
         """(the members of each group, the members of none)"""
@@ -160,83 +225,70 @@ class Reducer:
         return list(found.values()), others
 
     def _watch(self, member):
-        """The node that accumulates a gradient calls when it has: torch frees it unless held. The
-        node holds nothing by which the optimizer could be reached."""
-        me, parameter = weakref.ref(self), member.parameter
-
-        def accumulated(*_):
-            reducer = me()
-            if reducer is not None and not member.is_gone:
-                reducer.accumulated(member)
+        """torch frees the node that accumulates a gradient unless it is held."""
+        parameter = member.parameter
         node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
-        self._nodes[member] = node, node.register_hook(accumulated)
+        self._nodes[member] = node, node.register_hook(_hook_of(member))
 
-    def _drop(self, gone):
-        """Of those that have taken part for the last time nothing is left."""
+    def _unwatch(self, member):
+        _, hook = self._nodes.pop(member)
+        hook.remove()
+
+    def renew(self):
+        """The node of a parameter that has another shape now would refuse its gradients."""
+        for member in self._members.values():
+            if member.parameter.shape != member.shape:
+                self._unwatch(member)
+                member.shape = member.parameter.shape
+                self._elements[member.name] = member.parameter.numel()
+                self._watch(member)
+
+    def _remove(self, gone):
+        """These take part no more."""
         for member in gone:
-            _, hook = self._nodes.pop(member)
-            hook.remove()
-            gate = member.gate()
+            self._unwatch(member)
+        for gate in {member.gate() for member in gone}:
             for unit in gate.units:
-                if member in unit.members:
-                    unit.leave([member])
+                unit.leave(set(gone))
             gate.count()
-        if gone:
-            self._gates = [gate for gate in self._gates if gate.units]
-            self.forget(set(self.prefixes) - {gate.prefix for gate in self._gates})
+        self._gates = [gate for gate in self._gates if gate.units]
 
-    def forget(self, prefixes):
-        """No round of a layout with these prefixes follows."""
-        for prefix in prefixes:
+    def _forget(self):
+        """No round of an empty layout follows, on any rank."""
+        for prefix in set(self.prefixes) - {gate.prefix for gate in self._gates}:
             self.prefixes.remove(prefix)
             self.how.process_set.sequences().forget(prefix)
 
-    def close(self):
-        """Another Reducer takes the optimizer over."""
-        if self._is_busy:
-            raise mismatch('DistributedOptimizer() of an optimizer whose gradients are on their '
-                           'way: call it after step()')
-        self._drop(list(self._members.values()))
-
     # ---- each step ----
 
-    def accumulated(self, member):
-        member.passes += 1
-        if member.passes > self.passes:
-            raise mismatch(f"'{member.name}': backward() ran more than {self.passes} times before "
-                           'step(); say so in backward_passes_per_step')
-        if member.passes == self.passes:
-            self._is_busy = True
-            gradient, gate = member.parameter.grad, member.gate()
-            member.version = None if gradient is None else gradient._version
-            gate.ready += 1
-            if gate.ready == gate.size:
-                self._send(gate)
-
-    def _send(self, gate):
-        for prepared in self._prepared:
-            prepared.wait()
-        self._prepared = []
-        gate.send()
+    def set_passes(self, passes):
+        self.how.passes = passes
+        for member in self._members.values():
+            member.passes = 0
 
     def synchronize(self, parameters):
         """Waits for all gradients; they are in their places then."""
         gone = self._take(parameters)
-        self._is_busy = True
+        self.how.is_busy = True
         for gate in self._gates:
             if not gate.is_sent:
-                self._send(gate)
+                gate.send()
+        units = [unit for gate in self._gates for unit in gate.units]
         try:
-            self._land([unit for gate in self._gates for unit in gate.units])
+            self._land(units)
         finally:
             self._settle(gone)
-        self._drop(gone)
+        if gone:
+            self._remove(gone)
+            self._forget()
         self._check_altered()
 
     def _settle(self, gone):
-        self._is_busy = False
+        self.how.is_busy = False
         for gate in self._gates:
             gate.ready, gate.is_sent = 0, False
+            for unit in gate.units:
+                unit.handle = None
         for member in [*self._members.values(), *gone]:
             member.passes, member.version = 0, None
             if member.sparse_dims is not None:
@@ -267,13 +319,14 @@ class Reducer:
         every = set().union(*gather_objects(mine, f'{prefix}(sparse)', self.how.process_set))
         found = []
         for pack in packs:
-            for member in [member for member in pack.members if member.name in every]:
-                gate = member.gate()
+            leaving = [member for member in pack.members if member.name in every]
+            gate = leaving[0].gate()
+            pack.leave(set(leaving))
+            for member in leaving:
                 member.expects_rows()
-                pack.leave([member])
                 found.append(self._unit(gate.prefix, [member]))
                 gate.units.append(found[-1])
-                gate.count()
+            gate.count()
         for unit in found:
             unit.send()
         return found
@@ -288,4 +341,4 @@ class Reducer:
                            'and step() under optimizer.skip_synchronize()')
 
     def is_busy(self):
-        return self._is_busy
+        return self.how.is_busy
