@@ -5,6 +5,7 @@ import io
 import json
 import os
 import subprocess
+import traceback
 import unittest
 import warnings
 import weakref
@@ -167,7 +168,8 @@ def compare_thawed_parameters(of):
     def step():
         optimizer.zero_grad(set_to_none=True)
         net(torch.full((1, 4), of.rank + 1.)).square().sum().backward()
-        optimizer.step()
+        with torch.no_grad():       # as some scripts do
+            optimizer.step()
     frozen = net[0].weight.clone()
     step()
     of.expect('frozen', net[0].weight.detach(), frozen)
@@ -181,6 +183,19 @@ def compare_thawed_parameters(of):
     of.expect_true('no names of former layouts', not any(
         ranks_of.optimizers != 1 and name.startswith(f'gradient{ranks_of.optimizers}.2/')
         for name in ranks_of._known))
+
+
+def compare_frozen_on_one_rank(of):
+    net = of.torch.nn.Linear(2, 2)
+    optimizer = wrap(of, net)
+    for turn in range(3):
+        optimizer.zero_grad()
+        net(of.torch.ones(1, 2)).sum().backward()
+        told = of.raised(optimizer.step)
+        of.expect_true(f'{turn}: {told}', told[0] == ('Mismatch' if turn == 2 else 'nothing'))
+        net.bias.requires_grad_(of.rank == 1)       # takes part once more
+    of.expect_true(told[1], 'rank 0 brought allreduce (Average) of float32[2, 2]; rank 1 brought'
+                   in told[1])
 
 
 def compare_added_parameters(of):
@@ -507,25 +522,58 @@ def compare_another_job(of):
     expect_weight(of, 'in another job', net, -2.0)
 
 
+# In this order; the last leaves the job.
+COMPARES = (compare_schedulers, compare_scaling_and_clipping, compare_averaged_models,
+            compare_thawed_parameters, compare_frozen_on_one_rank, compare_added_parameters,
+            compare_rows, compare_sparse_as_dense, compare_many_tensors,
+            compare_parameters_of_other_ranks, compare_passes, compare_copies_of_optimizers,
+            compare_several_models, compare_what_is_refused, compare_folds, compare_another_job)
+
+
 def rank_runs_scripts(rank, workers):
-    of = Rank(rank, workers)
-    for compare in (compare_schedulers, compare_scaling_and_clipping, compare_averaged_models,
-                    compare_thawed_parameters, compare_added_parameters, compare_rows,
-                    compare_sparse_as_dense, compare_many_tensors,
-                    compare_parameters_of_other_ranks, compare_passes,
-                    compare_copies_of_optimizers, compare_several_models, compare_what_is_refused,
-                    compare_folds, compare_another_job):
-        before = len(of.wrong)
-        compare(of)
-        of.wrong[before:] = [f'{compare.__name__}: {text}' for text in of.wrong[before:]]
-    return of.wrong
+    """{name: what was not as it should be} of all that has run."""
+    of, found = Rank(rank, workers), {}
+    for compare in COMPARES:
+        of.wrong = []
+        try:
+            compare(of)
+        except Exception:
+            return {**found, compare.__name__: [*of.wrong, traceback.format_exc()]}
+        found[compare.__name__] = of.wrong
+    return found
 
 
 class Scripts(unittest.TestCase):
+    """All cases look at what one run of the ranks has found."""
 
-    def test_what_scripts_do_with_an_optimizer_is_what_torch_does(self):
-        self.assertEqual(ranks.run_ranks('rank_runs_scripts', WORKERS, GRADPOOL_JOB='scripts',
-                                         GRADPOOL_TIMEOUT_MS=str(TIMEOUT_MS)), [[]] * WORKERS)
+    @classmethod
+    def setUpClass(cls):
+        cls.found = ranks.run_ranks('rank_runs_scripts', WORKERS, GRADPOOL_JOB='scripts',
+                                    GRADPOOL_TIMEOUT_MS=str(TIMEOUT_MS))
+
+    def check(self, *compares):
+        wrong = [[name, found.get(name, ['was not run'])] for found in self.found
+                 for name in [compare.__name__ for compare in compares]]
+        self.assertEqual([one for one in wrong if one[1]], [])
+
+    def test_objects_made_for_an_optimizer_before_or_after_go_on(self):
+        self.check(compare_schedulers, compare_scaling_and_clipping, compare_averaged_models)
+
+    def test_parameters_that_come_and_go_and_change_are_reduced(self):
+        self.check(compare_thawed_parameters, compare_frozen_on_one_rank, compare_added_parameters)
+
+    def test_rows_of_sparse_gradients_are_those_of_all_ranks(self):
+        self.check(compare_rows, compare_sparse_as_dense)
+
+    def test_many_small_tensors_travel_in_few_calls(self):
+        self.check(compare_many_tensors, compare_parameters_of_other_ranks)
+
+    def test_habits_of_scripts_work_or_are_refused_in_words(self):
+        self.check(compare_passes, compare_copies_of_optimizers, compare_several_models,
+                   compare_what_is_refused, compare_another_job)
+
+    def test_folds_leave_nothing_behind(self):
+        self.check(compare_folds)
 
 
 if __name__ == '__main__':

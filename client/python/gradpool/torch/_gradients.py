@@ -266,3 +266,7 @@ class Pack:
                                   if is_altered and not member.is_gone and not member.is_sparse]
         put(whole, gradients)
         return last != self._quiet
+
+    def goes_again(self):
+        """As Single's: ranks that disagree about a pack have other parameters."""
+        return False

@@ -10,6 +10,8 @@ import types
 import warnings
 import weakref
 
+import torch
+
 from .._residuals import Residuals
 from ..codecs import Codec, Feedback
 from ..errors import Mismatch, mismatch
@@ -103,7 +105,7 @@ class Reducer:
 
     def _warn_of_whole(self):
         every = list(self._members.values())
-        whole = [one.name for one in every if str(one.parameter.dtype) != 'torch.float32']
+        whole = [one.name for one in every if one.parameter.dtype is not torch.float32]
         if self._feedback and whole:
             warnings.warn(f'{self.how.compression!r} is for gradients of float32: {len(whole)} of '
                           f"{len(every)} travel as they are, such as '{whole[0]}'", stacklevel=4)
@@ -172,7 +174,8 @@ class Reducer:
     def _add(self, members):
         members.sort(key=lambda member: self._names[member.key[0]][0])
         self._layouts += 1
-        prefix = self.how.prefix + ('/' if self._layouts == 1 else f'.{self._layouts}/')
+        is_first = self._layouts == 1
+        prefix = self.how.prefix + ('/' if is_first else f'.{self._layouts}/')
         self.prefixes.append(prefix)
         gates = [Gate(self.how, prefix, [self._unit(prefix, one) for one in units])
                  for units in self._cut(members)]
@@ -183,7 +186,8 @@ class Reducer:
             texts[prefix + member.name] = f'{self.how.op} of {member.parameter.dtype}{shape}'
             self._elements[member.name] = member.parameter.numel()
             self._members[member.key[0]] = member
-        self.how.prepared.append(Prepared(self.how.process_set, calls, f'{prefix}(all)', texts))
+        name = prefix + ('(all)' if is_first else '(parameters thawed or added)')
+        self.how.prepared.append(Prepared(self.how.process_set, calls, name, texts))
         self._gates += gates
         for member in members:
             self._watch(member)
@@ -227,7 +231,8 @@ class Reducer:
     def _watch(self, member):
         """torch frees the node that accumulates a gradient unless it is held."""
         parameter = member.parameter
-        node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+        with torch.enable_grad():       # a script may step without
+            node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
         self._nodes[member] = node, node.register_hook(_hook_of(member))
 
     def _unwatch(self, member):
