@@ -5,6 +5,7 @@ from .._carriers import check_place, check_tensor
 from ..errors import mismatch
 from ._calls import Broadcast, Exchange, Gathering, ReduceOp, Reduction, Scattering
 from ._handles import begin
+from ._packs import GroupedReduction
 from ._sparse import SparseReduction
 from .compression import Compression
 from .process_sets import global_process_set
@@ -27,7 +28,8 @@ def _reduce(tensors, outputs, average, name, op, factors, process_set, result):
     for output in outputs:
         check_place(output)
     ranks = process_set.sequences()
-    call = Reduction(ranks, tensors, outputs, operation_of(op, average), tuple(map(float, factors)))
+    kind = Reduction if len(tensors) == 1 else GroupedReduction
+    call = kind(ranks, tensors, outputs, operation_of(op, average), tuple(map(float, factors)))
     return begin(ranks, call, name, result)
 
 
@@ -95,8 +97,8 @@ def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_proces
         raise mismatch(f'sparse_allreduce of a tensor of layout {tensor.layout}; call allreduce()')
     ranks, tensor = process_set.sequences(), tensor.detach().coalesce()
     travel, known = compression.compress(tensor.values())
-    call = SparseReduction(ranks, tensor.indices().t().contiguous(), travel, tensor.shape,
-                           operation_of(op, None),
+    indices = tensor.indices().t().clone(memory_format=torch.contiguous_format)
+    call = SparseReduction(ranks, indices, travel, tensor.shape, operation_of(op, None),
                            (float(prescale_factor), float(postscale_factor)))
     return begin(ranks, call, name, lambda: call.reduced(
         lambda values: compression.decompress(values, known)))

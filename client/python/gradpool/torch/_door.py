@@ -29,7 +29,6 @@ class Door:
         self.is_closed = False
         self.sets = []
         self.hosts = []     # of each rank: (host, its number there or None)
-        self.optimizers = 0
 
     def add(self, process_set):
         process_set.bind(self, len(self.sets))

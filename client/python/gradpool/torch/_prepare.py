@@ -42,11 +42,13 @@ class _Preparation:
 
 
 class Prepared:
-    """Operations, {name: call}, that ranks have begun to agree on under a name of its own."""
+    """Operations, {name: call}, that ranks have begun to agree on under a name of its own.
 
-    def __init__(self, process_set, calls, name):
+    texts  {name: text} by which a Mismatch tells the first difference; None: the calls'"""
+
+    def __init__(self, process_set, calls, name, texts=None):
         self._process_set, self._name, self._error = process_set, name, None
-        self._texts = {of: call.text for of, call in calls.items()}
+        self._texts = texts or {of: call.text for of, call in calls.items()}
         ranks = process_set.sequences()
         self._operation = NamedOperation(ranks.of(name), _Preparation(ranks, calls)).start()
 

@@ -1,17 +1,20 @@
 """The same start everywhere: one rank's parameters and optimizer state for all."""
 import torch
 
+from .._carriers import told
 from ..errors import mismatch
 from ._calls import Broadcast
 from ._handles import begin
 from ._objects import broadcast_object
+from ._packs import cut, PackedBroadcast
 from ._prepare import Prepared
 from .process_sets import global_process_set
 
 
 def broadcast_parameters(params, root_rank, process_set=global_process_set):
-    """The root's values, into each tensor of a state_dict(), or of named_parameters()."""
-    items = params.items() if isinstance(params, dict) else params
+    """The root's values, into each tensor of a state_dict(), of named_parameters(), or of
+    parameters(), which are counted."""
+    items = params.items() if isinstance(params, dict) else enumerate_named(params)
     tensors = {name: tensor for name, tensor in items if tensor is not None}
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
@@ -20,13 +23,24 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
     _broadcast_all('parameters', tensors, root_rank, process_set)
 
 
+def enumerate_named(params):
+    """(name, tensor) of each, which may be such a pair already."""
+    for i, one in enumerate(params):
+        yield one if isinstance(one, tuple) else (f'parameter.{i}', one)
+
+
 def _broadcast_all(what, tensors, root_rank, process_set):
     """{name: tensor}, each in its place."""
-    ranks = process_set.sequences()
+    ranks, listed = process_set.sequences(), list(tensors.values())
+    texts = {name: f'broadcast from rank {root_rank} of {told(one)}'
+             for name, one in tensors.items()}
     with ranks.once(what) as prefix:
-        calls = {f'{prefix}{name}': Broadcast(ranks, tensor, root_rank)
-                 for name, tensor in tensors.items()}
-        Prepared(process_set, calls, f'{prefix}(all)').wait()
+        calls = {}
+        for positions in cut(listed):
+            some = [listed[i] for i in positions]
+            calls[f'{prefix}{len(calls)}'] = Broadcast(ranks, some[0], root_rank) \
+                if len(some) == 1 else PackedBroadcast(ranks, some, root_rank)
+        Prepared(process_set, calls, f'{prefix}(all)', texts).wait()
         handles = [begin(ranks, call, name, lambda: None) for name, call in calls.items()]
         for handle in handles:
             handle.wait()
@@ -68,4 +82,17 @@ def broadcast_optimizer_state(optimizer, root_rank, process_set=global_process_s
         return received.setdefault(of.number, given)
     state = _map(state, fill, _Place)
     _broadcast_all('optimizer state', received, root_rank, process_set)
+    _load_in_place(optimizer, state)
+
+
+def _load_in_place(optimizer, state):
+    """Whoever has taken a group, or the state, from the optimizer sees what is loaded."""
+    groups, states = optimizer.param_groups, optimizer.state
     optimizer.load_state_dict(state)
+    for group, loaded in zip(groups, optimizer.param_groups):
+        group.clear()
+        group.update(loaded)
+    loaded = dict(optimizer.state)
+    states.clear()
+    states.update(loaded)
+    optimizer.param_groups, optimizer.state = groups, states

@@ -75,7 +75,8 @@ class ProcessSet:
 
 class Sequences:
     """A set's Sequences by name, and what they know of it: `job`, `members` (ranks, None: all),
-    `count`, `path` (what its tensors' names begin with), `roll` (what is open, on all ranks)."""
+    `count`, `path` (what its tensors' names begin with), `roll` (what is open, on all ranks),
+    `dropped` (prefixes of names, in a list for each optimizer that is no more)."""
 
     def __init__(self, door, ranks, is_whole):
         self.door, self.job, self.count = door, door.job, len(ranks)
@@ -88,6 +89,7 @@ class Sequences:
         self.path = f'named/{told}'
         self._known, self._counts = {}, collections.Counter()
         self.roll = Roll(self)
+        self.optimizers, self.dropped = 0, []
 
     def rank_of(self, position):
         return self._ranks[position]
@@ -119,6 +121,10 @@ class Sequences:
         self._counts[what] += 1
         prefix = f'{what} {self._counts[what]}/'
         yield prefix
+        self.forget(prefix)
+
+    def forget(self, prefix):
+        """Nobody uses names that begin so any more; no operation of them is under way."""
         for name in [name for name in self._known if name.startswith(prefix)]:
             self._known.pop(name).forget_all()
 
