@@ -12,6 +12,7 @@ import python_case
 import harness
 import ranks
 import torch_door_calls
+import torch_door_values
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 from torch_door_calls import Rank
 from torch_door_sparse import rank_has_sparse_tensors   # noqa: found by name
@@ -23,6 +24,7 @@ STEPS = 4
 def rank_compares(rank, workers):
     of = Rank(rank, workers)
     torch_door_calls.compare_all(of)
+    torch_door_values.compare_all(of)
     hvd = of.hvd
     of.expect_true('what it is built with', not any(
         getattr(hvd, f'{name}_built')() for name in 'mpi gloo nccl ddl ccl cuda rocm'.split()))

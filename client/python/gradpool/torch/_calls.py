@@ -3,10 +3,12 @@ how the result comes to its place (NamedOperation's `call`)."""
 import enum
 import functools
 import itertools
+import math
 
 import torch
 
-from .._carriers import carrier_of, check_place, check_tensor, told, unload, widened
+from .._carriers import (carrier_of, check_place, check_tensor, flat_of, is_half, mean_of, scaled,
+                         told, unload, widened)
 from .._cuda import crossing_of, fetched
 from ..errors import mismatch
 
@@ -48,6 +50,20 @@ def _neutral_value(op, dtype):
     return float('inf') if op is ReduceOp.Min else float('-inf')
 
 
+def factors_for(dtype, op, factors):
+    """(before, after) as they are applied to a dtype. Sums of halves are made as float32, where
+    nothing is gained by dividing before and multiplying after (gradient_predivide_factor)."""
+    is_sum = op in (ReduceOp.Average, ReduceOp.Sum)
+    if is_sum and is_half(dtype) and math.isclose(factors[0] * factors[1], 1, rel_tol=1e-12):
+        return 1.0, 1.0
+    return factors
+
+
+def told_factors(factors):
+    """How the texts that ranks compare say (before, after)."""
+    return '' if factors == (1.0, 1.0) else f', times {factors[0]:.17g} and {factors[1]:.17g}'
+
+
 class Reduction:
     """Tensors of all ranks, reduced element by element."""
     kind, room = 'allreduce', None
@@ -57,18 +73,22 @@ class Reduction:
         self._outputs = list(outputs)
         for tensor in tensors:
             check_reduction(op, tensor)
-        scaled = '' if factors == (1.0, 1.0) else f', times {factors[0]:g} and {factors[1]:g}'
         shapes = ', '.join(map(told, tensors))
-        self.text = f'allreduce ({op.name}) of {shapes}{scaled}'
+        self.text = f'allreduce ({op.name}) of {shapes}{told_factors(factors)}'
         self._cross([self._carriers(*pair) for pair in zip(tensors, outputs)])
         models = [(tensor.shape, tensor.dtype) for tensor in tensors]
         self.neutral = functools.partial(_without_part, ranks, models, op, factors)
 
     def _carriers(self, tensor, output):
-        """(gradient, result) as they travel."""
+        """(gradient, result) as they travel. Halves with a factor travel as float32: so they are
+        rounded once, after all arithmetic."""
         given = carrier_of(tensor, False)
+        before, after = factors_for(tensor.dtype, self._op, self._factors)
+        if is_half(tensor.dtype) and (before, after) != (1, 1):
+            given = widened(given)
+            return self._scaled(given, before), torch.empty_like(given)
         result = given if output is tensor else carrier_of(output, False)
-        return self._scaled(given), result
+        return self._scaled(given, before), result
 
     def _cross(self, carriers):
         """Gradients set off to the host, if they are not there."""
@@ -77,9 +97,8 @@ class Reduction:
         self._places = [(self.crossing.out(given), self.crossing.back(result))
                         for given, result in carriers]
 
-    def _scaled(self, given):
-        factor, _ = self._factors
-        return given if factor == 1 else (given * factor).to(given.dtype)
+    def _scaled(self, given, before):
+        return scaled(given, before)
 
     def sizes(self, _):
         return [(result.dtype, result.numel()) for result in self._results]
@@ -96,10 +115,11 @@ class Reduction:
 
     def finish(self, _):
         for output, result in zip(self._outputs, self._results):
+            _, after = factors_for(output.dtype, self._op, self._factors)
             if self._op is ReduceOp.Average and not _has_mean(output):
-                result.div_(self._ranks.count, rounding_mode='floor')
-            if self._factors[1] != 1:
-                result.copy_(result * self._factors[1])
+                result.copy_(mean_of(result, self._ranks.count, after))
+            elif after != 1:
+                result.copy_(scaled(result, after))
             unload(result, output, False)
 
 
@@ -113,7 +133,7 @@ def _without_part(ranks, models, op, factors):
 class _NoPart(Reduction):
     """Values that change nothing, and would if they were multiplied."""
 
-    def _scaled(self, given):
+    def _scaled(self, given, _):
         return given
 
 
@@ -126,9 +146,8 @@ class Scattering:
         self.crossing = crossing_of(ranks.job, *[deal.given for deal in self._deals])
         for deal in self._deals:
             deal.cross(self.crossing)
-        self.text = f"reducescatter ({op.name}) of {', '.join(map(told, tensors))}"
-        if factors != (1.0, 1.0):
-            self.text += f', times {factors[0]:g} and {factors[1]:g}'
+        self.text = f"reducescatter ({op.name}) of {', '.join(map(told, tensors))}" \
+            + told_factors(factors)
         self.outputs = [deal.output for deal in self._deals]
 
     def sizes(self, _):
@@ -150,7 +169,8 @@ class _Deal:
         check_reduction(op, tensor)
         if tensor.dim() == 0:
             raise mismatch('reducescatter of a tensor without dimensions: it has no rows to deal')
-        self._ranks, self._op, self._factors = ranks, op, factors
+        self._ranks, self._op = ranks, op
+        self._factors = factors_for(tensor.dtype, op, factors)
         count, extra = divmod(tensor.shape[0], ranks.count)
         self._rows = [count + (i < extra) for i in range(ranks.count)]
         self.given = self._padded(tensor)
@@ -161,15 +181,13 @@ class _Deal:
     def _padded(self, tensor):
         """Blocks of the same length, one after the other."""
         blocks = [carrier_of(block, False) for block in tensor.detach().split(self._rows)]
-        if self._op is ReduceOp.Average:
+        if self._op is ReduceOp.Average or self._factors != (1.0, 1.0):
             blocks = [widened(block) for block in blocks]
         longest = blocks[0].numel()
         given = blocks[0].new_zeros(self._ranks.count, longest)
         for row, block in zip(given, blocks):
             row[:block.numel()] = block
-        if self._factors[0] != 1:
-            given = (given * self._factors[0]).to(given.dtype)
-        return given.view(-1)
+        return scaled(given, self._factors[0]).view(-1)
 
     def _is_sum(self):
         return self._op in (ReduceOp.Average, ReduceOp.Sum)
@@ -190,11 +208,8 @@ class _Deal:
     def finish(self):
         block = self._result if self._is_sum() else \
             self._result.view(self._ranks.count, -1)[self._ranks.position]
-        if self._op is ReduceOp.Average:
-            block.div_(self._ranks.count, **({} if _has_mean(self.output) else
-                                             {'rounding_mode': 'floor'}))
-        if self._factors[1] != 1:
-            block.copy_(block * self._factors[1])
+        block = mean_of(block, self._ranks.count, self._factors[1]) \
+            if self._op is ReduceOp.Average else scaled(block, self._factors[1])
         mine = carrier_of(self.output, False)
         unload(mine.copy_(block[:mine.numel()]), self.output, False)
 
@@ -227,7 +242,7 @@ class Broadcast:
 
 
 def _bytes_of(tensor):
-    flat = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    flat = flat_of(tensor)
     return (torch.view_as_real(flat) if flat.is_complex() else flat).view(-1).view(torch.uint8)
 
 
