@@ -10,6 +10,7 @@ import torch
 from .._carriers import (carrier_of, check_place, check_tensor, flat_of, is_half, mean_of, scaled,
                          told, unload, widened)
 from .._cuda import crossing_of, fetched
+from .._lengths import Push
 from ..errors import mismatch
 
 
@@ -64,7 +65,14 @@ def told_factors(factors):
     return '' if factors == (1.0, 1.0) else f', times {factors[0]:.17g} and {factors[1]:.17g}'
 
 
-class Reduction:
+class _Whole:
+    """A call whose pushes may be whole, each to a tensor of its own."""
+
+    def parts(self, plan):
+        return [(slot, push.begin) for slot, push in zip(plan.slots, self.pushes(plan))]
+
+
+class Reduction(_Whole):
     """Tensors of all ranks, reduced element by element."""
     kind, room = 'allreduce', None
 
@@ -103,15 +111,15 @@ class Reduction:
     def sizes(self, _):
         return [(result.dtype, result.numel()) for result in self._results]
 
-    def parts(self, plan):
-        return [(slot, self._push(output, *places))
-                for slot, output, places in zip(plan.slots, self._outputs, self._places)]
+    def pushes(self, _):
+        return [self._push(output, *places)
+                for output, places in zip(self._outputs, self._places)]
 
     def _push(self, output, given, result):
         is_sum = self._op is ReduceOp.Average and not _has_mean(output)
         name = 'sum' if is_sum else self._op.value
-        return lambda of: self.crossing.begin(
-            lambda: self._ranks.job.push_pull(of, given, result, name))
+        return Push(lambda of, given, result: self._ranks.job.push_pull(of, given, result, name),
+                    given, result, crossing=self.crossing)
 
     def finish(self, _):
         for output, result in zip(self._outputs, self._results):
@@ -137,7 +145,7 @@ class _NoPart(Reduction):
         return given
 
 
-class Scattering:
+class Scattering(_Whole):
     """Tensors of all ranks, reduced; of each tensor each rank gets the rows that are its own."""
     kind, room, neutral = 'reducescatter', None, None
 
@@ -153,8 +161,8 @@ class Scattering:
     def sizes(self, _):
         return [deal.size() for deal in self._deals]
 
-    def parts(self, plan):
-        return [(slot, deal.push) for slot, deal in zip(plan.slots, self._deals)]
+    def pushes(self, _):
+        return [deal.push() for deal in self._deals]
 
     def finish(self, _):
         for deal in self._deals:
@@ -200,10 +208,11 @@ class _Deal:
     def size(self):
         return self._result.dtype, self._result.numel()
 
-    def push(self, tensor):
+    def push(self):
         operation = 'reduce-scatter' if self._is_sum() else self._op.value
-        return self._crossing.begin(
-            lambda: self._ranks.job.push_pull(tensor, *self._places, operation))
+        blocks = (self._ranks.count, 1) if self._is_sum() else (1, 1)
+        return Push(lambda of, given, result: self._ranks.job.push_pull(
+            of, given, result, operation), *self._places, blocks, self._crossing)
 
     def finish(self):
         block = self._result if self._is_sum() else \
@@ -214,7 +223,7 @@ class _Deal:
         unload(mine.copy_(block[:mine.numel()]), self.output, False)
 
 
-class Broadcast:
+class Broadcast(_Whole):
     """The root's values for everybody."""
     kind, room, neutral = 'broadcast', None, None
 
@@ -228,14 +237,16 @@ class Broadcast:
         self._values = carrier_of(output, True)
         self.crossing = crossing_of(ranks.job, self._values)
         is_root = ranks.job.rank == root
-        self._place = (self.crossing.out if is_root else self.crossing.back)(self._values)
+        place = (self.crossing.out if is_root else self.crossing.back)(self._values)
+        self._places = (place, None) if is_root else (None, place)
 
     def sizes(self, _):
         return [(self._values.dtype, self._values.numel())]
 
-    def parts(self, plan):
-        return [(plan.slots[0], lambda of: self.crossing.begin(
-            lambda: self._ranks.job.broadcast(of, self._place, self._root)))]
+    def pushes(self, _):
+        return [Push(lambda of, given, result: self._ranks.job.broadcast(
+            of, result if given is None else given, self._root), *self._places,
+            crossing=self.crossing)]
 
     def finish(self, _):
         unload(self._values, self._output, True)
@@ -257,7 +268,7 @@ def _joined(parts):
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-class _Boxes:
+class _Boxes(_Whole):
     """Rows whose number only their owner knows: they travel in boxes that have room for the most of
     any rank so far. A box begins with how much room this rank needs, and how many rows of each
     tensor it holds. Who needs more than there is says so in the same way, and all begin anew with
@@ -281,12 +292,13 @@ class _Boxes:
     def sizes(self, room):
         return [(torch.int32, self._head - -room // 4)]
 
-    def parts(self, plan):
+    def pushes(self, plan):
         boxes = self.crossing.after(functools.partial(self._boxes, plan.room))
         (_, words), = self.sizes(plan.room)
         self._whole = torch.empty(self._ranks.count * words, dtype=torch.int32)
-        return [(plan.slots[0], lambda of: self.crossing.begin(
-            lambda: self._ranks.job.push_pull(of, boxes(), self._whole, self._operation)))]
+        blocks = len(self._rows), self._ranks.count
+        return [Push(lambda of, given, result: self._ranks.job.push_pull(
+            of, given, result, self._operation), boxes, self._whole, blocks, self.crossing)]
 
     def _boxes(self, room):
         return torch.cat([self._box(room, *one) for one in zip(self._rows, self._raw)])

@@ -24,6 +24,7 @@ import torch
 
 from .. import _operations, errors
 from .._library import encode
+from .._lengths import FIRST, FIRST_BYTES, Habits, Pool
 from .._operations import Operation, Part, Slot
 from ..errors import GradpoolError, Mismatch, mismatch, Timeout
 
@@ -49,13 +50,15 @@ def short(name):
 class Plan:
     """What all ranks bring, and the tensors for it.
 
+    slots    None: it has none of its own, `pieces` carry it, and each operation says its words
+    pieces   [(Slot, offset, length)]
     neutral  starts an operation in which this rank has no part (join); None: there is no such
     rounds   operations that were begun here
     mark     an operation of the service that no round of it is"""
 
-    def __init__(self, text, slots, neutral):
-        self.text, self.slots, self.neutral = text, slots, neutral
-        self.rounds = self.room = 0
+    def __init__(self, text, slots, neutral, room=0, pieces=None):
+        self.text, self.slots, self.neutral, self.room = text, slots, neutral, room
+        self.pieces, self.rounds = pieces, 0
         self.mark = 'max' if text.startswith(('allgather', 'sparse')) else 'gather'
 
 
@@ -99,6 +102,7 @@ class Sequence:
         self._words = None                          # [the Slot of what ranks say]
         self._holder, self._queue = None, collections.deque()
         self._forgotten, self._is_broken = [], False
+        self._bytes, self._habits, self._pool = 0, None, Pool(self._declare_pieces)
 
     def next_name(self):
         """That of the next operation: calls without one are counted."""
@@ -158,12 +162,31 @@ class Sequence:
         return self.ranks.job.push_pull(tensor, nothing, None, mark)
 
     def adopt(self, text, sizes, neutral, room=0):
-        """The Plan of what was agreed, its tensors declared."""
+        """The Plan of what was agreed, its tensors declared. What all ranks have agreed on so far
+        decides alike on all whether it gets tensors of its own."""
+        if not self._is_kept(text, sizes):
+            return Plan(text, None, neutral, room, self._pool.pieces(*sizes[0]))
         while len(self.plans) >= self._plans_max:
             self._forget(self.plans.popitem(last=False)[1].slots)
-        plan = self.plans[text] = Plan(text, self.next_tensors(sizes), neutral)
-        plan.room = room
+        plan = self.plans[text] = Plan(text, self.next_tensors(sizes), neutral, room)
         return plan
+
+    def _is_kept(self, text, sizes):
+        """A group of tensors is kept. One tensor is, too, until there were many or large ones:
+        from then on those that recur are. Where few are kept a few marks are pushed."""
+        (dtype, elements), *others = sizes
+        if others or elements == 0:
+            return True
+        if self._habits is None:
+            self._bytes += elements * dtype_bytes(dtype)
+            few = FIRST if self.unnamed is not None else 1
+            if len(self.plans) < few and (not self.plans or self._bytes <= FIRST_BYTES):
+                return True
+            self._habits = Habits()
+            for plan in self.plans.values():
+                self._forget(plan.slots)
+            self.plans.clear()
+        return self._habits.recurs(text)
 
     def take(self, text, slots, neutral):
         """The same with tensors that were declared together with others."""
@@ -171,6 +194,9 @@ class Sequence:
 
     def replace(self, plan, sizes):
         """Other tensors for the same agreement."""
+        if plan.slots is None:
+            plan.pieces = self._pool.pieces(*sizes[0])
+            return
         self._forget(plan.slots)
         plan.slots = self.next_tensors(sizes)
 
@@ -201,12 +227,16 @@ class Sequence:
         names = [f'{self._path}{suffix}.{i}' for i in range(len(sizes))]
         return declare_all(self.ranks, dict(zip(names, sizes)))
 
+    def _declare_pieces(self, dtype, elements):
+        return declare_all(self.ranks, {f'{self._path}/{name}': (dtype, count)
+                                        for name, count in elements.items()})
+
     def _forget(self, slots):
         self._forgotten += slots
 
     def forget_all(self):
         """Nobody uses this name any more."""
-        for slot in itertools.chain(self._words or (), self._forgotten,
+        for slot in itertools.chain(self._words or (), self._forgotten, self._pool.drain(),
                                     *[plan.slots for plan in self.plans.values()]):
             slot.end()
 
@@ -237,6 +267,7 @@ class NamedOperation(Operation):
     crossing   how its values come to the host and back
     sizes(room)    of the tensors, (dtype, elements); `room`: the most of any rank
     parts(plan)    [(slot, begin)]
+    pushes(plan)   [Push] of the same: of one with one tensor, which may travel in pieces
     finish(plan)   puts the result in place. True: it must begin anew, with other tensors
 
     `brought`: what each rank has said, where they disagree."""
@@ -381,7 +412,11 @@ class NamedOperation(Operation):
 
     def _rounds(self):
         self._plan.rounds += 1
-        return [NamedPart(slot, begin) for slot, begin in self._call.parts(self._plan)]
+        if self._plan.slots is not None:
+            return [NamedPart(slot, begin) for slot, begin in self._call.parts(self._plan)]
+        push, = self._call.pushes(self._plan)
+        return [NamedPart(slot, begin, land=land)
+                for slot, begin, land in push.pieces(self._plan.pieces)]
 
     def _say(self, marks, clash=None):
         self._is_saying, self._first_clash = True, clash
