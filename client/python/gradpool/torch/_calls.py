@@ -67,6 +67,7 @@ def told_factors(factors):
 
 class _Whole:
     """A call whose pushes may be whole, each to a tensor of its own."""
+    recipe = None
 
     def parts(self, plan):
         return [(slot, push.begin) for slot, push in zip(plan.slots, self.pushes(plan))]
@@ -85,7 +86,8 @@ class Reduction(_Whole):
         self.text = f'allreduce ({op.name}) of {shapes}{told_factors(factors)}'
         self._cross([self._carriers(*pair) for pair in zip(tensors, outputs)])
         models = [(tensor.shape, tensor.dtype) for tensor in tensors]
-        self.neutral = functools.partial(_without_part, ranks, models, op, factors)
+        self.recipe = functools.partial(_without_part, models=models, op=op, factors=factors)
+        self.neutral = functools.partial(self.recipe, ranks)
 
     def _carriers(self, tensor, output):
         """(gradient, result) as they travel. Halves with a factor travel as float32: so they are
@@ -352,12 +354,17 @@ class Gathering(_Boxes):
             raise mismatch('allgather of a tensor without dimensions; call view(1) first')
         super().__init__(ranks, [tensors], tensors)
         self.text = f"allgather of {', '.join(map(_any_rows, tensors))}"
-        nothing = [tensor.new_empty((0, *tensor.shape[1:]), device='cpu') for tensor in tensors]
-        self.neutral = lambda: Gathering(ranks, nothing)
+        models = [((0, *tensor.shape[1:]), tensor.dtype) for tensor in tensors]
+        self.recipe = functools.partial(_without_rows, models=models)
+        self.neutral = functools.partial(self.recipe, ranks)
 
     def whole(self):
         """Of each tensor everybody's rows, rank by rank."""
         return list(map(self._placed, zip(*self.found), self._models))
+
+
+def _without_rows(ranks, models):
+    return Gathering(ranks, [torch.empty(shape, dtype=dtype) for shape, dtype in models])
 
 
 class Exchange(_Boxes):

@@ -1,4 +1,6 @@
 """Reductions of sparse tensors: everybody's indices and values for everybody, who adds them up."""
+import functools
+
 import torch
 
 from .._carriers import mean_of, scaled, told, widened
@@ -27,8 +29,10 @@ class SparseReduction(Gathering):
         if dims != 1:
             self.text += f', {dims} of its dimensions sparse'
         self.text += told_factors(factors)
-        nothing = [one.new_empty((0, *one.shape[1:]), device='cpu') for one in (indices, values)]
-        self.neutral = lambda: SparseReduction(ranks, *nothing, shape, op, factors)
+        models = [((0, *one.shape[1:]), one.dtype) for one in (indices, values)]
+        self.recipe = functools.partial(_without_rows, models=models, shape=shape, op=op,
+                                        factors=factors)
+        self.neutral = functools.partial(self.recipe, ranks)
 
     def reduced(self, decompress):
         """The result; `decompress` makes values what they were."""
@@ -39,6 +43,11 @@ class SparseReduction(Gathering):
             if self._op is ReduceOp.Average else scaled(total, self._after)
         values = decompress(total.to(self._dtype))
         return torch.sparse_coo_tensor(found.indices(), values, self._shape)._coalesced_(True)
+
+
+def _without_rows(ranks, models, shape, op, factors):
+    nothing = [torch.empty(rows, dtype=dtype) for rows, dtype in models]
+    return SparseReduction(ranks, *nothing, shape, op, factors)
 
 
 def is_sparse_to_some(texts):
