@@ -12,8 +12,10 @@ import python_case
 import harness
 import ranks
 import torch_door_calls
+import torch_door_values
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 from torch_door_calls import Rank
+from torch_door_joins import rank_joins_early           # noqa: found by name
 from torch_door_sparse import rank_has_sparse_tensors   # noqa: found by name
 
 TIMEOUT_MS = 20000
@@ -23,6 +25,7 @@ STEPS = 4
 def rank_compares(rank, workers):
     of = Rank(rank, workers)
     torch_door_calls.compare_all(of)
+    torch_door_values.compare_all(of)
     hvd = of.hvd
     of.expect_true('what it is built with', not any(
         getattr(hvd, f'{name}_built')() for name in 'mpi gloo nccl ddl ccl cuda rocm'.split()))
@@ -505,6 +508,20 @@ class TorchDoor(python_case.Case):
                 self.assertRegex(text, 'ranks 0, 1 brought .* rank 2 brought ')
             # The same words everywhere, but for who reads them.
             self.assertEqual(len({text.split('ranks disagree')[1] for _, text, _ in told}), 1)
+
+    def test_who_has_joined_takes_part_or_is_named_at_once(self):
+        wrong, refused, told = zip(*self.run_ranks('rank_joins_early', 3))
+        self.assertEqual(wrong, ([],) * 3)
+        self.assertEqual(len(refused[2]), 6)
+        for kind, text, seconds in refused[2]:
+            self.assertEqual(kind, 'GradpoolError', text)
+            self.assertIn('ranks 0, 1 have called join()', text)
+            self.assertLess(seconds, 10)
+        for kind, text, seconds in told:
+            self.assertEqual(kind, 'Mismatch', text)
+            self.assertRegex(text, r'rank 0 brought .*float32\[7, 3\], in join\(\); ranks 1, 2 '
+                             r'brought .*float32\[5\]')
+            self.assertLess(seconds, 10)
 
     def test_what_makes_no_sense_is_refused_at_once(self):
         for rank, found in enumerate(self.run_ranks('rank_is_refused', 2)):

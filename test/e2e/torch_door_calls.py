@@ -145,7 +145,7 @@ def compare_groups_of_rows(of):
     dealt, = hvd.grouped_reducescatter([given])
     (dealt * (of.rank + 1)).sum().backward()
     dealt = [torch.full((count, 2), rank + 1.) for rank, count in enumerate(rows)]
-    of.expect('through a group of deals', given.grad, torch.cat(dealt) / of.workers)
+    of.expect('through a group of deals', given.grad, torch.cat(dealt))
     for call in hvd.grouped_allgather, hvd.grouped_reducescatter:
         of.expect_true('no tensors', 'of no tensors' in of.raised(lambda: call([]))[1])
 
@@ -308,7 +308,7 @@ def compare_gradients(of):
     of.expect('through allgather', gradient(hvd.allgather, wide[of.rank]),
               (sum(wide) / of.workers).chunk(of.workers)[of.rank])
     of.expect('through reducescatter', gradient(hvd.reducescatter, mine[:1], op=hvd.Sum),
-              torch.cat([weight[:1] for weight in weights]))
+              of.workers * torch.cat([weight[:1] for weight in weights]))
     of.expect('through alltoall', gradient(hvd.alltoall, mine),
               torch.cat([weight[of.rank:of.rank + 1] for weight in weights]))
 

@@ -21,6 +21,13 @@ _NO_ROOM = errno.ENOMEM, errno.ENOSPC, errno.EMFILE
 _full = weakref.WeakSet()   # jobs that have no more memory to lend
 
 
+def flat_of(tensor):
+    """A tensor's values one behind the other: its own memory where they lie so, else a copy.
+    Strides of dimensions of one element say nothing, and view() keeps them."""
+    whole = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return whole.as_strided((whole.numel(),), (1,))
+
+
 def carrier_of(tensor, is_moved):
     """The carrier of a tensor, with its values: the tensor's own memory where that will do.
 
@@ -28,7 +35,7 @@ def carrier_of(tensor, is_moved):
               Otherwise there is arithmetic on it, which short integers do as longer ones"""
     if tensor.layout is not torch.strided:
         raise mismatch(f'a tensor of layout {tensor.layout}; call to_dense() first')
-    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1)
+    flat = flat_of(tensor)
     if flat.dtype in _NATIVE:
         return flat
     if flat.is_complex():
@@ -41,10 +48,43 @@ def carrier_of(tensor, is_moved):
     return words
 
 
+def is_half(dtype):
+    return dtype in _HALVES
+
+
 def widened(carrier):
-    """For a sum that is divided only where it lands: of halves it may be more than a half can be,
-    though their mean is not."""
+    """For arithmetic on a sum after it has landed: a sum of halves may be more than a half can
+    be, though what is made of it is not."""
     return carrier.float() if carrier.dtype in _HALVES else carrier
+
+
+def scaled(values, factor):
+    """Values times a factor, in their dtype: halves are multiplied as float32, integers exactly by
+    a whole factor and as float64 by another one, and rounded towards 0."""
+    if factor == 1:
+        return values
+    if values.dtype in _HALVES:
+        return (values.float() * factor).to(values.dtype)
+    if values.is_floating_point() or values.is_complex():
+        return values * factor
+    if _is_whole(factor, values.dtype):
+        return values * int(factor)
+    return (values.double() * factor).to(values.dtype)
+
+
+def _is_whole(factor, dtype):
+    """Whether integers of that dtype can be multiplied by it as integers."""
+    return dtype is not torch.bool and float(factor).is_integer() \
+        and abs(factor) <= torch.iinfo(dtype).max
+
+
+def mean_of(total, count, factor=1.0):
+    """A sum of so many values as their mean times a factor; of integers the next one below."""
+    if total.is_floating_point() or total.is_complex():
+        return scaled(total.div(count), factor)
+    if _is_whole(factor, total.dtype):
+        return (total * int(factor)).div(count, rounding_mode='floor')
+    return total.double().mul(factor).div(count).floor().to(total.dtype)
 
 
 def is_its_own(tensor, carrier):

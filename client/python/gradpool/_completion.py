@@ -17,6 +17,8 @@ from ._threads import start
 from .errors import GradpoolError
 
 SLICE_MS = 10
+# Items that are looked at each time: so many of the oldest, and of the others.
+_OLDEST, _OTHERS = 16, 64
 
 
 class _End:
@@ -32,6 +34,7 @@ class _End:
 class _Completer:
     def __init__(self):
         self._new = queue.SimpleQueue()
+        self._turn = 0
         self._thread = start(self._run, 'gradpool', lambda: self.add(_End()))
 
     def add(self, item):
@@ -45,7 +48,16 @@ class _Completer:
         while True:
             items += self._arrived(may_sleep=not items)
             self._sleep(items)
-            items = [item for item in items if not item.is_over()]
+            items = self._left_of(items)
+
+    def _left_of(self, items):
+        """Items that are not over. Of many, most of which queue behind the oldest, those and some
+        others are looked at, in turn."""
+        first = _OLDEST + self._turn * _OTHERS
+        looked = items[:_OLDEST], items[first:first + _OTHERS]
+        self._turn = self._turn + 1 if first + _OTHERS < len(items) else 0
+        old, others = ([item for item in some if not item.is_over()] for some in looked)
+        return old + items[_OLDEST:first] + others + items[first + _OTHERS:]
 
     def _arrived(self, may_sleep):
         found = [self._new.get()] if may_sleep else []
@@ -54,7 +66,7 @@ class _Completer:
         return found
 
     def _sleep(self, items):
-        request = next(filter(None, (item.waits_for() for item in items)), None)
+        request = next(filter(None, (item.waits_for() for item in items[:_OLDEST])), None)
         with contextlib.suppress(GradpoolError, queue.Empty):   # is_over() meets the error, too
             if request:
                 request.done(SLICE_MS)
@@ -62,7 +74,7 @@ class _Completer:
                 items.append(self._new.get(timeout=SLICE_MS / 1e3))
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()     # a destructor may complete() something within complete()
 _completer = None
 
 
@@ -83,7 +95,7 @@ def is_here():
 def _forget():
     """A forked child has none of its parent's threads, and may need one of its own."""
     global _completer, _lock
-    _completer, _lock = None, threading.Lock()
+    _completer, _lock = None, threading.RLock()
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -21,6 +21,7 @@ from torch._C._distributed_c10d import Work
 
 from ._completion import complete, is_here
 from ._cuda import HERE
+from ._lengths import FIRST, FIRST_BYTES, Habits, Pool
 from ._library import INT_MAX
 from ._promise import Promise
 from .errors import error_of, GradpoolError, Timeout
@@ -61,6 +62,30 @@ class Names:
         self._slots = collections.OrderedDict()     # (dtype, elements) -> Slot, used last is last
         self._forgotten = []                        # whose last round is not over yet
         self._declared = self._bytes = 0
+        self._habits, self._pool = Habits(), Pool(self._declare_pieces)
+
+    def pieces(self, dtype, elements):
+        """[(Slot, offset, length)] for a length that does not recur; None: slot() is for it. All
+        ranks get the same."""
+        key, size = (dtype, elements), elements * torch.empty(0, dtype=dtype).element_size()
+        recurs = self._habits.recurs(key)
+        if key in self._slots or elements == 0 or self._is_kept(size, recurs):
+            return None
+        return self._pool.pieces(dtype, elements)
+
+    def _is_kept(self, size, recurs):
+        """Whether one more of that size gets a tensor of its own. For one that recurs others are
+        forgotten, unless they recur as well."""
+        if len(self._slots) < FIRST and self._bytes + size <= FIRST_BYTES:
+            return True
+        has_room = len(self._slots) < self._names_max and self._bytes + size <= BYTES_MAX
+        return recurs and (has_room or not self._habits.is_recent(next(iter(self._slots))))
+
+    def _declare_pieces(self, dtype, elements):
+        named = {f'{self._prefix}/{name}': count for name, count in elements.items()}
+        told = str(dtype).removeprefix('torch.')
+        return [Slot(tensor, 0) for tensor in
+                self._job.declare_all(named, told, ranks=self._ranks)]
 
     def slot(self, dtype, elements):
         """The Slot of that size, declared if it is not known."""
@@ -93,6 +118,7 @@ class Names:
         """Nobody asks any more."""
         while self._slots:
             self._forget_one()
+        self._forgotten += self._pool.drain()
         self._make_room(0)
 
 
@@ -117,10 +143,10 @@ class Slot:
 
 class Part:
     """One push: `begin`(tensor) starts it once the Slot is free, and returns the Request.
-    `crossing`: how its values come to the host and back."""
+    `crossing`: how its values come to the host and back; `land`: called once its round is over."""
 
-    def __init__(self, slot, begin, crossing=HERE):
-        self.slot, self._begin, self.crossing = slot, begin, crossing
+    def __init__(self, slot, begin, crossing=HERE, land=None):
+        self.slot, self._begin, self.crossing, self._land = slot, begin, crossing, land
         self.operation = self.request = None
 
     def queue(self, operation):
@@ -140,6 +166,12 @@ class Part:
             self.request = self._begin(self.slot.tensor)
         except GradpoolError as error:
             self.operation.end(error)
+
+    def land(self):
+        """What its round has brought is put where it belongs, once."""
+        land, self._land = self._land, None
+        if land is not None:
+            land()
 
     def leave(self):
         """Its round is over: the next one's turn."""
@@ -243,6 +275,19 @@ class Operation(Work):
             self._see_through(self._left_s())
         else:
             complete(self)
+
+    def let_go(self):
+        """Leaves it to the thread, and never sees it through here: for a destructor, which runs
+        anywhere."""
+        with _lock:
+            if self._over.is_set() or self._is_taken:
+                return
+            self._is_taken = self._is_handed = True
+        complete(self)
+
+    def is_settled(self):
+        """Whether it is over, without a look at what it waits for."""
+        return self._over.is_set()
 
     def _take(self):
         with _lock:
@@ -351,6 +396,7 @@ class Operation(Work):
                           'operation is not over')
         left_ms = (until_s - time.monotonic()) * 1e3
         part.request.wait(int(min(max(left_ms, 1), INT_MAX)))
+        part.land()
 
     def end(self, error):
         """It is over: once."""

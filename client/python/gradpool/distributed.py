@@ -22,6 +22,7 @@ from . import _monitored
 from ._any_source import Claim, Mailbox
 from ._carriers import carrier_of, check_alike, check_place, is_its_own, unload, widened
 from ._cuda import crossing_of, room_for
+from ._lengths import Pieces, Push
 from ._membership import join
 from ._operations import Names, Operation, Part
 from ._order import Collective, Order
@@ -148,7 +149,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         name = _arithmetic(operation, tensor)
         given = carrier_of(tensor, False)
         result = given if is_wanted else torch.empty(given.shape, dtype=given.dtype)
-        return self._run(what, tensor, [self._push(name, given, result)], [tensor],
+        return self._run(what, tensor, self._push(name, given, result), [tensor],
                          lambda: is_wanted and unload(given, tensor, False))
 
     def _reduce_sparse(self, what, tensor, operation, is_wanted):
@@ -164,7 +165,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
                 unload(given, full, False)
                 with torch.no_grad():   # what detach() gives keeps its own count of elements
                     tensor.copy_(full.to_sparse(tensor.sparse_dim()))
-        return self._run(what, tensor, [self._push(name, given, given)], [tensor], finish)
+        return self._run(what, tensor, self._push(name, given, given), [tensor], finish)
 
     def _fold(self, what, tensor, fold, is_wanted):
         if tensor.is_floating_point() or tensor.is_complex():
@@ -178,7 +179,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
                 for other in others:
                     fold(first, other, out=first)
                 unload(first, tensor, True)
-        return self._run(what, tensor, [self._push('gather', given, whole)], [tensor], finish)
+        return self._run(what, tensor, self._push('gather', given, whole), [tensor], finish)
 
     @_puts
     def allreduce_coalesced(self, tensors, opts=None):
@@ -188,7 +189,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
         def finish():
             self._unload_all(given, tensors, False)
-        return self._run('all_reduce_coalesced', given, [self._push(name, given, given)], tensors,
+        return self._run('all_reduce_coalesced', given, self._push(name, given, given), tensors,
                          finish)
 
     @_puts
@@ -214,17 +215,17 @@ class ProcessGroup(torch.distributed.ProcessGroup):
             given = widened(given)
         if name in ('sum', 'mean'):
             found = result.to(given.dtype)
-            part = self._push('reduce-scatter', given, found, found.numel())
+            parts = self._push('reduce-scatter', given, found, found.numel())
         else:
             whole = torch.empty_like(given)
             found = self._blocks(whole)[self.rank()]
-            part = self._push(name, given, whole)
+            parts = self._push(name, given, whole)
 
         def finish():
             if name == 'mean':
                 found.div_(self.size())
             unload(result.copy_(found), output, False)
-        return self._run('reduce_scatter', output, [part], [output], finish)
+        return self._run('reduce_scatter', output, parts, [output], finish)
 
     # ---- one to all, all to one, all to all ----
 
@@ -236,8 +237,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
         def begin(of, given, result):
             return self._job.broadcast(of, result if given is None else given, root)
-        part = self._part(self._slot(self._names, values), begin, *places)
-        return self._run('broadcast', tensor, [part], [tensor],
+        return self._run('broadcast', tensor, self._parts(begin, *places), [tensor],
                          lambda: unload(values, tensor, True))
 
     @_puts
@@ -259,7 +259,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         def finish():
             for block, output in zip(self._blocks(whole), outputs) if outputs else ():
                 unload(block, output, True)
-        return self._run(what, tensor, [self._push('gather', given, whole)], outputs or (), finish)
+        return self._run(what, tensor, self._push('gather', given, whole), outputs or (), finish)
 
     @_puts
     def _allgather_base(self, output, tensor, opts=None):
@@ -271,8 +271,8 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         whole = carrier_of(output, True)
         if not is_its_own(output, whole):
             return self._collect('all_gather', tensor, output.view(self.size(), -1).unbind())
-        part = self._push('gather', carrier_of(tensor, True), whole)
-        return self._run('all_gather', tensor, [part], [output])
+        parts = self._push('gather', carrier_of(tensor, True), whole)
+        return self._run('all_gather', tensor, parts, [output])
 
     @_puts
     def allgather_coalesced(self, outputs, tensors, opts=None):
@@ -289,7 +289,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         def finish():
             for block, of_rank in zip(self._blocks(whole), outputs):
                 self._unload_all(block, of_rank, True)
-        return self._run('all_gather_coalesced', given, [self._push('gather', given, whole)],
+        return self._run('all_gather_coalesced', given, self._push('gather', given, whole),
                          [output for of_rank in outputs for output in of_rank], finish)
 
     @_puts
@@ -329,12 +329,12 @@ class ProcessGroup(torch.distributed.ProcessGroup):
             def finish():
                 for block, out in zip(self._blocks(result), outs):
                     unload(block, out, True)
-        part = self._push('all-to-all', moved, result, moved.numel() // self.size())
-        return self._run('all_to_all', output, [part], [output], finish)
+        parts = self._push('all-to-all', moved, result, moved.numel() // self.size())
+        return self._run('all_to_all', output, parts, [output], finish)
 
     def barrier(self, opts=None):
         nothing = torch.empty(0, dtype=torch.int32)
-        return self._run('barrier', nothing, [self._push('sum', nothing, nothing)])
+        return self._run('barrier', nothing, self._push('sum', nothing, nothing))
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         """As torch.distributed.monitored_barrier(). timeout: a timedelta, or seconds."""
@@ -436,7 +436,10 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
     def _run(self, what, tensor, parts, result=(), finish=None, place=None):
         """A collective. It meets the other ranks' in the tensor of its one part, unless a `place`
-        is given."""
+        is given; where it travels in pieces all say what they bring."""
+        if isinstance(parts, Pieces):
+            place = f"{tensor.numel()}x{str(tensor.dtype)[6:]}"
+            parts = [self.order.check(what, tensor), *parts]
         self.order.note(place or parts[0].slot.tensor.name, what, tensor)
         return Collective(self, self._told(what, tensor), parts, result, finish).start()
 
@@ -445,8 +448,22 @@ class ProcessGroup(torch.distributed.ProcessGroup):
                 f"group '{self._name}'")
 
     def _push(self, operation, given, result, elements=None):
-        return self._part(self._slot(self._names, given, elements), lambda of, given, result:
-                          self._job.push_pull(of, given, result, operation), given, result)
+        return self._parts(lambda of, given, result: self._job.push_pull(
+            of, given, result, operation), given, result, elements)
+
+    def _parts(self, begin, given, result, elements=None):
+        """A push of a tensor of so many elements, as many as the carriers if None: its one Part,
+        or Pieces. begin() is as for _part()."""
+        carrier = result if given is None else given
+        elements = carrier.numel() if elements is None else elements
+        pieces = self._declared(lambda: self._names.pieces(carrier.dtype, elements))
+        if pieces is None:
+            return [self._part(self._slot(self._names, carrier, elements), begin, given, result)]
+        crossing, count = crossing_of(self._job, given, result), max(elements, 1)
+        blocks = [0 if one is None else one.numel() // count for one in (given, result)]
+        push = Push(begin, crossing.out(given), crossing.back(result), blocks, crossing)
+        return Pieces(Part(slot, start, crossing, land) for slot, start, land in
+                      push.pieces(pieces))
 
     def _part(self, slot, begin, given, result):
         """begin(tensor, given, result) gets the carriers, or None, as they lie on the host."""
@@ -457,10 +474,14 @@ class ProcessGroup(torch.distributed.ProcessGroup):
     def _slot(self, names, carrier, elements=None):
         """Of a tensor as long as the carrier, or of so many elements. Who cannot declare what the
         others do has failed."""
+        return self._declared(lambda: names.slot(
+            carrier.dtype, carrier.numel() if elements is None else elements))
+
+    def _declared(self, declare):
         if self.failure is not None:
             raise self.failure
         try:
-            return names.slot(carrier.dtype, carrier.numel() if elements is None else elements)
+            return declare()
         except GradpoolError as error:
             self.fail(error)
             raise

@@ -3,11 +3,14 @@ how the result comes to its place (NamedOperation's `call`)."""
 import enum
 import functools
 import itertools
+import math
 
 import torch
 
-from .._carriers import carrier_of, check_place, check_tensor, told, unload, widened
+from .._carriers import (carrier_of, check_place, check_tensor, flat_of, is_half, mean_of, scaled,
+                         told, unload, widened)
 from .._cuda import crossing_of, fetched
+from .._lengths import Push
 from ..errors import mismatch
 
 
@@ -48,7 +51,29 @@ def _neutral_value(op, dtype):
     return float('inf') if op is ReduceOp.Min else float('-inf')
 
 
-class Reduction:
+def factors_for(dtype, op, factors):
+    """(before, after) as they are applied to a dtype. Sums of halves are made as float32, where
+    nothing is gained by dividing before and multiplying after (gradient_predivide_factor)."""
+    is_sum = op in (ReduceOp.Average, ReduceOp.Sum)
+    if is_sum and is_half(dtype) and math.isclose(factors[0] * factors[1], 1, rel_tol=1e-12):
+        return 1.0, 1.0
+    return factors
+
+
+def told_factors(factors):
+    """How the texts that ranks compare say (before, after)."""
+    return '' if factors == (1.0, 1.0) else f', times {factors[0]:.17g} and {factors[1]:.17g}'
+
+
+class _Whole:
+    """A call whose pushes may be whole, each to a tensor of its own."""
+    recipe = None
+
+    def parts(self, plan):
+        return [(slot, push.begin) for slot, push in zip(plan.slots, self.pushes(plan))]
+
+
+class Reduction(_Whole):
     """Tensors of all ranks, reduced element by element."""
     kind, room = 'allreduce', None
 
@@ -57,18 +82,23 @@ class Reduction:
         self._outputs = list(outputs)
         for tensor in tensors:
             check_reduction(op, tensor)
-        scaled = '' if factors == (1.0, 1.0) else f', times {factors[0]:g} and {factors[1]:g}'
         shapes = ', '.join(map(told, tensors))
-        self.text = f'allreduce ({op.name}) of {shapes}{scaled}'
+        self.text = f'allreduce ({op.name}) of {shapes}{told_factors(factors)}'
         self._cross([self._carriers(*pair) for pair in zip(tensors, outputs)])
         models = [(tensor.shape, tensor.dtype) for tensor in tensors]
-        self.neutral = functools.partial(_without_part, ranks, models, op, factors)
+        self.recipe = functools.partial(_without_part, models=models, op=op, factors=factors)
+        self.neutral = functools.partial(self.recipe, ranks)
 
     def _carriers(self, tensor, output):
-        """(gradient, result) as they travel."""
+        """(gradient, result) as they travel. Halves with a factor travel as float32: so they are
+        rounded once, after all arithmetic."""
         given = carrier_of(tensor, False)
+        before, after = factors_for(tensor.dtype, self._op, self._factors)
+        if is_half(tensor.dtype) and (before, after) != (1, 1):
+            given = widened(given)
+            return self._scaled(given, before), torch.empty_like(given)
         result = given if output is tensor else carrier_of(output, False)
-        return self._scaled(given), result
+        return self._scaled(given, before), result
 
     def _cross(self, carriers):
         """Gradients set off to the host, if they are not there."""
@@ -77,29 +107,29 @@ class Reduction:
         self._places = [(self.crossing.out(given), self.crossing.back(result))
                         for given, result in carriers]
 
-    def _scaled(self, given):
-        factor, _ = self._factors
-        return given if factor == 1 else (given * factor).to(given.dtype)
+    def _scaled(self, given, before):
+        return scaled(given, before)
 
     def sizes(self, _):
         return [(result.dtype, result.numel()) for result in self._results]
 
-    def parts(self, plan):
-        return [(slot, self._push(output, *places))
-                for slot, output, places in zip(plan.slots, self._outputs, self._places)]
+    def pushes(self, _):
+        return [self._push(output, *places)
+                for output, places in zip(self._outputs, self._places)]
 
     def _push(self, output, given, result):
         is_sum = self._op is ReduceOp.Average and not _has_mean(output)
         name = 'sum' if is_sum else self._op.value
-        return lambda of: self.crossing.begin(
-            lambda: self._ranks.job.push_pull(of, given, result, name))
+        return Push(lambda of, given, result: self._ranks.job.push_pull(of, given, result, name),
+                    given, result, crossing=self.crossing)
 
     def finish(self, _):
         for output, result in zip(self._outputs, self._results):
+            _, after = factors_for(output.dtype, self._op, self._factors)
             if self._op is ReduceOp.Average and not _has_mean(output):
-                result.div_(self._ranks.count, rounding_mode='floor')
-            if self._factors[1] != 1:
-                result.copy_(result * self._factors[1])
+                result.copy_(mean_of(result, self._ranks.count, after))
+            elif after != 1:
+                result.copy_(scaled(result, after))
             unload(result, output, False)
 
 
@@ -113,11 +143,11 @@ def _without_part(ranks, models, op, factors):
 class _NoPart(Reduction):
     """Values that change nothing, and would if they were multiplied."""
 
-    def _scaled(self, given):
+    def _scaled(self, given, _):
         return given
 
 
-class Scattering:
+class Scattering(_Whole):
     """Tensors of all ranks, reduced; of each tensor each rank gets the rows that are its own."""
     kind, room, neutral = 'reducescatter', None, None
 
@@ -126,16 +156,15 @@ class Scattering:
         self.crossing = crossing_of(ranks.job, *[deal.given for deal in self._deals])
         for deal in self._deals:
             deal.cross(self.crossing)
-        self.text = f"reducescatter ({op.name}) of {', '.join(map(told, tensors))}"
-        if factors != (1.0, 1.0):
-            self.text += f', times {factors[0]:g} and {factors[1]:g}'
+        self.text = f"reducescatter ({op.name}) of {', '.join(map(told, tensors))}" \
+            + told_factors(factors)
         self.outputs = [deal.output for deal in self._deals]
 
     def sizes(self, _):
         return [deal.size() for deal in self._deals]
 
-    def parts(self, plan):
-        return [(slot, deal.push) for slot, deal in zip(plan.slots, self._deals)]
+    def pushes(self, _):
+        return [deal.push() for deal in self._deals]
 
     def finish(self, _):
         for deal in self._deals:
@@ -150,7 +179,8 @@ class _Deal:
         check_reduction(op, tensor)
         if tensor.dim() == 0:
             raise mismatch('reducescatter of a tensor without dimensions: it has no rows to deal')
-        self._ranks, self._op, self._factors = ranks, op, factors
+        self._ranks, self._op = ranks, op
+        self._factors = factors_for(tensor.dtype, op, factors)
         count, extra = divmod(tensor.shape[0], ranks.count)
         self._rows = [count + (i < extra) for i in range(ranks.count)]
         self.given = self._padded(tensor)
@@ -161,15 +191,13 @@ class _Deal:
     def _padded(self, tensor):
         """Blocks of the same length, one after the other."""
         blocks = [carrier_of(block, False) for block in tensor.detach().split(self._rows)]
-        if self._op is ReduceOp.Average:
+        if self._op is ReduceOp.Average or self._factors != (1.0, 1.0):
             blocks = [widened(block) for block in blocks]
         longest = blocks[0].numel()
         given = blocks[0].new_zeros(self._ranks.count, longest)
         for row, block in zip(given, blocks):
             row[:block.numel()] = block
-        if self._factors[0] != 1:
-            given = (given * self._factors[0]).to(given.dtype)
-        return given.view(-1)
+        return scaled(given, self._factors[0]).view(-1)
 
     def _is_sum(self):
         return self._op in (ReduceOp.Average, ReduceOp.Sum)
@@ -182,24 +210,22 @@ class _Deal:
     def size(self):
         return self._result.dtype, self._result.numel()
 
-    def push(self, tensor):
+    def push(self):
         operation = 'reduce-scatter' if self._is_sum() else self._op.value
-        return self._crossing.begin(
-            lambda: self._ranks.job.push_pull(tensor, *self._places, operation))
+        blocks = (self._ranks.count, 1) if self._is_sum() else (1, 1)
+        return Push(lambda of, given, result: self._ranks.job.push_pull(
+            of, given, result, operation), *self._places, blocks, self._crossing)
 
     def finish(self):
         block = self._result if self._is_sum() else \
             self._result.view(self._ranks.count, -1)[self._ranks.position]
-        if self._op is ReduceOp.Average:
-            block.div_(self._ranks.count, **({} if _has_mean(self.output) else
-                                             {'rounding_mode': 'floor'}))
-        if self._factors[1] != 1:
-            block.copy_(block * self._factors[1])
+        block = mean_of(block, self._ranks.count, self._factors[1]) \
+            if self._op is ReduceOp.Average else scaled(block, self._factors[1])
         mine = carrier_of(self.output, False)
         unload(mine.copy_(block[:mine.numel()]), self.output, False)
 
 
-class Broadcast:
+class Broadcast(_Whole):
     """The root's values for everybody."""
     kind, room, neutral = 'broadcast', None, None
 
@@ -213,21 +239,23 @@ class Broadcast:
         self._values = carrier_of(output, True)
         self.crossing = crossing_of(ranks.job, self._values)
         is_root = ranks.job.rank == root
-        self._place = (self.crossing.out if is_root else self.crossing.back)(self._values)
+        place = (self.crossing.out if is_root else self.crossing.back)(self._values)
+        self._places = (place, None) if is_root else (None, place)
 
     def sizes(self, _):
         return [(self._values.dtype, self._values.numel())]
 
-    def parts(self, plan):
-        return [(plan.slots[0], lambda of: self.crossing.begin(
-            lambda: self._ranks.job.broadcast(of, self._place, self._root)))]
+    def pushes(self, _):
+        return [Push(lambda of, given, result: self._ranks.job.broadcast(
+            of, result if given is None else given, self._root), *self._places,
+            crossing=self.crossing)]
 
     def finish(self, _):
         unload(self._values, self._output, True)
 
 
 def _bytes_of(tensor):
-    flat = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    flat = flat_of(tensor)
     return (torch.view_as_real(flat) if flat.is_complex() else flat).view(-1).view(torch.uint8)
 
 
@@ -242,7 +270,7 @@ def _joined(parts):
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-class _Boxes:
+class _Boxes(_Whole):
     """Rows whose number only their owner knows: they travel in boxes that have room for the most of
     any rank so far. A box begins with how much room this rank needs, and how many rows of each
     tensor it holds. Who needs more than there is says so in the same way, and all begin anew with
@@ -266,12 +294,13 @@ class _Boxes:
     def sizes(self, room):
         return [(torch.int32, self._head - -room // 4)]
 
-    def parts(self, plan):
+    def pushes(self, plan):
         boxes = self.crossing.after(functools.partial(self._boxes, plan.room))
         (_, words), = self.sizes(plan.room)
         self._whole = torch.empty(self._ranks.count * words, dtype=torch.int32)
-        return [(plan.slots[0], lambda of: self.crossing.begin(
-            lambda: self._ranks.job.push_pull(of, boxes(), self._whole, self._operation)))]
+        blocks = len(self._rows), self._ranks.count
+        return [Push(lambda of, given, result: self._ranks.job.push_pull(
+            of, given, result, self._operation), boxes, self._whole, blocks, self.crossing)]
 
     def _boxes(self, room):
         return torch.cat([self._box(room, *one) for one in zip(self._rows, self._raw)])
@@ -325,12 +354,17 @@ class Gathering(_Boxes):
             raise mismatch('allgather of a tensor without dimensions; call view(1) first')
         super().__init__(ranks, [tensors], tensors)
         self.text = f"allgather of {', '.join(map(_any_rows, tensors))}"
-        nothing = [tensor.new_empty((0, *tensor.shape[1:]), device='cpu') for tensor in tensors]
-        self.neutral = lambda: Gathering(ranks, nothing)
+        models = [((0, *tensor.shape[1:]), tensor.dtype) for tensor in tensors]
+        self.recipe = functools.partial(_without_rows, models=models)
+        self.neutral = functools.partial(self.recipe, ranks)
 
     def whole(self):
         """Of each tensor everybody's rows, rank by rank."""
         return list(map(self._placed, zip(*self.found), self._models))
+
+
+def _without_rows(ranks, models):
+    return Gathering(ranks, [torch.empty(shape, dtype=dtype) for shape, dtype in models])
 
 
 class Exchange(_Boxes):

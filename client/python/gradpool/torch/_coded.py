@@ -16,7 +16,7 @@ class CodedReduction:
 
     feedback  their residuals and rounds
     is_sent   False: only what ranks agree on is asked for, nothing is encoded"""
-    kind, room = 'allreduce', None
+    kind, room, recipe = 'allreduce', None, None
 
     def __init__(self, ranks, feedback, tensors, op, is_sent=True):
         if op not in (ReduceOp.Average, ReduceOp.Sum):

@@ -1,9 +1,13 @@
-"""Operations that gradients go back through. As in Horovod, those of allgather and broadcast are
-means over the ranks; those of allreduce and reducescatter are what the operation itself makes of
-them."""
+"""Operations that gradients go back through, each by Horovod's rule:
+
+    allreduce      the same operation, with the same factors
+    allgather      the mean over the ranks, of which each takes its own rows
+    broadcast      the mean over the ranks for the root, zeros for the others
+    reducescatter  gathered; times the number of ranks for a Sum; times both factors
+    alltoall       sent back"""
 import torch
 
-from .._carriers import check_tensor
+from .._carriers import check_tensor, scaled
 from . import _collectives
 from ._calls import Gathering, ReduceOp
 from ._handles import begin
@@ -56,15 +60,14 @@ class _Broadcast(torch.autograd.Function):
 class _Reducescatter(torch.autograd.Function):
     @staticmethod
     def forward(ctx, how, name, *tensors):
-        op, ctx.process_set, *factors = how
-        ctx.factor = factors[0] * factors[1]
-        ctx.share = ctx.process_set.size() if op is ReduceOp.Average else 1
+        op, ctx.process_set, before, after = how
+        ctx.factor = before * after * (ctx.process_set.size() if op is ReduceOp.Sum else 1)
         return tuple(_collectives.grouped_reducescatter_async(tensors, name, *how).wait())
 
     @staticmethod
     def backward(ctx, *gradients):
         every = _collectives.grouped_allgather_async(gradients, None, ctx.process_set).wait()
-        return None, None, *[one / ctx.share * ctx.factor for one in every]
+        return None, None, *[scaled(one, ctx.factor) for one in every]
 
 
 class _Alltoall(torch.autograd.Function):

@@ -29,6 +29,7 @@ class Door:
         self.is_closed = False
         self.sets = []
         self.hosts = []     # of each rank: (host, its number there or None)
+        self.joins = 0      # joins that all ranks have made
 
     def add(self, process_set):
         process_set.bind(self, len(self.sets))

@@ -1,4 +1,6 @@
 """What asynchronous calls return: to be passed to poll() and synchronize()."""
+import sys
+
 from ..errors import mismatch
 from ._sequences import NamedOperation
 
@@ -8,6 +10,11 @@ class Handle:
 
     def __init__(self, operation, result):
         self._operation, self._result = operation, result
+
+    def __del__(self):
+        """A dropped handle's operation is completed all the same, by the process's thread."""
+        if not self._operation.is_settled() and not sys.is_finalizing():
+            self._operation.let_go()
 
     def wait(self):
         """The result. Raises what went wrong."""
@@ -22,8 +29,10 @@ class Handle:
         return self._operation.brought
 
     def then(self, make):
-        """A Handle of what make() makes of the result."""
-        return Handle(self._operation, lambda: make(self._result()))
+        """This Handle, of what make() makes of its result."""
+        former = self._result
+        self._result = lambda: make(former())
+        return self
 
     def rest(self, limit_ms):
         """Waits so long for it."""

@@ -20,7 +20,7 @@ class _Rounds:
     def __init__(self, ranks):
         self._plans = {(sequence.name, text): (sequence, plan) for sequence in ranks.all()
                        for text, plan in sequence.plans.items() if plan.neutral}
-        self._open = {}
+        self._ranks, self._open, self._asked = ranks, {}, {}
 
     def counts(self):
         """Of each, with the one that still waits for its turn."""
@@ -37,7 +37,22 @@ class _Rounds:
         for key in self._free():
             sequence, plan = self._plans[key]
             if until is None or plan.rounds < until[key]:
-                self._open[key] = NamedOperation(sequence, plan.neutral()).start()
+                self._open[key] = NamedOperation(sequence, plan.neutral(), True).start()
+
+    def answer(self, calls):
+        """Begins what other ranks wait in and this one does not know, once."""
+        for name, is_given, number, recipe in calls:
+            sequence = self._ranks.known_as(name, is_given)
+            if number == sequence.said + 1:
+                call = recipe(self._ranks)
+                self._asked[name, call.text] = sequence
+                self._open[name, call.text] = NamedOperation(sequence, call).start()
+
+    def _learn(self, key):
+        """What was begun for others is gone on with like all that is known."""
+        sequence = self._asked.pop(key, None)
+        if sequence is not None and key[1] in sequence.plans:
+            self._plans[key] = sequence, sequence.plans[key[1]]
 
     def _free(self):
         """Those that have none open. Rows that travel without a name wait for their turn, and are
@@ -46,6 +61,7 @@ class _Rounds:
         over = [key for key in reversed(list(self._open)) if self._open[key].look()]
         for key in over:
             self._open.pop(key).wait()      # raises what went wrong
+            self._learn(key)
         others = [key for key in self._plans if key not in self._open and key not in over]
         return others + over[::-1]
 
@@ -66,18 +82,23 @@ def join(device=-1):
     """Returns when all ranks have called it: the rank that has done the most, the highest of those.
     Until then this one takes part in what the others do, with nothing of its own: in an Average,
     too, which is over all ranks. That holds for allreduce, allgather and barrier, as they were
-    called before; other operations wait for this rank.
+    called before or under a new name; all else raises an error there that names this rank.
 
     device  not looked at"""
     ranks = global_process_set.sequences()
     for operation in door().open():
         operation.wait()
-    rounds = _Rounds(ranks)
+    rounds, sets = _Rounds(ranks), [of.sequences() for of in door().sets if of and of.included()]
     done = gather_async(sum(rounds.counts().values()), '(join)', global_process_set)
     while not poll(done):
         rounds.go_on()
+        for of in sets:
+            calls = of.joined.calls()
+            if of is ranks:
+                rounds.answer(calls)
         if not rounds.rest():
             done.rest(_SLICE_MS)
     rounds.end(gather_async(rounds.counts(), '(joined)', global_process_set).wait())
+    door().joins += 1
     done = done.wait()
     return max(range(len(done)), key=lambda rank: (done[rank], rank))

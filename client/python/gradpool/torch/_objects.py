@@ -21,7 +21,7 @@ def gather_async(thing, name, process_set):
     """The Handle of what gather_objects() returns."""
     ranks = process_set.sequences()
     call = Gathering(ranks, [_bytes_of(thing)])
-    call.neutral = None     # who has joined has no object
+    call.neutral = call.recipe = None   # a rank that has joined has no object
     return begin(ranks, call, name, lambda: [_thing_of(raw) for raw, in call.found])
 
 

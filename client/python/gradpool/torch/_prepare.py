@@ -11,7 +11,7 @@ from ._sequences import declare_all, disagreement, NamedOperation
 
 class _Preparation:
     """The call by which all ranks say the same list of operations."""
-    kind, room, neutral, crossing = 'prepare', None, None, HERE
+    kind, room, neutral, recipe, crossing = 'prepare', None, None, None, HERE
 
     def __init__(self, ranks, calls):
         self._ranks, self._calls = ranks, calls

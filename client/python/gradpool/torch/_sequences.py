@@ -24,8 +24,10 @@ import torch
 
 from .. import _operations, errors
 from .._library import encode
+from .._lengths import FIRST, FIRST_BYTES, Habits, Pool
 from .._operations import Operation, Part, Slot
 from ..errors import GradpoolError, Mismatch, mismatch, Timeout
+from ._joined import refusal
 
 _WORDS = 128                # what a rank says
 _HEAD = struct.Struct('<16sq')
@@ -36,6 +38,8 @@ _TOLD_CHARS = 80            # of what an operation brings, where it stands among
 _PATIENCE_S = 0.05
 # In the second half of its deadline, so often: what others have told may be of an earlier wait.
 _TELLS = 4
+# How long an operation waits before it looks round for ranks that have joined.
+_JOINED_S = 0.2
 
 
 def short(name):
@@ -49,13 +53,15 @@ def short(name):
 class Plan:
     """What all ranks bring, and the tensors for it.
 
+    slots    None: it has none of its own, `pieces` carry it, and each operation says its words
+    pieces   [(Slot, offset, length)]
     neutral  starts an operation in which this rank has no part (join); None: there is no such
     rounds   operations that were begun here
     mark     an operation of the service that no round of it is"""
 
-    def __init__(self, text, slots, neutral):
-        self.text, self.slots, self.neutral = text, slots, neutral
-        self.rounds = self.room = 0
+    def __init__(self, text, slots, neutral, room=0, pieces=None):
+        self.text, self.slots, self.neutral, self.room = text, slots, neutral, room
+        self.pieces, self.rounds = pieces, 0
         self.mark = 'max' if text.startswith(('allgather', 'sparse')) else 'gather'
 
 
@@ -87,7 +93,8 @@ class Sequence:
 
     ranks      what is known of the set: `job`, `members` (None: all), `count`, `rank_of(i)`, `roll`
     plans_max  how many agreements are kept: one for a name that the script gave
-    unnamed    how many calls without a name there were; None: the script gave the name"""
+    unnamed    how many calls without a name there were; None: the script gave the name
+    said       how often this rank has said its words"""
 
     def __init__(self, ranks, name, plans_max, timeout_s):
         self.ranks, self.name, self.timeout_s = ranks, name, timeout_s
@@ -98,7 +105,8 @@ class Sequence:
         self._path = f'{ranks.path}/{short(name)}'
         self._words = None                          # [the Slot of what ranks say]
         self._holder, self._queue = None, collections.deque()
-        self._forgotten, self._is_broken = [], False
+        self._forgotten, self._is_broken, self.said = [], False, 0
+        self._bytes, self._habits, self._pool = 0, None, Pool(self._declare_pieces)
 
     def next_name(self):
         """That of the next operation: calls without one are counted."""
@@ -145,6 +153,8 @@ class Sequence:
         if self._words is None:
             self._words = self._declare([(torch.int32, _WORDS)], '')
             self.ranks.roll.declare()
+            self.ranks.joined.declare()
+        self.said += 1
         return NamedPart(self._words[0], lambda of: self.ranks.job.push_pull(of, words, whole,
                                                                           'gather'))
 
@@ -158,12 +168,31 @@ class Sequence:
         return self.ranks.job.push_pull(tensor, nothing, None, mark)
 
     def adopt(self, text, sizes, neutral, room=0):
-        """The Plan of what was agreed, its tensors declared."""
+        """The Plan of what was agreed, its tensors declared. What all ranks have agreed on so far
+        decides alike on all whether it gets tensors of its own."""
+        if not self._is_kept(text, sizes):
+            return Plan(text, None, neutral, room, self._pool.pieces(*sizes[0]))
         while len(self.plans) >= self._plans_max:
             self._forget(self.plans.popitem(last=False)[1].slots)
-        plan = self.plans[text] = Plan(text, self.next_tensors(sizes), neutral)
-        plan.room = room
+        plan = self.plans[text] = Plan(text, self.next_tensors(sizes), neutral, room)
         return plan
+
+    def _is_kept(self, text, sizes):
+        """A group of tensors is kept. One tensor is, too, until there were many or large ones:
+        from then on those that recur are. Where few are kept a few marks are pushed."""
+        (dtype, elements), *others = sizes
+        if others or elements == 0:
+            return True
+        if self._habits is None:
+            self._bytes += elements * dtype_bytes(dtype)
+            few = FIRST if self.unnamed is not None else 1
+            if len(self.plans) < few and (not self.plans or self._bytes <= FIRST_BYTES):
+                return True
+            self._habits = Habits()
+            for plan in self.plans.values():
+                self._forget(plan.slots)
+            self.plans.clear()
+        return self._habits.recurs(text)
 
     def take(self, text, slots, neutral):
         """The same with tensors that were declared together with others."""
@@ -171,6 +200,9 @@ class Sequence:
 
     def replace(self, plan, sizes):
         """Other tensors for the same agreement."""
+        if plan.slots is None:
+            plan.pieces = self._pool.pieces(*sizes[0])
+            return
         self._forget(plan.slots)
         plan.slots = self.next_tensors(sizes)
 
@@ -201,12 +233,16 @@ class Sequence:
         names = [f'{self._path}{suffix}.{i}' for i in range(len(sizes))]
         return declare_all(self.ranks, dict(zip(names, sizes)))
 
+    def _declare_pieces(self, dtype, elements):
+        return declare_all(self.ranks, {f'{self._path}/{name}': (dtype, count)
+                                        for name, count in elements.items()})
+
     def _forget(self, slots):
         self._forgotten += slots
 
     def forget_all(self):
         """Nobody uses this name any more."""
-        for slot in itertools.chain(self._words or (), self._forgotten,
+        for slot in itertools.chain(self._words or (), self._forgotten, self._pool.drain(),
                                     *[plan.slots for plan in self.plans.values()]):
             slot.end()
 
@@ -233,20 +269,24 @@ class NamedOperation(Operation):
     kind       "allreduce" and so on
     text       all that must be the same on every rank
     neutral    as in Plan
+    recipe     of (ranks), the same for other ranks, which may be pickled; None: there is no such
     room       None; or how many bytes this rank brings to one other, which may differ
     crossing   how its values come to the host and back
     sizes(room)    of the tensors, (dtype, elements); `room`: the most of any rank
     parts(plan)    [(slot, begin)]
+    pushes(plan)   [Push] of the same: of one with one tensor, which may travel in pieces
     finish(plan)   puts the result in place. True: it must begin anew, with other tensors
 
-    `brought`: what each rank has said, where they disagree."""
+    `brought`: what each rank has said, where they disagree. `has_joined`: this rank brings nothing
+    to it, and says words only where it disagrees."""
 
-    def __init__(self, sequence, call):
+    def __init__(self, sequence, call, has_joined=False):
         self._name = sequence.next_name()
         who = f"{call.kind} '{self._name}', rank {sequence.ranks.job.rank}"
         super().__init__(sequence, who, [])
         self._call, self._plan, self._whole = call, None, None
-        self._has_begun = self._is_saying = False
+        self._has_begun = self._is_saying = self._has_marks = False
+        self._words = f'{call.text}, in join()' if has_joined else call.text
         self.brought = []
 
     def start(self):
@@ -331,6 +371,29 @@ class NamedOperation(Operation):
         """Whether it was its turn already."""
         return self._has_begun
 
+    def is_over(self):
+        """The process's thread looks round for ranks that have joined and will not come."""
+        if self._needs_all() and self._group.timeout_s - self._left_s() > _JOINED_S:
+            joined = self._group.ranks.joined.find(self._for_joined())
+            if joined and self._for_joined() is None:
+                self.end(refusal(joined))
+        return super().is_over()
+
+    def _needs_all(self):
+        """Whether ranks that have joined do not begin it by themselves."""
+        if self._over.is_set() or not self._has_begun or self._name.startswith('(join'):
+            return False
+        is_part = self._group.ranks.members is not None     # join() is of all ranks
+        return self._is_saying or is_part or self._plan.neutral is None
+
+    def _for_joined(self):
+        """What ranks that have joined can begin it by: (name, whether the script gave it, which of
+        its words these are, recipe). None: they cannot."""
+        is_part = self._group.ranks.members is not None
+        if is_part or not self._is_saying or self._has_marks or self._call.recipe is None:
+            return None
+        return self._group.name, self._group.unnamed is None, self._group.said, self._call.recipe
+
     def told(self):
         """What it is, for other ranks to read."""
         return f'{self._name} ({self._call.text[:_TOLD_CHARS]})'
@@ -381,12 +444,17 @@ class NamedOperation(Operation):
 
     def _rounds(self):
         self._plan.rounds += 1
-        return [NamedPart(slot, begin) for slot, begin in self._call.parts(self._plan)]
+        if self._plan.slots is not None:
+            return [NamedPart(slot, begin) for slot, begin in self._call.parts(self._plan)]
+        push, = self._call.pushes(self._plan)
+        return [NamedPart(slot, begin, land=land)
+                for slot, begin, land in push.pieces(self._plan.pieces)]
 
     def _say(self, marks, clash=None):
         self._is_saying, self._first_clash = True, clash
+        self._has_marks = bool(marks or clash)
         words = torch.zeros(_WORDS, dtype=torch.int32)
-        raw = self._call.text.encode()
+        raw = self._words.encode()
         said = bytearray(_HEAD.pack(hashlib.sha256(raw).digest()[:16], self._call.room or 0)
                          + raw[:_TEXT_BYTES])
         words.view(torch.uint8)[:len(said)] = torch.frombuffer(said, dtype=torch.uint8)

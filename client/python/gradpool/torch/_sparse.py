@@ -1,12 +1,13 @@
 """Reductions of sparse tensors: everybody's indices and values for everybody, who adds them up."""
+import functools
+
 import torch
 
-from .._carriers import told
+from .._carriers import mean_of, scaled, told, widened
 from ..errors import mismatch
-from ._calls import Gathering, ReduceOp
+from ._calls import factors_for, Gathering, ReduceOp, told_factors
 
 _BEGIN = 'sparse allreduce'
-_HALVES = torch.float16, torch.bfloat16
 
 
 class SparseReduction(Gathering):
@@ -19,33 +20,34 @@ class SparseReduction(Gathering):
     def __init__(self, ranks, indices, values, shape, op, factors):
         if op not in (ReduceOp.Average, ReduceOp.Sum):
             raise mismatch(f'{op} of sparse tensors: expected Average or Sum')
-        self._op, self._factors, self._shape = op, factors, shape
-        super().__init__(ranks, [indices, _scaled(values, factors[0])])
+        self._op, self._shape, self._dtype = op, shape, values.dtype
+        before, self._after = factors_for(values.dtype, op, factors)
+        travels = values if before == self._after == 1 else scaled(widened(values), before)
+        super().__init__(ranks, [indices, travels])
         dims = indices.shape[1]
         self.text = f'{_BEGIN} ({op.name}) of {told(values, list(shape))}'
         if dims != 1:
             self.text += f', {dims} of its dimensions sparse'
-        if factors != (1.0, 1.0):
-            self.text += f', times {factors[0]:g} and {factors[1]:g}'
-        nothing = [one.new_empty((0, *one.shape[1:]), device='cpu') for one in (indices, values)]
-        self.neutral = lambda: SparseReduction(ranks, *nothing, shape, op, factors)
+        self.text += told_factors(factors)
+        models = [((0, *one.shape[1:]), one.dtype) for one in (indices, values)]
+        self.recipe = functools.partial(_without_rows, models=models, shape=shape, op=op,
+                                        factors=factors)
+        self.neutral = functools.partial(self.recipe, ranks)
 
     def reduced(self, decompress):
         """The result; `decompress` makes values what they were."""
         indices, values = self.whole()
-        dtype = values.dtype
-        wide = values.float() if dtype in _HALVES else values
-        found = torch.sparse_coo_tensor(indices.t(), wide, self._shape).coalesce()
-        values = found.values()
-        if self._op is ReduceOp.Average:
-            is_whole = not (values.is_floating_point() or values.is_complex())
-            values = values.div(self._ranks.count, rounding_mode='floor' if is_whole else None)
-        values = decompress(_scaled(values.to(dtype), self._factors[1]))
+        found = torch.sparse_coo_tensor(indices.t(), widened(values), self._shape).coalesce()
+        total = found.values()
+        total = mean_of(total, self._ranks.count, self._after) \
+            if self._op is ReduceOp.Average else scaled(total, self._after)
+        values = decompress(total.to(self._dtype))
         return torch.sparse_coo_tensor(found.indices(), values, self._shape)._coalesced_(True)
 
 
-def _scaled(values, factor):
-    return values if factor == 1 else (values * factor).to(values.dtype)
+def _without_rows(ranks, models, shape, op, factors):
+    nothing = [torch.empty(rows, dtype=dtype) for rows, dtype in models]
+    return SparseReduction(ranks, *nothing, shape, op, factors)
 
 
 def is_sparse_to_some(texts):

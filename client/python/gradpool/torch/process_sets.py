@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 
 from ..errors import mismatch
+from ._joined import Joined
 from ._roll import Roll
 from ._sequences import Sequence
 
@@ -76,7 +77,8 @@ class ProcessSet:
 class Sequences:
     """A set's Sequences by name, and what they know of it: `job`, `members` (ranks, None: all),
     `count`, `path` (what its tensors' names begin with), `roll` (what is open, on all ranks),
-    `dropped` (prefixes of names, in a list for each optimizer that is no more)."""
+    `joined` (which ranks have joined), `dropped` (prefixes of names, in a list for each optimizer
+    that is no more)."""
 
     def __init__(self, door, ranks, is_whole):
         self.door, self.job, self.count = door, door.job, len(ranks)
@@ -88,7 +90,7 @@ class Sequences:
             told = hashlib.sha256(told.encode()).hexdigest()[:16]
         self.path = f'named/{told}'
         self._known, self._counts = {}, collections.Counter()
-        self.roll = Roll(self)
+        self.roll, self.joined = Roll(self), Joined(self)
         self.optimizers, self.dropped = 0, []
 
     def rank_of(self, position):
@@ -105,6 +107,10 @@ class Sequences:
                                'is under way; synchronize() it first, or give this one another '
                                'name')
         return sequence
+
+    def known_as(self, name, is_given):
+        """The Sequence of a name that another rank tells; not is_given: of calls without one."""
+        return self.of(name, 1 if is_given else _UNNAMED_PLANS)
 
     def of(self, name, plans_max=1):
         if name not in self._known:

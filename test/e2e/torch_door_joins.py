@@ -1,0 +1,69 @@
+"""For test_torch_door: what ranks that have joined take part in, and what is refused at once."""
+import time
+
+from torch_door_calls import Rank
+
+
+def new_things(of, there):
+    """What no rank has done before: the ranks `there` do it, in different orders."""
+    hvd, torch, name = of.hvd, of.torch, f'new with {len(there)}'
+    every = {rank: of.values(rank) for rank in there}
+    mine, total = every[of.rank], sum(every.values())
+    begun = [(lambda: hvd.allreduce_async(mine, op=hvd.Sum, name=f'{name} sum'), total),
+             (lambda: hvd.allreduce_async(mine, name=f'{name} mean'), total / of.workers),
+             (lambda: hvd.allreduce_async(mine.half(), op=hvd.Min, prescale_factor=2,
+                                          name=f'{name} least'),
+              2 * torch.stack(list(every.values())).amin(0).half()),
+             (lambda: hvd.allgather_async(mine, name=f'{name} rows'),
+              torch.cat(list(every.values())))]
+    order = begun if of.rank % 2 else begun[::-1]
+    handles = [(call(), wanted) for call, wanted in order]
+    for handle, wanted in handles:
+        of.expect(f'{name}: {wanted}', handle.wait(), wanted)
+    for shape in (3, 2), (70000,):      # and once more, as it is known then
+        for _ in range(2):
+            of.expect('without a name', hvd.grouped_allreduce(
+                [torch.ones(shape), torch.ones(2)], op=hvd.Sum,
+                name=f'{name} group {shape}'), [torch.full(shape, 1. * len(there)),
+                                                torch.full((2,), 1. * len(there))])
+    sparse = torch.eye(3).to_sparse(1) * (of.rank + 1)
+    of.expect('sparse', hvd.allreduce(sparse, op=hvd.Sum, name=f'{name} sparse').to_dense(),
+              torch.eye(3) * sum(rank + 1 for rank in there))
+    hvd.barrier()
+
+
+def refused_things(of):
+    """[kind, text, seconds] of each."""
+    hvd, ones = of.hvd, of.torch.ones(of.workers, 2)
+    found = []
+    for call in (lambda: hvd.broadcast(ones, of.rank, name='not to copy'),
+                 lambda: hvd.broadcast(ones, of.rank, name='known copy'),
+                 lambda: hvd.alltoall(ones, name='not to swap'),
+                 lambda: hvd.reducescatter(ones),
+                 lambda: hvd.allgather_object('thing', name='not to gather'),
+                 lambda: hvd.broadcast_parameters({'of': ones}, of.rank)):
+        begun = time.monotonic()
+        found.append([*of.raised(call), time.monotonic() - begun])
+    return found
+
+
+def rank_joins_early(rank, workers):
+    """Rank 0 first, then rank 1; rank 2 is the last."""
+    of = Rank(rank, workers)
+    of.hvd.broadcast(of.torch.ones(workers, 2), 2, name='known copy')
+    refused = []
+    for turn in range(1, workers):
+        if rank >= turn:
+            new_things(of, list(range(turn, workers)))
+    if rank == workers - 1:
+        refused = refused_things(of)
+    last = of.hvd.join()
+    of.expect_true(f'last {last}', last == workers - 1)
+    new_things(of, list(range(workers)))
+    begun = time.monotonic()
+    if rank == 0:       # a known name with another shape
+        told = of.raised(of.hvd.join)
+    else:
+        told = of.raised(lambda: of.hvd.allreduce(of.torch.ones(5), op=of.hvd.Sum,
+                                                  name=f'new with {workers} sum'))
+    return of.wrong, refused, [*told, time.monotonic() - begun]
