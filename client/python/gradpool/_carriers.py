@@ -28,7 +28,7 @@ def carrier_of(tensor, is_moved):
               Otherwise there is arithmetic on it, which short integers do as longer ones"""
     if tensor.layout is not torch.strided:
         raise mismatch(f'a tensor of layout {tensor.layout}; call to_dense() first')
-    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1)
+    flat = flat_of(tensor.detach().resolve_conj().resolve_neg())
     if flat.dtype in _NATIVE:
         return flat
     if flat.is_complex():
@@ -39,6 +39,14 @@ def carrier_of(tensor, is_moved):
     words = torch.zeros(-(-size // _WORD_BYTES), dtype=_WORD, device=flat.device)
     words.view(torch.uint8)[:size] = flat.view(torch.uint8)
     return words
+
+
+def flat_of(tensor):
+    """The values in one dimension, with a stride of one: the tensor's own memory if it is
+    contiguous. Such a tensor may have any stride where it has one element, and view() keeps that,
+    but refuses to take the values as another dtype then (Y75)."""
+    flat = tensor.contiguous().view(-1)
+    return flat if flat.stride(0) == 1 else flat.as_strided(flat.shape, (1,))
 
 
 def widened(carrier):

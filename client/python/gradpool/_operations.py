@@ -19,6 +19,7 @@ import time
 import torch
 from torch._C._distributed_c10d import Work
 
+from . import _unattended
 from ._completion import complete, is_here
 from ._cuda import HERE
 from ._library import INT_MAX
@@ -171,6 +172,7 @@ class Operation(Work):
         self._is_taken = False      # somebody sees it through
         self._is_handed = False     # the thread does
         self._is_asked = False
+        self._is_unattended = False     # no deadline counts before somebody asks
 
     def start(self):
         """Queues all parts; returns the operation."""
@@ -181,6 +183,7 @@ class Operation(Work):
             for part in self._parts:
                 if not self._over.is_set():
                     part.queue(self)
+        _unattended.wake()
         return self
 
     # ---- as torch asks ----
@@ -244,6 +247,12 @@ class Operation(Work):
         else:
             complete(self)
 
+    def look_after(self, age_s):
+        """Leaves it to the thread if it is that old and nobody has taken care of it."""
+        if not self._is_taken and self._group.timeout_s - self._left_s() >= age_s:
+            self._is_unattended = True
+            self.hand_over()
+
     def _take(self):
         with _lock:
             if self._over.is_set() or self._is_taken:
@@ -288,7 +297,7 @@ class Operation(Work):
 
     def is_over(self):
         try:
-            if not self._over.is_set() and (self._left_s() <= 0 or self._is_ready()):
+            if not self._over.is_set() and (self._is_late() or self._is_ready()):
                 self._settle(0)
         except Exception as error:
             self.end(error)
@@ -299,6 +308,9 @@ class Operation(Work):
 
     def _is_ready(self):
         return self._is_begun() and all(part.request.done() for part in self._parts)
+
+    def _is_late(self):
+        return self._left_s() <= 0 and (self._is_asked or not self._is_unattended)
 
     def _left_s(self):
         return self._deadline_s - time.monotonic()
@@ -312,8 +324,7 @@ class Operation(Work):
         except Timeout as timeout:
             if until_s < self._deadline_s:
                 raise
-            self.end(Timeout(errno.ETIMEDOUT, f'{timeout} (the timeout of the group is '
-                             f'{self._group.timeout_s:g} s)'))
+            self.end(Timeout(errno.ETIMEDOUT, f'{timeout}. {self._limit()}'))
         except Exception as other:
             self.end(other)
         else:
@@ -321,6 +332,11 @@ class Operation(Work):
                 self._go_on(more)
             else:
                 self.end(None)
+
+    def _limit(self):
+        by = getattr(self._group, 'limited_by', 'GRADPOOL_TIMEOUT_MS')
+        return (f'The limit is {self._group.timeout_s:g} s: look at the ranks that are missing, or '
+                f'raise {by}')
 
     def _pass(self, until_s):
         """Sees its parts through until then. Returns those that follow, if it is not over."""
