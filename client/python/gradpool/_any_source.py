@@ -83,7 +83,8 @@ class Claim(Operation):
 
     def _settle(self, limit_s):
         if self._source is None:
-            self.end(Timeout(errno.ETIMEDOUT, f'nothing came from ranks {self._sources}'))
+            self.end(Timeout(errno.ETIMEDOUT, f'nothing came from ranks {self._sources}. '
+                             f'{self._limit()}'))
             return
         error = self._mailbox.first(self._source).exception()
         if error is None:

@@ -27,6 +27,14 @@ def bucket_of(job, bucket, tensors, are_views, lends):
     return Copied(bucket, tensors, buffer)
 
 
+def is_stand_in(bucket):
+    """Whether no gradient of the model lies in a bucket that was not seen before. On a rank that
+    has left the loop of torch's Join the bucket has zeros, and each .grad is an earlier step's
+    (Y70). Only for gradients that are views of buckets."""
+    return not any(parameter.grad is not None and parameter.grad.data_ptr() == own.data_ptr()
+                   for parameter, own in zip(bucket.parameters(), bucket.gradients()))
+
+
 def _items(tensors, gradients, results):
     items = (Item * len(tensors))()
     for item, tensor, gradient, result in zip(items, tensors, gradients, results):

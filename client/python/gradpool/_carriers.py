@@ -23,7 +23,7 @@ _full = weakref.WeakSet()   # jobs that have no more memory to lend
 
 def flat_of(tensor):
     """A tensor's values one behind the other: its own memory where they lie so, else a copy.
-    Strides of dimensions of one element say nothing, and view() keeps them."""
+    Strides of dimensions of one element say nothing, and view() keeps them (Y75)."""
     whole = tensor.detach().resolve_conj().resolve_neg().contiguous()
     return whole.as_strided((whole.numel(),), (1,))
 

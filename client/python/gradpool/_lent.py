@@ -26,7 +26,10 @@ class Lent:
         """A buffer of `size` bytes, with any values. `job`: its handle."""
         pages = _whole_pages(size)
         free = self._free.setdefault(pages, [])
-        address = free.pop() if free else _pages_of(job, pages)
+        try:
+            address = free.pop()
+        except IndexError:      # also where trim() has just taken it
+            address = _pages_of(job, pages)
         buffer = (ctypes.c_char * size).from_address(address)
         weakref.finalize(buffer, self._give_back, address, pages).atexit = False
         return buffer
@@ -48,9 +51,20 @@ class Lent:
         self._is_left = True
         for address, unpin in self._pinned.items():
             unpin(address)
-        for addresses in self._free.values():
+        self._pinned.clear()
+        self.trim(job)
+
+    def trim(self, job):
+        """Frees pages that no buffer lies in; pinned ones are kept for the next buffers."""
+        for addresses in list(self._free.values()):
+            kept = []
             while addresses:
-                lib.gp_free(job, addresses.pop())
+                address = addresses.pop()
+                if address in self._pinned:
+                    kept.append(address)
+                else:
+                    lib.gp_free(job, address)
+            addresses.extend(kept)
 
 
 def _whole_pages(size):

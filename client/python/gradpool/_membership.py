@@ -3,6 +3,7 @@
 Whoever joins a job of the same name and endpoint in this process gets the same Membership; with
 the last of them it is left, at the latest when the process ends (Y24)."""
 import errno
+import gc
 import multiprocessing.util
 import os
 import threading
@@ -19,6 +20,7 @@ class Membership:
 
     def __init__(self, key, name, endpoint, rank, workers):
         self.key, self.users = key, 0
+        self.dropped = []       # one item for each of the users that the script has dropped
         self.client = connect(endpoint)
         try:
             self.job = self.client.join(name, rank, workers)
@@ -41,8 +43,7 @@ class Membership:
 def join(name, endpoint, rank, workers):
     """The Membership of this process in that job, a user more. None: GRADPOOL_JOB and
     GRADPOOL_ENDPOINT."""
-    key = (os.getpid(), endpoint or os.environ.get('GRADPOOL_ENDPOINT'),
-           name or os.environ.get('GRADPOOL_JOB'))
+    key = _key_of(name, endpoint)
     with _lock:
         membership = _memberships.get(key)
         if membership is None:
@@ -54,6 +55,26 @@ def join(name, endpoint, rank, workers):
                            'job of its own')
         membership.users += 1
     return membership
+
+
+def _key_of(name, endpoint):
+    return (os.getpid(), endpoint or os.environ.get('GRADPOOL_ENDPOINT'),
+            name or os.environ.get('GRADPOOL_JOB'))
+
+
+def leave_dropped(name, endpoint, rank, workers):
+    """Leaves jobs whose users have all been dropped by the script, unless join() of these arguments
+    shares that job."""
+    key = _key_of(name, endpoint)
+    others = [one for one in list(_memberships.values()) if one.key[0] == key[0] and (
+        one.key != key or (one.job.rank, one.job.workers) != (rank, workers))]
+    if others:
+        gc.collect()    # finds what was dropped, on each rank at this point of the script
+    for one in others:
+        if len(one.dropped) == one.users:
+            with _lock:
+                _memberships.pop(one.key, None)
+            one.client.close()
 
 
 def _join_anew(key, name, endpoint, rank, workers):

@@ -19,6 +19,7 @@ import time
 import torch
 from torch._C._distributed_c10d import Work
 
+from . import _unattended
 from ._completion import complete, is_here
 from ._cuda import HERE
 from ._lengths import FIRST, FIRST_BYTES, Habits, Pool
@@ -203,6 +204,7 @@ class Operation(Work):
         self._is_taken = False      # somebody sees it through
         self._is_handed = False     # the thread does
         self._is_asked = False
+        self._is_unattended = False     # no deadline counts before somebody asks
 
     def start(self):
         """Queues all parts; returns the operation."""
@@ -213,6 +215,7 @@ class Operation(Work):
             for part in self._parts:
                 if not self._over.is_set():
                     part.queue(self)
+        _unattended.wake()
         return self
 
     # ---- as torch asks ----
@@ -267,10 +270,8 @@ class Operation(Work):
     def hand_over(self):
         """Leaves it to the thread, unless somebody waits for it. That thread itself, in a callback
         of a Future, sees it through at once: nobody else would."""
-        with _lock:
-            if self._over.is_set() or self._is_taken:
-                return
-            self._is_taken = self._is_handed = True
+        if not self._is_left():
+            return
         if is_here():
             self._see_through(self._left_s())
         else:
@@ -279,15 +280,26 @@ class Operation(Work):
     def let_go(self):
         """Leaves it to the thread, and never sees it through here: for a destructor, which runs
         anywhere."""
+        if self._is_left():
+            complete(self)
+
+    def _is_left(self):
+        """Marks it as the thread's; False: it is over, or somebody's already."""
         with _lock:
             if self._over.is_set() or self._is_taken:
-                return
+                return False
             self._is_taken = self._is_handed = True
-        complete(self)
+        return True
 
     def is_settled(self):
         """Whether it is over, without a look at what it waits for."""
         return self._over.is_set()
+
+    def look_after(self, age_s):
+        """Leaves it to the thread if it is that old and nobody has taken care of it."""
+        if not self._is_taken and self._group.timeout_s - self._left_s() >= age_s:
+            self._is_unattended = True
+            self.hand_over()
 
     def _take(self):
         with _lock:
@@ -333,7 +345,7 @@ class Operation(Work):
 
     def is_over(self):
         try:
-            if not self._over.is_set() and (self._left_s() <= 0 or self._is_ready()):
+            if not self._over.is_set() and (self._is_late() or self._is_ready()):
                 self._settle(0)
         except Exception as error:
             self.end(error)
@@ -344,6 +356,9 @@ class Operation(Work):
 
     def _is_ready(self):
         return self._is_begun() and all(part.request.done() for part in self._parts)
+
+    def _is_late(self):
+        return self._left_s() <= 0 and (self._is_asked or not self._is_unattended)
 
     def _left_s(self):
         return self._deadline_s - time.monotonic()
@@ -357,8 +372,7 @@ class Operation(Work):
         except Timeout as timeout:
             if until_s < self._deadline_s:
                 raise
-            self.end(Timeout(errno.ETIMEDOUT, f'{timeout} (the timeout of the group is '
-                             f'{self._group.timeout_s:g} s)'))
+            self.end(Timeout(errno.ETIMEDOUT, f'{timeout}. {self._limit()}'))
         except Exception as other:
             self.end(other)
         else:
@@ -366,6 +380,11 @@ class Operation(Work):
                 self._go_on(more)
             else:
                 self.end(None)
+
+    def _limit(self):
+        by = getattr(self._group, 'limited_by', 'GRADPOOL_TIMEOUT_MS')
+        return (f'The limit is {self._group.timeout_s:g} s: look at the ranks that are missing, or '
+                f'raise {by}')
 
     def _pass(self, until_s):
         """Sees its parts through until then. Returns those that follow, if it is not over."""

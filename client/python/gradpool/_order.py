@@ -11,11 +11,13 @@ Ranks that are only late have told nothing, or other numbers. No call pays for i
 what it brings (Y22)."""
 import collections
 import contextlib
+import datetime
 import threading
 import time
 
 import torch
 
+from ._completion import is_here
 from ._notices import Notices
 from ._operations import Operation, Part, Slot
 from .errors import disagreement, GradpoolError, mismatch
@@ -166,3 +168,17 @@ class Collective(Operation):
 
     def _waited_s(self):
         return self._group.timeout_s - self._left_s()
+
+
+class Barrier(Collective):
+    """A barrier, which waits for `earlier` operations, too: those that the group had under way."""
+    earlier = ()
+
+    def wait(self, timeout=datetime.timedelta(0)):
+        super().wait(timeout)
+        for one in self.earlier:
+            # Every rank has called it before this one; a message may yet be sent after it.
+            if isinstance(one, Collective) and not is_here():
+                one.wait(timeout)
+        self.earlier = ()
+        return True

@@ -258,6 +258,12 @@ class Job(Owned):
         with self._using() as handle:
             return self._lent.take(handle, size)
 
+    def trim(self):
+        """Frees memory of alloc() that nothing lies in any more and that the job has kept for the
+        next call."""
+        with self._using() as handle:
+            self._lent.trim(handle)
+
     def pin(self, address, size, pin, unpin):
         """For what a GPU copies to and from a buffer of alloc(): pin(address, size) now, unless
         these pages are pinned already, and unpin(address) before the job is left."""

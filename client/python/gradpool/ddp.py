@@ -16,7 +16,6 @@ after iteration 1 change nothing for the service. DDP's own process group is use
 at set-up, for find_unused_parameters and for broadcast_buffers, never for gradients. With an
 optimizer lanes do its steps as well, and write new parameters instead of means (_stepping)."""
 import atexit
-import itertools
 import os
 import sys
 import threading
@@ -26,21 +25,31 @@ import weakref
 import torch
 import torch.distributed
 
-from ._buckets import bucket_of
+from . import _uneven
+from ._attached import Place
+from ._buckets import bucket_of, is_stand_in
 from ._completion import complete
-from ._membership import join
+from ._full import elements_of, Full, names_of_sparse
+from ._groups import job_name_of, Limit
+from ._membership import join, leave_dropped
 from ._promise import Promise
 from ._residuals import Residuals
 from ._stepping import Stepping
-from .client import default_timeout_ms, Job
-from .errors import GradpoolError, mismatch
+from .client import Job
+from .errors import GradpoolError, mismatch, Timeout
 
 # How long the end of a script waits for pushes under way; there are none then, unless a step is
 # being abandoned.
 _STOP_S = 2.0
 
-_lock = threading.Lock()
-_prefixes = weakref.WeakKeyDictionary()         # Job -> the prefixes of the models attached to it
+_attachments = weakref.WeakSet()    # of this process and those that it is a fork of
+
+
+@atexit.register
+def _close_all():
+    """Registered when this is imported, so that it comes before threads are ended."""
+    for attachment in list(_attachments):
+        attachment.close()
 
 
 def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
@@ -50,9 +59,11 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
     model       torch.nn.parallel.DistributedDataParallel, float32 parameters; before its first
                 backward(), with no other communication hook
     job         the job's name, the same on every worker (None: GRADPOOL_JOB), or a Job that this
-                process has joined. Models of one name and endpoint share one membership
+                process has joined. Models of one name and endpoint share one membership. To the
+                name of a model whose process group has only some of the ranks these are added
     endpoint    "gradpool://host:7077"; None: GRADPOOL_ENDPOINT
-    timeout_ms  how long a bucket may take; 0: GRADPOOL_TIMEOUT_MS, or a minute
+    timeout_ms  how long a bucket may take; 0: GRADPOOL_TIMEOUT_MS, or what init_process_group() or
+                new_group() was given (half an hour by default)
     wire        what gradients and their mean travel as: None (float32), "float16" or "bfloat16"
     prefix      what stands before the parameters' names in the job. None: nothing for the first
                 model attached to it, "model2/" for the second and so on: attach them in the same
@@ -73,13 +84,20 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
     membership = None
     if not isinstance(job, Job):
         group = model.process_group
-        membership = join(job, endpoint, torch.distributed.get_rank(group),
-                          torch.distributed.get_world_size(group))
+        who = (job_name_of(job, group), endpoint, torch.distributed.get_rank(group),
+               torch.distributed.get_world_size(group))
+        leave_dropped(*who)
+        membership = join(*who)
         job = membership.job
+    place = None
     try:
-        return Attachment(model, membership, job, shapes, timeout_ms, wire, prefix, way)
+        place = Place(job, membership, prefix)
+        limit = Limit(timeout_ms, model.process_group)
+        return Attachment(model, place, job, shapes, limit, wire, way)
     except BaseException:
-        if membership is not None:
+        if place is not None:
+            place.close()
+        elif membership is not None:
             membership.release()
         raise
 
@@ -104,26 +122,11 @@ def _way_of(module, parameters, optimizer, compression):
         return Stepping(optimizer, module, parameters)
     if compression is None:
         return None
+    for name in names_of_sparse(module):
+        raise mismatch(f"parameter '{name}' has sparse gradients, codecs take dense ones: say "
+                       'sparse=False, or attach without compression')
     from ._compressing import Compressing   # needs numpy, which others may not have
     return Compressing(compression, parameters)
-
-
-def _take_prefix(job, prefix):
-    with _lock:
-        taken = _prefixes.setdefault(job, set())
-        if prefix is None:
-            names = itertools.chain([''], (f'model{number}/' for number in itertools.count(2)))
-            prefix = next(name for name in names if name not in taken)
-        elif prefix in taken:
-            raise mismatch(f"another model is attached to {job} with prefix '{prefix}': give each "
-                           'one of its own')
-        taken.add(prefix)
-    return prefix
-
-
-def _give_prefix_back(job, prefix):
-    with _lock:
-        _prefixes[job].discard(prefix)
 
 
 class Attachment:
@@ -132,11 +135,11 @@ class Attachment:
 
     residuals  what compression has not sent yet: state_dict() and load_state_dict()"""
 
-    def __init__(self, model, membership, job, parameters, timeout_ms, wire, prefix, way=None):
+    def __init__(self, model, place, job, parameters, limit, wire, way=None):
         self.job = job
-        self._membership = membership   # None when the caller joined the job
+        self._place = place
         self._way = way     # what is pushed instead; None: the mean of gradients
-        self._timeout_ms = timeout_ms or default_timeout_ms()
+        self._limit = limit
         self._open = set()              # pushes whose Futures are not complete
         self._idle = threading.Condition()
         self._is_closed = False
@@ -144,29 +147,28 @@ class Attachment:
         self.failure = None
         self._buckets = {}              # index -> (its layout, what starts its means)
         self._are_views, self._lends = model.gradient_as_bucket_view, wire is None
-        self._parameters = parameters   # held: their ids are keys below
         self.residuals = Residuals(getattr(way, 'feedback', None),
                                    {name: one.numel() for name, one in parameters.items()},
                                    job.rank)
-        self._prefix = _take_prefix(job, prefix)
-        try:
-            if way is None:
-                self._tensors = self._declare(parameters, wire)
-            else:
-                way.declare(job, self._prefix, wire)
-            model.register_comm_hook(self, _average)
-        except BaseException:
-            _give_prefix_back(job, self._prefix)
-            raise
+        if way is None:
+            self._tensors = self._declare(parameters, names_of_sparse(model.module), wire)
+        else:
+            way.declare(job, place.beginning, wire)
+        place.tensors = list((way or self)._tensors.values())
+        model.register_comm_hook(self, _average)
         if isinstance(way, Stepping):
             way.replace_step(self.check)
-        self._before_forward = model.register_forward_pre_hook(lambda *_: self.check())
-        atexit.register(self.close)
+        self._before_forward = model.register_forward_pre_hook(_Check(self))
+        _uneven.watch(model, isinstance(way, Stepping))
+        weakref.finalize(model, _drop, weakref.ref(self), place).atexit = False
+        _attachments.add(self)
 
-    def _declare(self, parameters, wire):
-        """{id of a parameter: its tensor}"""
-        made = self.job.declare_all({self._prefix + name: parameter.numel()
-                                     for name, parameter in parameters.items()}, wire=wire)
+    def _declare(self, parameters, sparse, wire):
+        """{id of a parameter: its tensor}. The model holds the parameters for as long as it calls
+        the hook."""
+        made = self.job.declare_all({
+            self._place.beginning + name: (elements_of if name in sparse else torch.numel)(one)
+            for name, one in parameters.items()}, wire=wire)
         return {id(parameter): tensor for parameter, tensor in zip(parameters.values(), made)}
 
     def check(self):
@@ -189,15 +191,18 @@ class Attachment:
         step it leaves to the end of the process what is still under way."""
         if os.getpid() != self._process or self._is_closed:
             return
-        atexit.unregister(self.close)
         self._before_forward.remove()
         self._is_closed = True
         with self._idle:
             if not self._idle.wait_for(lambda: not self._open, _STOP_S):
                 return
-        _give_prefix_back(self.job, self._prefix)
-        if self._membership is not None:
-            self._membership.release()
+        self._place.close()
+
+    def let_go(self):
+        """The script has dropped the model: nothing comes from it any more."""
+        self._is_closed = True
+        self._way = None
+        self._buckets = {}
 
     def __enter__(self):
         return self
@@ -217,7 +222,7 @@ class Attachment:
         except BaseException as error:
             self.fail(error)
             raise
-        push = _Push(self, request, bucket.buffer(), land, self._timeout_ms)
+        push = _Push(self, request, bucket.buffer(), land, self._limit)
         with self._idle:
             self._open.add(push)
         complete(push)
@@ -226,12 +231,17 @@ class Attachment:
     def _means_of(self, bucket):
         """What starts them: made once for each layout that DDP comes up with."""
         parameters = bucket.parameters()
+        if bucket.buffer().is_sparse:
+            return Full(self._tensors[id(parameters[0])])
         layout = (bucket.buffer().data_ptr(), tuple(map(id, parameters)))
         known, means = self._buckets.get(bucket.index(), (None, None))
         if known != layout:
             tensors = [self._tensors[id(parameter)] for parameter in parameters]
-            means = bucket_of(self.job, bucket, tensors, self._are_views, self._lends)
-            self._buckets[bucket.index()] = layout, means
+            is_passing = self._are_views and is_stand_in(bucket)
+            means = bucket_of(self.job, bucket, tensors, self._are_views,
+                              self._lends and not is_passing)
+            if not is_passing:
+                self._buckets[bucket.index()] = layout, means
         return means
 
     def see_out(self, push):
@@ -255,9 +265,9 @@ class _Push:
 
     land  called once it is over: the tensor that DDP gets, like `buffer`"""
 
-    def __init__(self, attachment, request, buffer, land, timeout_ms):
+    def __init__(self, attachment, request, buffer, land, limit):
         self._attachment, self._request, self._land = attachment, request, land
-        self._deadline_s = time.monotonic() + timeout_ms / 1e3
+        self._limit, self._deadline_s = limit, time.monotonic() + limit.ms / 1e3
         self._promise = Promise([buffer])
         self.future = self._promise.future
 
@@ -272,10 +282,34 @@ class _Push:
             self._request.wait(1)   # done, or says who is late
             self._promise.keep(self._land())
         except BaseException as error:
-            self._attachment.fail(error)
+            self._attachment.fail(
+                self._limit.told(error) if isinstance(error, Timeout) else error)
             self._promise.break_by(self._attachment.failure)
         self._attachment.see_out(self)
         return True
+
+
+class _Check:
+    """What an attached model does before each forward(). A copy of the model does nothing there."""
+
+    def __init__(self, attachment=None):
+        self._attachment = weakref.ref(attachment) if attachment else lambda: None
+
+    def __call__(self, *_):
+        attachment = self._attachment()
+        if attachment is not None:
+            attachment.check()
+
+    def __reduce__(self):
+        return _Check, ()
+
+
+def _drop(attachment, place):
+    """A finalizer of the model; `attachment`: a weak reference, as that holds the parameters."""
+    place.drop()
+    attachment = attachment()
+    if attachment is not None:
+        attachment.let_go()
 
 
 def _average(attachment, bucket):

@@ -18,14 +18,15 @@ import torch
 import torch.distributed
 from torch.distributed import ReduceOp
 
-from . import _monitored
+from . import _monitored, _unattended
 from ._any_source import Claim, Mailbox
 from ._carriers import carrier_of, check_alike, check_place, is_its_own, unload, widened
 from ._cuda import crossing_of, room_for
+from ._full import full_of, sparse_of
 from ._lengths import Pieces, Push
 from ._membership import join
 from ._operations import Names, Operation, Part
-from ._order import Collective, Order
+from ._order import Barrier, Collective, Order
 from .errors import GradpoolError, mismatch
 
 # Tensors that two ranks keep declared for each direction, and tag.
@@ -98,6 +99,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
     raised by wait(); after the first one every later operation raises it (Y9).
 
     ranks  the group's, as the job counts them"""
+    limited_by = 'init_process_group(timeout=) or new_group(timeout=)'
 
     def __init__(self, membership, name, ranks, rank, timeout):
         super().__init__(rank, len(ranks))
@@ -111,6 +113,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         self.timeout_s = timeout.total_seconds()
         self.failure = None
         self.open = set()       # operations under way
+        _unattended.watch(self)
 
     def __del__(self):
         for names in [self._names, *self._channels.values()]:
@@ -157,14 +160,16 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         name = _arithmetic(operation, tensor)
         if name not in ('sum', 'mean'):
             raise mismatch(f'sparse tensors have no {name}: what is missing in one is no 0 there')
-        full = tensor.detach().to_dense()
+        full = full_of(tensor)
         given = carrier_of(full, False)
 
         def finish():
             if is_wanted:
                 unload(given, full, False)
+                # Carriers of short integers count ranks that are more than these can be.
+                marks = None if full.is_complex() else given[tensor.numel():]
                 with torch.no_grad():   # what detach() gives keeps its own count of elements
-                    tensor.copy_(full.to_sparse(tensor.sparse_dim()))
+                    tensor.copy_(sparse_of(full, tensor, marks))
         return self._run(what, tensor, self._push(name, given, given), [tensor], finish)
 
     def _fold(self, what, tensor, fold, is_wanted):
@@ -334,7 +339,10 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
     def barrier(self, opts=None):
         nothing = torch.empty(0, dtype=torch.int32)
-        return self._run('barrier', nothing, self._push('sum', nothing, nothing))
+        earlier = list(self.open)
+        barrier = self._run('barrier', nothing, self._push('sum', nothing, nothing), kind=Barrier)
+        barrier.earlier = earlier
+        return barrier
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         """As torch.distributed.monitored_barrier(). timeout: a timedelta, or seconds."""
@@ -434,14 +442,14 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
     # ---- what they share ----
 
-    def _run(self, what, tensor, parts, result=(), finish=None, place=None):
+    def _run(self, what, tensor, parts, result=(), finish=None, place=None, kind=Collective):
         """A collective. It meets the other ranks' in the tensor of its one part, unless a `place`
         is given; where it travels in pieces all say what they bring."""
         if isinstance(parts, Pieces):
             place = f"{tensor.numel()}x{str(tensor.dtype)[6:]}"
             parts = [self.order.check(what, tensor), *parts]
         self.order.note(place or parts[0].slot.tensor.name, what, tensor)
-        return Collective(self, self._told(what, tensor), parts, result, finish).start()
+        return kind(self, self._told(what, tensor), parts, result, finish).start()
 
     def _told(self, what, tensor):
         return (f"{what} of {tensor.numel()} {str(tensor.dtype).removeprefix('torch.')} in process "

@@ -1,0 +1,41 @@
+"""torch's Join, for models whose gradients the service averages.
+
+A rank that has left the loop goes on with buckets of zeros that DistributedDataParallel makes, and
+they are pushed like any other (Y70). What would be wrong then is refused when Join is made, the
+same moment on every rank."""
+import functools
+import weakref
+
+from torch.distributed.algorithms.join import Join
+
+from .errors import mismatch
+
+_watched = weakref.WeakKeyDictionary()      # model -> whether lanes do its optimizer's steps
+
+
+def watch(model, steps):
+    """Has Join refuse what cannot be done for a model; `steps`: lanes do its optimizer's steps."""
+    if not _watched:
+        Join.__init__ = _init
+    _watched[model] = steps
+
+
+def _check(steps, divide_by_initial_world_size=True, **_):
+    if steps:
+        raise mismatch('torch.distributed Join with a model of attach(optimizer=): lanes step with '
+                       "rank 0's settings, and rank 0 may have left the loop. Attach the model "
+                       'without the optimizer, or give every rank as many batches')
+    if not divide_by_initial_world_size:
+        raise mismatch('torch.distributed Join with divide_by_initial_world_size=False: the '
+                       'service divides by the number of all ranks. Leave the option out')
+
+
+_of_torch = Join.__init__
+
+
+@functools.wraps(_of_torch)
+def _init(self, joinables, enable=True, *rest, **options):
+    for model in joinables if enable else ():
+        if model in _watched:
+            _check(_watched[model], **options)
+    _of_torch(self, joinables, enable, *rest, **options)
