@@ -133,7 +133,7 @@ typedef struct gp_job_spec {
  * may join late, or again: it enters the tensors that it declares between the same two iterations
  * of the others if these push each of them once an iteration; else each at its open round.
  * Errors: -EINVAL; -EEXIST: the rank is taken (by whom); -EPROTO: the job runs with another number,
- * or does not want this rank; -ESTALE: it failed and its last workers have not left yet. */
+ * or does not want this rank; -ESTALE: a former job of this name did not end within 8 s. */
 GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
 typedef struct gp_membership {
     uint32_t version; /* grows with each change */

@@ -15,6 +15,7 @@
 #include <sys/random.h>
 
 #define JOIN_WAIT_NS (5 * NS_PER_S) /* for a rank that is just leaving */
+#define JOB_END_NS (8 * NS_PER_S)   /* for a former job of the same name, of which ranks are left */
 
 static void reply_joined(const struct session *session, uint64_t request)
 {
@@ -86,15 +87,69 @@ static enum durability durability_of(const struct service *s, const WIRE(JoinReq
     return s->options.durability ? s->options.durability : DURABILITY_NONE;
 }
 
+static const struct session *session_of(const struct job *job, uint32_t rank)
+{
+    return rank < job->workers ? job->sessions[rank] : NULL;
+}
+
+static bool session_is_in(const struct session *session)
+{
+    return session->state == SESSION_JOINED || session->state == SESSION_AWAY;
+}
+
+static const struct session *find_in(const struct job *job, bool is_in)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (job->sessions[rank] && session_is_in(job->sessions[rank]) == is_in)
+            return job->sessions[rank];
+    return NULL;
+}
+
+/* The job of this name is a former one: the join is for the next, which begins when the last rank
+ * of this one has gone. */
+static bool job_is_ending(const struct job *job, const WIRE(JoinRequest) * join)
+{
+    const struct session *taken = session_of(job, join->rank);
+    if (job->failure || job->is_elastic)
+        return job->failure != NULL;
+    return taken ? taken->state != SESSION_JOINED : find_in(job, false) != NULL;
+}
+
+/* A late rank of a job that others have left already has its place there after all. */
+static bool has_no_place(const struct job *job, const WIRE(JoinRequest) * join)
+{
+    return job->failure || session_of(job, join->rank) || job->workers != room_of(join);
+}
+
+static void refuse_while_ending(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join,
+                                const struct job *job)
+{
+    static const char advice[] = "end that process, or give this training another name "
+                                 "(GRADPOOL_JOB)";
+    const struct session *left = find_in(job, true), *taken = session_of(job, join->rank);
+    char holder[SESSION_NAME_BYTES] = "a rank";
+    if (left)
+        session_name(left, holder, sizeof holder);
+    if (job->failure)
+        peer_fail(p, request, -ESTALE, "job %s has failed (%s), and %s has not left it; %s",
+                  job->name, job->failure, holder, advice);
+    else if (taken && taken->state == SESSION_AWAY)
+        peer_fail(p, request, -ESTALE,
+                  "rank %u of job %s is taken by %s, pid %u (away: its connection has ended, and "
+                  "nobody has seen the process end); %s",
+                  join->rank, job->name, taken->node, taken->pid, advice);
+    else
+        peer_fail(p, request, -ESTALE,
+                  "rank %u of job %s has left, so that the job is to end, but %s has not; %s",
+                  taken ? taken->rank : find_in(job, false)->rank, job->name, holder, advice);
+}
+
 static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join,
                          const struct job *job)
 {
-    const struct session *taken = join->rank < job->workers ? job->sessions[join->rank] : NULL;
-    if (job->failure)
-        peer_fail(p, request, -ESTALE,
-                  "job %s has failed (%s) and its last workers have not left "
-                  "yet; join again when they have, or under another name",
-                  job->name, job->failure);
+    const struct session *taken = session_of(job, join->rank);
+    if (job_is_ending(job, join) && has_no_place(job, join))
+        refuse_while_ending(p, request, join, job);
     else if (!job->is_elastic && job->workers != room_of(join))
         peer_fail(p, request, -EPROTO, "job %s runs with %u workers, rank %u came with %u",
                   job->name, job->workers, join->rank, join->workers);
@@ -116,15 +171,12 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
         peer_fail(p, request, -EPROTO, "job %s runs with durability %s, rank %u came with %s",
                   job->name, durability_name(job->durability), join->rank,
                   durability_name(durability_of(p->service, join)));
-    else if (taken && (taken->state == SESSION_JOINED || taken->state == SESSION_AWAY))
-        peer_fail(p, request, -EEXIST, "rank %u of job %s is taken by %s, pid %u%s", join->rank,
-                  job->name, taken->node, taken->pid,
+    else if (taken && session_is_in(taken))
+        peer_fail(p, request, -EEXIST,
+                  "rank %u of job %s is taken by %s, pid %u%s; end that process, or give this "
+                  "training another name (GRADPOOL_JOB)",
+                  join->rank, job->name, taken->node, taken->pid,
                   taken->state == SESSION_AWAY ? " (away)" : "");
-    else if (taken && !job->is_elastic)
-        peer_fail(p, request, -ESTALE,
-                  "rank %u of job %s has left, and the others have not yet; "
-                  "join again when they have, or under another name",
-                  join->rank, job->name);
     else
         return true;
     return false;
@@ -223,6 +275,20 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
     return false;
 }
 
+/* false: the join has waited long enough. */
+static bool wait_for_end(struct peer *p, const envelope *message)
+{
+    uint64_t now_ns = clock_now_ns(), named = p->service->options.job_end_ns;
+    if (p->join_by_ns == 0)
+        p->join_by_ns = now_ns + (named ? named : JOB_END_NS);
+    if (now_ns >= p->join_by_ns) {
+        p->join_by_ns = 0;
+        return false;
+    }
+    kept_add(p, message, p->join_by_ns - now_ns, join_handle, "a former job of that name to end");
+    return true;
+}
+
 static void join_new(struct peer *p, const envelope *message)
 {
     struct service *s = p->service;
@@ -231,6 +297,9 @@ static void join_new(struct peer *p, const envelope *message)
     struct job *job = jobs_find(s, p->tenant, wanted->job);
     bool job_is_new = !job;
     struct err err;
+    if (job && job_is_ending(job, wanted) && wait_for_end(p, message))
+        return;
+    p->join_by_ns = 0;
     if (job && !rank_is_free(p, request, wanted, job))
         return;
     if (job && members_is_leaving(job, wanted->rank))

@@ -6,9 +6,12 @@ import errno
 import multiprocessing.util
 import os
 import threading
+import time
 
-from .client import connect
+from .client import connect, default_timeout_ms
 from .errors import GradpoolError, mismatch
+
+_PAUSE_S = 1.0      # between two joins that wait for a former job; the service waits 8 s in each
 
 _lock = threading.RLock()   # of a finalizer that runs in its middle, too
 _memberships = {}       # (process, endpoint, job's name) -> Membership
@@ -40,7 +43,18 @@ class Membership:
 
 def join(name, endpoint, rank, workers):
     """The Membership of this process in that job, a user more. None: GRADPOOL_JOB and
-    GRADPOOL_ENDPOINT."""
+    GRADPOOL_ENDPOINT. Waits up to GRADPOOL_TIMEOUT_MS for a former job of that name to end."""
+    deadline_s = time.monotonic() + default_timeout_ms() / 1e3
+    while True:
+        try:
+            return _join_once(name, endpoint, rank, workers)
+        except GradpoolError as error:
+            if error.errno != errno.ESTALE or time.monotonic() + _PAUSE_S > deadline_s:
+                raise
+        time.sleep(_PAUSE_S)    # without the lock: a finalizer may be what ends the former job
+
+
+def _join_once(name, endpoint, rank, workers):
     key = (os.getpid(), endpoint or os.environ.get('GRADPOOL_ENDPOINT'),
            name or os.environ.get('GRADPOOL_JOB'))
     with _lock:

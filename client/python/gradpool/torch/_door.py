@@ -16,7 +16,6 @@ _LOCAL_RANKS = {'GRADPOOL_RANK': 'LOCAL_RANK', 'RANK': 'LOCAL_RANK',
                 'PMI_RANK': 'MPI_LOCALRANKID', 'SLURM_PROCID': 'SLURM_LOCALID'}
 
 _door = None
-_count = 0      # doors that this process has opened
 
 
 class Door:
@@ -67,16 +66,12 @@ def init(comm=None, process_sets=None):
 
     process_sets  [ProcessSet], the same on every rank; others may be added in any case
     comm          there is none here: ranks of a part are process_sets"""
-    global _door, _count
+    global _door
     if comm is not None:
         raise mismatch('init(comm=...): there is no MPI here; name ranks in process_sets')
     if _door is not None:
         return
-    name, rank, size = _place()
-    _count += 1
-    if name and _count > 1:     # the ranks that have left the one before may still be in it
-        name = f'{name}.{_count}'
-    door = Door(name, rank, size)
+    door = Door(*_place())
     try:
         _meet(door, () if process_sets in (None, 'dynamic') else process_sets)
     except BaseException:
@@ -113,8 +108,8 @@ def _told_number():
 
 
 def shutdown():
-    """Leaves the job; operations under way end with an error. init() joins another one: the name,
-    and a number."""
+    """Leaves the job; operations under way end with an error. init() joins the next job of that
+    name, which begins when all ranks have left this one (Y110)."""
     global _door
     if _door is not None:
         door, _door = _door, None
