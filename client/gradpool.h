@@ -287,10 +287,10 @@ GP_API int gp_poll(gp_request *request, int timeout_ms);
 GP_API int gp_barrier(gp_job *job, int timeout_ms);
 
 /* Rank, size and job name of this process from the launcher's environment, first found:
- * GRADPOOL_RANK/GRADPOOL_SIZE, RANK/WORLD_SIZE (torch), OMPI_COMM_WORLD_RANK/_SIZE (Open MPI),
- * PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_STEP_NUM_TASKS (srun); the job's name from GRADPOOL_JOB,
- * NULL when that is not set. Strings point into the environment. -ENOENT: nothing found; -EINVAL:
- * no number, rank >= size, or many tasks of Slurm that srun has not started. */
+ * GRADPOOL_RANK/_SIZE, those of torchrun, horovodrun, Open MPI, MVAPICH2, jsrun, Flux, PMI,
+ * bpslaunch, srun (table in client/README.md); the job's name from GRADPOOL_JOB, NULL when that is
+ * not set. Strings point into the environment. -ENOENT: nothing found; -EINVAL: no number, rank >=
+ * size, a size of one beside a launcher's variable that says several. */
 GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
 
 #ifdef __cplusplus

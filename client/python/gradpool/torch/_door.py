@@ -12,8 +12,12 @@ from .process_sets import global_process_set, ProcessSet
 # says which process of a host this is. What another says is not of these processes: a batch script
 # of Slurm is number 0 on its host, and so is whatever it starts without srun.
 _LOCAL_RANKS = {'GRADPOOL_RANK': 'LOCAL_RANK', 'RANK': 'LOCAL_RANK',
+                'HOROVOD_RANK': 'HOROVOD_LOCAL_RANK',
                 'OMPI_COMM_WORLD_RANK': 'OMPI_COMM_WORLD_LOCAL_RANK',
-                'PMI_RANK': 'MPI_LOCALRANKID', 'SLURM_PROCID': 'SLURM_LOCALID'}
+                'MV2_COMM_WORLD_RANK': 'MV2_COMM_WORLD_LOCAL_RANK',
+                'JSM_NAMESPACE_RANK': 'JSM_NAMESPACE_LOCAL_RANK',
+                'FLUX_TASK_RANK': 'FLUX_TASK_LOCAL_ID', 'PMI_RANK': 'MPI_LOCALRANKID',
+                'DMLC_WORKER_ID': 'BYTEPS_LOCAL_RANK', 'SLURM_PROCID': 'SLURM_LOCALID'}
 
 _door = None
 
@@ -60,9 +64,9 @@ class Door:
 
 def init(comm=None, process_sets=None):
     """Joins the job: its name, the service, this process's rank and their number are those of the
-    environment (GRADPOOL_ENDPOINT, GRADPOOL_JOB; RANK and WORLD_SIZE, or those of Open MPI, PMI or
-    Slurm; none: one process alone). Returns when all ranks are there; does nothing if this process
-    has done it before.
+    environment (GRADPOOL_ENDPOINT, GRADPOOL_JOB; RANK and WORLD_SIZE, or those of horovodrun,
+    bpslaunch, MPI, jsrun, Flux or Slurm; none: one process alone). Returns when all ranks are
+    there; does nothing if this process has done it before.
 
     process_sets  [ProcessSet], the same on every rank; others may be added in any case
     comm          there is none here: ranks of a part are process_sets"""
