@@ -5,6 +5,7 @@ the last of them it is left, at the latest when the process ends (Y24)."""
 import errno
 import multiprocessing.util
 import os
+import socket
 import threading
 import time
 
@@ -74,7 +75,8 @@ def _join_anew(key, name, endpoint, rank, workers):
     try:
         return Membership(key, name, endpoint, rank, workers)
     except GradpoolError as error:
-        if error.errno != errno.EEXIST or f'pid {os.getpid()}' not in str(error):
+        if (error.errno != errno.EEXIST
+                or f'{socket.gethostname()}, pid {os.getpid()};' not in str(error)):
             raise
         raise GradpoolError(errno.EEXIST, f'{error}. This script has joined the job itself: give '
                             'its Job, attach(model, job=...)') from None
