@@ -1,6 +1,7 @@
 /* Workers come and go on purpose: joining a job, resuming after the connection was lost, leaving.
  * Nothing happens that is not in the store first (K1). */
 #include "svc/base/log.h"
+#include "svc/base/process.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/display.h"
 #include "svc/coordinator/keeping.h"
@@ -182,16 +183,29 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
     return false;
 }
 
-/* Only a process of this host can be watched; that it is one is the peer address and the name. */
-static uint64_t local_identity(const struct peer *p, const WIRE(JoinRequest) * join)
+/* On a Unix socket the kernel names the process that has connected; a proxy is not the worker. */
+static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint32_t *ret_pid)
+{
+    if (pid <= 0 || process_own_number((uint32_t)pid) != join->pid)
+        return 0;
+    *ret_pid = (uint32_t)pid;
+    return process_identity(*ret_pid);
+}
+
+/* Only a process of this host can be watched, and only by a number of this process's namespace: in
+ * a container the same number is another process (K59). 0: the end of its connection tells. */
+static uint64_t identify(const struct peer *p, const WIRE(JoinRequest) * join, uint32_t *ret_pid)
 {
     int pid;
     uint32_t uid;
+    *ret_pid = join->pid;
     if (channel_credentials(p->channel, &pid, &uid) == 0)
-        return pid == (int)join->pid ? process_identity(join->pid) : 0;
-    return channel_is_loopback(p->channel) && strcmp(join->node, p->service->node) == 0
-               ? process_identity(join->pid)
-               : 0;
+        return identify_by_socket(join, pid, ret_pid);
+    bool is_here = channel_is_loopback(p->channel) && strcmp(join->node, p->service->node) == 0;
+    if (!is_here || join->pid_namespace == 0 || join->pid_namespace != process_namespace())
+        return 0;
+    uint64_t identity = process_identity(join->pid);
+    return identity == join->identity ? identity : 0;
 }
 
 static int keep_joined(const struct session *session, bool job_is_new, struct err *err)
@@ -227,8 +241,7 @@ static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *j
     struct session *session = session_create(job, request->rank, request->node);
     if (!session)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
-    session->pid = request->pid;
-    session->identity = local_identity(p, request);
+    session->identity = identify(p, request, &session->pid);
     while (session->number == 0)
         if (getrandom(&session->number, sizeof session->number, 0) < 0)
             break;

@@ -2,6 +2,7 @@
 #include "test/unit/coordinator_rig.h"
 
 #include "svc/base/clock.h"
+#include "svc/base/process.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -84,6 +85,8 @@ static void a_name_is_free_again_when_all_have_left(void **state)
     assert_true(second != first);
 }
 
+static bool is_in_container; /* the next worker counts in another PID namespace */
+
 static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
 {
     static char node[HOST_NAME_MAX + 1];
@@ -94,6 +97,8 @@ static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
     join_request(&request, &join, "resnet", rank, 2);
     join.node = node;
     join.pid = (uint32_t)pid;
+    join.pid_namespace = process_namespace() + is_in_container;
+    join.identity = process_identity(join.pid);
     envelope *reply = end_ask(e, &request);
     assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
     message_free(reply);
@@ -250,6 +255,20 @@ static void a_worker_that_dies_fails_its_job_by_name(void **state)
     refused(rig, "resnet", 1, 2, -ESTALE, "has failed (rank 1 of job resnet");
     end_leave(zero);
     rig_join(rig, "resnet", 0, 2, NULL, NULL);
+}
+
+/* Its number means another process here, whose end is none of the worker's. */
+static void a_worker_in_a_container_is_not_taken_for_a_process_of_the_host(void **state)
+{
+    struct rig *rig = *state;
+    struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, NULL);
+    int pid = rig_spawn(rig);
+    is_in_container = true;
+    struct end *one = join_as(rig, pid, 1);
+    is_in_container = false;
+    rig_kill(rig, pid);
+    end_expect_none(zero, BODY(JOB_FAILURE));
+    end_leave(one);
 }
 
 static void a_worker_that_says_goodbye_and_dies_has_left(void **state)
@@ -430,6 +449,7 @@ int main(void)
         CASE(a_lost_connection_is_resumed_with_the_session),
         CASE(a_session_that_resumes_replaces_its_old_connection),
         CASE(a_worker_that_dies_fails_its_job_by_name),
+        CASE(a_worker_in_a_container_is_not_taken_for_a_process_of_the_host),
         CASE(a_worker_that_says_goodbye_and_dies_has_left),
         CASE(a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost),
         CASE(hello_comes_first),
