@@ -1,6 +1,7 @@
 /* Options of `push` and `local`. */
 #include "bench/commands.h"
 #include "bench/push.h"
+#include "svc/base/unique.h"
 
 #include "client/gradpool.h"
 
@@ -34,7 +35,7 @@ enum {
 static const struct argp_option options[] = {
     {"endpoint", KEY_ENDPOINT, "URL", 0, "coordinator (default: GRADPOOL_ENDPOINT, or this host)"},
     {"transport", KEY_TRANSPORT, "KIND", 0, "auto, shm or tcp"},
-    {"job", KEY_JOB, "NAME", 0, "job name (default: GRADPOOL_JOB, or bench-PID)"},
+    {"job", KEY_JOB, "NAME", 0, "job name (default: GRADPOOL_JOB, or a new one)"},
     {"rank", KEY_RANK, "N", 0, "push: rank of this worker"},
     {"workers", KEY_WORKERS, "N", 0, "workers of the job (default 2)"},
     {"tensors", KEY_TENSORS, "N", 0, "tensors pushed in a round (default 1)"},
@@ -103,7 +104,7 @@ static void fill_in(struct push_options *o, char *job, size_t job_bytes)
 {
     gp_job_spec spec;
     bool is_launched = gp_job_spec_from_environment(&spec) == 0;
-    snprintf(job, job_bytes, "bench-%d", (int)getpid());
+    unique_name("bench", job, job_bytes);
     if (o->rank == UINT32_MAX)
         o->rank = is_launched ? spec.rank : 0;
     if (o->workers == 0)

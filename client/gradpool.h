@@ -133,7 +133,7 @@ typedef struct gp_job_spec {
  * may join late, or again: it enters the tensors that it declares between the same two iterations
  * of the others if these push each of them once an iteration; else each at its open round.
  * Errors: -EINVAL; -EEXIST: the rank is taken (by whom); -EPROTO: the job runs with another number,
- * or does not want this rank; -ESTALE: it failed and its last workers have not left yet. */
+ * or does not want this rank; -ESTALE: a former job of this name did not end within 8 s. */
 GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
 typedef struct gp_membership {
     uint32_t version; /* grows with each change */
@@ -313,10 +313,10 @@ GP_API int gp_poll(gp_request *request, int timeout_ms);
 GP_API int gp_barrier(gp_job *job, int timeout_ms);
 
 /* Rank, size and job name of this process from the launcher's environment, first found:
- * GRADPOOL_RANK/GRADPOOL_SIZE, RANK/WORLD_SIZE (torch), OMPI_COMM_WORLD_RANK/_SIZE (Open MPI),
- * PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_STEP_NUM_TASKS (srun); the job's name from GRADPOOL_JOB,
- * NULL when that is not set. Strings point into the environment. -ENOENT: nothing found; -EINVAL:
- * no number, rank >= size, or many tasks of Slurm that srun has not started. */
+ * GRADPOOL_RANK/_SIZE, those of torchrun, horovodrun, Open MPI, MVAPICH2, jsrun, Flux, PMI,
+ * bpslaunch, srun (table in client/README.md); the job's name from GRADPOOL_JOB, NULL when that is
+ * not set. Strings point into the environment. -ENOENT: nothing found; -EINVAL: no number, rank >=
+ * size, a size of one beside a launcher's variable that says several. */
 GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
 
 #ifdef __cplusplus

@@ -6,6 +6,7 @@
 #include "client/link.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
+#include "svc/base/process.h"
 #include "svc/base/text.h"
 #include "svc/wire/durability.h"
 #include "svc/wire/limit.h"
@@ -180,6 +181,8 @@ static int create_control(struct gp_job *job, const gp_job_spec *spec, struct er
     job->join.loss_limit_ppm = spec->loss_limit_ppm;
     job->join.durability = spec->durability;
     job->join.pid = (uint32_t)getpid();
+    job->join.pid_namespace = process_namespace();
+    job->join.identity = process_identity(job->join.pid);
     struct control_options options = {.endpoint = &client->endpoint,
                                       .addresses = &client->addresses,
                                       .key = client->has_key ? &client->key : NULL,

@@ -6,6 +6,7 @@
 #include "bench/compare/seat.h"
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
+#include "svc/base/unique.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -34,7 +35,9 @@ static int listen_for_seats(struct crew *crew)
 {
     static unsigned number;
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    snprintf(crew->address, sizeof crew->address, "gradpool-bench.%d.%u", (int)getpid(), ++number);
+    char name[UNIQUE_BYTES];
+    snprintf(crew->address, sizeof crew->address, "%s.%u",
+             unique_name("gradpool-bench", name, sizeof name), ++number);
     size_t length = strlen(crew->address);
     memcpy(at.sun_path + 1, crew->address, length);
     socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);

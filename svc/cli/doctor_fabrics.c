@@ -2,6 +2,7 @@
  * host would do, without a service. */
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
+#include "svc/base/unique.h"
 #include "svc/cli/doctor.h"
 #include "svc/wire/fabric.h"
 
@@ -104,7 +105,7 @@ static void check(struct view_checks *checks, const char *name, const char *kind
 void doctor_fabrics(struct view_checks *checks)
 {
     char address[FABRIC_ADDRESS_BYTES_MAX];
-    snprintf(address, sizeof address, "@gradpool-doctor-%d", (int)getpid());
+    unique_name("@gradpool-doctor", address, sizeof address);
     check(checks, "shm", "shm", address,
           "allow Unix sockets and passing descriptors over them; until then "
           "GRADPOOL_TRANSPORT=tcp");

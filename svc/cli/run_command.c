@@ -1,5 +1,6 @@
 /* gradpool run: the workers of a job on this host, each told its rank and where the service is, in
  * the variables that PyTorch, MPI programs and our own client read. */
+#include "svc/base/unique.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
 #include "svc/cli/run_children.h"
@@ -22,7 +23,7 @@ enum { WORKERS, ENDPOINT, JOB, NODES, NODE, MASTER, PLAIN };
 const struct knob run_knobs[] = {
     [WORKERS] = {"workers", "N", "workers on this host (default: 1)"},
     [ENDPOINT] = {"endpoint", "URL", "the service, for the workers' GRADPOOL_ENDPOINT"},
-    [JOB] = {"job", "NAME", "the job's name (default: run-PID; needed with --nodes)"},
+    [JOB] = {"job", "NAME", "the job's name (default: a new one; needed with --nodes)"},
     [NODES] = {"nodes", "N", "hosts that run as many workers each (default: 1)"},
     [NODE] = {"node", "I", "which of them this is, from 0 (default: 0)"},
     [MASTER] = {"master", "HOST:PORT",
@@ -36,7 +37,7 @@ const struct knob run_knobs[] = {
 struct run {
     uint32_t workers, nodes, node;
     const char *endpoint, *job, *master, *port;
-    char name[32], host[256], free_port[8];
+    char name[UNIQUE_BYTES], host[256], free_port[8];
     bool is_plain;
     char **program;
 };
@@ -188,8 +189,7 @@ int cli_run(int argc, char **argv)
                 mistake);
         return CLI_USAGE;
     }
-    snprintf(run.name, sizeof run.name, "run-%d", (int)getpid());
-    run.job = run.job ? run.job : run.name;
+    run.job = run.job ? run.job : unique_name("run", run.name, sizeof run.name);
     int r = run.master ? 0 : find_port(&run);
     if (r < 0) {
         fprintf(stderr, "gradpool run: no free port on " HERE ": %s\n", strerror(-r));

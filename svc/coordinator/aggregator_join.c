@@ -1,6 +1,7 @@
 /* Aggregators join, rejoin after either side lost the connection or this side restarted, and
  * leave. */
 #include "svc/base/log.h"
+#include "svc/base/process.h"
 #include "svc/coordinator/keeping.h"
 #include "svc/coordinator/kept.h"
 #include "svc/coordinator/service.h"

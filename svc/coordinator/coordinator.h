@@ -37,6 +37,7 @@ struct coordinator_options {
     uint64_t aggregator_timeout_ns; /* of one that answers no ping; 0: for ever */
     uint64_t local_timeout_ns;      /* of one whose process is seen to live; 0: the same */
     uint64_t worker_timeout_ns;     /* of a worker whose host is silent; 0: as TCP finds it */
+    uint64_t job_end_ns;            /* a join waits so long for a former job's end; 0: 8 s */
     uint64_t measure_ns;            /* between two looks at what trains; 0: a second */
     uint64_t idle_ns;               /* without a round, and a job trains no more; 0: a minute */
     bool scales; /* lanes open and park, local aggregators start and stop; needs a policy with a

@@ -1,7 +1,7 @@
 /* What lanes have counted, asked for and taken in: the one place where busy time becomes the time
  * for which a lane had its core, so that what people see of jobs, what is measured and what lanes
  * took are on one basis (K15). Owns the kept figures of each aggregator, which tell it what need
- * not be sent again (K58). */
+ * not be sent again (K61). */
 #include "svc/coordinator/measuring.h"
 
 #include "svc/base/cleanup.h"

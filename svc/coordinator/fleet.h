@@ -59,8 +59,6 @@ void fleet_destroy(struct service *s);
 
 /* --- processes.c --- */
 
-/* A number that no other process of this host ever has, also after a reboot; 0: no such process. */
-uint64_t process_identity(uint32_t pid);
 /* A pidfd, if `pid` still is the process with that identity; else -ESRCH. */
 int process_open(uint32_t pid, uint64_t identity, int *ret_fd);
 void process_kill(int pidfd, int signal);

@@ -6,6 +6,7 @@
 #include "svc/coordinator/exploring.h"
 #include "svc/coordinator/holding.h"
 #include "svc/coordinator/keeping.h"
+#include "svc/coordinator/kept.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
@@ -251,6 +252,7 @@ void jobs_end(struct job *job)
         telling_drop(job->shares[i].lane, job->id, NULL, 0);
     log_info("job %s%s has ended", tenant_prefix(job->tenant, prefix), job->name);
     display_wake(job->service);
+    kept_check_soon(job->service, join_handle); /* one may be for the next job of that name */
     jobs_destroy(job);
 }
 

@@ -1,6 +1,7 @@
 /* Workers come and go on purpose: joining a job, resuming after the connection was lost, leaving.
  * Nothing happens that is not in the store first (K1). */
 #include "svc/base/log.h"
+#include "svc/base/process.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/display.h"
 #include "svc/coordinator/keeping.h"
@@ -15,6 +16,7 @@
 #include <sys/random.h>
 
 #define JOIN_WAIT_NS (5 * NS_PER_S) /* for a rank that is just leaving */
+#define JOB_END_NS (8 * NS_PER_S)   /* for a former job of the same name, of which ranks are left */
 
 static void reply_joined(const struct session *session, uint64_t request)
 {
@@ -86,15 +88,69 @@ static enum durability durability_of(const struct service *s, const WIRE(JoinReq
     return s->options.durability ? s->options.durability : DURABILITY_NONE;
 }
 
+static const struct session *session_of(const struct job *job, uint32_t rank)
+{
+    return rank < job->workers ? job->sessions[rank] : NULL;
+}
+
+static bool session_is_in(const struct session *session)
+{
+    return session->state == SESSION_JOINED || session->state == SESSION_AWAY;
+}
+
+static const struct session *find_in(const struct job *job, bool is_in)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (job->sessions[rank] && session_is_in(job->sessions[rank]) == is_in)
+            return job->sessions[rank];
+    return NULL;
+}
+
+/* The job of this name is a former one: the join is for the next, which begins when the last rank
+ * of this one has gone. */
+static bool job_is_ending(const struct job *job, const WIRE(JoinRequest) * join)
+{
+    const struct session *taken = session_of(job, join->rank);
+    if (job->failure || job->is_elastic)
+        return job->failure != NULL;
+    return taken ? taken->state != SESSION_JOINED : find_in(job, false) != NULL;
+}
+
+/* A late rank of a job that others have left already has its place there after all. */
+static bool has_no_place(const struct job *job, const WIRE(JoinRequest) * join)
+{
+    return job->failure || session_of(job, join->rank) || job->workers != room_of(join);
+}
+
+static void refuse_while_ending(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join,
+                                const struct job *job)
+{
+    static const char advice[] = "end that process, or give this training another name "
+                                 "(GRADPOOL_JOB)";
+    const struct session *left = find_in(job, true), *taken = session_of(job, join->rank);
+    char holder[SESSION_NAME_BYTES] = "a rank";
+    if (left)
+        session_name(left, holder, sizeof holder);
+    if (job->failure)
+        peer_fail(p, request, -ESTALE, "job %s has failed (%s), and %s has not left it; %s",
+                  job->name, job->failure, holder, advice);
+    else if (taken && taken->state == SESSION_AWAY)
+        peer_fail(p, request, -ESTALE,
+                  "rank %u of job %s is taken by %s, pid %u (away: its connection has ended, and "
+                  "nobody has seen the process end); %s",
+                  join->rank, job->name, taken->node, taken->pid, advice);
+    else
+        peer_fail(p, request, -ESTALE,
+                  "rank %u of job %s has left, so that the job is to end, but %s has not; %s",
+                  taken ? taken->rank : find_in(job, false)->rank, job->name, holder, advice);
+}
+
 static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join,
                          const struct job *job)
 {
-    const struct session *taken = join->rank < job->workers ? job->sessions[join->rank] : NULL;
-    if (job->failure)
-        peer_fail(p, request, -ESTALE,
-                  "job %s has failed (%s) and its last workers have not left "
-                  "yet; join again when they have, or under another name",
-                  job->name, job->failure);
+    const struct session *taken = session_of(job, join->rank);
+    if (job_is_ending(job, join) && has_no_place(job, join))
+        refuse_while_ending(p, request, join, job);
     else if (!job->is_elastic && job->workers != room_of(join))
         peer_fail(p, request, -EPROTO, "job %s runs with %u workers, rank %u came with %u",
                   job->name, job->workers, join->rank, join->workers);
@@ -116,30 +172,40 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
         peer_fail(p, request, -EPROTO, "job %s runs with durability %s, rank %u came with %s",
                   job->name, durability_name(job->durability), join->rank,
                   durability_name(durability_of(p->service, join)));
-    else if (taken && (taken->state == SESSION_JOINED || taken->state == SESSION_AWAY))
-        peer_fail(p, request, -EEXIST, "rank %u of job %s is taken by %s, pid %u%s", join->rank,
-                  job->name, taken->node, taken->pid,
+    else if (taken && session_is_in(taken))
+        peer_fail(p, request, -EEXIST,
+                  "rank %u of job %s is taken by %s, pid %u%s; end that process, or give this "
+                  "training another name (GRADPOOL_JOB)",
+                  join->rank, job->name, taken->node, taken->pid,
                   taken->state == SESSION_AWAY ? " (away)" : "");
-    else if (taken && !job->is_elastic)
-        peer_fail(p, request, -ESTALE,
-                  "rank %u of job %s has left, and the others have not yet; "
-                  "join again when they have, or under another name",
-                  join->rank, job->name);
     else
         return true;
     return false;
 }
 
-/* Only a process of this host can be watched; that it is one is the peer address and the name. */
-static uint64_t local_identity(const struct peer *p, const WIRE(JoinRequest) * join)
+/* On a Unix socket the kernel names the process that has connected; a proxy is not the worker. */
+static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint32_t *ret_pid)
+{
+    if (pid <= 0 || process_own_number((uint32_t)pid) != join->pid)
+        return 0;
+    *ret_pid = (uint32_t)pid;
+    return process_identity(*ret_pid);
+}
+
+/* Only a process of this host can be watched, and only by a number of this process's namespace: in
+ * a container the same number is another process (K59). 0: the end of its connection tells. */
+static uint64_t identify(const struct peer *p, const WIRE(JoinRequest) * join, uint32_t *ret_pid)
 {
     int pid;
     uint32_t uid;
+    *ret_pid = join->pid;
     if (channel_credentials(p->channel, &pid, &uid) == 0)
-        return pid == (int)join->pid ? process_identity(join->pid) : 0;
-    return channel_is_loopback(p->channel) && strcmp(join->node, p->service->node) == 0
-               ? process_identity(join->pid)
-               : 0;
+        return identify_by_socket(join, pid, ret_pid);
+    bool is_here = channel_is_loopback(p->channel) && strcmp(join->node, p->service->node) == 0;
+    if (!is_here || join->pid_namespace == 0 || join->pid_namespace != process_namespace())
+        return 0;
+    uint64_t identity = process_identity(join->pid);
+    return identity == join->identity ? identity : 0;
 }
 
 static int keep_joined(const struct session *session, bool job_is_new, struct err *err)
@@ -175,8 +241,7 @@ static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *j
     struct session *session = session_create(job, request->rank, request->node);
     if (!session)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
-    session->pid = request->pid;
-    session->identity = local_identity(p, request);
+    session->identity = identify(p, request, &session->pid);
     while (session->number == 0)
         if (getrandom(&session->number, sizeof session->number, 0) < 0)
             break;
@@ -223,6 +288,20 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
     return false;
 }
 
+/* false: the join has waited long enough. */
+static bool wait_for_end(struct peer *p, const envelope *message)
+{
+    uint64_t now_ns = clock_now_ns(), named = p->service->options.job_end_ns;
+    if (p->join_by_ns == 0)
+        p->join_by_ns = now_ns + (named ? named : JOB_END_NS);
+    if (now_ns >= p->join_by_ns) {
+        p->join_by_ns = 0;
+        return false;
+    }
+    kept_add(p, message, p->join_by_ns - now_ns, join_handle, "a former job of that name to end");
+    return true;
+}
+
 static void join_new(struct peer *p, const envelope *message)
 {
     struct service *s = p->service;
@@ -231,6 +310,9 @@ static void join_new(struct peer *p, const envelope *message)
     struct job *job = jobs_find(s, p->tenant, wanted->job);
     bool job_is_new = !job;
     struct err err;
+    if (job && job_is_ending(job, wanted) && wait_for_end(p, message))
+        return;
+    p->join_by_ns = 0;
     if (job && !rank_is_free(p, request, wanted, job))
         return;
     if (job && members_is_leaving(job, wanted->rank))

@@ -60,12 +60,16 @@ void kept_add(struct peer *p, const envelope *request, uint64_t timeout_ns, kept
         wait_uncount(wait); /* or those that wait for room would be what takes it */
 }
 
+static bool is_for(const struct wait *wait, kept_handler handler)
+{
+    return wait->expired == handle_again && ((const struct kept *)wait->data)->handler == handler;
+}
+
 static struct wait *next(struct service *s, kept_handler handler, uint64_t newest)
 {
     list_for_each (node, &s->waits) {
         struct wait *wait = list_entry(node, struct wait, link);
-        if (wait->expired == handle_again && wait->id <= newest &&
-            ((const struct kept *)wait->data)->handler == handler)
+        if (wait->id <= newest && is_for(wait, handler))
             return wait;
     }
     return NULL;
@@ -77,4 +81,13 @@ void kept_check(struct service *s, kept_handler handler)
     uint64_t newest = s->next_id;
     for (struct wait *wait; (wait = next(s, handler, newest));)
         handle_again(wait);
+}
+
+void kept_check_soon(struct service *s, kept_handler handler)
+{
+    list_for_each (node, &s->waits) {
+        struct wait *wait = list_entry(node, struct wait, link);
+        if (is_for(wait, handler))
+            timer_start(&s->loop, &wait->timer, clock_now_ns());
+    }
 }

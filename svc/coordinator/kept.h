@@ -13,5 +13,7 @@ void kept_add(struct peer *p, const envelope *request, uint64_t timeout_ns, kept
               const char *what);
 /* Handles those that are for `handler`; each may be kept again. */
 void kept_check(struct service *s, kept_handler handler);
+/* The same from the loop, when the caller has returned. */
+void kept_check_soon(struct service *s, kept_handler handler);
 
 #endif

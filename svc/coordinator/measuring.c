@@ -63,7 +63,7 @@ static uint64_t core_wait(const struct seen *was, const struct seen *is)
 static bool look(struct job *job, struct share *share, struct window *ret_window)
 {
     if (share->looked_ns > 0 && share->lane->rows_ns <= share->looked_ns)
-        return false; /* there are the same figures as then (K58) */
+        return false; /* there are the same figures as then (K61) */
     const WIRE(JobUse) *use = stats_of_job(share->lane, job->id);
     const WIRE(LaneUse) *lane_use = stats_of_lane(share->lane);
     if (use)

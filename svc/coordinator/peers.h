@@ -33,6 +33,7 @@ struct peer {
     bool is_local;         /* over the Unix socket */
     struct tenant *tenant; /* NULL while greeting */
     struct session *session;
+    uint64_t join_by_ns; /* its join waits until then for a former job (K58); 0: none does */
     struct aggregator *aggregator;
     struct list visit; /* in service.visitors while it has joined nothing (visitors.c) */
     uint64_t heard_ns;

@@ -1,5 +1,6 @@
-/* Other processes on this host: which one a number means, whether it has ended, ending it. A number
- * alone is never killed: it may mean another process by now (K7). */
+/* Other processes on this host: whether one has ended, ending it. A number alone is never killed:
+ * another process may have it by now (K7). */
+#include "svc/base/process.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -8,50 +9,6 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <unistd.h>
-
-static size_t read_file(const char *path, char *buffer, size_t buffer_bytes)
-{
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return 0;
-    size_t got = fread(buffer, 1, buffer_bytes - 1, file);
-    fclose(file);
-    buffer[got] = 0;
-    return got;
-}
-
-static uint64_t hash(uint64_t seed, const char *text)
-{
-    uint64_t value = seed ^ UINT64_C(0xcbf29ce484222325);
-    for (; *text; text++)
-        value = (value ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
-    return value;
-}
-
-/* Field 22 of /proc/PID/stat: when it started, in ticks since boot. The second field, the name, may
- * hold anything, so fields are counted from its closing parenthesis. */
-static uint64_t start_ticks(uint32_t pid)
-{
-    char path[64], line[1024];
-    snprintf(path, sizeof path, "/proc/%u/stat", pid);
-    if (!read_file(path, line, sizeof line))
-        return 0;
-    const char *at = strrchr(line, ')');
-    for (int field = 2; at && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    unsigned long long ticks = 0;
-    return at && sscanf(at, "%llu", &ticks) == 1 ? ticks : 0;
-}
-
-uint64_t process_identity(uint32_t pid)
-{
-    char boot[64];
-    uint64_t ticks = pid ? start_ticks(pid) : 0;
-    if (!ticks || !read_file("/proc/sys/kernel/random/boot_id", boot, sizeof boot))
-        return 0;
-    uint64_t identity = hash(ticks, boot);
-    return identity ? identity : 1;
-}
 
 static bool is_dead(int pidfd)
 {

@@ -302,6 +302,15 @@ def finish_training(*workers):
     end_training(*workers)
 
 
+def container():
+    """Words before a command that run it in a PID namespace of its own, with the host's network, as
+    the first process of a container. SkipTest: this host does not allow it."""
+    words = 'unshare', '--pid', '--fork', '--mount-proc'
+    if subprocess.run([*words, 'true'], capture_output=True).returncode:
+        raise unittest.SkipTest('no PID namespace can be made here: CAP_SYS_ADMIN is needed')
+    return words
+
+
 def is_alive(pid):
     """Running, not merely waiting to be reaped."""
     try:

@@ -1,4 +1,5 @@
-"""Workers as their users start them on a cluster: by mpirun, torchrun and srun, the real ones.
+"""Workers as their users start them on a cluster: by mpirun, torchrun and srun, the real ones, and
+with the variables of horovodrun and bpslaunch.
 
 A worker is this script with `--worker`; what it found it writes into a file of its rank."""
 import json
@@ -16,7 +17,8 @@ from slurm import Slurm, free_ports
 WORKERS = 2
 LAUNCH_S = 120      # torch is imported by both on a loaded machine
 # What a launcher, or who uses gradpool, may have set around the tests.
-OTHERS = 'GRADPOOL_', 'SLURM_', 'OMPI_', 'PMI', 'RANK', 'LOCAL_RANK', 'WORLD_SIZE'
+OTHERS = ('GRADPOOL_', 'SLURM_', 'OMPI_', 'PMI', 'RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'HOROVOD_',
+          'MV2_', 'JSM_', 'FLUX_', 'DMLC_', 'BYTEPS_', 'MPI_')
 KEPT = 'GRADPOOL_BUILD', 'GRADPOOL_LIBRARY'
 SCRIPT = pathlib.Path(__file__).resolve()
 
@@ -162,6 +164,32 @@ class Mpirun(Launcher):
 
     def test_mpirun_ends_with_the_error_of_a_worker(self):
         self.check_an_error()
+
+
+class ByVariables(Launcher):
+    """One process a rank, with what its launcher would set."""
+
+    def started_with(self, *variables):
+        words = ' '.join(variables)
+        return ('sh', '-c', f'for R in $(seq 0 {WORKERS - 1}); do env {words} "$@" & '
+                'ids="$ids $!"; done; for id in $ids; do wait $id || exit 1; done', 'sh')
+
+    def test_horovodruns_variables_tell_ranks_and_local_ranks(self):
+        self.check('worker_has_a_door', of_a_door, command=self.started_with(
+            'HOROVOD_RANK=$R', f'HOROVOD_SIZE={WORKERS}', 'HOROVOD_LOCAL_RANK=$R',
+            f'HOROVOD_LOCAL_SIZE={WORKERS}'))
+
+    def test_bpslaunchs_variables_tell_machines_and_processes(self):
+        self.check('worker_sums', of_sums, command=self.started_with(
+            'DMLC_WORKER_ID=0', 'DMLC_NUM_WORKER=1', 'DMLC_ROLE=worker', 'BYTEPS_LOCAL_RANK=$R',
+            f'BYTEPS_LOCAL_SIZE={WORKERS}'))
+
+    def test_a_size_of_one_beside_a_launcher_of_several_is_an_error(self):
+        code, said = self.launch('worker_has_a_door', command=(), RANK=0, WORLD_SIZE=1,
+                                 HOROVOD_SIZE=WORKERS)
+        self.assertEqual(code, 1, said)
+        self.assertIn(f'WORLD_SIZE is 1, so this process is alone, but HOROVOD_SIZE is {WORKERS}',
+                      said)
 
 
 class Torchrun(Launcher):

@@ -88,7 +88,14 @@ class Run(unittest.TestCase):
     def test_one_worker_keeps_its_threads_and_has_a_name_of_its_own(self):
         names = self.tell()['[0]']
         self.assertEqual(names['OMP_NUM_THREADS'], '-')
-        self.assertRegex(names['GRADPOOL_JOB'], r'run-[0-9]+')
+        self.assertRegex(names['GRADPOOL_JOB'], r'^run-[0-9]+-[0-9a-f]{8}$')
+
+    def test_first_processes_of_two_containers_have_jobs_of_their_own(self):
+        starts = [*harness.container(), *command(sys.executable, '-c', TELL)]
+        told = [harness.run(starts, capture_output=True, text=True, env=clean()) for _ in range(2)]
+        names = {self.check(done).stdout.split()[1 + NAMES.index('GRADPOOL_JOB')] for done in told}
+        self.assertEqual(len(names), 2, names)
+        self.assertTrue(all(name.startswith('run-1-') for name in names), names)
 
     def test_ranks_go_on_over_nodes(self):
         told = self.tell('--nodes', 2, '--node', 1, '--workers', 2, '--job', 'j', '--master',

@@ -3,8 +3,11 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -13,6 +16,45 @@
 struct service_rig rig;
 gp_client *clients[WORKERS];
 gp_job *jobs[WORKERS];
+
+static const char *const variables[] = {"GRADPOOL_RANK",
+                                        "GRADPOOL_SIZE",
+                                        "GRADPOOL_JOB",
+                                        "GRADPOOL_ENDPOINT",
+                                        "GRADPOOL_TRANSPORT",
+                                        "GRADPOOL_TIMEOUT_MS",
+                                        "GRADPOOL_EAGER_BYTES",
+                                        "RANK",
+                                        "WORLD_SIZE",
+                                        "MPI_LOCALNRANKS",
+                                        "GRADPOOL_CONNECT_TIMEOUT_MS"};
+
+static const char *const launchers[] = {"HOROVOD_", "OMPI_", "MV2_",   "JSM_",   "FLUX_",
+                                        "PMI_",     "DMLC_", "SLURM_", "BYTEPS_"};
+
+static bool is_of_launcher(const char *entry)
+{
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
+        if (strncmp(entry, launchers[i], strlen(launchers[i])) == 0)
+            return true;
+    return false;
+}
+
+int fixture_clear(void **state)
+{
+    char name[256];
+    (void)state;
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        unsetenv(variables[i]);
+    for (size_t i = 0; environ[i];) {
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(environ[i], "="), environ[i]);
+        if (!is_of_launcher(name) || unsetenv(name) < 0)
+            i++;
+    }
+    return 0;
+}
+
+void fixture_set(const char *name, const char *text) { setenv(name, text, 1); }
 
 void ok(int r)
 {

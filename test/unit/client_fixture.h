@@ -21,6 +21,10 @@ int fixture_start(void **state);
 int fixture_start_alone(void **state);
 int fixture_stop(void **state);
 
+/* For cmocka: no variable of a launcher, and none that the client reads, is set. */
+int fixture_clear(void **state);
+void fixture_set(const char *name, const char *text);
+
 void fixture_join(uint32_t rank, const gp_options *options);
 /* Fails the test with the client's last error. */
 void ok(int r);

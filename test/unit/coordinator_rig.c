@@ -151,8 +151,8 @@ int rig_setup(void **state)
     assert_non_null(rig);
     snprintf(rig->dir, sizeof rig->dir, "/tmp/gradpool-coordinator-XXXXXX");
     assert_non_null(mkdtemp(rig->dir));
-    rig->options =
-        (struct coordinator_options){.state_dir = rig->dir, .listen = "gradpool://127.0.0.1:0"};
+    rig->options = (struct coordinator_options){
+        .state_dir = rig->dir, .listen = "gradpool://127.0.0.1:0", .job_end_ns = 100 * NS_PER_MS};
     if (!getenv("GRADPOOL_LOG_LEVEL"))
         log_set_hook(say_nothing);
     rig_start(rig);

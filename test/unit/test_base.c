@@ -5,12 +5,14 @@
 #include "svc/base/list.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/base/unique.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -113,6 +115,16 @@ static void text_in_a_tiny_buffer_stays_terminated(void **state)
         assert_true(strnlen(text, bytes) < bytes);
         assert_int_equal(text[bytes], '#');
     }
+}
+
+static void a_unique_name_differs_each_time_and_has_the_processes_number(void **state)
+{
+    char one[UNIQUE_BYTES], other[UNIQUE_BYTES], start[32];
+    unique_name("run", one, sizeof one);
+    unique_name("run", other, sizeof other);
+    assert_string_not_equal(one, other);
+    snprintf(start, sizeof start, "run-%d-", (int)getpid());
+    assert_memory_equal(one, start, strlen(start));
 }
 
 static void text_is_utf8_in_its_shortest_form_only(void **state)
@@ -469,6 +481,7 @@ int main(void)
         cmocka_unit_test(text_that_fills_the_buffer_exactly_is_whole),
         cmocka_unit_test(text_that_does_not_fit_ends_in_dots),
         cmocka_unit_test(text_in_a_tiny_buffer_stays_terminated),
+        cmocka_unit_test(a_unique_name_differs_each_time_and_has_the_processes_number),
         cmocka_unit_test(text_is_utf8_in_its_shortest_form_only),
         cmocka_unit_test(a_number_is_read_between_its_bounds),
         cmocka_unit_test(a_number_out_of_bounds_is_a_range_error),

@@ -19,109 +19,9 @@
 
 #include <cmocka.h>
 
-static const char *const variables[] = {"GRADPOOL_RANK",
-                                        "GRADPOOL_SIZE",
-                                        "RANK",
-                                        "WORLD_SIZE",
-                                        "OMPI_COMM_WORLD_RANK",
-                                        "OMPI_COMM_WORLD_SIZE",
-                                        "PMI_RANK",
-                                        "PMI_SIZE",
-                                        "SLURM_PROCID",
-                                        "SLURM_STEP_NUM_TASKS",
-                                        "SLURM_NTASKS",
-                                        "GRADPOOL_JOB",
-                                        "GRADPOOL_ENDPOINT",
-                                        "GRADPOOL_TRANSPORT",
-                                        "GRADPOOL_TIMEOUT_MS",
-                                        "GRADPOOL_CONNECT_TIMEOUT_MS",
-                                        "GRADPOOL_EAGER_BYTES"};
-
-static int clear_environment(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
-        unsetenv(variables[i]);
-    return 0;
-}
-
-static void set(const char *name, const char *text) { setenv(name, text, 1); }
-
-/* ---- environment ---- */
-
-static void every_launchers_variables_are_understood(void **state)
-{
-    static const char *const pairs[][2] = {{"GRADPOOL_RANK", "GRADPOOL_SIZE"},
-                                           {"RANK", "WORLD_SIZE"},
-                                           {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                           {"PMI_RANK", "PMI_SIZE"},
-                                           {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
-    set("GRADPOOL_JOB", "resnet-7");
-    /* From the last to the first: each overrules those behind it. */
-    for (uint32_t i = 5; i-- > 0;) {
-        gp_job_spec spec;
-        char rank[12], size[12];
-        snprintf(rank, sizeof rank, "%u", i);
-        snprintf(size, sizeof size, "%u", i + 10);
-        set(pairs[i][0], rank);
-        set(pairs[i][1], size);
-        ok(gp_job_spec_from_environment(&spec));
-        assert_int_equal(spec.rank, i);
-        assert_int_equal(spec.workers, i + 10);
-        assert_string_equal(spec.name, "resnet-7");
-    }
-}
-
-static void an_environment_without_ranks_says_what_was_looked_for(void **state)
-{
-    gp_job_spec spec;
-    failed(gp_job_spec_from_environment(&spec), -ENOENT, "GRADPOOL_RANK", "WORLD_SIZE",
-           "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", NULL);
-}
-
-static void ranks_that_are_none_are_refused(void **state)
-{
-    gp_job_spec spec;
-    set("RANK", "one");
-    set("WORLD_SIZE", "2");
-    failed(gp_job_spec_from_environment(&spec), -EINVAL, "RANK is 'one'", NULL);
-    set("RANK", "2");
-    failed(gp_job_spec_from_environment(&spec), -EINVAL, "RANK is 2", "WORLD_SIZE is 2", NULL);
-    set("RANK", "-1");
-    failed(gp_job_spec_from_environment(&spec), -EINVAL, "'-1'", NULL);
-    unsetenv("WORLD_SIZE");
-    failed(gp_job_spec_from_environment(&spec), -EINVAL, "WORLD_SIZE is not set, but RANK is",
-           NULL);
-    set("WORLD_SIZE", "769");
-    failed(gp_job_spec_from_environment(&spec), -EINVAL, "769", "768", NULL);
-}
-
-/* The shell of salloc, which may be a step of one task, and a batch script. */
-static void an_allocation_for_many_is_not_taken_for_one_of_them(void **state)
-{
-    gp_job_spec spec;
-    set("SLURM_NTASKS", "4");
-    failed(gp_job_spec_from_environment(&spec), -EINVAL, "for 4 tasks", "srun", "GRADPOOL_RANK",
-           NULL);
-    set("SLURM_PROCID", "0");
-    failed(gp_job_spec_from_environment(&spec), -EINVAL, "for 4 tasks", "srun", NULL);
-    set("SLURM_STEP_NUM_TASKS", "1");
-    failed(gp_job_spec_from_environment(&spec), -EINVAL, "for 4 tasks", "srun", NULL);
-    set("SLURM_NTASKS", "1");
-    ok(gp_job_spec_from_environment(&spec));
-    assert_int_equal(spec.workers, 1);
-    unsetenv("SLURM_STEP_NUM_TASKS");
-    failed(gp_job_spec_from_environment(&spec), -ENOENT, "SLURM_STEP_NUM_TASKS", NULL);
-    set("SLURM_NTASKS", "4");
-    set("RANK", "1");
-    set("WORLD_SIZE", "2");
-    ok(gp_job_spec_from_environment(&spec));
-    assert_int_equal(spec.rank, 1);
-}
-
 static void the_endpoint_comes_from_the_environment(void **state)
 {
-    set("GRADPOOL_ENDPOINT", rig.endpoint);
+    fixture_set("GRADPOOL_ENDPOINT", rig.endpoint);
     ok(gp_connect(NULL, NULL, &clients[0]));
 }
 
@@ -175,10 +75,10 @@ static void options_that_are_wrong_are_named(void **state)
            NULL);
     options = (gp_options){.connect_timeout_ms = -5};
     failed(gp_connect(rig.endpoint, &options, &client), -EINVAL, "-5", NULL);
-    set("GRADPOOL_TRANSPORT", "smoke");
+    fixture_set("GRADPOOL_TRANSPORT", "smoke");
     failed(gp_connect(rig.endpoint, NULL, &client), -EINVAL, "smoke", NULL);
     unsetenv("GRADPOOL_TRANSPORT");
-    set("GRADPOOL_TIMEOUT_MS", "soon");
+    fixture_set("GRADPOOL_TIMEOUT_MS", "soon");
     failed(gp_connect(rig.endpoint, NULL, &client), -EINVAL, "GRADPOOL_TIMEOUT_MS", "soon", NULL);
 }
 
@@ -187,7 +87,7 @@ static void the_variable_gives_the_default_time_out(void **state)
     gp_tensor *t;
     gp_request *q;
     float value = 1;
-    set("GRADPOOL_TIMEOUT_MS", "60");
+    fixture_set("GRADPOOL_TIMEOUT_MS", "60");
     fixture_join(0, NULL);
     ok(gp_tensor_declare(jobs[0], "w", GP_F32, 1, &t));
     ok(gp_push_pull(t, &value, &value, GP_SUM, &q));
@@ -510,11 +410,8 @@ static void a_child_does_not_keep_its_parents_connections_open(void **state)
     close(ends[0]);
 }
 
-static int start(void **state) { return clear_environment(state) || fixture_start(state); }
-static int start_alone(void **state)
-{
-    return clear_environment(state) || fixture_start_alone(state);
-}
+static int start(void **state) { return fixture_clear(state) || fixture_start(state); }
+static int start_alone(void **state) { return fixture_clear(state) || fixture_start_alone(state); }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
 #define ALONE(name) cmocka_unit_test_setup_teardown(name, start_alone, fixture_stop)
@@ -522,22 +419,15 @@ static int start_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(every_launchers_variables_are_understood, clear_environment),
-        cmocka_unit_test_setup(an_environment_without_ranks_says_what_was_looked_for,
-                               clear_environment),
-        cmocka_unit_test_setup(ranks_that_are_none_are_refused, clear_environment),
-        cmocka_unit_test_setup(an_allocation_for_many_is_not_taken_for_one_of_them,
-                               clear_environment),
-        cmocka_unit_test_setup(slabs_never_hand_memory_out_twice, clear_environment),
+        cmocka_unit_test_setup(slabs_never_hand_memory_out_twice, fixture_clear),
         cmocka_unit_test_setup(two_hundred_thousand_areas_cost_no_more_each_than_a_few,
-                               clear_environment),
-        cmocka_unit_test_setup(what_is_kept_outlasts_its_slab, clear_environment),
-        cmocka_unit_test_setup(more_slabs_than_can_be_lent_are_refused, clear_environment),
-        cmocka_unit_test_setup(more_memory_than_a_lane_maps_is_refused_at_once, clear_environment),
-        cmocka_unit_test_setup(an_endpoint_that_is_none_is_refused, clear_environment),
-        cmocka_unit_test_setup(a_host_that_does_not_exist_is_named, clear_environment),
-        cmocka_unit_test_setup(a_coordinator_that_dies_while_it_is_greeted_is_named,
-                               clear_environment),
+                               fixture_clear),
+        cmocka_unit_test_setup(what_is_kept_outlasts_its_slab, fixture_clear),
+        cmocka_unit_test_setup(more_slabs_than_can_be_lent_are_refused, fixture_clear),
+        cmocka_unit_test_setup(more_memory_than_a_lane_maps_is_refused_at_once, fixture_clear),
+        cmocka_unit_test_setup(an_endpoint_that_is_none_is_refused, fixture_clear),
+        cmocka_unit_test_setup(a_host_that_does_not_exist_is_named, fixture_clear),
+        cmocka_unit_test_setup(a_coordinator_that_dies_while_it_is_greeted_is_named, fixture_clear),
         ALONE(the_endpoint_comes_from_the_environment),
         ALONE(options_that_are_wrong_are_named),
         ALONE(the_variable_gives_the_default_time_out),

@@ -1,6 +1,9 @@
 /* Joining, leaving, being away and being lost, as transcripts between clients and a coordinator. */
 #include "test/unit/coordinator_rig.h"
 
+#include "svc/base/clock.h"
+#include "svc/base/process.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -82,6 +85,120 @@ static void a_name_is_free_again_when_all_have_left(void **state)
     assert_true(second != first);
 }
 
+static bool is_in_container; /* the next worker counts in another PID namespace */
+
+static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
+{
+    static char node[HOST_NAME_MAX + 1];
+    envelope request;
+    WIRE(JoinRequest) join;
+    struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    gethostname(node, sizeof node - 1);
+    join_request(&request, &join, "resnet", rank, 2);
+    join.node = node;
+    join.pid = (uint32_t)pid;
+    join.pid_namespace = process_namespace() + is_in_container;
+    join.identity = process_identity(join.pid);
+    envelope *reply = end_ask(e, &request);
+    assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
+    message_free(reply);
+    return e;
+}
+
+/* As long as the tests' patience: only an event ends it. */
+static void wait_for_former_jobs(struct rig *rig)
+{
+    rig->options.job_end_ns = 600 * NS_PER_S;
+    rig_start_afresh(rig);
+}
+
+static uint64_t send_join(struct end *e, uint32_t rank, uint32_t workers)
+{
+    envelope request;
+    WIRE(JoinRequest) join;
+    join_request(&request, &join, "resnet", rank, workers);
+    return end_send(e, &request);
+}
+
+static uint32_t expect_joined(struct end *e, uint64_t id)
+{
+    envelope *reply = end_expect_reply(e, id);
+    assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
+    uint32_t job = reply->join_reply->job_id;
+    message_free(reply);
+    return job;
+}
+
+static void a_join_waits_until_the_former_job_has_ended(void **state)
+{
+    struct rig *rig = *state;
+    uint32_t former;
+    wait_for_former_jobs(rig);
+    struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, &former);
+    struct end *one = rig_join(rig, "resnet", 1, 2, NULL, NULL);
+    end_leave(zero);
+    uint64_t id = send_join(zero, 0, 3);
+    end_expect_none(zero, BODY(JOIN_REPLY));
+    end_expect_none(zero, BODY(FAILURE));
+    end_leave(one);
+    uint32_t next = expect_joined(zero, id);
+    assert_true(next != former);
+    assert_int_equal(expect_joined(one, send_join(one, 1, 3)), next);
+}
+
+/* A fresh process for a rank that the former job has never had. */
+static void a_rank_that_is_free_waits_for_the_next_job_if_others_have_left(void **state)
+{
+    struct rig *rig = *state;
+    uint32_t former;
+    wait_for_former_jobs(rig);
+    struct end *zero = rig_join(rig, "resnet", 0, 3, NULL, &former);
+    struct end *one = rig_join(rig, "resnet", 1, 3, NULL, NULL);
+    struct end *two = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    end_leave(zero);
+    uint64_t id = send_join(two, 2, 3);
+    end_expect_none(two, BODY(JOIN_REPLY));
+    end_leave(one);
+    assert_true(expect_joined(two, id) != former);
+}
+
+static void a_late_rank_joins_a_job_that_others_have_left(void **state)
+{
+    uint32_t former, late;
+    struct end *zero = rig_join(*state, "resnet", 0, 3, NULL, &former);
+    rig_join(*state, "resnet", 1, 3, NULL, NULL);
+    end_leave(zero);
+    rig_join(*state, "resnet", 2, 3, NULL, &late);
+    assert_int_equal(late, former);
+}
+
+static void a_refused_join_names_the_process_that_is_still_in_the_former_job(void **state)
+{
+    struct rig *rig = *state;
+    struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, NULL);
+    rig_join(rig, "resnet", 1, 2, NULL, NULL);
+    end_leave(zero);
+    refused(rig, "resnet", 0, 2, -ESTALE, "rank 1 of job resnet (elsewhere, pid 1001) has not");
+    refused(rig, "resnet", 0, 5, -ESTALE, "rank 1 of job resnet (elsewhere, pid 1001) has not");
+    refused(rig, "resnet", 4, 5, -ESTALE, "rank 0 of job resnet has left");
+}
+
+static void a_join_waits_until_a_failed_job_has_ended(void **state)
+{
+    struct rig *rig = *state;
+    wait_for_former_jobs(rig);
+    struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, NULL);
+    int pid = rig_spawn(rig);
+    join_as(rig, pid, 1);
+    rig_kill(rig, pid);
+    message_free(end_expect(zero, BODY(JOB_FAILURE)));
+    struct end *one = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    uint64_t id = send_join(one, 1, 2);
+    end_expect_none(one, BODY(FAILURE));
+    end_leave(zero);
+    expect_joined(one, id);
+}
+
 static void a_lost_connection_is_resumed_with_the_session(void **state)
 {
     struct rig *rig = *state;
@@ -94,7 +211,7 @@ static void a_lost_connection_is_resumed_with_the_session(void **state)
     rig_settle(rig);
     e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
     join_request(&request, &join, "resnet", 0, 1);
-    end_ask_refused(e, &request, -EEXIST, "(away)");
+    end_ask_refused(e, &request, -ESTALE, "taken by elsewhere, pid 1000 (away");
     join.session = session + 1;
     join.job_id = job;
     end_ask_refused(e, &request, -ESTALE, "counts as lost");
@@ -124,22 +241,6 @@ static void a_session_that_resumes_replaces_its_old_connection(void **state)
     end_leave(e);
 }
 
-static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
-{
-    static char node[HOST_NAME_MAX + 1];
-    envelope request;
-    WIRE(JoinRequest) join;
-    struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
-    gethostname(node, sizeof node - 1);
-    join_request(&request, &join, "resnet", rank, 2);
-    join.node = node;
-    join.pid = (uint32_t)pid;
-    envelope *reply = end_ask(e, &request);
-    assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
-    message_free(reply);
-    return e;
-}
-
 static void a_worker_that_dies_fails_its_job_by_name(void **state)
 {
     struct rig *rig = *state;
@@ -154,6 +255,20 @@ static void a_worker_that_dies_fails_its_job_by_name(void **state)
     refused(rig, "resnet", 1, 2, -ESTALE, "has failed (rank 1 of job resnet");
     end_leave(zero);
     rig_join(rig, "resnet", 0, 2, NULL, NULL);
+}
+
+/* Its number means another process here, whose end is none of the worker's. */
+static void a_worker_in_a_container_is_not_taken_for_a_process_of_the_host(void **state)
+{
+    struct rig *rig = *state;
+    struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, NULL);
+    int pid = rig_spawn(rig);
+    is_in_container = true;
+    struct end *one = join_as(rig, pid, 1);
+    is_in_container = false;
+    rig_kill(rig, pid);
+    end_expect_none(zero, BODY(JOB_FAILURE));
+    end_leave(one);
 }
 
 static void a_worker_that_says_goodbye_and_dies_has_left(void **state)
@@ -326,9 +441,15 @@ int main(void)
         CASE(names_and_numbers_out_of_bounds_are_refused),
         CASE(a_connection_is_for_one_job),
         CASE(a_name_is_free_again_when_all_have_left),
+        CASE(a_join_waits_until_the_former_job_has_ended),
+        CASE(a_rank_that_is_free_waits_for_the_next_job_if_others_have_left),
+        CASE(a_late_rank_joins_a_job_that_others_have_left),
+        CASE(a_refused_join_names_the_process_that_is_still_in_the_former_job),
+        CASE(a_join_waits_until_a_failed_job_has_ended),
         CASE(a_lost_connection_is_resumed_with_the_session),
         CASE(a_session_that_resumes_replaces_its_old_connection),
         CASE(a_worker_that_dies_fails_its_job_by_name),
+        CASE(a_worker_in_a_container_is_not_taken_for_a_process_of_the_host),
         CASE(a_worker_that_says_goodbye_and_dies_has_left),
         CASE(a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost),
         CASE(hello_comes_first),

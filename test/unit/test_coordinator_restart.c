@@ -2,6 +2,7 @@
 #include "test/unit/coordinator_rig.h"
 
 #include "svc/base/clock.h"
+#include "svc/base/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -189,6 +190,8 @@ static void a_worker_that_died_meanwhile_fails_its_job_at_once(void **state)
     join_request(&request, &join_as, "resnet", 1, 2);
     join_as.node = node;
     join_as.pid = (uint32_t)pid;
+    join_as.pid_namespace = process_namespace();
+    join_as.identity = process_identity(join_as.pid);
     message_free(end_ask(one, &request));
     rig_crash(rig);
     rig_kill(rig, pid);

@@ -6,10 +6,14 @@ import errno
 import gc
 import multiprocessing.util
 import os
+import socket
 import threading
+import time
 
-from .client import connect
+from .client import connect, default_timeout_ms
 from .errors import GradpoolError, mismatch
+
+_PAUSE_S = 1.0      # between two joins that wait for a former job; the service waits 8 s in each
 
 _lock = threading.RLock()   # of a finalizer that runs in its middle, too
 _memberships = {}       # (process, endpoint, job's name) -> Membership
@@ -42,7 +46,18 @@ class Membership:
 
 def join(name, endpoint, rank, workers):
     """The Membership of this process in that job, a user more. None: GRADPOOL_JOB and
-    GRADPOOL_ENDPOINT."""
+    GRADPOOL_ENDPOINT. Waits up to GRADPOOL_TIMEOUT_MS for a former job of that name to end."""
+    deadline_s = time.monotonic() + default_timeout_ms() / 1e3
+    while True:
+        try:
+            return _join_once(name, endpoint, rank, workers)
+        except GradpoolError as error:
+            if error.errno != errno.ESTALE or time.monotonic() + _PAUSE_S > deadline_s:
+                raise
+        time.sleep(_PAUSE_S)    # without the lock: a finalizer may be what ends the former job
+
+
+def _join_once(name, endpoint, rank, workers):
     key = _key_of(name, endpoint)
     with _lock:
         membership = _memberships.get(key)
@@ -81,7 +96,8 @@ def _join_anew(key, name, endpoint, rank, workers):
     try:
         return Membership(key, name, endpoint, rank, workers)
     except GradpoolError as error:
-        if error.errno != errno.EEXIST or f'pid {os.getpid()}' not in str(error):
+        if (error.errno != errno.EEXIST
+                or f'{socket.gethostname()}, pid {os.getpid()};' not in str(error)):
             raise
         raise GradpoolError(errno.EEXIST, f'{error}. This script has joined the job itself: give '
                             'its Job, attach(model, job=...)') from None

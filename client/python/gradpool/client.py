@@ -46,8 +46,9 @@ def default_timeout_ms():
 
 
 def job_from_environment():
-    """(name or None, rank, workers) as the launcher set them: GRADPOOL_, torch, Open MPI, PMI or
-    Slurm variables; the name from GRADPOOL_JOB. Raises GradpoolError (ENOENT) when none is set."""
+    """(name or None, rank, workers) as the launcher set them: GRADPOOL_, torch, Horovod, MPI,
+    jsrun, Flux, BytePS or Slurm variables; the name from GRADPOOL_JOB. Raises GradpoolError
+    (ENOENT) when none is set, and Mismatch when one says one process and another several."""
     spec = JobSpec()
     check(lib.gp_job_spec_from_environment(ctypes.byref(spec)))
     return (spec.name.decode() if spec.name else None), spec.rank, spec.workers

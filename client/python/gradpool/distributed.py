@@ -9,10 +9,9 @@ the operation that the service has for it. Only bitwise reductions are folded he
 have gathered; what goes from one rank to another (send, scatter, all_to_all with splits) are sends
 on tensors of the two.
 
-Owns what torch calls a ProcessGroup; never torch's store, by which the ranks find each other, and
-which carries nothing else."""
+Owns what torch calls a ProcessGroup; never torch's store, by which the ranks find each other and
+learn the name of their job (Y111)."""
 import functools
-import os
 
 import torch
 import torch.distributed
@@ -23,6 +22,7 @@ from ._any_source import Claim, Mailbox
 from ._carriers import carrier_of, check_alike, check_place, is_its_own, unload, widened
 from ._cuda import crossing_of, room_for
 from ._full import full_of, sparse_of
+from ._job_name import job_name
 from ._lengths import Pieces, Push
 from ._membership import join
 from ._operations import Names, Operation, Part
@@ -36,7 +36,6 @@ _ARITHMETIC = ((ReduceOp.SUM, 'sum'), (ReduceOp.AVG, 'mean'), (ReduceOp.MIN, 'mi
                (ReduceOp.MAX, 'max'), (ReduceOp.PRODUCT, 'product'))
 _BITWISE = ((ReduceOp.BAND, torch.bitwise_and), (ReduceOp.BOR, torch.bitwise_or),
             (ReduceOp.BXOR, torch.bitwise_xor))
-_defaults = 0   # default groups that this process has made
 
 
 def _of(table, operation):
@@ -521,17 +520,12 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 def _make(options, _):
     """A ProcessGroup as torch.distributed wants it. Each default group of a process is a job of its
     own: ranks that have left the first one may still be in it for others."""
-    global _defaults
     ranks = tuple(options.global_ranks_in_group)
     if ranks:
         rank, workers = torch.distributed.get_rank(), torch.distributed.get_world_size()
     else:
-        _defaults += 1
         rank, workers = options.group_rank, options.group_size
-    name = os.environ.get('GRADPOOL_JOB')
-    if name and _defaults > 1:
-        name = f'{name}.{_defaults}'
-    return ProcessGroup(join(name, None, rank, workers), options.group_id,
+    return ProcessGroup(join(job_name(options, not ranks), None, rank, workers), options.group_id,
                         ranks or tuple(range(workers)), options.group_rank, options.timeout)
 
 

@@ -12,11 +12,14 @@ from .process_sets import global_process_set, ProcessSet
 # says which process of a host this is. What another says is not of these processes: a batch script
 # of Slurm is number 0 on its host, and so is whatever it starts without srun.
 _LOCAL_RANKS = {'GRADPOOL_RANK': 'LOCAL_RANK', 'RANK': 'LOCAL_RANK',
+                'HOROVOD_RANK': 'HOROVOD_LOCAL_RANK',
                 'OMPI_COMM_WORLD_RANK': 'OMPI_COMM_WORLD_LOCAL_RANK',
-                'PMI_RANK': 'MPI_LOCALRANKID', 'SLURM_PROCID': 'SLURM_LOCALID'}
+                'MV2_COMM_WORLD_RANK': 'MV2_COMM_WORLD_LOCAL_RANK',
+                'JSM_NAMESPACE_RANK': 'JSM_NAMESPACE_LOCAL_RANK',
+                'FLUX_TASK_RANK': 'FLUX_TASK_LOCAL_ID', 'PMI_RANK': 'MPI_LOCALRANKID',
+                'DMLC_WORKER_ID': 'BYTEPS_LOCAL_RANK', 'SLURM_PROCID': 'SLURM_LOCALID'}
 
 _door = None
-_count = 0      # doors that this process has opened
 
 
 class Door:
@@ -61,22 +64,18 @@ class Door:
 
 def init(comm=None, process_sets=None):
     """Joins the job: its name, the service, this process's rank and their number are those of the
-    environment (GRADPOOL_ENDPOINT, GRADPOOL_JOB; RANK and WORLD_SIZE, or those of Open MPI, PMI or
-    Slurm; none: one process alone). Returns when all ranks are there; does nothing if this process
-    has done it before.
+    environment (GRADPOOL_ENDPOINT, GRADPOOL_JOB; RANK and WORLD_SIZE, or those of horovodrun,
+    bpslaunch, MPI, jsrun, Flux or Slurm; none: one process alone). Returns when all ranks are
+    there; does nothing if this process has done it before.
 
     process_sets  [ProcessSet], the same on every rank; others may be added in any case
     comm          there is none here: ranks of a part are process_sets"""
-    global _door, _count
+    global _door
     if comm is not None:
         raise mismatch('init(comm=...): there is no MPI here; name ranks in process_sets')
     if _door is not None:
         return
-    name, rank, size = _place()
-    _count += 1
-    if name and _count > 1:     # the ranks that have left the one before may still be in it
-        name = f'{name}.{_count}'
-    door = Door(name, rank, size)
+    door = Door(*_place())
     try:
         _meet(door, () if process_sets in (None, 'dynamic') else process_sets)
     except BaseException:
@@ -113,8 +112,8 @@ def _told_number():
 
 
 def shutdown():
-    """Leaves the job; operations under way end with an error. init() joins another one: the name,
-    and a number."""
+    """Leaves the job; operations under way end with an error. init() joins the next job of that
+    name, which begins when all ranks have left this one (Y110)."""
     global _door
     if _door is not None:
         door, _door = _door, None

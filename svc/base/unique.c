@@ -1,0 +1,18 @@
+/* Names that no other process uses. Owns nothing; random bits come from the kernel. */
+#include "svc/base/unique.h"
+
+#include "svc/base/clock.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+char *unique_name(const char *prefix, char *buffer, size_t buffer_bytes)
+{
+    uint32_t bits;
+    if (getrandom(&bits, sizeof bits, 0) != sizeof bits)
+        bits = (uint32_t)clock_now_ns(); /* a kernel without random numbers still has a clock */
+    snprintf(buffer, buffer_bytes, "%s-%d-%08x", prefix, (int)getpid(), bits);
+    return buffer;
+}

@@ -1,0 +1,13 @@
+/* Names that no other process uses, on any host and in any container. */
+#ifndef GRADPOOL_BASE_UNIQUE_H
+#define GRADPOOL_BASE_UNIQUE_H
+
+#include <stddef.h>
+
+#define UNIQUE_BYTES 64
+
+/* "PREFIX-PID-XXXXXXXX": the number is for people; the 32 random bits make the name unique, because
+ * the first process of each container has the same number. Returns the buffer. */
+char *unique_name(const char *prefix, char *buffer, size_t buffer_bytes);
+
+#endif
