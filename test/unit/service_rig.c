@@ -360,8 +360,9 @@ void script_wait(struct service_rig *rig)
 
 static void listen_again(struct service_rig *rig)
 {
-    struct endpoint endpoint = {.port = rig->port, .host = "127.0.0.1"};
+    struct endpoint endpoint = {.port = rig->port};
     struct err err;
+    snprintf(endpoint.host, sizeof endpoint.host, "%s", rig->host);
     assert_int_equal(endpoint_listen(&endpoint, NULL, &rig->listen_fd, &err), 0);
     rig->port = endpoint.port;
 }
@@ -503,6 +504,7 @@ void script_start(struct service_rig *rig, uint32_t workers)
     pthread_cond_init(&rig->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     rig->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    rig->host = "127.0.0.1";
     listen_again(rig);
     snprintf(rig->endpoint, sizeof rig->endpoint, "gradpool://127.0.0.1:%u", rig->port);
     for (uint32_t i = 0; i < SCRIPT_LANES_MAX; i++)

@@ -1,0 +1,67 @@
+"""Connections that end although both processes live: a coordinator that moves to another host."""
+import contextlib
+import unittest
+
+import tap
+from harness import BUILD, GRADPOOL, Process, Service, finish_training, until
+
+RESOLVER = BUILD / 'test' / 'e2e' / 'libresolver.so'
+
+
+class Alone(Service):
+    """Without aggregators of its own."""
+
+    def __init__(self):
+        super().__init__(aggregators=0)
+
+    def is_up(self):
+        with contextlib.suppress(AssertionError):  # nobody answers yet
+            return bool(self.status())
+        return self.serve.child.poll() is not None
+
+
+class Moved(unittest.TestCase):
+    """The host of the coordinator is a name, `pool`, whose address the test decides."""
+
+    def setUp(self):
+        self.service = Alone()
+        self.addCleanup(self.service.end)
+        self.port = self.service.endpoint.rsplit(':', 1)[1]
+        self.host = self.service.folder / 'pool'
+        self.lives_on('127.0.0.1')
+        self.by_name = {'LD_PRELOAD': str(RESOLVER), 'TEST_RESOLVER_HOST': 'pool',
+                        'TEST_RESOLVER_ADDRESS': str(self.host), 'GRADPOOL_LOG_LEVEL': 'info'}
+
+    def lives_on(self, address):
+        self.host.write_text(address)
+        self.service.endpoint = f'gradpool://{address}:{self.port}'
+
+    def process(self, name, *command):
+        process = Process(command, self.service.folder, name, self.by_name)
+        self.service.children.append(process)
+        return process
+
+    def workers(self, job, count):
+        there, self.service.endpoint = self.service.endpoint, f'gradpool://pool:{self.port}'
+        workers = self.service.workers(job, count, '--rounds', 1000000, '--elements', 1000,
+                                       '--compute-ms', 20, '--verbose', environment=self.by_name)
+        self.service.endpoint = there
+        return workers
+
+    def test_a_job_trains_on_when_the_coordinator_comes_back_on_another_host(self):
+        aggregator = self.process('aggregator', GRADPOOL, 'aggregator', '--join',
+                                  f'pool:{self.port}')
+        until(lambda: self.service.pids('up'), 'the aggregator is up', process=aggregator)
+        workers = self.workers('moved', 2)
+        for worker in workers:
+            worker.wait_for('round ')
+        self.service.serve.kill()
+        self.lives_on('127.0.0.2')
+        self.service.start('serve.2')
+        for worker in workers:
+            worker.wait_for(f'the coordinator at gradpool://pool:{self.port} is back')
+        finish_training(*workers)
+
+
+if __name__ == '__main__':
+    tap.main()
