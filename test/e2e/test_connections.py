@@ -1,9 +1,11 @@
-"""Connections that end although both processes live: a coordinator that moves to another host."""
+"""Connections that end although both processes live: a coordinator that moves to another host, a
+firewall that forgets."""
 import contextlib
 import unittest
 
 import tap
-from harness import BUILD, GRADPOOL, Process, Service, finish_training, until
+from harness import (BUILD, GRADPOOL, Process, Service, finish_training, forget_connections,
+                     until)
 
 RESOLVER = BUILD / 'test' / 'e2e' / 'libresolver.so'
 
@@ -61,6 +63,36 @@ class Moved(unittest.TestCase):
         for worker in workers:
             worker.wait_for(f'the coordinator at gradpool://pool:{self.port} is back')
         finish_training(*workers)
+
+
+class Forgotten(unittest.TestCase):
+    """Packets of connections to lanes vanish, as behind a firewall that has forgotten them while a
+    job was idle; new connections work."""
+
+    def setUp(self):
+        self.service = Service(aggregators=1)
+        self.addCleanup(self.service.end)
+        aggregator = self.service.status()['aggregators'][0]
+        self.aggregator = aggregator['pid']
+        self.ports = [int(lane['ofi'].rsplit(':', 1)[1]) for lane in aggregator['lanes']]
+
+    def forget(self, pid, end='remote'):
+        found = sum(forget_connections(pid, port, end) for port in self.ports)
+        self.assertGreater(found, 0)
+
+    def test_a_job_trains_on_over_new_connections_to_the_same_lanes(self):
+        workers = self.service.workers('idle', 3, '--transport', 'tcp', '--rounds', 1000000,
+                                       '--tensors', 4, '--elements', 100000, '--compute-ms', 20,
+                                       '--timeout-ms', 60000, '--verbose',
+                                       environment={'GRADPOOL_LOG_LEVEL': 'info'})
+        for worker in workers:
+            worker.wait_for('round ')
+        self.forget(workers[0].pid)     # the lanes hear this one still
+        self.forget(self.aggregator, 'local')
+        for worker in workers:
+            worker.wait_for('no longer answered')
+        finish_training(*workers)
+        self.assertEqual(self.service.pids('up'), [self.aggregator])
 
 
 if __name__ == '__main__':
