@@ -61,6 +61,8 @@ void fleet_destroy(struct service *s);
 
 /* A number that no other process of this host ever has, also after a reboot; 0: no such process. */
 uint64_t process_identity(uint32_t pid);
+/* As `ps` shows it: R, S, D, T, t, Z; 0: there is none. */
+char process_state(uint32_t pid);
 /* A pidfd, if `pid` still is the process with that identity; else -ESRCH. */
 int process_open(uint32_t pid, uint64_t identity, int *ret_fd);
 void process_kill(int pidfd, int signal);

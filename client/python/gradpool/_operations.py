@@ -23,6 +23,7 @@ from ._completion import complete, is_here
 from ._cuda import HERE
 from ._library import INT_MAX
 from ._promise import Promise
+from .client import RAISED_BY
 from .errors import error_of, GradpoolError, Timeout
 
 # Tensors that a sequence of operations keeps declared, and their bytes: each has staging memory.
@@ -312,8 +313,8 @@ class Operation(Work):
         except Timeout as timeout:
             if until_s < self._deadline_s:
                 raise
-            self.end(Timeout(errno.ETIMEDOUT, f'{timeout} (the timeout of the group is '
-                             f'{self._group.timeout_s:g} s)'))
+            text = str(timeout).replace(RAISED_BY, getattr(self._group, 'raised_by', RAISED_BY))
+            self.end(Timeout(errno.ETIMEDOUT, f'{text}, now {self._group.timeout_s:g} s'))
         except Exception as other:
             self.end(other)
         else:

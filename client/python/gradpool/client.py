@@ -40,6 +40,10 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
     return Client(handle)
 
 
+# How an error of the library names what raises the limit of a wait (client/stall.c).
+RAISED_BY = 'timeout_ms or GRADPOOL_TIMEOUT_MS'
+
+
 def default_timeout_ms():
     """What a time-out of 0 means."""
     return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)

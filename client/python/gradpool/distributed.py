@@ -98,6 +98,8 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
     ranks  the group's, as the job counts them"""
 
+    raised_by = 'init_process_group(timeout=) or new_group(timeout=)'   # the limit of each wait
+
     def __init__(self, membership, name, ranks, rank, timeout):
         super().__init__(rank, len(ranks))
         self._membership, self._job = membership, membership.job
