@@ -113,7 +113,7 @@ static void say_unreachable(const struct gp_job *job, char *text)
 static void say_lane(const struct gp_request *q, const struct piece *p, char *text)
 {
     const struct link *l = p->fence ? p->fence : p->link;
-    char name[128];
+    char name[128], way[LINK_WAY_BYTES];
     link_name(l, name, sizeof name);
     if (p->fence)
         text_append(text, ERR_TEXT_BYTES, "%s is lost, but may write until its process ends", name);
@@ -122,7 +122,8 @@ static void say_lane(const struct gp_request *q, const struct piece *p, char *te
         say_unreachable(q->job, text);
     } else if (l->state != LINK_OPEN) {
         text_append(text, ERR_TEXT_BYTES, "not connected to %s yet%s%s", name,
-                    l->failure.code ? ": " : "", l->failure.code ? l->failure.text : "");
+                    l->failure.code ? ": " : "",
+                    l->failure.code ? l->failure.text : link_way(l, way, sizeof way));
         say_unreachable(q->job, text);
     } else if (q->queries > 0) {
         text_append(text, ERR_TEXT_BYTES, "%s does not answer", name);

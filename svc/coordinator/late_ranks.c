@@ -39,7 +39,9 @@ static void append_rank(const struct job *job, uint32_t rank, char *text)
     const struct session *session = job->sessions[rank];
     const char *comma = *text ? "; " : "";
     if (!session)
-        text_append(text, TEXT_BYTES, "%srank %u has not joined: has it started?", comma, rank);
+        text_append(text, TEXT_BYTES,
+                    "%srank %u has not joined (start it, under the same name of the job)", comma,
+                    rank);
     else
         text_append(text, TEXT_BYTES, "%srank %u (%.64s, pid %u) %s", comma, rank, session->node,
                     session->pid, describe(session));

@@ -36,6 +36,12 @@ struct endpoint_addresses {
     struct endpoint_address list[ENDPOINT_ADDRESSES_MAX];
 };
 
+/* Whether a host name (no address, not localhost) is known within the deadline and has no address
+ * but loopback ones here, as a host's own name has on Debian: 127.0.1.1, of no use to other hosts.
+ * `address` gets the first. */
+bool endpoint_name_is_loopback(const char *host, uint64_t deadline_ns, char *address,
+                               size_t address_bytes);
+
 /* The addresses of a host that may move while the process runs, for a thread that no resolver may
  * hold up. All zero but for `known`, which holds the addresses found so far. */
 struct endpoint_names {

@@ -204,6 +204,35 @@ int endpoint_resolve(const struct endpoint *e, uint64_t deadline_ns,
     return r;
 }
 
+/* --- a name that other hosts cannot use ------------------------------------------------------- */
+
+static bool is_loopback(const struct endpoint_address *a, char *text, size_t text_bytes)
+{
+    struct endpoint e = {0};
+    if (getnameinfo((const struct sockaddr *)&a->socket, a->bytes, e.host, sizeof(e.host), NULL, 0,
+                    NI_NUMERICHOST) != 0)
+        return false;
+    if (*text == 0)
+        snprintf(text, text_bytes, "%s", e.host);
+    return endpoint_is_loopback(&e);
+}
+
+bool endpoint_name_is_loopback(const char *host, uint64_t deadline_ns, char *address,
+                               size_t address_bytes)
+{
+    struct endpoint e = {.port = ENDPOINT_PORT_DEFAULT};
+    struct endpoint_addresses found;
+    snprintf(e.host, sizeof(e.host), "%s", host);
+    *address = 0;
+    if (endpoint_is_loopback(&e) || endpoint_resolve(&e, deadline_ns, &found, NULL) < 0)
+        return false;
+    for (uint32_t i = 0; i < found.count; i++) {
+        if (!is_loopback(&found.list[i], address, address_bytes))
+            return false;
+    }
+    return true;
+}
+
 /* --- a host that may move -------------------------------------------------------------------- */
 
 /* NULL: an address, which stays what it is, or no memory or thread for a lookup. */

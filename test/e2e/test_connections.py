@@ -1,6 +1,10 @@
 """Connections that end although both processes live: a coordinator that moves to another host, a
 firewall that forgets."""
 import contextlib
+import pathlib
+import re
+import shutil
+import tempfile
 import unittest
 
 import tap
@@ -63,6 +67,41 @@ class Moved(unittest.TestCase):
         for worker in workers:
             worker.wait_for(f'the coordinator at gradpool://pool:{self.port} is back')
         finish_training(*workers)
+
+
+class OwnName(unittest.TestCase):
+    """The host's own name has the address 127.0.1.1, as Debian's /etc/hosts has it."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-test-'))
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        (self.folder / 'address').write_text('127.0.1.1')
+        self.by_name = {'LD_PRELOAD': str(RESOLVER), 'TEST_RESOLVER_HOST': 'node7',
+                        'TEST_RESOLVER_ADDRESS': str(self.folder / 'address')}
+
+    def start(self, *command):
+        process = Process([GRADPOOL, *command], self.folder, command[0], self.by_name)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_a_service_that_other_hosts_do_not_reach_says_so(self):
+        serve = self.start('serve', '--state-dir', self.folder / 's', '--aggregators', 0,
+                           '--listen', 'gradpool://node7:0')
+        serve.wait_for("host name 'node7' of --listen is 127.0.1.1 on this host: other hosts")
+        serve.wait_for('listening on gradpool://node7:')
+        endpoint = re.search(r'listening on (gradpool://node7:\d+)', serve.text())[1]
+        doctor = self.start('doctor', '--endpoint', endpoint)
+        doctor.wait()
+        self.assertRegex(doctor.text(), r'warn.*node7 is 127\.0\.1\.1 on this host')
+        joined = self.start('aggregator', '--join', endpoint.removeprefix('gradpool://'),
+                            '--cores', 0)
+        joined.wait_for('where workers of other hosts do not reach them: give an address of this')
+
+    def test_lanes_listen_where_other_hosts_reach_them(self):
+        serve = self.start('serve', '--state-dir', self.folder / 's', '--aggregators', 0,
+                           '--listen', 'gradpool://0.0.0.0:0', '--advertise', 'node7')
+        serve.wait_for("host name 'node7' is 127.0.1.1 on this host, where other hosts reach "
+                       'nothing: lanes listen on ')
 
 
 class Forgotten(unittest.TestCase):

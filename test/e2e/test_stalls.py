@@ -66,7 +66,7 @@ class Stalls(unittest.TestCase):
 
     def test_the_error_at_the_deadline_says_whether_a_late_rank_has_started(self):
         self.assertRegex(self.late('alone'),
-                         r'no push from rank 1 after \d+ ms; rank 1 has not joined: has it started')
+                         r'no push from rank 1 after \d+ ms; rank 1 has not joined \(start it')
         computes = self.service.worker('slow', 1, 2, '--compute-ms', 100000, '--rounds', 1)
         until(lambda: self.service.job('slow'), 'rank 1 has joined', process=computes)
         self.assertRegex(self.late('slow'), rf'; rank 1 \(\S+, pid {computes.pid}\) has joined, '
