@@ -8,10 +8,14 @@ int job_open_operator(struct gp_job *job, int *fd, struct channel **ret_channel,
 {
     const gp_client *client = job->client;
     const struct endpoint_slot slot = {&job->lock, fd};
-    uint64_t deadline_ns = clock_now_ns() + client->connect_timeout_ns, incarnation;
+    uint64_t now_ns = clock_now_ns(), deadline_ns = now_ns + client->connect_timeout_ns;
+    uint64_t incarnation;
+    struct endpoint_names names = {.known = client->addresses};
     int connected;
-    int r = endpoint_connect_to(&client->endpoint, &client->addresses, deadline_ns, &slot,
-                                &connected, err);
+    endpoint_names_refresh(&client->endpoint, &names, now_ns + client->connect_timeout_ns / 2);
+    endpoint_names_rest(&names);
+    int r =
+        endpoint_connect_to(&client->endpoint, &names.known, deadline_ns, &slot, &connected, err);
     if (r < 0)
         return r;
     r = channel_create(connected, ret_channel);

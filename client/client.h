@@ -23,7 +23,7 @@ enum client_transport { TRANSPORT_AUTO, TRANSPORT_SHM, TRANSPORT_TCP };
 struct gp_client {
     unsigned generation; /* fork.h */
     struct endpoint endpoint;
-    struct endpoint_addresses addresses; /* behind it, once and for all (L13) */
+    struct endpoint_addresses addresses; /* behind it when the client connected (L13) */
     char endpoint_text[CLIENT_ENDPOINT_BYTES];
     bool has_key; /* then connections to the coordinator speak TLS with it */
     struct key key;

@@ -19,6 +19,8 @@
 #define BACKOFF_FIRST_NS (50 * NS_PER_MS)
 #define BACKOFF_MAX_NS (1000 * NS_PER_MS)
 #define ATTEMPT_NS (1000 * NS_PER_MS)
+/* The part of an attempt in which a name server may answer. */
+#define LOOKUP_NS (ATTEMPT_NS / 2)
 /* The channel numbers its own calls (greeting, join) from 1. */
 #define CALL_ID_FIRST (UINT64_C(1) << 32)
 
@@ -26,12 +28,13 @@ struct control {
     struct control_options options;
     pthread_t thread;
     int wake_fd;
-    uint64_t tick_at_ns;     /* the thread's */
-    pthread_mutex_t lock;    /* everything below */
-    pthread_cond_t over;     /* some call is */
-    struct channel *channel; /* NULL while away */
-    int fd;                  /* of the channel, or of one being made: what a child must close */
-    bool is_running;         /* the thread is */
+    uint64_t tick_at_ns;         /* the thread's, ... */
+    struct endpoint_names names; /* ... and before it runs of who connects */
+    pthread_mutex_t lock;        /* everything below */
+    pthread_cond_t over;         /* some call is */
+    struct channel *channel;     /* NULL while away */
+    int fd;                      /* of the channel, or of one being made: what a child must close */
+    bool is_running;             /* the thread is */
     struct list calls;
     uint64_t last_id;
     struct err refusal; /* of the last attempt to resume; code 0: none */
@@ -142,6 +145,7 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
     return r;
 }
 
+/* The host may have changed its address since: a coordinator that was started elsewhere (L13). */
 static int make_channel(struct control *c, uint64_t deadline_ns, struct channel **ret_channel,
                         bool *ret_refused, struct err *err)
 {
@@ -149,10 +153,11 @@ static int make_channel(struct control *c, uint64_t deadline_ns, struct channel 
     struct channel *channel;
     const struct endpoint_slot slot = {&c->lock, &c->fd};
     int fd;
-    int r = endpoint_connect_to(c->options.endpoint, c->options.addresses, deadline_ns, &slot, &fd,
-                                err);
+    endpoint_names_refresh(c->options.endpoint, &c->names, clock_now_ns() + LOOKUP_NS);
+    int r = endpoint_connect_to(c->options.endpoint, &c->names.known, deadline_ns, &slot, &fd, err);
     if (r < 0)
         return r;
+    endpoint_names_rest(&c->names);
     r = channel_create(fd, &channel);
     if (r < 0) {
         drop_socket(c);
@@ -469,6 +474,7 @@ int control_create(const struct control_options *options, struct control **ret_c
         return err_set(err, r, "no eventfd: %s", err_text(r));
     }
     c->options = *options;
+    c->names.known = *options->addresses;
     c->last_id = CALL_ID_FIRST;
     c->fd = -1;
     list_init(&c->calls);
@@ -501,6 +507,7 @@ void control_stop(struct control *c)
     if (c->is_running)
         pthread_join(c->thread, NULL);
     c->is_running = false;
+    endpoint_names_rest(&c->names);
     finish_all(c, &canceled);
     pthread_mutex_lock(&c->lock);
     drop_channel(c, take_ptr(c->channel));

@@ -25,9 +25,9 @@ struct control_call {
 };
 
 struct control_options {
-    const struct endpoint *endpoint; /* lent for the life of the connection, as are the next five */
-    const struct endpoint_addresses *addresses;
-    const struct key *key; /* NULL: in plain */
+    const struct endpoint_addresses *addresses; /* found so far; copied */
+    const struct endpoint *endpoint; /* lent for the life of the connection, as are the next four */
+    const struct key *key;           /* NULL: in plain */
     const char *endpoint_text;
     const char *program;
     Gradpool__Wire__JoinRequest *join; /* session and job_id are filled in once known */

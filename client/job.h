@@ -5,13 +5,12 @@
 #define GRADPOOL_CLIENT_JOB_H
 
 #include "client/client.h"
-#include "client/control.h"
 #include "client/hold.h"
+#include "client/late.h"
 #include "client/progress.h"
 #include "client/recorder.h"
 #include "svc/reduce/update.h"
 #include "svc/wire/engine.h"
-#include "svc/wire/record.h"
 #include "svc/wire/slab.h"
 #include "svc/wire/terms.h"
 
@@ -196,6 +195,7 @@ struct gp_job {
     struct job_timeline *timeline; /* that this worker writes; NULL: none */
     struct progress progress;
     uint64_t stall_told_ns; /* when a stall was last told; 0: none was */
+    struct late late;
 };
 
 /* membership.c */

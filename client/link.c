@@ -26,6 +26,21 @@ const char *link_name(const struct link *l, char *buffer, size_t buffer_bytes)
     return buffer;
 }
 
+/* Advice is for connections over a network: an address of another network, a firewall. */
+const char *link_way(const struct link *l, char *buffer, size_t buffer_bytes)
+{
+    bool is_far = l->has_address && l->ofi[0] && (l->is_ofi || l->wants_ofi || !l->shm[0]);
+    if (is_far)
+        snprintf(
+            buffer, buffer_bytes,
+            " at %.100s; is that address on a network of this host, and does a firewall let the "
+            "port through? The aggregator's --advertise or --interface choose another",
+            l->ofi);
+    else
+        snprintf(buffer, buffer_bytes, "%s", "");
+    return buffer;
+}
+
 bool link_is_opening(const struct link *l)
 {
     return l->state == LINK_TICKET || l->state == LINK_CONNECTING;
@@ -234,9 +249,9 @@ static bool is_our_own_lack(int code)
 /* Only the coordinator knows whether the lane is gone. Who asks after a failure waits (L38). */
 static void try_later(struct link *l, int code)
 {
-    char name[128];
-    err_set(&l->failure, code, "%s cannot be reached: %s", link_name(l, name, sizeof name),
-            err_text(code));
+    char name[128], way[LINK_WAY_BYTES];
+    err_set(&l->failure, code, "%s cannot be reached: %s%s", link_name(l, name, sizeof name),
+            err_text(code), link_way(l, way, sizeof way));
     log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
     ask_for_ticket(l);
 }

@@ -55,6 +55,10 @@ void link_free(struct link *l);
 bool link_is_opening(const struct link *l);
 /* "lane 3 of aggregator 1 on node7" */
 const char *link_name(const struct link *l, char *buffer, size_t buffer_bytes);
+/* " at 10.0.0.3:4711", and what to do where that is not reached; empty where memory is shared.
+ * LINK_WAY_BYTES are enough. */
+#define LINK_WAY_BYTES 320
+const char *link_way(const struct link *l, char *buffer, size_t buffer_bytes);
 /* Ends it for a reason that waiting does not mend: requests that need the lane fail. */
 void link_break(struct link *l, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

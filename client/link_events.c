@@ -1,6 +1,8 @@
 /* What a fabric says about connections to lanes; what it says about rounds goes to settle.c. */
 #include "client/link.h"
 
+#include "svc/base/log.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -48,9 +50,22 @@ static void revisit(struct link *l)
     }
 }
 
+/* Nothing has come for long: a firewall may have forgotten the connection, and then another one
+ * works. A lane that is gone is known to the coordinator, which is asked for the ticket (L58). */
+static void replace(struct link *l)
+{
+    char name[128];
+    err_set(&l->failure, -ETIMEDOUT,
+            "%s no longer answered on a connection that had been open; another one is made",
+            link_name(l, name, sizeof name));
+    log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
+    revisit(l);
+}
+
 static void closed(struct link *l, const struct fabric_event *event)
 {
     bool comes_back = l->is_left && !l->job->is_leaving && link_pieces(l) > 0;
+    bool is_silent = event->error == -ETIMEDOUT && !l->job->is_leaving && link_pieces(l) > 0;
     struct engine *e = &l->job->engine;
     enum link_state was = l->state;
     *(l->is_ofi ? &e->ofi_conns : &e->shm_conns) -= 1;
@@ -68,6 +83,8 @@ static void closed(struct link *l, const struct fabric_event *event)
         link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);
     else if (was == LINK_OPEN && comes_back)
         revisit(l);
+    else if (was == LINK_OPEN && is_silent)
+        replace(l);
     else if (was == LINK_OPEN)
         link_lose(l, event->error, "has closed the connection");
     else if (l->wants_open && !l->job->is_leaving)

@@ -61,10 +61,15 @@ static void ask(struct gp_request *q)
     engine_flush(&q->job->engine);
 }
 
+static bool goes_on(const struct gp_request *q)
+{
+    return request_is_over(q) || !list_is_empty(&q->landed);
+}
+
 static bool is_answered(void *context)
 {
     const struct gp_request *q = context;
-    return request_is_over(q) || !list_is_empty(&q->landed) || q->queries == 0;
+    return goes_on(q) || q->queries == 0;
 }
 
 /* ---- the sentence ---- */
@@ -108,7 +113,7 @@ static void say_unreachable(const struct gp_job *job, char *text)
 static void say_lane(const struct gp_request *q, const struct piece *p, char *text)
 {
     const struct link *l = p->fence ? p->fence : p->link;
-    char name[128];
+    char name[128], way[LINK_WAY_BYTES];
     link_name(l, name, sizeof name);
     if (p->fence)
         text_append(text, ERR_TEXT_BYTES, "%s is lost, but may write until its process ends", name);
@@ -117,7 +122,8 @@ static void say_lane(const struct gp_request *q, const struct piece *p, char *te
         say_unreachable(q->job, text);
     } else if (l->state != LINK_OPEN) {
         text_append(text, ERR_TEXT_BYTES, "not connected to %s yet%s%s", name,
-                    l->failure.code ? ": " : "", l->failure.code ? l->failure.text : "");
+                    l->failure.code ? ": " : "",
+                    l->failure.code ? l->failure.text : link_way(l, way, sizeof way));
         say_unreachable(q->job, text);
     } else if (q->queries > 0) {
         text_append(text, ERR_TEXT_BYTES, "%s does not answer", name);
@@ -163,8 +169,17 @@ static const struct gp_tensor *find_out(struct gp_request *q, char *text)
 {
     ask(q);
     engine_run(&q->job->engine, clock_now_ns() + ANSWER_WAIT_NS, is_answered, q);
-    bool goes_on = request_is_over(q) || !list_is_empty(&q->landed);
-    return goes_on ? NULL : describe(q, text);
+    q->job->late.text[0] = 0;
+    if (q->missing_tensor && !goes_on(q))
+        late_ask(q);
+    return goes_on(q) ? NULL : describe(q, text);
+}
+
+/* What is known of the ranks that are late, behind what was said; else nothing. */
+static void append_late(const struct gp_request *q, char *text)
+{
+    if (q->missing_tensor && q->job->late.text[0])
+        text_append(text, ERR_TEXT_BYTES, "; %s", q->job->late.text);
 }
 
 int stall_explain(struct gp_request *q, uint64_t timeout_ns)
@@ -172,7 +187,10 @@ int stall_explain(struct gp_request *q, uint64_t timeout_ns)
     char text[ERR_TEXT_BYTES] = "";
     if (!find_out(q, text))
         return 0;
-    return client_error(-ETIMEDOUT, "%s after %" PRIu64 " ms", text, timeout_ns / NS_PER_MS);
+    text_append(text, sizeof text, " after %" PRIu64 " ms", timeout_ns / NS_PER_MS);
+    append_late(q, text);
+    return client_error(-ETIMEDOUT, "%s. To wait longer, raise timeout_ms or GRADPOOL_TIMEOUT_MS",
+                        text);
 }
 
 /* ---- while the wait goes on ---- */
@@ -241,6 +259,7 @@ void stall_warn(struct gp_request *q)
     q->queries = 0; /* an answer that comes later is of no use */
     if (!told)
         return;
+    append_late(q, text);
     append_others(q, told, text);
     job->stall_told_ns = now_ns;
     s->is_told = true;

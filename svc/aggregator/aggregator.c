@@ -9,6 +9,7 @@
 #include "svc/base/log.h"
 #include "svc/base/signals.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
 #include <poll.h>
@@ -65,6 +66,21 @@ static int find_host(struct aggregator *a, struct err *err)
         return err_set(err, r, "no address found on %s; give one with --advertise",
                        o->interface_name ? o->interface_name : "the way to the coordinator");
     return 0;
+}
+
+/* As where a host's own name is 127.0.1.1 and is given to --join on the coordinator's host. */
+static void warn_of_loopback(const struct aggregator *a)
+{
+    struct endpoint data = {0};
+    char address[INET6_ADDRSTRLEN];
+    snprintf(data.host, sizeof data.host, "%s", a->host);
+    bool is_meant = endpoint_is_loopback(&a->coordinator);
+    bool is_name = endpoint_name_is_loopback(a->host, clock_now_ns() + JOIN_DEADLINE_NS, address,
+                                             sizeof address);
+    if (is_name || (!is_meant && endpoint_is_loopback(&data)))
+        log_warn("lanes listen on %s%s%s, where workers of other hosts do not reach them: give an "
+                 "address of this host with --advertise",
+                 a->host, is_name ? ", which is " : "", is_name ? address : "");
 }
 
 static void format_ofi(const struct aggregator *a, size_t index, char *buffer, size_t buffer_bytes)
@@ -224,6 +240,8 @@ static int open_events(struct aggregator *a, struct err *err)
 static int start(struct aggregator *a, struct err *err)
 {
     int r = find_host(a, err);
+    if (r == 0)
+        warn_of_loopback(a);
     if (r == 0 && getrandom(&a->incarnation, sizeof a->incarnation, 0) < 0)
         r = err_set(err, -errno, "no random numbers: %s", err_text(-errno));
     if (r == 0)

@@ -145,7 +145,7 @@ static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
 {
     if (ready->standing == RECORD_ENTERS)
         return !rank->has_spoken || rank->said[0].round == 0;
-    if (p->is_installed && !rank->has_spoken)
+    if ((p->is_installed || (rank->comes_back && p->round > 0)) && !rank->has_spoken)
         return new_owner_accepts(p, rank, ready);
     if (ready->standing == RECORD_KEEPS)
         return p->round == 0 && !rank->has_spoken && p->terms.quorum == QUORUM_ALL;
@@ -354,7 +354,7 @@ static bool take(struct rank *rank, const struct operation *operation,
         round_recover(p);
     else if (is_new && p->failure && ready->standing != RECORD_IDLE)
         tell_error(w, a);
-    else if (is_first && p->is_installed)
+    else if (is_first && (p->is_installed || rank->comes_back))
         new_owner_welcome(rank);
     else if (is_new && ready->standing == RECORD_ANNOUNCE)
         place_in_round(rank, a);

@@ -83,7 +83,7 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
 
 void job_release(struct lane_job *job)
 {
-    if (!job->is_dropped || transfer_is_active(job))
+    if (!job->is_dropped || transfer_is_active(job) || job->replaced > 0)
         return;
     for (uint32_t i = 0; i < job_peers(job); i++) {
         if (job->workers[i].conn)

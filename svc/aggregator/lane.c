@@ -36,6 +36,7 @@ static void forget_connections(struct lane_job *job)
         worker_close(&job->workers[i], WORKER_ABSENT);
     for (int i = 0; i < TRANSFERS_PER_JOB; i++)
         job->transfers[i].outstanding = 0;
+    job->replaced = 0;
 }
 
 void lane_destroy(struct lane *lane)

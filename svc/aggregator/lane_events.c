@@ -2,6 +2,7 @@
  * a connection means. Peers' bytes are copied and checked here before anybody else sees them (W9).
  * README: A4, A5. */
 #include "svc/aggregator/backup.h"
+#include "svc/aggregator/replace.h"
 
 #include "svc/base/err.h"
 #include "svc/base/log.h"
@@ -52,6 +53,8 @@ static int admit(struct lane *lane, const struct fabric *fabric, const struct fa
     struct worker *w = job_peer(job, ticket.rank);
     if (w && w->conn && worker_is_keeper(w))
         fabric_disconnect(w->conn); /* it has seen its end; it comes again */
+    else if (w && w->conn)
+        replace_connection(w);
     if (!w || w->conn)
         return -EBUSY;
     r = window_reserve(job, fabric);
@@ -149,7 +152,7 @@ static void on_message(const struct fabric_event *event)
     union record record;
     size_t record_size;
     bool keeps = false;
-    if (!w->conn) {
+    if (event->conn != w->conn) { /* of none, or of another since */
         fabric_message_done(event->conn, event->data);
         return;
     }
@@ -184,9 +187,13 @@ static void lose_keeper(struct worker *w)
 static void on_closed(const struct fabric_event *event)
 {
     struct worker *w = event->owner;
-    if (!w || !w->conn)
+    if (!w)
         return;
     struct lane_job *job = w->job;
+    if (event->conn != w->conn) {
+        replace_ended(job);
+        return;
+    }
     if (job->is_dropped) {
         worker_close(w, w->state);
     } else if (worker_is_keeper(w)) {

@@ -49,6 +49,7 @@ struct rank {
     bool is_source, is_target, gets_word; /* in that */
     bool has_spoken;                      /* told where it stands (W5) */
     bool is_entering;                     /* new here: waits for the round to come after (A43) */
+    bool comes_back;                      /* on another connection, and has not spoken yet (A69) */
     struct announcement *late;            /* came after its round was closed, not yet answered */
     uint64_t clock;                       /* its last round that was answered */
     struct announcement said[2];
@@ -83,9 +84,10 @@ struct piece {
     const struct operation *operation; /* of the open round, once somebody announced */
     uint32_t root;
     uint32_t priority;
-    bool is_copy;   /* a result that somebody holds goes to the rest (W5) */
-    bool is_answer; /* the kept result goes to the late */
-    char *kept;     /* the newest result, or the running sum; NULL: the terms need none */
+    bool is_copy;                  /* a result that somebody holds goes to the rest (W5) */
+    bool is_answer;                /* the kept result goes to the late */
+    bool is_interrupted, was_copy; /* its round was given up, and begins again */
+    char *kept; /* the newest result, or the running sum; NULL: the terms need none */
     struct parameters *parameters; /* of a piece with an update rule; NULL: it has none */
     bool has_kept;
     double input_squares, result_squares; /* of the round being summed, where measured */
@@ -160,6 +162,7 @@ struct lane_job {
     bool is_dropped;       /* to be freed when its last operation is over */
     bool is_elastic;       /* workers come and go (A40) */
     bool has_states;       /* some piece of it keeps parameters, or did */
+    uint32_t replaced;     /* connections of workers that have another now, on their way out */
     int failure;
     char failure_text[LANE_TEXT_BYTES];
     char tenant[LANE_NAME_BYTES];
@@ -272,7 +275,7 @@ void round_commit(struct piece *p);
 /* It has failed in mid-round, and nothing is posted. The latter frees it if it was dropped. */
 void round_rest(struct piece *p);
 void round_abandon(struct piece *p);
-/* Who keeps its copy is gone: it begins again with the next. */
+/* It begins again with whoever is there then: another keeper, a rank on another connection. */
 void round_interrupt(struct piece *p);
 /* The open round is known, and whether ranks hold its result already: the rest get that. */
 void round_take_up(struct piece *p);

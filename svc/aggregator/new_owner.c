@@ -101,6 +101,15 @@ static bool is_common(const struct piece *p, const struct announcement *a)
            is_whole;
 }
 
+/* A broadcast's root has no landing area: its input is the result. */
+static void offer_result(struct announcement *a)
+{
+    if (!a->has_output)
+        return;
+    a->input_region = a->output_region;
+    a->input_offset = a->output_offset;
+}
+
 /* One rank's place in the round that opens. Returns whether it holds that round's result, and the
  * others can have it from there. */
 static bool settle_rank(struct piece *p, struct rank *rank)
@@ -121,10 +130,7 @@ static bool settle_rank(struct piece *p, struct rank *rank)
     }
     if (p->parameters)
         p->operation = a->operation;
-    if (a->has_output) { /* a broadcast's root has no landing area: its input is the result */
-        a->input_region = a->output_region;
-        a->input_offset = a->output_offset;
-    }
+    offer_result(a);
     p->announced++;
     return true;
 }
@@ -248,14 +254,16 @@ static bool suits_clock(const struct rank *rank, const struct record_ready *read
 bool new_owner_accepts(const struct piece *p, const struct rank *rank,
                        const struct record_ready *ready)
 {
-    uint64_t committed = p->round - 1, held = committed + (p->parameters != NULL);
+    uint64_t committed = p->round - 1;
+    uint64_t held = committed + (p->parameters != NULL || rank->comes_back);
     if (p->failure)
         return true; /* it may not have heard of it: then it stands wherever that has left it */
     if (quorum_is_loose(p))
         return suits_clock(rank, ready);
     if (ready->standing == RECORD_KEEPS) /* and announces the next, which may be committed, too */
         return p->terms.quorum == QUORUM_ALL &&
-               (ready->round == committed || ready->round + 1 == committed);
+               (ready->round == committed || ready->round + 1 == committed ||
+                (rank->comes_back && ready->round == p->round));
     if (ready->round < committed && !quorum_is_partial(p))
         return false;
     return ready->round <= (ready->standing == RECORD_ANNOUNCE ? p->round + 1
@@ -277,7 +285,10 @@ void new_owner_welcome(struct rank *rank)
 {
     struct piece *p = rank->piece;
     struct announcement *a = newest_of(rank);
+    if (a->round > p->round)
+        a = earliest_of(rank); /* it has announced one more */
     bool is_idle = a->standing == RECORD_IDLE || a->round == 0;
+    rank->comes_back = false;
     if (!quorum_is_loose(p))
         rank->clock = committed_by(rank);
     if (is_idle)
@@ -288,6 +299,8 @@ void new_owner_welcome(struct rank *rank)
         catch_up(p, rank, a);
         round_go_on(p); /* the late have a result to get */
     } else if (a->round == p->round) {
+        if (p->is_copy && a->standing == RECORD_HOLDS)
+            offer_result(a);
         count_in(rank, a);
     }
 }

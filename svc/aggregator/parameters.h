@@ -46,9 +46,8 @@ struct parameters {
     /* Keepers that offer before it is known that they are to; NULL: none. */
     struct worker *early[2];
     struct record_backup offers[2];
-    bool is_interrupted, was_copy; /* a round of it that begins again when there is a copy */
-    uint64_t fetched;              /* the round whose state is being read from there; 0: none is */
-    uint64_t filled;               /* likewise, written there without a round */
+    uint64_t fetched; /* the round whose state is being read from there; 0: none is */
+    uint64_t filled;  /* likewise, written there without a round */
 };
 
 /* NULL: no memory. Lies in one block, to be freed as such. */

@@ -394,9 +394,8 @@ void round_rest(struct piece *p)
 /* What was announced still holds. */
 static void begin_again(struct piece *p)
 {
-    struct parameters *q = p->parameters;
-    q->is_interrupted = false;
-    p->is_copy = q->was_copy;
+    p->is_interrupted = false;
+    p->is_copy = p->was_copy;
     if (p->round == 0)
         round_recover(p);
     else
@@ -408,13 +407,13 @@ void round_abandon(struct piece *p)
     round_rest(p);
     if (p->is_dropped)
         piece_free(p);
-    else if (p->parameters && p->parameters->is_interrupted)
+    else if (p->is_interrupted)
         begin_again(p);
 }
 
 void round_interrupt(struct piece *p)
 {
-    p->parameters->is_interrupted = true;
-    p->parameters->was_copy = p->is_copy;
+    p->is_interrupted = true;
+    p->was_copy = p->is_copy;
     transfer_give_up(p);
 }

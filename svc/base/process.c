@@ -33,14 +33,25 @@ static uint64_t hash(uint64_t seed, const char *text)
     return value;
 }
 
-/* Field 22 of /proc/PID/stat: when it started, in ticks since boot. The second field, the name, may
- * hold anything, so fields are counted from its closing parenthesis. */
+/* The second field of /proc/PID/stat, the name, may hold anything, so fields are counted from its
+ * closing parenthesis, to which this leads; NULL: there is no such process. */
+static const char *read_stat(uint32_t pid, char line[1024])
+{
+    return read_of(pid, "stat", line, 1024) ? strrchr(line, ')') : NULL;
+}
+
+char process_state(uint32_t pid)
+{
+    char line[1024];
+    const char *at = read_stat(pid, line);
+    return at && at[1] == ' ' ? at[2] : 0;
+}
+
+/* Field 22: when it started, in ticks since boot. */
 static uint64_t start_ticks(uint32_t pid)
 {
     char line[1024];
-    if (!read_of(pid, "stat", line, sizeof line))
-        return 0;
-    const char *at = strrchr(line, ')');
+    const char *at = read_stat(pid, line);
     for (int field = 2; at && field < 22; field++)
         at = strchr(at + 1, ' ');
     unsigned long long ticks = 0;

@@ -6,11 +6,25 @@
 #include "svc/ops/snapshot.h"
 #include "svc/wire/endpoint.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #define SERVICE_MS 10000
+
+/* A host's own name, as Debian has it. */
+static void look_at_name(struct view_checks *checks, const struct endpoint *endpoint)
+{
+    char address[INET6_ADDRSTRLEN];
+    uint64_t deadline_ns = clock_deadline_ns(clock_now_ns(), SERVICE_MS);
+    if (endpoint_name_is_loopback(endpoint->host, deadline_ns, address, sizeof address))
+        doctor_say(checks, "name", VIEW_WARN,
+                   "let gradpool serve listen on 0.0.0.0 or on an address that other hosts reach, "
+                   "or mend /etc/hosts; no matter where all workers run on this host",
+                   "%s is %s on this host, where other hosts reach nothing", endpoint->host,
+                   address);
+}
 
 /* The texts of these errors say themselves what to do. */
 static bool reach(struct view_checks *checks, const struct endpoint *endpoint, int *ret_fd)
@@ -36,6 +50,8 @@ static bool reach(struct view_checks *checks, const struct endpoint *endpoint, i
         return false;
     }
     doctor_say(checks, "endpoint", VIEW_OK, NULL, "%s takes connections", url);
+    if (!endpoint->is_unix)
+        look_at_name(checks, endpoint);
     return true;
 }
 

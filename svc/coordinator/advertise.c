@@ -1,11 +1,15 @@
 /* What others are told to connect to: given, or found out from where we listen. */
 #include "svc/base/cleanup.h"
+#include "svc/base/clock.h"
+#include "svc/base/log.h"
 #include "svc/coordinator/service.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#define LOOKUP_NS (2 * NS_PER_S)
 
 /* The source address of the default route: connecting a datagram socket sends nothing, and the
  * address is one of those kept for documentation. */
@@ -31,6 +35,38 @@ static int find_host(const struct service *s, char *buffer, size_t buffer_bytes,
                      : 0;
 }
 
+static bool is_loopback_name(const char *host, char address[INET6_ADDRSTRLEN])
+{
+    return endpoint_name_is_loopback(host, clock_now_ns() + LOOKUP_NS, address, INET6_ADDRSTRLEN);
+}
+
+/* Debian gives a host's own name the address 127.0.1.1: lanes there would be out of reach. */
+static void choose_data_host(struct service *s, const char *host)
+{
+    char loopback[INET6_ADDRSTRLEN], *found = s->data_host;
+    snprintf(s->data_host, sizeof s->data_host, "%s", host);
+    if (!is_loopback_name(host, loopback))
+        return;
+    if (default_route_address(found, sizeof s->data_host) < 0)
+        snprintf(found, sizeof s->data_host, "%s", host);
+    log_warn("host name '%s' is %s on this host, where other hosts reach nothing: lanes listen on "
+             "%s; give another address with --advertise, or mend /etc/hosts",
+             host, loopback, found);
+}
+
+/* A service that only this host reaches, though a name was given. */
+static bool listens_in_vain(const struct service *s)
+{
+    const struct endpoint *e = &s->tcp.endpoint;
+    char loopback[INET6_ADDRSTRLEN];
+    if (!is_loopback_name(e->host, loopback))
+        return false;
+    log_warn("host name '%s' of --listen is %s on this host: other hosts cannot connect; to let "
+             "them, give an address, or gradpool://0.0.0.0:%u",
+             e->host, loopback, e->port);
+    return true;
+}
+
 int advertise_choose(struct service *s, struct err *err)
 {
     struct endpoint shown = s->tcp.endpoint;
@@ -41,7 +77,8 @@ int advertise_choose(struct service *s, struct err *err)
         return err->code;
     endpoint_format(&shown, s->endpoint_url, sizeof s->endpoint_url);
     /* Lanes of a service that only this host reaches choose for themselves. */
-    if (s->options.advertise || !endpoint_is_loopback(&s->tcp.endpoint))
-        snprintf(s->data_host, sizeof s->data_host, "%s", shown.host);
+    bool is_local = endpoint_is_loopback(&s->tcp.endpoint) || listens_in_vain(s);
+    if (s->options.advertise || !is_local)
+        choose_data_host(s, shown.host);
     return 0;
 }

@@ -40,6 +40,7 @@ static const struct {
     {BODY(RESIZE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, members_handle_resize},
     {BODY(HELD_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, holding_handle},
     {BODY(TICKET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, ticket_handle},
+    {BODY(LATE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, late_handle},
     {BODY(TIMELINE_TOLD), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, timelines_handle_told},
     {BODY(AGGREGATOR_JOIN), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_join},
     {BODY(LANE_FAILURE), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_failure},

@@ -100,6 +100,7 @@ void leave_handle(struct peer *p, const envelope *message);
 void declare_handle(struct peer *p, const envelope *message);
 void undeclare_handle(struct peer *p, const envelope *message);
 void ticket_handle(struct peer *p, const envelope *message);
+void late_handle(struct peer *p, const envelope *message);
 /* Of one that was kept. */
 void ticket_answer(struct peer *p, const envelope *message);
 void tenant_handle_add(struct peer *p, const envelope *message);

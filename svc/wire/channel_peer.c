@@ -1,6 +1,7 @@
 /* Who is at the other end of a control connection, and how its TCP socket is set. Owns nothing. */
 #include "svc/base/clock.h"
 #include "svc/wire/channel_types.h"
+#include "svc/wire/tcp_alive.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,11 +13,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-/* A peer whose host lost power is noticed after about this long (H6). */
-#define SILENT_PEER_MS 10000
-#define KEEPALIVE_IDLE_S 4
-#define KEEPALIVE_INTERVAL_S 2
-#define KEEPALIVE_PROBES 3
 /* Where somebody looks himself, the kernel only ends what he has overlooked. */
 #define KEEPALIVE_PROBES_WATCHED 9
 /* Of a peer that takes nothing, before it counts as silent: one may be lost. */
@@ -61,11 +57,7 @@ static void set_option(int fd, int level, int option, int value)
 void channel_tune_tcp(int fd)
 {
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES);
-    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SILENT_PEER_MS);
+    tcp_alive_watch(fd);
 }
 
 void channel_watch_host(struct channel *ch, unsigned quiet_s)

@@ -36,6 +36,19 @@ struct endpoint_addresses {
     struct endpoint_address list[ENDPOINT_ADDRESSES_MAX];
 };
 
+/* Whether a host name (no address, not localhost) is known within the deadline and has no address
+ * but loopback ones here, as a host's own name has on Debian: 127.0.1.1, of no use to other hosts.
+ * `address` gets the first. */
+bool endpoint_name_is_loopback(const char *host, uint64_t deadline_ns, char *address,
+                               size_t address_bytes);
+
+/* The addresses of a host that may move while the process runs, for a thread that no resolver may
+ * hold up. All zero but for `known`, which holds the addresses found so far. */
+struct endpoint_names {
+    struct endpoint_addresses known;
+    struct lookup *pending; /* under way, or over and not taken yet; NULL: none */
+};
+
 /* Where a socket is noted from the moment it exists, under a lock: who holds that lock across a
  * fork() knows what the child has to close. */
 struct endpoint_slot {
@@ -48,6 +61,13 @@ struct endpoint_slot {
  * thread), -ENOMEM; the text names the host and the next step. */
 int endpoint_resolve(const struct endpoint *e, uint64_t deadline_ns,
                      struct endpoint_addresses *ret_addresses, struct err *err);
+
+/* Looks the endpoint up again, for at most until the deadline. A later answer counts at the next
+ * call; an address, a Unix socket or a lookup that fails leave `known` as it is. */
+void endpoint_names_refresh(const struct endpoint *e, struct endpoint_names *names,
+                            uint64_t deadline_ns);
+/* Gives up the lookup under way, so that no answer of today is taken tomorrow. */
+void endpoint_names_rest(struct endpoint_names *names);
 
 /* Connects within the deadline, trying every address. `slot` (NULL: none) holds the socket on
  * success and -1 after a failure; not with its lock held. The text names the endpoint, the address

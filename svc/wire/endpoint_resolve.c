@@ -18,6 +18,7 @@
 #define URL_BYTES (sizeof(((struct endpoint *)0)->host) + 32)
 
 struct lookup {
+    pthread_t thread;
     char host[sizeof(((struct endpoint *)0)->host)];
     char port[8];
     pthread_mutex_t lock; /* everything below */
@@ -82,17 +83,17 @@ static void *lookup_main(void *context)
 }
 
 /* The process's signals are for its own threads. */
-static int start_thread(struct lookup *l, pthread_t *ret_thread)
+static int start_thread(struct lookup *l)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = pthread_create(ret_thread, NULL, lookup_main, l);
+    int r = pthread_create(&l->thread, NULL, lookup_main, l);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return -r;
 }
 
-/* False: the deadline came first, and the request is the thread's from now on. */
+/* False: the deadline came first. */
 static bool wait_over(struct lookup *l, uint64_t deadline_ns)
 {
     const struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
@@ -101,9 +102,24 @@ static bool wait_over(struct lookup *l, uint64_t deadline_ns)
     while (!l->is_over && clock_now_ns() < deadline_ns)
         pthread_cond_timedwait(&l->over, &l->lock, &until);
     bool is_over = l->is_over;
-    l->is_given_up = !is_over;
     pthread_mutex_unlock(&l->lock);
     return is_over;
+}
+
+/* Of a request with a thread: one that is not over is the thread's from now on. */
+static void lookup_end(struct lookup *l)
+{
+    pthread_mutex_lock(&l->lock);
+    bool is_over = l->is_over;
+    l->is_given_up = !is_over;
+    pthread_t thread = l->thread;
+    pthread_mutex_unlock(&l->lock);
+    if (!is_over) {
+        pthread_detach(thread);
+        return;
+    }
+    pthread_join(thread, NULL);
+    lookup_free(l);
 }
 
 /* --- the answer ------------------------------------------------------------------------------ */
@@ -148,19 +164,16 @@ static int time_error(const struct endpoint *e, struct err *err)
 static int look_up(struct lookup *l, const struct endpoint *e, uint64_t deadline_ns,
                    struct endpoint_addresses *ret_addresses, struct err *err)
 {
-    pthread_t thread;
-    int r = start_thread(l, &thread);
+    int r = start_thread(l);
     if (r < 0) {
         lookup_free(l);
         return err_set(err, r, "no thread to look up '%s': %s", e->host, err_text(r));
     }
-    if (!wait_over(l, deadline_ns)) {
-        pthread_detach(thread);
-        return time_error(e, err);
-    }
-    pthread_join(thread, NULL);
-    r = finish(l, e, ret_addresses, err);
-    lookup_free(l);
+    if (wait_over(l, deadline_ns))
+        r = finish(l, e, ret_addresses, err);
+    else
+        r = time_error(e, err);
+    lookup_end(l);
     return r;
 }
 
@@ -189,4 +202,67 @@ int endpoint_resolve(const struct endpoint *e, uint64_t deadline_ns,
     int r = finish(l, e, ret_addresses, err);
     lookup_free(l);
     return r;
+}
+
+/* --- a name that other hosts cannot use ------------------------------------------------------- */
+
+static bool is_loopback(const struct endpoint_address *a, char *text, size_t text_bytes)
+{
+    struct endpoint e = {0};
+    if (getnameinfo((const struct sockaddr *)&a->socket, a->bytes, e.host, sizeof(e.host), NULL, 0,
+                    NI_NUMERICHOST) != 0)
+        return false;
+    if (*text == 0)
+        snprintf(text, text_bytes, "%s", e.host);
+    return endpoint_is_loopback(&e);
+}
+
+bool endpoint_name_is_loopback(const char *host, uint64_t deadline_ns, char *address,
+                               size_t address_bytes)
+{
+    struct endpoint e = {.port = ENDPOINT_PORT_DEFAULT};
+    struct endpoint_addresses found;
+    snprintf(e.host, sizeof(e.host), "%s", host);
+    *address = 0;
+    if (endpoint_is_loopback(&e) || endpoint_resolve(&e, deadline_ns, &found, NULL) < 0)
+        return false;
+    for (uint32_t i = 0; i < found.count; i++) {
+        if (!is_loopback(&found.list[i], address, address_bytes))
+            return false;
+    }
+    return true;
+}
+
+/* --- a host that may move -------------------------------------------------------------------- */
+
+/* NULL: an address, which stays what it is, or no memory or thread for a lookup. */
+static struct lookup *begin(const struct endpoint *e)
+{
+    struct lookup *l = e->is_unix ? NULL : lookup_create(e);
+    if (l == NULL)
+        return NULL;
+    bool is_address = ask(l, AI_NUMERICHOST, &l->list) == 0;
+    if (!is_address && start_thread(l) == 0)
+        return l;
+    lookup_free(l);
+    return NULL;
+}
+
+void endpoint_names_refresh(const struct endpoint *e, struct endpoint_names *names,
+                            uint64_t deadline_ns)
+{
+    if (names->pending == NULL)
+        names->pending = begin(e);
+    if (names->pending == NULL || !wait_over(names->pending, deadline_ns))
+        return;
+    if (names->pending->result == 0)
+        take_list(names->pending->list, &names->known);
+    endpoint_names_rest(names);
+}
+
+void endpoint_names_rest(struct endpoint_names *names)
+{
+    if (names->pending != NULL)
+        lookup_end(names->pending);
+    names->pending = NULL;
 }

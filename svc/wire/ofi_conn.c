@@ -8,6 +8,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/wire/ofi_guard.h"
+#include "svc/wire/tcp_alive.h"
 
 #include <errno.h>
 #include <rdma/fi_errno.h>
@@ -259,6 +260,9 @@ bool ofi_conn_connected(struct ofi_conn *c, const void *data, size_t data_bytes)
         ofi_conn_fail(c, -EPROTO);
         return false;
     }
+    /* The connecting end alone makes another connection of one that is dead, so it looks. */
+    if (!c->is_accepted && c->socket_fd >= 0)
+        tcp_alive_watch(c->socket_fd);
     c->phase = OFI_OPEN;
     ofi_conn_activate(c);
     return true;
@@ -313,7 +317,8 @@ void ofi_conn_shut(struct ofi_conn *c, int error, uint32_t reason)
 {
     c->is_shut = true;
     if (c->phase < OFI_ENDING) {
-        c->error = error;
+        bool is_silent = !c->is_accepted && c->socket_fd >= 0 && tcp_alive_was_silent(c->socket_fd);
+        c->error = is_silent ? -ETIMEDOUT : error;
         c->reason = reason;
     }
     cut(c);

@@ -12,6 +12,7 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -28,6 +29,8 @@ SERVING = ('up', 'silent')  # states of an aggregator that has lanes for jobs
 # Under nohup all that is started here would ignore it, which is right, and not what is tested.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 PIDFD_GETFD = 438  # the same number on every architecture
+ESTABLISHED = '01'  # in /proc/net/tcp
+SO_ATTACH_FILTER = 26
 
 
 class Process:
@@ -251,13 +254,15 @@ class Service:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def cut_connections(pid, port):
-    """Ends a process's TCP connections to that port from outside, as a network does. How many."""
-    links = {}
+def connections(pid, port, end='remote'):
+    """A process's TCP connections with that port at that end (local, remote), taken hold of from
+    outside."""
+    field, links = {'local': 1, 'remote': 2}[end], {}
     for line in pathlib.Path('/proc/net/tcp').read_text().splitlines()[1:]:
         fields = line.split()
-        links[f'socket:[{fields[9]}]'] = int(fields[2].rsplit(':', 1)[1], 16)
-    libc, cut = ctypes.CDLL(None, use_errno=True), 0
+        if fields[3] == ESTABLISHED:
+            links[f'socket:[{fields[9]}]'] = int(fields[field].rsplit(':', 1)[1], 16)
+    libc = ctypes.CDLL(None, use_errno=True)
     process = os.pidfd_open(pid)
     for entry in pathlib.Path(f'/proc/{pid}/fd').iterdir():
         with contextlib.suppress(OSError):
@@ -266,10 +271,28 @@ def cut_connections(pid, port):
                 if copy < 0:
                     raise unittest.SkipTest('pidfd_getfd: ' + os.strerror(ctypes.get_errno()))
                 with socket.socket(fileno=copy) as link:
-                    link.shutdown(socket.SHUT_RDWR)
-                cut += 1
+                    yield link
     os.close(process)
-    return cut
+
+
+def cut_connections(pid, port):
+    """Ends a process's TCP connections to that port from outside, as a network does. How many."""
+    links = 0
+    for link in connections(pid, port):
+        link.shutdown(socket.SHUT_RDWR)
+        links += 1
+    return links
+
+
+def forget_connections(pid, port, end='remote'):
+    """Nothing arrives on them any more, as behind a firewall that has forgotten them; others work.
+    How many."""
+    drop_all = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0))     # BPF_RET, 0 bytes
+    program, links = struct.pack('HL', 1, ctypes.addressof(drop_all)), 0
+    for link in connections(pid, port, end):
+        link.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
+        links += 1
+    return links
 
 
 def result(process):

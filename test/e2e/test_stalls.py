@@ -47,13 +47,30 @@ class Stalls(unittest.TestCase):
         until(lambda: any(line[2:] == (0, 0, 100) for line in self.told(waits)),
               'a second without progress', process=waits)
         self.assertRegex(waits.text(), r'level=warn who="client" msg="job \'stall\' rank 0 has '
-                         r'waited for 0\.\d+ s: tensor \'\S+\' round \d+: no push from rank 1"')
+                         r'waited for 0\.\d+ s: tensor \'\S+\' round \d+: no push from rank 1; '
+                         rf'rank 1 \(\S+, pid {stops.pid}\) has joined, but its process '
+                         'is stopped, by a signal')
         self.assertNotIn('goes on', waits.text())
         stops.signal(signal.SIGCONT)
         waits.wait_for("job 'stall' rank 0 goes on after ")
         for worker in waits, stops:
             self.assertEqual(result(worker)['wrong'], 0, worker.tail())
         self.check_numbers(self.told(waits))
+
+    def late(self, job):
+        """What rank 0 says of rank 1 at its deadline."""
+        waits = self.service.worker(job, 0, 2, '--timeout-ms', 500, '--rounds', 1)
+        self.assertNotEqual(waits.wait(), 0)
+        self.assertIn('raise timeout_ms or GRADPOOL_TIMEOUT_MS', waits.text())
+        return waits.text()
+
+    def test_the_error_at_the_deadline_says_whether_a_late_rank_has_started(self):
+        self.assertRegex(self.late('alone'),
+                         r'no push from rank 1 after \d+ ms; rank 1 has not joined \(start it')
+        computes = self.service.worker('slow', 1, 2, '--compute-ms', 100000, '--rounds', 1)
+        until(lambda: self.service.job('slow'), 'rank 1 has joined', process=computes)
+        self.assertRegex(self.late('slow'), rf'; rank 1 \(\S+, pid {computes.pid}\) has joined, '
+                         'but has not pushed this tensor')
 
 
 if __name__ == '__main__':

@@ -239,6 +239,20 @@ static void note_held(struct service_rig *rig, struct channel *channel, const en
         reply_done(channel, request->id);
 }
 
+static void tell_late(struct service_rig *rig, struct channel *channel, const envelope *request)
+{
+    Gradpool__Wire__LateReply reply = GRADPOOL__WIRE__LATE_REPLY__INIT;
+    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
+    if (!rig->late_text) /* a coordinator of the version before */
+        return reply_failure(channel, request->id, -EOPNOTSUPP, "unknown message");
+    memcpy(rig->late_ranks, request->late_request->ranks.data, sizeof rig->late_ranks);
+    reply.text = (char *)rig->late_text;
+    message.id = request->id;
+    message.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_LATE_REPLY;
+    message.late_reply = &reply;
+    channel_send(channel, &message);
+}
+
 static void answer(struct service_rig *rig, uint32_t i, const envelope *request)
 {
     struct channel *channel = rig->channels[i].channel;
@@ -250,6 +264,7 @@ static void answer(struct service_rig *rig, uint32_t i, const envelope *request)
     case GRADPOOL__WIRE__ENVELOPE__BODY_TICKET_REQUEST: ticket(rig, i, request); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_HELD_REQUEST: note_held(rig, channel, request); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_RESIZE_REQUEST: resize(rig, channel, request); break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_LATE_REQUEST: tell_late(rig, channel, request); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_LEAVE_REQUEST:
         rig->leaves++;
         reply_done(channel, request->id);
@@ -360,8 +375,9 @@ void script_wait(struct service_rig *rig)
 
 static void listen_again(struct service_rig *rig)
 {
-    struct endpoint endpoint = {.port = rig->port, .host = "127.0.0.1"};
+    struct endpoint endpoint = {.port = rig->port};
     struct err err;
+    snprintf(endpoint.host, sizeof endpoint.host, "%s", rig->host);
     assert_int_equal(endpoint_listen(&endpoint, NULL, &rig->listen_fd, &err), 0);
     rig->port = endpoint.port;
 }
@@ -503,6 +519,7 @@ void script_start(struct service_rig *rig, uint32_t workers)
     pthread_cond_init(&rig->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     rig->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    rig->host = "127.0.0.1";
     listen_again(rig);
     snprintf(rig->endpoint, sizeof rig->endpoint, "gradpool://127.0.0.1:%u", rig->port);
     for (uint32_t i = 0; i < SCRIPT_LANES_MAX; i++)

@@ -66,6 +66,9 @@ struct service_rig {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int wake_fd, listen_fd;
+    const char *late_text;  /* what it knows of late ranks; NULL: it does not know the question */
+    uint64_t late_ranks[1]; /* that it was asked about last */
+    const char *host;       /* where the coordinator listens */
     uint16_t port;
     bool is_stopping;
     char endpoint[64];
@@ -122,7 +125,7 @@ void script_wait(struct service_rig *rig);
 
 /* All with the lock. */
 void script_drop_control(struct service_rig *rig);    /* kills the coordinator */
-void script_restart_control(struct service_rig *rig); /* on the same port */
+void script_restart_control(struct service_rig *rig); /* on the same port, at `host` */
 void script_send_all(struct service_rig *rig, const envelope *message);
 void script_kill_lane(struct service_rig *rig, uint32_t lane);
 /* Moves all pieces of a lane to another, and says so; they recover there (W5). */

@@ -5,6 +5,7 @@
 #include "svc/base/clock.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <setjmp.h>
@@ -23,6 +24,9 @@
 /* Where to fork; the child's exit status is the number of sockets it holds to the coordinator. */
 enum moment { NEVER, BEFORE_CONNECT, BEFORE_CHANNEL };
 static atomic_int moment, forks, inherited;
+/* What the resolver answers for POOL; NULL: nothing, ever. */
+#define POOL "pool.example"
+static const char *_Atomic answer;
 static atomic_int lookups; /* of names, not of addresses */
 static uint16_t port;
 
@@ -83,9 +87,13 @@ int __wrap_channel_create(int fd, struct channel **ret_channel)
 int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
                        struct addrinfo **ret_list)
 {
-    if (!(hints->ai_flags & AI_NUMERICHOST))
-        lookups++;
-    return __real_getaddrinfo(node, service, hints, ret_list);
+    bool is_name = !(hints->ai_flags & AI_NUMERICHOST);
+    lookups += is_name;
+    if (!is_name || strcmp(node, POOL) != 0)
+        return __real_getaddrinfo(node, service, hints, ret_list);
+    while (!answer)
+        usleep(1000);
+    return __real_getaddrinfo(answer, service, hints, ret_list);
 }
 
 static void join_job(void)
@@ -139,13 +147,30 @@ static void a_fork_while_a_job_resumes_inherits_no_connection(void **state)
     }
 }
 
-static void a_job_that_resumes_asks_no_name_server(void **state)
+static void join_by_name(void)
 {
-    snprintf(rig.endpoint, sizeof rig.endpoint, "gradpool://localhost:%u", port);
+    answer = "127.0.0.1";
+    snprintf(rig.endpoint, sizeof rig.endpoint, "gradpool://" POOL ":%u", port);
     fixture_join(0, NULL);
-    assert_int_equal(lookups, 1);
+    lookups = 0;
+}
+
+static void a_coordinator_that_comes_back_on_another_host_is_found(void **state)
+{
+    join_by_name();
+    rig.host = answer = "127.0.0.2";
+    restart_coordinator();
+    assert_in_range(lookups, 1, INT_MAX);
+}
+
+/* The lookup that hangs is the only one: no thread more at each attempt. */
+static void a_silent_name_server_keeps_no_job_from_its_coordinator(void **state)
+{
+    join_by_name();
+    answer = NULL;
     restart_coordinator();
     assert_int_equal(lookups, 1);
+    answer = "127.0.0.1";
 }
 
 static void who_counts_as_lost_hears_so_at_once_in_what_he_waits_for(void **state)
@@ -184,7 +209,8 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(a_fork_while_a_job_joins_inherits_no_connection),
         CASE(a_fork_while_a_job_resumes_inherits_no_connection),
-        CASE(a_job_that_resumes_asks_no_name_server),
+        CASE(a_coordinator_that_comes_back_on_another_host_is_found),
+        CASE(a_silent_name_server_keeps_no_job_from_its_coordinator),
         CASE(who_counts_as_lost_hears_so_at_once_in_what_he_waits_for),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -152,6 +152,22 @@ static void a_lane_that_does_not_answer_is_named(void **state)
     holds(line, "'a' round 1: lane 0 of aggregator 5 on node7 does not answer");
 }
 
+static void what_the_coordinator_knows_of_a_late_rank_is_told(void **state)
+{
+    char line[LINE_BYTES];
+    declare_all(1);
+    script_lock(&rig);
+    rig.late_text = "rank 1 (node4, pid 77) has not pushed this tensor";
+    script_unlock(&rig);
+    push_all(0, 1);
+    failed(gp_wait(q[0], 100), -ETIMEDOUT,
+           "'a' round 1: no push from rank 1 after 100 ms; rank 1 (node4, pid 77) has not pushed",
+           ". To wait longer, raise timeout_ms or GRADPOOL_TIMEOUT_MS", NULL);
+    assert_int_equal(rig.late_ranks[0], 1 << 1);
+    assert_int_equal(count("has waited", line), 1);
+    holds(line, "no push from rank 1; rank 1 (node4, pid 77) has not pushed this tensor");
+}
+
 static void who_wants_no_warning_gets_none(void **state)
 {
     declare_all(1);
@@ -213,6 +229,8 @@ int main(void)
                                         fixture_stop),
         cmocka_unit_test_setup_teardown(a_lane_that_does_not_answer_is_named, start_soon,
                                         fixture_stop),
+        cmocka_unit_test_setup_teardown(what_the_coordinator_knows_of_a_late_rank_is_told,
+                                        start_soon, fixture_stop),
         cmocka_unit_test_setup_teardown(who_wants_no_warning_gets_none, start_never, fixture_stop),
         cmocka_unit_test_setup_teardown(limits_that_are_none_are_refused, start_never,
                                         fixture_stop),

@@ -97,7 +97,8 @@ static void a_live_connection_hands_out_the_next_ticket(void **state)
     rig_start_job(&rig, kind, 2, 1, 10);
     struct record_connect next = rig.workers[0].next_ticket;
     assert_int_equal(next.rank, 0);
-    assert_int_equal(try_ticket(2, &rig.workers[1].next_ticket, sizeof next), -EBUSY);
+    bool is_shm = strcmp(kind, "shm") == 0; /* else the first connection may be dead (A69) */
+    assert_int_equal(try_ticket(2, &rig.workers[1].next_ticket, sizeof next), is_shm ? -EBUSY : 0);
 }
 
 /* --- deaths and goodbyes --- */

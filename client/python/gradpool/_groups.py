@@ -5,7 +5,7 @@ import os
 import torch.distributed
 
 from ._library import INT_MAX, number
-from .client import DEFAULT_TIMEOUT_MS
+from .client import DEFAULT_TIMEOUT_MS, limited
 from .errors import error_of
 
 # Ranks that are told one by one in a job's name, which has room for 127 bytes.
@@ -50,8 +50,7 @@ class Limit:
 
     def told(self, timeout):
         """A Timeout with what to change."""
-        return error_of(-timeout.errno, f'{timeout}. The limit is {self.ms / 1e3:g} s: look at '
-                        f'the ranks that are missing, or raise {self._whose}')
+        return error_of(-timeout.errno, limited(timeout, self._whose, self.ms / 1e3))
 
 
 def _timeout_of(group):

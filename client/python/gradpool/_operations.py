@@ -25,6 +25,7 @@ from ._cuda import HERE
 from ._lengths import FIRST, FIRST_BYTES, Habits, Pool
 from ._library import INT_MAX
 from ._promise import Promise
+from .client import limited, RAISED_BY
 from .errors import error_of, GradpoolError, Timeout
 
 # Tensors that a sequence of operations keeps declared, and their bytes: each has staging memory.
@@ -372,7 +373,8 @@ class Operation(Work):
         except Timeout as timeout:
             if until_s < self._deadline_s:
                 raise
-            self.end(Timeout(errno.ETIMEDOUT, f'{timeout}. {self._limit()}'))
+            by = getattr(self._group, 'raised_by', RAISED_BY)
+            self.end(Timeout(errno.ETIMEDOUT, limited(timeout, by, self._group.timeout_s)))
         except Exception as other:
             self.end(other)
         else:
@@ -380,11 +382,6 @@ class Operation(Work):
                 self._go_on(more)
             else:
                 self.end(None)
-
-    def _limit(self):
-        by = getattr(self._group, 'limited_by', 'GRADPOOL_TIMEOUT_MS')
-        return (f'The limit is {self._group.timeout_s:g} s: look at the ranks that are missing, or '
-                f'raise {by}')
 
     def _pass(self, until_s):
         """Sees its parts through until then. Returns those that follow, if it is not over."""

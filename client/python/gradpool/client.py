@@ -40,6 +40,18 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
     return Client(handle)
 
 
+# How an error of the library names what raises the limit of a wait (client/stall.c).
+RAISED_BY = 'timeout_ms or GRADPOOL_TIMEOUT_MS'
+
+
+def limited(timeout, by, seconds):
+    """The text of a Timeout whose limit is another: how long it is, and what raises it."""
+    text = str(timeout)
+    if RAISED_BY not in text:
+        text += f'. To wait longer, raise {RAISED_BY}'
+    return f'{text.replace(RAISED_BY, by)}, now {seconds:g} s'
+
+
 def default_timeout_ms():
     """What a time-out of 0 means."""
     return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)

@@ -1,0 +1,138 @@
+"""Connections that end although both processes live: a coordinator that moves to another host, a
+firewall that forgets."""
+import contextlib
+import pathlib
+import re
+import shutil
+import tempfile
+import unittest
+
+import tap
+from harness import (BUILD, GRADPOOL, Process, Service, finish_training, forget_connections,
+                     until)
+
+RESOLVER = BUILD / 'test' / 'e2e' / 'libresolver.so'
+
+
+class Alone(Service):
+    """Without aggregators of its own."""
+
+    def __init__(self):
+        super().__init__(aggregators=0)
+
+    def is_up(self):
+        with contextlib.suppress(AssertionError):  # nobody answers yet
+            return bool(self.status())
+        return self.serve.child.poll() is not None
+
+
+class Moved(unittest.TestCase):
+    """The host of the coordinator is a name, `pool`, whose address the test decides."""
+
+    def setUp(self):
+        self.service = Alone()
+        self.addCleanup(self.service.end)
+        self.port = self.service.endpoint.rsplit(':', 1)[1]
+        self.host = self.service.folder / 'pool'
+        self.lives_on('127.0.0.1')
+        self.by_name = {'LD_PRELOAD': str(RESOLVER), 'TEST_RESOLVER_HOST': 'pool',
+                        'TEST_RESOLVER_ADDRESS': str(self.host), 'GRADPOOL_LOG_LEVEL': 'info'}
+
+    def lives_on(self, address):
+        self.host.write_text(address)
+        self.service.endpoint = f'gradpool://{address}:{self.port}'
+
+    def process(self, name, *command):
+        process = Process(command, self.service.folder, name, self.by_name)
+        self.service.children.append(process)
+        return process
+
+    def workers(self, job, count):
+        there, self.service.endpoint = self.service.endpoint, f'gradpool://pool:{self.port}'
+        workers = self.service.workers(job, count, '--rounds', 1000000, '--elements', 1000,
+                                       '--compute-ms', 20, '--verbose', environment=self.by_name)
+        self.service.endpoint = there
+        return workers
+
+    def test_a_job_trains_on_when_the_coordinator_comes_back_on_another_host(self):
+        aggregator = self.process('aggregator', GRADPOOL, 'aggregator', '--join',
+                                  f'pool:{self.port}')
+        until(lambda: self.service.pids('up'), 'the aggregator is up', process=aggregator)
+        workers = self.workers('moved', 2)
+        for worker in workers:
+            worker.wait_for('round ')
+        self.service.serve.kill()
+        self.lives_on('127.0.0.2')
+        self.service.start('serve.2')
+        for worker in workers:
+            worker.wait_for(f'the coordinator at gradpool://pool:{self.port} is back')
+        finish_training(*workers)
+
+
+class OwnName(unittest.TestCase):
+    """The host's own name has the address 127.0.1.1, as Debian's /etc/hosts has it."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-test-'))
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        (self.folder / 'address').write_text('127.0.1.1')
+        self.by_name = {'LD_PRELOAD': str(RESOLVER), 'TEST_RESOLVER_HOST': 'node7',
+                        'TEST_RESOLVER_ADDRESS': str(self.folder / 'address')}
+
+    def start(self, *command):
+        process = Process([GRADPOOL, *command], self.folder, command[0], self.by_name)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_a_service_that_other_hosts_do_not_reach_says_so(self):
+        serve = self.start('serve', '--state-dir', self.folder / 's', '--aggregators', 0,
+                           '--listen', 'gradpool://node7:0')
+        serve.wait_for("host name 'node7' of --listen is 127.0.1.1 on this host: other hosts")
+        serve.wait_for('listening on gradpool://node7:')
+        endpoint = re.search(r'listening on (gradpool://node7:\d+)', serve.text())[1]
+        doctor = self.start('doctor', '--endpoint', endpoint)
+        doctor.wait()
+        self.assertRegex(doctor.text(), r'warn.*node7 is 127\.0\.1\.1 on this host')
+        joined = self.start('aggregator', '--join', endpoint.removeprefix('gradpool://'),
+                            '--cores', 0)
+        joined.wait_for('where workers of other hosts do not reach them: give an address of this')
+
+    def test_lanes_listen_where_other_hosts_reach_them(self):
+        serve = self.start('serve', '--state-dir', self.folder / 's', '--aggregators', 0,
+                           '--listen', 'gradpool://0.0.0.0:0', '--advertise', 'node7')
+        serve.wait_for("host name 'node7' is 127.0.1.1 on this host, where other hosts reach "
+                       'nothing: lanes listen on ')
+
+
+class Forgotten(unittest.TestCase):
+    """Packets of connections to lanes vanish, as behind a firewall that has forgotten them while a
+    job was idle; new connections work."""
+
+    def setUp(self):
+        self.service = Service(aggregators=1)
+        self.addCleanup(self.service.end)
+        aggregator = self.service.status()['aggregators'][0]
+        self.aggregator = aggregator['pid']
+        self.ports = [int(lane['ofi'].rsplit(':', 1)[1]) for lane in aggregator['lanes']]
+
+    def forget(self, pid, end='remote'):
+        found = sum(forget_connections(pid, port, end) for port in self.ports)
+        self.assertGreater(found, 0)
+
+    def test_a_job_trains_on_over_new_connections_to_the_same_lanes(self):
+        workers = self.service.workers('idle', 3, '--transport', 'tcp', '--rounds', 1000000,
+                                       '--tensors', 4, '--elements', 100000, '--compute-ms', 20,
+                                       '--timeout-ms', 60000, '--verbose',
+                                       environment={'GRADPOOL_LOG_LEVEL': 'info'})
+        for worker in workers:
+            worker.wait_for('round ')
+        self.forget(workers[0].pid)     # the lanes hear this one still
+        self.forget(self.aggregator, 'local')
+        for worker in workers:
+            worker.wait_for('no longer answered')
+        finish_training(*workers)
+        self.assertEqual(self.service.pids('up'), [self.aggregator])
+
+
+if __name__ == '__main__':
+    tap.main()
