@@ -27,13 +27,16 @@ class Ones(Rank):
 
     def make_net(self):
         nn = self.torch.nn
-        return nn.Sequential(nn.Linear(1, 400, bias=False), nn.Linear(400, 1, bias=False))
+        return nn.Sequential(nn.Linear(1, 400, bias=False), nn.Linear(400, 1, bias=False)).to(
+            self.device)
+
+    def ones(self):
+        return self.torch.ones(1, 1, device=self.device)
 
     def train(self, steps=1):
         for _ in range(steps):
             self.optimizer.zero_grad()
-            ones = self.torch.ones(1, 1)
-            self.model(ones)    # DDP sees a forward pass, and gradients of ones come after it
+            self.model(self.ones())     # DDP sees a forward pass, and gradients of ones come after it
             sum(one.sum() for one in self.net.parameters()).backward()
             self.optimizer.step()
 
@@ -124,7 +127,7 @@ def rank_clips_in_each_step(rank, workers):
             for one in of.net.parameters():
                 one.clamp_(-0.01, 0.01)
         if rank == 0:
-            of.model.module(of.torch.ones(1, 1))
+            of.model.module(of.ones())
     of.train()
     return [(one + 0.01).tolist() for one in of.net.parameters()]
 
@@ -260,6 +263,15 @@ def same(torch, one, other):
     return one == other
 
 
+GONE_ON = [True, True, True, 0, True]       # what rank_goes_on_from_pytorch() returns
+
+
+def check_clipped(case, values):
+    """What rank_clips_in_each_step() returns."""
+    for of_one in values:
+        case.assertLess(max(abs(value + 1) for row in of_one for value in row), 0.05)
+
+
 class Writes(test_ddp.Case):
     def test_what_the_script_writes_into_parameters_is_taken_over_and_moments_stay(self):
         for of_rank in self.run_ranks('rank_writes'):
@@ -269,8 +281,7 @@ class Writes(test_ddp.Case):
     def test_clipping_of_parameters_in_each_step_holds(self):
         one, other = self.run_ranks('rank_clips_in_each_step')
         self.assertEqual(one, other)
-        for values in one:
-            self.assertLess(max(abs(value + 1) for row in values for value in row), 0.05)
+        check_clipped(self, one)
 
     def test_what_one_rank_alone_writes_or_loads_is_refused_on_all(self):
         for of_rank in self.run_ranks('rank_writes_alone'):
@@ -295,7 +306,7 @@ class Checkpoints(test_ddp.Case):
 
     def test_moments_come_from_pytorch_and_go_back_to_it(self):
         for found in self.run_ranks('rank_goes_on_from_pytorch'):
-            self.assertEqual(found, [True, True, True, 0, True])
+            self.assertEqual(found, GONE_ON)
 
 
 if __name__ == '__main__':

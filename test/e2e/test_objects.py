@@ -88,7 +88,7 @@ def average_swapped_in_and_out(of):
     kept = [one.data for one in of.net.parameters()]
     for one in of.net.parameters():
         one.data = of.torch.zeros_like(one)
-    of.model.module(of.torch.ones(1, 1))
+    of.model.module(of.ones())
     for one, value in zip(of.net.parameters(), kept):
         one.data = value
     return again(of)
@@ -126,7 +126,7 @@ def two_backward_passes(of):
 def closure(of):
     def of_step():
         of.optimizer.zero_grad()
-        of.model(of.torch.ones(1, 1))
+        of.model(of.ones())
         loss = sum(one.sum() for one in of.net.parameters())
         loss.backward()
         return loss
@@ -137,7 +137,7 @@ def closure(of):
 def scaler_that_is_disabled(of):
     scaler = of.torch.cuda.amp.GradScaler(enabled=False)
     of.optimizer.zero_grad()
-    of.model(of.torch.ones(1, 1))
+    of.model(of.ones())
     scaler.scale(sum(one.sum() for one in of.net.parameters())).backward()
     scaler.step(of.optimizer)
     scaler.update()
@@ -153,7 +153,7 @@ def evaluation_by_rank_0_alone(of):
     if of.rank == 0:
         of.model.eval()
         with of.torch.no_grad():
-            of.model(of.torch.ones(1, 1))
+            of.model(of.ones())
         of.model.train()
     return again(of)
 
@@ -170,7 +170,7 @@ WORKS = (copy_of_the_module, copy_of_the_model, module_pickled, optimizer_pickle
 def between(of, act):
     """A step, in which something is done between backward() and step()."""
     of.optimizer.zero_grad()
-    of.model(of.torch.ones(1, 1))
+    of.model(of.ones())
     sum(one.sum() for one in of.net.parameters()).backward()
     act()
     of.optimizer.step()
@@ -205,7 +205,7 @@ def parameter_frozen(of):
 
 def parameters_of_another_dtype(of):
     of.net.double()
-    of.model(of.torch.ones(1, 1).double()).sum().backward()     # DDP does not see it any more
+    of.model(of.ones().double()).sum().backward()     # DDP does not see it any more
     of.optimizer.step()
 
 
