@@ -36,7 +36,7 @@ class Ones(Rank):
     def train(self, steps=1):
         for _ in range(steps):
             self.optimizer.zero_grad()
-            self.model(self.ones())     # DDP sees a forward pass, and gradients of ones come after it
+            self.model(self.ones())     # for DDP; gradients of ones come from another sum
             sum(one.sum() for one in self.net.parameters()).backward()
             self.optimizer.step()
 

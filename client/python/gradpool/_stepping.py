@@ -7,6 +7,8 @@ has them: a parameter's gradient is ready when backward() has done with the para
 backward() returns the step is over, and optimizer.step() only looks whether that is so (Y16).
 What the script writes into parameters or loads into the optimizer lanes take over before the next
 step (_written, _kept)."""
+import operator
+
 import torch
 
 from ._buckets import pieces_of
@@ -19,6 +21,7 @@ from .errors import mismatch, Mismatch
 _KINDS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
 # What the rules have no arithmetic for; `foreach` and `fused` change the order of work alone.
 _NOT_OFFERED = 'amsgrad', 'maximize', 'differentiable', 'capturable'
+_REQUIRES_GRAD = operator.attrgetter('requires_grad')
 _NUMBERS = 'lr', 'weight_decay', 'momentum', 'dampening', 'eps'
 
 
@@ -187,9 +190,9 @@ class Stepping:
         self._written.forget()
 
     def _check_trainable(self):
-        frozen = [name for name, one in self._parameters.items() if not one.requires_grad]
-        if frozen:
-            raise mismatch(f"parameter '{frozen[0]}' was frozen after attach(); lanes would step "
+        if not all(map(_REQUIRES_GRAD, self._parameters.values())):
+            frozen = next(name for name, one in self._parameters.items() if not one.requires_grad)
+            raise mismatch(f"parameter '{frozen}' was frozen after attach(); lanes would step "
                            'it with gradients of zero: set requires_grad to False before '
                            'DistributedDataParallel() and attach()')
 

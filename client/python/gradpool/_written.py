@@ -42,12 +42,12 @@ def _are_equal(now, before):
 class _Group:
     def __init__(self, parameters, names):
         self._parameters, self._names = list(parameters), names
+        self._ids = list(map(id, parameters))
         self._elements = [one.numel() for one in self._parameters]
         self._sum, self._places = Sum([4 * elements for elements in self._elements]), None
 
     def has(self, parameters):
-        return len(parameters) == len(self._parameters) and all(
-            one is known for one, known in zip(parameters, self._parameters))
+        return list(map(id, parameters)) == self._ids
 
     def sum(self):
         places = [one.data_ptr() for one in self._parameters]
