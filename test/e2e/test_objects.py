@@ -158,11 +158,17 @@ def evaluation_by_rank_0_alone(of):
     return again(of)
 
 
+def gradients_as_views(of):
+    other = Eights.beside(of.rank, of.workers, gradient_as_bucket_view=True)
+    begin(other, 'views/')
+    return again(other)
+
+
 WORKS = (copy_of_the_module, copy_of_the_model, module_pickled, optimizer_pickled_or_copied,
          checkpoint_of_rank_0_alone, checkpoint_loaded, average_of_weights,
          average_swapped_in_and_out, scheduler_made_after, settings_of_a_group,
          gradients_zeroed_in_both_ways, two_backward_passes, closure, scaler_that_is_disabled,
-         norm_of_gradients, evaluation_by_rank_0_alone)
+         norm_of_gradients, evaluation_by_rank_0_alone, gradients_as_views)
 
 
 # ---- what is refused ----
@@ -229,10 +235,14 @@ REFUSED = {norm_clipped: 'clip_grad_norm_()', values_clipped: 'clip_grad_norm_()
 def fresh(rank, workers, number):
     """Attached, and after one step."""
     of = (Eights.beside if number else Eights)(rank, workers)
-    of.optimizer = of.torch.optim.SGD(of.net.parameters(), 0.5, momentum=0.5)
-    attach(of, optimizer=of.optimizer, prefix=f'{number}/')
-    of.train()
+    begin(of, f'{number}/')
     return of
+
+
+def begin(of, prefix):
+    of.optimizer = of.torch.optim.SGD(of.net.parameters(), 0.5, momentum=0.5)
+    attach(of, optimizer=of.optimizer, prefix=prefix)
+    of.train()
 
 
 def rank_works(rank, workers):
