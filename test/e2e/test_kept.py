@@ -233,7 +233,7 @@ def rank_goes_on_from_pytorch(rank, workers):
     of.optimizer = torch.optim.Adam(of.net.parameters(), 0.01)
     train(of, 2)
     ours = copy.deepcopy(of.optimizer.state_dict())
-    attach(of, optimizer=of.optimizer)
+    attachment = attach(of, optimizer=of.optimizer)
     assert same(torch, of.optimizer.state_dict(), ours)
     plain = Rank.beside(rank, workers)
     plain.net.load_state_dict(of.net.state_dict())
@@ -250,6 +250,12 @@ def rank_goes_on_from_pytorch(rank, workers):
              same(torch, torch.load(memory).state_dict(), kept), len(of.optimizer.state)]
     of.optimizer.load_state_dict(ours)
     found.append(same(torch, of.optimizer.state_dict(), ours))
+    train(of, 1)
+    attachment.close()
+    try:
+        of.optimizer.state_dict()
+    except RuntimeError as error:
+        found.append('call state_dict() before' in str(error))
     return found
 
 
@@ -263,7 +269,7 @@ def same(torch, one, other):
     return one == other
 
 
-GONE_ON = [True, True, True, 0, True]       # what rank_goes_on_from_pytorch() returns
+GONE_ON = [True, True, True, 0, True, True]       # what rank_goes_on_from_pytorch() returns
 
 
 def check_clipped(case, values):
