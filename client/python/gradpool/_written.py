@@ -70,11 +70,8 @@ class _Group:
 
 
 def _sums_there(parameters):
-    """On the GPU: two sums over 32-bit words of each, one of them by place."""
-    longest = max(one.numel() for one in parameters)
-    by_place = torch.arange(1, 2 * longest + 1, 2, dtype=torch.int32, device=parameters[0].device)
-    sums = []
-    for one in parameters:
-        words = one.detach().reshape(-1).view(torch.int32)
-        sums += [words.sum(), (words * by_place[:words.numel()]).sum()]
-    return torch.stack(sums)
+    """On the GPU: two sums over 32-bit words of all, one of them by place. Few kernels, whatever
+    the number of parameters."""
+    words = torch.cat([one.detach().reshape(-1) for one in parameters]).view(torch.int32)
+    by_place = torch.arange(1, 2 * words.numel() + 1, 2, dtype=torch.int32, device=words.device)
+    return torch.stack([words.sum(), (words * by_place).sum()])
