@@ -225,11 +225,19 @@ def optimizer_for_a_part(of):
     attach(other, optimizer=of.torch.optim.SGD(other.net[0].parameters(), 0.1), prefix='part/')
 
 
+def rows_scaled_in_forward(of):
+    class Rows(Eights):
+        def make_net(self):
+            return self.torch.nn.Embedding(8, 2, max_norm=1.0)
+    other = Rows.beside(of.rank, of.workers)
+    attach(other, optimizer=of.torch.optim.SGD(other.net.parameters(), 0.1), prefix='rows/')
+
+
 REFUSED = {norm_clipped: 'clip_grad_norm_()', values_clipped: 'clip_grad_norm_()',
            gradients_unscaled: 'GradScaler', group_added: 'before attach()',
            parameter_put_into_a_group: 'other parameters', parameter_frozen: 'was frozen',
            parameters_of_another_dtype: 'float64', rule_changed: "'sgd'",
-           optimizer_for_a_part: "lacks the model's 1.weight"}
+           optimizer_for_a_part: "lacks the model's 1.weight", rows_scaled_in_forward: 'max_norm'}
 
 
 def fresh(rank, workers, number):

@@ -21,6 +21,7 @@ from .errors import mismatch, Mismatch
 _KINDS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
 # What the rules have no arithmetic for; `foreach` and `fused` change the order of work alone.
 _NOT_OFFERED = 'amsgrad', 'maximize', 'differentiable', 'capturable'
+_EMBEDDINGS = torch.nn.Embedding, torch.nn.EmbeddingBag
 _REQUIRES_GRAD = operator.attrgetter('requires_grad')
 _NUMBERS = 'lr', 'weight_decay', 'momentum', 'dampening', 'eps'
 
@@ -45,8 +46,11 @@ def _settings_of(group):
     return settings
 
 
-def _check_dense(module):
+def _check_parts(module):
     for name, part in module.named_modules():
+        if isinstance(part, _EMBEDDINGS) and part.max_norm is not None:
+            raise mismatch(f"'{name}' scales rows in forward() (max_norm), each rank its own, which "
+                           'lanes cannot take over: scale all rows after step(), on every rank')
         if getattr(part, 'sparse', False) is True:
             raise mismatch(f"'{name}' has sparse gradients, the service's rules need dense "
                            'ones: say sparse=False')
@@ -62,7 +66,7 @@ class Stepping:
         if self._kind not in _KINDS:
             raise mismatch(f'optimizer is a {self._kind.__module__}.{self._kind.__qualname__}, '
                            'expected torch.optim.SGD, Adam or AdamW')
-        _check_dense(module)
+        _check_parts(module)
         groups = optimizer.param_groups
         self._rules = [_rule_of(self._kind, group) for group in groups]
         self._group_of = {id(parameter): i for i, group in enumerate(groups)
