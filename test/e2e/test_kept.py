@@ -1,5 +1,5 @@
-"""What a script does to parameters and moments that lanes keep (attach() with an optimizer): it
-writes, loads, saves and goes on, as with PyTorch's own optimizers."""
+"""Parameters and moments that lanes keep (attach() with an optimizer), and scripts that write, load
+and save them and go on, as with PyTorch's own optimizers."""
 import copy
 import io
 import os
@@ -85,7 +85,7 @@ def initialises_by_rank(of):
 
 
 def swaps_two_elements(of):
-    """Whose sum stays."""
+    """The sum stays."""
     data = of.net[1].weight.data
     data[0, 0], data[0, 1] = data[0, 0] + 1, data[0, 1] - 1
     data[0, :2] = data[0, :2].flip(0)
@@ -133,7 +133,7 @@ def rank_clips_in_each_step(rank, workers):
 
 
 def rank_writes_alone(rank, workers):
-    """What both are told where one rank has written, or loaded, and the other has not."""
+    """The error of each rank where one has written, or loaded, and the other has not."""
     found = []
     for number in range(2):
         of = ones_of(rank, workers, not found, f'{number}/')
@@ -269,11 +269,11 @@ def same(torch, one, other):
     return one == other
 
 
-GONE_ON = [True, True, True, 0, True, True]       # what rank_goes_on_from_pytorch() returns
+GONE_ON = [True, True, True, 0, True, True]       # result of rank_goes_on_from_pytorch()
 
 
 def check_clipped(case, values):
-    """What rank_clips_in_each_step() returns."""
+    """Values of rank_clips_in_each_step()."""
     for of_one in values:
         case.assertLess(max(abs(value + 1) for row in of_one for value in row), 0.05)
 

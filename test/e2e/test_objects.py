@@ -1,5 +1,5 @@
-"""What scripts do to a model or an optimizer after attach(), one service for all: the table "After
-attach or wrap" of client/python/README.md, row by row. Each row works, or is refused in words."""
+"""Calls of scripts on a model or an optimizer after attach(): the table "After attach or wrap" of
+client/python/README.md, row by row. Each row works, or is refused in words."""
 import copy
 import io
 import warnings

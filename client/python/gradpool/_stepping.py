@@ -5,8 +5,8 @@ A bucket goes out as one update for each of the optimizer's groups that it holds
 the settings that the group has at that moment. The lane writes the new parameters where the model
 has them: a parameter's gradient is ready when backward() has done with the parameter. So when
 backward() returns the step is over, and optimizer.step() only looks whether that is so (Y16).
-What the script writes into parameters or loads into the optimizer lanes take over before the next
-step (_written, _kept)."""
+Lanes take over parameters that the script has written, and moments that it has loaded, before the
+next step (_written, _kept)."""
 import operator
 
 import torch
@@ -49,8 +49,8 @@ def _settings_of(group):
 def _check_parts(module):
     for name, part in module.named_modules():
         if isinstance(part, _EMBEDDINGS) and part.max_norm is not None:
-            raise mismatch(f"'{name}' scales rows in forward() (max_norm), each rank its own, which "
-                           'lanes cannot take over: scale all rows after step(), on every rank')
+            raise mismatch(f"'{name}' scales rows in forward() (max_norm), each rank its own, and "
+                           'lanes cannot take that over: scale all after step(), on every rank')
         if getattr(part, 'sparse', False) is True:
             raise mismatch(f"'{name}' has sparse gradients, the service's rules need dense "
                            'ones: say sparse=False')

@@ -8,8 +8,8 @@ from ._cuda import is_on_gpu
 class Untouched:
     """Of one optimizer's parameters, from one step to the next.
 
-    A version tells of each write but those by `.data` and numpy. Whoever writes so does it in each
-    step from the first on, so bytes are compared in steps 1, 2, 4, 8 and so on."""
+    A version tells of each write but those by `.data` and numpy. A script with such a write has it
+    in each step from the first on, so bytes are compared in steps 1, 2, 4, 8 and so on."""
 
     def __init__(self):
         self._parameters, self._gradients = [], []      # those in the bucket
