@@ -1,5 +1,5 @@
-/* Asking the coordinator as an operator would, for what a worker wants of its own job beside its
- * session. README: L37, L90. */
+/* The connection on which a worker asks about its own job as an operator would. README: L37,
+ * L90. */
 #include "client/as_operator.h"
 
 #include "svc/base/clock.h"

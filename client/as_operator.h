@@ -1,5 +1,5 @@
-/* What a worker asks of its own job beside its session, as an operator would: a timeline, and what
- * lanes keep. For the files of this folder only. README: L37, L90. */
+/* Requests of a worker about its own job beside its session, as an operator makes them: a timeline,
+ * and the state that lanes keep. For the files of this folder only. README: L37, L90. */
 #ifndef GRADPOOL_CLIENT_AS_OPERATOR_H
 #define GRADPOOL_CLIENT_AS_OPERATOR_H
 

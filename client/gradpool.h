@@ -267,9 +267,9 @@ GP_API int gp_job_snapshot(gp_job *job, const char *path);
  * other names, sizes or rules (which). Then nothing was restored. */
 GP_API int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t count);
 
-/* What a lane keeps of a tensor: parameters, then its rule's moments (GP_MOMENTUM, GP_NESTEROV: the
- * momentum; GP_ADAM, GP_ADAMW: means of gradients and of their squares), one array behind the
- * other, each as long as the tensor. */
+/* The state that a lane keeps of a tensor: parameters, then its rule's moments (GP_MOMENTUM,
+ * GP_NESTEROV: the momentum; GP_ADAM, GP_ADAMW: means of gradients and of their squares), one array
+ * behind the other, each as long as the tensor. */
 typedef struct gp_state {
     gp_tensor *tensor;
     float *arrays;  /* the caller's */

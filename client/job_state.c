@@ -1,6 +1,6 @@
-/* What lanes keep of tensors with update rules, to memory and back: read by one rank alone, through
- * the coordinator; saved and restored tensor by tensor, as rounds of all ranks. Owns the connection
- * of a read; must never keep a job from being left. README: L90. */
+/* States that lanes keep of tensors with update rules, to memory and back: read by one rank alone,
+ * through the coordinator; saved and restored tensor by tensor, as rounds of all ranks. Owns the
+ * connection of a read; must never keep a job from being left. README: L90, L91. */
 #include "client/as_operator.h"
 #include "client/checksum.h"
 #include "svc/base/clock.h"

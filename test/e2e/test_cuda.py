@@ -15,6 +15,7 @@ import ranks
 import test_codecs
 import test_ddp
 import test_ddp_steps
+import test_kept
 from python_case import Case, setUpModule, tearDownModule     # noqa: found by name
 
 LENGTH = 40000
@@ -295,6 +296,12 @@ class CudaTest(Case):
             self.assertTrue(is_near, f'{name}: {away}')
             self.assertEqual(found[0][name][0], found[1][name][0])
 
+    def check_kept(self, gpu):
+        for values in self.run_on_gpu('test_kept.rank_clips_in_each_step', gpu):
+            test_kept.check_clipped(self, values)
+        for found in self.run_on_gpu('test_kept.rank_goes_on_from_pytorch', gpu):
+            self.assertEqual(found, test_kept.GONE_ON)
+
     def test_copies_are_in_the_order_that_streams_ask_for(self):
         self.check_order('made')
 
@@ -303,6 +310,9 @@ class CudaTest(Case):
 
     def test_the_service_steps_parameters_of_a_gpu(self):
         self.check_steps('made')
+
+    def test_what_a_script_writes_and_loads_is_taken_over_from_a_gpu(self):
+        self.check_kept('made')
 
     def test_gradients_of_a_gpu_are_averaged_and_compressed(self):
         for of_rank in self.run_on_gpu('test_ddp.rank_trains', 'made'):
@@ -317,6 +327,7 @@ class CudaTest(Case):
         self.check_order('real')
         self.check_operations('real')
         self.check_steps('real')
+        self.check_kept('real')
         found = self.run_on_gpu('test_codecs.rank_trains_coded', 'real')
         for name in test_codecs.codecs_of():
             self.assertEqual(found[0][name][0], found[1][name][0])

@@ -48,11 +48,11 @@ class Rank:
         self.generator = torch.Generator().manual_seed(100 + rank)
 
     @classmethod
-    def beside(cls, rank, workers):
+    def beside(cls, rank, workers, **options):
         """Another model in a process that has one."""
         import torch.distributed
         with unittest.mock.patch.object(torch.distributed, 'init_process_group'):
-            return cls(rank, workers)
+            return cls(rank, workers, **options)
 
     def make_net(self):
         nn = self.torch.nn

@@ -1,5 +1,5 @@
-"""What a script does to parameters and moments that lanes keep (attach() with an optimizer): it
-writes, loads, saves and goes on, as with PyTorch's own optimizers."""
+"""Parameters and moments that lanes keep (attach() with an optimizer), and scripts that write, load
+and save them and go on, as with PyTorch's own optimizers."""
 import copy
 import io
 import os
@@ -27,13 +27,16 @@ class Ones(Rank):
 
     def make_net(self):
         nn = self.torch.nn
-        return nn.Sequential(nn.Linear(1, 400, bias=False), nn.Linear(400, 1, bias=False))
+        return nn.Sequential(nn.Linear(1, 400, bias=False), nn.Linear(400, 1, bias=False)).to(
+            self.device)
+
+    def ones(self):
+        return self.torch.ones(1, 1, device=self.device)
 
     def train(self, steps=1):
         for _ in range(steps):
             self.optimizer.zero_grad()
-            ones = self.torch.ones(1, 1)
-            self.model(ones)    # DDP sees a forward pass, and gradients of ones come after it
+            self.model(self.ones())     # for DDP; gradients of ones come from another sum
             sum(one.sum() for one in self.net.parameters()).backward()
             self.optimizer.step()
 
@@ -82,7 +85,7 @@ def initialises_by_rank(of):
 
 
 def swaps_two_elements(of):
-    """Whose sum stays."""
+    """The sum stays."""
     data = of.net[1].weight.data
     data[0, 0], data[0, 1] = data[0, 0] + 1, data[0, 1] - 1
     data[0, :2] = data[0, :2].flip(0)
@@ -124,13 +127,13 @@ def rank_clips_in_each_step(rank, workers):
             for one in of.net.parameters():
                 one.clamp_(-0.01, 0.01)
         if rank == 0:
-            of.model.module(of.torch.ones(1, 1))
+            of.model.module(of.ones())
     of.train()
     return [(one + 0.01).tolist() for one in of.net.parameters()]
 
 
 def rank_writes_alone(rank, workers):
-    """What both are told where one rank has written, or loaded, and the other has not."""
+    """The error of each rank where one has written, or loaded, and the other has not."""
     found = []
     for number in range(2):
         of = ones_of(rank, workers, not found, f'{number}/')
@@ -230,7 +233,7 @@ def rank_goes_on_from_pytorch(rank, workers):
     of.optimizer = torch.optim.Adam(of.net.parameters(), 0.01)
     train(of, 2)
     ours = copy.deepcopy(of.optimizer.state_dict())
-    attach(of, optimizer=of.optimizer)
+    attachment = attach(of, optimizer=of.optimizer)
     assert same(torch, of.optimizer.state_dict(), ours)
     plain = Rank.beside(rank, workers)
     plain.net.load_state_dict(of.net.state_dict())
@@ -247,6 +250,12 @@ def rank_goes_on_from_pytorch(rank, workers):
              same(torch, torch.load(memory).state_dict(), kept), len(of.optimizer.state)]
     of.optimizer.load_state_dict(ours)
     found.append(same(torch, of.optimizer.state_dict(), ours))
+    train(of, 1)
+    attachment.close()
+    try:
+        of.optimizer.state_dict()
+    except RuntimeError as error:
+        found.append('call state_dict() before' in str(error))
     return found
 
 
@@ -260,6 +269,15 @@ def same(torch, one, other):
     return one == other
 
 
+GONE_ON = [True, True, True, 0, True, True]       # result of rank_goes_on_from_pytorch()
+
+
+def check_clipped(case, values):
+    """Values of rank_clips_in_each_step()."""
+    for of_one in values:
+        case.assertLess(max(abs(value + 1) for row in of_one for value in row), 0.05)
+
+
 class Writes(test_ddp.Case):
     def test_what_the_script_writes_into_parameters_is_taken_over_and_moments_stay(self):
         for of_rank in self.run_ranks('rank_writes'):
@@ -269,8 +287,7 @@ class Writes(test_ddp.Case):
     def test_clipping_of_parameters_in_each_step_holds(self):
         one, other = self.run_ranks('rank_clips_in_each_step')
         self.assertEqual(one, other)
-        for values in one:
-            self.assertLess(max(abs(value + 1) for row in values for value in row), 0.05)
+        check_clipped(self, one)
 
     def test_what_one_rank_alone_writes_or_loads_is_refused_on_all(self):
         for of_rank in self.run_ranks('rank_writes_alone'):
@@ -295,7 +312,7 @@ class Checkpoints(test_ddp.Case):
 
     def test_moments_come_from_pytorch_and_go_back_to_it(self):
         for found in self.run_ranks('rank_goes_on_from_pytorch'):
-            self.assertEqual(found, [True, True, True, 0, True])
+            self.assertEqual(found, GONE_ON)
 
 
 if __name__ == '__main__':

@@ -1,5 +1,5 @@
-"""What scripts do to a model or an optimizer after attach(), one service for all: the table "After
-attach or wrap" of client/python/README.md, row by row. Each row works, or is refused in words."""
+"""Calls of scripts on a model or an optimizer after attach(): the table "After attach or wrap" of
+client/python/README.md, row by row. Each row works, or is refused in words."""
 import copy
 import io
 import warnings
@@ -88,7 +88,7 @@ def average_swapped_in_and_out(of):
     kept = [one.data for one in of.net.parameters()]
     for one in of.net.parameters():
         one.data = of.torch.zeros_like(one)
-    of.model.module(of.torch.ones(1, 1))
+    of.model.module(of.ones())
     for one, value in zip(of.net.parameters(), kept):
         one.data = value
     return again(of)
@@ -126,7 +126,7 @@ def two_backward_passes(of):
 def closure(of):
     def of_step():
         of.optimizer.zero_grad()
-        of.model(of.torch.ones(1, 1))
+        of.model(of.ones())
         loss = sum(one.sum() for one in of.net.parameters())
         loss.backward()
         return loss
@@ -137,7 +137,7 @@ def closure(of):
 def scaler_that_is_disabled(of):
     scaler = of.torch.cuda.amp.GradScaler(enabled=False)
     of.optimizer.zero_grad()
-    of.model(of.torch.ones(1, 1))
+    of.model(of.ones())
     scaler.scale(sum(one.sum() for one in of.net.parameters())).backward()
     scaler.step(of.optimizer)
     scaler.update()
@@ -153,16 +153,22 @@ def evaluation_by_rank_0_alone(of):
     if of.rank == 0:
         of.model.eval()
         with of.torch.no_grad():
-            of.model(of.torch.ones(1, 1))
+            of.model(of.ones())
         of.model.train()
     return again(of)
+
+
+def gradients_as_views(of):
+    other = Eights.beside(of.rank, of.workers, gradient_as_bucket_view=True)
+    begin(other, 'views/')
+    return again(other)
 
 
 WORKS = (copy_of_the_module, copy_of_the_model, module_pickled, optimizer_pickled_or_copied,
          checkpoint_of_rank_0_alone, checkpoint_loaded, average_of_weights,
          average_swapped_in_and_out, scheduler_made_after, settings_of_a_group,
          gradients_zeroed_in_both_ways, two_backward_passes, closure, scaler_that_is_disabled,
-         norm_of_gradients, evaluation_by_rank_0_alone)
+         norm_of_gradients, evaluation_by_rank_0_alone, gradients_as_views)
 
 
 # ---- what is refused ----
@@ -170,7 +176,7 @@ WORKS = (copy_of_the_module, copy_of_the_model, module_pickled, optimizer_pickle
 def between(of, act):
     """A step, in which something is done between backward() and step()."""
     of.optimizer.zero_grad()
-    of.model(of.torch.ones(1, 1))
+    of.model(of.ones())
     sum(one.sum() for one in of.net.parameters()).backward()
     act()
     of.optimizer.step()
@@ -205,7 +211,7 @@ def parameter_frozen(of):
 
 def parameters_of_another_dtype(of):
     of.net.double()
-    of.model(of.torch.ones(1, 1).double()).sum().backward()     # DDP does not see it any more
+    of.model(of.ones().double()).sum().backward()     # DDP does not see it any more
     of.optimizer.step()
 
 
@@ -219,20 +225,32 @@ def optimizer_for_a_part(of):
     attach(other, optimizer=of.torch.optim.SGD(other.net[0].parameters(), 0.1), prefix='part/')
 
 
+def rows_scaled_in_forward(of):
+    class Rows(Eights):
+        def make_net(self):
+            return self.torch.nn.Embedding(8, 2, max_norm=1.0)
+    other = Rows.beside(of.rank, of.workers)
+    attach(other, optimizer=of.torch.optim.SGD(other.net.parameters(), 0.1), prefix='rows/')
+
+
 REFUSED = {norm_clipped: 'clip_grad_norm_()', values_clipped: 'clip_grad_norm_()',
            gradients_unscaled: 'GradScaler', group_added: 'before attach()',
            parameter_put_into_a_group: 'other parameters', parameter_frozen: 'was frozen',
            parameters_of_another_dtype: 'float64', rule_changed: "'sgd'",
-           optimizer_for_a_part: "lacks the model's 1.weight"}
+           optimizer_for_a_part: "lacks the model's 1.weight", rows_scaled_in_forward: 'max_norm'}
 
 
 def fresh(rank, workers, number):
     """Attached, and after one step."""
     of = (Eights.beside if number else Eights)(rank, workers)
-    of.optimizer = of.torch.optim.SGD(of.net.parameters(), 0.5, momentum=0.5)
-    attach(of, optimizer=of.optimizer, prefix=f'{number}/')
-    of.train()
+    begin(of, f'{number}/')
     return of
+
+
+def begin(of, prefix):
+    of.optimizer = of.torch.optim.SGD(of.net.parameters(), 0.5, momentum=0.5)
+    attach(of, optimizer=of.optimizer, prefix=prefix)
+    of.train()
 
 
 def rank_works(rank, workers):

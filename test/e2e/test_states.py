@@ -1,5 +1,6 @@
-"""What lanes keep of tensors with update rules, for one rank alone (gp_job_read) and as rounds
-(gp_save, gp_restore): beside rounds that others have begun, after a lane's death, and refused."""
+"""States that lanes keep of tensors with update rules: read by one rank alone (gp_job_read), and as
+rounds (gp_save, gp_restore), beside rounds that others have begun, after a lane's death, and
+refused."""
 import errno
 import os
 import signal

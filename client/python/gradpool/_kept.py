@@ -9,6 +9,7 @@ import time
 
 import torch
 
+from ._carriers import lent
 from ._states import MOMENTS, read, restore, save
 from .client import default_timeout_ms
 from .errors import GradpoolError, mismatch, Mismatch
@@ -16,7 +17,9 @@ from .errors import GradpoolError, mismatch, Mismatch
 KEYS = {'sgd': (), 'momentum': ('momentum_buffer',), 'nesterov': ('momentum_buffer',),
         'adam': ('exp_avg', 'exp_avg_sq'), 'adamw': ('exp_avg', 'exp_avg_sq')}
 _CHUNK_BYTES = 64 << 20     # of states under way at once
+_LENT_FROM = 16384          # elements: shorter ones are copied in any case
 _AGAIN_S = 0.05
+_PASSING = errno.EBUSY, errno.EAGAIN, errno.ECONNREFUSED, errno.ECONNRESET
 
 
 class Kept:
@@ -78,8 +81,11 @@ class Kept:
 
     def _room(self, parameter):
         """None: on another rank."""
+        if self._job.rank != 0:
+            return None
         elements = parameter.numel() * (1 + MOMENTS[self._rule_of(parameter)])
-        return torch.zeros(elements) if self._job.rank == 0 else None
+        room = lent(self._job, elements, torch.float32) if elements > _LENT_FROM else None
+        return torch.empty(elements) if room is None else room
 
     def _agree(self):
         """{parameter: steps that its moments have behind them}; None: rank 0 has loaded none."""
@@ -149,13 +155,16 @@ class Kept:
         return found
 
     def _read(self, places, rules):
-        """Others read at the same time, or the job moves: that passes."""
+        """Others read at the same time, the job moves, or the coordinator is away: that passes."""
         until_s = time.monotonic() + default_timeout_ms() / 1e3
         while places:
             try:
                 return read(self._job, places, rules.get)
             except GradpoolError as error:
-                if error.errno not in (errno.EBUSY, errno.EAGAIN) or time.monotonic() > until_s:
+                if error.errno == errno.EBADF:
+                    raise GradpoolError(errno.EBADF, f'{self._job} has been left, and what lanes '
+                                        'kept with it: call state_dict() before') from error
+                if error.errno not in _PASSING or time.monotonic() > until_s:
                     raise
             time.sleep(_AGAIN_S)
         return {}

@@ -1,5 +1,5 @@
-"""What lanes keep of tensors with update rules: parameters, then moments, as one flat float32
-tensor or array; and sums over memory. Calls of libgradpool beside those of Job."""
+"""States that lanes keep of tensors with update rules: parameters, then moments, as one flat
+float32 tensor or array; and sums over memory. Calls of libgradpool beside those of Job."""
 import ctypes
 
 from ._library import lib, number, SAME_STEPS, State, U32_MAX

@@ -5,8 +5,10 @@ A bucket goes out as one update for each of the optimizer's groups that it holds
 the settings that the group has at that moment. The lane writes the new parameters where the model
 has them: a parameter's gradient is ready when backward() has done with the parameter. So when
 backward() returns the step is over, and optimizer.step() only looks whether that is so (Y16).
-What the script writes into parameters or loads into the optimizer lanes take over before the next
-step (_written, _kept)."""
+Lanes take over parameters that the script has written, and moments that it has loaded, before the
+next step (_written, _kept)."""
+import operator
+
 import torch
 
 from ._buckets import pieces_of
@@ -19,6 +21,8 @@ from .errors import mismatch, Mismatch
 _KINDS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
 # What the rules have no arithmetic for; `foreach` and `fused` change the order of work alone.
 _NOT_OFFERED = 'amsgrad', 'maximize', 'differentiable', 'capturable'
+_EMBEDDINGS = torch.nn.Embedding, torch.nn.EmbeddingBag
+_REQUIRES_GRAD = operator.attrgetter('requires_grad')
 _NUMBERS = 'lr', 'weight_decay', 'momentum', 'dampening', 'eps'
 
 
@@ -42,8 +46,11 @@ def _settings_of(group):
     return settings
 
 
-def _check_dense(module):
+def _check_parts(module):
     for name, part in module.named_modules():
+        if isinstance(part, _EMBEDDINGS) and part.max_norm is not None:
+            raise mismatch(f"'{name}' scales rows in forward() (max_norm), each rank its own, and "
+                           'lanes cannot take that over: scale all after step(), on every rank')
         if getattr(part, 'sparse', False) is True:
             raise mismatch(f"'{name}' has sparse gradients, the service's rules need dense "
                            'ones: say sparse=False')
@@ -59,7 +66,7 @@ class Stepping:
         if self._kind not in _KINDS:
             raise mismatch(f'optimizer is a {self._kind.__module__}.{self._kind.__qualname__}, '
                            'expected torch.optim.SGD, Adam or AdamW')
-        _check_dense(module)
+        _check_parts(module)
         groups = optimizer.param_groups
         self._rules = [_rule_of(self._kind, group) for group in groups]
         self._group_of = {id(parameter): i for i, group in enumerate(groups)
@@ -187,9 +194,9 @@ class Stepping:
         self._written.forget()
 
     def _check_trainable(self):
-        frozen = [name for name, one in self._parameters.items() if not one.requires_grad]
-        if frozen:
-            raise mismatch(f"parameter '{frozen[0]}' was frozen after attach(); lanes would step "
+        if not all(map(_REQUIRES_GRAD, self._parameters.values())):
+            frozen = next(name for name, one in self._parameters.items() if not one.requires_grad)
+            raise mismatch(f"parameter '{frozen}' was frozen after attach(); lanes would step "
                            'it with gradients of zero: set requires_grad to False before '
                            'DistributedDataParallel() and attach()')
 

@@ -8,42 +8,43 @@ from ._cuda import is_on_gpu
 class Untouched:
     """Of one optimizer's parameters, from one step to the next.
 
-    A version tells of each write but those by `.data` and numpy. Whoever writes so does it in each
-    step from the first on, so bytes are compared in steps 1, 2, 4, 8 and so on."""
+    A version tells of each write but those by `.data` and numpy. A script with such a write has it
+    in each step from the first on, so bytes are compared in steps 1, 2, 4, 8 and so on."""
 
     def __init__(self):
-        self._sent = []         # (a parameter, its gradient in the bucket)
-        self._left = []         # (the two, the version of .grad, whether bytes are compared)
+        self._parameters, self._gradients = [], []      # those in the bucket
+        self._versions, self._held = None, ()   # of .grad; None: backward() has failed
         self._steps = 0
 
     def expect(self, parameters, gradients):
         """Called in backward(), for each bucket."""
-        if not self._sent:
+        if not self._parameters:
             _after_backward(self._note)
-        self._sent.extend(zip(parameters, gradients))
+        self._parameters += parameters
+        self._gradients += gradients
 
     def _note(self):
         self._steps += 1
-        compares = self._steps & self._steps - 1 == 0
-        self._left = [(one, gradient, _version_of(one), compares and _holds(one, gradient))
-                      for one, gradient in self._sent]
+        self._versions, self._held = _versions_of(self._parameters), ()
+        if self._steps & self._steps - 1 == 0:
+            self._held = [pair for pair in zip(self._parameters, self._gradients) if _holds(*pair)]
 
     def are_so(self):
         """Called by step()."""
-        left, self._left, self._sent = self._left, [], []
-        return all(_is_left(*one) for one in left)
+        parameters, gradients, before = self._parameters, self._gradients, self._versions
+        self._parameters, self._gradients, self._versions = [], [], None
+        if before is None:
+            return True
+        now = _versions_of(parameters)
+        written = [] if now == before else [
+            pair for *pair, version, other in zip(parameters, gradients, now, before)
+            if version != other]
+        return all(_holds(*pair) for pair in [*written, *self._held])
 
 
-def _is_left(parameter, gradient, version, compares):
-    now = _version_of(parameter)
-    if now == version and not compares:
-        return True
-    return _holds(parameter, gradient)
-
-
-def _version_of(parameter):
-    gradient = parameter.grad
-    return None if gradient is None else gradient._version
+def _versions_of(parameters):
+    return [None if gradient is None else gradient._version
+            for gradient in [one.grad for one in parameters]]
 
 
 def _holds(parameter, gradient):

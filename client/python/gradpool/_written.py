@@ -42,12 +42,12 @@ def _are_equal(now, before):
 class _Group:
     def __init__(self, parameters, names):
         self._parameters, self._names = list(parameters), names
+        self._ids = list(map(id, parameters))
         self._elements = [one.numel() for one in self._parameters]
         self._sum, self._places = Sum([4 * elements for elements in self._elements]), None
 
     def has(self, parameters):
-        return len(parameters) == len(self._parameters) and all(
-            one is known for one, known in zip(parameters, self._parameters))
+        return list(map(id, parameters)) == self._ids
 
     def sum(self):
         places = [one.data_ptr() for one in self._parameters]
@@ -70,11 +70,8 @@ class _Group:
 
 
 def _sums_there(parameters):
-    """On the GPU: two sums over 32-bit words of each, one of them by place."""
-    longest = max(one.numel() for one in parameters)
-    by_place = torch.arange(1, 2 * longest + 1, 2, dtype=torch.int32, device=parameters[0].device)
-    sums = []
-    for one in parameters:
-        words = one.detach().reshape(-1).view(torch.int32)
-        sums += [words.sum(), (words * by_place[:words.numel()]).sum()]
-    return torch.stack(sums)
+    """On the GPU: two sums over 32-bit words of all, one of them by place. Few kernels, whatever
+    the number of parameters."""
+    words = torch.cat([one.detach().reshape(-1) for one in parameters]).view(torch.int32)
+    by_place = torch.arange(1, 2 * words.numel() + 1, 2, dtype=torch.int32, device=words.device)
+    return torch.stack([words.sum(), (words * by_place).sum()])

@@ -68,9 +68,9 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
     prefix      what stands before the parameters' names in the job. None: nothing for the first
                 model attached to it, "model2/" for the second and so on: attach them in the same
                 order on every worker
-    optimizer   torch.optim.SGD, Adam or AdamW of the model's parameters, which has not stepped yet:
-                the service does its steps, within backward(), with the settings that rank 0's has
-                then; all workers begin with rank 0's parameters. None: it averages gradients
+    optimizer   torch.optim.SGD, Adam or AdamW of the model's parameters: the service does its
+                steps, within backward(), with the settings that rank 0's has then; all workers
+                begin with rank 0's parameters and moments. None: it averages gradients
 
     compression  a codec of gradpool.codecs, for gradients that travel as fewer bytes; not
                 with an optimizer
