@@ -14,7 +14,7 @@ from . import _collectives
 from ._calls import ReduceOp, Reduction
 from ._coded import CodedReduction
 from ._handles import begin
-from ._packs import FlatReduction, flat_of, put, shapes_of
+from ._packs import FlatReduction, flat_of, parts_of, shapes_of
 from ._sparse import is_sparse_to_some
 from .compression import Compression
 from ..errors import mismatch
@@ -80,8 +80,14 @@ def zeros_of(parameter):
     return torch.zeros(parameter.shape, dtype=parameter.dtype)
 
 
-def _was_altered(member, gradient, version):
-    return member.parameter.grad is not gradient or gradient._version != version
+def _altered(members, gradients, versions):
+    """Names of those whose gradients are not what was sent any more."""
+    is_same = all([member.parameter.grad is gradient
+                   for member, gradient in zip(members, gradients)])
+    if is_same and [gradient._version for gradient in gradients] == versions:
+        return []
+    return [member.name for member, gradient, version in zip(members, gradients, versions)
+            if member.parameter.grad is not gradient or gradient._version != version]
 
 
 class Single:
@@ -123,7 +129,7 @@ class Single:
             gradient = member.dense(gradient)
         if parameter.grad is not gradient and not member.is_gone:
             parameter.grad = gradient
-        self._sent = gradient, gradient._version
+        self._sent = [gradient], [gradient._version]
         way = self._sparse if gradient.is_sparse else self._code if how.feedback else self._dense
         self.handle = way(ranks, member, gradient)
 
@@ -160,8 +166,8 @@ class Single:
     def land(self):
         """Waits for the gradient of all ranks; it is in its place then."""
         member, = self.members
-        if self._sent and not member.is_gone and _was_altered(member, *self._sent):
-            self._how.altered.append(member.name)
+        if self._sent and not member.is_gone:
+            self._how.altered += _altered(self.members, *self._sent)
         handle, self.handle = self.handle, None
         try:
             handle.wait()
@@ -192,7 +198,7 @@ class Pack:
     def __init__(self, how, members, name):
         self._how, self.members, self.name = how, members, name
         self._quiet, self._loud = _FLAGS.get(how.op, (0, 1))
-        self._told = self.handle = self._sent = None
+        self._told = self.handle = self._sent = self._room = None
 
     def call(self, ranks):
         """What ranks agree on."""
@@ -227,8 +233,9 @@ class Pack:
             gradients = list(map(self._brought, members, gradients, versions))
             versions = [None] * len(members)
         now = [gradient._version for gradient in gradients]
-        self._how.altered += [member.name for member, was, is_now in zip(members, versions, now)
-                              if was is not None and was != is_now]
+        if versions != now:
+            self._how.altered += [member.name for member, was, is_now in zip(
+                members, versions, now) if was is not None and was != is_now]
         flat, known = self._flat(gradients, any([member.is_sparse for member in members]))
         self._sent = members, gradients, now, known
         call = FlatReduction(ranks, flat, self._shapes(flat), self._how.op, self._how.factors)
@@ -260,12 +267,24 @@ class Pack:
         (members, gradients, versions, known), self._sent = self._sent, None
         compression = Compression.none if self._how.feedback else self._how.compression
         whole = compression.decompress(flat, known)
-        altered = [_was_altered(*each) for each in zip(members, gradients, versions)]
-        if any(altered):
-            self._how.altered += [member.name for member, is_altered in zip(members, altered)
-                                  if is_altered and not member.is_gone and not member.is_sparse]
-        put(whole, gradients)
+        aside = {member.name for member in members if member.is_gone or member.is_sparse}
+        self._how.altered += [name for name in _altered(members, gradients, versions)
+                              if name not in aside]
+        self._put(whole, gradients)
         return last != self._quiet
+
+    def _put(self, whole, gradients):
+        """Results by way of a room of which there are views already: they cost more than copies."""
+        shapes = [gradient.shape for gradient in gradients]
+        key = shapes, whole.dtype, whole.device
+        if self._room is None or self._room[0] != key:
+            room = torch.empty_like(whole)
+            self._room = key, room, parts_of(room, gradients)
+        _, room, parts = self._room
+        with torch.no_grad():
+            room.copy_(whole)
+            for gradient, part in zip(gradients, parts):
+                gradient.copy_(part)
 
     def goes_again(self):
         """As Single's: ranks that disagree about a pack have other parameters."""

@@ -115,10 +115,11 @@ class Reducer:
     def _take(self, parameters):
         """Members and a layout for what is new. Returns those that take part for the last time:
         frozen, removed, or of another dtype or device now."""
-        seen = [(id(one), one.requires_grad, one.dtype, one.is_cuda) for one in parameters]
+        seen = ([id(one) for one in parameters], [one.requires_grad for one in parameters],
+                [one.dtype for one in parameters], [one.is_cuda for one in parameters])
         if seen == self._seen:
             return []
-        keys = {key[0]: key for key in seen if key[1]}
+        keys = {key[0]: key for key in zip(*seen) if key[1]}
         gone = [member for name, member in self._members.items() if keys.get(name) != member.key]
         for member in gone:
             member.is_gone = True
