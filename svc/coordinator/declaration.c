@@ -444,7 +444,8 @@ void declare_handle(struct peer *p, const envelope *request)
     if (error < 0)
         undo(&d);
     if (error == -EINPROGRESS)
-        return kept_add(p, request, SCALING_START_NS, declare_handle, "an aggregator to start");
+        return kept_add(p, request, scaling_start_wait_ns(job->service), declare_handle,
+                        "an aggregator to start");
     if (error < 0)
         return peer_fail(p, request->id, error, "%s", err.text);
     scaling_placed(job);

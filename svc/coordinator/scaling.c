@@ -213,6 +213,11 @@ static void start(struct service *s, const struct scale_decision *d)
         fleet_want(slot, d->lanes_count);
 }
 
+uint64_t scaling_start_wait_ns(const struct service *s)
+{
+    return s->options.start_wait_ns ? s->options.start_wait_ns : 5 * NS_PER_S;
+}
+
 static bool may_wait(const struct job *job)
 {
     return job->service->phase == SERVICE_UP &&
@@ -222,7 +227,7 @@ static bool may_wait(const struct job *job)
 static void begin_wait(struct job *job)
 {
     if (job->start_by_ns == 0)
-        job->start_by_ns = clock_now_ns() + SCALING_START_NS;
+        job->start_by_ns = clock_now_ns() + scaling_start_wait_ns(job->service);
 }
 
 bool scaling_may_start(const struct job *job)

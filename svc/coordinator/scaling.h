@@ -6,8 +6,6 @@
 #include "packer/scale.h"
 #include "svc/coordinator/budgets.h"
 
-#define SCALING_START_NS (5 * UINT64_C(1000000000)) /* a declare waits so long for an aggregator */
-
 struct aggregator;
 struct job;
 struct lane;
@@ -24,6 +22,8 @@ struct scaling {
 void scaling_init(struct service *s);
 /* As it was named; 0: 30 s. */
 uint64_t scaling_hold_ns(uint64_t named_ns);
+/* Wait of a declare for an aggregator to start. */
+uint64_t scaling_start_wait_ns(const struct service *s);
 /* Lanes of before are as many open as may be (K33). */
 void scaling_restored(struct service *s);
 /* A window has been measured: at most one decision, carried out or on its way. */

@@ -93,9 +93,9 @@ class Training:
             before = self.sum
             landing = find(lent_memory(), before)
             self.case.assertEqual(len(landing), WORKERS)
-            self.push()
             probes = [(part, at) for part in landing for at in range(0, ELEMENTS, 1 << 18)]
-            first = [part[at] for part, at in probes]
+            first = [part[at] for part, at in probes]   # an early write shows, too
+            self.push()
             deadline = time.monotonic() + 10
             while all(part[at] == value for (part, at), value in zip(probes, first)):
                 self.case.assertLess(time.monotonic(), deadline, 'nothing was written')
