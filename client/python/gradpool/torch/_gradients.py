@@ -50,7 +50,7 @@ class Member:
                                        parameter.shape)
 
     def dense(self, gradient):
-        """What a sparse gradient travels as; it is sparse again when the step is taken."""
+        """The dense form of a sparse gradient, which is sparse again when the step is taken."""
         self.sparse_dims = gradient.sparse_dim()
         return gradient.to_dense()
 
@@ -76,7 +76,7 @@ class Member:
 
 
 def zeros_of(parameter):
-    """What ranks agree on a parameter's gradient by; the values go nowhere."""
+    """A stand-in for the gradient, by which ranks agree; the values go nowhere."""
     return torch.zeros(parameter.shape, dtype=parameter.dtype)
 
 
@@ -99,11 +99,11 @@ class Single:
         self.brought = []       # by each rank, where they disagree
 
     def leave(self, members):
-        """As Pack's."""
+        """The gradient of a member among these does not travel any more, on all ranks."""
         self.members = [member for member in self.members if member not in members]
 
     def call(self, ranks):
-        """What ranks agree on."""
+        """The operation that ranks agree on."""
         member, = self.members
         nothing, how = zeros_of(member.parameter), self._how
         if how.feedback:
@@ -138,9 +138,9 @@ class Single:
         return begin(ranks, self._coded(ranks, gradient, True), self.name, lambda: None)
 
     def _dense(self, ranks, _, gradient):
-        """What is lent lands beside its gradient, whose memory is that from then on: nothing is
-        copied, and the next gradient is added up in memory that can be lent (Y20). What travels
-        has a version of its own."""
+        """A lent mean lands beside its gradient, whose memory is that from then on: nothing is
+        copied, and the next gradient is added up in memory that can be lent (Y20). The tensor that
+        travels has a version of its own."""
         how = self._how
         travel, known = how.compression.compress(gradient)
         room, given = lent_like(ranks.job, travel), travel.data
@@ -201,12 +201,12 @@ class Pack:
         self._told = self.handle = self._sent = self._room = None
 
     def call(self, ranks):
-        """What ranks agree on."""
+        """The operation that ranks agree on."""
         flat, _ = self._flat([zeros_of(member.parameter) for member in self.members], False)
         return FlatReduction(ranks, flat, self._shapes(flat), self._how.op, self._how.factors)
 
     def _flat(self, gradients, is_flagged):
-        """What travels, and what decompress() must know."""
+        """The tensor that travels, and the knowledge that decompress() needs."""
         value = self._loud if is_flagged else self._quiet
         flag = gradients[0].new_full((1,), complex(value, value) if gradients[0].is_complex()
                                      else value)    # a complex number travels as two elements
@@ -287,5 +287,5 @@ class Pack:
                 gradient.copy_(part)
 
     def goes_again(self):
-        """As Single's: ranks that disagree about a pack have other parameters."""
+        """False: ranks that disagree about a pack have other parameters."""
         return False

@@ -45,7 +45,7 @@ def parts_of(flat, tensors):
 
 
 def shapes_of(tensors, like):
-    """How texts say the tensors of a pack that travels with the dtype of `like`."""
+    """The text for the tensors of a pack that travels with the dtype of `like`."""
     return ', '.join(told(like, list(tensor.shape)) for tensor in tensors)
 
 

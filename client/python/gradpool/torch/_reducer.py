@@ -67,7 +67,7 @@ class Gate:
 
 
 def _hook_of(member):
-    """What the node that accumulates a gradient calls when it has. An optimizer cannot be reached
+    """A function that the node which accumulates a gradient calls. An optimizer cannot be reached
     from there, so that it ends when the script drops it."""
     def accumulated(*_):
         gate = member.gate()
@@ -77,7 +77,7 @@ def _hook_of(member):
 
 
 class Reducer:
-    """Of an optimizer with `parameters`, as DistributedOptimizer() describes the options.
+    """Gradients of an optimizer's `parameters`; DistributedOptimizer() describes the options.
 
     names   [(name, parameter)] of those that have a name
     prefix  of names that no other optimizer has"""
@@ -318,8 +318,8 @@ class Reducer:
             unit.land()
 
     def _split(self, packs):
-        """Of packs the gradients that are sparse on some rank, each on its own from now on. Returns
-        their units, which have been sent."""
+        """Gradients in packs that are sparse on some rank travel each on its own from now on.
+        Returns their units, which have been sent."""
         mine = [member.name for pack in packs for member in pack.members if member.is_sparse]
         prefix = packs[0].members[0].gate().prefix
         every = set().union(*gather_objects(mine, f'{prefix}(sparse)', self.how.process_set))
