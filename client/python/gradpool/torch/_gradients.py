@@ -27,17 +27,18 @@ class Member:
     key          by which a change of it is seen
     gate         a weak reference to its Gate
     passes       how many backward() have added to the gradient since the last step
+    gradient     held on its way, as torch makes the Python half of a tensor anew for each use
     version      of the gradient when it was complete: a later change of it is seen
     is_sparse    its gradients are sparse on some rank
     sparse_dims  of a sparse gradient that travels as a dense one, else None
     is_gone      takes part in one more round, with the other ranks, and not in the step"""
-    __slots__ = ('name', 'parameter', 'shape', 'key', 'gate', 'passes', 'version', 'is_sparse',
-                 'sparse_dims', 'is_gone')
+    __slots__ = ('name', 'parameter', 'shape', 'key', 'gate', 'passes', 'gradient', 'version',
+                 'is_sparse', 'sparse_dims', 'is_gone')
 
     def __init__(self, name, parameter, key):
         self.name, self.parameter, self.key = name, parameter, key
         self.shape = parameter.shape
-        self.gate = self.version = self.sparse_dims = None
+        self.gate = self.gradient = self.version = self.sparse_dims = None
         self.passes, self.is_sparse, self.is_gone = 0, False, False
 
     def nothing(self):
@@ -228,15 +229,16 @@ class Pack:
     def send(self):
         ranks, members = self._how.process_set.sequences(), self.members
         gradients = [member.parameter.grad for member in members]
-        versions = [member.version for member in members]
+        versions, is_flagged = [member.version for member in members], False
         if any([one is None or one.is_sparse for one in gradients]):
             gradients = list(map(self._brought, members, gradients, versions))
             versions = [None] * len(members)
+            is_flagged = any(member.is_sparse for member in members)
         now = [gradient._version for gradient in gradients]
         if versions != now:
             self._how.altered += [member.name for member, was, is_now in zip(
                 members, versions, now) if was is not None and was != is_now]
-        flat, known = self._flat(gradients, any([member.is_sparse for member in members]))
+        flat, known = self._flat(gradients, is_flagged)
         self._sent = members, gradients, now, known
         call = FlatReduction(ranks, flat, self._shapes(flat), self._how.op, self._how.factors)
         self.handle = begin(ranks, call, self.name, lambda: (call.last, flat))

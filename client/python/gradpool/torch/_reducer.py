@@ -30,7 +30,7 @@ class Gate:
     """Gradients that set off together: `units` of them once `size` parameters are `ready`."""
 
     def __init__(self, how, prefix, units):
-        self._how, self.prefix, self.units = how, prefix, units
+        self.how, self.prefix, self.units = how, prefix, units
         self.ready, self.is_sent = 0, False
         self.count()
 
@@ -42,37 +42,39 @@ class Gate:
                 member.gate = weakref.ref(self)
 
     def send(self):
-        for prepared in self._how.prepared:
+        for prepared in self.how.prepared:
             prepared.wait()
-        self._how.prepared = []
+        self.how.prepared = []
         for unit in self.units:
             if unit.handle is None:     # the others went, and then one failed
                 unit.send()
         self.is_sent = True
 
-    def accumulated(self, member):
-        """A backward() has added to the gradient of a parameter."""
-        member.passes += 1
-        passes = self._how.passes
-        if member.passes < passes:
-            return
-        if member.passes > passes:
-            raise mismatch(f"'{member.name}': backward() ran more than {passes} times before "
-                           'step(); say so in backward_passes_per_step')
-        gradient, self._how.is_busy = member.parameter.grad, True
-        member.version = None if gradient is None else gradient._version
-        self.ready += 1
-        if self.ready == self.size:
-            self.send()
+    def refuse(self, member):
+        raise mismatch(f"'{member.name}': backward() ran more than {self.how.passes} times before "
+                       'step(); say so in backward_passes_per_step')
 
 
 def _hook_of(member):
-    """A function that the node which accumulates a gradient calls. An optimizer cannot be reached
-    from there, so that it ends when the script drops it."""
+    """A function that the node which accumulates a gradient calls, once for each gradient: so it
+    is one block (Y18). An optimizer cannot be reached from there, so that it ends when the script
+    drops it."""
     def accumulated(*_):
         gate = member.gate()
-        if gate is not None:
-            gate.accumulated(member)
+        if gate is None:
+            return
+        how, passes = gate.how, member.passes + 1
+        member.passes = passes
+        if passes < how.passes:
+            return
+        if passes > how.passes:
+            gate.refuse(member)
+        member.gradient = gradient = member.parameter.grad
+        member.version = None if gradient is None else gradient._version
+        how.is_busy = True
+        gate.ready = ready = gate.ready + 1
+        if ready == gate.size:
+            gate.send()
     return accumulated
 
 
@@ -296,7 +298,7 @@ class Reducer:
             for unit in gate.units:
                 unit.handle = None
         for member in [*self._members.values(), *gone]:
-            member.passes, member.version = 0, None
+            member.passes, member.version, member.gradient = 0, None, None
             if member.sparse_dims is not None:
                 member.make_sparse()
 
