@@ -1,4 +1,4 @@
-"""What scripts do with hvd.DistributedOptimizer, beside plain torch: one list of calls of ranks."""
+"""Habits of scripts with hvd.DistributedOptimizer, beside plain torch: one list of calls a rank."""
 import copy
 import gc
 import io
@@ -86,7 +86,7 @@ def compare_schedulers(of):
 
 
 class Scaler:
-    """What torch's GradScaler does, which needs a GPU."""
+    """A stand-in for torch's GradScaler, which needs a GPU."""
 
     def scale(self, loss):
         return loss * 8
@@ -304,7 +304,7 @@ def compare_sparse_as_dense(of):
 # ---- many small tensors ----
 
 class Calls:
-    """How often a job is asked for pushes, broadcasts and declarations in the block."""
+    """Counts of the pushes, broadcasts and declarations of a job in the block."""
 
     def __init__(self, of):
         self._job, self.counts = of.hvd.global_process_set.sequences().job, {}
@@ -367,7 +367,7 @@ def compare_many_tensors(of):
 
 
 def compare_parameters_of_other_ranks(of):
-    """Who differs in one of many small ones is told which."""
+    """A rank that differs in one of many small ones is told which."""
     hvd, torch = of.hvd, of.torch
     named = {f'p{i}': torch.ones(3 + (i == 40 and of.rank)) for i in range(60)}
     kind, text = of.raised(lambda: hvd.broadcast_parameters(named, 0))
@@ -410,7 +410,7 @@ def compare_passes(of):
 
 
 def compare_copies_of_optimizers(of):
-    """They keep the state, and do not step without their ranks."""
+    """Copies keep the state, and do not step without their ranks."""
     torch, hvd, net = of.torch, of.hvd, linear(of)
     optimizer = wrap(of, net, kind=lambda every, rate: torch.optim.SGD(every, rate, momentum=0.5))
     descend(of, net, optimizer)
@@ -439,7 +439,7 @@ def compare_copies_of_optimizers(of):
 
 
 def compare_several_models(of):
-    """As a GAN's: each optimizer steps its own, and gradients of both come from one loss."""
+    """Two models, as of a GAN: each optimizer steps its own; one loss has gradients of both."""
     torch, pair = of.torch, [linear(of), linear(of)]
     optimizers = [wrap(of, one, rate) for one, rate in zip(pair, (1.0, 2.0))]
     given = torch.full((1, 2), of.rank + 1.)
@@ -469,7 +469,7 @@ def compare_what_is_refused(of):
 # ---- folds ----
 
 def used(of):
-    """What a process has: descriptors, tensors of the job, names, MiB."""
+    """Descriptors of the process, tensors of the job, names, MiB."""
     ranks_of = of.hvd.global_process_set.sequences()
     with open('/proc/self/status') as status:
         size, = [int(line.split()[1]) >> 10 for line in status if line.startswith('VmRSS')]

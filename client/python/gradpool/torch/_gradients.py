@@ -14,7 +14,7 @@ from . import _collectives
 from ._calls import ReduceOp, Reduction
 from ._coded import CodedReduction
 from ._handles import begin
-from ._packs import FlatReduction, flat_of, put, shapes_of
+from ._packs import FlatReduction, flat_of, parts_of, shapes_of
 from ._sparse import is_sparse_to_some
 from .compression import Compression
 from ..errors import mismatch
@@ -27,17 +27,18 @@ class Member:
     key          by which a change of it is seen
     gate         a weak reference to its Gate
     passes       how many backward() have added to the gradient since the last step
+    gradient     held on its way, as torch makes the Python half of a tensor anew for each use
     version      of the gradient when it was complete: a later change of it is seen
     is_sparse    its gradients are sparse on some rank
     sparse_dims  of a sparse gradient that travels as a dense one, else None
     is_gone      takes part in one more round, with the other ranks, and not in the step"""
-    __slots__ = ('name', 'parameter', 'shape', 'key', 'gate', 'passes', 'version', 'is_sparse',
-                 'sparse_dims', 'is_gone')
+    __slots__ = ('name', 'parameter', 'shape', 'key', 'gate', 'passes', 'gradient', 'version',
+                 'is_sparse', 'sparse_dims', 'is_gone')
 
     def __init__(self, name, parameter, key):
         self.name, self.parameter, self.key = name, parameter, key
         self.shape = parameter.shape
-        self.gate = self.version = self.sparse_dims = None
+        self.gate = self.gradient = self.version = self.sparse_dims = None
         self.passes, self.is_sparse, self.is_gone = 0, False, False
 
     def nothing(self):
@@ -50,7 +51,7 @@ class Member:
                                        parameter.shape)
 
     def dense(self, gradient):
-        """What a sparse gradient travels as; it is sparse again when the step is taken."""
+        """The dense form of a sparse gradient, which is sparse again when the step is taken."""
         self.sparse_dims = gradient.sparse_dim()
         return gradient.to_dense()
 
@@ -76,12 +77,18 @@ class Member:
 
 
 def zeros_of(parameter):
-    """What ranks agree on a parameter's gradient by; the values go nowhere."""
+    """A stand-in for the gradient, by which ranks agree; the values go nowhere."""
     return torch.zeros(parameter.shape, dtype=parameter.dtype)
 
 
-def _was_altered(member, gradient, version):
-    return member.parameter.grad is not gradient or gradient._version != version
+def _altered(members, gradients, versions):
+    """Names of those whose gradients are not what was sent any more."""
+    is_same = all([member.parameter.grad is gradient
+                   for member, gradient in zip(members, gradients)])
+    if is_same and [gradient._version for gradient in gradients] == versions:
+        return []
+    return [member.name for member, gradient, version in zip(members, gradients, versions)
+            if member.parameter.grad is not gradient or gradient._version != version]
 
 
 class Single:
@@ -93,11 +100,11 @@ class Single:
         self.brought = []       # by each rank, where they disagree
 
     def leave(self, members):
-        """As Pack's."""
+        """The gradient of a member among these does not travel any more, on all ranks."""
         self.members = [member for member in self.members if member not in members]
 
     def call(self, ranks):
-        """What ranks agree on."""
+        """The operation that ranks agree on."""
         member, = self.members
         nothing, how = zeros_of(member.parameter), self._how
         if how.feedback:
@@ -123,7 +130,7 @@ class Single:
             gradient = member.dense(gradient)
         if parameter.grad is not gradient and not member.is_gone:
             parameter.grad = gradient
-        self._sent = gradient, gradient._version
+        self._sent = [gradient], [gradient._version]
         way = self._sparse if gradient.is_sparse else self._code if how.feedback else self._dense
         self.handle = way(ranks, member, gradient)
 
@@ -132,9 +139,9 @@ class Single:
         return begin(ranks, self._coded(ranks, gradient, True), self.name, lambda: None)
 
     def _dense(self, ranks, _, gradient):
-        """What is lent lands beside its gradient, whose memory is that from then on: nothing is
-        copied, and the next gradient is added up in memory that can be lent (Y20). What travels
-        has a version of its own."""
+        """A lent mean lands beside its gradient, whose memory is that from then on: nothing is
+        copied, and the next gradient is added up in memory that can be lent (Y20). The tensor that
+        travels has a version of its own."""
         how = self._how
         travel, known = how.compression.compress(gradient)
         room, given = lent_like(ranks.job, travel), travel.data
@@ -160,8 +167,8 @@ class Single:
     def land(self):
         """Waits for the gradient of all ranks; it is in its place then."""
         member, = self.members
-        if self._sent and not member.is_gone and _was_altered(member, *self._sent):
-            self._how.altered.append(member.name)
+        if self._sent and not member.is_gone:
+            self._how.altered += _altered(self.members, *self._sent)
         handle, self.handle = self.handle, None
         try:
             handle.wait()
@@ -192,15 +199,15 @@ class Pack:
     def __init__(self, how, members, name):
         self._how, self.members, self.name = how, members, name
         self._quiet, self._loud = _FLAGS.get(how.op, (0, 1))
-        self._told = self.handle = self._sent = None
+        self._told = self.handle = self._sent = self._room = None
 
     def call(self, ranks):
-        """What ranks agree on."""
+        """The operation that ranks agree on."""
         flat, _ = self._flat([zeros_of(member.parameter) for member in self.members], False)
         return FlatReduction(ranks, flat, self._shapes(flat), self._how.op, self._how.factors)
 
     def _flat(self, gradients, is_flagged):
-        """What travels, and what decompress() must know."""
+        """The tensor that travels, and the knowledge that decompress() needs."""
         value = self._loud if is_flagged else self._quiet
         flag = gradients[0].new_full((1,), complex(value, value) if gradients[0].is_complex()
                                      else value)    # a complex number travels as two elements
@@ -222,14 +229,16 @@ class Pack:
     def send(self):
         ranks, members = self._how.process_set.sequences(), self.members
         gradients = [member.parameter.grad for member in members]
-        versions = [member.version for member in members]
+        versions, is_flagged = [member.version for member in members], False
         if any([one is None or one.is_sparse for one in gradients]):
             gradients = list(map(self._brought, members, gradients, versions))
             versions = [None] * len(members)
+            is_flagged = any(member.is_sparse for member in members)
         now = [gradient._version for gradient in gradients]
-        self._how.altered += [member.name for member, was, is_now in zip(members, versions, now)
-                              if was is not None and was != is_now]
-        flat, known = self._flat(gradients, any([member.is_sparse for member in members]))
+        if versions != now:
+            self._how.altered += [member.name for member, was, is_now in zip(
+                members, versions, now) if was is not None and was != is_now]
+        flat, known = self._flat(gradients, is_flagged)
         self._sent = members, gradients, now, known
         call = FlatReduction(ranks, flat, self._shapes(flat), self._how.op, self._how.factors)
         self.handle = begin(ranks, call, self.name, lambda: (call.last, flat))
@@ -260,13 +269,25 @@ class Pack:
         (members, gradients, versions, known), self._sent = self._sent, None
         compression = Compression.none if self._how.feedback else self._how.compression
         whole = compression.decompress(flat, known)
-        altered = [_was_altered(*each) for each in zip(members, gradients, versions)]
-        if any(altered):
-            self._how.altered += [member.name for member, is_altered in zip(members, altered)
-                                  if is_altered and not member.is_gone and not member.is_sparse]
-        put(whole, gradients)
+        aside = {member.name for member in members if member.is_gone or member.is_sparse}
+        self._how.altered += [name for name in _altered(members, gradients, versions)
+                              if name not in aside]
+        self._put(whole, gradients)
         return last != self._quiet
 
+    def _put(self, whole, gradients):
+        """Results by way of a room of which there are views already: they cost more than copies."""
+        shapes = [gradient.shape for gradient in gradients]
+        key = shapes, whole.dtype, whole.device
+        if self._room is None or self._room[0] != key:
+            room = torch.empty_like(whole)
+            self._room = key, room, parts_of(room, gradients)
+        _, room, parts = self._room
+        with torch.no_grad():
+            room.copy_(whole)
+            for gradient, part in zip(gradients, parts):
+                gradient.copy_(part)
+
     def goes_again(self):
-        """As Single's: ranks that disagree about a pack have other parameters."""
+        """False: ranks that disagree about a pack have other parameters."""
         return False

@@ -23,7 +23,7 @@ from .process_sets import global_process_set
 
 
 class _Distributed:
-    """What is put before the class of the optimizer.
+    """A class that is put before the class of the optimizer.
 
     _kind        that class
     _reducer     None: of a copy, which has other parameters
@@ -50,12 +50,12 @@ class _Distributed:
 
     @property
     def residuals(self):
-        """What a codec has not sent yet: state_dict() and load_state_dict(), between steps. It is
-        not in the optimizer's state_dict(), as each rank has its own."""
+        """Values that a codec has not sent yet: state_dict() and load_state_dict(), between steps.
+        They are not in the optimizer's state_dict(), as each rank has its own."""
         return self._gradients().residuals
 
     def set_backward_passes_per_step(self, passes):
-        """How many backward() add up before gradients set off, from now on."""
+        """From now on so many backward() add up before gradients set off."""
         _check_passes(passes)
         self._check_idle('set_backward_passes_per_step()')
         self._gradients().set_passes(passes)
@@ -113,7 +113,7 @@ class _Distributed:
                                             process_set=how.process_set).wait()
 
     def zero_grad(self, *arguments, **options):
-        """As the optimizer's. Mismatch: gradients are on their way."""
+        """The optimizer's own. Mismatch: gradients are on their way."""
         self._check_idle('zero_grad()')
         self._is_synchronized = False
         if self._reducer is not None:
@@ -131,7 +131,7 @@ def _distributed(kind):
 
 
 def _copy_of(kind):
-    """What is copied or loaded keeps the state, and has no ranks."""
+    """A copied or loaded optimizer keeps the state, and has no ranks."""
     return object.__new__(_distributed(kind))
 
 
@@ -197,8 +197,8 @@ def _factors(op, predivide):
 
 
 def _next_prefix(ranks, process_set):
-    """What the names of another optimizer's gradients begin with. Those of optimizers that all
-    ranks have dropped are forgotten: join() needs the same names everywhere (Y93)."""
+    """The prefix of another optimizer's names. Names of optimizers that all ranks have dropped
+    are forgotten: join() needs the same names everywhere (Y93)."""
     ranks.optimizers += 1
     if ranks.optimizers == 1:
         return 'gradient'
@@ -215,7 +215,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
                          backward_passes_per_step=1, op=ReduceOp.Average,
                          gradient_predivide_factor=1.0, num_groups=0, groups=None,
                          sparse_as_dense=False, process_set=global_process_set):
-    """The optimizer, with the gradients of all ranks: of its class, with its parameters and state.
+    """The same optimizer, which steps by the gradients of all ranks from now on.
 
     named_parameters          model.named_parameters(); None: they are counted
     compression               what gradients are turned into before they travel: of Compression

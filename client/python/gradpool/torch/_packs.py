@@ -39,8 +39,13 @@ def flat_of(tensors):
         return flatten_dense_tensors(tensors)
 
 
+def parts_of(flat, tensors):
+    """Views of a pack, one for each tensor."""
+    return unflatten_dense_tensors(flat, tensors)
+
+
 def shapes_of(tensors, like):
-    """How texts say the tensors of a pack that travels with the dtype of `like`."""
+    """The text for the tensors of a pack that travels with the dtype of `like`."""
     return ', '.join(told(like, list(tensor.shape)) for tensor in tensors)
 
 
@@ -116,5 +121,5 @@ class PackedBroadcast(Broadcast):
 def put(flat, tensors):
     """The values of a pack, each to the tensor that it is of."""
     with torch.no_grad():
-        for tensor, part in zip(tensors, unflatten_dense_tensors(flat, tensors)):
+        for tensor, part in zip(tensors, parts_of(flat, tensors)):
             tensor.copy_(part)

@@ -30,7 +30,7 @@ class Gate:
     """Gradients that set off together: `units` of them once `size` parameters are `ready`."""
 
     def __init__(self, how, prefix, units):
-        self._how, self.prefix, self.units = how, prefix, units
+        self.how, self.prefix, self.units = how, prefix, units
         self.ready, self.is_sent = 0, False
         self.count()
 
@@ -42,42 +42,44 @@ class Gate:
                 member.gate = weakref.ref(self)
 
     def send(self):
-        for prepared in self._how.prepared:
+        for prepared in self.how.prepared:
             prepared.wait()
-        self._how.prepared = []
+        self.how.prepared = []
         for unit in self.units:
             if unit.handle is None:     # the others went, and then one failed
                 unit.send()
         self.is_sent = True
 
-    def accumulated(self, member):
-        """A backward() has added to the gradient of a parameter."""
-        member.passes += 1
-        passes = self._how.passes
-        if member.passes < passes:
-            return
-        if member.passes > passes:
-            raise mismatch(f"'{member.name}': backward() ran more than {passes} times before "
-                           'step(); say so in backward_passes_per_step')
-        gradient, self._how.is_busy = member.parameter.grad, True
-        member.version = None if gradient is None else gradient._version
-        self.ready += 1
-        if self.ready == self.size:
-            self.send()
+    def refuse(self, member):
+        raise mismatch(f"'{member.name}': backward() ran more than {self.how.passes} times before "
+                       'step(); say so in backward_passes_per_step')
 
 
 def _hook_of(member):
-    """What the node that accumulates a gradient calls when it has. An optimizer cannot be reached
-    from there, so that it ends when the script drops it."""
+    """A function that the node which accumulates a gradient calls, once for each gradient: so it
+    is one block (Y18). An optimizer cannot be reached from there, so that it ends when the script
+    drops it."""
     def accumulated(*_):
         gate = member.gate()
-        if gate is not None:
-            gate.accumulated(member)
+        if gate is None:
+            return
+        how, passes = gate.how, member.passes + 1
+        member.passes = passes
+        if passes < how.passes:
+            return
+        if passes > how.passes:
+            gate.refuse(member)
+        member.gradient = gradient = member.parameter.grad
+        member.version = None if gradient is None else gradient._version
+        how.is_busy = True
+        gate.ready = ready = gate.ready + 1
+        if ready == gate.size:
+            gate.send()
     return accumulated
 
 
 class Reducer:
-    """Of an optimizer with `parameters`, as DistributedOptimizer() describes the options.
+    """Gradients of an optimizer's `parameters`; DistributedOptimizer() describes the options.
 
     names   [(name, parameter)] of those that have a name
     prefix  of names that no other optimizer has"""
@@ -115,10 +117,11 @@ class Reducer:
     def _take(self, parameters):
         """Members and a layout for what is new. Returns those that take part for the last time:
         frozen, removed, or of another dtype or device now."""
-        seen = [(id(one), one.requires_grad, one.dtype, one.is_cuda) for one in parameters]
+        seen = ([id(one) for one in parameters], [one.requires_grad for one in parameters],
+                [one.dtype for one in parameters], [one.is_cuda for one in parameters])
         if seen == self._seen:
             return []
-        keys = {key[0]: key for key in seen if key[1]}
+        keys = {key[0]: key for key in zip(*seen) if key[1]}
         gone = [member for name, member in self._members.items() if keys.get(name) != member.key]
         for member in gone:
             member.is_gone = True
@@ -295,7 +298,7 @@ class Reducer:
             for unit in gate.units:
                 unit.handle = None
         for member in [*self._members.values(), *gone]:
-            member.passes, member.version = 0, None
+            member.passes, member.version, member.gradient = 0, None, None
             if member.sparse_dims is not None:
                 member.make_sparse()
 
@@ -317,8 +320,8 @@ class Reducer:
             unit.land()
 
     def _split(self, packs):
-        """Of packs the gradients that are sparse on some rank, each on its own from now on. Returns
-        their units, which have been sent."""
+        """Gradients in packs that are sparse on some rank travel each on its own from now on.
+        Returns their units, which have been sent."""
         mine = [member.name for pack in packs for member in pack.members if member.is_sparse]
         prefix = packs[0].members[0].gate().prefix
         every = set().union(*gather_objects(mine, f'{prefix}(sparse)', self.how.process_set))
