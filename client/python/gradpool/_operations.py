@@ -276,19 +276,6 @@ class Operation(Work):
         else:
             complete(self)
 
-    def let_go(self):
-        """Leaves it to the thread, and never sees it through here: for a destructor, which runs
-        anywhere."""
-        with _lock:
-            if self._over.is_set() or self._is_taken:
-                return
-            self._is_taken = self._is_handed = True
-        complete(self)
-
-    def is_settled(self):
-        """Whether it is over, without a look at what it waits for."""
-        return self._over.is_set()
-
     def _take(self):
         with _lock:
             if self._over.is_set() or self._is_taken:
@@ -323,6 +310,19 @@ class Operation(Work):
             self._settle(self._left_s())
         elif not self._over.wait(max(self._left_s(), 0) + GRACE_S):
             self.end(Timeout(errno.ETIMEDOUT, 'not over'))
+
+    def let_go(self):
+        """Leaves it to the thread, and never sees it through here: for a destructor, which runs
+        anywhere."""
+        with _lock:
+            if self._over.is_set() or self._is_taken:
+                return
+            self._is_taken = self._is_handed = True
+        complete(self)
+
+    def is_settled(self):
+        """Whether it is over, without a look at what it waits for."""
+        return self._over.is_set()
 
     def waits_for(self):
         """The Request to sleep in: one that is done where all are, so that nobody sleeps."""

@@ -27,9 +27,10 @@ class Door:
         self.job, self.rank, self.size = self._membership.job, rank, size
         self.timeout_s = default_timeout_ms() / 1e3
         self.is_closed = False
+        self.joins = 0      # joins that all ranks have made
         self.sets = []
         self.hosts = []     # of each rank: (host, its number there or None)
-        self.optimizers = self.joins = 0    # joins that all ranks have made
+        self.optimizers = 0
 
     def add(self, process_set):
         process_set.bind(self, len(self.sets))

@@ -167,10 +167,11 @@ class Sequence:
         nothing = torch.zeros(tensor.elements, dtype=getattr(torch, tensor.dtype))
         return self.ranks.job.push_pull(tensor, nothing, None, mark)
 
-    def adopt(self, text, sizes, neutral, room=0):
+    def adopt(self, call, room):
         """The Plan of what was agreed, its tensors declared. What all ranks have agreed on so far
         decides alike on all whether it gets tensors of its own."""
-        if not self._is_kept(text, sizes):
+        text, sizes, neutral = call.text, call.sizes(room), call.neutral
+        if hasattr(call, 'pushes') and not self._is_kept(text, sizes):
             return Plan(text, None, neutral, room, self._pool.pieces(*sizes[0]))
         while len(self.plans) >= self._plans_max:
             self._forget(self.plans.popitem(last=False)[1].slots)
@@ -274,7 +275,7 @@ class NamedOperation(Operation):
     crossing   how its values come to the host and back
     sizes(room)    of the tensors, (dtype, elements); `room`: the most of any rank
     parts(plan)    [(slot, begin)]
-    pushes(plan)   [Push] of the same: of one with one tensor, which may travel in pieces
+    pushes(plan)   [Push] of the same; of a call that has it one tensor may travel in pieces
     finish(plan)   puts the result in place. True: it must begin anew, with other tensors
 
     `brought`: what each rank has said, where they disagree. `has_joined`: this rank brings nothing
@@ -388,11 +389,12 @@ class NamedOperation(Operation):
 
     def _for_joined(self):
         """What ranks that have joined can begin it by: (name, whether the script gave it, which of
-        its words these are, recipe). None: they cannot."""
+        its words these are, text, recipe). None: they cannot."""
         is_part = self._group.ranks.members is not None
         if is_part or not self._is_saying or self._has_marks or self._call.recipe is None:
             return None
-        return self._group.name, self._group.unnamed is None, self._group.said, self._call.recipe
+        of = self._group
+        return of.name, of.unnamed is None, of.said, self._call.text, self._call.recipe
 
     def told(self):
         """What it is, for other ranks to read."""
@@ -473,8 +475,7 @@ class NamedOperation(Operation):
         if clash:
             raise clash
         room = max(room for _, room, _ in said)
-        self._plan = self._group.adopt(self._call.text, self._call.sizes(room), self._call.neutral,
-                                       room)
+        self._plan = self._group.adopt(self._call, room)
         return self._rounds()
 
     def _go_on(self, parts):

@@ -76,8 +76,7 @@ class ProcessSet:
 
 class Sequences:
     """A set's Sequences by name, and what they know of it: `job`, `members` (ranks, None: all),
-    `count`, `path` (what its tensors' names begin with), `roll` (what is open, on all ranks),
-    `joined` (which ranks have joined)."""
+    `count`, `path` (what its tensors' names begin with), `roll` (what is open, on all ranks)."""
 
     def __init__(self, door, ranks, is_whole):
         self.door, self.job, self.count = door, door.job, len(ranks)
@@ -89,7 +88,8 @@ class Sequences:
             told = hashlib.sha256(told.encode()).hexdigest()[:16]
         self.path = f'named/{told}'
         self._known, self._counts = {}, collections.Counter()
-        self.roll, self.joined = Roll(self), Joined(self)
+        self.joined = Joined(self)      # what ranks that have joined are told
+        self.roll = Roll(self)
 
     def rank_of(self, position):
         return self._ranks[position]
