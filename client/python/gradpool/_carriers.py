@@ -49,14 +49,14 @@ def flat_of(tensor):
     return flat if flat.stride(0) == 1 else flat.as_strided(flat.shape, (1,))
 
 
-def is_half(dtype):
-    return dtype in _HALVES
-
-
 def widened(carrier):
     """For arithmetic on a sum after it has landed: a sum of halves may be more than a half can
     be, though what is made of it is not."""
     return carrier.float() if carrier.dtype in _HALVES else carrier
+
+
+def is_half(dtype):
+    return dtype in _HALVES
 
 
 def scaled(values, factor):
