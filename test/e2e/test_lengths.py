@@ -33,7 +33,7 @@ class Group(Rank):
         for rank in range(self.workers):
             chosen = torch.Generator().manual_seed(1000 * turn + 100 * rank + length)
             values = torch.randn(length, generator=chosen) * 100
-            found.append(values.to(getattr(torch, dtype)))
+            found.append(values.to(self.device, getattr(torch, dtype)))
         return found
 
 
