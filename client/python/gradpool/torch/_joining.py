@@ -72,7 +72,7 @@ class _Rounds:
             self._open.pop(key).wait()      # raises what went wrong
             self._learn(key)
         others = [key for key in self._plans if key not in self._open and key not in over]
-        return others + over[::-1]
+        return others + [key for key in over[::-1] if key in self._plans]
 
     def rest(self):
         """A little, in the wait of one that is open. Whether there was one."""

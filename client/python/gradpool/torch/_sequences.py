@@ -38,8 +38,6 @@ _TOLD_CHARS = 80            # of what an operation brings, where it stands among
 _PATIENCE_S = 0.05
 # In the second half of its deadline, so often: what others have told may be of an earlier wait.
 _TELLS = 4
-# How long an operation waits before it looks round for ranks that have joined.
-_JOINED_S = 0.2
 
 
 def short(name):
@@ -162,6 +160,11 @@ class Sequence:
         """Parts on everything that was agreed on: who goes on as before is met there."""
         return [NamedPart(slot, functools.partial(self._mark, plan.mark))
                 for plan in self.plans.values() for slot in plan.slots]
+
+    def counterparts(self):
+        """Marks where this rank has no round: a rank that has marked one tensor has marked all, and
+        waits for something in each."""
+        return [part for part in self.marks() if not part.slot.parts]
 
     def _mark(self, mark, tensor):
         nothing = torch.zeros(tensor.elements, dtype=getattr(torch, tensor.dtype))
@@ -374,9 +377,10 @@ class NamedOperation(Operation):
 
     def is_over(self):
         """The process's thread looks round for ranks that have joined and will not come."""
-        if self._needs_all() and self._group.timeout_s - self._left_s() > _JOINED_S:
-            joined = self._group.ranks.joined.find(self._for_joined())
-            if joined and self._for_joined() is None:
+        if self._needs_all():
+            call = self._for_joined()
+            joined = self._group.ranks.joined.find(call, self._group.timeout_s - self._left_s())
+            if joined and call is None:
                 self.end(refusal(joined))
         return super().is_over()
 
@@ -427,7 +431,7 @@ class NamedOperation(Operation):
             return self._agree(clash)
         if clash is not None:
             self._parts = []
-            return self._say([], clash)
+            return self._say(self._group.counterparts(), clash)
         finish = functools.partial(self._call.finish, self._plan)
         if not self._land((self._call.crossing,), finish):
             return None
