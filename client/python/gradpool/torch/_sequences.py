@@ -24,7 +24,7 @@ import torch
 
 from .. import _operations, errors
 from .._library import encode
-from .._lengths import FIRST, FIRST_BYTES, Habits, Pool
+from .._lengths import FIRST, FIRST_BYTES, Habits, Pool, TOGETHER
 from .._operations import Operation, Part, Slot
 from ..errors import GradpoolError, Mismatch, mismatch, Timeout
 from ._joined import refusal
@@ -52,7 +52,7 @@ class Plan:
     """What all ranks bring, and the tensors for it.
 
     slots    None: it has none of its own, `pieces` carry it, and each operation says its words
-    pieces   [(Slot, offset, length)]
+    pieces   for each tensor [(Slot, offset, length)]
     neutral  starts an operation in which this rank has no part (join); None: there is no such
     rounds   operations that were begun here
     mark     an operation of the service that no round of it is"""
@@ -175,20 +175,19 @@ class Sequence:
         decides alike on all whether it gets tensors of its own."""
         text, sizes, neutral = call.text, call.sizes(room), call.neutral
         if hasattr(call, 'pushes') and not self._is_kept(text, sizes):
-            return Plan(text, None, neutral, room, self._pool.pieces(*sizes[0]))
+            return Plan(text, None, neutral, room, self._pieces(sizes))
         while len(self.plans) >= self._plans_max:
             self._forget(self.plans.popitem(last=False)[1].slots)
         plan = self.plans[text] = Plan(text, self.next_tensors(sizes), neutral, room)
         return plan
 
     def _is_kept(self, text, sizes):
-        """A group of tensors is kept. One tensor is, too, until there were many or large ones:
-        from then on those that recur are. Where few are kept a few marks are pushed."""
-        (dtype, elements), *others = sizes
-        if others or elements == 0:
+        """Large groups are kept, and all else until there were many or large ones: from then on
+        those that recur are. Where few are kept a few marks are pushed."""
+        if len(sizes) > TOGETHER or not any(elements for _, elements in sizes):
             return True
         if self._habits is None:
-            self._bytes += elements * dtype_bytes(dtype)
+            self._bytes += sum(elements * dtype_bytes(dtype) for dtype, elements in sizes)
             few = FIRST if self.unnamed is not None else 1
             if len(self.plans) < few and (not self.plans or self._bytes <= FIRST_BYTES):
                 return True
@@ -202,10 +201,14 @@ class Sequence:
         """The same with tensors that were declared together with others."""
         self.plans[text] = Plan(text, slots, neutral)
 
+    def _pieces(self, sizes):
+        return [self._pool.pieces(dtype, elements, place)
+                for place, (dtype, elements) in enumerate(sizes)]
+
     def replace(self, plan, sizes):
         """Other tensors for the same agreement."""
         if plan.slots is None:
-            plan.pieces = self._pool.pieces(*sizes[0])
+            plan.pieces = self._pieces(sizes)
             return
         self._forget(plan.slots)
         plan.slots = self.next_tensors(sizes)
@@ -278,7 +281,7 @@ class NamedOperation(Operation):
     crossing   how its values come to the host and back
     sizes(room)    of the tensors, (dtype, elements); `room`: the most of any rank
     parts(plan)    [(slot, begin)]
-    pushes(plan)   [Push] of the same; of a call that has it one tensor may travel in pieces
+    pushes(plan)   [Push] of the same: tensors of a call that has it may travel in pieces
     finish(plan)   puts the result in place. True: it must begin anew, with other tensors
 
     `brought`: what each rank has said, where they disagree. `has_joined`: this rank brings nothing
@@ -452,9 +455,9 @@ class NamedOperation(Operation):
         self._plan.rounds += 1
         if self._plan.slots is not None:
             return [NamedPart(slot, begin) for slot, begin in self._call.parts(self._plan)]
-        push, = self._call.pushes(self._plan)
         return [NamedPart(slot, begin, land=land)
-                for slot, begin, land in push.pieces(self._plan.pieces)]
+                for push, pieces in zip(self._call.pushes(self._plan), self._plan.pieces)
+                for slot, begin, land in push.pieces(pieces)]
 
     def _say(self, marks, clash=None):
         self._is_saying, self._first_clash = True, clash
