@@ -244,8 +244,10 @@ def rank_uses_horovods_calls(rank, workers):
     import test_torch_door
     import torch_door_calls
     import torch_door_sparse
+    import torch_door_values
     of = torch_door_calls.Rank(rank, workers)
     torch_door_calls.compare_all(of)
+    torch_door_values.compare_all(of)
     torch_door_sparse.compare_sparse(of)
     torch_door_sparse.compare_absent_embedding(of)
     test_torch_door.compare_optimizer_state(of)
@@ -287,6 +289,9 @@ class CudaTest(Case):
         self.assertEqual(self.run_on_gpu('test_distributed.rank_compares', gpu, 3), [[]] * 3)
         self.assertEqual(self.run_on_gpu('test_distributed.rank_works_asynchronously', gpu),
                          [[]] * 2)
+        for function in 'rank_changes_lengths', 'rank_changes_shapes':
+            for wrong, _ in self.run_on_gpu(f'test_lengths.{function}', gpu):
+                self.assertEqual(wrong, [])
 
     def check_steps(self, gpu):
         found = self.run_on_gpu('test_ddp_steps.rank_lets_the_service_step', gpu)

@@ -33,7 +33,7 @@ class Group(Rank):
         for rank in range(self.workers):
             chosen = torch.Generator().manual_seed(1000 * turn + 100 * rank + length)
             values = torch.randn(length, generator=chosen) * 100
-            found.append(values.to(getattr(torch, dtype)))
+            found.append(values.to(self.device, getattr(torch, dtype)))
         return found
 
 
@@ -116,6 +116,9 @@ def compare_calls(of, length, name=None):
     mine, said = every[of.rank], f'{length} {name}'
     of.expect(f'allreduce {said}', hvd.allreduce(mine, op=hvd.Sum, name=name), sum_of(every))
     of.expect(f'broadcast {said}', hvd.broadcast(mine, 1, name=name and 'copied'), every[1])
+    both = [[one, one[:length // 3].double()] for one in every]
+    of.expect(f'a group of {said}', hvd.grouped_allreduce(
+        both[of.rank], op=hvd.Sum, name=name and 'group'), map(sum_of, zip(*both)))
     rows = [one[:length - length // (rank + 2)].view(-1, 1).expand(-1, length % 7 + 1)
             for rank, one in enumerate(every)]
     of.expect(f'allgather {said}', hvd.allgather(rows[of.rank], name=name and 'rows'),

@@ -399,6 +399,11 @@ def rank_disagrees(rank, workers):
             hvd.allreduce(ones(5), name=name)   # the name is as good as new
             found.append([*told, time.monotonic() - begun])
     found.append([*of.raised(lambda: hvd.allreduce(ones(1 + is_odd))), 0])  # without a name
+    for count in 3, 4, 5:   # one of several that are known, and one that is not
+        hvd.broadcast(ones(count), 0)
+    begun = time.monotonic()
+    found.append([*of.raised(lambda: hvd.broadcast(ones(9 if is_odd else 4), 0)),
+                  time.monotonic() - begun])
     hvd.allreduce(ones(3), op=hvd.Sum)
     for _ in range(2):      # known to some; from then on their order is lost
         found.append([*of.raised(lambda: hvd.allreduce(ones(3), op=hvd.Max if is_odd else hvd.Sum)),

@@ -26,6 +26,9 @@ def new_things(of, there):
                 [torch.ones(shape), torch.ones(2)], op=hvd.Sum,
                 name=f'{name} group {shape}'), [torch.full(shape, 1. * len(there)),
                                                 torch.full((2,), 1. * len(there))])
+    for length in 5003, 6000 + len(there):      # of many that change
+        of.expect('a length', hvd.allreduce(torch.ones(length), op=hvd.Sum),
+                  torch.full((length,), 1. * len(there)))
     sparse = torch.eye(3).to_sparse(1) * (of.rank + 1)
     of.expect('sparse', hvd.allreduce(sparse, op=hvd.Sum, name=f'{name} sparse').to_dense(),
               torch.eye(3) * sum(rank + 1 for rank in there))
@@ -51,6 +54,8 @@ def rank_joins_early(rank, workers):
     """Rank 0 first, then rank 1; rank 2 is the last."""
     of = Rank(rank, workers)
     of.hvd.broadcast(of.torch.ones(workers, 2), 2, name='known copy')
+    for length in range(5000, 5012):
+        of.hvd.allreduce(of.torch.ones(length))
     refused = []
     for turn in range(1, workers):
         if rank >= turn:

@@ -21,13 +21,6 @@ _NO_ROOM = errno.ENOMEM, errno.ENOSPC, errno.EMFILE
 _full = weakref.WeakSet()   # jobs that have no more memory to lend
 
 
-def flat_of(tensor):
-    """A tensor's values one behind the other: its own memory where they lie so, else a copy.
-    Strides of dimensions of one element say nothing, and view() keeps them (Y75)."""
-    whole = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    return whole.as_strided((whole.numel(),), (1,))
-
-
 def carrier_of(tensor, is_moved):
     """The carrier of a tensor, with its values: the tensor's own memory where that will do.
 
@@ -35,7 +28,7 @@ def carrier_of(tensor, is_moved):
               Otherwise there is arithmetic on it, which short integers do as longer ones"""
     if tensor.layout is not torch.strided:
         raise mismatch(f'a tensor of layout {tensor.layout}; call to_dense() first')
-    flat = flat_of(tensor)
+    flat = flat_of(tensor.detach().resolve_conj().resolve_neg())
     if flat.dtype in _NATIVE:
         return flat
     if flat.is_complex():
@@ -48,14 +41,22 @@ def carrier_of(tensor, is_moved):
     return words
 
 
-def is_half(dtype):
-    return dtype in _HALVES
+def flat_of(tensor):
+    """The values in one dimension, with a stride of one: the tensor's own memory if it is
+    contiguous. Such a tensor may have any stride where it has one element, and view() keeps that,
+    but refuses to take the values as another dtype then (Y75)."""
+    flat = tensor.contiguous().view(-1)
+    return flat if flat.stride(0) == 1 else flat.as_strided(flat.shape, (1,))
 
 
 def widened(carrier):
     """For arithmetic on a sum after it has landed: a sum of halves may be more than a half can
     be, though what is made of it is not."""
     return carrier.float() if carrier.dtype in _HALVES else carrier
+
+
+def is_half(dtype):
+    return dtype in _HALVES
 
 
 def scaled(values, factor):

@@ -17,6 +17,8 @@ FIRST, FIRST_BYTES = 8, 16 << 20
 # Others have when they have come again so often, with no more than so many others in between. What
 # comes again within so many calls, as in several operations of one step, counts once.
 _RECURS, _WINDOW, _APART = 4, 64, 8
+# Tensors of one operation that may travel in pieces.
+TOGETHER = 8
 # Elements of the shortest piece, and of the shortest rest.
 _PIECE, _REST = 4096, 64
 
@@ -57,18 +59,18 @@ def cut(elements):
 
 
 class Pool:
-    """The tensors that carry pieces, for operations that all ranks make in one order; no operation
-    has two values there.
+    """The tensors that carry pieces, for operations that all ranks make in one order.
 
     declare  of (dtype, {name: elements}): their Slots"""
 
     def __init__(self, declare):
         self._declare, self._slots = declare, {}
 
-    def pieces(self, dtype, elements):
-        """[(Slot, offset, length)] that carry so many elements."""
+    def pieces(self, dtype, elements, place=0):
+        """[(Slot, offset, length)] that carry so many elements; `place`: of which tensor of one
+        operation, as no two of them share a piece."""
         cuts = cut(elements)
-        told = str(dtype).removeprefix('torch.')
+        told = f"{place or ''}{str(dtype).removeprefix('torch.')}"
         names = [f"{told}.{'rest' if length < _PIECE else ''}{size}"
                  for _, length, size in cuts]
         fresh = {name: size for name, (_, _, size) in zip(names, cuts) if name not in self._slots}

@@ -278,12 +278,6 @@ class Operation(Work):
         else:
             complete(self)
 
-    def let_go(self):
-        """Leaves it to the thread, and never sees it through here: for a destructor, which runs
-        anywhere."""
-        if self._is_left():
-            complete(self)
-
     def _is_left(self):
         """Marks it as the thread's; False: it is over, or somebody's already."""
         with _lock:
@@ -291,10 +285,6 @@ class Operation(Work):
                 return False
             self._is_taken = self._is_handed = True
         return True
-
-    def is_settled(self):
-        """Whether it is over, without a look at what it waits for."""
-        return self._over.is_set()
 
     def look_after(self, age_s):
         """Leaves it to the thread if it is that old and nobody has taken care of it."""
@@ -336,6 +326,16 @@ class Operation(Work):
             self._settle(self._left_s())
         elif not self._over.wait(max(self._left_s(), 0) + GRACE_S):
             self.end(Timeout(errno.ETIMEDOUT, 'not over'))
+
+    def let_go(self):
+        """Leaves it to the thread, and never sees it through here: for a destructor, which runs
+        anywhere."""
+        if self._is_left():
+            complete(self)
+
+    def is_settled(self):
+        """Whether it is over, without a look at what it waits for."""
+        return self._over.is_set()
 
     def waits_for(self):
         """The Request to sleep in: one that is done where all are, so that nobody sleeps."""

@@ -15,11 +15,9 @@ import datetime
 import threading
 import time
 
-import torch
-
 from ._completion import is_here
 from ._notices import Notices
-from ._operations import Operation, Part, Slot
+from ._operations import Operation
 from .errors import disagreement, GradpoolError, mismatch
 
 # How long an operation is waited for before it is told, and between two looks from then on.
@@ -32,9 +30,7 @@ _FOUND_MS = 1000
 # Collectives that are told, and the room for them.
 _CALLED_MAX = 64
 _WORDS = 1024
-# Room for what a rank says of one collective.
-_SAID_WORDS = 16
-_RULE = 'All ranks of a group call the same collectives in the same order, of one shape and dtype'
+RULE = 'All ranks of a group call the same collectives in the same order, of one shape and dtype'
 
 
 class Order:
@@ -42,8 +38,7 @@ class Order:
     `path`: what its tensors' names begin with."""
 
     def __init__(self, job, name, path, ranks):
-        self._job, self._path, self._name, self._ranks = job, path, name, ranks
-        self._said = None       # the Slot of check()
+        self._name, self._ranks = name, ranks
         self._notices = Notices(job, f'{path}/(order)', ranks, len(ranks), _WORDS)
         self._called = collections.deque(maxlen=_CALLED_MAX)
         self._count = self._told = 0
@@ -54,26 +49,6 @@ class Order:
         """One more is called. It meets those of other ranks in `place`."""
         self._count += 1
         self._called.append((self._count, place, what, tensor.dtype, tensor.shape))
-
-    def check(self, what, tensor):
-        """A Part by which all ranks say what they bring, for a tensor that travels in pieces, which
-        others may have in common with it. Mismatch as its round is over: they differ."""
-        if self._said is None:
-            made = self._job.declare(f'{self._path}/(said)', _SAID_WORDS, 'int32',
-                                     ranks=self._ranks)
-            self._said = Slot(made, 4 * _SAID_WORDS)
-        raw = bytearray(_told(what, tensor.dtype, [tensor.numel()])[:4 * _SAID_WORDS])
-        words = torch.zeros(_SAID_WORDS, dtype=torch.int32)
-        words.view(torch.uint8)[:len(raw)] = torch.frombuffer(raw, dtype=torch.uint8)
-        whole = torch.empty(len(self._ranks), _SAID_WORDS, dtype=torch.int32)
-
-        def land():
-            if not torch.equal(whole, words.expand_as(whole)):
-                texts = [bytes(block.tolist()).rstrip(b'\0').decode(errors='ignore')
-                         for block in whole.view(torch.uint8)]
-                self._refuse(texts, self._ranks, '')
-        return Part(self._said, lambda of: self._job.push_pull(of, words, whole, 'gather'),
-                    land=land)
 
     def look(self):
         """For who has waited for long. Mismatch: others have called something else in its place.
@@ -101,7 +76,8 @@ class Order:
 
     def _mine(self):
         """The newest of them, as many as there is room for."""
-        lines = [f"{count} {place.rsplit('/', 1)[-1]} ".encode() + _told(what, dtype, list(shape))
+        lines = [f"{count} {place.rsplit('/', 1)[-1]} {what} of "
+                 f"{str(dtype).removeprefix('torch.')}{list(shape)}".encode()
                  for count, place, what, dtype, shape in list(self._called)]
         while sum(len(line) + 1 for line in lines) > 4 * _WORDS:
             lines.pop(0)
@@ -113,12 +89,10 @@ class Order:
             who = [i for i, of_rank in enumerate(said) if count in of_rank]
             if len({said[i][count][0] for i in who}) > 1:
                 self._wait_for_others()
-                self._refuse([said[i][count][1] for i in who], [self._ranks[i] for i in who],
-                             f'collective {count} of ')
-
-    def _refuse(self, texts, ranks, which):
-        raise mismatch(f"{disagreement(texts, ranks)} as {which or 'a collective of '}process "
-                       f"group '{self._name}'. {_RULE}")
+                told = disagreement([said[i][count][1] for i in who],
+                                    [self._ranks[i] for i in who])
+                raise mismatch(f"{told} as collective {count} of process group '{self._name}'. "
+                               f'{RULE}')
 
     def _wait_for_others(self):
         """Each leaves a notice more when it has found this one."""
@@ -128,12 +102,6 @@ class Order:
 
     def end(self):
         self._notices.end()
-        if self._said is not None:
-            self._said.end()
-
-
-def _told(what, dtype, shape):
-    return f"{what} of {str(dtype).removeprefix('torch.')}{shape}".encode()
 
 
 def _parsed(text):

@@ -27,6 +27,7 @@ from ._lengths import Pieces, Push
 from ._membership import join
 from ._operations import Names, Operation, Part
 from ._order import Barrier, Collective, Order
+from ._said import Said
 from .errors import GradpoolError, mismatch
 
 # Tensors that two ranks keep declared for each direction, and tag.
@@ -107,6 +108,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         self._name, self._ranks = name, ranks
         self._prefix = f'torch.distributed/{name}'
         self._names = Names(self._job, self._prefix, ranks)
+        self._said = Said(self._job, name, self._prefix, ranks)
         self.order = Order(self._job, name, self._prefix, ranks)
         self._channels = {}     # (*kind, source, target) -> Names
         self._mailboxes = {}    # (tag, dtype, elements) -> Mailbox
@@ -118,6 +120,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
     def __del__(self):
         for names in [self._names, *self._channels.values()]:
             names.end()
+        self._said.end()
         self.order.end()
         self._membership.release()
 
@@ -152,7 +155,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         name = _arithmetic(operation, tensor)
         given = carrier_of(tensor, False)
         result = given if is_wanted else torch.empty(given.shape, dtype=given.dtype)
-        return self._run(what, tensor, self._push(name, given, result), [tensor],
+        return self._run(what, tensor, [self._push(name, given, result)], [tensor],
                          lambda: is_wanted and unload(given, tensor, False))
 
     def _reduce_sparse(self, what, tensor, operation, is_wanted):
@@ -170,7 +173,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
                 marks = None if full.is_complex() else given[tensor.numel():]
                 with torch.no_grad():   # what detach() gives keeps its own count of elements
                     tensor.copy_(sparse_of(full, tensor, marks))
-        return self._run(what, tensor, self._push(name, given, given), [tensor], finish)
+        return self._run(what, tensor, [self._push(name, given, given)], [tensor], finish)
 
     def _fold(self, what, tensor, fold, is_wanted):
         if tensor.is_floating_point() or tensor.is_complex():
@@ -184,7 +187,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
                 for other in others:
                     fold(first, other, out=first)
                 unload(first, tensor, True)
-        return self._run(what, tensor, self._push('gather', given, whole), [tensor], finish)
+        return self._run(what, tensor, [self._push('gather', given, whole)], [tensor], finish)
 
     @_puts
     def allreduce_coalesced(self, tensors, opts=None):
@@ -194,7 +197,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
         def finish():
             self._unload_all(given, tensors, False)
-        return self._run('all_reduce_coalesced', given, self._push(name, given, given), tensors,
+        return self._run('all_reduce_coalesced', given, [self._push(name, given, given)], tensors,
                          finish)
 
     @_puts
@@ -220,17 +223,17 @@ class ProcessGroup(torch.distributed.ProcessGroup):
             given = widened(given)
         if name in ('sum', 'mean'):
             found = result.to(given.dtype)
-            parts = self._push('reduce-scatter', given, found, found.numel())
+            part = self._push('reduce-scatter', given, found, found.numel())
         else:
             whole = torch.empty_like(given)
             found = self._blocks(whole)[self.rank()]
-            parts = self._push(name, given, whole)
+            part = self._push(name, given, whole)
 
         def finish():
             if name == 'mean':
                 found.div_(self.size())
             unload(result.copy_(found), output, False)
-        return self._run('reduce_scatter', output, parts, [output], finish)
+        return self._run('reduce_scatter', output, [part], [output], finish)
 
     # ---- one to all, all to one, all to all ----
 
@@ -242,7 +245,8 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
         def begin(of, given, result):
             return self._job.broadcast(of, result if given is None else given, root)
-        return self._run('broadcast', tensor, self._parts(begin, *places), [tensor],
+        part = self._cut(begin, *places)
+        return self._run('broadcast', tensor, [part], [tensor],
                          lambda: unload(values, tensor, True))
 
     @_puts
@@ -264,7 +268,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         def finish():
             for block, output in zip(self._blocks(whole), outputs) if outputs else ():
                 unload(block, output, True)
-        return self._run(what, tensor, self._push('gather', given, whole), outputs or (), finish)
+        return self._run(what, tensor, [self._push('gather', given, whole)], outputs or (), finish)
 
     @_puts
     def _allgather_base(self, output, tensor, opts=None):
@@ -276,8 +280,8 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         whole = carrier_of(output, True)
         if not is_its_own(output, whole):
             return self._collect('all_gather', tensor, output.view(self.size(), -1).unbind())
-        parts = self._push('gather', carrier_of(tensor, True), whole)
-        return self._run('all_gather', tensor, parts, [output])
+        part = self._push('gather', carrier_of(tensor, True), whole)
+        return self._run('all_gather', tensor, [part], [output])
 
     @_puts
     def allgather_coalesced(self, outputs, tensors, opts=None):
@@ -294,7 +298,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         def finish():
             for block, of_rank in zip(self._blocks(whole), outputs):
                 self._unload_all(block, of_rank, True)
-        return self._run('all_gather_coalesced', given, self._push('gather', given, whole),
+        return self._run('all_gather_coalesced', given, [self._push('gather', given, whole)],
                          [output for of_rank in outputs for output in of_rank], finish)
 
     @_puts
@@ -334,13 +338,14 @@ class ProcessGroup(torch.distributed.ProcessGroup):
             def finish():
                 for block, out in zip(self._blocks(result), outs):
                     unload(block, out, True)
-        parts = self._push('all-to-all', moved, result, moved.numel() // self.size())
-        return self._run('all_to_all', output, parts, [output], finish)
+        part = self._push('all-to-all', moved, result, moved.numel() // self.size())
+        return self._run('all_to_all', output, [part], [output], finish)
 
     def barrier(self, opts=None):
         nothing = torch.empty(0, dtype=torch.int32)
         earlier = list(self.open)
-        barrier = self._run('barrier', nothing, self._push('sum', nothing, nothing), kind=Barrier)
+        barrier = self._run('barrier', nothing, [self._push('sum', nothing, nothing)],
+                            kind=Barrier)
         barrier.earlier = earlier
         return barrier
 
@@ -444,10 +449,9 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
     def _run(self, what, tensor, parts, result=(), finish=None, place=None, kind=Collective):
         """A collective. It meets the other ranks' in the tensor of its one part, unless a `place`
-        is given; where it travels in pieces all say what they bring."""
-        if isinstance(parts, Pieces):
-            place = f"{tensor.numel()}x{str(tensor.dtype)[6:]}"
-            parts = [self.order.check(what, tensor), *parts]
+        is given."""
+        if any(isinstance(part, Pieces) for part in parts):
+            parts, place = self._said.beside(parts, what, tensor)
         self.order.note(place or parts[0].slot.tensor.name, what, tensor)
         return kind(self, self._told(what, tensor), parts, result, finish).start()
 
@@ -456,22 +460,22 @@ class ProcessGroup(torch.distributed.ProcessGroup):
                 f"group '{self._name}'")
 
     def _push(self, operation, given, result, elements=None):
-        return self._parts(lambda of, given, result: self._job.push_pull(
+        return self._cut(lambda of, given, result: self._job.push_pull(
             of, given, result, operation), given, result, elements)
 
-    def _parts(self, begin, given, result, elements=None):
-        """A push of a tensor of so many elements, as many as the carriers if None: its one Part,
-        or Pieces. begin() is as for _part()."""
+    def _cut(self, begin, given, result, elements=None):
+        """The Part of a tensor of so many elements, as many as the carriers if None; or Pieces.
+        begin() is as for _part()."""
         carrier = result if given is None else given
         elements = carrier.numel() if elements is None else elements
         pieces = self._declared(lambda: self._names.pieces(carrier.dtype, elements))
         if pieces is None:
-            return [self._part(self._slot(self._names, carrier, elements), begin, given, result)]
-        crossing, count = crossing_of(self._job, given, result), max(elements, 1)
-        blocks = [0 if one is None else one.numel() // count for one in (given, result)]
+            return self._part(self._slot(self._names, carrier, elements), begin, given, result)
+        crossing = crossing_of(self._job, given, result)
+        blocks = [0 if one is None else one.numel() // elements for one in (given, result)]
         push = Push(begin, crossing.out(given), crossing.back(result), blocks, crossing)
-        return Pieces(Part(slot, start, crossing, land) for slot, start, land in
-                      push.pieces(pieces))
+        return Pieces(Part(slot, start, crossing, land)
+                      for slot, start, land in push.pieces(pieces))
 
     def _part(self, slot, begin, given, result):
         """begin(tensor, given, result) gets the carriers, or None, as they lie on the host."""

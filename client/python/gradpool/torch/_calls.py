@@ -255,7 +255,7 @@ class Broadcast(_Whole):
 
 
 def _bytes_of(tensor):
-    flat = flat_of(tensor)
+    flat = flat_of(tensor.detach().resolve_conj().resolve_neg())
     return (torch.view_as_real(flat) if flat.is_complex() else flat).view(-1).view(torch.uint8)
 
 

@@ -30,9 +30,9 @@ class Door:
         self.job, self.rank, self.size = self._membership.job, rank, size
         self.timeout_s = default_timeout_ms() / 1e3
         self.is_closed = False
+        self.joins = 0      # joins that all ranks have made
         self.sets = []
         self.hosts = []     # of each rank: (host, its number there or None)
-        self.joins = 0      # joins that all ranks have made
 
     def add(self, process_set):
         process_set.bind(self, len(self.sets))

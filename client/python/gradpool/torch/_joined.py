@@ -19,7 +19,9 @@ from .._notices import Notices
 from ..errors import GradpoolError
 
 _WORDS = 512
-_LOOK_S = 0.05      # between two looks of ranks that wait
+# How long an operation waits before it looks round for joined ranks, unless there are some.
+_PATIENCE_S = 0.2
+_LOOK_S = 0.02      # between two looks
 
 
 class Joined:
@@ -29,25 +31,34 @@ class Joined:
         self._ranks = ranks
         self._notices = Notices(ranks.job, f'{ranks.path}/(joined)', ranks.members, ranks.count,
                                 _WORDS)
-        self._lock, self._next_s = threading.Lock(), 0.0
+        self._lock, self._next_s, self._patience_s = threading.Lock(), 0.0, _PATIENCE_S
 
     def declare(self):
         """Beforehand, as the coordinator may be gone later."""
         self._notices.declare()
 
-    def find(self, call):
-        """For a rank that waits: the joined ranks, if all ranks have left a notice. `call`: what
-        the others may begin, or None."""
-        if time.monotonic() < self._next_s or not self._lock.acquire(blocking=False):
+    def find(self, call, waited_s):
+        """For a rank that has waited so long: the joined ranks, if all ranks have left a notice.
+        `call`: what the others may begin, or None. Of a failure the operation itself tells more."""
+        if waited_s < self._patience_s or time.monotonic() < self._next_s \
+                or not self._lock.acquire(blocking=False):
             return []
         try:
             self._next_s = time.monotonic() + _LOOK_S
-            texts = self._notices.find() or ()
-            self._leave(base64.b64encode(pickle.dumps(call)))
-            current = str(self._ranks.door.joins + 1)
-            return [self._ranks.rank_of(i) for i, text in enumerate(texts) if text == current]
+            return self._look(call)
+        except GradpoolError:
+            return []
         finally:
             self._lock.release()
+
+    def _look(self, call):
+        texts = self._notices.find() or ()
+        self._leave(base64.b64encode(pickle.dumps(call)))
+        current = str(self._ranks.door.joins + 1)
+        found = [self._ranks.rank_of(i) for i, text in enumerate(texts) if text == current]
+        if texts:
+            self._patience_s = 0 if found else _PATIENCE_S
+        return found
 
     def calls(self):
         """For a rank in join(): what others wait in."""
@@ -69,5 +80,5 @@ def refusal(joined):
     return GradpoolError(errno.EOPNOTSUPP, f"{'rank' if one else 'ranks'} {told} "
                          f"{'has' if one else 'have'} called join(), and from then on "
                          f"{'takes' if one else 'take'} part only in allreduce, allgather and "
-                         'barrier, of a name with the shape that it had before. Do this before '
-                         'the first rank joins, or after all have')
+                         'barrier of all ranks. Do this before the first rank joins, or after all '
+                         'have joined')

@@ -4,6 +4,8 @@ It goes on with the operations that the ranks have agreed on so far, each time w
 nothing (zeros in a sum, no rows in a gathering), always one round of each, so that others never
 wait for it. When all have joined they stop, tell each other how many rounds of each they have
 begun, and make up for what the others have more."""
+import functools
+
 from .. import _operations
 from ._door import door
 from ._handles import poll
@@ -12,6 +14,13 @@ from ._sequences import NamedOperation
 from .process_sets import global_process_set
 
 _SLICE_MS = 2
+
+
+def _begun_by(recipe, ranks, text):
+    """What other ranks call by that text, without a part of this one."""
+    call = recipe(ranks)
+    call.text, call.neutral = text, functools.partial(_begun_by, recipe, ranks, text)
+    return call
 
 
 class _Rounds:
@@ -41,12 +50,12 @@ class _Rounds:
 
     def answer(self, calls):
         """Begins what other ranks wait in and this one does not know, once."""
-        for name, is_given, number, recipe in calls:
+        for name, is_given, number, text, recipe in calls:
             sequence = self._ranks.known_as(name, is_given)
             if number == sequence.said + 1:
-                call = recipe(self._ranks)
-                self._asked[name, call.text] = sequence
-                self._open[name, call.text] = NamedOperation(sequence, call).start()
+                call = _begun_by(recipe, self._ranks, text)
+                self._asked[name, text] = sequence
+                self._open[name, text] = NamedOperation(sequence, call).start()
 
     def _learn(self, key):
         """What was begun for others is gone on with like all that is known."""
@@ -63,7 +72,7 @@ class _Rounds:
             self._open.pop(key).wait()      # raises what went wrong
             self._learn(key)
         others = [key for key in self._plans if key not in self._open and key not in over]
-        return others + over[::-1]
+        return others + [key for key in over[::-1] if key in self._plans]
 
     def rest(self):
         """A little, in the wait of one that is open. Whether there was one."""

@@ -24,7 +24,7 @@ import torch
 
 from .. import _operations, errors
 from .._library import encode
-from .._lengths import FIRST, FIRST_BYTES, Habits, Pool
+from .._lengths import FIRST, FIRST_BYTES, Habits, Pool, TOGETHER
 from .._operations import Operation, Part, Slot
 from ..errors import GradpoolError, Mismatch, mismatch, Timeout
 from ._joined import refusal
@@ -38,8 +38,6 @@ _TOLD_CHARS = 80            # of what an operation brings, where it stands among
 _PATIENCE_S = 0.05
 # In the second half of its deadline, so often: what others have told may be of an earlier wait.
 _TELLS = 4
-# How long an operation waits before it looks round for ranks that have joined.
-_JOINED_S = 0.2
 
 
 def short(name):
@@ -54,7 +52,7 @@ class Plan:
     """What all ranks bring, and the tensors for it.
 
     slots    None: it has none of its own, `pieces` carry it, and each operation says its words
-    pieces   [(Slot, offset, length)]
+    pieces   for each tensor [(Slot, offset, length)]
     neutral  starts an operation in which this rank has no part (join); None: there is no such
     rounds   operations that were begun here
     mark     an operation of the service that no round of it is"""
@@ -163,28 +161,33 @@ class Sequence:
         return [NamedPart(slot, functools.partial(self._mark, plan.mark))
                 for plan in self.plans.values() for slot in plan.slots]
 
+    def counterparts(self):
+        """Marks where this rank has no round: a rank that has marked one tensor has marked all, and
+        waits for something in each."""
+        return [part for part in self.marks() if not part.slot.parts]
+
     def _mark(self, mark, tensor):
         nothing = torch.zeros(tensor.elements, dtype=getattr(torch, tensor.dtype))
         return self.ranks.job.push_pull(tensor, nothing, None, mark)
 
-    def adopt(self, text, sizes, neutral, room=0):
+    def adopt(self, call, room):
         """The Plan of what was agreed, its tensors declared. What all ranks have agreed on so far
         decides alike on all whether it gets tensors of its own."""
-        if not self._is_kept(text, sizes):
-            return Plan(text, None, neutral, room, self._pool.pieces(*sizes[0]))
+        text, sizes, neutral = call.text, call.sizes(room), call.neutral
+        if hasattr(call, 'pushes') and not self._is_kept(text, sizes):
+            return Plan(text, None, neutral, room, self._pieces(sizes))
         while len(self.plans) >= self._plans_max:
             self._forget(self.plans.popitem(last=False)[1].slots)
         plan = self.plans[text] = Plan(text, self.next_tensors(sizes), neutral, room)
         return plan
 
     def _is_kept(self, text, sizes):
-        """A group of tensors is kept. One tensor is, too, until there were many or large ones:
-        from then on those that recur are. Where few are kept a few marks are pushed."""
-        (dtype, elements), *others = sizes
-        if others or elements == 0:
+        """Large groups are kept, and all else until there were many or large ones: from then on
+        those that recur are. Where few are kept a few marks are pushed."""
+        if len(sizes) > TOGETHER or not any(elements for _, elements in sizes):
             return True
         if self._habits is None:
-            self._bytes += elements * dtype_bytes(dtype)
+            self._bytes += sum(elements * dtype_bytes(dtype) for dtype, elements in sizes)
             few = FIRST if self.unnamed is not None else 1
             if len(self.plans) < few and (not self.plans or self._bytes <= FIRST_BYTES):
                 return True
@@ -198,10 +201,14 @@ class Sequence:
         """The same with tensors that were declared together with others."""
         self.plans[text] = Plan(text, slots, neutral)
 
+    def _pieces(self, sizes):
+        return [self._pool.pieces(dtype, elements, place)
+                for place, (dtype, elements) in enumerate(sizes)]
+
     def replace(self, plan, sizes):
         """Other tensors for the same agreement."""
         if plan.slots is None:
-            plan.pieces = self._pool.pieces(*sizes[0])
+            plan.pieces = self._pieces(sizes)
             return
         self._forget(plan.slots)
         plan.slots = self.next_tensors(sizes)
@@ -274,7 +281,7 @@ class NamedOperation(Operation):
     crossing   how its values come to the host and back
     sizes(room)    of the tensors, (dtype, elements); `room`: the most of any rank
     parts(plan)    [(slot, begin)]
-    pushes(plan)   [Push] of the same: of one with one tensor, which may travel in pieces
+    pushes(plan)   [Push] of the same: tensors of a call that has it may travel in pieces
     finish(plan)   puts the result in place. True: it must begin anew, with other tensors
 
     `brought`: what each rank has said, where they disagree. `has_joined`: this rank brings nothing
@@ -373,9 +380,10 @@ class NamedOperation(Operation):
 
     def is_over(self):
         """The process's thread looks round for ranks that have joined and will not come."""
-        if self._needs_all() and self._group.timeout_s - self._left_s() > _JOINED_S:
-            joined = self._group.ranks.joined.find(self._for_joined())
-            if joined and self._for_joined() is None:
+        if self._needs_all():
+            call = self._for_joined()
+            joined = self._group.ranks.joined.find(call, self._group.timeout_s - self._left_s())
+            if joined and call is None:
                 self.end(refusal(joined))
         return super().is_over()
 
@@ -388,11 +396,12 @@ class NamedOperation(Operation):
 
     def _for_joined(self):
         """What ranks that have joined can begin it by: (name, whether the script gave it, which of
-        its words these are, recipe). None: they cannot."""
+        its words these are, text, recipe). None: they cannot."""
         is_part = self._group.ranks.members is not None
         if is_part or not self._is_saying or self._has_marks or self._call.recipe is None:
             return None
-        return self._group.name, self._group.unnamed is None, self._group.said, self._call.recipe
+        of = self._group
+        return of.name, of.unnamed is None, of.said, self._call.text, self._call.recipe
 
     def told(self):
         """What it is, for other ranks to read."""
@@ -425,7 +434,7 @@ class NamedOperation(Operation):
             return self._agree(clash)
         if clash is not None:
             self._parts = []
-            return self._say([], clash)
+            return self._say(self._group.counterparts(), clash)
         finish = functools.partial(self._call.finish, self._plan)
         if not self._land((self._call.crossing,), finish):
             return None
@@ -446,9 +455,9 @@ class NamedOperation(Operation):
         self._plan.rounds += 1
         if self._plan.slots is not None:
             return [NamedPart(slot, begin) for slot, begin in self._call.parts(self._plan)]
-        push, = self._call.pushes(self._plan)
         return [NamedPart(slot, begin, land=land)
-                for slot, begin, land in push.pieces(self._plan.pieces)]
+                for push, pieces in zip(self._call.pushes(self._plan), self._plan.pieces)
+                for slot, begin, land in push.pieces(pieces)]
 
     def _say(self, marks, clash=None):
         self._is_saying, self._first_clash = True, clash
@@ -473,8 +482,7 @@ class NamedOperation(Operation):
         if clash:
             raise clash
         room = max(room for _, room, _ in said)
-        self._plan = self._group.adopt(self._call.text, self._call.sizes(room), self._call.neutral,
-                                       room)
+        self._plan = self._group.adopt(self._call, room)
         return self._rounds()
 
     def _go_on(self, parts):

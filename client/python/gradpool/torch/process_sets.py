@@ -77,8 +77,7 @@ class ProcessSet:
 class Sequences:
     """A set's Sequences by name, and what they know of it: `job`, `members` (ranks, None: all),
     `count`, `path` (what its tensors' names begin with), `roll` (what is open, on all ranks),
-    `joined` (which ranks have joined), `dropped` (prefixes of names, in a list for each optimizer
-    that is no more)."""
+    `dropped` (prefixes of names, in a list for each optimizer that is no more)."""
 
     def __init__(self, door, ranks, is_whole):
         self.door, self.job, self.count = door, door.job, len(ranks)
@@ -90,7 +89,8 @@ class Sequences:
             told = hashlib.sha256(told.encode()).hexdigest()[:16]
         self.path = f'named/{told}'
         self._known, self._counts = {}, collections.Counter()
-        self.roll, self.joined = Roll(self), Joined(self)
+        self.joined = Joined(self)      # what ranks that have joined are told
+        self.roll = Roll(self)
         self.optimizers, self.dropped = 0, []
 
     def rank_of(self, position):
