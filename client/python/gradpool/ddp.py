@@ -42,6 +42,7 @@ from .errors import GradpoolError, mismatch, Timeout
 # being abandoned.
 _STOP_S = 2.0
 
+_uneven.offer()
 _attachments = weakref.WeakSet()    # of this process and those that it is a fork of
 
 
