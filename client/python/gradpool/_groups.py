@@ -50,8 +50,8 @@ class Limit:
 
     def told(self, timeout):
         """A Timeout with what to change."""
-        return error_of(-timeout.errno, f'{timeout}. The limit is {self.ms / 1e3:g} s: look at '
-                        f'the ranks that are missing, or raise {self._whose}')
+        return error_of(-timeout.errno, f'{timeout}. The timeout of {self.ms / 1e3:g} s is over: '
+                        f'look at the ranks that are missing, or raise {self._whose}')
 
 
 def _timeout_of(group):

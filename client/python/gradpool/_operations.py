@@ -335,8 +335,8 @@ class Operation(Work):
 
     def _limit(self):
         by = getattr(self._group, 'limited_by', 'GRADPOOL_TIMEOUT_MS')
-        return (f'The limit is {self._group.timeout_s:g} s: look at the ranks that are missing, or '
-                f'raise {by}')
+        return (f'The timeout of {self._group.timeout_s:g} s is over: look at the ranks that are '
+                f'missing, or raise {by}')
 
     def _pass(self, until_s):
         """Sees its parts through until then. Returns those that follow, if it is not over."""

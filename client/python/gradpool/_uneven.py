@@ -1,8 +1,8 @@
 """torch's Join, for models whose gradients the service averages.
 
 A rank that has left the loop goes on with buckets of zeros that DistributedDataParallel makes, and
-they are pushed like any other (Y70). What would be wrong then is refused when Join is made, the
-same moment on every rank."""
+they are pushed like any other (Y70). A use of Join that would give wrong values is refused when
+Join is made, the same moment on every rank."""
 import functools
 import weakref
 
