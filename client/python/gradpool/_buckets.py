@@ -77,6 +77,7 @@ class Moved:
 
     def __init__(self, bucket, tensors, flat):
         self._tensors, self._halves, self._now = tensors, flat.view(2, -1).unbind(), 0
+        self._buffer = bucket.buffer()          # kept for its address
         self._views = [None] * len(tensors)     # those that were moved
         size = bucket.buffer().element_size()
         self._offsets = [offset // size for offset in _offsets(bucket)]

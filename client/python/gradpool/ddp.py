@@ -42,6 +42,7 @@ from .errors import GradpoolError, mismatch, Timeout
 # being abandoned.
 _STOP_S = 2.0
 
+_uneven.offer()
 _attachments = weakref.WeakSet()    # of this process and those that it is a fork of
 
 
@@ -229,19 +230,19 @@ class Attachment:
         return push.future
 
     def _means_of(self, bucket):
-        """What starts them: made once for each layout that DDP comes up with."""
-        parameters = bucket.parameters()
-        if bucket.buffer().is_sparse:
-            return Full(self._tensors[id(parameters[0])])
-        layout = (bucket.buffer().data_ptr(), tuple(map(id, parameters)))
+        """Their start: made once for each layout that DDP comes up with. The bucket's buffer is kept
+        with it, so that no other layout can lie at that address."""
         known, means = self._buckets.get(bucket.index(), (None, None))
-        if known != layout:
-            tensors = [self._tensors[id(parameter)] for parameter in parameters]
+        if bucket.buffer().is_sparse:
+            return Full(self._tensors[id(bucket.parameters()[0])])
+        address = bucket.buffer().data_ptr()
+        if known is None or known[0] != address:
+            ids = tuple(map(id, bucket.parameters()))
             is_passing = self._are_views and is_stand_in(bucket)
-            means = bucket_of(self.job, bucket, tensors, self._are_views,
-                              self._lends and not is_passing)
+            means = bucket_of(self.job, bucket, [self._tensors[one] for one in ids],
+                              self._are_views, self._lends and not is_passing)
             if not is_passing:
-                self._buckets[bucket.index()] = layout, means
+                self._buckets[bucket.index()] = (address, ids), means
         return means
 
     def see_out(self, push):

@@ -17,7 +17,7 @@ import torch
 import torch.distributed
 from torch.distributed import ReduceOp
 
-from . import _monitored, _unattended
+from . import _monitored, _unattended, _uneven
 from ._any_source import Claim, Mailbox
 from ._carriers import carrier_of, check_alike, check_place, is_its_own, unload, widened
 from ._cuda import crossing_of, room_for
@@ -536,3 +536,4 @@ def _make(options, _):
 
 torch.distributed.Backend.register_backend('gradpool', _make, extended_api=True)
 _monitored.offer()
+_uneven.offer()
