@@ -203,11 +203,11 @@ static int greet(gp_client *client)
     r = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, CLIENT_PROGRAM, deadline_ns,
                       &incarnation, &err);
     shutdown(channel_fd(channel), SHUT_RDWR); /* a child forked meanwhile holds it open */
-    channel_destroy(channel);
     if (r < 0)
-        return client_error(r, "the coordinator at %s: %s", client->endpoint_text,
-                            err.text[0] ? err.text : err_text(r));
-    return 0;
+        client_error(r, "the coordinator at %s: %s", client->endpoint_text,
+                     channel_bare_text(channel, err.text[0] ? err.text : err_text(r)));
+    channel_destroy(channel);
+    return r;
 }
 
 static void client_free(gp_client *client)

@@ -122,11 +122,12 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
 static bool is_refusal(int code) { return code != -ECONNRESET && code != -ETIMEDOUT; }
 
 /* What a connection says of its end does not say whose it was. */
-static void name_coordinator(const struct control *c, struct err *err)
+static void name_coordinator(const struct control *c, const struct channel *channel,
+                             struct err *err)
 {
     struct err bare = *err;
     err_set(err, bare.code, "the coordinator at %s: %s", c->options.endpoint_text,
-            bare.text[0] ? bare.text : err_text(bare.code));
+            channel_bare_text(channel, bare.text[0] ? bare.text : err_text(bare.code)));
 }
 
 static int shake_hands(struct control *c, struct channel *channel, uint64_t deadline_ns,
@@ -141,7 +142,7 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
         r = say_join(c, channel, deadline_ns, err);
     *ret_refused = r < 0 && is_refusal(r);
     if (r < 0 && !*ret_refused)
-        name_coordinator(c, err);
+        name_coordinator(c, channel, err);
     return r;
 }
 

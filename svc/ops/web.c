@@ -106,9 +106,10 @@ static int start(struct web *web)
 
 static int listen_on(struct web *web, const char *address, struct err *err)
 {
+    struct err why;
     int error = read_address(address, &web->endpoint, err);
-    if (error == 0)
-        error = endpoint_listen(&web->endpoint, NULL, &web->listen_fd, err);
+    if (error == 0 && (error = endpoint_listen(&web->endpoint, NULL, &web->listen_fd, &why)) < 0)
+        err_set(err, error, "--http %s: %s", address, why.text);
     if (error == 0 && (error = start(web)) < 0)
         err_set(err, error, "--http %s: cannot start: %s", address, err_text(error));
     if (error < 0)

@@ -35,6 +35,8 @@ int channel_fd(const struct channel *ch);
 uint32_t channel_events(const struct channel *ch);
 /* "127.0.0.1:51234" or "unix pid 4242 uid 0". */
 const char *channel_peer(const struct channel *ch);
+/* An error's text without the peer's address, for a sentence that names the peer already. */
+const char *channel_bare_text(const struct channel *ch, const char *text);
 /* Unix socket: the peer's process and user; TCP: -ENOTSUP. */
 int channel_credentials(const struct channel *ch, int *ret_pid, uint32_t *ret_uid);
 

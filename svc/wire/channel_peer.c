@@ -48,6 +48,13 @@ void channel_describe_peer(struct channel *ch, int family)
     }
 }
 
+const char *channel_bare_text(const struct channel *ch, const char *text)
+{
+    size_t bytes = strlen(ch->peer);
+    bool begins = strncmp(text, ch->peer, bytes) == 0 && strncmp(text + bytes, ": ", 2) == 0;
+    return begins ? text + bytes + 2 : text;
+}
+
 static void set_option(int fd, int level, int option, int value)
 {
     /* Best effort: without these the connection is slower or notices death later, but works. */

@@ -126,7 +126,7 @@ class Forgotten(unittest.TestCase):
                                        environment={'GRADPOOL_LOG_LEVEL': 'info'})
         for worker in workers:
             worker.wait_for('round ')
-        self.forget(workers[0].pid)     # the lanes hear this one still
+        self.forget(workers[0].pid)     # both ways; of the others what they send
         self.forget(self.aggregator, 'local')
         for worker in workers:
             worker.wait_for('no longer answered')

@@ -86,7 +86,7 @@ class Keys(unittest.TestCase):
         self.expect_refused(status(self.service.endpoint, FOREIGN), REFUSED, logged)
         worker = self.service.worker('foreign', 0, 1, environment=FOREIGN)
         self.assertNotEqual(worker.wait(), 0)
-        self.assertIn(REFUSED, worker.text())
+        self.assertIn(f'the coordinator at {self.service.endpoint}: {REFUSED}', worker.text())
 
     def test_a_revoked_key_is_refused_at_both_ends(self):
         late = self.service.tenant_key('late')

@@ -406,6 +406,7 @@ static void a_port_in_use_is_said(void **state)
     struct err err;
     snprintf(address, sizeof address, "127.0.0.1:%u", port);
     assert_int_equal(web_create(address, "1", &none, &err), -EADDRINUSE);
+    assert_non_null(strstr(err.text, "--http 127.0.0.1")); /* not the coordinator's own port */
     has(err.text, address);
     assert_null(none);
     assert_true(web_is_loopback(web));

@@ -94,6 +94,8 @@ class Sequence:
     unnamed    how many calls without a name there were; None: the script gave the name
     said       how often this rank has said its words"""
 
+    raised_by = 'GRADPOOL_TIMEOUT_MS'   # the limit of each wait
+
     def __init__(self, ranks, name, plans_max, timeout_s):
         self.ranks, self.name, self.timeout_s = ranks, name, timeout_s
         self.open, self.failure = set(), None
