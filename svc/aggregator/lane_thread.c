@@ -5,6 +5,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
+#include "svc/base/shortage.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -38,6 +39,18 @@ struct lane_thread {
     int call_result;
     atomic_bool has_news; /* a call or a wish to stop: looked at between turns without the mutex */
 };
+
+/* Without shared memory a lane serves its own host by the network, too: slower, but it serves. */
+static int go_without(struct lane_thread *t, int error)
+{
+    if (!shortage_is_refusal(error) || !t->options.ofi_address)
+        return error;
+    log_warn("the lane on %s offers no shared memory, only the network: the system call "
+             "memfd_create is refused (%s); allow it in the seccomp profile",
+             t->about, err_text(error));
+    t->start_error = (struct err){0};
+    return 0;
+}
 
 static int open_fabric(struct lane_thread *t, const char *kind, const char *address,
                        char *ret_address)
@@ -97,6 +110,8 @@ static int open_all(struct lane_thread *t)
         return err_set(&t->start_error, r, "the lane on %s has no memory arena: %s", t->about,
                        err_text(r));
     r = open_fabric(t, "shm", t->options.shm_address, t->shm);
+    if (r < 0)
+        r = go_without(t, r);
     if (r == 0)
         r = open_fabric(t, "ofi", t->options.ofi_address, t->ofi);
     if (r < 0)
