@@ -56,6 +56,7 @@ static int open_fabric(struct lane_thread *t, const char *kind, const char *addr
                        char *ret_address)
 {
     struct fabric *fabric = NULL;
+    char lack[SHORTAGE_BYTES];
     if (!address)
         return 0;
     int r = fabric_open(kind, t->options.fabric_options, &fabric);
@@ -64,7 +65,7 @@ static int open_fabric(struct lane_thread *t, const char *kind, const char *addr
     if (r < 0) {
         fabric_close(fabric);
         return err_set(&t->start_error, r, "the lane on %s cannot listen on %s %s: %s", t->about,
-                       kind, address, err_text(r));
+                       kind, address, shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack));
     }
     t->fabrics[t->fabrics_count++] = fabric;
     return 0;
@@ -102,13 +103,15 @@ static int open_all(struct lane_thread *t)
                                    .job_failed = t->options.job_failed,
                                    .moving_news = t->options.moving_news,
                                    .context = t->options.context};
+    char lack[SHORTAGE_BYTES];
     bind_to_core(t);
     if (t->options.cores)
         options.cache_bytes = cores_at(t->options.cores, t->options.position).cache_bytes;
     int r = arena_create(t->options.cores, t->options.position, &t->arena);
     if (r < 0)
-        return err_set(&t->start_error, r, "the lane on %s has no memory arena: %s", t->about,
-                       err_text(r));
+        return err_set(
+            &t->start_error, r, "the lane on %s has no memory arena: %s", t->about,
+            shortage_text(r == -EAGAIN ? -ENOMEM : r, SHORTAGE_OTHER, lack, sizeof lack));
     r = open_fabric(t, "shm", t->options.shm_address, t->shm);
     if (r < 0)
         r = go_without(t, r);
@@ -220,9 +223,11 @@ static void thread_free(struct lane_thread *t)
 
 static int spawn(struct lane_thread *t, struct err *err)
 {
+    char lack[SHORTAGE_BYTES];
     int r = -pthread_create(&t->thread, NULL, thread_main, t);
     if (r < 0)
-        return err_set(err, r, "cannot start a thread: %s", err_text(r));
+        return err_set(err, r, "cannot start a thread: %s",
+                       shortage_text(r, SHORTAGE_THREADS, lack, sizeof lack));
     pthread_mutex_lock(&t->mutex);
     while (!t->is_ready)
         pthread_cond_wait(&t->changed, &t->mutex);

@@ -33,6 +33,13 @@ static const struct limit_words *find_words(int code, enum shortage_of what)
     return NULL;
 }
 
+/* A thread without room for its stack fails with EAGAIN, too, and few set that limit by mistake. */
+static bool stacks_are_limited(void)
+{
+    struct rlimit value;
+    return getrlimit(RLIMIT_AS, &value) == 0 && value.rlim_cur != RLIM_INFINITY;
+}
+
 const char *shortage_text(int code, enum shortage_of what, char *buffer, size_t buffer_bytes)
 {
     const struct limit_words *limit = find_words(code, what);
@@ -45,6 +52,8 @@ const char *shortage_text(int code, enum shortage_of what, char *buffer, size_t 
     }
     if (limit->resource >= 0)
         getrlimit((__rlimit_resource_t)limit->resource, &value);
+    if (code == -EAGAIN && stacks_are_limited())
+        return shortage_text(-ENOMEM, SHORTAGE_OTHER, buffer, buffer_bytes);
     if (value.rlim_cur == RLIM_INFINITY)
         snprintf(buffer, buffer_bytes, "%s: %s%s; %s", err_text(code), limit->name,
                  limit->resource >= 0 ? " are not limited here" : "", limit->advice);
@@ -52,6 +61,13 @@ const char *shortage_text(int code, enum shortage_of what, char *buffer, size_t 
         snprintf(buffer, buffer_bytes, "%s: the limit of %s is %" PRIu64 "; %s", err_text(code),
                  limit->name, (uint64_t)value.rlim_cur, limit->advice);
     return buffer;
+}
+
+bool shortage_file_fits(uint64_t bytes)
+{
+    struct rlimit value;
+    return getrlimit(RLIMIT_FSIZE, &value) < 0 || value.rlim_cur == RLIM_INFINITY ||
+           bytes <= value.rlim_cur;
 }
 
 bool shortage_is_refusal(int code) { return code == -EPERM || code == -ENOSYS; }

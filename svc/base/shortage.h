@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define SHORTAGE_BYTES 256
 
@@ -16,6 +17,10 @@ enum shortage_of {
 /* err_text(code), and for a code of a limit its name, its value and what raises it. Returns the
  * buffer. */
 const char *shortage_text(int code, enum shortage_of what, char *buffer, size_t buffer_bytes);
+
+/* Whether a file may have so many bytes (RLIMIT_FSIZE). A longer one would cost a program that does
+ * not ignore SIGXFSZ its life: asked before the file grows. */
+bool shortage_file_fits(uint64_t bytes);
 
 /* A sandbox (seccomp) or an old kernel refuses the system call as such: -EPERM or -ENOSYS. */
 bool shortage_is_refusal(int code);

@@ -18,8 +18,8 @@ static int region_error(int error)
     switch (error) {
     case EMFILE:
     case ENFILE: return -EMFILE;
-    case ENOSPC:
-    case EFBIG: return -ENOSPC;
+    case ENOSPC: return -ENOSPC;
+    case EFBIG: return -EFBIG;
     default: return -ENOMEM;
     }
 }
@@ -51,6 +51,8 @@ int region_create(size_t bytes, struct region *ret_region)
     _cleanup_fd_ int fd = memfd_create("gradpool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0 && shortage_is_refusal(-errno))
         return map(mapped, MAP_ANONYMOUS, -1, ret_region);
+    if (!shortage_file_fits(mapped))
+        return -EFBIG;
     if (fd < 0 || ftruncate(fd, (off_t)mapped) < 0 || fcntl(fd, F_ADD_SEALS, REGION_SEALS) < 0)
         return region_error(errno);
     int r = map(mapped, 0, fd, ret_region);

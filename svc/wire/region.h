@@ -17,7 +17,7 @@ struct region {
 };
 
 /* Rounds `bytes` up to pages; pages are zero and appear on first touch. Errors: -ENOMEM, -EMFILE,
- * -ENOSPC. */
+ * -ENOSPC, -EFBIG (RLIMIT_FSIZE). */
 int region_create(size_t bytes, struct region *ret_region);
 /* Describes memory that stays the caller's. */
 void region_wrap(void *base, size_t bytes, struct region *ret_region);
