@@ -6,6 +6,7 @@
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
+#include "svc/base/shortage.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -465,6 +466,7 @@ static void init_condition(pthread_cond_t *condition)
 int control_create(const struct control_options *options, struct control **ret_control,
                    struct err *err)
 {
+    char lack[SHORTAGE_BYTES];
     struct control *c = calloc(1, sizeof *c);
     if (!c)
         return err_set(err, -ENOMEM, "out of memory");
@@ -472,7 +474,8 @@ int control_create(const struct control_options *options, struct control **ret_c
     if (c->wake_fd < 0) {
         int r = -errno;
         free(c);
-        return err_set(err, r, "no eventfd: %s", err_text(r));
+        return err_set(err, r, "job '%s': no eventfd: %s", options->join->job,
+                       shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack));
     }
     c->options = *options;
     c->names.known = *options->addresses;
@@ -488,12 +491,14 @@ int control_create(const struct control_options *options, struct control **ret_c
 int control_connect(struct control *c, uint64_t deadline_ns, struct err *err)
 {
     bool refused;
+    char lack[SHORTAGE_BYTES];
     int r = make_channel(c, deadline_ns, &c->channel, &refused, err);
     if (r < 0)
         return r;
     r = start_thread(c);
     if (r < 0)
-        return err_set(err, r, "no thread: %s", err_text(r));
+        return err_set(err, r, "job '%s': no thread: %s", c->options.join->job,
+                       shortage_text(r, SHORTAGE_THREADS, lack, sizeof lack));
     c->is_running = true;
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "client/as_operator.h"
 #include "client/fork.h"
 #include "svc/base/log.h"
+#include "svc/base/shortage.h"
 #include "svc/timeline/timeline_fetch.h"
 
 #include <errno.h>
@@ -47,7 +48,10 @@ static int start_thread(struct job_timeline *tl, struct err *err)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int r = pthread_create(&tl->thread, NULL, timeline_main, tl);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return r ? err_set(err, -r, "no thread: %s", err_text(-r)) : 0;
+    char lack[SHORTAGE_BYTES];
+    return r ? err_set(err, -r, "no thread for the timeline: %s",
+                       shortage_text(-r, SHORTAGE_THREADS, lack, sizeof lack))
+             : 0;
 }
 
 /* A child that was forked meanwhile may hold the socket open: so it is shut down. */
@@ -68,9 +72,11 @@ static void disconnect(struct gp_job *job, struct job_timeline *tl)
 
 static int start(struct gp_job *job, struct job_timeline *tl, const char *path, struct err *err)
 {
+    char lack[SHORTAGE_BYTES];
     tl->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (tl->stop_fd < 0)
-        return err_set(err, -errno, "no eventfd: %s", err_text(-errno));
+        return err_set(err, -errno, "no eventfd for the timeline: %s",
+                       shortage_text(-errno, SHORTAGE_OTHER, lack, sizeof lack));
     int r = timeline_file_open(path, &tl->file, err);
     if (r == 0)
         r = job_open_operator(job, &tl->fd, &tl->channel, err);

@@ -4,6 +4,7 @@
 #include "client/link.h"
 
 #include "svc/base/log.h"
+#include "svc/base/shortage.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -207,6 +208,9 @@ static bool node_was_told(const struct link *l)
     return false;
 }
 
+static const char refused_call[] = "the system call memfd_create is refused here; allow it in the "
+                                   "seccomp profile, or set GRADPOOL_TRANSPORT=tcp";
+
 /* One line a node. On its own host that is worth a warning: shared memory was to be expected. */
 static void tell_fallback(struct link *l, int why)
 {
@@ -217,9 +221,10 @@ static void tell_fallback(struct link *l, int why)
     log_write(is_same_node ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
               "lane %u on %s shares no memory with this process (%s); using tcp", l->lane,
               l->node_name,
-              why == -EACCES ? "its --allow-uid does not list this user"
-              : why < 0      ? err_text(why)
-                             : "it offers none");
+              why == -EACCES             ? "its --allow-uid does not list this user"
+              : shortage_is_refusal(why) ? refused_call
+              : why < 0                  ? err_text(why)
+                                         : "it offers none");
 }
 
 void link_connect(struct link *l)
@@ -263,7 +268,7 @@ void link_retry(struct link *l, int error, uint32_t reason)
     static const char *const names[] = {
         [TRANSPORT_AUTO] = "auto", [TRANSPORT_SHM] = "shm", [TRANSPORT_TCP] = "tcp"};
     enum client_transport transport = l->job->client->transport;
-    char name[128];
+    char name[128], lack[SHORTAGE_BYTES];
     bool can_change = !l->is_ofi && !l->wants_ofi && transport == TRANSPORT_AUTO && l->ofi[0];
     int code = reason ? -(int)reason : error < 0 ? error : -ECONNRESET;
     l->attempts++;
@@ -280,9 +285,12 @@ void link_retry(struct link *l, int error, uint32_t reason)
     else if (error == -EADDRNOTAVAIL)
         link_break(l, error, "%s offers nothing that transport '%s' could use (shm '%s', ofi '%s')",
                    link_name(l, name, sizeof name), names[transport], l->shm, l->ofi);
+    else if (!l->is_ofi && shortage_is_refusal(code))
+        link_break(l, code, "%s cannot be reached by shm: %s", link_name(l, name, sizeof name),
+                   refused_call);
     else if (is_our_own_lack(code))
         link_break(l, code, "%s cannot be reached: %s", link_name(l, name, sizeof name),
-                   err_text(code));
+                   shortage_text(code, SHORTAGE_OTHER, lack, sizeof lack));
     else
         try_later(l, code);
 }

@@ -7,6 +7,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/base/process.h"
+#include "svc/base/shortage.h"
 #include "svc/base/text.h"
 #include "svc/wire/durability.h"
 #include "svc/wire/limit.h"
@@ -210,9 +211,11 @@ static void close_control(struct gp_job *job)
 /* Forks are watched for from before the first socket is there (L8). */
 static int start(struct gp_job *job, const gp_job_spec *spec, struct err *err)
 {
+    char lack[SHORTAGE_BYTES];
     int r = engine_init(&job->engine, &job->lock, link_event, needs_progress, job);
     if (r < 0)
-        return err_set(err, r, "job '%s': no thread or descriptors: %s", job->name, err_text(r));
+        return err_set(err, r, "job '%s': no thread or descriptors: %s", job->name,
+                       shortage_text(r, SHORTAGE_THREADS, lack, sizeof lack));
     r = create_control(job, spec, err);
     if (r == 0 && (r = fork_watch(job)) < 0)
         err_set(err, r, "job '%s': %s", job->name, err_text(r));
@@ -424,7 +427,10 @@ int gp_alloc(gp_job *job, size_t bytes, void **ret_memory)
         return client_error(
             r, "gp_alloc of %zu bytes: a worker can lend 512 GiB in a job, in %d parts", bytes,
             FABRIC_REGIONS_MAX);
-    return r < 0 ? client_error(r, "gp_alloc of %zu bytes: %s", bytes, err_text(r)) : 0;
+    char lack[SHORTAGE_BYTES];
+    return r < 0 ? client_error(r, "gp_alloc of %zu bytes: %s", bytes,
+                                shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack))
+                 : 0;
 }
 
 int gp_keep(gp_job *job, void *memory)

@@ -3,6 +3,7 @@
 #include "client/copy.h"
 #include "client/job.h"
 #include "client/state_copy.h"
+#include "svc/base/shortage.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -84,10 +85,11 @@ static int stage(struct gp_tensor *t, void **areas, uint64_t bytes, bool second_
     uint64_t half_bytes = (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
     bool is_short = bytes <= OVERLAP_BYTES_MAX, is_new = !*area;
     uint64_t area_bytes = is_short ? 2 * half_bytes : bytes;
+    char lack[SHORTAGE_BYTES];
     int r = is_new ? slabs_alloc(slabs, area_bytes, area) : 0;
     if (r < 0)
         return client_error(r, "tensor '%s': no room for %" PRIu64 " bytes of staging memory: %s",
-                            t->name, bytes, err_text(r));
+                            t->name, bytes, shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack));
     t->staged_bytes += is_new ? area_bytes : 0;
     t->job->staged_bytes += is_new ? area_bytes : 0;
     slabs_find(slabs, (char *)*area + (is_short && second_half ? half_bytes : 0), bytes, ret_place);

@@ -2,6 +2,7 @@
  * the piece's ranks, so that it outlives the lane, whichever others die with it. Owns that memory;
  * never looks at it. README: L28; svc/wire/README.md: W17. */
 #include "client/state_copy.h"
+#include "svc/base/shortage.h"
 
 #include <string.h>
 
@@ -37,8 +38,9 @@ static int prepare_piece(struct piece *p)
         return 0;
     int r = slabs_alloc(&t->job->slabs, 2 * state_bytes(p), &p->copy);
     p->copy_since = t->job->is_elastic ? RECORD_ROUND_NONE : t->round + 1;
+    char lack[SHORTAGE_BYTES];
     return r < 0 ? client_error(r, "tensor '%s': no room for a copy of its parameters: %s", t->name,
-                                err_text(r))
+                                shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack))
                  : 0;
 }
 

@@ -7,6 +7,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/descriptors.h"
 #include "svc/base/log.h"
+#include "svc/base/shortage.h"
 #include "svc/base/signals.h"
 
 #include <arpa/inet.h>
@@ -232,8 +233,10 @@ static int open_events(struct aggregator *a, struct err *err)
     a->failure_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     a->moving_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     a->keep_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    char lack[SHORTAGE_BYTES];
     if (a->failure_fd < 0 || a->moving_fd < 0 || a->keep_fd < 0)
-        return err_set(err, -errno, "no eventfd: %s", err_text(-errno));
+        return err_set(err, -errno, "no eventfd: %s",
+                       shortage_text(-errno, SHORTAGE_OTHER, lack, sizeof lack));
     return 0;
 }
 

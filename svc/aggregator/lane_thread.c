@@ -5,6 +5,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
+#include "svc/base/shortage.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -41,10 +42,23 @@ struct lane_thread {
     atomic_bool has_news; /* a call or a wish to stop: looked at between turns without the mutex */
 };
 
+/* Without shared memory a lane serves its own host by the network, too: slower, but it serves. */
+static int go_without(struct lane_thread *t, int error)
+{
+    if (!shortage_is_refusal(error) || !t->options.ofi_address)
+        return error;
+    log_warn("the lane on %s offers no shared memory, only the network: the system call "
+             "memfd_create is refused (%s); allow it in the seccomp profile",
+             t->about, err_text(error));
+    t->start_error = (struct err){0};
+    return 0;
+}
+
 static int open_fabric(struct lane_thread *t, const char *kind, const char *address,
                        char *ret_address)
 {
     struct fabric *fabric = NULL;
+    char lack[SHORTAGE_BYTES];
     if (!address)
         return 0;
     int r = fabric_open(kind, t->options.fabric_options, &fabric);
@@ -53,7 +67,7 @@ static int open_fabric(struct lane_thread *t, const char *kind, const char *addr
     if (r < 0) {
         fabric_close(fabric);
         return err_set(&t->start_error, r, "the lane on %s cannot listen on %s %s: %s", t->about,
-                       kind, address, err_text(r));
+                       kind, address, shortage_text(r, SHORTAGE_OTHER, lack, sizeof lack));
     }
     t->fabrics[t->fabrics_count++] = fabric;
     return 0;
@@ -91,14 +105,18 @@ static int open_all(struct lane_thread *t)
                                    .job_failed = t->options.job_failed,
                                    .moving_news = t->options.moving_news,
                                    .context = t->options.context};
+    char lack[SHORTAGE_BYTES];
     bind_to_core(t);
     if (t->options.cores)
         options.cache_bytes = cores_at(t->options.cores, t->options.position).cache_bytes;
     int r = arena_create(t->options.cores, t->options.position, &t->arena);
     if (r < 0)
-        return err_set(&t->start_error, r, "the lane on %s has no memory arena: %s", t->about,
-                       err_text(r));
+        return err_set(
+            &t->start_error, r, "the lane on %s has no memory arena: %s", t->about,
+            shortage_text(r == -EAGAIN ? -ENOMEM : r, SHORTAGE_OTHER, lack, sizeof lack));
     r = open_fabric(t, "shm", t->options.shm_address, t->shm);
+    if (r < 0)
+        r = go_without(t, r);
     if (r == 0)
         r = open_fabric(t, "ofi", t->options.ofi_address, t->ofi);
     if (r < 0)
@@ -210,9 +228,11 @@ static void thread_free(struct lane_thread *t)
 
 static int spawn(struct lane_thread *t, struct err *err)
 {
+    char lack[SHORTAGE_BYTES];
     int r = -pthread_create(&t->thread, NULL, thread_main, t);
     if (r < 0)
-        return err_set(err, r, "cannot start a thread: %s", err_text(r));
+        return err_set(err, r, "cannot start a thread: %s",
+                       shortage_text(r, SHORTAGE_THREADS, lack, sizeof lack));
     pthread_mutex_lock(&t->mutex);
     while (!t->is_ready)
         pthread_cond_wait(&t->changed, &t->mutex);

@@ -10,7 +10,8 @@
 void doctor_say(struct view_checks *checks, const char *name, enum view_verdict verdict,
                 const char *advice, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* The limits and devices of this host: clock, open files, locked memory, /dev/shm, memfd, futex. */
+/* The limits and devices of this host: clock, open files, locked memory, /dev/shm, memfd, pidfd,
+ * futex. */
 void doctor_host(struct view_checks *checks);
 /* The cores that lanes may have, against what the cgroup lets them run. */
 void doctor_cores(struct view_checks *checks, const struct cli_machine *machine);

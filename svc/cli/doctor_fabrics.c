@@ -2,6 +2,7 @@
  * host would do, without a service. */
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
+#include "svc/base/shortage.h"
 #include "svc/base/unique.h"
 #include "svc/cli/doctor.h"
 #include "svc/wire/fabric.h"
@@ -95,7 +96,10 @@ static void check(struct view_checks *checks, const char *name, const char *kind
 {
     const char *step;
     int error = connect_to_self(kind, address, &step);
-    if (error < 0)
+    if (shortage_is_refusal(error) && strcmp(kind, "shm") == 0)
+        doctor_say(checks, name, VIEW_WARN, "see memfd; until then TCP is used",
+                   "%s failed: a system call is refused (%s)", step, err_text(error));
+    else if (error < 0)
         doctor_say(checks, name, VIEW_FAIL, advice, "%s failed: %s", step,
                    error == -ENOSYS ? "libfabric has no such provider" : err_text(error));
     else

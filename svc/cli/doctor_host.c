@@ -149,9 +149,32 @@ static void check_memfd(struct view_checks *checks)
                    "no sealed memfd can be made: %s", err_text(error));
         return;
     }
+    if (region.fd < 0) {
+        region_destroy(&region);
+        doctor_say(checks, "memfd", VIEW_WARN,
+                   "allow memfd_create in the seccomp profile; until then workers and lanes of "
+                   "one host use TCP",
+                   "the system call memfd_create is refused: nothing can be shared");
+        return;
+    }
     memset(region.base, 1, bytes);
     region_destroy(&region);
     doctor_say(checks, "memfd", VIEW_OK, NULL, "a sealed memfd can be made and written");
+}
+
+static void check_pidfd(struct view_checks *checks)
+{
+    int fd = (int)syscall(SYS_pidfd_open, getpid(), 0), error = -errno;
+    if (fd < 0) {
+        doctor_say(checks, "pidfd", VIEW_WARN,
+                   "allow pidfd_open in the seccomp profile (Docker 20.10.1 does)",
+                   "the system call pidfd_open is refused (%s): the end of a process is seen by "
+                   "its connection, later",
+                   err_text(error));
+        return;
+    }
+    close(fd);
+    doctor_say(checks, "pidfd", VIEW_OK, NULL, "the end of a process can be watched");
 }
 
 static void check_futex(struct view_checks *checks)
@@ -175,5 +198,6 @@ void doctor_host(struct view_checks *checks)
     check_locked_memory(checks);
     check_shared_memory(checks);
     check_memfd(checks);
+    check_pidfd(checks);
     check_futex(checks);
 }

@@ -125,6 +125,13 @@ static void lost(struct aggregator *a)
     service_check_drained(s);
 }
 
+/* Without a pidfd its process may live on; a child of this process is ended for certain. */
+static void lost_alive(struct aggregator *a)
+{
+    fleet_kill(a);
+    lost(a);
+}
+
 /* The end of a process on this host follows at once, and proves more than its word (K4). */
 void aggregator_left(struct aggregator *a)
 {
@@ -156,7 +163,7 @@ void aggregator_hung(struct aggregator *a)
               aggregator_name(a, name, sizeof name), (double)liveness_silent_ns(a) / NS_PER_S,
               is_local ? "killing it" : "it counts as lost");
     if (!is_local)
-        return lost(a);
+        return lost_alive(a);
     process_kill(a->process.fd, SIGKILL); /* process_ended() follows */
 }
 
@@ -173,7 +180,7 @@ static void expired(struct timer *timer)
     if (a->state == AGGREGATOR_LOST)
         return aggregator_destroy(a);
     if (a->process.fd < 0)
-        return lost(a);
+        return lost_alive(a);
     log_error("%s runs, but has left its control connection: killing it", name);
     process_kill(a->process.fd, SIGKILL); /* process_ended() follows */
 }
@@ -316,7 +323,7 @@ int aggregator_restore(struct service *s, const struct store_aggregator *row)
     list_append(&s->aggregators, &a->link);
     aggregator_watch(a);
     /* A local one that has died meanwhile need not be waited for. */
-    bool dead = a->identity && a->process.fd < 0;
+    bool dead = a->identity && a->process.fd < 0 && process_has_ended(a->pid, a->identity);
     aggregator_away(a, dead          ? 0
                        : a->identity ? AGGREGATOR_LOCAL_AWAY_NS
                                      : AGGREGATOR_REMOTE_AWAY_NS);

@@ -78,6 +78,16 @@ static void ended(struct source *source, uint32_t events)
     service_check_drained(s);
 }
 
+void fleet_kill(const struct aggregator *a)
+{
+    struct service *s = a->service;
+    for (size_t i = 0; i < s->slots_count; i++) {
+        struct slot *slot = &s->slots[i];
+        if (slot->watch.fd >= 0 && slot->process.pid == (int)a->pid && a->identity)
+            s->provisioner->ops->stop(s->provisioner, &slot->process, true);
+    }
+}
+
 static int make_grant(struct slot *slot)
 {
     uint8_t bytes[16];
@@ -151,8 +161,10 @@ static void check_leaving(struct slot *slot)
         return timer_start(&slot->service->loop, &slot->again, clock_now_ns() + HANDOVER_LOOK_NS);
     if (!slot->was_asked_to_go)
         return ask_to_go(slot, a);
-    if (!is_over || a->process.fd < 0)
+    if (!is_over)
         return;
+    if (a->process.fd < 0)
+        return fleet_kill(a);
     log_warn("%s has not drained: killing it", aggregator_name(a, name, sizeof name));
     process_kill(a->process.fd, SIGKILL);
 }

@@ -56,11 +56,16 @@ bool fleet_expects_more(const struct service *s);
 void fleet_drain(struct service *s, bool now);
 bool fleet_is_gone(const struct service *s);
 void fleet_destroy(struct service *s);
+/* Kills the process of an aggregator that was started here and has not ended. */
+void fleet_kill(const struct aggregator *a);
 
 /* --- processes.c --- */
 
-/* A pidfd, if `pid` still is the process with that identity; else -ESRCH. */
+/* A pidfd, if `pid` still is the process with that identity; else -ESRCH. -EPERM, -ENOSYS: the
+ * process is there, and this host offers no pidfd. */
 int process_open(uint32_t pid, uint64_t identity, int *ret_fd);
+/* false: the process lives, or nobody can tell. */
+bool process_has_ended(uint32_t pid, uint64_t identity);
 void process_kill(int pidfd, int signal);
 
 #endif

@@ -1,17 +1,21 @@
 /* Aggregator processes by fork and exec of this program. Owns no state: a started process is known
- * by the pidfd that the caller keeps. */
+ * by the pidfd (or, where none can be had, the pipe) that the caller keeps. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/base/shortage.h"
 #include "svc/coordinator/provisioner.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define ARGUMENTS_MAX 32
 #define NUMBER_BYTES 24
@@ -52,8 +56,10 @@ static void build(struct command *command, const struct provision *what)
 }
 
 /* In the child, where only async-signal-safe calls are allowed up to the exec. */
-static void become(const struct command *command, char **environment)
+static void become(const struct command *command, char **environment, int pipe_end)
 {
+    if (pipe_end >= 0)
+        fcntl(pipe_end, F_SETFD, 0); /* open until the aggregator has ended */
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -78,22 +84,55 @@ static char **environment_with(char *grant)
     return copy;
 }
 
+static void close_end(int *end)
+{
+    if (*end >= 0)
+        close(*end);
+    *end = -1;
+}
+
+/* Where a sandbox refuses pidfd_open, a pipe tells that the aggregator has ended: the aggregator
+ * holds one end, and nothing is ever written. Else the ends stay -1. */
+static int open_pipe(int ends[2])
+{
+    int fd = pidfd_open(getpid(), 0);
+    if (fd < 0 && shortage_is_refusal(-errno)) {
+        log_warn_rarely("the system call pidfd_open is refused (%s): the end of a process is seen "
+                        "by its connection or a pipe; allow it in the seccomp profile",
+                        err_text(-errno));
+        return pipe2(ends, O_CLOEXEC) < 0 ? -errno : 0;
+    }
+    close_end(&fd);
+    return 0;
+}
+
 static int local_start(struct provisioner *p, const struct provision *what,
                        struct provisioned *ret_it, struct err *err)
 {
     struct command command;
-    char grant[96];
+    char grant[96], text[SHORTAGE_BYTES];
     snprintf(grant, sizeof grant, "GRADPOOL_GRANT=%s", what->grant);
     _cleanup_free_ char **environment = environment_with(grant);
     if (!environment)
         return err_set(err, -ENOMEM, "out of memory");
+    int ends[2] = {-1, -1};
+    int r = open_pipe(ends);
+    if (r < 0)
+        return err_set(err, r, "cannot watch an aggregator: %s",
+                       shortage_text(r, SHORTAGE_OTHER, text, sizeof text));
     build(&command, what);
     pid_t pid = fork();
-    if (pid < 0)
-        return err_set(err, -errno, "cannot start an aggregator: %s", err_text(-errno));
+    if (pid < 0) {
+        r = -errno;
+        close_end(&ends[0]);
+        close_end(&ends[1]);
+        return err_set(err, r, "cannot start an aggregator: %s",
+                       shortage_text(r, SHORTAGE_THREADS, text, sizeof text));
+    }
     if (pid == 0)
-        become(&command, environment);
-    int fd = pidfd_open(pid, 0);
+        become(&command, environment, ends[1]);
+    close_end(&ends[1]);
+    int fd = ends[0] >= 0 ? ends[0] : pidfd_open(pid, 0);
     if (fd < 0) {
         int error = -errno;
         kill(pid, SIGKILL);
@@ -104,11 +143,21 @@ static int local_start(struct provisioner *p, const struct provision *what,
     return 0;
 }
 
+static bool is_pipe(int fd)
+{
+    struct stat status;
+    return fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
 static bool local_collect(struct provisioner *p, const struct provisioned *it, char *buffer,
                           size_t buffer_bytes)
 {
-    int status = 0;
-    if (waitpid(it->pid, &status, WNOHANG) != it->pid)
+    int status = 0, how = WNOHANG;
+    if (is_pipe(it->watch_fd)) {
+        kill(it->pid, SIGKILL); /* its end of the pipe is closed: it is ending, and has no result */
+        how = 0;
+    }
+    if (waitpid(it->pid, &status, how) != it->pid)
         snprintf(buffer, buffer_bytes, "ended");
     else if (WIFSIGNALED(status))
         snprintf(buffer, buffer_bytes, "killed by signal %d", WTERMSIG(status));
@@ -119,7 +168,11 @@ static bool local_collect(struct provisioner *p, const struct provisioned *it, c
 
 static void local_stop(struct provisioner *p, const struct provisioned *it, bool now)
 {
-    pidfd_send_signal(it->watch_fd, now ? SIGKILL : SIGTERM, NULL, 0);
+    int number = now ? SIGKILL : SIGTERM;
+    if (is_pipe(it->watch_fd))
+        kill(it->pid, number); /* our child, and not waited for yet: the number is still its own */
+    else
+        pidfd_send_signal(it->watch_fd, number, NULL, 0);
 }
 
 static void local_destroy(struct provisioner *p) { free(p); }

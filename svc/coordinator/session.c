@@ -186,13 +186,8 @@ void session_away(struct session *session, uint64_t grace_ns)
     session->state = SESSION_AWAY;
     holding_rank_gone(session);
     log_debug("%s is away", session_name(session, name, sizeof name));
-    int fd;
-    int error = session->identity && session->process.fd < 0
-                    ? process_open(session->pid, session->identity, &fd)
-                    : -EAGAIN;
-    if (error == 0)
-        close(fd); /* alive, and not watched for want of descriptors */
-    bool dead = error == -ESRCH;
+    bool dead = session->identity && session->process.fd < 0 &&
+                process_has_ended(session->pid, session->identity);
     timer_start(&session->job->service->loop, &session->away, dead ? 0 : clock_now_ns() + grace_ns);
 }
 

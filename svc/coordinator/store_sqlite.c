@@ -2,6 +2,7 @@
  * data (store_schema.c); every kind of row goes through the same few lines. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/base/shortage.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/store_schema.h"
 
@@ -12,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#define FILE_BYTES_ENOUGH (UINT64_C(16) << 20) /* more than the log is between two checkpoints */
 
 struct store_sqlite {
     struct store store;
@@ -44,10 +47,21 @@ static int errno_of(int code)
     }
 }
 
+/* SQLite's own codes do not name limits, and errno does not survive all of its failed writes. */
+static int limit_of(const struct store_sqlite *s, int code)
+{
+    int error = s->db ? sqlite3_system_errno(s->db) : 0;
+    if ((code & 0xff) == SQLITE_IOERR && !shortage_file_fits(FILE_BYTES_ENOUGH))
+        return -EFBIG;
+    return error == EFBIG || error == EMFILE || error == ENFILE ? -error : 0;
+}
+
 static int failure(struct store_sqlite *s, int code, const char *what, struct err *err)
 {
-    int error = errno_of(code);
-    return err_set(err, error, "cannot %s %s: %s (%s)", what, s->path, err_text(error),
+    char lack[SHORTAGE_BYTES];
+    int limit = limit_of(s, code), error = limit ? limit : errno_of(code);
+    return err_set(err, error, "cannot %s %s: %s (%s)", what, s->path,
+                   shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack),
                    s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(code));
 }
 

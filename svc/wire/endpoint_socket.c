@@ -216,6 +216,8 @@ static const char *next_step(int code, bool is_unix)
     case -ETIMEDOUT: return "is the address right, and does a firewall let the port through?";
     case -EHOSTUNREACH: return "is the address right, and is this host on that network?";
     case -EACCES: return "may this user write to the socket file?";
+    case -EMFILE: return "raise the limit of open files (RLIMIT_NOFILE): ulimit -n";
+    case -ENFILE: return "raise the limit of open files of the whole host (fs.file-max)";
     default: return "check the endpoint (GRADPOOL_ENDPOINT)";
     }
 }

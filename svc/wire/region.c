@@ -4,6 +4,7 @@
 #include "svc/wire/region.h"
 
 #include "svc/base/cleanup.h"
+#include "svc/base/shortage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +18,8 @@ static int region_error(int error)
     switch (error) {
     case EMFILE:
     case ENFILE: return -EMFILE;
-    case ENOSPC:
-    case EFBIG: return -ENOSPC;
+    case ENOSPC: return -ENOSPC;
+    case EFBIG: return -EFBIG;
     default: return -ENOMEM;
     }
 }
@@ -33,19 +34,31 @@ static size_t whole_pages(size_t bytes)
     return (pages ? pages : 1) * page_bytes;
 }
 
+static int map(size_t bytes, int flags, int fd, struct region *ret_region)
+{
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
+    if (base == MAP_FAILED)
+        return region_error(errno);
+    *ret_region = (struct region){.base = base, .bytes = bytes, .fd = fd, .is_ours = true};
+    return 0;
+}
+
 int region_create(size_t bytes, struct region *ret_region)
 {
     size_t mapped = whole_pages(bytes);
     if (mapped == 0)
         return -ENOMEM;
     _cleanup_fd_ int fd = memfd_create("gradpool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 && shortage_is_refusal(-errno))
+        return map(mapped, MAP_ANONYMOUS, -1, ret_region);
+    if (!shortage_file_fits(mapped))
+        return -EFBIG;
     if (fd < 0 || ftruncate(fd, (off_t)mapped) < 0 || fcntl(fd, F_ADD_SEALS, REGION_SEALS) < 0)
         return region_error(errno);
-    void *base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED)
-        return region_error(errno);
-    *ret_region = (struct region){.base = base, .bytes = mapped, .fd = take_fd(&fd)};
-    return 0;
+    int r = map(mapped, 0, fd, ret_region);
+    if (r == 0)
+        (void)take_fd(&fd);
+    return r;
 }
 
 void region_wrap(void *base, size_t bytes, struct region *ret_region)
@@ -57,9 +70,9 @@ void region_destroy(struct region *region)
 {
     if (!region)
         return;
-    if (region->fd >= 0) {
+    if (region->is_ours)
         munmap(region->base, region->bytes);
+    if (region->fd >= 0)
         close(region->fd);
-    }
     *region = (struct region){.fd = -1};
 }

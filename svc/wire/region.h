@@ -1,19 +1,23 @@
 /* Memory a worker lends. Made here it is a sealed memfd, so that fabric_shm can pass it to a lane
- * of the same host and fabric_ofi can register it; memory made elsewhere can only be registered. */
+ * of the same host and fabric_ofi can register it; memory made elsewhere can only be registered.
+ * Where the kernel refuses memfd_create (a sandbox), plain memory is made, which can only be
+ * registered, too. */
 #ifndef GRADPOOL_WIRE_REGION_H
 #define GRADPOOL_WIRE_REGION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct region {
     void *base;
     size_t bytes;
-    int fd; /* memfd sealed against shrinking and growing; -1: foreign memory */
+    int fd;       /* memfd sealed against shrinking and growing; -1: none */
+    bool is_ours; /* made here */
 };
 
 /* Rounds `bytes` up to pages; pages are zero and appear on first touch. Errors: -ENOMEM, -EMFILE,
- * -ENOSPC. */
+ * -ENOSPC, -EFBIG (RLIMIT_FSIZE). */
 int region_create(size_t bytes, struct region *ret_region);
 /* Describes memory that stays the caller's. */
 void region_wrap(void *base, size_t bytes, struct region *ret_region);

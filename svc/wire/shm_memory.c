@@ -4,6 +4,7 @@
 #include "svc/wire/shm_memory.h"
 
 #include "svc/base/cleanup.h"
+#include "svc/base/shortage.h"
 #include "svc/wire/shm_sigbus.h"
 
 #include <errno.h>
@@ -29,6 +30,8 @@ int shm_memory_create(const char *name, uint64_t bytes, int *ret_fd, void **ret_
 
     if (fd < 0)
         return -errno;
+    if (!shortage_file_fits(whole))
+        return -EFBIG;
     if (ftruncate(fd, (off_t)whole) < 0 || fcntl(fd, F_ADD_SEALS, SEALS) < 0)
         return -errno;
     void *base = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

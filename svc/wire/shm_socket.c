@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -170,6 +171,24 @@ static int receive(int fd, struct msghdr *message)
     return (int)n;
 }
 
+/* The kernel cuts descriptors off when this process may have no more. */
+static bool has_no_descriptor(int fd)
+{
+    int probe = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (probe >= 0)
+        close(probe);
+    return probe < 0;
+}
+
+int shm_packet_has_room(int fd)
+{
+    int probes[SHM_PACKET_FDS_MAX], count = 0;
+    while (count < SHM_PACKET_FDS_MAX && (probes[count] = fcntl(fd, F_DUPFD_CLOEXEC, 0)) >= 0)
+        count++;
+    shm_fds_close(probes, (size_t)count);
+    return count == SHM_PACKET_FDS_MAX ? 0 : -EMFILE;
+}
+
 int shm_packet_receive(int fd, struct shm_packet *ret_packet, int ret_fds[SHM_PACKET_FDS_MAX],
                        size_t *ret_fds_count)
 {
@@ -189,8 +208,9 @@ int shm_packet_receive(int fd, struct shm_packet *ret_packet, int ret_fds[SHM_PA
         return -EPIPE; /* the peer's end; a packet of no bytes may bring descriptors all the same */
     if (n != sizeof packet || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
         packet.magic != SHM_MAGIC || packet.ticket_bytes > FABRIC_TICKET_BYTES_MAX) {
+        bool is_full = (message.msg_flags & MSG_CTRUNC) && has_no_descriptor(fd);
         shm_fds_close(ret_fds, count);
-        return -EBADMSG;
+        return is_full ? -EMFILE : -EBADMSG;
     }
     *ret_packet = packet;
     *ret_fds_count = count;

@@ -51,6 +51,9 @@ int shm_socket_peer(int fd, struct shm_peer *ret_peer);
  * Errors: -EAGAIN full, -ECONNRESET. */
 int shm_packet_send(int fd, const struct shm_packet *packet, const int *fds, size_t fds_count);
 
+/* -EMFILE: this process could not receive the descriptors of a packet on `fd`. */
+int shm_packet_has_room(int fd);
+
 /* Receives one packet of the given number of descriptors' worth at most; those that came are the
  * caller's. Errors: -EAGAIN none there; -EPIPE the peer has closed; -ECONNRESET; -EBADMSG not a
  * packet of ours, whatever came with it has been closed. */

@@ -38,6 +38,8 @@ static int begin(struct shm_conn *c, const void *ticket, size_t ticket_bytes)
     int r = make_rings(c, &rings_fd);
 
     if (r == 0)
+        r = shm_packet_has_room(c->socket); /* for the answer: a lane that accepts counts on us */
+    if (r == 0)
         r = say_hello(c, rings_fd, ticket, ticket_bytes);
     if (r == 0)
         r = shm_watch_add(w, c->socket);

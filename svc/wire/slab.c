@@ -233,7 +233,8 @@ static void unmap(struct slab *slab)
         if (!extent->is_kept)
             munmap((char *)slab->region.base + extent->offset, extent->bytes);
     }
-    close(slab->region.fd);
+    if (slab->region.fd >= 0)
+        close(slab->region.fd);
 }
 
 void slabs_fini(struct slabs *s)
@@ -253,5 +254,6 @@ void slabs_fini(struct slabs *s)
 void slabs_abandon_in_child(struct slabs *s)
 {
     for (uint32_t i = 0; i < s->count; i++)
-        close(s->slab[i].region.fd);
+        if (s->slab[i].region.fd >= 0)
+            close(s->slab[i].region.fd);
 }

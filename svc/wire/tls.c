@@ -237,8 +237,9 @@ static int client_refused(struct tls *tls, unsigned long error)
 {
     if (is_refusal(error))
         return fail(tls, -EKEYREJECTED,
-                    "the key of tenant %s was refused: it was revoked, or is another service's; "
-                    "ask the operator for a new one (gradpool tenant add)",
+                    "the key of tenant %s was refused: it is mistyped, was revoked, or is another "
+                    "service's; compare it with what `gradpool tenant add` has printed, or ask the "
+                    "operator for a new one",
                     tls->key.tenant);
     return fail(tls, -EPROTO, "no TLS handshake: %s; is this a gradpool endpoint, of this version?",
                 reason_text(error));

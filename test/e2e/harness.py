@@ -156,13 +156,14 @@ def run(command, timeout=WAIT_S, input=None, capture_output=False, check=False, 
 
 
 class Service:
-    """`gradpool serve` in a folder of its own, on a port that the kernel picks."""
+    """`gradpool serve` in a folder of its own, on a port that the kernel picks; `before`: words
+    that its command begins with."""
 
-    def __init__(self, *options, aggregators=2, folder=None, name='serve'):
+    def __init__(self, *options, aggregators=2, folder=None, name='serve', before=()):
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix='gradpool-test-'))
         self.owns_folder = folder is None
         self.state = self.folder / 'state'
-        self.options, self.aggregators = options, aggregators
+        self.options, self.aggregators, self.before = options, aggregators, before
         self.children = []
         self.endpoint = None
         self.name = 'serve'
@@ -173,9 +174,9 @@ class Service:
         return self.serve.tail() if hasattr(self, 'serve') else ''
 
     def start(self, name='serve', listen='gradpool://127.0.0.1:0'):
-        self.serve = Process([GRADPOOL, 'serve', '--state-dir', self.state, '--listen',
-                              self.endpoint or listen, '--aggregators', self.aggregators,
-                              *self.options], self.folder, name)
+        self.serve = Process([*self.before, GRADPOOL, 'serve', '--state-dir', self.state,
+                              '--listen', self.endpoint or listen, '--aggregators',
+                              self.aggregators, *self.options], self.folder, name)
         self.children.append(self.serve)
         until(self.is_up, 'the service is up', process=self.serve)
         self.endpoint = self.status()['endpoint']

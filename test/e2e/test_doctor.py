@@ -18,8 +18,8 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 # Of the source tree, with the library of this build: as an installed package would be.
 PACKAGE = {'PYTHONPATH': str(SOURCE / 'client/python'),
            'GRADPOOL_LIBRARY': str(BUILD / 'client/libgradpool.so'), 'PATH': '/usr/bin:/bin'}
-HOST = ['libraries', 'clock', 'nofile', 'memlock', 'dev-shm', 'memfd', 'futex', 'cores', 'shm',
-        'tcp', 'python']
+HOST = ['libraries', 'clock', 'nofile', 'memlock', 'dev-shm', 'memfd', 'pidfd', 'futex',
+        'cores', 'shm', 'tcp', 'python']
 
 
 def run(*command, environment=None, before=None):

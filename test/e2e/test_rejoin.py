@@ -44,6 +44,15 @@ def rank_trains_again_and_again(rank, workers):
     return [sum_by_horovods_calls(rank, workers, f'x{turn}') for turn in range(5)]
 
 
+def rank_trains_again_beside_another_user(rank, workers):
+    """As a model that is attached: the job lives on, and is not joined a second time."""
+    from gradpool import _membership
+    other = _membership.join(None, None, rank, workers)
+    totals = [sum_by_horovods_calls(rank, workers, 'x') for _ in range(5)]
+    other.release()
+    return totals
+
+
 def rank_zero_had_a_group_before(rank, workers):
     if rank == 0:
         sum_by_torchs_calls(0, 1, 'alone')
@@ -79,6 +88,11 @@ class Rejoin(unittest.TestCase):
     def test_jobs_of_one_name_follow_each_other(self):
         self.assertEqual(self.run_ranks('rank_trains_again_and_again', 3, GRADPOOL_JOB='turns'),
                          [[6.0] * 5] * 3)
+
+    def test_a_job_that_something_else_of_the_process_uses_goes_on(self):
+        self.assertEqual(
+            self.run_ranks('rank_trains_again_beside_another_user', 2, GRADPOOL_JOB='shared'),
+            [[3.0] * 5] * 2)
 
     def test_a_fresh_rank_meets_one_that_had_a_default_group_before(self):
         self.assertEqual(

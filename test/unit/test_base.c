@@ -4,6 +4,7 @@
 #include "svc/base/err.h"
 #include "svc/base/list.h"
 #include "svc/base/log.h"
+#include "svc/base/shortage.h"
 #include "svc/base/text.h"
 #include "svc/base/unique.h"
 
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -225,6 +227,30 @@ static void an_error_keeps_code_and_sentence_and_returns_the_code(void **state)
 static void an_error_that_nobody_wants_still_returns_the_code(void **state)
 {
     assert_int_equal(err_set(NULL, -EPROTO, "%s", "x"), -EPROTO);
+}
+
+static void a_shortage_names_the_limit_its_value_and_what_raises_it(void **state)
+{
+    char text[SHORTAGE_BYTES], value[32];
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    snprintf(value, sizeof value, "is %llu;", (unsigned long long)limit.rlim_cur);
+    shortage_text(-EMFILE, SHORTAGE_THREADS, text, sizeof text);
+    assert_non_null(strstr(text, "Too many open files: the limit of open files (RLIMIT_NOFILE)"));
+    assert_non_null(strstr(text, value));
+    assert_non_null(strstr(text, "ulimit -n"));
+    shortage_text(-EAGAIN, SHORTAGE_THREADS, text, sizeof text);
+    assert_non_null(strstr(text, "ulimit -"));
+    assert_string_equal(shortage_text(-EAGAIN, SHORTAGE_OTHER, text, sizeof text),
+                        err_text(-EAGAIN));
+    assert_string_equal(shortage_text(-EPROTO, SHORTAGE_THREADS, text, sizeof text),
+                        err_text(-EPROTO));
+}
+
+static void only_a_call_as_such_is_refused(void **state)
+{
+    assert_true(shortage_is_refusal(-EPERM) && shortage_is_refusal(-ENOSYS));
+    assert_false(shortage_is_refusal(0) || shortage_is_refusal(-EACCES));
 }
 
 static void a_long_sentence_is_cut_at_its_room(void **state)
@@ -491,6 +517,8 @@ int main(void)
         cmocka_unit_test(an_unknown_code_has_words_too),
         cmocka_unit_test(an_error_keeps_code_and_sentence_and_returns_the_code),
         cmocka_unit_test(an_error_that_nobody_wants_still_returns_the_code),
+        cmocka_unit_test(a_shortage_names_the_limit_its_value_and_what_raises_it),
+        cmocka_unit_test(only_a_call_as_such_is_refused),
         cmocka_unit_test(a_long_sentence_is_cut_at_its_room),
         log_test(a_program_logs_from_info_upwards),
         log_test(a_client_logs_from_warnings_upwards),
