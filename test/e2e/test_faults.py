@@ -23,9 +23,9 @@ ELEMENTS, COMPUTE_MS = (60000, 50) if '--fifth' in sys.argv else (300000, 10)
 FOREVER = ('--rounds', '1000000', '--verbose', '--elements', str(ELEMENTS // 3), '--compute-ms',
            str(COMPUTE_MS // 2))
 IDLE_JOBS = 20
-# In QUIET_S two local aggregators are pinged three times each, which wakes the coordinator, the
-# aggregator's control thread and its lane, each once or twice.
-QUIET_S, SERVICE_WAKES = 4, 50
+# In QUIET_S two local aggregators are pinged two or three times each, which wakes the coordinator
+# and the aggregators' control threads, each once or twice, and no lane.
+QUIET_S, SERVICE_WAKES = 4, 22
 
 
 def lane_ports(service):
