@@ -291,7 +291,8 @@ class Running(unittest.TestCase):
     def test_a_program_hears_an_interrupt_though_the_runner_was_started_in_the_background(self):
         """As `test/run.sh &` in a script: the shell has told what it starts to ignore SIGINT."""
         case = 'python -m unittest test_runner.Running.hear_an_interrupt'
-        run = subprocess.run(['sh', '-c', '"$@" & wait $!', 'sh', sys.executable, *case.split()[1:]],
+        words = [sys.executable, *case.split()[1:]]
+        run = subprocess.run(['sh', '-c', '"$@" & wait $!', 'sh', *words],
                              cwd=HERE, capture_output=True, text=True, check=False)
         self.assertEqual(run.returncode, 0, run.stderr)
 

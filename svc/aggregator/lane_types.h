@@ -285,8 +285,7 @@ void round_fetch(struct piece *p, uint64_t round); /* the state after it comes f
 void round_fill(struct piece *p, uint64_t round);  /* ... or goes to one that lacks it */
 
 /* new_owner.c */
-/* After a new owner was told where a worker stands: opens the round when all have (W5). */
-void round_recover(struct piece *p);
+void round_recover(struct piece *p); /* opens the round when all workers have said theirs (W5) */
 void round_settle(struct piece *p, uint64_t committed);
 /* What a rank says first of a piece that was installed: whether it can be, and what comes of it. */
 bool new_owner_accepts(const struct piece *p, const struct rank *rank,

@@ -1,9 +1,10 @@
-"""What scripts do to a model and an optimizer after they are attached or wrapped: each row of the table
+"""Calls of scripts on models and optimizers that are attached or wrapped: each row of the table
 "After attach or wrap" of client/python/README.md, at each of its doors.
 
-A row is a function that trains. It runs twice: at the door, with this rank's batch; and in plain PyTorch
-with the batches of all ranks. Where the table says "works", parameters agree; where it says "refused",
-the error has the words that stand there. "As on gloo" is a limit of DistributedDataParallel's own."""
+A row is a function that trains. It runs twice: at the door, with this rank's batch; and in plain
+PyTorch with the batches of all ranks. Where the table says "works", parameters agree; where it says
+"refused", the error has the words that stand there. "As on gloo" is a limit of
+DistributedDataParallel's own."""
 import copy
 import io
 import os

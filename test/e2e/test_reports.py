@@ -1,5 +1,5 @@
-"""Scripts of public bug reports about PyTorch, Horovod, Lightning, Accelerate, DeepSpeed, TRL and Ray,
-in a few lines each, beside the value that their authors expected.
+"""Scripts of public bug reports about PyTorch, Horovod, Lightning, Accelerate, DeepSpeed, TRL and
+Ray, in a few lines each, beside the value that their authors expected.
 
 A case is named after its repository and the report's number there, or after the habit that several
 reports share."""
@@ -317,8 +317,8 @@ def ray_group_again(of):
 
 CASES = [pytorch_192920, pytorch_24836, pytorch_74809, pytorch_158902, pytorch_20421, pytorch_7702,
          pytorch_20355, pytorch_12603, pytorch_143647, pytorch_22095, pytorch_18953, pytorch_97030,
-         pytorch_118337, pytorch_74602, pytorch_130515, pytorch_73515, trl_1342, accelerate_1674, lightning_sync_dist,
-         lightning_objects, deepspeed_4488, deepspeed_flat, ray_group_again]
+         pytorch_118337, pytorch_74602, pytorch_130515, pytorch_73515, trl_1342, accelerate_1674,
+         lightning_sync_dist, lightning_objects, deepspeed_4488, deepspeed_flat, ray_group_again]
 
 
 def rank_replays(rank, workers):

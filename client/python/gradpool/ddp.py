@@ -230,8 +230,8 @@ class Attachment:
         return push.future
 
     def _means_of(self, bucket):
-        """Their start: made once for each layout that DDP comes up with. The bucket's buffer is kept
-        with it, so that no other layout can lie at that address."""
+        """Their start: made once for each layout that DDP comes up with. The bucket's buffer is
+        kept with it, so that no other layout can lie at that address."""
         known, means = self._buckets.get(bucket.index(), (None, None))
         if bucket.buffer().is_sparse:
             return Full(self._tensors[id(bucket.parameters()[0])])
