@@ -41,7 +41,7 @@ int process_open(uint32_t pid, uint64_t identity, int *ret_fd)
 
 bool process_has_ended(uint32_t pid, uint64_t identity)
 {
-    int fd, error = process_open(pid, identity, &fd);
+    int fd = -1, error = process_open(pid, identity, &fd);
     if (error == 0)
         close(fd);
     return error == -ESRCH;
