@@ -24,7 +24,7 @@ import torch
 
 from .. import _operations, errors
 from .._library import encode
-from .._lengths import FIRST, FIRST_BYTES, Habits, Pool, TOGETHER
+from .._lengths import FIRST, Habits, Pool, TOGETHER
 from .._operations import Operation, Part, Slot
 from ..errors import GradpoolError, Mismatch, mismatch, Timeout
 from ._joined import refusal
@@ -36,6 +36,8 @@ _NAME_BYTES = 160           # of a name, as the service knows it
 _TOLD_CHARS = 80            # of what an operation brings, where it stands among others
 # How long who waits for one operation looks at it alone, before the thread takes all that is open.
 _PATIENCE_S = 0.05
+# Bytes of the first lengths that have tensors of their own: all are marked when another one comes.
+_FIRST_BYTES = 4 << 20
 # In the second half of its deadline, so often: what others have told may be of an earlier wait.
 _TELLS = 4
 
@@ -191,7 +193,7 @@ class Sequence:
         if self._habits is None:
             self._bytes += sum(elements * dtype_bytes(dtype) for dtype, elements in sizes)
             few = FIRST if self.unnamed is not None else 1
-            if len(self.plans) < few and (not self.plans or self._bytes <= FIRST_BYTES):
+            if len(self.plans) < few and (not self.plans or self._bytes <= _FIRST_BYTES):
                 return True
             self._habits = Habits()
             for plan in self.plans.values():
