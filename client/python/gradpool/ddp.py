@@ -132,7 +132,8 @@ def _way_of(module, parameters, optimizer, compression):
 
 class Attachment:
     """A model whose gradients the service averages; made by attach(). Leaves the job when the
-    process ends, or at close(), unless another model of it is still attached.
+    process ends, or at close(), unless another model of it is still attached. Of a model that the
+    script has dropped nothing is left in the job, which goes on (Y72).
 
     residuals  what compression has not sent yet: state_dict() and load_state_dict()"""
 
@@ -230,8 +231,8 @@ class Attachment:
         return push.future
 
     def _means_of(self, bucket):
-        """Their start: made once for each layout that DDP comes up with. The bucket's buffer is kept
-        with it, so that no other layout can lie at that address."""
+        """Their start: made once for each layout that DDP comes up with. The bucket's buffer is
+        kept with it, so that no other layout can lie at that address."""
         known, means = self._buckets.get(bucket.index(), (None, None))
         if bucket.buffer().is_sparse:
             return Full(self._tensors[id(bucket.parameters()[0])])
