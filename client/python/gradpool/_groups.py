@@ -6,7 +6,7 @@ import torch.distributed
 
 from ._library import INT_MAX, number
 from .client import DEFAULT_TIMEOUT_MS
-from .errors import error_of
+from .errors import overdue
 
 # Ranks that are told one by one in a job's name, which has room for 127 bytes.
 _TOLD_MAX = 40
@@ -50,8 +50,7 @@ class Limit:
 
     def told(self, timeout):
         """A Timeout with what to change."""
-        return error_of(-timeout.errno, f'{timeout}. The timeout of {self.ms / 1e3:g} s is over: '
-                        f'look at the ranks that are missing, or raise {self._whose}')
+        return overdue(timeout, self.ms / 1e3, self._whose)
 
 
 def _timeout_of(group):

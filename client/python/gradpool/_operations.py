@@ -24,7 +24,7 @@ from ._completion import complete, is_here
 from ._cuda import HERE
 from ._library import INT_MAX
 from ._promise import Promise
-from .errors import error_of, GradpoolError, Timeout
+from .errors import error_of, GradpoolError, overdue, Timeout
 
 # Tensors that a sequence of operations keeps declared, and their bytes: each has staging memory.
 NAMES_MAX = 256
@@ -324,7 +324,7 @@ class Operation(Work):
         except Timeout as timeout:
             if until_s < self._deadline_s:
                 raise
-            self.end(Timeout(errno.ETIMEDOUT, f'{timeout}. {self._limit()}'))
+            self.end(self._overdue(timeout))
         except Exception as other:
             self.end(other)
         else:
@@ -333,10 +333,9 @@ class Operation(Work):
             else:
                 self.end(None)
 
-    def _limit(self):
-        by = getattr(self._group, 'limited_by', 'GRADPOOL_TIMEOUT_MS')
-        return (f'The timeout of {self._group.timeout_s:g} s is over: look at the ranks that are '
-                f'missing, or raise {by}')
+    def _overdue(self, timeout):
+        by = getattr(self._group, 'raised_by', 'GRADPOOL_TIMEOUT_MS')
+        return overdue(timeout, self._group.timeout_s, by)
 
     def _pass(self, until_s):
         """Sees its parts through until then. Returns those that follow, if it is not over."""

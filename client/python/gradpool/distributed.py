@@ -98,7 +98,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
     raised by wait(); after the first one every later operation raises it (Y9).
 
     ranks  the group's, as the job counts them"""
-    limited_by = 'init_process_group(timeout=) or new_group(timeout=)'
+    raised_by = 'init_process_group(timeout=) or new_group(timeout=)'
 
     def __init__(self, membership, name, ranks, rank, timeout):
         super().__init__(rank, len(ranks))
