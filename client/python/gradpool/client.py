@@ -236,6 +236,10 @@ class Job(Owned):
                                                       handle)
             return tensor
 
+    def tensors(self):
+        """The Tensors that are declared here."""
+        return list(self._tensors.values())
+
     def undeclare(self, tensor):
         """Forgets a tensor on this worker; not while another thread pushes it. GradpoolError
         (EBUSY) while a round of it is open."""
