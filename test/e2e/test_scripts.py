@@ -530,7 +530,7 @@ class TimeOuts(Case):
         self.assertEqual([limits, others], [[88000, 5000, 99000, 7000]] * 2)
         self.assertEqual(len(texts), 2)
         for text in texts:
-            self.has_words(text, 'rank 1', 'init_process_group(timeout=)')
+            self.has_words(text, 'rank 1', 'raise init_process_group(timeout=)', 'now 1 s')
 
 
 def release_rank_1(function, workers, **environment):

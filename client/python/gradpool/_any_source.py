@@ -4,12 +4,10 @@ A message is a round of a tensor of two ranks, so such a receive begins one with
 send. The first to come is taken; the others stay, and are what the next receive of the same tag and
 size takes from their ranks (Y12)."""
 import collections
-import errno
 import math
 import threading
 
 from ._operations import Operation
-from .errors import Timeout
 
 
 class Mailbox:
@@ -83,8 +81,7 @@ class Claim(Operation):
 
     def _settle(self, limit_s):
         if self._source is None:
-            self.end(Timeout(errno.ETIMEDOUT, f'nothing came from ranks {self._sources}. '
-                             f'{self._limit()}'))
+            self.end(self._overdue(f'nothing came from ranks {self._sources}'))
             return
         error = self._mailbox.first(self._source).exception()
         if error is None:

@@ -5,8 +5,8 @@ import os
 import torch.distributed
 
 from ._library import INT_MAX, number
-from .client import DEFAULT_TIMEOUT_MS, limited
-from .errors import error_of
+from .client import DEFAULT_TIMEOUT_MS
+from .errors import overdue
 
 # Ranks that are told one by one in a job's name, which has room for 127 bytes.
 _TOLD_MAX = 40
@@ -50,7 +50,7 @@ class Limit:
 
     def told(self, timeout):
         """A Timeout with what to change."""
-        return error_of(-timeout.errno, limited(timeout, self._whose, self.ms / 1e3))
+        return overdue(timeout, self.ms / 1e3, self._whose)
 
 
 def _timeout_of(group):

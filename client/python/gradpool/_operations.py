@@ -25,8 +25,7 @@ from ._cuda import HERE
 from ._lengths import FIRST, FIRST_BYTES, Habits, Pool
 from ._library import INT_MAX
 from ._promise import Promise
-from .client import limited, RAISED_BY
-from .errors import error_of, GradpoolError, Timeout
+from .errors import error_of, GradpoolError, overdue, Timeout
 
 # Tensors that a sequence of operations keeps declared, and their bytes: each has staging memory.
 NAMES_MAX = 256
@@ -373,8 +372,7 @@ class Operation(Work):
         except Timeout as timeout:
             if until_s < self._deadline_s:
                 raise
-            by = getattr(self._group, 'raised_by', RAISED_BY)
-            self.end(Timeout(errno.ETIMEDOUT, limited(timeout, by, self._group.timeout_s)))
+            self.end(self._overdue(timeout))
         except Exception as other:
             self.end(other)
         else:
@@ -382,6 +380,10 @@ class Operation(Work):
                 self._go_on(more)
             else:
                 self.end(None)
+
+    def _overdue(self, timeout):
+        by = getattr(self._group, 'raised_by', 'GRADPOOL_TIMEOUT_MS')
+        return overdue(timeout, self._group.timeout_s, by)
 
     def _pass(self, until_s):
         """Sees its parts through until then. Returns those that follow, if it is not over."""

@@ -24,7 +24,6 @@ _NOT_OFFERED = 'amsgrad', 'maximize', 'differentiable', 'capturable'
 _EMBEDDINGS = torch.nn.Embedding, torch.nn.EmbeddingBag
 _REQUIRES_GRAD = operator.attrgetter('requires_grad')
 _NUMBERS = 'lr', 'weight_decay', 'momentum', 'dampening', 'eps'
-_STEPS = '(steps)'      # end of the name of the tensor that counts them
 
 
 def _rule_of(kind, group):
@@ -74,7 +73,7 @@ class Stepping:
                           for parameter in group['params']}
         self._check_same(parameters)
         self._parameters = parameters
-        self._tensors = {}      # id of a parameter, or _STEPS -> its tensor
+        self._tensors = {}      # id of a parameter -> its tensor
         self._pushed = set()    # indices of buckets that went out since the last step()
         self._counts = self._count()
         self._written = Written({id(one): name for name, one in parameters.items()})
@@ -105,8 +104,7 @@ class Stepping:
             made = job.declare_all({prefix + name: one.numel() for name, one in named.items()},
                                    rule=rule, wire=wire)
             self._tensors.update((id(one), tensor) for one, tensor in zip(named.values(), made))
-        steps = self._tensors[_STEPS] = job.declare(prefix + _STEPS, len(self._parameters),
-                                                    'int64')
+        steps = job.declare(f'{prefix}(steps)', len(self._parameters), 'int64')
         tensors = {one: self._tensors[id(one)] for one in self._parameters.values()}
         if not self._kept.begin(job, tensors, steps):
             self._broadcast(job)

@@ -40,18 +40,6 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
     return Client(handle)
 
 
-# How an error of the library names what raises the limit of a wait (client/stall.c).
-RAISED_BY = 'timeout_ms or GRADPOOL_TIMEOUT_MS'
-
-
-def limited(timeout, by, seconds):
-    """The text of a Timeout whose limit is another: how long it is, and what raises it."""
-    text = str(timeout)
-    if RAISED_BY not in text:
-        text += f'. To wait longer, raise {RAISED_BY}'
-    return f'{text.replace(RAISED_BY, by)}, now {seconds:g} s'
-
-
 def default_timeout_ms():
     """What a time-out of 0 means."""
     return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)
@@ -248,6 +236,10 @@ class Job(Owned):
                 tensor = self._tensors[name] = Tensor(self, name, elements, dtype, ranks,
                                                       handle)
             return tensor
+
+    def tensors(self):
+        """The Tensors that are declared here."""
+        return list(self._tensors.values())
 
     def undeclare(self, tensor):
         """Forgets a tensor on this worker; not while another thread pushes it. GradpoolError

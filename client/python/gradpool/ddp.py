@@ -132,7 +132,8 @@ def _way_of(module, parameters, optimizer, compression):
 
 class Attachment:
     """A model whose gradients the service averages; made by attach(). Leaves the job when the
-    process ends, or at close(), unless another model of it is still attached.
+    process ends, or at close(), unless another model of it is still attached. Of a model that the
+    script has dropped nothing is left in the job, which goes on (Y72).
 
     residuals  what compression has not sent yet: state_dict() and load_state_dict()"""
 
@@ -151,11 +152,12 @@ class Attachment:
         self.residuals = Residuals(getattr(way, 'feedback', None),
                                    {name: one.numel() for name, one in parameters.items()},
                                    job.rank)
+        known = set(job.tensors())
         if way is None:
             self._tensors = self._declare(parameters, names_of_sparse(model.module), wire)
         else:
             way.declare(job, place.beginning, wire)
-        place.tensors = list((way or self)._tensors.values())
+        place.tensors = [tensor for tensor in job.tensors() if tensor not in known]
         model.register_comm_hook(self, _average)
         if isinstance(way, Stepping):
             way.replace_step(self.check)

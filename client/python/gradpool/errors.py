@@ -54,6 +54,13 @@ def mismatch(text):
     return Mismatch(errno.EINVAL, text)
 
 
+def overdue(timeout, limit_s, raised_by):
+    """A Timeout that names its limit and what raises it, in place of the library's advice."""
+    told = str(timeout).partition('. To wait longer')[0]
+    return Timeout(errno.ETIMEDOUT, f'{told}. The timeout of the wait is over: look at the '
+                   f'ranks that are missing, or raise {raised_by}, now {limit_s:g} s')
+
+
 def disagreement(texts, ranks):
     """'ranks disagree: rank 0 brought ...; ranks 1, 2 brought ...'"""
     who = {}
