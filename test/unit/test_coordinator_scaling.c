@@ -44,7 +44,7 @@ static size_t lanes_in(struct rig *rig, enum lane_use use)
 
 static void wait_for(struct rig *rig, bool (*is_so)(struct rig *rig, uint64_t what), uint64_t what)
 {
-    uint64_t deadline_ns = clock_now_ns() + 20 * NS_PER_S;
+    uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
     while (!is_so(rig, what)) {
         if (clock_now_ns() > deadline_ns)
             fail_msg("%zu lanes open, %zu closing, %zu parked, %u starts; decisions: %llu",
