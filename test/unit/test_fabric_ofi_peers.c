@@ -115,7 +115,8 @@ static void worker_kill(pid_t pid)
 
 static void many_reads_of_1_MiB_bring_every_byte(void **state)
 {
-    enum { REGION_BYTES = 8 * MIB, DEPTH = 4, READS = 200 };
+    enum { REGION_BYTES = 8 * MIB, DEPTH = 4 };
+    const uint32_t reads = extent(200, 50, 200);
     struct rig rig;
     struct fabric_conn *c;
     (void)state;
@@ -124,8 +125,8 @@ static void many_reads_of_1_MiB_bring_every_byte(void **state)
     uint8_t *slots = malloc((size_t)DEPTH * MIB);
     size_t offsets[DEPTH];
     assert_int_equal(fabric_pool_register(rig.lane.fabric, slots, (size_t)DEPTH * MIB), 0);
-    for (uintptr_t posted = 0, over = 0; over < READS; over++) {
-        for (; posted < READS && posted < over + DEPTH; posted++) {
+    for (uintptr_t posted = 0, over = 0; over < reads; over++) {
+        for (; posted < reads && posted < over + DEPTH; posted++) {
             uint8_t *slot = slots + posted % DEPTH * MIB;
             offsets[posted % DEPTH] = posted * 65537 % (REGION_BYTES - MIB);
             memset(slot, 0, MIB);
