@@ -288,12 +288,11 @@ class Running(unittest.TestCase):
         self.assertFalse(is_full(1.0, 1.0, has_idle_core=True), 'they come in bursts')
         self.assertTrue(is_full(*[0.0] * 4, age_s=0.1), 'nothing is known of them yet')
 
-    def test_a_program_hears_an_interrupt_though_the_runner_was_started_in_the_background(self):
+    def test_a_program_hears_an_interrupt_though_its_runner_began_in_the_background(self):
         """As `test/run.sh &` in a script: the shell has told what it starts to ignore SIGINT."""
-        case = 'python -m unittest test_runner.Running.hear_an_interrupt'
-        words = [sys.executable, *case.split()[1:]]
-        run = subprocess.run(['sh', '-c', '"$@" & wait $!', 'sh', *words],
-                             cwd=HERE, capture_output=True, text=True, check=False)
+        case = [sys.executable, '-m', 'unittest', 'test_runner.Running.hear_an_interrupt']
+        run = subprocess.run(['sh', '-c', '"$@" & wait $!', 'sh', *case], cwd=HERE,
+                             capture_output=True, text=True, check=False)
         self.assertEqual(run.returncode, 0, run.stderr)
 
     def hear_an_interrupt(self):

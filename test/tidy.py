@@ -56,6 +56,7 @@ LIBRARIES = {
     'hwloc.h': {'svc/cores'},
     'hwloc/': {'svc/cores'},
     'jemalloc/': {'svc/aggregator/arena.c'},
+    'sanitizer/': {'svc/aggregator/arena.c', 'test/unit/test_arena.c'},
     'sqlite3.h': {'svc/coordinator', 'test/unit/test_store.c'},
     'jansson.h': {'svc/ops', 'bench/savings/look_parse.c'},
     'microhttpd.h': {'svc/ops'},

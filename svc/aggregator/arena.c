@@ -20,7 +20,7 @@ struct count {
 
 #ifdef ARENA_MALLOC
 
-#include <string.h>
+#include <sanitizer/asan_interface.h>
 
 /* Stands right before the memory it describes. */
 struct block {
@@ -49,18 +49,27 @@ static void heap_close(struct arena *arena)
 
 static struct block *block_of(void *memory) { return (struct block *)memory - 1; }
 
+static char *aligned(char *start, size_t alignment)
+{
+    return (char *)(((uintptr_t)start + alignment - 1) & ~(uintptr_t)(alignment - 1));
+}
+
+/* calloc() leaves long memory untouched, and so its shadow; aligned here. What calloc() gave beyond
+ * `bytes` on both sides is forbidden ground. */
 static void *heap_alloc(struct arena *arena, size_t bytes, size_t alignment)
 {
-    size_t room = alignment > sizeof(struct block) ? alignment : sizeof(struct block);
-    char *start = NULL;
-    if (bytes > PTRDIFF_MAX - room || posix_memalign((void **)&start, alignment, room + bytes) != 0)
+    size_t more = sizeof(struct block) + alignment;
+    char *start = bytes > PTRDIFF_MAX - more ? NULL : calloc(1, bytes + more);
+    if (!start)
         return NULL;
-    memset(start, 0, room + bytes);
-    struct block *block = block_of(start + room);
+    char *memory = aligned(start + sizeof(struct block), alignment);
+    struct block *block = block_of(memory);
+    ASAN_POISON_MEMORY_REGION(start, (size_t)((char *)block - start));
+    ASAN_POISON_MEMORY_REGION(memory + bytes, (size_t)(start + more - memory));
     *block = (struct block){.start = start, .bytes = bytes};
     list_append(&arena->blocks, &block->node);
     __atomic_add_fetch(&arena->allocated_bytes, bytes, __ATOMIC_RELAXED);
-    return start + room;
+    return memory;
 }
 
 static size_t heap_bytes(void *memory) { return block_of(memory)->bytes; }

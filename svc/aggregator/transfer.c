@@ -10,7 +10,7 @@
 #include <errno.h>
 
 /* A mapped chunk is a unit of fairness between jobs only. */
-#define MAPPED_CHUNK_BYTES (256u << 10)
+#define MAPPED_CHUNK_BYTES ((256u << 10) / TRANSFER_SHORTER)
 
 bool transfer_is_active(const struct lane_job *job)
 {

@@ -10,6 +10,14 @@
 
 struct piece;
 
+/* Divides the lengths of long chunks and of what is in flight of them: a sanitizer multiplies what
+ * a byte costs, and tests want several turns of a lane, whatever their length. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define TRANSFER_SHORTER 4
+#else
+#define TRANSFER_SHORTER 1
+#endif
+
 /* One chunk on its way: reads in passes of up to REDUCE_SOURCES_MAX, sum, writes. Resumable at
  * every post, because a full queue says -EAGAIN. */
 enum transfer_state { TRANSFER_FREE, TRANSFER_READING, TRANSFER_SUMMING, TRANSFER_WRITING };

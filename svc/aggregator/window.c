@@ -10,9 +10,9 @@
 
 /* Long chunks of a job in flight, all its workers together. More costs CPU (the data leaves the
  * cache before it is summed), so do shorter slots (each has its price in messages and wake-ups). */
-#define WINDOW_BYTES (5u << 20)
-#define SLOT_BYTES_LEAST (64u << 10)
-#define SLOT_BYTES_MOST (1u << 20)
+#define WINDOW_BYTES ((5u << 20) / TRANSFER_SHORTER)
+#define SLOT_BYTES_LEAST ((64u << 10) / TRANSFER_SHORTER)
+#define SLOT_BYTES_MOST ((1u << 20) / TRANSFER_SHORTER)
 /* Small chunks in flight: many, for each waits a round trip, whatever it holds. */
 #define SMALL_WINDOW_BYTES (1u << 20)
 #define SLOT_BYTES_SMALL (4u << 10)

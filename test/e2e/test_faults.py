@@ -17,9 +17,11 @@ import tap
 from harness import (BENCH, GRADPOOL, Process, Service, cpu_s, cut_connections,
                      finish_training, is_alive, result, until)
 
-# Elements of a round that something dies in, and the time that it computes before. A build with
-# sanitizers (`--fifth`) looks at every element, and takes its time to start again.
-ELEMENTS, COMPUTE_MS = (60000, 50) if '--fifth' in sys.argv else (300000, 10)
+# Elements of a round that something dies in, the time that it computes before, and rounds: before
+# something dies, and of another job beside. A build with sanitizers (`--fifth`) makes each byte and
+# each round dear, and takes its time to start again.
+ELEMENTS, COMPUTE_MS, ROUNDS_BEFORE, ROUNDS_BESIDE = \
+    (60000, 100, 10, 100) if '--fifth' in sys.argv else (300000, 10, 20, 600)
 FOREVER = ('--rounds', '1000000', '--verbose', '--elements', str(ELEMENTS // 3), '--compute-ms',
            str(COMPUTE_MS // 2))
 IDLE_JOBS = 20
@@ -140,8 +142,8 @@ class Faults(unittest.TestCase):
     def stop_a_worker(self, transport):
         job = f'stopped-{transport}'
         workers = self.training(job, 2, '--transport', transport)
-        other = self.service.workers('beside-' + transport, 2, '--rounds', '600', '--elements',
-                                     '50000', '--transport', transport)
+        other = self.service.workers('beside-' + transport, 2, '--rounds', str(ROUNDS_BESIDE),
+                                     '--elements', '50000', '--transport', transport)
         workers[1].signal(signal.SIGSTOP)
         for worker in other:
             self.assertEqual(result(worker)['wrong'], 0)
@@ -366,7 +368,7 @@ class Killed(unittest.TestCase):
                                        str(ELEMENTS), '--compute-ms', str(COMPUTE_MS),
                                        '--transport', transport, *options)
         for worker in workers:
-            worker.wait_for('round 20\n')
+            worker.wait_for(f'round {ROUNDS_BEFORE}\n')
         return workers
 
     def kill_coordinator(self, transport):

@@ -97,7 +97,7 @@ static inline envelope *receive_wait(struct channel *ch)
     int r;
     while ((r = channel_receive(ch, &message)) == -EAGAIN) {
         struct pollfd wait = {.fd = channel_fd(ch), .events = POLLIN};
-        assert_int_equal(poll(&wait, 1, 10000), 1);
+        assert_int_equal(poll(&wait, 1, 60000), 1);
     }
     assert_int_equal(r, 0);
     return message;

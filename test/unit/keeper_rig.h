@@ -3,9 +3,11 @@
 #ifndef GRADPOOL_TEST_KEEPER_RIG_H
 #define GRADPOOL_TEST_KEEPER_RIG_H
 
-#define ELEMENTS 330000 /* six chunks: more than a turn of the lane */
 #include "svc/aggregator/regroup.h"
 #include "svc/aggregator/release.h"
+#include "svc/aggregator/transfer_types.h"
+
+#define ELEMENTS (330000 / TRANSFER_SHORTER) /* six chunks: more than a turn of the lane */
 #include "test/unit/update_rig.h"
 
 #define RANKS 2

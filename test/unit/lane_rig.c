@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -148,10 +149,10 @@ static void take(struct rig_worker *w, const struct fabric_event *event)
     }
 }
 
-void rig_turn(struct rig *rig)
+bool rig_turn(struct rig *rig)
 {
     struct fabric_event events[32];
-    (void)lane_poll(rig->lane, clock_now_ns());
+    bool is_busy = lane_poll(rig->lane, clock_now_ns());
     for (uint32_t i = 0; i < RIG_WORKERS_MAX; i++) {
         struct rig_worker *w = &rig->workers[i];
         if (!w->fabric || w->is_stopped)
@@ -159,7 +160,16 @@ void rig_turn(struct rig *rig)
         int count = fabric_poll(w->fabric, events, 32);
         for (int j = 0; j < count; j++)
             take(w, &events[j]);
+        is_busy |= count > 0;
     }
+    return is_busy;
+}
+
+void rig_turn_gently(struct rig *rig)
+{
+    const struct timespec moment = {.tv_nsec = 20 * NS_PER_US};
+    if (!rig_turn(rig))
+        nanosleep(&moment, NULL);
 }
 
 /* Quiet for long enough that a loopback packet would have come. */
@@ -167,7 +177,7 @@ void rig_settle(struct rig *rig)
 {
     uint64_t until_ns = clock_now_ns() + (strcmp(rig->kind, "shm") == 0 ? 5 : 40) * NS_PER_MS;
     while (clock_now_ns() < until_ns)
-        rig_turn(rig);
+        rig_turn_gently(rig);
 }
 
 void rig_connect(struct rig *rig, uint32_t i, uint32_t job, uint32_t rank)

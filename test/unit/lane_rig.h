@@ -4,6 +4,7 @@
 #define GRADPOOL_TEST_LANE_RIG_H
 
 #include "svc/aggregator/lane.h"
+#include "svc/aggregator/transfer_types.h"
 #include "svc/wire/fabric.h"
 #include "svc/wire/record.h"
 #include "svc/wire/region.h"
@@ -12,9 +13,9 @@
 #define RIG_JOB 7
 #define RIG_LANE 3
 #define RIG_INCARNATION UINT64_C(0xfeed)
-/* Worker memory: inputs from the start, landing areas from the middle. */
 /* Of a machine so small that long tensors go past its cache (A18), short ones do not. */
 #define RIG_CACHE_BYTES (64u << 10)
+/* Worker memory: inputs from the start, landing areas from the middle. */
 #define RIG_REGION_BYTES (8u << 20)
 #define RIG_LANDING (RIG_REGION_BYTES / 2)
 
@@ -96,17 +97,20 @@ void rig_break_page(struct rig *rig, uint32_t i, const void *at);
 void rig_say(struct rig *rig, uint32_t i, struct say say);
 /* Polls everybody until nothing more happens. */
 void rig_settle(struct rig *rig);
-/* Polls until the condition holds; the test fails after ten seconds. */
+/* Polls until the condition holds; the test fails after a minute. */
 #define rig_until(rig, condition)                                   \
     do {                                                            \
-        uint64_t rig_deadline_ = rig_now() + UINT64_C(10000000000); \
+        uint64_t rig_deadline_ = rig_now() + UINT64_C(60000000000); \
         while (!(condition)) {                                      \
-            rig_turn(rig);                                          \
+            rig_turn_gently(rig);                                   \
             if (rig_now() > rig_deadline_)                          \
                 fail_msg("never: %s", #condition);                  \
         }                                                           \
     } while (0)
-void rig_turn(struct rig *rig);
+/* Polls all of them. Returns whether something happened, or more is due. */
+bool rig_turn(struct rig *rig);
+/* ... and where nothing did, leaves the core to others for a moment. */
+void rig_turn_gently(struct rig *rig);
 uint64_t rig_now(void);
 
 #endif

@@ -408,7 +408,7 @@ static void a_reset_by_tcp_is_a_peer_that_is_gone(void **state)
     setsockopt(pair.peer, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
     close(pair.peer);
     pair.peer = -1;
-    assert_int_equal(poll(&wait, 1, 10000), 1);
+    assert_int_equal(poll(&wait, 1, 60000), 1);
     assert_int_equal(channel_receive(pair.channel, &message), -ECONNRESET);
     expect_text(channel_failure(pair.channel), "Connection reset by peer");
     pair_close(&pair);

@@ -87,7 +87,7 @@ static void until_shown(struct rig *rig, unsigned shows)
     uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
     while (seen.shows < shows) {
         assert_true(clock_now_ns() < deadline_ns);
-        rig_step(rig);
+        rig_step_within(rig, NS_PER_MS);
     }
 }
 
@@ -138,11 +138,11 @@ static void it_is_called_when_its_descriptor_is_readable_and_when_it_wants_to_be
     seen.next_ns = clock_now_ns() + 20 * NS_PER_MS;
     assert_int_equal(write(seen.fd, &one, sizeof one), sizeof one);
     while (seen.runs < 1)
-        rig_step(rig);
+        rig_step_within(rig, NS_PER_MS);
     uint64_t wanted_ns = seen.next_ns;
     seen.next_ns = UINT64_MAX;
     while (seen.runs < 2)
-        rig_step(rig);
+        rig_step_within(rig, NS_PER_MS);
     assert_true(clock_now_ns() >= wanted_ns);
     rig_settle(rig);
     assert_int_equal(seen.runs, 2);

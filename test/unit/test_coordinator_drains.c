@@ -127,7 +127,7 @@ static void a_lane_that_was_to_get_a_later_batch_ends_meanwhile(void **state)
     m.target->ignores = third->ignores = BODY(INSTALL_REQUEST);
     moving_drain(&m, m.source->lanes[0], 0, false);
     while (!has_come(m.target, BODY(INSTALL_REQUEST)) && !has_come(third, BODY(INSTALL_REQUEST)))
-        rig_step(m.rig);
+        rig_step_within(m.rig, NS_PER_MS);
     struct end *other = has_come(third, BODY(INSTALL_REQUEST)) ? m.target : third;
     m.target = other == third ? m.target : third;
     /* One that is to end is forgotten at once. */

@@ -241,7 +241,7 @@ static void who_has_joined_nothing_and_is_silent_longest_goes(void **state)
     struct end *second = rig_connect_silently(rig);
     struct end *third = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
     for (uint64_t from_ns = clock_now_ns(); clock_now_ns() < from_ns + NS_PER_S + NS_PER_S / 10;)
-        rig_step(rig);
+        rig_step_within(rig, NS_PER_MS);
     assert_false(first->is_gone);
     rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
     end_expect_closed(first);
@@ -260,7 +260,7 @@ static void who_has_left_its_job_has_joined_nothing(void **state)
     struct end *left = rig_join(rig, "resnet", 1, 2, NULL, NULL);
     end_leave(left);
     for (uint64_t from_ns = clock_now_ns(); clock_now_ns() < from_ns + NS_PER_S + NS_PER_S / 10;)
-        rig_step(rig);
+        rig_step_within(rig, NS_PER_MS);
     assert_false(left->is_gone);
     rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
     end_expect_closed(left);

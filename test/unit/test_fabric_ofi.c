@@ -61,7 +61,7 @@ static void assert_filled(const uint8_t *bytes, size_t count, size_t offset, uns
 /* Takes the next message by hand, without giving its buffer back. */
 static struct fabric_event hold_message(struct rig *rig)
 {
-    uint64_t deadline_ns = clock_now_ns() + 10 * NS_PER_S;
+    uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
     for (;;) {
         struct fabric_event event;
         if (fabric_poll(rig->lane.fabric, &event, 1) == 1 && event.kind == FABRIC_EVENT_MESSAGE)

@@ -115,7 +115,8 @@ static void worker_kill(pid_t pid)
 
 static void many_reads_of_1_MiB_bring_every_byte(void **state)
 {
-    enum { REGION_BYTES = 8 * MIB, DEPTH = 4, READS = 200 };
+    enum { REGION_BYTES = 8 * MIB, DEPTH = 4 };
+    const uint32_t reads = extent(200, 50, 200);
     struct rig rig;
     struct fabric_conn *c;
     (void)state;
@@ -124,8 +125,8 @@ static void many_reads_of_1_MiB_bring_every_byte(void **state)
     uint8_t *slots = malloc((size_t)DEPTH * MIB);
     size_t offsets[DEPTH];
     assert_int_equal(fabric_pool_register(rig.lane.fabric, slots, (size_t)DEPTH * MIB), 0);
-    for (uintptr_t posted = 0, over = 0; over < READS; over++) {
-        for (; posted < READS && posted < over + DEPTH; posted++) {
+    for (uintptr_t posted = 0, over = 0; over < reads; over++) {
+        for (; posted < reads && posted < over + DEPTH; posted++) {
             uint8_t *slot = slots + posted % DEPTH * MIB;
             offsets[posted % DEPTH] = posted * 65537 % (REGION_BYTES - MIB);
             memset(slot, 0, MIB);
@@ -148,7 +149,7 @@ static void many_reads_of_1_MiB_bring_every_byte(void **state)
  * sleep_ms 0: it then only polls, and never arms. */
 static void fill_the_way(struct rig *rig, struct fabric_conn *c, pid_t pid, int sleep_ms)
 {
-    enum { WRITES = 4, BYTES = 16 * MIB };
+    enum { WRITES = 4, BYTES = 8 * MIB };
     static uint8_t slot[BYTES];
     struct fabric_wait wait;
     rig_expect_nothing(rig, &rig->lane);
@@ -161,7 +162,7 @@ static void fill_the_way(struct rig *rig, struct fabric_conn *c, pid_t pid, int 
     uint64_t begin_ns = clock_now_ns();
     for (int over = 0; over < WRITES;) {
         struct fabric_event event;
-        assert_true(clock_now_ns() - begin_ns < 5 * NS_PER_S);
+        assert_true(clock_now_ns() - begin_ns < 60 * NS_PER_S);
         if (fabric_poll(rig->lane.fabric, &event, 1) == 0) {
             if (sleep_ms > 0)
                 fabric_sleep_ms(rig->lane.fabric, sleep_ms);
@@ -180,7 +181,7 @@ static void writes_that_fill_the_socket_go_on_by_polling_and_by_sleeping(void **
     (void)state;
     lane_open(&rig);
     pid_t pid = worker_start(&rig, 64 * MIB, 3, &c);
-    fill_the_way(&rig, c, pid, 5000);
+    fill_the_way(&rig, c, pid, 60000);
     fill_the_way(&rig, c, pid, 0);
     worker_kill(pid);
     fabric_close(rig.lane.fabric);

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#define ELEMENTS 100000 /* two chunks */
+#define ELEMENTS (100000 / TRANSFER_SHORTER) /* two chunks */
 #define BYTES (ELEMENTS * sizeof(float))
 #define DATA 2 /* the piece; 1 is the leader's */
 

@@ -101,12 +101,13 @@ static void nan_and_infinity_reach_the_parameters(void **state)
     for (uint32_t rank = 0; rank < 2; rank++)
         memset(rig_input(&rig, rank, 0), 0, BYTES);
     rig_input(&rig, 1, 0)[5] = NAN;
-    rig_input(&rig, 0, 0)[70000] = -INFINITY;
+    rig_input(&rig, 0, 0)[70000 / TRANSFER_SHORTER] = -INFINITY;
     for (uint32_t rank = 0; rank < 2; rank++)
         say(rank, 2, RECORD_UPDATE, RECORD_ANNOUNCE);
     await_commit(2);
     assert_true(isnan(rig_landing(&rig, 0, 0)[5]));
-    assert_true(isinf(rig_landing(&rig, 1, 0)[70000]) && rig_landing(&rig, 1, 0)[70000] > 0);
+    assert_true(isinf(rig_landing(&rig, 1, 0)[70000 / TRANSFER_SHORTER]) &&
+                rig_landing(&rig, 1, 0)[70000 / TRANSFER_SHORTER] > 0);
     assert_true(isfinite(rig_landing(&rig, 0, 0)[6]));
 }
 

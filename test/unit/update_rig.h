@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #ifndef ELEMENTS
-#define ELEMENTS 100000 /* two chunks */
+#define ELEMENTS (100000 / TRANSFER_SHORTER) /* two chunks */
 #endif
 #define BYTES (ELEMENTS * sizeof(float))
 #define W 1 /* the piece */
