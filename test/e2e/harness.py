@@ -164,6 +164,7 @@ class Service:
         self.owns_folder = folder is None
         self.state = self.folder / 'state'
         self.options, self.aggregators, self.before = options, aggregators, before
+        self.joined = 0     # aggregators that the test itself has started, beside the local ones
         self.children = []
         self.endpoint = None
         self.name = 'serve'
@@ -185,7 +186,7 @@ class Service:
         if self.serve.child.poll() is not None:
             raise AssertionError(f'serve ended:\n{self.serve.tail()}')
         with contextlib.suppress(AssertionError):  # nobody answers yet
-            return self.aggregators == len(self.pids('up'))
+            return self.aggregators + self.joined == len(self.pids('up'))
         return False
 
     def ask(self, *command):

@@ -245,7 +245,7 @@ class Aggregators(unittest.TestCase):
                                    '--cores', '0'], self.service.folder, 'aggregator', operator)
         self.service.children.append(self.aggregator)
         self.aggregator.wait_for('joined as aggregator 1')
-        self.service.aggregators = 1
+        self.service.joined = 1
 
     def test_one_joins_with_an_operator_s_key_and_both_sides_outlive_the_coordinator(self):
         workers = self.service.workers('long', 2, '--rounds', '1500', '--verbose', '--compute-ms',
