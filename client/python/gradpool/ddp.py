@@ -115,6 +115,13 @@ def _parameters_of(model):
     return found
 
 
+def _frozen_of(model):
+    """{name: parameter} that DDP has no gradients of, though nobody told it to ignore them."""
+    ignored = set(getattr(model, 'parameters_to_ignore', ()))
+    return {name: parameter for name, parameter in model.module.named_parameters()
+            if not parameter.requires_grad and name not in ignored}
+
+
 def _way_of(module, parameters, optimizer, compression):
     """What is pushed instead of gradients whose mean is taken; None: nothing."""
     if optimizer is not None and compression is not None:
@@ -161,7 +168,7 @@ class Attachment:
         model.register_comm_hook(self, _average)
         if isinstance(way, Stepping):
             way.replace_step(self.check)
-        self._before_forward = model.register_forward_pre_hook(_Check(self))
+        self._before_forward = model.register_forward_pre_hook(_Check(self, _frozen_of(model)))
         _uneven.watch(model, isinstance(way, Stepping))
         weakref.finalize(model, _drop, weakref.ref(self), place).atexit = False
         _attachments.add(self)
@@ -293,15 +300,26 @@ class _Push:
 
 
 class _Check:
-    """What an attached model does before each forward(). A copy of the model does nothing there."""
+    """Before each forward() of an attached model. A copy of the model does nothing there.
 
-    def __init__(self, attachment=None):
+    frozen  {name: parameter} that DDP does not average"""
+
+    def __init__(self, attachment=None, frozen=()):
         self._attachment = weakref.ref(attachment) if attachment else lambda: None
+        self._frozen = frozen
 
     def __call__(self, *_):
         attachment = self._attachment()
         if attachment is not None:
             attachment.check()
+            self._check_frozen()
+
+    def _check_frozen(self):
+        for name in self._frozen:
+            if self._frozen[name].requires_grad:
+                raise mismatch(f"parameter '{name}' was thawed after DistributedDataParallel(), "
+                               'which averages no gradient of it: set requires_grad before, or '
+                               'make another DistributedDataParallel of the module and attach() it')
 
     def __reduce__(self):
         return _Check, ()

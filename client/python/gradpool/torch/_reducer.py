@@ -128,6 +128,9 @@ class Reducer:
             del self._members[member.key[0]]
         new = {id(one): one for one in parameters
                if id(one) in keys and id(one) not in self._members}
+        for member in gone:
+            if member.key[0] in new:    # of another dtype: its gradient travels with the new layout
+                member.parameter = member.parameter.detach()
         if new:
             self._own(new)
             self._add([self._member(one, keys[name]) for name, one in new.items()])
