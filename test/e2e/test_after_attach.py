@@ -426,7 +426,7 @@ def rank_walks(rank, workers):
 
 def table():
     """{door: {row: cell}}, from README."""
-    lines = README.read_text(encoding='utf-8').split(TITLE)[1].split('\n## ')[0].splitlines()
+    lines = README.read_text(encoding='utf-8').split(TITLE)[1].split('\n##')[0].splitlines()
     head, _, *rows = [[cell.strip() for cell in line.strip('|').split(' | ')]
                       for line in lines if line.startswith('|')]
     return {column.strip('`'): {row[0]: row[i] for row in rows}
