@@ -45,7 +45,7 @@ class _Rounds:
         """Begins a round of each that has none open, unless it has as many as `until` says."""
         for key in self._free():
             sequence, plan = self._plans[key]
-            if until is None or plan.rounds < until[key]:
+            if until is None or plan.rounds < until.get(key, 0):
                 self._open[key] = NamedOperation(sequence, plan.neutral(), True).start()
 
     def answer(self, calls):
@@ -79,8 +79,9 @@ class _Rounds:
         return any(operation.rest(_SLICE_MS) for operation in list(self._open.values()))
 
     def end(self, every):
-        """All ranks have stopped, with these counts."""
-        until = {key: max(counts.get(key, 0) for counts in every) for key in self._plans}
+        """All ranks have stopped, with these counts. What was begun for others may be learnt only
+        here, so that others alone have counted it."""
+        until = {key: max(counts.get(key, 0) for counts in every) for key in set().union(*every)}
         self.go_on(until)
         while self._open:
             self.rest()
