@@ -163,7 +163,9 @@ static void what_the_coordinator_knows_of_a_late_rank_is_told(void **state)
     failed(gp_wait(q[0], 100), -ETIMEDOUT,
            "'a' round 1: no push from rank 1 after 100 ms; rank 1 (node4, pid 77) has not pushed",
            ". To wait longer, raise timeout_ms or GRADPOOL_TIMEOUT_MS", NULL);
+    script_lock(&rig);
     assert_int_equal(rig.late_ranks[0], 1 << 1);
+    script_unlock(&rig);
     assert_int_equal(count("has waited", line), 1);
     holds(line, "no push from rank 1; rank 1 (node4, pid 77) has not pushed this tensor");
 }
