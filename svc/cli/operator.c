@@ -92,6 +92,17 @@ static uint64_t deadline_in(int timeout_ms)
     return clock_deadline_ns(clock_now_ns(), timeout_ms ? timeout_ms : ASK_TIMEOUT_MS);
 }
 
+/* A connection that ends in the greeting names the peer's address alone. */
+static int name_service(const char *endpoint, const struct channel *channel, int error,
+                        struct err *err)
+{
+    struct err bare = *err;
+    if (error != -ECONNRESET)
+        return error;
+    return err_set(err, error, "the service at %s: %s", endpoint,
+                   channel_bare_text(channel, bare.text));
+}
+
 int operator_open(const char *endpoint, struct channel **ret_channel, struct err *err)
 {
     uint64_t deadline_ns = deadline_in(0), incarnation;
@@ -100,6 +111,8 @@ int operator_open(const char *endpoint, struct channel **ret_channel, struct err
     if (error == 0)
         error = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, "gradpool", deadline_ns,
                               &incarnation, err);
+    if (channel)
+        error = name_service(endpoint, channel, error, err);
     if (error == 0)
         *ret_channel = take_ptr(channel);
     channel_destroy(channel);

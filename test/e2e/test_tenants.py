@@ -291,6 +291,17 @@ class OtherEnds(unittest.TestCase):
             self.assertEqual(said.returncode, 1)
             self.assertIn('no TLS handshake', said.stderr)
 
+    def test_a_connection_that_ends_in_the_greeting_names_the_service(self):
+        listener = socket.create_server(('127.0.0.1', 0))
+        self.addCleanup(listener.close)
+        thread = threading.Thread(target=lambda: listener.accept()[0].close())
+        thread.start()
+        self.addCleanup(thread.join)
+        endpoint = f'gradpool://127.0.0.1:{listener.getsockname()[1]}'
+        said = status(endpoint)
+        self.assertNotEqual(said.returncode, 0)
+        self.assertIn(f'the service at {endpoint}: ', said.stderr)
+
     def test_a_server_that_says_nothing_is_given_up_at_the_deadline(self):
         endpoint = self.serve_once(b'')
         watch = progress.Stopwatch()
