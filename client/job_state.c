@@ -237,11 +237,7 @@ int gp_restore(gp_tensor *tensor, const float *arrays, float *parameters, uint32
     if (r == 0 && root >= tensor->job->workers)
         r = client_error(-EINVAL, "tensor '%s': root %u of %u workers", tensor->name, root,
                          tensor->job->workers);
-    if (r < 0)
-        return r;
-    if (steps == GP_SAME_STEPS)
-        steps = tensor->steps[tensor->round % 3];
-    return push_restore(tensor, root, arrays, parameters, steps, ret_request);
+    return r < 0 ? r : push_restore(tensor, root, arrays, parameters, steps, ret_request);
 }
 
 uint64_t gp_checksum(const void *const *arrays, const size_t *bytes, size_t count)
