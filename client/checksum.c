@@ -4,8 +4,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Words of 32 bits are added up in lanes of 64: then neither sum wraps, a word that changes shows
- * in the first one, and two that change places in the second. */
+/* Words of 32 bits are added up in lanes of 64, modulo 2^64: a word that changes shows in the first
+ * sum, by less than 2^32, and two that change places in the second, by less than 2^64 in memory of
+ * up to 256 GiB. */
 typedef uint64_t lanes __attribute__((vector_size(32)));
 #define LANES (sizeof(lanes) / sizeof(uint64_t))
 #define VECTORS 2 /* at a time */

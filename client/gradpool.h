@@ -285,7 +285,8 @@ GP_API int gp_job_read(gp_job *job, gp_state *states, size_t count);
  * it (else NULL). Errors as of gp_push_pull(); -ENODATA: nothing was broadcast yet. */
 GP_API int gp_save(gp_tensor *tensor, float *arrays, gp_request **ret_request);
 /* Likewise: the lane goes on from `arrays` of rank `root`, after so many steps (the same on every
- * rank; GP_SAME_STEPS: as many as there have been); others give none, and get its parameters. */
+ * rank; GP_SAME_STEPS: as many as there have been, -EINVAL on a root that came late and has not
+ * counted them); others give none, and get its parameters. */
 #define GP_SAME_STEPS UINT64_MAX
 GP_API int gp_restore(gp_tensor *tensor, const float *arrays, float *parameters, uint32_t root,
                       uint64_t steps, gp_request **ret_request);

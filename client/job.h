@@ -57,7 +57,8 @@ struct push {
     struct place input, landing;
     uint64_t gradient_bytes, result_bytes;
     struct update_settings settings;  /* of an update, where this rank gives them (W14) */
-    uint64_t steps;                   /* of a restore: updates behind the state */
+    uint64_t steps;                   /* of a restore: updates behind the state ... */
+    bool counts_on;                   /* ... as many as this rank has counted */
     uint64_t iterations[HOLD_SCOPES]; /* that it is of; 0: of none */
     uint64_t traced_ns[TRACE_STEPS];  /* while a timeline is recorded */
     uint32_t root;

@@ -93,7 +93,7 @@ static int take_part(void *context, size_t tensor, uint64_t offset, const void *
 {
     struct reading *r = context;
     uint64_t most = tensor < r->count ? bytes_of(r->sorted[tensor]->tensor) : 0;
-    if (tensor >= r->count || offset > most || bytes > most - offset ||
+    if (tensor >= r->count || bytes == 0 || offset > most || bytes > most - offset ||
         bytes > most - r->have[tensor])
         return err_set(err, -EBADMSG, "the service sent a part that does not fit");
     memcpy((char *)r->sorted[tensor]->arrays + offset, data, bytes);
@@ -143,6 +143,14 @@ static bool take_turn(struct gp_job *job)
     return may;
 }
 
+static bool is_being_left(struct gp_job *job)
+{
+    pthread_mutex_lock(&job->lock);
+    bool is_leaving = job->is_leaving;
+    pthread_mutex_unlock(&job->lock);
+    return is_leaving;
+}
+
 /* With its connection the standing still of the job ends, too, whatever has failed. */
 static void end_turn(struct reading *r)
 {
@@ -178,8 +186,10 @@ int gp_job_read(gp_job *job, gp_state *states, size_t count)
     r = sort_states(&reading);
     if (r == 0)
         r = job_open_operator(job, &job->read_fd, &reading.conversation.channel, &reading.err);
-    if (r == 0)
+    if (r == 0 && !is_being_left(job)) /* before there was a socket nothing could be shut down */
         r = converse(&reading);
+    if (is_being_left(job))
+        r = err_set(&reading.err, -ECANCELED, "the job was left");
     if (r < 0)
         client_error(r, "job '%s': what lanes keep was not read: %s", job->name,
                      reading.err.text[0] ? reading.err.text : err_text(r));
@@ -227,11 +237,7 @@ int gp_restore(gp_tensor *tensor, const float *arrays, float *parameters, uint32
     if (r == 0 && root >= tensor->job->workers)
         r = client_error(-EINVAL, "tensor '%s': root %u of %u workers", tensor->name, root,
                          tensor->job->workers);
-    if (r < 0)
-        return r;
-    if (steps == GP_SAME_STEPS)
-        steps = tensor->steps[tensor->round % 3];
-    return push_restore(tensor, root, arrays, parameters, steps, ret_request);
+    return r < 0 ? r : push_restore(tensor, root, arrays, parameters, steps, ret_request);
 }
 
 uint64_t gp_checksum(const void *const *arrays, const size_t *bytes, size_t count)

@@ -1,6 +1,6 @@
-/* What the coordinator knows of ranks that others wait for: not started, away, stopped, at work.
- * Owns the question, one at a time; must not delay the end of a wait for longer than a moment.
- * README: L59. */
+/* Knowledge of the coordinator about ranks that others wait for: not started, away, stopped, at
+ * work. Owns the question, one at a time; must not delay the end of a wait for longer than a
+ * moment. README: L59. */
 #include "client/job.h"
 #include "svc/base/clock.h"
 

@@ -1,4 +1,4 @@
-/* What the coordinator knows of ranks that are late (L59). */
+/* Knowledge of the coordinator about ranks that are late (L59). */
 #ifndef GRADPOOL_CLIENT_LATE_H
 #define GRADPOOL_CLIENT_LATE_H
 

@@ -238,6 +238,23 @@ static int check_parameters(const struct starting *s, const struct gp_tensor *t)
                         t->name);
 }
 
+static bool counts_on(const struct starting *s)
+{
+    return s->operation == RECORD_RESTORE && s->steps == GP_SAME_STEPS;
+}
+
+/* The root's number is the one that lanes take (W16). */
+static int check_steps(const struct starting *s, const struct gp_tensor *t)
+{
+    bool is_new = t->round == 0 && t->entering == 0;
+    if (!counts_on(s) || s->root != s->job->rank || t->knows_steps || is_new)
+        return 0;
+    return client_error(-EINVAL,
+                        "tensor '%s': rank %u came late and has not counted all updates; give the "
+                        "number of steps",
+                        t->name, s->job->rank);
+}
+
 static int check_item(const struct starting *s, const gp_item *item, size_t i)
 {
     const struct gp_tensor *t = item->tensor;
@@ -257,6 +274,7 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
     if (hopeless)
         return client_error_from(&hopeless->failure);
     r = check_places(s, t, item);
+    r = r < 0 ? r : check_steps(s, t);
     return r < 0 ? r : check_parameters(s, t);
 }
 
@@ -284,7 +302,8 @@ static void keep_open_round(struct gp_tensor *t)
 static void count_step(struct gp_tensor *t)
 {
     uint64_t before = t->steps[(t->round + 2) % 3], *now = &t->steps[t->round % 3];
-    bool sets = t->open.operation == RECORD_BROADCAST || t->open.operation == RECORD_RESTORE;
+    bool is_set = t->open.operation == RECORD_BROADCAST || t->open.operation == RECORD_RESTORE;
+    bool sets = is_set && !t->open.counts_on;
     *now = sets ? t->open.steps : before + (t->open.operation == RECORD_UPDATE);
     t->knows_steps |= sets;
 }
@@ -349,7 +368,8 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
     struct gp_tensor *t = item->tensor;
     struct push push = {.operation = s->operation,
                         .root = s->root,
-                        .steps = s->steps,
+                        .steps = counts_on(s) ? t->steps[t->round % 3] : s->steps,
+                        .counts_on = counts_on(s),
                         .has_settings = s->operation == RECORD_RESTORE && s->job->rank == s->root,
                         .loss = s->job->loss,
                         .gradient_bytes = gradient_bytes(t, s->operation),

@@ -175,7 +175,7 @@ static const struct gp_tensor *find_out(struct gp_request *q, char *text)
     return goes_on(q) ? NULL : describe(q, text);
 }
 
-/* What is known of the ranks that are late, behind what was said; else nothing. */
+/* Knowledge about the ranks that are late, behind the sentence; else nothing. */
 static void append_late(const struct gp_request *q, char *text)
 {
     if (q->missing_tensor && q->job->late.text[0])

@@ -305,7 +305,7 @@ static void measure_job(const struct lane_job *job, struct lane_job_use *use)
     }
 }
 
-/* What the allocator says is the same while our own count is, and takes it long to say. */
+/* The allocator's count costs long, and stays while our own count does. */
 static size_t arena_bytes(struct lane *lane)
 {
     size_t counted_bytes = arena_counted_bytes(lane->options.arena);

@@ -221,7 +221,7 @@ void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_e
     switch (event->kind) {
     case FABRIC_EVENT_REQUEST: on_request(lane, fabric, event); break;
     case FABRIC_EVENT_OPEN:
-        if (!worker_is_keeper(w))
+        if (event->conn == w->conn && !worker_is_keeper(w))
             hand_out_ticket(w);
         break;
     case FABRIC_EVENT_MESSAGE: on_message(event); break;

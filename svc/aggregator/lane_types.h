@@ -275,7 +275,7 @@ void round_commit(struct piece *p);
 /* It has failed in mid-round, and nothing is posted. The latter frees it if it was dropped. */
 void round_rest(struct piece *p);
 void round_abandon(struct piece *p);
-/* It begins again with whoever is there then: another keeper, a rank on another connection. */
+/* The round begins again with whoever is there then: another keeper, another connection. */
 void round_interrupt(struct piece *p);
 /* The open round is known, and whether ranks hold its result already: the rest get that. */
 void round_take_up(struct piece *p);

@@ -249,25 +249,23 @@ static bool suits_clock(const struct rank *rank, const struct record_ready *read
     return ready->round == rank->clock || ready->round == rank->clock + 1;
 }
 
-/* A round that was not finished because whoever kept a copy had gone may have given results (A49):
- * it is done again, to the same bits, of gradients that are lent still. */
+/* A round that was not finished because a keeper (A49) or a connection (A69) was lost may have
+ * given results: it is done again, to the same bits, of gradients that are lent still. */
 bool new_owner_accepts(const struct piece *p, const struct rank *rank,
                        const struct record_ready *ready)
 {
     uint64_t committed = p->round - 1;
-    uint64_t held = committed + (p->parameters != NULL || rank->comes_back);
     if (p->failure)
         return true; /* it may not have heard of it: then it stands wherever that has left it */
     if (quorum_is_loose(p))
         return suits_clock(rank, ready);
     if (ready->standing == RECORD_KEEPS) /* and announces the next, which may be committed, too */
-        return p->terms.quorum == QUORUM_ALL &&
-               (ready->round == committed || ready->round + 1 == committed ||
-                (rank->comes_back && ready->round == p->round));
+        return p->terms.quorum == QUORUM_ALL && ready->round + 1 >= committed &&
+               ready->round <= p->round;
     if (ready->round < committed && !quorum_is_partial(p))
         return false;
     return ready->round <= (ready->standing == RECORD_ANNOUNCE ? p->round + 1
-                            : ready->standing == RECORD_HOLDS  ? held
+                            : ready->standing == RECORD_HOLDS  ? p->round
                                                                : committed);
 }
 

@@ -7,12 +7,15 @@
 
 #include "svc/base/log.h"
 
-/* Said of the open round, and counted there. */
+#include <errno.h>
+
+/* Said of the open round, and counted there: not while the standing after KEEPS is to come. */
 static bool counts(const struct piece *p, struct rank *rank)
 {
     uint64_t round = quorum_round(p, rank);
     const struct announcement *a = rank_said(rank, round);
-    return p->round > 0 && a->round == round && a->standing != RECORD_IDLE;
+    bool is_counted = p->round > 0 && rank->has_spoken;
+    return is_counted && a->round == round && a->standing != RECORD_IDLE;
 }
 
 static void forget_said(struct rank *rank)
@@ -29,7 +32,7 @@ static void forget_said(struct rank *rank)
     rank->comes_back = true;
 }
 
-/* What is read or written now needs its memory. */
+/* Reads or writes that are under way need its memory. */
 static bool is_needed(const struct piece *p, const struct rank *rank)
 {
     bool is_of_copy = backup_is_fetched(p) || backup_is_filled(p);
@@ -37,12 +40,25 @@ static bool is_needed(const struct piece *p, const struct rank *rank)
     return p->state != PIECE_COLLECTING && (rank->part || has_copy);
 }
 
+/* Of the first that come, others may make the round next time, while somebody holds the result of
+ * these. The first n of n, and chosen ranks, are the same again. */
+static bool may_differ(const struct piece *p, bool is_under_way)
+{
+    bool is_same = p->terms.bound == p->members && !p->job->is_elastic;
+    bool is_first = p->terms.quorum == QUORUM_FIRST && !is_same;
+    bool has_made = is_under_way && !p->is_answer;
+    return (is_first && has_made) || (quorum_is_partial(p) && p->is_copy);
+}
+
 static void rank_replace(struct rank *rank)
 {
     struct piece *p = rank->piece;
-    bool is_under_way = is_needed(p, rank);
+    bool is_under_way = is_needed(p, rank), differs = may_differ(p, is_under_way);
     p->announced -= counts(p, rank);
     forget_said(rank);
+    if (differs)
+        piece_fail(p, -EOWNERDEAD, "tensor '%s': the connection of rank %u was lost in mid-round",
+                   p->tensor, rank->worker->number);
     if (p->announced == 0 && !is_under_way && p->state == PIECE_COLLECTING && !p->is_copy)
         p->operation = NULL; /* whoever announces next says what the round does */
     if (is_under_way)

@@ -1,4 +1,4 @@
-/* What the kernel denies a process, in words that name the limit and say how to raise it. */
+/* Refusals of the kernel in words that name the limit and say how to raise it. */
 #ifndef GRADPOOL_BASE_SHORTAGE_H
 #define GRADPOOL_BASE_SHORTAGE_H
 
@@ -8,7 +8,7 @@
 
 #define SHORTAGE_BYTES 256
 
-/* What was asked for: the same code means different limits. */
+/* The resource that was asked for: the same code means different limits. */
 enum shortage_of {
     SHORTAGE_OTHER,   /* descriptors, memory, files: the code alone tells */
     SHORTAGE_THREADS, /* threads and processes, where EAGAIN is the limit's code */

@@ -1,7 +1,7 @@
-/* What lanes have counted, asked for and taken in: the one place where busy time becomes the time
- * for which a lane had its core, so that what people see of jobs, what is measured and what lanes
- * took are on one basis (K15). Owns the kept figures of each aggregator, which tell it what need
- * not be sent again (K61). */
+/* Figures that lanes have counted, asked for and taken in: the one place where busy time becomes
+ * the time for which a lane had its core, so that what people see of jobs, what is measured and
+ * what lanes took are on one basis (K15). Owns the kept figures of each aggregator, which tell it
+ * what need not be sent again (K61). */
 #include "svc/coordinator/measuring.h"
 
 #include "svc/base/cleanup.h"
@@ -98,7 +98,8 @@ static bool has_known(const struct aggregator *a, const WIRE(StatsReply) * reply
 {
     for (size_t i = 0; i < reply->n_lanes; i++) {
         const WIRE(LaneUse) *use = reply->lanes[i], *was = use_in(a->counted, use->lane, i);
-        if (use->is_known && (!was || was->digest == 0 || was->digest != use->digest))
+        bool is_here = was && was->digest != 0 && was->digest == use->digest;
+        if (use->is_known && (!is_here || use->n_jobs > 0))
             return false;
     }
     return true;

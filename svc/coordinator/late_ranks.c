@@ -1,4 +1,4 @@
-/* What is known of ranks for which others wait: for the text of an error or of a warning, nothing
+/* Knowledge about ranks for which others wait: for the text of an error or of a warning, nothing
  * else. Decides nothing about anybody. README: K77. */
 #include "svc/base/process.h"
 #include "svc/base/text.h"

@@ -162,6 +162,22 @@ static int check_parameters(const struct saving *sv, const struct job *job, stru
     return 0;
 }
 
+/* A round that was given up when a connection or a keeper was lost, and is to be made again, may be
+ * over for this rank and not for a lane: its pieces would be of two states. */
+static int check_rounds(const struct saving *sv, const struct job *job, struct err *err)
+{
+    for (size_t i = 0; i < sv->pieces_count; i++) {
+        const struct saved_tensor *t = tensor_of(sv, i);
+        const struct tensor *tensor = jobs_tensor(job, t->tensor);
+        if (sv->pieces[i].round != sv->pieces[t->first].round)
+            return err_set(err, -EAGAIN,
+                           "tensor '%.255s' of job %.64s: a round of some of its pieces is made "
+                           "again; try again",
+                           tensor ? tensor->name : "?", job->name);
+    }
+    return 0;
+}
+
 static void stand(struct saving *sv, const struct job *job)
 {
     int r = saving_answer(sv, job);
@@ -189,7 +205,7 @@ static void all_rest(struct saving *sv)
     struct err err;
     if (!job)
         return saving_break(sv, -ECONNRESET, "the job has ended");
-    if (check_parameters(sv, job, &err) < 0)
+    if (check_parameters(sv, job, &err) < 0 || check_rounds(sv, job, &err) < 0)
         return saving_hindered(sv, &err);
     if (!sv->is_between)
         holding_end(job);

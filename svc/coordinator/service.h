@@ -98,7 +98,7 @@ uint64_t liveness_silent_ns(const struct aggregator *a);
 /* --- silence.c --- */
 
 void silence_start(struct service *s);
-/* It is open: looks from now on whether its host answers, if that is a worker's. */
+/* Looks from now on whether the host of a peer that is open answers, if that is a worker's. */
 void silence_watch(struct peer *p);
 
 /* --- leavers.c --- */

@@ -1,4 +1,4 @@
-/* What the kernel is told and asked about a TCP connection whose peer may fall silent. Keeps no
+/* The kernel is told and asked about a TCP connection whose peer may fall silent. Keeps no
  * state; decides nothing: who owns the connection does. README: H6, O33. */
 #include "svc/wire/tcp_alive.h"
 

@@ -111,6 +111,17 @@ class States(python_case.Case):
                    _states.restore(jobs[1], tensors[1], RULE, parameters=zeros(), steps=9)])
         self.assertEqual(self.read(1, tensors[1]), [(9, {0}, {4})])
 
+    def test_a_root_that_came_late_cannot_count_on(self):
+        jobs, tensors = self.begin(on_worker_loss='continue')
+        jobs[0].leave()
+        late = self.client.join(jobs[0].name, 0, 2, on_worker_loss='continue')
+        tensor = late.declare_all({'v': 7, 'w': SIZE}, rule=RULE)[1]
+        with self.raises(gradpool.GradpoolError, "tensor 'w'", 'rank 0 came late', 'steps'):
+            _states.restore(late, tensor, RULE, zeros(arrays=2))
+        self.wait([_states.restore(late, tensor, RULE, zeros(arrays=2), steps=5),
+                   _states.restore(jobs[1], tensors[1], RULE, parameters=zeros(), steps=5)])
+        self.assertEqual(self.read(1, tensors[1]), [(5, {0}, {0})])
+
     def test_who_saves_while_the_other_steps_is_told_and_so_is_that_one(self):
         jobs, tensors = self.begin()
         saves, steps = _states.save(jobs[0], tensors[0], RULE), self.push(1)
@@ -154,7 +165,7 @@ class States(python_case.Case):
         finally:
             python_case.service.serve.signal(signal.SIGCONT)
         self.assertFalse(thread.is_alive())
-        self.assertNotEqual(found[0].errno, errno.ETIMEDOUT)
+        self.assertEqual(found[0].errno, errno.ECANCELED)
 
 
 class Sums(unittest.TestCase):

@@ -42,6 +42,7 @@ struct end {
     int refusal;          /* with that instead; 0: -EIO */
     uint64_t state_bytes; /* that it says each piece has when it is to release it */
     uint64_t round;       /* that it says was committed last; 0: RIG_ROUND */
+    uint64_t lag;         /* rounds by which the last of several pieces is behind that */
     uint64_t steps;       /* that it says are behind parameters, and one */
     bool recovering;      /* workers have yet to tell it what it keeps */
 };

@@ -14,7 +14,8 @@ static void answer_release(struct end *e, const envelope *request, envelope *rep
     released.steps = calloc(count, sizeof *released.steps);
     released.n_rounds = released.n_state_bytes = released.n_steps = count;
     for (size_t i = 0; i < count; i++) {
-        released.rounds[i] = e->round ? e->round : RIG_ROUND;
+        uint64_t lag = i > 0 && i + 1 == count ? e->lag : 0;
+        released.rounds[i] = (e->round ? e->round : RIG_ROUND) - lag;
         released.steps[i] = e->steps;
         released.state_bytes[i] = e->state_bytes;
     }

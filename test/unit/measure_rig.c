@@ -98,9 +98,10 @@ static void pass_over_requests(struct end *aggregator)
             message_free(end_expect(aggregator, BODY(STATS_REQUEST)));
 }
 
-uint64_t trained_answer_known(struct end *aggregator, size_t index, uint64_t digest)
+static uint64_t answer_known(struct end *aggregator, size_t index, uint64_t digest, size_t rows)
 {
     WIRE(StatsReply) stats = GRADPOOL__WIRE__STATS_REPLY__INIT;
+    WIRE(JobUse) row = GRADPOOL__WIRE__JOB_USE__INIT, *jobs = &row;
     WIRE(LaneUse) lane = GRADPOOL__WIRE__LANE_USE__INIT, *list = &lane;
     envelope reply = GRADPOOL__WIRE__ENVELOPE__INIT;
     pass_over_requests(aggregator);
@@ -112,12 +113,24 @@ uint64_t trained_answer_known(struct end *aggregator, size_t index, uint64_t dig
     lane.lane = aggregator->lanes[index];
     lane.is_known = true;
     lane.digest = digest;
+    lane.jobs = &jobs;
+    lane.n_jobs = rows;
     stats.lanes = &list;
     stats.n_lanes = 1;
     reply.body_case = BODY(STATS_REPLY);
     reply.stats_reply = &stats;
     channel_send(aggregator->channel, &reply);
     return known;
+}
+
+uint64_t trained_answer_known(struct end *aggregator, size_t index, uint64_t digest)
+{
+    return answer_known(aggregator, index, digest, 0);
+}
+
+void trained_answer_both(struct end *aggregator, size_t index, uint64_t digest)
+{
+    (void)answer_known(aggregator, index, digest, 1);
 }
 
 void trained_run(struct end *aggregator, struct trained *job, int looks, uint64_t period_ns,

@@ -29,6 +29,8 @@ uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size
 /* Answers the next one, sent after all answers were taken in, without the rows of that lane of the
  * aggregator; returns the digest that the request has for it. */
 uint64_t trained_answer_known(struct end *aggregator, size_t index, uint64_t digest);
+/* Says that the rows are left out, and has one. */
+void trained_answer_both(struct end *aggregator, size_t index, uint64_t digest);
 /* So many looks, ten rounds between two. */
 void trained_run(struct end *aggregator, struct trained *job, int looks, uint64_t period_ns,
                  uint64_t lane_ns);

@@ -489,6 +489,20 @@ static void without_the_rows_that_a_lane_leaves_out_its_answer_is_none(void **st
     assert_int_equal(busy_ns_kept(rig, &a), 30 * NS_PER_MS);
 }
 
+static void rows_that_are_left_out_and_come_all_the_same_are_no_answer(void **state)
+{
+    struct rig *rig = *state;
+    struct end *aggregator = rig_aggregator(rig, 2);
+    struct trained a = start_with_digest(rig, aggregator);
+    rig_settle(rig);
+    uint64_t measured_ns = lane_find(&rig->coordinator->service, a.lane)->aggregator->measured_ns;
+    trained_answer_both(aggregator, 0, DIGEST);
+    rig_settle(rig);
+    assert_int_equal(lane_find(&rig->coordinator->service, a.lane)->aggregator->measured_ns,
+                     measured_ns);
+    assert_int_equal(busy_ns_kept(rig, &a), 20 * NS_PER_MS);
+}
+
 /* A new process has lanes of new numbers, of which nothing is known. */
 static void of_an_aggregator_that_starts_again_all_rows_are_asked_for(void **state)
 {
@@ -566,6 +580,7 @@ int main(void)
         CASE(what_a_job_has_used_does_not_go_back_when_it_leaves_a_lane),
         CASE(rows_that_a_lane_leaves_out_are_those_of_its_last_answer),
         CASE(without_the_rows_that_a_lane_leaves_out_its_answer_is_none),
+        CASE(rows_that_are_left_out_and_come_all_the_same_are_no_answer),
         CASE(of_an_aggregator_that_starts_again_all_rows_are_asked_for),
         CASE(why_a_lane_was_chosen_is_told),
         CASE(what_is_lost_is_told_beside_what_was_predicted),

@@ -300,6 +300,25 @@ static void a_rank_reads_when_the_snapshot_of_an_operator_is_over(void **state)
     end_expect_none(c.worker, BODY(HOLD));
 }
 
+/* A round of one piece was given up, and is made again. */
+static void pieces_that_stand_behind_different_rounds_are_waited_for(void **state)
+{
+    struct rig *rig = *state;
+    rig->options.piece_bytes_max = BYTES / 2;
+    struct saving_case c = begin(rig);
+    struct end *lane = end_of(&c, "w");
+    assert_int_equal(jobs_tensor_named(c.job, "w")->pieces_count, 2);
+    lane->lag = 1;
+    uint64_t request = ask_between(&c, "w");
+    message_free(end_expect(lane, BODY(RELEASE_REQUEST)));
+    message_free(end_expect(lane, BODY(THAW_REQUEST)));
+    lane->lag = 0;
+    envelope *reply = end_expect_reply(c.asker, request);
+    assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
+    assert_int_equal(reply->snapshot_reply->round, RIG_ROUND);
+    message_free(reply);
+}
+
 static void a_tensor_that_is_not_there_is_named(void **state)
 {
     struct saving_case c = begin(*state);
@@ -503,6 +522,7 @@ int main(void)
         CASE(what_another_hold_is_told_is_passed_over),
         CASE(a_rank_reads_what_it_names_and_nobody_is_held),
         CASE(a_rank_reads_when_the_snapshot_of_an_operator_is_over),
+        CASE(pieces_that_stand_behind_different_rounds_are_waited_for),
         CASE(a_tensor_that_is_not_there_is_named),
         CASE(what_cannot_be_saved_is_told_at_once),
         CASE(tensors_that_are_not_updated_once_an_iteration_are_named),

@@ -249,6 +249,20 @@ static void who_keeps_the_round_before_the_last_is_told_of_the_last(void **state
     do_round(&moving.to, 3, 9);
 }
 
+/* The former owner gave it up after the words of it were out (A69). */
+static void a_result_of_the_open_round_may_be_held_and_is_made_again(void **state)
+{
+    moving_start(2, SHORT, (struct lane_terms){0});
+    do_round(&moving.from, 1, 7);
+    moving_move(1);
+    stand(&moving.to, 0, 2, RECORD_HOLDS);
+    push(&moving.to, 1, 2, 5);
+    expect_commit(&moving.to, 0, 2);
+    expect_commit(&moving.to, 1, 2);
+    expect(&moving.to, 1, 5);
+    do_round(&moving.to, 3, 9);
+}
+
 static void before_its_first_round_a_moved_piece_asks_its_workers(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});
@@ -263,8 +277,8 @@ static void a_standing_that_cannot_be_is_refused_and_the_piece_goes_on(void **st
     static const struct {
         uint64_t round;
         uint8_t standing;
-    } lies[] = {{1, RECORD_IDLE},  {3, RECORD_IDLE},     {1, RECORD_HOLDS},   {3, RECORD_HOLDS},
-                {3, RECORD_KEEPS}, {1, RECORD_ANNOUNCE}, {5, RECORD_ANNOUNCE}};
+    } lies[] = {{1, RECORD_IDLE},  {3, RECORD_IDLE},     {1, RECORD_HOLDS},   {4, RECORD_HOLDS},
+                {4, RECORD_KEEPS}, {1, RECORD_ANNOUNCE}, {5, RECORD_ANNOUNCE}};
     moving_start(2, SHORT, (struct lane_terms){0});
     do_round(&moving.from, 1, 7);
     do_round(&moving.from, 2, 8);
@@ -290,6 +304,7 @@ static const struct CMUnitTest cases[] = {
     CASE(who_missed_the_end_of_the_last_round_is_told_at_once),
     CASE(who_keeps_a_result_goes_on_with_what_it_announces),
     CASE(who_keeps_the_round_before_the_last_is_told_of_the_last),
+    CASE(a_result_of_the_open_round_may_be_held_and_is_made_again),
     CASE(before_its_first_round_a_moved_piece_asks_its_workers),
     CASE(a_standing_that_cannot_be_is_refused_and_the_piece_goes_on),
 };

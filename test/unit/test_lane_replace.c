@@ -2,6 +2,7 @@
  * while the lane still takes the first one for alive. Transcripts over libfabric. */
 #include "test/unit/lane_rig.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +12,9 @@
 
 #define SHORT 100
 #define LONG (1u << 18)
-/* Rank 0 again, in the place of a worker of its own. */
+/* Rank 0 again, in the place of a worker of its own, and once more. */
 #define AGAIN 2
+#define ONCE_MORE 3
 
 static struct rig rig;
 
@@ -136,6 +138,45 @@ static void a_rank_that_is_one_ahead_waits_for_the_others(void **state)
     nobody_was_hurt();
 }
 
+static void a_connection_that_dies_between_two_records_does_not_count(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    come_back();
+    say(AGAIN, RECORD_KEEPS, 1, SHORT);
+    rig_settle(&rig);
+    rig.workers[AGAIN].is_stopped = true;
+    rig_connect(&rig, ONCE_MORE, RIG_JOB, 0);
+    say(ONCE_MORE, RECORD_ANNOUNCE, 1, SHORT);
+    say(1, RECORD_ANNOUNCE, 1, SHORT);
+    commits(1, 1);
+    commits(ONCE_MORE, 1);
+    rig.workers[AGAIN].is_stopped = false;
+    nobody_was_hurt();
+}
+
+/* Rank 1 or 2 may hold a result with rank 0's gradient: another one would differ from it. */
+static void where_the_first_make_a_round_its_tensor_fails(void **state)
+{
+    const struct lane_terms first_two = {.quorum = QUORUM_FIRST, .bound = 2};
+    rig_start(&rig, "ofi");
+    rig_place_piece(&rig, 3, (struct lane_piece){.id = 1, .elements = LONG, .terms = first_two},
+                    false);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        rig_connect(&rig, rank, RIG_JOB, rank);
+    say(0, RECORD_ANNOUNCE, 1, LONG);
+    rig_settle(&rig);
+    rig.workers[0].is_stopped = true; /* the lane reads, and gets no answer */
+    say(1, RECORD_ANNOUNCE, 1, LONG);
+    rig_settle(&rig);
+    rig_connect(&rig, ONCE_MORE, RIG_JOB, 0);
+    say(2, RECORD_ANNOUNCE, 1, LONG);
+    rig_until(&rig, rig.workers[1].errors_count == 1 && rig.workers[2].errors_count == 1);
+    assert_int_equal(rig.workers[1].error.code, -EOWNERDEAD);
+    assert_int_equal(rig.workers[1].words_count + rig.workers[2].words_count, 0);
+    say(ONCE_MORE, RECORD_ANNOUNCE, 1, LONG);
+    rig_until(&rig, rig.workers[ONCE_MORE].errors_count == 1);
+}
+
 static void a_job_that_is_dropped_waits_for_the_connections_that_were_replaced(void **state)
 {
     rig_start_job(&rig, "ofi", 2, 1, SHORT);
@@ -154,6 +195,8 @@ static const struct CMUnitTest cases[] = {
     CASE(a_round_under_way_is_done_again),
     CASE(a_result_that_is_held_already_is_made_again_for_the_others),
     CASE(a_rank_that_is_one_ahead_waits_for_the_others),
+    CASE(a_connection_that_dies_between_two_records_does_not_count),
+    CASE(where_the_first_make_a_round_its_tensor_fails),
     CASE(a_job_that_is_dropped_waits_for_the_connections_that_were_replaced),
 };
 

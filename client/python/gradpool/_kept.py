@@ -161,8 +161,8 @@ class Kept:
             try:
                 return read(self._job, places, rules.get)
             except GradpoolError as error:
-                if error.errno == errno.EBADF:
-                    raise GradpoolError(errno.EBADF, f'{self._job} has been left, and what lanes '
+                if error.errno in (errno.EBADF, errno.ECANCELED):
+                    raise GradpoolError(error.errno, f'{self._job} has been left, and what lanes '
                                         'kept with it: call state_dict() before') from error
                 if error.errno not in _PASSING or time.monotonic() > until_s:
                     raise
