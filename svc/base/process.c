@@ -82,7 +82,7 @@ uint64_t process_namespace(void)
 /* The line NSpid of /proc/PID/status: a number for each namespace, its own the last. */
 uint32_t process_own_number(uint32_t pid)
 {
-    char status[4096];
+    char status[1 << 16]; /* the groups of its user stand before it */
     if (!read_of(pid, "status", status, sizeof status))
         return 0;
     const char *line = strstr(status, "\nNSpid:");
