@@ -1,6 +1,8 @@
 """Parameters and moments that lanes keep (attach() with an optimizer), and scripts that write, load
 and save them and go on, as with PyTorch's own optimizers."""
+import collections
 import copy
+import gc
 import io
 import os
 import tempfile
@@ -150,6 +152,71 @@ def rank_writes_alone(rank, workers):
     return found
 
 
+# ---- the same optimizer with another model ----
+
+def moved(of):
+    """By how much a step moves all parameters."""
+    before = [one.detach().clone() for one in of.net.parameters()]
+    of.train()
+    return sorted({round(value, 3) for one, other in zip(of.net.parameters(), before)
+                   for value in (one - other).flatten().tolist()})
+
+
+def wrap_again(of):
+    """Another model of the same parameters. The former one is found to be gone on rank 0 only."""
+    of.model = of.attachment = None
+    if of.rank == 0:
+        gc.collect()
+    of.model = of.torch.nn.parallel.DistributedDataParallel(
+        of.net, broadcast_buffers=False, bucket_cap_mb=0.02)
+    of.attachment = attach(of, optimizer=of.optimizer)
+
+
+def attach_again(of):
+    """The error; then what goes after load_state_dict()."""
+    saved, text = of.optimizer.state_dict(), 'no error'
+    of.attachment.close()
+    try:
+        wrap_again(of)
+    except RuntimeError as error:
+        text = str(error)
+    of.optimizer.load_state_dict(saved)
+    wrap_again(of)
+    return text
+
+
+def state_of_one(of):
+    of.optimizer.state[of.net[0].weight] = {'momentum_buffer': of.torch.zeros(400, 1)}
+    try:
+        of.train()
+    except RuntimeError as error:
+        return str(error)
+    return 'no error'
+
+
+def rank_goes_on_with_the_optimizer(rank, workers):
+    """Steps with a momentum of 0.5; texts of errors."""
+    of = ones_of(rank, workers, True, None)
+    steps = [moved(of)]
+    for _ in range(2):
+        wrap_again(of)
+        steps.append(moved(of))
+    of.model = None
+    gc.collect()
+    buffers = [one['momentum_buffer'].unique().tolist()
+               for one in of.optimizer.state_dict()['state'].values()]
+    wrap_again(of)
+    of.optimizer.state = collections.defaultdict(dict)
+    steps += [moved(of), moved(of)]
+    of.optimizer.state.clear()
+    steps += [moved(of), moved(of)]
+    stays = ones_of(rank, workers, False, 'stays/')     # and so does the job
+    texts = [attach_again(of)]
+    steps.append(moved(of))
+    del stays
+    return steps, buffers, [*texts, state_of_one(of)]
+
+
 # ---- checkpoints ----
 
 def trainer_of(rank, workers, number):
@@ -294,6 +361,16 @@ class Writes(test_ddp.Case):
             self.assertEqual(len(of_rank), 2)
             for text in of_rank:
                 self.assertIn('on every rank', text)
+
+
+class SameOptimizer(test_ddp.Case):
+    def test_moments_outlive_the_model_and_a_state_that_is_emptied_counts(self):
+        for steps, buffers, texts in self.run_ranks('rank_goes_on_with_the_optimizer'):
+            self.assertEqual(steps, [[-0.5], [-0.75], [-0.875], [-0.5], [-0.75], [-0.5], [-0.75],
+                                     [-0.875]])
+            self.assertEqual(buffers, 2 * [[1.75]])
+            for text in texts:
+                self.assertIn('load_state_dict()', text)
 
 
 class Checkpoints(test_ddp.Case):

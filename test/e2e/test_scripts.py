@@ -194,7 +194,8 @@ def rank_folds(rank, workers, optimizer_of=None):
         left.append(weakref.ref(net))
         net = model = attachment = optimizer = None
         if rank or fold % 2:    # the others' collector runs at another moment
-            gc.collect()
+            gc.collect()        # models,
+            gc.collect()        # and optimizers that these have held
         if fold % 2:
             harness.until(lambda: job_has(0), 'the folds have given back their tensors')
             dist.barrier()

@@ -1,19 +1,20 @@
-"""What an attached model has in its job: tensors, and the beginning of their names.
+"""Tensors of an attached model in its job, and the beginning of their names.
 
 Both are given back by close(), or when the script has dropped the model, as it does after a fold of
-a cross-validation or a trial of a sweep. Python's garbage collector finds a dropped model at
-another moment on each rank. So no beginning is used twice in a job, and the job itself is not left
-then: a rank that has left cannot come back before the others have left, too (Y72)."""
+a cross-validation or a trial of a sweep; with attach(optimizer=): the optimizer (Y84). Python's
+garbage collector finds a dropped model at another moment on each rank. So no beginning is used
+twice in a job, and the job itself is not left then: a rank that has left cannot come back before
+the others have left, too (Y72)."""
 import collections
 import contextlib
 import errno
-import gc
 import os
 import queue
 import threading
 import weakref
 
 from . import _threads
+from ._membership import collect
 from .errors import GradpoolError, mismatch
 
 _lock = threading.Lock()
@@ -53,11 +54,15 @@ class Place:
             beginnings = _beginnings.setdefault(job, _Beginnings())
             is_free = prefix not in beginnings.live
         if not is_free:
-            gc.collect()    # the model that had it may have been dropped
+            collect()       # the model that had it may have been dropped
         with _lock:
             self.beginning = beginnings.take(job, prefix)
         self._live = beginnings.live
         _start()
+
+    def is_over(self):
+        """It has been given back, or the job was left."""
+        return self._job is None or self._job.is_left()
 
     def close(self):
         """Gives it back, and leaves the job unless another model of it is still attached."""

@@ -25,15 +25,45 @@ _PASSING = errno.EBUSY, errno.EAGAIN, errno.ECONNREFUSED, errno.ECONNRESET
 class Kept:
     """The state of an optimizer on the service.
 
-    is_loaded  the optimizer has state which lanes have not yet
-    rule_of    a parameter's rule"""
+    rule_of    a parameter's rule
+    place      the model's Place in the job, which the optimizer keeps, too"""
 
     def __init__(self, optimizer, rule_of):
         self._optimizer, self._rule_of = optimizer, rule_of
-        self.is_loaded = any(value is not None for of_one in optimizer.state.values()
-                             for value in of_one.values())      # SGD without momentum has None
+        self._empty, self._is_loaded = optimizer.state, _has_values(optimizer.state)
         self._job, self._has_stepped = None, False
         self._tensors = {}      # parameter -> its tensor
+        self.place, self._former = None, vars(optimizer).get('_kept')   # of an earlier attach()
+        if self._former is not None:
+            self._former.check_job()
+
+    @property
+    def is_loaded(self):
+        """The optimizer has state which lanes have not yet. A script may also give it another
+        state, or clear the one that it has: moments begin anew then."""
+        state = self._optimizer.state
+        return self._is_loaded or state is not self._empty or getattr(state, 'is_cleared', False)
+
+    def check_job(self):
+        """Raises on all ranks alike where lanes had moments that cannot be read any more."""
+        if self._has_stepped and not self.is_loaded and self._is_lost() and any(
+                MOMENTS[self._rule_of(one)] for one in self._tensors):
+            raise self._lost()
+
+    def _is_lost(self):
+        return self.place is not None and self.place.is_over()
+
+    def check_state(self):
+        """Mismatch: the script has written some of the moments."""
+        if not self.is_loaded and _has_values(self._optimizer.state):
+            raise mismatch('optimizer.state was written into, but lanes keep the moments, and it '
+                           'has only what was written: change what state_dict() gives, and load '
+                           'that by load_state_dict()')
+
+    def _lost(self):
+        return GradpoolError(errno.EBADF, f'{self._job}: the attachment has been closed, and lanes '
+                             'have forgotten the moments of its optimizer: call state_dict() '
+                             'before, and load_state_dict() to go on')
 
     def begin(self, job, tensors, steps):
         """All ranks: lanes take rank 0's parameters, and moments if its optimizer has some. Returns
@@ -42,11 +72,17 @@ class Kept:
         tensors  {parameter: its tensor}
         steps    a tensor of int64, as many as there are parameters"""
         self._job, self._tensors, self._steps = job, tensors, steps
+        if self._former is not None and job.rank == 0:
+            self._optimizer.state = self._empty = self._former.state()
+            self._is_loaded = _has_values(self._optimizer.state)
         counts = self._agree()
         if counts is not None:
             for chunk in _chunks(list(tensors)):
                 self._restore(chunk, counts, {one: self._room(one) for one in chunk})
         self._settle()
+        if self._former is not None and self._former.place is not None:
+            self._former.place.drop()
+        self._optimizer._kept, self._former = self, None
         return counts is not None
 
     def take_over(self, first):
@@ -68,8 +104,9 @@ class Kept:
         self._settle()
 
     def _settle(self):
-        self._has_stepped |= self.is_loaded
-        self._optimizer.state, self.is_loaded = collections.defaultdict(dict), False
+        self._has_stepped |= self._is_loaded
+        self._optimizer.state = self._empty = _Empty(dict)
+        self._is_loaded = False
 
     def note_step(self):
         self._has_stepped = True
@@ -141,7 +178,9 @@ class Kept:
     def state(self):
         """As optimizer.state would be if it had stepped itself."""
         if self.is_loaded or not self._has_stepped:
-            return self._optimizer.state
+            return collections.defaultdict(dict, self._optimizer.state)
+        if self._is_lost():
+            raise self._lost()
         found = collections.defaultdict(dict)
         places = {self._tensors[one]: torch.empty(one.numel() * (1 + MOMENTS[self._rule_of(one)]))
                   for one in self._tensors if MOMENTS[self._rule_of(one)]}
@@ -162,8 +201,7 @@ class Kept:
                 return read(self._job, places, rules.get)
             except GradpoolError as error:
                 if error.errno in (errno.EBADF, errno.ECANCELED):
-                    raise GradpoolError(error.errno, f'{self._job} has been left, and what lanes '
-                                        'kept with it: call state_dict() before') from error
+                    raise self._lost() from error
                 if error.errno not in _PASSING or time.monotonic() > until_s:
                     raise
             time.sleep(_AGAIN_S)
@@ -186,7 +224,7 @@ class Kept:
 
         def load_state_dict(*arguments, **options):
             loaded = kind.load_state_dict(optimizer, *arguments, **options)
-            self.is_loaded = True
+            self._is_loaded = True
             return loaded
 
         def add_param_group(group):
@@ -199,6 +237,20 @@ class Kept:
             return {**kind.__getstate__(optimizer), 'state': self.state()}
         optimizer.state_dict, optimizer.load_state_dict = state_dict, load_state_dict
         optimizer.add_param_group, optimizer.__getstate__ = add_param_group, get_state
+
+
+class _Empty(collections.defaultdict):
+    """The state of an optimizer whose moments lanes keep."""
+    is_cleared = False
+
+    def clear(self):
+        super().clear()
+        self.is_cleared = True
+
+
+def _has_values(state):
+    return any(value is not None for of_one in state.values()
+               for value in of_one.values())    # SGD without momentum has None
 
 
 def _unpacked(parameter, rule, steps, arrays):

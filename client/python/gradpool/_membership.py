@@ -77,6 +77,12 @@ def _key_of(name, endpoint):
             name or os.environ.get('GRADPOOL_JOB'))
 
 
+def collect():
+    """Finds models that were dropped; then optimizers, which the hooks of these models held."""
+    gc.collect()
+    gc.collect()
+
+
 def leave_dropped(name, endpoint, rank, workers):
     """Leaves jobs whose users have all been dropped by the script, unless join() of these arguments
     shares that job."""
@@ -84,7 +90,7 @@ def leave_dropped(name, endpoint, rank, workers):
     others = [one for one in list(_memberships.values()) if one.key[0] == key[0] and (
         one.key != key or (one.job.rank, one.job.workers) != (rank, workers))]
     if others:
-        gc.collect()    # finds what was dropped, on each rank at this point of the script
+        collect()       # on each rank at this point of the script
     for one in others:
         if len(one.dropped) == one.users:
             with _lock:

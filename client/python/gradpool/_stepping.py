@@ -8,6 +8,7 @@ backward() returns the step is over, and optimizer.step() only looks whether tha
 Lanes take over parameters that the script has written, and moments that it has loaded, before the
 next step (_written, _kept)."""
 import operator
+import weakref
 
 import torch
 
@@ -75,7 +76,7 @@ class Stepping:
         self._parameters = parameters
         self._tensors = {}      # id of a parameter -> its tensor
         self._pushed = set()    # indices of buckets that went out since the last step()
-        self._counts = self._count()
+        self._known = self._members()
         self._written = Written({id(one): name for name, one in parameters.items()})
         self._untouched = Untouched()
         self._kept = Kept(optimizer, lambda one: self._rules[self._group_of[id(one)]])
@@ -128,6 +129,12 @@ class Stepping:
         crossing.land(lambda: None)
         self._kept.note_restored()
         self._written.note(None, list(self._parameters.values()))
+
+    def keep(self, place):
+        """A Place that is given back once the script has dropped the optimizer, or has attached
+        another model with it: moments live as long as that, also without the model (Y84)."""
+        self._kept.place = place
+        weakref.finalize(self._optimizer, place.drop).atexit = False
 
     def replace_step(self, check):
         """From here on optimizer.step() does no more than check() and see that there was a
@@ -185,9 +192,10 @@ class Stepping:
     def _begin_step(self, bucket):
         """The ranks' scripts are all there: what they have done since the last step counts."""
         self._check_trainable()
-        if self._count() != self._counts:
+        if self._members() != self._known:
             raise mismatch("the optimizer's groups have other parameters than at attach(): give it "
                            'all of them before')
+        self._kept.check_state()
         if self._written.is_so() or self._kept.is_loaded:
             self._kept.take_over(bucket.parameters())
         self._kept.note_step()
@@ -200,8 +208,8 @@ class Stepping:
                            'it with gradients of zero: set requires_grad to False before '
                            'DistributedDataParallel() and attach()')
 
-    def _count(self):
-        return [len(group['params']) for group in self._optimizer.param_groups]
+    def _members(self):
+        return [list(map(id, group['params'])) for group in self._optimizer.param_groups]
 
     def _settings(self, index):
         group = self._optimizer.param_groups[index]

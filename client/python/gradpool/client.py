@@ -470,6 +470,10 @@ class Job(Owned):
         """Says goodbye. Open requests end with ECANCELED; tensors of the job are forgotten."""
         self._close()
 
+    def is_left(self):
+        """Whether leave() has been called, here or for the whole client."""
+        return self._handle is None
+
     def _known(self, tensor):
         """The Tensor of this job that a Tensor or a name means: a handle of another job, or of a
         tensor that is gone, must not reach the library (Y7)."""

@@ -166,11 +166,14 @@ class Attachment:
             way.declare(job, place.beginning, wire)
         place.tensors = [tensor for tensor in job.tensors() if tensor not in known]
         model.register_comm_hook(self, _average)
+        weakref.finalize(model, _let_go, weakref.ref(self)).atexit = False
         if isinstance(way, Stepping):
             way.replace_step(self.check)
+            way.keep(place)
+        else:
+            weakref.finalize(model, place.drop).atexit = False
         self._before_forward = model.register_forward_pre_hook(_Check(self, _frozen_of(model)))
         _uneven.watch(model, isinstance(way, Stepping))
-        weakref.finalize(model, _drop, weakref.ref(self), place).atexit = False
         _attachments.add(self)
 
     def _declare(self, parameters, sparse, wire):
@@ -210,7 +213,6 @@ class Attachment:
 
     def let_go(self):
         """The script has dropped the model: nothing comes from it any more."""
-        self._is_closed = True
         self._way = None
         self._buckets = {}
 
@@ -325,9 +327,8 @@ class _Check:
         return _Check, ()
 
 
-def _drop(attachment, place):
+def _let_go(attachment):
     """A finalizer of the model; `attachment`: a weak reference, as that holds the parameters."""
-    place.drop()
     attachment = attachment()
     if attachment is not None:
         attachment.let_go()
