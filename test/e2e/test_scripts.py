@@ -146,6 +146,31 @@ def rank_reduces_sparse(rank, workers):
     return found, single.coalesce().indices().tolist(), rows_of(zeros)
 
 
+def rank_ties(rank, workers):
+    """Gradients of a weight that a sparse embedding and a layer share: dense ones, as the layer
+    comes first, beside a parameter that the lanes must not go beyond."""
+    torch, _ = begin(rank, workers)
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = torch.nn.Linear(4, 10, bias=False)
+            self.rows = torch.nn.Embedding(10, 4, sparse=True)
+            self.rows.weight = self.last.weight
+            self.scale = torch.nn.Parameter(torch.ones(6))
+
+        def forward(self, rows):
+            return (self.last(self.rows(rows)).sum() + self.scale.sum()) * (rank + 1)
+    net = Net()
+    model = wrapped(net)
+    attach(model)
+    for _ in range(3):
+        model.zero_grad()
+        net.last.weight.data.fill_(1.0)
+        model(torch.tensor([rank])).backward()
+    return net.last.weight.grad.sum(1).tolist(), net.scale.grad.tolist()
+
+
 def rank_embeds_otherwise(rank, workers):
     from gradpool.codecs import OneBit
     torch, _ = begin(rank, workers)
@@ -471,6 +496,10 @@ class SparseGradients(Case):
             self.assertEqual(found, [sorted(map(str, wanted)) for *_, wanted in EMBEDDED] * 5)
             self.assertEqual(single, [[0, 1], [1, 1]])
             self.assertEqual(zeros, {'0': 0, '1': 0})
+
+    def test_a_weight_of_a_layer_and_a_sparse_embedding_is_averaged(self):
+        rows = [6 + 4 * 10 * 0.5, 6 + 4 * 10 * 1.0] + 8 * [6.0]
+        self.assertEqual(self.run_ranks('rank_ties'), 2 * [[rows, 6 * [1.5]]])
 
     def test_sparse_gradients_with_codecs_or_an_optimizer_are_refused(self):
         for texts in self.run_ranks('rank_embeds_otherwise'):

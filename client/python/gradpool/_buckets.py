@@ -8,6 +8,7 @@ from ._carriers import is_lendable, lent
 from ._cuda import Crossing, is_on_gpu
 from ._library import Item
 from ._memory import Loan
+from .errors import mismatch
 
 
 def bucket_of(job, bucket, tensors, are_views, lends):
@@ -18,6 +19,10 @@ def bucket_of(job, bucket, tensors, are_views, lends):
     are_views  .grad are views of it
     lends      lent memory is of use"""
     buffer = bucket.buffer()
+    for gradient, tensor in zip(bucket.gradients(), tensors):
+        if gradient.numel() != tensor.elements:     # lanes would go beyond it
+            raise mismatch(f"gradient of '{tensor.name}': {gradient.numel()} elements, declared "
+                           f'were {tensor.elements}: change a model before attach()')
     if is_on_gpu(buffer):
         return Staged(bucket, tensors, job)
     if lends and is_lendable(buffer):

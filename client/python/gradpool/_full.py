@@ -10,8 +10,12 @@ from ._cuda import crossing_of
 def names_of_sparse(module):
     """Names of the parameters whose gradients are sparse, as DistributedDataParallel finds them."""
     kinds = torch.nn.Embedding, torch.nn.EmbeddingBag
-    found = {id(one.weight) for one in module.modules() if isinstance(one, kinds) and one.sparse}
-    return {name for name, parameter in module.named_parameters() if id(parameter) in found}
+    first = {}      # id of a parameter -> the module that has it first, which decides
+    for one in module.modules():
+        for parameter in one.parameters(recurse=False):
+            first.setdefault(id(parameter), one)
+    return {name for name, parameter in module.named_parameters()
+            if isinstance(first[id(parameter)], kinds) and first[id(parameter)].sparse}
 
 
 def elements_of(tensor):
