@@ -446,6 +446,19 @@ def rank_waits(rank, workers):
     return limits, texts
 
 
+def rank_asks_late(rank, workers):
+    """The text of wait() for an operation whose limit was over before."""
+    torch, dist = begin(rank, workers, 'gradpool', timeout=datetime.timedelta(seconds=88))
+    dist.all_reduce(torch.ones(3))
+    dist.group.WORLD.timeout_s = 1
+    if rank == 1:
+        sys.stdin.readline()
+        return None
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    harness.until(lambda: work._left_s() < -6, 'the limit is over')
+    return refusal(work.wait)
+
+
 class Case(unittest.TestCase):
     def run_ranks(self, function, workers=2, start=ranks.run_ranks, **environment):
         with tempfile.TemporaryDirectory() as folder:
@@ -561,6 +574,10 @@ class TimeOuts(Case):
         self.assertEqual(len(texts), 2)
         for text in texts:
             self.has_words(text, 'rank 1', 'raise init_process_group(timeout=)', 'now 1 s')
+
+    def test_a_limit_that_was_over_before_somebody_asked_is_named_too(self):
+        text, _ = self.run_ranks('rank_asks_late', start=release_rank_1)
+        self.has_words(text, 'rank 1', 'raise init_process_group(timeout=)', 'now 1 s')
 
 
 def release_rank_1(function, workers, **environment):

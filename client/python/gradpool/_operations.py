@@ -224,7 +224,7 @@ class Operation(Work):
         """True once the result is in place; raises what went wrong. Timeout: the operation goes on,
         unless its group's own deadline has passed."""
         self._is_asked = True
-        limit_s = timeout.total_seconds() if timeout else self._left_s() + GRACE_S
+        limit_s = timeout.total_seconds() if timeout else max(self._left_s(), 0) + GRACE_S
         if self._take():
             self._see_through(limit_s)
         elif not self._over.wait(max(limit_s, 0)):

@@ -12,7 +12,7 @@ from . import _threads
 
 _PAUSE_S = 0.05
 
-_groups = weakref.WeakSet()
+_groups, _lock = weakref.WeakSet(), threading.Lock()     # a set that grows cannot be gone through
 _awake = threading.Event()      # operations may be under way
 _is_over = threading.Event()
 _has_thread = False
@@ -20,7 +20,8 @@ _has_thread = False
 
 def watch(group):
     """Has the operations of `group` seen through: those in group.open."""
-    _groups.add(group)
+    with _lock:
+        _groups.add(group)
 
 
 def wake():
@@ -41,17 +42,20 @@ def _end():
 def _run():
     while _awake.wait() and not _is_over.wait(_PAUSE_S):
         _awake.clear()
-        for group in list(_groups):
+        with _lock:
+            groups = list(_groups)
+        for group in groups:
             for operation in list(group.open):
                 operation.look_after(_PAUSE_S)
                 _awake.set()
-        group = operation = None    # nothing is held while this sleeps
+        groups = group = operation = None   # nothing is held while this sleeps
 
 
 def _forget():
     """A forked child has no such thread."""
-    global _awake, _is_over, _has_thread
+    global _awake, _is_over, _has_thread, _lock
     _awake, _is_over, _has_thread = threading.Event(), threading.Event(), False
+    _lock = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_forget)
