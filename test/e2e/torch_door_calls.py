@@ -1,9 +1,13 @@
 """For test_torch_door: each call of gradpool.torch beside plain torch, which knows what every rank
 has brought."""
 import copy
+import gc
 import os
 import pickle
 import time
+import weakref
+
+import harness
 
 
 class Rank:
@@ -289,6 +293,43 @@ def compare_process_sets(of):
         of.expect_true('outside', of.raised(lambda: hvd.allreduce(
             of.values(0), process_set=some))[0] == 'Mismatch')
     hvd.remove_process_set(some)
+    compare_sets_made_again(of, members)
+
+
+def compare_sets_made_again(of, members):
+    """A name that had another shape in a former set of the same ranks; nothing is left of it."""
+    hvd, torch = of.hvd, of.torch
+    before = len(hvd._door.door().job.tensors())
+    for count in range(3, 6):
+        some = hvd.add_process_set(members)
+        if some.included():
+            of.expect('in a set that is made again', hvd.allreduce(
+                torch.ones(count), op=hvd.Sum, name='again', process_set=some),
+                torch.full((count,), float(len(members))))
+        hvd.remove_process_set(some)
+    of.expect_true('nothing is left of a set', len(hvd._door.door().job.tensors()) == before)
+
+
+def compare_dropped_handles(of):
+    """Their tensors are dropped, too."""
+    tensor = of.torch.ones(1000)
+    of.hvd.allreduce_async_(tensor, op=of.hvd.Sum, name='dropped')
+    harness.until(lambda: tensor[0] == of.workers, 'the sum is in place')
+    left = weakref.ref(tensor)
+    del tensor
+
+    def is_gone():
+        gc.collect()
+        return left() is None
+    harness.until(is_gone, 'the tensor is dropped')
+
+
+def compare_paths(of):
+    """Names of which one looks like a tensor of another."""
+    hvd, torch = of.hvd, of.torch
+    for name in 'path', 'path/1', 'path/1/1', 'path/(words)':
+        of.expect(name, hvd.allreduce(torch.ones(5), op=hvd.Sum, name=name),
+                  torch.full((5,), float(of.workers)))
 
 
 def compare_gradients(of):
@@ -315,6 +356,7 @@ def compare_gradients(of):
 
 def compare_all(of):
     for compare in (compare_reductions, compare_groups, compare_gathers, compare_copies,
-                    compare_exchanges, compare_orders, compare_process_sets, compare_gradients,
-                    compare_groups_of_rows, compare_norms):
+                    compare_exchanges, compare_orders, compare_process_sets, compare_paths,
+                    compare_dropped_handles, compare_gradients, compare_groups_of_rows,
+                    compare_norms):
         compare(of)

@@ -26,6 +26,9 @@ def new_things(of, there):
                 [torch.ones(shape), torch.ones(2)], op=hvd.Sum,
                 name=f'{name} group {shape}'), [torch.full(shape, 1. * len(there)),
                                                 torch.full((2,), 1. * len(there))])
+    many = [torch.ones(1 + i % 7, 3) for i in range(120)]       # a notice has room for it
+    of.expect('many in a group', hvd.grouped_allreduce(many, op=hvd.Sum, name=f'{name} many'),
+              [len(there) * one for one in many])
     for length in 5003, 6000 + len(there):      # of many that change
         of.expect('a length', hvd.allreduce(torch.ones(length), op=hvd.Sum),
                   torch.full((length,), 1. * len(there)))

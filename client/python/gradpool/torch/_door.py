@@ -219,5 +219,5 @@ def remove_process_set(process_set):
     if not number or door().sets[number] is not process_set:
         return False
     door().sets[number] = None
-    process_set.unbind()
+    process_set.remove()
     return True

@@ -1,4 +1,4 @@
-"""What ranks that wait and ranks that have joined tell each other, without waiting for it.
+"""Notices between ranks that wait and ranks that have joined; nobody waits for them.
 
 A rank in join() goes on with what it knows. A rank whose operation the joined ranks do not know
 leaves a notice of it; a rank in join() always leaves one. Once all ranks of a set have left theirs
@@ -14,6 +14,7 @@ import errno
 import pickle
 import threading
 import time
+import zlib
 
 from .._notices import Notices
 from ..errors import GradpoolError
@@ -38,8 +39,9 @@ class Joined:
         self._notices.declare()
 
     def find(self, call, waited_s):
-        """For a rank that has waited so long: the joined ranks, if all ranks have left a notice.
-        `call`: what the others may begin, or None. Of a failure the operation itself tells more."""
+        """For a rank that has waited so long: the joined ranks, if all ranks have left a notice and
+        these cannot begin `call`: None, or one that has no room in a notice. Of a failure the
+        operation itself tells more."""
         if waited_s < self._patience_s or time.monotonic() < self._next_s \
                 or not self._lock.acquire(blocking=False):
             return []
@@ -53,24 +55,36 @@ class Joined:
 
     def _look(self, call):
         texts = self._notices.find() or ()
-        self._leave(base64.b64encode(pickle.dumps(call)))
+        raw = _packed(call)
+        if len(raw) > 4 * _WORDS:
+            raw, call = _packed(None), None
+        self._leave(raw)
         current = str(self._ranks.door.joins + 1)
         found = [self._ranks.rank_of(i) for i, text in enumerate(texts) if text == current]
         if texts:
             self._patience_s = 0 if found else _PATIENCE_S
-        return found
+        return found if call is None else []
+
+    def end(self):
+        self._notices.end()
 
     def calls(self):
         """For a rank in join(): what others wait in."""
         texts = self._notices.find() or ()
         self._leave(str(self._ranks.door.joins + 1).encode())
-        found = [pickle.loads(base64.b64decode(text)) for text in texts if not text.isdecimal()]
+        found = [pickle.loads(zlib.decompress(base64.b64decode(text))) for text in texts
+                 if not text.isdecimal()]
         return [call for call in found if call is not None]
 
     def _leave(self, raw):
-        if not self._notices.is_left() and len(raw) <= 4 * _WORDS:
+        if not self._notices.is_left():
             with contextlib.suppress(GradpoolError):
                 self._notices.leave(raw)
+
+
+def _packed(call):
+    """Groups of many tensors are long, and their shapes much alike."""
+    return base64.b64encode(zlib.compress(pickle.dumps(call)))
 
 
 def refusal(joined):

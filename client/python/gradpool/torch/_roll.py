@@ -23,6 +23,9 @@ class Roll:
         """Beforehand: who waits for long may not reach the coordinator either."""
         self._notices.declare()
 
+    def end(self):
+        self._notices.end()
+
     def tell(self):
         """What is open here; not before all have told something since the last time."""
         with contextlib.suppress(GradpoolError):

@@ -153,7 +153,7 @@ class Sequence:
     def say(self, words, whole):
         """The Part with what this rank says; all of them land in `whole`."""
         if self._words is None:
-            self._words = self._declare([(torch.int32, _WORDS)], '')
+            self._words = self._declare([(torch.int32, _WORDS)], '/(words)')
             self.ranks.roll.declare()
             self.ranks.joined.declare()
         self.said += 1
@@ -295,6 +295,7 @@ class NamedOperation(Operation):
         self._name = sequence.next_name()
         who = f"{call.kind} '{self._name}', rank {sequence.ranks.job.rank}"
         super().__init__(sequence, who, [])
+        self._is_asked = True       # by its Handle: torch's own code has none of it (Y10)
         self._call, self._plan, self._whole = call, None, None
         self._has_begun = self._is_saying = self._has_marks = False
         self._words = f'{call.text}, in join()' if has_joined else call.text
@@ -387,7 +388,7 @@ class NamedOperation(Operation):
         if self._needs_all():
             call = self._for_joined()
             joined = self._group.ranks.joined.find(call, self._group.timeout_s - self._left_s())
-            if joined and call is None:
+            if joined:
                 self.end(refusal(joined))
         return super().is_over()
 

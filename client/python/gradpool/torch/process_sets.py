@@ -52,7 +52,13 @@ class ProcessSet:
         if len(set(ranks)) != len(ranks) or not ranks or not 0 <= ranks[0] <= ranks[-1] < door.size:
             raise mismatch(f'{self}: expected ranks of 0 to {door.size - 1}, each once')
         self.ranks, self.process_set_id = ranks, process_set_id
-        self._known = Sequences(door, ranks, process_set_id == 0)
+        self._known = Sequences(door, ranks, process_set_id)
+
+    def remove(self):
+        """No rank of it uses it any more."""
+        if self._known.position is not None:
+            self._known.end()
+        self.unbind()
 
     def unbind(self):
         self._known = self.process_set_id = None
@@ -79,15 +85,16 @@ class Sequences:
     `count`, `path` (what its tensors' names begin with), `roll` (what is open, on all ranks),
     `dropped` (prefixes of names, in a list for each optimizer that is no more)."""
 
-    def __init__(self, door, ranks, is_whole):
+    def __init__(self, door, ranks, number):
         self.door, self.job, self.count = door, door.job, len(ranks)
-        self.members = None if is_whole else tuple(ranks)
+        self.members = tuple(ranks) if number else None
         self._ranks = ranks
         self.position = ranks.index(door.rank) if door.rank in ranks else None
-        told = 'all' if is_whole else '.'.join(map(str, ranks))
+        told = '.'.join(map(str, ranks))
         if len(told) > 40:
             told = hashlib.sha256(told.encode()).hexdigest()[:16]
-        self.path = f'named/{told}'
+        # A set that is made again has other names: another rank may not have removed the first one.
+        self.path = f'named/{number}:{told}' if number else 'named/all'
         self._known, self._counts = {}, collections.Counter()
         self.joined = Joined(self)      # what ranks that have joined are told
         self.roll = Roll(self)
@@ -133,6 +140,11 @@ class Sequences:
         """Nobody uses names that begin so any more; no operation of them is under way."""
         for name in [name for name in self._known if name.startswith(prefix)]:
             self._known.pop(name).forget_all()
+
+    def end(self):
+        self.forget('')
+        self.joined.end()
+        self.roll.end()
 
     def hand_over_all(self):
         """Leaves to the thread whatever is open, of all sets."""
