@@ -1,4 +1,4 @@
-"""What a model's process group says of its job: which ranks make it, and how long they wait."""
+"""The job of a model's process group: its name, and how long its ranks wait."""
 import hashlib
 import os
 

@@ -1,5 +1,5 @@
-"""What the ranks of a process group bring to a collective that travels in pieces: they say it
-beside the pieces, which tensors of another length have in common with it."""
+"""Words of the ranks of a process group beside a collective that travels in pieces: tensors of
+another length have pieces in common with it."""
 import torch
 
 from ._operations import Part, Slot
