@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import pathlib
+import random
 import select
 import shutil
 import signal
@@ -254,6 +255,18 @@ class Service:
         tap.witnesses[:] = [w for w in tap.witnesses if w is not self]
         if self.owns_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def free_ports(count):
+    """The first of so many ports in a row that nobody has now, and that the kernel gives nobody who
+    asks for any: programs that run at the same time draw others."""
+    low = int(pathlib.Path('/proc/sys/net/ipv4/ip_local_port_range').read_text().split()[0])
+    while True:
+        first = random.randrange(10000, max(low, 20000) - count)
+        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
+            for i in range(count):
+                held.enter_context(socket.socket()).bind(('127.0.0.1', first + i))
+            return first
 
 
 def connections(pid, port, end='remote'):

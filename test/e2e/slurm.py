@@ -11,7 +11,7 @@ import socket
 import tempfile
 
 import harness
-from harness import WAIT_S, Process, until
+from harness import WAIT_S, Process, free_ports, until
 
 PATH = os.environ['PATH'] + ':/usr/sbin:/sbin'     # where the daemons are
 TASKS_MOST = 4
@@ -44,17 +44,6 @@ CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={node_port} CPUs={tasks} State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
 '''
-
-
-def free_ports(count):
-    """So many ports that nobody has now."""
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind(('127.0.0.1', 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 class Slurm:
@@ -92,9 +81,9 @@ class Slurm:
               'munged listens', process=munge)
 
     def configure(self):
-        port, node_port = free_ports(2)
+        port = free_ports(2)
         settings = SETTINGS.format(
-            folder=self.folder, user=getpass.getuser(), port=port, node_port=node_port,
+            folder=self.folder, user=getpass.getuser(), port=port, node_port=port + 1,
             host=socket.gethostname().split('.')[0], tasks=TASKS_MOST)
         (self.folder / 'slurm.conf').write_text(settings)
 

@@ -131,7 +131,7 @@ class Forgotten(unittest.TestCase):
         for worker in workers:
             worker.wait_for('no longer answered')
         finish_training(*workers)
-        self.assertEqual(self.service.pids('up'), [self.aggregator])
+        self.assertEqual(self.service.pids(), [self.aggregator])
 
 
 if __name__ == '__main__':

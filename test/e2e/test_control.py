@@ -14,7 +14,7 @@ import unittest
 import harness
 import progress
 import tap
-from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, is_alive, until
+from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, free_ports, is_alive, until
 
 
 
@@ -23,21 +23,6 @@ def run(*command, environment=None):
     clean = {k: v for k, v in os.environ.items() if not k.startswith('GRADPOOL_')}
     return harness.run([str(GRADPOOL), *map(str, command)], capture_output=True, text=True,
                        timeout=WAIT_S, check=False, env={**clean, **(environment or {})})
-
-
-def free_ports(count):
-    """The first of so many ports in a row that nobody has now."""
-    while True:
-        with contextlib.ExitStack() as held:
-            first = None
-            try:
-                for i in range(count):
-                    one = held.enter_context(socket.socket())
-                    one.bind(('127.0.0.1', first + i if first else 0))
-                    first = first or one.getsockname()[1]
-            except OSError:
-                continue
-            return first
 
 
 HELPED = 'serve', 'aggregator', 'status', 'jobs', 'top', 'tenant', 'doctor', 'check-build'
@@ -370,7 +355,7 @@ class OwnServices(unittest.TestCase):
         for name in ('first', 'second'):
             joined.append(self.process('aggregator', '--join', there, '--cores', '0', name=name))
             joined[-1].wait_for('joined as aggregator')
-        workers = service.workers('moved', 2, '--tensors', '4', '--rounds', '400',
+        workers = service.workers('moved', 2, '--tensors', '4', '--rounds', '1000000',
                                   '--compute-ms', '5')
         until(lambda: (service.job('moved') or {}).get('state') == 'training', 'it trains',
               process=service.serve)
@@ -399,7 +384,7 @@ class OwnServices(unittest.TestCase):
             silent.listen()
             joining = self.process('aggregator', '--join', '%s:%u' % silent.getsockname(),
                                    '--cores', '0', name='joining')
-            silent.settimeout(10)
+            silent.settimeout(WAIT_S)
             heard = b''
             while not heard:  # one connection only finds the way
                 peer = silent.accept()[0]  # held open: it is silent, not gone

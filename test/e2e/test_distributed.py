@@ -6,12 +6,14 @@ import os
 import tempfile
 import time
 
+import progress
 import python_case
 import ranks
 import test_ddp
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 
-TIMEOUT_S = 60      # of a group; in the tests of what goes wrong it runs out
+TIMEOUT_S = 60      # of a group
+SOON_S = 2          # of one that was made, where it runs out: what comes first may take longer
 COUNT = 37
 
 
@@ -325,8 +327,8 @@ def rank_trains(rank, workers):
 def rank_disagrees(rank, workers):
     """About the number of elements, of a first and of a later operation; about a root; about what
     is to be done. What each raised, and what the next operation of that group raises."""
-    of = Rank(rank, workers, timeout_s=2, has_gloo=False)
-    begun, found = time.monotonic(), []
+    of = Rank(rank, workers, has_gloo=False)
+    watch, found = progress.Stopwatch(), []
     attempts = (lambda group: of.dist.all_reduce(of.torch.ones(5 + rank), group=group),
                 lambda group: of.dist.broadcast(of.torch.ones(5), rank, group=group),
                 lambda group: of.dist.all_reduce(of.torch.ones(5), (of.dist.ReduceOp.MIN,
@@ -334,11 +336,12 @@ def rank_disagrees(rank, workers):
                                                  group=group))
     groups = [of.dist.new_group(timeout=of.timeout) for _ in attempts]
     for attempt, group in zip(attempts, groups):
+        group.timeout_s = SOON_S
         for call in (attempt, lambda group: of.dist.barrier(group=group)):
             found.append(raised_by(lambda: call(group))[:2])
-    seconds = time.monotonic() - begun
-    lone = of.dist.new_group(timeout=of.timeout)
-    end = of.dist.new_group(timeout=datetime.timedelta(seconds=60))
+    seconds = watch.seconds()
+    lone, end = [of.dist.new_group(timeout=of.timeout) for _ in range(2)]
+    lone.timeout_s = SOON_S
     if rank == 0:
         found.append(raised_by(lambda: of.dist.all_reduce(of.torch.ones(3), group=lone))[:2])
     of.dist.barrier(group=end)
@@ -346,11 +349,11 @@ def rank_disagrees(rank, workers):
 
 
 def raised_by(call):
-    begun = time.monotonic()
+    watch = progress.Stopwatch()
     try:
         call()
     except Exception as error:
-        return [type(error).__name__, str(error), time.monotonic() - begun]
+        return [type(error).__name__, str(error), watch.seconds()]
     return ['nothing', '', 0]
 
 

@@ -281,7 +281,8 @@ class ByOperator(Case):
         with concurrent.futures.ThreadPoolExecutor(len(self.jobs)) as pool:
             ranks_done = [pool.submit(iterate, rank) for rank in range(len(self.jobs))]
             try:
-                time.sleep(0.1)
+                harness.until(lambda: min(numbers) > 10 or any(one.done() for one in ranks_done),
+                              'ten iterations')
                 yield
             finally:
                 over.set()

@@ -111,7 +111,7 @@ class Training:
 
 class Fencing(unittest.TestCase):
     def start(self, aggregators):
-        self.service = Service('--aggregator-timeout', 1.5, aggregators=aggregators)
+        self.service = Service('--aggregator-timeout', 3, aggregators=aggregators)
         self.addCleanup(self.service.end)
 
     def join_by_hand(self, name):

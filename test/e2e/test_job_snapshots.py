@@ -162,7 +162,7 @@ class JobSnapshots(unittest.TestCase):
                 call(self.jobs[rank], rank)
 
     def test_a_rank_that_was_late_spoils_no_later_snapshot(self):
-        self.join(0, 1, 2, timeout_ms=700)
+        self.join(0, 1, 2, timeout_ms=2000)
         self.begin()
         self.step(-1)
         self.late(self.snapshot, 0, 1, 2)

@@ -11,8 +11,8 @@ import unittest
 
 import ranks  # sets GRADPOOL_LIBRARY: before gradpool
 import tap
-from harness import Process, Service, until
-from slurm import Slurm, free_ports
+from harness import Process, Service, free_ports, until
+from slurm import Slurm
 
 WORKERS = 2
 LAUNCH_S = 120      # torch is imported by both on a loaded machine
@@ -197,7 +197,7 @@ class Torchrun(Launcher):
     @property
     def command(self):
         return ('torchrun', '-r', 1, '-t', 1, '--monitor_interval', 0.1, '--log_dir', self.folder,
-                '--nproc_per_node', WORKERS, '--master_port', *free_ports(1), '--no_python')
+                '--nproc_per_node', WORKERS, '--master_port', free_ports(1), '--no_python')
 
     def test_torchrun_trains_by_ddp_and_by_calls_of_horovod(self):
         self.check('worker_trains', of_training)

@@ -23,6 +23,7 @@ SEED = tap.seed(20261122)
 WORKERS = 4
 LOSSES, RESIZES = (8, 20) if os.environ.get('GRADPOOL_TEST_LONG') else (3, 7)
 WAIT_MS = 30000
+ANSWER_MS = 1000    # runs out, but only when the service has answered
 SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}  # elements; the last has several pieces
 COMPUTES_S = 0.05  # a worker, a round
 
@@ -228,7 +229,7 @@ class Losses(Case):
             with self.assertRaises(gradpool.Timeout):
                 pushed[0].wait(300)
             with self.assertRaises(gradpool.Timeout) as raised:
-                jobs[0].resize(3, 300)
+                jobs[0].resize(3, ANSWER_MS)
             self.assertIn('1 (has not joined)', str(raised.exception))
             for push in pushed:
                 push.wait(WAIT_MS)
@@ -284,7 +285,6 @@ class Resizes(Case):
 
 class Orders(unittest.TestCase):
     """What is asked for holds, whether or not who asked still waits."""
-    SHORT_MS = 300
 
     def setUp(self):
         service = Service(aggregators=1)
@@ -298,7 +298,7 @@ class Orders(unittest.TestCase):
 
     def times_out(self, workers, *words):
         with self.assertRaises(gradpool.Timeout) as caught:
-            self.jobs[0].resize(workers, self.SHORT_MS)
+            self.jobs[0].resize(workers, ANSWER_MS)
         for word in words:
             self.assertIn(word, str(caught.exception))
         until(lambda: all(job.members().wanted == workers for job in self.jobs.values()),

@@ -125,7 +125,7 @@ class Crashes(unittest.TestCase):
                             f'unix:{self.service.state}/control.sock'], check=False,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
         self.service.die_at(0)
-        if move.returncode == 0 and self.service.ask('status').returncode == 0:
+        if move.returncode == 0 and self.service.ask('status', '--json').stdout:
             return False
         self.assertEqual(self.service.serve.wait(), -signal.SIGKILL)
         return True

@@ -71,9 +71,9 @@ class Handles(Case):
     def interrupt(self, call):
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
         watch = progress.Stopwatch()
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
         try:
             with self.assertRaises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 0.3)
                 call()
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)

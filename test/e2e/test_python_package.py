@@ -225,10 +225,10 @@ class Signals(Case):
         job = self.join(2)[0]
         request = job.push_pull(job.declare('t', 4), numpy.zeros(4, numpy.float32))
         before = signal.signal(signal.SIGALRM, interrupt)
+        watch = progress.Stopwatch()
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
-            watch = progress.Stopwatch()
             with self.assertRaises(Interrupted):
+                signal.setitimer(signal.ITIMER_REAL, 0.1)
                 request.wait(30000)
         finally:
             signal.signal(signal.SIGALRM, before)

@@ -127,7 +127,7 @@ class Replicas(Case):
         self.train_while(harm, 'shm', TIMES, 'momentum')
 
     def test_a_keeper_that_is_stopped_is_replaced(self):
-        self.serve('--aggregator-timeout', '1', aggregators=3)
+        self.serve('--aggregator-timeout', '3', aggregators=3)
 
         def harm():
             until(self.is_copied, 'each state has a copy', process=self.service.serve)

@@ -61,7 +61,7 @@ class Sandbox(unittest.TestCase):
         service = self.serve(*without('pidfd_open'))
         self.assertIn('pidfd_open is refused (Operation not permitted)', service.serve.text())
         self.pushes(service)
-        before = service.pids('up')
+        before = service.pids()
         os.kill(*before, 9)
         until(lambda: service.pids('up') not in ([], before), 'another aggregator is up',
               process=service.serve)

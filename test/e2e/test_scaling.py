@@ -41,8 +41,12 @@ class Scaling(unittest.TestCase):
         return {lane for job in jobs for lane in self.service.job(job)['lanes']}
 
     def test_the_pool_follows_jobs_that_come_share_and_go(self):
-        jobs = {name: self.start(name) for name in ('one', 'two', 'three')}
-        self.assertEqual(len(self.lanes_of(*jobs)), 3, 'each is measured on a lane of its own')
+        jobs = {}
+        for name in 'one', 'two', 'three':
+            started = self.start(name)
+            self.assertFalse(self.lanes_of(name) & self.lanes_of(*jobs),
+                             'each is measured on a lane of its own')
+            jobs[name] = started
         self.until_open(1, 'all share one lane')
         self.assertEqual(len(self.lanes_of(*jobs)), 1)
         self.until_up(1, 'the aggregator without an open lane stops')

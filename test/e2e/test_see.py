@@ -22,7 +22,7 @@ import browser
 import harness
 import progress
 import tap
-from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, result, until
+from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, free_ports, result, until
 
 
 class Running(unittest.TestCase):
@@ -345,8 +345,7 @@ class Prometheus(unittest.TestCase):
         return [float(one['value'][1]) for one in answer['data']['result']]
 
     def start(self, folder, target):
-        with socket.create_server(('127.0.0.1', 0)) as free:
-            address = f'127.0.0.1:{free.getsockname()[1]}'
+        address = f'127.0.0.1:{free_ports(1)}'
         self.url = f'http://{address}'
         (folder / 'prometheus.yml').write_text(
             'global: {scrape_interval: 1s, evaluation_interval: 1s}\nscrape_configs: '

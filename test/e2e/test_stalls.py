@@ -5,10 +5,9 @@ import signal
 import unittest
 
 import tap
-from harness import Service, result, until
+from harness import Service, finish_training, until
 
 ELEMENTS = 100000
-ROUNDS = 600        # at 5 ms each and more: some seconds
 PROGRESS = re.compile(
     r'level=info who="client" msg="job \'stall\' rank 0: (\d+) rounds in (\d+) iterations; since '
     r'the line before (\S+) rounds/s, (\S+) MiB/s pushed, (\d+) % of the time waited"')
@@ -21,12 +20,12 @@ class Stalls(unittest.TestCase):
 
     def workers(self):
         return self.service.workers(
-            'stall', 2, '--rounds', ROUNDS, '--elements', ELEMENTS, '--compute-ms', 5,
-            environment={'GRADPOOL_LOG_LEVEL': 'info', 'GRADPOOL_STALL_MS': '300',
+            'stall', 2, '--rounds', 1000000, '--verbose', '--elements', ELEMENTS, '--compute-ms', 5,
+            environment={'GRADPOOL_LOG_LEVEL': 'info', 'GRADPOOL_STALL_MS': '1000',
                          'GRADPOOL_PROGRESS_SECONDS': '1'})
 
-    def check_numbers(self, lines):
-        before = 0
+    def check_numbers(self, worker):
+        lines, before = self.told(worker), 0
         for rounds, iterations, rate, mib, waited in lines:
             self.assertGreaterEqual(rounds, before)
             self.assertLessEqual(abs(rounds - iterations), 1)     # of one tensor
@@ -34,7 +33,7 @@ class Stalls(unittest.TestCase):
             self.assertAlmostEqual(mib, rate * ELEMENTS * 4 / 2 ** 20, delta=0.1)
             self.assertLessEqual(waited, 100)
             before = rounds
-        self.assertLessEqual(before, ROUNDS)
+        self.assertLessEqual(before, 1 + len(re.findall('(?m)^round ', worker.text())))
 
     def told(self, worker):
         return [tuple(map(float, line)) for line in PROGRESS.findall(worker.text())]
@@ -44,22 +43,24 @@ class Stalls(unittest.TestCase):
         until(lambda: any(line[2] > 0 for line in self.told(waits)), 'progress', process=waits)
         stops.signal(signal.SIGSTOP)
         self.addCleanup(stops.signal, signal.SIGCONT)
+        warned = re.compile(r'level=warn who="client" msg="job \'stall\' rank 0 has waited for '
+                            r'\d+\.\d+ s: tensor \'\S+\' round \d+: no push from rank 1; '
+                            rf'rank 1 \(\S+, pid {stops.pid}\) has joined, but its process '
+                            'is stopped, by a signal')
+        until(lambda: warned.search(waits.text()), 'the stopped rank is named', process=waits)
         until(lambda: any(line[2:] == (0, 0, 100) for line in self.told(waits)),
               'a second without progress', process=waits)
-        self.assertRegex(waits.text(), r'level=warn who="client" msg="job \'stall\' rank 0 has '
-                         r'waited for 0\.\d+ s: tensor \'\S+\' round \d+: no push from rank 1; '
-                         rf'rank 1 \(\S+, pid {stops.pid}\) has joined, but its process '
-                         'is stopped, by a signal')
-        self.assertNotIn('goes on', waits.text())
+        at = warned.search(waits.text()).end()      # a slow host may have had waits before
+        self.assertNotIn('goes on', waits.text()[at:])
         stops.signal(signal.SIGCONT)
-        waits.wait_for("job 'stall' rank 0 goes on after ")
-        for worker in waits, stops:
-            self.assertEqual(result(worker)['wrong'], 0, worker.tail())
-        self.check_numbers(self.told(waits))
+        until(lambda: "job 'stall' rank 0 goes on after " in waits.text()[at:], 'it goes on',
+              process=waits)
+        finish_training(waits, stops)
+        self.check_numbers(waits)
 
     def late(self, job):
         """What rank 0 says of rank 1 at its deadline."""
-        waits = self.service.worker(job, 0, 2, '--timeout-ms', 500, '--rounds', 1)
+        waits = self.service.worker(job, 0, 2, '--timeout-ms', 2000, '--rounds', 1)
         self.assertNotEqual(waits.wait(), 0)
         self.assertIn('raise timeout_ms or GRADPOOL_TIMEOUT_MS', waits.text())
         return waits.text()

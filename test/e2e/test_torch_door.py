@@ -10,15 +10,16 @@ import time
 
 import python_case
 import harness
+import progress
 import ranks
 import torch_door_calls
 import torch_door_values
 from python_case import setUpModule, tearDownModule     # noqa: found by name
-from torch_door_calls import Rank
+from torch_door_calls import Rank, UNTIL_S
 from torch_door_joins import rank_joins_early           # noqa: found by name
 from torch_door_sparse import rank_has_sparse_tensors   # noqa: found by name
 
-TIMEOUT_MS = 20000
+TIMEOUT_MS = 60000
 STEPS = 4
 
 
@@ -46,7 +47,7 @@ def compare_timeline(of):
     hvd, folder = of.hvd, tempfile.TemporaryDirectory(prefix='gradpool-door-')
     path = pathlib.Path(folder.name, 'trace.json')
     hvd.start_timeline(str(path))
-    seen, deadline = set(), time.monotonic() + TIMEOUT_MS / 1e3
+    seen, deadline = set(), time.monotonic() + UNTIL_S
     while not hvd.broadcast_object(len(seen) == of.workers or time.monotonic() > deadline, 0):
         hvd.allreduce(of.values(of.rank), op=hvd.Sum, name='seen in a timeline')
         seen = ranks_in(path) if path.exists() else set()
@@ -391,19 +392,19 @@ def rank_disagrees(rank, workers):
     found = []
     for i, attempt in enumerate(attempts):
         for known in None, hvd.allreduce, hvd.allgather:
-            name, begun = f'attempt {i} {known is None or known.__name__}', time.monotonic()
+            name, watch = f'attempt {i} {known is None or known.__name__}', progress.Stopwatch()
             if known:
                 known(ones(5), name=name)
             time.sleep(0.02 * ((rank + i) % workers))   # another one is first each time
             told = of.raised(lambda: attempt(name))
             hvd.allreduce(ones(5), name=name)   # the name is as good as new
-            found.append([*told, time.monotonic() - begun])
+            found.append([*told, watch.seconds()])
     found.append([*of.raised(lambda: hvd.allreduce(ones(1 + is_odd))), 0])  # without a name
     for count in 3, 4, 5:   # one of several that are known, and one that is not
         hvd.broadcast(ones(count), 0)
-    begun = time.monotonic()
+    watch = progress.Stopwatch()
     found.append([*of.raised(lambda: hvd.broadcast(ones(9 if is_odd else 4), 0)),
-                  time.monotonic() - begun])
+                  watch.seconds()])
     hvd.allreduce(ones(3), op=hvd.Sum)
     for _ in range(2):      # known to some; from then on their order is lost
         found.append([*of.raised(lambda: hvd.allreduce(ones(3), op=hvd.Max if is_odd else hvd.Sum)),
@@ -420,15 +421,16 @@ def rank_disagrees(rank, workers):
 
 def rank_is_left_alone(rank, workers):
     """By a rank that never comes, then by one that is gone."""
-    os.environ['GRADPOOL_TIMEOUT_MS'] = '3000'
-    of = Rank(rank, workers)
+    os.environ['GRADPOOL_TIMEOUT_MS'] = '5000'
+    of, is_told = Rank(rank, workers), pathlib.Path(os.environ['TEST_FOLDER'], 'told')
     if rank == 1:
         of.hvd.synchronize(of.hvd.allreduce_async(of.torch.ones(4), name='both'))
-        time.sleep(5)       # beyond the other's deadline, for which it is late
+        harness.until(is_told.exists, 'the deadline of rank 0, for which this one is late')
         os._exit(0)
     of.hvd.allreduce(of.torch.ones(4), name='both')
     late = of.raised(lambda: of.hvd.allreduce(of.torch.ones(4), name='both'))
-    until = time.monotonic() + 20
+    is_told.touch()
+    until = time.monotonic() + UNTIL_S
     gone = late
     while gone[0] == 'Timeout' and time.monotonic() < until:
         gone = of.raised(lambda: of.hvd.allreduce(of.torch.ones(4), name=f'only {time.time()}'))
@@ -544,9 +546,11 @@ class TorchDoor(python_case.Case):
                 self.assertIn('under way', twice[1])
 
     def test_who_does_not_come_is_named(self):
-        processes = ranks.start_ranks('rank_is_left_alone', 2, GRADPOOL_JOB='left-alone')
-        out, errors = harness.finish(processes[0], 60)
-        harness.finish(processes[1], 60)
+        with tempfile.TemporaryDirectory(prefix='gradpool-door-') as folder:
+            processes = ranks.start_ranks('rank_is_left_alone', 2, GRADPOOL_JOB='left-alone',
+                                          TEST_FOLDER=folder)
+            out, errors = harness.finish(processes[0], 60)
+            harness.finish(processes[1], 60)
         self.assertEqual(processes[0].returncode, 0, errors)
         late, gone = json.loads(out.splitlines()[-1])
         self.assertEqual([late[0], gone[0]], ['Timeout', 'PeerLost'])

@@ -9,6 +9,8 @@ import weakref
 
 import harness
 
+UNTIL_S = 60    # what is under way is over by then
+
 
 class Rank:
     """A process of the job, which notes what is not as it should be."""
@@ -265,7 +267,7 @@ def compare_orders(of):
             of.expect('more rows', hvd.synchronize(handles[i]),
                       of.torch.cat(of.every((rows, 2))))
     hvd.barrier()
-    until = time.monotonic() + 10
+    until = time.monotonic() + UNTIL_S
     handle = hvd.allreduce_async(of.values(of.rank), name='polled')
     while not hvd.poll(handle) and time.monotonic() < until:
         time.sleep(0.001)

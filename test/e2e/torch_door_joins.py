@@ -1,6 +1,5 @@
 """For test_torch_door: what ranks that have joined take part in, and what is refused at once."""
-import time
-
+import progress
 from torch_door_calls import Rank
 
 
@@ -48,8 +47,8 @@ def refused_things(of):
                  lambda: hvd.reducescatter(ones),
                  lambda: hvd.allgather_object('thing', name='not to gather'),
                  lambda: hvd.broadcast_parameters({'of': ones}, of.rank)):
-        begun = time.monotonic()
-        found.append([*of.raised(call), time.monotonic() - begun])
+        watch = progress.Stopwatch()
+        found.append([*of.raised(call), watch.seconds()])
     return found
 
 
@@ -68,10 +67,10 @@ def rank_joins_early(rank, workers):
     last = of.hvd.join()
     of.expect_true(f'last {last}', last == workers - 1)
     new_things(of, list(range(workers)))
-    begun = time.monotonic()
+    watch = progress.Stopwatch()
     if rank == 0:       # a known name with another shape
         told = of.raised(of.hvd.join)
     else:
         told = of.raised(lambda: of.hvd.allreduce(of.torch.ones(5), op=of.hvd.Sum,
                                                   name=f'new with {workers} sum'))
-    return of.wrong, refused, [*told, time.monotonic() - begun]
+    return of.wrong, refused, [*told, watch.seconds()]

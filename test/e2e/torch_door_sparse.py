@@ -1,6 +1,5 @@
 """For test_torch_door: sparse tensors, and gradients that are sparse on some ranks only."""
-import time
-
+import progress
 from torch_door_calls import Rank
 
 ROWS = 6
@@ -86,15 +85,15 @@ def disagree_about_rows(of):
     found = []
     for i, attempt in enumerate(attempts):
         for known in None, mine, mine.to_dense():
-            name, begun = f'attempt {i} {known is None or known.layout}', time.monotonic()
+            name, watch = f'attempt {i} {known is None or known.layout}', progress.Stopwatch()
             if known is not None:
                 hvd.allreduce(known, name=name)
             told = of.raised(lambda: attempt(name))
             hvd.allreduce(mine, name=name)      # the name is as good as new
-            found.append([*told, time.monotonic() - begun])
+            found.append([*told, watch.seconds()])
     weight = of.torch.nn.Parameter(of.torch.zeros(ROWS, 3))
     optimizer = hvd.DistributedOptimizer(of.torch.optim.SGD([weight], 1.0), [('weight', weight)])
     weight.grad = mine.to_dense() if is_odd else mine
-    begun = time.monotonic()
-    found.append([*of.raised(optimizer.step), time.monotonic() - begun])
+    watch = progress.Stopwatch()
+    found.append([*of.raised(optimizer.step), watch.seconds()])
     return found

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define PERIOD_NS (100 * NS_PER_MS)
+#define IDLE_NS NS_PER_S /* longer than a job takes to come, on a slow host, too */
 
 static void limit(struct rig *rig, uint32_t ppm, uint64_t idle_ns)
 {
@@ -50,11 +51,11 @@ static void a_job_that_never_trains_makes_nobody_refusable(void **state)
     struct rig *rig = *state;
     struct end *worker;
     measure_know(rig, 4 * NS_PER_MS, 1, (const char *[]){"known"});
-    limit(rig, 50000, 300 * NS_PER_MS);
+    limit(rig, 50000, IDLE_NS);
     struct end *aggregator = rig_aggregator(rig, 1);
     struct trained idle = trained_start(rig, "sits", &worker);
     expect_refused(rig, "known"); /* it may begin any moment */
-    do_nothing(aggregator, &idle, 300 * NS_PER_MS);
+    do_nothing(aggregator, &idle, IDLE_NS);
     assert_int_equal(measure_lane_of(rig, "known"), idle.lane);
 }
 
@@ -63,10 +64,10 @@ static void who_trains_slowly_is_not_idle(void **state)
     struct rig *rig = *state;
     struct end *worker;
     measure_know(rig, 4 * NS_PER_MS, 1, (const char *[]){"known"});
-    limit(rig, 50000, 300 * NS_PER_MS);
+    limit(rig, 50000, IDLE_NS);
     struct end *aggregator = rig_aggregator(rig, 1);
     struct trained slow = trained_start(rig, "slow", &worker);
-    do_nothing(aggregator, &slow, 300 * NS_PER_MS);
+    do_nothing(aggregator, &slow, IDLE_NS);
     aggregator->answers = false;
     trained_run(aggregator, &slow, 2, PERIOD_NS, 4 * NS_PER_MS);
     aggregator->answers = true;
