@@ -116,7 +116,7 @@ static bool settle_rank(struct piece *p, struct rank *rank)
 {
     struct announcement *a = newest_of(rank);
     if (a->round > p->round)
-        a = earliest_of(rank); /* it has announced one more */
+        a = earliest_of(rank); /* one more is announced */
     rank->clock = committed_by(rank);
     if (a->standing == RECORD_IDLE || a->round == 0)
         return false;
@@ -284,7 +284,7 @@ void new_owner_welcome(struct rank *rank)
     struct piece *p = rank->piece;
     struct announcement *a = newest_of(rank);
     if (a->round > p->round)
-        a = earliest_of(rank); /* it has announced one more */
+        a = earliest_of(rank); /* one more is announced */
     bool is_idle = a->standing == RECORD_IDLE || a->round == 0;
     rank->comes_back = false;
     if (!quorum_is_loose(p))

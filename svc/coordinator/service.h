@@ -107,7 +107,7 @@ void leavers_start(struct service *s);
 
 /* --- service_view.c --- */
 
-/* What an operator sees, but for ranks and limits of jobs: a StatusReply and a JobsReply, the
+/* The view of an operator, but for ranks and limits of jobs: a StatusReply and a JobsReply, the
  * caller's. Figures are the last known ones. -ENOMEM. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);
 

@@ -314,9 +314,9 @@ class Faults(unittest.TestCase):
         pids = [self.service.serve.pid, *self.service.pids(), *(w.pid for w in workers)]
         used = {}
 
-        def are_idle():     # who has begun a moment ago may have something left to do
+        def are_idle():     # a process that has just begun may have something left to do
             before = {pid: cpu_s(pid) for pid in pids}
-            time.sleep(2)  # what is measured
+            time.sleep(2)  # the measured time
             used.update((pid, round(cpu_s(pid) - before[pid], 2)) for pid in pids)
             return max(used.values()) < 0.02 + 0.01
         until(are_idle, lambda: f'two seconds without CPU: {used}')

@@ -273,7 +273,7 @@ def compare_rows(of):
             of.expect(f'values in {turn}', gradient.to_dense(), counts.view(-1, 1).repeat(1, 4))
         expect_replicas(of, f'rows {options}', net[1].weight)
         optimizer.zero_grad()
-        sign = 1. if of.rank else -1.       # what comes out is zeros
+        sign = 1. if of.rank else -1.       # the sum is zeros
         (net[1](torch.tensor([7])).sum() * sign + net[0](torch.ones(1, 4)).sum()).backward()
         optimizer.step()
         of.expect_true('rows of zeros', net[1].weight.grad.coalesce().indices().tolist() == [[7]])

@@ -211,7 +211,7 @@ def rank_folds(rank, workers, optimizer_of=None):
         optimizer = optimizer_of and optimizer_of(net)
         model = wrapped(net, gradient_as_bucket_view=fold % 2 == 0)
         attachment = attach(model, optimizer=optimizer)
-        kept.append(attachment if fold % 3 == 0 else None)      # it keeps no model alive
+        kept.append(attachment if fold % 3 == 0 else None)      # an attachment keeps no model alive
         for _ in range(2):
             step(model, rank + 1)
             if optimizer:

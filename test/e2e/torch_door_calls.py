@@ -9,7 +9,7 @@ import weakref
 
 import harness
 
-UNTIL_S = 60    # what is under way is over by then
+UNTIL_S = 60    # all operations are over by then
 
 
 class Rank:

@@ -66,8 +66,8 @@ struct service_rig {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int wake_fd, listen_fd;
-    const char *late_text;  /* what it knows of late ranks; NULL: it does not know the question */
-    uint64_t late_ranks[1]; /* that it was asked about last */
+    const char *late_text;  /* knowledge of late ranks; NULL: the question is unknown there */
+    uint64_t late_ranks[1]; /* of the last question */
     const char *host;       /* where the coordinator listens */
     uint16_t port;
     bool is_stopping;

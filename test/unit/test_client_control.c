@@ -24,7 +24,7 @@
 /* Where to fork; the child's exit status is the number of sockets it holds to the coordinator. */
 enum moment { NEVER, BEFORE_CONNECT, BEFORE_CHANNEL };
 static atomic_int moment, forks, inherited;
-/* What the resolver answers for POOL; NULL: nothing, ever. */
+/* The resolver's answer for POOL; NULL: none, ever. */
 #define POOL "pool.example"
 static const char *_Atomic answer;
 static atomic_int lookups; /* of names, not of addresses */

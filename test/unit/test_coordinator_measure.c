@@ -518,7 +518,7 @@ static void of_an_aggregator_that_starts_again_all_rows_are_asked_for(void **sta
     a.lane = next->lanes[0];
     trained_answer(next, &a, 1);
     assert_int_equal(trained_answer_known(next, 0, DIGEST), DIGEST);
-    rig_crash(rig); /* what the next one does not have it does not know */
+    rig_crash(rig); /* the next coordinator knows nothing of its own */
     rig_start(rig);
     next = rig_rejoin(rig, next, 0, NULL);
     next->ignores = BODY(STATS_REQUEST);

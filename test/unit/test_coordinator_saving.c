@@ -290,7 +290,7 @@ static void a_rank_reads_when_the_snapshot_of_an_operator_is_over(void **state)
     ask_of(&c, c.asker, "resnet");
     expect_hold(&c);
     uint64_t second = ask_between(&c, "w");
-    end_expect_none(c.worker, BODY(HOLD)); /* it stays held for the first */
+    end_expect_none(c.worker, BODY(HOLD)); /* still held for the first */
     says_ended(&c);
     expect_standing(&c, RIG_ROUND);
     end_it(&c);

@@ -96,7 +96,7 @@ class Sequences:
         # A set that is made again has other names: another rank may not have removed the first one.
         self.path = f'named/{number}:{told}' if number else 'named/all'
         self._known, self._counts = {}, collections.Counter()
-        self.joined = Joined(self)      # what ranks that have joined are told
+        self.joined = Joined(self)      # notices for ranks that have joined
         self.roll = Roll(self)
         self.optimizers, self.dropped = 0, []
 
