@@ -320,12 +320,10 @@ CASES = [pytorch_192920, pytorch_24836, pytorch_74809, pytorch_158902, pytorch_2
          lightning_sync_dist, lightning_objects, deepspeed_4488, deepspeed_flat, ray_group_again]
 
 
-def rank_replays(rank, workers):
+def replayed(cases, of):
     """{case: differences, or the error that ended it}"""
-    of = Rank(rank, workers, TIMEOUT_S)
-    of.last = of.dist.new_group([workers - 1])
     found = {}
-    for case in CASES:
+    for case in cases:
         of.wrong = []
         try:
             case(of)
@@ -333,6 +331,12 @@ def rank_replays(rank, workers):
             of.wrong.append(f'{type(error).__name__}: {error}')
         found[case.__name__] = of.wrong
     return found
+
+
+def rank_replays(rank, workers):
+    of = Rank(rank, workers, TIMEOUT_S)
+    of.last = of.dist.new_group([workers - 1])
+    return replayed(CASES, of)
 
 
 def rank_debugs_in_detail(rank, workers):
@@ -494,15 +498,7 @@ HOROVOD = [horovod_2497, horovod_543, horovod_1099, horovod_392, horovod_605, ho
 def rank_replays_horovod(rank, workers):
     from torch_door_calls import Rank as DoorRank
     of = DoorRank(rank, workers)
-    found = {}
-    for case in HOROVOD:
-        of.wrong = []
-        try:
-            case(of)
-        except Exception as error:
-            of.wrong.append(f'{type(error).__name__}: {error}')
-        found[case.__name__] = of.wrong
-    return found
+    return replayed(HOROVOD, of)
 
 
 class Reports(python_case.Case):

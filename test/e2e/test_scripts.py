@@ -12,19 +12,10 @@ import weakref
 
 import harness
 import ranks
+import test_ddp
+from test_ddp import setUpModule, tearDownModule     # noqa: found by name
 
 LENT = 20000        # elements of a gradient that is long enough for memory of the job
-service = None
-
-
-def setUpModule():
-    global service
-    service = harness.Service()
-    os.environ['GRADPOOL_ENDPOINT'] = service.endpoint
-
-
-def tearDownModule():
-    service.end()
 
 
 def begin(rank, workers, backend='gloo', store='store', **options):
@@ -198,7 +189,7 @@ def settle(first):
 
 
 def job_has(tensors):
-    job = service.job(os.environ['GRADPOOL_JOB'])
+    job = test_ddp.service.job(os.environ['GRADPOOL_JOB'])
     return (job['tensors'] if job else 0) <= tensors
 
 
