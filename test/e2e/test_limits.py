@@ -42,7 +42,7 @@ class Limits(unittest.TestCase):
         cls.addClassCleanup(cls.service.end)
 
     def told(self, limit, *values, **environment):
-        """What a worker is told for each value of the limit."""
+        """The error of a worker for each value of the limit."""
         done = harness.run(
             [sys.executable, '-c', WORKER, limit, *map(str, values)], capture_output=True,
             text=True, env={**os.environ, 'GRADPOOL_ENDPOINT': self.service.endpoint,

@@ -296,7 +296,7 @@ def _no_hook(_, bucket):
 
 
 def rank_drops_handles(rank, workers):
-    """What is not in place after operations whose handles nobody keeps."""
+    """Results that are not in place after operations whose handles nobody keeps."""
     torch, dist = begin(rank, workers, 'gradpool')
     wrong = []
     for count in 1, 3, 200:
@@ -376,7 +376,7 @@ def odd_operations(dist, rank, tensor, two):
 
 
 def rank_has_odd_strides(rank, workers):
-    """What came out otherwise than it should."""
+    """The results that differ from the right ones."""
     torch, dist = begin(rank, workers, 'gradpool')
     wrong = []
     for dtype in torch.float32, torch.bfloat16, torch.int64, torch.int16, torch.bool, torch.cfloat:

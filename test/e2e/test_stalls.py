@@ -59,7 +59,7 @@ class Stalls(unittest.TestCase):
         self.check_numbers(waits)
 
     def late(self, job):
-        """What rank 0 says of rank 1 at its deadline."""
+        """The error of rank 0 about rank 1 at its deadline."""
         waits = self.service.worker(job, 0, 2, '--timeout-ms', 2000, '--rounds', 1)
         self.assertNotEqual(waits.wait(), 0)
         self.assertIn('raise timeout_ms or GRADPOOL_TIMEOUT_MS', waits.text())

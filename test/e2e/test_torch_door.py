@@ -123,8 +123,8 @@ def train(of, is_sparse=False, passes=1, wrong_start=False, **options):
 
 
 def compare_pushes(of):
-    """What is known costs one push a tensor, small gradients together one, and nothing else: nobody
-    is asked."""
+    """A known operation costs one push a tensor, small gradients together one, and nothing else:
+    no rank is asked."""
     hvd, job = of.hvd, of.hvd.global_process_set.sequences().job
     pushed, names = job.push_pull, []
 

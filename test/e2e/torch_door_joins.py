@@ -4,7 +4,7 @@ from torch_door_calls import Rank
 
 
 def new_things(of, there):
-    """What no rank has done before: the ranks `there` do it, in different orders."""
+    """Operations that no rank has called before; the ranks `there` call them in any order."""
     hvd, torch, name = of.hvd, of.torch, f'new with {len(there)}'
     every = {rank: of.values(rank) for rank in there}
     mine, total = every[of.rank], sum(every.values())

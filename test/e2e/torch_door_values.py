@@ -154,7 +154,7 @@ def compare_columns(of):
 # ---- handles and names ----
 
 def compare_dropped_handles(of):
-    """What nobody waits for is done in place all the same, and is forgotten."""
+    """Operations that nobody waits for are completed in place all the same, and forgotten."""
     torch, hvd = of.torch, of.hvd
     for count in 1, 3, 200:
         for name in None, f'dropped {count}':

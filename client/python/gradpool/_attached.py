@@ -61,7 +61,7 @@ class Place:
         _start()
 
     def is_over(self):
-        """It has been given back, or the job was left."""
+        """The tensor has been given back, or the job was left."""
         return self._job is None or self._job.is_left()
 
     def close(self):

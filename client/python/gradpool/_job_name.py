@@ -25,7 +25,7 @@ def job_name(options, is_default):
 
 
 def _chosen(is_default):
-    """What this process would choose as rank 0."""
+    """The name that this process would choose as rank 0."""
     if _current and not is_default:
         return _current
     name = os.environ.get('GRADPOOL_JOB') or f'torch-{secrets.token_hex(6)}'

@@ -90,7 +90,7 @@ class Pieces(list):
 
 
 class Push:
-    """What is pushed to one tensor, whole or in pieces. `begin`(tensor, given, result) starts it.
+    """A push to one tensor, whole or in pieces. `begin`(tensor, given, result) starts it.
 
     given, result  carriers on the host, or None; `given` may be called for one
     blocks         how many times the tensor's elements they hold"""

@@ -169,7 +169,7 @@ class Part:
             self.operation.end(error)
 
     def land(self):
-        """What its round has brought is put where it belongs, once."""
+        """Puts the result of its round into place, once."""
         land, self._land = self._land, None
         if land is not None:
             land()
@@ -333,7 +333,7 @@ class Operation(Work):
             complete(self)
 
     def is_settled(self):
-        """Whether it is over, without a look at what it waits for."""
+        """True: the operation is over. Looks at no request."""
         return self._over.is_set()
 
     def waits_for(self):

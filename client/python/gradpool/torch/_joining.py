@@ -17,7 +17,7 @@ _SLICE_MS = 2
 
 
 def _begun_by(recipe, ranks, text):
-    """What other ranks call by that text, without a part of this one."""
+    """The call that other ranks make by that text, without a part of this one."""
     call = recipe(ranks)
     call.text, call.neutral = text, functools.partial(_begun_by, recipe, ranks, text)
     return call
@@ -58,7 +58,7 @@ class _Rounds:
                 self._open[name, text] = NamedOperation(sequence, call).start()
 
     def _learn(self, key):
-        """What was begun for others is gone on with like all that is known."""
+        """Adds an operation that was begun for others to those that are known."""
         sequence = self._asked.pop(key, None)
         if sequence is not None and key[1] in sequence.plans:
             self._plans[key] = sequence, sequence.plans[key[1]]

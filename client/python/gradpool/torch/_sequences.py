@@ -400,8 +400,8 @@ class NamedOperation(Operation):
         return self._is_saying or is_part or self._plan.neutral is None
 
     def _for_joined(self):
-        """What ranks that have joined can begin it by: (name, whether the script gave it, which of
-        its words these are, text, recipe). None: they cannot."""
+        """The words by which joined ranks begin the operation: (name, whether the script gave it,
+        which of its words these are, text, recipe). None: joined ranks cannot."""
         is_part = self._group.ranks.members is not None
         if is_part or not self._is_saying or self._has_marks or self._call.recipe is None:
             return None

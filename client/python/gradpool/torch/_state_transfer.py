@@ -86,7 +86,7 @@ def broadcast_optimizer_state(optimizer, root_rank, process_set=global_process_s
 
 
 def _load_in_place(optimizer, state):
-    """Whoever has taken a group, or the state, from the optimizer sees what is loaded."""
+    """Loads in place: holders of a group or of the state see the loaded values."""
     groups, states = optimizer.param_groups, optimizer.state
     optimizer.load_state_dict(state)
     for group, loaded in zip(groups, optimizer.param_groups):
