@@ -30,7 +30,7 @@ struct control {
     pthread_t thread;
     int wake_fd;
     uint64_t tick_at_ns;         /* the thread's, ... */
-    struct endpoint_names names; /* ... and before it runs of who connects */
+    struct endpoint_names names; /* the thread's; before it runs, the connecting caller's */
     pthread_mutex_t lock;        /* everything below */
     pthread_cond_t over;         /* some call is */
     struct channel *channel;     /* NULL while away */

@@ -126,8 +126,8 @@ static const char *size_of_many(void)
     return NULL;
 }
 
-/* Each of several processes would train alone, and nothing would say so. `size_name`: the variable
- * that says one; NULL: no launcher has given a rank. */
+/* Each of several processes would train alone, without a word. `size_name`: the variable whose
+ * value is one; NULL: no launcher has given a rank. */
 static int refuse_many(const char *size_name)
 {
     const char *many = size_of_many();

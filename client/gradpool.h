@@ -281,8 +281,8 @@ typedef struct gp_state {
  * something else to do; later it may succeed), -ENODATA (a tensor of the job has no parameters),
  * -EOPNOTSUPP (one has a set of ranks), -ECANCELED (left), those of gp_connect(). */
 GP_API int gp_job_read(gp_job *job, gp_state *states, size_t count);
-/* By all ranks, as a round of the tensor: what its lane keeps goes to `arrays`, on ranks that want
- * it (else NULL). Errors as of gp_push_pull(); -ENODATA: nothing was broadcast yet. */
+/* By all ranks, as a round of the tensor: its lane's state goes to `arrays`; NULL: not to this
+ * rank. Errors as of gp_push_pull(); -ENODATA: no rank has broadcast parameters yet. */
 GP_API int gp_save(gp_tensor *tensor, float *arrays, gp_request **ret_request);
 /* Likewise: the lane goes on from `arrays` of rank `root`, after so many steps (the same on every
  * rank; GP_SAME_STEPS: as many as there have been, -EINVAL on a root that came late and has not

@@ -57,8 +57,8 @@ struct push {
     struct place input, landing;
     uint64_t gradient_bytes, result_bytes;
     struct update_settings settings;  /* of an update, where this rank gives them (W14) */
-    uint64_t steps;                   /* of a restore: updates behind the state ... */
-    bool counts_on;                   /* ... as many as this rank has counted */
+    uint64_t steps;                   /* of a restore: updates behind the state */
+    bool counts_on;                   /* these are as many as this rank has counted */
     uint64_t iterations[HOLD_SCOPES]; /* that it is of; 0: of none */
     uint64_t traced_ns[TRACE_STEPS];  /* while a timeline is recorded */
     uint32_t root;
@@ -188,8 +188,8 @@ struct gp_job {
     struct gp_request *barrier_request; /* NULL unless one is open */
     bool is_in_barrier;
     struct unfinished unfinished; /* the caller's of snapshot and restore */
-    bool is_reading;              /* gp_job_read() is called ... */
-    int read_fd;                  /* ... and has this connection; -1: none */
+    bool is_reading;              /* gp_job_read() is called */
+    int read_fd;                  /* the connection of gp_job_read(); -1: none */
     struct hold hold;
     struct trace_ring *trace;      /* rounds are recorded there; NULL: they are not */
     struct recorder recorder;      /* the control thread's */

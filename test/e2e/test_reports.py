@@ -384,25 +384,28 @@ def horovod_2497(of):
     of.expect('the last pass', weight.detach(), torch.tensor([-10.5]))
 
 
+def stepping_one(of, name):
+    """(a weight of zero, its wrapped optimizer of rate 1)"""
+    weight = of.torch.nn.Parameter(of.torch.zeros(1))
+    return weight, of.hvd.DistributedOptimizer(of.torch.optim.SGD([weight], lr=1.0),
+                                               [(name, weight)])
+
+
 def horovod_543(of):
     """Passes that are summed up locally by a script of its own."""
-    hvd, torch = of.hvd, of.torch
-    weight = torch.nn.Parameter(torch.zeros(1))
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), [('w543', weight)])
+    weight, optimizer = stepping_one(of, 'w543')
     loss = sum((weight * (of.rank + 1)).sum() for _ in range(4))
     loss.backward()
     optimizer.step()
-    of.expect('one sum of four passes', weight.detach(), torch.tensor([-6.0]))
+    of.expect('one sum of four passes', weight.detach(), of.torch.tensor([-6.0]))
 
 
 def horovod_1099(of):
     """Clipping between synchronize() and step()."""
-    hvd, torch = of.hvd, of.torch
-    weight = torch.nn.Parameter(torch.zeros(1))
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), [('w1099', weight)])
+    weight, optimizer = stepping_one(of, 'w1099')
     (weight * 10 * (of.rank + 1)).sum().backward()
     optimizer.synchronize()
-    torch.nn.utils.clip_grad_norm_([weight], 1.0)
+    of.torch.nn.utils.clip_grad_norm_([weight], 1.0)
     with optimizer.skip_synchronize():
         optimizer.step()
     if abs(weight.item() + 1) > 1e-5:
