@@ -1,6 +1,6 @@
 /* Owns what is remembered from window to window, and which rule is asked first. Must never read a
  * clock or decide two things at once: what a decision has changed must be seen first. The rules are
- * in scale_up.c and scale_down.c. README.md: G1 to G12. */
+ * in scale_up.c and scale_down.c. README.md: G1 to G13. */
 #include "packer/scale.h"
 
 #include <errno.h>

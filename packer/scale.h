@@ -1,5 +1,5 @@
 /* When lanes open and park, aggregators start and stop, and which tasks move for it. PURE: no
- * clock; the state is the caller's plain structs, all zero to begin with. README.md: G1 to G12.
+ * clock; the state is the caller's plain structs, all zero to begin with. README.md: G1 to G13.
  *
  * One call a window: what was seen in it goes in, at most one decision comes out. The caller
  * carries it out, and shows lanes and jobs on which it is still at work as is_changing and
@@ -23,8 +23,8 @@
 #define SCALE_MARGIN_PPM 10000           /* a drain keeps so far within every limit */
 #define SCALE_LOW_PPM 700000             /* 0.8 of what 64 equal jobs may take of a lane at 5 % */
 #define SCALE_STEP_NS_MAX UINT64_C(10000000000) /* what one call counts towards hold times */
-#define SCALE_EXPLAINS 3                        /* G4: as many times what the rule counts */
-#define SCALE_TRIES 4                           /* jobs, or lanes, for which a call makes plans */
+#define SCALE_EXPLAINS 3 /* G4: as many times what the rule counts, where no wait is measured */
+#define SCALE_TRIES 4    /* jobs, or lanes, for which a call makes plans */
 
 /* 0 in a field: its default. */
 struct scale_options {
@@ -51,7 +51,7 @@ struct scale_memory {
     uint32_t over, within; /* windows running: above its limit; not */
     uint32_t reliefs;      /* of late */
     enum scale_stay stay;
-    uint32_t explained_ppm; /* of what it loses, by the rule of loss, when it stays */
+    uint32_t explained_ppm; /* of what it loses: measured, else by the rule, when it stays */
     uint32_t shares, alone; /* windows running that it wants_alone: beside others; without */
     uint32_t measures;      /* how often it was moved to be measured alone */
     uint32_t narrowed; /* windows since G12 has moved it last, while that goes on; 0: it does not */
@@ -64,8 +64,11 @@ struct scale_job {
     uint64_t id;
     uint32_t workers;
     uint32_t loss_ppm;           /* measured; 0 also when it is not known */
+    uint32_t shared_ppm;         /* of it, what lanes explain: waits behind other jobs, ... */
+    bool knows_shared;           /* ... where these were measured */
     struct packer_timing timing; /* period_ns 0: not measured */
     bool is_moving;              /* some of its tasks are on their way */
+    bool is_ordered;             /* an operator's order holds its tasks where they are (G13) */
     bool wants_alone;            /* it trains, and was never measured without others (G11) */
     uint32_t lanes_enough;       /* that it needs, as far as it is known; 0: not sought (G12) */
     uint32_t lanes_next;         /* to be tried: fewer; 0: none */

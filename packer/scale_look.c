@@ -122,7 +122,7 @@ static void count_tasks(struct scale_look *look)
         bool is_avoided = job->is_moving || scale_is_over(job) || is_tried;
         lane->has_tasks = true;
         lane->is_avoided = lane->is_avoided || is_avoided;
-        if (is_avoided || job->timing.period_ns == 0 || !is_calm(job->memory) ||
+        if (is_avoided || job->is_ordered || job->timing.period_ns == 0 || !is_calm(job->memory) ||
             scale_is_measured_now(look, task->job))
             lane->is_held = true;
         if (job->timing.period_ns > 0)

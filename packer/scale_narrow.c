@@ -17,8 +17,8 @@ static uint32_t lanes_wanted(const struct scale_look *look, size_t job)
 {
     const struct scale_job *of = &look->seen->jobs[job];
     uint32_t now = look->lanes_of[job];
-    if (of->is_moving || of->timing.period_ns == 0 || of->lanes_enough == 0 || now == 0 ||
-        look->shares[job] || now == of->lanes_next)
+    if (of->is_moving || of->is_ordered || of->timing.period_ns == 0 || of->lanes_enough == 0 ||
+        now == 0 || look->shares[job] || now == of->lanes_next)
         return 0;
     if (of->lanes_next > 0)
         return of->lanes_next;

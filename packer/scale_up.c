@@ -85,7 +85,8 @@ static size_t worst_job(const struct scale_seen *seen)
     for (size_t i = 0; i < seen->jobs_count; i++) {
         const struct scale_job *job = &seen->jobs[i];
         const struct scale_memory *m = job->memory;
-        if (job->is_moving || !scale_is_over(job) || m->over < SCALE_OVER_WINDOWS << m->reliefs)
+        if (job->is_moving || job->is_ordered || !scale_is_over(job) ||
+            m->over < SCALE_OVER_WINDOWS << m->reliefs)
             continue;
         if (worst == seen->jobs_count || is_worse(job, &seen->jobs[worst]))
             worst = i;
@@ -183,6 +184,20 @@ static int relieve(struct scale *scale, const struct scale_look *look, struct sc
     return 1;
 }
 
+/* Loss that lanes cannot explain would be the same on any other lane. `rule`: 0 to 1, on its worst
+ * lane. */
+static bool is_explained(const struct scale_job *job, double rule)
+{
+    if (!job->knows_shared)
+        return rule * SCALE_EXPLAINS >= job->loss_ppm / 1e6;
+    return job->shared_ppm > packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
+}
+
+static uint32_t explained_ppm(const struct scale_job *job, double rule)
+{
+    return job->knows_shared ? job->shared_ppm : (uint32_t)(rule * 1e6);
+}
+
 /* 0: no plan for this job; its memory says why. */
 static int try_relief(struct scale *scale, const struct scale_look *look, uint32_t job,
                       struct scale_decision *d)
@@ -196,7 +211,7 @@ static int try_relief(struct scale *scale, const struct scale_look *look, uint32
     if (r == 0)
         r = scale_plan_worst_lane(&plan, job, &lane, &loss);
     bool is_short = look->lanes_of[job] < of->lanes_enough; /* G12: that explains it as well */
-    if (r != -ENOMEM && loss * SCALE_EXPLAINS < of->loss_ppm / 1e6 && !is_short) {
+    if (r != -ENOMEM && !is_explained(of, loss) && !is_short) {
         stay = SCALE_STAY_UNEXPLAINED;
         r = -ENOENT;
     }
@@ -208,7 +223,7 @@ static int try_relief(struct scale *scale, const struct scale_look *look, uint32
         r = relieve(scale, look, &plan, job, lane, d);
     if (r != -ENOMEM) {
         of->memory->stay = r > 0 ? SCALE_STAY_NOT : stay;
-        of->memory->explained_ppm = (uint32_t)(loss * 1e6);
+        of->memory->explained_ppm = explained_ppm(of, loss);
     }
     scale_plan_fini(&plan);
     return r > 0 || r == -ENOMEM ? r : 0;
@@ -245,8 +260,8 @@ static size_t next_to_measure(const struct scale_look *look)
     size_t best = seen->jobs_count;
     for (size_t i = 0; i < seen->jobs_count; i++) {
         const struct scale_memory *m = seen->jobs[i].memory, *b;
-        if (!seen->jobs[i].wants_alone || seen->jobs[i].timing.period_ns == 0 ||
-            m->shares < SCALE_OVER_WINDOWS << m->measures)
+        if (!seen->jobs[i].wants_alone || seen->jobs[i].is_ordered ||
+            seen->jobs[i].timing.period_ns == 0 || m->shares < SCALE_OVER_WINDOWS << m->measures)
             continue;
         b = best < seen->jobs_count ? seen->jobs[best].memory : NULL;
         if (!b || m->measures < b->measures ||

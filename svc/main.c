@@ -75,6 +75,7 @@ static int serve(int argc, char **argv)
                                           .explores_blindly = o.explores_blindly,
                                           .piece_bytes_max = o.piece_bytes_max,
                                           .scale_hold_ns = o.scale_hold_s * NS_PER_S,
+                                          .order_hold_ns = o.order_hold_s * NS_PER_S,
                                           .aggregators_min = o.aggregators_min,
                                           .lanes_min = o.lanes_min,
                                           .lanes_max = o.lanes_max,

@@ -17,6 +17,20 @@ LOG_LINES = 15
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+def cpu_s(pids):
+    """CPU seconds, user and system, that these processes have used so far; of one that has ended,
+    none."""
+    ticks = 0
+    for pid in pids:
+        try:
+            with open(f'/proc/{pid}/stat', encoding='ascii') as file:
+                fields = file.read().rpartition(')')[2].split()
+        except FileNotFoundError:
+            continue
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf('SC_CLK_TCK')
+
+
 class Failed(Exception):
     """The demo cannot go on; the text says what happened and shows the end of a log."""
 
@@ -68,6 +82,28 @@ def _die_with_parent():
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+class Patience:
+    """A limit of time that stands for children without progress: it begins anew while one of
+    `children` prints or uses CPU, up to ten times `seconds` in all."""
+    MOST_TIMES = 10
+
+    def __init__(self, seconds, children):
+        self._seconds, self._children = seconds, children
+        self._begun_s = self._grown_s = time.monotonic()
+        self._signs = self._look()
+
+    def _look(self):
+        running = [c.process.pid for c in self._children if c.process.poll() is None]
+        return sum(len(c.events) for c in self._children), cpu_s(running)
+
+    def is_over(self, now_s):
+        signs = self._look()
+        if signs != self._signs:
+            self._signs, self._grown_s = signs, now_s
+        return (now_s - self._grown_s > self._seconds or
+                now_s - self._begun_s > self.MOST_TIMES * self._seconds)
+
+
 class Children:
     """All children of the demo. `on_wait(now_s)` is called at least ten times a second while
     something is waited for."""
@@ -98,14 +134,15 @@ class Children:
         can land where Python drops it.)"""
         self._is_interrupted = True
 
-    def wait(self, what, is_done, needed, timeout_s):
-        """Waits until is_done(). Failed: the deadline passed, a child in `needed` failed, or all
-        of them ended first. Interrupted: a signal came."""
-        deadline_s = time.monotonic() + timeout_s
+    def wait(self, what, is_done, needed, timeout_s, watched=None):
+        """Waits until is_done(). Failed: no progress of `needed` for so long, a child of these
+        failed, or all of them ended first. `watched`: whose progress counts instead.
+        Interrupted: a signal came."""
+        patience = Patience(timeout_s, needed if watched is None else watched)
         while not is_done():
             now_s = time.monotonic()
-            if now_s > deadline_s:
-                raise Failed(f'{what}: not after {timeout_s} s' +
+            if patience.is_over(now_s):
+                raise Failed(f'{what}: no progress for {timeout_s} s' +
                              ''.join(f'\n  {child.name}:{child.tail()}' for child in needed))
             self._read(0.1)
             if self._is_interrupted:
@@ -127,7 +164,7 @@ class Children:
         """Waits until all have ended and everything they printed is read."""
         self.wait(' and '.join(child.name for child in children) + ' end',
                   lambda: all(child.process.poll() is not None for child in children), [],
-                  timeout_s)
+                  timeout_s, children)
         for child in children:
             self._drain(child)
 

@@ -1,11 +1,10 @@
 """The gradpool service of the demo: started, asked, measured, stopped."""
 import json
-import os
 import signal
 import subprocess
 import time
 
-from children import Failed
+from children import Failed, cpu_s
 
 START_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 30
@@ -105,20 +104,6 @@ class Service:
         self._processes[0].process.send_signal(signal.SIGTERM)
         self._children.wait_ended(self._processes, STOP_TIMEOUT_S)
         return self._processes[0].process.returncode
-
-
-def cpu_s(pids):
-    """CPU seconds, user and system, that these processes have used so far; of one that has ended,
-    none."""
-    ticks = 0
-    for pid in pids:
-        try:
-            with open(f'/proc/{pid}/stat', encoding='ascii') as file:
-                fields = file.read().rpartition(')')[2].split()
-        except FileNotFoundError:
-            continue
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf('SC_CLK_TCK')
 
 
 class Meter:

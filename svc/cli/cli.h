@@ -51,7 +51,7 @@ struct cli_serve {
     bool insecure, require_tls;
     uint32_t aggregators, loss_limit_ppm;
     enum durability durability;
-    uint64_t aggregator_timeout_ms, local_timeout_ms /* 0: the same */, scale_hold_s;
+    uint64_t aggregator_timeout_ms, local_timeout_ms /* 0: the same */, scale_hold_s, order_hold_s;
     uint64_t worker_timeout_ms;
     uint32_t aggregators_min, lanes_min, lanes_max, lanes_spare; /* lanes 0: not given */
     bool scales, names_scale;                                    /* whether --scale on was said */

@@ -190,15 +190,20 @@ static int print_moved(const Gradpool__Wire__MoveReply *moved, const envelope *r
 {
     if (json)
         return printf("{\"tasks\": %u, \"state_bytes\": %" PRIu64 ", \"longest_ns\": %" PRIu64
-                      ", \"lanes\": %u}\n",
-                      moved->tasks, moved->bytes, moved->longest_ns, moved->lanes);
+                      ", \"lanes\": %u, \"hold_ns\": %" PRIu64 "}\n",
+                      moved->tasks, moved->bytes, moved->longest_ns, moved->lanes, moved->hold_ns);
     if (gives_back(request))
         return print_given_back(moved->lanes);
     if (moved->tasks == 0)
-        return puts(*moved->stays ? "nothing has moved" : "nothing was to move");
-    return printf("%u task%s moved with %.1f MiB of state; at rest for %.1f ms at most\n",
-                  moved->tasks, moved->tasks == 1 ? " has" : "s have",
-                  (double)moved->bytes / (1 << 20), (double)moved->longest_ns / NS_PER_MS);
+        puts(*moved->stays ? "nothing has moved" : "nothing was to move");
+    else
+        printf("%u task%s moved with %.1f MiB of state; at rest for %.1f ms at most\n",
+               moved->tasks, moved->tasks == 1 ? " has" : "s have",
+               (double)moved->bytes / (1 << 20), (double)moved->longest_ns / NS_PER_MS);
+    if (moved->hold_ns > 0)
+        printf("growth leaves the job there for %" PRIu64 " s (serve --order-hold)\n",
+               moved->hold_ns / NS_PER_S);
+    return fflush(stdout);
 }
 
 int operator_order(const struct operator_options *options, envelope *request)

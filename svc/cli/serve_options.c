@@ -26,6 +26,7 @@ enum {
     DURABILITY,
     SCALE,
     SCALE_HOLD,
+    ORDER_HOLD,
     LANES_MIN,
     LANES_MAX,
     LANES_SPARE,
@@ -87,6 +88,9 @@ const struct knob serve_knobs[] = {
     [SCALE_HOLD] = {"scale-hold", "SECONDS",
                     "load is low for so long before a lane is emptied; an idle lane parks after a "
                     "third of it, an idle aggregator stops after ten times as long (default: 30)"},
+    [ORDER_HOLD] = {"order-hold", "SECONDS",
+                    "growth and --explore leave what `gradpool move` has moved where it is for so "
+                    "long; 0: not at all (default: 600)"},
     [LANES_MIN] = {"lanes-min", "N", "lanes that stay open, whatever the load is (default: 1)"},
     [LANES_MAX] = {"lanes-max", "N", "open lanes, at most: cores granted (default: all there are)"},
     [LANES_SPARE] = {"lanes-spare", "N",
@@ -189,6 +193,10 @@ static int set(void *context, int index, const char *value, struct err *err)
         error = knobs_number(value, 1, 86400, &number, err);
         o->scale_hold_s = number;
         break;
+    case ORDER_HOLD:
+        error = knobs_number(value, 0, 86400, &number, err);
+        o->order_hold_s = number;
+        break;
     case AGGREGATOR_TIMEOUT:
         o->local_timeout_ms = 0;
         return knobs_seconds(value, 86400, &o->aggregator_timeout_ms, err);
@@ -266,6 +274,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
                           .aggregators_min = 1,
                           .scales = true,
                           .scale_hold_s = 30,
+                          .order_hold_s = 600,
                           .aggregator_timeout_ms = 1500,
                           .local_timeout_ms = 10000,
                           .worker_timeout_ms = 2000,

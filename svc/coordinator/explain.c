@@ -3,6 +3,7 @@
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/asking.h"
 #include "svc/coordinator/members.h"
+#include "svc/coordinator/order_hold.h"
 #include "svc/coordinator/phases.h"
 #include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
@@ -152,9 +153,11 @@ static int add_tasks(const struct job *job, WIRE(ExplainedJob) * to)
 /* And why nothing happens although it loses more than it should. */
 static char *why(const struct job *job, const struct share *share)
 {
-    char stay[SCALING_STAY_BYTES], *text = NULL;
+    char stay[SCALING_STAY_BYTES], hold[ORDER_HOLD_TEXT_BYTES], *text = NULL;
     const char *staying = scaling_stay_text(job, stay, sizeof stay);
-    int length = asprintf(&text, "%s%s%s", share_why(share->how), *staying ? "; " : "", staying);
+    const char *holding = order_hold_text(job, hold, sizeof hold);
+    int length = asprintf(&text, "%s%s%s%s%s", share_why(share->how), *staying ? "; " : "", staying,
+                          *holding ? "; " : "", holding);
     return length < 0 ? NULL : text;
 }
 

@@ -8,6 +8,7 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
+#include "svc/coordinator/order_hold.h"
 #include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
 
@@ -415,8 +416,8 @@ static bool waits_for_lanes(const struct job *job)
 static bool is_due(struct job *job)
 {
     struct err err;
-    if (!job->service->options.explores || job->failure || job->service->phase != SERVICE_UP ||
-        moving_check(job, &err) < 0)
+    if (!job->service->options.explores || job->failure || order_hold_ns(job) > 0 ||
+        job->service->phase != SERVICE_UP || moving_check(job, &err) < 0)
         return false;
     if (!job->exploring)
         job->exploring = calloc(1, sizeof *job->exploring);

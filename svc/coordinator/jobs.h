@@ -103,6 +103,7 @@ struct share {
     uint64_t lane_ns;     /* that; before it is known, what was predicted; 0: not known */
     /* A round, at the last look that saw some: JobUse has them; stalled: of one worker. */
     uint64_t queue_ns, handled_ns, stalled_ns;
+    uint64_t behind_ns; /* of handled: neither its own lane time nor a wait for the core (K106) */
     enum share_how how;
     uint64_t since_ns; /* what its lane counted before is of an earlier share */
 };
@@ -170,6 +171,7 @@ struct job {
     struct profile profile;
     struct scale_memory scale_memory;
     enum scale_stay told_stay;   /* what the log has said of that */
+    uint64_t ordered_until_ns;   /* an operator's move holds against growth until then (K105) */
     struct exploring *exploring; /* NULL until it is looked at */
     uint64_t start_by_ns;        /* it waits for an aggregator until then; 0: it does not */
     uint32_t loss_limit_ppm;     /* its own; 0: none is named */

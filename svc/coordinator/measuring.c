@@ -126,6 +126,8 @@ static void note_waits(struct share *share, const struct window *window, uint32_
     share->handled_ns =
         (window->handled_ns > least_ns ? window->handled_ns : least_ns) / window->rounds;
     share->stalled_ns = window->stalled_ns / window->rounds / workers;
+    share->behind_ns =
+        window->handled_ns > least_ns ? (window->handled_ns - least_ns) / window->rounds : 0;
 }
 
 /* A tensor's lane time is its part of the job's: time that is no piece's, of messages, goes by

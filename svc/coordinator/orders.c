@@ -4,6 +4,7 @@
 
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/order_hold.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -50,6 +51,7 @@ static void answer(struct wait *wait, const struct order *order)
     reply.longest_ns = order->longest_ns;
     reply.stays = (char *)order->stays;
     reply.lanes = order->lanes;
+    reply.hold_ns = order->lane ? order->service->options.order_hold_ns : 0;
     e.id = wait->request;
     e.body_case = BODY(MOVE_REPLY);
     e.move_reply = &reply;
@@ -57,8 +59,20 @@ static void answer(struct wait *wait, const struct order *order)
     wait_destroy(wait);
 }
 
+/* Counts from the end of a move, however long that took. */
+static void hold_moved(const struct order *order)
+{
+    const struct lane *lane = lane_find(order->service, order->lane);
+    for (size_t i = 0; lane && i < order->jobs_count; i++) {
+        struct job *job = jobs_find_id(order->service, order->jobs[i]);
+        if (job)
+            order_hold_begin(job, lane);
+    }
+}
+
 static void finish(struct order *order)
 {
+    hold_moved(order);
     struct wait *wait = wait_find(order->service, order->wait);
     if (wait)
         answer(wait, order);
@@ -133,6 +147,7 @@ static int choose_lanes(struct order *order, struct job *job, struct err *err)
     if (error < 0)
         return error;
     scaling_open(lane);
+    order_hold_begin(job, lane);
     for (size_t i = 0; i < order->tasks_count; i++)
         order->tasks[i].lane = lane->id;
     return 0;

@@ -56,6 +56,30 @@ uint64_t job_lane_ns(const struct job *job)
     return sum_ns ? sum_ns : known_ns;
 }
 
+bool job_knows_shared_loss(const struct job *job)
+{
+    if (job->profile.now.period_ns == 0)
+        return false;
+    for (size_t i = 0; i < job->shares_count; i++)
+        if (job->shares[i].pieces > 0 && job->shares[i].handled_ns > 0)
+            return true;
+    return false;
+}
+
+uint32_t job_shared_loss_ppm(const struct job *job)
+{
+    uint32_t loss_ppm = profile_loss_ppm(&job->profile);
+    uint64_t behind_ns = 0;
+    for (size_t i = 0; i < job->shares_count; i++) {
+        const struct share *share = &job->shares[i];
+        behind_ns += share->pieces > 0 && share->lane->jobs > 1 ? share->behind_ns : 0;
+    }
+    if (loss_ppm == 0)
+        return 0;
+    double shared = (double)behind_ns * 1e6 / (double)job->profile.now.period_ns;
+    return shared < loss_ppm ? (uint32_t)shared : loss_ppm;
+}
+
 static size_t count_shares(const struct service *s)
 {
     size_t count = 0;

@@ -23,6 +23,10 @@ int residents_predict(const struct service *s, struct residents *residents);
 void residents_free(struct residents *residents);
 /* Those of one lane: how many, and where the first stands. */
 size_t residents_of_lane(const struct residents *residents, uint32_t lane, size_t *ret_first);
+/* Of a job's measured loss, as much as its lanes explain, at most (K106). */
+uint32_t job_shared_loss_ppm(const struct job *job);
+/* Whether that is measured: some lane of the job shares, and has counted rounds of it. */
+bool job_knows_shared_loss(const struct job *job);
 /* Predicted loss of a job on that lane, or (lane 0) on the worst of its lanes; 0: not known. */
 uint32_t residents_loss_ppm(const struct residents *residents, uint32_t job_id, uint32_t lane);
 /* Whether that loss is a prediction, be it 0: the job is measured and has a lane. */

@@ -4,6 +4,7 @@
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/moving.h"
+#include "svc/coordinator/order_hold.h"
 #include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
 
@@ -250,8 +251,11 @@ static void see_job(struct scaling_look *look, struct job *job, struct part *par
     look->jobs[position] = (struct scale_job){.id = job->id,
                                               .workers = job->workers,
                                               .loss_ppm = profile_loss_ppm(&job->profile),
+                                              .shared_ppm = job_shared_loss_ppm(job),
+                                              .knows_shared = job_knows_shared_loss(job),
                                               .timing = job_resident_timing(job),
                                               .is_moving = is_moving(job),
+                                              .is_ordered = order_hold_ns(job) > 0,
                                               .wants_alone = wants_alone(job),
                                               .lanes_enough = lanes_enough(job),
                                               .lanes_next = narrow_next(&job->profile.narrow),

@@ -408,6 +408,7 @@ static void fill_profile(const struct job *job, WIRE(JobView) * view)
     view->alone_period_ns = job->profile.alone.period_ns;
     view->lane_ns = job_lane_ns(job);
     view->loss_ppm = profile_loss_ppm(&job->profile);
+    view->shared_loss_ppm = job_shared_loss_ppm(job);
     view->loss_limit_ppm = job_limit_ppm(job);
     view->durability = job->durability;
     view->feedback_ns = job->feedback_ns;

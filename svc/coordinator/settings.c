@@ -63,6 +63,7 @@ static void tell_growth(struct settings *all, const struct service *s)
         return;
     tell(all, "scale hold", "%llu s",
          (unsigned long long)(scaling_hold_ns(o->scale_hold_ns) / NS_PER_S));
+    tell(all, "order hold", "%llu s", (unsigned long long)(o->order_hold_ns / NS_PER_S));
     if (o->lanes_min)
         tell(all, "lanes min", "%u", o->lanes_min);
     if (o->lanes_max)

@@ -22,6 +22,7 @@ static void put(struct ended *e, const struct view_job *job, double at_s)
                                    .alone_period_ns = job->alone_period_ns,
                                    .lane_ns = job->lane_ns,
                                    .loss_ppm = job->loss_ppm,
+                                   .shared_loss_ppm = job->shared_loss_ppm,
                                    .loss_limit_ppm = job->loss_limit_ppm,
                                    .rate = {NAN, NAN, NAN, NAN, NAN},
                                    .cores_allocated = NAN};

@@ -66,7 +66,11 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
     if (job->feedback_ns)
         fprintf(out, "first results %.3f s after it arrived\n", (double)job->feedback_ns / 1e9);
     if (job->period_ns && job->alone_period_ns)
-        fprintf(out, "slower than alone: %.1f %%, ", job->loss_ppm / 1e4);
+        fprintf(
+            out,
+            "slower than alone: %.1f %% (by sharing lanes %.1f %%, for other reasons %.1f %%), ",
+            job->loss_ppm / 1e4, job->shared_loss_ppm / 1e4,
+            (job->loss_ppm - job->shared_loss_ppm) / 1e4);
     else
         fputs("slower than alone: not known, ", out);
     if (job->is_predicted)
@@ -198,8 +202,10 @@ static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
     json_put_known_number(o, "alone_period_ns", job->alone_period_ns, error);
     json_put_known_number(o, "lane_ns", job->lane_ns, error);
     json_put_known_number(o, "feedback_ns", job->feedback_ns, error);
-    if (job->period_ns && job->alone_period_ns)
+    if (job->period_ns && job->alone_period_ns) {
         json_put_number(o, "loss_ppm", job->loss_ppm, error);
+        json_put_number(o, "shared_loss_ppm", job->shared_loss_ppm, error);
+    }
     if (job->is_predicted)
         json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
     json_put_known_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);

@@ -21,6 +21,11 @@ double job_loss(const struct view_job *job)
 {
     return job->period_ns && job->alone_period_ns ? job->loss_ppm / 1e6 : NAN;
 }
+double job_shared_loss(const struct view_job *job)
+{
+    return isnan(job_loss(job)) ? NAN : job->shared_loss_ppm / 1e6;
+}
+static double by_itself(const struct view_job *job) { return job_loss(job) - job_shared_loss(job); }
 static double known_ratio(uint32_t ppm) { return ppm ? ppm / 1e6 : NAN; }
 static double predicted(const struct view_job *job)
 {
@@ -54,6 +59,11 @@ const struct figure job_figures[] = {
      lane_time},
     {"loss_ratio", "LOSS", "How much slower than alone: 1 - alone_period / period.", FIGURE_RATIO,
      true, job_loss},
+    {"shared_loss_ratio", "BY LANES", "Of the loss: what rounds waited behind other jobs on lanes.",
+     FIGURE_RATIO, true, job_shared_loss},
+    {"own_loss_ratio", "OWN",
+     "Of the loss: what lanes do not explain: compute, a busy host, the network.", FIGURE_RATIO,
+     true, by_itself},
     {"predicted_loss_ratio", "PREDICTED", "The loss that the packer expects beside the jobs there.",
      FIGURE_RATIO, true, predicted},
     {"loss_limit_ratio", "LIMIT", "The strictest loss limit that is named for it.", FIGURE_RATIO,

@@ -25,6 +25,8 @@ extern const struct figure job_figures[]; /* ends with a NULL name */
 double job_dedicated(const struct view_job *job);
 /* Measured, 0 to 1; NAN: not known. */
 double job_loss(const struct view_job *job);
+/* As much of that as lanes explain. */
+double job_shared_loss(const struct view_job *job);
 /* Whether any job knows it. */
 bool figure_is_known(const struct figure *figure, const struct view_jobs *jobs);
 /* "0.25", "3 MiB/s", "12 ms", "4.0 %", or "-" for what is not known. Returns the buffer. */

@@ -100,8 +100,10 @@ static json_t *job_json(const struct view_job *job, int *error)
     json_put_known_number(o, "alone_period_ns", job->alone_period_ns, error);
     json_put_known_number(o, "lane_ns", job->lane_ns, error);
     json_put_known_number(o, "feedback_ns", job->feedback_ns, error);
-    if (job->period_ns && job->alone_period_ns)
+    if (job->period_ns && job->alone_period_ns) {
         json_put_number(o, "loss_ppm", job->loss_ppm, error);
+        json_put_number(o, "shared_loss_ppm", job->shared_loss_ppm, error);
+    }
     if (job->is_predicted)
         json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
     json_put_known_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);

@@ -157,11 +157,11 @@ static size_t list_losses(const struct snapshot *s, const struct ended *ended, d
     size_t count = 0;
     const struct ended_job *job;
     for (size_t i = 0; i < s->jobs.jobs_count; i++)
-        if (isfinite(job_loss(&s->jobs.jobs[i])))
-            ret_losses[count++] = job_loss(&s->jobs.jobs[i]);
+        if (isfinite(job_shared_loss(&s->jobs.jobs[i])))
+            ret_losses[count++] = job_shared_loss(&s->jobs.jobs[i]);
     for (size_t i = 0; (job = ended_at(ended, i, now_s)); i++)
-        if (isfinite(job_loss(&job->view)))
-            ret_losses[count++] = job_loss(&job->view);
+        if (isfinite(job_shared_loss(&job->view)))
+            ret_losses[count++] = job_shared_loss(&job->view);
     return count;
 }
 
@@ -174,8 +174,11 @@ static void print_losses(const struct snapshot *s, const struct ended *ended, do
     size_t count = list_losses(s, ended, now_s, losses);
     page_losses(losses, count, out);
     if (count > 0)
-        fputs("<p class=\"quiet\">Jobs that have ended count, as long as they are listed.</p>\n",
-              out);
+        fputs(
+            "<p class=\"quiet\">What jobs lose by sharing lanes; the tables of jobs also have what "
+            "they lose for other reasons (own). Jobs that have ended count, as long as they are "
+            "listed.</p>\n",
+            out);
     free(losses);
 }
 

@@ -232,6 +232,7 @@ static int take_job(const WIRE(JobView) * job, struct view_job *ret_view)
                                   .lane_ns = job->lane_ns,
                                   .feedback_ns = job->feedback_ns,
                                   .loss_ppm = job->loss_ppm,
+                                  .shared_loss_ppm = job->shared_loss_ppm,
                                   .is_predicted = job->is_predicted,
                                   .predicted_loss_ppm = job->predicted_loss_ppm,
                                   .loss_limit_ppm = job->loss_limit_ppm,

@@ -113,10 +113,10 @@ struct view_job {
     /* 0: not measured, or not known */
     uint64_t period_ns, alone_period_ns, lane_ns; /* of a round: now, without others; lane time */
     uint64_t feedback_ns;                         /* from its arrival to its first results */
-    uint32_t loss_ppm;                            /* against running alone */
-    bool is_predicted;                            /* else nothing is predicted, not even 0 */
-    uint32_t predicted_loss_ppm, loss_limit_ppm;  /* limit 0: none is named */
-    const char *durability;                       /* "none", "replica", "worker"; NULL: not known */
+    uint32_t loss_ppm, shared_loss_ppm; /* against running alone; of it, what lanes explain */
+    bool is_predicted;                  /* else nothing is predicted, not even 0 */
+    uint32_t predicted_loss_ppm, loss_limit_ppm; /* limit 0: none is named */
+    const char *durability;                      /* "none", "replica", "worker"; NULL: not known */
     struct view_rate rate;
     double cores_allocated; /* its shares of its lanes */
     struct view_worker *ranks;

@@ -111,6 +111,7 @@ static envelope *jobs_of(const struct rig_service *r)
         snprintf(names[i], sizeof names[i], "job-%u", i);
         more[i].job = names[i];
         more[i].loss_ppm = r->loss_ppm;
+        more[i].shared_loss_ppm = r->loss_ppm / 2;
         more[i].period_ns = more[i].alone_period_ns = r->loss_ppm ? RIG_SECOND : 0;
         jobs[reply.n_jobs++] = &more[i];
     }

@@ -2,6 +2,7 @@
  * set by hand; aggregators answer what a move asks of them. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/moving.h"
+#include "svc/coordinator/order_hold.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/update.h"
 #include "test/unit/measure_rig.h"
@@ -273,6 +274,41 @@ static void who_loses_too_much_is_moved_apart(void **state)
     assert_true(is_named);
 }
 
+/* Both jobs of the lane stay, for as long as the order holds. */
+static void what_an_operator_has_moved_together_stays_together(void **state)
+{
+    struct rig *rig = *state;
+    char text[ORDER_HOLD_TEXT_BYTES];
+    rig->options.order_hold_ns = 600 * NS_PER_S;
+    rig_start_afresh(rig);
+    rig_aggregator(rig, 2);
+    struct pair pair = start_pair(rig, 40 * NS_PER_MS);
+    struct job *job = job_of(rig, &pair.jobs[0]);
+    assert_string_equal(order_hold_text(job, text, sizeof text), "");
+    struct end *operator= rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    envelope request = ENVELOPE_INIT;
+    WIRE(MoveRequest) move = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
+    move.job = (char *)"one";
+    move.tenant = (char *)"";
+    move.lane = pair.jobs[1].lane;
+    request.body_case = BODY(MOVE_REQUEST);
+    request.move_request = &move;
+    envelope *reply = end_ask(operator, & request);
+    assert_int_equal(reply->body_case, BODY(MOVE_REPLY));
+    assert_int_equal(reply->move_reply->hold_ns, 600 * NS_PER_S);
+    message_free(reply);
+    for (int i = 0; i < 2; i++)
+        know(job_of(rig, &pair.jobs[i]), 40 * NS_PER_MS, PERIOD_NS + 20 * NS_PER_MS);
+    pass(rig, 20);
+    assert_false(was_decided(rig, SCALE_RELIEVE));
+    assert_int_equal(lane_of(rig, &pair.jobs[0]), lane_of(rig, &pair.jobs[1]));
+    assert_non_null(strstr(order_hold_text(job_of(rig, &pair.jobs[1]), text, sizeof text),
+                           "an operator's move holds it there for"));
+    for (int i = 0; i < 2; i++)
+        job_of(rig, &pair.jobs[i])->ordered_until_ns = clock_now_ns();
+    wait_for_verb(rig, SCALE_RELIEVE);
+}
+
 /* The machine is slow as a whole, say: another lane would not help. */
 static void who_is_slow_for_another_reason_stays_and_that_is_said(void **state)
 {
@@ -391,6 +427,7 @@ int main(void)
         GROWTH_TEST(what_stays_after_all_is_decided_anew),
         GROWTH_TEST(nothing_new_comes_to_a_lane_that_closes),
         GROWTH_TEST(who_loses_too_much_is_moved_apart),
+        GROWTH_TEST(what_an_operator_has_moved_together_stays_together),
         GROWTH_TEST(who_is_slow_for_another_reason_stays_and_that_is_said),
         GROWTH_TEST(who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back),
         GROWTH_TEST(an_aggregator_that_leaves_in_the_middle_leaves_no_lane_closing),

@@ -91,6 +91,7 @@ static void what_it_loses_beside_another_is_told(void **state)
     assert_int_equal(view->alone_period_ns, 100 * NS_PER_MS);
     assert_int_equal(view->period_ns, 125 * NS_PER_MS);
     assert_in_range(view->loss_ppm, 199900, 200000);
+    assert_int_equal(view->shared_loss_ppm, 0); /* rounds wait for nobody on the lane */
     message_free(reply);
 }
 

@@ -1,4 +1,4 @@
-/* What the packer is told of jobs that share lanes when figures say little of them: K15 to K17. */
+/* What the packer is told of jobs that share lanes when figures say little of them: K15 to K17, K106. */
 #include "svc/base/clock.h"
 #include "test/unit/measure_rig.h"
 
@@ -162,6 +162,31 @@ static void memory_of_a_numa_node_is_shared_by_its_lanes(void **state)
     expect_refused_for(rig, "third", "the memory of the lanes' NUMA nodes that is short");
 }
 
+/* Lane time of its own, and the lane's wait for its core, explain no loss. */
+static void as_much_of_a_loss_as_lanes_explain_is_told_apart(void **state)
+{
+    struct rig *rig = *state;
+    struct end *workers[2], *aggregator = rig_aggregator(rig, 1);
+    const WIRE(JobView) * view;
+    struct trained job = trained_start(rig, "resnet", &workers[0]);
+    aggregator->answers = false;
+    trained_run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
+    aggregator->answers = true;
+    trained_start(rig, "gpt", &workers[1]);
+    aggregator->answers = false;
+    for (int i = 0; i < 12; i++) {
+        job.handled_ns += 10 * 14 * NS_PER_MS; /* a round: 10 ms more than its lane time */
+        trained_go_on(&job, 10, 125 * NS_PER_MS, 4 * NS_PER_MS);
+        trained_answer(aggregator, &job, 1);
+    }
+    aggregator->answers = true;
+    rig_settle(rig);
+    envelope *reply = measure_ask_job(rig, "resnet", &view);
+    assert_in_range(view->loss_ppm, 199900, 200000);
+    assert_in_range(view->shared_loss_ppm, 79900, 80000);
+    message_free(reply);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, measure_setup, rig_teardown)
 
 int main(void)
@@ -174,6 +199,7 @@ int main(void)
         CASE(a_network_is_not_filled_beyond_its_speed),
         CASE(nobody_who_has_named_no_limit_is_sent_away_for_the_network),
         CASE(memory_of_a_numa_node_is_shared_by_its_lanes),
+        CASE(as_much_of_a_loss_as_lanes_explain_is_told_apart),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -327,14 +327,15 @@ static void what_ended_jobs_have_lost_counts_as_long_as_they_are_listed(void **s
     struct rig_service before = rig_before(), after = rig_after();
     struct history history = {0};
     before.more_jobs = 2;
-    before.loss_ppm = 67000;
+    before.loss_ppm = 70000;
     struct snapshot *old = rig_snapshot(&before), *now = rig_snapshot(&after);
     char *text = page_of(now, &history);
     has(text, "It is not known of any job yet.");
     free(text);
     ended_look(&history.ended, old, now);
     text = page_of(now, &history);
-    has(text, "<td class=\"name\">5 to 10 %</td><td id=\"losses-5\">2</td>");
+    has(text, "<td class=\"name\">3 to 5 %</td><td id=\"losses-4\">2</td>");
+    has(text, "<td>7.0 %</td><td>3.5 %</td><td>3.5 %</td>");
     free(text);
     for (size_t i = 0; i < 2; i++)
         history.ended.jobs[i].at_s -= ENDED_KEPT_S + 1;

@@ -276,6 +276,26 @@ static void nobody_is_relieved_while_he_moves(void **state)
     pool_free(p);
 }
 
+static void an_operator_s_order_holds_against_relief_and_drains(void **state)
+{
+    struct pool *p = crowded();
+    p->jobs[1].is_ordered = true;
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(pool_tick(p), SCALE_NOTHING);
+    p->jobs[1].is_ordered = false;
+    assert_int_equal(pool_until(p, SCALE_RELIEVE), 1);
+    pool_free(p);
+    p = pool_sparse();
+    for (int i = 0; i < 3; i++)
+        p->jobs[i].is_ordered = true;
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(pool_tick(p), SCALE_NOTHING);
+    for (int i = 0; i < 3; i++)
+        p->jobs[i].is_ordered = false;
+    pool_until(p, SCALE_DRAIN);
+    pool_free(p);
+}
+
 static void whom_relief_has_not_helped_waits_for_the_others(void **state)
 {
     struct pool *p = crowded();
@@ -432,6 +452,7 @@ int main(void)
         cmocka_unit_test(who_stays_for_want_of_a_lane_is_known_to),
         cmocka_unit_test(nobody_is_relieved_of_a_lane_that_is_being_drained),
         cmocka_unit_test(nobody_is_relieved_while_he_moves),
+        cmocka_unit_test(an_operator_s_order_holds_against_relief_and_drains),
         cmocka_unit_test(whom_relief_has_not_helped_waits_for_the_others),
         cmocka_unit_test(the_furthest_above_its_limit_is_relieved_first),
         cmocka_unit_test(relief_that_does_not_help_comes_ever_more_seldom),

@@ -62,6 +62,18 @@ static void one_after_the_other_is_measured_and_comes_back(void **state)
     pool_free(p);
 }
 
+static void an_operator_s_order_holds_against_being_measured(void **state)
+{
+    struct pool *p = together(2);
+    p->jobs[0].is_ordered = p->jobs[1].is_ordered = true;
+    for (size_t i = 0; i < 20; i++)
+        assert_int_equal(pool_tick(p), SCALE_NOTHING);
+    p->jobs[1].is_ordered = false;
+    pool_until(p, SCALE_MEASURE);
+    assert_int_equal(p->last.job, p->jobs[1].id);
+    pool_free(p);
+}
+
 static void where_no_lane_is_free_it_stays(void **state)
 {
     struct pool *p = together(2);
@@ -117,6 +129,7 @@ int main(void)
         cmocka_unit_test(who_shares_and_was_never_alone_gets_a_lane_without_a_job),
         cmocka_unit_test(all_that_it_has_beside_others_goes_and_what_it_has_alone_stays),
         cmocka_unit_test(one_after_the_other_is_measured_and_comes_back),
+        cmocka_unit_test(an_operator_s_order_holds_against_being_measured),
         cmocka_unit_test(where_no_lane_is_free_it_stays),
         cmocka_unit_test(an_aggregator_starts_for_it_where_none_has_a_free_lane),
         cmocka_unit_test(who_is_never_measured_after_all_is_tried_ever_more_seldom),
