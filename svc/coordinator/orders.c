@@ -42,6 +42,12 @@ void orders_destroy(struct service *s)
         order_free(list_entry(node, struct order, link));
 }
 
+/* Without growth and slow-lane experiments there is nothing to hold against. */
+static uint64_t hold_told_ns(const struct service *s)
+{
+    return s->scaling.is_on || s->options.explores ? s->options.order_hold_ns : 0;
+}
+
 static void answer(struct wait *wait, const struct order *order)
 {
     WIRE(MoveReply) reply = GRADPOOL__WIRE__MOVE_REPLY__INIT;
@@ -51,7 +57,7 @@ static void answer(struct wait *wait, const struct order *order)
     reply.longest_ns = order->longest_ns;
     reply.stays = (char *)order->stays;
     reply.lanes = order->lanes;
-    reply.hold_ns = order->lane ? order->service->options.order_hold_ns : 0;
+    reply.hold_ns = order->lane ? hold_told_ns(order->service) : 0;
     e.id = wait->request;
     e.body_case = BODY(MOVE_REPLY);
     e.move_reply = &reply;

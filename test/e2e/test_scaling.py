@@ -66,6 +66,17 @@ class Scaling(unittest.TestCase):
         self.until_up(1, 'the aggregator stops again')
         self.assertNotIn('stay where they are', self.service.serve.text())
 
+    def test_an_operator_is_told_how_long_a_move_holds(self):
+        workers = [self.start(name) for name in ('one', 'two')]
+        lane, = self.lanes_of('two')
+        answer = self.service.ask('move', 'one', str(lane))
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn('growth leaves the job there for 600 s (serve --order-hold)', answer.stdout)
+        for job in 'one', 'two':
+            self.assertRegex(self.service.ask('explain', job).stdout,
+                             "an operator's move holds it there for [0-9]+ s more")
+        end_training(*workers)
+
     def test_a_job_alone_on_its_lanes_is_tried_on_fewer(self):
         workers = self.service.workers('wide', 4, '--compute-ms', 50, '--elements', 1 << 20,
                                        *FOREVER)
