@@ -89,7 +89,8 @@ static int serve(int argc, char **argv)
                                           .data_port = o.lanes.data_port,
                                           .allow_uids = o.lanes.allow_uids,
                                           .network_gbit = o.lanes.network_gbit,
-                                          .orphan_timeout_ns = o.lanes.orphan_timeout_s * NS_PER_S};
+                                          .orphan_timeout_ns = o.lanes.orphan_timeout_s * NS_PER_S,
+                                          .leave_timeout_ns = o.lanes.leave_timeout_s * NS_PER_S};
     prepare_signals();
     int error = web_display_open(o.http, &options.display, &err);
     if (error == 0)
@@ -123,7 +124,8 @@ static int aggregator(int argc, char **argv)
                                          .allowed_uids_count = o.lanes.uids_count,
                                          .network_bytes_per_s =
                                              o.lanes.network_gbit * UINT64_C(125000000),
-                                         .orphan_timeout_ns = o.lanes.orphan_timeout_s * NS_PER_S};
+                                         .orphan_timeout_ns = o.lanes.orphan_timeout_s * NS_PER_S,
+                                         .leave_timeout_ns = o.lanes.leave_timeout_s * NS_PER_S};
     return exit_code(aggregator_run(&options));
 }
 

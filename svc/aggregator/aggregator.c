@@ -290,10 +290,9 @@ static void stop(struct aggregator *a)
 static void look_at_signals(struct aggregator *a)
 {
     struct signalfd_siginfo info;
-    while (read(a->signal_fd, &info, sizeof info) == sizeof info) {
-        log_info("signal %u: draining", info.ssi_signo);
-        a->is_draining = true;
-    }
+    while (read(a->signal_fd, &info, sizeof info) == sizeof info)
+        leaving_signal(a, info.ssi_signo);
+    leaving_check(a);
 }
 
 /* While the coordinator is away there is nobody to tell: it hears of all when it is back. */
@@ -334,6 +333,7 @@ static void wait_for_news(struct aggregator *a, int timeout_ms)
     if (a->channel)
         fds[4] = (struct pollfd){.fd = channel_fd(a->channel),
                                  .events = (short)channel_events(a->channel)};
+    timeout_ms = sooner(timeout_ms, leaving_timeout_ms(a));
     (void)poll(fds, 5, sooner(timeout_ms, keeping_timeout_ms(a)));
     look_at_signals(a);
     look_at_failures(a);
@@ -368,12 +368,14 @@ static void rejoin(struct aggregator *a)
     uint64_t away_since_ns = clock_now_ns();
     struct err err;
     while (!a->is_draining) {
-        int r = control_join(a, clock_now_ns() + REJOIN_DEADLINE_NS, &err);
+        uint64_t deadline_ns = leaving_deadline_ns(a, clock_now_ns() + REJOIN_DEADLINE_NS);
+        int r = control_join(a, deadline_ns, &err);
         if (r == 0) {
             log_info("joined again as aggregator %u", a->number);
             return;
         }
-        bool is_refused = r == -ESTALE || r == -EKEYREJECTED || r == -EKEYREVOKED;
+        bool is_stopped = r == -ESHUTDOWN && a->leave_by_ns > 0; /* nobody takes anything */
+        bool is_refused = r == -ESTALE || r == -EKEYREJECTED || r == -EKEYREVOKED || is_stopped;
         if (is_refused || is_orphan(a, away_since_ns)) {
             log_error("giving up: %s", err.text);
             a->is_draining = true;

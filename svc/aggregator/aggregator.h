@@ -22,11 +22,13 @@ struct aggregator_options {
     size_t allowed_uids_count;
     uint64_t orphan_timeout_ns; /* exit when the coordinator stays away so long and no worker is
                                    connected; 0: never */
+    uint64_t leave_timeout_ns;  /* after a signal what is here moves to others, for so long at
+                                   most; 0: it ends at once */
 };
 
 /* Joins, serves until drained, and returns: 0 drained, -EINVAL and -ENODEV: an option is wrong, any
- * other negative errno: could not start or was refused (all logged). Takes SIGTERM and SIGINT as a
- * wish to drain. */
+ * other negative errno: could not start or was refused (all logged). After
+ * SIGTERM or SIGINT what is here moves to other aggregators first; a second one ends it at once. */
 int aggregator_run(const struct aggregator_options *options);
 
 #endif

@@ -108,7 +108,8 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
     log_info("joined as aggregator %u with %zu lane%s", a->number, a->lanes_count,
              a->lanes_count == 1 ? "" : "s");
     keeping_joined(a);
-    return serve_failures(a);
+    r = serve_failures(a);
+    return r == 0 ? leaving_tell(a) : r;
 }
 
 /* A call, not a message: closing a socket with unread bytes could take back what was said. */

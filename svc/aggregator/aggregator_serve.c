@@ -203,6 +203,17 @@ static int serve_ping(struct aggregator *a, uint64_t id)
     return reply_done(a, id);
 }
 
+static int serve_drain(struct aggregator *a, const envelope *request)
+{
+    const char *loses = request->drain_request->loses;
+    if (*loses)
+        log_warn("asked to drain; state that had no other place ends here: %.900s", loses);
+    else
+        log_info("asked to drain");
+    a->is_draining = true;
+    return reply_done(a, request->id);
+}
+
 /* What no aggregator is sent, or one of a later version: only requests are answered (H9). */
 static int refuse(struct aggregator *a, const envelope *message)
 {
@@ -231,10 +242,7 @@ int serve_request(struct aggregator *a, const envelope *request)
     case GRADPOOL__WIRE__ENVELOPE__BODY_PING_REQUEST: return serve_ping(a, request->id);
     case GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_TAKE:
         return timeline_serve(a, request->id, request->timeline_take);
-    case GRADPOOL__WIRE__ENVELOPE__BODY_DRAIN_REQUEST:
-        log_info("asked to drain");
-        a->is_draining = true;
-        return reply_done(a, request->id);
+    case GRADPOOL__WIRE__ENVELOPE__BODY_DRAIN_REQUEST: return serve_drain(a, request);
     default:
         if (keeping_knows(request))
             return keeping_serve(a, request);

@@ -40,6 +40,7 @@ struct aggregator {
     size_t copies_waits_count;
     struct recording *recordings; /* for timelines, the newest first */
     size_t stats_jobs;            /* the most jobs of a lane when figures were last sent */
+    uint64_t leave_by_ns;         /* a signal came: until then what is here moves; 0: none */
     bool is_draining;
 };
 
@@ -104,6 +105,20 @@ int keeping_copied(struct aggregator *a);
 void keeping_abandon(struct aggregator *a);
 /* The coordinator is back, and knows nothing of what it was asked before. */
 void keeping_joined(struct aggregator *a);
+
+/* aggregator_leaving.c: a planned end (A71). */
+
+/* SIGTERM or the like: begins it, or ends the process at once. */
+void leaving_signal(struct aggregator *a, uint32_t number);
+/* Tells the coordinator how long this process still serves, if it is to end and the coordinator is
+ * there: once more after each join. Any error: the coordinator is away. */
+int leaving_tell(struct aggregator *a);
+/* Ends the process when its time is over. */
+void leaving_check(struct aggregator *a);
+/* How long until then, as for poll(). */
+int leaving_timeout_ms(const struct aggregator *a);
+/* The sooner of the two. */
+uint64_t leaving_deadline_ns(const struct aggregator *a, uint64_t deadline_ns);
 
 /* aggregator_timeline.c: what lanes record of jobs' rounds. */
 int timeline_serve(struct aggregator *a, uint64_t id, const Gradpool__Wire__TimelineTake *take);

@@ -53,6 +53,7 @@ static const char *const known[] = {
     "LANE_MEMORY_MAX",
     "LANE_POLICY",
     "LANE_TIME",
+    "LEAVE_TIMEOUT",
     "LIBRARY",
     "LISTEN",
     "LOG_LEVEL",

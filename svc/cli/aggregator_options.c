@@ -53,9 +53,11 @@ void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_opti
                  "  gradpool aggregator --join 10.0.0.7:7077 --cores 0-15 --interface eth1\n\n"
                  "Each option can be given as the environment variable in brackets; the command "
                  "line wins.\n\n"
-                 "SIGTERM, SIGHUP and Ctrl-C drain. Exit code: 0 drained, 1 could not start or was "
-                 "refused, 2 for a mistake on the command line."};
-    struct cli_aggregator o = {.lanes = {.lanes_per_core = 1}};
+                 "After SIGTERM, SIGHUP or Ctrl-C what the aggregator has moves to others while "
+                 "jobs train, then it ends; a second SIGTERM or Ctrl-C ends it at once. Exit code: "
+                 "0 ended so, 1 could not start or was refused, 2 for a mistake on the command "
+                 "line."};
+    struct cli_aggregator o = {.lanes = {.lanes_per_core = 1, .leave_timeout_s = LEAVE_TIMEOUT_S}};
     knobs_parse(&command, argc, argv, &o);
     if (!o.join) {
         fprintf(stderr, "gradpool aggregator: --join is required: the coordinator's host:port\n"

@@ -43,7 +43,7 @@ struct cli_lanes {
     uint32_t lanes_per_core;
     uint32_t network_gbit; /* 0: not given */
     uint16_t data_port;
-    uint64_t orphan_timeout_s;
+    uint64_t orphan_timeout_s, leave_timeout_s;
 };
 
 struct cli_serve {

@@ -53,10 +53,11 @@ static void parse(int argc, char **argv, struct drain *ret_drain)
         .before = "Moves what is on a lane, or on all lanes of an aggregator, to other lanes while "
                   "the jobs train, and places nothing new there. An aggregator that is drained "
                   "can be stopped without any job noticing. A job that fits nowhere else is named, "
-                  "and stays.",
+                  "and stays; then the drain is undone: its lanes are used as before.",
         .after = "Examples:\n  gradpool drain aggregator 2\n  gradpool drain lane 3 --undo\n\n"
                  "Lanes are used again after --undo, or when gradpool serve is started again.\n\n"
-                 "Exit code: 0 empty; 1 failed, or something stays; 2 a mistake on the command "
+                 "Exit code: 0 empty; 1 failed, or something stays and the "
+                 "drain is undone; 2 a mistake on the command "
                  "line; 3 no service there, or no such lane or aggregator."};
     *ret_drain = (struct drain){
         .options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT, .timeout_ms = OPERATOR_PATIENCE_MS}};

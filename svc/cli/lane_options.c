@@ -57,6 +57,10 @@ int lane_option_set(struct cli_lanes *lanes, int index, const char *value, struc
         error = knobs_number(value, 0, 86400u * 365, &number, err);
         lanes->orphan_timeout_s = number;
         break;
+    case LANE_LEAVE_TIMEOUT:
+        error = knobs_number(value, 0, 86400, &number, err);
+        lanes->leave_timeout_s = number;
+        break;
     case LANE_PER_CORE:
         error = knobs_number(value, 1, 64, &number, err);
         lanes->lanes_per_core = (uint32_t)number;

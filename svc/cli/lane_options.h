@@ -6,6 +6,8 @@
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
 
+#define LEAVE_TIMEOUT_S 20 /* less than the 30 s after which Kubernetes kills */
+
 enum lane_option {
     LANE_ADVERTISE,
     LANE_INTERFACE,
@@ -13,6 +15,7 @@ enum lane_option {
     LANE_DATA_PORT,
     LANE_ALLOW_UID,
     LANE_ORPHAN_TIMEOUT,
+    LANE_LEAVE_TIMEOUT,
     LANE_PER_CORE,
     LANE_NETWORK,
     LANE_OPTIONS,
@@ -33,6 +36,9 @@ enum lane_option {
     [LANE_ORPHAN_TIMEOUT] = {"orphan-timeout", "SECONDS", "aggregators end when there has been " \
                              "no coordinator for so long and no worker is connected; 0: never "  \
                              "(default: 60 for serve, 0 for aggregator)"},                       \
+    [LANE_LEAVE_TIMEOUT] = {"leave-timeout", "SECONDS", "after SIGTERM an aggregator's tasks and " \
+                            "state move to others first, for so long at most; 0: it ends at "    \
+                            "once (default: 20)"},                                               \
     [LANE_PER_CORE] = {"lanes-per-core", "N", "more than 1 only for tests (default: 1)"},         \
     [LANE_NETWORK] = {"network-gbit", "GBIT", "speed of the network on which lanes listen "      \
                       "(default: as the kernel tells it of their interface, if it does)"}

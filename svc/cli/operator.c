@@ -190,8 +190,9 @@ static int print_moved(const Gradpool__Wire__MoveReply *moved, const envelope *r
 {
     if (json)
         return printf("{\"tasks\": %u, \"state_bytes\": %" PRIu64 ", \"longest_ns\": %" PRIu64
-                      ", \"lanes\": %u, \"hold_ns\": %" PRIu64 "}\n",
-                      moved->tasks, moved->bytes, moved->longest_ns, moved->lanes, moved->hold_ns);
+                      ", \"lanes\": %u, \"hold_ns\": %" PRIu64 ", \"undone\": %u}\n",
+                      moved->tasks, moved->bytes, moved->longest_ns, moved->lanes, moved->hold_ns,
+                      moved->undone);
     if (gives_back(request))
         return print_given_back(moved->lanes);
     if (moved->tasks == 0)
@@ -206,6 +207,17 @@ static int print_moved(const Gradpool__Wire__MoveReply *moved, const envelope *r
     return fflush(stdout);
 }
 
+static void print_rest(const Gradpool__Wire__MoveReply *moved)
+{
+    if (*moved->stays)
+        fprintf(stderr, "gradpool: stays where it is: %s\n", moved->stays);
+    if (moved->undone)
+        fprintf(stderr,
+                "gradpool: the drain failed and is undone: %u lane%s used again; drain once more "
+                "when nothing holds the tasks any more\n",
+                moved->undone, moved->undone == 1 ? " is" : "s are");
+}
+
 int operator_order(const struct operator_options *options, envelope *request)
 {
     envelope *reply;
@@ -217,8 +229,8 @@ int operator_order(const struct operator_options *options, envelope *request)
     if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_REPLY &&
         print_moved(reply->move_reply, request, options->json) >= 0)
         code = *reply->move_reply->stays ? CLI_FAILED : CLI_OK;
-    if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_REPLY && *reply->move_reply->stays)
-        fprintf(stderr, "gradpool: stays where it is: %s\n", reply->move_reply->stays);
+    if (reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_REPLY)
+        print_rest(reply->move_reply);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
     return code;
 }

@@ -4,6 +4,7 @@
 #include "svc/base/process.h"
 #include "svc/coordinator/keeping.h"
 #include "svc/coordinator/kept.h"
+#include "svc/coordinator/leaving.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -104,6 +105,7 @@ static void join_new(struct peer *p, uint64_t request, const WIRE(AggregatorJoin
     welcome(a, request);
     drop_lost_of_slot(s, a->slot);
     recovery_place_stranded(s);
+    leaving_check_all(s);
     kept_check(s, declare_handle);
 }
 
@@ -144,6 +146,7 @@ static void rejoin(struct aggregator *a, struct peer *p, uint64_t request,
     recovery_place_stranded(p->service);
     keeping_aggregator_back(a);
     fleet_check(p->service);
+    leaving_check_all(p->service);
     kept_check(p->service, declare_handle);
     kept_check(p->service, ticket_answer);
 }

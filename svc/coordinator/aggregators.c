@@ -4,6 +4,7 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/display.h"
 #include "svc/coordinator/kept.h"
+#include "svc/coordinator/leaving.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/moving.h"
@@ -79,6 +80,7 @@ void aggregator_destroy(struct aggregator *a)
     }
     calls_free(a);
     timer_stop(&a->timer);
+    timer_stop(&a->leaving.timer);
     unwatch_process(a);
     list_remove(&a->link);
     for (size_t i = 0; i < a->lanes_count; i++) {
@@ -112,6 +114,7 @@ static void lost(struct aggregator *a)
         a->peer = NULL;
     }
     a->state = AGGREGATOR_LOST;
+    leaving_stop(a);
     log_write(s->phase == SERVICE_UP && !a->is_stopping ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
               "%s is gone, and its %zu lane%s with it", aggregator_name(a, name, sizeof name),
               a->lanes_count, a->lanes_count == 1 ? "" : "s");
@@ -141,10 +144,13 @@ void aggregator_left(struct aggregator *a)
         lost(a);
 }
 
-void aggregator_drain(struct aggregator *a)
+void aggregator_drain(struct aggregator *a) { aggregator_drain_losing(a, ""); }
+
+void aggregator_drain_losing(struct aggregator *a, const char *loses)
 {
     WIRE(DrainRequest) request = GRADPOOL__WIRE__DRAIN_REQUEST__INIT;
     envelope e = ENVELOPE_INIT;
+    request.loses = (char *)loses;
     e.body_case = BODY(DRAIN_REQUEST);
     e.drain_request = &request;
     if (a->peer)
@@ -233,6 +239,7 @@ struct aggregator *aggregator_create(struct service *s, uint32_t id, const char 
     list_init(&a->link);
     list_init(&a->calls);
     timer_init(&a->timer, expired);
+    leaving_init(a);
     a->node = strdup(node);
     a->lanes = calloc(lanes_max, sizeof *a->lanes);
     if (!a->node || !a->lanes) {

@@ -31,7 +31,20 @@ struct lane {
     uint64_t piece_bytes, rank_bytes; /* what each costs it; 0: not known */
     uint64_t network_bytes_per_s; /* of its host's interface, which others share; 0: not known */
     uint64_t shared_ns;           /* when more than one job last had pieces on it; 0: never */
+    uint64_t withheld_by;         /* the order of a drain */
     uint64_t rows_ns;             /* when its figures of jobs last came: later ones are the same */
+};
+
+/* An aggregator that is asked to end (leaving.c). */
+struct leaving {
+    uint64_t by_ns;       /* the process ends then; 0: it stays */
+    uint64_t start_by_ns; /* until then the next local one is waited for */
+    uint64_t pause_ns;    /* before another attempt */
+    uint32_t slot;        /* the number of the slot that it had */
+    bool is_moving;       /* an order is under way */
+    bool is_over;         /* told to drain */
+    char why[256];        /* tasks stayed, last */
+    struct timer timer;
 };
 
 enum aggregator_state { AGGREGATOR_UP, AGGREGATOR_AWAY, AGGREGATOR_LOST };
@@ -45,6 +58,7 @@ struct aggregator {
     enum aggregator_state state;
     bool is_stopping; /* is to drain and go, or has been asked to */
     struct peer *peer;
+    struct leaving leaving;
     struct source process;   /* pidfd, when it runs on this host */
     struct timer timer;      /* away: until it is lost; lost: until it is forgotten */
     uint64_t pinged_ns;      /* when the ping was sent that it has not answered; 0: none */
@@ -77,6 +91,8 @@ void aggregator_watch(struct aggregator *a);
 void aggregator_attach(struct aggregator *a, struct peer *p);
 /* Asks it to finish its open rounds and end. */
 void aggregator_drain(struct aggregator *a);
+/* The same, with what is lost with it, as a text for its log. */
+void aggregator_drain_losing(struct aggregator *a, const char *loses);
 /* It has answered no ping for the time allowed. */
 void aggregator_hung(struct aggregator *a);
 /* It has said goodbye, with its lanes closed. */

@@ -154,17 +154,19 @@ static bool is_there(const struct lane *lane)
     return lane->aggregator->state == AGGREGATOR_UP && !lane->aggregator->is_stopping;
 }
 
+static bool has_no_choice(enum ask_for why) { return why == ASK_FOR_LOST || why == ASK_FOR_ENDING; }
+
 /* Who has lost his lane may have one that closes: it stays open then. */
 static bool is_offered(const struct lane *lane, enum ask_for why)
 {
     return is_there(lane) && (lane->use == LANE_OPEN || lane->use == LANE_PARKED ||
-                              (lane->use == LANE_CLOSING && why == ASK_FOR_LOST));
+                              (lane->use == LANE_CLOSING && has_no_choice(why)));
 }
 
 /* Where nothing else is up, training on it is better than failing (K21). */
 static bool is_last_resort(const struct lane *lane, enum ask_for why)
 {
-    return why == ASK_FOR_LOST && is_there(lane) && lane->use == LANE_WITHHELD;
+    return has_no_choice(why) && is_there(lane) && lane->use == LANE_WITHHELD;
 }
 
 static bool has_loss_limit(const char *policy)
@@ -265,7 +267,7 @@ static int offer_lanes(const struct job *job, enum ask_for why, bool starts,
     add_lanes(&offer, job, is_offered, why);
     if (offer.count == 0)
         add_lanes(&offer, job, is_last_resort, why);
-    size_t room = why == ASK_FOR_LOST ? scaling_room_now(s) : scaling_room(s), coming = 0;
+    size_t room = has_no_choice(why) ? scaling_room_now(s) : scaling_room(s), coming = 0;
     for (size_t i = 0; i < s->slots_count && starts; i++)
         coming += add_slot(&offer, &s->slots[i]);
     qsort(offer.lanes, offer.count, sizeof *offer.lanes, compare_lanes);
@@ -291,7 +293,7 @@ static bool somebody_is_there(const struct packer_request *request)
 static bool refusal_stands(const struct job *job, const struct packer_request *request,
                            enum ask_for why)
 {
-    bool must_go_on = why == ASK_FOR_LOST || (why == ASK_FOR_NEW && job->profile.now.period_ns > 0);
+    bool must_go_on = has_no_choice(why) || (why == ASK_FOR_NEW && job->profile.now.period_ns > 0);
     return !must_go_on && request->timing.period_ns > 0 && job_limit_ppm(job) > 0 &&
            somebody_is_there(request);
 }
@@ -406,7 +408,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
         log_write(level, "job %s%s goes where least is loaded: %s",
                   tenant_prefix(job->tenant, prefix), job->name, reason);
         ret_answer->how = why == ASK_FOR_LOST         ? SHARE_MOVED
-                          : why == ASK_FOR_LEAVING    ? SHARE_DRAINED
+                          : why != ASK_FOR_NEW        ? SHARE_DRAINED
                           : request->timing.period_ns ? SHARE_OVER
                                                       : SHARE_BESIDE;
         request->policy = "least-loaded";

@@ -21,6 +21,7 @@ enum ask_for {
     ASK_FOR_NEW,
     ASK_FOR_LOST,    /* they have lost their lane: the job fails when it is refused */
     ASK_FOR_LEAVING, /* their lane is drained: they stay when they are refused */
+    ASK_FOR_ENDING,  /* their aggregator is to end: what it keeps for them ends when refused */
 };
 /* -ENOSPC, -ENOMEM,
  * -EINVAL: the text says why. -EINPROGRESS: an aggregator starts, ask again when it has (K31). */

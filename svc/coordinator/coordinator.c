@@ -267,6 +267,7 @@ static void init(struct service *s)
     list_init(&s->savings);
     list_init(&s->timelines);
     list_init(&s->profiles);
+    list_init(&s->farewells);
     timer_init(&s->drain_timer, drain_overdue);
     timer_init(&s->retry_timer, try_again);
     timer_init(&s->fit_timer, are_fit);

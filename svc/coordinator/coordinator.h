@@ -34,6 +34,7 @@ struct coordinator_options {
     uint16_t data_port;         /* of the first local lane; 0: any free ones */
     const char *allow_uids;     /* "1000,1001": users whose workers may share memory */
     uint64_t orphan_timeout_ns; /* local aggregators without coordinator and workers; 0: for ever */
+    uint64_t leave_timeout_ns;  /* of local aggregators that are asked to end; 0: none */
     uint64_t aggregator_timeout_ns; /* of one that answers no ping; 0: for ever */
     uint64_t local_timeout_ns;      /* of one whose process is seen to live; 0: the same */
     uint64_t worker_timeout_ns;     /* of a worker whose host is silent; 0: as TCP finds it */

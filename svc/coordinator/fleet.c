@@ -4,6 +4,7 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/keeping.h"
 #include "svc/coordinator/kept.h"
+#include "svc/coordinator/leaving.h"
 #include "svc/coordinator/service.h"
 #include "svc/cores/cores.h"
 
@@ -86,6 +87,7 @@ void fleet_kill(const struct aggregator *a)
         if (slot->watch.fd >= 0 && slot->process.pid == (int)a->pid && a->identity)
             s->provisioner->ops->stop(s->provisioner, &slot->process, true);
     }
+    farewells_kill(s, a);
 }
 
 static int make_grant(struct slot *slot)
@@ -116,7 +118,8 @@ static int start(struct slot *slot, struct err *err)
                              .lanes_per_core = s->options.lanes_per_core,
                              .network_gbit = s->options.network_gbit,
                              .data_port = slot->data_port,
-                             .orphan_timeout_ns = s->options.orphan_timeout_ns};
+                             .orphan_timeout_ns = s->options.orphan_timeout_ns,
+                             .leave_timeout_ns = s->options.leave_timeout_ns};
     error = s->provisioner->ops->start(s->provisioner, &what, &slot->process, err);
     if (error < 0)
         return error;
@@ -175,7 +178,7 @@ static void check(struct slot *slot)
     uint64_t now_ns = clock_now_ns(), allowed_ns = allowed_at(slot);
     if (slot->watch.fd >= 0 || has_aggregator(slot))
         return check_leaving(slot);
-    if (!slot->is_wanted)
+    if (!slot->is_wanted || s->leave_done || fleet_lacks_port(slot))
         return;
     if (now_ns < allowed_ns) {
         if (list_is_empty(&slot->again.link))
@@ -203,9 +206,11 @@ static void try_again(struct timer *timer)
 /* Somebody must be there for jobs that come, or have lost their lanes. */
 static void want_one(struct service *s)
 {
-    list_for_each (node, &s->aggregators)
-        if (list_entry(node, struct aggregator, link)->state != AGGREGATOR_LOST)
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (a->state != AGGREGATOR_LOST && !a->is_stopping)
             return;
+    }
     if (s->slots_count > 0 && fleet_wanted(s) == 0) {
         s->slots[0].is_wanted = true;
         s->slots[0].open_count = s->slots[0].lanes_count;
@@ -274,7 +279,15 @@ void fleet_want_another(struct service *s)
 bool fleet_is_coming(const struct slot *slot)
 {
     bool waits = !list_is_empty(&slot->again.link) && slot->watch.fd < 0 && !has_aggregator(slot);
-    return slot->is_wanted && !is_manned(slot) && !waits;
+    return slot->is_wanted && !is_manned(slot) && !waits && !fleet_lacks_port(slot);
+}
+
+bool fleet_is_any_coming(const struct service *s)
+{
+    for (size_t i = 0; i < s->slots_count; i++)
+        if (fleet_is_coming(&s->slots[i]))
+            return true;
+    return false;
 }
 
 bool fleet_may_start(const struct slot *slot) { return !slot->is_wanted && !is_manned(slot); }
@@ -308,6 +321,8 @@ void fleet_drain(struct service *s, bool now)
         if (s->slots[i].watch.fd >= 0 && (now || !has_aggregator(&s->slots[i])))
             s->provisioner->ops->stop(s->provisioner, &s->slots[i].process, now);
     }
+    if (now)
+        farewells_end(s);
 }
 
 bool fleet_is_gone(const struct service *s)
@@ -315,7 +330,7 @@ bool fleet_is_gone(const struct service *s)
     for (size_t i = 0; i < s->slots_count; i++)
         if (s->slots[i].watch.fd >= 0)
             return false;
-    return true;
+    return farewells_are_over(s);
 }
 
 /* Contiguous runs of cores, as even as can be; with fewer cores than slots, several share one. */
@@ -390,5 +405,6 @@ void fleet_destroy(struct service *s)
             close(s->slots[i].watch.fd);
         }
     }
+    farewells_destroy(s);
     free(s->slots);
 }

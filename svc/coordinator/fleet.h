@@ -49,6 +49,7 @@ size_t fleet_least(const struct service *s);
 void fleet_want_another(struct service *s);
 /* It is being started. */
 bool fleet_is_coming(const struct slot *slot);
+bool fleet_is_any_coming(const struct service *s);
 /* It is not wanted, and could be started. */
 bool fleet_may_start(const struct slot *slot);
 /* Whether a local aggregator is about to come. */

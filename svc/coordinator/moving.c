@@ -95,7 +95,7 @@ static bool has_withheld_target(const struct migration *m)
 {
     for (size_t i = 0; i < m->count; i++) {
         const struct lane *lane = lane_find(m->service, m->travellers[i].target);
-        if (lane && lane->use == LANE_WITHHELD)
+        if (lane && (lane->use == LANE_WITHHELD || lane->aggregator->is_stopping))
             return true;
     }
     return false;

@@ -25,6 +25,7 @@ struct task_move {
     uint32_t task;
     uint32_t lane;      /* the target's number */
     enum share_how how; /* what is said of the target once it is there; SHARE_UNKNOWN: no change */
+    bool is_forced;     /* a target that is withheld is better than none */
 };
 
 /* Begins to move tasks of the job; all of them move, or none does. Tasks that are there already are

@@ -14,7 +14,7 @@
 struct wanted {
     uint32_t task, target;
     enum share_how how;
-    bool is_found, travels;
+    bool is_found, travels, is_forced;
 };
 
 struct search {
@@ -82,8 +82,11 @@ static int check_targets(struct job *job, const struct search *search)
         if (lane->aggregator->state != AGGREGATOR_UP)
             return err_set(search->err, -EAGAIN, "aggregator %u, which has lane %u, is away",
                            lane->aggregator->id, id);
-        if (lane->use == LANE_WITHHELD)
+        if (lane->use == LANE_WITHHELD && !search->wanted[i].is_forced)
             return err_set(search->err, -EAGAIN, "lane %u is drained", id);
+        if (lane->aggregator->is_stopping)
+            return err_set(search->err, -EAGAIN, "aggregator %u, which has lane %u, is to end",
+                           lane->aggregator->id, id);
         if (!jobs_share(job, lane))
             return err_set(search->err, -ENOMEM, "gradpool serve is out of memory");
     }
@@ -238,8 +241,10 @@ int moving_start(struct job *job, const struct task_move *moves, size_t count, m
     struct search search = {.wanted = wanted, .wanted_count = count, .err = err};
     struct migration *m = NULL;
     for (size_t i = 0; wanted && i < count; i++)
-        wanted[i] =
-            (struct wanted){.task = moves[i].task, .target = moves[i].lane, .how = moves[i].how};
+        wanted[i] = (struct wanted){.task = moves[i].task,
+                                    .target = moves[i].lane,
+                                    .how = moves[i].how,
+                                    .is_forced = moves[i].is_forced};
     if (wanted)
         qsort(wanted, count, sizeof *wanted, compare_wanted);
     int error = wanted ? moving_check(job, err) : -ENOMEM;

@@ -21,17 +21,13 @@ static bool is_allowed(struct peer *p, const envelope *request)
     return false;
 }
 
-/* For so many jobs; NULL: the peer was told. */
-static struct order *order_create(struct peer *p, uint64_t request, size_t jobs_max)
+/* NULL: the peer was told. */
+static struct order *create(struct peer *p, uint64_t request)
 {
-    struct order *order = calloc(1, sizeof *order);
-    if (order)
-        order->jobs = calloc(jobs_max + 1, sizeof *order->jobs);
-    if (order && order->jobs)
-        return order;
-    free(order);
-    peer_fail_memory(p, request);
-    return NULL;
+    struct order *order = order_create(p->service);
+    if (!order)
+        peer_fail_memory(p, request);
+    return order;
 }
 
 /* --- move --- */
@@ -125,7 +121,7 @@ void order_handle_move(struct peer *p, const envelope *request)
     const struct job *job = find_meant(p, request->id, wanted);
     if (!job || !lane_is_fit(p, request->id, wanted->lane))
         return;
-    struct order *order = order_create(p, request->id, 1);
+    struct order *order = create(p, request->id);
     if (!order)
         return;
     order->lane = wanted->lane;
@@ -149,21 +145,29 @@ static enum lane_use given_back(const struct lane *lane)
     return s->scaling.is_on && is_empty && scaling_room(s) == 0 ? LANE_PARKED : LANE_OPEN;
 }
 
-static void mark(struct lane *lane, bool undo)
+void order_give_back(struct lane *lane, const char *why)
 {
     char name[AGGREGATOR_NAME_BYTES];
-    lane->use = undo ? given_back(lane) : LANE_WITHHELD;
-    log_info("lane %u of %s is %s", lane->id, aggregator_name(lane->aggregator, name, sizeof name),
-             !undo                      ? "drained, an operator asked for it"
-             : lane->use == LANE_PARKED ? "parked, an operator has given it back"
-                                        : "open again, an operator has given it back");
-    if (undo)
-        orders_lane_back(lane);
+    lane->use = given_back(lane);
+    lane->withheld_by = 0;
+    log_info("lane %u of %s is %s: %s", lane->id,
+             aggregator_name(lane->aggregator, name, sizeof name),
+             lane->use == LANE_PARKED ? "parked" : "open again", why);
+    orders_lane_back(lane);
 }
 
-/* How many lanes were meant; `ret_marked` grows by how many of them were not so before. */
+static void withhold(struct lane *lane, uint64_t order)
+{
+    char name[AGGREGATOR_NAME_BYTES];
+    lane->use = LANE_WITHHELD;
+    lane->withheld_by = order;
+    log_info("lane %u of %s is drained, an operator asked for it", lane->id,
+             aggregator_name(lane->aggregator, name, sizeof name));
+}
+
+/* How many lanes were meant; the order counts how many of them were not so before. */
 static size_t mark_lanes(struct aggregator *a, const WIRE(DrainLanesRequest) * wanted,
-                         uint32_t *ret_marked)
+                         struct order *order)
 {
     size_t count = 0;
     for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {
@@ -173,26 +177,21 @@ static size_t mark_lanes(struct aggregator *a, const WIRE(DrainLanesRequest) * w
         count++;
         if ((lane->use == LANE_WITHHELD) != wanted->undo)
             continue;
-        mark(lane, wanted->undo);
-        ++*ret_marked;
+        if (wanted->undo)
+            order_give_back(lane, "an operator asked for it");
+        else
+            withhold(lane, order->id);
+        order->lanes++;
     }
     return count;
 }
 
 static size_t mark_all(struct service *s, const WIRE(DrainLanesRequest) * wanted,
-                       uint32_t *ret_marked)
+                       struct order *order)
 {
     size_t count = 0;
     list_for_each (node, &s->aggregators)
-        count += mark_lanes(list_entry(node, struct aggregator, link), wanted, ret_marked);
-    return count;
-}
-
-static size_t count_jobs(const struct service *s)
-{
-    size_t count = 0;
-    list_for_each (node, &s->jobs)
-        count++;
+        count += mark_lanes(list_entry(node, struct aggregator, link), wanted, order);
     return count;
 }
 
@@ -202,21 +201,19 @@ void order_handle_drain(struct peer *p, const envelope *request)
     struct service *s = p->service;
     if (!is_allowed(p, request))
         return;
-    struct order *order = order_create(p, request->id, count_jobs(s));
+    struct order *order = create(p, request->id);
     if (!order)
         return;
-    if (mark_all(s, wanted, &order->lanes) == 0) {
-        free(order->jobs);
-        free(order);
+    if (mark_all(s, wanted, order) == 0) {
+        order_free(order);
         return peer_fail(p, request->id, -ENOENT, "there is no %s %u; see gradpool status",
                          wanted->lane ? "lane" : "aggregator",
                          wanted->lane ? wanted->lane : wanted->aggregator);
     }
     if (wanted->undo)
         recovery_place_stranded(s); /* who waits for a lane may take it */
-    list_for_each (node, &s->jobs)
-        if (!wanted->undo)
-            order->jobs[order->jobs_count++] = list_entry(node, struct job, link)->id;
+    if (!wanted->undo)
+        order_add_jobs(order);
     order->from_lane = wanted->undo ? 0 : wanted->lane;
     order->from_aggregator = wanted->undo || wanted->lane ? 0 : wanted->aggregator;
     order_begin(order, p, request->id);

@@ -12,6 +12,8 @@
 
 #define ORDER_DEADLINE_NS (600 * NS_PER_S) /* of the answer, not of the order */
 #define BUSY_NS (10 * NS_PER_S)            /* a job that moves already, or cannot just now */
+#define BUSY_ENDING_NS NS_PER_S            /* the same, where others wait behind it */
+#define TIMES_MOST 16                      /* as much as others in a batch */
 #define AGAIN_NS (50 * NS_PER_MS)          /* doubling, */
 #define AGAIN_MOST_NS NS_PER_S             /* up to this: each try is told in the log */
 
@@ -19,7 +21,7 @@ static void step(struct order *order);
 
 /* --- the end --- */
 
-static void order_free(struct order *order)
+void order_free(struct order *order)
 {
     timer_stop(&order->again);
     list_remove(&order->link);
@@ -58,6 +60,7 @@ static void answer(struct wait *wait, const struct order *order)
     reply.stays = (char *)order->stays;
     reply.lanes = order->lanes;
     reply.hold_ns = order->lane ? hold_told_ns(order->service) : 0;
+    reply.undone = order->undone;
     e.id = wait->request;
     e.body_case = BODY(MOVE_REPLY);
     e.move_reply = &reply;
@@ -76,13 +79,42 @@ static void hold_moved(const struct order *order)
     }
 }
 
+/* A drain that fails leaves lanes as they were: withheld, they would serve nobody (K95). */
+static void undo_drain(struct order *order)
+{
+    struct service *s = order->service;
+    list_remove(&order->link); /* that they are given back is no news for it */
+    list_for_each (node, &s->aggregators) {
+        struct aggregator *a = list_entry(node, struct aggregator, link);
+        for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {
+            struct lane *lane = &a->lanes[i];
+            if (lane->use != LANE_WITHHELD || lane->withheld_by != order->id)
+                continue;
+            order_give_back(lane, "its drain failed");
+            order->undone++;
+        }
+    }
+    if (order->undone > 0)
+        events_note(&s->events, "undrain", "the drain of %s %u is undone: %s",
+                    order->from_lane ? "lane" : "aggregator",
+                    order->from_lane ? order->from_lane : order->from_aggregator, order->stays);
+}
+
 static void finish(struct order *order)
 {
+    struct service *s = order->service;
     hold_moved(order);
-    struct wait *wait = wait_find(order->service, order->wait);
+    if (order->has_failed && order->lane == 0)
+        undo_drain(order);
+    struct wait *wait = wait_find(s, order->wait);
     if (wait)
         answer(wait, order);
+    bool has_lanes = order->undone > 0;
+    if (order->done)
+        order->done(s, order);
     order_free(order);
+    if (has_lanes)
+        recovery_place_stranded(s); /* who waits for a lane may take it */
 }
 
 static void too_late(struct wait *wait)
@@ -112,6 +144,7 @@ static void note_stay(struct order *order, const struct job *job, const char *wh
     if (job)
         text_append(order->stays, sizeof order->stays, "%sjob %.64s: %s", *order->stays ? "; " : "",
                     job->name, why);
+    order->has_failed = true;
     forget_tasks(order);
 }
 
@@ -126,7 +159,8 @@ static bool is_ordered(const struct tensor *tensor, const struct piece *piece, c
     if (!piece->lane || tensor->failure)
         return false;
     if (order->lane == 0)
-        return is_drained_by(order, piece->lane) && piece->lane->use == LANE_WITHHELD;
+        return is_drained_by(order, piece->lane) &&
+               (order->ends || piece->lane->use == LANE_WITHHELD);
     return piece->lane->id != order->lane && (order->task == 0 || order->task == piece->task);
 }
 
@@ -146,6 +180,8 @@ static int check_lane(const struct lane *lane, uint32_t id, struct err *err)
 
 static int choose_lanes(struct order *order, struct job *job, struct err *err)
 {
+    if (order->ends)
+        return placing_plan_ending(job, order->tasks, order->tasks_count, err);
     if (order->lane == 0)
         return placing_plan_leaving(job, order->tasks, order->tasks_count, err);
     struct lane *lane = lane_find(order->service, order->lane);
@@ -161,7 +197,7 @@ static int choose_lanes(struct order *order, struct job *job, struct err *err)
 
 static void be_patient(struct order *order)
 {
-    order->patience_ns = clock_now_ns() + BUSY_NS;
+    order->patience_ns = clock_now_ns() + (order->ends ? BUSY_ENDING_NS : BUSY_NS);
     order->pause_ns = AGAIN_NS;
 }
 
@@ -186,7 +222,7 @@ static bool plan(struct order *order, struct job *job)
     if (goes_astray && try_later(order))
         return false;
     if (goes_astray)
-        note_stay(order, job, "tasks of it are still on their way to a lane that is drained");
+        note_stay(order, job, "tasks of it are still on their way to a lane that is to be empty");
     int error = tasks_list(job, is_ordered, order, &order->tasks, &order->tasks_count);
     if (error < 0)
         note_stay(order, job, "gradpool serve is out of memory");
@@ -220,6 +256,14 @@ static bool may_pass(int error)
            error == -ECONNRESET || error == -ETIMEDOUT;
 }
 
+/* Much of the time was waiting for the job's idle time, of which each batch takes one (K39). */
+static void choose_batch(struct order *order, const struct moved *moved)
+{
+    bool has_waited = clock_now_ns() - order->began_ns > 2 * moved->longest_ns;
+    if (order->ends && has_waited && order->times < TIMES_MOST)
+        order->times *= 2;
+}
+
 static void batch_done(struct service *s, uint64_t context, const struct moved *moved)
 {
     struct order *order = order_find(s, context);
@@ -234,6 +278,7 @@ static void batch_done(struct service *s, uint64_t context, const struct moved *
     order->tasks_at += order->batch;
     order->moved += moved->tasks;
     order->state_bytes += moved->state_bytes;
+    choose_batch(order, moved);
     be_patient(order);
     if (moved->longest_ns > order->longest_ns)
         order->longest_ns = moved->longest_ns;
@@ -243,8 +288,9 @@ static void batch_done(struct service *s, uint64_t context, const struct moved *
 
 static int start_batch(struct order *order, struct job *job, struct err *err)
 {
-    order->batch =
-        tasks_batch(order->tasks + order->tasks_at, order->tasks_count - order->tasks_at);
+    order->batch = tasks_larger_batch(order->tasks + order->tasks_at,
+                                      order->tasks_count - order->tasks_at, order->times);
+    order->began_ns = clock_now_ns();
     struct task_move *moves = calloc(order->batch, sizeof *moves);
     if (!moves)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
@@ -252,6 +298,7 @@ static int start_batch(struct order *order, struct job *job, struct err *err)
         const struct task *task = &order->tasks[order->tasks_at + i];
         moves[i] = (struct task_move){.task = task->id,
                                       .lane = task->lane,
+                                      .is_forced = order->ends,
                                       .how = order->lane ? SHARE_ORDERED : SHARE_UNKNOWN};
     }
     int error = moving_start(job, moves, order->batch, batch_done, order->id, err);
@@ -260,7 +307,9 @@ static int start_batch(struct order *order, struct job *job, struct err *err)
         log_info("job %s: %zu tasks leave for %s%u: %s", job->name, order->batch,
                  order->lane ? "lane " : "open lanes, the first for lane ",
                  order->tasks[order->tasks_at].lane,
-                 order->lane ? "an operator asked for it" : "their lane is drained");
+                 order->lane   ? "an operator asked for it"
+                 : order->ends ? "their aggregator is to end"
+                               : "their lane is drained");
     return error;
 }
 
@@ -324,16 +373,61 @@ static void try_again(struct timer *timer)
         step(order);
 }
 
+static void begin(struct order *order)
+{
+    order->times = 1;
+    list_append(&order->service->orders, &order->link);
+    step(order);
+}
+
 void order_begin(struct order *order, struct peer *p, uint64_t request)
 {
     struct wait *wait = wait_create(p, request, ORDER_DEADLINE_NS, too_late, NULL);
-    order->service = p->service;
-    order->id = ++p->service->next_id;
-    timer_init(&order->again, try_again);
-    list_init(&order->link);
     if (!wait)
         return order_free(order);
     order->wait = wait->id;
-    list_append(&p->service->orders, &order->link);
-    step(order);
+    begin(order);
+}
+
+static size_t count_jobs(const struct service *s)
+{
+    size_t count = 0;
+    list_for_each (node, &s->jobs)
+        count++;
+    return count;
+}
+
+struct order *order_create(struct service *s)
+{
+    struct order *order = calloc(1, sizeof *order);
+    if (order)
+        order->jobs = calloc(count_jobs(s) + 1, sizeof *order->jobs);
+    if (!order || !order->jobs) {
+        free(order);
+        return NULL;
+    }
+    order->service = s;
+    order->id = ++s->next_id;
+    timer_init(&order->again, try_again);
+    list_init(&order->link);
+    return order;
+}
+
+void order_add_jobs(struct order *order)
+{
+    list_for_each (node, &order->service->jobs)
+        order->jobs[order->jobs_count++] = list_entry(node, struct job, link)->id;
+}
+
+bool order_leave(struct aggregator *a, order_done_fn done)
+{
+    struct order *order = order_create(a->service);
+    if (!order)
+        return false;
+    order->from_aggregator = a->id;
+    order->ends = true;
+    order->done = done;
+    order_add_jobs(order);
+    begin(order);
+    return true;
 }

@@ -97,6 +97,7 @@ void waits_cancel(struct peer *p);
 
 void join_handle(struct peer *p, const envelope *message);
 void leave_handle(struct peer *p, const envelope *message);
+void leaving_handle(struct peer *p, const envelope *message);
 void declare_handle(struct peer *p, const envelope *message);
 void undeclare_handle(struct peer *p, const envelope *message);
 void ticket_handle(struct peer *p, const envelope *message);

@@ -115,7 +115,8 @@ static void note_shares(struct job *job, const struct answer *answer, enum ask_f
             continue;
         scaling_open(lane);
         share->how = answer->how;
-        if (planned->lane_ns > 0 && why != ASK_FOR_LEAVING) /* goes with the tasks */
+        bool goes_along = why == ASK_FOR_LEAVING || why == ASK_FOR_ENDING; /* with the tasks */
+        if (planned->lane_ns > 0 && !goes_along)
             share->lane_ns = planned->lane_ns;
     }
 }
@@ -193,4 +194,9 @@ int placing_plan_tasks(struct job *job, struct task *tasks, size_t count, struct
 int placing_plan_leaving(struct job *job, struct task *tasks, size_t count, struct err *err)
 {
     return plan_tasks(job, tasks, count, ASK_FOR_LEAVING, err);
+}
+
+int placing_plan_ending(struct job *job, struct task *tasks, size_t count, struct err *err)
+{
+    return plan_tasks(job, tasks, count, ASK_FOR_ENDING, err);
 }

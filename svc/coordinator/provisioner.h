@@ -17,7 +17,7 @@ struct provision {
     const char *advertise, *interface_name, *allow_uids; /* NULL: not given */
     uint32_t lanes_per_core, network_gbit;               /* network_gbit 0: not given */
     uint16_t data_port;
-    uint64_t orphan_timeout_ns;
+    uint64_t orphan_timeout_ns, leave_timeout_ns;
 };
 
 struct provisioned {

@@ -23,7 +23,7 @@
 struct command {
     char *argv[ARGUMENTS_MAX];
     int count;
-    char numbers[4][NUMBER_BYTES];
+    char numbers[5][NUMBER_BYTES];
 };
 
 static void add(struct command *command, const char *option, const char *value)
@@ -53,6 +53,7 @@ static void build(struct command *command, const struct provision *what)
     if (what->network_gbit)
         add_number(command, 3, "--network-gbit", what->network_gbit);
     add_number(command, 2, "--orphan-timeout", what->orphan_timeout_ns / UINT64_C(1000000000));
+    add_number(command, 4, "--leave-timeout", what->leave_timeout_ns / UINT64_C(1000000000));
 }
 
 /* In the child, where only async-signal-safe calls are allowed up to the exec. */

@@ -51,7 +51,11 @@ static void note(struct service *s, enum scale_verb verb, const char *text)
 
 /* --- lanes --- */
 
-static bool is_lost(const struct aggregator *a) { return a->state == AGGREGATOR_LOST; }
+/* Lost, or soon gone: the next ones open in its place. */
+static bool is_no_more(const struct aggregator *a)
+{
+    return a->state == AGGREGATOR_LOST || a->is_stopping;
+}
 
 /* Open or closing. */
 static size_t open_now(const struct service *s)
@@ -59,7 +63,7 @@ static size_t open_now(const struct service *s)
     size_t open = 0;
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
-        for (size_t i = 0; i < a->lanes_count && !is_lost(a); i++)
+        for (size_t i = 0; i < a->lanes_count && !is_no_more(a); i++)
             open += a->lanes[i].use == LANE_OPEN || a->lanes[i].use == LANE_CLOSING;
     }
     return open;
@@ -237,13 +241,10 @@ bool scaling_may_start(const struct job *job)
 
 static bool is_any_coming(const struct service *s)
 {
-    for (size_t i = 0; i < s->slots_count; i++)
-        if (fleet_is_coming(&s->slots[i]))
-            return true;
     list_for_each (node, &s->aggregators)
         if (list_entry(node, struct aggregator, link)->state == AGGREGATOR_AWAY)
             return true;
-    return false;
+    return fleet_is_any_coming(s);
 }
 
 bool scaling_wait_for_any(struct job *job)

@@ -49,7 +49,10 @@ struct service {
     size_t visitors_count;
     size_t outer_descriptors; /* of connections over TCP, and of workers that are watched */
     struct list peers, waits, tenants, jobs, aggregators, migrations, orders, savings, timelines;
-    struct list profiles; /* how jobs ran before */
+    struct list profiles;  /* how jobs ran before */
+    struct list farewells; /* processes that leave their slots: fleet_leaving.c */
+    struct timer leave_timer;
+    void (*leave_done)(struct service *s); /* all local aggregators leave: leaving.c */
     uint64_t profiles_turn;
     struct scaling scaling;
     struct events events;

@@ -78,11 +78,16 @@ struct task *tasks_find(struct task *tasks, size_t count, uint32_t id)
 
 size_t tasks_batch(const struct task *tasks, size_t count)
 {
+    return tasks_larger_batch(tasks, count, 1);
+}
+
+size_t tasks_larger_batch(const struct task *tasks, size_t count, uint64_t times)
+{
     uint64_t bytes = 0, state = 0;
     for (size_t i = 0; i < count; i++) {
         bytes += tasks[i].bytes;
         state += tasks[i].state_bytes;
-        if (i > 0 && (state > BATCH_STATE_BYTES || bytes > BATCH_BYTES))
+        if (i > 0 && (state > times * BATCH_STATE_BYTES || bytes > times * BATCH_BYTES))
             return i;
     }
     return count;

@@ -53,6 +53,8 @@ struct task {
 int placing_plan_tasks(struct job *job, struct task *tasks, size_t count, struct err *err);
 /* The same for tasks that leave a lane which lives. -ENOSPC, too: they would break a limit. */
 int placing_plan_leaving(struct job *job, struct task *tasks, size_t count, struct err *err);
+/* The same for tasks whose aggregator is to end: no limit refuses them. */
+int placing_plan_ending(struct job *job, struct task *tasks, size_t count, struct err *err);
 
 void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane);
 void piece_detach(struct tensor *tensor, struct piece *piece);
@@ -66,6 +68,8 @@ int tasks_list(const struct job *job, task_wanted_fn wanted, const void *context
                struct task **ret_tasks, size_t *ret_count);
 /* How many of them, from the first on, move at once: 8 MiB of state, 32 MiB in all, or one task. */
 size_t tasks_batch(const struct task *tasks, size_t count);
+/* So many times as much. */
+size_t tasks_larger_batch(const struct task *tasks, size_t count, uint64_t times);
 /* Piece by piece, the part (from 0 on) that each belongs to. */
 struct spot_of_task {
     struct tensor *tensor;

@@ -348,7 +348,7 @@ class OwnServices(unittest.TestCase):
         joined.signal(signal.SIGTERM)
         self.assertEqual(joined.wait(), 0)
 
-    def test_an_aggregator_that_drains_hands_its_jobs_on_at_once(self):
+    def test_an_aggregator_that_ends_hands_its_jobs_on_first(self):
         service = self.service(aggregators=0)
         there = service.endpoint.removeprefix('gradpool://')
         joined = []
@@ -359,11 +359,13 @@ class OwnServices(unittest.TestCase):
                                   '--compute-ms', '5')
         until(lambda: (service.job('moved') or {}).get('state') == 'training', 'it trains',
               process=service.serve)
-        for aggregator in joined:
-            aggregator.signal(signal.SIGHUP if aggregator is joined[0] else signal.SIGTERM)
-            self.assertEqual(aggregator.wait(), 0)
-            if aggregator is joined[0]:
-                service.serve.wait_for('have new lanes, epoch 2')
+        joined[0].signal(signal.SIGHUP)     # what it has moves first
+        self.assertEqual(joined[0].wait(), 0)
+        self.assertIn('moved, epoch 2', service.serve.text())
+        joined[1].signal(signal.SIGTERM)    # it would wait for another one
+        joined[1].wait_for('is to end')
+        joined[1].signal(signal.SIGINT)
+        self.assertEqual(joined[1].wait(), 0)
         self.assertRegex(service.serve.text(), 'has drained and leaves.*\n.*is gone')
         for worker in workers:  # no lane is left: told so, and not after the 10 s of a loss
             self.assertNotEqual(worker.wait(8), 0)

@@ -373,15 +373,34 @@ static void a_job_that_fits_nowhere_else_is_named_and_stays(void **state)
     moving_drain(&m, m.target->lanes[0], 0, false);
     message_free(moving_answer(&m, NULL));
     moving_drain(&m, m.source->lanes[0], 0, false);
-    message_free(moving_answer(&m, "job resnet"));
-    end_expect_none(m.source, BODY(RELEASE_REQUEST));
-    uint64_t id = end_declare_one(m.worker, "more", 100);
-    envelope *reply = end_expect_reply(m.worker, id);
-    assert_int_equal(reply->body_case, BODY(FAILURE));
-    assert_int_equal(reply->failure->code, -ENOSPC);
-    if (!strstr(reply->failure->text, "all lanes that are up are drained; `gradpool drain lane"))
-        fail_msg("%s", reply->failure->text);
+    envelope *reply = moving_answer(&m, "job resnet");
+    assert_int_equal(reply->move_reply->undone, 1);
+    if (!strstr(reply->move_reply->stays, "all lanes that are up are drained; `gradpool drain"))
+        fail_msg("%s", reply->move_reply->stays);
     message_free(reply);
+    end_expect_none(m.source, BODY(RELEASE_REQUEST));
+    WIRE(Piece) more;
+    moving_declare(m.worker, "more", &more); /* the first drain holds, the second is undone */
+    assert_int_equal(more.lane, m.source->lanes[0]);
+}
+
+static void a_drain_that_fails_leaves_drained_what_was_so_before(void **state)
+{
+    struct rig *rig = *state;
+    struct end *both = rig_aggregator(rig, 2), *worker = rig_join(rig, "resnet", 0, 1, NULL, NULL);
+    struct moving m = {.rig = rig, .source = both, .worker = worker};
+    struct service *s = &rig->coordinator->service;
+    moving_declare(worker, "w", &m.piece);
+    uint32_t empty = both->lanes[both->lanes[0] == m.piece.lane];
+    m.asker = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    moving_drain(&m, empty, 0, false);
+    message_free(moving_answer(&m, NULL));
+    moving_drain(&m, 0, both->aggregator, false);
+    envelope *reply = moving_answer(&m, "job resnet");
+    assert_int_equal(reply->move_reply->undone, 1);
+    message_free(reply);
+    assert_int_equal(lane_find(s, empty)->use, LANE_WITHHELD);
+    assert_int_equal(lane_find(s, m.piece.lane)->use, LANE_OPEN);
 }
 
 static void what_is_lost_goes_to_a_drained_lane_where_no_other_is_up(void **state)
@@ -431,6 +450,7 @@ int main(void)
         CASE(what_a_lane_keeps_of_a_task_is_counted_with_moments_and_results),
         CASE(a_lane_that_is_given_back_opens_only_if_it_may),
         CASE(a_job_that_fits_nowhere_else_is_named_and_stays),
+        CASE(a_drain_that_fails_leaves_drained_what_was_so_before),
         CASE(what_is_lost_goes_to_a_drained_lane_where_no_other_is_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

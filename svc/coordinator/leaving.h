@@ -1,0 +1,30 @@
+/* Aggregators that are asked to end (SIGTERM): what they have goes to others first. README: K94. */
+#ifndef GRADPOOL_COORDINATOR_LEAVING_H
+#define GRADPOOL_COORDINATOR_LEAVING_H
+
+#include "svc/coordinator/service.h"
+
+void leaving_init(struct aggregator *a);
+/* The aggregator is lost: nothing more is done for it. */
+void leaving_stop(struct aggregator *a);
+/* An aggregator has joined, or is back: those that leave may go on with it. */
+void leaving_check_all(struct service *s);
+/* All local aggregators end, none is replaced: what they have goes to aggregators that are not
+ * local, as far as there are any and until `by_ns`; what stays is named in the log. Workers' own
+ * copies (--durability worker) need no move. Then `done`, once, from the loop. */
+void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service *s));
+
+/* --- fleet_leaving.c --- */
+
+/* A local aggregator leaves: its slot is free, and the next one starts there at once, beside it, if
+ * one is wanted; not before its end where it has fixed ports (--data-port). */
+void fleet_leaves(struct aggregator *a);
+/* The aggregator that leaves has the ports of this slot. */
+bool fleet_lacks_port(const struct slot *slot);
+/* Processes that have left their slots: ended at once, all gone, freed. */
+void farewells_kill(struct service *s, const struct aggregator *a);
+void farewells_end(struct service *s);
+bool farewells_are_over(const struct service *s);
+void farewells_destroy(struct service *s);
+
+#endif

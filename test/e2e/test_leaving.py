@@ -1,0 +1,301 @@
+"""SIGTERM of an aggregator is planned: its tasks and what it keeps for them move first, so a job
+whose parameters and moments have no copy trains on, to the bits of an undisturbed training. What
+cannot be moved in time is named. Both ranks live in this process."""
+import concurrent.futures
+import os
+import random
+import re
+import signal
+import time
+
+import numpy
+
+import ranks  # sets GRADPOOL_LIBRARY: before gradpool
+import harness
+import progress
+import tap
+import test_durability as durability
+import test_update_rules as rules
+import gradpool
+from harness import GRADPOOL, Process, is_alive, until
+
+STEPS = rules.STEPS
+BAR_S = 5       # of a leave with 64 MiB of moments
+IS_LONG = os.environ.get('GRADPOOL_TEST_LONG')
+TIMES = 20 if IS_LONG else 3
+MOMENTS_BYTES = (64 if IS_LONG else 16) << 20
+setUpModule = durability.setUpModule
+
+
+class Case(durability.Case):
+    SEED = tap.seed(time.time_ns() % 2**32)
+
+    def setUp(self):
+        super().setUp()
+        self.random = random.Random(self.SEED)
+
+    def begin(self, name, transport='shm', durability=None):
+        self.name = name
+        self.join(name, transport, durability=durability)
+        self.start()
+
+    def owner(self):
+        """An aggregator that has something of the job; None: its tasks are on their way."""
+        lanes = self.service.job(self.name)['lanes']
+        return next((a for a in self.service.serving() for lane in a['lanes']
+                     if lane['lane'] in lanes), None)
+
+    def leave(self, a, number=signal.SIGTERM):
+        """Asks it to end, and waits until it has."""
+        os.kill(a['pid'], number)
+        self.await_end(a['pid'])
+
+    def await_end(self, pid):
+        until(lambda: not is_alive(pid), f'aggregator {pid} ends', process=self.service.serve)
+
+    def train_while(self, harm, end=STEPS):
+        """Steps go on for as long as `harm`() takes, from the first once more if need be; at last
+        the parameters are those of an undisturbed training."""
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            harmed = pool.submit(harm)
+            steps = 0
+            while steps < end or not harmed.done():
+                if steps == end:
+                    self.check(end)
+                    self.start_again()
+                    steps = 0
+                self.train(steps, steps + 1)
+                time.sleep(0.002)   # computes
+                steps += 1
+            harmed.result()
+        self.check(end)
+
+    def start_again(self):
+        for values in self.values:
+            for value, times in zip(values, durability.NAMES.values()):
+                value[:] = numpy.tile(rules.UpdateRules.first, times)
+        self.start()
+
+    def by_hand(self, name, *options):
+        """An aggregator that joins over TCP."""
+        there = self.service.endpoint.removeprefix('gradpool://')
+        process = Process([GRADPOOL, 'aggregator', '--join', there, '--cores', '0', *options],
+                          self.service.folder, name)
+        self.service.children.append(process)
+        process.wait_for('joined as aggregator')
+        return process
+
+    def said(self, words):
+        """By `serve` or its aggregators, which outlive it."""
+        until(lambda: words in self.service.serve.text(), f'{words!r} is said',
+              process=self.service.serve)
+
+
+class Local(Case):
+    """Aggregators of `serve`."""
+
+    def leave_again_and_again(self, transport, aggregators, *options, times=TIMES, durability=None):
+        self.serve('--lanes-per-core', '2', *options, aggregators=aggregators)
+        self.begin(f'{aggregators}-{transport}', transport, durability)
+        left = []
+
+        def harm():
+            while len(left) < times:
+                time.sleep(self.random.uniform(0, 0.1))     # in whatever the job does then
+                a = self.owner()
+                if a:
+                    self.leave(a)
+                    left.append(a['pid'])
+            for pid in self.service.pids():     # all at once
+                os.kill(pid, signal.SIGTERM)
+                left.append(pid)
+            for pid in left:
+                self.await_end(pid)
+        self.train_while(harm)
+        until(lambda: len(self.service.pids('up')) == aggregators, 'each was replaced',
+              process=self.service.serve)
+        text = self.service.serve.text()
+        for pid in left:
+            self.assertIn(f'the local aggregator with pid {pid} has ended: exit code 0', text)
+        allowed = 'level=info|GRADPOOL_TEST_|no other aggregator is there to keep copies'
+        self.assertEqual([s for s in text.splitlines() if not re.search(allowed, s)], [])
+
+    def test_the_only_aggregator_is_replaced_first_over_shm(self):
+        more_than_after_crashes = max(TIMES, 6)     # within a minute
+        self.leave_again_and_again('shm', 1, times=more_than_after_crashes)
+
+    def test_the_only_aggregator_is_replaced_first_over_tcp(self):
+        self.leave_again_and_again('tcp', 1, '--scale', 'off')
+
+    def test_one_of_two_aggregators_leaves_over_shm(self):
+        self.leave_again_and_again('shm', 2)
+
+    def test_one_of_two_aggregators_leaves_over_tcp(self):
+        self.leave_again_and_again('tcp', 2)
+
+    def test_owners_leave_whose_state_has_copies(self):
+        for durability in ('replica', 'worker'):
+            self.leave_again_and_again('tcp', 2, durability=durability, times=1)
+            self.service.end()
+
+    def test_a_leave_meets_moves_from_there_and_to_there(self):
+        self.serve('--lanes-per-core', '2', '--scale', 'off', aggregators=2)
+        self.begin('moves')
+
+        def harm():
+            for number in range(4):
+                until(lambda: len(self.service.pids('up')) == 2 and self.owner(), 'both are up')
+                source = self.owner()
+                target = next(a for a in self.service.serving() if a['pid'] != source['pid'])
+                with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                    move = pool.submit(self.service.ask, 'move', self.name,
+                                       str(target['lanes'][0]['lane']))
+                    time.sleep(self.random.uniform(0, 0.1))
+                    self.leave((source, target)[number % 2])
+                    move.result()
+        self.train_while(harm)
+        self.assertNotIn('loses', self.service.serve.text())
+
+    def test_a_coordinator_that_is_down_is_waited_for(self):
+        self.serve()
+        self.begin('down')
+        self.train(0, 20)
+        old = self.owner()['pid']
+        self.service.serve.kill()
+        os.kill(old, signal.SIGTERM)
+        self.said('this aggregator is to end')
+        self.train(20, 40)      # no coordinator is needed for that
+        self.service.start('again')
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            ended = pool.submit(self.await_end, old)
+            steps = 40
+            while not ended.done() and steps < STEPS - 10:
+                self.train(steps, steps + 1)
+                time.sleep(0.05)
+                steps += 1
+            ended.result()
+        self.train(steps, STEPS)
+        self.check(STEPS)
+        self.assertNotIn('loses', self.service.serve.text())
+
+    def test_a_second_signal_ends_it_at_once(self):
+        self.serve()
+        self.begin('twice')
+        pid = self.owner()['pid']
+        os.kill(self.service.serve.pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, self.service.serve.pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGTERM)
+        self.said('this aggregator is to end')
+        os.kill(pid, signal.SIGINT)
+        watch = progress.Stopwatch()
+        self.await_end(pid)
+        self.assertLess(watch.seconds(), 15)
+        os.kill(self.service.serve.pid, signal.SIGCONT)
+        with ranks.expects(self, gradpool.GradpoolError, 'died with the lane'):
+            self.train(0, 2)
+
+    def test_much_state_leaves_in_time_and_the_job_trains_on(self):
+        for transport in ('shm', 'tcp'):
+            self.serve('--lanes-per-core', '2')
+            took_s, pressed_s = self.leave_with_much(transport)
+            print(f'# {transport}: {MOMENTS_BYTES >> 20} MiB of moments left in {took_s:.2f} s, '
+                  f'and {pressed_s:.2f} s of waiting for cores')
+            self.assertLess(took_s, BAR_S)
+            self.service.end()
+
+    def leave_with_much(self, transport):
+        """How long it took, and waited for cores beside that."""
+        elements = MOMENTS_BYTES // 8
+        clients = [gradpool.connect(self.service.endpoint, transport) for _ in range(2)]
+        for client in clients:
+            self.addCleanup(client.close)
+        jobs = [c.join('much', rank, 2) for rank, c in enumerate(clients)]
+        tensors = [job.declare('w', elements, rule='adam') for job in jobs]
+        values = [numpy.ones(elements, numpy.float32) for _ in jobs]
+        gradients = numpy.linspace(-1, 1, elements, dtype=numpy.float32)
+
+        def all_of(make):
+            for request in [make(*own) for own in zip(jobs, tensors, values)]:
+                request.wait(durability.WAIT_MS)
+
+        def step():
+            all_of(lambda job, t, value: job.update(t, gradients, value, lr=0.01))
+
+        def begin():
+            for value in values:
+                value[:] = 1
+            all_of(lambda job, t, value: job.broadcast(t, value))
+
+        def check():
+            for value in values:
+                self.assertTrue(numpy.array_equal(value, undisturbed))
+        begin()
+        for _ in range(6):
+            step()
+        undisturbed = values[0].copy()
+        begin()
+        step()
+        pid = self.service.pids()[0]
+        watch = progress.Stopwatch()
+
+        def leave():
+            os.kill(pid, signal.SIGTERM)
+            self.await_end(pid)
+            return watch.seconds(), watch.pressed_s()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            left, steps = pool.submit(leave), 1
+            while not left.done() or steps < 6:
+                if steps == 6:
+                    check()
+                    begin()
+                    steps = 0
+                step()
+                steps += 1
+            check()
+            return left.result()
+
+
+class ByHand(Case):
+    """Aggregators that joined over TCP; nobody replaces them."""
+
+    def setUp(self):
+        super().setUp()
+        self.serve(aggregators=0)
+
+    def test_state_goes_to_one_that_joins_in_time(self):
+        first = self.by_hand('first')
+        self.begin('joins', 'tcp')
+        self.train(0, 20)
+        first.signal(signal.SIGTERM)
+        self.said('is to end')
+        self.by_hand('second')
+        self.train(20, STEPS)
+        self.assertEqual(first.wait(), 0)
+        self.check(STEPS)
+        self.assertNotIn('loses', self.service.serve.text())
+
+    def test_what_has_no_place_in_time_is_named_on_both_sides(self):
+        alone = self.by_hand('alone', '--leave-timeout', '1')
+        self.begin('stays')
+        self.train(0, 3)
+        alone.signal(signal.SIGTERM)
+        self.assertEqual(alone.wait(), 0)
+        for text in (alone.text(), self.service.serve.text()):
+            self.assertIn("job stays loses the state of 2 tensors", text)
+
+    def test_a_drain_that_fails_is_undone_and_said(self):
+        self.by_hand('alone')
+        self.begin('stays')
+        answer = self.service.ask('drain', 'aggregator', '1')
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn('job stays', answer.stderr)
+        self.assertIn('the drain failed and is undone: 1 lane is used again', answer.stderr)
+        status = self.service.status()
+        self.assertEqual([lane['state'] for lane in status['aggregators'][0]['lanes']], ['open'])
+        self.said('is open again: its drain failed')
+        with gradpool.connect(self.service.endpoint) as client, client.join('new', 0, 1) as job:
+            job.declare('x', 10)    # it has a lane
+
+
+if __name__ == '__main__':
+    tap.main()
