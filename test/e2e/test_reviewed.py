@@ -3,9 +3,11 @@ gloo: parameters that are frozen or that no rank uses, steps that a script leave
 are not offered."""
 import copy
 import os
+import subprocess
 import tempfile
 import unittest
 
+import harness
 import ranks
 from test_ddp import setUpModule, tearDownModule     # noqa: found by name
 from test_scripts import begin, refusal
@@ -153,7 +155,7 @@ def rank_scripts_horovod(rank, workers):
         hvd.elastic.run
     except AttributeError as error:
         texts.append(str(error))
-    texts.append(hasattr(hvd, 'elastic'))
+    texts += [hasattr(hvd, 'elastic'), refusal(hvd.broadcast_parameters, net, 0)]
     hvd.shutdown()
     return texts
 
@@ -194,10 +196,26 @@ class Reviewed(unittest.TestCase):
         self.has_words('rank_has_doubles', 'torch.float64', "init_process_group('gradpool')")
 
     def test_calls_of_horovod_that_are_not_offered_name_another_way(self):
-        for zeroed, elastic, is_there in self.run_ranks('rank_scripts_horovod'):
+        for zeroed, elastic, is_there, whole in self.run_ranks('rank_scripts_horovod'):
             self.assertIn('optimizer.synchronize()', zeroed)
             self.assertIn('workers_max=', elastic)
             self.assertFalse(is_there)
+            self.assertIn('model.state_dict()', whole)
+
+
+class Words(unittest.TestCase):
+    def run_gradpool(self, *words, **environment):
+        return subprocess.run([harness.GRADPOOL, *words], capture_output=True, text=True,
+                              env={**os.environ, **environment})
+
+    def test_a_policy_that_is_not_there_is_refused_with_all_that_are(self):
+        answer = self.run_gradpool('serve', '--policy', 'fastest')
+        self.assertEqual(answer.returncode, 2)
+        self.assertRegex(answer.stderr, '--policy fastest: expected one of .*shared, .*cycle')
+
+    def test_a_log_level_that_is_not_there_is_named(self):
+        answer = self.run_gradpool('serve', '--policy', 'fastest', GRADPOOL_LOG_LEVEL='loud')
+        self.assertIn('GRADPOOL_LOG_LEVEL=loud: expected error', answer.stderr)
 
 
 if __name__ == '__main__':
