@@ -1,5 +1,5 @@
-"""What attach(model, optimizer=...) adds to the hook: lanes keep parameters and moments and do the
-optimizer's steps.
+"""The part of attach(model, optimizer=...) in the hook: lanes keep parameters and moments and do
+the optimizer's steps.
 
 A bucket goes out as one update for each of the optimizer's groups that it holds parameters of, with
 the settings that the group has at that moment. The lane writes the new parameters where the model

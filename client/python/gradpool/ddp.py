@@ -124,7 +124,7 @@ def _frozen_of(model):
 
 
 def _way_of(model, parameters, optimizer, compression):
-    """What is pushed instead of gradients whose mean is taken; None: nothing."""
+    """The way of pushes other than gradients whose mean is taken; None: there is none."""
     if optimizer is not None and compression is not None:
         raise mismatch('attach() with an optimizer and compression: lanes cannot step with codes')
     if optimizer is not None:
