@@ -122,6 +122,25 @@ def rank_leaves_out_after_a_load(rank, workers):
     return steps_of(rank, script.attach(), [(0, 1)])
 
 
+def rank_freezes_after_a_start(rank, workers):
+    """Moments of a parameter that is frozen since stay in the optimizer's state."""
+    torch, _ = begin(rank, workers)
+    script = Script(torch, lambda given: torch.optim.Adam(given, 0.1), 'since/')
+    for net, optimizer in zip((script.net, script.alone), script.optimizers):
+        for one in net.parameters():
+            one.grad = torch.ones_like(one)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        net.layers[1].requires_grad_(False)
+    script.models = [torch.nn.parallel.DistributedDataParallel(net)
+                     for net in (script.net, script.alone)]
+    is_right = steps_of(rank, script.attach(), [(0, 1, 2)] * STEPS)
+    states = [one.state_dict()['state'] for one in script.optimizers]
+    return is_right, states[0].keys() == states[1].keys() and all(
+        torch.allclose(states[0][i][key], states[1][i][key], atol=1e-6)
+        for i in states[1] for key in states[1][i])
+
+
 def rank_skips_a_step(rank, workers):
     torch, _ = begin(rank, workers)
     script = Script(torch, lambda given: torch.optim.SGD(given, 0.1), 'skips/').attach()
@@ -187,6 +206,9 @@ class Reviewed(unittest.TestCase):
     def test_moments_that_were_loaded_count_for_a_parameter_that_no_rank_uses(self):
         self.has_words('rank_leaves_out_after_a_load', 'has no gradient on any rank',
                        'requires_grad')
+
+    def test_moments_of_a_parameter_that_was_frozen_later_are_saved_again(self):
+        self.assertEqual(self.run_ranks('rank_freezes_after_a_start'), 2 * [[True, True]])
 
     def test_a_step_that_is_left_out_is_refused_at_the_next_backward(self):
         self.has_words('rank_skips_a_step', 'before step() of the attached optimizer',

@@ -34,9 +34,11 @@ class Kept:
         self._empty, self._is_loaded = optimizer.state, _has_values(optimizer.state)
         self._job, self.has_stepped = None, False
         self._tensors = {}      # parameter -> its tensor
+        self._aside = {}        # state of parameters without one, which are frozen
         self.place, self._former = None, vars(optimizer).get('_kept')   # of an earlier attach()
         if self._former is not None:
             self._former.check_job()
+            self._aside = self._former._aside
 
     @property
     def is_loaded(self):
@@ -106,6 +108,9 @@ class Kept:
 
     def _settle(self):
         self.has_stepped |= self._is_loaded
+        if self.is_loaded:
+            self._aside = {one: of_one for one, of_one in self._optimizer.state.items()
+                           if one not in self._tensors}
         self._optimizer.state = self._empty = _Empty(dict)
         self._is_loaded = False
 
@@ -182,7 +187,7 @@ class Kept:
             return collections.defaultdict(dict, self._optimizer.state)
         if self._is_lost():
             raise self._lost()
-        found = collections.defaultdict(dict)
+        found = collections.defaultdict(dict, self._aside)
         places = {self._tensors[one]: torch.empty(one.numel() * (1 + MOMENTS[self._rule_of(one)]))
                   for one in self._tensors if MOMENTS[self._rule_of(one)]}
         rules = {self._tensors[one]: self._rule_of(one) for one in self._tensors}
