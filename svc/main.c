@@ -15,11 +15,13 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static void start_log(const char *who)
 {
     if (log_init(who) < 0)
-        log_warn("GRADPOOL_LOG_LEVEL: expected error, warn, info, debug or trace; using info");
+        log_warn("GRADPOOL_LOG_LEVEL=%.64s: expected error, warn, info, debug or trace; using info",
+                 getenv("GRADPOOL_LOG_LEVEL"));
     variables_check();
 }
 

@@ -353,7 +353,8 @@ static int refuse(const struct job *job, const struct packer_request *request, c
     if (error == -ENOSPC && request->lanes_count > 0)
         budgets_name(job->service, request, err);
     if (!job->is_trial)
-        log_info("%s%s is refused: %s", tenant_prefix(job->tenant, prefix), job->name, err->text);
+        log_info("job %s%s: %s: %s", tenant_prefix(job->tenant, prefix), job->name,
+                 job->pieces_count ? "no other place was found" : "refused", err->text);
     return error;
 }
 

@@ -41,9 +41,9 @@ int placing_try(struct job *job, struct answer *ret_answer, struct err *err);
 
 /* deciding.c: why a lane was chosen, in words that follow "lane 3: ". */
 const char *share_why(enum share_how how);
-/* Says in the log where `count` things of the job go, and why. What is not the first of
- * a job is for debugging only: some declare tensor by tensor. */
-void deciding_log(const struct job *job, const char *what, size_t count, bool is_first,
-                  const struct answer *answer);
+/* Logs where `count` things of the job go, and why: subject and verb are `one` or `many`. What is
+ * not the first of a job is for debugging only: some declare tensor by tensor. */
+void deciding_log(const struct job *job, const char *one, const char *many, size_t count,
+                  bool is_first, const struct answer *answer);
 
 #endif

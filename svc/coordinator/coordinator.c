@@ -6,6 +6,7 @@
 #include "svc/base/descriptors.h"
 #include "svc/base/log.h"
 #include "svc/base/signals.h"
+#include "svc/base/text.h"
 #include "svc/coordinator/asking.h"
 #include "svc/coordinator/keeping.h"
 #include "svc/coordinator/measuring.h"
@@ -27,6 +28,7 @@
 
 /* Ours, those of an aggregator and some workers; each further worker is a descriptor or two. */
 #define DESCRIPTORS_LEAST 64
+#define POLICY_NAMES_BYTES 256
 
 /* --- options --- */
 
@@ -52,8 +54,10 @@ static int check_options(const struct coordinator_options *o, struct endpoint *r
     for (const char *const *name = packer_policies(); *name; name++)
         if (!o->policy || strcmp(*name, o->policy) == 0)
             return 0;
-    return err_set(err, -EINVAL,
-                   "--policy %s: not a policy of the packer; see gradpool serve --help", o->policy);
+    char names[POLICY_NAMES_BYTES] = "";
+    for (const char *const *name = packer_policies(); *name; name++)
+        text_append(names, sizeof names, "%s%s", *names ? ", " : "", *name);
+    return err_set(err, -EINVAL, "--policy %s: expected one of %s", o->policy, names);
 }
 
 static char *copy(const char *text) { return text ? strdup(text) : NULL; }
@@ -371,7 +375,7 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
         coordinator_destroy(c);
         return error;
     }
-    log_info("listening on %s, state in %s, policy %s, incarnation %llu", s->endpoint_url,
+    log_info("listening on %s, state in %s, policy %s, start number %llu", s->endpoint_url,
              s->options.state_dir, s->options.policy, (unsigned long long)s->numbers.incarnation);
     say_who_may_come(s);
     tenants_end_revoked(s);

@@ -14,27 +14,31 @@
 const char *share_why(enum share_how how)
 {
     switch (how) {
-    case SHARE_BY_POLICY: return "as the policy has it";
-    case SHARE_ALONE: return "no other job was there, so that it could be measured";
+    case SHARE_BY_POLICY: return "chosen by the policy";
+    case SHARE_ALONE: return "a free lane, so that the job is measured without others";
     case SHARE_BESIDE:
-        return "it was not measured yet and no lane was free: least was loaded there";
-    case SHARE_FITS: return "everybody stays within his loss limit there";
-    case SHARE_OVER: return "no lane kept everybody within his loss limit: least was loaded there";
+        return "no lane was free for a job that is not measured yet: this one had the least load";
+    case SHARE_FITS: return "every job stays within its loss limit there";
+    case SHARE_OVER:
+        return "no lane is known to keep every job within its loss limit: this one had the least "
+               "load";
     case SHARE_MOVED:
-        return "its lane was lost and no lane kept all limits: least was loaded there";
+        return "the former lane was lost, and no lane keeps all limits: this one had the least "
+               "load";
     case SHARE_DRAINED:
-        return "its lane was drained and no lane kept all limits: least was loaded there";
+        return "the former lane was drained, and no lane keeps all limits: this one had the least "
+               "load";
     case SHARE_ORDERED: return "an operator moved it there";
     case SHARE_GATHERED:
-        return "its lane was emptied by growth; everybody stays within his limit here";
+        return "growth emptied the former lane; every job stays within its limit here";
     case SHARE_RELIEVED:
-        return "on the lane it left a job lost more than its limit; here everybody stays within "
-               "his";
-    case SHARE_NARROWED: return "it is seen here how many lanes it needs";
-    case SHARE_SHIFTED: return "the lane that it left, or this one, was slow for it";
+        return "on the former lane a job lost more than its limit; every job stays within its "
+               "limit here";
+    case SHARE_NARROWED: return "a trial of how many lanes the job needs";
+    case SHARE_SHIFTED: return "the former lane, or this one, was slow for the job";
     case SHARE_UNKNOWN: break;
     }
-    return "from before this start";
+    return "chosen before this start of the service";
 }
 
 /* "lanes 1, 4, 7 and 12 more" */
@@ -62,14 +66,14 @@ static void name_losses(const struct packer_plan *plan, char *text)
                     own_ppm / PPM_PER_PERCENT, others_ppm / PPM_PER_PERCENT);
 }
 
-void deciding_log(const struct job *job, const char *what, size_t count, bool is_first,
-                  const struct answer *answer)
+void deciding_log(const struct job *job, const char *one, const char *many, size_t count,
+                  bool is_first, const struct answer *answer)
 {
     char text[SENTENCE_BYTES] = "", prefix[TENANT_PREFIX_BYTES];
     name_lanes(&answer->plan, text);
     text_append(text, sizeof text, ": %s", share_why(answer->how));
     name_losses(&answer->plan, text);
-    log_write(is_first ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "job %s%s, policy %s: %zu %s on %s",
+    log_write(is_first ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "job %s%s, policy %s: %zu %s to %s",
               tenant_prefix(job->tenant, prefix), job->name, job->service->options.policy, count,
-              what, text);
+              count == 1 ? one : many, text);
 }

@@ -136,7 +136,7 @@ int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, s
     error = take_plan(tensors, count, &answer.plan, err);
     if (error == 0) {
         note_shares(job, &answer, ASK_FOR_NEW);
-        deciding_log(job, "tensors", count, is_first, &answer);
+        deciding_log(job, "tensor goes", "tensors go", count, is_first, &answer);
     }
     packer_plan_fini(&answer.plan);
     return error;
@@ -177,8 +177,12 @@ static int plan_tasks(struct job *job, struct task *tasks, size_t count, enum as
     if (error < 0)
         return error;
     note_shares(job, &answer, why);
-    deciding_log(job, why == ASK_FOR_LOST ? "tasks that had no lane" : "tasks that leave theirs",
-                 count, true, &answer);
+    if (why == ASK_FOR_LOST)
+        deciding_log(job, "task of a lost lane goes", "tasks of a lost lane go", count, true,
+                     &answer);
+    else
+        deciding_log(job, "task of a drained lane goes", "tasks of a drained lane go", count, true,
+                     &answer);
     /* A policy that would cut a task decides by its first piece: a task stays whole. */
     for (size_t i = answer.plan.pieces_count; i-- > 0;)
         tasks[answer.plan.pieces[i].tensor].lane = answer.plan.pieces[i].lane;

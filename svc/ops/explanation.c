@@ -31,7 +31,7 @@ static void print_phase(const WIRE(ExplainedJob) * explained, FILE *out)
         fprintf(out, "phase: offset %.1f ms on its host's clock, window %.1f ms\n\n",
                 (double)explained->burst_begun_ns / 1e6, (double)explained->burst_window_ns / 1e6);
     else
-        fputs("phase: not steady\n\n", out);
+        fputs("phase: not steady (bursts at uneven distances, or lanes of another host)\n\n", out);
 }
 
 /* A state is that of a piece; which of them lanes have not told yet is not known. */
@@ -57,7 +57,7 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
     if (job->period_ns)
         fprintf(out, "a round takes %.1f ms", (double)job->period_ns / 1e6);
     else
-        fputs("not measured yet", out);
+        fputs("not measured yet (a job is measured some seconds after its first rounds)", out);
     if (job->alone_period_ns)
         fprintf(out, ", %.1f ms without other jobs", (double)job->alone_period_ns / 1e6);
     if (job->lane_ns)
@@ -72,15 +72,15 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
             job->loss_ppm / 1e4, job->shared_loss_ppm / 1e4,
             (job->loss_ppm - job->shared_loss_ppm) / 1e4);
     else
-        fputs("slower than alone: not known, ", out);
+        fputs("slower than alone: not measured yet, ", out);
     if (job->is_predicted)
         fprintf(out, "predicted by sharing %.1f %%, ", job->predicted_loss_ppm / 1e4);
     else
-        fputs("predicted by sharing -, ", out);
+        fputs("predicted by sharing: nothing yet, ", out);
     if (job->loss_limit_ppm)
-        fprintf(out, "limit %.1f %%\n", job->loss_limit_ppm / 1e4);
+        fprintf(out, "loss limit %.1f %%\n", job->loss_limit_ppm / 1e4);
     else
-        fputs("no limit named: 5 % is aimed at, nobody is refused for it\n", out);
+        fputs("no loss limit: the service aims at 5 %, and refuses no job for it\n", out);
     print_durability(job, out);
     print_phase(explained, out);
 }

@@ -107,7 +107,7 @@ class Limits(unittest.TestCase):
         explained = self.explain('first')
         self.assertEqual(explained['loss_limit_ppm'], 10000)
         self.assertEqual([lane['why'] for lane in explained['lanes']],
-                         ['everybody stays within his loss limit there'])
+                         ['every job stays within its loss limit there'])
         self.assertEqual(len(explained['tasks']), explained['tasks_count'])
         second = self.start('second', 10, 'second-again')
         self.assertNotEqual(second.wait(), 0)

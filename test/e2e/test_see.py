@@ -74,12 +74,12 @@ class Decisions(Running):
     def test_the_log_says_which_lanes_a_job_got_and_why_and_what_became_of_them(self):
         log = self.service.serve.text
         self.assertEqual(log().count('joined with 1 lane (--aggregators)'), 2)
-        self.assertRegex(log(), 'job resnet-7, policy shared: 4 tensors on lanes? [12].*: '
-                                'no other job was there, so that it could be measured')
+        self.assertRegex(log(), 'job resnet-7, policy shared: 4 tensors go to lanes? [12].*: '
+                                'a free lane, so that the job is measured without others')
         os.kill(self.service.pids()[0], signal.SIGKILL)
         self.service.serve.wait_for('is gone, and its 1 lane with it')
-        self.service.serve.wait_for('tasks that had no lane on lane')
-        self.assertRegex(log(), 'job resnet-7, policy shared: .* tasks? that had no lane on lane.*:'
+        self.service.serve.wait_for('of a lost lane go')
+        self.assertRegex(log(), 'job resnet-7, policy shared: .* of a lost lane go(es)? to lane.*:'
                                 ' [a-z]')
 
 

@@ -530,8 +530,8 @@ static void why_a_lane_was_chosen_is_told(void **state)
 {
     static const struct {
         const char *job, *why;
-    } expected[] = {{"a", "everybody stays within his loss limit"},
-                    {"b", "no lane kept everybody within his loss limit"},
+    } expected[] = {{"a", "every job stays within its loss limit"},
+                    {"b", "no lane is known to keep every job within its loss limit"},
                     {"new", "no lane was free"}};
     struct rig *rig = *state;
     measure_know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});

@@ -37,7 +37,7 @@ static void nobody_notices_a_plan(void **state)
         assert_int_equal(reply->plan_reply->code, 0);
         assert_int_equal(reply->plan_reply->period_ns, 0);
         assert_int_equal(reply->plan_reply->n_lanes, 2);
-        assert_non_null(strstr(reply->plan_reply->why, "so that it could be measured"));
+        assert_non_null(strstr(reply->plan_reply->why, "so that the job is measured"));
         assert_int_equal(reply->plan_reply->lanes[0]->bytes, 8 << 20);
         assert_string_equal(reply->plan_reply->lanes[0]->state, "open");
         message_free(reply);
@@ -84,7 +84,7 @@ static void a_job_alone_stays_within_its_limit(void **state)
     assert_int_equal(p->n_lanes, 2);
     assert_int_equal(p->n_jobs, 1);
     assert_in_range(p->jobs[0]->after_ppm, 0, 50000);
-    assert_non_null(strstr(p->why, "everybody stays within his loss limit"));
+    assert_non_null(strstr(p->why, "every job stays within its loss limit"));
     message_free(reply);
 }
 

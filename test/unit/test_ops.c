@@ -265,7 +265,7 @@ static void an_explained_job_tells_its_phase_or_that_it_has_none(void **state)
     reply.jobs = list;
     reply.n_jobs = 1;
     PRINT(text, ops_explain_text, &reply);
-    has(text, "phase: not steady\n");
+    has(text, "phase: not steady (");
     free(text);
     PRINT(text, ops_explain_json, &reply);
     has(text, "\"phase\": {\n        \"is_steady\": false\n      },");

@@ -25,7 +25,7 @@ class Mailbox:
         self._wanted = collections.Counter()    # source -> claims that would take one of its
 
     def fail(self, error):
-        """Who has left can still be waited for beside others."""
+        """A rank that has left can still be waited for beside others."""
 
     def expect(self, sources):
         """One message more is wanted from any of the sources."""

@@ -12,7 +12,7 @@ from .errors import mismatch
 
 
 def bucket_of(job, bucket, tensors, are_views, lends):
-    """What starts the means over a torch.distributed.GradBucket, each time that it comes, by
+    """An object that starts the means over a torch.distributed.GradBucket at each coming of it, by
     start(job, bucket): (the Request, what gives the tensor that DDP gets once that is over).
 
     tensors    of its parameters

@@ -1,5 +1,6 @@
-"""What tensors of torch travel as: contiguous, one-dimensional, of a dtype that the service has, on
-whatever device they are. A tensor that is all that is its own carrier: nothing is copied here."""
+"""Carriers, as which tensors of torch travel: contiguous, one-dimensional, of a dtype that the
+service has, on the device of the tensor. A tensor that is all that is its own carrier: nothing is
+copied here."""
 import errno
 import logging
 import weakref

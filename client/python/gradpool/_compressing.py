@@ -1,4 +1,4 @@
-"""What attach(model, compression=...) adds to the hook: of each parameter that is large enough a
+"""The part of attach(model, compression=...) in the hook: of each parameter that is large enough a
 code goes out, and what comes back is decoded over the gradient in the bucket (Y17). Gradients of a
 GPU are encoded and decoded on the host, in the thread that waits for the copy."""
 import numpy

@@ -32,7 +32,7 @@ _PORTABLE = 1       # cudaHostRegisterPortable: pinned for all GPUs of the proce
 
 
 class Gpu:
-    """What is asked of torch.cuda. Tests have another one."""
+    """The questions to torch.cuda. Tests have another one."""
 
     def __init__(self):
         self._ours = {}     # device -> our streams there
@@ -118,7 +118,7 @@ class Here:
         return finish()
 
     def follow(self):
-        """Who waits need not be told."""
+        """Waiting threads need no word of it."""
 
 
 HERE = Here()
@@ -159,11 +159,11 @@ class Crossing:
         return room
 
     def after(self, make):
-        """What gives make(), which is called once, when the values are out: for begin()."""
+        """The result of make(), which is called once, when the values are out: for begin()."""
         return functools.cache(make)
 
     def begin(self, begin):
-        """What stands for the Request of begin(), which is called when the values are out."""
+        """A stand-in for the Request of begin(), which is called when the values are out."""
         return begin() if self._is_out is None else _Pushed(self._is_out, begin)
 
     def bring(self, pairs):

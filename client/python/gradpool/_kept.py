@@ -25,17 +25,20 @@ _PASSING = errno.EBUSY, errno.EAGAIN, errno.ECONNREFUSED, errno.ECONNRESET
 class Kept:
     """The state of an optimizer on the service.
 
-    rule_of    a parameter's rule
-    place      the model's Place in the job, which the optimizer keeps, too"""
+    rule_of      a parameter's rule
+    place        the model's Place in the job, which the optimizer keeps, too
+    has_stepped  moments may be behind some steps"""
 
     def __init__(self, optimizer, rule_of):
         self._optimizer, self._rule_of = optimizer, rule_of
         self._empty, self._is_loaded = optimizer.state, _has_values(optimizer.state)
-        self._job, self._has_stepped = None, False
+        self._job, self.has_stepped = None, False
         self._tensors = {}      # parameter -> its tensor
+        self._aside = {}        # state of parameters without one, which are frozen
         self.place, self._former = None, vars(optimizer).get('_kept')   # of an earlier attach()
         if self._former is not None:
             self._former.check_job()
+            self._aside = self._former._aside
 
     @property
     def is_loaded(self):
@@ -46,7 +49,7 @@ class Kept:
 
     def check_job(self):
         """Raises on all ranks alike where lanes had moments that cannot be read any more."""
-        if self._has_stepped and not self.is_loaded and self._is_lost() and any(
+        if self.has_stepped and not self.is_loaded and self._is_lost() and any(
                 MOMENTS[self._rule_of(one)] for one in self._tensors):
             raise self._lost()
 
@@ -104,17 +107,20 @@ class Kept:
         self._settle()
 
     def _settle(self):
-        self._has_stepped |= self._is_loaded
+        self.has_stepped |= self._is_loaded
+        if self.is_loaded:
+            self._aside = {one: of_one for one, of_one in self._optimizer.state.items()
+                           if one not in self._tensors}
         self._optimizer.state = self._empty = _Empty(dict)
         self._is_loaded = False
 
     def note_step(self):
-        self._has_stepped = True
+        self.has_stepped = True
 
     def note_restored(self):
         """Lanes have what was in a snapshot: it comes before what was loaded."""
         self._settle()
-        self._has_stepped = True
+        self.has_stepped = True
 
     def _room(self, parameter):
         """None: on another rank."""
@@ -132,7 +138,7 @@ class Kept:
         self._job.broadcast(self._steps, counts).wait()
         if counts.numel() and int(counts[0]) < 0:
             return None
-        self._has_stepped = True
+        self.has_stepped = True
         return dict(zip(self._tensors, counts.tolist()))
 
     def _restore(self, chunk, counts, arrays):
@@ -177,11 +183,11 @@ class Kept:
 
     def state(self):
         """As optimizer.state would be if it had stepped itself."""
-        if self.is_loaded or not self._has_stepped:
+        if self.is_loaded or not self.has_stepped:
             return collections.defaultdict(dict, self._optimizer.state)
         if self._is_lost():
             raise self._lost()
-        found = collections.defaultdict(dict)
+        found = collections.defaultdict(dict, self._aside)
         places = {self._tensors[one]: torch.empty(one.numel() * (1 + MOMENTS[self._rule_of(one)]))
                   for one in self._tensors if MOMENTS[self._rule_of(one)]}
         rules = {self._tensors[one]: self._rule_of(one) for one in self._tensors}

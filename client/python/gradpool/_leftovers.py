@@ -1,4 +1,4 @@
-"""What a backward() that failed has left in torch, let go of while there is an interpreter.
+"""Leftovers of a failed backward() in torch, let go of while there is an interpreter.
 
 The engine keeps steps that it has not come to, in a queue of the thread that called, until that
 thread's next backward(). The main thread's queue is destroyed by C's exit(), when Python has ended:

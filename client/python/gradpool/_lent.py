@@ -14,7 +14,7 @@ _munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
 
 
 class Lent:
-    """What of a job's memory buffers lie in. Nothing here takes a lock: a buffer may end in the
+    """The memory of a job that buffers lie in. Nothing here takes a lock: a buffer may end in the
     middle of anything."""
 
     def __init__(self):

@@ -12,7 +12,7 @@ _FORMATS = {'float32': 'f', 'float64': 'd', 'float16': 'e', 'int32': 'i', 'int64
 
 
 class Loan:
-    """What a request has lent to the library (Y2)."""
+    """Buffers that a request has lent to the library (Y2)."""
 
     def __init__(self, *kept):
         self._kept = list(kept)

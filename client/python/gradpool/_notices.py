@@ -1,4 +1,4 @@
-"""What ranks tell each other without waiting for anybody: each leaves a text, and when all have
+"""Notices between ranks, for which nobody waits: each rank leaves a text, and when all have
 left one, each finds them all. Nothing is sent, nor declared, before somebody has something to
 tell."""
 import contextlib

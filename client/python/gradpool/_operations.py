@@ -40,7 +40,7 @@ _kept = collections.deque(maxlen=_KEPT_MAX)
 
 
 def lock():
-    """That of all slots: another one in a forked child."""
+    """The lock of all slots: another one in a forked child."""
     return _lock
 
 
@@ -417,7 +417,7 @@ class Operation(Work):
         part.land()
 
     def end(self, error):
-        """It is over: once."""
+        """The operation is over: called once."""
         with _lock:
             if self._over.is_set():
                 return

@@ -34,7 +34,7 @@ RULE = 'All ranks of a group call the same collectives in the same order, of one
 
 
 class Order:
-    """What this rank has called of a group, and what the others tell. `name`, `ranks`: the group's;
+    """Calls of this rank in a group, and those that others tell. `name`, `ranks`: the group's;
     `path`: what its tensors' names begin with."""
 
     def __init__(self, job, name, path, ranks):

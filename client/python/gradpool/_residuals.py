@@ -1,4 +1,5 @@
-"""What a codec carries over from round to round, as part of a checkpoint: the same at every door.
+"""Values that a codec carries over from round to round, as part of a checkpoint: the same at every
+door.
 
     torch.save({'model': ..., 'residuals': attachment.residuals.state_dict()}, f'step-7.{rank}')
     attachment.residuals.load_state_dict(torch.load(f'step-7.{rank}')['residuals'])"""

@@ -1,5 +1,5 @@
-"""What attach(model, optimizer=...) adds to the hook: lanes keep parameters and moments and do the
-optimizer's steps.
+"""The part of attach(model, optimizer=...) in the hook: lanes keep parameters and moments and do
+the optimizer's steps.
 
 A bucket goes out as one update for each of the optimizer's groups that it holds parameters of, with
 the settings that the group has at that moment. The lane writes the new parameters where the model
@@ -16,6 +16,7 @@ from ._buckets import pieces_of
 from ._cuda import crossing_of
 from ._kept import in_words, Kept
 from ._untouched import Untouched
+from ._unused import Unused
 from ._written import Written
 from .errors import mismatch, Mismatch
 
@@ -60,9 +61,10 @@ def _check_parts(module):
 class Stepping:
     """An optimizer whose steps lanes do.
 
-    parameters  {name: parameter} that the hook gets gradients of: those of the optimizer"""
+    parameters  {name: parameter} that the hook gets gradients of: those of the optimizer
+    frozen      {name: parameter} that nobody has gradients of; the optimizer may have them, too"""
 
-    def __init__(self, optimizer, module, parameters):
+    def __init__(self, optimizer, module, parameters, frozen):
         self._optimizer, self._kind = optimizer, type(optimizer)
         if self._kind not in _KINDS:
             raise mismatch(f'optimizer is a {self._kind.__module__}.{self._kind.__qualname__}, '
@@ -72,16 +74,23 @@ class Stepping:
         self._rules = [_rule_of(self._kind, group) for group in groups]
         self._group_of = {id(parameter): i for i, group in enumerate(groups)
                           for parameter in group['params']}
-        self._check_same(parameters)
+        self._check_same(parameters, frozen)
         self._parameters = parameters
         self._tensors = {}      # id of a parameter -> its tensor
         self._pushed = set()    # indices of buckets that went out since the last step()
         self._known = self._members()
         self._written = Written({id(one): name for name, one in parameters.items()})
         self._untouched = Untouched()
-        self._kept = Kept(optimizer, lambda one: self._rules[self._group_of[id(one)]])
+        self._unused = Unused(parameters, self._group_here, self._rule_here)
+        self._kept, self._had_moments = Kept(optimizer, self._rule_here), False
 
-    def _check_same(self, parameters):
+    def _rule_here(self, parameter):
+        return self._rules[self._group_of[id(parameter)]]
+
+    def _group_here(self, parameter):
+        return self._optimizer.param_groups[self._group_of[id(parameter)]]
+
+    def _check_same(self, parameters, frozen):
         mine = {id(parameter) for parameter in parameters.values()}
         lacking = [name for name, one in parameters.items() if id(one) not in self._group_of]
         for name, one in parameters.items():
@@ -91,10 +100,12 @@ class Stepping:
         if lacking:
             raise mismatch(f"the optimizer lacks the model's {', '.join(lacking[:5])}: give it "
                            'all, or set requires_grad to False where nothing shall change')
+        mine |= {id(one) for one in frozen.values() if one.grad is None}    # torch skips these, too
         foreign = len(self._group_of.keys() - mine)
         if foreign:
             raise mismatch(f'the optimizer has {foreign} parameters that the model gets no '
-                           'gradients of: give them an optimizer of their own')
+                           'gradients of: give them an optimizer of their own, or attach without '
+                           'the optimizer')
 
     def declare(self, job, prefix, wire):
         """Declares the parameters and has lanes take rank 0's values, which all ranks get, too, and
@@ -103,7 +114,7 @@ class Stepping:
             named = {name: one for name, one in self._parameters.items()
                      if self._rules[self._group_of[id(one)]] == rule}
             made = job.declare_all({prefix + name: one.numel() for name, one in named.items()},
-                                   rule=rule, wire=wire)
+                                   rule=rule, wire=wire) if named else ()   # all of them frozen
             self._tensors.update((id(one), tensor) for one, tensor in zip(named.values(), made))
         steps = job.declare(f'{prefix}(steps)', len(self._parameters), 'int64')
         tensors = {one: self._tensors[id(one)] for one in self._parameters.values()}
@@ -157,17 +168,21 @@ class Stepping:
             self._written.is_so()   # or they cannot be stepped any more, which DDP does not say
             raise mismatch('step() without a backward() that has sent gradients since the last one')
         self._pushed.clear()
+        without = self._untouched.without
         if not self._untouched.are_so():
             raise mismatch('gradients were changed between backward() and step(), as by '
                            'clip_grad_norm_() or a GradScaler: lanes have stepped with what they '
                            'were. Leave that out, or attach without the optimizer')
+        self._unused.check(without, self._had_moments)
         self._optimizer._step_count = getattr(self._optimizer, '_step_count', 0) + 1
 
     def start(self, job, bucket):
         """Starts the updates of a torch.distributed.GradBucket, as what bucket_of() returns."""
         if bucket.index() in self._pushed:
-            raise mismatch('backward() a second time before step(), when lanes have done a step '
-                           'already: put all but the last one under model.no_sync()')
+            raise mismatch('backward() a second time before step() of the attached optimizer, and '
+                           'lanes have done a step in the first: call step() after each, put all '
+                           'but the last one under model.no_sync(), or attach without the '
+                           'optimizer where a script leaves steps out')
         if not self._pushed:
             self._begin_step(bucket)
         self._pushed.add(bucket.index())
@@ -198,6 +213,7 @@ class Stepping:
         self._kept.check_state()
         if self._written.is_so() or self._kept.is_loaded:
             self._kept.take_over(bucket.parameters())
+        self._had_moments = self._kept.has_stepped
         self._kept.note_step()
         self._written.forget()
 

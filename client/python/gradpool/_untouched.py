@@ -8,13 +8,15 @@ from ._cuda import is_on_gpu
 class Untouched:
     """Of one optimizer's parameters, from one step to the next.
 
+    without  parameters that backward() has left without a gradient, as no rank has one
+
     A version tells of each write but those by `.data` and numpy. A script with such a write has it
     in each step from the first on, so bytes are compared in steps 1, 2, 4, 8 and so on."""
 
     def __init__(self):
         self._parameters, self._gradients = [], []      # those in the bucket
         self._versions, self._held = None, ()   # of .grad; None: backward() has failed
-        self._steps = 0
+        self._steps, self.without = 0, []
 
     def expect(self, parameters, gradients):
         """Called in backward(), for each bucket."""
@@ -26,6 +28,8 @@ class Untouched:
     def _note(self):
         self._steps += 1
         self._versions, self._held = _versions_of(self._parameters), ()
+        self.without = [one for one, version in zip(self._parameters, self._versions)
+                        if version is None] if None in self._versions else []
         if self._steps & self._steps - 1 == 0:
             self._held = [pair for pair in zip(self._parameters, self._gradients) if _holds(*pair)]
 

@@ -41,7 +41,7 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
 
 
 def default_timeout_ms():
-    """What a time-out of 0 means."""
+    """The milliseconds that a time-out of 0 stands for."""
     return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)
 
 
@@ -173,7 +173,7 @@ class Job(Owned):
             return self._workers
 
     def members(self):
-        """Who is in the job, as far as it is known here: Members."""
+        """The ranks in the job, as far as they are known here: Members."""
         known = Membership()
         with self._using() as handle:
             check(lib.gp_job_membership(handle, ctypes.byref(known)))

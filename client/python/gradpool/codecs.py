@@ -43,7 +43,7 @@ def _head(words, scale):
 
 
 class Codec:
-    """What a gradient of float32 is sent as. Its users call, on one-dimensional numpy arrays:
+    """A code for gradients of float32. Its users call, on one-dimensional numpy arrays:
 
     words(elements)             how many values of `dtype` travel
     encode(values, draw)        them; `draw` is a numpy.random.Generator, the same on every rank
@@ -240,7 +240,7 @@ class Feedback:
         return numpy.random.Generator(numpy.random.PCG64(seed))
 
     def encode(self, name, gradient):
-        """What to send of the next round of a name."""
+        """The code to send in the next round of a name."""
         with numpy.errstate(invalid='ignore', over='ignore'):   # as gradients are told on
             return self._encode(name, flat(gradient))
 
@@ -268,7 +268,7 @@ class Feedback:
                 total /= numpy.float32(workers)
 
     def residual(self, name):
-        """What was not sent yet; None: nothing."""
+        """Values that were not sent yet; None: there are none."""
         return self._residuals.get(name)
 
     def state_dict(self):

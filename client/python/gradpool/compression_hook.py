@@ -13,7 +13,7 @@ from .codecs import Feedback
 
 
 class CompressionState:
-    """What the hook keeps of a DistributedDataParallel model: residuals and rounds by parameter.
+    """Residuals and rounds of a DistributedDataParallel model, by parameter.
 
     residuals  these, for a checkpoint: state_dict() and load_state_dict()"""
 
@@ -67,6 +67,6 @@ def _sum(tensors, group):
 
 
 def _by_tensor(gathered, codes):
-    """What each tensor's code is on all ranks, one after the other."""
+    """Each tensor's codes of all ranks, one after the other."""
     sizes = [code.numel() for code in codes]
     return [torch.cat(parts) for parts in zip(*(of_rank.split(sizes) for of_rank in gathered))]

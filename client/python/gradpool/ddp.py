@@ -81,7 +81,7 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
         raise mismatch(f'attach() takes a DistributedDataParallel model, not a '
                        f'{type(model).__name__}')
     shapes = _parameters_of(model)
-    way = _way_of(model.module, shapes, optimizer, compression)
+    way = _way_of(model, shapes, optimizer, compression)
     membership = None
     if not isinstance(job, Job):
         group = model.process_group
@@ -111,7 +111,8 @@ def _parameters_of(model):
     for name, parameter in found.items():
         if parameter.dtype is not torch.float32 or parameter.device.type not in ('cpu', 'cuda'):
             raise mismatch(f"parameter '{name}' is {parameter.dtype} on {parameter.device}, "
-                           'expected torch.float32 on cpu or cuda')
+                           'expected torch.float32 on cpu or cuda: call float() on the model, or '
+                           "init_process_group('gradpool'), which takes every dtype")
     return found
 
 
@@ -122,15 +123,15 @@ def _frozen_of(model):
             if not parameter.requires_grad and name not in ignored}
 
 
-def _way_of(module, parameters, optimizer, compression):
-    """What is pushed instead of gradients whose mean is taken; None: nothing."""
+def _way_of(model, parameters, optimizer, compression):
+    """The way of pushes other than gradients whose mean is taken; None: there is none."""
     if optimizer is not None and compression is not None:
         raise mismatch('attach() with an optimizer and compression: lanes cannot step with codes')
     if optimizer is not None:
-        return Stepping(optimizer, module, parameters)
+        return Stepping(optimizer, model.module, parameters, _frozen_of(model))
     if compression is None:
         return None
-    for name in names_of_sparse(module):
+    for name in names_of_sparse(model.module):
         raise mismatch(f"parameter '{name}' has sparse gradients, codecs take dense ones: say "
                        'sparse=False, or attach without compression')
     from ._compressing import Compressing   # needs numpy, which others may not have

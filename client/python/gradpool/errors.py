@@ -1,4 +1,4 @@
-"""What goes wrong, as exceptions: one class per kind, errno and the library's sentence inside."""
+"""Failures as exceptions: one class per kind, errno and the library's sentence inside."""
 import errno
 
 

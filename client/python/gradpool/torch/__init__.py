@@ -54,3 +54,11 @@ __all__ = ['Adasum', 'add_process_set', 'allgather', 'allgather_async', 'allgath
            'reducescatter', 'reducescatter_async', 'remove_process_set', 'rocm_built', 'shutdown',
            'size', 'sparse_allreduce_async', 'start_timeline', 'stop_timeline', 'Sum',
            'SyncBatchNorm', 'synchronize', 'Timeout']
+
+
+def __getattr__(name):
+    if name == 'elastic':
+        raise AttributeError('gradpool.torch has no elastic: workers come and go in a job that '
+                             "gradpool.Client.join(..., workers_max=, on_worker_loss='continue') "
+                             'has joined')
+    raise AttributeError(f"module 'gradpool.torch' has no attribute '{name}'")

@@ -1,4 +1,4 @@
-"""What the operations are made of: what must be the same on every rank, which tensors it takes, and
+"""Parts of operations: what must be the same on every rank, which tensors it takes, and
 how the result comes to its place (NamedOperation's `call`)."""
 import enum
 import functools
@@ -15,7 +15,7 @@ from ..errors import mismatch
 
 
 class ReduceOp(enum.Enum):
-    """What becomes of the ranks' values; the value is the service's name of it."""
+    """A reduction of the ranks' values; the value is the service's name of it."""
     Average = 'mean'
     Sum = 'sum'
     Min = 'min'
@@ -134,7 +134,7 @@ class Reduction(_Whole):
 
 
 def _without_part(ranks, models, op, factors):
-    """What a rank that has joined brings. It is kept for long, and so keeps no tensors."""
+    """The call that a rank in join() brings. The call is kept for long, and keeps no tensors."""
     tensors = [torch.full(shape, _neutral_value(op, dtype), dtype=dtype)
                for shape, dtype in models]
     return _NoPart(ranks, tensors, tensors, op, factors)
@@ -203,7 +203,7 @@ class _Deal:
         return self._op in (ReduceOp.Average, ReduceOp.Sum)
 
     def cross(self, crossing):
-        """It sets off to the host, if it is not there."""
+        """The tensor sets off to the host, if it is not there."""
         self._crossing = crossing
         self._places = crossing.out(self.given), crossing.back(self._result)
 
@@ -329,7 +329,7 @@ class _Boxes(_Whole):
         return fetched(self._ranks.job, torch.cat(blocks), model)
 
     def _blocks_of(self, box, rows):
-        """What a box of another rank holds."""
+        """The rows in a box of another rank."""
         raw, blocks = box[self._head:].contiguous().view(torch.uint8), []
         for model, count in zip(self._models, rows):
             shape = (count, *model.shape[1:])

@@ -1,4 +1,4 @@
-"""What asynchronous calls return: to be passed to poll() and synchronize()."""
+"""Handles that asynchronous calls return: to be passed to poll() and synchronize()."""
 import sys
 
 from ..errors import mismatch
@@ -25,7 +25,7 @@ class Handle:
         return self._operation.look() or self._operation.is_completed()
 
     def brought(self):
-        """What each rank has brought, if wait() has raised that they disagree."""
+        """The words of each rank, if wait() has raised that they disagree."""
         return self._operation.brought
 
     def then(self, make):

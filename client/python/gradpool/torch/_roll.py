@@ -1,6 +1,6 @@
-"""What the ranks of a set have open, for the text of a Timeout: a rank that was waiting for half of
-its deadline tells it, now and then, without waiting for anybody. If all of a set do, they are
-waiting for each other, and each can say for what."""
+"""Open operations of the ranks of a set, for the text of a Timeout: a rank that has waited for half
+of its deadline sends them, now and then, without waiting for anybody. If all ranks of a set do,
+they wait for each other, and each can say for which operation."""
 import contextlib
 import time
 
@@ -27,7 +27,7 @@ class Roll:
         self._notices.end()
 
     def tell(self):
-        """What is open here; not before all have told something since the last time."""
+        """The operations open here; not before all have told something since the last time."""
         with contextlib.suppress(GradpoolError):
             self._harvest()
             if not self._notices.is_left():

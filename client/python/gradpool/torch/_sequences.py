@@ -51,7 +51,7 @@ def short(name):
 
 
 class Plan:
-    """What all ranks bring, and the tensors for it.
+    """An agreement on the tensors that all ranks bring, and the tensors for it.
 
     slots    None: it has none of its own, `pieces` carry it, and each operation says its words
     pieces   for each tensor [(Slot, offset, length)]
@@ -111,7 +111,7 @@ class Sequence:
         self._bytes, self._habits, self._pool = 0, None, Pool(self._declare_pieces)
 
     def next_name(self):
-        """That of the next operation: calls without one are counted."""
+        """The name of the next operation: calls without one are counted."""
         if self.unnamed is None:
             return self.name
         self.unnamed += 1
@@ -409,7 +409,7 @@ class NamedOperation(Operation):
         return of.name, of.unnamed is None, of.said, self._call.text, self._call.recipe
 
     def told(self):
-        """What it is, for other ranks to read."""
+        """The operation, for other ranks to read."""
         return f'{self._name} ({self._call.text[:_TOLD_CHARS]})'
 
     def _told(self, error):
@@ -447,7 +447,7 @@ class NamedOperation(Operation):
         return self._rounds()
 
     def _clash(self, until_s):
-        """What the service says of ranks that do different things, once all parts are over."""
+        """The service's error about ranks that do different things, once all parts are over."""
         first = None
         for part in self._parts:
             try:

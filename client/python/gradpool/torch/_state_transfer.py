@@ -1,4 +1,6 @@
 """The same start everywhere: one rank's parameters and optimizer state for all."""
+import collections.abc
+
 import torch
 
 from .._carriers import told
@@ -14,6 +16,9 @@ from .process_sets import global_process_set
 def broadcast_parameters(params, root_rank, process_set=global_process_set):
     """The root's values, into each tensor of a state_dict(), of named_parameters(), or of
     parameters(), which are counted."""
+    if not isinstance(params, collections.abc.Iterable):
+        raise mismatch(f'broadcast_parameters() takes model.state_dict() or '
+                       f'model.named_parameters(), not a {type(params).__name__}')
     items = params.items() if isinstance(params, dict) else enumerate_named(params)
     tensors = {name: tensor for name, tensor in items if tensor is not None}
     for name, tensor in tensors.items():

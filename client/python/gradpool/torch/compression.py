@@ -1,4 +1,4 @@
-"""What gradients are turned into before they travel."""
+"""Forms of gradients that travel."""
 import torch
 
 from ..codecs import Dithering, OneBit, RandomK, TopK
@@ -33,7 +33,7 @@ def _half(dtype):
 
 
 class Compression:
-    """What to pass as `compression`; a class of one's own with compress() and decompress() will
+    """Values for `compression`; a class of one's own with compress() and decompress() will
     do, too. To DistributedOptimizer also a codec: topk(0.01), onebit() and so on."""
     none = NoneCompressor
     fp16 = _half(torch.float16)

@@ -38,7 +38,7 @@ class ProcessSet:
         return len(self.ranks)
 
     def sequences(self):
-        """What is known of the set: Sequences. Mismatch: this rank is not in it."""
+        """Knowledge about the set: Sequences. Mismatch: this rank is not in it."""
         known = self._known
         if known is None or known.door.is_closed:
             raise mismatch(f'{self}: it is not known; call init(), and add_process_set() for a set '
