@@ -41,6 +41,7 @@ struct aggregator {
     struct recording *recordings; /* for timelines, the newest first */
     size_t stats_jobs;            /* the most jobs of a lane when figures were last sent */
     bool is_draining;
+    bool is_stale; /* the coordinator has given its work to others */
 };
 
 /* aggregator.c: ends all lanes, and forgets what waits for something of theirs; from then on there
