@@ -4,6 +4,7 @@
 
 #include "client/fork.h"
 #include "client/job.h"
+#include "client/patience.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -183,6 +184,26 @@ static int read_options(const char *endpoint, const gp_options *options, gp_clie
     return r;
 }
 
+static int reach(gp_client *client, uint64_t deadline_ns, int *ret_fd)
+{
+    struct patience patience = {.endpoint = client->endpoint_text,
+                                .deadline_ns = deadline_ns,
+                                .timeout_ns = client->connect_timeout_ns};
+    struct err err;
+    int r;
+    do {
+        err = (struct err){0};
+        r = endpoint_resolve(&client->endpoint, deadline_ns, &client->addresses, &err);
+        if (r == 0)
+            r = endpoint_connect_to(&client->endpoint, &client->addresses, deadline_ns, NULL,
+                                    ret_fd, &err);
+    } while (r < 0 && patience_try_again(&patience, r, &err));
+    if (r == 0)
+        return 0;
+    patience_explain(&patience, &r, &err);
+    return client_error_from(&err);
+}
+
 /* Says hello and goodbye: a wrong endpoint or version is told here, not at the first job. */
 static int greet(gp_client *client)
 {
@@ -191,11 +212,10 @@ static int greet(gp_client *client)
     uint64_t incarnation;
     uint64_t deadline_ns = clock_now_ns() + client->connect_timeout_ns;
     int fd;
-    if (endpoint_resolve(&client->endpoint, deadline_ns, &client->addresses, &err) < 0 ||
-        endpoint_connect_to(&client->endpoint, &client->addresses, deadline_ns, NULL, &fd, &err) <
-            0)
-        return client_error_from(&err);
-    int r = channel_create(fd, &channel);
+    int r = reach(client, deadline_ns, &fd);
+    if (r < 0)
+        return r;
+    r = channel_create(fd, &channel);
     if (r < 0)
         return client_error(r, "%s: %s", client->endpoint_text, err_text(r));
     if (client->has_key)

@@ -3,6 +3,7 @@
  * their callers' deadlines decide. Must never call back with its lock held. */
 #include "client/control.h"
 
+#include "client/patience.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -492,9 +493,17 @@ int control_connect(struct control *c, uint64_t deadline_ns, struct err *err)
 {
     bool refused;
     char lack[SHORTAGE_BYTES];
-    int r = make_channel(c, deadline_ns, &c->channel, &refused, err);
-    if (r < 0)
+    struct patience patience = {.endpoint = c->options.endpoint_text,
+                                .deadline_ns = deadline_ns,
+                                .timeout_ns = deadline_ns - clock_now_ns()};
+    int r;
+    do
+        r = make_channel(c, deadline_ns, &c->channel, &refused, err);
+    while (r < 0 && !refused && patience_try_again(&patience, r, err));
+    if (r < 0) {
+        patience_explain(&patience, &r, err);
         return r;
+    }
     r = start_thread(c);
     if (r < 0)
         return err_set(err, r, "job '%s': no thread: %s", c->options.join->job,

@@ -98,7 +98,8 @@ GP_API void gp_set_log(gp_log_fn log);
 typedef struct gp_options {
     const char *transport;      /* "auto", "shm", "tcp"; NULL: GRADPOOL_TRANSPORT, or auto */
     const char *interface_name; /* for tcp; NULL: GRADPOOL_INTERFACE, or any */
-    int connect_timeout_ms;     /* 0: GRADPOOL_CONNECT_TIMEOUT_MS, or 10000 */
+    int connect_timeout_ms;     /* for the service, and for a lane to be there; 0:
+                                 * GRADPOOL_CONNECT_TIMEOUT_MS, or 10000 */
 } gp_options;
 
 /* Connects to the coordinator at `endpoint` ("gradpool://host:7077"; NULL: GRADPOOL_ENDPOINT).

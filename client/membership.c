@@ -66,6 +66,15 @@ static void fail_tensor(struct gp_job *job, const Gradpool__Wire__TensorFailure 
         tensor_break(t, failure->code, failure->text);
 }
 
+/* The service's own words on what the job waits for. */
+static void log_notice(const struct gp_job *job, const Gradpool__Wire__Notice *notice)
+{
+    if (*notice->text)
+        log_warn("job %s waits: %s", job->name, notice->text);
+    else
+        log_warn("job %s goes on", job->name);
+}
+
 static void handle_unasked(void *context, const envelope *message)
 {
     struct gp_job *job = context;
@@ -86,6 +95,7 @@ static void handle_unasked(void *context, const envelope *message)
     case GRADPOOL__WIRE__ENVELOPE__BODY_MEMBERSHIP:
         membership_take(job, message->membership);
         break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_NOTICE: log_notice(job, message->notice); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_HOLD: hold_take(job, message->hold); break;
     default: job->stale++;
     }
@@ -184,6 +194,8 @@ static int create_control(struct gp_job *job, const gp_job_spec *spec, struct er
     job->join.pid = (uint32_t)getpid();
     job->join.pid_namespace = process_namespace();
     job->join.identity = process_identity(job->join.pid);
+    job->join.lane_wait_ms = (uint32_t)(client->connect_timeout_ns / NS_PER_MS);
+    job->join.answer_ms = (uint32_t)(client->timeout_ns / NS_PER_MS);
     struct control_options options = {.endpoint = &client->endpoint,
                                       .addresses = &client->addresses,
                                       .key = client->has_key ? &client->key : NULL,

@@ -63,6 +63,7 @@ static int serve(int argc, char **argv)
     start_log("coordinator");
     struct coordinator_options options = {.state_dir = o.state_dir,
                                           .listen = o.listen,
+                                          .name = o.name,
                                           .insecure = o.insecure,
                                           .require_tls = o.require_tls,
                                           .advertise = o.lanes.advertise,
@@ -113,6 +114,7 @@ static int aggregator(int argc, char **argv)
     cli_aggregator_parse(argc, argv, &o);
     start_log("aggregator");
     struct aggregator_options options = {.join = o.join,
+                                         .service = o.service,
                                          .cores = o.lanes.cores,
                                          .lanes_per_core = o.lanes.lanes_per_core,
                                          .advertise = o.lanes.advertise,
@@ -128,7 +130,10 @@ static int aggregator(int argc, char **argv)
                                              o.lanes.network_gbit * UINT64_C(125000000),
                                          .orphan_timeout_ns = o.lanes.orphan_timeout_s * NS_PER_S,
                                          .leave_timeout_ns = o.lanes.leave_timeout_s * NS_PER_S};
-    return exit_code(aggregator_run(&options));
+    int ended;
+    while ((ended = aggregator_run(&options)) == -ESTALE && !o.grant)
+        log_warn("this aggregator counted as lost: it joins as a new one");
+    return exit_code(ended);
 }
 
 static const struct cli_show show = {.status_table = ops_status_table,

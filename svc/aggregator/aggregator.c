@@ -379,6 +379,7 @@ static void rejoin(struct aggregator *a)
         if (is_refused || is_orphan(a, away_since_ns)) {
             log_error("giving up: %s", err.text);
             a->is_draining = true;
+            a->is_stale = r == -ESTALE;
             return;
         }
         wait_for_news(a, REJOIN_PAUSE_MS);
@@ -416,5 +417,5 @@ int aggregator_run(const struct aggregator_options *options)
     stop(&a);
     if (r == 0)
         log_info("drained");
-    return r;
+    return r == 0 && a.is_stale ? -ESTALE : r;
 }

@@ -8,6 +8,7 @@
 
 struct aggregator_options {
     const char *join;             /* the coordinator: host:port, gradpool://..., unix:/path */
+    const char *service;          /* its name; NULL: none */
     const char *cores;            /* "0-3,8"; NULL: all that this process may use */
     uint32_t lanes_per_core;      /* 0 or 1: one; more only for tests */
     const char *advertise;        /* host or address told to workers; NULL: found out */
@@ -27,8 +28,9 @@ struct aggregator_options {
 };
 
 /* Joins, serves until drained, and returns: 0 drained, -EINVAL and -ENODEV: an option is wrong, any
- * other negative errno: could not start or was refused (all logged). After
- * SIGTERM or SIGINT what is here moves to other aggregators first; a second one ends it at once. */
+ * -ESTALE: it was away and counts as lost, so it may join as a new one; any other negative errno:
+ * could not start or was refused (all logged). After SIGTERM or SIGINT what is here moves to other
+ * aggregators first; a second one ends it at once. */
 int aggregator_run(const struct aggregator_options *options);
 
 #endif

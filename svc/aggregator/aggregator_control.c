@@ -68,6 +68,7 @@ static int ask_to_join(struct aggregator *a, uint64_t deadline_ns, struct err *e
     join.aggregator = a->number;
     join.node = a->node;
     join.pid = (uint32_t)getpid();
+    join.service = a->options->service ? (char *)a->options->service : "";
     join.grant = a->options->grant ? (char *)a->options->grant : "";
     join.n_lanes = a->lanes_count;
     join.lanes = pointers;

@@ -42,6 +42,7 @@ struct aggregator {
     size_t stats_jobs;            /* the most jobs of a lane when figures were last sent */
     uint64_t leave_by_ns;         /* a signal came: until then what is here moves; 0: none */
     bool is_draining;
+    bool is_stale; /* the coordinator has given its work to others */
 };
 
 /* aggregator.c: ends all lanes, and forgets what waits for something of theirs; from then on there

@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { JOIN = LANE_OPTIONS, PROVIDER, GRANT, KERNELS, LANE_POLICY };
+enum { JOIN = LANE_OPTIONS, SERVICE, PROVIDER, GRANT, KERNELS, LANE_POLICY };
 
 const struct knob aggregator_knobs[] = {
     LANE_KNOBS,
     [JOIN] = {"join", "HOST:PORT",
               "the coordinator: host:port, gradpool://host:port or unix:PATH (required)"},
+    [SERVICE] = {"service", "NAME",
+                 "join only a service that was started with this --name (default: one without)"},
     [PROVIDER] = {"provider", "NAME", "libfabric provider (default: tcp)"},
     [GRANT] = {"grant", "SECRET",
                "from the coordinator that started it; better given in the "
@@ -31,6 +33,7 @@ static int set(void *context, int index, const char *value, struct err *err)
         return lane_option_set(&o->lanes, index, value, err);
     switch (index) {
     case JOIN: o->join = value; break;
+    case SERVICE: o->service = value; break;
     case PROVIDER: o->provider = value; break;
     case GRANT: o->grant = value; break;
     case KERNELS: o->kernels = value; break;

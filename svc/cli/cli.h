@@ -47,7 +47,7 @@ struct cli_lanes {
 };
 
 struct cli_serve {
-    const char *state_dir, *listen, *policy, *http; /* http NULL: no web server */
+    const char *state_dir, *listen, *name, *policy, *http; /* http NULL: no web server */
     bool insecure, require_tls;
     uint32_t aggregators, loss_limit_ppm;
     enum durability durability;
@@ -66,7 +66,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
                      struct cli_serve *ret_options);
 
 struct cli_aggregator {
-    const char *join, *provider, *grant, *kernels, *lane_policy;
+    const char *join, *service, *provider, *grant, *kernels, *lane_policy;
     struct cli_lanes lanes;
 };
 void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_options);

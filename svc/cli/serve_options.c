@@ -10,10 +10,13 @@
 #define POLICY_DEFAULT "shared" /* as that of the coordinator */
 /* The kernel's own questions come a whole second apart, and are to be asked more than once. */
 #define WORKER_TIMEOUT_MS_MIN 2000
+#define NAME_BYTES_MAX 64
+#define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
 enum {
     STATE_DIR = LANE_OPTIONS,
     LISTEN,
+    NAME,
     INSECURE,
     REQUIRE_TLS,
     HTTP,
@@ -44,6 +47,8 @@ const struct knob serve_knobs[] = {
         {"state-dir", "DIR",
          "where jobs, routes and the control socket are kept; "
          "created if missing (default: $XDG_STATE_HOME/gradpool, or ~/.local/state/gradpool)"},
+    [NAME] = {"name", "NAME",
+              "of this service: only aggregators with this --service may join (default: none)"},
     [LISTEN] = {"listen", "URL",
                 "where clients, operators and aggregators of other nodes connect; "
                 "port 0 takes a free one (default: gradpool://127.0.0.1:7077)"},
@@ -122,6 +127,15 @@ static int set_exploring(struct cli_serve *o, const char *value, struct err *err
     return err_set(err, -EINVAL, "expected on, off or blind");
 }
 
+static int set_name(struct cli_serve *o, const char *value, struct err *err)
+{
+    size_t length = strspn(value, NAME_CHARACTERS);
+    if (length == 0 || length > NAME_BYTES_MAX || value[length])
+        return err_set(err, -EINVAL, "expected 1 to 64 letters, digits, '.', '_' and '-'");
+    o->name = value;
+    return 0;
+}
+
 static int set_durability(const char *value, enum durability *ret_durability, struct err *err)
 {
     enum durability durability = durability_find(value);
@@ -164,6 +178,7 @@ static int set(void *context, int index, const char *value, struct err *err)
         return limits_set(&o->limits, (enum limit)(index - LIMIT_FIRST), value, err);
     switch (index) {
     case STATE_DIR: o->state_dir = value; break;
+    case NAME: return set_name(o, value, err);
     case LISTEN: o->listen = value; break;
     case INSECURE: o->insecure = true; break;
     case REQUIRE_TLS: o->require_tls = true; break;

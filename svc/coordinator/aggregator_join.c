@@ -178,6 +178,26 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(Aggregato
     return !wrong;
 }
 
+/* A port may be another service's by now: tasks of strangers are no aggregator's to sum. */
+static bool is_for_this_service(struct peer *p, uint64_t request, const char *named)
+{
+    const char *name = p->service->options.name ? p->service->options.name : "";
+    if (strcmp(named, name) == 0)
+        return true;
+    if (!*name)
+        peer_fail(
+            p, request, -EPERM,
+            "this service has no name, and the aggregator is for service %.64s: check --join, "
+            "or leave --service out",
+            named);
+    else
+        peer_fail(p, request, -EPERM,
+                  "this is service %.64s, and the aggregator is for %s%.64s: check --join, or give "
+                  "--service %.64s",
+                  name, *named ? "service " : "one without a name", named, name);
+    return false;
+}
+
 void aggregator_handle_join(struct peer *p, const envelope *request)
 {
     struct service *s = p->service;
@@ -187,6 +207,8 @@ void aggregator_handle_join(struct peer *p, const envelope *request)
     struct aggregator *a = find_joined(s, join);
     if (a)
         return rejoin(a, p, request->id, join);
+    if (!is_for_this_service(p, request->id, join->service))
+        return;
     if (join->aggregator != 0)
         return peer_fail(p, request->id, -ESTALE,
                          "aggregator %u is not known here any more: it "

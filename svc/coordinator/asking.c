@@ -9,6 +9,7 @@
 #include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/shrinking.h"
+#include "svc/coordinator/waiting.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -374,7 +375,9 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
             "all lanes that are up are drained; `gradpool drain lane %u --undo` gives one back",
             drained->id);
     else
-        snprintf(reason, reason_bytes, "no aggregator is up, so there is no lane");
+        snprintf(reason, reason_bytes,
+                 "no aggregator is up, so there is no lane; `gradpool status' "
+                 "shows them");
 }
 
 /* Without a limit nobody starts one for it, but one may be about to join: as a service starts, or
@@ -383,6 +386,27 @@ static bool waits_for_any(struct job *job, const struct packer_request *request,
 {
     return why == ASK_FOR_NEW && request->lanes_count == 0 && !job->is_trial &&
            scaling_wait_for_any(job);
+}
+
+/* A refusal beside a job that is not measured may be none a few rounds later. */
+static bool waits_for_measure(struct job *job, const struct packer_request *request,
+                              enum ask_for why, struct err *err)
+{
+    char prefix[TENANT_PREFIX_BYTES];
+    const struct job *other =
+        why == ASK_FOR_NEW && !job->is_trial && refusal_stands(job, request, why)
+            ? waiting_for_measure(job, request)
+            : NULL;
+    if (!other)
+        return false;
+    bool is_own = other->tenant == job->tenant;
+    err_set(
+        err, -EINPROGRESS,
+        "it fits within its loss limit beside no job that is not measured yet, such as %s%.64s; "
+        "its rounds are counted",
+        is_own ? tenant_prefix(other->tenant, prefix) : "another tenant's",
+        is_own ? other->name : "");
+    return true;
 }
 
 static int place(struct job *job, struct packer_request *request, enum ask_for why,
@@ -397,9 +421,12 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
     if (error == -ENOSPC && why == ASK_FOR_NEW && starts_more(job, request, &ret_answer->plan))
         return job->is_trial
                    ? 0
-                   : err_set(err, -EINPROGRESS, "an aggregator starts for job %.64s", job->name);
+                   : err_set(err, -EINPROGRESS, "an aggregator starts for it, within %g s",
+                             (double)waiting_lane_ns(job) / NS_PER_S);
     if (error == -ENOSPC && waits_for_any(job, request, why))
-        return err_set(err, -EINPROGRESS, "an aggregator comes for job %.64s", job->name);
+        return err_set(err, -EINPROGRESS,
+                       "%s; a lane is waited for up to %g s (GRADPOOL_CONNECT_TIMEOUT_MS)", reason,
+                       (double)waiting_lane_ns(job) / NS_PER_S);
     if (error == -ENOSPC && why == ASK_FOR_NEW && request->lanes_count > 0)
         shrinking_say(job);
     if (error == -ENOSPC && request->lanes_count > 0 && has_loss_limit(request->policy) &&
@@ -416,6 +443,8 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
         request->timing = (struct packer_timing){0}; /* nor for what a network carries a second */
         error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
     }
+    if (error == -ENOSPC && waits_for_measure(job, request, why, err))
+        return err->code;
     return error < 0 ? refuse(job, request, reason, error, err) : 0;
 }
 

@@ -49,7 +49,8 @@ struct coordinator_options {
     bool explores_blindly;  /* a baseline: in proportion to rates, and what was moved stays */
     uint64_t scale_hold_ns; /* low load, until a lane drains; 0: 30 s */
     uint64_t order_hold_ns; /* growth leaves alone what an operator has moved; 0: it does not */
-    uint64_t start_wait_ns; /* wait of a declare for an aggregator to start; 0: 5 s */
+    uint64_t start_wait_ns; /* wait of a declare for a lane; 0: as its worker says, else 10 s */
+    const char *name;       /* which aggregators name as their service; NULL: none */
     struct limits limits;   /* all zero: as limits_init() has them */
     struct provisioner *provisioner; /* taken over, also on failure; NULL: local processes */
     struct display display;          /* likewise; all zero: none */

@@ -10,6 +10,7 @@
 #include "svc/coordinator/profiles.h"
 #include "svc/coordinator/quota.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/waiting.h"
 #include "svc/reduce/reduce.h"
 
 #include <errno.h>
@@ -443,11 +444,15 @@ void declare_handle(struct peer *p, const envelope *request)
     error = settle(&d, &err);
     if (error < 0)
         undo(&d);
-    if (error == -EINPROGRESS)
-        return kept_add(p, request, scaling_start_wait_ns(job->service), declare_handle,
-                        "an aggregator to start");
-    if (error < 0)
+    if (error == -EINPROGRESS) {
+        waiting_begin(job, err.text);
+        return kept_add(p, request, waiting_left_ns(job), declare_handle, "lanes");
+    }
+    if (error < 0) {
+        waiting_end(job, false);
         return peer_fail(p, request->id, error, "%s", err.text);
+    }
     scaling_placed(job);
+    waiting_end(job, true);
     answer_when_ready(&d);
 }

@@ -110,6 +110,7 @@ static int start(struct slot *slot, struct err *err)
         return err_set(err, error, "no random numbers: %s", err_text(error));
     slot->has_joined = false;
     struct provision what = {.join = join,
+                             .service = s->options.name,
                              .cores = slot->cores,
                              .grant = slot->grant,
                              .advertise = s->data_host,

@@ -65,6 +65,7 @@ void jobs_destroy(struct job *job)
     free(job->shares);
     exploring_free(job->exploring);
     free(job->failure);
+    free(job->waits_for);
     free(job->name);
     free(job);
 }
@@ -199,6 +200,15 @@ void jobs_send_failure(const struct job *job, int code, struct peer *to)
     peer_send(to, &e);
 }
 
+const char *jobs_state(const struct job *job)
+{
+    if (job->failure)
+        return "failed";
+    if (job->waits_for)
+        return "waiting";
+    return jobs_is_complete(job) ? "training" : "joining";
+}
+
 void jobs_fail(struct job *job, const struct session *except, int code, const char *format, ...)
 {
     if (job->failure)
@@ -252,7 +262,8 @@ void jobs_end(struct job *job)
         telling_drop(job->shares[i].lane, job->id, NULL, 0);
     log_info("job %s%s has ended", tenant_prefix(job->tenant, prefix), job->name);
     display_wake(job->service);
-    kept_check_soon(job->service, join_handle); /* one may be for the next job of that name */
+    kept_check_soon(job->service, join_handle);    /* one may be for the next job of that name */
+    kept_check_soon(job->service, declare_handle); /* its share of lanes is free */
     jobs_destroy(job);
 }
 

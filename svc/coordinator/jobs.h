@@ -123,6 +123,7 @@ struct session {
     uint64_t number, identity;
     char *node;
     enum session_state state;
+    bool knows_wait; /* of the job (waiting.c) */
     struct peer *peer;
     struct source process; /* pidfd, when it runs on this host */
     struct timer away;
@@ -139,21 +140,24 @@ struct job {
     struct service *service;
     struct tenant *tenant;
     uint32_t id, workers, epoch, next_tensor, next_piece; /* workers: ranks that it may have */
-    uint32_t founding, wanted;     /* began with these, who may yet come (K45); shall have */
-    uint32_t version;              /* of who is in it; grows */
-    uint64_t changed_ns;           /* when it did last; 0: not since this coordinator started */
-    bool told_shrinking;           /* who would shrink for it has been said */
-    bool lacks_keeper;             /* of copies, for want of another aggregator (K57) */
-    bool has_formers;              /* keepers that have been followed by others, perhaps */
-    uint64_t keepers_ns;           /* when lanes were last given or told keepers */
-    bool continues;                /* without workers that are lost */
-    bool is_elastic;               /* workers come and go */
-    bool tells_leavers;            /* its lanes are to be told who has left */
-    struct regrouping *regrouping; /* under way; NULL: none */
-    struct holding *holding;       /* likewise */
-    enum entering entering;        /* who comes late (entering.c) */
-    bool is_growing;               /* a rank waits for others to come ... */
-    uint32_t grower;               /* ... this one */
+    uint32_t founding, wanted;        /* began with these, who may yet come (K45); shall have */
+    uint32_t version;                 /* of who is in it; grows */
+    uint64_t changed_ns;              /* when it did last; 0: not since this coordinator started */
+    bool told_shrinking;              /* who would shrink for it has been said */
+    bool lacks_keeper;                /* of copies, for want of another aggregator (K57) */
+    bool has_formers;                 /* keepers that have been followed by others, perhaps */
+    uint64_t keepers_ns;              /* when lanes were last given or told keepers */
+    bool continues;                   /* without workers that are lost */
+    bool is_elastic;                  /* workers come and go */
+    bool tells_leavers;               /* its lanes are to be told who has left */
+    struct regrouping *regrouping;    /* under way; NULL: none */
+    struct holding *holding;          /* likewise */
+    enum entering entering;           /* who comes late (entering.c) */
+    char *waits_for;                  /* as workers and operators are told; NULL: nothing (K102) */
+    uint32_t lane_wait_ms, answer_ms; /* how long its workers wait; 0: not named */
+    uint64_t measure_by_ns; /* it waits for another to be measured until then; 0: it does not */
+    bool is_growing;        /* a rank waits for others to come ... */
+    uint32_t grower;        /* ... this one */
     char *name;
     char *failure;             /* NULL: none */
     struct session **sessions; /* by rank; NULL: has not joined */
@@ -200,6 +204,8 @@ struct job *jobs_find_id(struct service *s, uint32_t id);
 struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, const char *tenant);
 /* Whether every rank has joined. */
 bool jobs_is_complete(const struct job *job);
+/* "failed", "waiting", "training" or "joining". */
+const char *jobs_state(const struct job *job);
 /* Tells every rank (but `except`), once. */
 void jobs_fail(struct job *job, const struct session *except, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

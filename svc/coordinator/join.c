@@ -324,6 +324,8 @@ static void join_new(struct peer *p, const envelope *message)
     if (!job)
         return peer_fail_memory(p, request);
     job->loss_limit_ppm = wanted->loss_limit_ppm;
+    job->lane_wait_ms = wanted->lane_wait_ms;
+    job->answer_ms = wanted->answer_ms;
     job->durability = durability_of(s, wanted);
     int error = join(p, wanted, job, job_is_new, &err);
     if (error < 0) {

@@ -9,6 +9,7 @@
 #include "svc/coordinator/display.h"
 #include "svc/coordinator/exploring.h"
 #include "svc/coordinator/keeping.h"
+#include "svc/coordinator/kept.h"
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/phases.h"
 #include "svc/coordinator/profiles.h"
@@ -158,6 +159,7 @@ static void note(struct job *job, enum profile_news news)
         return;
     profile_use(&job->profile);
     job->wants_pieces = true;
+    kept_check_soon(job->service, declare_handle); /* jobs may wait for it to be measured */
     if (news == PROFILE_NARROWED)
         return log_info(
             "job %s%s runs alone on %u lanes: %u are enough, %u too few; it loses %.1f %%",

@@ -11,7 +11,7 @@
 
 /* What an aggregator is started with; the fields are its command-line options. */
 struct provision {
-    const char *join;
+    const char *join, *service; /* service: its name; NULL: none */
     const char *cores;
     const char *grant; /* handed over where other users cannot read it */
     const char *advertise, *interface_name, *allow_uids; /* NULL: not given */

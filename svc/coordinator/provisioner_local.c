@@ -44,6 +44,7 @@ static void build(struct command *command, const struct provision *what)
 {
     *command = (struct command){.argv = {(char *)"gradpool", (char *)"aggregator"}, .count = 2};
     add(command, "--join", what->join);
+    add(command, "--service", what->service);
     add(command, "--cores", what->cores);
     add(command, "--advertise", what->advertise);
     add(command, "--interface", what->interface_name);

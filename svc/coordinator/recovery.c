@@ -7,8 +7,10 @@
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/saving.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/waiting.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef void (*piece_fn)(struct tensor *tensor, struct piece *piece, void *context);
@@ -92,15 +94,37 @@ static bool more_may_come(const struct service *s)
     return fleet_expects_more(s);
 }
 
-/* The job has stranded tasks that found no lane. */
+static bool has_lanes(const struct service *s)
+{
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (a->state == AGGREGATOR_UP && a->lanes_count > 0 && !a->is_stopping)
+            return true;
+    }
+    return false;
+}
+
+static void wait_for_lane(struct job *job, const struct aggregator *lost)
+{
+    char name[AGGREGATOR_NAME_BYTES], text[ERR_TEXT_BYTES];
+    snprintf(text, sizeof text,
+             "%s is gone, and no lane is left; the job goes on when an aggregator joins; see "
+             "`gradpool status'",
+             lost ? aggregator_name(lost, name, sizeof name) : "its aggregator");
+    if (lost || !job->waits_for)
+        waiting_begin(job, text);
+}
+
+/* The job has stranded tasks that found no lane. A job without any lane waits, as long as its
+ * workers do; with lanes of others that are full it fails. */
 static void place_failed(struct job *job, const struct aggregator *lost, const struct err *err)
 {
     char name[AGGREGATOR_NAME_BYTES];
     if (err->code == -ENOMEM) {
         log_error("job %s waits: %s", job->name, err->text);
         service_retry_later(job->service);
-    } else if (err->code == -ENOSPC && more_may_come(job->service)) {
-        log_warn("job %s waits for an aggregator", job->name);
+    } else if (err->code == -ENOSPC && (more_may_come(job->service) || !has_lanes(job->service))) {
+        wait_for_lane(job, lost);
     } else if (lost) {
         jobs_fail(job, NULL, -ECONNRESET, "%s is gone; %s",
                   aggregator_name(lost, name, sizeof name), err->text);
@@ -115,6 +139,7 @@ static void move_all(struct job *job, struct stranded *list)
     each_piece(job, move, list);
     log_info("job %s: %zu tasks have new lanes, epoch %u", job->name, list->count, job->epoch);
     telling_place(job);
+    waiting_end(job, true);
 }
 
 static void place(struct job *job, const struct aggregator *lost)

@@ -8,6 +8,7 @@
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/moving.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/waiting.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -217,11 +218,6 @@ static void start(struct service *s, const struct scale_decision *d)
         fleet_want(slot, d->lanes_count);
 }
 
-uint64_t scaling_start_wait_ns(const struct service *s)
-{
-    return s->options.start_wait_ns ? s->options.start_wait_ns : 5 * NS_PER_S;
-}
-
 static bool may_wait(const struct job *job)
 {
     return job->service->phase == SERVICE_UP &&
@@ -231,7 +227,7 @@ static bool may_wait(const struct job *job)
 static void begin_wait(struct job *job)
 {
     if (job->start_by_ns == 0)
-        job->start_by_ns = clock_now_ns() + scaling_start_wait_ns(job->service);
+        job->start_by_ns = clock_now_ns() + waiting_lane_ns(job);
 }
 
 bool scaling_may_start(const struct job *job)
@@ -239,17 +235,9 @@ bool scaling_may_start(const struct job *job)
     return job->service->scaling.is_on && may_wait(job);
 }
 
-static bool is_any_coming(const struct service *s)
-{
-    list_for_each (node, &s->aggregators)
-        if (list_entry(node, struct aggregator, link)->state == AGGREGATOR_AWAY)
-            return true;
-    return fleet_is_any_coming(s);
-}
-
 bool scaling_wait_for_any(struct job *job)
 {
-    if (!may_wait(job) || !is_any_coming(job->service))
+    if (!may_wait(job))
         return false;
     begin_wait(job);
     return true;
@@ -282,7 +270,7 @@ bool scaling_start_for(struct job *job, const struct packer_plan *plan)
     return waits;
 }
 
-void scaling_placed(struct job *job) { job->start_by_ns = 0; }
+void scaling_placed(struct job *job) { job->start_by_ns = job->measure_by_ns = 0; }
 
 /* --- a window --- */
 

@@ -22,8 +22,6 @@ struct scaling {
 void scaling_init(struct service *s);
 /* As it was named; 0: 30 s. */
 uint64_t scaling_hold_ns(uint64_t named_ns);
-/* Wait of a declare for an aggregator to start. */
-uint64_t scaling_start_wait_ns(const struct service *s);
 /* Lanes of before are as many open as may be (K33). */
 void scaling_restored(struct service *s);
 /* A window has been measured: at most one decision, carried out or on its way. */
@@ -42,8 +40,8 @@ void scaling_open(struct lane *lane);
 bool scaling_may_start(const struct job *job);
 /* Starts the aggregators that the plan needs; false: it needs none. */
 bool scaling_start_for(struct job *job, const struct packer_plan *plan);
-/* For a job that finds no lane at all, under any policy: whether it may wait for an aggregator that
- * is on its way, or away, and it does then. */
+/* For a job that finds no lane at all, under any policy: whether it may wait for an aggregator to
+ * come, and it does then. */
 bool scaling_wait_for_any(struct job *job);
 /* It has its lanes, and waits no longer. */
 void scaling_placed(struct job *job);

@@ -425,10 +425,9 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
     view->tenant = job->tenant->key.tenant;
     view->job_id = job->id;
     view->workers = job->is_elastic ? members_count(job) : job->workers;
-    view->state = (char *)(job->failure            ? "failed"
-                           : jobs_is_complete(job) ? "training"
-                                                   : "joining");
+    view->state = (char *)jobs_state(job);
     view->failure = job->failure ? job->failure : (char *)"";
+    view->waits_for = job->waits_for ? job->waits_for : (char *)"";
     view->tensors = (uint32_t)job->tensors_count;
     view->tasks = count_tasks(job);
     view->epoch = job->epoch;

@@ -74,6 +74,8 @@ void settings_fill(struct service *s)
 {
     const struct coordinator_options *o = &s->options;
     struct settings *all = &s->settings;
+    if (o->name)
+        tell(all, "name", "%s", o->name);
     tell(all, "policy", "%s", o->policy);
     if (o->loss_limit_ppm)
         tell(all, "loss limit", "%g %%", o->loss_limit_ppm / 1e4);

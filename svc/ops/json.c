@@ -91,6 +91,7 @@ static json_t *job_json(const struct view_job *job, int *error)
     json_put_number(o, "job_id", job->job_id, error);
     json_put_text(o, "state", job->state, error);
     json_put_text(o, "failure", job->failure, error);
+    json_put_text(o, "waits_for", job->waits_for ? job->waits_for : "", error);
     json_put_number(o, "workers", job->workers, error);
     json_put_number(o, "tensors", job->tensors, error);
     json_put_number(o, "tasks", job->tasks, error);

@@ -221,6 +221,7 @@ static int take_job(const WIRE(JobView) * job, struct view_job *ret_view)
                                   .job = job->job,
                                   .state = job->state,
                                   .failure = job->failure,
+                                  .waits_for = job->waits_for,
                                   .job_id = job->job_id,
                                   .workers = job->workers,
                                   .tensors = job->tensors,

@@ -125,14 +125,14 @@ int ops_jobs_table(const struct view_jobs *jobs, FILE *out)
 }
 
 /* It may name a tensor. */
-static void print_failure(const struct view_job *job, FILE *out)
+static void print_text(const char *title, const char *text, FILE *out)
 {
-    char *failure = job->failure && *job->failure ? strdup(job->failure) : NULL;
-    if (!failure)
+    char *tamed = text && *text ? strdup(text) : NULL;
+    if (!tamed)
         return;
-    text_disarm(failure);
-    fprintf(out, "failed: %s\n", failure);
-    free(failure);
+    text_disarm(tamed);
+    fprintf(out, "%s: %s\n", title, tamed);
+    free(tamed);
 }
 
 int ops_job_table(const struct view_job *job, FILE *out)
@@ -142,7 +142,8 @@ int ops_job_table(const struct view_job *job, FILE *out)
     int error = ops_jobs_table(&(struct view_jobs){(struct view_job *)job, 1}, out);
     if (error < 0)
         return error;
-    print_failure(job, out);
+    print_text("failed", job->failure, out);
+    print_text("waits", job->waits_for, out);
     fputc('\n', out);
     table_init(&table, titles);
     for (size_t i = 0; i < job->ranks_count; i++) {

@@ -103,7 +103,7 @@ struct view_limit {
 
 struct view_job {
     const char *tenant; /* "": came without a key */
-    const char *job, *state, *failure;
+    const char *job, *state, *failure, *waits_for;
     uint32_t job_id, workers, tensors, tasks, epoch;
     uint64_t tensor_bytes;
     uint32_t *lanes;
