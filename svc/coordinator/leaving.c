@@ -15,6 +15,7 @@
 #define PAUSE_NS (100 * NS_PER_MS) /* before another attempt, doubling ... */
 #define PAUSE_MOST_NS NS_PER_S     /* ... up to this */
 #define LOSES_BYTES 768
+#define NEXT_NS (5 * NS_PER_S) /* for the next local one to start, where nobody names a wait */
 
 /* --- what is there --- */
 
@@ -234,7 +235,8 @@ static void begin(struct aggregator *a, uint64_t by_ns)
     struct service *s = a->service;
     struct leaving *l = &a->leaving;
     char name[AGGREGATOR_NAME_BYTES];
-    uint64_t now_ns = clock_now_ns(), wait_ns = scaling_start_wait_ns(s);
+    uint64_t now_ns = clock_now_ns(), named_ns = s->options.start_wait_ns;
+    uint64_t wait_ns = named_ns ? named_ns : NEXT_NS;
     bool is_first = l->by_ns == 0;
     l->by_ns = by_ns;
     if (is_first) {

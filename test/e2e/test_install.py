@@ -127,6 +127,24 @@ class Library(unittest.TestCase):
             self.assertRegex(name, r'^gp_\w+@@GRADPOOL_0\.1$')
 
 
+class PrivatePrefix(unittest.TestCase):
+    """Outside of /usr: ld.so does not look there."""
+
+    def test_a_c_program_finds_its_library_by_itself(self):
+        with tempfile.TemporaryDirectory(prefix='gradpool-test-') as folder:
+            folder = pathlib.Path(folder)
+            run('meson', 'setup', folder / 'build', SOURCE, '--prefix', folder / 'private',
+                '--libdir', 'lib')
+            library = folder / 'private/lib'
+            library.mkdir(parents=True)
+            for name in 'libgradpool.so', 'libgradpool.so.0':
+                shutil.copy(stage.lib / 'libgradpool.so', library / name)
+            flags = run('pkg-config', '--libs', folder / 'build/meson-private/gradpool.pc').split()
+            program = folder / 'example'
+            run('cc', '-I', SOURCE / 'client', '-o', program, SOURCE / 'client/example.c', *flags)
+            self.assertIn(f'libgradpool.so.0 => {library}', run('ldd', program))
+
+
 class Use(unittest.TestCase):
     """With a service from the staged program, whose aggregator it starts itself."""
 
