@@ -20,8 +20,8 @@ struct aggregator_options {
     const char *grant;            /* secret from the provisioner; NULL: joined by hand */
     const uint32_t *allowed_uids;
     size_t allowed_uids_count;
-    uint64_t orphan_timeout_ns; /* exit when the coordinator stays away so long and no worker is
-                                   connected; 0: never */
+    uint64_t orphan_timeout_ns; /* exit when the coordinator stays away so long, without workers
+                                   after a minute of it at most; 0: never */
 };
 
 /* Joins, serves until drained, and returns: 0 drained, -EINVAL and -ENODEV: an option is wrong, any
