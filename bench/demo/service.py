@@ -1,7 +1,6 @@
 """The gradpool service of the demo: started, asked, measured, stopped."""
 import json
 import os
-import signal
 import subprocess
 import time
 
@@ -22,7 +21,7 @@ class Service:
         listen = f'gradpool://{place.address}:{place.port}'
         self._processes = [children.start('service', network.inside(place.node, [
             program, 'serve', '--state-dir', self._state, '--listen', listen,
-            '--aggregators', str(place.local_aggregators), '--orphan-timeout', '5',
+            '--aggregators', str(place.local_aggregators), '--orphan-timeout', '60',
             '--worker-timeout', '10', '--aggregator-timeout', '10']))]  # longer than the cut
         if place.aggregator_nodes:
             self._wait_up(0)
@@ -100,9 +99,12 @@ class Service:
         return sum(len(a['lanes']) for a in self.status()['aggregators'])
 
     def stop(self):
-        """SIGTERM to the coordinator, which ends its aggregators wherever they are. Returns its
-        exit code."""
-        self._processes[0].process.send_signal(signal.SIGTERM)
+        """`gradpool stop`: jobs end, then the aggregators, wherever they are, then the coordinator.
+        Returns its exit code."""
+        stopped = subprocess.run([self._program, 'stop', '--state-dir', self._state], text=True,
+                                 capture_output=True, timeout=STOP_TIMEOUT_S, check=False)
+        if stopped.returncode != 0:
+            raise Failed(f'gradpool stop: {stopped.stderr.strip()}')
         self._children.wait_ended(self._processes, STOP_TIMEOUT_S)
         return self._processes[0].process.returncode
 
