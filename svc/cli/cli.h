@@ -56,7 +56,7 @@ struct cli_serve {
     uint32_t aggregators_min, lanes_min, lanes_max, lanes_spare; /* lanes 0: not given */
     bool scales, names_scale;                                    /* whether --scale on was said */
     bool explores, explores_blindly;
-    bool ends_jobs, keeps_jobs; /* --stop jobs, --stop service; neither: auto */
+    bool ends_jobs, keeps_jobs;         /* --stop jobs, --stop service; neither: auto */
     unsigned long long piece_bytes_max; /* 0: the packer's */
     struct cli_lanes lanes;
     struct limits limits;

@@ -98,12 +98,13 @@ const struct knob serve_knobs[] = {
                  "(default: off)"},
     [PIECE_MAX] = {"piece-max", "BYTES",
                    "of a piece of a tensor, and of a task, 4096 to 4194304 (default: 4194304)"},
-    [STOP] = {"stop", "auto|service|jobs",
-              "what SIGTERM does while jobs train: service leaves them and the local aggregators to "
-              "the next start with the same --state-dir; jobs ends them, as SIGINT and `gradpool "
-              "stop' do; auto is service, but jobs where local aggregators end with this process: "
-              "as the first of a container, or under systemd, whose KillMode it does not know "
-              "(default: auto)"},
+    [STOP] =
+        {"stop", "auto|service|jobs",
+         "what SIGTERM does while jobs train: service leaves them and the local aggregators to "
+         "the next start with the same --state-dir; jobs ends them, as SIGINT and `gradpool "
+         "stop' do; auto is service, but jobs where local aggregators end with this process: "
+         "as the first of a container, or under systemd, whose KillMode it does not know "
+         "(default: auto)"},
     LIMIT_TABLE(LIMIT_KNOB){0},
 };
 

@@ -1,5 +1,5 @@
-/* gradpool stop: an operator ends the service: its jobs, then its aggregators, then the coordinator.
- * Speaks over the Unix socket in the state dir, and nowhere else. */
+/* gradpool stop: an operator ends the service: jobs, then aggregators, then the coordinator. Speaks
+ * over the Unix socket in the state dir, and nowhere else. */
 #include "svc/base/clock.h"
 #include "svc/base/process.h"
 #include "svc/cli/cli.h"

@@ -150,10 +150,7 @@ static int restore(struct service *s, struct err *err)
 
 /* --- events --- */
 
-void coordinator_signal(struct coordinator *c, int number)
-{
-    stopping_signal(&c->service, number);
-}
+void coordinator_signal(struct coordinator *c, int number) { stopping_signal(&c->service, number); }
 
 static void signal_ready(struct source *source, uint32_t events)
 {

@@ -39,7 +39,8 @@ struct service {
     uint64_t shown_ns;       /* when the display was shown something last */
     uint64_t show_pause_ns;  /* from there to the next time, unless nothing trains */
     uint32_t idle_shows;     /* snapshots in a row while nothing trained */
-    struct timer drain_timer, give_up_timer, retry_timer, ping_timer, look_timer, measure_timer, leavers_timer;
+    struct timer drain_timer, give_up_timer, retry_timer, ping_timer;
+    struct timer look_timer, measure_timer, leavers_timer;
     struct timer fit_timer;   /* until the last keeper that was relieved is fit again */
     bool tells_leavers;       /* the last of them runs */
     uint64_t scaled_ns;       /* when growth had its last window */

@@ -25,7 +25,8 @@ def run(*command, environment=None):
                        timeout=WAIT_S, check=False, env={**clean, **(environment or {})})
 
 
-HELPED = 'serve', 'aggregator', 'status', 'jobs', 'top', 'tenant', 'doctor', 'check-build'
+HELPED = ('serve', 'aggregator', 'status', 'jobs', 'stop', 'top', 'tenant', 'doctor',
+          'check-build')
 
 
 class CommandLine(unittest.TestCase):

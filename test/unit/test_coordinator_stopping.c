@@ -1,4 +1,4 @@
-/* What signals and `gradpool stop` do: jobs that are left to the next start, jobs that are ended. */
+/* What signals and `gradpool stop` do: leave jobs to the next start, or end them. */
 #include "test/unit/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -117,7 +117,7 @@ static void the_main_process_of_a_unit_ends_jobs_unless_it_is_told_to_keep_them(
     with_options(rig, false, false);
     expect_resumed(rig, &zero);
     coordinator_signal(rig->coordinator, SIGTERM);
-    assert_true(is_ending(rig)); /* no aggregator to wait for */
+    assert_true(is_ending(rig));        /* no aggregator to wait for */
     setenv("SYSTEMD_EXEC_PID", "1", 1); /* somebody else's */
     with_options(rig, false, false);
     struct worker next = join(rig);
