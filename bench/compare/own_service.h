@@ -34,7 +34,7 @@ int service_start_as(struct service *s, const struct service_setting *setting);
 int service_start_again(struct service *s, const struct service_setting *setting);
 /* The coordinator has ended by itself: it is still to be reaped. */
 bool service_has_ended(const struct service *s);
-const char *stop; /* NULL: jobs: SIGTERM comes when the bench dies, and no next start does */
+/* Tells the coordinator to end, with its jobs; process_reap() of it: what is too slow is killed. */
 int service_end(struct service *s);
 /* Moves its log to where service_stop() leaves it. */
 int service_keep_log(const struct service *s, char *ret_path, size_t path_bytes);

@@ -43,6 +43,17 @@ def children(pid):
     return pids
 
 
+def running(*parts):
+    """Pids of processes whose command, its words ended by zeros, has all of these in it."""
+    pids = []
+    for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
+        with contextlib.suppress(OSError):
+            command = path.read_bytes()
+            if all(part.encode() in command for part in parts):
+                pids.append(int(path.parent.name))
+    return pids
+
+
 def kill_all(pids):
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -272,13 +283,7 @@ class Service:
 
     def local_aggregators(self):
         """Pids, also of those whose coordinator is gone."""
-        there, pids = f'unix:{self.state}/control.sock'.encode(), []
-        for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
-            with contextlib.suppress(OSError):
-                words = path.read_bytes().split(b'\0')
-                if b'aggregator' in words and there in words:
-                    pids.append(int(path.parent.name))
-        return pids
+        return running('\0aggregator\0', f'\0unix:{self.state}/control.sock\0')
 
     def end(self):
         for child in self.children:
