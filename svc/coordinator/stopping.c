@@ -46,12 +46,22 @@ static const char *why_aggregators_end(void)
     return NULL;
 }
 
-/* Whether SIGTERM ends jobs in training, and why; NULL: they train on (K91). */
+static bool has_local_aggregators(const struct service *s)
+{
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (a->slot && a->state != AGGREGATOR_LOST)
+            return true;
+    }
+    return false;
+}
+
+/* Whether SIGTERM ends jobs in training, and why; NULL: they train on (K91, K93). */
 static const char *why_jobs_end(const struct service *s)
 {
     if (s->options.ends_jobs)
         return "--stop jobs";
-    return s->options.keeps_jobs ? NULL : s->takes_along;
+    return s->options.keeps_jobs || !has_local_aggregators(s) ? NULL : s->takes_along;
 }
 
 /* --- leaving --- */

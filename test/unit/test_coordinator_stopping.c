@@ -104,28 +104,68 @@ static void sigterm_under_stop_jobs_ends_them_first(void **state)
     expect_end_in_order(rig, &zero, lane, "the operator stopped the service (SIGTERM)");
 }
 
-static void the_main_process_of_a_unit_ends_jobs_unless_it_is_told_to_keep_them(void **state)
+/* As systemd has started this process, with an aggregator of its own. */
+static struct end *be_a_unit(struct rig *rig, const char *pid, bool keeps_jobs)
+{
+    setenv("SYSTEMD_EXEC_PID", pid, 1);
+    rig->options.aggregators = 1;
+    with_options(rig, false, keeps_jobs);
+    return rig_local_aggregator(rig, 1, rig->grants[0]);
+}
+
+static const char *own_pid(void)
+{
+    static char pid[16];
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    return pid;
+}
+
+static void the_main_process_of_a_unit_ends_the_jobs_of_its_aggregators(void **state)
 {
     struct rig *rig = *state;
-    char pid[16];
-    snprintf(pid, sizeof pid, "%d", (int)getpid());
-    setenv("SYSTEMD_EXEC_PID", pid, 1);
-    with_options(rig, false, true);
+    struct end *lane = be_a_unit(rig, own_pid(), false);
+    lane->answers = false;
+    struct worker zero = join(rig);
+    coordinator_signal(rig->coordinator, SIGTERM);
+    message_free(end_expect(zero.end, BODY(JOB_FAILURE)));
+    message_free(end_expect(lane, BODY(DRAIN_REQUEST)));
+    coordinator_signal(rig->coordinator, SIGTERM);
+    step_until_ended(rig);
+}
+
+static void expect_left(struct rig *rig)
+{
     struct worker zero = join(rig);
     coordinator_signal(rig->coordinator, SIGTERM);
     assert_true(is_ending(rig));
+    end_expect_none(zero.end, BODY(JOB_FAILURE));
+}
+
+static void a_unit_leaves_them_where_it_is_told_that_they_stay(void **state)
+{
+    be_a_unit(*state, own_pid(), true);
+    expect_left(*state);
+}
+
+static void a_process_that_a_unit_has_started_is_not_the_unit(void **state)
+{
+    be_a_unit(*state, "1", false);
+    expect_left(*state);
+}
+
+static void a_unit_leaves_jobs_to_aggregators_of_other_hosts(void **state)
+{
+    struct rig *rig = *state;
+    setenv("SYSTEMD_EXEC_PID", own_pid(), 1);
     with_options(rig, false, false);
-    expect_resumed(rig, &zero);
-    coordinator_signal(rig->coordinator, SIGTERM);
-    assert_true(is_ending(rig));        /* no aggregator to wait for */
-    setenv("SYSTEMD_EXEC_PID", "1", 1); /* somebody else's */
-    with_options(rig, false, false);
-    struct worker next = join(rig);
-    assert_true(next.job > zero.job);
-    coordinator_signal(rig->coordinator, SIGTERM);
-    with_options(rig, false, false);
-    expect_resumed(rig, &next);
+    rig_aggregator(rig, 1);
+    expect_left(rig);
+}
+
+static int tear_down(void **state)
+{
     unsetenv("SYSTEMD_EXEC_PID");
+    return rig_teardown(state);
 }
 
 static void sigint_ends_jobs_then_aggregators(void **state)
@@ -206,7 +246,7 @@ static void a_join_while_it_ends_is_refused(void **state)
     expect_end_in_order(rig, &zero, lane, "the operator stopped the service (SIGINT)");
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, tear_down)
 
 int main(void)
 {
@@ -214,7 +254,10 @@ int main(void)
         CASE(sigterm_leaves_a_live_job_to_the_next_start),
         CASE(sigterm_without_a_job_ends_the_aggregators),
         CASE(sigterm_under_stop_jobs_ends_them_first),
-        CASE(the_main_process_of_a_unit_ends_jobs_unless_it_is_told_to_keep_them),
+        CASE(the_main_process_of_a_unit_ends_the_jobs_of_its_aggregators),
+        CASE(a_unit_leaves_them_where_it_is_told_that_they_stay),
+        CASE(a_process_that_a_unit_has_started_is_not_the_unit),
+        CASE(a_unit_leaves_jobs_to_aggregators_of_other_hosts),
         CASE(sigint_ends_jobs_then_aggregators),
         CASE(an_operator_stops_it_over_the_unix_socket_only),
         CASE(sighup_does_nothing),
