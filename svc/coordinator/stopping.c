@@ -123,31 +123,36 @@ static void end_for_operator(struct service *s, const char *how)
     end_in_order(s, why);
 }
 
-void service_check_drained(struct service *s)
-{
-    if (s->phase != SERVICE_DRAINING || !fleet_is_gone(s))
-        return;
-    list_for_each (node, &s->aggregators)
-        if (list_entry(node, struct aggregator, link)->state != AGGREGATOR_LOST)
-            return;
-    s->phase = SERVICE_DOWN;
-    log_info("stopped");
-}
-
 void service_give_up(struct service *s, int code)
 {
     if (s->phase != SERVICE_UP)
         return;
     s->ended_by = code;
+    s->phase = SERVICE_DRAINING; /* nothing more is started */
     timer_start(&s->loop, &s->give_up_timer, 0);
 }
 
 /* Jobs are destroyed by the loop alone (K5): whoever gives up may work on one. */
 static void give_up(struct timer *timer)
 {
-    struct service *s = container_of(timer, struct service, give_up_timer);
-    if (s->phase == SERVICE_UP)
-        end_in_order(s, "gradpool serve could not go on; its log says why");
+    end_in_order(container_of(timer, struct service, give_up_timer),
+                 "gradpool serve could not go on; its log says why");
+}
+
+static bool is_about_to_end_jobs(const struct service *s)
+{
+    return !list_is_empty(&s->give_up_timer.link);
+}
+
+void service_check_drained(struct service *s)
+{
+    if (s->phase != SERVICE_DRAINING || is_about_to_end_jobs(s) || !fleet_is_gone(s))
+        return;
+    list_for_each (node, &s->aggregators)
+        if (list_entry(node, struct aggregator, link)->state != AGGREGATOR_LOST)
+            return;
+    s->phase = SERVICE_DOWN;
+    log_info("stopped");
 }
 
 /* --- at once --- */
