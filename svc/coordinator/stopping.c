@@ -83,7 +83,7 @@ static void leave(struct service *s, size_t jobs)
         snprintf(patience, sizeof patience, "%llu s (--orphan-timeout)",
                  (unsigned long long)(s->options.orphan_timeout_ns / NS_PER_S));
     log_info("leaving: %zu job%s without a coordinator; local aggregators wait for the next start "
-             "with --state-dir %s, %s; `gradpool stop' ends all",
+             "with --state-dir %s, %s; `gradpool stop' in place of SIGTERM ends the jobs",
              jobs, jobs == 1 ? " trains on" : "s train on", s->options.state_dir, patience);
     fleet_drain(s, false);
     s->phase = SERVICE_DOWN;
