@@ -85,7 +85,7 @@ static void leave(struct service *s, size_t jobs)
     log_info("leaving: %zu job%s without a coordinator; local aggregators wait for the next start "
              "with --state-dir %s, %s; `gradpool stop' in place of SIGTERM ends the jobs",
              jobs, jobs == 1 ? " trains on" : "s train on", s->options.state_dir, patience);
-    fleet_drain(s, false);
+    fleet_end_starting(s);
     s->phase = SERVICE_DOWN;
 }
 

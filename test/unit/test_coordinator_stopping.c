@@ -83,6 +83,19 @@ static void sigterm_leaves_a_live_job_to_the_next_start(void **state)
     expect_resumed(rig, &zero);
 }
 
+static void one_that_is_still_starting_is_not_left(void **state)
+{
+    struct rig *rig = *state;
+    rig->options.aggregators = 2;
+    with_options(rig, false, false);
+    rig_local_aggregator(rig, 1, rig->grants[0]);
+    join(rig);
+    assert_int_equal(rig->starts, 2);
+    coordinator_signal(rig->coordinator, SIGTERM);
+    assert_true(is_ending(rig));
+    assert_int_equal(rig->stops, 1); /* of the other one */
+}
+
 static void sigterm_without_a_job_ends_the_aggregators(void **state)
 {
     struct rig *rig = *state;
@@ -252,6 +265,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(sigterm_leaves_a_live_job_to_the_next_start),
+        CASE(one_that_is_still_starting_is_not_left),
         CASE(sigterm_without_a_job_ends_the_aggregators),
         CASE(sigterm_under_stop_jobs_ends_them_first),
         CASE(the_main_process_of_a_unit_ends_the_jobs_of_its_aggregators),
