@@ -39,8 +39,8 @@ static void print(const struct arguments *a, const struct faults_result *r)
             ? "{\"seed\": %" PRIu64 ", \"seconds\": %" PRIu64 ", \"rounds\": %" PRIu64
               ", \"elements_checked\": %" PRIu64 ", \"kills\": %" PRIu64
               ", \"kills_aggregator\": %" PRIu64 ", \"kills_worker\": %" PRIu64
-              ", \"kills_coordinator\": %" PRIu64 ", \"stops\": %" PRIu64 ", \"cuts\": %" PRIu64
-              ", \"wrong\": %" PRIu64 ", \"hangs\": %" PRIu64
+              ", \"kills_coordinator\": %" PRIu64 ", \"restarts\": %" PRIu64 ", \"stops\": %" PRIu64
+              ", \"cuts\": %" PRIu64 ", \"wrong\": %" PRIu64 ", \"hangs\": %" PRIu64
               ", \"longest_wait_s\": %.3f, \"errors\": %" PRIu64 ", \"unnamed_errors\": %" PRIu64
               ", \"rounds_elastic\": %" PRIu64 ", \"comings\": %" PRIu64 ", \"resizes\": %" PRIu64
               ", \"drains\": %" PRIu64 ", \"drains_undone\": %" PRIu64 ", \"snapshots\": %" PRIu64
@@ -48,17 +48,18 @@ static void print(const struct arguments *a, const struct faults_result *r)
               ", \"crashes\": %" PRIu64 "}\n"
             : "seed %" PRIu64 ", %" PRIu64 " s: %" PRIu64 " rounds, %" PRIu64
               " elements checked; %" PRIu64 " kills (aggregators %" PRIu64 ", workers %" PRIu64
-              ", coordinator %" PRIu64 "), %" PRIu64 " stops, %" PRIu64 " cuts; %" PRIu64
-              " elements wrong, %" PRIu64 " hangs, longest wait %.3f s, %" PRIu64
-              " errors, %" PRIu64 " of them name nobody; %" PRIu64
+              ", coordinator %" PRIu64 "), %" PRIu64 " planned restarts, %" PRIu64
+              " stops, %" PRIu64 " cuts; %" PRIu64 " elements wrong, %" PRIu64
+              " hangs, longest wait %.3f s, %" PRIu64 " errors, %" PRIu64
+              " of them name nobody; %" PRIu64
               " rounds of elastic jobs, whose members came again %" PRIu64 " times, %" PRIu64
               " resizes; %" PRIu64 " drains, %" PRIu64 " taken back, %" PRIu64
               " snapshots, %" PRIu64 " refused, %" PRIu64 " copies lost, %" PRIu64 " crashes\n";
     printf(format, a->faults.seed, a->faults.seconds, r->rounds, r->elements_checked, kills,
-           r->kills_aggregator, r->kills_worker, r->kills_coordinator, r->stops, r->cuts, r->wrong,
-           r->hangs, (double)r->longest_wait_ns / 1e9, r->errors, r->unnamed, r->rounds_elastic,
-           r->comings, r->resizes, r->drains, r->undone, r->snapshots, r->snapshots_refused,
-           r->copies_lost, r->crashes);
+           r->kills_aggregator, r->kills_worker, r->kills_coordinator, r->restarts, r->stops,
+           r->cuts, r->wrong, r->hangs, (double)r->longest_wait_ns / 1e9, r->errors, r->unnamed,
+           r->rounds_elastic, r->comings, r->resizes, r->drains, r->undone, r->snapshots,
+           r->snapshots_refused, r->copies_lost, r->crashes);
 }
 
 int faults_command(int argc, char **argv)
@@ -69,7 +70,8 @@ int faults_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "Kills with -9, stops and cuts aggregators, workers and the coordinator, and moves tasks, "
+        "Kills with -9, stops and cuts aggregators, workers and the coordinator, which is also "
+        "restarted as planned (SIGTERM), and moves tasks, "
         "at random, while six jobs train, two by sums and two by update rules with copies of "
         "parameters and moments, one of each over shared memory and one over TCP, and two whose "
         "workers come and go, by sums and by an update rule with copies; and checks every element "

@@ -57,11 +57,15 @@ class Service:
         return explained['jobs'][0] if explained else {}
 
     def end(self):
-        for child in reversed(self.children):
+        service, *workers = self.children
+        for child in workers:
             with contextlib.suppress(ProcessLookupError):
                 child.send_signal(signal.SIGCONT)
                 child.terminate()
             child.wait(60)
+        with contextlib.suppress(ProcessLookupError):
+            service.send_signal(signal.SIGINT)  # SIGTERM would leave jobs to a next start
+        service.wait(60)
         self.log.close()
         shutil.rmtree(self.folder)
 

@@ -92,6 +92,8 @@ static int serve(int argc, char **argv)
                                           .data_port = o.lanes.data_port,
                                           .allow_uids = o.lanes.allow_uids,
                                           .network_gbit = o.lanes.network_gbit,
+                                          .ends_jobs = o.ends_jobs,
+                                          .keeps_jobs = o.keeps_jobs,
                                           .orphan_timeout_ns = o.lanes.orphan_timeout_s * NS_PER_S,
                                           .leave_timeout_ns = o.lanes.leave_timeout_s * NS_PER_S};
     prepare_signals();
@@ -105,7 +107,7 @@ static int serve(int argc, char **argv)
     warn_without_limit(&o);
     int ended = coordinator_run(coordinator);
     coordinator_destroy(coordinator);
-    return ended < 0 ? CLI_FAILED : ended == SIGTERM ? CLI_OK : 128 + ended;
+    return ended < 0 ? CLI_FAILED : ended == 0 ? CLI_OK : 128 + ended;
 }
 
 static int aggregator(int argc, char **argv)
@@ -199,6 +201,7 @@ static const struct cli_command commands[] = {
     {"timeline", "write what workers and lanes do, round by round, to a file for a trace viewer",
      cli_timeline, true, true},
     {"drain", "empty lanes while jobs train, and keep them empty", cli_drain, true, true},
+    {"stop", "end a service: its jobs, its aggregators, then itself", cli_stop, true, true},
     {"tenant", "make, list and revoke the keys of tenants", tenant, true, true},
     {"run", "run the workers of a job on this host, each with its rank", cli_run, true, true},
     {"doctor", "look at this host, Python and a service, and say what to do", doctor, true, true},

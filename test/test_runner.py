@@ -160,6 +160,14 @@ class Closing(unittest.TestCase):
         self.assertIn('skipped: plain:p0: b: no disk', lines)
         self.assertFalse([line for line in lines if line.startswith('FAIL') or 'not ok' in line])
 
+    def test_a_process_that_a_program_has_left_behind_is_named(self):
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            summary = Summary()
+            summary.expect('plain', 1)
+            summary.add(Fake('plain', 'p'), Outcome('p', 0, '1..1\nok 1 - a\n', left=['7 x y']))
+            summary.close()
+        self.assertIn('left behind: plain:p: process 7 x y', said.getvalue().splitlines())
+
     def test_a_name_that_no_shell_takes_is_repeated_with_its_program(self):
         said = '1..3\nnot ok 1 - setUpClass (m.X)\nnot ok 2 - a b {\'seed\': 7}\nok 3 - d\n'
         _, lines = self.run_on({'plain': [(said, 1, '')]})
@@ -263,6 +271,7 @@ class Running(unittest.TestCase):
         self.run_all(self.program('leaves', 'import subprocess, sys; print(subprocess.Popen('
                                   f'[sys.executable, "-c", "{SLEEPS}"]).pid)'))
         left = int(self.ended['leaves'].stdout)
+        self.assertIn(f'{left} {sys.executable}', self.ended['leaves'].left[0])
         for _ in range(1000):
             if progress.processes().get(left) is None or not progress.thread_times(left):
                 break

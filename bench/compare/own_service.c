@@ -53,6 +53,7 @@ static int spawn(struct service *s, const struct service_setting *setting)
     add(&words, "--aggregator-timeout", setting->aggregator_timeout);
     add(&words, "--piece-max", setting->piece_max);
     add(&words, "--data-port", setting->data_port);
+    add(&words, "--stop", setting->stop ? setting->stop : "jobs");
     pid_t pid = process_spawn(words.at, environ, s->log);
     if (pid < 0)
         return pid;
@@ -142,7 +143,7 @@ int service_start_again(struct service *s, const struct service_setting *setting
 
 int service_end(struct service *s)
 {
-    kill(s->coordinator, SIGTERM);
+    kill(s->coordinator, SIGINT); /* with its jobs */
     int status = process_reap(s->coordinator, clock_now_ns() + STOP_NS);
     s->coordinator = 0;
     return status;

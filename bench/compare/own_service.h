@@ -23,6 +23,7 @@ struct service_setting {
     const char *cores, *lanes_per_core, *policy, *scale_hold, *scale, *aggregators, *listen;
     const char *job_memory_max, *lane_memory_max, *explore, *piece_max, *data_port;
     const char *aggregator_timeout;
+    const char *stop; /* NULL: jobs; SIGTERM comes when the bench dies, and no next start does */
 };
 
 /* One lane on core 0 (host.h), the service's own policy. Returns when its lane serves. Negative
@@ -33,7 +34,7 @@ int service_start_as(struct service *s, const struct service_setting *setting);
 int service_start_again(struct service *s, const struct service_setting *setting);
 /* The coordinator has ended by itself: it is still to be reaped. */
 bool service_has_ended(const struct service *s);
-/* Tells the coordinator to end; process_reap() of it: what takes too long is killed. */
+/* Tells the coordinator to end, with its jobs; process_reap() of it: what is too slow is killed. */
 int service_end(struct service *s);
 /* Moves its log to where service_stop() leaves it. */
 int service_keep_log(const struct service *s, char *ret_path, size_t path_bytes);

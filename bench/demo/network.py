@@ -31,7 +31,7 @@ class Place:
         cores = sorted(os.sched_getaffinity(0))
         index, count = self.aggregator_nodes.index(node), len(self.aggregator_nodes)
         mine = cores[index::count] or cores[:1]
-        return ['--cores', ','.join(map(str, mine)), '--orphan-timeout', '5']
+        return ['--cores', ','.join(map(str, mine)), '--orphan-timeout', '60']
 
 
 class Host:

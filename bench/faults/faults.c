@@ -141,18 +141,32 @@ static int kill_worker(struct conductor *c)
     return 0;
 }
 
-static int kill_coordinator(struct conductor *c)
+/* `status`: with which it ends for that signal. */
+static int end_and_start_coordinator(struct conductor *c, int signal, int status)
 {
     uint64_t began_ns = clock_now_ns();
-    tell(c, "killed", "the coordinator", c->service.coordinator);
-    kill(c->service.coordinator, SIGKILL);
-    watch_bury_coordinator(&c->watch, 128 + SIGKILL);
-    c->result->kills_coordinator++;
+    kill(c->service.coordinator, signal);
+    watch_bury_coordinator(&c->watch, status);
     int r = be_calm(c, clock_now_ns() + draw(c, 1000) * NS_PER_MS);
     if (r == 0)
         r = service_start_again(&c->service, &c->setting);
     blame_stood_still(&c->company.losses, clock_now_ns() - began_ns);
     return r;
+}
+
+static int kill_coordinator(struct conductor *c)
+{
+    tell(c, "killed", "the coordinator", c->service.coordinator);
+    c->result->kills_coordinator++;
+    return end_and_start_coordinator(c, SIGKILL, 128 + SIGKILL);
+}
+
+/* As planned: jobs are left to the next one. */
+static int restart_coordinator(struct conductor *c)
+{
+    tell(c, "restarted", "the coordinator", c->service.coordinator);
+    c->result->restarts++;
+    return end_and_start_coordinator(c, SIGTERM, 0);
 }
 
 /* Who dies meanwhile is buried later, so the number stays its own. */
@@ -294,7 +308,7 @@ static int strike(struct conductor *c)
 {
     static int (*const ways[WAYS])(struct conductor * c) = {
         kill_aggregator, kill_worker,   kill_coordinator, stop_somebody,
-        cut_somebody,    stop_somebody, resize_elastic,   kill_worker};
+        cut_somebody,    stop_somebody, resize_elastic,   restart_coordinator};
     return ways[draw_way(c)](c);
 }
 
@@ -388,6 +402,7 @@ int faults_run(const struct faults *faults, struct faults_result *ret_result)
                           .setting = {.cores = process_core(0) == process_core(1) ? NULL : cores,
                                       .aggregators = "3",
                                       .scale = "off",
+                                      .stop = "auto",
                                       .piece_max = "262144",
                                       .lanes_per_core = "2"}};
     c.company = (struct company){.about = faults, .result = &result, .service = &c.service};

@@ -13,6 +13,7 @@ struct faults {
 struct faults_result {
     uint64_t rounds, elements_checked, wrong;
     uint64_t kills_aggregator, kills_worker, kills_coordinator, stops, cuts;
+    uint64_t restarts;          /* of the coordinator, as planned: SIGTERM and a start */
     uint64_t rounds_elastic;    /* of all rounds: of jobs whose workers come and go */
     uint64_t comings, resizes;  /* of their members, again; done as asked */
     uint64_t drains, undone;    /* of aggregators; given back */

@@ -129,7 +129,7 @@ static bool judge_coordinator(struct watch *w, pid_t pid, int status, int expect
 bool watch_bury_coordinator(struct watch *w, int expected)
 {
     pid_t pid = w->service->coordinator;
-    int status = process_reap(pid, clock_now_ns() + NS_PER_S);
+    int status = process_reap(pid, clock_now_ns() + END_NS);
     w->service->coordinator = 0;
     return judge_coordinator(w, pid, status, expected);
 }

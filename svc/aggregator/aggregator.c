@@ -25,7 +25,7 @@
 #define JOIN_DEADLINE_NS (10 * NS_PER_S)
 #define REJOIN_DEADLINE_NS (2 * NS_PER_S)
 #define REJOIN_PAUSE_MS 200
-#define KEEPING_ORPHAN_TIMES 10
+#define UNUSED_ORPHAN_NS (60 * NS_PER_S) /* at most, without workers and copies */
 #define DESCRIPTORS_PROCESS 16
 #define DESCRIPTORS_LANE 24 /* a dozen of its own, and a few workers */
 
@@ -353,14 +353,26 @@ static void lose_coordinator(struct aggregator *a, int reason)
     timeline_abandon(a);
 }
 
-/* A process whose coordinator never comes back and whom no worker needs should not stay for ever.
- */
+/* Jobs train on without a coordinator for the whole time-out, and two aggregators may keep copies
+ * for each other that nobody needs any more. Without either, the process waits for less. */
 static bool is_orphan(struct aggregator *a, uint64_t away_since_ns)
 {
     uint64_t timeout_ns = a->options->orphan_timeout_ns;
-    if (keeping_is_used(a)) /* but two may keep copies for each other that nobody needs */
-        timeout_ns *= KEEPING_ORPHAN_TIMES;
-    return timeout_ns && clock_now_ns() - away_since_ns > timeout_ns && serve_connections(a) == 0;
+    bool is_used = serve_connections(a) > 0 || keeping_is_used(a);
+    if (!is_used && timeout_ns > UNUSED_ORPHAN_NS)
+        timeout_ns = UNUSED_ORPHAN_NS;
+    return timeout_ns && clock_now_ns() - away_since_ns > timeout_ns;
+}
+
+/* Nobody else can tell workers that still train here. */
+static void tell_workers_of_end(struct aggregator *a)
+{
+    char text[ERR_TEXT_BYTES];
+    snprintf(text, sizeof text,
+             "there has been no coordinator for %llu s (--orphan-timeout): start gradpool serve "
+             "again, then the job",
+             (unsigned long long)(a->options->orphan_timeout_ns / NS_PER_S));
+    serve_end_jobs(a, -ESHUTDOWN, text);
 }
 
 static void rejoin(struct aggregator *a)
@@ -378,6 +390,8 @@ static void rejoin(struct aggregator *a)
         bool is_refused = r == -ESTALE || r == -EKEYREJECTED || r == -EKEYREVOKED || is_stopped;
         if (is_refused || is_orphan(a, away_since_ns)) {
             log_error("giving up: %s", err.text);
+            if (!is_refused)
+                tell_workers_of_end(a);
             a->is_draining = true;
             a->is_stale = r == -ESTALE;
             return;

@@ -21,8 +21,8 @@ struct aggregator_options {
     const char *grant;            /* secret from the provisioner; NULL: joined by hand */
     const uint32_t *allowed_uids;
     size_t allowed_uids_count;
-    uint64_t orphan_timeout_ns; /* exit when the coordinator stays away so long and no worker is
-                                   connected; 0: never */
+    uint64_t orphan_timeout_ns; /* exit when the coordinator stays away so long, without workers
+                                   after a minute of it at most; 0: never */
     uint64_t leave_timeout_ns;  /* after a signal what is here moves to others, for so long at
                                    most; 0: it ends at once */
 };

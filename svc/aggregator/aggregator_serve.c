@@ -347,6 +347,25 @@ size_t serve_connections(struct aggregator *a)
     return connections;
 }
 
+struct ending {
+    int code;
+    const char *text;
+};
+
+static int end_jobs(struct lane *lane, void *context)
+{
+    const struct ending *ending = context;
+    lane_fail_jobs(lane, ending->code, ending->text);
+    return 0;
+}
+
+void serve_end_jobs(struct aggregator *a, int code, const char *text)
+{
+    struct ending ending = {code, text};
+    for (size_t i = 0; i < a->lanes_count; i++)
+        lane_thread_call(a->lanes[i], end_jobs, &ending);
+}
+
 struct held {
     Gradpool__Wire__PieceHeld **rows;
     size_t count, room;

@@ -66,6 +66,8 @@ Gradpool__Wire__StatsReply *stats_build(struct aggregator *a,
                                         const Gradpool__Wire__StatsRequest *request);
 /* Connections of all lanes together. */
 size_t serve_connections(struct aggregator *a);
+/* All jobs of all lanes fail, and their workers hear why. */
+void serve_end_jobs(struct aggregator *a, int code, const char *text);
 /* What the lanes serve now, as rows for AggregatorJoin; free each and the array with
  * serve_held_free(). */
 int serve_held(struct aggregator *a, Gradpool__Wire__PieceHeld ***ret_rows, size_t *ret_count);

@@ -367,6 +367,15 @@ void lane_each_failure(const struct lane *lane,
     }
 }
 
+void lane_fail_jobs(struct lane *lane, int code, const char *text)
+{
+    list_for_each_safe (node, &lane->jobs) {
+        struct lane_job *job = list_entry(node, struct lane_job, link);
+        if (!job->is_dropped)
+            job_fail(job, code, "job '%s': %s", job->name, text);
+    }
+}
+
 bool lane_is_quiet(const struct lane *lane)
 {
     if (!list_is_empty(&lane->running) || !list_is_empty(&lane->telling))

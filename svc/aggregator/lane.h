@@ -183,6 +183,9 @@ void lane_each_failure(const struct lane *lane,
                        void (*each)(void *context, uint32_t job, int code, const char *text),
                        void *context);
 
+/* Every job that has not failed yet fails: whoever is connected hears it with the next turns. */
+void lane_fail_jobs(struct lane *lane, int code, const char *text);
+
 /* No round is being summed and nothing is owed to anybody: a good moment to stop. */
 bool lane_is_quiet(const struct lane *lane);
 size_t lane_connections(const struct lane *lane);

@@ -80,6 +80,7 @@ static const char *const known[] = {
     "SIZE",
     "STALL_MS",
     "STATE_DIR",
+    "STOP",
     "TENANT",
     "TENANT_BYTES_MAX",
     "TENANT_CONNECTIONS_MAX",

@@ -56,6 +56,7 @@ struct cli_serve {
     uint32_t aggregators_min, lanes_min, lanes_max, lanes_spare; /* lanes 0: not given */
     bool scales, names_scale;                                    /* whether --scale on was said */
     bool explores, explores_blindly;
+    bool ends_jobs, keeps_jobs;         /* --stop jobs, --stop service; neither: auto */
     unsigned long long piece_bytes_max; /* 0: the packer's */
     struct cli_lanes lanes;
     struct limits limits;
@@ -108,6 +109,7 @@ int cli_tenant(int argc, char **argv, const struct cli_show *show);
 int cli_move(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_drain(int argc, char **argv);
+int cli_stop(int argc, char **argv);
 int cli_snapshot(int argc, char **argv);
 int cli_timeline(int argc, char **argv);
 int cli_top(int argc, char **argv, const struct cli_show *show);

@@ -34,8 +34,8 @@ enum lane_option {
     [LANE_ALLOW_UID] = {"allow-uid", "UIDS", "users, like 1000,1001, whose workers may share "   \
                         "memory with lanes (default: the own one)"},                             \
     [LANE_ORPHAN_TIMEOUT] = {"orphan-timeout", "SECONDS", "aggregators end when there has been " \
-                             "no coordinator for so long and no worker is connected; 0: never "  \
-                             "(default: 60 for serve, 0 for aggregator)"},                       \
+                             "no coordinator for so long; after 60 at most if no worker is "     \
+                             "connected; 0: never (default: 600 for serve, 0 for aggregator)"},  \
     [LANE_LEAVE_TIMEOUT] = {"leave-timeout", "SECONDS", "after SIGTERM an aggregator's tasks and " \
                             "state move to others first, for so long at most; 0: it ends at "    \
                             "once (default: 20)"},                                               \

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define ASK_TIMEOUT_MS 10000
@@ -85,6 +86,14 @@ static int connect_to(const char *url, uint64_t deadline_ns, struct channel **re
     if (error < 0)
         close(fd);
     return error;
+}
+
+void operator_socket(const char *state_dir, char *buffer, size_t buffer_bytes)
+{
+    char preset[PATH_MAX];
+    const char *dir = state_dir ? state_dir : cli_state_dir_default(preset, sizeof preset);
+    _cleanup_free_ char *whole = realpath(dir, NULL);
+    snprintf(buffer, buffer_bytes, "unix:%s/control.sock", whole ? whole : dir);
 }
 
 static uint64_t deadline_in(int timeout_ms)

@@ -5,6 +5,7 @@
 #include "svc/wire/channel.h"
 #include "svc/wire/endpoint.h"
 
+#include <limits.h>
 #include <stdbool.h>
 
 struct operator_options {
@@ -46,6 +47,9 @@ int operator_order(const struct operator_options *options, envelope *request);
  * key and the endpoint is no Unix socket. */
 int operator_channel(const struct endpoint *endpoint, int fd, struct channel **ret_channel,
                      struct err *err);
+/* The Unix socket of the service with that state dir, as an endpoint; NULL: the default one. */
+#define OPERATOR_SOCKET_BYTES (PATH_MAX + 32)
+void operator_socket(const char *state_dir, char *buffer, size_t buffer_bytes);
 /* For who asks again and again: one connection. The texts in `err` say what failed. */
 int operator_open(const char *endpoint, struct channel **ret_channel, struct err *err);
 int operator_call(struct channel *channel, envelope *request, envelope **ret_reply,

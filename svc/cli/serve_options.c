@@ -35,6 +35,7 @@ enum {
     LANES_SPARE,
     EXPLORE,
     PIECE_MAX,
+    STOP,
     LIMIT_FIRST
 };
 
@@ -106,6 +107,13 @@ const struct knob serve_knobs[] = {
                  "(default: off)"},
     [PIECE_MAX] = {"piece-max", "BYTES",
                    "of a piece of a tensor, and of a task, 4096 to 4194304 (default: 4194304)"},
+    [STOP] =
+        {"stop", "auto|service|jobs",
+         "what SIGTERM does while jobs train: service leaves them and the local aggregators to "
+         "the next start with the same --state-dir; jobs ends them, as SIGINT and `gradpool "
+         "stop' do; auto is service, but jobs where local aggregators end with this process: "
+         "as the first of a container, or under systemd, whose KillMode it does not know "
+         "(default: auto)"},
     LIMIT_TABLE(LIMIT_KNOB){0},
 };
 
@@ -134,6 +142,15 @@ static int set_name(struct cli_serve *o, const char *value, struct err *err)
         return err_set(err, -EINVAL, "expected 1 to 64 letters, digits, '.', '_' and '-'");
     o->name = value;
     return 0;
+}
+
+static int set_stop(struct cli_serve *o, const char *value, struct err *err)
+{
+    o->ends_jobs = strcmp(value, "jobs") == 0;
+    o->keeps_jobs = strcmp(value, "service") == 0;
+    if (o->ends_jobs || o->keeps_jobs || strcmp(value, "auto") == 0)
+        return 0;
+    return err_set(err, -EINVAL, "'%.64s': expected auto, service or jobs", value);
 }
 
 static int set_durability(const char *value, enum durability *ret_durability, struct err *err)
@@ -201,6 +218,7 @@ static int set(void *context, int index, const char *value, struct err *err)
         error = knobs_number(value, 4096, 4194304, &number, err);
         o->piece_bytes_max = number;
         break;
+    case STOP: return set_stop(o, value, err);
     case LANES_MIN: return set_count(value, 1, &o->lanes_min, err);
     case LANES_MAX: return set_count(value, 1, &o->lanes_max, err);
     case LANES_SPARE: return set_count(value, 0, &o->lanes_spare, err);
@@ -270,11 +288,13 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
         "  gradpool serve --http 127.0.0.1:7078\n\n"
         "Each option can be given as the environment variable in brackets; the command line wins. "
         "GRADPOOL_LOG_LEVEL is error, warn, info (default), debug or trace.\n\n"
-        "SIGTERM, SIGHUP and Ctrl-C drain: open rounds are finished, aggregators end, nothing but "
-        "the "
-        "state dir is left; a second signal ends at once. Exit code: 0 after SIGTERM, 130 after "
-        "Ctrl-C, 1 when it could not start, 2 for a mistake on the command line.\n\n"
-        "After a crash start it again with the same --state-dir: jobs in training go on.\n\n"
+        "SIGTERM while jobs train leaves them and their local aggregators to the next start with "
+        "the same --state-dir and --listen, as a crash does: jobs in training go on (--stop, "
+        "--orphan-timeout). SIGTERM without jobs, Ctrl-C (SIGINT) and `gradpool stop' end jobs, "
+        "aggregators and this process, in this order; nothing but the state dir is left. One more "
+        "signal ends all at once. SIGHUP does nothing yet. Exit code: 0 after all of these, 128 + "
+        "the number of a signal that ended at once, 1 when it could not start, 2 for a mistake on "
+        "the command line.\n\n"
         "Policies: ";
     static const struct knob_command command = {
         .name = "gradpool serve",
@@ -294,7 +314,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
         .aggregator_timeout_ms = 1500,
         .local_timeout_ms = 10000,
         .worker_timeout_ms = 2000,
-        .lanes = {.lanes_per_core = 1, .orphan_timeout_s = 60, .leave_timeout_s = LEAVE_TIMEOUT_S}};
+        .lanes = {.lanes_per_core = 1, .orphan_timeout_s = 600, .leave_timeout_s = LEAVE_TIMEOUT_S}};
     limits_init(&o.limits);
     list_policies(policies, after, sizeof after);
     knobs_parse(&command, argc, argv, &o);

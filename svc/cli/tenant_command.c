@@ -93,11 +93,8 @@ static void parse(int argc, char **argv, struct tenant_options *ret_options)
 
 static int ask(const struct tenant_options *o, envelope *request, envelope **ret_reply)
 {
-    char state_dir[PATH_MAX], endpoint[PATH_MAX + 32];
-    const char *dir =
-        o->state_dir ? o->state_dir : cli_state_dir_default(state_dir, sizeof state_dir);
-    _cleanup_free_ char *whole = realpath(dir, NULL);
-    snprintf(endpoint, sizeof endpoint, "unix:%s/control.sock", whole ? whole : dir);
+    char endpoint[OPERATOR_SOCKET_BYTES];
+    operator_socket(o->state_dir, endpoint, sizeof endpoint);
     struct operator_options options = {.endpoint = endpoint};
     int error = operator_ask(&options, request, ret_reply);
     return error == 0 ? CLI_OK : error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;

@@ -1,5 +1,5 @@
-/* The coordinator as a whole: from options to a running service, restoring, draining, ending. Owns
- * struct service and the order in which its parts come and go. */
+/* The coordinator as a whole: from options to a running service, restoring. Owns struct service and
+ * the order in which its parts come and go. */
 #include "svc/coordinator/coordinator.h"
 
 #include "packer/packer.h"
@@ -14,6 +14,7 @@
 #include "svc/coordinator/profiles.h"
 #include "svc/coordinator/saving.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/stopping.h"
 #include "svc/coordinator/timelines.h"
 
 #include <errno.h>
@@ -151,93 +152,16 @@ static int restore(struct service *s, struct err *err)
     return store_commit(s->store, err);
 }
 
-/* --- draining --- */
+/* --- events --- */
 
-static void kill_local(struct service *s)
-{
-    fleet_drain(s, true);
-    list_for_each (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
-        if (a->process.fd >= 0)
-            process_kill(a->process.fd, SIGKILL);
-    }
-}
-
-static void end_jobs(struct service *s)
-{
-    list_for_each_safe (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
-        profiles_keep(job);
-        jobs_fail(job, NULL, -ESHUTDOWN, "gradpool serve was stopped");
-        jobs_forget(job);
-    }
-}
-
-static void drained(struct service *s)
-{
-    end_jobs(s);
-    s->phase = SERVICE_DOWN;
-    log_info("stopped");
-}
-
-static void drain_overdue(struct timer *timer)
-{
-    struct service *s = container_of(timer, struct service, drain_timer);
-    log_warn("aggregators are still busy after %d s: ending them",
-             (int)(DRAIN_DEADLINE_NS / NS_PER_S));
-    kill_local(s);
-    /* Those on other hosts end by themselves. */
-    list_for_each_safe (node, &s->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
-        if (a->process.fd < 0 && a->state == AGGREGATOR_UP)
-            peer_break(a->peer);
-    }
-}
-
-void service_check_drained(struct service *s)
-{
-    if (s->phase != SERVICE_DRAINING || !fleet_is_gone(s))
-        return;
-    list_for_each (node, &s->aggregators)
-        if (list_entry(node, struct aggregator, link)->state != AGGREGATOR_LOST)
-            return;
-    drained(s);
-}
-
-static void drain(struct service *s, int ended_by)
-{
-    s->phase = SERVICE_DRAINING;
-    s->ended_by = ended_by;
-    timer_start(&s->loop, &s->drain_timer, clock_now_ns() + DRAIN_DEADLINE_NS);
-    list_for_each (node, &s->aggregators)
-        aggregator_drain(list_entry(node, struct aggregator, link));
-    fleet_drain(s, false);
-    service_check_drained(s);
-}
-
-void coordinator_drain(struct coordinator *c, int signal)
-{
-    struct service *s = &c->service;
-    if (s->phase == SERVICE_DRAINING)
-        return kill_local(s);
-    if (s->phase == SERVICE_DOWN)
-        return;
-    log_info("stopping: aggregators finish their open rounds (once more: end them now)");
-    drain(s, signal);
-}
-
-void service_give_up(struct service *s, int code)
-{
-    if (s->phase == SERVICE_UP)
-        drain(s, code);
-}
+void coordinator_signal(struct coordinator *c, int number) { stopping_signal(&c->service, number); }
 
 static void signal_ready(struct source *source, uint32_t events)
 {
     struct service *s = container_of(source, struct service, signals);
     struct signalfd_siginfo info;
     if (read(source->fd, &info, sizeof info) == sizeof info)
-        coordinator_drain(container_of(s, struct coordinator, service), (int)info.ssi_signo);
+        stopping_signal(s, (int)info.ssi_signo);
 }
 
 static void try_again(struct timer *timer)
@@ -272,7 +196,7 @@ static void init(struct service *s)
     list_init(&s->timelines);
     list_init(&s->profiles);
     list_init(&s->farewells);
-    timer_init(&s->drain_timer, drain_overdue);
+    stopping_init(s);
     timer_init(&s->retry_timer, try_again);
     timer_init(&s->fit_timer, are_fit);
     s->lock_fd = s->spare_fd = -1;

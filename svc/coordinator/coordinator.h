@@ -33,8 +33,10 @@ struct coordinator_options {
     uint32_t network_gbit;      /* of local lanes; 0: as the kernel tells it */
     uint16_t data_port;         /* of the first local lane; 0: any free ones */
     const char *allow_uids;     /* "1000,1001": users whose workers may share memory */
-    uint64_t orphan_timeout_ns; /* local aggregators without coordinator and workers; 0: for ever */
+    uint64_t orphan_timeout_ns; /* local aggregators without a coordinator; 0: for ever */
     uint64_t leave_timeout_ns;  /* of local aggregators that are asked to end; 0: none */
+    bool ends_jobs;             /* SIGTERM does, whatever trains */
+    bool keeps_jobs;            /* SIGTERM does, also where local aggregators seem to end with us */
     uint64_t aggregator_timeout_ns; /* of one that answers no ping; 0: for ever */
     uint64_t local_timeout_ns;      /* of one whose process is seen to live; 0: the same */
     uint64_t worker_timeout_ns;     /* of a worker whose host is silent; 0: as TCP finds it */
@@ -65,13 +67,14 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
 /* Kills nothing: aggregators that still run are left to a later coordinator. NULL is fine. */
 void coordinator_destroy(struct coordinator *c);
 
-/* Handles one event, waiting until `deadline_ns` at most. 1: go on; 0: drained. */
+/* Handles one event, waiting until `deadline_ns` at most. 1: go on; 0: it has ended. */
 int coordinator_step(struct coordinator *c, uint64_t deadline_ns);
-/* Steps until drained after SIGTERM, SIGINT or SIGHUP (which must be blocked; it reads them).
- * Returns the number of that signal, or a negative errno: it could not go on, as was logged. */
+/* Steps until SIGTERM, SIGINT (both must be blocked, and SIGHUP; it reads them) or `gradpool stop`
+ * has ended it. 0: in order, or it has left its jobs to the next start; a signal's number: that
+ * second one has ended all at once; a negative errno: it could not go on, as was logged. */
 int coordinator_run(struct coordinator *c);
-/* What a first such signal does; a second call kills the local aggregators at once. */
-void coordinator_drain(struct coordinator *c, int signal);
+/* As if that signal had come (K91, K92). */
+void coordinator_signal(struct coordinator *c, int number);
 
 /* "gradpool://127.0.0.1:7077", with the port in use. */
 const char *coordinator_endpoint(const struct coordinator *c);

@@ -326,6 +326,13 @@ void fleet_drain(struct service *s, bool now)
         farewells_end(s);
 }
 
+void fleet_end_starting(struct service *s)
+{
+    for (size_t i = 0; i < s->slots_count; i++)
+        if (s->slots[i].watch.fd >= 0 && !has_aggregator(&s->slots[i]))
+            s->provisioner->ops->stop(s->provisioner, &s->slots[i].process, true);
+}
+
 bool fleet_is_gone(const struct service *s)
 {
     for (size_t i = 0; i < s->slots_count; i++)

@@ -55,6 +55,8 @@ bool fleet_may_start(const struct slot *slot);
 /* Whether a local aggregator is about to come. */
 bool fleet_expects_more(const struct service *s);
 void fleet_drain(struct service *s, bool now);
+/* Kills those that have not joined: no lane of theirs serves anybody. */
+void fleet_end_starting(struct service *s);
 bool fleet_is_gone(const struct service *s);
 void fleet_destroy(struct service *s);
 /* Kills the process of an aggregator that was started here and has not ended. */

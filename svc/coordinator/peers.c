@@ -9,6 +9,7 @@
 #include "svc/coordinator/members.h"
 #include "svc/coordinator/saving.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/stopping.h"
 #include "svc/coordinator/timelines.h"
 #include "svc/coordinator/visitors.h"
 
@@ -61,6 +62,7 @@ static const struct {
     {BODY(SNAPSHOT_END_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, saving_handle_end},
     {BODY(TIMELINE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, timelines_handle_request},
     {BODY(TIMELINE_NEXT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, timelines_handle_next},
+    {BODY(STOP_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, stopping_handle},
     {BODY(TENANT_ADD_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_add},
     {BODY(TENANT_REVOKE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_revoke},
     {BODY(TENANTS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_list},

@@ -39,7 +39,8 @@ struct service {
     uint64_t shown_ns;       /* when the display was shown something last */
     uint64_t show_pause_ns;  /* from there to the next time, unless nothing trains */
     uint32_t idle_shows;     /* snapshots in a row while nothing trained */
-    struct timer drain_timer, retry_timer, ping_timer, look_timer, measure_timer, leavers_timer;
+    struct timer drain_timer, give_up_timer, retry_timer, ping_timer;
+    struct timer look_timer, measure_timer, leavers_timer;
     struct timer fit_timer;   /* until the last keeper that was relieved is fit again */
     bool tells_leavers;       /* the last of them runs */
     uint64_t scaled_ns;       /* when growth had its last window */
@@ -62,7 +63,8 @@ struct service {
     uint64_t next_id; /* of calls and waits */
     uint64_t started_ns;
     enum service_phase phase;
-    int ended_by; /* a signal's number, or a negative errno: it could not go on */
+    const char *takes_along; /* why local aggregators do not outlive it; NULL: they do */
+    int ended_by;            /* 0: in order; a second signal; a negative errno: could not go on */
     char node[HOST_NAME_MAX + 1];
     char endpoint_url[300];
     char data_host[256]; /* for local lanes; "": they choose */
@@ -80,12 +82,15 @@ static inline uint64_t piece_bytes_max(const struct service *s)
 }
 
 void service_put_numbers(struct service *s);
-/* Drains, as after a signal, because it cannot go on; the reason has been logged. */
+/* What memory or the store did not allow is tried again, of all jobs, after RETRY_NS. */
+void service_retry_later(struct service *s);
+
+/* --- stopping.c --- */
+
+/* Ends in order, soon, because it cannot go on; the reason has been logged. */
 void service_give_up(struct service *s, int code);
 /* After an aggregator or a local process has gone: the end of a drain, perhaps. */
 void service_check_drained(struct service *s);
-/* What memory or the store did not allow is tried again, of all jobs, after RETRY_NS. */
-void service_retry_later(struct service *s);
 
 /* --- liveness.c --- */
 

@@ -34,6 +34,32 @@ ESTABLISHED = '01'  # in /proc/net/tcp
 SO_ATTACH_FILTER = 26
 
 
+def children(pid):
+    """Processes that this one has started, whichever thread of it did."""
+    pids = []
+    with contextlib.suppress(OSError):
+        for thread in pathlib.Path(f'/proc/{pid}/task').iterdir():
+            pids += map(int, (thread / 'children').read_text().split())
+    return pids
+
+
+def running(*parts):
+    """Pids of processes whose command, its words ended by zeros, has all of these in it."""
+    pids = []
+    for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
+        with contextlib.suppress(OSError):
+            command = path.read_bytes()
+            if all(part.encode() in command for part in parts):
+                pids.append(int(path.parent.name))
+    return pids
+
+
+def kill_all(pids):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 class Process:
     """A child whose output goes to a file that can be read while it runs."""
 
@@ -62,6 +88,13 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             self.child.kill()
         self.child.wait()
+
+    def end(self):
+        """Kills it with its children, such as the local aggregators of a coordinator, which would
+        outlive it."""
+        left = children(self.pid)
+        self.kill()
+        kill_all(left)
 
     def wait(self, seconds=WAIT_S):
         """The exit code."""
@@ -239,19 +272,23 @@ class Service:
         path.write_text(made.stdout)
         return {'GRADPOOL_KEY_FILE': str(path)}
 
-    def stop(self, number=signal.SIGTERM):
-        self.serve.signal(number)
+    def stop(self, number=None):
+        """With its jobs: by `gradpool stop`, or by a signal. The exit code."""
+        if number:
+            self.serve.signal(number)
+        else:
+            run([GRADPOOL, 'stop', '--state-dir', self.state], capture_output=True, check=True,
+                timeout=90)
         return self.serve.wait()
 
+    def local_aggregators(self):
+        """Pids, also of those whose coordinator is gone."""
+        return running('\0aggregator\0', f'\0unix:{self.state}/control.sock\0')
+
     def end(self):
-        pids = []
-        with contextlib.suppress(Exception):
-            pids = self.pids()
         for child in self.children:
             child.kill()
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_all(self.local_aggregators())
         tap.witnesses[:] = [w for w in tap.witnesses if w is not self]
         if self.owns_folder:
             shutil.rmtree(self.folder, ignore_errors=True)

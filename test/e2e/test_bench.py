@@ -203,7 +203,7 @@ class Idle(unittest.TestCase):
 
 
 class Ended(unittest.TestCase):
-    def test_one_that_is_killed_leaves_no_folder_behind(self):
+    def test_one_that_is_killed_leaves_neither_folder_nor_process_behind(self):
         for number in (signal.SIGTERM, signal.SIGKILL):
             with tempfile.TemporaryDirectory() as folder, subprocess.Popen(
                     [str(BENCH), 'idle', '--seconds', '60'], stdout=subprocess.DEVNULL,
@@ -213,6 +213,7 @@ class Ended(unittest.TestCase):
                 process.send_signal(number)
                 self.assertEqual(harness.end_of(process), -number)
                 until(lambda: not os.listdir(folder), 'all is removed')
+                until(lambda: not harness.running(folder), 'its service has ended')
 
 
 class Durability(unittest.TestCase):

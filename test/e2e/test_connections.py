@@ -81,7 +81,7 @@ class OwnName(unittest.TestCase):
 
     def start(self, *command):
         process = Process([GRADPOOL, *command], self.folder, command[0], self.by_name)
-        self.addCleanup(process.kill)
+        self.addCleanup(process.end)
         return process
 
     def test_a_service_that_other_hosts_do_not_reach_says_so(self):

@@ -83,7 +83,7 @@ class Limits(unittest.TestCase):
             serve = Process(['prlimit', '--fsize=1000', GRADPOOL, 'serve', '--state-dir',
                              f'{folder}/state', '--listen', 'gradpool://127.0.0.1:0'],
                             Path(folder), 'serve')
-            self.addCleanup(serve.kill)
+            self.addCleanup(serve.end)
             serve.wait_for('the limit of the bytes of a file (RLIMIT_FSIZE) is 1000; raise it')
             self.assertNotEqual(serve.wait(), 0)
 

@@ -41,8 +41,8 @@ class Strikes(unittest.TestCase):
         told = json.loads(answer.stdout.splitlines()[-1])
         self.assertEqual(told['kills'], told['kills_aggregator'] + told['kills_worker'] +
                          told['kills_coordinator'])
-        for name in ('kills_aggregator', 'kills_worker', 'kills_coordinator', 'stops', 'cuts',
-                     'rounds', 'rounds_elastic', 'snapshots', 'drains'):
+        for name in ('kills_aggregator', 'kills_worker', 'kills_coordinator', 'restarts',
+                     'stops', 'cuts', 'rounds', 'rounds_elastic', 'snapshots', 'drains'):
             self.assertGreater(told[name], 0, name)
         self.assertGreater(told['elements_checked'], told['rounds'])
         self.assertLess(told['longest_wait_s'], WAIT_S)

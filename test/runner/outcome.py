@@ -14,11 +14,12 @@ class Outcome:
     """One program: counts of its cases, and names of the failed and skipped ones.
 
     `code` is the exit code, negative for a signal. `ended_for` says why the runner ended it.
-    A program that speaks no TAP (`is_tap` false) is one case."""
+    A program that speaks no TAP (`is_tap` false) is one case. `left`: processes that it has left
+    behind, as text."""
 
-    def __init__(self, name, code, stdout, stderr='', ended_for=None, is_tap=True):
+    def __init__(self, name, code, stdout, stderr='', ended_for=None, is_tap=True, left=()):
         self.name, self.code, self.ended_for, self.is_tap = name, code, ended_for, is_tap
-        self.stdout, self.stderr = stdout, stderr
+        self.stdout, self.stderr, self.left = stdout, stderr, left
         self.passed = 0
         self.failures, self.skips = [], []  # names; (name, reason)
         self.is_whole_skip = bool(ALL_SKIPPED.search(stdout)) and code == 0

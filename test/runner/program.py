@@ -11,6 +11,7 @@ import progress
 
 QUIET_S = 180       # without progress: no CPU, no disk, no byte of output
 SILENT_S = 2400     # without a byte of output, however busy
+ENDING_S = 0.2      # for processes that end with their program
 KILL_S = 10
 
 
@@ -93,10 +94,11 @@ class Program:
 
     def finish(self):
         self.seconds = self.age_s
+        left = left_behind(self.pid)
         kill(session_of(self.pid))
         text = {ending: self.path(ending).read_text(errors='replace') for ending in ('out', 'err')}
         return Outcome(self.name, self.process.returncode, text['out'], text['err'],
-                       self.ended_for, self.test['protocol'] == 'tap')
+                       self.ended_for, self.test['protocol'] == 'tap', left)
 
 
 def hear_interrupts():
@@ -108,6 +110,26 @@ def hear_interrupts():
 def session_of(root):
     """Processes that it has left behind."""
     return [pid for pid, (_, session) in progress.processes().items() if session == root]
+
+
+def left_behind(root):
+    """Pids and commands of those that have not ended a moment after their program."""
+    deadline, left = time.monotonic() + ENDING_S, commands(session_of(root))
+    while left and time.monotonic() < deadline:
+        time.sleep(ENDING_S / 10)
+        left = commands(session_of(root))
+    return left
+
+
+def commands(pids):
+    """Of those that live, as text."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            with open(f'/proc/{pid}/cmdline', 'rb') as file:    # empty: it only waits to be reaped
+                if command := file.read().replace(b'\0', b' ').decode(errors='replace').strip():
+                    found.append(f'{pid} {command[:160]}')
+    return found
 
 
 def kill(pids):

@@ -53,6 +53,7 @@ class Summary:
             for line in [f'---- failed: {program}', *repeat_lines(program, outcome)]:
                 print(line)
         self.name_skips()
+        self.name_left()
         totals = [0, 0, 0]
         for word in self.unknown:
             totals[1] += 1
@@ -78,6 +79,12 @@ class Summary:
                 for name, reason in outcome.skips:
                     why = reason or 'the test gives no reason'
                     print(f'skipped: {build}:{outcome.name}: {name}: {why}')
+
+    def name_left(self):
+        for build, outcomes in self.outcomes.items():
+            for outcome in outcomes:
+                for process in outcome.left:
+                    print(f'left behind: {build}:{outcome.name}: process {process}')
 
 
 def repeat_lines(program, outcome):

@@ -194,7 +194,7 @@ static void the_end_of_the_service_does_not_wait_for_one_that_is_away(void **sta
     end_close(left);
     rig_settle(rig);
     uint64_t started_ns = clock_now_ns();
-    coordinator_drain(rig->coordinator, SIGTERM);
+    coordinator_signal(rig->coordinator, SIGTERM);
     while (coordinator_step(rig->coordinator, clock_now_ns() + NS_PER_S) > 0)
         assert_true(clock_now_ns() < started_ns + 60 * NS_PER_S);
 }

@@ -1,4 +1,4 @@
-/* What outlives the coordinator, what it refuses to start on, and how it ends. */
+/* What outlives the coordinator, what it refuses to start on, and what its end leaves. */
 #include "test/unit/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -339,38 +339,15 @@ static void no_socket(const struct rig *rig)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-static void a_drain_waits_for_aggregators_and_then_tells_the_workers(void **state)
-{
-    struct rig *rig = *state;
-    envelope request;
-    WIRE(JoinRequest) more;
-    struct end *lane = rig_aggregator(rig, 1);
-    struct worker zero = join(rig, 0, 1);
-    struct end *late = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
-    coordinator_drain(rig->coordinator, SIGTERM);
-    message_free(end_expect(lane, BODY(DRAIN_REQUEST)));
-    join_request(&request, &more, "late", 0, 1);
-    end_ask_refused(late, &request, -ESHUTDOWN, "is stopping");
-    end_expect_none(zero.end, BODY(JOB_FAILURE));
-    end_close(lane);
-    step_until_drained(rig);
-    envelope *message = end_expect(zero.end, BODY(JOB_FAILURE));
-    assert_int_equal(message->job_failure->code, -ESHUTDOWN);
-    message_free(message);
-    assert_int_equal(coordinator_run(rig->coordinator), SIGTERM);
-    coordinator_destroy(rig->coordinator);
-    rig->coordinator = NULL;
-    no_socket(rig);
-}
-
-static void after_a_drain_nothing_is_remembered_but_the_numbers(void **state)
+static void after_its_end_nothing_is_remembered_but_the_numbers(void **state)
 {
     struct rig *rig = *state;
     uint32_t job;
     struct worker zero = join(rig, 0, 1);
-    coordinator_drain(rig->coordinator, SIGTERM);
+    coordinator_signal(rig->coordinator, SIGINT);
     step_until_drained(rig);
     rig_crash(rig);
+    no_socket(rig);
     rig_start(rig);
     rig_join(rig, "resnet", 0, 3, NULL, &job);
     assert_true(job > zero.job);
@@ -383,9 +360,9 @@ static void a_second_signal_ends_local_aggregators_at_once(void **state)
     rig->options.aggregators = 1;
     rig_start(rig);
     rig_local_aggregator(rig, 1, rig->grants[0])->answers = false;
-    coordinator_drain(rig->coordinator, SIGINT);
+    coordinator_signal(rig->coordinator, SIGINT);
     rig_settle(rig); /* it does not drain */
-    coordinator_drain(rig->coordinator, SIGINT);
+    coordinator_signal(rig->coordinator, SIGINT);
     step_until_drained(rig);
     assert_int_equal(coordinator_run(rig->coordinator), SIGINT);
 }
@@ -409,8 +386,7 @@ int main(void)
         CASE(a_disk_that_is_full_at_the_start_is_said),
         CASE(options_that_make_no_service_are_refused),
         CASE(a_full_disk_refuses_the_request_and_the_service_goes_on),
-        CASE(a_drain_waits_for_aggregators_and_then_tells_the_workers),
-        CASE(after_a_drain_nothing_is_remembered_but_the_numbers),
+        CASE(after_its_end_nothing_is_remembered_but_the_numbers),
         CASE(a_second_signal_ends_local_aggregators_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

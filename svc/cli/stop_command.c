@@ -1,0 +1,123 @@
+/* gradpool stop: an operator ends the service: jobs, then aggregators, then the coordinator. Speaks
+ * over the Unix socket in the state dir, and nowhere else. */
+#include "svc/base/clock.h"
+#include "svc/base/process.h"
+#include "svc/cli/cli.h"
+#include "svc/cli/knobs.h"
+#include "svc/cli/operator.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <time.h>
+
+/* More than the coordinator gives its aggregators, on a host that is five times as slow. */
+#define END_NS (60 * NS_PER_S)
+#define LOOK_NS (10 * NS_PER_MS)
+
+enum { STATE_DIR };
+
+const struct knob stop_knobs[] = {
+    [STATE_DIR] = {"state-dir", "DIR", "that of gradpool serve (default: the same as there)"},
+    {0},
+};
+
+static int set(void *context, int index, const char *value, struct err *err)
+{
+    *(const char **)context = value;
+    return 0;
+}
+
+static void parse(int argc, char **argv, const char **ret_state_dir)
+{
+    static const struct knob_command command = {
+        .name = "gradpool stop",
+        .knobs = stop_knobs,
+        .set = set,
+        .before = "Ends the service: all jobs, whose workers are told so, then the aggregators, "
+                  "then gradpool serve; returns when that has ended. Runs on the coordinator's "
+                  "host. For a restart under jobs in training, send SIGTERM to gradpool serve "
+                  "instead and start it again: jobs train on.",
+        .after = "Examples:\n  gradpool stop\n  gradpool stop --state-dir /var/lib/gradpool\n\n"
+                 "Exit code: 0 ended; 1 failed, or it has not ended within a minute; 2 a mistake "
+                 "on the command line; 3 no service there."};
+    *ret_state_dir = NULL;
+    knobs_parse(&command, argc, argv, ret_state_dir);
+}
+
+/* What it still says is for nobody; its end is the end of the connection. */
+static bool has_hung_up(struct channel *channel)
+{
+    struct pollfd end = {.fd = channel_fd(channel), .events = POLLIN};
+    envelope *message;
+    int error;
+    (void)poll(&end, 1, (int)(LOOK_NS / NS_PER_MS));
+    while ((error = channel_receive(channel, &message)) == 0)
+        gradpool__wire__envelope__free_unpacked(message, NULL);
+    return error != -EAGAIN;
+}
+
+/* 0: not known, because it lives in another PID namespace. */
+static uint32_t process_of(const struct channel *channel)
+{
+    int pid;
+    uint32_t uid;
+    return channel_credentials(channel, &pid, &uid) == 0 && pid > 0 ? (uint32_t)pid : 0;
+}
+
+static bool is_running(uint32_t pid, uint64_t identity)
+{
+    return identity && process_identity(pid) == identity && process_state(pid) != 'Z';
+}
+
+/* The process ends a moment after its connections. */
+static bool wait_for_end(struct channel *channel, uint32_t pid, uint64_t identity)
+{
+    const struct timespec again = {0, LOOK_NS};
+    uint64_t deadline_ns = clock_now_ns() + END_NS;
+    bool is_gone = false;
+    while (!is_gone && clock_now_ns() < deadline_ns)
+        is_gone = has_hung_up(channel);
+    while (is_running(pid, identity) && clock_now_ns() < deadline_ns)
+        nanosleep(&again, NULL);
+    return is_gone && !is_running(pid, identity);
+}
+
+static int stop(struct channel *channel, const char *endpoint, struct err *err)
+{
+    Gradpool__Wire__StopRequest stop = GRADPOOL__WIRE__STOP_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
+    uint32_t pid = process_of(channel);
+    uint64_t identity = process_identity(pid);
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STOP_REQUEST;
+    request.stop_request = &stop;
+    int error = operator_call(channel, &request, &reply, err);
+    if (error < 0)
+        return operator_explain(endpoint, channel, error, err);
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
+    if (wait_for_end(channel, pid, identity))
+        return 0;
+    return err_set(err, -ETIMEDOUT,
+                   "the service at %s has taken the order, but has not ended within %d s: see its "
+                   "log; a signal to gradpool serve ends it at once",
+                   endpoint, (int)(END_NS / NS_PER_S));
+}
+
+int cli_stop(int argc, char **argv)
+{
+    const char *state_dir;
+    char endpoint[OPERATOR_SOCKET_BYTES];
+    struct channel *channel = NULL;
+    struct err err = {0};
+    parse(argc, argv, &state_dir);
+    operator_socket(state_dir, endpoint, sizeof endpoint);
+    int error = operator_open(endpoint, &channel, &err);
+    if (error == 0)
+        error = stop(channel, endpoint, &err);
+    channel_destroy(channel);
+    if (error < 0)
+        fprintf(stderr, "gradpool stop: %s\n", err.text);
+    else
+        printf("the service at %s has ended\n", endpoint);
+    return error == 0 ? CLI_OK : error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
+}
