@@ -9,8 +9,10 @@ enum { JOIN = LANE_OPTIONS, PROVIDER, GRANT, KERNELS, LANE_POLICY };
 
 const struct knob aggregator_knobs[] = {
     LANE_KNOBS,
-    [JOIN] = {"join", "HOST:PORT",
-              "the coordinator: host:port, gradpool://host:port or unix:PATH (required)"},
+    [JOIN] =
+        {"join", "HOST:PORT",
+         "the coordinator: host:port or gradpool://host:port, with the key of an operator, or on "
+         "its host the path of its control socket, STATE_DIR/control.sock (required)"},
     [PROVIDER] = {"provider", "NAME", "libfabric provider (default: tcp)"},
     [GRANT] = {"grant", "SECRET",
                "from the coordinator that started it; better given in the "

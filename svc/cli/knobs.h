@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KNOBS_MAX 48
+#define KNOBS_MAX 80
 
 struct knob {
     const char *name;     /* "state-dir"; NULL ends the table */

@@ -46,7 +46,9 @@ int operator_order(const struct operator_options *options, envelope *request);
  * key and the endpoint is no Unix socket. */
 int operator_channel(const struct endpoint *endpoint, int fd, struct channel **ret_channel,
                      struct err *err);
-/* For who asks again and again: one connection. The texts in `err` say what failed. */
+/* One connection, for commands that ask again and again. Without a key it goes to the Unix socket
+ * of a service on this host, if this user may use that (local_door.h). The texts in `err` say what
+ * failed. */
 int operator_open(const char *endpoint, struct channel **ret_channel, struct err *err);
 int operator_call(struct channel *channel, envelope *request, envelope **ret_reply,
                   struct err *err);

@@ -13,6 +13,7 @@
 
 enum {
     STATE_DIR = LANE_OPTIONS,
+    OPERATORS,
     LISTEN,
     INSECURE,
     REQUIRE_TLS,
@@ -43,13 +44,18 @@ const struct knob serve_knobs[] = {
         {"state-dir", "DIR",
          "where jobs, routes and the control socket are kept; "
          "created if missing (default: $XDG_STATE_HOME/gradpool, or ~/.local/state/gradpool)"},
+    [OPERATORS] =
+        {"operators", "GROUP",
+         "group whose members may give orders (drain, move, tenant, ...) and join aggregators over "
+         "the control socket in the state dir, which then has mode 0710 (default: the socket has "
+         "mode 0660 and the group of this process, the state dir lets its user in alone)"},
     [LISTEN] = {"listen", "URL",
                 "where clients, operators and aggregators of other nodes connect; "
                 "port 0 takes a free one (default: gradpool://127.0.0.1:7077)"},
     [INSECURE] = {"insecure", NULL,
-                  "let other hosts join jobs and add aggregators without a key, in plain TCP: only "
-                  "on a network that you trust (default: off, they need one of gradpool tenant "
-                  "add)"},
+                  "let other hosts start and join jobs without a key, in plain TCP: only on a "
+                  "network that you trust (default: off, they need one of gradpool tenant add; "
+                  "aggregators and operators of other hosts always do)"},
     [REQUIRE_TLS] = {"require-tls", NULL,
                      "ask for a key also of what comes over loopback (default: off)"},
     [HTTP] = {"http", "ADDRESS:PORT",
@@ -160,6 +166,7 @@ static int set(void *context, int index, const char *value, struct err *err)
         return limits_set(&o->limits, (enum limit)(index - LIMIT_FIRST), value, err);
     switch (index) {
     case STATE_DIR: o->state_dir = value; break;
+    case OPERATORS: o->operators = value; break;
     case LISTEN: o->listen = value; break;
     case INSECURE: o->insecure = true; break;
     case REQUIRE_TLS: o->require_tls = true; break;

@@ -62,6 +62,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
 {
     s->options = *o;
     s->options.state_dir = copy(o->state_dir);
+    s->options.operators = copy(o->operators);
     s->options.listen = NULL; /* tcp.endpoint has it */
     s->options.advertise = copy(o->advertise);
     s->options.interface_name = copy(o->interface_name);
@@ -77,6 +78,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
 static void free_options(struct coordinator_options *o)
 {
     free((char *)o->state_dir);
+    free((char *)o->operators);
     free((char *)o->advertise);
     free((char *)o->interface_name);
     free((char *)o->cores);
@@ -306,6 +308,9 @@ static int listen_all(struct service *s, struct err *err)
     int error = listener_open(s, &s->tcp, s->options.interface_name, err);
     if (error == 0)
         error = listener_open(s, &s->local, NULL, err);
+    if (error == 0 && s->options.operators)
+        error = state_dir_admit(s->options.state_dir, s->local.endpoint.host, s->options.operators,
+                                err);
     return error == 0 ? advertise_choose(s, err) : error;
 }
 
@@ -332,8 +337,7 @@ static int start(struct service *s, struct err *err)
 static void say_who_may_come(const struct service *s)
 {
     if (s->options.insecure)
-        log_warn("--insecure: whoever reaches %s may join jobs and add aggregators",
-                 s->endpoint_url);
+        log_warn("--insecure: whoever reaches %s may start and join jobs", s->endpoint_url);
     else if (s->options.require_tls)
         log_info("a key is asked for of all that come over TCP (gradpool tenant add)");
     else if (!endpoint_is_loopback(&s->tcp.endpoint))

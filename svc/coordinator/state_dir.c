@@ -1,9 +1,11 @@
 /* The state directory and the lock that keeps a second coordinator out. */
 #include "svc/base/cleanup.h"
+#include "svc/base/text.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -48,6 +50,31 @@ int state_dir_create(const char *path, struct err *err)
     }
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return cannot(err, "create", path);
+    return 0;
+}
+
+static int find_group(const char *name, gid_t *ret_gid, struct err *err)
+{
+    uint64_t number;
+    const struct group *group = getgrnam(name);
+    if (!group && text_parse_u64(name, 0, UINT32_MAX - 1, &number) < 0)
+        return err_set(err, -EINVAL, "--operators %s: there is no such group on this host", name);
+    *ret_gid = group ? group->gr_gid : (gid_t)number;
+    return 0;
+}
+
+int state_dir_admit(const char *path, const char *socket, const char *group, struct err *err)
+{
+    gid_t gid = 0;
+    int error = find_group(group, &gid, err);
+    if (error < 0)
+        return error;
+    if (chown(socket, (uid_t)-1, gid) < 0 || chown(path, (uid_t)-1, gid) < 0 ||
+        chmod(path, 0710) < 0)
+        return err_set(err, -errno,
+                       "--operators %s: cannot give %s and its socket to that group: %s (its user "
+                       "must own the folder and be a member of the group, or root)",
+                       group, path, err_text(-errno));
     return 0;
 }
 

@@ -167,7 +167,7 @@ class Service:
         self.options, self.aggregators, self.before = options, aggregators, before
         self.joined = 0     # aggregators that the test itself has started, beside the local ones
         self.children = []
-        self.endpoint = None
+        self.endpoint = self.operator_key = None
         self.name = 'serve'
         tap.witnesses.append(self)
         self.start(name)
@@ -238,6 +238,12 @@ class Service:
         path.touch(mode=0o600)
         path.write_text(made.stdout)
         return {'GRADPOOL_KEY_FILE': str(path)}
+
+    def operator(self):
+        """The variable with which a process is an operator, as an aggregator of another host is."""
+        if not self.operator_key:
+            self.operator_key = self.tenant_key('nodes', '--operator')
+        return self.operator_key
 
     def stop(self, number=signal.SIGTERM):
         self.serve.signal(number)

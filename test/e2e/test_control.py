@@ -339,7 +339,7 @@ class OwnServices(unittest.TestCase):
     def test_an_aggregator_may_join_by_hand_and_serve(self):
         service = self.service(aggregators=0)
         self.assertEqual(service.ask('status').returncode, 3)
-        joined = self.process('aggregator', '--join', service.endpoint.removeprefix('gradpool://'),
+        joined = self.process('aggregator', '--join', service.state / 'control.sock',
                               '--cores', '0', name='joined')
         joined.wait_for('joined as aggregator 1')
         self.assertEqual(service.ask('status').returncode, 0)
@@ -353,7 +353,8 @@ class OwnServices(unittest.TestCase):
         there = service.endpoint.removeprefix('gradpool://')
         joined = []
         for name in ('first', 'second'):
-            joined.append(self.process('aggregator', '--join', there, '--cores', '0', name=name))
+            joined.append(self.process('aggregator', '--join', there, '--cores', '0', name=name,
+                                       environment=service.operator()))
             joined[-1].wait_for('joined as aggregator')
         workers = service.workers('moved', 2, '--tensors', '4', '--rounds', '1000000',
                                   '--compute-ms', '5')

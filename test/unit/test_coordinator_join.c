@@ -348,7 +348,7 @@ static void roles_are_kept_apart(void **state)
 {
     envelope request;
     WIRE(JoinRequest) join;
-    struct end *e = rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *e = rig_connect_locally(*state, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     join_request(&request, &join, "resnet", 0, 1);
     end_ask_refused(e, &request, -EPERM, "role");
 }
@@ -416,7 +416,7 @@ static void jobs_are_shown_with_their_workers(void **state)
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     rig_join(rig, "resnet", 0, 2, NULL, NULL);
     rig_join(rig, "bert", 0, 1, NULL, NULL);
-    struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *e = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     jobs.job = "resnet";
     request.body_case = BODY(JOBS_REQUEST);
     request.jobs_request = &jobs;

@@ -209,7 +209,7 @@ static void the_incarnation_grows_with_every_start(void **state)
     for (int i = 0; i < 3; i++) {
         WIRE(StatusRequest) status = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
         envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-        struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+        struct end *e = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
         request.body_case = BODY(STATUS_REQUEST);
         request.status_request = &status;
         envelope *reply = end_ask(e, &request);
