@@ -46,6 +46,7 @@ void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_opti
     static const struct knob_command command = {
         .name = "gradpool aggregator",
         .knobs = aggregator_knobs,
+        .reads_variables = true,
         .set = set,
         .before =
             "Adds this host's cores to a gradpool service: one lane for each core, which sums "
@@ -53,7 +54,7 @@ void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_opti
         .after = "Examples:\n"
                  "  gradpool aggregator --join node7:7077\n"
                  "  gradpool aggregator --join 10.0.0.7:7077 --cores 0-15 --interface eth1\n\n"
-                 "Each option can be given as the environment variable in brackets; the command "
+                 "An option can be given as the environment variable in brackets; the command "
                  "line wins.\n\n"
                  "SIGTERM, SIGHUP and Ctrl-C drain. Exit code: 0 drained, 1 could not start or was "
                  "refused, 2 for a mistake on the command line."};

@@ -20,9 +20,9 @@ struct operator_options {
 enum { OPERATOR_ENDPOINT, OPERATOR_JSON, OPERATOR_KNOBS };
 /* What --endpoint is unless told. */
 #define OPERATOR_ENDPOINT_DEFAULT "gradpool://127.0.0.1:7077"
-#define OPERATOR_ENDPOINT_KNOB                                                    \
-    {                                                                             \
-        "endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")" \
+#define OPERATOR_ENDPOINT_KNOB                                                                   \
+    {                                                                                            \
+        "endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")", KNOB_VARIABLE \
     }
 #define OPERATOR_TENANT_KNOB                                                               \
     {                                                                                      \

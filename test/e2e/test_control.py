@@ -96,7 +96,7 @@ class CommandLine(unittest.TestCase):
         answer = run('serve', environment={'GRADPOOL_AGGREGATORS': 'many'})
         self.assertEqual(answer.returncode, 2)
         self.assertIn('GRADPOOL_AGGREGATORS', answer.stderr)
-        answer = run('serve', environment={'GRADPOOL_INSECURE': 'perhaps'})
+        answer = run('serve', environment={'GRADPOOL_REQUIRE_TLS': 'perhaps'})
         self.assertEqual(answer.returncode, 2)
         self.assertIn('expected 0 or 1', answer.stderr)
 
