@@ -124,6 +124,7 @@ int advertise_choose(struct service *s, struct err *err);
 
 /* As others must be told of it: absolute. `path` may not exist yet. */
 int state_dir_whole(const char *path, char *buffer, size_t buffer_bytes, struct err *err);
+/* Creates what is missing. -EPERM: others can write it, or replace it as a whole. */
 int state_dir_create(const char *path, struct err *err);
 /* Lets the group through the state dir (mode 0710) to the socket in it. -EINVAL: no such group;
  * -EPERM: this user may not give them to it. */

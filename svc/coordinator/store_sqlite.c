@@ -332,7 +332,12 @@ static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *e
 static int make_private(struct store_sqlite *s, struct err *err)
 {
     struct stat file;
-    _cleanup_fd_ int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    _cleanup_fd_ int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == ELOOP)
+        return err_set(err, -ELOOP,
+                       "%s is a symbolic link, which is not followed: put the file "
+                       "itself there, or remove the link",
+                       s->path);
     if (fd < 0 || fchmod(fd, 0600) < 0 || fstat(fd, &file) < 0)
         return err_set(err, -errno, "cannot open %s: %s", s->path, err_text(-errno));
     s->device = file.st_dev;
