@@ -136,8 +136,10 @@ static int restore(struct service *s, struct err *err)
     if (error < 0)
         return error;
     if (!is_whole(s))
-        return err_set(err, -EBADMSG, "%s: pieces are missing; move the file away to start afresh",
-                       path);
+        return err_set(err, -EBADMSG,
+                       "%s: pieces are missing. Put the file back from a copy; or start with "
+                       "nothing: move %s* away",
+                       path, path);
     list_for_each (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
         profiles_recall(job, job->tensors, job->tensors_count);

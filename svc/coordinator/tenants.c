@@ -99,6 +99,8 @@ static int keep(struct service *s, const struct tenant *tenant, struct err *err)
     store_begin(s->store);
     store_put(s->store, &row);
     int error = store_commit(s->store, err);
+    if (error == 0)
+        store_sync(s->store);
     explicit_bzero(secret, sizeof secret);
     return error;
 }

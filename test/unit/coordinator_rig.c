@@ -162,8 +162,8 @@ int rig_setup(void **state)
 
 static void empty_dir(const char *dir)
 {
-    static const char *const files[] = {"lock", "state.db", "state.db-wal", "state.db-shm",
-                                        "control.sock"};
+    static const char *const files[] = {"lock",         "state.db",      "state.db-wal",
+                                        "state.db-shm", "state.db-used", "control.sock"};
     char path[PATH_MAX];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, files[i]);

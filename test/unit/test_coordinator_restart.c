@@ -273,6 +273,8 @@ static void a_disk_that_is_full_at_the_start_is_said(void **state)
     rig_crash(rig);
     snprintf(path, sizeof path, "%s/state.db", rig->dir);
     assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof path, "%s/state.db-used", rig->dir);
+    assert_int_equal(unlink(path), 0);
     options.store_pages_max = 2;
     cannot_start(&options, -ENOSPC, "state.db");
 }
