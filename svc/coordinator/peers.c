@@ -64,14 +64,7 @@ static const struct {
     {BODY(TENANTS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_list},
 };
 
-bool text_is_plain(const char *text)
-{
-    const char *all = text;
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f || *text == '"')
-            return false;
-    return text_is_utf8(all);
-}
+bool text_is_plain(const char *text) { return !strchr(text, '"') && text_is_harmless(text); }
 
 bool text_is_node(const char *text) { return strlen(text) <= HOST_NAME_MAX && text_is_plain(text); }
 

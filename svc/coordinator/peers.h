@@ -66,7 +66,7 @@ bool peer_is_operator(struct peer *p, uint64_t request, const char *what);
 bool peer_is_behind(const struct peer *p);
 /* Lets it go from the loop, not before this handler ends. */
 void peer_break(struct peer *p);
-/* Names that go into log lines: UTF-8, no quotes, no control characters; a node's not too long. */
+/* Names that go into log lines: UTF-8, no quotes, harmless (text.h); a node's not too long. */
 bool text_is_plain(const char *text);
 bool text_is_node(const char *text);
 /* It hears nothing after what has been sent, and goes once it has read that. */

@@ -51,6 +51,8 @@ static void names_and_numbers_out_of_bounds_are_refused(void **state)
     longest[128] = 0;
     refused(*state, "", 0, 1, -EINVAL, "1 to 127 bytes");
     refused(*state, "job\xff", 0, 1, -EINVAL, "is no UTF-8");
+    refused(*state, "job\xc2\x9b", 0, 1, -EINVAL, "name");
+    refused(*state, "\xe2\x80\xaegnp.", 0, 1, -EINVAL, "name");
     refused(*state, longest, 0, 1, -EINVAL, "this one has 128 bytes");
     refused(*state, "two\nlines", 0, 1, -EINVAL, "control characters");
     refused(*state, "j", 2, 2, -EINVAL, "rank 2 of 2 workers; expected 0 to 1");
