@@ -62,6 +62,7 @@ static int serve(int argc, char **argv)
     cli_serve_parse(argc, argv, packer_policies(), &o);
     start_log("coordinator");
     struct coordinator_options options = {.state_dir = o.state_dir,
+                                          .operators = o.operators,
                                           .listen = o.listen,
                                           .name = o.name,
                                           .insecure = o.insecure,

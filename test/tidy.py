@@ -67,7 +67,7 @@ C_HEADERS = set('''assert ctype errno fenv float inttypes limits math setjmp std
     stdatomic stdbool stddef stdint stdio stdlib string strings time'''.split())
 PURE_HEADERS = C_HEADERS - {'ctype', 'setjmp', 'stdatomic', 'strings', 'time'}
 INTRINSICS = {'immintrin.h', 'cpuid.h'}
-SYSTEM_HEADERS = set('''argp dirent dlfcn fcntl ftw getopt ifaddrs netdb poll pthread pwd sched
+SYSTEM_HEADERS = set('''argp dirent dlfcn fcntl ftw getopt grp ifaddrs netdb poll pthread pwd sched
     search semaphore signal spawn syslog unistd'''.split())
 SYSTEM_FOLDERS = ('sys/', 'net/', 'netinet/', 'arpa/', 'linux/')
 

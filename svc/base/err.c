@@ -1,6 +1,8 @@
 /* Error codes in words. Owns nothing; never fails. */
 #include "svc/base/err.h"
 
+#include "svc/base/text.h"
+
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,5 +27,6 @@ int err_set(struct err *err, int code, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(err->text, sizeof err->text, format, arguments);
     va_end(arguments);
+    text_disarm(err->text); /* shown on terminals, and may name what comes from others */
     return code;
 }

@@ -3,6 +3,7 @@
 #include "svc/base/log.h"
 
 #include "svc/base/clock.h"
+#include "svc/base/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -33,6 +34,7 @@ static void tame(char *text)
         else if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = ' ';
     }
+    text_disarm(text);
 }
 
 int log_init(const char *who)

@@ -30,7 +30,7 @@ _Bool text_append(char *buffer, size_t buffer_bytes, const char *format, ...)
 
 /* Bytes of the character that begins here; 0: none does. A string's end stops it like any byte that
  * does not continue. */
-static size_t utf8_bytes(const unsigned char *c)
+static size_t utf8_bytes(const unsigned char *c, uint32_t *ret_point)
 {
     static const struct {
         unsigned char mask, lead;
@@ -46,15 +46,58 @@ static size_t utf8_bytes(const unsigned char *c)
             point = point << 6 | (c[i] & 0x3f);
         }
         bool is_surrogate = point >= 0xd800 && point <= 0xdfff;
+        *ret_point = point;
         return point < forms[more].least || point > 0x10ffff || is_surrogate ? 0 : more + 1;
     }
     return 0;
 }
 
+/* Commands to terminals (C0 and C1), and what breaks lines or turns the direction of writing, so
+ * that a text is shown as another one than it is. */
+static bool is_control(uint32_t point)
+{
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {{0, 0x1f},        {0x7f, 0x9f},     {0x61c, 0x61c},  {0x200e, 0x200f},
+                  {0x2028, 0x202e}, {0x2066, 0x2069}, {0xfff9, 0xfffb}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (point >= ranges[i].first && point <= ranges[i].last)
+            return true;
+    return false;
+}
+
+/* The first byte that text_disarm() replaces, or the end; `ret_bytes` of them belong together. */
+static const char *find_armed(const char *text, size_t *ret_bytes)
+{
+    uint32_t point;
+    for (const unsigned char *c = (const unsigned char *)text; *c;) {
+        size_t bytes = utf8_bytes(c, &point);
+        *ret_bytes = bytes > 0 ? bytes : 1;
+        if (bytes == 0 || is_control(point))
+            return (const char *)c;
+        c += bytes;
+    }
+    return text + strlen(text);
+}
+
+_Bool text_is_harmless(const char *text)
+{
+    size_t bytes;
+    return *find_armed(text, &bytes) == '\0';
+}
+
+void text_disarm(char *text)
+{
+    size_t bytes = 0;
+    for (char *c = text; *(c = (char *)find_armed(c, &bytes)); c += bytes)
+        memset(c, '?', bytes);
+}
+
 _Bool text_is_utf8(const char *text)
 {
+    uint32_t point;
     for (const unsigned char *c = (const unsigned char *)text; *c;) {
-        size_t bytes = utf8_bytes(c);
+        size_t bytes = utf8_bytes(c, &point);
         if (bytes == 0)
             return false;
         c += bytes;

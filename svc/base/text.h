@@ -13,6 +13,13 @@ _Bool text_append(char *buffer, size_t buffer_bytes, const char *format, ...)
 /* Whether the bytes up to the end are UTF-8 as RFC 3629 has it: shortest form, no surrogates. */
 _Bool text_is_utf8(const char *text);
 
+/* Names come from outside, and are shown on terminals and in logs: characters that a terminal obeys
+ * (C0 and C1 controls) or that turn the direction of writing become '?', and so do bytes that are
+ * no UTF-8. */
+void text_disarm(char *text);
+/* Whether text_disarm() would change nothing. */
+_Bool text_is_harmless(const char *text);
+
 /* Parses a whole decimal number; -EINVAL for anything else, -ERANGE outside [least, most]. */
 int text_parse_u64(const char *text, uint64_t least, uint64_t most, uint64_t *ret_value);
 

@@ -3,7 +3,9 @@
 #include "svc/base/variables.h"
 
 #include "svc/base/log.h"
+#include "svc/base/text.h"
 
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,7 +32,6 @@ static const char *const known[] = {
     "GRANT",
     "HTTP",
     "IDLE_CONNECTIONS_MAX",
-    "INSECURE",
     "INTERFACE",
     "JOB",
     "JOB_BYTES_MAX",
@@ -42,7 +43,6 @@ static const char *const known[] = {
     "JOB_TENSORS_MAX",
     "JOB_WORKERS_MAX",
     "JOIN",
-    "JSON",
     "KERNELS",
     "KEY",
     "KEY_FILE",
@@ -52,23 +52,19 @@ static const char *const known[] = {
     "LANES_SPARE",
     "LANE_MEMORY_MAX",
     "LANE_POLICY",
-    "LANE_TIME",
     "LEAVE_TIMEOUT",
     "LIBRARY",
     "LISTEN",
     "LOG_LEVEL",
     "LOSS_LIMIT",
     "MASTER",
+    "NAME",
     "NETWORK_GBIT",
     "NODE",
     "NODES",
-    "ONCE",
-    "OPERATOR",
+    "ORDER_HOLD",
     "ORPHAN_TIMEOUT",
-    "OUTPUT",
-    "PERIOD",
     "PIECE_MAX",
-    "PLAIN",
     "POLICY",
     "PROGRESS_SECONDS",
     "PROVIDER",
@@ -76,12 +72,11 @@ static const char *const known[] = {
     "REQUIRE_TLS",
     "SCALE",
     "SCALE_HOLD",
-    "SECONDS",
+    "SERVICE",
     "SIZE",
     "STALL_MS",
     "STATE_DIR",
     "STOP",
-    "TENANT",
     "TENANT_BYTES_MAX",
     "TENANT_CONNECTIONS_MAX",
     "TENANT_JOBS_MAX",
@@ -97,10 +92,15 @@ static const char *const known[] = {
     "TIMELINE",
     "TIMEOUT_MS",
     "TRANSPORT",
-    "UNDO",
-    "WORKERS",
     "WORKER_TIMEOUT",
     NULL,
+};
+
+/* Options that are typed alone: a variable is inherited by commands that it was not meant for, and
+ * these were read once. */
+static const char *const removed[] = {
+    "INSECURE", "JSON",    "LANE_TIME", "ONCE", "OPERATOR", "OUTPUT", "PERIOD",
+    "PLAIN",    "SECONDS", "TENANT",    "UNDO", "WORKERS",  NULL,
 };
 
 /* Edits (insert, delete, replace) from one word to the other. */
@@ -139,14 +139,22 @@ const char *variables_closest(const char *word, const char *const *names)
     return closest;
 }
 
+static bool is_one_of(const char *const *names, const char *setting)
+{
+    size_t length = strcspn(setting, "=");
+    for (; *names; names++)
+        if (strlen(*names) == length && strncmp(*names, setting, length) == 0)
+            return true;
+    return false;
+}
+
 static void check(const char *setting)
 {
     char word[64] = "";
     size_t length = strcspn(setting, "=");
     memcpy(word, setting, length < sizeof word ? length : sizeof word - 1);
-    for (const char *const *k = known; *k; k++)
-        if (strlen(*k) == length && strncmp(*k, setting, length) == 0)
-            return;
+    if (is_one_of(known, setting))
+        return;
     const char *closest = variables_closest(word, known);
     log_warn("nothing reads the environment variable " PREFIX "%s%s%s%s", word,
              closest ? "; did you mean " PREFIX : "", closest ? closest : "", closest ? "?" : "");
@@ -154,7 +162,19 @@ static void check(const char *setting)
 
 void variables_check(void)
 {
-    for (char **setting = environ; setting && *setting; setting++)
-        if (strncmp(*setting, PREFIX, PREFIX_BYTES) == 0)
-            check(*setting + PREFIX_BYTES);
+    char typed[512] = "";
+    for (char **setting = environ; setting && *setting; setting++) {
+        if (strncmp(*setting, PREFIX, PREFIX_BYTES) != 0)
+            continue;
+        const char *word = *setting + PREFIX_BYTES;
+        if (is_one_of(removed, word))
+            text_append(typed, sizeof typed, "%s" PREFIX "%.*s", *typed ? ", " : "",
+                        (int)strcspn(word, "="), word);
+        else
+            check(word);
+    }
+    if (*typed)
+        log_warn("not read from the environment any more: %s; give such an option on the command "
+                 "line",
+                 typed);
 }

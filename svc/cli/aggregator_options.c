@@ -9,8 +9,10 @@ enum { JOIN = LANE_OPTIONS, SERVICE, PROVIDER, GRANT, KERNELS, LANE_POLICY };
 
 const struct knob aggregator_knobs[] = {
     LANE_KNOBS,
-    [JOIN] = {"join", "HOST:PORT",
-              "the coordinator: host:port, gradpool://host:port or unix:PATH (required)"},
+    [JOIN] =
+        {"join", "HOST:PORT",
+         "the coordinator: host:port or gradpool://host:port, with the key of an operator, or on "
+         "its host the path of its control socket, STATE_DIR/control.sock (required)"},
     [SERVICE] = {"service", "NAME",
                  "join only a service that was started with this --name (default: one without)"},
     [PROVIDER] = {"provider", "NAME", "libfabric provider (default: tcp)"},
@@ -47,6 +49,7 @@ void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_opti
     static const struct knob_command command = {
         .name = "gradpool aggregator",
         .knobs = aggregator_knobs,
+        .reads_variables = true,
         .set = set,
         .before =
             "Adds this host's cores to a gradpool service: one lane for each core, which sums "
@@ -54,7 +57,7 @@ void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_opti
         .after = "Examples:\n"
                  "  gradpool aggregator --join node7:7077\n"
                  "  gradpool aggregator --join 10.0.0.7:7077 --cores 0-15 --interface eth1\n\n"
-                 "Each option can be given as the environment variable in brackets; the command "
+                 "An option can be given as the environment variable in brackets; the command "
                  "line wins.\n\n"
                  "After SIGTERM, SIGHUP or Ctrl-C what the aggregator has moves to others while "
                  "jobs train, then it ends; a second SIGTERM or Ctrl-C ends it at once. Exit code: "

@@ -48,6 +48,7 @@ struct cli_lanes {
 
 struct cli_serve {
     const char *state_dir, *listen, *name, *policy, *http; /* http NULL: no web server */
+    const char *operators;                                 /* a group; NULL: not given */
     bool insecure, require_tls;
     uint32_t aggregators, loss_limit_ppm;
     enum durability durability;

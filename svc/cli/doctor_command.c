@@ -11,7 +11,8 @@
 const struct knob doctor_knobs[] = {
     [OPERATOR_ENDPOINT] = {"endpoint", "URL",
                            "the service to look at, too, with the key that GRADPOOL_KEY "
-                           "or GRADPOOL_KEY_FILE gives (default: none)"},
+                           "or GRADPOOL_KEY_FILE gives (default: none)",
+                           KNOB_VARIABLE},
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of text (default: off)"},
     {0},
 };

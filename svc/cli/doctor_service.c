@@ -86,7 +86,10 @@ static void judge_lanes(struct view_checks *checks, const struct view_status *st
         lanes += is_up ? status->aggregators[i].lanes_count : 0;
         down += !is_up;
     }
-    if (lanes == 0)
+    if (status->own_only && down == 0)
+        doctor_say(checks, "lanes", VIEW_OK, NULL,
+                   "%zu with tasks of this tenant; operators see all", lanes);
+    else if (lanes == 0)
         doctor_say(checks, "lanes", VIEW_WARN,
                    "start gradpool aggregator --join on nodes with cores to give",
                    "the service has no lanes: jobs will wait");
@@ -98,15 +101,17 @@ static void judge_lanes(struct view_checks *checks, const struct view_status *st
         doctor_say(checks, "lanes", VIEW_OK, NULL, "%zu, and all aggregators are up", lanes);
 }
 
-static void look_at_lanes(struct view_checks *checks, struct channel *channel)
+static void look_at_lanes(struct view_checks *checks, const char *endpoint_url)
 {
+    struct channel *channel = NULL;
     Gradpool__Wire__StatusRequest ask = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     struct snapshot *snapshot;
     struct err err;
     request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_STATUS_REQUEST;
     request.status_request = &ask;
-    if (operator_call(channel, &request, &reply, &err) < 0) {
+    if (operator_open(endpoint_url, &channel, &err) < 0 ||
+        operator_call(channel, &request, &reply, &err) < 0) {
         doctor_say(checks, "lanes", VIEW_WARN, "see gradpool status", "%s", err.text);
     } else if (snapshot_create(reply, NULL, &snapshot) < 0) {
         gradpool__wire__envelope__free_unpacked(reply, NULL);
@@ -115,9 +120,11 @@ static void look_at_lanes(struct view_checks *checks, struct channel *channel)
         judge_lanes(checks, &snapshot->status);
         snapshot_destroy(snapshot);
     }
+    channel_destroy(channel);
 }
 
-static void greet(struct view_checks *checks, const struct endpoint *endpoint, int fd)
+static void greet(struct view_checks *checks, const char *endpoint_url,
+                  const struct endpoint *endpoint, int fd)
 {
     struct channel *channel;
     struct err err;
@@ -134,9 +141,9 @@ static void greet(struct view_checks *checks, const struct endpoint *endpoint, i
     error = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, "gradpool doctor",
                           clock_deadline_ns(clock_now_ns(), SERVICE_MS), &incarnation, &err);
     say_greeting(checks, error, channel, &err);
-    if (error == 0)
-        look_at_lanes(checks, channel);
     channel_destroy(channel);
+    if (error == 0)
+        look_at_lanes(checks, endpoint_url);
 }
 
 void doctor_service(struct view_checks *checks, const char *endpoint_url)
@@ -151,5 +158,5 @@ void doctor_service(struct view_checks *checks, const char *endpoint_url)
     else if (endpoint_parse(endpoint_url, &endpoint, &err) < 0)
         doctor_say(checks, "endpoint", VIEW_FAIL, "like gradpool://node7:7077", "%s", err.text);
     else if (reach(checks, &endpoint, &fd))
-        greet(checks, &endpoint, fd);
+        greet(checks, endpoint_url, &endpoint, fd);
 }

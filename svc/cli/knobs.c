@@ -96,11 +96,19 @@ static int set_from_environment(const struct parse *parse, int index, const char
     return strcmp(value, "0") == 0 ? 0 : err_set(err, -EINVAL, "'%.64s': expected 0 or 1", value);
 }
 
+static bool has_variable(const struct knob_command *command, const struct knob *knob)
+{
+    return knob->source == KNOB_VARIABLE ||
+           (knob->source == KNOB_AS_COMMAND && command->reads_variables);
+}
+
 static void parse_environment(const struct parse *parse)
 {
     for (int i = 0; parse->command->knobs[i].name; i++) {
         char variable[64];
         struct err err;
+        if (!has_variable(parse->command, &parse->command->knobs[i]))
+            continue;
         const char *value =
             getenv(knobs_variable(parse->command->knobs[i].name, variable, sizeof variable));
         if (!value || !*value || set_from_environment(parse, i, value, &err) == 0)
@@ -140,8 +148,10 @@ static void describe(const struct knob_command *command, struct argp_option *opt
 {
     for (int i = 0; command->knobs[i].name; i++) {
         char variable[64];
-        snprintf(help[i], sizeof help[i], "%s [%s]", command->knobs[i].help,
-                 knobs_variable(command->knobs[i].name, variable, sizeof variable));
+        knobs_variable(command->knobs[i].name, variable, sizeof variable);
+        bool is_read = has_variable(command, &command->knobs[i]);
+        snprintf(help[i], sizeof help[i], "%s%s%s%s", command->knobs[i].help, is_read ? " [" : "",
+                 is_read ? variable : "", is_read ? "]" : "");
         options[i] = (struct argp_option){.name = command->knobs[i].name,
                                           .key = KEY_FIRST + i,
                                           .arg = command->knobs[i].argument,

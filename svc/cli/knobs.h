@@ -1,19 +1,29 @@
-/* Options as data: one table a subcommand. --some-thing is also GRADPOOL_SOME_THING; the command
- * line wins. */
+/* Options as data: one table a subcommand. --some-thing of `serve` and `aggregator` is also
+ * GRADPOOL_SOME_THING, and so are the few options of others that say so; the command line wins. */
 #ifndef GRADPOOL_CLI_KNOBS_H
 #define GRADPOOL_CLI_KNOBS_H
 
 #include "svc/base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define KNOBS_MAX 64
+#define KNOBS_MAX 80
+
+/* Whether an option is read from the environment. A variable is inherited by commands that it was
+ * not meant for: what destroys, grants or is for once is typed (I1). */
+enum knob_source {
+    KNOB_AS_COMMAND, /* as knob_command.reads_variables has it */
+    KNOB_VARIABLE,   /* always */
+    KNOB_TYPED,      /* never */
+};
 
 struct knob {
     const char *name;     /* "state-dir"; NULL ends the table */
     const char *argument; /* "DIR"; NULL: a flag */
     const char *help;
+    enum knob_source source;
 };
 
 struct knob_command {
@@ -21,6 +31,7 @@ struct knob_command {
     const char *operands;       /* "[JOB]"; NULL: none */
     const char *before, *after; /* what it does; examples, after the options */
     const struct knob *knobs;
+    bool reads_variables; /* of knobs that do not say otherwise */
     /* `index` in knobs; `value` NULL for a flag. A negative errno with a text that says what was
      * expected. */
     int (*set)(void *options, int index, const char *value, struct err *err);

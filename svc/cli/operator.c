@@ -5,6 +5,7 @@
 #include "svc/base/clock.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
+#include "svc/cli/local_door.h"
 #include "svc/wire/endpoint.h"
 
 #include <errno.h>
@@ -72,17 +73,13 @@ int operator_channel(const struct endpoint *endpoint, int fd, struct channel **r
     return 0;
 }
 
-static int connect_to(const char *url, uint64_t deadline_ns, struct channel **ret_channel,
-                      struct err *err)
+static int connect_to(const struct endpoint *endpoint, uint64_t deadline_ns,
+                      struct channel **ret_channel, struct err *err)
 {
-    struct endpoint endpoint;
     int fd;
-    int error = endpoint_parse(url, &endpoint, err);
-    if (error < 0)
-        return error;
-    if (endpoint_connect(&endpoint, deadline_ns, &fd, err) < 0)
+    if (endpoint_connect(endpoint, deadline_ns, &fd, err) < 0)
         return -EHOSTDOWN;
-    error = operator_channel(&endpoint, fd, ret_channel, err);
+    int error = operator_channel(endpoint, fd, ret_channel, err);
     if (error < 0)
         close(fd);
     return error;
@@ -112,20 +109,53 @@ static int name_service(const char *endpoint, const struct channel *channel, int
                    channel_bare_text(channel, bare.text));
 }
 
-int operator_open(const char *endpoint, struct channel **ret_channel, struct err *err)
+/* The door of operators, where that of everybody names one that opens for this user. */
+static void change_doors(const struct endpoint *endpoint, const envelope *welcome,
+                         struct channel **channel)
 {
-    uint64_t deadline_ns = deadline_in(0), incarnation;
+    struct channel *local;
+    if (*welcome->welcome->socket == '\0' ||
+        local_door_open(endpoint, welcome->welcome->socket, &local) < 0)
+        return;
+    channel_destroy(*channel);
+    *channel = local;
+}
+
+static int open_door(const char *url, const struct endpoint *endpoint, struct channel **ret_channel,
+                     struct err *err)
+{
+    uint64_t deadline_ns = deadline_in(0);
     struct channel *channel = NULL;
+    envelope *welcome = NULL;
     int error = connect_to(endpoint, deadline_ns, &channel, err);
     if (error == 0)
-        error = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, "gradpool", deadline_ns,
-                              &incarnation, err);
+        error = channel_hello(channel, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, "gradpool", deadline_ns,
+                              &welcome, err);
     if (channel)
-        error = name_service(endpoint, channel, error, err);
-    if (error == 0)
+        error = name_service(url, channel, error, err);
+    if (error == 0) {
+        change_doors(endpoint, welcome, &channel);
+        gradpool__wire__envelope__free_unpacked(welcome, NULL);
         *ret_channel = take_ptr(channel);
+    }
     channel_destroy(channel);
     return error;
+}
+
+int operator_open(const char *url, struct channel **ret_channel, struct err *err)
+{
+    struct endpoint endpoint;
+    struct key key;
+    int error = endpoint_parse(url, &endpoint, err);
+    if (error < 0)
+        return error;
+    int has_key = endpoint.is_unix ? 0 : key_from_environment(&key, err);
+    key_forget(&key);
+    if (has_key < 0)
+        return has_key;
+    if (!endpoint.is_unix && !has_key && local_door_open_default(&endpoint, ret_channel) == 0)
+        return 0;
+    return open_door(url, &endpoint, ret_channel, err);
 }
 
 int operator_call(struct channel *channel, envelope *request, envelope **ret_reply, struct err *err)

@@ -21,9 +21,9 @@ struct operator_options {
 enum { OPERATOR_ENDPOINT, OPERATOR_JSON, OPERATOR_KNOBS };
 /* What --endpoint is unless told. */
 #define OPERATOR_ENDPOINT_DEFAULT "gradpool://127.0.0.1:7077"
-#define OPERATOR_ENDPOINT_KNOB                                                    \
-    {                                                                             \
-        "endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")" \
+#define OPERATOR_ENDPOINT_KNOB                                                                   \
+    {                                                                                            \
+        "endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")", KNOB_VARIABLE \
     }
 #define OPERATOR_TENANT_KNOB                                                               \
     {                                                                                      \
@@ -50,7 +50,9 @@ int operator_channel(const struct endpoint *endpoint, int fd, struct channel **r
 /* The Unix socket of the service with that state dir, as an endpoint; NULL: the default one. */
 #define OPERATOR_SOCKET_BYTES (PATH_MAX + 32)
 void operator_socket(const char *state_dir, char *buffer, size_t buffer_bytes);
-/* For who asks again and again: one connection. The texts in `err` say what failed. */
+/* One connection, for commands that ask again and again. Without a key it goes to the Unix socket
+ * of a service on this host, if this user may use that (local_door.h). The texts in `err` say what
+ * failed. */
 int operator_open(const char *endpoint, struct channel **ret_channel, struct err *err);
 int operator_call(struct channel *channel, envelope *request, envelope **ret_reply,
                   struct err *err);

@@ -28,7 +28,7 @@ const struct knob plan_knobs[] = {
     [LANE_TIME] = {"lane-time", "MS",
                    "of a round, all lanes together (default: what bytes take of other jobs here)"},
     [LOSS_LIMIT] = {"loss-limit", "PERCENT", "of its own (default: none)"},
-    [JOB] = {"job", "NAME", "under which it has run before"},
+    [JOB] = {"job", "NAME", "under which it has run before", KNOB_VARIABLE},
     {0},
 };
 

@@ -22,13 +22,16 @@ enum { WORKERS, ENDPOINT, JOB, NODES, NODE, MASTER, PLAIN };
 
 const struct knob run_knobs[] = {
     [WORKERS] = {"workers", "N", "workers on this host (default: 1)"},
-    [ENDPOINT] = {"endpoint", "URL", "the service, for the workers' GRADPOOL_ENDPOINT"},
-    [JOB] = {"job", "NAME", "the job's name (default: a new one; needed with --nodes)"},
-    [NODES] = {"nodes", "N", "hosts that run as many workers each (default: 1)"},
-    [NODE] = {"node", "I", "which of them this is, from 0 (default: 0)"},
+    [ENDPOINT] = {"endpoint", "URL", "the service, for the workers' GRADPOOL_ENDPOINT",
+                  KNOB_VARIABLE},
+    [JOB] = {"job", "NAME", "the job's name (default: a new one; needed with --nodes)",
+             KNOB_VARIABLE},
+    [NODES] = {"nodes", "N", "hosts that run as many workers each (default: 1)", KNOB_VARIABLE},
+    [NODE] = {"node", "I", "which of them this is, from 0 (default: 0)", KNOB_VARIABLE},
     [MASTER] = {"master", "HOST:PORT",
                 "where PyTorch's ranks meet: a port of node 0 that is free "
-                "(default: one of this host; needed with --nodes)"},
+                "(default: one of this host; needed with --nodes)",
+                KNOB_VARIABLE},
     [PLAIN] = {"plain", NULL,
                "workers print to where this would, their bytes as they are, without their rank"},
     {0},

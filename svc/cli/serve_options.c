@@ -15,6 +15,7 @@
 
 enum {
     STATE_DIR = LANE_OPTIONS,
+    OPERATORS,
     LISTEN,
     NAME,
     INSECURE,
@@ -50,13 +51,20 @@ const struct knob serve_knobs[] = {
          "created if missing (default: $XDG_STATE_HOME/gradpool, or ~/.local/state/gradpool)"},
     [NAME] = {"name", "NAME",
               "of this service: only aggregators with this --service may join (default: none)"},
+    [OPERATORS] =
+        {"operators", "GROUP",
+         "group whose members may give orders (drain, move, tenant, ...) and join aggregators over "
+         "the control socket in the state dir, which then has mode 0710 (default: the socket has "
+         "mode 0660 and the group of this process, the state dir lets its user in alone)",
+         KNOB_TYPED},
     [LISTEN] = {"listen", "URL",
                 "where clients, operators and aggregators of other nodes connect; "
                 "port 0 takes a free one (default: gradpool://127.0.0.1:7077)"},
     [INSECURE] = {"insecure", NULL,
-                  "let other hosts join jobs and add aggregators without a key, in plain TCP: only "
-                  "on a network that you trust (default: off, they need one of gradpool tenant "
-                  "add)"},
+                  "let other hosts start and join jobs without a key, in plain TCP: only on a "
+                  "network that you trust (default: off, they need one of gradpool tenant add; "
+                  "aggregators and operators of other hosts always do)",
+                  KNOB_TYPED},
     [REQUIRE_TLS] = {"require-tls", NULL,
                      "ask for a key also of what comes over loopback (default: off)"},
     [HTTP] = {"http", "ADDRESS:PORT",
@@ -196,6 +204,7 @@ static int set(void *context, int index, const char *value, struct err *err)
     switch (index) {
     case STATE_DIR: o->state_dir = value; break;
     case NAME: return set_name(o, value, err);
+    case OPERATORS: o->operators = value; break;
     case LISTEN: o->listen = value; break;
     case INSECURE: o->insecure = true; break;
     case REQUIRE_TLS: o->require_tls = true; break;
@@ -286,7 +295,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
         "  gradpool serve --aggregators 2 --cores 0-7\n"
         "  gradpool serve --listen gradpool://0.0.0.0:7077 --aggregators 0\n"
         "  gradpool serve --http 127.0.0.1:7078\n\n"
-        "Each option can be given as the environment variable in brackets; the command line wins. "
+        "An option can be given as the environment variable in brackets; the command line wins. "
         "GRADPOOL_LOG_LEVEL is error, warn, info (default), debug or trace.\n\n"
         "SIGTERM while jobs train leaves them and their local aggregators to the next start with "
         "the same --state-dir and --listen, as a crash does: jobs in training go on (--stop, "
@@ -299,6 +308,7 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
     static const struct knob_command command = {
         .name = "gradpool serve",
         .knobs = serve_knobs,
+        .reads_variables = true,
         .set = set,
         .after = after,
         .before = "Runs the coordinator of a gradpool service and its local aggregators, in the "

@@ -12,7 +12,8 @@
 enum { STATE_DIR, OPERATOR, LOSS_LIMIT, JSON };
 
 const struct knob tenant_knobs[] = {
-    [STATE_DIR] = {"state-dir", "DIR", "that of gradpool serve (default: the same as there)"},
+    [STATE_DIR] = {"state-dir", "DIR", "that of gradpool serve (default: the same as there)",
+                   KNOB_VARIABLE},
     [OPERATOR] = {"operator", NULL,
                   "with add: the key may also add aggregators, and see the jobs of all tenants "
                   "(default: off)"},

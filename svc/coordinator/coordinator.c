@@ -67,6 +67,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
 {
     s->options = *o;
     s->options.state_dir = copy(o->state_dir);
+    s->options.operators = copy(o->operators);
     s->options.listen = NULL; /* tcp.endpoint has it */
     s->options.advertise = copy(o->advertise);
     s->options.interface_name = copy(o->interface_name);
@@ -82,6 +83,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
 static void free_options(struct coordinator_options *o)
 {
     free((char *)o->state_dir);
+    free((char *)o->operators);
     free((char *)o->advertise);
     free((char *)o->interface_name);
     free((char *)o->cores);
@@ -139,8 +141,10 @@ static int restore(struct service *s, struct err *err)
     if (error < 0)
         return error;
     if (!is_whole(s))
-        return err_set(err, -EBADMSG, "%s: pieces are missing; move the file away to start afresh",
-                       path);
+        return err_set(err, -EBADMSG,
+                       "%s: pieces are missing. Put the file back from a copy; or start with "
+                       "nothing: move %s* away",
+                       path, path);
     list_for_each (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
         profiles_recall(job, job->tensors, job->tensors_count);
@@ -235,6 +239,9 @@ static int listen_all(struct service *s, struct err *err)
     int error = listener_open(s, &s->tcp, s->options.interface_name, err);
     if (error == 0)
         error = listener_open(s, &s->local, NULL, err);
+    if (error == 0 && s->options.operators)
+        error = state_dir_admit(s->options.state_dir, s->local.endpoint.host, s->options.operators,
+                                err);
     return error == 0 ? advertise_choose(s, err) : error;
 }
 
@@ -261,8 +268,7 @@ static int start(struct service *s, struct err *err)
 static void say_who_may_come(const struct service *s)
 {
     if (s->options.insecure)
-        log_warn("--insecure: whoever reaches %s may join jobs and add aggregators",
-                 s->endpoint_url);
+        log_warn("--insecure: whoever reaches %s may start and join jobs", s->endpoint_url);
     else if (s->options.require_tls)
         log_info("a key is asked for of all that come over TCP (gradpool tenant add)");
     else if (!endpoint_is_loopback(&s->tcp.endpoint))

@@ -18,8 +18,9 @@ struct provisioner;
 /* Strings are copied. */
 struct coordinator_options {
     const char *state_dir;      /* created if missing (its parents too), mode 0700 */
+    const char *operators;      /* group, by name or number, that has the socket; NULL: ours */
     const char *listen;         /* gradpool://host:port; port 0: any free one */
-    bool insecure;              /* let other hosts in without a key */
+    bool insecure;              /* let other hosts' jobs in without a key */
     bool require_tls;           /* let nobody in without a key but over the Unix socket */
     const char *advertise;      /* host or address told to others; NULL: found out */
     const char *interface_name; /* NULL: any */

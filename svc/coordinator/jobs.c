@@ -84,7 +84,7 @@ static bool is_meant(const struct job *job, const struct peer *p, const char *na
                      const char *tenant)
 {
     const char *whose = strcmp(tenant, "-") == 0 ? "" : tenant;
-    return strcmp(job->name, name) == 0 && (p->tenant->is_operator || job->tenant == p->tenant) &&
+    return strcmp(job->name, name) == 0 && (p->is_operator || job->tenant == p->tenant) &&
            (!*tenant || strcmp(job->tenant->key.tenant, whose) == 0);
 }
 

@@ -185,6 +185,7 @@ struct job {
     bool wants_pieces;           /* its lanes are to be asked for the time of each piece */
     bool has_pieces;             /* and have answered */
     bool knows_tensors;          /* lane time of each tensor is known, from now or before */
+    bool is_operators;           /* of a trial: an operator has asked */
     bool is_trial;        /* nobody's: it is asked what would be, and nothing starts or opens */
     uint64_t trained_ns;  /* when it was last seen to train, or was last expected to begin */
     uint64_t arrived_ns;  /* when its first worker joined; 0: before this coordinator started */

@@ -276,7 +276,14 @@ static struct job *make_job(struct peer *p, const WIRE(JoinRequest) * wanted)
 static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
 {
     struct err err;
-    if (join->rank >= join->workers)
+    bool is_keyless = !p->is_local && !channel_tenant(p->channel);
+    if (is_keyless && !p->service->options.insecure && tenants_have_keys(p->service))
+        peer_fail(p, request, -ENOKEY,
+                  "job %s cannot begin without a key, also on this host, since the service has "
+                  "tenants: set GRADPOOL_KEY_FILE to a file with a key that an operator made with "
+                  "`gradpool tenant add`",
+                  join->job);
+    else if (join->rank >= join->workers)
         peer_fail(p, request, -EPROTO,
                   "job %s is not there, and begins with %u workers: rank %u may come when it has "
                   "begun and was resized",

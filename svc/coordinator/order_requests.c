@@ -10,15 +10,11 @@
 /* What changes everybody's lanes is for operators (K11). */
 static bool is_allowed(struct peer *p, const envelope *request)
 {
-    if (!p->tenant->is_operator)
-        peer_fail(p, request->id, -EPERM,
-                  "moving tasks needs the key of an operator (gradpool tenant add NAME "
-                  "--operator)");
-    else if (p->service->phase != SERVICE_UP)
+    if (!peer_is_operator(p, request->id, "moving tasks"))
+        return false;
+    if (p->service->phase != SERVICE_UP)
         peer_fail(p, request->id, -ESHUTDOWN, "gradpool serve is stopping");
-    else
-        return true;
-    return false;
+    return p->service->phase == SERVICE_UP;
 }
 
 /* NULL: the peer was told. */

@@ -68,14 +68,7 @@ static const struct {
     {BODY(TENANTS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_list},
 };
 
-bool text_is_plain(const char *text)
-{
-    const char *all = text;
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f || *text == '"')
-            return false;
-    return text_is_utf8(all);
-}
+bool text_is_plain(const char *text) { return !strchr(text, '"') && text_is_harmless(text); }
 
 bool text_is_node(const char *text) { return strlen(text) <= HOST_NAME_MAX && text_is_plain(text); }
 
@@ -190,8 +183,8 @@ void peer_fail_memory(struct peer *p, uint64_t id)
     peer_fail(p, id, -ENOMEM, "gradpool serve is out of memory");
 }
 
-/* Without a key: over the Unix socket, which only the state dir's user reaches; in plain TCP from
- * this host, and from others when the operator said so (K10). */
+/* Without a key: over the Unix socket; in plain TCP from this host, and from others with
+ * --insecure (K10). */
 static bool needs_key(const struct peer *p)
 {
     const struct coordinator_options *o = &p->service->options;
@@ -233,12 +226,37 @@ static bool admit(struct peer *p, uint64_t request, const WIRE(Hello) * hello)
     struct tenant *tenant = name ? tenants_find(p->service, name) : tenants_local(p->service);
     if (!tenant || tenant->is_revoked) /* since the handshake */
         return turn_down(p, request, -EKEYREVOKED, "the tenant's key was revoked"), false;
-    if (hello->role == GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR && !tenant->is_operator)
+    p->is_operator = p->is_local || (name && tenant->is_operator);
+    if (hello->role == GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR && !p->is_operator)
         return turn_down(p, request, -EPERM,
-                         "an aggregator needs the key of an operator (gradpool tenant add NAME "
-                         "--operator), because it sees the gradients of all tenants"),
+                         "an aggregator sees the gradients of all tenants, so it needs the Unix "
+                         "socket of the service (--join STATE_DIR/control.sock) or the key of an "
+                         "operator (gradpool tenant add NAME --operator)"),
                false;
     return count_in(p, request, tenant);
+}
+
+bool peer_is_operator(struct peer *p, uint64_t request, const char *what)
+{
+    if (!p->is_operator)
+        peer_fail(p, request, -EPERM,
+                  "%s is for operators: it needs the Unix socket of the service (--endpoint "
+                  "unix:STATE_DIR/control.sock, as the user of gradpool serve or in the socket's "
+                  "group) or the key of an operator (gradpool tenant add NAME --operator)",
+                  what);
+    return p->is_operator;
+}
+
+/* An operator's command goes from the door of everybody to its own; over that one, `listen` shows
+ * that both belong to one service. */
+static void name_doors(const struct peer *p, char *listen, size_t listen_bytes,
+                       WIRE(Welcome) * welcome)
+{
+    const struct service *s = p->service;
+    if (p->is_local)
+        welcome->listen = (char *)endpoint_format(&s->tcp.endpoint, listen, listen_bytes);
+    else if (!channel_tenant(p->channel) && channel_is_loopback(p->channel))
+        welcome->socket = (char *)s->local.endpoint.host;
 }
 
 static void greet(struct peer *p, const envelope *message)
@@ -259,7 +277,10 @@ static void greet(struct peer *p, const envelope *message)
     }
     if (!admit(p, message->id, hello))
         return;
+    char listen[sizeof p->service->tcp.endpoint.host + 32];
     WIRE(Welcome) welcome = GRADPOOL__WIRE__WELCOME__INIT;
+    if (hello->role == GRADPOOL__WIRE__ROLE__ROLE_OPERATOR)
+        name_doors(p, listen, sizeof listen, &welcome);
     welcome.version = CHANNEL_VERSION;
     welcome.incarnation = p->service->numbers.incarnation;
     welcome.program = (char *)"gradpool serve " GRADPOOL_VERSION;

@@ -31,6 +31,7 @@ struct peer {
     enum peer_state state;
     WIRE(Role) role;
     bool is_local;         /* over the Unix socket */
+    bool is_operator;      /* over the Unix socket, or with the key of an operator (K96) */
     struct tenant *tenant; /* NULL while greeting */
     struct session *session;
     uint64_t join_by_ns; /* its join waits until then for a former job (K58); 0: none does */
@@ -59,11 +60,13 @@ void peer_reply_done(struct peer *p, uint64_t id);
 void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void peer_fail_memory(struct peer *p, uint64_t id);
+/* false: the peer was told that `what` ("moving tasks") is for operators, and how to be one. */
+bool peer_is_operator(struct peer *p, uint64_t request, const char *what);
 /* More of what it has sent is here than one turn takes. */
 bool peer_is_behind(const struct peer *p);
 /* Lets it go from the loop, not before this handler ends. */
 void peer_break(struct peer *p);
-/* Names that go into log lines: UTF-8, no quotes, no control characters; a node's not too long. */
+/* Names that go into log lines: UTF-8, no quotes, harmless (text.h); a node's not too long. */
 bool text_is_plain(const char *text);
 bool text_is_node(const char *text);
 /* It hears nothing after what has been sent, and goes once it has read that. */

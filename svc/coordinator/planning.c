@@ -27,6 +27,7 @@ static struct job *create(struct peer *p, const WIRE(PlanRequest) * request)
     if (!job)
         return NULL;
     job->is_trial = true;
+    job->is_operators = p->is_operator;
     job->loss_limit_ppm = request->loss_limit_ppm;
     return job;
 }
@@ -192,11 +193,11 @@ static void raise_to(uint32_t *ppm, double loss)
         *ppm = now_ppm;
 }
 
-/* Whoever asks is told of his own jobs, an operator of all. */
+/* A tenant sees its own jobs, an operator all. */
 static const struct job *visible(const struct job *trial, uint64_t id)
 {
     const struct job *job = id == trial->id ? trial : jobs_find_id(trial->service, (uint32_t)id);
-    bool is_visible = job && (trial->tenant->is_operator || job->tenant == trial->tenant);
+    bool is_visible = job && (trial->is_operators || job->tenant == trial->tenant);
     return is_visible ? job : NULL;
 }
 

@@ -132,7 +132,11 @@ int advertise_choose(struct service *s, struct err *err);
 
 /* As others must be told of it: absolute. `path` may not exist yet. */
 int state_dir_whole(const char *path, char *buffer, size_t buffer_bytes, struct err *err);
+/* Creates what is missing. -EPERM: others can write it, or replace it as a whole. */
 int state_dir_create(const char *path, struct err *err);
+/* Lets the group through the state dir (mode 0710) to the socket in it. -EINVAL: no such group;
+ * -EPERM: this user may not give them to it. */
+int state_dir_admit(const char *path, const char *socket, const char *group, struct err *err);
 /* -EBUSY, naming who holds it. The descriptor is the lock. */
 int state_dir_lock(const char *path, int *ret_fd, struct err *err);
 

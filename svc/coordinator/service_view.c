@@ -6,6 +6,7 @@
 #include "svc/coordinator/quota.h"
 #include "svc/coordinator/residents.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/view_lanes.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -103,99 +104,17 @@ static uint32_t count_tasks(const struct job *job)
     return (uint32_t)count;
 }
 
-/* --- the memory of one reply: freed as a whole --- */
-
-struct block {
-    struct block *next;
-    max_align_t memory[];
-};
-
-struct pool {
-    struct block *blocks;
-    bool failed;
-};
-
-static void *take(struct pool *pool, size_t bytes)
-{
-    struct block *block = calloc(1, sizeof *block + bytes);
-    if (!block) {
-        pool->failed = true;
-        return NULL;
-    }
-    block->next = pool->blocks;
-    pool->blocks = block;
-    return block->memory;
-}
-
-static void pool_free(struct pool *pool)
-{
-    while (pool->blocks) {
-        struct block *next = pool->blocks->next;
-        free(pool->blocks);
-        pool->blocks = next;
-    }
-}
-
 /* --- status --- */
 
-/* Of others' jobs a tenant is told no more than the core that they take. */
-static WIRE(JobUse) * foreign_use(struct pool *pool, const WIRE(JobUse) * use)
+/* The tenant to whose jobs the reader's view is limited; NULL: an operator, or the display. */
+static const struct tenant *limit_of(const struct peer *reader)
 {
-    WIRE(JobUse) *shown = take(pool, sizeof *shown);
-    if (!shown)
-        return NULL;
-    gradpool__wire__job_use__init(shown);
-    shown->job_id = use->job_id;
-    shown->busy_ns = use->busy_ns;
-    return shown;
+    return !reader || reader->is_operator ? NULL : reader->tenant;
 }
 
-/* A lane's use as `reader` may see it; NULL: an operator. */
-static WIRE(LaneUse) * lane_use(struct pool *pool, struct service *s, const struct lane *lane,
-                                const struct tenant *reader)
-{
-    WIRE(LaneUse) *use = (WIRE(LaneUse) *)stats_of_lane(lane);
-    if (!use || !reader || reader->is_operator)
-        return use;
-    WIRE(LaneUse) *shown = take(pool, sizeof *shown);
-    WIRE(JobUse) **rows = take(pool, use->n_jobs * sizeof *rows);
-    if (!shown || !rows)
-        return NULL;
-    *shown = *use;
-    shown->jobs = rows;
-    shown->n_jobs = 0;
-    for (size_t i = 0; i < use->n_jobs; i++) {
-        const struct job *job = jobs_find_id(s, use->jobs[i]->job_id);
-        bool is_own = job && job->tenant == reader;
-        if ((rows[shown->n_jobs] = is_own ? use->jobs[i] : foreign_use(pool, use->jobs[i])))
-            shown->n_jobs++;
-    }
-    return shown;
-}
-
-static WIRE(LaneView) * lane_view(struct pool *pool, struct service *s, const struct lane *lane,
-                                  const struct tenant *reader)
-{
-    WIRE(LaneView) *view = take(pool, sizeof *view);
-    if (!view)
-        return NULL;
-    gradpool__wire__lane_view__init(view);
-    view->lane = lane->id;
-    view->aggregator = lane->aggregator->id;
-    view->core = lane->core;
-    view->pu = lane->pu;
-    view->numa = lane->numa;
-    view->use = lane_use(pool, s, lane, reader);
-    view->shm = lane->shm;
-    view->ofi = lane->ofi;
-    view->state = (char *)lane_use_name(lane->use);
-    view->memory_bytes_max = s->options.limits.most[LIMIT_LANE_MEMORY];
-    return view;
-}
-
+/* An aggregator without a lane that is shown has none here. */
 static WIRE(AggregatorView) * aggregator_view(struct pool *pool, struct service *s,
-                                              const struct aggregator *a,
-                                              const struct tenant *reader)
+                                              const struct aggregator *a, const struct tenant *only)
 {
     WIRE(AggregatorView) *view = take(pool, sizeof *view);
     WIRE(LaneView) **lanes = take(pool, a->lanes_count * sizeof *lanes);
@@ -204,14 +123,15 @@ static WIRE(AggregatorView) * aggregator_view(struct pool *pool, struct service 
     gradpool__wire__aggregator_view__init(view);
     view->aggregator = a->id;
     view->node = a->node;
-    view->pid = a->pid;
+    view->pid = only ? 0 : a->pid;
     view->state = (char *)aggregator_state_name(a);
     view->silent_ns = liveness_silent_ns(a);
-    view->cpu_ns = a->stats ? a->stats->stats_reply->cpu_ns : 0;
+    view->cpu_ns = a->stats && !only ? a->stats->stats_reply->cpu_ns : 0;
     view->measured_ns = a->stats ? a->measured_ns - s->started_ns : 0;
     view->lanes = lanes;
     for (size_t i = 0; i < a->lanes_count; i++)
-        if ((lanes[view->n_lanes] = lane_view(pool, s, &a->lanes[i], reader)))
+        if (view_lane_is_shown(&a->lanes[i], only) &&
+            (lanes[view->n_lanes] = view_lane(pool, &a->lanes[i], only)))
             view->n_lanes++;
     return view;
 }
@@ -234,12 +154,16 @@ static WIRE(LaneView) * find_lane(const WIRE(StatusReply) * reply, uint32_t lane
 }
 
 /* One walk over each job's pieces, whatever the number of lanes (K2). */
-static void fill_tasks(const struct service *s, WIRE(StatusReply) * reply)
+static void fill_tasks(const struct service *s, const struct tenant *only,
+                       WIRE(StatusReply) * reply)
 {
     list_for_each (node, &s->jobs) {
+        const struct job *job = list_entry(node, struct job, link);
         struct place *places;
         WIRE(LaneView) *view = NULL;
-        size_t count = places_of(list_entry(node, struct job, link), &places);
+        if (only && job->tenant != only)
+            continue;
+        size_t count = places_of(job, &places);
         for (size_t i = 0; i < count; i++) {
             bool is_next = i == 0 || places[i].lane != places[i - 1].lane;
             if (is_next && (view = find_lane(reply, places[i].lane)))
@@ -271,31 +195,36 @@ static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusR
     }
 }
 
-static void fill_status(struct pool *pool, struct service *s, const struct tenant *reader,
-                        WIRE(StatusReply) * reply)
+static void fill_for_operators(struct pool *pool, struct service *s, WIRE(StatusReply) * reply)
 {
-    reply->endpoint = s->endpoint_url;
     reply->state_dir = (char *)s->options.state_dir;
     reply->policy = (char *)s->options.policy;
     reply->pid = (uint32_t)getpid();
-    reply->uptime_ns = clock_now_ns() - s->started_ns;
     reply->cpu_ns = clock_process_cpu_ns();
+    fill_events(pool, s, reply);
+    reply->settings = s->settings.list;
+    reply->n_settings = s->settings.count;
+}
+
+static void fill_status(struct pool *pool, struct service *s, const struct tenant *only,
+                        WIRE(StatusReply) * reply)
+{
+    reply->endpoint = s->endpoint_url;
+    reply->uptime_ns = clock_now_ns() - s->started_ns;
     reply->incarnation = s->numbers.incarnation;
-    reply->own_only = reader && !reader->is_operator;
-    if (!reply->own_only) {
-        fill_events(pool, s, reply);
-        reply->settings = s->settings.list;
-        reply->n_settings = s->settings.count;
-    }
+    reply->own_only = only != NULL;
+    if (!only)
+        fill_for_operators(pool, s, reply);
     reply->aggregators = take(pool, list_length(&s->aggregators) * sizeof *reply->aggregators);
     if (!reply->aggregators)
         return;
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
-        if ((reply->aggregators[reply->n_aggregators] = aggregator_view(pool, s, a, reader)))
-            reply->n_aggregators++;
+        WIRE(AggregatorView) *view = aggregator_view(pool, s, a, only);
+        if (view && (!only || view->n_lanes > 0))
+            reply->aggregators[reply->n_aggregators++] = view;
     }
-    fill_tasks(s, reply);
+    fill_tasks(s, only, reply);
 }
 
 /* --- jobs --- */
@@ -446,9 +375,10 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
 
 /* A tenant sees its own jobs, an operator all. `reader` NULL: the display, which sees all without
  * ranks and limits, the most of a job's rows. */
-static void fill_jobs(struct pool *pool, struct service *s, const struct tenant *reader,
+static void fill_jobs(struct pool *pool, struct service *s, const struct peer *reader,
                       const char *name, WIRE(JobsReply) * reply)
 {
+    const struct tenant *only = limit_of(reader);
     struct residents residents = {0};
     reply->jobs = take(pool, list_length(&s->jobs) * sizeof *reply->jobs);
     pool->failed = pool->failed || residents_gather(s, NULL, &residents) < 0 ||
@@ -458,7 +388,7 @@ static void fill_jobs(struct pool *pool, struct service *s, const struct tenant 
     count_regions(s);
     list_for_each (node, &s->jobs) {
         const struct job *job = list_entry(node, struct job, link);
-        bool is_visible = !reader || reader->is_operator || job->tenant == reader;
+        bool is_visible = !only || job->tenant == only;
         if (!is_visible || (*name && strcmp(name, job->name) != 0))
             continue;
         if ((reply->jobs[reply->n_jobs] = job_view(pool, job, &residents, reader != NULL)))
@@ -479,11 +409,11 @@ static void answer(struct wait *wait)
     envelope e = ENVELOPE_INIT;
     e.id = wait->request;
     if (view->is_jobs) {
-        fill_jobs(&pool, s, wait->peer->tenant, view->job, &jobs);
+        fill_jobs(&pool, s, wait->peer, view->job, &jobs);
         e.body_case = BODY(JOBS_REPLY);
         e.jobs_reply = &jobs;
     } else {
-        fill_status(&pool, s, wait->peer->tenant, &status);
+        fill_status(&pool, s, limit_of(wait->peer), &status);
         e.body_case = BODY(STATUS_REPLY);
         e.status_reply = &status;
     }

@@ -131,6 +131,7 @@ struct store_ops {
      * tensors and pieces, a tensor's pieces, an aggregator's lanes. */
     void (*erase)(struct store *store, const struct store_row *row);
     int (*commit)(struct store *store, struct err *err);
+    void (*sync)(struct store *store);
     /* Strings of a row are valid during the callback, which ends the load with an error. */
     int (*load)(struct store *store, int (*each)(void *context, const struct store_row *row),
                 void *context, struct err *err);
@@ -154,6 +155,9 @@ static inline int store_commit(struct store *store, struct err *err)
 {
     return store->ops->commit(store, err);
 }
+/* What was committed is on the disk, and in the file rather than in its log. A failure is logged:
+ * it takes nothing back. */
+static inline void store_sync(struct store *store) { store->ops->sync(store); }
 static inline int store_load(struct store *store,
                              int (*each)(void *context, const struct store_row *row), void *context,
                              struct err *err)
@@ -166,7 +170,8 @@ static inline void store_close(struct store *store)
         store->ops->close(store);
 }
 
-/* `pages_max`: refuse to grow over so many pages of 4 KiB (0: no limit). */
+/* -EBADMSG: it was used before, and is gone, damaged or lacks changes; the text says what to do.
+ * `pages_max`: refuse to grow over so many pages of 4 KiB (0: no limit). */
 int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_store,
                       struct err *err);
 

@@ -4,6 +4,7 @@
 #include "svc/base/log.h"
 #include "svc/base/shortage.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/store_marker.h"
 #include "svc/coordinator/store_schema.h"
 
 #include <errno.h>
@@ -14,6 +15,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Beside the tables of the schema, since it is no row of anybody. */
+#define CHANGES_TABLE \
+    "CREATE TABLE IF NOT EXISTS changes(one INTEGER PRIMARY KEY, count INTEGER NOT NULL)"
+#define CHANGES_PUT "INSERT INTO changes VALUES(1, ?1) ON CONFLICT DO UPDATE SET count=?1"
 #define FILE_BYTES_ENOUGH (UINT64_C(16) << 20) /* more than the log is between two checkpoints */
 
 struct store_sqlite {
@@ -21,10 +26,13 @@ struct store_sqlite {
     sqlite3 *db;
     char *path;
     sqlite3_stmt *put[STORE_TABLES], *erase[STORE_TABLES];
-    int failed; /* first SQLite code of the open transaction */
+    int failed;      /* first SQLite code of the open transaction */
+    bool is_changed; /* by it */
     dev_t device;
     ino_t file;   /* of the database, as it was opened */
     bool is_gone; /* and this was said */
+    struct store_marker marker;
+    sqlite3_stmt *count; /* the next change */
 };
 
 static struct store_sqlite *of(struct store *store) { return (struct store_sqlite *)store; }
@@ -56,10 +64,20 @@ static int limit_of(const struct store_sqlite *s, int code)
     return error == EFBIG || error == EMFILE || error == ENFILE ? -error : 0;
 }
 
+static int damaged(const struct store_sqlite *s, const char *complaint, struct err *err)
+{
+    return err_set(err, -EBADMSG,
+                   "%s is damaged (%s). Put it back from a copy; or start with nothing: move %s* "
+                   "away",
+                   s->path, complaint, s->path);
+}
+
 static int failure(struct store_sqlite *s, int code, const char *what, struct err *err)
 {
     char lack[SHORTAGE_BYTES];
     int limit = limit_of(s, code), error = limit ? limit : errno_of(code);
+    if (error == -EBADMSG)
+        return damaged(s, sqlite3_errmsg(s->db), err);
     return err_set(err, error, "cannot %s %s: %s (%s)", what, s->path,
                    shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack),
                    s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(code));
@@ -109,12 +127,14 @@ static int run(sqlite3_stmt *statement, const struct table *table, int columns,
 
 static void sqlite_begin(struct store *store)
 {
+    of(store)->is_changed = false;
     of(store)->failed = sqlite3_exec(of(store)->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
 }
 
 static void sqlite_put(struct store *store, const struct store_row *row)
 {
     const struct table *table = &schema_tables[row->table];
+    of(store)->is_changed = true;
     if (of(store)->failed == SQLITE_OK)
         of(store)->failed = run(of(store)->put[row->table], table, schema_columns(table), row);
 }
@@ -122,6 +142,7 @@ static void sqlite_put(struct store *store, const struct store_row *row)
 static void sqlite_erase(struct store *store, const struct store_row *row)
 {
     const struct table *table = &schema_tables[row->table];
+    of(store)->is_changed = true;
     if (of(store)->failed == SQLITE_OK)
         of(store)->failed = run(of(store)->erase[row->table], table, table->keys, row);
 }
@@ -142,13 +163,28 @@ static void check_place(struct store_sqlite *s)
               s->path);
 }
 
+static int count_change(struct store_sqlite *s)
+{
+    int code = sqlite3_bind_int64(s->count, 1, (int64_t)s->marker.changes + 1);
+    if (code == SQLITE_OK)
+        code = sqlite3_step(s->count);
+    sqlite3_reset(s->count);
+    return code == SQLITE_DONE ? SQLITE_OK : code;
+}
+
 static int sqlite_commit(struct store *store, struct err *err)
 {
     struct store_sqlite *s = of(store);
     int code = s->failed;
+    if (code == SQLITE_OK && s->is_changed)
+        code = count_change(s);
     if (code == SQLITE_OK)
         code = sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL);
     check_place(s);
+    if (code == SQLITE_OK && s->is_changed) {
+        s->marker.changes++;
+        store_marker_write(&s->marker);
+    }
     if (code == SQLITE_OK)
         return 0;
     int error = failure(s, code, "write", err);
@@ -217,9 +253,9 @@ static int load_table(struct store_sqlite *s, enum store_table kind,
         int error = each(context, &row);
         if (error < 0)
             return err_set(err, error,
-                           "%s: a row of table %s does not fit the others (%s); move "
-                           "the file away to start afresh",
-                           s->path, schema_tables[kind].name, err_text(error));
+                           "%s: a row of table %s does not fit the others (%s). Put "
+                           "the file back from a copy; or start with nothing: move %s* away",
+                           s->path, schema_tables[kind].name, err_text(error), s->path);
     }
     return code == SQLITE_DONE ? 0 : failure(s, code, "read", err);
 }
@@ -235,9 +271,24 @@ static int sqlite_load(struct store *store, int (*each)(void *, const struct sto
     return 0;
 }
 
+static void sqlite_sync(struct store *store)
+{
+    struct store_sqlite *s = of(store);
+    int code = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    if (code == SQLITE_OK) {
+        s->marker.synced = s->marker.changes;
+        store_marker_write(&s->marker);
+    } else {
+        log_warn("%s: the last changes are in its log alone: %s", s->path, sqlite3_errmsg(s->db));
+    }
+}
+
 static void sqlite_close(struct store *store)
 {
     struct store_sqlite *s = of(store);
+    sqlite3_finalize(s->count);
+    if (s->marker.fd >= 0)
+        close(s->marker.fd);
     for (int kind = 0; kind < STORE_TABLES; kind++) {
         sqlite3_finalize(s->put[kind]);
         sqlite3_finalize(s->erase[kind]);
@@ -252,16 +303,42 @@ static const struct store_ops sqlite_ops = {
     .put = sqlite_put,
     .erase = sqlite_erase,
     .commit = sqlite_commit,
+    .sync = sqlite_sync,
     .load = sqlite_load,
     .close = sqlite_close,
 };
 
-static int read_schema_version(void *context, int columns, char **values, char **names)
+static int read_number(void *context, int columns, char **values, char **names)
 {
-    uint64_t version = 0;
-    if (columns == 1 && text_parse_u64(values[0], 0, UINT32_MAX, &version) == 0)
-        *(uint32_t *)context = (uint32_t)version;
+    if (columns == 1)
+        (void)text_parse_u64(values[0], 0, UINT32_MAX, context);
     return 0;
+}
+
+/* The first complaint. */
+static int read_complaint(void *context, int columns, char **values, char **names)
+{
+    char *complaint = context;
+    if (columns == 1 && values[0] && !*complaint && strcmp(values[0], "ok") != 0)
+        snprintf(complaint, ERR_TEXT_BYTES / 4, "%s", values[0]);
+    return 0;
+}
+
+/* Whether it holds all that was ever written to it; nothing is changed before that is known. */
+static int check_whole(struct store_sqlite *s, struct err *err)
+{
+    char complaint[ERR_TEXT_BYTES / 4] = "";
+    uint64_t changes = 0;
+    int code = sqlite3_exec(s->db, "PRAGMA quick_check(1)", read_complaint, complaint, NULL);
+    if (code != SQLITE_OK && !*complaint)
+        snprintf(complaint, sizeof complaint, "%s", sqlite3_errmsg(s->db));
+    if (*complaint)
+        return damaged(s, complaint, err);
+    /* Fails where no change was ever counted. */
+    (void)sqlite3_exec(s->db, "SELECT count FROM changes", read_number, &changes, NULL);
+    int error = store_marker_check(&s->marker, s->path, changes, err);
+    s->marker.changes = changes;
+    return error;
 }
 
 /* A declare of 262,144 tensors stays in memory until it is written, once: pages that are spilled
@@ -297,7 +374,8 @@ static int create_tables(struct store_sqlite *s, uint32_t version)
 static int prepare(struct store_sqlite *s)
 {
     char sql[SQL_BYTES];
-    int code = SQLITE_OK;
+    int code =
+        sqlite3_prepare_v3(s->db, CHANGES_PUT, -1, SQLITE_PREPARE_PERSISTENT, &s->count, NULL);
     for (int kind = 0; kind < STORE_TABLES && code == SQLITE_OK; kind++) {
         schema_put(&schema_tables[kind], sql);
         code = sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->put[kind], NULL);
@@ -311,28 +389,56 @@ static int prepare(struct store_sqlite *s)
 
 static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *err)
 {
-    uint32_t version = 0;
-    int code = configure(s, pages_max);
+    uint64_t version = 0;
+    int code = sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (code == SQLITE_OK)
-        code = sqlite3_exec(s->db, "PRAGMA user_version", read_schema_version, &version, NULL);
+        code = configure(s, pages_max);
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(s->db, "PRAGMA user_version", read_number, &version, NULL);
     if (code != SQLITE_OK)
         return failure(s, code, "open", err);
     if (version != 0 && (version < SCHEMA_OLDEST || version > SCHEMA_VERSION))
         return err_set(err, -EPROTO,
                        "%s was written by another gradpool (schema %u, this one "
                        "knows %d to %d): use that one, or another --state-dir",
-                       s->path, version, SCHEMA_OLDEST, SCHEMA_VERSION);
-    code = version < SCHEMA_VERSION ? create_tables(s, version) : SQLITE_OK;
+                       s->path, (unsigned)version, SCHEMA_OLDEST, SCHEMA_VERSION);
+    int error = check_whole(s, err);
+    if (error < 0)
+        return error;
+    code = version < SCHEMA_VERSION ? create_tables(s, (uint32_t)version) : SQLITE_OK;
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(s->db, CHANGES_TABLE, NULL, NULL, NULL);
     if (code == SQLITE_OK)
         code = prepare(s);
     return code == SQLITE_OK ? 0 : failure(s, code, "open", err);
+}
+
+/* From here on what is in the database counts, and what is lost of it is noticed. */
+static int mark(struct store_sqlite *s, struct err *err)
+{
+    int error = store_marker_open(&s->marker, err);
+    if (error < 0)
+        return error;
+    sqlite_begin(&s->store);
+    s->is_changed = true;
+    error = sqlite_commit(&s->store, err);
+    if (error < 0)
+        return error;
+    sqlite_sync(&s->store);
+    sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    return 0;
 }
 
 /* It holds the tenants' keys. What SQLite puts beside it gets the same mode. */
 static int make_private(struct store_sqlite *s, struct err *err)
 {
     struct stat file;
-    _cleanup_fd_ int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    _cleanup_fd_ int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == ELOOP)
+        return err_set(err, -ELOOP,
+                       "%s is a symbolic link, which is not followed: put the file "
+                       "itself there, or remove the link",
+                       s->path);
     if (fd < 0 || fchmod(fd, 0600) < 0 || fstat(fd, &file) < 0)
         return err_set(err, -errno, "cannot open %s: %s", s->path, err_text(-errno));
     s->device = file.st_dev;
@@ -352,11 +458,18 @@ int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_s
     }
     s->store.ops = &sqlite_ops;
     s->path = copy;
-    int error = make_private(s, err);
+    s->marker.fd = -1;
+    int error = store_marker_read(path, &s->marker, err);
+    if (error == 0)
+        error = store_marker_check_file(&s->marker, path, err);
+    if (error == 0)
+        error = make_private(s, err);
     if (error == 0) {
         int code = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
         error = code == SQLITE_OK ? open_tables(s, pages_max, err) : failure(s, code, "open", err);
     }
+    if (error == 0)
+        error = mark(s, err);
     if (error < 0) {
         sqlite_close(&s->store);
         return error;

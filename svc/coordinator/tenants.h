@@ -1,5 +1,5 @@
-/* Who owns jobs. A tenant is known by its key; the local one ("") stands for whoever comes without:
- * over the Unix socket, or in plain TCP where that is allowed. */
+/* Owners of jobs. A tenant is known by its key; the local one ("") stands for whoever comes
+ * without: over the Unix socket, or in plain TCP where that is allowed. */
 #ifndef GRADPOOL_COORDINATOR_TENANTS_H
 #define GRADPOOL_COORDINATOR_TENANTS_H
 
@@ -29,6 +29,8 @@ int tenants_init(struct service *s);
 void tenants_destroy(struct service *s);
 int tenants_restore(struct service *s, const struct store_tenant *row);
 struct tenant *tenants_local(struct service *s);
+/* Whether some tenant has a key that is no operator's: then new jobs come with one (K97). */
+bool tenants_have_keys(struct service *s);
 /* NULL: never added. Revoked ones are found. */
 struct tenant *tenants_find(struct service *s, const char *name);
 /* "" or "acme/", which stands before a job's name; fills TENANT_PREFIX_BYTES. */

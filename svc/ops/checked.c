@@ -1,4 +1,5 @@
 /* `gradpool --check-build` and `gradpool doctor`, as text and as JSON. */
+#include "svc/base/text.h"
 #include "svc/ops/json_put.h"
 #include "svc/ops/ops.h"
 #include "svc/ops/table.h"

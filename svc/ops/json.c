@@ -59,7 +59,7 @@ static json_t *aggregator_json(const struct view_aggregator *a, int *error)
 {
     json_t *o = json_object(), *lanes = json_array();
     json_put_number(o, "aggregator", a->aggregator, error);
-    json_put_number(o, "pid", a->pid, error);
+    json_put_known_number(o, "pid", a->pid, error);
     json_put_text(o, "node", a->node, error);
     json_put_text(o, "state", a->state, error);
     json_put_number(o, "cpu_ns", a->cpu_ns, error);
@@ -134,13 +134,17 @@ int ops_status_json(const struct view_status *status, FILE *out)
     int error = 0;
     json_t *o = json_object(), *aggregators = json_array();
     json_put_text(o, "endpoint", status->endpoint, &error);
-    json_put_text(o, "state_dir", status->state_dir, &error);
-    json_put_text(o, "policy", status->policy, &error);
-    json_put_number(o, "pid", status->pid, &error);
+    if (status->own_only)
+        json_put(o, "own_only", json_true(), &error);
+    if (!status->own_only) {
+        json_put_text(o, "state_dir", status->state_dir, &error);
+        json_put_text(o, "policy", status->policy, &error);
+        json_put_number(o, "pid", status->pid, &error);
+        json_put_number(o, "cpu_ns", status->cpu_ns, &error);
+    }
     json_put_number(o, "jobs", status->jobs, &error);
     json_put_number(o, "tasks", status->tasks, &error);
     json_put_number(o, "uptime_ns", status->uptime_ns, &error);
-    json_put_number(o, "cpu_ns", status->cpu_ns, &error);
     json_put_number(o, "incarnation", status->incarnation, &error);
     for (size_t i = 0; i < status->aggregators_count; i++)
         json_put_last(aggregators, aggregator_json(&status->aggregators[i], &error), &error);

@@ -46,7 +46,7 @@ void json_put_last(json_t *array, json_t *value, int *error)
 
 int json_put_out(json_t *o, int error, FILE *out)
 {
-    if (error == 0 && json_dumpf(o, out, JSON_INDENT(2)) < 0)
+    if (error == 0 && json_dumpf(o, out, JSON_INDENT(2) | JSON_ENSURE_ASCII) < 0)
         error = -EIO;
     json_decref(o);
     if (error == 0 && (fputc('\n', out) == EOF || fflush(out) == EOF))

@@ -1,6 +1,8 @@
 /* Cells, their widths, and printing them. Owns the cells until they are printed. */
 #include "svc/ops/table.h"
 
+#include "svc/base/text.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -14,17 +16,6 @@ void table_init(struct table *table, const char *const *titles)
         table->columns++;
     for (size_t i = 0; i < table->columns; i++)
         table_add(table, "%s", titles[i]);
-}
-
-void text_disarm(char *text)
-{
-    for (unsigned char *c = (unsigned char *)text; *c; c++) {
-        bool is_c1 = c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f;
-        if (*c < 0x20 || *c == 0x7f)
-            *c = '?';
-        else if (is_c1)
-            c[0] = c[1] = '?';
-    }
 }
 
 void table_add(struct table *table, const char *format, ...)

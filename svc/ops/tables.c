@@ -43,7 +43,10 @@ static void add_aggregator(struct table *table, const struct view_aggregator *a,
 {
     table_add(table, "%u", a->aggregator);
     table_add(table, "%s", a->node);
-    table_add(table, "%u", a->pid);
+    if (a->pid)
+        table_add(table, "%u", a->pid);
+    else
+        table_add(table, "-");
     char cell[CELL_BYTES];
     if (a->silent_ns)
         table_add(table, "%s %s", lane_state_text(a, lane), duration(a->silent_ns, cell));
@@ -63,19 +66,28 @@ static void add_lane(struct table *table, const struct view_lane *lane)
     add_bytes(table, lane->arena_bytes);
 }
 
+static void print_service(const struct view_status *status, FILE *out)
+{
+    char up[CELL_BYTES];
+    fprintf(out, "%s  ", status->endpoint);
+    if (status->own_only)
+        fprintf(out, "up %s, start number %" PRIu64 "\nof this tenant (operators see all): ",
+                duration(status->uptime_ns, up), status->incarnation);
+    else
+        fprintf(out, "pid %u, up %s, policy %s\nstate in %s, start number %" PRIu64 ", ",
+                status->pid, duration(status->uptime_ns, up), status->policy, status->state_dir,
+                status->incarnation);
+    fprintf(out, "%u job%s, %u task%s\n\n", status->jobs, text_plural(status->jobs), status->tasks,
+            text_plural(status->tasks));
+}
+
 int ops_status_table(const struct view_status *status, FILE *out)
 {
     static const char *const titles[] = {">AGGREGATOR", "NODE",    ">PID",   "STATE",   ">LANE",
                                          ">CORE",       ">JOBS",   ">TASKS", ">ROUNDS", ">TAKEN IN",
                                          ">CPU",        ">MEMORY", NULL};
-    char up[CELL_BYTES];
     struct table table;
-    fprintf(out,
-            "%s  pid %u, up %s, policy %s\nstate in %s, start number %" PRIu64
-            ", %u job%s, %u task%s\n\n",
-            status->endpoint, status->pid, duration(status->uptime_ns, up), status->policy,
-            status->state_dir, status->incarnation, status->jobs, text_plural(status->jobs),
-            status->tasks, text_plural(status->tasks));
+    print_service(status, out);
     table_init(&table, titles);
     for (size_t a = 0; a < status->aggregators_count; a++) {
         for (size_t i = 0; i < status->aggregators[a].lanes_count; i++) {

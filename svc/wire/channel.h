@@ -94,5 +94,8 @@ int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
 /* Hello / Welcome from the calling side. -EPROTO: other version, with both in `err`. */
 int channel_greet(struct channel *ch, Gradpool__Wire__Role role, const char *program,
                   uint64_t deadline_ns, uint64_t *ret_incarnation, struct err *err);
+/* The same, with the whole Welcome, to be freed as other messages are. */
+int channel_hello(struct channel *ch, Gradpool__Wire__Role role, const char *program,
+                  uint64_t deadline_ns, envelope **ret_welcome, struct err *err);
 
 #endif

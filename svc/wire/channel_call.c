@@ -126,8 +126,7 @@ int channel_call(struct channel *ch, envelope *request, uint64_t deadline_ns,
     return call_error(ch, r, err);
 }
 
-static int check_welcome(const struct channel *ch, const envelope *reply, uint64_t *ret_incarnation,
-                         struct err *err)
+static int check_welcome(const struct channel *ch, const envelope *reply, struct err *err)
 {
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_WELCOME)
         return err_set(err, -EPROTO, "%s: expected Welcome, got message kind %d", channel_peer(ch),
@@ -139,12 +138,11 @@ static int check_welcome(const struct channel *ch, const envelope *reply, uint64
                        "install the same gradpool at both ends",
                        channel_peer(ch), CHANNEL_VERSION,
                        welcome->program[0] != '\0' ? welcome->program : "it", welcome->version);
-    *ret_incarnation = welcome->incarnation;
     return 0;
 }
 
-int channel_greet(struct channel *ch, Gradpool__Wire__Role role, const char *program,
-                  uint64_t deadline_ns, uint64_t *ret_incarnation, struct err *err)
+int channel_hello(struct channel *ch, Gradpool__Wire__Role role, const char *program,
+                  uint64_t deadline_ns, envelope **ret_welcome, struct err *err)
 {
     Gradpool__Wire__Hello hello = GRADPOOL__WIRE__HELLO__INIT;
     hello.version = CHANNEL_VERSION;
@@ -157,7 +155,22 @@ int channel_greet(struct channel *ch, Gradpool__Wire__Role role, const char *pro
     int r = channel_call(ch, &request, deadline_ns, NULL, NULL, &reply, err);
     if (r < 0)
         return r;
-    r = check_welcome(ch, reply, ret_incarnation, err);
-    message_free(reply);
+    r = check_welcome(ch, reply, err);
+    if (r < 0)
+        message_free(reply);
+    else
+        *ret_welcome = reply;
     return r;
+}
+
+int channel_greet(struct channel *ch, Gradpool__Wire__Role role, const char *program,
+                  uint64_t deadline_ns, uint64_t *ret_incarnation, struct err *err)
+{
+    envelope *welcome;
+    int r = channel_hello(ch, role, program, deadline_ns, &welcome, err);
+    if (r < 0)
+        return r;
+    *ret_incarnation = welcome->welcome->incarnation;
+    message_free(welcome);
+    return 0;
 }

@@ -96,7 +96,9 @@ int endpoint_parse(const char *text, struct endpoint *ret_endpoint, struct err *
     struct endpoint e = {0};
     const char *rest;
     int r;
-    if ((rest = after(text, "gradpool+unix://")) || (rest = after(text, "unix:")))
+    if (text[0] == '/')
+        r = parse_path(text, text, &e, err);
+    else if ((rest = after(text, "gradpool+unix://")) || (rest = after(text, "unix:")))
         r = parse_path(text, rest, &e, err);
     else if ((rest = after(text, "gradpool://")))
         r = parse_host_port(text, rest, &e, err);

@@ -19,8 +19,8 @@ struct endpoint {
     char host[256]; /* or the socket's path */
 };
 
-/* Accepts the URL forms, "host:port", "host" and "unix:/path". -EINVAL with a text that says what
- * was expected. */
+/* Accepts the URL forms, "host:port", "host", "unix:/path" and "/path". -EINVAL with a text that
+ * says what was expected. */
 int endpoint_parse(const char *text, struct endpoint *ret_endpoint, struct err *err);
 /* The URL into `buffer`; returns it. */
 const char *endpoint_format(const struct endpoint *e, char *buffer, size_t buffer_bytes);
@@ -79,7 +79,8 @@ int endpoint_connect_to(const struct endpoint *e, const struct endpoint_addresse
 /* Both, for who connects rarely. */
 int endpoint_connect(const struct endpoint *e, uint64_t deadline_ns, int *ret_fd, struct err *err);
 
-/* A listening socket. Port 0 picks one and writes it back. A stale Unix socket file is replaced.
+/* A listening socket. Port 0 picks one and writes it back. A stale Unix socket file is replaced;
+ * the new one has mode 0660.
  * `interface_name` (NULL: any): the host 0.0.0.0 or [::] becomes that interface's address, which is
  * written back too; another host must be that address. -EADDRINUSE, -EADDRNOTAVAIL, -EACCES,
  * -ENODEV (no such interface), -ENOENT or -ETIMEDOUT (a host name, looked up for at most 10 s). */

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define LISTEN_BACKLOG 1024
+#define UNIX_MODE 0660
 #define URL_BYTES (sizeof(((struct endpoint *)0)->host) + 32)
 #define ADDRESS_TEXT_BYTES (INET6_ADDRSTRLEN + 32)
 
@@ -269,6 +270,11 @@ int endpoint_connect(const struct endpoint *e, uint64_t deadline_ns, int *ret_fd
 
 /* --- listening ------------------------------------------------------------------------------- */
 
+static const char *unix_path(const struct endpoint_address *a)
+{
+    return ((const struct sockaddr_un *)&a->socket)->sun_path;
+}
+
 static int listen_address(const struct endpoint_address *a, int *ret_fd)
 {
     int family = a->socket.ss_family;
@@ -281,7 +287,11 @@ static int listen_address(const struct endpoint_address *a, int *ret_fd)
     /* [::] takes IPv4 as well, whatever the host's default is. */
     if (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no)) < 0)
         return -errno;
+    if (family == AF_UNIX && fchmod(fd, UNIX_MODE) < 0) /* before others can connect */
+        return -errno;
     if (bind(fd, (const struct sockaddr *)&a->socket, a->bytes) < 0)
+        return -errno;
+    if (family == AF_UNIX && chmod(unix_path(a), UNIX_MODE) < 0) /* whatever the umask is */
         return -errno;
     if (listen(fd, LISTEN_BACKLOG) < 0)
         return -errno;
@@ -312,7 +322,7 @@ static int listen_error(const struct endpoint *e, const struct endpoint_address 
 /* Removes a socket file that nobody listens on; anything else in its place is not ours to touch. */
 static int remove_stale(const struct endpoint_address *a)
 {
-    const char *path = ((const struct sockaddr_un *)&a->socket)->sun_path;
+    const char *path = unix_path(a);
     struct stat status;
     if (lstat(path, &status) < 0)
         return errno == ENOENT ? 0 : -errno;

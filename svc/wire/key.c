@@ -114,8 +114,10 @@ static int load(const char *path, struct key *ret_key, struct err *err)
     _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &status) < 0)
         return err_set(err, -errno, "%s", err_text(-errno));
-    if (status.st_mode & (S_IROTH | S_IWOTH))
-        return err_set(err, -EACCES, "other users can read or write it; chmod 600");
+    if (status.st_mode & (S_IWGRP | S_IROTH | S_IWOTH))
+        return err_set(err, -EACCES,
+                       "its mode is %04o: other users can read or write it; chmod 600",
+                       status.st_mode & 07777);
     return read_key(fd, ret_key, err);
 }
 

@@ -200,7 +200,7 @@ class Service:
         self.options, self.aggregators, self.before = options, aggregators, before
         self.joined = 0     # aggregators that the test itself has started, beside the local ones
         self.children = []
-        self.endpoint = None
+        self.endpoint = self.operator_key = None
         self.name = 'serve'
         tap.witnesses.append(self)
         self.start(name)
@@ -271,6 +271,12 @@ class Service:
         path.touch(mode=0o600)
         path.write_text(made.stdout)
         return {'GRADPOOL_KEY_FILE': str(path)}
+
+    def operator(self):
+        """The variable with which a process is an operator, as an aggregator of another host is."""
+        if not self.operator_key:
+            self.operator_key = self.tenant_key('nodes', '--operator')
+        return self.operator_key
 
     def stop(self, number=None):
         """With its jobs: by `gradpool stop`, or by a signal. The exit code."""

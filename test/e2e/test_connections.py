@@ -43,7 +43,8 @@ class Moved(unittest.TestCase):
         self.service.endpoint = f'gradpool://{address}:{self.port}'
 
     def process(self, name, *command):
-        process = Process(command, self.service.folder, name, self.by_name)
+        process = Process(command, self.service.folder, name,
+                          {**self.by_name, **self.service.operator()})
         self.service.children.append(process)
         return process
 

@@ -97,7 +97,7 @@ class CommandLine(unittest.TestCase):
         answer = run('serve', environment={'GRADPOOL_AGGREGATORS': 'many'})
         self.assertEqual(answer.returncode, 2)
         self.assertIn('GRADPOOL_AGGREGATORS', answer.stderr)
-        answer = run('serve', environment={'GRADPOOL_INSECURE': 'perhaps'})
+        answer = run('serve', environment={'GRADPOOL_REQUIRE_TLS': 'perhaps'})
         self.assertEqual(answer.returncode, 2)
         self.assertIn('expected 0 or 1', answer.stderr)
 
@@ -316,7 +316,7 @@ class OwnServices(unittest.TestCase):
             service = self.service()
             pids = service.pids()
             self.assertEqual(service.stop(number), 0)
-            self.assertEqual(sorted(os.listdir(service.state)), ['lock', 'state.db'])
+            self.assertEqual(sorted(os.listdir(service.state)), ['lock', 'state.db', 'state.db-used'])
             self.assertFalse([pid for pid in pids if is_alive(pid)])
 
     def test_ctrl_c_in_a_terminal_reaches_the_coordinator_only(self):
@@ -340,7 +340,7 @@ class OwnServices(unittest.TestCase):
     def test_an_aggregator_may_join_by_hand_and_serve(self):
         service = self.service(aggregators=0)
         self.assertEqual(service.ask('status').returncode, 3)
-        joined = self.process('aggregator', '--join', service.endpoint.removeprefix('gradpool://'),
+        joined = self.process('aggregator', '--join', service.state / 'control.sock',
                               '--cores', '0', name='joined')
         joined.wait_for('joined as aggregator 1')
         self.assertEqual(service.ask('status').returncode, 0)
@@ -354,7 +354,8 @@ class OwnServices(unittest.TestCase):
         there = service.endpoint.removeprefix('gradpool://')
         joined = []
         for name in ('first', 'second'):
-            joined.append(self.process('aggregator', '--join', there, '--cores', '0', name=name))
+            joined.append(self.process('aggregator', '--join', there, '--cores', '0', name=name,
+                                       environment=service.operator()))
             joined[-1].wait_for('joined as aggregator')
         workers = service.workers('moved', 2, '--tensors', '4', '--rounds', '1000000',
                                   '--compute-ms', '5')

@@ -34,7 +34,7 @@ class MortalAggregator(Process):
                           service.endpoint.removeprefix('gradpool://'), '--cores', '0'],
                          service.folder, f'aggregator-{number}',
                          {'LD_PRELOAD': str(crash.PRELOAD), 'GRADPOOL_TEST_KILL': 'aggregator',
-                          'GRADPOOL_TEST_KILL_AT': str(path)})
+                          'GRADPOOL_TEST_KILL_AT': str(path), **service.operator()})
 
     def die_at(self, step):
         self.counter[:] = struct.pack('=i', step)

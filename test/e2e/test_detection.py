@@ -49,7 +49,7 @@ class Death(unittest.TestCase):
         for name in 'one', 'two', 'three', 'four':
             process = Process([GRADPOOL, 'aggregator', '--join',
                                service.endpoint.removeprefix('gradpool://'), '--cores', '0'],
-                              service.folder, name)
+                              service.folder, name, service.operator())
             self.addCleanup(process.kill)
             process.wait_for('joined as aggregator')
             joined.append(process.pid)

@@ -118,7 +118,7 @@ class Fencing(unittest.TestCase):
         """An aggregator whose process the coordinator cannot end."""
         process = Process([GRADPOOL, 'aggregator', '--join',
                            self.service.endpoint.removeprefix('gradpool://'), '--cores', '0'],
-                          self.service.folder, name)
+                          self.service.folder, name, self.service.operator())
         self.addCleanup(process.kill)
         process.wait_for('joined as aggregator')
         return process

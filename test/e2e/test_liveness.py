@@ -77,7 +77,7 @@ class Liveness(unittest.TestCase):
     def test_one_on_another_connection_is_lost_and_ends_when_it_wakes(self):
         joined = Process([GRADPOOL, 'aggregator', '--join',
                           self.service.endpoint.removeprefix('gradpool://'), '--cores', '0'],
-                         self.service.folder, 'joined')
+                         self.service.folder, 'joined', self.service.operator())
         self.addCleanup(joined.kill)
         joined.wait_for('joined as aggregator 3')
         workers = self.start()

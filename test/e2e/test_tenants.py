@@ -98,7 +98,7 @@ class Keys(unittest.TestCase):
     def test_a_tenant_s_key_adds_no_aggregator(self):
         answer = run(GRADPOOL, 'aggregator', '--join', f'127.0.0.1:{self.port}', '--cores', '0',
                      environment=self.acme)
-        self.expect_refused(answer, '--operator', 'refused: an aggregator needs')
+        self.expect_refused(answer, '--operator', 'refused: an aggregator sees')
 
     def test_a_key_file_that_others_can_read_is_not_used(self):
         path = self.acme['GRADPOOL_KEY_FILE']

@@ -162,8 +162,8 @@ int rig_setup(void **state)
 
 static void empty_dir(const char *dir)
 {
-    static const char *const files[] = {"lock", "state.db", "state.db-wal", "state.db-shm",
-                                        "control.sock"};
+    static const char *const files[] = {"lock",         "state.db",      "state.db-wal",
+                                        "state.db-shm", "state.db-used", "control.sock"};
     char path[PATH_MAX];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, files[i]);
@@ -175,6 +175,7 @@ void rig_start_afresh(struct rig *rig)
 {
     rig_crash(rig);
     empty_dir(rig->dir);
+    rig->has_node_key = false;
     rig_start(rig);
 }
 
@@ -412,11 +413,16 @@ struct end *rig_connect_silently(struct rig *rig)
     return new_end(rig, dial(coordinator_endpoint(rig->coordinator)));
 }
 
-struct end *rig_connect_locally(struct rig *rig, WIRE(Role) role)
+struct end *rig_knock_locally(struct rig *rig)
 {
     char url[128];
     snprintf(url, sizeof url, "unix:%s/control.sock", rig->dir);
-    struct end *e = new_end(rig, dial(url));
+    return new_end(rig, dial(url));
+}
+
+struct end *rig_connect_locally(struct rig *rig, WIRE(Role) role)
+{
+    struct end *e = rig_knock_locally(rig);
     say_hello(e, role);
     return e;
 }
@@ -432,6 +438,31 @@ struct end *rig_connect_with_key(struct rig *rig, WIRE(Role) role, const struct 
 struct end *rig_connect(struct rig *rig, WIRE(Role) role)
 {
     return rig_connect_with_key(rig, role, NULL);
+}
+
+static void make_node_key(struct rig *rig)
+{
+    WIRE(TenantAddRequest) add = GRADPOOL__WIRE__TENANT_ADD_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    struct err err;
+    struct end *e = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    add.tenant = "rig-nodes";
+    add.is_operator = true;
+    request.body_case = BODY(TENANT_ADD_REQUEST);
+    request.tenant_add_request = &add;
+    envelope *reply = end_ask(e, &request);
+    assert_int_equal(reply->body_case, BODY(TENANT_ADD_REPLY));
+    assert_int_equal(key_parse(reply->tenant_add_reply->key, &rig->node_key, &err), 0);
+    message_free(reply);
+    end_close(e);
+    rig->has_node_key = true;
+}
+
+struct end *rig_connect_node(struct rig *rig)
+{
+    if (!rig->has_node_key)
+        make_node_key(rig);
+    return rig_connect_with_key(rig, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, &rig->node_key);
 }
 
 struct end *rig_connect_as_child(struct rig *rig, WIRE(Role) role)

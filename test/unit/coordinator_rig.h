@@ -57,6 +57,8 @@ struct rig {
     size_t ends_count;
     char grants[RIG_SLOTS_MAX][64]; /* that the coordinator's provisioner was told, latest last */
     uint32_t starts, stops;         /* of local aggregators */
+    struct key node_key;            /* an operator's, of aggregators over TCP */
+    bool has_node_key;
     int processes[RIG_SLOTS_MAX];
     uint64_t memory_bytes;        /* that lanes say their NUMA node has; 0: they do not know */
     uint64_t network_bytes_per_s; /* likewise, of their interface */
@@ -80,10 +82,14 @@ struct end *rig_connect(struct rig *rig, WIRE(Role) role);
 struct end *rig_connect_locally(struct rig *rig, WIRE(Role) role);
 /* The same with a key, in TLS. */
 struct end *rig_connect_with_key(struct rig *rig, WIRE(Role) role, const struct key *key);
-/* The same, made by a child process, as which it then counts. */
+/* An aggregator over TCP, as on another host, with the key of an operator. */
+struct end *rig_connect_node(struct rig *rig);
+/* Over the Unix socket, from a child process, as which the end then counts. */
 struct end *rig_connect_as_child(struct rig *rig, WIRE(Role) role);
 /* Neither hello nor anything else said yet. */
 struct end *rig_connect_silently(struct rig *rig);
+/* The same over the Unix socket. */
+struct end *rig_knock_locally(struct rig *rig);
 void hello_request(envelope *e, WIRE(Hello) * hello, WIRE(Role) role);
 void end_close(struct end *e);
 /* A process that does nothing; ended by rig_kill() or the tear-down. */

@@ -126,7 +126,7 @@ static struct end *first_join(struct end *e, uint32_t lanes, const char *grant)
 
 struct end *rig_aggregator(struct rig *rig, uint32_t lanes)
 {
-    return first_join(rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR), lanes, "");
+    return first_join(rig_connect_node(rig), lanes, "");
 }
 
 struct end *rig_local_aggregator(struct rig *rig, uint32_t lanes, const char *grant)
@@ -138,7 +138,7 @@ struct end *rig_local_aggregator(struct rig *rig, uint32_t lanes, const char *gr
 struct end *rig_rejoin(struct rig *rig, const struct end *old, size_t held_count,
                        const WIRE(PieceHeld) * held)
 {
-    struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR);
+    struct end *e = rig_connect_node(rig);
     e->aggregator = old->aggregator;
     e->incarnation = old->incarnation;
     e->answers = true;

@@ -156,7 +156,7 @@ struct trained trained_start(struct rig *rig, const char *name, struct end **ret
 
 envelope *measure_ask_job(struct rig *rig, const char *name, const WIRE(JobView) * *ret_view)
 {
-    struct end *asking = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *asking = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     WIRE(JobsRequest) jobs = GRADPOOL__WIRE__JOBS_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     jobs.job = (char *)name;
@@ -171,7 +171,7 @@ envelope *measure_ask_job(struct rig *rig, const char *name, const WIRE(JobView)
 
 envelope *measure_ask_why(struct rig *rig, const char *name)
 {
-    struct end *asking = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *asking = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     WIRE(ExplainRequest) explain = GRADPOOL__WIRE__EXPLAIN_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     explain.job = (char *)name;

@@ -129,6 +129,30 @@ static void a_unique_name_differs_each_time_and_has_the_processes_number(void **
     assert_memory_equal(one, start, strlen(start));
 }
 
+static void a_disarmed_text_has_no_character_that_a_terminal_obeys(void **state)
+{
+    static const struct {
+        const char *text, *disarmed;
+    } cases[] = {{"plain \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80", NULL},
+                 {"\x1b[2J\x07\n\t\x7f", "?[2J????"},
+                 {"\xc2\x80 \xc2\x9f \xc2\xa0", "?? ?? \xc2\xa0"},
+                 {"\xe2\x80\xae \xe2\x81\xa6 \xe2\x80\x8f \xd8\x9c", "??? ??? ??? ??"},
+                 {"\xe2\x80\xa8 \xef\xbf\xb9", "??? ???"},
+                 {"\xff \xc3", "? ?"},
+                 {"", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64];
+        struct err err;
+        snprintf(text, sizeof text, "%s", cases[i].text);
+        assert_int_equal(text_is_harmless(text), cases[i].disarmed == NULL);
+        err_set(&err, -EINVAL, "%s", text);
+        text_disarm(text);
+        assert_true(text_is_harmless(text));
+        assert_string_equal(text, cases[i].disarmed ? cases[i].disarmed : cases[i].text);
+        assert_string_equal(err.text, text);
+    }
+}
+
 static void text_is_utf8_in_its_shortest_form_only(void **state)
 {
     static const char *const good[] = {"",
@@ -351,7 +375,11 @@ static void capture(void (*say)(void), char *text, size_t text_bytes)
 }
 
 static void say_plain(void) { log_info("job %s: rank %d joined", "resnet", 2); }
-static void say_hostile(void) { log_info("job \"a\"\nlevel=error who=\"x\\y\"\x1b[31m"); }
+static void say_hostile(void)
+{
+    log_info("job \"a\"\nlevel=error who=\"x\\y\"\x1b[31m \xc2\x9b"
+             "2J \xe2\x80\xaegnp.");
+}
 static void say_long(void) { log_info("%0*d", 4096, 7); }
 
 static void a_line_says_when_how_grave_who_and_what(void **state)
@@ -383,7 +411,7 @@ static void a_name_from_outside_cannot_forge_a_line(void **state)
     capture(say_hostile, line, sizeof line);
     assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
     assert_null(strchr(line, '\x1b'));
-    assert_non_null(strstr(line, "msg=\"job 'a' level=error who='x/y' [31m\"\n"));
+    assert_non_null(strstr(line, "msg=\"job 'a' level=error who='x/y' [31m ??2J ???gnp.\"\n"));
 }
 
 static void a_long_line_is_cut_and_still_ends(void **state)
@@ -509,6 +537,7 @@ int main(void)
         cmocka_unit_test(text_in_a_tiny_buffer_stays_terminated),
         cmocka_unit_test(a_unique_name_differs_each_time_and_has_the_processes_number),
         cmocka_unit_test(text_is_utf8_in_its_shortest_form_only),
+        cmocka_unit_test(a_disarmed_text_has_no_character_that_a_terminal_obeys),
         cmocka_unit_test(a_number_is_read_between_its_bounds),
         cmocka_unit_test(a_number_out_of_bounds_is_a_range_error),
         cmocka_unit_test(what_is_not_a_whole_number_is_refused),

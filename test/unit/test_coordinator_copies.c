@@ -143,7 +143,7 @@ static void a_lane_that_grants_nothing_is_to_be_asked_for_again(void **state)
 static void only_an_aggregator_that_has_joined_gets_tickets(void **state)
 {
     struct kept k = keeping_begun(*state);
-    struct end *other = rig_connect(k.rig, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR);
+    struct end *other = rig_connect_node(k.rig);
     keeping_ask_ticket(other, k.job, k.piece.lane, 0);
     end_expect_none(k.owner, BODY(GRANT_REQUEST));
     end_expect_none(other, BODY(COPY_TICKET));

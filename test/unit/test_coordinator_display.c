@@ -154,7 +154,7 @@ static void an_operator_gets_a_report_of_now(void **state)
     WIRE(ReportRequest) ask = GRADPOOL__WIRE__REPORT_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     rig_aggregator(rig, 2);
-    struct end *asking = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *asking = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     request.body_case = BODY(REPORT_REQUEST);
     request.report_request = &ask;
     until_shown(rig, 1);

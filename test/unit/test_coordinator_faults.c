@@ -80,7 +80,8 @@ static struct end *greet(struct rig *rig, WIRE(Role) role)
 {
     WIRE(Hello) hello = GRADPOOL__WIRE__HELLO__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    struct end *e = rig_connect_silently(rig);
+    bool is_worker = role == GRADPOOL__WIRE__ROLE__ROLE_CLIENT;
+    struct end *e = is_worker ? rig_connect_silently(rig) : rig_knock_locally(rig);
     hello.version = CHANNEL_VERSION;
     hello.role = role;
     hello.program = "test";

@@ -51,6 +51,8 @@ static void names_and_numbers_out_of_bounds_are_refused(void **state)
     longest[128] = 0;
     refused(*state, "", 0, 1, -EINVAL, "1 to 127 bytes");
     refused(*state, "job\xff", 0, 1, -EINVAL, "is no UTF-8");
+    refused(*state, "job\xc2\x9b", 0, 1, -EINVAL, "name");
+    refused(*state, "\xe2\x80\xaegnp.", 0, 1, -EINVAL, "name");
     refused(*state, longest, 0, 1, -EINVAL, "this one has 128 bytes");
     refused(*state, "two\nlines", 0, 1, -EINVAL, "control characters");
     refused(*state, "j", 2, 2, -EINVAL, "rank 2 of 2 workers; expected 0 to 1");
@@ -348,7 +350,7 @@ static void roles_are_kept_apart(void **state)
 {
     envelope request;
     WIRE(JoinRequest) join;
-    struct end *e = rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *e = rig_connect_locally(*state, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     join_request(&request, &join, "resnet", 0, 1);
     end_ask_refused(e, &request, -EPERM, "role");
 }
@@ -416,7 +418,7 @@ static void jobs_are_shown_with_their_workers(void **state)
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     rig_join(rig, "resnet", 0, 2, NULL, NULL);
     rig_join(rig, "bert", 0, 1, NULL, NULL);
-    struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *e = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     jobs.job = "resnet";
     request.body_case = BODY(JOBS_REQUEST);
     request.jobs_request = &jobs;

@@ -311,7 +311,8 @@ static void jobs_are_shown_with_their_use_and_limits(void **state)
     ask.job = (char *)"resnet";
     request.body_case = BODY(JOBS_REQUEST);
     request.jobs_request = &ask;
-    envelope *reply = end_ask(rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR), &request);
+    envelope *reply =
+        end_ask(rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR), &request);
     const WIRE(JobView) *job = reply->jobs_reply->jobs[0];
     assert_int_equal(find(job, "job-workers")->used, 3);
     assert_int_equal(find(job, "job-tensors")->used, 2);

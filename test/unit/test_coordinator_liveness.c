@@ -40,7 +40,7 @@ static void expect_state(struct rig *rig, uint32_t aggregator, const char *state
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     request.body_case = BODY(STATUS_REQUEST);
     request.status_request = &status;
-    struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *e = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     envelope *reply = end_ask(e, &request);
     const WIRE(StatusReply) *s = reply->status_reply;
     for (size_t i = 0; i < s->n_aggregators; i++) {

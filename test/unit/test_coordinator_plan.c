@@ -8,7 +8,7 @@
 static envelope *plan(struct rig *rig, const char *name, uint32_t workers, uint64_t elements,
                       uint64_t period_ns, uint64_t lane_ns)
 {
-    struct end *asking = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *asking = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     WIRE(PlanRequest) wanted = GRADPOOL__WIRE__PLAN_REQUEST__INIT;
     WIRE(TensorSpec) spec = GRADPOOL__WIRE__TENSOR_SPEC__INIT, *specs = &spec;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;

@@ -250,7 +250,7 @@ static void crash(struct world *w)
 static void nothing_is_left(struct world *w)
 {
     uint64_t deadline_ns = clock_now_ns() + GONE_NS;
-    struct end *e = rig_connect(w->rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *e = rig_connect_locally(w->rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     for (bool is_left = true; is_left;) {
         WIRE(StatusRequest) status = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
         envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;

@@ -279,7 +279,7 @@ static void a_foreign_grant_is_refused(void **state)
     WIRE(AggregatorJoin) join = GRADPOOL__WIRE__AGGREGATOR_JOIN__INIT;
     WIRE(LaneOffer) offer = GRADPOOL__WIRE__LANE_OFFER__INIT, *offers[] = {&offer};
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    struct end *e = rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR);
+    struct end *e = rig_connect_node(*state);
     join.incarnation = 5;
     join.lanes = offers;
     join.n_lanes = 1;
@@ -458,7 +458,7 @@ static void status_shows_aggregators_lanes_and_figures(void **state)
     silent->answers = true;
     declare(zero, "w");
     silent->answers = false;
-    struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *e = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     request.body_case = BODY(STATUS_REQUEST);
     request.status_request = &status;
     envelope *reply = end_ask(e, &request);

@@ -209,7 +209,7 @@ static void the_incarnation_grows_with_every_start(void **state)
     for (int i = 0; i < 3; i++) {
         WIRE(StatusRequest) status = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
         envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-        struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+        struct end *e = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
         request.body_case = BODY(STATUS_REQUEST);
         request.status_request = &status;
         envelope *reply = end_ask(e, &request);
@@ -272,6 +272,8 @@ static void a_disk_that_is_full_at_the_start_is_said(void **state)
     char path[128];
     rig_crash(rig);
     snprintf(path, sizeof path, "%s/state.db", rig->dir);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof path, "%s/state.db-used", rig->dir);
     assert_int_equal(unlink(path), 0);
     options.store_pages_max = 2;
     cannot_start(&options, -ENOSPC, "state.db");

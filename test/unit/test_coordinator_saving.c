@@ -434,14 +434,13 @@ static void a_tenant_has_snapshots_of_its_own_jobs_alone(void **state)
 {
     struct saving_case c = begin(*state);
     struct tenant other = *c.job->tenant, *own = c.job->tenant;
-    other.is_operator = own->is_operator = false;
+    c.asker = rig_connect(c.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR); /* as no operator */
     c.job->tenant = &other;
     ask_of(&c, c.asker, "resnet");
     expect_refused(&c, c.request, -ENOENT, "there is no job resnet");
     c.job->tenant = own;
     ask(&c);
     expect_standing(&c, RIG_ROUND);
-    own->is_operator = true;
 }
 
 /* --- what comes between --- */

@@ -130,7 +130,8 @@ static void what_was_decided_is_told_to_operators(void **state)
     request.status_request = &status;
     rig_aggregator(rig, 4);
     wait_for(rig, so_many_are_open, 1);
-    envelope *reply = end_ask(rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR), &request);
+    envelope *reply =
+        end_ask(rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR), &request);
     const WIRE(StatusReply) *told = reply->status_reply;
     assert_int_equal(told->n_events, decisions(rig));
     assert_true(told->n_events > 0);
@@ -143,7 +144,7 @@ static void what_was_decided_is_told_to_operators(void **state)
 static void an_operator_s_move_opens_a_parked_lane(void **state)
 {
     struct rig *rig = *state;
-    struct end *worker, *operator= rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *worker, *operator= rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     struct end *aggregator = rig_aggregator(rig, 2);
     WIRE(MoveRequest) move = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
@@ -165,7 +166,7 @@ static void an_operator_s_move_opens_a_parked_lane(void **state)
 static void a_lane_that_tasks_are_on_their_way_to_does_not_park(void **state)
 {
     struct rig *rig = *state;
-    struct end *worker, *operator= rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *worker, *operator= rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     struct end *aggregator = rig_aggregator(rig, 2);
     WIRE(MoveRequest) move = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;

@@ -191,12 +191,11 @@ static void half_a_handshake_holds_nobody_up_and_is_closed_in_the_end(void **sta
 
 static void two_tenants_may_both_have_a_job_of_one_name(void **state)
 {
-    struct key acme = add(*state, "acme", false), other = add(*state, "other", false);
     uint32_t jobs[3];
-    uint64_t session;
+    rig_join(*state, "a", 0, 2, NULL, &jobs[2]);
+    struct key acme = add(*state, "acme", false), other = add(*state, "other", false);
     join(*state, &acme, "a", 0, 2, NULL, &jobs[0]);
     join(*state, &other, "a", 0, 2, NULL, &jobs[1]);
-    rig_join(*state, "a", 0, 2, &session, &jobs[2]);
     assert_true(jobs[0] != jobs[1] && jobs[1] != jobs[2] && jobs[0] != jobs[2]);
     uint32_t again;
     join(*state, &acme, "a", 1, 2, NULL, &again);
@@ -224,15 +223,172 @@ static void nobody_resumes_another_tenant_s_session(void **state)
 
 static void a_tenant_sees_its_own_jobs_and_an_operator_all(void **state)
 {
+    rig_join(*state, "c", 0, 1, NULL, NULL);
     struct key acme = add(*state, "acme", false), other = add(*state, "other", false);
     struct key node = add(*state, "node8", true);
     join(*state, &acme, "a", 0, 1, NULL, NULL);
     join(*state, &acme, "b", 0, 1, NULL, NULL);
-    rig_join(*state, "c", 0, 1, NULL, NULL);
     expect_jobs(rig_connect_with_key(*state, OPERATOR, &acme), 2);
     expect_jobs(rig_connect_with_key(*state, OPERATOR, &other), 0);
     expect_jobs(rig_connect_with_key(*state, OPERATOR, &node), 3);
-    expect_jobs(rig_connect(*state, OPERATOR), 3);
+    expect_jobs(rig_connect_locally(*state, OPERATOR), 3);
+    expect_jobs(rig_connect(*state, OPERATOR), 1);
+}
+
+static envelope *ask_status(struct end *e)
+{
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    WIRE(StatusRequest) status = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
+    request.body_case = BODY(STATUS_REQUEST);
+    request.status_request = &status;
+    envelope *reply = end_ask(e, &request);
+    assert_int_equal(reply->body_case, BODY(STATUS_REPLY));
+    return reply;
+}
+
+/* What of the service and of others is not the tenant's. */
+static void expect_own_status(struct end *e, size_t lanes, uint32_t tasks)
+{
+    envelope *reply = ask_status(e);
+    const WIRE(StatusReply) *status = reply->status_reply;
+    assert_true(status->own_only);
+    assert_string_equal(status->state_dir, "");
+    assert_int_equal(status->pid, 0);
+    assert_int_equal(status->cpu_ns, 0);
+    assert_int_equal(status->n_settings + status->n_events, 0);
+    assert_int_equal(status->n_aggregators, lanes > 0);
+    assert_int_equal(status->jobs, lanes > 0);
+    assert_int_equal(status->tasks, tasks);
+    for (size_t i = 0; i < status->n_aggregators; i++) {
+        const WIRE(AggregatorView) *a = status->aggregators[i];
+        assert_int_equal(a->n_lanes, lanes);
+        assert_int_equal(a->pid, 0);
+        assert_int_equal(a->lanes[0]->tasks, tasks);
+        assert_int_equal(a->lanes[0]->jobs, 1);
+        assert_string_equal(a->lanes[0]->shm, "");
+    }
+    message_free(reply);
+}
+
+static void status_shows_a_tenant_its_own_lanes_and_nothing_of_the_service(void **state)
+{
+    struct rig *rig = *state;
+    struct end *nobody = rig_connect(rig, OPERATOR);
+    struct key acme = add(rig, "acme", false), other = add(rig, "other", false);
+    rig_aggregator(rig, 2);
+    struct end *zero = join(rig, &acme, "a", 0, 1, NULL, NULL);
+    message_free(end_expect_reply(zero, end_declare_one(zero, "w", 100)));
+    expect_own_status(rig_connect_with_key(rig, OPERATOR, &acme), 1, 1);
+    expect_own_status(rig_connect_with_key(rig, OPERATOR, &other), 0, 0);
+    expect_own_status(nobody, 0, 0);
+    envelope *reply = ask_status(rig_connect_locally(rig, OPERATOR));
+    assert_false(reply->status_reply->own_only);
+    assert_string_equal(reply->status_reply->state_dir, rig->dir);
+    assert_int_equal(reply->status_reply->aggregators[0]->n_lanes, 2);
+    message_free(reply);
+}
+
+/* --- operators and their door --- */
+
+static void ask_drain(struct end *e, int code, const char *text)
+{
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    WIRE(DrainLanesRequest) drain = GRADPOOL__WIRE__DRAIN_LANES_REQUEST__INIT;
+    drain.lane = 77;
+    request.body_case = BODY(DRAIN_LANES_REQUEST);
+    request.drain_lanes_request = &drain;
+    end_ask_refused(e, &request, code, text);
+}
+
+static void ask_report(struct end *e, int code, const char *text)
+{
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    WIRE(ReportRequest) report = GRADPOOL__WIRE__REPORT_REQUEST__INIT;
+    request.body_case = BODY(REPORT_REQUEST);
+    request.report_request = &report;
+    end_ask_refused(e, &request, code, text);
+}
+
+static void orders_over_loopback_need_the_unix_socket_or_the_key_of_an_operator(void **state)
+{
+    struct key acme = add(*state, "acme", false), node = add(*state, "node8", true);
+    struct end *strangers[] = {rig_connect(*state, OPERATOR),
+                               rig_connect_with_key(*state, OPERATOR, &acme)};
+    struct end *operators[] = {rig_connect_locally(*state, OPERATOR),
+                               rig_connect_with_key(*state, OPERATOR, &node)};
+    for (int i = 0; i < 2; i++) {
+        ask_drain(strangers[i], -EPERM, "Unix socket");
+        ask_report(strangers[i], -EPERM, "Unix socket");
+        ask_drain(operators[i], -ENOENT, "there is no lane 77");
+        ask_report(operators[i], -EOPNOTSUPP, "no report");
+    }
+}
+
+static void also_with_insecure_orders_and_aggregators_need_one_of_them(void **state)
+{
+    struct rig *rig = *state;
+    envelope request;
+    WIRE(Hello) hello;
+    rig_crash(rig);
+    rig->options.insecure = true;
+    rig_start(rig);
+    ask_drain(rig_connect(rig, OPERATOR), -EPERM, "Unix socket");
+    struct end *e = rig_connect_silently(rig);
+    hello_request(&request, &hello, AGGREGATOR);
+    end_ask_refused(e, &request, -EPERM, "--operator");
+}
+
+/* Where an operator's command without a key goes on: to the socket, if that is of this service. */
+static void each_door_names_the_other_to_an_operator_on_this_host(void **state)
+{
+    struct rig *rig = *state;
+    envelope request;
+    WIRE(Hello) hello;
+    char socket[128];
+    snprintf(socket, sizeof socket, "%s/control.sock", rig->dir);
+    hello_request(&request, &hello, OPERATOR);
+    envelope *reply = end_ask(rig_connect_silently(rig), &request);
+    assert_string_equal(reply->welcome->socket, socket);
+    assert_string_equal(reply->welcome->listen, "");
+    message_free(reply);
+    reply = end_ask(rig_knock_locally(rig), &request);
+    assert_string_equal(reply->welcome->listen, coordinator_endpoint(rig->coordinator));
+    message_free(reply);
+    hello_request(&request, &hello, CLIENT);
+    reply = end_ask(rig_connect_silently(rig), &request);
+    assert_string_equal(reply->welcome->socket, "");
+    message_free(reply);
+}
+
+static void refuse_to_begin(struct end *e, int code)
+{
+    envelope request;
+    WIRE(JoinRequest) wanted;
+    join_request(&request, &wanted, "new", 0, 1);
+    end_ask_refused(e, &request, code, "GRADPOOL_KEY_FILE");
+}
+
+static void a_job_begins_without_a_key_while_there_are_no_tenants_and_then_goes_on(void **state)
+{
+    struct rig *rig = *state;
+    envelope request;
+    WIRE(JoinRequest) wanted;
+    uint64_t session;
+    uint32_t job;
+    add(rig, "node8", true); /* who owns no jobs */
+    struct end *zero = rig_join(rig, "old", 0, 2, &session, &job);
+    add(rig, "acme", false);
+    refuse_to_begin(rig_connect(rig, CLIENT), -ENOKEY);
+    rig_join(rig, "old", 1, 2, NULL, NULL);
+    end_close(zero);
+    join_request(&request, &wanted, "old", 0, 2);
+    wanted.session = session;
+    wanted.job_id = job;
+    envelope *reply = end_ask(rig_connect(rig, CLIENT), &request);
+    assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
+    message_free(reply);
+    revoke_tenant(rig, "acme");
+    rig_join(rig, "new", 0, 1, NULL, NULL);
 }
 
 static void tenants_are_managed_over_the_unix_socket_only(void **state)
@@ -291,7 +447,7 @@ static void a_revoke_fails_the_tenant_s_jobs_and_ends_its_connections(void **sta
     }
     message_free(end_expect(lane, BODY(DROP_REQUEST)));
     expect_rejected(rig, &acme);
-    expect_jobs(rig_connect(rig, OPERATOR), 1);
+    expect_jobs(rig_connect_locally(rig, OPERATOR), 1);
     assert_false(bystander->is_gone);
     end_leave(bystander);
 }
@@ -394,6 +550,11 @@ int main(void)
         CASE(two_tenants_may_both_have_a_job_of_one_name),
         CASE(nobody_resumes_another_tenant_s_session),
         CASE(a_tenant_sees_its_own_jobs_and_an_operator_all),
+        CASE(status_shows_a_tenant_its_own_lanes_and_nothing_of_the_service),
+        CASE(orders_over_loopback_need_the_unix_socket_or_the_key_of_an_operator),
+        CASE(also_with_insecure_orders_and_aggregators_need_one_of_them),
+        CASE(each_door_names_the_other_to_an_operator_on_this_host),
+        CASE(a_job_begins_without_a_key_while_there_are_no_tenants_and_then_goes_on),
         CASE(tenants_are_managed_over_the_unix_socket_only),
         CASE(names_that_are_none_or_taken_are_refused),
         CASE(a_revoke_fails_the_tenant_s_jobs_and_ends_its_connections),

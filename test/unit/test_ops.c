@@ -117,7 +117,7 @@ static void jobs_json_has_workers_lanes_and_failure(void **state)
     PRINT(text, ops_jobs_json, &jobs);
     has(text, "\"tenant\": \"\",");
     has(text, "\"tenant\": \"acme\",");
-    has(text, "\"job\": \"r\xc3\xa9s\",");
+    has(text, "\"job\": \"r\\u00E9s\","); /* a terminal gets no C1 control either */
     has(text, "\"failure\": \"rank 1 is gone\",");
     has(text, "\"failure\": \"\",");
     has(text, "\"lanes\": [\n        3,\n        10\n      ],");
@@ -184,10 +184,10 @@ static void names_do_not_command_the_terminal(void **state)
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
     table_init(&table, titles);
-    table_add(&table, "%s", "\x1b]0;owned\x07\nrow \xc2\x9b 2J \x7f \xc3\xa4\xc2\xa0");
+    table_add(&table, "%s", "\x1b]0;owned\x07\nrow \xc2\x9b 2J \x7f \xc3\xa4\xc2\xa0 \xe2\x80\xae");
     assert_int_equal(table_print(&table, out), 0);
     fclose(out);
-    assert_non_null(strstr(text, "?]0;owned??row ?? 2J ? \xc3\xa4\xc2\xa0\n"));
+    assert_non_null(strstr(text, "?]0;owned??row ?? 2J ? \xc3\xa4\xc2\xa0 ???\n"));
     free(text);
 }
 

@@ -88,6 +88,8 @@ static int teardown(void **state)
     unlink(path);
     snprintf(path, sizeof path, "%s-shm", f->path);
     unlink(path);
+    snprintf(path, sizeof path, "%s-used", f->path);
+    unlink(path);
     rmdir(f->dir);
     free(f);
     return 0;

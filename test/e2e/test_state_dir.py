@@ -1,0 +1,178 @@
+"""What `gradpool serve` trusts of the folder with its state, and how it begins with one whose files
+are lost or damaged."""
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+import uuid
+
+import harness
+import tap
+from harness import GRADPOOL, Service
+
+NOBODY = 65534
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-test-'))
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        self.state = self.folder / 'state'
+
+    def refused(self, *options, state=None):
+        """What serve says, which does not start."""
+        answer = harness.run([GRADPOOL, 'serve', '--listen', 'gradpool://127.0.0.1:0',
+                              '--aggregators', '0', '--state-dir', state or self.state, *options],
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(answer.returncode, 1, answer.stdout)
+        return answer.stdout
+
+
+class Trust(Case):
+    def test_a_folder_that_others_can_write_is_refused_with_its_mode(self):
+        self.state.mkdir()
+        for mode in 0o777, 0o770, 0o1777:
+            self.state.chmod(mode)
+            self.assertIn(f'has mode {mode:04o}, so other users can replace what is in it',
+                          self.refused())
+        self.assertEqual(list(self.state.iterdir()), [])
+
+    @unittest.skipUnless(os.geteuid() == 0, 'only root can give a folder away')
+    def test_a_folder_of_another_user_is_refused(self):
+        self.state.mkdir()
+        os.chown(self.state, NOBODY, NOBODY)
+        self.assertIn(f'belongs to user {NOBODY}, not to user 0', self.refused())
+
+    def test_a_folder_above_in_which_anybody_can_replace_it_is_refused(self):
+        above = self.folder / 'above'
+        above.mkdir()
+        above.chmod(0o777)
+        self.assertIn(f'{above} has mode 0777', self.refused(state=above / 'state'))
+
+    def test_links_in_it_are_not_followed(self):
+        precious = self.folder / 'precious'
+        precious.write_text('precious')
+        for name in 'lock', 'state.db':
+            shutil.rmtree(self.state, ignore_errors=True)
+            self.state.mkdir(mode=0o700)
+            for target in precious, self.folder / 'dangling':
+                (self.state / name).unlink(missing_ok=True)
+                (self.state / name).symlink_to(target)
+                self.assertIn(f'{name} is a symbolic link, which is not followed', self.refused())
+        self.assertEqual(precious.read_text(), 'precious')
+        self.assertEqual(precious.stat().st_mode & 0o777, 0o666 & ~self.umask())
+        self.assertFalse((self.folder / 'dangling').exists())
+
+    @staticmethod
+    def umask():
+        mask = os.umask(0)
+        os.umask(mask)
+        return mask
+
+
+def flip(path, first):
+    """64 bytes of the file are others."""
+    draw, data = random.Random(1), bytearray(path.read_bytes())
+    for _ in range(64):
+        data[draw.randrange(first, len(data))] ^= 0xff
+    path.write_bytes(data)
+
+
+def cut(path, size):
+    with open(path, 'r+b') as file:
+        file.truncate(size)
+
+
+class Lost(Case):
+    """A service was killed that had tenants in its database and a job in its log."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.service = Service(aggregators=1)
+        cls.addClassCleanup(cls.service.end)
+        key, (aggregator,) = cls.service.tenant_key('acme'), cls.service.pids()
+        worker = cls.service.worker('job', 0, 1, '--rounds', 1000000, '--verbose', environment=key)
+        worker.wait_for('round ')
+        cls.service.serve.kill()
+        worker.kill()
+        os.kill(aggregator, signal.SIGKILL)
+        cls.log_bytes = (cls.service.state / 'state.db-wal').stat().st_size
+        assert cls.log_bytes > 0
+
+    def setUp(self):
+        super().setUp()
+        shutil.copytree(self.service.state, self.state, ignore=shutil.ignore_patterns('*.sock'))
+        self.state.chmod(0o700)
+        self.database, self.log, self.marker = (self.state / f'state.db{end}'
+                                                for end in ('', '-wal', '-used'))
+
+    def start(self):
+        """A service on what is there: its tenants, and whether it knew the job."""
+        service = Service(aggregators=0, folder=self.folder)
+        self.addCleanup(service.end)
+        tenants = json.loads(service.tenant('list', '--json').stdout)['tenants']
+        # Its worker is gone, so that it ends at once.
+        return [t['tenant'] for t in tenants], 'job acme/job has ended' in service.serve.text()
+
+    def test_what_is_whole_is_found_again(self):
+        self.assertEqual(self.start(), (['acme'], True))
+
+    def test_a_lost_or_damaged_log_is_said_and_nothing_starts(self):
+        for harm in self.log.unlink, lambda: cut(self.log, self.log_bytes // 2), \
+                lambda: cut(self.log, 0), lambda: flip(self.log, 32):
+            with self.subTest():
+                shutil.copy(self.service.state / 'state.db', self.database)
+                shutil.copy(self.service.state / 'state.db-wal', self.log)
+                harm()
+                said = self.refused()
+                self.assertRegex(said, r'state\.db lacks the last \d+ of \d+ changes')
+                self.assertIn('its write-ahead log', said)
+
+    def test_what_is_left_of_a_lost_log_is_used_once_the_marker_is_removed(self):
+        self.log.unlink()
+        self.refused()
+        self.marker.unlink()
+        self.assertEqual(self.start(), (['acme'], False))      # tenants are in the database itself
+
+    def test_a_lost_database_is_said_and_its_log_is_kept(self):
+        for harm in self.database.unlink, lambda: cut(self.database, 0):
+            if self.database.exists():
+                harm()
+            said = self.refused()
+            self.assertRegex(said, r'state\.db is (gone|empty), but was used before')
+            self.assertEqual(self.log.stat().st_size, self.log_bytes)
+            shutil.copy(self.service.state / 'state.db', self.database)
+        self.database.write_bytes(b'')
+        self.log.unlink()
+        self.assertIn('is empty, but was used before', self.refused())
+
+    def test_with_all_files_moved_away_a_service_starts_with_nothing(self):
+        for path in self.state.glob('state.db*'):
+            path.rename(self.folder / path.name)
+        self.assertEqual(self.start(), ([], False))
+
+    def test_a_damaged_database_is_said_and_nothing_starts(self):
+        self.log.unlink()
+        self.marker.unlink()
+        for harm in lambda: cut(self.database, 2048), lambda: flip(self.database, 100), \
+                lambda: self.database.write_bytes(os.urandom(8192)):
+            shutil.copy(self.service.state / 'state.db', self.database)
+            harm()
+            self.assertIn('start with nothing: move', self.refused())
+
+    def test_after_a_restart_of_the_host_what_was_not_on_disk_is_missed_aloud(self):
+        self.log.unlink()
+        text = self.marker.read_text()
+        self.marker.write_text(text[:text.index('boot')] + f'boot {uuid.uuid4()}; do not remove\n')
+        self.assertEqual(self.start(), (['acme'], False))
+        self.assertIn('this host was restarted before they were on disk',
+                      (self.folder / 'serve.log').read_text())
+
+
+if __name__ == '__main__':
+    tap.main()
