@@ -313,18 +313,19 @@ void cli_serve_parse(int argc, char **argv, const char *const *policies,
         .after = after,
         .before = "Runs the coordinator of a gradpool service and its local aggregators, in the "
                   "foreground. Jobs connect to it with GRADPOOL_ENDPOINT."};
-    struct cli_serve o = {
-        .listen = "gradpool://127.0.0.1:7077",
-        .policy = POLICY_DEFAULT,
-        .aggregators = 1,
-        .aggregators_min = 1,
-        .scales = true,
-        .scale_hold_s = 30,
-        .order_hold_s = 600,
-        .aggregator_timeout_ms = 1500,
-        .local_timeout_ms = 10000,
-        .worker_timeout_ms = 2000,
-        .lanes = {.lanes_per_core = 1, .orphan_timeout_s = 600, .leave_timeout_s = LEAVE_TIMEOUT_S}};
+    struct cli_serve o = {.listen = "gradpool://127.0.0.1:7077",
+                          .policy = POLICY_DEFAULT,
+                          .aggregators = 1,
+                          .aggregators_min = 1,
+                          .scales = true,
+                          .scale_hold_s = 30,
+                          .order_hold_s = 600,
+                          .aggregator_timeout_ms = 1500,
+                          .local_timeout_ms = 10000,
+                          .worker_timeout_ms = 2000,
+                          .lanes = {.lanes_per_core = 1,
+                                    .orphan_timeout_s = 600,
+                                    .leave_timeout_s = LEAVE_TIMEOUT_S}};
     limits_init(&o.limits);
     list_policies(policies, after, sizeof after);
     knobs_parse(&command, argc, argv, &o);

@@ -83,7 +83,7 @@ class ForAnAggregator(Case):
         self.serve('--aggregator-timeout', '0.5', aggregators=0)
         # Over TCP, as from another host: a process that is known by its socket is killed instead.
         joined = self.join_by_hand(over=self.service.endpoint.removeprefix('gradpool://'),
-                                   environment=self.service.tenant_key('nodes', '--operator'))
+                                   environment=self.service.operator())
         joined.wait_for('joined as aggregator 1')
         workers = self.service.workers('cut', 2, *ONWARDS)
         for worker in workers:
