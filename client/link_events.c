@@ -50,14 +50,31 @@ static void revisit(struct link *l)
     }
 }
 
-/* Nothing has come for long: a firewall may have forgotten the connection, and then another one
- * works. A lane that is gone is known to the coordinator, which is asked for the ticket (L58). */
-static void replace(struct link *l)
+/* What a network does to a connection whose two ends live: it forgets it, so that nothing comes for
+ * long, or resets it. Where workers come and go, a rank whose lane has seen the end is out (K44 of
+ * svc/coordinator). Memory that is shared ends with its process. */
+static bool is_replaceable(const struct link *l, int error)
 {
-    char name[128];
-    err_set(&l->failure, -ETIMEDOUT,
-            "%s no longer answered on a connection that had been open; another one is made",
-            link_name(l, name, sizeof name));
+    bool is_reset = error == -ECONNRESET || error == -ECONNABORTED;
+    bool is_cut_off = error == -EHOSTUNREACH || error == -ENETUNREACH || error == -ENETDOWN;
+    bool is_seen = (is_reset || is_cut_off) && !l->job->is_elastic;
+    return l->is_ofi && (error == -ETIMEDOUT || is_seen);
+}
+
+/* Another connection may work. A lane that is gone is known to the coordinator, which is asked for
+ * the ticket (L58). */
+static void replace(struct link *l, int error)
+{
+    char name[128], way[LINK_WAY_BYTES];
+    link_name(l, name, sizeof name);
+    if (error == -ETIMEDOUT)
+        err_set(&l->failure, error,
+                "%s no longer answered on a connection that had been open; another one is made",
+                name);
+    else
+        err_set(&l->failure, error,
+                "the connection to %s ended while it was in use (%s); another one is made%s", name,
+                err_text(error), link_way(l, way, sizeof way));
     log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
     revisit(l);
 }
@@ -65,7 +82,8 @@ static void replace(struct link *l)
 static void closed(struct link *l, const struct fabric_event *event)
 {
     bool comes_back = l->is_left && !l->job->is_leaving && link_pieces(l) > 0;
-    bool is_silent = event->error == -ETIMEDOUT && !l->job->is_leaving && link_pieces(l) > 0;
+    bool is_broken =
+        is_replaceable(l, event->error) && !l->job->is_leaving && link_pieces(l) > 0;
     struct engine *e = &l->job->engine;
     enum link_state was = l->state;
     *(l->is_ofi ? &e->ofi_conns : &e->shm_conns) -= 1;
@@ -83,8 +101,8 @@ static void closed(struct link *l, const struct fabric_event *event)
         link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);
     else if (was == LINK_OPEN && comes_back)
         revisit(l);
-    else if (was == LINK_OPEN && is_silent)
-        replace(l);
+    else if (was == LINK_OPEN && is_broken)
+        replace(l, event->error);
     else if (was == LINK_OPEN)
         link_lose(l, event->error, "has closed the connection");
     else if (l->wants_open && !l->job->is_leaving)

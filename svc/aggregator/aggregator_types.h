@@ -39,6 +39,7 @@ struct aggregator {
     struct copies_wait *copies_waits; /* likewise, whether copies are whole */
     size_t copies_waits_count;
     struct recording *recordings; /* for timelines, the newest first */
+    uint64_t away_due_ns;         /* when a rank has had its time to connect again; 0: none is out */
     size_t stats_jobs;            /* the most jobs of a lane when figures were last sent */
     bool is_draining;
 };
@@ -104,6 +105,12 @@ int keeping_copied(struct aggregator *a);
 void keeping_abandon(struct aggregator *a);
 /* The coordinator is back, and knows nothing of what it was asked before. */
 void keeping_joined(struct aggregator *a);
+
+/* aggregator_away.c: ranks that may connect again to a lane (A70). Fails the jobs of those that had
+ * their time; `has_news`: more may be away than when it was looked last. */
+void away_look(struct aggregator *a, bool has_news);
+/* How long until the next one has, as for poll(). */
+int away_timeout_ms(const struct aggregator *a);
 
 /* aggregator_timeline.c: what lanes record of jobs' rounds. */
 int timeline_serve(struct aggregator *a, uint64_t id, const Gradpool__Wire__TimelineTake *take);

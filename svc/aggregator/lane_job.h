@@ -10,7 +10,13 @@
 
 struct lane;
 struct lane_job;
-enum worker_state { WORKER_ABSENT, WORKER_OPEN, WORKER_LEFT, WORKER_LOST };
+enum worker_state {
+    WORKER_ABSENT,
+    WORKER_OPEN,
+    WORKER_LEFT,
+    WORKER_LOST,
+    WORKER_AWAY, /* its connection was lost, and another may follow (A70) */
+};
 struct worker;
 
 struct worker *job_peer(struct lane_job *job, uint32_t number); /* NULL: none, or no room */

@@ -128,6 +128,10 @@ struct worker {
     const void *held;                /* that buffer */
     struct lent lent;
     struct inbox inbox; /* for short ones */
+    uint64_t away_until_ns;   /* AWAY: another connection is waited for so long */
+    uint64_t breaks_since_ns; /* connections that were lost since then, ... */
+    uint32_t breaks;          /* ... and how many */
+    int break_error;          /* why the last one was */
     char peer[64];
 };
 
@@ -164,7 +168,7 @@ struct lane_job {
     bool has_states;       /* some piece of it keeps parameters, or did */
     uint32_t replaced;     /* connections of workers that have another now, on their way out */
     int failure;
-    char failure_text[LANE_TEXT_BYTES];
+    char failure_text[2 * LANE_TEXT_BYTES];
     char tenant[LANE_NAME_BYTES];
     struct lane_lent lent_max;
     struct lent lent; /* of its workers together, as they were when each last lent something */
