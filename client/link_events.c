@@ -82,8 +82,7 @@ static void replace(struct link *l, int error)
 static void closed(struct link *l, const struct fabric_event *event)
 {
     bool comes_back = l->is_left && !l->job->is_leaving && link_pieces(l) > 0;
-    bool is_broken =
-        is_replaceable(l, event->error) && !l->job->is_leaving && link_pieces(l) > 0;
+    bool is_broken = is_replaceable(l, event->error) && !l->job->is_leaving && link_pieces(l) > 0;
     struct engine *e = &l->job->engine;
     enum link_state was = l->state;
     *(l->is_ofi ? &e->ofi_conns : &e->shm_conns) -= 1;

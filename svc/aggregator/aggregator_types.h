@@ -39,8 +39,8 @@ struct aggregator {
     struct copies_wait *copies_waits; /* likewise, whether copies are whole */
     size_t copies_waits_count;
     struct recording *recordings; /* for timelines, the newest first */
-    uint64_t away_due_ns;         /* when a rank has had its time to connect again; 0: none is out */
-    size_t stats_jobs;            /* the most jobs of a lane when figures were last sent */
+    uint64_t away_due_ns; /* when a rank has had its time to connect again; 0: none is out */
+    size_t stats_jobs;    /* the most jobs of a lane when figures were last sent */
     bool is_draining;
 };
 

@@ -193,7 +193,6 @@ static void on_closed(const struct fabric_event *event)
     if (!w)
         return;
     struct lane_job *job = w->job;
-    int error = event->error ? event->error : -ECONNRESET;
     if (event->conn != w->conn) {
         replace_ended(job);
         return;
@@ -208,10 +207,10 @@ static void on_closed(const struct fabric_event *event)
             job_fail(job, -EPIPE, "rank %u has left job '%s' in mid-round", w->number, job->name);
     } else if (w->is_gone || (job->is_elastic && !job->failure)) {
         lose(w);
-    } else if (!replace_await(w, error)) {
+    } else if (!replace_await(w, event->error)) {
         worker_close(w, WORKER_LOST);
         log_warn("job '%s' lost rank %u (%s)", job->name, w->number, w->peer);
-        replace_fail(w, error);
+        replace_fail(w, event->error ? event->error : -ECONNRESET);
     }
     job_wake(job);
     job_release(job);

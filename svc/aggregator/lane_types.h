@@ -127,7 +127,7 @@ struct worker {
     struct announcement *holding;    /* whose payload sits in a receive buffer */
     const void *held;                /* that buffer */
     struct lent lent;
-    struct inbox inbox; /* for short ones */
+    struct inbox inbox;       /* for short ones */
     uint64_t away_until_ns;   /* AWAY: another connection is waited for so long */
     uint64_t breaks_since_ns; /* connections that were lost since then, ... */
     uint32_t breaks;          /* ... and how many */

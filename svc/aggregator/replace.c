@@ -174,8 +174,9 @@ void replace_fail(struct worker *w, int error)
     else if (w->state == WORKER_AWAY)
         snprintf(how, sizeof how, ", and made no other within %u s",
                  (unsigned)(AWAY_NS / NS_PER_S));
-    job_fail(job, -ECONNRESET, "rank %u of job '%s' (%s) has lost its connection to lane %u: %s%s%s",
-             w->number, job->name, w->peer, job->lane->options.id, err_text(error), how,
+    job_fail(job, -ECONNRESET,
+             "rank %u of job '%s' (%s) has lost its connection to lane %u: %s%s%s", w->number,
+             job->name, w->peer, job->lane->options.id, err_text(error), how,
              how[0] ? "; look for a firewall or NAT between that host and the lane's" : "");
 }
 

@@ -78,7 +78,7 @@ struct sim_options sim_options_draw(uint64_t seed)
     o.worker_deaths = sim_chance(s, 3);
     o.cuts = sim_chance(s, 3) ? (uint32_t)(1 + sim_draw(s, 3)) : 0;
     o.laps = !o.lane_deaths && !o.moves && !o.cuts;
-    o.leaves_early = !o.lane_deaths && !o.moves && sim_chance(s, 2);
+    o.leaves_early = !o.lane_deaths && !o.moves && !o.cuts && sim_chance(s, 2);
     o.handovers = sim_chance(s, 2) ? 0 : (uint32_t)sim_draw(s, 30);
     o.laps &= !o.handovers;
     o.kinds = sim_chance(s, 2) ? SIM_KINDS_PLAIN : SIM_KINDS_MIXED;

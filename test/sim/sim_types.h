@@ -129,9 +129,8 @@ struct sim_job {
     bool is_doomed; /* a worker was killed */
     bool lost_lane; /* one that a worker of it knew was killed */
     bool is_dropped;
-    bool has_comebacks; /* a worker made another connection: a round may have been done again */
-    bool is_reported; /* a lane has said that it failed */
-    uint32_t victim;  /* rank; SIM_NOWHERE: not known who */
+    bool is_reported;    /* a lane has said that it failed */
+    uint32_t victim;     /* rank; SIM_NOWHERE: not known who */
     uint64_t lost_ranks; /* that a lane has no connection to any more */
     uint64_t doomed_turn;
     struct sim_piece pieces[SIM_PIECES_MAX];

@@ -212,13 +212,20 @@ static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, str
     w->sim->result.commits++;
 }
 
+/* Where a connection ends, its round is given up and done again for all, to the same bits. */
+static bool has_repeats(const struct sim *sim)
+{
+    const struct sim_options *o = &sim->options;
+    return o->cuts > 0 || o->worker_deaths > 0 || o->fault.fault == MEM_FAULT_RESET;
+}
+
 static void take_word(struct sim_worker *w, const struct sim_link *link, uint32_t word)
 {
     struct sim_piece *piece;
     struct sim_open *o = find_word(w, link, word, &piece);
     if (!o)
         return;
-    bool is_again = o->standing == SIM_LANDED && w->job->has_comebacks;
+    bool is_again = o->standing == SIM_LANDED && has_repeats(w->sim);
     sim_require(w->sim, o->standing == SIM_ANNOUNCED || is_again,
                 "job %u rank %u piece %u round %" PRIu64 ": the result came twice", w->job->id,
                 w->rank, piece->id, o->round);
@@ -330,7 +337,6 @@ static void come_back(struct sim_worker *w, struct sim_link *link)
         if (w->views[i].lane == link->number)
             say_again(&w->views[i]);
     }
-    w->job->has_comebacks = true;
     w->sim->result.comebacks++;
 }
 
