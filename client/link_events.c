@@ -31,11 +31,11 @@ static void lift_fences(struct link *l)
     link_flush_all(l->job);
 }
 
-/* Pieces came back while the lane was ending the connection of before: what was said to that one is
- * said again to the next (L19). */
-static void revisit(struct link *l)
+/* What was said on the connection of before is said again on the next, for which the lane may have
+ * given a ticket (W7). */
+static void revisit(struct link *l, bool uses_ticket)
 {
-    l->has_ticket = false;
+    l->has_ticket &= uses_ticket;
     link_open(l);
     list_for_each (node, &l->job->tensors) {
         struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
@@ -61,8 +61,8 @@ static bool is_replaceable(const struct link *l, int error)
     return l->is_ofi && (error == -ETIMEDOUT || is_seen);
 }
 
-/* Another connection may work. A lane that is gone is known to the coordinator, which is asked for
- * the ticket (L58). */
+/* Another connection may work. Where nothing has come for long, the lane may be gone: the coordinator
+ * knows, which is asked for the ticket (L58). */
 static void replace(struct link *l, int error)
 {
     char name[128], way[LINK_WAY_BYTES];
@@ -76,7 +76,7 @@ static void replace(struct link *l, int error)
                 "the connection to %s ended while it was in use (%s); another one is made%s", name,
                 err_text(error), link_way(l, way, sizeof way));
     log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
-    revisit(l);
+    revisit(l, error != -ETIMEDOUT);
 }
 
 static void closed(struct link *l, const struct fabric_event *event)
@@ -99,7 +99,7 @@ static void closed(struct link *l, const struct fabric_event *event)
     if (was == LINK_CONNECTING && !l->job->is_leaving)
         link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);
     else if (was == LINK_OPEN && comes_back)
-        revisit(l);
+        revisit(l, false); /* pieces came back while the lane was ending the connection (L19) */
     else if (was == LINK_OPEN && is_broken)
         replace(l, event->error);
     else if (was == LINK_OPEN)

@@ -313,6 +313,23 @@ def forget_connections(pid, port, end='remote'):
     return links
 
 
+def reset_connections(port, end='local'):
+    """Ends all TCP connections that have that port at that end (local, remote): the kernel closes
+    this end and sends the other one a reset, as a firewall does. How many. SkipTest: this host does
+    not let its users do that."""
+    if not shutil.which('ss'):
+        raise unittest.SkipTest('no `ss` here, which resets connections (iproute2)')
+    side = {'local': 'sport', 'remote': 'dport'}[end]
+    which = ['state', 'established', side, '=', f':{int(port)}']
+    found = run(['ss', '-Htn', *which], capture_output=True, text=True).stdout.splitlines()
+    ended = run(['ss', '-HKtn', *which], capture_output=True, text=True).stdout.splitlines()
+    if found and not ended and set(found) & set(
+            run(['ss', '-Htn', *which], capture_output=True, text=True).stdout.splitlines()):
+        raise unittest.SkipTest('`ss -K` ends no connection here: it needs CAP_NET_ADMIN, and a '
+                                'kernel with CONFIG_INET_DIAG_DESTROY')
+    return len(ended)
+
+
 def result(process):
     """The JSON line of a worker that ended well."""
     code = process.wait(120)
