@@ -99,6 +99,14 @@ class Resets(unittest.TestCase):
         self.go_on(workers)
         finish_training(*workers)
 
+    def test_a_rank_that_cannot_connect_again_in_time_ends_its_job(self):
+        workers = self.training('never', 2, '--elements', 10000)
+        workers[1].signal(signal.SIGSTOP)
+        self.reset('local')
+        self.assertEqual(workers[0].wait(), 1)
+        for words in ("rank 1 of job 'never' (127.0.0.1:", 'made no other within 15 s; look for a'):
+            self.assertIn(words, workers[0].text())
+
     def push(self, jobs, tensors, elements, seed):
         random = numpy.random.default_rng(seed)
         gradients = [random.random(elements, numpy.float32) for _ in jobs]
