@@ -240,7 +240,10 @@ void session_attach(struct session *session, struct peer *p);
 /* Its connection is gone; it is lost when it has not come back in time, or its process is dead.
  * `was_closed`: the connection was not reset. */
 void session_away(struct session *session, uint64_t grace_ns, bool was_closed);
-/* Its connection to a lane has ended, and it may make another (K97). */
+/* Another process has come for the rank of one that is away: it is lost when it has not come back in
+ * this time. */
+void session_claimed(struct session *session, uint64_t within_ns);
+/* Its connection to a lane has ended, and it may make another (K6). */
 void session_broken(struct session *session, uint32_t lane);
 /* Its connection to a lane has ended: it leaves a job that continues, and is told so. */
 void session_cut_off(struct session *session, uint32_t lane);

@@ -204,6 +204,14 @@ void session_away(struct session *session, uint64_t grace_ns, bool was_closed)
     timer_start(&session->job->service->loop, &session->away, dead ? 0 : clock_now_ns() + grace_ns);
 }
 
+/* After a restart of ours all are away, and have longer. */
+void session_claimed(struct session *session, uint64_t within_ns)
+{
+    uint64_t now_ns = clock_now_ns(), until_ns = session->away.deadline_ns;
+    if (until_ns > now_ns + within_ns && until_ns <= now_ns + SESSION_AWAY_NS)
+        timer_start(&session->job->service->loop, &session->away, now_ns + within_ns);
+}
+
 void session_broken(struct session *session, uint32_t lane)
 {
     char why[128];

@@ -252,7 +252,7 @@ static void note_lost(void *context, uint32_t job, uint32_t rank, const char *pe
         of->lost_ranks |= UINT64_C(1) << rank;
 }
 
-/* A rank whose connection ended has left, is dead, or comes back (K97 of svc/coordinator). */
+/* A rank whose connection ended has left, is dead, or comes back (K6 of svc/coordinator). */
 static void judge_lost(struct sim *sim, struct sim_job *job, struct lane *lane)
 {
     bool is_dead = false;
