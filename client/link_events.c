@@ -61,11 +61,11 @@ static bool is_replaceable(const struct link *l, int error)
     return l->is_ofi && (error == -ETIMEDOUT || is_seen);
 }
 
-/* Another connection may work. Where nothing has come for long, the lane may be gone: the coordinator
- * knows, which is asked for the ticket (L58). */
+/* Another connection may work (L93). Where nothing has come for long, the lane may be gone: the
+ * coordinator knows, which is asked for the ticket (L58). */
 static void replace(struct link *l, int error)
 {
-    char name[128], way[LINK_WAY_BYTES];
+    char name[128];
     link_name(l, name, sizeof name);
     if (error == -ETIMEDOUT)
         err_set(&l->failure, error,
@@ -73,8 +73,8 @@ static void replace(struct link *l, int error)
                 name);
     else
         err_set(&l->failure, error,
-                "the connection to %s ended while it was in use (%s); another one is made%s", name,
-                err_text(error), link_way(l, way, sizeof way));
+                "the network has ended the connection to %s at %.100s (%s); another one is made",
+                name, l->ofi, err_text(error));
     log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
     revisit(l, error != -ETIMEDOUT);
 }

@@ -19,6 +19,14 @@ enum worker_state {
 };
 struct worker;
 
+/* Ends of a worker's connections, one after the other (A70). */
+struct breaks {
+    uint64_t since_ns; /* when the first of these was */
+    uint32_t count;
+    int error;         /* of the last one */
+    uint64_t until_ns; /* AWAY: another connection is waited for so long */
+};
+
 struct worker *job_peer(struct lane_job *job, uint32_t number); /* NULL: none, or no room */
 struct lane_job *job_find(struct lane *lane, uint32_t id);
 int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t workers,

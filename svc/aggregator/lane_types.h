@@ -82,8 +82,7 @@ struct piece {
     bool is_installed; /* a former owner has told where its rounds stand (A28) */
     bool is_regrouped; /* it was here before, for other ranks: what it keeps is state_round's */
     const struct operation *operation; /* of the open round, once somebody announced */
-    uint32_t root;
-    uint32_t priority;
+    uint32_t root, priority;
     bool is_copy;                  /* a result that somebody holds goes to the rest (W5) */
     bool is_answer;                /* the kept result goes to the late */
     bool is_interrupted, was_copy; /* its round was given up, and begins again */
@@ -127,11 +126,8 @@ struct worker {
     struct announcement *holding;    /* whose payload sits in a receive buffer */
     const void *held;                /* that buffer */
     struct lent lent;
-    struct inbox inbox;       /* for short ones */
-    uint64_t away_until_ns;   /* AWAY: another connection is waited for so long */
-    uint64_t breaks_since_ns; /* connections that were lost since then, ... */
-    uint32_t breaks;          /* ... and how many */
-    int break_error;          /* why the last one was */
+    struct inbox inbox; /* for short ones */
+    struct breaks breaks;
     char peer[64];
 };
 

@@ -1,8 +1,8 @@
-/* A worker lives and its connection does not: a firewall has forgotten or reset it. The worker makes
- * another; the lane may have seen the end of the first one (A70) or takes that for alive still (A69).
- * What was said on the first connection holds no longer, its memory is gone (W4); the worker says
- * where it stands, as to a new owner that knows its rounds (A28). Never decides that a worker is
- * dead: the coordinator does. */
+/* A worker lives and its connection does not: a firewall has forgotten or reset it. The worker
+ * makes another; the lane may have seen the end of the first one (A70), or takes that for alive
+ * (A69). What was said on the first connection holds no longer, its memory is gone (W4); the worker
+ * says where it stands, as to a new owner that knows its rounds (A28). Never decides that a worker
+ * is dead: the coordinator does. */
 #include "svc/aggregator/replace.h"
 #include "svc/aggregator/backup.h"
 
@@ -137,11 +137,9 @@ static bool is_of_network(int error)
 
 static bool breaks_too_often(struct worker *w, uint64_t now_ns)
 {
-    if (w->breaks == 0 || now_ns - w->breaks_since_ns > BREAKS_NS) {
-        w->breaks_since_ns = now_ns;
-        w->breaks = 0;
-    }
-    return ++w->breaks > BREAKS_MAX;
+    if (w->breaks.count == 0 || now_ns - w->breaks.since_ns > BREAKS_NS)
+        w->breaks = (struct breaks){.since_ns = now_ns};
+    return ++w->breaks.count > BREAKS_MAX;
 }
 
 bool replace_await(struct worker *w, int error)
@@ -157,8 +155,8 @@ bool replace_await(struct worker *w, int error)
              (unsigned)(AWAY_NS / NS_PER_S));
     forget_connection(w);
     worker_close(w, WORKER_AWAY);
-    w->away_until_ns = now_ns + AWAY_NS;
-    w->break_error = error;
+    w->breaks.until_ns = now_ns + AWAY_NS;
+    w->breaks.error = error;
     if (job->lane->options.job_failed)
         job->lane->options.job_failed(job->lane->options.context);
     return true;
@@ -167,16 +165,15 @@ bool replace_await(struct worker *w, int error)
 void replace_fail(struct worker *w, int error)
 {
     struct lane_job *job = w->job;
-    bool is_often = w->breaks > BREAKS_MAX;
-    char how[64] = "";
-    if (is_often)
-        snprintf(how, sizeof how, ", for the %uth time within a minute", w->breaks);
+    char how[32] = "";
+    if (w->breaks.count > BREAKS_MAX)
+        snprintf(how, sizeof how, " %u times in %u s", w->breaks.count,
+                 (unsigned)(BREAKS_NS / NS_PER_S));
     else if (w->state == WORKER_AWAY)
-        snprintf(how, sizeof how, ", and made no other within %u s",
-                 (unsigned)(AWAY_NS / NS_PER_S));
+        snprintf(how, sizeof how, " for %u s", (unsigned)(AWAY_NS / NS_PER_S));
     job_fail(job, -ECONNRESET,
-             "rank %u of job '%s' (%s) has lost its connection to lane %u: %s%s%s", w->number,
-             job->name, w->peer, job->lane->options.id, err_text(error), how,
+             "rank %u of job '%s' (%s) has lost its connection to lane %u%s: %s%s", w->number,
+             job->name, w->peer, job->lane->options.id, how, err_text(error),
              how[0] ? "; look for a firewall or NAT between that host and the lane's" : "");
 }
 
@@ -186,10 +183,10 @@ static void expire(struct lane_job *job, uint64_t now_ns, uint64_t *next_ns)
         struct worker *w = &job->workers[i];
         if (w->state != WORKER_AWAY)
             continue;
-        if (now_ns >= w->away_until_ns)
-            replace_fail(w, w->break_error);
-        else if (*next_ns == 0 || w->away_until_ns < *next_ns)
-            *next_ns = w->away_until_ns;
+        if (now_ns >= w->breaks.until_ns)
+            replace_fail(w, w->breaks.error);
+        else if (*next_ns == 0 || w->breaks.until_ns < *next_ns)
+            *next_ns = w->breaks.until_ns;
     }
 }
 

@@ -240,8 +240,8 @@ void session_attach(struct session *session, struct peer *p);
 /* Its connection is gone; it is lost when it has not come back in time, or its process is dead.
  * `was_closed`: the connection was not reset. */
 void session_away(struct session *session, uint64_t grace_ns, bool was_closed);
-/* Another process has come for the rank of one that is away: it is lost when it has not come back in
- * this time. */
+/* Another process has come for the rank of one that is away: it is lost when it has not come back
+ * in this time. */
 void session_claimed(struct session *session, uint64_t within_ns);
 /* Its connection to a lane has ended, and it may make another (K6). */
 void session_broken(struct session *session, uint32_t lane);

@@ -1,5 +1,5 @@
-"""Connections between workers and lanes that are reset while both live, as by a firewall: jobs go on
-over new ones, to the same bits. Workers that die are found as fast as ever."""
+"""Connections between workers and lanes that are reset while both live, as by a firewall: jobs go
+on over new ones, to the same bits. Workers that die are found as fast as ever."""
 import os
 import pathlib
 import signal
@@ -11,8 +11,8 @@ import numpy
 import progress
 import ranks  # sets GRADPOOL_LIBRARY: before gradpool
 import gradpool
-from harness import (BENCH, Process, Service, container, finish_training, reset_connections,
-                     until)
+from harness import (BENCH, Process, Service, container, finish_training, forget_connections,
+                     reset_connections, until)
 
 WAIT_MS = 60000
 WORKERS = 2
@@ -75,7 +75,7 @@ class Resets(unittest.TestCase):
             self.reset(end)
             self.go_on(workers)
         for worker in workers:
-            self.assertIn('ended while it was in use', worker.text())
+            self.assertIn('another one is made', worker.text())
         finish_training(*workers)
         self.assertIn('s to connect again', self.service.serve.text())
 
@@ -94,18 +94,35 @@ class Resets(unittest.TestCase):
         self.addCleanup(os.kill, self.aggregator, signal.SIGCONT)
         self.reset('local')
         for worker in workers:
-            worker.wait_for('ended while it was in use')
+            worker.wait_for('another one is made')
         os.kill(self.aggregator, signal.SIGCONT)
         self.go_on(workers)
         finish_training(*workers)
 
-    def test_a_rank_that_cannot_connect_again_in_time_ends_its_job(self):
-        workers = self.training('never', 2, '--elements', 10000)
-        workers[1].signal(signal.SIGSTOP)
+    def forget(self, pid, end):
+        """Nothing arrives on its connections any more, not even a reset."""
+        self.assertGreater(sum(forget_connections(pid, port, end) for port in self.ports), 0)
+
+    def test_a_reset_that_the_lane_does_not_hear_of(self):
+        workers = self.training('one-way', 2, '--elements', 100000)
+        self.forget(self.aggregator, 'local')
+        self.reset('remote')
+        self.go_on(workers)
+        finish_training(*workers)
+
+    def test_a_rank_has_time_to_find_a_silent_connection_and_no_more(self):
+        slow = self.training('deaf', 2, '--elements', 100000)
+        never = self.training('never', 2, '--elements', 10000)
+        never[1].signal(signal.SIGSTOP)
+        self.forget(slow[0].pid, 'remote')
         self.reset('local')
-        self.assertEqual(workers[0].wait(), 1)
-        for words in ("rank 1 of job 'never' (127.0.0.1:", 'made no other within 15 s; look for a'):
-            self.assertIn(words, workers[0].text())
+        slow[0].wait_for('no longer answered')
+        self.go_on(slow)
+        finish_training(*slow)
+        self.assertEqual(never[0].wait(), 1)
+        self.assertRegex(never[0].text(), r"rank 1 of job 'never' \(127\.0\.0\.1:\d+\) has lost its "
+                                          r"connection to lane \d for 15 s: ")
+        self.assertIn('look for a firewall or NAT', self.service.serve.text())
 
     def push(self, jobs, tensors, elements, seed):
         random = numpy.random.default_rng(seed)
