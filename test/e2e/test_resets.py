@@ -120,8 +120,8 @@ class Resets(unittest.TestCase):
         self.go_on(slow)
         finish_training(*slow)
         self.assertEqual(never[0].wait(), 1)
-        self.assertRegex(never[0].text(), r"rank 1 of job 'never' \(127\.0\.0\.1:\d+\) has lost its "
-                                          r"connection to lane \d for 15 s: ")
+        self.assertRegex(never[0].text(), r"rank 1 of job 'never' \(127\.0\.0\.1:\d+\) has lost "
+                                          r"its connection to lane \d for 15 s: ")
         self.assertIn('look for a firewall or NAT', self.service.serve.text())
 
     def push(self, jobs, tensors, elements, seed):
