@@ -73,8 +73,8 @@ static void replace(struct link *l, int error)
                 name);
     else
         err_set(&l->failure, error,
-                "the network has ended the connection to %s at %.100s (%s); another one is made",
-                name, l->ofi, err_text(error));
+                "the connection to %s at %.100s has ended (%s); another one is made", name, l->ofi,
+                err_text(error));
     log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
     revisit(l, error != -ETIMEDOUT);
 }

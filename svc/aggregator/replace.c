@@ -91,11 +91,35 @@ static bool is_replaceable(const struct worker *w)
     return w->state == WORKER_OPEN && !w->is_gone && fabric_peer_pid(w->conn) == 0;
 }
 
+static bool breaks_too_often(struct worker *w, uint64_t now_ns)
+{
+    if (w->breaks.count == 0 || now_ns - w->breaks.since_ns > BREAKS_NS)
+        w->breaks = (struct breaks){.since_ns = now_ns};
+    return ++w->breaks.count > BREAKS_MAX;
+}
+
+void replace_fail(struct worker *w, int error)
+{
+    struct lane_job *job = w->job;
+    char how[32] = "";
+    if (w->breaks.count > BREAKS_MAX)
+        snprintf(how, sizeof how, " %u times in %u s", w->breaks.count,
+                 (unsigned)(BREAKS_NS / NS_PER_S));
+    else if (w->state == WORKER_AWAY)
+        snprintf(how, sizeof how, " for %u s", (unsigned)(AWAY_NS / NS_PER_S));
+    job_fail(job, -ECONNRESET,
+             "rank %u of job '%s' (%s) has lost its connection to lane %u%s: %s%s", w->number,
+             job->name, w->peer, job->lane->options.id, how, err_text(error),
+             how[0] ? "; look for a firewall or NAT between that host and the lane's" : "");
+}
+
 void replace_connection(struct worker *w)
 {
     struct lane_job *job = w->job;
     if (!is_replaceable(w) || job->failure)
         return;
+    if (!job->is_elastic && breaks_too_often(w, clock_now_ns()))
+        return replace_fail(w, -ECONNRESET);
     log_info("job '%s' rank %u: another connection takes the place of that from %s", job->name,
              w->number, w->peer);
     forget_connection(w);
@@ -135,13 +159,6 @@ static bool is_of_network(int error)
     }
 }
 
-static bool breaks_too_often(struct worker *w, uint64_t now_ns)
-{
-    if (w->breaks.count == 0 || now_ns - w->breaks.since_ns > BREAKS_NS)
-        w->breaks = (struct breaks){.since_ns = now_ns};
-    return ++w->breaks.count > BREAKS_MAX;
-}
-
 bool replace_await(struct worker *w, int error)
 {
     struct lane_job *job = w->job;
@@ -160,21 +177,6 @@ bool replace_await(struct worker *w, int error)
     if (job->lane->options.job_failed)
         job->lane->options.job_failed(job->lane->options.context);
     return true;
-}
-
-void replace_fail(struct worker *w, int error)
-{
-    struct lane_job *job = w->job;
-    char how[32] = "";
-    if (w->breaks.count > BREAKS_MAX)
-        snprintf(how, sizeof how, " %u times in %u s", w->breaks.count,
-                 (unsigned)(BREAKS_NS / NS_PER_S));
-    else if (w->state == WORKER_AWAY)
-        snprintf(how, sizeof how, " for %u s", (unsigned)(AWAY_NS / NS_PER_S));
-    job_fail(job, -ECONNRESET,
-             "rank %u of job '%s' (%s) has lost its connection to lane %u%s: %s%s", w->number,
-             job->name, w->peer, job->lane->options.id, how, err_text(error),
-             how[0] ? "; look for a firewall or NAT between that host and the lane's" : "");
 }
 
 static void expire(struct lane_job *job, uint64_t now_ns, uint64_t *next_ns)

@@ -330,6 +330,25 @@ static void a_connection_that_is_reset_too_often_ends_the_job(void **state)
     assert_non_null(strstr(failure().text, "connection to lane 3 11 times in 60 s: "));
 }
 
+/* The lane has seen none of the ends. */
+static void a_connection_that_is_replaced_too_often_ends_the_job(void **state)
+{
+    rig_start_job(&rig, "ofi", 1, 1, SHORT);
+    for (uint32_t i = 1; i <= 10; i++) {
+        rig.workers[i - 1].is_stopped = true;
+        rig_connect(&rig, i, RIG_JOB, 0);
+        assert_int_equal(failure().code, 0);
+    }
+    rig.workers[10].is_stopped = true;
+    struct record_connect ticket = rig_ticket(&rig, RIG_JOB, 0);
+    struct rig_worker *w = &rig.workers[11];
+    assert_int_equal(fabric_open("ofi", NULL, &w->fabric), 0);
+    assert_int_equal(fabric_connect(w->fabric, rig.address, &ticket, sizeof ticket, w, &w->conn),
+                     0);
+    rig_until(&rig, failure().code == -ECONNRESET);
+    assert_non_null(strstr(failure().text, "connection to lane 3 11 times in 60 s: "));
+}
+
 /* Its goodbye may have been lost with the connection: the coordinator tells of it (K55). */
 static void a_rank_that_has_left_is_waited_for_no_longer(void **state)
 {
@@ -368,6 +387,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_round_that_a_reset_has_cut_is_done_again),
     CASE(a_rank_that_does_not_come_back_in_its_time_ends_its_job),
     CASE(a_connection_that_is_reset_too_often_ends_the_job),
+    CASE(a_connection_that_is_replaced_too_often_ends_the_job),
     CASE(a_rank_that_has_left_is_waited_for_no_longer),
     CASE(a_job_that_is_dropped_waits_for_no_rank),
 };
