@@ -30,7 +30,7 @@ SERVING = ('up', 'silent')  # states of an aggregator that has lanes for jobs
 # Under nohup all that is started here would ignore it, which is right, and not what is tested.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 PIDFD_GETFD = 438  # the same number on every architecture
-ESTABLISHED = '01'  # in /proc/net/tcp
+ESTABLISHED, LISTENING = '01', '0A'  # in /proc/net/tcp
 SO_ATTACH_FILTER = 26
 
 
@@ -269,13 +269,13 @@ def free_ports(count):
             return first
 
 
-def connections(pid, port, end='remote'):
+def connections(pid, port, end='remote', state=ESTABLISHED):
     """A process's TCP connections with that port at that end (local, remote), taken hold of from
-    outside."""
+    outside. Those that listen are such, too."""
     field, links = {'local': 1, 'remote': 2}[end], {}
     for line in pathlib.Path('/proc/net/tcp').read_text().splitlines()[1:]:
         fields = line.split()
-        if fields[3] == ESTABLISHED:
+        if fields[3] == state:
             links[f'socket:[{fields[9]}]'] = int(fields[field].rsplit(':', 1)[1], 16)
     libc = ctypes.CDLL(None, use_errno=True)
     process = os.pidfd_open(pid)

@@ -3,6 +3,7 @@ on over new ones, to the same bits. Workers that die are found as fast as ever."
 import os
 import pathlib
 import signal
+import socket
 import time
 import unittest
 
@@ -11,14 +12,15 @@ import numpy
 import progress
 import ranks  # sets GRADPOOL_LIBRARY: before gradpool
 import gradpool
-from harness import (BENCH, Process, Service, container, finish_training, forget_connections,
-                     reset_connections, until)
+from harness import (BENCH, LISTENING, Process, Service, connections, container, finish_training,
+                     forget_connections, free_ports, reset_connections, until)
 
 WAIT_MS = 60000
 WORKERS = 2
 LARGE = 16 << 20    # 64 MiB
 SHORT = 3000
 ENDS = 'local', 'remote'
+LANES_MAX = 2 * os.cpu_count()
 
 
 def received_bytes():
@@ -33,7 +35,8 @@ def received_bytes():
 class Resets(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.service = Service('--scale', 'off', '--lanes-per-core', 2, aggregators=1)
+        cls.service = Service('--scale', 'off', '--lanes-per-core', 2, '--data-port',
+                              free_ports(LANES_MAX), aggregators=1)
         cls.addClassCleanup(cls.service.end)
         aggregator = cls.service.status()['aggregators'][0]
         cls.aggregator = aggregator['pid']
@@ -123,6 +126,23 @@ class Resets(unittest.TestCase):
         self.assertRegex(never[0].text(), r"rank 1 of job 'never' \(127\.0\.0\.1:\d+\) has lost "
                                           r"its connection to lane \d for 15 s: ")
         self.assertIn('look for a firewall or NAT', self.service.serve.text())
+
+    def test_a_lane_that_refuses_connections_for_a_while_is_tried_again(self):
+        workers = self.training('closed', 2, '--elements', 100000)
+        # socket.dup() would make it a socket that blocks, for the aggregator, too.
+        doors = [socket.socket(fileno=os.dup(door.fileno())) for port in self.ports
+                 for door in connections(self.aggregator, port, 'local', LISTENING)]
+        self.assertEqual(len(doors), len(self.ports))
+        for door in doors:
+            self.addCleanup(door.close)
+            door.shutdown(socket.SHUT_RD)
+        self.reset('local')
+        for worker in workers:
+            worker.wait_for('cannot be reached: Connection refused')
+        for door in doors:
+            door.listen()
+        self.go_on(workers)
+        finish_training(*workers)
 
     def push(self, jobs, tensors, elements, seed):
         random = numpy.random.default_rng(seed)
