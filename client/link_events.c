@@ -31,7 +31,7 @@ static void lift_fences(struct link *l)
     link_flush_all(l->job);
 }
 
-/* What was said on the connection of before is said again on the next, for which the lane may have
+/* Announcements of the former connection are repeated on the next one, for which the lane may have
  * given a ticket (W7). */
 static void revisit(struct link *l, bool uses_ticket)
 {
@@ -50,9 +50,9 @@ static void revisit(struct link *l, bool uses_ticket)
     }
 }
 
-/* What a network does to a connection whose two ends live: it forgets it, so that nothing comes for
- * long, or resets it. Where workers come and go, a rank whose lane has seen the end is out (K44 of
- * svc/coordinator). Memory that is shared ends with its process. */
+/* A network forgets a connection whose two ends live, so that nothing comes for long, or resets it.
+ * Where workers come and go, a rank whose lane has seen the end is out (K44 of svc/coordinator).
+ * Memory that is shared ends with its process. */
 static bool is_replaceable(const struct link *l, int error)
 {
     bool is_reset = error == -ECONNRESET || error == -ECONNABORTED;

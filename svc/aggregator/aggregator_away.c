@@ -1,5 +1,5 @@
-/* When workers that have lost their connection had their time to make another: lanes have no timer
- * (A8), so the control thread keeps it, whether the coordinator is there or not. README: A70. */
+/* The time in which a worker may make another connection to a lane: lanes have no timer (A8), so
+ * the control thread keeps it, whether the coordinator is there or not. README: A70. */
 #include "svc/aggregator/aggregator_types.h"
 #include "svc/aggregator/replace.h"
 

@@ -80,7 +80,7 @@ void lane_let_go(struct lane *lane, uint32_t job_id, const uint64_t *gone)
     }
 }
 
-/* Whether it has gone, or comes again, is the coordinator's to say (A40, A70). */
+/* The coordinator decides whether the rank has gone or comes again (A40, A70). */
 static bool is_to_be_told(const struct worker *w)
 {
     return w->state == WORKER_AWAY || (w->state == WORKER_LOST && w->job->is_elastic);

@@ -75,7 +75,7 @@ static void rank_replace(struct rank *rank)
         round_interrupt(p);
 }
 
-/* Nothing that it said on this connection counts any longer. */
+/* No announcement of this connection counts any longer. */
 static void forget_connection(struct worker *w)
 {
     list_for_each_safe (node, &w->job->pieces) {
@@ -145,7 +145,7 @@ bool replace_may_follow(const struct worker *w)
     return is_fixed && (w->conn ? is_replaceable(w) : w->state == WORKER_AWAY);
 }
 
-/* What a network does to a connection; anything else is the peer's doing, or a lack of ours. */
+/* Errors that a network causes. All others are the peer's doing, or a lack of ours. */
 static bool is_of_network(int error)
 {
     switch (error) {

@@ -243,7 +243,7 @@ void session_away(struct session *session, uint64_t grace_ns, bool was_closed);
 /* Another process has come for the rank of one that is away: it is lost when it has not come back
  * in this time. */
 void session_claimed(struct session *session, uint64_t within_ns);
-/* Its connection to a lane has ended, and it may make another (K6). */
+/* A lane has lost its connection to this worker, which may make another (K6). */
 void session_broken(struct session *session, uint32_t lane);
 /* Its connection to a lane has ended: it leaves a job that continues, and is told so. */
 void session_cut_off(struct session *session, uint32_t lane);

@@ -183,7 +183,8 @@ static void watch_process(struct session *session)
         unwatch_process(session);
 }
 
-/* Of a process that is not watched, whose connections here and to a lane were closed at a time. */
+/* A process that is not watched is dead if its connections here and to a lane were closed
+ * together. */
 static bool is_dead_by_ends(const struct session *session)
 {
     bool is_broken =
