@@ -31,11 +31,11 @@ static void lift_fences(struct link *l)
     link_flush_all(l->job);
 }
 
-/* Pieces came back while the lane was ending the connection of before: what was said to that one is
- * said again to the next (L19). */
-static void revisit(struct link *l)
+/* Announcements of the former connection are repeated on the next one, for which the lane may have
+ * given a ticket (W7). */
+static void revisit(struct link *l, bool uses_ticket)
 {
-    l->has_ticket = false;
+    l->has_ticket &= uses_ticket;
     link_open(l);
     list_for_each (node, &l->job->tensors) {
         struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
@@ -50,22 +50,39 @@ static void revisit(struct link *l)
     }
 }
 
-/* Nothing has come for long: a firewall may have forgotten the connection, and then another one
- * works. A lane that is gone is known to the coordinator, which is asked for the ticket (L58). */
-static void replace(struct link *l)
+/* A network forgets a connection whose two ends live, so that nothing comes for long, or resets it.
+ * Where workers come and go, a rank whose lane has seen the end is out (K44 of svc/coordinator).
+ * Memory that is shared ends with its process. */
+static bool is_replaceable(const struct link *l, int error)
+{
+    bool is_reset = error == -ECONNRESET || error == -ECONNABORTED;
+    bool is_cut_off = error == -EHOSTUNREACH || error == -ENETUNREACH || error == -ENETDOWN;
+    bool is_seen = (is_reset || is_cut_off) && !l->job->is_elastic;
+    return l->is_ofi && (error == -ETIMEDOUT || is_seen);
+}
+
+/* Another connection may work (L93). Where nothing has come for long, the lane may be gone: the
+ * coordinator knows, which is asked for the ticket (L58). */
+static void replace(struct link *l, int error)
 {
     char name[128];
-    err_set(&l->failure, -ETIMEDOUT,
-            "%s no longer answered on a connection that had been open; another one is made",
-            link_name(l, name, sizeof name));
+    link_name(l, name, sizeof name);
+    if (error == -ETIMEDOUT)
+        err_set(&l->failure, error,
+                "%s no longer answered on a connection that had been open; another one is made",
+                name);
+    else
+        err_set(&l->failure, error,
+                "the connection to %s at %.100s has ended (%s); another one is made", name, l->ofi,
+                err_text(error));
     log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
-    revisit(l);
+    revisit(l, error != -ETIMEDOUT);
 }
 
 static void closed(struct link *l, const struct fabric_event *event)
 {
     bool comes_back = l->is_left && !l->job->is_leaving && link_pieces(l) > 0;
-    bool is_silent = event->error == -ETIMEDOUT && !l->job->is_leaving && link_pieces(l) > 0;
+    bool is_broken = is_replaceable(l, event->error) && !l->job->is_leaving && link_pieces(l) > 0;
     struct engine *e = &l->job->engine;
     enum link_state was = l->state;
     *(l->is_ofi ? &e->ofi_conns : &e->shm_conns) -= 1;
@@ -82,9 +99,9 @@ static void closed(struct link *l, const struct fabric_event *event)
     if (was == LINK_CONNECTING && !l->job->is_leaving)
         link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);
     else if (was == LINK_OPEN && comes_back)
-        revisit(l);
-    else if (was == LINK_OPEN && is_silent)
-        replace(l);
+        revisit(l, false); /* pieces came back while the lane was ending the connection (L19) */
+    else if (was == LINK_OPEN && is_broken)
+        replace(l, event->error);
     else if (was == LINK_OPEN)
         link_lose(l, event->error, "has closed the connection");
     else if (l->wants_open && !l->job->is_leaving)

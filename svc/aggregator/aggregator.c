@@ -299,7 +299,9 @@ static void look_at_signals(struct aggregator *a)
 static void look_at_failures(struct aggregator *a)
 {
     eventfd_t failures;
-    if (eventfd_read(a->failure_fd, &failures) < 0 || !a->channel)
+    bool has_news = eventfd_read(a->failure_fd, &failures) == 0;
+    away_look(a, has_news);
+    if (!has_news || !a->channel)
         return;
     (void)serve_failures(a); /* the next receive finds the channel broken */
     (void)moving_recheck(a);
@@ -334,6 +336,7 @@ static void wait_for_news(struct aggregator *a, int timeout_ms)
         fds[4] = (struct pollfd){.fd = channel_fd(a->channel),
                                  .events = (short)channel_events(a->channel)};
     timeout_ms = sooner(timeout_ms, leaving_timeout_ms(a));
+    timeout_ms = sooner(timeout_ms, away_timeout_ms(a));
     (void)poll(fds, 5, sooner(timeout_ms, keeping_timeout_ms(a)));
     look_at_signals(a);
     look_at_failures(a);

@@ -39,8 +39,9 @@ struct aggregator {
     struct copies_wait *copies_waits; /* likewise, whether copies are whole */
     size_t copies_waits_count;
     struct recording *recordings; /* for timelines, the newest first */
-    size_t stats_jobs;            /* the most jobs of a lane when figures were last sent */
-    uint64_t leave_by_ns;         /* a signal came: until then what is here moves; 0: none */
+    uint64_t away_due_ns; /* when a rank has had its time to connect again; 0: none is out */
+    size_t stats_jobs;    /* the most jobs of a lane when figures were last sent */
+    uint64_t leave_by_ns; /* a signal came: until then what is here moves; 0: none */
     bool is_draining;
     bool is_stale; /* the coordinator has given its work to others */
 };
@@ -122,6 +123,12 @@ void leaving_check(struct aggregator *a);
 int leaving_timeout_ms(const struct aggregator *a);
 /* The sooner of the two. */
 uint64_t leaving_deadline_ns(const struct aggregator *a, uint64_t deadline_ns);
+
+/* aggregator_away.c: ranks that may connect again to a lane (A70). Fails the jobs of those that had
+ * their time; `has_news`: more may be away than when it was looked last. */
+void away_look(struct aggregator *a, bool has_news);
+/* How long until the next one has, as for poll(). */
+int away_timeout_ms(const struct aggregator *a);
 
 /* aggregator_timeline.c: what lanes record of jobs' rounds. */
 int timeline_serve(struct aggregator *a, uint64_t id, const Gradpool__Wire__TimelineTake *take);

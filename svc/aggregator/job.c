@@ -233,9 +233,10 @@ void lane_leave(struct lane *lane, uint32_t job_id, const uint64_t *left)
     if (!job)
         return;
     for (uint32_t i = 0; i < job->workers_count; i++) {
+        struct worker *w = &job->workers[i];
         bool has_left = left[i / 64] >> (i % 64) & 1;
-        if (has_left && job->workers[i].state == WORKER_ABSENT)
-            worker_leave(&job->workers[i], false);
+        if (has_left && (w->state == WORKER_ABSENT || w->state == WORKER_AWAY))
+            worker_leave(w, false);
     }
     job_wake(job);
 }

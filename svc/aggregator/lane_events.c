@@ -69,6 +69,9 @@ static void on_request(struct lane *lane, struct fabric *fabric, const struct fa
     struct worker *w = NULL;
     int r = admit(lane, fabric, event, &w);
     if (r == 0) {
+        if (w->state == WORKER_AWAY)
+            log_info("job '%s' rank %u has connected again from %s", w->job->name, w->number,
+                     fabric_peer(event->conn));
         worker_open(w, fabric, event->conn);
         r = fabric_accept(event->conn, w);
         if (r < 0)
@@ -182,8 +185,8 @@ static void lose_keeper(struct worker *w)
     worker_close(w, WORKER_ABSENT);
 }
 
-/* A worker that said goodbye ends only what still waits for its memory; one that vanished ends the
- * job, because its input is gone with it. */
+/* A worker that said goodbye ends only what still waits for its memory. One that vanished may come
+ * again (A70); else its job ends, because its input is gone with it. */
 static void on_closed(const struct fabric_event *event)
 {
     struct worker *w = event->owner;
@@ -204,12 +207,10 @@ static void on_closed(const struct fabric_event *event)
             job_fail(job, -EPIPE, "rank %u has left job '%s' in mid-round", w->number, job->name);
     } else if (w->is_gone || (job->is_elastic && !job->failure)) {
         lose(w);
-    } else {
+    } else if (!replace_await(w, event->error)) {
         worker_close(w, WORKER_LOST);
         log_warn("job '%s' lost rank %u (%s)", job->name, w->number, w->peer);
-        job_fail(job, -ECONNRESET, "rank %u of job '%s' (%s) has lost its connection: %s",
-                 w->number, job->name, w->peer,
-                 err_text(event->error ? event->error : -ECONNRESET));
+        replace_fail(w, event->error ? event->error : -ECONNRESET);
     }
     job_wake(job);
     job_release(job);

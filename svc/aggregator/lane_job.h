@@ -10,8 +10,22 @@
 
 struct lane;
 struct lane_job;
-enum worker_state { WORKER_ABSENT, WORKER_OPEN, WORKER_LEFT, WORKER_LOST };
+enum worker_state {
+    WORKER_ABSENT,
+    WORKER_OPEN,
+    WORKER_LEFT,
+    WORKER_LOST,
+    WORKER_AWAY, /* its connection was lost, and another may follow (A70) */
+};
 struct worker;
+
+/* Ends of a worker's connections, one after the other (A70). */
+struct breaks {
+    uint64_t since_ns; /* when the first of these was */
+    uint32_t count;
+    int error;         /* of the last one */
+    uint64_t until_ns; /* AWAY: another connection is waited for so long */
+};
 
 struct worker *job_peer(struct lane_job *job, uint32_t number); /* NULL: none, or no room */
 struct lane_job *job_find(struct lane *lane, uint32_t id);

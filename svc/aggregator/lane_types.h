@@ -82,8 +82,7 @@ struct piece {
     bool is_installed; /* a former owner has told where its rounds stand (A28) */
     bool is_regrouped; /* it was here before, for other ranks: what it keeps is state_round's */
     const struct operation *operation; /* of the open round, once somebody announced */
-    uint32_t root;
-    uint32_t priority;
+    uint32_t root, priority;
     bool is_copy;                  /* a result that somebody holds goes to the rest (W5) */
     bool is_answer;                /* the kept result goes to the late */
     bool is_interrupted, was_copy; /* its round was given up, and begins again */
@@ -128,6 +127,7 @@ struct worker {
     const void *held;                /* that buffer */
     struct lent lent;
     struct inbox inbox; /* for short ones */
+    struct breaks breaks;
     char peer[64];
 };
 
@@ -164,7 +164,7 @@ struct lane_job {
     bool has_states;       /* some piece of it keeps parameters, or did */
     uint32_t replaced;     /* connections of workers that have another now, on their way out */
     int failure;
-    char failure_text[LANE_TEXT_BYTES];
+    char failure_text[2 * LANE_TEXT_BYTES];
     char tenant[LANE_NAME_BYTES];
     struct lane_lent lent_max;
     struct lent lent; /* of its workers together, as they were when each last lent something */

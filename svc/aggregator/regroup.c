@@ -80,14 +80,20 @@ void lane_let_go(struct lane *lane, uint32_t job_id, const uint64_t *gone)
     }
 }
 
+/* The coordinator decides whether the rank has gone or comes again (A40, A70). */
+static bool is_to_be_told(const struct worker *w)
+{
+    return w->state == WORKER_AWAY || (w->state == WORKER_LOST && w->job->is_elastic);
+}
+
 void lane_each_lost(const struct lane *lane,
                     void (*each)(void *context, uint32_t job, uint32_t rank, const char *peer),
                     void *context)
 {
     for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
         const struct lane_job *job = list_entry(node, struct lane_job, link);
-        for (uint32_t i = 0; job->is_elastic && !job->is_dropped && i < job->workers_count; i++) {
-            if (job->workers[i].state == WORKER_LOST)
+        for (uint32_t i = 0; !job->failure && !job->is_dropped && i < job->workers_count; i++) {
+            if (is_to_be_told(&job->workers[i]))
                 each(context, job->id, i, job->workers[i].peer);
         }
     }

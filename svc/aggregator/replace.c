@@ -1,13 +1,23 @@
-/* A firewall forgets a connection: packets vanish, the worker finds out and makes another, the lane
- * still takes the first one for alive. What was said on that holds no longer, its memory is gone
- * (W4); the worker says where it stands, as to a new owner that knows its rounds (A28). Never
- * decides that a worker is lost. README: A69. */
+/* A worker lives and its connection does not: a firewall has forgotten or reset it. The worker
+ * makes another; the lane may have seen the end of the first one (A70), or takes that for alive
+ * (A69). What was said on the first connection holds no longer, its memory is gone (W4); the worker
+ * says where it stands, as to a new owner that knows its rounds (A28). Never decides that a worker
+ * is dead: the coordinator does. */
 #include "svc/aggregator/replace.h"
 #include "svc/aggregator/backup.h"
 
+#include "svc/base/clock.h"
+#include "svc/base/err.h"
 #include "svc/base/log.h"
 
 #include <errno.h>
+#include <stdio.h>
+
+/* A worker that has not seen the end of its connection finds it silent within 10 s (O33). */
+#define AWAY_NS (15 * NS_PER_S)
+/* A way that ends every connection would have a round begin again for ever. */
+#define BREAKS_MAX 10
+#define BREAKS_NS (60 * NS_PER_S)
 
 /* Said of the open round, and counted there: not while the standing after KEEPS is to come. */
 static bool counts(const struct piece *p, struct rank *rank)
@@ -65,19 +75,54 @@ static void rank_replace(struct rank *rank)
         round_interrupt(p);
 }
 
-void replace_connection(struct worker *w)
+/* No announcement of this connection counts any longer. */
+static void forget_connection(struct worker *w)
 {
-    struct lane_job *job = w->job;
-    bool is_seen = fabric_peer_pid(w->conn) != 0; /* memory is shared: its end would be told */
-    if (w->state != WORKER_OPEN || w->is_gone || is_seen || job->failure)
-        return;
-    log_info("job '%s' rank %u: another connection takes the place of that from %s", job->name,
-             w->number, w->peer);
-    list_for_each_safe (node, &job->pieces) {
+    list_for_each_safe (node, &w->job->pieces) {
         struct rank *rank = piece_rank(list_entry(node, struct piece, link), w->number);
         if (rank)
             rank_replace(rank);
     }
+}
+
+/* Where memory is shared, the end of a connection is that of its process. */
+static bool is_replaceable(const struct worker *w)
+{
+    return w->state == WORKER_OPEN && !w->is_gone && fabric_peer_pid(w->conn) == 0;
+}
+
+static bool breaks_too_often(struct worker *w, uint64_t now_ns)
+{
+    if (w->breaks.count == 0 || now_ns - w->breaks.since_ns > BREAKS_NS)
+        w->breaks = (struct breaks){.since_ns = now_ns};
+    return ++w->breaks.count > BREAKS_MAX;
+}
+
+void replace_fail(struct worker *w, int error)
+{
+    struct lane_job *job = w->job;
+    char how[32] = "";
+    if (w->breaks.count > BREAKS_MAX)
+        snprintf(how, sizeof how, " %u times in %u s", w->breaks.count,
+                 (unsigned)(BREAKS_NS / NS_PER_S));
+    else if (w->state == WORKER_AWAY)
+        snprintf(how, sizeof how, " for %u s", (unsigned)(AWAY_NS / NS_PER_S));
+    job_fail(job, -ECONNRESET,
+             "rank %u of job '%s' (%s) has lost its connection to lane %u%s: %s%s", w->number,
+             job->name, w->peer, job->lane->options.id, how, err_text(error),
+             how[0] ? "; look for a firewall or NAT between that host and the lane's" : "");
+}
+
+void replace_connection(struct worker *w)
+{
+    struct lane_job *job = w->job;
+    if (!is_replaceable(w) || job->failure)
+        return;
+    if (!job->is_elastic && breaks_too_often(w, clock_now_ns()))
+        return replace_fail(w, -ECONNRESET);
+    log_info("job '%s' rank %u: another connection takes the place of that from %s", job->name,
+             w->number, w->peer);
+    forget_connection(w);
     fabric_disconnect(w->conn);
     job->replaced++;
     worker_close(w, WORKER_ABSENT);
@@ -90,4 +135,67 @@ void replace_ended(struct lane_job *job)
         job->replaced--;
     job_wake(job);
     job_release(job);
+}
+
+/* ---- its end was seen (A70) ---- */
+
+bool replace_may_follow(const struct worker *w)
+{
+    bool is_fixed = !w->job->is_elastic && !worker_is_keeper(w);
+    return is_fixed && (w->conn ? is_replaceable(w) : w->state == WORKER_AWAY);
+}
+
+/* Errors that a network causes. All others are the peer's doing, or a lack of ours. */
+static bool is_of_network(int error)
+{
+    switch (error) {
+    case -ECONNRESET:
+    case -ECONNABORTED:
+    case -ETIMEDOUT:
+    case -EHOSTUNREACH:
+    case -ENETUNREACH:
+    case -ENETDOWN: return true;
+    default: return false;
+    }
+}
+
+bool replace_await(struct worker *w, int error)
+{
+    struct lane_job *job = w->job;
+    uint64_t now_ns = clock_now_ns();
+    if (!replace_may_follow(w) || job->failure || !is_of_network(error) ||
+        breaks_too_often(w, now_ns))
+        return false;
+    log_warn("job '%s': the connection of rank %u (%s) to lane %u has ended: %s; the rank has %u s "
+             "to connect again",
+             job->name, w->number, w->peer, job->lane->options.id, err_text(error),
+             (unsigned)(AWAY_NS / NS_PER_S));
+    forget_connection(w);
+    worker_close(w, WORKER_AWAY);
+    w->breaks.until_ns = now_ns + AWAY_NS;
+    w->breaks.error = error;
+    if (job->lane->options.job_failed)
+        job->lane->options.job_failed(job->lane->options.context);
+    return true;
+}
+
+static void expire(struct lane_job *job, uint64_t now_ns, uint64_t *next_ns)
+{
+    for (uint32_t i = 0; i < job->workers_count && !job->failure && !job->is_dropped; i++) {
+        struct worker *w = &job->workers[i];
+        if (w->state != WORKER_AWAY)
+            continue;
+        if (now_ns >= w->breaks.until_ns)
+            replace_fail(w, w->breaks.error);
+        else if (*next_ns == 0 || w->breaks.until_ns < *next_ns)
+            *next_ns = w->breaks.until_ns;
+    }
+}
+
+uint64_t lane_expire_away(struct lane *lane, uint64_t now_ns)
+{
+    uint64_t next_ns = 0;
+    list_for_each (node, &lane->jobs)
+        expire(list_entry(node, struct lane_job, link), now_ns, &next_ns);
+    return next_ns;
 }

@@ -1,5 +1,4 @@
-/* A worker's connection that died without a word, and the worker made another. For the files of
- * this folder only. */
+/* A worker's connection has died, without a word or by a reset, and the worker makes another. */
 #ifndef GRADPOOL_AGGREGATOR_REPLACE_H
 #define GRADPOOL_AGGREGATOR_REPLACE_H
 
@@ -11,5 +10,16 @@
 void replace_connection(struct worker *w);
 /* Such a connection has ended. */
 void replace_ended(struct lane_job *job);
+
+/* Whether a worker that has lost its connection, or is about to, may make another. */
+bool replace_may_follow(const struct worker *w);
+/* The connection of `w` has ended with `error`. true: another may follow, and what was said on this
+ * one is forgotten; false: nothing was done, and no other is to be waited for. */
+bool replace_await(struct worker *w, int error);
+/* Nobody waits for another connection of `w` (any longer): its job fails. */
+void replace_fail(struct worker *w, int error);
+/* Fails the jobs of ranks that had their time to connect again. Returns when the next one has had
+ * it; 0: no rank is waited for. */
+uint64_t lane_expire_away(struct lane *lane, uint64_t now_ns);
 
 #endif

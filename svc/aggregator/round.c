@@ -115,7 +115,8 @@ static bool all_have_spoken(const struct piece *p)
     for (uint32_t i = 0; i < p->members; i++) {
         const struct rank *rank = &p->ranks[i];
         bool is_silent = rank->said[0].round == 0 && rank->said[1].round == 0;
-        bool may_come = rank->worker->state == WORKER_OPEN || rank->worker->state == WORKER_ABSENT;
+        enum worker_state state = rank->worker->state;
+        bool may_come = state != WORKER_LEFT && state != WORKER_LOST;
         if (is_silent && may_come)
             return false;
     }

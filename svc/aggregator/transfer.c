@@ -4,6 +4,7 @@
  * Owns the state of a transfer; never decides what a round is. README: A1, A3, A21. */
 #include "svc/aggregator/account.h"
 #include "svc/aggregator/backup.h"
+#include "svc/aggregator/replace.h"
 
 #include "svc/base/clock.h"
 
@@ -60,7 +61,7 @@ int transfer_fail(struct transfer *t, uint32_t place, int code)
     bool is_lost = code == -ECONNRESET || !w->conn || !fabric_is_sound(w->conn);
     if (worker_is_keeper(w))
         return fail_keeper(t, w, code);
-    if (code != -EAGAIN && job->is_elastic && is_lost)
+    if (code != -EAGAIN && is_lost && (job->is_elastic || replace_may_follow(w)))
         t->is_broken = true;
     else if (code != -EAGAIN)
         job_fail(job, code, "tensor '%s': cannot reach the memory of rank %u of job '%s' (%s)",

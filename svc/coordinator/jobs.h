@@ -127,6 +127,8 @@ struct session {
     struct peer *peer;
     struct source process; /* pidfd, when it runs on this host */
     struct timer away;
+    bool was_closed;    /* away: its connection ended as that of a process that has ended */
+    uint64_t broken_ns; /* when a lane last told that its connection to it had ended; 0: never */
 };
 
 enum entering {
@@ -244,8 +246,14 @@ void jobs_forget_shares(struct job *job, const struct aggregator *a);
 struct session *session_create(struct job *job, uint32_t rank, const char *node);
 void session_destroy(struct session *session);
 void session_attach(struct session *session, struct peer *p);
-/* Its connection is gone; it is lost when it has not come back in time, or its process is dead. */
-void session_away(struct session *session, uint64_t grace_ns);
+/* Its connection is gone; it is lost when it has not come back in time, or its process is dead.
+ * `was_closed`: the connection was not reset. */
+void session_away(struct session *session, uint64_t grace_ns, bool was_closed);
+/* Another process has come for the rank of one that is away: it is lost when it has not come back
+ * in this time. */
+void session_claimed(struct session *session, uint64_t within_ns);
+/* A lane has lost its connection to this worker, which may make another (K6). */
+void session_broken(struct session *session, uint32_t lane);
 /* Its connection to a lane has ended: it leaves a job that continues, and is told so. */
 void session_cut_off(struct session *session, uint32_t lane);
 /* Its host has answered nothing for so long, and will not. */

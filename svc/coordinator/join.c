@@ -88,7 +88,7 @@ static enum durability durability_of(const struct service *s, const WIRE(JoinReq
     return s->options.durability ? s->options.durability : DURABILITY_NONE;
 }
 
-static const struct session *session_of(const struct job *job, uint32_t rank)
+static struct session *session_of(const struct job *job, uint32_t rank)
 {
     return rank < job->workers ? job->sessions[rank] : NULL;
 }
@@ -295,12 +295,16 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
     return false;
 }
 
-/* false: the join has waited long enough. */
-static bool wait_for_end(struct peer *p, const envelope *message)
+/* false: the join has waited long enough. A rank that is away has less than that from now on, so
+ * that the others can hear of its end in the rest of the time. */
+static bool wait_for_end(struct peer *p, const envelope *message, struct session *taken)
 {
     uint64_t now_ns = clock_now_ns(), named = p->service->options.job_end_ns;
+    uint64_t limit_ns = named ? named : JOB_END_NS;
+    if (p->join_by_ns == 0 && taken && taken->state == SESSION_AWAY)
+        session_claimed(taken, limit_ns / 4 * 3);
     if (p->join_by_ns == 0)
-        p->join_by_ns = now_ns + (named ? named : JOB_END_NS);
+        p->join_by_ns = now_ns + limit_ns;
     if (now_ns >= p->join_by_ns) {
         p->join_by_ns = 0;
         return false;
@@ -317,7 +321,8 @@ static void join_new(struct peer *p, const envelope *message)
     struct job *job = jobs_find(s, p->tenant, wanted->job);
     bool job_is_new = !job;
     struct err err;
-    if (job && job_is_ending(job, wanted) && wait_for_end(p, message))
+    struct session *taken = job ? session_of(job, wanted->rank) : NULL;
+    if (job && job_is_ending(job, wanted) && wait_for_end(p, message, taken))
         return;
     p->join_by_ns = 0;
     if (job && !rank_is_free(p, request, wanted, job))

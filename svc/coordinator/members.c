@@ -154,11 +154,13 @@ void members_handle_lost(struct peer *p, const envelope *message)
     const WIRE(WorkerLost) *said = message->worker_lost;
     struct lane *lane = lane_find(p->service, said->lane);
     struct job *job = jobs_find_id(p->service, said->job_id);
-    if (!p->aggregator || !lane || lane->aggregator != p->aggregator || !job || !job->is_elastic ||
-        job->failure || said->rank >= job->workers || members_is_new(job, said->rank))
+    if (!p->aggregator || !lane || lane->aggregator != p->aggregator || !job || job->failure ||
+        said->rank >= job->workers || (job->is_elastic && members_is_new(job, said->rank)))
         return;
     struct session *session = job->sessions[said->rank];
-    if (session && is_in(session))
+    if (session && !job->is_elastic)
+        session_broken(session, lane->id);
+    else if (session && is_in(session))
         session_cut_off(session, lane->id);
 }
 

@@ -97,11 +97,12 @@ static void peer_gone(struct peer *p)
 {
     struct aggregator *aggregator = p->aggregator;
     struct session *session = p->session;
+    bool was_closed = channel_was_closed(p->channel);
     peer_destroy(p);
     if (aggregator)
         aggregator_away(aggregator, aggregator_grace_ns(aggregator));
     if (session)
-        session_away(session, SESSION_AWAY_NS);
+        session_away(session, SESSION_AWAY_NS, was_closed);
 }
 
 static void peer_expired(struct timer *timer)

@@ -14,6 +14,9 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+/* The kernel closes all connections of a process that ends; so late they are told of at most. */
+#define ENDS_TOGETHER_NS NS_PER_S
+
 const char *session_state_name(enum session_state state)
 {
     static const char *const names[] = {"joined", "away", "left", "lost"};
@@ -180,15 +183,47 @@ static void watch_process(struct session *session)
         unwatch_process(session);
 }
 
-void session_away(struct session *session, uint64_t grace_ns)
+/* A process that is not watched is dead if its connections here and to a lane were closed
+ * together. */
+static bool is_dead_by_ends(const struct session *session)
+{
+    bool is_broken =
+        session->broken_ns > 0 && clock_now_ns() - session->broken_ns < ENDS_TOGETHER_NS;
+    return session->process.fd < 0 && session->was_closed && is_broken;
+}
+
+void session_away(struct session *session, uint64_t grace_ns, bool was_closed)
 {
     char name[ERR_TEXT_BYTES];
     session->state = SESSION_AWAY;
+    session->was_closed = was_closed;
     holding_rank_gone(session);
     log_debug("%s is away", session_name(session, name, sizeof name));
     bool dead = session->identity && session->process.fd < 0 &&
                 process_has_ended(session->pid, session->identity);
+    dead = dead || is_dead_by_ends(session);
     timer_start(&session->job->service->loop, &session->away, dead ? 0 : clock_now_ns() + grace_ns);
+}
+
+/* After a restart of ours all are away, and have longer. */
+void session_claimed(struct session *session, uint64_t within_ns)
+{
+    uint64_t now_ns = clock_now_ns(), until_ns = session->away.deadline_ns;
+    if (until_ns > now_ns + within_ns && until_ns <= now_ns + SESSION_AWAY_NS)
+        timer_start(&session->job->service->loop, &session->away, now_ns + within_ns);
+}
+
+void session_broken(struct session *session, uint32_t lane)
+{
+    char why[128];
+    session->broken_ns = clock_now_ns();
+    if (session->state == SESSION_LEFT)
+        return leavers_changed(session->job); /* the lane has not heard the goodbye */
+    if (session->state != SESSION_AWAY || !is_dead_by_ends(session))
+        return;
+    snprintf(why, sizeof why, ": its connections to the coordinator and to lane %u have ended",
+             lane);
+    lost_because(session, why);
 }
 
 void session_attach(struct session *session, struct peer *p)
@@ -240,7 +275,7 @@ int session_restore(struct service *s, const struct store_session *row)
     job->sessions[row->rank] = session;
     if (session->state == SESSION_JOINED || session->state == SESSION_AWAY) {
         watch_process(session);
-        session_away(session, SESSION_RESTORE_NS);
+        session_away(session, SESSION_RESTORE_NS, false);
     }
     return 0;
 }

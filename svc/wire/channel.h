@@ -82,6 +82,8 @@ int channel_flush(struct channel *ch);
  * unparsable bytes): a text for the log is in channel_failure(). */
 int channel_receive(struct channel *ch, envelope **ret_message);
 const char *channel_failure(const struct channel *ch);
+/* Whether the peer has closed the connection, as the end of a process does; a network resets it. */
+bool channel_was_closed(const struct channel *ch);
 
 /* Sends a request (id filled in) and waits for the reply with that id. What comes unasked
  * meanwhile, the peer's requests among it, goes to `unasked`, which takes each message over (NULL:

@@ -89,6 +89,7 @@ static int receive_some(struct channel *ch, uint8_t *bytes, size_t count, size_t
         return -EAGAIN;
     if (got < 0)
         return channel_fail_gone(ch, errno);
+    ch->was_closed = ch->failed == 0;
     return channel_fail(ch, -ECONNRESET, "closed the connection%s",
                         ch->mode == CHANNEL_SHAKING   ? " in the TLS handshake"
                         : buffer_waiting(&ch->in) > 0 ? " in the middle of a message"

@@ -23,6 +23,7 @@ enum channel_mode {
 struct channel {
     int fd;
     int failed;               /* the first error; every later verb returns it */
+    bool was_closed;          /* that error was the end of what the peer sends */
     uint32_t frame_bytes_max; /* of the next one to come */
     uint64_t last_id;
     enum channel_mode mode;

@@ -30,7 +30,7 @@ SERVING = ('up', 'silent')  # states of an aggregator that has lanes for jobs
 # Under nohup all that is started here would ignore it, which is right, and not what is tested.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 PIDFD_GETFD = 438  # the same number on every architecture
-ESTABLISHED = '01'  # in /proc/net/tcp
+ESTABLISHED, LISTENING = '01', '0A'  # in /proc/net/tcp
 SO_ATTACH_FILTER = 26
 
 
@@ -312,13 +312,13 @@ def free_ports(count):
             return first
 
 
-def connections(pid, port, end='remote'):
+def connections(pid, port, end='remote', state=ESTABLISHED):
     """A process's TCP connections with that port at that end (local, remote), taken hold of from
-    outside."""
+    outside. Those that listen are such, too."""
     field, links = {'local': 1, 'remote': 2}[end], {}
     for line in pathlib.Path('/proc/net/tcp').read_text().splitlines()[1:]:
         fields = line.split()
-        if fields[3] == ESTABLISHED:
+        if fields[3] == state:
             links[f'socket:[{fields[9]}]'] = int(fields[field].rsplit(':', 1)[1], 16)
     libc = ctypes.CDLL(None, use_errno=True)
     process = os.pidfd_open(pid)
@@ -354,6 +354,23 @@ def forget_connections(pid, port, end='remote'):
             raise unittest.SkipTest('no socket can have a filter here: CAP_NET_ADMIN is needed')
         links += 1
     return links
+
+
+def reset_connections(port, end='local'):
+    """Ends all TCP connections that have that port at that end (local, remote): the kernel closes
+    this end and sends the other one a reset, as a firewall does. How many. SkipTest: this host does
+    not let its users do that."""
+    if not shutil.which('ss'):
+        raise unittest.SkipTest('no `ss` here, which resets connections (iproute2)')
+    side = {'local': 'sport', 'remote': 'dport'}[end]
+    which = ['state', 'established', side, '=', f':{int(port)}']
+    found = run(['ss', '-Htn', *which], capture_output=True, text=True).stdout.splitlines()
+    ended = run(['ss', '-HKtn', *which], capture_output=True, text=True).stdout.splitlines()
+    if found and not ended and set(found) & set(
+            run(['ss', '-Htn', *which], capture_output=True, text=True).stdout.splitlines()):
+        raise unittest.SkipTest('`ss -K` ends no connection here: it needs CAP_NET_ADMIN, and a '
+                                'kernel with CONFIG_INET_DIAG_DESTROY')
+    return len(ended)
 
 
 def result(process):

@@ -76,9 +76,9 @@ struct sim_options sim_options_draw(uint64_t seed)
     o.lane_deaths = sim_chance(s, 3) ? 0 : (uint32_t)sim_draw(s, 3);
     o.moves = sim_chance(s, 2) ? 0 : (uint32_t)sim_draw(s, 30);
     o.worker_deaths = sim_chance(s, 3);
-    o.cuts = sim_chance(s, 3);
-    o.laps = !o.lane_deaths && !o.moves;
-    o.leaves_early = !o.lane_deaths && !o.moves && sim_chance(s, 2);
+    o.cuts = sim_chance(s, 3) ? (uint32_t)(1 + sim_draw(s, 3)) : 0;
+    o.laps = !o.lane_deaths && !o.moves && !o.cuts;
+    o.leaves_early = !o.lane_deaths && !o.moves && !o.cuts && sim_chance(s, 2);
     o.handovers = sim_chance(s, 2) ? 0 : (uint32_t)sim_draw(s, 30);
     o.laps &= !o.handovers;
     o.kinds = sim_chance(s, 2) ? SIM_KINDS_PLAIN : SIM_KINDS_MIXED;
@@ -145,7 +145,7 @@ static void make_job(struct sim *sim, uint32_t index)
     struct sim_job *job = &sim->jobs[index];
     uint64_t inputs = 0, landings = SIM_GUARD_BYTES, copies = SIM_GUARD_BYTES;
     job->id = 100 + index;
-    job->victim = job->to_cut = SIM_NOWHERE;
+    job->victim = SIM_NOWHERE;
     job->workers_count = draw_count(sim, sim->options.workers);
     job->pieces_count = draw_count(sim, sim->options.pieces);
     job->rounds = draw_count(sim, sim->options.rounds);

@@ -50,7 +50,7 @@ struct sim_options {
 /* What a run was, for tests that look at it from outside. */
 struct sim_result {
     uint64_t transcript; /* hash of every event of everybody */
-    uint64_t turns, rounds, results, commits, repeats, laps, deaths, standings;
+    uint64_t turns, rounds, results, commits, repeats, laps, deaths, standings, comebacks;
     uint64_t handovers, undone; /* came to an end, either way */
     uint64_t jobs_done, jobs_failed;
     uint64_t losses;      /* of what a lane kept: its workers were told */

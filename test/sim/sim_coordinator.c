@@ -3,6 +3,7 @@
  * place a piece while another lane that lives still serves it (S3). */
 #include "test/sim/sim_types.h"
 
+#include "svc/aggregator/regroup.h"
 #include "svc/reduce/reduce.h"
 
 #include <errno.h>
@@ -220,7 +221,7 @@ static bool doom_is_told(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {
         const struct sim_worker *w = &job->workers[rank];
-        if (!w->is_killed && !w->has_error && !w->is_cut && !w->has_left)
+        if (!w->is_killed && !w->has_error && !w->has_left)
             return false;
     }
     return true;
@@ -241,6 +242,33 @@ static void note_failure(void *context, uint32_t job, int code, const char *text
     (void)code;
     (void)text;
     failed->is_reported |= job == failed->id;
+}
+
+static void note_lost(void *context, uint32_t job, uint32_t rank, const char *peer)
+{
+    struct sim_job *of = context;
+    (void)peer;
+    if (job == of->id)
+        of->lost_ranks |= UINT64_C(1) << rank;
+}
+
+/* A rank whose connection ended has left, is dead, or comes back (K6 of svc/coordinator). */
+static void judge_lost(struct sim *sim, struct sim_job *job, struct lane *lane)
+{
+    bool is_dead = false;
+    job->lost_ranks = 0;
+    lane_each_lost(lane, note_lost, job);
+    for (uint32_t rank = 0; rank < job->workers_count; rank++) {
+        const struct sim_worker *w = &job->workers[rank];
+        uint64_t left[RECORD_MISSING_WORDS] = {UINT64_C(1) << rank};
+        bool is_lost = job->lost_ranks >> rank & 1;
+        if (is_lost && w->has_left)
+            lane_leave(lane, job->id, left);
+        is_dead |= is_lost && w->is_killed;
+    }
+    sim_require(sim, !is_dead || job->is_doomed, "job %u: nobody was killed", job->id);
+    for (uint32_t rank = 0; rank < job->workers_count; rank++)
+        job->workers[rank].has_error |= is_dead;
 }
 
 /* A lane tells those that are connected to it; the rest have it from here (A12). */
@@ -270,6 +298,9 @@ static bool end_job(struct sim *sim, struct sim_job *job)
 {
     if (job->is_dropped)
         return false;
+    for (uint32_t i = 0; i < sim->lanes_count; i++)
+        if (sim->lanes[i].is_alive)
+            judge_lost(sim, job, sim->lanes[i].lane);
     if (job->is_doomed)
         pass_failure_on(sim, job);
     bool is_over = job->is_doomed && doom_is_told(job);

@@ -57,15 +57,23 @@ static bool is_everywhere(const struct sim_job *job)
     return true;
 }
 
+/* A round that not all ranks make fails with a connection (A69). */
+static void spoil_open_kinds(struct sim_job *job)
+{
+    for (uint32_t i = 0; i < job->pieces_count; i++)
+        job->pieces[i].state_died |= kind_is_open(&job->pieces[i]);
+}
+
 static void kill_worker(struct sim *sim)
 {
     struct sim_worker *w = random_worker(sim);
-    if (!w || w->job->workers_count == 1 || w->job->to_cut != SIM_NOWHERE || !is_everywhere(w->job))
+    if (!w || w->job->workers_count == 1 || !is_everywhere(w->job))
         return;
     sim->worker_deaths_left--;
     sim->result.deaths++;
     mem_fabric_kill(w->fabric);
     w->is_killed = true;
+    spoil_open_kinds(w->job);
     fate_doom(sim, w->job, w->rank);
 }
 
@@ -127,10 +135,10 @@ static void hand_over(struct sim *sim)
 static void cut_worker(struct sim *sim)
 {
     struct sim_worker *w = random_worker(sim);
-    if (!w || w->job->to_cut != SIM_NOWHERE)
+    if (!w)
         return;
     sim->cuts_left--;
-    w->job->to_cut = w->rank;
+    spoil_open_kinds(w->job);
     mem_fabric_fail_post(w->fabric, 1 + sim_draw(sim, 6), MEM_FAULT_RESET);
 }
 

@@ -266,8 +266,9 @@ static bool is_sum_so_far(const struct sim_worker *w, const struct sim_piece *pi
         return false;
     for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
         int64_t count = count_rounds(piece, sum, rank);
-        uint64_t begun = piece->job->workers[rank].views[piece->id - 1].begun;
-        if (count < (int64_t)v->known[rank] || count > (int64_t)begun ||
+        const struct sim_view *of = &piece->job->workers[rank].views[piece->id - 1];
+        bool is_begun = of->has_failed || count <= (int64_t)of->begun; /* it forgot that one */
+        if (count < (int64_t)v->known[rank] || !is_begun ||
             (rank == w->rank && count != (int64_t)round))
             return false;
         if (piece->kind == SIM_STALE && round > 1 + (uint64_t)count + piece->bound)

@@ -75,7 +75,6 @@ struct sim_worker {
     uint64_t stopped_until_ns;
     bool is_killed, has_left;
     bool has_error; /* of the whole job */
-    bool is_cut;    /* lost a connection to a lane that lives */
 };
 
 /* --- the world --- */
@@ -127,12 +126,12 @@ struct sim_job {
     uint64_t rounds;
     bool is_double; /* two buffers: may lap */
     bool is_inline; /* short inputs travel along */
-    bool is_doomed; /* a worker was killed or lost a connection */
+    bool is_doomed; /* a worker was killed */
     bool lost_lane; /* one that a worker of it knew was killed */
     bool is_dropped;
-    bool is_reported; /* a lane has said that it failed */
-    uint32_t victim;  /* rank; SIM_NOWHERE: not known who */
-    uint32_t to_cut;  /* rank that may lose a connection at any post; SIM_NOWHERE: none */
+    bool is_reported;    /* a lane has said that it failed */
+    uint32_t victim;     /* rank; SIM_NOWHERE: not known who */
+    uint64_t lost_ranks; /* that a lane has no connection to any more */
     uint64_t doomed_turn;
     struct sim_piece pieces[SIM_PIECES_MAX];
     struct sim_worker workers[SIM_WORKERS_MAX];

@@ -212,26 +212,28 @@ static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, str
     w->sim->result.commits++;
 }
 
+/* Where a connection ends, its round is given up and done again for all, to the same bits. */
+static bool has_repeats(const struct sim *sim)
+{
+    const struct sim_options *o = &sim->options;
+    return o->cuts > 0 || o->worker_deaths > 0 || o->fault.fault == MEM_FAULT_RESET;
+}
+
 static void take_word(struct sim_worker *w, const struct sim_link *link, uint32_t word)
 {
     struct sim_piece *piece;
     struct sim_open *o = find_word(w, link, word, &piece);
     if (!o)
         return;
-    sim_require(w->sim, o->standing == SIM_ANNOUNCED,
+    bool is_again = o->standing == SIM_LANDED && has_repeats(w->sim);
+    sim_require(w->sim, o->standing == SIM_ANNOUNCED || is_again,
                 "job %u rank %u piece %u round %" PRIu64 ": the result came twice", w->job->id,
                 w->rank, piece->id, o->round);
-    commit_before(w, piece, o);
+    if (!is_again)
+        commit_before(w, piece, o);
     o->landed = check_landed(w, piece, o->round);
     o->standing = SIM_LANDED;
     w->sim->result.results++;
-}
-
-/* A connection of the job ends on purpose of the test. */
-static bool may_be_cut(const struct sim_job *job, const struct sim *sim)
-{
-    bool is_fault = sim->options.fault.post && sim->options.fault.fault == MEM_FAULT_RESET;
-    return is_fault || job->to_cut != SIM_NOWHERE;
 }
 
 /* What its lane kept died with it: each of its workers is told, and the piece is over for it. */
@@ -261,8 +263,8 @@ static void take_error(struct sim_worker *w, const struct sim_link *link,
     if (error->code == -EOWNERDEAD && take_loss(w, link, error->word))
         return;
     memcpy(text, error->text, error->text_bytes);
-    if ((error->code == -ENOMEM && w->sim->options.allocation_fails) || may_be_cut(w->job, w->sim))
-        fate_doom(w->sim, w->job, w->job->to_cut);
+    if (error->code == -ENOMEM && w->sim->options.allocation_fails)
+        fate_doom(w->sim, w->job, SIM_NOWHERE);
     if (error->word == RECORD_WORD_NONE || w->job->is_doomed) {
         snprintf(name, sizeof name, w->job->victim == SIM_NOWHERE ? "rank " : "rank %u",
                  w->job->victim);
@@ -315,24 +317,42 @@ static void take_open(struct sim_worker *w, struct sim_link *link)
     }
 }
 
-/* Whoever waited for this lane to be cut off may speak to its successor. */
-static void take_closed(struct sim_worker *w, struct sim_link *link, int error)
+/* On another connection, or to another lane. */
+static void say_again(struct sim_view *v)
 {
-    bool was_expected = !w->sim->lanes[link->number].is_alive || w->job->is_dropped ||
-                        w->has_left || !link_is_used(w, link->number);
+    v->owes_idle = v->begun == v->committed;
+    v->told_copy = false;
+    for (int k = 0; k < 2; k++) {
+        v->open[k].is_unsent = v->open[k].standing != SIM_IDLE;
+        v->open[k].was_told = v->open[k].standing == SIM_LANDED;
+    }
+}
+
+/* The lane lives, and another connection is made (A69, A70). */
+static void come_back(struct sim_worker *w, struct sim_link *link)
+{
+    link->state = SIM_LINK_NONE;
+    link->settings = (struct record_settings){0};
+    for (uint32_t i = 0; i < w->job->pieces_count; i++) {
+        if (w->views[i].lane == link->number)
+            say_again(&w->views[i]);
+    }
+    w->sim->result.comebacks++;
+}
+
+/* Whoever waited for this lane to be cut off may speak to its successor. */
+static void take_closed(struct sim_worker *w, struct sim_link *link)
+{
+    bool is_over = !w->sim->lanes[link->number].is_alive || w->job->is_dropped || w->has_left ||
+                   !link_is_used(w, link->number);
     link->state = SIM_LINK_CLOSED;
     link->conn = NULL;
     for (uint32_t i = 0; i < w->job->pieces_count; i++) {
         if (w->views[i].fence == link->number)
             w->views[i].fence = SIM_NOWHERE;
     }
-    if (was_expected)
-        return;
-    w->is_cut = true;
-    if (may_be_cut(w->job, w->sim))
-        fate_doom(w->sim, w->job, w->rank);
-    sim_require(w->sim, w->job->is_doomed, "job %u rank %u lost lane %u: %d", w->job->id, w->rank,
-                link->number, error);
+    if (!is_over)
+        come_back(w, link);
 }
 
 static void take(struct sim_worker *w, const struct fabric_event *event)
@@ -344,7 +364,7 @@ static void take(struct sim_worker *w, const struct fabric_event *event)
     case FABRIC_EVENT_MESSAGE: take_message(w, link, event); break;
     case FABRIC_EVENT_WORD: take_word(w, link, event->word); break;
     case FABRIC_EVENT_ROOM: break; /* flush() comes after the events */
-    case FABRIC_EVENT_CLOSED: take_closed(w, link, event->error); break;
+    case FABRIC_EVENT_CLOSED: take_closed(w, link); break;
     default: sim_fail(w->sim, "a worker got event %d", event->kind);
     }
 }
@@ -372,13 +392,9 @@ static void adopt(struct sim_worker *w, struct sim_view *v)
     v->lane = v->next_lane;
     v->epoch = v->next_epoch;
     v->next_lane = SIM_NOWHERE;
-    v->owes_idle = v->begun == v->committed;
-    v->told_copy = false;
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++)
         v->open[k].word = w->next_word++;
-        v->open[k].is_unsent = v->open[k].standing != SIM_IDLE;
-        v->open[k].was_told = v->open[k].standing == SIM_LANDED;
-    }
+    say_again(v);
     /* A fence stays until it falls: what was between has never been spoken to. Who let go of the
      * piece writes no more, dead or alive. */
     if (v->fence == SIM_NOWHERE && old != v->lane && !v->is_released &&
@@ -528,7 +544,7 @@ bool worker_turn(struct sim_worker *w)
         take(w, &events[i]);
     if (w->has_left)
         leave(w);
-    if (w->has_left || w->has_error || w->is_cut || w->job->is_dropped)
+    if (w->has_left || w->has_error || w->job->is_dropped)
         return count > 0;
     return act(w) || count > 0;
 }

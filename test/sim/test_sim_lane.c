@@ -28,6 +28,7 @@ static void add(struct sim_result *sum, const struct sim_result *result)
     sum->handovers += result->handovers;
     sum->undone += result->undone;
     sum->losses += result->losses;
+    sum->comebacks += result->comebacks;
     sum->jobs_done += result->jobs_done;
     sum->jobs_failed += result->jobs_failed;
 }
@@ -54,11 +55,11 @@ static void every_random_world_keeps_all_invariants(void **state)
     print_message("# %" PRIu64 " turns, %" PRIu64 " rounds, %" PRIu64 " results, %" PRIu64
                   " commits, %" PRIu64 " repeats, %" PRIu64 " laps, %" PRIu64 " deaths, %" PRIu64
                   " standings, %" PRIu64 " handed over, %" PRIu64 " not, %" PRIu64
-                  " losses, %" PRIu64 " jobs done, %" PRIu64 " failed\n",
+                  " losses, %" PRIu64 " made again, %" PRIu64 " jobs done, %" PRIu64 " failed\n",
                   sum.turns, sum.rounds, sum.results, sum.commits, sum.repeats, sum.laps,
-                  sum.deaths, sum.standings, sum.handovers, sum.undone, sum.losses, sum.jobs_done,
-                  sum.jobs_failed);
-    assert_true(sum.jobs_done > 0);
+                  sum.deaths, sum.standings, sum.handovers, sum.undone, sum.losses, sum.comebacks,
+                  sum.jobs_done, sum.jobs_failed);
+    assert_true(sum.jobs_done > 0 && sum.comebacks > 0);
 }
 
 static void the_same_seed_is_the_same_world(void **state)

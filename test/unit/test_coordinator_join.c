@@ -213,7 +213,6 @@ static void a_lost_connection_is_resumed_with_the_session(void **state)
     rig_settle(rig);
     e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
     join_request(&request, &join, "resnet", 0, 1);
-    end_ask_refused(e, &request, -ESTALE, "taken by elsewhere, pid 1000 (away");
     join.session = session + 1;
     join.job_id = job;
     end_ask_refused(e, &request, -ESTALE, "counts as lost");
@@ -223,6 +222,17 @@ static void a_lost_connection_is_resumed_with_the_session(void **state)
     assert_int_equal(reply->join_reply->session, session);
     assert_int_equal(reply->join_reply->job_id, job);
     message_free(reply);
+}
+
+/* As on another host, where nobody sees the process end. */
+static void a_rank_that_died_and_joins_again_waits_until_the_first_is_lost(void **state)
+{
+    struct rig *rig = *state;
+    uint32_t first;
+    end_close(rig_join(rig, "resnet", 0, 1, NULL, &first));
+    rig_settle(rig);
+    struct end *again = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    assert_true(expect_joined(again, send_join(again, 0, 1)) != first);
 }
 
 /* The first connection may be half open: the peer knows better than we that it is gone. */
@@ -449,6 +459,7 @@ int main(void)
         CASE(a_refused_join_names_the_process_that_is_still_in_the_former_job),
         CASE(a_join_waits_until_a_failed_job_has_ended),
         CASE(a_lost_connection_is_resumed_with_the_session),
+        CASE(a_rank_that_died_and_joins_again_waits_until_the_first_is_lost),
         CASE(a_session_that_resumes_replaces_its_old_connection),
         CASE(a_worker_that_dies_fails_its_job_by_name),
         CASE(a_worker_in_a_container_is_not_taken_for_a_process_of_the_host),

@@ -1,12 +1,20 @@
-/* A worker's connection that died unseen (A69): the worker makes another and says where it stands,
- * while the lane still takes the first one for alive. Transcripts over libfabric. */
+/* A worker's connection that died: the worker makes another and says where it stands. The lane
+ * takes the first one for alive (A69), or has seen its end (A70). Transcripts over libfabric. */
+#include "svc/aggregator/regroup.h"
+#include "svc/aggregator/replace.h"
+#include "svc/base/text.h"
 #include "test/unit/lane_rig.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
 
 #include <cmocka.h>
 
@@ -187,6 +195,183 @@ static void a_job_that_is_dropped_waits_for_the_connections_that_were_replaced(v
     nobody_was_hurt();
 }
 
+/* ---- its end was seen ---- */
+
+#define DESCRIPTORS_MAX 512
+#define HOUR_NS UINT64_C(3600000000000)
+
+static bool is_connected_to_lane(int fd)
+{
+    struct sockaddr_in peer;
+    socklen_t bytes = sizeof peer;
+    uint64_t port;
+    assert_int_equal(text_parse_u64(strrchr(rig.address, ':') + 1, 1, UINT16_MAX, &port), 0);
+    return getpeername(fd, (struct sockaddr *)&peer, &bytes) == 0 && peer.sin_family == AF_INET &&
+           ntohs(peer.sin_port) == port;
+}
+
+/* As a firewall does: the lane gets a reset on its oldest connection. */
+static void reset_oldest(void)
+{
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    int fd = 3;
+    while (fd < DESCRIPTORS_MAX && !is_connected_to_lane(fd))
+        fd++;
+    assert_true(fd < DESCRIPTORS_MAX);
+    assert_int_equal(connect(fd, &none, sizeof none), 0);
+}
+
+static void count_lost(void *context, uint32_t job, uint32_t rank, const char *peer)
+{
+    assert_int_equal(job, RIG_JOB);
+    assert_int_equal(rank, 0);
+    assert_non_null(strstr(peer, "127.0.0.1:"));
+    ++*(int *)context;
+}
+
+static int lost_ranks(void)
+{
+    int count = 0;
+    lane_each_lost(rig.lane, count_lost, &count);
+    return count;
+}
+
+static void lose_connection(void)
+{
+    reset_oldest();
+    rig.workers[0].is_stopped = true; /* its end of the socket is no connection any more */
+    rig_until(&rig, lost_ranks() == 1);
+    assert_int_equal(rig.failures, 1); /* called out, to be looked at */
+}
+
+struct said {
+    int code;
+    char text[256];
+};
+
+static void note_failure(void *context, uint32_t job, int code, const char *text)
+{
+    struct said *said = context;
+    said->code = code;
+    snprintf(said->text, sizeof said->text, "%s", text);
+}
+
+static struct said failure(void)
+{
+    struct said said = {0};
+    lane_each_failure(rig.lane, note_failure, &said);
+    return said;
+}
+
+static void a_rank_whose_connection_was_reset_connects_again(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    say(0, RECORD_ANNOUNCE, 1, SHORT);
+    rig_settle(&rig);
+    lose_connection();
+    say(1, RECORD_ANNOUNCE, 1, SHORT);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[1].words_count, 0);
+    rig_connect(&rig, AGAIN, RIG_JOB, 0);
+    assert_int_equal(lost_ranks(), 0);
+    say(AGAIN, RECORD_ANNOUNCE, 1, SHORT);
+    commits(1, 1);
+    commits(AGAIN, 1);
+    assert_int_equal(failure().code, 0);
+    assert_int_equal(lane_expire_away(rig.lane, rig_now() + HOUR_NS), 0);
+}
+
+static void a_round_that_a_reset_has_cut_is_done_again(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, LONG);
+    say(0, RECORD_ANNOUNCE, 1, LONG);
+    rig_settle(&rig);
+    rig.workers[0].is_stopped = true; /* the lane reads, and gets no answer */
+    say(1, RECORD_ANNOUNCE, 1, LONG);
+    rig_settle(&rig);
+    rig.workers[0].is_stopped = false;
+    lose_connection();
+    rig_connect(&rig, AGAIN, RIG_JOB, 0);
+    say(AGAIN, RECORD_ANNOUNCE, 1, LONG);
+    commits(1, 1);
+    commits(AGAIN, 1);
+    assert_int_equal(failure().code, 0);
+}
+
+static void a_rank_that_does_not_come_back_in_its_time_ends_its_job(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    lose_connection();
+    uint64_t until_ns = lane_expire_away(rig.lane, rig_now());
+    assert_true(until_ns > rig_now());
+    assert_int_equal(failure().code, 0);
+    assert_int_equal(lane_expire_away(rig.lane, until_ns), 0);
+    struct said said = failure();
+    assert_int_equal(said.code, -ECONNRESET);
+    assert_non_null(strstr(said.text, "rank 0 of job 'job' (127.0.0.1:"));
+    assert_non_null(strstr(said.text, "has lost its connection to lane 3 for 15 s: "));
+    assert_non_null(strstr(said.text, "; look for a firewall or NAT between that host"));
+    rig_until(&rig, rig.workers[1].errors_count == 1);
+    assert_int_equal(lost_ranks(), 0);
+}
+
+/* Else a round that no connection outlives would begin again for ever. */
+static void a_connection_that_is_reset_too_often_ends_the_job(void **state)
+{
+    rig_start_job(&rig, "ofi", 1, 1, SHORT);
+    for (uint32_t i = 1; i <= 10; i++) {
+        reset_oldest();
+        rig_until(&rig, lost_ranks() == 1);
+        rig_connect(&rig, i, RIG_JOB, 0);
+        assert_int_equal(failure().code, 0);
+    }
+    reset_oldest();
+    rig_until(&rig, failure().code == -ECONNRESET);
+    assert_non_null(strstr(failure().text, "connection to lane 3 11 times in 60 s: "));
+}
+
+/* The lane has seen none of the ends. */
+static void a_connection_that_is_replaced_too_often_ends_the_job(void **state)
+{
+    rig_start_job(&rig, "ofi", 1, 1, SHORT);
+    for (uint32_t i = 1; i <= 10; i++) {
+        rig.workers[i - 1].is_stopped = true;
+        rig_connect(&rig, i, RIG_JOB, 0);
+        assert_int_equal(failure().code, 0);
+    }
+    rig.workers[10].is_stopped = true;
+    struct record_connect ticket = rig_ticket(&rig, RIG_JOB, 0);
+    struct rig_worker *w = &rig.workers[11];
+    assert_int_equal(fabric_open("ofi", NULL, &w->fabric), 0);
+    assert_int_equal(fabric_connect(w->fabric, rig.address, &ticket, sizeof ticket, w, &w->conn),
+                     0);
+    rig_until(&rig, failure().code == -ECONNRESET);
+    assert_non_null(strstr(failure().text, "connection to lane 3 11 times in 60 s: "));
+}
+
+/* Its goodbye may have been lost with the connection: the coordinator tells of it (K55). */
+static void a_rank_that_has_left_is_waited_for_no_longer(void **state)
+{
+    const uint64_t left[RECORD_MISSING_WORDS] = {1};
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    lose_connection();
+    say(1, RECORD_ANNOUNCE, 1, SHORT);
+    rig_settle(&rig);
+    lane_leave(rig.lane, RIG_JOB, left);
+    rig_until(&rig, rig.workers[1].errors_count == 1);
+    assert_int_equal(rig.workers[1].error.code, -EPIPE);
+    assert_int_equal(lost_ranks(), 0);
+}
+
+static void a_job_that_is_dropped_waits_for_no_rank(void **state)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    lose_connection();
+    lane_drop(rig.lane, RIG_JOB, NULL, 0);
+    rig_until(&rig, rig.workers[1].is_closed);
+    assert_int_equal(lane_expire_away(rig.lane, rig_now() + HOUR_NS), 0);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 static const struct CMUnitTest cases[] = {
     CASE(what_was_announced_before_does_not_count),
@@ -198,6 +383,13 @@ static const struct CMUnitTest cases[] = {
     CASE(a_connection_that_dies_between_two_records_does_not_count),
     CASE(where_the_first_make_a_round_its_tensor_fails),
     CASE(a_job_that_is_dropped_waits_for_the_connections_that_were_replaced),
+    CASE(a_rank_whose_connection_was_reset_connects_again),
+    CASE(a_round_that_a_reset_has_cut_is_done_again),
+    CASE(a_rank_that_does_not_come_back_in_its_time_ends_its_job),
+    CASE(a_connection_that_is_reset_too_often_ends_the_job),
+    CASE(a_connection_that_is_replaced_too_often_ends_the_job),
+    CASE(a_rank_that_has_left_is_waited_for_no_longer),
+    CASE(a_job_that_is_dropped_waits_for_no_rank),
 };
 
 int main(int argc, char **argv)
