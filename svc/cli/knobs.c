@@ -101,6 +101,8 @@ static void parse_environment(const struct parse *parse)
     for (int i = 0; parse->command->knobs[i].name; i++) {
         char variable[64];
         struct err err;
+        if (parse->command->knobs[i].is_typed)
+            continue;
         const char *value =
             getenv(knobs_variable(parse->command->knobs[i].name, variable, sizeof variable));
         if (!value || !*value || set_from_environment(parse, i, value, &err) == 0)
@@ -140,7 +142,8 @@ static void describe(const struct knob_command *command, struct argp_option *opt
 {
     for (int i = 0; command->knobs[i].name; i++) {
         char variable[64];
-        snprintf(help[i], sizeof help[i], "%s [%s]", command->knobs[i].help,
+        bool is_typed = command->knobs[i].is_typed;
+        snprintf(help[i], sizeof help[i], is_typed ? "%s" : "%s [%s]", command->knobs[i].help,
                  knobs_variable(command->knobs[i].name, variable, sizeof variable));
         options[i] = (struct argp_option){.name = command->knobs[i].name,
                                           .key = KEY_FIRST + i,

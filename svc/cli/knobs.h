@@ -5,15 +5,17 @@
 
 #include "svc/base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define KNOBS_MAX 48
+#define KNOBS_MAX 64
 
 struct knob {
     const char *name;     /* "state-dir"; NULL ends the table */
     const char *argument; /* "DIR"; NULL: a flag */
     const char *help;
+    bool is_typed; /* has no variable: its name is that of another command's option */
 };
 
 struct knob_command {

@@ -27,6 +27,9 @@
 
 /* Ours, those of an aggregator and some workers; each further worker is a descriptor or two. */
 #define DESCRIPTORS_LEAST 64
+/* Of this thread, while others want it. */
+#define OPERATORS_PERCENT 50
+#define STRANGERS_PERCENT 25
 
 /* --- options --- */
 
@@ -253,9 +256,20 @@ static void are_fit(struct timer *timer)
 
 /* --- starting, ending --- */
 
+static void init_parties(struct service *s)
+{
+    party_init(&s->operators, PARTY_OPERATORS, OPERATORS_PERCENT);
+    party_init(&s->aggregators_party, PARTY_AGGREGATORS, 100);
+    party_init(&s->door, PARTY_OTHERS, STRANGERS_PERCENT);
+    for (int i = 0; i < STRANGER_PARTIES; i++)
+        party_init(&s->strangers[i], PARTY_OTHERS, STRANGERS_PERCENT);
+}
+
 static void init(struct service *s)
 {
+    init_parties(s);
     list_init(&s->visitors);
+    list_init(&s->frames_waiting);
     list_init(&s->peers);
     list_init(&s->waits);
     list_init(&s->tenants);

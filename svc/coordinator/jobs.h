@@ -123,6 +123,7 @@ struct session {
     char *node;
     enum session_state state;
     struct peer *peer;
+    uint64_t billed_ns;    /* of its connection's time on the coordinator's thread, before it */
     struct source process; /* pidfd, when it runs on this host */
     struct timer away;
 };
@@ -183,6 +184,7 @@ struct job {
     uint64_t trained_ns;  /* when it was last seen to train, or was last expected to begin */
     uint64_t arrived_ns;  /* when its first worker joined; 0: before this coordinator started */
     uint64_t feedback_ns; /* from then until its first round was over; 0: not yet, not known */
+    uint64_t control_ns;  /* of the coordinator's thread, for connections that have gone */
 };
 
 /* --- jobs.c --- */
@@ -240,6 +242,8 @@ void session_away(struct session *session, uint64_t grace_ns);
 /* Its connection to a lane has ended: it leaves a job that continues, and is told so. */
 void session_cut_off(struct session *session, uint32_t lane);
 /* Its host has answered nothing for so long, and will not. */
+/* Its process has ended, and all is read that it sent. */
+void session_process_ended(struct session *session);
 void session_silent(struct session *session, uint64_t silent_ns);
 /* It has said goodbye. */
 void session_leave(struct session *session);

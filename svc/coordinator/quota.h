@@ -22,6 +22,10 @@ int quota_check_new_job(const struct service *s, const struct tenant *tenant, co
 /* Whether the job may keep these new tensors, which it holds already, and their pieces. */
 int quota_check_declared(const struct job *job, struct tensor *const *tensors, size_t count,
                          struct err *err);
+/* Whether one request may name so many tensors, before it is worked on. */
+int quota_check_count(const struct tenant *tenant, size_t tensors, const char *job,
+                      struct err *err);
+uint64_t quota_most(const struct tenant *tenant, enum limit limit);
 /* One more request that is answered later. */
 int quota_check_request(const struct job *job, struct err *err);
 /* A lane would hold more than it may, with what these new tensors bring: -EDQUOT for the job,

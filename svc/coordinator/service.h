@@ -24,6 +24,8 @@
 
 enum service_phase { SERVICE_UP, SERVICE_DRAINING, SERVICE_DOWN };
 
+#define STRANGER_PARTIES 16
+
 struct service {
     struct coordinator_options options; /* strings owned */
     struct loop loop;
@@ -32,6 +34,7 @@ struct service {
     struct provisioner *provisioner;
     int lock_fd, spare_fd;
     struct listener tcp, local;
+    struct party operators, aggregators_party, door, strangers[STRANGER_PARTIES];
     struct source signals;
     struct source display_source;
     struct timer display_timer, show_timer;
@@ -45,6 +48,8 @@ struct service {
     uint64_t scaled_ns;       /* when growth had its last window */
     uint64_t measure_wait_ns; /* until the next look at what trains */
     uint32_t idle_looks;      /* in a row that saw nothing train */
+    struct list frames_waiting; /* peers whose long messages wait for memory (frames.c) */
+    uint64_t frame_bytes;       /* of long messages that are being received */
     struct list visitors;     /* peers, who has been silent longest first */
     size_t visitors_count;
     size_t outer_descriptors; /* of connections over TCP, and of workers that are watched */

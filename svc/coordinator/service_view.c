@@ -271,6 +271,21 @@ static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusR
     }
 }
 
+static void fill_payers(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
+{
+    reply->tenants = take(pool, list_length(&s->tenants) * sizeof *reply->tenants);
+    list_for_each (node, &s->tenants) {
+        const struct tenant *tenant = list_entry(node, struct tenant, link);
+        WIRE(TenantUse) *use = reply->tenants ? take(pool, sizeof *use) : NULL;
+        if (!use)
+            return;
+        gradpool__wire__tenant_use__init(use);
+        use->tenant = (char *)tenant->key.tenant;
+        use->cpu_ns = tenant->party.cpu_ns;
+        reply->tenants[reply->n_tenants++] = use;
+    }
+}
+
 static void fill_status(struct pool *pool, struct service *s, const struct tenant *reader,
                         WIRE(StatusReply) * reply)
 {
@@ -284,6 +299,7 @@ static void fill_status(struct pool *pool, struct service *s, const struct tenan
     reply->own_only = reader && !reader->is_operator;
     if (!reply->own_only) {
         fill_events(pool, s, reply);
+        fill_payers(pool, s, reply);
         reply->settings = s->settings.list;
         reply->n_settings = s->settings.count;
     }
@@ -383,7 +399,7 @@ static void count_regions(struct service *s)
 
 static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) * view)
 {
-    const struct limits *limits = &job->service->options.limits;
+    const struct limits *limits = &job->tenant->limits;
     struct quota own, of_tenant;
     WIRE(LimitUse) *rows = take(pool, LIMITS * sizeof *rows);
     view->limits = take(pool, LIMITS * sizeof *view->limits);
@@ -393,13 +409,26 @@ static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) 
     quota_of_tenant(job->service, job->tenant, &of_tenant);
     add_lent(job, &own);
     of_tenant.used[LIMIT_TENANT_REGIONS] = job->tenant->regions_most;
-    for (enum limit limit = 0; limit < LIMIT_LANE_MEMORY; limit++) {
+    for (enum limit limit = 0; limit < LIMITS_OF_TENANT; limit++) {
         gradpool__wire__limit_use__init(&rows[limit]);
         rows[limit].name = (char *)limit_about(limit)->name;
         rows[limit].used = own.used[limit] + of_tenant.used[limit];
         rows[limit].most = limits->most[limit];
+        rows[limit].is_own = limits->own >> limit & 1;
         view->limits[view->n_limits++] = &rows[limit];
     }
+}
+
+/* Of connections that have gone, and of those that are there. */
+static uint64_t control_ns(const struct job *job)
+{
+    uint64_t spent_ns = job->control_ns;
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        if (session && session->peer)
+            spent_ns += session->peer->turn.cpu_ns - session->billed_ns;
+    }
+    return spent_ns;
 }
 
 static void fill_profile(const struct job *job, WIRE(JobView) * view)
@@ -411,6 +440,7 @@ static void fill_profile(const struct job *job, WIRE(JobView) * view)
     view->loss_limit_ppm = job_limit_ppm(job);
     view->durability = job->durability;
     view->feedback_ns = job->feedback_ns;
+    view->control_ns = control_ns(job);
 }
 
 static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,

@@ -21,6 +21,7 @@ struct wait *wait_create(struct peer *p, uint64_t request, uint64_t timeout_ns,
         return NULL;
     }
     struct service *s = p->service;
+    p->waits++;
     *wait = (struct wait){
         .id = ++s->next_id, .peer = p, .request = request, .expired = expired, .data = data};
     if (p->session) {
@@ -46,6 +47,8 @@ void wait_destroy(struct wait *wait)
     wait_uncount(wait);
     timer_stop(&wait->timer);
     list_remove(&wait->link);
+    wait->peer->waits--;
+    peer_check_held(wait->peer);
     free(wait->data);
     free(wait);
 }

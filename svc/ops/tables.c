@@ -164,10 +164,21 @@ static void add_date(struct table *table, uint64_t since_1970_s)
     table_add(table, "%s", cell);
 }
 
+static void add_own_limits(struct table *table, const struct view_tenant *tenant)
+{
+    char text[512] = "";
+    for (size_t i = 0; i < tenant->limits_count; i++)
+        if (tenant->limits[i].is_own)
+            text_append(text, sizeof text, "%s%s-max %" PRIu64, *text ? ", " : "",
+                        tenant->limits[i].name, tenant->limits[i].most);
+    table_add(table, "%s", *text ? text : "-");
+}
+
 int ops_tenants_table(const struct view_tenants *tenants, FILE *out)
 {
-    static const char *const titles[] = {"TENANT",      "ROLE",  "STATE",        "ADDED",
-                                         ">LOSS LIMIT", ">JOBS", ">CONNECTIONS", NULL};
+    static const char *const titles[] = {
+        "TENANT", "ROLE",         "STATE",            "ADDED",        ">LOSS LIMIT",
+        ">JOBS",  ">CONNECTIONS", ">COORDINATOR CPU", "QUOTAS OF ITS OWN", NULL};
     struct table table;
     table_init(&table, titles);
     for (size_t i = 0; i < tenants->tenants_count; i++) {
@@ -182,6 +193,8 @@ int ops_tenants_table(const struct view_tenants *tenants, FILE *out)
             table_add(&table, "-");
         table_add(&table, "%u", tenant->jobs);
         table_add(&table, "%u", tenant->connections);
+        table_add(&table, "%.1f s", (double)tenant->cpu_ns / 1e9);
+        add_own_limits(&table, tenant);
     }
     return table_print(&table, out);
 }
