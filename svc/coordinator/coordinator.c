@@ -284,6 +284,7 @@ static void init(struct service *s)
     timer_init(&s->drain_timer, drain_overdue);
     timer_init(&s->retry_timer, try_again);
     timer_init(&s->fit_timer, are_fit);
+    looks_init(&s->looks);
     s->lock_fd = s->spare_fd = -1;
     s->loop.epoll_fd = -1;
     s->tcp.source.fd = s->local.source.fd = -1;

@@ -348,13 +348,18 @@ static bool is_held_back(const struct peer *p)
            channel_backlog(p->channel) > BACKLOG_BYTES_READ_ON || frames_waits(p);
 }
 
+void peer_wait_for_turn(struct peer *p)
+{
+    turn_wait(&p->service->loop.turns, &p->turn);
+    update_events(p);
+}
+
 void peer_check_held(struct peer *p)
 {
     if (!p->is_held || is_held_back(p))
         return;
     p->is_held = false;
-    turn_wait(&p->service->loop.turns, &p->turn);
-    update_events(p);
+    peer_wait_for_turn(p);
 }
 
 /* Nothing whole is there: whether a long message that has begun may be read on at once. */
@@ -373,6 +378,8 @@ static bool receive(struct peer *p)
     uint64_t began_ns = clock_now_ns();
     for (int i = 0; i < MESSAGES_IN_A_ROW && clock_now_ns() < began_ns + TURN_NS; i++) {
         envelope *message;
+        if (view_answer(p))
+            continue;
         p->is_held = is_held_back(p);
         if (p->is_held)
             return false;
@@ -397,8 +404,7 @@ void peer_read_out(struct peer *p)
 {
     p->process_ended = true;
     p->has_hung_up = true;
-    turn_wait(&p->service->loop.turns, &p->turn);
-    update_events(p);
+    peer_wait_for_turn(p);
 }
 
 static void take_turn(struct turn *turn)
@@ -466,6 +472,7 @@ int peer_accept(struct service *s, int fd)
     p->is_local = channel_credentials(p->channel, &pid, &uid) == 0;
     list_init(&p->visit);
     list_init(&p->frame_link);
+    list_init(&p->own_waits);
     turn_init(&p->turn, p->is_local ? &s->operators : party_of_stranger(p), take_turn);
     timer_init(&p->timer, peer_expired);
     timer_start(&s->loop, &p->timer, clock_now_ns() + GREET_DEADLINE_NS);

@@ -44,7 +44,8 @@ struct peer {
     bool is_held;          /* what it sends is not read for now (K101) */
     bool has_hung_up;      /* nothing is held back any more: all it sent is read to its end */
     bool process_ended;    /* of its session, which is lost when all is read */
-    uint32_t waits;        /* requests of it that are not answered yet */
+    struct list own_waits; /* requests of it that are not answered yet */
+    uint32_t waits;        /* so many */
     uint32_t frame_bytes;  /* of the long message that it may send; 0: none */
     struct list frame_link; /* in service.frames_waiting until it may (frames.c) */
 };
@@ -70,6 +71,8 @@ void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
 void peer_fail_memory(struct peer *p, uint64_t id);
 /* The process of its session has ended: once all is read that it sent, the session is lost. */
 void peer_read_out(struct peer *p);
+/* It has a turn, as if something had come from it. */
+void peer_wait_for_turn(struct peer *p);
 /* What it was held for may be over. */
 void peer_check_held(struct peer *p);
 /* Lets it go from the loop, not before this handler ends. */
@@ -84,13 +87,12 @@ void peers_destroy(struct service *s);
 /* --- waits.c --- */
 
 struct wait {
-    struct list link;
+    struct list link, own_link; /* in those of the service, of the peer */
     uint64_t id;
     struct peer *peer;
     uint64_t request; /* the id that the reply must carry */
     struct timer timer;
     void (*expired)(struct wait *wait);
-    uint32_t pending; /* calls not answered yet */
     uint32_t job;     /* whose request it is; 0: nobody's */
     void *data;       /* freed with it */
 };

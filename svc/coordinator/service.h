@@ -7,6 +7,7 @@
 #include "svc/coordinator/coordinator.h"
 #include "svc/coordinator/events.h"
 #include "svc/coordinator/fleet.h"
+#include "svc/coordinator/looks.h"
 #include "svc/coordinator/scaling.h"
 #include "svc/coordinator/settings.h"
 #include "svc/coordinator/tensors.h"
@@ -56,6 +57,7 @@ struct service {
     struct list peers, waits, tenants, jobs, aggregators, migrations, orders, savings, timelines;
     struct list profiles; /* how jobs ran before */
     uint64_t profiles_turn;
+    struct looks looks;
     struct scaling scaling;
     struct events events;
     struct settings settings; /* filled once */
@@ -115,6 +117,10 @@ void leavers_start(struct service *s);
 /* The view of an operator, but for ranks and limits of jobs: a StatusReply and a JobsReply, the
  * caller's. Figures are the last known ones. -ENOMEM. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);
+/* Who waits for this look at the aggregators, or an earlier one, is answered in its turn. */
+void view_look_over(struct service *s, uint64_t look);
+/* One request of the peer that is ready; false: there is none. */
+bool view_answer(struct peer *p);
 
 /* --- orders.c --- */
 

@@ -1,5 +1,6 @@
 /* What operators are shown: status and jobs. Asks the aggregators for figures first, and shows the
- * last known ones of those that do not answer in time. */
+ * last known ones of those that do not answer in time. Answers are made in turns of those who have
+ * asked, who pay for them (K99). */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/members.h"
@@ -11,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STATS_DEADLINE_NS (500 * NS_PER_MS)
+#define VIEW_DEADLINE_NS NS_PER_S
 
 struct view {
     bool is_jobs;
+    bool is_ready;                    /* to be answered in the next turn of who asked */
+    uint64_t look;                    /* that it waits for */
     char job[JOB_NAME_BYTES_MAX + 1]; /* "": all */
 };
 
@@ -525,33 +528,31 @@ static void answer(struct wait *wait)
     wait_destroy(wait);
 }
 
-struct asked {
-    uint64_t wait;
-    uint32_t aggregator;
-};
-
-static void got_stats(struct service *s, void *data, const envelope *reply, int code,
-                      const char *text)
+static void make_ready(struct wait *wait)
 {
-    const struct asked *asked = data;
-    struct aggregator *a = aggregator_find(s, asked->aggregator);
-    struct wait *wait = wait_find(s, asked->wait);
-    if (a && reply && reply->body_case == BODY(STATS_REPLY))
-        stats_keep(a, reply);
-    if (wait && --wait->pending == 0)
-        answer(wait);
+    ((struct view *)wait->data)->is_ready = true;
+    peer_wait_for_turn(wait->peer);
 }
 
-static void ask(struct wait *wait, struct aggregator *a)
+void view_look_over(struct service *s, uint64_t look)
 {
-    struct asked *asked = calloc(1, sizeof *asked);
-    if (!asked)
-        return;
-    *asked = (struct asked){.wait = wait->id, .aggregator = a->id};
-    if (stats_request(a, 0, STATS_DEADLINE_NS, got_stats, asked) == 0)
-        wait->pending++;
-    else
-        free(asked);
+    list_for_each (node, &s->waits) {
+        struct wait *wait = list_entry(node, struct wait, link);
+        if (wait->expired == make_ready && ((struct view *)wait->data)->look <= look)
+            make_ready(wait);
+    }
+}
+
+bool view_answer(struct peer *p)
+{
+    list_for_each (node, &p->own_waits) {
+        struct wait *wait = list_entry(node, struct wait, own_link);
+        if (wait->expired != make_ready || !((struct view *)wait->data)->is_ready)
+            continue;
+        answer(wait);
+        return true;
+    }
+    return false;
 }
 
 static void ask_all(struct peer *p, uint64_t request, bool is_jobs, const char *job)
@@ -560,17 +561,13 @@ static void ask_all(struct peer *p, uint64_t request, bool is_jobs, const char *
     if (!view)
         return peer_fail_memory(p, request);
     view->is_jobs = is_jobs;
+    view->look = UINT64_MAX;
     memcpy(view->job, job, strlen(job));
-    struct wait *wait = wait_create(p, request, 2 * STATS_DEADLINE_NS, answer, view);
+    struct wait *wait = wait_create(p, request, VIEW_DEADLINE_NS, make_ready, view);
     if (!wait)
         return;
-    list_for_each (node, &p->service->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
-        if (a->state == AGGREGATOR_UP)
-            ask(wait, a);
-    }
-    if (wait->pending == 0)
-        answer(wait);
+    view->look = p->service->looks.number + 1;
+    looks_ask(p->service);
 }
 
 void view_handle_status(struct peer *p, const envelope *request)

@@ -13,10 +13,10 @@
 #define HEAVY_LEVEL 10
 /* A party at a share S of the thread has used up to twice S of a window: halved sums. */
 #define BUDGET_NS_A_PERCENT (2 * WINDOW_NS / 100)
-/* Somebody whose request is answered asks the next one within this time. */
-#define REST_NS (100 * NS_PER_MS)
+/* Somebody whose request is answered asks the next one within this time, on a loaded host too. */
+#define REST_NS (250 * NS_PER_MS)
 
-/* Cheaper work goes first, and makes dearer work wait for REST_NS. */
+/* Lower ones go first, and make those that are over a budget wait for REST_NS. */
 enum turn_key { KEY_FIRST, KEY_LIGHT, KEY_HEAVY, KEY_OVER_LIGHT, KEY_OVER_HEAVY };
 
 static uint64_t usage_now(const struct usage *usage, uint64_t window)
@@ -179,7 +179,7 @@ static enum turn_key key_of(const struct party *party, uint64_t window)
 static uint64_t rested_ns(const struct turns *turns, enum turn_key key)
 {
     uint64_t last_ns = 0;
-    for (int before = 0; key >= KEY_HEAVY && before < (int)key; before++)
+    for (int before = 0; key >= KEY_OVER_LIGHT && before < (int)key; before++)
         if (turns->served_ns[before] > last_ns)
             last_ns = turns->served_ns[before];
     return last_ns ? last_ns + REST_NS : 0;
