@@ -384,17 +384,23 @@ static void count_regions_on(struct service *s, const WIRE(LaneUse) * lane)
         struct tenant *t = job->tenant;
         t->regions += lane->jobs[i]->registered_regions;
         t->regions_most = t->regions > t->regions_most ? t->regions : t->regions_most;
+        t->lent += lane->jobs[i]->registered_bytes;
+        t->lent_most = t->lent > t->lent_most ? t->lent : t->lent_most;
     }
 }
 
-/* Of each tenant, on the lane where it has most: all its jobs, lane by lane, once for all jobs
+/* Of each tenant, where it has most: all its jobs, lane by lane, once for all jobs
  * that are shown. */
 static void count_regions(struct service *s)
 {
-    list_for_each (node, &s->tenants)
-        list_entry(node, struct tenant, link)->regions_most = 0;
+    list_for_each (node, &s->tenants) {
+        struct tenant *t = list_entry(node, struct tenant, link);
+        t->regions_most = t->lent_most = 0;
+    }
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
+        list_for_each (other, &s->tenants)
+            list_entry(other, struct tenant, link)->lent = 0;
         for (size_t i = 0; i < a->lanes_count; i++)
             count_regions_on(s, stats_of_lane(&a->lanes[i]));
     }
@@ -412,6 +418,7 @@ static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) 
     quota_of_tenant(job->service, job->tenant, &of_tenant);
     add_lent(job, &own);
     of_tenant.used[LIMIT_TENANT_REGIONS] = job->tenant->regions_most;
+    of_tenant.used[LIMIT_TENANT_LENT] = job->tenant->lent_most;
     for (enum limit limit = 0; limit < LIMITS_OF_TENANT; limit++) {
         gradpool__wire__limit_use__init(&rows[limit]);
         rows[limit].name = (char *)limit_about(limit)->name;

@@ -25,6 +25,7 @@ struct tenant {
     uint32_t connections;    /* over TCP */
     uint64_t regions;        /* lent to the lane that is being counted */
     uint64_t regions_most;   /* to the one with most of them, as counted last */
+    uint64_t lent, lent_most; /* the same in bytes, of aggregators */
     uint64_t added_s;        /* since 1970; 0: the local one */
     uint32_t loss_limit_ppm; /* of each of its jobs; 0: none is named */
 };
