@@ -126,9 +126,7 @@ struct worker {
     uint64_t steps;                  /* likewise, behind a state that it restores */
     struct announcement *holding;    /* whose payload sits in a receive buffer */
     const void *held;                /* that buffer */
-    struct lent lent, promised; /* promised: is being mapped, and not in `lent` yet */
-    uint64_t refused_bytes;     /* of the region with which its tenant would have had too much */
-    int descriptors;            /* that its connection takes of its tenant's share */
+    struct lending lending;
     struct inbox inbox; /* for short ones */
     char peer[64];
 };

@@ -1,6 +1,6 @@
 /* What workers lend to a lane, held against what their job and their tenant may, and against the
- * tenant's share of the process. Counts are those of each worker's last lending: only what seems too
- * much is counted anew. README: A17, A76. */
+ * tenant's share of the process. Counts are those of each worker's last lending: only what seems
+ * too much is counted anew. README: A17, A76. */
 #include "svc/aggregator/lane_types.h"
 
 #include "svc/aggregator/shares.h"
@@ -32,24 +32,27 @@ static struct lent count_before(const struct worker *w, uint32_t end)
 }
 
 /* Since its last lending a worker can only have taken regions back. */
-struct lent lending_count(const struct worker *w) { return count_before(w, w->lent.end); }
+struct lent lending_count(const struct worker *w) { return count_before(w, w->lending.lent.end); }
 
-static bool maps_memory(const struct worker *w) { return strcmp(fabric_kind(w->fabric), "shm") == 0; }
+static bool maps_memory(const struct worker *w)
+{
+    return strcmp(fabric_kind(w->fabric), "shm") == 0;
+}
 
 static void count(struct worker *w)
 {
     struct lent now = count_before(w, FABRIC_REGIONS_MAX);
     const char *tenant = w->job->tenant;
-    uint64_t before_bytes = w->lent.bytes + w->promised.bytes;
-    uint32_t before_regions = w->lent.regions + w->promised.regions;
+    uint64_t before_bytes = w->lending.lent.bytes + w->lending.promised.bytes;
+    uint32_t before_regions = w->lending.lent.regions + w->lending.promised.regions;
     if (w->fabric && maps_memory(w)) {
         shares_add(tenant, SHARE_LENT, (int64_t)(now.bytes - before_bytes));
         shares_add(tenant, SHARE_MAPPINGS, (int64_t)now.regions - before_regions);
     }
-    w->promised = (struct lent){0};
-    w->job->lent.bytes += now.bytes - w->lent.bytes;
-    w->job->lent.regions += now.regions - w->lent.regions;
-    w->lent = now;
+    w->lending.promised = (struct lent){0};
+    w->job->lent.bytes += now.bytes - w->lending.lent.bytes;
+    w->job->lent.regions += now.regions - w->lending.lent.regions;
+    w->lending.lent = now;
 }
 
 void lending_forget(struct worker *w) { count(w); }
@@ -126,11 +129,11 @@ int lending_may(void *context, uint64_t bytes)
     if (exceeds_quota(w->job, bytes) ||
         !shares_allow(tenant, most->has_others, SHARE_LENT, bytes) ||
         !shares_allow(tenant, most->has_others, SHARE_MAPPINGS, 1)) {
-        w->refused_bytes = bytes;
+        w->lending.refused_bytes = bytes;
         return -EDQUOT;
     }
-    w->promised.bytes += bytes;
-    w->promised.regions++;
+    w->lending.promised.bytes += bytes;
+    w->lending.promised.regions++;
     shares_add(tenant, SHARE_LENT, (int64_t)bytes);
     shares_add(tenant, SHARE_MAPPINGS, 1);
     return 0;
@@ -148,14 +151,14 @@ int lending_connect(struct worker *w, const struct fabric *fabric)
     if (!shares_allow(w->job->tenant, most->has_others, SHARE_DESCRIPTORS, (uint64_t)descriptors))
         return -EDQUOT;
     shares_add(w->job->tenant, SHARE_DESCRIPTORS, descriptors);
-    w->descriptors = descriptors;
+    w->lending.descriptors = descriptors;
     return 0;
 }
 
 void lending_disconnect(struct worker *w)
 {
-    shares_add(w->job->tenant, SHARE_DESCRIPTORS, -w->descriptors);
-    w->descriptors = 0;
+    shares_add(w->job->tenant, SHARE_DESCRIPTORS, -w->lending.descriptors);
+    w->lending.descriptors = 0;
 }
 
 void lending_refused(struct worker *w)
@@ -165,7 +168,7 @@ void lending_refused(struct worker *w)
     char more[32], may[32], text[192];
     uint64_t own = shares_most(SHARE_LENT) / (most->has_others ? 2 : 1);
     bool is_quota = most->tenant_bytes_max > 0 && most->tenant_bytes_max < own;
-    text_bytes(w->refused_bytes, more, sizeof more);
+    text_bytes(w->lending.refused_bytes, more, sizeof more);
     text_bytes(is_quota ? most->tenant_bytes_max : own, may, sizeof may);
     snprintf(text, sizeof text,
              "tenant may lend %s to this aggregator, and %s more is beyond that; lend less, or %s",

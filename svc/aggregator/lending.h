@@ -13,6 +13,14 @@ struct lent {
     uint32_t end; /* no region of this number, or of a higher one, was lent */
 };
 
+/* Of one worker. */
+struct lending {
+    struct lent lent;       /* as last counted */
+    struct lent promised;   /* is being mapped, and not in that yet */
+    uint64_t refused_bytes; /* of a region that was beyond its tenant's share (A76) */
+    int descriptors;        /* of its connection */
+};
+
 /* What it lends now. */
 struct lent lending_count(const struct worker *w);
 /* For fabric_options.may_lend: -EDQUOT when the worker's tenant may not lend so much more to this

@@ -1,6 +1,6 @@
-/* gradpool tenant: keys and quotas of those who use the service from other hosts. Speaks to the coordinator over the
- * Unix socket in its state dir, and nowhere else: keys are not made over a network. Must never
- * print a key but the new one, on standard output. */
+/* gradpool tenant: keys and quotas of those who use the service from other hosts. Speaks to the
+ * coordinator over the Unix socket in its state dir, and nowhere else: keys are not made over a
+ * network. Must never print a key but the new one, on standard output. */
 #include "svc/base/cleanup.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
@@ -11,11 +11,10 @@
 
 enum { STATE_DIR, OPERATOR, LOSS_LIMIT, JSON, LIMIT_FIRST };
 
-#define LIMIT_KNOB(id, name, what, preset, ...)                                                 \
-    [LIMIT_FIRST + LIMIT_##id] = {name "-max", "N",                                             \
-                                  "with add and set: most " what                                \
-                                  " (default: as gradpool serve has it)",                       \
-                                  .is_typed = true},
+#define LIMIT_KNOB(id, name, what, preset, ...)                                                  \
+    [LIMIT_FIRST + LIMIT_##id] = {                                                               \
+        name "-max", "N", "with add and set: most " what " (default: as gradpool serve has it)", \
+        .is_typed = true},
 
 const struct knob tenant_knobs[] = {
     [STATE_DIR] = {"state-dir", "DIR", "that of gradpool serve (default: the same as there)"},
@@ -105,20 +104,22 @@ static void parse(int argc, char **argv, struct tenant_options *ret_options)
         .set = set,
         .operand = set_operand,
         .before = "Makes and revokes the keys by which tenants use the service from other hosts, "
-                  "and says what each may use. Runs on the coordinator's host, as the user of gradpool serve, while it runs.",
-        .after = "Examples:\n"
-                 "  gradpool tenant add acme > acme.key     jobs: GRADPOOL_KEY_FILE=acme.key\n"
-                 "  gradpool tenant add node8 --operator    for gradpool aggregator --join\n"
-                 "  gradpool tenant set acme --tenant-jobs-max 4 --job-bytes-max 8G\n"
-                 "  gradpool tenant set acme --tenant-jobs-max default     as gradpool serve has it\n"
-                 "  gradpool tenant revoke acme             its jobs fail, at once\n\n"
-                 "A quota that is lowered ends nothing that is there. "
-                 "A key is printed once; who has it is the tenant. Exit code: 0 done; 1 failed; "
-                 "2 a mistake on the command line; 3 no service there."};
+                  "and says what each may use. Runs on the coordinator's host, as the user of "
+                  "gradpool serve, while it runs.",
+        .after =
+            "Examples:\n"
+            "  gradpool tenant add acme > acme.key     jobs: GRADPOOL_KEY_FILE=acme.key\n"
+            "  gradpool tenant add node8 --operator    for gradpool aggregator --join\n"
+            "  gradpool tenant set acme --tenant-jobs-max 4 --job-bytes-max 8G\n"
+            "  gradpool tenant set acme --tenant-jobs-max default     as gradpool serve has it\n"
+            "  gradpool tenant revoke acme             its jobs fail, at once\n\n"
+            "A quota that is lowered ends nothing that is there. "
+            "A key is printed once; who has it is the tenant. Exit code: 0 done; 1 failed; "
+            "2 a mistake on the command line; 3 no service there."};
     struct tenant_options o = {0};
     knobs_parse(&command, argc, argv, &o);
     bool changes = o.verb && strcmp(o.verb, "set") == 0;
-    const char *missing = !o.verb                                  ? "add, set, list or revoke"
+    const char *missing = !o.verb ? "add, set, list or revoke"
                           : changes && o.name && o.named_count == 0 && !o.sets_loss_limit
                               ? "a quota to set, such as --tenant-jobs-max N"
                           : !o.name && strcmp(o.verb, "list") != 0 ? "NAME, the tenant's"

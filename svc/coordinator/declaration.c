@@ -333,8 +333,8 @@ static void recall(struct declare *d)
     profiles_recall(d->job, created(d), d->created_count);
 }
 
-/* Pieces and lanes for what is new, within the limits: first by the bytes and the fewest pieces that
- * there can be, then by the pieces that there are. */
+/* Pieces and lanes for what is new, within the limits: first by the bytes and the fewest pieces
+ * that there can be, then by the pieces that there are. */
 static int plan(struct declare *d, struct err *err)
 {
     if (d->created_count == 0)

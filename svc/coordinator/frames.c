@@ -17,8 +17,7 @@ static bool has_room(const struct peer *p, uint32_t bytes)
     uint64_t most = quota_most(p->tenant, LIMIT_TENANT_MESSAGES);
     if (most > FRAMES_BYTES_MAX / 2 && !tenants_has_one(s))
         most = FRAMES_BYTES_MAX / 2;
-    return p->tenant->frame_bytes + bytes <= most &&
-           s->frame_bytes + bytes <= FRAMES_BYTES_MAX;
+    return p->tenant->frame_bytes + bytes <= most && s->frame_bytes + bytes <= FRAMES_BYTES_MAX;
 }
 
 static void take(struct peer *p, uint32_t bytes)

@@ -242,9 +242,11 @@ void session_away(struct session *session, uint64_t grace_ns);
 /* Its connection to a lane has ended: it leaves a job that continues, and is told so. */
 void session_cut_off(struct session *session, uint32_t lane);
 /* Its host has answered nothing for so long, and will not. */
+void session_silent(struct session *session, uint64_t silent_ns);
 /* Its process has ended, and all is read that it sent. */
 void session_process_ended(struct session *session);
-void session_silent(struct session *session, uint64_t silent_ns);
+/* Of the coordinator's thread, for all sessions of the job that are or were. */
+uint64_t session_control_ns(const struct job *job);
 /* It has said goodbye. */
 void session_leave(struct session *session);
 void session_row(const struct session *session, struct store_row *ret_row);

@@ -9,8 +9,8 @@
 
 struct loop {
     int epoll_fd;
-    struct list timers;   /* armed ones, unordered */
-    struct timer *first;  /* the earliest of them; NULL: to be looked for */
+    struct list timers;  /* armed ones, unordered */
+    struct timer *first; /* the earliest of them; NULL: to be looked for */
     struct turns turns;
 };
 

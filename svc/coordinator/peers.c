@@ -440,7 +440,7 @@ static void peer_ready(struct source *source, uint32_t events)
     update_events(p);
 }
 
-/* Strangers of one address share a party, so that a flood from one leaves the others their turns. */
+/* Strangers of one address share a party: a flood from one leaves the others their turns. */
 static struct party *party_of_stranger(struct peer *p)
 {
     const char *text = channel_peer(p->channel), *end = strrchr(text, ':');

@@ -38,15 +38,15 @@ struct peer {
     struct aggregator *aggregator;
     struct list visit; /* in service.visitors while it has joined nothing (visitors.c) */
     uint64_t heard_ns;
-    uint64_t look_ns;      /* silence.c: not before this; 0: not looked at */
-    uint32_t silent_looks; /* in a row */
-    bool was_seen;         /* it has had a turn */
-    bool is_held;          /* what it sends is not read for now (K101) */
-    bool has_hung_up;      /* nothing is held back any more: all it sent is read to its end */
-    bool process_ended;    /* of its session, which is lost when all is read */
-    struct list own_waits; /* requests of it that are not answered yet */
-    uint32_t waits;        /* so many */
-    uint32_t frame_bytes;  /* of the long message that it may send; 0: none */
+    uint64_t look_ns;       /* silence.c: not before this; 0: not looked at */
+    uint32_t silent_looks;  /* in a row */
+    bool was_seen;          /* it has had a turn */
+    bool is_held;           /* what it sends is not read for now (K101) */
+    bool has_hung_up;       /* nothing is held back any more: all it sent is read to its end */
+    bool process_ended;     /* of its session, which is lost when all is read */
+    struct list own_waits;  /* requests of it that are not answered yet */
+    uint32_t waits;         /* so many */
+    uint32_t frame_bytes;   /* of the long message that it may send; 0: none */
     struct list frame_link; /* in service.frames_waiting until it may (frames.c) */
 };
 
@@ -93,8 +93,8 @@ struct wait {
     uint64_t request; /* the id that the reply must carry */
     struct timer timer;
     void (*expired)(struct wait *wait);
-    uint32_t job;     /* whose request it is; 0: nobody's */
-    void *data;       /* freed with it */
+    uint32_t job; /* whose request it is; 0: nobody's */
+    void *data;   /* freed with it */
 };
 
 /* Takes over `data`. NULL: no memory, and the peer was told. */

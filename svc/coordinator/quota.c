@@ -2,6 +2,7 @@
  * job stand in it, a tenant's are the sum over its jobs. README: K13. */
 #include "svc/coordinator/quota.h"
 
+#include "svc/coordinator/measuring.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -32,6 +33,39 @@ void quota_of_tenant(const struct service *s, const struct tenant *tenant, struc
         used[LIMIT_TENANT_TENSORS] += job->tensors_count;
         used[LIMIT_TENANT_PIECES] += job->pieces_count;
         used[LIMIT_TENANT_BYTES] += job->bytes;
+    }
+}
+
+static void count_lent_on(struct service *s, const WIRE(LaneUse) * lane)
+{
+    list_for_each (node, &s->tenants)
+        list_entry(node, struct tenant, link)->regions = 0;
+    for (size_t i = 0; lane && i < lane->n_jobs; i++) {
+        const struct job *job = jobs_find_id(s, lane->jobs[i]->job_id);
+        if (!job)
+            continue;
+        struct tenant *t = job->tenant;
+        t->regions += lane->jobs[i]->registered_regions;
+        t->regions_most = t->regions > t->regions_most ? t->regions : t->regions_most;
+        t->lent += lane->jobs[i]->registered_bytes;
+        t->lent_most = t->lent > t->lent_most ? t->lent : t->lent_most;
+    }
+}
+
+/* Of each tenant, where it has most: all its jobs, lane by lane, once for all jobs
+ * that are shown. */
+void quota_count_lent(struct service *s)
+{
+    list_for_each (node, &s->tenants) {
+        struct tenant *t = list_entry(node, struct tenant, link);
+        t->regions_most = t->lent_most = 0;
+    }
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        list_for_each (other, &s->tenants)
+            list_entry(other, struct tenant, link)->lent = 0;
+        for (size_t i = 0; i < a->lanes_count; i++)
+            count_lent_on(s, stats_of_lane(&a->lanes[i]));
     }
 }
 
@@ -124,8 +158,7 @@ int quota_check_request(const struct job *job, struct err *err)
 {
     char who[192];
     snprintf(who, sizeof who, "job %s", job->name);
-    return limits_check(&job->tenant->limits, LIMIT_JOB_REQUESTS, who, job->requests, 1,
-                        err);
+    return limits_check(&job->tenant->limits, LIMIT_JOB_REQUESTS, who, job->requests, 1, err);
 }
 
 static uint64_t lane_bytes(const struct lane *lane, uint64_t pieces, uint64_t ranks)

@@ -13,6 +13,9 @@ struct quota {
 void quota_of_job(const struct job *job, struct quota *ret_quota);
 void quota_of_tenant(const struct service *s, const struct tenant *tenant, struct quota *ret_quota);
 
+/* Fills what tenants lend, where each lends most, as lanes counted last. */
+void quota_count_lent(struct service *s);
+
 /* "tenant acme"; fills `buffer` and returns it. */
 const char *quota_tenant_name(const struct tenant *tenant, char *buffer, size_t buffer_bytes);
 

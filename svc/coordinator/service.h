@@ -44,14 +44,14 @@ struct service {
     uint64_t show_pause_ns;  /* from there to the next time, unless nothing trains */
     uint32_t idle_shows;     /* snapshots in a row while nothing trained */
     struct timer drain_timer, retry_timer, ping_timer, look_timer, measure_timer, leavers_timer;
-    struct timer fit_timer;   /* until the last keeper that was relieved is fit again */
-    bool tells_leavers;       /* the last of them runs */
-    uint64_t scaled_ns;       /* when growth had its last window */
-    uint64_t measure_wait_ns; /* until the next look at what trains */
-    uint32_t idle_looks;      /* in a row that saw nothing train */
+    struct timer fit_timer;     /* until the last keeper that was relieved is fit again */
+    bool tells_leavers;         /* the last of them runs */
+    uint64_t scaled_ns;         /* when growth had its last window */
+    uint64_t measure_wait_ns;   /* until the next look at what trains */
+    uint32_t idle_looks;        /* in a row that saw nothing train */
     struct list frames_waiting; /* peers whose long messages wait for memory (frames.c) */
     uint64_t frame_bytes;       /* of long messages that are being received */
-    struct list visitors;     /* peers, who has been silent longest first */
+    struct list visitors;       /* peers, who has been silent longest first */
     size_t visitors_count;
     size_t outer_descriptors; /* of connections over TCP, and of workers that are watched */
     struct list peers, waits, tenants, jobs, aggregators, migrations, orders, savings, timelines;

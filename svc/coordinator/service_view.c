@@ -373,39 +373,6 @@ static void add_lent(const struct job *job, struct quota *quota)
     quota->used[LIMIT_JOB_REGIONS] = use.registered_regions;
 }
 
-static void count_regions_on(struct service *s, const WIRE(LaneUse) * lane)
-{
-    list_for_each (node, &s->tenants)
-        list_entry(node, struct tenant, link)->regions = 0;
-    for (size_t i = 0; lane && i < lane->n_jobs; i++) {
-        const struct job *job = jobs_find_id(s, lane->jobs[i]->job_id);
-        if (!job)
-            continue;
-        struct tenant *t = job->tenant;
-        t->regions += lane->jobs[i]->registered_regions;
-        t->regions_most = t->regions > t->regions_most ? t->regions : t->regions_most;
-        t->lent += lane->jobs[i]->registered_bytes;
-        t->lent_most = t->lent > t->lent_most ? t->lent : t->lent_most;
-    }
-}
-
-/* Of each tenant, where it has most: all its jobs, lane by lane, once for all jobs
- * that are shown. */
-static void count_regions(struct service *s)
-{
-    list_for_each (node, &s->tenants) {
-        struct tenant *t = list_entry(node, struct tenant, link);
-        t->regions_most = t->lent_most = 0;
-    }
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
-        list_for_each (other, &s->tenants)
-            list_entry(other, struct tenant, link)->lent = 0;
-        for (size_t i = 0; i < a->lanes_count; i++)
-            count_regions_on(s, stats_of_lane(&a->lanes[i]));
-    }
-}
-
 static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) * view)
 {
     const struct limits *limits = &job->tenant->limits;
@@ -429,18 +396,6 @@ static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) 
     }
 }
 
-/* Of connections that have gone, and of those that are there. */
-static uint64_t control_ns(const struct job *job)
-{
-    uint64_t spent_ns = job->control_ns;
-    for (uint32_t rank = 0; rank < job->workers; rank++) {
-        const struct session *session = job->sessions[rank];
-        if (session && session->peer)
-            spent_ns += session->peer->turn.cpu_ns - session->billed_ns;
-    }
-    return spent_ns;
-}
-
 static void fill_profile(const struct job *job, WIRE(JobView) * view)
 {
     view->period_ns = job->profile.now.period_ns;
@@ -450,7 +405,7 @@ static void fill_profile(const struct job *job, WIRE(JobView) * view)
     view->loss_limit_ppm = job_limit_ppm(job);
     view->durability = job->durability;
     view->feedback_ns = job->feedback_ns;
-    view->control_ns = control_ns(job);
+    view->control_ns = session_control_ns(job);
 }
 
 static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
@@ -495,7 +450,7 @@ static void fill_jobs(struct pool *pool, struct service *s, const struct tenant 
                    residents_predict(s, &residents) < 0;
     if (pool->failed)
         return residents_free(&residents);
-    count_regions(s);
+    quota_count_lent(s);
     list_for_each (node, &s->jobs) {
         const struct job *job = list_entry(node, struct job, link);
         bool is_visible = !reader || reader->is_operator || job->tenant == reader;

@@ -29,6 +29,18 @@ const char *session_name(const struct session *session, char *buffer, size_t buf
     return buffer;
 }
 
+/* Of connections that have gone, and of those that are there. */
+uint64_t session_control_ns(const struct job *job)
+{
+    uint64_t spent_ns = job->control_ns;
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        if (session && session->peer)
+            spent_ns += session->peer->turn.cpu_ns - session->billed_ns;
+    }
+    return spent_ns;
+}
+
 static void unwatch_process(struct session *session)
 {
     if (session->process.fd < 0)

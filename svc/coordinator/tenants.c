@@ -1,4 +1,4 @@
-/* Tenants: who they are, adding, changing and revoking. Owns struct tenant, which lives as long as the
+/* Tenants: adding, changing and revoking them. Owns struct tenant, which lives as long as the
  * service. A revoked one stays, so that the log can say so, and may be added again with a new key.
  * Must never log a secret. README: K10 to K12. */
 #include "svc/coordinator/tenants.h"
@@ -195,7 +195,7 @@ static bool limit_is_valid(struct peer *p, uint64_t request, uint32_t ppm)
 }
 
 /* -EINVAL: a name or a value is none. */
-static int read_limits(struct service *s, struct limits *limits, WIRE(TenantLimit) * const *named,
+static int read_limits(struct service *s, struct limits *limits, WIRE(TenantLimit) *const *named,
                        size_t count, struct err *err)
 {
     for (size_t i = 0; i < count; i++) {

@@ -19,15 +19,15 @@ struct tenant {
     struct key key;
     bool is_operator; /* may add aggregators and see all jobs */
     bool is_revoked;
-    struct limits limits;    /* the service's, and its own ones */
-    struct party party;      /* its turns on this thread (turns.h) */
-    uint64_t frame_bytes;    /* of its long messages that are being received (frames.c) */
-    uint32_t connections;    /* over TCP */
-    uint64_t regions;        /* lent to the lane that is being counted */
-    uint64_t regions_most;   /* to the one with most of them, as counted last */
+    struct limits limits;     /* the service's, and its own ones */
+    struct party party;       /* its turns on this thread (turns.h) */
+    uint64_t frame_bytes;     /* of its long messages that are being received (frames.c) */
+    uint32_t connections;     /* over TCP */
+    uint64_t regions;         /* lent to the lane that is being counted */
+    uint64_t regions_most;    /* to the one with most of them, as counted last */
     uint64_t lent, lent_most; /* the same in bytes, of aggregators */
-    uint64_t added_s;        /* since 1970; 0: the local one */
-    uint32_t loss_limit_ppm; /* of each of its jobs; 0: none is named */
+    uint64_t added_s;         /* since 1970; 0: the local one */
+    uint32_t loss_limit_ppm;  /* of each of its jobs; 0: none is named */
 };
 
 /* Makes the local tenant. -ENOMEM. */

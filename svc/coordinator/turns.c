@@ -228,7 +228,8 @@ void turns_take(struct turns *turns, uint64_t now_ns)
     struct party *party = choose(turns, now_ns, &key);
     if (!party || rested_ns(turns, key) > now_ns)
         return;
-    struct turn *turn = list_entry(list_first(&party->levels[first_level(party)]), struct turn, link);
+    struct turn *turn =
+        list_entry(list_first(&party->levels[first_level(party)]), struct turn, link);
     enum party_kind kind = party->kind;
     leave_queue(turn);
     if (party->waiting > 0) { /* behind the others that wait */

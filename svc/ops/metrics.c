@@ -226,7 +226,7 @@ static void print_control(const struct snapshot *s, FILE *out)
         fprintf(out, "} %.15g\n", (double)s->jobs.jobs[i].control_ns / 1e9);
     }
     family(out, "tenant_coordinator_cpu_seconds_total", "counter",
-           "CPU time of the coordinator for requests of a tenant; '': of all who come without a key.");
+           "CPU time of the coordinator for requests of a tenant; '': of those without a key.");
     for (size_t i = 0; i < s->status.payers_count; i++) {
         fputs("gradpool_tenant_coordinator_cpu_seconds_total{", out);
         print_label(out, "tenant", s->status.payers[i].tenant);

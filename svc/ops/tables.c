@@ -176,9 +176,16 @@ static void add_own_limits(struct table *table, const struct view_tenant *tenant
 
 int ops_tenants_table(const struct view_tenants *tenants, FILE *out)
 {
-    static const char *const titles[] = {
-        "TENANT", "ROLE",         "STATE",            "ADDED",        ">LOSS LIMIT",
-        ">JOBS",  ">CONNECTIONS", ">COORDINATOR CPU", "QUOTAS OF ITS OWN", NULL};
+    static const char *const titles[] = {"TENANT",
+                                         "ROLE",
+                                         "STATE",
+                                         "ADDED",
+                                         ">LOSS LIMIT",
+                                         ">JOBS",
+                                         ">CONNECTIONS",
+                                         ">COORDINATOR CPU",
+                                         "QUOTAS OF ITS OWN",
+                                         NULL};
     struct table table;
     table_init(&table, titles);
     for (size_t i = 0; i < tenants->tenants_count; i++) {

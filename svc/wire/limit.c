@@ -131,8 +131,8 @@ static void append_remedy(const struct limits *limits, enum limit limit, struct 
                     "; an operator can raise it with gradpool tenant set %s --%s-max",
                     limits->tenant, name);
     else
-        text_append(err->text, sizeof err->text,
-                    "; whoever runs gradpool serve can raise --%s-max", name);
+        text_append(err->text, sizeof err->text, "; whoever runs gradpool serve can raise --%s-max",
+                    name);
 }
 
 int limits_check(const struct limits *limits, enum limit limit, const char *who, uint64_t used,

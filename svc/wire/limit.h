@@ -10,9 +10,10 @@
 #include <stdint.h>
 
 /* Identifier, name (the option is --NAME-max), what is counted, default as typed; least, most and
- * default value; whether they are bytes. Those of the first table a tenant may have of its own. LENT, REGIONS: by the workers together to one lane (the
- * kernel lets a process have 65,530 mappings). PIECES: there are no more tasks than pieces.
- * REQUESTS: to the coordinator, not answered yet. */
+ * default value; whether they are bytes. A tenant may have those of the first table of its own.
+ * LENT, REGIONS: by the workers together to one lane or aggregator (the kernel lets a process have
+ * 65,530 mappings). PIECES: there are no more tasks than pieces. REQUESTS: to the coordinator, not
+ * answered yet. */
 /* clang-format off */
 #define LIMIT_TENANT_TABLE(X)                                                                   \
     X(JOB_WORKERS, "job-workers", "workers of one job", "768", 1, 768, 768, false)              \

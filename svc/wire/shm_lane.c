@@ -14,8 +14,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Sockets that have not said HELLO yet; beyond, the oldest is turned away. Each has two descriptors:
- * together they get an eighth of all. */
+/* Sockets that have not said HELLO yet; beyond, the oldest is turned away. Each has two
+ * descriptors: together they get an eighth of all. */
 #define GREETINGS_MAX 256
 #define GREETINGS_PART 16
 /* Sockets looked at in one poll. */

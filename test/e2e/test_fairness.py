@@ -9,7 +9,7 @@ import harness
 import tap
 from harness import BUILD, Process, Service, result, until
 
-CROWD = BUILD / 'test' / 'e2e' / 'crowd'
+HOSTILE = BUILD / 'test' / 'e2e' / 'hostile'
 HALVES = 40         # messages of 16 MiB
 HALVES_MIB = 32     # that may be under way at a time
 
@@ -27,7 +27,7 @@ class Fairness(unittest.TestCase):
     def crowd(self, what, count):
         """A new tenant with so many connections, all of them at it."""
         key = self.service.tenant_key(what)
-        crowd = Process([CROWD, what, count], self.service.folder, f'crowd-{what}',
+        crowd = Process([HOSTILE, what, count], self.service.folder, f'crowd-{what}',
                         {**key, 'GRADPOOL_ENDPOINT': self.service.endpoint})
         self.addCleanup(crowd.kill)
         crowd.wait_for('ready')

@@ -7,7 +7,7 @@ import harness
 import tap
 from harness import BUILD, Process, Service, result, until
 
-CROWD = BUILD / 'test' / 'e2e' / 'crowd'
+HOSTILE = BUILD / 'test' / 'e2e' / 'hostile'
 FILES = 1024    # of each process of a service with few
 
 
@@ -78,7 +78,7 @@ class Shares(unittest.TestCase):
         return service, service.tenant_key('evil'), service.tenant_key('good')
 
     def crowd(self, service, key, what, count):
-        crowd = Process([CROWD, what, count], service.folder, what,
+        crowd = Process([HOSTILE, what, count], service.folder, what,
                         {**key, 'GRADPOOL_ENDPOINT': service.endpoint})
         self.addCleanup(crowd.kill)
         crowd.wait_for('ready')

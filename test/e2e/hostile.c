@@ -1,10 +1,11 @@
-/* A tenant that takes what it can, on the project's own wire library: `crowd WHAT N` makes N
+/* A tenant that takes what it can, on the project's own wire library: `hostile WHAT N` makes N
  * connections to GRADPOOL_ENDPOINT with the key of GRADPOOL_KEY_FILE (or without), says "ready",
  * and goes on until it is killed. WHAT: plans (of 512 GiB, again and again), jobs (as many lists as
  * are answered), joins (a new job again and again), halves (a message of 16 MiB that never ends),
  * strangers (TLS with a wrong key, again and again), lends (N data connections, 1 TiB each, four to
  * a job), attaches (the same without memory). */
 #include "svc/base/clock.h"
+#include "svc/base/text.h"
 #include "svc/wire/channel_types.h"
 #include "svc/wire/endpoint.h"
 #include "svc/wire/fabric.h"
@@ -12,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,10 +312,10 @@ static _Noreturn void attaches(uint64_t lent_bytes)
 int main(int argc, char **argv)
 {
     const char *what = argc == 3 ? argv[1] : "";
-    signal(SIGPIPE, SIG_IGN);
-    count = argc == 3 ? atoi(argv[2]) : 0;
-    if (count < 1 || count > MEMBERS_MAX)
-        fail("crowd", "expected WHAT N");
+    uint64_t number = 0;
+    if (argc != 3 || text_parse_u64(argv[2], 1, MEMBERS_MAX, &number) < 0)
+        fail("hostile", "expected WHAT N");
+    count = (int)number;
     if (strcmp(what, "plans") == 0)
         plans();
     if (strcmp(what, "jobs") == 0)
@@ -330,5 +330,5 @@ int main(int argc, char **argv)
         attaches(UINT64_C(1) << 40);
     if (strcmp(what, "attaches") == 0)
         attaches(0);
-    fail("crowd", "does not know that");
+    fail("hostile", "does not know that");
 }
