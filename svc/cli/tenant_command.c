@@ -106,16 +106,15 @@ static void parse(int argc, char **argv, struct tenant_options *ret_options)
         .before = "Makes and revokes the keys by which tenants use the service from other hosts, "
                   "and says what each may use. Runs on the coordinator's host, as the user of "
                   "gradpool serve, while it runs.",
-        .after =
-            "Examples:\n"
-            "  gradpool tenant add acme > acme.key     jobs: GRADPOOL_KEY_FILE=acme.key\n"
-            "  gradpool tenant add node8 --operator    for gradpool aggregator --join\n"
-            "  gradpool tenant set acme --tenant-jobs-max 4 --job-bytes-max 8G\n"
-            "  gradpool tenant set acme --tenant-jobs-max default     as gradpool serve has it\n"
-            "  gradpool tenant revoke acme             its jobs fail, at once\n\n"
-            "A quota that is lowered ends nothing that is there. "
-            "A key is printed once; who has it is the tenant. Exit code: 0 done; 1 failed; "
-            "2 a mistake on the command line; 3 no service there."};
+        .after = "Examples:\n"
+                 "  gradpool tenant add acme > acme.key     jobs: GRADPOOL_KEY_FILE=acme.key\n"
+                 "  gradpool tenant add node8 --operator    for gradpool aggregator --join\n"
+                 "  gradpool tenant set acme --tenant-jobs-max 4 --job-bytes-max 8G\n"
+                 "  gradpool tenant set acme --job-bytes-max default   as serve has it\n"
+                 "  gradpool tenant revoke acme             its jobs fail, at once\n\n"
+                 "A quota that is lowered ends nothing that is there. "
+                 "A key is printed once; who has it is the tenant. Exit code: 0 done; 1 failed; "
+                 "2 a mistake on the command line; 3 no service there."};
     struct tenant_options o = {0};
     knobs_parse(&command, argc, argv, &o);
     bool changes = o.verb && strcmp(o.verb, "set") == 0;

@@ -3,6 +3,7 @@
 #include "svc/ops/figures.h"
 #include "svc/ops/ops.h"
 #include "svc/ops/table.h"
+#include "svc/wire/limit.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -164,13 +165,23 @@ static void add_date(struct table *table, uint64_t since_1970_s)
     table_add(table, "%s", cell);
 }
 
+static void append_limit(const struct view_limit *limit, char *text, size_t room)
+{
+    char most[CELL_BYTES];
+    enum limit known = limit_find(limit->name);
+    if (known < LIMITS && limit_about(known)->is_bytes)
+        text_bytes(limit->most, most, sizeof most);
+    else
+        snprintf(most, sizeof most, "%" PRIu64, limit->most);
+    text_append(text, room, "%s%s-max %s", *text ? ", " : "", limit->name, most);
+}
+
 static void add_own_limits(struct table *table, const struct view_tenant *tenant)
 {
     char text[512] = "";
     for (size_t i = 0; i < tenant->limits_count; i++)
         if (tenant->limits[i].is_own)
-            text_append(text, sizeof text, "%s%s-max %" PRIu64, *text ? ", " : "",
-                        tenant->limits[i].name, tenant->limits[i].most);
+            append_limit(&tenant->limits[i], text, sizeof text);
     table_add(table, "%s", *text ? text : "-");
 }
 
