@@ -141,7 +141,10 @@ int lending_may(void *context, uint64_t bytes)
 
 static int connection_descriptors(const struct fabric *fabric)
 {
-    return strcmp(fabric_kind(fabric), "shm") == 0 ? DESCRIPTORS_SHM : DESCRIPTORS_OFI;
+    const char *kind = fabric_kind(fabric);
+    if (strcmp(kind, "shm") == 0)
+        return DESCRIPTORS_SHM;
+    return strcmp(kind, "ofi") == 0 ? DESCRIPTORS_OFI : 0;
 }
 
 int lending_connect(struct worker *w, const struct fabric *fabric)

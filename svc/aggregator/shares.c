@@ -75,6 +75,8 @@ static struct tenant_share *find(const char *tenant)
 static bool fits(uint64_t most, uint64_t all, uint64_t own, uint64_t more, bool has_others)
 {
     uint64_t for_tenants = most - most / PART_PROCESS;
+    if (more == 0)
+        return true;
     if (more > for_tenants || all + more > for_tenants)
         return false;
     if (!has_others)

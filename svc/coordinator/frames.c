@@ -32,8 +32,10 @@ static void take(struct peer *p, uint32_t bytes)
 int frames_admit(struct peer *p)
 {
     uint32_t bytes = channel_frame_bytes(p->channel);
-    if (p->state != PEER_OPEN || bytes <= FRAME_BYTES_FREE || p->frame_bytes > 0)
+    if (bytes <= FRAME_BYTES_FREE || p->frame_bytes > 0)
         return 0;
+    if (p->state != PEER_OPEN)
+        return -EAGAIN; /* nobody wants it any more */
     if (p->aggregator) {
         channel_hold_frames(p->channel, CHANNEL_FRAME_BYTES_MAX);
         return 1;
