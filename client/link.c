@@ -279,6 +279,12 @@ void link_retry(struct link *l, int error, uint32_t reason)
     }
     if (l->attempts < ATTEMPTS_MAX)
         ask_for_ticket(l);
+    else if (code == -EDQUOT)
+        link_break(l, code,
+                   "%s refuses rank %u of job '%s': its tenant has its share of the aggregator's "
+                   "descriptors already; end other workers of the tenant, or have the operator "
+                   "raise ulimit -n or add aggregators",
+                   link_name(l, name, sizeof name), l->job->rank, l->job->name);
     else if (reason)
         link_break(l, code, "%s refuses rank %u of job '%s': %s", link_name(l, name, sizeof name),
                    l->job->rank, l->job->name, err_text(code));

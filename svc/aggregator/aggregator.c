@@ -2,6 +2,7 @@
  * threads' life. Training does not need the coordinator: when it stays away the lanes serve on.
  * README: A9, A10. */
 #include "svc/aggregator/aggregator_types.h"
+#include "svc/aggregator/lending.h"
 #include "svc/aggregator/slowing.h"
 
 #include "svc/base/clock.h"
@@ -104,7 +105,8 @@ static void note_moving(void *context)
 static int start_lane(struct aggregator *a, size_t index, struct err *err)
 {
     char shm[FABRIC_ADDRESS_BYTES_MAX], ofi[FABRIC_ADDRESS_BYTES_MAX + 256];
-    struct fabric_options fabric = {.interface_name = a->options->interface_name,
+    struct fabric_options fabric = {.may_lend = lending_may,
+                                    .interface_name = a->options->interface_name,
                                     .provider = a->options->provider,
                                     .payload_bytes_max = 64u << 10,
                                     .allowed_uids = a->options->allowed_uids,

@@ -95,7 +95,9 @@ static int place(struct lane *lane, void *context)
     lane_set_memory_limit(lane, request->memory_bytes_max);
     lane_set_job_memory_limit(lane, request->job_memory_bytes_max);
     placing->job_bytes = lane_job_memory(lane, request->job_id);
-    if (r == 0 && request->regroups)
+    if (count == 0)
+        r = 0; /* limits alone */
+    else if (r == 0 && request->regroups)
         r = lane_regroup(lane, request->job_id, request->epoch, pieces, count);
     else if (r == 0)
         r = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
@@ -104,6 +106,9 @@ static int place(struct lane *lane, void *context)
         lane_set_elastic(lane, request->job_id);
     lane_set_lent_limits(lane, request->job_id,
                          &(struct lane_lent){.bytes_max = request->lent_bytes_max,
+                                             .tenant_bytes_max = request->tenant_lent_bytes_max,
+                                             .memory_bytes_max = request->job_memory_bytes_max,
+                                             .has_others = request->has_others,
                                              .regions_max = request->regions_max,
                                              .tenant_regions_max = request->tenant_regions_max,
                                              .tenant = request->tenant});

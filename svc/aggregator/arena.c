@@ -254,7 +254,8 @@ static bool fits(size_t held, size_t limit, size_t more)
 
 static bool has_room(struct count *count, const struct arena_account *account, size_t bytes)
 {
-    if (!fits(account->bytes, count->account_limit_bytes, bytes))
+    size_t most = account->limit_bytes ? account->limit_bytes : count->account_limit_bytes;
+    if (!fits(account->bytes, most, bytes))
         count->lack = -EDQUOT;
     else if (!fits(count->bytes, count->limit_bytes, bytes))
         count->lack = -ENOSPC;

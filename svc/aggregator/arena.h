@@ -15,6 +15,7 @@ struct arena;
 
 /* Start it at zero; read it at any time. Bytes as the allocator rounds them. */
 struct arena_account {
+    size_t limit_bytes; /* of its own; 0: as arena_set_account_limit() says */
     size_t bytes;
 };
 

@@ -184,6 +184,7 @@ void worker_close(struct worker *w, enum worker_state state)
         return;
     w->conn = NULL;
     lending_forget(w);
+    lending_disconnect(w);
     backup_forget(w);
     worker_drop_payload(w);
     list_for_each_safe (node, &w->owed) {

@@ -194,6 +194,7 @@ void lane_set_lent_limits(struct lane *lane, uint32_t job_id, const struct lane_
     snprintf(job->tenant, sizeof job->tenant, "%s", limits->tenant);
     job->lent_max = *limits;
     job->lent_max.tenant = job->tenant;
+    job->account.limit_bytes = limits->memory_bytes_max;
 }
 
 uint64_t lane_job_memory(const struct lane *lane, uint32_t job_id)

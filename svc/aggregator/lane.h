@@ -102,11 +102,14 @@ size_t lane_rank_bytes(void);
  * allocation on. */
 void lane_set_memory_limit(struct lane *lane, uint64_t bytes);
 void lane_set_job_memory_limit(struct lane *lane, uint64_t bytes);
-/* What the workers of a job, and of all jobs of its tenant, may lend to the lane; 0: no limit.
- * Holds from the next lending on. */
+/* What the workers of a job, and of all jobs of its tenant, may lend to the lane, and what the job
+ * may hold of its memory; 0: no limit. Holds from the next lending, or allocation, on. */
 struct lane_lent {
     uint64_t bytes_max;
+    uint64_t tenant_bytes_max; /* to all lanes of the process (shares.h) */
+    uint64_t memory_bytes_max;
     uint32_t regions_max, tenant_regions_max;
+    bool has_others;    /* other tenants exist */
     const char *tenant; /* copied; "": one without a key */
 };
 void lane_set_lent_limits(struct lane *lane, uint32_t job, const struct lane_lent *limits);

@@ -33,6 +33,9 @@ static const char *refusal_text(int reason)
     case -ESTALE: return "the ticket is for another lane or an earlier process";
     case -EACCES: return "the ticket was never issued here or was used before";
     case -EBUSY: return "this rank is connected already";
+    case -EDQUOT:
+        return "its tenant has its share of this aggregator's descriptors; end workers of that "
+               "tenant, raise ulimit -n, or add aggregators";
     default: return err_text(reason);
     }
 }
@@ -58,6 +61,8 @@ static int admit(struct lane *lane, const struct fabric *fabric, const struct fa
     if (!w || w->conn)
         return -EBUSY;
     r = window_reserve(job, fabric);
+    if (r == 0)
+        r = lending_connect(w, fabric);
     if (r < 0)
         return r;
     *ret_worker = w;
@@ -210,6 +215,8 @@ static void on_closed(const struct fabric_event *event)
     } else if (!replace_await(w, event->error)) {
         worker_close(w, WORKER_LOST);
         log_warn("job '%s' lost rank %u (%s)", job->name, w->number, w->peer);
+        if (event->error == -EDQUOT)
+            lending_refused(w);
         replace_fail(w, event->error ? event->error : -ECONNRESET);
     }
     job_wake(job);

@@ -125,7 +125,7 @@ struct worker {
     uint64_t steps;                  /* likewise, behind a state that it restores */
     struct announcement *holding;    /* whose payload sits in a receive buffer */
     const void *held;                /* that buffer */
-    struct lent lent;
+    struct lending lending;
     struct inbox inbox; /* for short ones */
     struct breaks breaks;
     char peer[64];

@@ -1,7 +1,9 @@
-/* What workers lend to a lane, held against what their job and their tenant may. Counts are those
- * of each worker's last lending: only what seems too much is counted anew. README: A17. */
+/* What workers lend to a lane, held against what their job and their tenant may, and against the
+ * tenant's share of the process. Counts are those of each worker's last lending: only what seems
+ * too much is counted anew. README: A17, A76. */
 #include "svc/aggregator/lane_types.h"
 
+#include "svc/aggregator/shares.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 
@@ -12,6 +14,9 @@
 /* One worker counts for no more: across hosts a region is as long as its worker says, and no sum
  * over a job may wrap. */
 #define WORKER_LENT_BYTES_MAX (UINT64_MAX / LANE_WORKERS_MAX)
+/* Of a connection: socket, process and eventfd; or a socket and what the provider adds. */
+#define DESCRIPTORS_SHM 3
+#define DESCRIPTORS_OFI 2
 
 static struct lent count_before(const struct worker *w, uint32_t end)
 {
@@ -27,14 +32,27 @@ static struct lent count_before(const struct worker *w, uint32_t end)
 }
 
 /* Since its last lending a worker can only have taken regions back. */
-struct lent lending_count(const struct worker *w) { return count_before(w, w->lent.end); }
+struct lent lending_count(const struct worker *w) { return count_before(w, w->lending.lent.end); }
+
+static bool maps_memory(const struct worker *w)
+{
+    return strcmp(fabric_kind(w->fabric), "shm") == 0;
+}
 
 static void count(struct worker *w)
 {
     struct lent now = count_before(w, FABRIC_REGIONS_MAX);
-    w->job->lent.bytes += now.bytes - w->lent.bytes;
-    w->job->lent.regions += now.regions - w->lent.regions;
-    w->lent = now;
+    const char *tenant = w->job->tenant;
+    uint64_t before_bytes = w->lending.lent.bytes + w->lending.promised.bytes;
+    uint32_t before_regions = w->lending.lent.regions + w->lending.promised.regions;
+    if (w->fabric && maps_memory(w)) {
+        shares_add(tenant, SHARE_LENT, (int64_t)(now.bytes - before_bytes));
+        shares_add(tenant, SHARE_MAPPINGS, (int64_t)now.regions - before_regions);
+    }
+    w->lending.promised = (struct lent){0};
+    w->job->lent.bytes += now.bytes - w->lending.lent.bytes;
+    w->job->lent.regions += now.regions - w->lending.lent.regions;
+    w->lending.lent = now;
 }
 
 void lending_forget(struct worker *w) { count(w); }
@@ -88,6 +106,79 @@ static void say_why(const struct lane_job *job, char *text, size_t room)
     else
         snprintf(text, room, "tenant lends %u regions, may %u (--tenant-regions-max)",
                  tenant_regions(job), most->tenant_regions_max);
+}
+
+/* ---- the tenant's share of this process ---- */
+
+static bool exceeds_quota(const struct lane_job *job, uint64_t bytes)
+{
+    uint64_t most = job->lent_max.tenant_bytes_max;
+    return most > 0 && (bytes > most || shares_used(job->tenant, SHARE_LENT) > most - bytes);
+}
+
+/* What was promised and is not mapped yet is taken already: other lanes ask at the same time. */
+int lending_may(void *context, uint64_t bytes)
+{
+    struct worker *w = context;
+    const struct lane_lent *most = &w->job->lent_max;
+    const char *tenant = w->job->tenant;
+    if (worker_is_keeper(w))
+        return 0;
+    if (exceeds_quota(w->job, bytes))
+        count_tenant(w->job);
+    if (exceeds_quota(w->job, bytes) ||
+        !shares_allow(tenant, most->has_others, SHARE_LENT, bytes) ||
+        !shares_allow(tenant, most->has_others, SHARE_MAPPINGS, 1)) {
+        w->lending.refused_bytes = bytes;
+        return -EDQUOT;
+    }
+    w->lending.promised.bytes += bytes;
+    w->lending.promised.regions++;
+    shares_add(tenant, SHARE_LENT, (int64_t)bytes);
+    shares_add(tenant, SHARE_MAPPINGS, 1);
+    return 0;
+}
+
+static int connection_descriptors(const struct fabric *fabric)
+{
+    const char *kind = fabric_kind(fabric);
+    if (strcmp(kind, "shm") == 0)
+        return DESCRIPTORS_SHM;
+    return strcmp(kind, "ofi") == 0 ? DESCRIPTORS_OFI : 0;
+}
+
+int lending_connect(struct worker *w, const struct fabric *fabric)
+{
+    const struct lane_lent *most = &w->job->lent_max;
+    int descriptors = connection_descriptors(fabric);
+    if (!shares_allow(w->job->tenant, most->has_others, SHARE_DESCRIPTORS, (uint64_t)descriptors))
+        return -EDQUOT;
+    shares_add(w->job->tenant, SHARE_DESCRIPTORS, descriptors);
+    w->lending.descriptors = descriptors;
+    return 0;
+}
+
+void lending_disconnect(struct worker *w)
+{
+    shares_add(w->job->tenant, SHARE_DESCRIPTORS, -w->lending.descriptors);
+    w->lending.descriptors = 0;
+}
+
+void lending_refused(struct worker *w)
+{
+    struct lane_job *job = w->job;
+    const struct lane_lent *most = &job->lent_max;
+    char more[32], may[32], text[192];
+    uint64_t own = shares_most(SHARE_LENT) / (most->has_others ? 2 : 1);
+    bool is_quota = most->tenant_bytes_max > 0 && most->tenant_bytes_max < own;
+    text_bytes(w->lending.refused_bytes, more, sizeof more);
+    text_bytes(is_quota ? most->tenant_bytes_max : own, may, sizeof may);
+    snprintf(text, sizeof text,
+             "tenant may lend %s to this aggregator, and %s more is beyond that; lend less, or %s",
+             may, more, is_quota ? "raise --tenant-lent-max" : "add aggregators");
+    log_warn("job '%s' rank %u (%s) is cut off from lane %u: %s", job->name, w->number, w->peer,
+             job->lane->options.id, text);
+    job_fail(job, -EDQUOT, "lane %u, rank %u: %s", job->lane->options.id, w->number, text);
 }
 
 /* What is mapped counts in full, touched or not: its owner may touch it at any time. */

@@ -1,6 +1,6 @@
-/* gradpool tenant: who may use the service from other hosts. Speaks to the coordinator over the
- * Unix socket in its state dir, and nowhere else: keys are not made over a network. Must never
- * print a key but the new one, on standard output. */
+/* gradpool tenant: keys and quotas of those who use the service from other hosts. Speaks to the
+ * coordinator over the Unix socket in its state dir, and nowhere else: keys are not made over a
+ * network. Must never print a key but the new one, on standard output. */
 #include "svc/base/cleanup.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/knobs.h"
@@ -9,7 +9,12 @@
 #include <errno.h>
 #include <string.h>
 
-enum { STATE_DIR, OPERATOR, LOSS_LIMIT, JSON };
+enum { STATE_DIR, OPERATOR, LOSS_LIMIT, JSON, LIMIT_FIRST };
+
+#define LIMIT_KNOB(id, name, what, preset, ...)                                                  \
+    [LIMIT_FIRST + LIMIT_##id] = {                                                               \
+        name "-max", "N", "with add and set: most " what " (default: as gradpool serve has it)", \
+        .source = KNOB_TYPED},
 
 const struct knob tenant_knobs[] = {
     [STATE_DIR] = {"state-dir", "DIR", "that of gradpool serve (default: the same as there)",
@@ -18,28 +23,56 @@ const struct knob tenant_knobs[] = {
                   "with add: the key may also add aggregators, and see the jobs of all tenants "
                   "(default: off)"},
     [LOSS_LIMIT] = {"loss-limit", "PERCENT",
-                    "with add: how much slower each of its jobs may become by sharing lanes, for "
-                    "instance 5% or 2.5; the strictest of the service's, the tenant's and the "
-                    "job's counts (default: none of its own)"},
+                    "with add and set: how much slower each of its jobs may become by sharing "
+                    "lanes, for instance 5% or 2.5; the strictest of the service's, the tenant's "
+                    "and the job's counts (default: none of its own)"},
     [JSON] = {"json", NULL, "with list: print JSON instead of a table"},
-    {0},
+    LIMIT_TENANT_TABLE(LIMIT_KNOB){0},
 };
 
 struct tenant_options {
     const char *verb, *name, *state_dir;
-    bool is_operator, json;
+    bool is_operator, json, sets_loss_limit;
     uint32_t loss_limit_ppm;
+    Gradpool__Wire__TenantLimit limits[LIMITS_OF_TENANT], *named[LIMITS_OF_TENANT];
+    size_t named_count;
 };
+
+/* A value is looked at here already: a mistake on the command line is told as one. */
+static int set_limit(struct tenant_options *o, enum limit limit, const char *value, struct err *err)
+{
+    struct limits tried;
+    limits_init(&tried);
+    int error = limits_set_own(&tried, &tried, limit, value, err);
+    if (error < 0)
+        return error;
+    Gradpool__Wire__TenantLimit *row = &o->limits[limit];
+    if (!row->name)
+        o->named[o->named_count++] = row;
+    gradpool__wire__tenant_limit__init(row);
+    row->name = (char *)limit_about(limit)->name;
+    row->value = (char *)value;
+    return 0;
+}
+
+static int set_loss_limit(struct tenant_options *o, const char *value, struct err *err)
+{
+    o->sets_loss_limit = true;
+    o->loss_limit_ppm = 0;
+    return strcmp(value, "default") == 0 ? 0 : knobs_percent(value, &o->loss_limit_ppm, err);
+}
 
 static int set(void *context, int index, const char *value, struct err *err)
 {
     struct tenant_options *o = context;
+    if (index >= LIMIT_FIRST)
+        return set_limit(o, (enum limit)(index - LIMIT_FIRST), value, err);
     if (index == STATE_DIR)
         o->state_dir = value;
     else if (index == OPERATOR)
         o->is_operator = true;
     else if (index == LOSS_LIMIT)
-        return knobs_percent(value, &o->loss_limit_ppm, err);
+        return set_loss_limit(o, value, err);
     else
         o->json = true;
     return 0;
@@ -48,12 +81,14 @@ static int set(void *context, int index, const char *value, struct err *err)
 static int set_operand(void *context, const char *value, struct err *err)
 {
     struct tenant_options *o = context;
-    bool is_verb = !o->verb && (strcmp(value, "add") == 0 || strcmp(value, "list") == 0 ||
-                                strcmp(value, "revoke") == 0);
-    if (is_verb)
-        o->verb = value;
-    else if (!o->verb)
-        return err_set(err, -EINVAL, "'%s': expected add, list or revoke", value);
+    static const char *const verbs[] = {"add", "set", "list", "revoke"};
+    for (size_t i = 0; !o->verb && i < sizeof verbs / sizeof *verbs; i++)
+        if (strcmp(value, verbs[i]) == 0) {
+            o->verb = verbs[i];
+            return 0;
+        }
+    if (!o->verb)
+        return err_set(err, -EINVAL, "'%s': expected add, set, list or revoke", value);
     else if (o->name || strcmp(o->verb, "list") == 0)
         return err_set(err, -EINVAL, "'%s' is too much", value);
     else
@@ -65,21 +100,28 @@ static void parse(int argc, char **argv, struct tenant_options *ret_options)
 {
     static const struct knob_command command = {
         .name = "gradpool tenant",
-        .operands = "add NAME | list | revoke NAME",
+        .operands = "add NAME | set NAME | list | revoke NAME",
         .knobs = tenant_knobs,
         .set = set,
         .operand = set_operand,
-        .before = "Makes and revokes the keys by which tenants use the service from other hosts. "
-                  "Runs on the coordinator's host, as the user of gradpool serve, while it runs.",
+        .before = "Makes and revokes the keys by which tenants use the service from other hosts, "
+                  "and says what each may use. Runs on the coordinator's host, as the user of "
+                  "gradpool serve, while it runs.",
         .after = "Examples:\n"
                  "  gradpool tenant add acme > acme.key     jobs: GRADPOOL_KEY_FILE=acme.key\n"
                  "  gradpool tenant add node8 --operator    for gradpool aggregator --join\n"
+                 "  gradpool tenant set acme --tenant-jobs-max 4 --job-bytes-max 8G\n"
+                 "  gradpool tenant set acme --job-bytes-max default   as serve has it\n"
                  "  gradpool tenant revoke acme             its jobs fail, at once\n\n"
+                 "A quota that is lowered ends nothing that is there. "
                  "A key is printed once; who has it is the tenant. Exit code: 0 done; 1 failed; "
                  "2 a mistake on the command line; 3 no service there."};
     struct tenant_options o = {0};
     knobs_parse(&command, argc, argv, &o);
-    const char *missing = !o.verb                                  ? "add, list or revoke"
+    bool changes = o.verb && strcmp(o.verb, "set") == 0;
+    const char *missing = !o.verb ? "add, set, list or revoke"
+                          : changes && o.name && o.named_count == 0 && !o.sets_loss_limit
+                              ? "a quota to set, such as --tenant-jobs-max N"
                           : !o.name && strcmp(o.verb, "list") != 0 ? "NAME, the tenant's"
                                                                    : NULL;
     if (missing) {
@@ -101,13 +143,15 @@ static int ask(const struct tenant_options *o, envelope *request, envelope **ret
     return error == 0 ? CLI_OK : error == -EHOSTDOWN ? CLI_NOTHING : CLI_FAILED;
 }
 
-static int add_key(const struct tenant_options *o)
+static int add_key(struct tenant_options *o)
 {
     Gradpool__Wire__TenantAddRequest add = GRADPOOL__WIRE__TENANT_ADD_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
     add.tenant = (char *)o->name;
     add.is_operator = o->is_operator;
     add.loss_limit_ppm = o->loss_limit_ppm;
+    add.limits = o->named;
+    add.n_limits = o->named_count;
     request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TENANT_ADD_REQUEST;
     request.tenant_add_request = &add;
     int code = ask(o, &request, &reply);
@@ -124,6 +168,23 @@ static int add_key(const struct tenant_options *o)
     return code;
 }
 
+static int set_quotas(struct tenant_options *o)
+{
+    Gradpool__Wire__TenantSetRequest change = GRADPOOL__WIRE__TENANT_SET_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT, *reply;
+    change.tenant = (char *)o->name;
+    change.limits = o->named;
+    change.n_limits = o->named_count;
+    change.sets_loss_limit = o->sets_loss_limit;
+    change.loss_limit_ppm = o->loss_limit_ppm;
+    request.body_case = GRADPOOL__WIRE__ENVELOPE__BODY_TENANT_SET_REQUEST;
+    request.tenant_set_request = &change;
+    int code = ask(o, &request, &reply);
+    if (code == CLI_OK)
+        gradpool__wire__envelope__free_unpacked(reply, NULL);
+    return code;
+}
+
 static int revoke_key(const struct tenant_options *o)
 {
     Gradpool__Wire__TenantRevokeRequest revoke = GRADPOOL__WIRE__TENANT_REVOKE_REQUEST__INIT;
@@ -137,18 +198,34 @@ static int revoke_key(const struct tenant_options *o)
     return code;
 }
 
+static void fill_limits(const Gradpool__Wire__TenantView *tenant, struct view_limit *limits)
+{
+    for (size_t i = 0; i < tenant->n_limits && i < LIMITS_OF_TENANT; i++)
+        limits[i] = (struct view_limit){.name = tenant->limits[i]->name,
+                                        .used = tenant->limits[i]->used,
+                                        .most = tenant->limits[i]->most,
+                                        .is_own = tenant->limits[i]->is_own};
+}
+
 static int show(const Gradpool__Wire__TenantsReply *reply, bool json, const struct cli_show *how)
 {
     _cleanup_free_ struct view_tenant *views = calloc(reply->n_tenants + 1, sizeof *views);
-    if (!views)
+    _cleanup_free_ struct view_limit *all_limits =
+        calloc((reply->n_tenants + 1) * LIMITS_OF_TENANT, sizeof *all_limits);
+    if (!views || !all_limits)
         return CLI_FAILED;
     for (size_t i = 0; i < reply->n_tenants; i++) {
         const Gradpool__Wire__TenantView *tenant = reply->tenants[i];
+        struct view_limit *limits = &all_limits[i * LIMITS_OF_TENANT];
+        fill_limits(tenant, limits);
         views[i] = (struct view_tenant){.tenant = tenant->tenant,
                                         .role = tenant->is_operator ? "operator" : "tenant",
                                         .state = tenant->is_revoked ? "revoked" : "active",
                                         .added_s = tenant->added_s,
                                         .loss_limit_ppm = tenant->loss_limit_ppm,
+                                        .cpu_ns = tenant->cpu_ns,
+                                        .limits = limits,
+                                        .limits_count = tenant->n_limits,
                                         .jobs = tenant->jobs,
                                         .connections = tenant->connections};
     }
@@ -179,5 +256,7 @@ int cli_tenant(int argc, char **argv, const struct cli_show *how)
     parse(argc, argv, &o);
     if (strcmp(o.verb, "add") == 0)
         return add_key(&o);
+    if (strcmp(o.verb, "set") == 0)
+        return set_quotas(&o);
     return strcmp(o.verb, "revoke") == 0 ? revoke_key(&o) : list_tenants(&o, how);
 }

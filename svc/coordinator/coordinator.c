@@ -30,6 +30,9 @@
 /* Ours, those of an aggregator and some workers; each further worker is a descriptor or two. */
 #define DESCRIPTORS_LEAST 64
 #define POLICY_NAMES_BYTES 256
+/* Of this thread, while others want it. */
+#define OPERATORS_PERCENT 50
+#define STRANGERS_PERCENT 25
 
 /* --- options --- */
 
@@ -185,9 +188,20 @@ static void are_fit(struct timer *timer)
 
 /* --- starting, ending --- */
 
+static void init_parties(struct service *s)
+{
+    party_init(&s->operators, PARTY_OPERATORS, OPERATORS_PERCENT);
+    party_init(&s->aggregators_party, PARTY_AGGREGATORS, 100);
+    party_init(&s->door, PARTY_OTHERS, STRANGERS_PERCENT);
+    for (int i = 0; i < STRANGER_PARTIES; i++)
+        party_init(&s->strangers[i], PARTY_OTHERS, STRANGERS_PERCENT);
+}
+
 static void init(struct service *s)
 {
+    init_parties(s);
     list_init(&s->visitors);
+    list_init(&s->frames_waiting);
     list_init(&s->peers);
     list_init(&s->waits);
     list_init(&s->tenants);
@@ -203,6 +217,7 @@ static void init(struct service *s)
     stopping_init(s);
     timer_init(&s->retry_timer, try_again);
     timer_init(&s->fit_timer, are_fit);
+    looks_init(&s->looks);
     s->lock_fd = s->spare_fd = -1;
     s->loop.epoll_fd = -1;
     s->tcp.source.fd = s->local.source.fd = -1;

@@ -334,8 +334,8 @@ static void recall(struct declare *d)
     profiles_recall(d->job, created(d), d->created_count);
 }
 
-/* Pieces and lanes for what is new, within the limits. Bytes are held against theirs first: they
- * say how many pieces there will be. */
+/* Pieces and lanes for what is new, within the limits: first by the bytes and the fewest pieces
+ * that there can be, then by the pieces that there are. */
 static int plan(struct declare *d, struct err *err)
 {
     if (d->created_count == 0)
@@ -436,6 +436,8 @@ void declare_handle(struct peer *p, const envelope *request)
                         .next_piece = job->next_piece};
     struct err err;
     int error = quota_check_request(job, &err);
+    if (error == 0)
+        error = quota_check_count(job->tenant, wanted->n_tensors, job->name, &err);
     if (error < 0)
         return peer_fail(p, request->id, error, "%s", err.text);
     for (size_t i = 0; i < wanted->n_tensors; i++)

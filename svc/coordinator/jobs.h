@@ -125,6 +125,7 @@ struct session {
     enum session_state state;
     bool knows_wait; /* of the job (waiting.c) */
     struct peer *peer;
+    uint64_t billed_ns;    /* of its connection's time on the coordinator's thread, before it */
     struct source process; /* pidfd, when it runs on this host */
     struct timer away;
     bool was_closed;    /* away: its connection ended as that of a process that has ended */
@@ -192,6 +193,7 @@ struct job {
     uint64_t trained_ns;  /* when it was last seen to train, or was last expected to begin */
     uint64_t arrived_ns;  /* when its first worker joined; 0: before this coordinator started */
     uint64_t feedback_ns; /* from then until its first round was over; 0: not yet, not known */
+    uint64_t control_ns;  /* of the coordinator's thread, for connections that have gone */
 };
 
 /* --- jobs.c --- */
@@ -258,6 +260,10 @@ void session_broken(struct session *session, uint32_t lane);
 void session_cut_off(struct session *session, uint32_t lane);
 /* Its host has answered nothing for so long, and will not. */
 void session_silent(struct session *session, uint64_t silent_ns);
+/* Its process has ended, and all is read that it sent. */
+void session_process_ended(struct session *session);
+/* Of the coordinator's thread, for all sessions of the job that are or were. */
+uint64_t session_control_ns(const struct job *job);
 /* It has said goodbye. */
 void session_leave(struct session *session);
 void session_row(const struct session *session, struct store_row *ret_row);

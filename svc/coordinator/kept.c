@@ -26,16 +26,19 @@ static void handle_again(struct wait *wait)
     wait_destroy(wait);
     if (!request)
         return peer_fail_memory(p, id);
+    struct turns *turns = &p->service->loop.turns;
+    struct turn *payer = turns_bill(turns, &p->turn);
     handler(p, request);
+    turns_bill(turns, payer);
     gradpool__wire__envelope__free_unpacked(request, NULL);
 }
 
 static size_t kept_of(const struct peer *p)
 {
     size_t bytes = 0;
-    list_for_each (node, &p->service->waits) {
-        const struct wait *wait = list_entry(node, struct wait, link);
-        if (wait->peer == p && wait->expired == handle_again)
+    list_for_each (node, &p->own_waits) {
+        const struct wait *wait = list_entry(node, struct wait, own_link);
+        if (wait->expired == handle_again)
             bytes += ((const struct kept *)wait->data)->bytes;
     }
     return bytes;

@@ -1,4 +1,4 @@
-/* Descriptors and timers. Owns the epoll descriptor and the list of armed timers; never the
+/* Descriptors, timers and turns. Owns the epoll descriptor and the list of armed timers; never the
  * objects they are embedded in. A handler may free any source or timer, its own too. */
 #include "svc/coordinator/loop.h"
 
@@ -8,6 +8,9 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+/* Handled before the next turn: cheap, and whoever is noticed late is served late. */
+#define EVENTS_A_STEP 64
+
 int loop_init(struct loop *loop)
 {
     int fd = epoll_create1(EPOLL_CLOEXEC);
@@ -15,6 +18,8 @@ int loop_init(struct loop *loop)
         return -errno;
     loop->epoll_fd = fd;
     list_init(&loop->timers);
+    loop->first = NULL;
+    turns_init(&loop->turns);
     return 0;
 }
 
@@ -36,6 +41,11 @@ int loop_rewatch(struct loop *loop, struct source *source, uint32_t events)
     return control(loop, EPOLL_CTL_MOD, source, events);
 }
 
+int loop_rewatch_once(struct loop *loop, struct source *source, uint32_t events)
+{
+    return control(loop, EPOLL_CTL_MOD, source, events | EPOLLONESHOT);
+}
+
 void loop_unwatch(struct loop *loop, struct source *source)
 {
     if (source->fd >= 0)
@@ -45,27 +55,37 @@ void loop_unwatch(struct loop *loop, struct source *source)
 void timer_init(struct timer *timer, void (*expired)(struct timer *timer))
 {
     list_init(&timer->link);
+    timer->loop = NULL;
     timer->expired = expired;
 }
 
 void timer_start(struct loop *loop, struct timer *timer, uint64_t deadline_ns)
 {
-    list_remove(&timer->link);
+    timer_stop(timer);
+    timer->loop = loop;
     timer->deadline_ns = deadline_ns;
     list_append(&loop->timers, &timer->link);
+    if (loop->first && deadline_ns < loop->first->deadline_ns)
+        loop->first = timer;
 }
 
-void timer_stop(struct timer *timer) { list_remove(&timer->link); }
+void timer_stop(struct timer *timer)
+{
+    list_remove(&timer->link);
+    if (timer->loop && timer->loop->first == timer)
+        timer->loop->first = NULL;
+}
 
 static struct timer *earliest(struct loop *loop)
 {
-    struct timer *first = NULL;
+    if (loop->first)
+        return loop->first;
     list_for_each (node, &loop->timers) {
         struct timer *timer = list_entry(node, struct timer, link);
-        if (!first || timer->deadline_ns < first->deadline_ns)
-            first = timer;
+        if (!loop->first || timer->deadline_ns < loop->first->deadline_ns)
+            loop->first = timer;
     }
-    return first;
+    return loop->first;
 }
 
 /* `now` is read once, so timers that handlers arm for "at once" wait for the next step. */
@@ -78,19 +98,30 @@ static void expire_timers(struct loop *loop)
     }
 }
 
+static uint64_t next_ns(struct loop *loop, uint64_t deadline_ns, uint64_t now_ns)
+{
+    const struct timer *timer = earliest(loop);
+    uint64_t turn_ns = turns_due_ns(&loop->turns, now_ns);
+    if (timer && timer->deadline_ns < deadline_ns)
+        deadline_ns = timer->deadline_ns;
+    return turn_ns < deadline_ns ? turn_ns : deadline_ns;
+}
+
 int loop_step(struct loop *loop, uint64_t deadline_ns)
 {
-    struct timer *next = earliest(loop);
-    if (next && next->deadline_ns < deadline_ns)
-        deadline_ns = next->deadline_ns;
-    struct epoll_event event;
-    int got = epoll_wait(loop->epoll_fd, &event, 1, clock_poll_ms(deadline_ns, clock_now_ns()));
-    if (got < 0 && errno != EINTR)
-        return -errno;
-    if (got > 0) {
+    uint64_t now_ns = clock_now_ns();
+    int wait_ms = clock_poll_ms(next_ns(loop, deadline_ns, now_ns), now_ns);
+    for (int i = 0; i < EVENTS_A_STEP; i++) {
+        struct epoll_event event;
+        int got = epoll_wait(loop->epoll_fd, &event, 1, i == 0 ? wait_ms : 0);
+        if (got < 0 && errno != EINTR)
+            return -errno;
+        if (got <= 0)
+            break;
         struct source *source = event.data.ptr;
         source->ready(source, event.events);
     }
     expire_timers(loop);
+    turns_take(&loop->turns, clock_now_ns());
     return 0;
 }

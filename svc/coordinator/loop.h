@@ -1,14 +1,17 @@
-/* The coordinator's event loop: descriptors and timers, one thread. */
+/* The coordinator's event loop: descriptors, timers and turns, one thread. */
 #ifndef GRADPOOL_COORDINATOR_LOOP_H
 #define GRADPOOL_COORDINATOR_LOOP_H
 
 #include "svc/base/list.h"
+#include "svc/coordinator/turns.h"
 
 #include <stdint.h>
 
 struct loop {
     int epoll_fd;
-    struct list timers; /* armed ones, unordered: there are few */
+    struct list timers;  /* armed ones, unordered */
+    struct timer *first; /* the earliest of them; NULL: to be looked for */
+    struct turns turns;
 };
 
 /* Embedded in the object that owns the descriptor. fd -1: not watched. */
@@ -20,6 +23,7 @@ struct source {
 /* Embedded likewise; fires once. */
 struct timer {
     struct list link;
+    struct loop *loop; /* where it is armed, or was last */
     uint64_t deadline_ns;
     void (*expired)(struct timer *timer);
 };
@@ -29,6 +33,8 @@ void loop_fini(struct loop *loop);
 
 int loop_watch(struct loop *loop, struct source *source, uint32_t events);
 int loop_rewatch(struct loop *loop, struct source *source, uint32_t events);
+/* Like loop_rewatch(), for the next event alone: then it is not watched until the next call. */
+int loop_rewatch_once(struct loop *loop, struct source *source, uint32_t events);
 /* Stops watching; the descriptor stays open and source->fd stays. Fine when not watched. */
 void loop_unwatch(struct loop *loop, struct source *source);
 
@@ -37,8 +43,9 @@ void timer_init(struct timer *timer, void (*expired)(struct timer *timer));
 void timer_start(struct loop *loop, struct timer *timer, uint64_t deadline_ns);
 void timer_stop(struct timer *timer);
 
-/* Waits for one event until `deadline_ns` at most, handles it, then handles all timers that are
- * due. One event a call, so a handler may free any other source. */
+/* Waits until `deadline_ns` at most for an event, a timer or a turn. Handles the events that are
+ * there (64 at most; each is fetched alone, so that a handler may free any other source), then all
+ * timers that are due, then one turn. */
 int loop_step(struct loop *loop, uint64_t deadline_ns);
 
 #endif

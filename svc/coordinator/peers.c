@@ -1,8 +1,9 @@
 /* Control connections: accepting, greeting, handing each message to its handler, letting go. Owns
- * struct peer. A peer is freed only from the loop (its own timer or event), never inside a handler,
- * so handlers may break any peer at any time (K5). */
+ * struct peer. A peer is freed only from the loop (its own timer), never inside a handler, so
+ * handlers may break any peer at any time (K5). What it sends is read in its turn alone (K99). */
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/frames.h"
 #include "svc/coordinator/holding.h"
 #include "svc/coordinator/keeping.h"
 #include "svc/coordinator/leaving.h"
@@ -22,11 +23,16 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define GREET_DEADLINE_NS (5 * NS_PER_S) /* from accept to Hello */
+#define GREET_DEADLINE_NS (5 * NS_PER_S) /* from its first turn to Hello */
 #define CLOSE_DEADLINE_NS NS_PER_S       /* to take our last words */
 /* Handled in a row before others get their turn, if they do not take too long. */
 #define MESSAGES_IN_A_ROW 64
-#define TURN_NS (5 * NS_PER_MS)
+#define TURN_NS (250 * NS_PER_US)
+#define ACCEPTS_A_TURN 4
+/* Of one operator's connection, not answered yet. */
+#define REQUESTS_AT_A_TIME 4
+/* With so much of ours unread, a peer is answered no more. */
+#define BACKLOG_BYTES_READ_ON (256u << 10)
 
 typedef void (*handler_fn)(struct peer *p, const envelope *message);
 
@@ -64,6 +70,7 @@ static const struct {
     {BODY(TIMELINE_NEXT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, timelines_handle_next},
     {BODY(STOP_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, stopping_handle},
     {BODY(TENANT_ADD_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_add},
+    {BODY(TENANT_SET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_set},
     {BODY(TENANT_REVOKE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_revoke},
     {BODY(TENANTS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_list},
 };
@@ -86,6 +93,8 @@ static void peer_destroy(struct peer *p)
     saving_peer_gone(p);
     timelines_peer_gone(p);
     timer_stop(&p->timer);
+    frames_forget(p);
+    turn_fini(&p->service->loop.turns, &p->turn);
     loop_unwatch(&p->service->loop, &p->source);
     list_remove(&p->link);
     channel_destroy(p->channel);
@@ -105,11 +114,18 @@ static void peer_gone(struct peer *p)
         session_away(session, SESSION_AWAY_NS, was_closed);
 }
 
+/* Who waits for a turn is late by our doing. */
 static void peer_expired(struct timer *timer)
 {
     struct peer *p = container_of(timer, struct peer, timer);
+    bool is_awaited = p->state == PEER_GREETING || p->state == PEER_OPEN;
+    if (is_awaited && turn_waits(&p->turn))
+        return timer_start(&p->service->loop, timer, clock_now_ns() + GREET_DEADLINE_NS);
     if (p->state == PEER_GREETING)
         log_warn_rarely("%s did not say hello; closed", channel_peer(p->channel));
+    else if (p->state == PEER_OPEN)
+        log_warn("%s: the rest of a message of %u bytes did not come within %d s; closed",
+                 channel_peer(p->channel), p->frame_bytes, (int)(FRAME_DEADLINE_NS / NS_PER_S));
     peer_gone(p);
 }
 
@@ -132,9 +148,15 @@ void peer_finish(struct peer *p)
         shutdown(channel_fd(p->channel), SHUT_WR);
 }
 
+/* Who waits for a turn has said enough; the end of the connection is told once at any time. */
 static void update_events(struct peer *p)
 {
-    loop_rewatch(&p->service->loop, &p->source, channel_events(p->channel));
+    uint32_t events = channel_events(p->channel);
+    if (turn_waits(&p->turn) && p->has_hung_up)
+        return; /* it would be told again and again */
+    if (turn_waits(&p->turn) || p->is_held)
+        events &= ~(uint32_t)EPOLLIN;
+    loop_rewatch_once(&p->service->loop, &p->source, events);
 }
 
 void peer_send(struct peer *p, const envelope *message)
@@ -215,6 +237,16 @@ static bool count_in(struct peer *p, uint64_t request, struct tenant *tenant)
     return true;
 }
 
+/* An operator on the Unix socket stays with the operators. */
+static void choose_party(struct peer *p, WIRE(Role) role)
+{
+    struct service *s = p->service;
+    if (role == GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR)
+        turn_join(&s->loop.turns, &p->turn, &s->aggregators_party);
+    else if (!p->is_local || role == GRADPOOL__WIRE__ROLE__ROLE_CLIENT)
+        turn_join(&s->loop.turns, &p->turn, &p->tenant->party);
+}
+
 /* Finds out whose connection it is; false: nobody's that may come, and it was told. */
 static bool admit(struct peer *p, uint64_t request, const WIRE(Hello) * hello)
 {
@@ -278,6 +310,7 @@ static void greet(struct peer *p, const envelope *message)
     }
     if (!admit(p, message->id, hello))
         return;
+    channel_hold_frames(p->channel, FRAME_BYTES_FREE);
     char listen[sizeof p->service->tcp.endpoint.host + 32];
     WIRE(Welcome) welcome = GRADPOOL__WIRE__WELCOME__INIT;
     if (hello->role == GRADPOOL__WIRE__ROLE__ROLE_OPERATOR)
@@ -289,6 +322,7 @@ static void greet(struct peer *p, const envelope *message)
     e.id = message->id;
     e.body_case = BODY(WELCOME);
     e.welcome = &welcome;
+    choose_party(p, hello->role);
     p->role = hello->role;
     p->state = PEER_OPEN;
     timer_stop(&p->timer);
@@ -319,38 +353,101 @@ static void handle(struct peer *p, const envelope *message)
     refuse(p, message, -EOPNOTSUPP, "gradpool serve does not answer this message");
 }
 
-static void receive(struct peer *p)
+static void handle_message(struct peer *p, envelope *message)
+{
+    if (p->aggregator)
+        liveness_heard(p->aggregator);
+    if (p->state == PEER_GREETING)
+        greet(p, message);
+    else if (p->state == PEER_OPEN)
+        handle(p, message);
+    gradpool__wire__envelope__free_unpacked(message, NULL);
+    visitors_heard(p);
+}
+
+/* What asks for more than it takes is not read on: its requests wait where they cost nothing. */
+static bool is_held_back(const struct peer *p)
+{
+    if (p->has_hung_up || p->state != PEER_OPEN || p->aggregator)
+        return false;
+    return (p->role == GRADPOOL__WIRE__ROLE__ROLE_OPERATOR && p->waits >= REQUESTS_AT_A_TIME) ||
+           channel_backlog(p->channel) > BACKLOG_BYTES_READ_ON || frames_waits(p);
+}
+
+void peer_wait_for_turn(struct peer *p)
+{
+    turn_wait(&p->service->loop.turns, &p->turn);
+    update_events(p);
+}
+
+void peer_check_held(struct peer *p)
+{
+    if (!p->is_held || is_held_back(p))
+        return;
+    p->is_held = false;
+    peer_wait_for_turn(p);
+}
+
+/* Nothing whole is there: whether a long message that has begun may be read on at once. */
+static bool goes_on(struct peer *p)
+{
+    int admitted = frames_admit(p);
+    if (admitted < 0 && p->has_hung_up)
+        peer_break(p); /* the rest will never come */
+    p->is_held = admitted < 0;
+    return admitted > 0;
+}
+
+/* Whether more may lie in the channel already, of which epoll knows nothing. */
+static bool receive(struct peer *p)
 {
     uint64_t began_ns = clock_now_ns();
     for (int i = 0; i < MESSAGES_IN_A_ROW && clock_now_ns() < began_ns + TURN_NS; i++) {
         envelope *message;
+        if (view_answer(p))
+            continue;
+        p->is_held = is_held_back(p);
+        if (p->is_held)
+            return false;
         int error = channel_receive(p->channel, &message);
         if (error == -EAGAIN)
-            return;
+            return goes_on(p);
         if (error < 0) {
             if (error != -ECONNRESET)
                 log_warn("%s; closed", channel_failure(p->channel));
-            return peer_break(p);
+            peer_break(p);
+            return false;
         }
-        if (p->aggregator)
-            liveness_heard(p->aggregator);
-        if (p->state == PEER_GREETING)
-            greet(p, message);
-        else if (p->state == PEER_OPEN)
-            handle(p, message);
-        gradpool__wire__envelope__free_unpacked(message, NULL);
-        visitors_heard(p);
+        frames_received(p);
+        handle_message(p, message);
         if (p->state == PEER_BROKEN)
-            return;
+            return false;
     }
-    /* More may lie in the channel already, of which epoll knows nothing. */
-    if (p->state == PEER_OPEN)
-        timer_start(&p->service->loop, &p->timer, clock_now_ns());
+    return true;
 }
 
-bool peer_is_behind(const struct peer *p)
+void peer_read_out(struct peer *p)
 {
-    return p->state == PEER_OPEN && !list_is_empty(&p->timer.link);
+    p->process_ended = true;
+    p->has_hung_up = true;
+    peer_wait_for_turn(p);
+}
+
+static void take_turn(struct turn *turn)
+{
+    struct peer *p = container_of(turn, struct peer, turn);
+    if (p->state == PEER_BROKEN)
+        return;
+    if (p->state == PEER_GREETING && !p->was_seen)
+        timer_start(&p->service->loop, &p->timer, clock_now_ns() + GREET_DEADLINE_NS);
+    p->was_seen = true;
+    bool is_behind = receive(p);
+    if (is_behind && p->state == PEER_OPEN)
+        turn_wait(&p->service->loop.turns, turn);
+    else if (p->process_ended && p->session)
+        session_process_ended(p->session);
+    if (p->state != PEER_BROKEN)
+        update_events(p);
 }
 
 static void peer_ready(struct source *source, uint32_t events)
@@ -362,20 +459,21 @@ static void peer_ready(struct source *source, uint32_t events)
         return peer_break(p);
     if (p->state == PEER_CLOSING && !(channel_events(p->channel) & EPOLLOUT))
         shutdown(channel_fd(p->channel), SHUT_WR);
+    p->has_hung_up |= (events & (EPOLLHUP | EPOLLERR)) != 0;
     if (events & ~(uint32_t)EPOLLOUT)
-        receive(p);
-    if (p->state != PEER_BROKEN)
-        update_events(p);
+        turn_wait(&p->service->loop.turns, &p->turn);
+    peer_check_held(p);
+    update_events(p);
 }
 
-static void timer_ready(struct timer *timer)
+/* Strangers of one address share a party: a flood from one leaves the others their turns. */
+static struct party *party_of_stranger(struct peer *p)
 {
-    struct peer *p = container_of(timer, struct peer, timer);
-    if (p->state != PEER_OPEN)
-        return peer_expired(timer);
-    receive(p);
-    if (p->state != PEER_BROKEN)
-        update_events(p);
+    const char *text = channel_peer(p->channel), *end = strrchr(text, ':');
+    uint32_t hash = 2166136261u;
+    for (const char *at = text; *at && at != end; at++)
+        hash = (hash ^ (uint8_t)*at) * 16777619u;
+    return &p->service->strangers[hash % STRANGER_PARTIES];
 }
 
 int peer_accept(struct service *s, int fd)
@@ -399,7 +497,10 @@ int peer_accept(struct service *s, int fd)
     p->state = PEER_GREETING;
     p->is_local = channel_credentials(p->channel, &pid, &uid) == 0;
     list_init(&p->visit);
-    timer_init(&p->timer, timer_ready);
+    list_init(&p->frame_link);
+    list_init(&p->own_waits);
+    turn_init(&p->turn, p->is_local ? &s->operators : party_of_stranger(p), take_turn);
+    timer_init(&p->timer, peer_expired);
     timer_start(&s->loop, &p->timer, clock_now_ns() + GREET_DEADLINE_NS);
     list_append(&s->peers, &p->link);
     error = loop_watch(&s->loop, &p->source, EPOLLIN);
@@ -423,18 +524,36 @@ static void turn_away(struct service *s, int listening_fd)
     s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-static void listener_ready(struct source *source, uint32_t events)
+static bool accept_one(struct listener *l)
 {
-    struct listener *l = container_of(source, struct listener, source);
-    int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = accept4(l->source.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE)
-            turn_away(l->service, source->fd);
-        return;
+            turn_away(l->service, l->source.fd);
+        return errno == ECONNABORTED;
     }
     int error = peer_accept(l->service, fd);
     if (error < 0)
         log_warn_rarely("a connection was turned away: %s (see ulimit -n)", err_text(error));
+    return true;
+}
+
+static void accept_in_turn(struct turn *turn)
+{
+    struct listener *l = container_of(turn, struct listener, turn);
+    for (int i = 0; i < ACCEPTS_A_TURN && accept_one(l); i++)
+        ;
+    loop_rewatch_once(&l->service->loop, &l->source, EPOLLIN);
+}
+
+/* The Unix socket is for operators first. */
+static void listener_ready(struct source *source, uint32_t events)
+{
+    struct listener *l = container_of(source, struct listener, source);
+    if (l->endpoint.is_unix)
+        accept_one(l);
+    else
+        turn_wait(&l->service->loop.turns, &l->turn);
 }
 
 int listener_open(struct service *s, struct listener *l, const char *interface_name,
@@ -446,7 +565,8 @@ int listener_open(struct service *s, struct listener *l, const char *interface_n
         return error;
     l->service = s;
     l->source = (struct source){.fd = fd, .ready = listener_ready};
-    error = loop_watch(&s->loop, &l->source, EPOLLIN);
+    turn_init(&l->turn, &s->door, accept_in_turn);
+    error = loop_watch(&s->loop, &l->source, EPOLLIN | (l->endpoint.is_unix ? 0 : EPOLLONESHOT));
     return error < 0 ? err_set(err, error, "cannot watch a socket: %s", err_text(error)) : 0;
 }
 
@@ -455,6 +575,7 @@ void listener_close(struct listener *l)
     if (l->source.fd < 0)
         return;
     loop_unwatch(&l->service->loop, &l->source);
+    turn_fini(&l->service->loop.turns, &l->turn);
     close(l->source.fd);
     l->source.fd = -1;
     if (l->endpoint.is_unix)

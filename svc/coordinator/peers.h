@@ -27,7 +27,8 @@ struct peer {
     struct list link;
     struct service *service;
     struct channel *channel;
-    struct timer timer; /* of greeting, of closing, or to go on receiving */
+    struct timer timer; /* of greeting, of a long message, of closing */
+    struct turn turn;
     enum peer_state state;
     WIRE(Role) role;
     bool is_local;         /* over the Unix socket */
@@ -38,12 +39,21 @@ struct peer {
     struct aggregator *aggregator;
     struct list visit; /* in service.visitors while it has joined nothing (visitors.c) */
     uint64_t heard_ns;
-    uint64_t look_ns;      /* silence.c: not before this; 0: not looked at */
-    uint32_t silent_looks; /* in a row */
+    uint64_t look_ns;       /* silence.c: not before this; 0: not looked at */
+    uint32_t silent_looks;  /* in a row */
+    bool was_seen;          /* it has had a turn */
+    bool is_held;           /* what it sends is not read for now (K101) */
+    bool has_hung_up;       /* nothing is held back any more: all it sent is read to its end */
+    bool process_ended;     /* of its session, which is lost when all is read */
+    struct list own_waits;  /* requests of it that are not answered yet */
+    uint32_t waits;         /* so many */
+    uint32_t frame_bytes;   /* of the long message that it may send; 0: none */
+    struct list frame_link; /* in service.frames_waiting until it may (frames.c) */
 };
 
 struct listener {
     struct source source;
+    struct turn turn; /* over TCP: accepting costs what strangers may spend */
     struct service *service;
     struct endpoint endpoint;
 };
@@ -62,8 +72,12 @@ void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
 void peer_fail_memory(struct peer *p, uint64_t id);
 /* false: the peer was told that `what` ("moving tasks") is for operators, and how to be one. */
 bool peer_is_operator(struct peer *p, uint64_t request, const char *what);
-/* More of what it has sent is here than one turn takes. */
-bool peer_is_behind(const struct peer *p);
+/* The process of its session has ended: once all is read that it sent, the session is lost. */
+void peer_read_out(struct peer *p);
+/* It has a turn, as if something had come from it. */
+void peer_wait_for_turn(struct peer *p);
+/* What it was held for may be over. */
+void peer_check_held(struct peer *p);
 /* Lets it go from the loop, not before this handler ends. */
 void peer_break(struct peer *p);
 /* Names that go into log lines: UTF-8, no quotes, harmless (text.h); a node's not too long. */
@@ -76,15 +90,14 @@ void peers_destroy(struct service *s);
 /* --- waits.c --- */
 
 struct wait {
-    struct list link;
+    struct list link, own_link; /* in those of the service, of the peer */
     uint64_t id;
     struct peer *peer;
     uint64_t request; /* the id that the reply must carry */
     struct timer timer;
     void (*expired)(struct wait *wait);
-    uint32_t pending; /* calls not answered yet */
-    uint32_t job;     /* whose request it is; 0: nobody's */
-    void *data;       /* freed with it */
+    uint32_t job; /* whose request it is; 0: nobody's */
+    void *data;   /* freed with it */
 };
 
 /* Takes over `data`. NULL: no memory, and the peer was told. */
@@ -108,6 +121,7 @@ void late_handle(struct peer *p, const envelope *message);
 /* Of one that was kept. */
 void ticket_answer(struct peer *p, const envelope *message);
 void tenant_handle_add(struct peer *p, const envelope *message);
+void tenant_handle_set(struct peer *p, const envelope *message);
 void tenant_handle_revoke(struct peer *p, const envelope *message);
 void tenant_handle_list(struct peer *p, const envelope *message);
 void aggregator_handle_join(struct peer *p, const envelope *message);

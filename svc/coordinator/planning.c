@@ -324,6 +324,8 @@ void plan_handle(struct peer *p, const envelope *request)
     const WIRE(PlanRequest) *wanted = request->plan_request;
     struct err err;
     int error = check_request(wanted, &err);
+    if (error == 0)
+        error = quota_check_count(p->tenant, wanted->n_tensors, wanted->job, &err);
     if (error < 0)
         return peer_fail(p, request->id, error, "%s", err.text);
     envelope e = ENVELOPE_INIT;

@@ -13,6 +13,9 @@ struct quota {
 void quota_of_job(const struct job *job, struct quota *ret_quota);
 void quota_of_tenant(const struct service *s, const struct tenant *tenant, struct quota *ret_quota);
 
+/* Fills what tenants lend, where each lends most, as lanes counted last. */
+void quota_count_lent(struct service *s);
+
 /* "tenant acme"; fills `buffer` and returns it. */
 const char *quota_tenant_name(const struct tenant *tenant, char *buffer, size_t buffer_bytes);
 
@@ -22,6 +25,10 @@ int quota_check_new_job(const struct service *s, const struct tenant *tenant, co
 /* Whether the job may keep these new tensors, which it holds already, and their pieces. */
 int quota_check_declared(const struct job *job, struct tensor *const *tensors, size_t count,
                          struct err *err);
+/* Whether one request may name so many tensors, before it is worked on. */
+int quota_check_count(const struct tenant *tenant, size_t tensors, const char *job,
+                      struct err *err);
+uint64_t quota_most(const struct tenant *tenant, enum limit limit);
 /* One more request that is answered later. */
 int quota_check_request(const struct job *job, struct err *err);
 /* A lane would hold more than it may, with what these new tensors bring: -EDQUOT for the job,

@@ -7,6 +7,7 @@
 #include "svc/coordinator/coordinator.h"
 #include "svc/coordinator/events.h"
 #include "svc/coordinator/fleet.h"
+#include "svc/coordinator/looks.h"
 #include "svc/coordinator/scaling.h"
 #include "svc/coordinator/settings.h"
 #include "svc/coordinator/tensors.h"
@@ -24,6 +25,8 @@
 
 enum service_phase { SERVICE_UP, SERVICE_DRAINING, SERVICE_DOWN };
 
+#define STRANGER_PARTIES 16
+
 struct service {
     struct coordinator_options options; /* strings owned */
     struct loop loop;
@@ -32,6 +35,7 @@ struct service {
     struct provisioner *provisioner;
     int lock_fd, spare_fd;
     struct listener tcp, local;
+    struct party operators, aggregators_party, door, strangers[STRANGER_PARTIES];
     struct source signals;
     struct source display_source;
     struct timer display_timer, show_timer;
@@ -41,12 +45,14 @@ struct service {
     uint32_t idle_shows;     /* snapshots in a row while nothing trained */
     struct timer drain_timer, give_up_timer, retry_timer, ping_timer;
     struct timer look_timer, measure_timer, leavers_timer;
-    struct timer fit_timer;   /* until the last keeper that was relieved is fit again */
-    bool tells_leavers;       /* the last of them runs */
-    uint64_t scaled_ns;       /* when growth had its last window */
-    uint64_t measure_wait_ns; /* until the next look at what trains */
-    uint32_t idle_looks;      /* in a row that saw nothing train */
-    struct list visitors;     /* peers, who has been silent longest first */
+    struct timer fit_timer;     /* until the last keeper that was relieved is fit again */
+    bool tells_leavers;         /* the last of them runs */
+    uint64_t scaled_ns;         /* when growth had its last window */
+    uint64_t measure_wait_ns;   /* until the next look at what trains */
+    uint32_t idle_looks;        /* in a row that saw nothing train */
+    struct list frames_waiting; /* peers whose long messages wait for memory (frames.c) */
+    uint64_t frame_bytes;       /* of long messages that are being received */
+    struct list visitors;       /* peers, who has been silent longest first */
     size_t visitors_count;
     size_t outer_descriptors; /* of connections over TCP, and of workers that are watched */
     struct list peers, waits, tenants, jobs, aggregators, migrations, orders, savings, timelines;
@@ -55,6 +61,7 @@ struct service {
     struct timer leave_timer;
     void (*leave_done)(struct service *s); /* all local aggregators leave: leaving.c */
     uint64_t profiles_turn;
+    struct looks looks;
     struct scaling scaling;
     struct events events;
     struct settings settings; /* filled once */
@@ -118,6 +125,10 @@ void leavers_start(struct service *s);
 /* The view of an operator, but for ranks and limits of jobs: a StatusReply and a JobsReply, the
  * caller's. Figures are the last known ones. -ENOMEM. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);
+/* Who waits for this look at the aggregators, or an earlier one, is answered in its turn. */
+void view_look_over(struct service *s, uint64_t look);
+/* One request of the peer that is ready; false: there is none. */
+bool view_answer(struct peer *p);
 
 /* --- orders.c --- */
 

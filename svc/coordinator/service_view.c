@@ -1,5 +1,6 @@
 /* What operators are shown: status and jobs. Asks the aggregators for figures first, and shows the
- * last known ones of those that do not answer in time. */
+ * last known ones of those that do not answer in time. Answers are made in turns of those who have
+ * asked, who pay for them (K99). */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/measuring.h"
 #include "svc/coordinator/members.h"
@@ -12,10 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STATS_DEADLINE_NS (500 * NS_PER_MS)
+#define VIEW_DEADLINE_NS NS_PER_S
 
 struct view {
     bool is_jobs;
+    bool is_ready;                    /* to be answered in the next turn of who asked */
+    uint64_t look;                    /* that it waits for */
     char job[JOB_NAME_BYTES_MAX + 1]; /* "": all */
 };
 
@@ -195,6 +198,21 @@ static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusR
     }
 }
 
+static void fill_payers(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
+{
+    reply->tenants = take(pool, list_length(&s->tenants) * sizeof *reply->tenants);
+    list_for_each (node, &s->tenants) {
+        const struct tenant *tenant = list_entry(node, struct tenant, link);
+        WIRE(TenantUse) *use = reply->tenants ? take(pool, sizeof *use) : NULL;
+        if (!use)
+            return;
+        gradpool__wire__tenant_use__init(use);
+        use->tenant = (char *)tenant->key.tenant;
+        use->cpu_ns = tenant->party.cpu_ns;
+        reply->tenants[reply->n_tenants++] = use;
+    }
+}
+
 static void fill_for_operators(struct pool *pool, struct service *s, WIRE(StatusReply) * reply)
 {
     reply->state_dir = (char *)s->options.state_dir;
@@ -202,6 +220,7 @@ static void fill_for_operators(struct pool *pool, struct service *s, WIRE(Status
     reply->pid = (uint32_t)getpid();
     reply->cpu_ns = clock_process_cpu_ns();
     fill_events(pool, s, reply);
+    fill_payers(pool, s, reply);
     reply->settings = s->settings.list;
     reply->n_settings = s->settings.count;
 }
@@ -283,36 +302,9 @@ static void add_lent(const struct job *job, struct quota *quota)
     quota->used[LIMIT_JOB_REGIONS] = use.registered_regions;
 }
 
-static void count_regions_on(struct service *s, const WIRE(LaneUse) * lane)
-{
-    list_for_each (node, &s->tenants)
-        list_entry(node, struct tenant, link)->regions = 0;
-    for (size_t i = 0; lane && i < lane->n_jobs; i++) {
-        const struct job *job = jobs_find_id(s, lane->jobs[i]->job_id);
-        if (!job)
-            continue;
-        struct tenant *t = job->tenant;
-        t->regions += lane->jobs[i]->registered_regions;
-        t->regions_most = t->regions > t->regions_most ? t->regions : t->regions_most;
-    }
-}
-
-/* Of each tenant, on the lane where it has most: all its jobs, lane by lane, once for all jobs
- * that are shown. */
-static void count_regions(struct service *s)
-{
-    list_for_each (node, &s->tenants)
-        list_entry(node, struct tenant, link)->regions_most = 0;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
-        for (size_t i = 0; i < a->lanes_count; i++)
-            count_regions_on(s, stats_of_lane(&a->lanes[i]));
-    }
-}
-
 static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) * view)
 {
-    const struct limits *limits = &job->service->options.limits;
+    const struct limits *limits = &job->tenant->limits;
     struct quota own, of_tenant;
     WIRE(LimitUse) *rows = take(pool, LIMITS * sizeof *rows);
     view->limits = take(pool, LIMITS * sizeof *view->limits);
@@ -322,11 +314,13 @@ static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) 
     quota_of_tenant(job->service, job->tenant, &of_tenant);
     add_lent(job, &own);
     of_tenant.used[LIMIT_TENANT_REGIONS] = job->tenant->regions_most;
-    for (enum limit limit = 0; limit < LIMIT_LANE_MEMORY; limit++) {
+    of_tenant.used[LIMIT_TENANT_LENT] = job->tenant->lent_most;
+    for (enum limit limit = 0; limit < LIMITS_OF_TENANT; limit++) {
         gradpool__wire__limit_use__init(&rows[limit]);
         rows[limit].name = (char *)limit_about(limit)->name;
         rows[limit].used = own.used[limit] + of_tenant.used[limit];
         rows[limit].most = limits->most[limit];
+        rows[limit].is_own = limits->own >> limit & 1;
         view->limits[view->n_limits++] = &rows[limit];
     }
 }
@@ -341,6 +335,7 @@ static void fill_profile(const struct job *job, WIRE(JobView) * view)
     view->loss_limit_ppm = job_limit_ppm(job);
     view->durability = job->durability;
     view->feedback_ns = job->feedback_ns;
+    view->control_ns = session_control_ns(job);
 }
 
 static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
@@ -385,7 +380,7 @@ static void fill_jobs(struct pool *pool, struct service *s, const struct peer *r
                    residents_predict(s, &residents) < 0;
     if (pool->failed)
         return residents_free(&residents);
-    count_regions(s);
+    quota_count_lent(s);
     list_for_each (node, &s->jobs) {
         const struct job *job = list_entry(node, struct job, link);
         bool is_visible = !only || job->tenant == only;
@@ -425,33 +420,31 @@ static void answer(struct wait *wait)
     wait_destroy(wait);
 }
 
-struct asked {
-    uint64_t wait;
-    uint32_t aggregator;
-};
-
-static void got_stats(struct service *s, void *data, const envelope *reply, int code,
-                      const char *text)
+static void make_ready(struct wait *wait)
 {
-    const struct asked *asked = data;
-    struct aggregator *a = aggregator_find(s, asked->aggregator);
-    struct wait *wait = wait_find(s, asked->wait);
-    if (a && reply && reply->body_case == BODY(STATS_REPLY))
-        stats_keep(a, reply);
-    if (wait && --wait->pending == 0)
-        answer(wait);
+    ((struct view *)wait->data)->is_ready = true;
+    peer_wait_for_turn(wait->peer);
 }
 
-static void ask(struct wait *wait, struct aggregator *a)
+void view_look_over(struct service *s, uint64_t look)
 {
-    struct asked *asked = calloc(1, sizeof *asked);
-    if (!asked)
-        return;
-    *asked = (struct asked){.wait = wait->id, .aggregator = a->id};
-    if (stats_request(a, 0, STATS_DEADLINE_NS, got_stats, asked) == 0)
-        wait->pending++;
-    else
-        free(asked);
+    list_for_each (node, &s->waits) {
+        struct wait *wait = list_entry(node, struct wait, link);
+        if (wait->expired == make_ready && ((struct view *)wait->data)->look <= look)
+            make_ready(wait);
+    }
+}
+
+bool view_answer(struct peer *p)
+{
+    list_for_each (node, &p->own_waits) {
+        struct wait *wait = list_entry(node, struct wait, own_link);
+        if (wait->expired != make_ready || !((struct view *)wait->data)->is_ready)
+            continue;
+        answer(wait);
+        return true;
+    }
+    return false;
 }
 
 static void ask_all(struct peer *p, uint64_t request, bool is_jobs, const char *job)
@@ -460,17 +453,13 @@ static void ask_all(struct peer *p, uint64_t request, bool is_jobs, const char *
     if (!view)
         return peer_fail_memory(p, request);
     view->is_jobs = is_jobs;
+    view->look = UINT64_MAX;
     memcpy(view->job, job, strlen(job));
-    struct wait *wait = wait_create(p, request, 2 * STATS_DEADLINE_NS, answer, view);
+    struct wait *wait = wait_create(p, request, VIEW_DEADLINE_NS, make_ready, view);
     if (!wait)
         return;
-    list_for_each (node, &p->service->aggregators) {
-        struct aggregator *a = list_entry(node, struct aggregator, link);
-        if (a->state == AGGREGATOR_UP)
-            ask(wait, a);
-    }
-    if (wait->pending == 0)
-        answer(wait);
+    view->look = p->service->looks.number + 1;
+    looks_ask(p->service);
 }
 
 void view_handle_status(struct peer *p, const envelope *request)

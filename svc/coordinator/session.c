@@ -32,6 +32,18 @@ const char *session_name(const struct session *session, char *buffer, size_t buf
     return buffer;
 }
 
+/* Of connections that have gone, and of those that are there. */
+uint64_t session_control_ns(const struct job *job)
+{
+    uint64_t spent_ns = job->control_ns;
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        if (session && session->peer)
+            spent_ns += session->peer->turn.cpu_ns - session->billed_ns;
+    }
+    return spent_ns;
+}
+
 static void unwatch_process(struct session *session)
 {
     if (session->process.fd < 0)
@@ -50,6 +62,8 @@ static void detach(struct session *session)
     if (!p)
         return;
     p->session = NULL;
+    p->process_ended = false;
+    session->job->control_ns += p->turn.cpu_ns - session->billed_ns;
     visitors_return(p);
 }
 
@@ -152,18 +166,17 @@ void session_cut_off(struct session *session, uint32_t lane)
     lost(session);
 }
 
+void session_process_ended(struct session *session) { lost(session); }
+
 /* A goodbye may still lie in the socket of a process that has ended: all is read first, turn by
- * turn (this comes again until the process is not watched any more), and the end of the connection
- * behind it takes care of the session. */
+ * turn, and the end of the connection behind it takes care of the session. */
 static void process_ended(struct source *source, uint32_t events)
 {
     struct session *session = container_of(source, struct session, process);
-    struct peer *peer = session->peer;
-    if (!peer)
+    if (!session->peer)
         return lost(session);
-    peer->source.ready(&peer->source, EPOLLIN);
-    if (peer->session == session && !peer_is_behind(peer))
-        lost(session);
+    unwatch_process(session);
+    peer_read_out(session->peer);
 }
 
 static void away_too_long(struct timer *timer) { lost(container_of(timer, struct session, away)); }
@@ -231,6 +244,7 @@ void session_attach(struct session *session, struct peer *p)
     holding_rank_gone(session); /* who comes again has let go */
     session->peer = p;
     session->state = SESSION_JOINED;
+    session->billed_ns = p->turn.cpu_ns;
     p->session = session;
     timer_stop(&session->away);
     watch_process(session);

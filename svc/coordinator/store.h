@@ -40,6 +40,7 @@ struct store_tenant {
     uint32_t is_operator, is_revoked;
     uint64_t added_s;
     uint32_t loss_limit_ppm; /* 0: none */
+    const char *limits;      /* its own ones, as limits_write_own() has them */
 };
 struct store_aggregator {
     uint32_t aggregator;

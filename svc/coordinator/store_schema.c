@@ -22,7 +22,8 @@ const struct table schema_tables[STORE_TABLES] = {
                       "",
                       {COLUMN(tenant, name, TEXT), COLUMN(tenant, secret, TEXT),
                        COLUMN(tenant, is_operator, U32), COLUMN(tenant, is_revoked, U32),
-                       COLUMN(tenant, added_s, U64), COLUMN(tenant, loss_limit_ppm, U32)}},
+                       COLUMN(tenant, added_s, U64), COLUMN(tenant, loss_limit_ppm, U32),
+                       COLUMN(tenant, limits, TEXT)}},
     [STORE_AGGREGATOR] = {"aggregators",
                           1,
                           "",
@@ -109,6 +110,7 @@ const char *schema_step(uint32_t version)
         [8] = "DROP TABLE IF EXISTS profiles",
         [9] = "ALTER TABLE pieces ADD COLUMN keeper INTEGER NOT NULL DEFAULT 0;"
               "ALTER TABLE pieces ADD COLUMN former_keeper INTEGER NOT NULL DEFAULT 0",
+        [10] = "ALTER TABLE tenants ADD COLUMN limits TEXT NOT NULL DEFAULT ''",
     };
     return steps[version];
 }

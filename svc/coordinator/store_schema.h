@@ -36,7 +36,7 @@ struct table {
 extern const struct table schema_tables[STORE_TABLES];
 
 /* Files of this version and the older ones down to SCHEMA_OLDEST can be opened. */
-#define SCHEMA_VERSION 10
+#define SCHEMA_VERSION 11
 #define SCHEMA_OLDEST 3
 /* What makes a file of `version` one of the next, beside tables that are new. */
 const char *schema_step(uint32_t version);

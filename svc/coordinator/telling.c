@@ -122,8 +122,8 @@ static size_t gather(struct job *job, struct placed *placed, struct terms *terms
 int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_how how,
                 WIRE(PieceSpec) * specs, size_t count, call_done_fn done, void *data)
 {
-    const struct limits *limits = &job->service->options.limits;
-    _cleanup_free_ WIRE(PieceSpec) **list = calloc(count, sizeof *list);
+    const struct limits *limits = &job->tenant->limits;
+    _cleanup_free_ WIRE(PieceSpec) **list = calloc(count + 1, sizeof *list);
     if (!list)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++)
@@ -140,10 +140,12 @@ int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_h
     request.pieces = list;
     request.n_pieces = count;
     request.lent_bytes_max = limits->most[LIMIT_JOB_LENT];
-    request.memory_bytes_max = limits->most[LIMIT_LANE_MEMORY];
+    request.memory_bytes_max = job->service->options.limits.most[LIMIT_LANE_MEMORY];
     request.regions_max = (uint32_t)limits->most[LIMIT_JOB_REGIONS];
     request.tenant_regions_max = (uint32_t)limits->most[LIMIT_TENANT_REGIONS];
     request.job_memory_bytes_max = limits->most[LIMIT_JOB_MEMORY];
+    request.tenant_lent_bytes_max = limits->most[LIMIT_TENANT_LENT];
+    request.has_others = !tenants_has_one(job->service);
     request.tenant = job->tenant->key.tenant;
     envelope e = ENVELOPE_INIT;
     e.body_case = BODY(PLACE_REQUEST);
@@ -183,6 +185,24 @@ void telling_place(struct job *job)
             return;
         }
         ask_lane(job, placed, specs);
+    }
+}
+
+static void limits_told(struct service *s, void *data, const envelope *reply, int code,
+                        const char *text)
+{
+    if (!reply && code != -ECONNRESET && code != -ENOTCONN)
+        log_warn("a lane was not told what a tenant may use now: %s; it hears it when it is given "
+                 "pieces of the tenant's next",
+                 text);
+}
+
+void telling_limits(struct job *job)
+{
+    for (size_t i = 0; i < job->shares_count; i++) {
+        struct lane *lane = job->shares[i].lane;
+        if (job->shares[i].pieces > 0 && lane->aggregator->state == AGGREGATOR_UP)
+            telling_ask(job, lane, job->epoch, PLACE_NEW, NULL, 0, limits_told, NULL);
     }
 }
 

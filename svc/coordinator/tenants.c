@@ -1,9 +1,10 @@
-/* Tenants: who they are, adding and revoking. Owns struct tenant, which lives as long as the
+/* Tenants: adding, changing and revoking them. Owns struct tenant, which lives as long as the
  * service. A revoked one stays, so that the log can say so, and may be added again with a new key.
  * Must never log a secret. README: K10 to K12. */
 #include "svc/coordinator/tenants.h"
 
 #include "svc/base/log.h"
+#include "svc/coordinator/quota.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -14,12 +15,20 @@
 
 #define TENANTS_MAX 4096
 
+static uint32_t tenant_cpu_percent(const struct tenant *tenant)
+{
+    return (uint32_t)tenant->limits.most[LIMIT_TENANT_CPU];
+}
+
 static struct tenant *create(struct service *s, const char *name)
 {
     struct tenant *tenant = calloc(1, sizeof *tenant);
     if (!tenant)
         return NULL;
     snprintf(tenant->key.tenant, sizeof tenant->key.tenant, "%s", name);
+    tenant->limits = s->options.limits;
+    tenant->limits.tenant = tenant->key.tenant;
+    party_init(&tenant->party, PARTY_OTHERS, tenant_cpu_percent(tenant));
     list_append(&s->tenants, &tenant->link);
     return tenant;
 }
@@ -27,6 +36,7 @@ static struct tenant *create(struct service *s, const char *name)
 static void destroy(struct tenant *tenant)
 {
     list_remove(&tenant->link);
+    party_fini(&tenant->party);
     key_forget(&tenant->key);
     free(tenant);
 }
@@ -73,6 +83,8 @@ static size_t tenants_count(struct service *s)
     return count;
 }
 
+bool tenants_has_one(const struct service *s) { return s->tenants.next->next == &s->tenants; }
+
 const char *tenant_prefix(const struct tenant *tenant, char *buffer)
 {
     bool is_local = tenant->key.tenant[0] == '\0';
@@ -80,22 +92,25 @@ const char *tenant_prefix(const struct tenant *tenant, char *buffer)
     return buffer;
 }
 
-static void tenant_row(const struct tenant *tenant, char *secret, struct store_row *ret_row)
+static void tenant_row(const struct tenant *tenant, char *secret, char *limits,
+                       struct store_row *ret_row)
 {
+    limits_write_own(&tenant->limits, limits, LIMITS_TEXT_BYTES);
     *ret_row = (struct store_row){.table = STORE_TENANT};
     ret_row->tenant = (struct store_tenant){.name = tenant->key.tenant,
                                             .secret = key_format_secret(&tenant->key, secret),
                                             .is_operator = tenant->is_operator,
                                             .is_revoked = tenant->is_revoked,
                                             .added_s = tenant->added_s,
-                                            .loss_limit_ppm = tenant->loss_limit_ppm};
+                                            .loss_limit_ppm = tenant->loss_limit_ppm,
+                                            .limits = limits};
 }
 
 static int keep(struct service *s, const struct tenant *tenant, struct err *err)
 {
-    char secret[KEY_SECRET_TEXT_BYTES];
+    char secret[KEY_SECRET_TEXT_BYTES], limits[LIMITS_TEXT_BYTES];
     struct store_row row;
-    tenant_row(tenant, secret, &row);
+    tenant_row(tenant, secret, limits, &row);
     store_begin(s->store);
     store_put(s->store, &row);
     int error = store_commit(s->store, err);
@@ -123,7 +138,9 @@ int tenants_restore(struct service *s, const struct store_tenant *row)
     tenant->loss_limit_ppm = row->loss_limit_ppm;
     key_forget(&key);
     explicit_bzero(text, sizeof text);
-    return 0;
+    int error = limits_read_own(&tenant->limits, row->limits);
+    tenant->party.budget_percent = tenant_cpu_percent(tenant);
+    return error;
 }
 
 int tenants_find_key(void *context, const char *name, struct key *ret_key)
@@ -175,6 +192,22 @@ static bool limit_is_valid(struct peer *p, uint64_t request, uint32_t ppm)
     return ppm <= LOSS_LIMIT_PPM_MAX;
 }
 
+/* -EINVAL: a name or a value is none. */
+static int read_limits(struct service *s, struct limits *limits, WIRE(TenantLimit) *const *named,
+                       size_t count, struct err *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        char text[ERR_TEXT_BYTES];
+        struct err why;
+        enum limit limit = limit_find(named[i]->name);
+        if (limits_set_own(limits, &s->options.limits, limit, named[i]->value, &why) == 0)
+            continue;
+        snprintf(text, sizeof text, "%s", why.text);
+        return err_set(err, -EINVAL, "--%.32s-max: %s", named[i]->name, text);
+    }
+    return 0;
+}
+
 static void reply_added(struct peer *p, uint64_t request, const struct key *key)
 {
     char text[KEY_TEXT_BYTES];
@@ -188,13 +221,24 @@ static void reply_added(struct peer *p, uint64_t request, const struct key *key)
     explicit_bzero(text, sizeof text);
 }
 
+static void adopt_limits(struct tenant *tenant, const struct limits *limits)
+{
+    tenant->limits = *limits;
+    tenant->limits.tenant = tenant->key.tenant;
+    tenant->party.budget_percent = tenant_cpu_percent(tenant);
+}
+
 /* K1: stored first. */
 static int add(struct service *s, const WIRE(TenantAddRequest) * wanted, struct err *err)
 {
     struct tenant added = {.is_operator = wanted->is_operator,
                            .added_s = (uint64_t)time(NULL),
-                           .loss_limit_ppm = wanted->loss_limit_ppm};
-    int error = key_generate(wanted->tenant, &added.key);
+                           .loss_limit_ppm = wanted->loss_limit_ppm,
+                           .limits = s->options.limits};
+    int error = read_limits(s, &added.limits, wanted->limits, wanted->n_limits, err);
+    if (error < 0)
+        return error;
+    error = key_generate(wanted->tenant, &added.key);
     if (error < 0)
         return err_set(err, error, "no random numbers: %s", err_text(error));
     struct tenant *known = tenants_find(s, wanted->tenant);
@@ -212,6 +256,7 @@ static int add(struct service *s, const WIRE(TenantAddRequest) * wanted, struct 
     tenant->is_revoked = false;
     tenant->added_s = added.added_s;
     tenant->loss_limit_ppm = added.loss_limit_ppm;
+    adopt_limits(tenant, &added.limits);
     key_forget(&added.key);
     return 0;
 }
@@ -228,6 +273,56 @@ void tenant_handle_add(struct peer *p, const envelope *request)
         return peer_fail(p, request->id, error, "%s", err.text);
     log_info("tenant %s was added%s", wanted->tenant, wanted->is_operator ? " as operator" : "");
     reply_added(p, request->id, &tenants_find(p->service, wanted->tenant)->key);
+}
+
+/* --- changing --- */
+
+static struct tenant *find_active(struct peer *p, const envelope *request, const char *name)
+{
+    struct tenant *tenant = *name ? tenants_find(p->service, name) : NULL;
+    if (tenant && !tenant->is_revoked)
+        return tenant;
+    peer_fail(p, request->id, -ENOENT,
+              tenant ? "tenant %.64s is revoked already" : "there is no tenant %.64s", name);
+    return NULL;
+}
+
+/* What jobs have stays; lanes hear what holds from now on (K13). */
+static void tell_lanes(struct service *s, const struct tenant *tenant)
+{
+    list_for_each (node, &s->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        if (job->tenant == tenant)
+            telling_limits(job);
+    }
+}
+
+void tenant_handle_set(struct peer *p, const envelope *request)
+{
+    const WIRE(TenantSetRequest) *wanted = request->tenant_set_request;
+    struct service *s = p->service;
+    struct err err;
+    if (!may_manage(p, request->id) || !limit_is_valid(p, request->id, wanted->loss_limit_ppm))
+        return;
+    struct tenant *tenant = find_active(p, request, wanted->tenant);
+    if (!tenant)
+        return;
+    struct tenant before = *tenant;
+    struct limits limits = tenant->limits;
+    int error = read_limits(s, &limits, wanted->limits, wanted->n_limits, &err);
+    if (error < 0)
+        return peer_fail(p, request->id, error, "%s", err.text);
+    adopt_limits(tenant, &limits);
+    if (wanted->sets_loss_limit)
+        tenant->loss_limit_ppm = wanted->loss_limit_ppm;
+    if (keep(s, tenant, &err) < 0) {
+        adopt_limits(tenant, &before.limits);
+        tenant->loss_limit_ppm = before.loss_limit_ppm;
+        return peer_fail(p, request->id, err.code, "%s", err.text);
+    }
+    log_info("tenant %s: its limits were changed", tenant->key.tenant);
+    tell_lanes(s, tenant);
+    peer_reply_done(p, request->id);
 }
 
 /* --- revoking --- */
@@ -261,11 +356,9 @@ void tenant_handle_revoke(struct peer *p, const envelope *request)
     struct err err;
     if (!may_manage(p, request->id))
         return;
-    struct tenant *tenant = *name ? tenants_find(s, name) : NULL;
-    if (!tenant || tenant->is_revoked)
-        return peer_fail(p, request->id, -ENOENT,
-                         tenant ? "tenant %.64s is revoked already" : "there is no tenant %.64s",
-                         name);
+    struct tenant *tenant = find_active(p, request, name);
+    if (!tenant)
+        return;
     tenant->is_revoked = true;
     if (keep(s, tenant, &err) < 0) {
         tenant->is_revoked = false;
@@ -288,9 +381,34 @@ void tenants_end_revoked(struct service *s)
 
 /* --- listing --- */
 
-static void fill_view(struct service *s, const struct tenant *tenant, WIRE(TenantView) * view)
+struct tenant_limits {
+    WIRE(LimitUse) rows[LIMITS_OF_TENANT];
+    WIRE(LimitUse) * pointers[LIMITS_OF_TENANT];
+};
+
+static void fill_limits(struct service *s, const struct tenant *tenant, WIRE(TenantView) * view,
+                        struct tenant_limits *limits)
+{
+    struct quota quota;
+    quota_of_tenant(s, tenant, &quota);
+    for (enum limit limit = 0; limit < LIMITS_OF_TENANT; limit++) {
+        WIRE(LimitUse) *row = limits->pointers[limit] = &limits->rows[limit];
+        gradpool__wire__limit_use__init(row);
+        row->name = (char *)limit_about(limit)->name;
+        row->used = quota.used[limit];
+        row->most = tenant->limits.most[limit];
+        row->is_own = tenant->limits.own >> limit & 1;
+    }
+    view->limits = limits->pointers;
+    view->n_limits = LIMITS_OF_TENANT;
+}
+
+static void fill_view(struct service *s, const struct tenant *tenant, WIRE(TenantView) * view,
+                      struct tenant_limits *limits)
 {
     gradpool__wire__tenant_view__init(view);
+    fill_limits(s, tenant, view, limits);
+    view->cpu_ns = tenant->party.cpu_ns;
     view->tenant = (char *)tenant->key.tenant;
     view->is_operator = tenant->is_operator;
     view->is_revoked = tenant->is_revoked;
@@ -310,23 +428,26 @@ void tenant_handle_list(struct peer *p, const envelope *request)
     size_t count = tenants_count(s);
     WIRE(TenantView) *views = calloc(count + 1, sizeof *views);
     WIRE(TenantView) **pointers = calloc(count + 1, sizeof *pointers);
+    struct tenant_limits *limits = calloc(count + 1, sizeof *limits);
     WIRE(TenantsReply) reply = GRADPOOL__WIRE__TENANTS_REPLY__INIT;
     envelope e = ENVELOPE_INIT;
     list_for_each (node, &s->tenants) {
         const struct tenant *tenant = list_entry(node, struct tenant, link);
-        if (tenant == tenants_local(s) || !views || !pointers)
+        if (tenant == tenants_local(s) || !views || !pointers || !limits)
             continue;
         pointers[reply.n_tenants] = &views[reply.n_tenants];
-        fill_view(s, tenant, &views[reply.n_tenants++]);
+        fill_view(s, tenant, &views[reply.n_tenants], &limits[reply.n_tenants]);
+        reply.n_tenants++;
     }
     reply.tenants = pointers;
     e.id = request->id;
     e.body_case = BODY(TENANTS_REPLY);
     e.tenants_reply = &reply;
-    if (views && pointers)
+    if (views && pointers && limits)
         peer_send(p, &e);
     else
         peer_fail_memory(p, request->id);
     free(views);
     free(pointers);
+    free(limits);
 }

@@ -5,7 +5,9 @@
 
 #include "svc/base/list.h"
 #include "svc/coordinator/store.h"
+#include "svc/coordinator/turns.h"
 #include "svc/wire/key.h"
+#include "svc/wire/limit.h"
 
 #define TENANT_PREFIX_BYTES (KEY_TENANT_BYTES_MAX + 2)
 
@@ -17,11 +19,15 @@ struct tenant {
     struct key key;
     bool is_operator; /* may add aggregators and see all jobs */
     bool is_revoked;
-    uint32_t connections;    /* over TCP */
-    uint64_t regions;        /* lent to the lane that is being counted */
-    uint64_t regions_most;   /* to the one with most of them, as counted last */
-    uint64_t added_s;        /* since 1970; 0: the local one */
-    uint32_t loss_limit_ppm; /* of each of its jobs; 0: none is named */
+    struct limits limits;     /* the service's, and its own ones */
+    struct party party;       /* its turns on this thread (turns.h) */
+    uint64_t frame_bytes;     /* of its long messages that are being received (frames.c) */
+    uint32_t connections;     /* over TCP */
+    uint64_t regions;         /* lent to the lane that is being counted */
+    uint64_t regions_most;    /* to the one with most of them, as counted last */
+    uint64_t lent, lent_most; /* the same in bytes, of aggregators */
+    uint64_t added_s;         /* since 1970; 0: the local one */
+    uint32_t loss_limit_ppm;  /* of each of its jobs; 0: none is named */
 };
 
 /* Makes the local tenant. -ENOMEM. */
@@ -33,6 +39,8 @@ struct tenant *tenants_local(struct service *s);
 bool tenants_have_keys(struct service *s);
 /* NULL: never added. Revoked ones are found. */
 struct tenant *tenants_find(struct service *s, const char *name);
+/* No tenant was added but one, or none: nobody's share is kept for others. */
+bool tenants_has_one(const struct service *s);
 /* "" or "acme/", which stands before a job's name; fills TENANT_PREFIX_BYTES. */
 const char *tenant_prefix(const struct tenant *tenant, char *buffer);
 /* For channel_accept_keys(); `context` is the service. -ENOENT, -EKEYREVOKED. */

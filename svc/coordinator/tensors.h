@@ -85,6 +85,8 @@ struct task *tasks_find(struct task *tasks, size_t count, uint32_t id);
 
 /* Asks every lane that is up to take its pieces that are PIECE_PLACED. */
 void telling_place(struct job *job);
+/* Tells the lanes that have pieces of the job what its tenant may use now. */
+void telling_limits(struct job *job);
 /* Tells the lane to forget pieces; count 0: the whole job. */
 void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count);
 /* Tells the lane to serve again pieces that it was asked to release. */

@@ -105,8 +105,7 @@ bool visitors_make_room(struct service *s, struct peer *p)
 /* With other tenants about, nobody has more than half of all descriptors. */
 static uint64_t share(const struct service *s)
 {
-    bool is_alone = s->tenants.next->next == &s->tenants;
-    return is_alone ? descriptors() : descriptors() / 2;
+    return tenants_has_one(s) ? descriptors() : descriptors() / 2;
 }
 
 int visitors_admit(struct peer *p, struct tenant *tenant, struct err *err)
@@ -114,8 +113,8 @@ int visitors_admit(struct peer *p, struct tenant *tenant, struct err *err)
     struct service *s = p->service;
     char who[192];
     quota_tenant_name(tenant, who, sizeof who);
-    int error = limits_check(&s->options.limits, LIMIT_TENANT_CONNECTIONS, who, tenant->connections,
-                             1, err);
+    int error =
+        limits_check(&tenant->limits, LIMIT_TENANT_CONNECTIONS, who, tenant->connections, 1, err);
     if (error == 0 && tenant->connections >= share(s))
         error = err_set(err, -EDQUOT,
                         "%.128s: control connections: has %u, and more than %" PRIu64 " would take "

@@ -21,6 +21,7 @@ struct wait *wait_create(struct peer *p, uint64_t request, uint64_t timeout_ns,
         return NULL;
     }
     struct service *s = p->service;
+    p->waits++;
     *wait = (struct wait){
         .id = ++s->next_id, .peer = p, .request = request, .expired = expired, .data = data};
     if (p->session) {
@@ -30,6 +31,7 @@ struct wait *wait_create(struct peer *p, uint64_t request, uint64_t timeout_ns,
     timer_init(&wait->timer, wait_expired);
     timer_start(&s->loop, &wait->timer, clock_now_ns() + timeout_ns);
     list_append(&s->waits, &wait->link);
+    list_append(&p->own_waits, &wait->own_link);
     return wait;
 }
 
@@ -46,6 +48,9 @@ void wait_destroy(struct wait *wait)
     wait_uncount(wait);
     timer_stop(&wait->timer);
     list_remove(&wait->link);
+    list_remove(&wait->own_link);
+    wait->peer->waits--;
+    peer_check_held(wait->peer);
     free(wait->data);
     free(wait);
 }
@@ -62,9 +67,6 @@ struct wait *wait_find(struct service *s, uint64_t id)
 
 void waits_cancel(struct peer *p)
 {
-    list_for_each_safe (node, &p->service->waits) {
-        struct wait *wait = list_entry(node, struct wait, link);
-        if (wait->peer == p)
-            wait_destroy(wait);
-    }
+    while (!list_is_empty(&p->own_waits))
+        wait_destroy(list_entry(list_first(&p->own_waits), struct wait, own_link));
 }

@@ -71,14 +71,15 @@ static json_t *aggregator_json(const struct view_aggregator *a, int *error)
 }
 
 /* {"job-tensors": {"used": 3, "max": 262144}, ...} */
-static json_t *limits_json(const struct view_job *job, int *error)
+static json_t *limits_json(const struct view_limit *all, size_t count, int *error)
 {
     json_t *limits = json_object();
-    for (size_t i = 0; i < job->limits_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         json_t *limit = json_object();
-        json_put_number(limit, "used", job->limits[i].used, error);
-        json_put_number(limit, "max", job->limits[i].most, error);
-        json_put(limits, job->limits[i].name, limit, error);
+        json_put_number(limit, "used", all[i].used, error);
+        json_put_number(limit, "max", all[i].most, error);
+        json_put(limit, "own", json_boolean(all[i].is_own), error);
+        json_put(limits, all[i].name, limit, error);
     }
     return limits;
 }
@@ -125,7 +126,8 @@ static json_t *job_json(const struct view_job *job, int *error)
         json_put_last(ranks, worker, error);
     }
     json_put(o, "ranks", ranks, error);
-    json_put(o, "limits", limits_json(job, error), error);
+    json_put(o, "limits", limits_json(job->limits, job->limits_count, error), error);
+    json_put_number(o, "coordinator_cpu_ns", job->control_ns, error);
     return o;
 }
 
@@ -172,6 +174,8 @@ static json_t *tenant_json(const struct view_tenant *tenant, int *error)
     json_put_known_number(o, "loss_limit_ppm", tenant->loss_limit_ppm, error);
     json_put_number(o, "jobs", tenant->jobs, error);
     json_put_number(o, "connections", tenant->connections, error);
+    json_put_number(o, "coordinator_cpu_ns", tenant->cpu_ns, error);
+    json_put(o, "limits", limits_json(tenant->limits, tenant->limits_count, error), error);
     return o;
 }
 

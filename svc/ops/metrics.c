@@ -216,6 +216,24 @@ static void print_jobs(const struct snapshot *s, FILE *out)
     }
 }
 
+static void print_control(const struct snapshot *s, FILE *out)
+{
+    family(out, "job_coordinator_cpu_seconds_total", "counter",
+           "CPU time of the coordinator for requests of a job's workers.");
+    for (size_t i = 0; i < least(s->jobs.jobs_count, METRICS_JOBS_MAX); i++) {
+        fputs("gradpool_job_coordinator_cpu_seconds_total{", out);
+        print_job_labels(out, &s->jobs.jobs[i]);
+        fprintf(out, "} %.15g\n", (double)s->jobs.jobs[i].control_ns / 1e9);
+    }
+    family(out, "tenant_coordinator_cpu_seconds_total", "counter",
+           "CPU time of the coordinator for requests of a tenant; '': of those without a key.");
+    for (size_t i = 0; i < s->status.payers_count; i++) {
+        fputs("gradpool_tenant_coordinator_cpu_seconds_total{", out);
+        print_label(out, "tenant", s->status.payers[i].tenant);
+        fprintf(out, "} %.15g\n", (double)s->status.payers[i].cpu_ns / 1e9);
+    }
+}
+
 static double part_busy(const struct view_part *part) { return (double)part->use.busy_ns / 1e9; }
 static double part_rounds(const struct view_part *part) { return (double)part->use.rounds; }
 static double part_bytes(const struct view_part *part) { return (double)part->use.pushed_bytes; }
@@ -265,6 +283,7 @@ int metrics_print(const struct snapshot *s, const char *version, FILE *out)
     print_aggregators(s, out);
     print_lanes(s, out);
     print_jobs(s, out);
+    print_control(s, out);
     for (size_t i = 0; i < sizeof part_metrics / sizeof *part_metrics; i++)
         lane_jobs_count = print_part_metric(s, &part_metrics[i], out);
     family(out, "left_out", "gauge", "What there is too much of to be shown here.");

@@ -146,6 +146,18 @@ static int take_settings(struct snapshot *s, const WIRE(StatusReply) * reply)
     return 0;
 }
 
+static int take_payers(struct snapshot *s, const WIRE(StatusReply) * reply)
+{
+    s->status.payers = calloc(reply->n_tenants + 1, sizeof *s->status.payers);
+    if (!s->status.payers)
+        return -ENOMEM;
+    s->status.payers_count = reply->n_tenants;
+    for (size_t i = 0; i < reply->n_tenants; i++)
+        s->status.payers[i] = (struct view_payer){.tenant = reply->tenants[i]->tenant,
+                                                  .cpu_ns = reply->tenants[i]->cpu_ns};
+    return 0;
+}
+
 static int take_status(struct snapshot *s, const WIRE(StatusReply) * reply)
 {
     size_t lanes_count, parts_count;
@@ -179,6 +191,8 @@ static int take_status(struct snapshot *s, const WIRE(StatusReply) * reply)
     }
     qsort(s->lanes, s->lanes_count, sizeof *s->lanes, compare_lanes);
     int error = take_events(s, reply);
+    if (error == 0)
+        error = take_payers(s, reply);
     return error < 0 ? error : take_settings(s, reply);
 }
 
@@ -204,7 +218,8 @@ static int take_lists(const WIRE(JobView) * job, struct view_job *view)
     for (size_t i = 0; i < job->n_limits; i++)
         view->limits[i] = (struct view_limit){.name = job->limits[i]->name,
                                               .used = job->limits[i]->used,
-                                              .most = job->limits[i]->most};
+                                              .most = job->limits[i]->most,
+                                              .is_own = job->limits[i]->is_own};
     for (size_t i = 0; i < job->n_ranks; i++)
         view->ranks[i] = (struct view_worker){.rank = job->ranks[i]->rank,
                                               .pid = job->ranks[i]->pid,
@@ -232,6 +247,7 @@ static int take_job(const WIRE(JobView) * job, struct view_job *ret_view)
                                   .alone_period_ns = job->alone_period_ns,
                                   .lane_ns = job->lane_ns,
                                   .feedback_ns = job->feedback_ns,
+                                  .control_ns = job->control_ns,
                                   .loss_ppm = job->loss_ppm,
                                   .shared_loss_ppm = job->shared_loss_ppm,
                                   .is_predicted = job->is_predicted,
@@ -289,6 +305,7 @@ static void free_views(struct snapshot *s)
     free(s->status.aggregators);
     free(s->status.events);
     free(s->status.settings);
+    free(s->status.payers);
     free(s->lanes);
     free(s->parts);
     free(s);

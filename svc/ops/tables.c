@@ -3,6 +3,7 @@
 #include "svc/ops/figures.h"
 #include "svc/ops/ops.h"
 #include "svc/ops/table.h"
+#include "svc/wire/limit.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -177,10 +178,38 @@ static void add_date(struct table *table, uint64_t since_1970_s)
     table_add(table, "%s", cell);
 }
 
+static void append_limit(const struct view_limit *limit, char *text, size_t room)
+{
+    char most[CELL_BYTES];
+    enum limit known = limit_find(limit->name);
+    if (known < LIMITS && limit_about(known)->is_bytes)
+        text_bytes(limit->most, most, sizeof most);
+    else
+        snprintf(most, sizeof most, "%" PRIu64, limit->most);
+    text_append(text, room, "%s%s-max %s", *text ? ", " : "", limit->name, most);
+}
+
+static void add_own_limits(struct table *table, const struct view_tenant *tenant)
+{
+    char text[512] = "";
+    for (size_t i = 0; i < tenant->limits_count; i++)
+        if (tenant->limits[i].is_own)
+            append_limit(&tenant->limits[i], text, sizeof text);
+    table_add(table, "%s", *text ? text : "-");
+}
+
 int ops_tenants_table(const struct view_tenants *tenants, FILE *out)
 {
-    static const char *const titles[] = {"TENANT",      "ROLE",  "STATE",        "ADDED",
-                                         ">LOSS LIMIT", ">JOBS", ">CONNECTIONS", NULL};
+    static const char *const titles[] = {"TENANT",
+                                         "ROLE",
+                                         "STATE",
+                                         "ADDED",
+                                         ">LOSS LIMIT",
+                                         ">JOBS",
+                                         ">CONNECTIONS",
+                                         ">COORDINATOR CPU",
+                                         "QUOTAS OF ITS OWN",
+                                         NULL};
     struct table table;
     table_init(&table, titles);
     for (size_t i = 0; i < tenants->tenants_count; i++) {
@@ -195,6 +224,8 @@ int ops_tenants_table(const struct view_tenants *tenants, FILE *out)
             table_add(&table, "-");
         table_add(&table, "%u", tenant->jobs);
         table_add(&table, "%u", tenant->connections);
+        table_add(&table, "%.1f s", (double)tenant->cpu_ns / 1e9);
+        add_own_limits(&table, tenant);
     }
     return table_print(&table, out);
 }

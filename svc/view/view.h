@@ -78,6 +78,12 @@ struct view_fact {
     const char *name, *value;
 };
 
+/* What a tenant costs the coordinator; "": those who come without a key. */
+struct view_payer {
+    const char *tenant;
+    uint64_t cpu_ns;
+};
+
 struct view_status {
     const char *endpoint, *state_dir, *policy;
     uint32_t pid, jobs, tasks;
@@ -88,6 +94,8 @@ struct view_status {
     size_t events_count;
     struct view_fact *settings;
     size_t settings_count;
+    struct view_payer *payers; /* for operators */
+    size_t payers_count;
     bool own_only; /* jobs of other tenants are left out, and sums are over the rest */
 };
 
@@ -99,6 +107,7 @@ struct view_worker {
 struct view_limit {
     const char *name; /* "job-tensors" */
     uint64_t used, most;
+    bool is_own; /* the tenant's own, not the service's */
 };
 
 struct view_job {
@@ -121,6 +130,7 @@ struct view_job {
     double cores_allocated; /* its shares of its lanes */
     struct view_worker *ranks;
     size_t ranks_count;
+    uint64_t control_ns;       /* of the coordinator's thread, for its workers */
     struct view_limit *limits; /* its own and its tenant's */
     size_t limits_count;
 };
@@ -147,6 +157,9 @@ struct view_tenant {
     uint64_t added_s;        /* since 1970 */
     uint32_t loss_limit_ppm; /* 0: none is named */
     uint32_t jobs, connections;
+    uint64_t cpu_ns;           /* of the coordinator's thread, for its requests */
+    struct view_limit *limits; /* without what only lanes count */
+    size_t limits_count;
 };
 
 struct view_tenants {

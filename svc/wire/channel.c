@@ -59,7 +59,7 @@ int channel_create(int fd, struct channel **ret_channel)
     if (ch == NULL)
         return -ENOMEM;
     ch->fd = fd;
-    ch->frame_bytes_max = CHANNEL_FRAME_BYTES_MAX;
+    ch->frame_bytes_max = ch->held_bytes = CHANNEL_FRAME_BYTES_MAX;
     channel_describe_peer(ch, family);
     if (family != AF_UNIX)
         channel_tune_tcp(fd);
@@ -185,12 +185,26 @@ static int take_frame(struct channel *ch, envelope **ret_message)
     return r;
 }
 
+void channel_hold_frames(struct channel *ch, uint32_t bytes) { ch->held_bytes = bytes; }
+
+/* Called where no whole frame lies in `in`. */
+uint32_t channel_frame_bytes(const struct channel *ch)
+{
+    bool has_begun = buffer_waiting(&ch->in) >= FRAME_HEADER_BYTES;
+    return has_begun ? get_u32(ch->in.bytes + ch->in.first) : 0;
+}
+
+size_t channel_backlog(const struct channel *ch)
+{
+    return buffer_waiting(&ch->out) + buffer_waiting(&ch->sealed);
+}
+
 int channel_receive(struct channel *ch, envelope **ret_message)
 {
     int r = ch->failed;
     while (r == 0) {
         r = take_frame(ch, ret_message);
-        if (r != -EAGAIN)
+        if (r != -EAGAIN || channel_frame_bytes(ch) > ch->held_bytes)
             return r;
         r = channel_read(ch);
     }

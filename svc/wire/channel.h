@@ -85,6 +85,14 @@ const char *channel_failure(const struct channel *ch);
 /* Whether the peer has closed the connection, as the end of a process does; a network resets it. */
 bool channel_was_closed(const struct channel *ch);
 
+/* From now on a longer frame is read no further than its length: channel_receive() says -EAGAIN
+ * until this is raised. A new channel holds back nothing. */
+void channel_hold_frames(struct channel *ch, uint32_t bytes);
+/* Of the frame that has begun to come and is not whole; 0: none has. */
+uint32_t channel_frame_bytes(const struct channel *ch);
+/* Bytes that the peer has not taken yet. */
+size_t channel_backlog(const struct channel *ch);
+
 /* Sends a request (id filled in) and waits for the reply with that id. What comes unasked
  * meanwhile, the peer's requests among it, goes to `unasked`, which takes each message over (NULL:
  * freed). A Failure reply becomes its code and text in `err`.

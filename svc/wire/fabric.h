@@ -61,6 +61,9 @@ struct fabric_options {
     const uint32_t *allowed_uids; /* shm listener: peers' uids besides our own */
     size_t allowed_uids_count;
     uint64_t mapped_bytes_max; /* shm listener: most bytes one connection may lend; 0: 1 TiB */
+    /* shm listener: asked with the owner of a connection before a region of it is mapped: 0, or the
+     * error with which the connection ends. NULL: nobody is asked. Within a poll. */
+    int (*may_lend)(void *owner, uint64_t bytes);
 };
 
 /* `kind`: "shm" or "ofi" ("mem" is made by fabric_mem.h: it needs a network of its own).

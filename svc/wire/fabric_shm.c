@@ -216,6 +216,7 @@ static int copy_options(struct shm_fabric *f, const struct fabric_options *optio
 {
     size_t count = options->allowed_uids_count;
 
+    f->may_lend = options->may_lend;
     f->mapped_bytes_max =
         options->mapped_bytes_max ? options->mapped_bytes_max : MAPPED_BYTES_MAX_DEFAULT;
     if (count == 0)

@@ -22,6 +22,16 @@ void limits_init(struct limits *limits)
 {
     for (int i = 0; i < LIMITS; i++)
         limits->most[i] = about[i].value;
+    limits->own = 0;
+    limits->tenant = NULL;
+}
+
+enum limit limit_find(const char *name)
+{
+    enum limit limit = 0;
+    while (limit < LIMITS && strcmp(about[limit].name, name) != 0)
+        limit++;
+    return limit;
 }
 
 /* "64G": a number and one of K, M, G, T. */
@@ -64,6 +74,67 @@ int limits_set(struct limits *limits, enum limit limit, const char *value, struc
     return 0;
 }
 
+_Static_assert((int)LIMITS_OF_TENANT <= 32, "a bit each in limits.own");
+
+int limits_set_own(struct limits *limits, const struct limits *service, enum limit limit,
+                   const char *value, struct err *err)
+{
+    if (limit >= LIMITS_OF_TENANT)
+        return err_set(err, -EINVAL, "expected a limit that a tenant can have of its own");
+    if (strcmp(value, "default") == 0) {
+        limits->own &= ~(UINT32_C(1) << limit);
+        limits->most[limit] = service->most[limit];
+        return 0;
+    }
+    int error = limits_set(limits, limit, value, err);
+    if (error == 0)
+        limits->own |= UINT32_C(1) << limit;
+    return error;
+}
+
+static bool is_own(const struct limits *limits, enum limit limit)
+{
+    return limit < LIMITS_OF_TENANT && limits->own >> limit & 1;
+}
+
+void limits_write_own(const struct limits *limits, char *text, size_t text_bytes)
+{
+    text[0] = 0;
+    for (enum limit limit = 0; limit < LIMITS_OF_TENANT; limit++)
+        if (is_own(limits, limit))
+            text_append(text, text_bytes, "%s%s=%" PRIu64, *text ? " " : "", about[limit].name,
+                        limits->most[limit]);
+}
+
+int limits_read_own(struct limits *limits, const char *text)
+{
+    char copy[LIMITS_TEXT_BYTES], *rest = copy;
+    struct err err;
+    if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy)
+        return -EBADMSG;
+    for (char *item; *rest && (item = strsep(&rest, " "));) {
+        const char *name = strsep(&item, "=");
+        if (!item || limits_set_own(limits, limits, limit_find(name), item, &err) < 0)
+            return -EBADMSG;
+        if (!rest)
+            break;
+    }
+    return 0;
+}
+
+/* Who can raise it, and how. */
+static void append_remedy(const struct limits *limits, enum limit limit, struct err *err)
+{
+    const char *name = about[limit].name;
+    if (is_own(limits, limit) && limits->tenant)
+        text_append(err->text, sizeof err->text,
+                    "; an operator can raise it with gradpool tenant set %s --%s-max",
+                    limits->tenant, name);
+    else
+        text_append(err->text, sizeof err->text, "; whoever runs gradpool serve can raise --%s-max",
+                    name);
+}
+
 int limits_check(const struct limits *limits, enum limit limit, const char *who, uint64_t used,
                  uint64_t more, struct err *err)
 {
@@ -72,9 +143,9 @@ int limits_check(const struct limits *limits, enum limit limit, const char *who,
     char has[32], wants[32], allowed[32];
     if (used <= most && more <= most - used)
         return 0;
-    return err_set(err, -EDQUOT,
-                   "%.200s: %s: has %s, asks for %s more, may have %s; whoever runs gradpool serve "
-                   "can raise --%s-max",
-                   who, a->what, format(a, used, has), format(a, more, wants),
-                   format(a, most, allowed), a->name);
+    err_set(err, -EDQUOT, "%.200s: %s: has %s, asks for %s more, may have %s", who, a->what,
+            format(a, used, has), format(a, more, wants), format(a, most, allowed));
+    if (err)
+        append_remedy(limits, limit, err);
+    return -EDQUOT;
 }

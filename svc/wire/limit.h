@@ -6,14 +6,16 @@
 #include "svc/base/err.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Identifier, name (the option is --NAME-max), what is counted, default as typed; least, most and
- * default value; whether they are bytes. LENT, REGIONS: by the workers together to one lane (the
- * kernel lets a process have 65,530 mappings). PIECES: there are no more tasks than pieces.
- * REQUESTS: to the coordinator, not answered yet. */
+ * default value; whether they are bytes. A tenant may have those of the first table of its own.
+ * LENT, REGIONS: by the workers together to one lane or aggregator (the kernel lets a process have
+ * 65,530 mappings). PIECES: there are no more tasks than pieces. REQUESTS: to the coordinator, not
+ * answered yet. */
 /* clang-format off */
-#define LIMIT_TABLE(X)                                                                          \
+#define LIMIT_TENANT_TABLE(X)                                                                   \
     X(JOB_WORKERS, "job-workers", "workers of one job", "768", 1, 768, 768, false)              \
     X(JOB_TENSORS, "job-tensors", "tensors of one job", "262144", 1, 262144, 262144, false)     \
     X(JOB_PIECES, "job-pieces", "pieces (and so tasks) of one job", "524288", 1, 1 << 24,       \
@@ -37,15 +39,23 @@
       1 << 30, 1 << 23, false)                                                                  \
     X(TENANT_BYTES, "tenant-bytes", "bytes of one tenant's tensors", "64T", 1,                  \
       LIMIT_TIB * 1024, LIMIT_TIB * 64, true)                                                   \
+    X(TENANT_LENT, "tenant-lent", "bytes lent by one tenant's workers to one aggregator",       \
+      "16T", 1, LIMIT_TIB * 768, LIMIT_TIB * 16, true)                                          \
     X(TENANT_REGIONS, "tenant-regions", "regions lent by one tenant's workers to one lane",     \
       "16384", 1, 1 << 24, 16384, false)                                                        \
     X(TENANT_CONNECTIONS, "tenant-connections", "control connections of one tenant", "20480",   \
       1, 1 << 20, 20480, false)                                                                 \
+    X(TENANT_CPU, "tenant-cpu", "percent of the coordinator's core, for one tenant's requests " \
+      "beside those of others", "25", 1, 100, 25, false)                                        \
+    X(TENANT_MESSAGES, "tenant-messages", "bytes of one tenant's control messages that are "    \
+      "not whole yet", "256M", UINT64_C(1) << 24, UINT64_C(1) << 40, UINT64_C(1) << 28, true)
+#define LIMIT_SERVICE_TABLE(X)                                                                  \
     X(LANE_MEMORY, "lane-memory", "bytes of memory of one lane, for all its jobs", "1G",        \
       UINT64_C(1) << 20, LIMIT_TIB, UINT64_C(1) << 30, true)                                    \
     X(IDLE_CONNECTIONS, "idle-connections", "control connections that have joined nothing",     \
       "1024", 1, 1 << 20, 1024, false)
 /* clang-format on */
+#define LIMIT_TABLE(X) LIMIT_TENANT_TABLE(X) LIMIT_SERVICE_TABLE(X)
 #define LIMIT_TIB (UINT64_C(1) << 40)
 
 /* A job that may lose all of its speed needs no limit. */
@@ -56,6 +66,7 @@ enum limit {
     LIMIT_TABLE(LIMIT_ENUM)
 #undef LIMIT_ENUM
         LIMITS,
+    LIMITS_OF_TENANT = LIMIT_LANE_MEMORY, /* the first ones */
 };
 
 struct limit_about {
@@ -66,13 +77,25 @@ struct limit_about {
 
 const struct limit_about *limit_about(enum limit limit);
 
-/* What holds in one service, by enum limit. */
+/* What holds in one service, or for one of its tenants, by enum limit. */
 struct limits {
     uint64_t most[LIMITS];
+    uint32_t own;       /* a tenant's: bit i, limit i is its own and not the service's */
+    const char *tenant; /* whose own they are; NULL: nobody's */
 };
 void limits_init(struct limits *limits);
+/* LIMITS: there is none of that name. */
+enum limit limit_find(const char *name);
 /* -EINVAL with a text for what is no number (of bytes: "64G") within the bounds. */
 int limits_set(struct limits *limits, enum limit limit, const char *value, struct err *err);
+
+/* A tenant's own one; `value` "default": the service's again. */
+int limits_set_own(struct limits *limits, const struct limits *service, enum limit limit,
+                   const char *value, struct err *err);
+/* The own ones as text, "job-bytes=1024 tenant-jobs=2", and back; -EBADMSG. */
+void limits_write_own(const struct limits *limits, char *text, size_t text_bytes);
+int limits_read_own(struct limits *limits, const char *text);
+#define LIMITS_TEXT_BYTES 1024
 
 /* -EDQUOT when `used` and `more` go beyond; the text says who, how much, the limit and its option.
  * `who`: "job resnet", "tenant acme". */

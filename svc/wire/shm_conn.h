@@ -43,6 +43,7 @@ struct shm_fabric {
     uint32_t *allowed_uids;
     size_t allowed_uids_count;
     uint64_t mapped_bytes_max;
+    int (*may_lend)(void *owner, uint64_t bytes);
     uint32_t prefaults; /* regions of open connections that are not prefaulted to their end */
 
     struct shm_watch watch; /* a worker's */

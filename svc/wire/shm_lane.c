@@ -11,10 +11,13 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-/* Sockets that have not said HELLO yet; beyond, the oldest is turned away. */
+/* Sockets that have not said HELLO yet; beyond, the oldest is turned away. Each has two
+ * descriptors: together they get an eighth of all. */
 #define GREETINGS_MAX 256
+#define GREETINGS_PART 16
 /* Sockets looked at in one poll. */
 #define LOOKS_MAX 64
 
@@ -98,9 +101,17 @@ static void send_refusal(int socket, int reason)
     shm_packet_send(socket, &refusal, NULL, 0);
 }
 
+static int greetings_max(void)
+{
+    struct rlimit limit;
+    bool is_low = getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+                  limit.rlim_cur < (rlim_t)GREETINGS_MAX * GREETINGS_PART;
+    return is_low ? (int)(limit.rlim_cur / GREETINGS_PART) + 1 : GREETINGS_MAX;
+}
+
 static void limit_greetings(struct shm_fabric *f)
 {
-    if (f->greetings < GREETINGS_MAX)
+    if (f->greetings < greetings_max())
         return;
     list_for_each (node, &f->conns) {
         struct shm_conn *c = list_entry(node, struct shm_conn, link);
@@ -283,7 +294,9 @@ int shm_lane_lend(struct shm_conn *c, const struct shm_record *record, uint64_t 
         return -EBADMSG;
     if (bytes > shm_owner(c)->mapped_bytes_max - c->mapped_bytes)
         return -ENOSPC;
-    int r = map_region(c, record->word, bytes);
+    int r = shm_owner(c)->may_lend ? shm_owner(c)->may_lend(c->owner, bytes) : 0;
+    if (r == 0)
+        r = map_region(c, record->word, bytes);
     if (r < 0)
         return r;
     *ret_bytes = bytes;

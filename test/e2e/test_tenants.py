@@ -152,7 +152,7 @@ class Keys(unittest.TestCase):
         for command, code, words in ((('add', 'acme'), 1, 'gradpool tenant revoke acme'),
                                      (('add', 'a b'), 1, 'letters, digits'),
                                      (('revoke', 'nobody'), 1, 'there is no tenant nobody'),
-                                     ((), 2, 'add, list or revoke'), (('add',), 2, 'NAME'),
+                                     ((), 2, 'add, set, list or revoke'), (('add',), 2, 'NAME'),
                                      (('list', 'x'), 2, 'too much'), (('make', 'x'), 2, "'make'")):
             answer = self.service.tenant(*command)
             self.assertEqual(answer.returncode, code, command)

@@ -316,6 +316,7 @@ static void a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost(
     request.leave_request = &leave;
     end_send(one, &request);
     rig_kill(rig, pid);
+    rig_settle(rig); /* so many messages are several turns */
     end_expect_none(zero, BODY(JOB_FAILURE));
     refused(rig, "resnet", 1, 2, -ESTALE, "has left");
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -101,6 +102,73 @@ static void pieces_and_bytes_are_counted_too(void **state)
     struct end *one = rig_join(rig, "bytes", 0, 1, NULL, NULL);
     refused(one, "w", MIB + 1, -EDQUOT, "--job-bytes-max");
     declare(one, "w", MIB);
+}
+
+/* There is no lane, which would be the next reason. */
+static void what_is_beyond_a_limit_is_refused_before_it_is_placed(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_JOB_PIECES, 4);
+    struct end *zero = rig_join(rig, "pieces", 0, 1, NULL, NULL);
+    refused(zero, "w", 8 * MIB, -EDQUOT, "pieces (and so tasks) of one job: has 0, asks for 8");
+    limit(rig, LIMIT_JOB_TENSORS, 2);
+    WIRE(TensorSpec) spec = GRADPOOL__WIRE__TENSOR_SPEC__INIT, *specs[] = {&spec, &spec, &spec};
+    WIRE(PlanRequest) plan = GRADPOOL__WIRE__PLAN_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    plan.job = (char *)"planned";
+    plan.workers = 1;
+    plan.tensors = specs; /* of no name and no dtype: they are not looked at */
+    plan.n_tensors = 3;
+    request.body_case = BODY(PLAN_REQUEST);
+    request.plan_request = &plan;
+    end_ask_refused(rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR), &request, -EDQUOT,
+                    "tensors of one job: has 0, asks for 3 more, may have 2");
+}
+
+/* All but the last byte of the longest message there is. */
+static void send_half(struct end *e)
+{
+    static char junk[1 << 16];
+    uint32_t bytes = CHANNEL_FRAME_BYTES_MAX;
+    int fd = channel_fd(e->channel);
+    assert_int_equal(send(fd, &bytes, sizeof bytes, MSG_NOSIGNAL), sizeof bytes);
+    for (uint32_t sent = 0; sent + 1 < bytes;) {
+        size_t part = bytes - 1 - sent < sizeof junk ? bytes - 1 - sent : sizeof junk;
+        ssize_t got = send(fd, junk, part, MSG_NOSIGNAL | MSG_DONTWAIT);
+        sent += got > 0 ? (uint32_t)got : 0;
+        rig_step(e->rig);
+    }
+}
+
+/* One that is longer than what is free. */
+static uint64_t declare_at_length(struct end *e)
+{
+    static char name[1000][100];
+    const char *names[1000];
+    uint64_t elements[1000];
+    for (int i = 0; i < 1000; i++) {
+        snprintf(name[i], sizeof name[i], "%080d", i);
+        names[i] = name[i];
+        elements[i] = 1;
+    }
+    return end_declare(e, 1000, names, elements);
+}
+
+static void a_long_message_waits_for_memory_and_then_is_read(void **state)
+{
+    struct rig *rig = *state;
+    limit(rig, LIMIT_TENANT_MESSAGES, CHANNEL_FRAME_BYTES_MAX);
+    rig_aggregator(rig, 1);
+    struct end *zero = rig_join(rig, "long", 0, 1, NULL, NULL);
+    struct end *half = rig_join(rig, "half", 0, 1, NULL, NULL);
+    send_half(half);
+    uint64_t request = declare_at_length(zero);
+    end_expect_none(zero, BODY(DECLARE_REPLY));
+    declare(rig_join(rig, "short", 0, 1, NULL, NULL), "w", 1); /* short ones wait for nothing */
+    end_close(half);
+    envelope *reply = end_expect_reply(zero, request);
+    assert_int_equal(reply->body_case, BODY(DECLARE_REPLY));
+    message_free(reply);
 }
 
 static void the_jobs_of_a_tenant_share_its_tensors_pieces_and_bytes(void **state)
@@ -360,6 +428,8 @@ int main(void)
         CASE(the_jobs_of_a_tenant_share_its_workers),
         CASE(tensors_beyond_the_limit_leave_the_others),
         CASE(pieces_and_bytes_are_counted_too),
+        CASE(what_is_beyond_a_limit_is_refused_before_it_is_placed),
+        CASE(a_long_message_waits_for_memory_and_then_is_read),
         CASE(the_jobs_of_a_tenant_share_its_tensors_pieces_and_bytes),
         CASE(requests_that_wait_for_a_lane_are_counted),
         CASE(tickets_beyond_what_a_job_may_ask_for_wait),

@@ -218,12 +218,19 @@ static void columns_count_characters_and_fit_the_widest_cell(void **state)
     free(text);
 }
 
+static const struct view_limit acme_limits[] = {
+    {.name = "tenant-jobs", .used = 2, .most = 3, .is_own = true},
+    {.name = "tenant-workers", .used = 2, .most = 16384},
+    {.name = "job-bytes", .most = 8192, .is_own = true}};
 static const struct view_tenant tenants_list[] = {
     {.tenant = "acme",
      .role = "tenant",
      .state = "active",
      .added_s = 86400,
      .loss_limit_ppm = 25000,
+     .cpu_ns = 1500000000,
+     .limits = (struct view_limit *)acme_limits,
+     .limits_count = 3,
      .jobs = 2},
     {.tenant = "node8", .role = "operator", .state = "revoked", .connections = 7}};
 static const struct view_tenants tenants = {(struct view_tenant *)tenants_list, 2};
@@ -233,15 +240,20 @@ static void tenants_are_shown_without_their_keys(void **state)
     char *text;
     PRINT(text, ops_tenants_table, &tenants);
     assert_string_equal(
-        text, "TENANT  ROLE      STATE    ADDED                 LOSS LIMIT  JOBS  CONNECTIONS\n"
-              "acme    tenant    active   1970-01-02 00:00 UTC       2.5 %     2            0\n"
-              "node8   operator  revoked  1970-01-01 00:00 UTC           -     0            7\n");
+        text, "TENANT  ROLE      STATE    ADDED                 LOSS LIMIT  JOBS  CONNECTIONS"
+              "  COORDINATOR CPU  QUOTAS OF ITS OWN\n"
+              "acme    tenant    active   1970-01-02 00:00 UTC       2.5 %     2            0"
+              "            1.5 s  tenant-jobs-max 3, job-bytes-max 8 KiB\n"
+              "node8   operator  revoked  1970-01-01 00:00 UTC           -     0            7"
+              "            0.0 s  -\n");
     free(text);
     PRINT(text, ops_tenants_json, &tenants);
     assert_ptr_equal(strstr(text, "loss_limit_ppm"), strstr(text, "loss_limit_ppm\": 25000"));
     assert_null(strstr(strstr(text, "loss_limit_ppm") + 1, "loss_limit_ppm"));
     has(text, "\"role\": \"operator\",");
     has(text, "\"added_s\": 86400,");
+    has(text, "\"coordinator_cpu_ns\": 1500000000");
+    has(text, "\"max\": 3,\n          \"own\": true");
     free(text);
 }
 

@@ -298,8 +298,9 @@ static void change_file(struct fixture *f, const char *sql)
     "ALTER TABLE jobs DROP COLUMN is_elastic; ALTER TABLE sessions DROP COLUMN entered;" \
     "ALTER TABLE tensors DROP COLUMN members; ALTER TABLE tensors DROP COLUMN grouped;"
 
-#define WITHOUT_KEEPERS \
-    "ALTER TABLE pieces DROP COLUMN former_keeper; ALTER TABLE pieces DROP COLUMN keeper;"
+#define WITHOUT_KEEPERS                                                                    \
+    "ALTER TABLE pieces DROP COLUMN former_keeper; ALTER TABLE pieces DROP COLUMN keeper;" \
+    "ALTER TABLE tenants DROP COLUMN limits;"
 
 static void a_file_of_the_version_before_is_brought_up_to_date(void **state)
 {

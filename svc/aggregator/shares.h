@@ -1,0 +1,29 @@
+/* What each tenant has of what an aggregator process has once: address space, mappings and
+ * descriptors. Any thread; takes a lock, for lending and connecting only. README: A76. */
+#ifndef GRADPOOL_AGGREGATOR_SHARES_H
+#define GRADPOOL_AGGREGATOR_SHARES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum share_kind {
+    SHARE_LENT,        /* bytes of address space */
+    SHARE_MAPPINGS,    /* vm.max_map_count */
+    SHARE_DESCRIPTORS, /* RLIMIT_NOFILE */
+    SHARE_KINDS,
+};
+
+/* Whether the tenant may have so much more. `has_others`: other tenants exist, so that no tenant
+ * has more than half. A last part is kept for those that have little. */
+bool shares_allow(const char *tenant, bool has_others, enum share_kind kind, uint64_t more);
+/* What it has now; negative: it has given that back. */
+void shares_add(const char *tenant, enum share_kind kind, int64_t more);
+uint64_t shares_used(const char *tenant, enum share_kind kind);
+/* What the process has of it, for all. */
+uint64_t shares_most(enum share_kind kind);
+
+/* For tests: as if the process had so much; 0: what it has. */
+void shares_pretend(enum share_kind kind, uint64_t most);
+
+#endif

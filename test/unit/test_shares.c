@@ -1,0 +1,78 @@
+/* What tenants may have of what an aggregator process has once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "svc/aggregator/shares.h"
+
+#define MOST 1600 /* 1500 for tenants, of which 200 are kept for those with at most 12 */
+
+static int setup(void **state)
+{
+    for (enum share_kind kind = 0; kind < SHARE_KINDS; kind++) {
+        assert_true(shares_most(kind) > 0);
+        shares_pretend(kind, MOST);
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    static const char *const names[] = {"evil", "good", "third"};
+    for (int i = 0; i < 3; i++)
+        for (enum share_kind kind = 0; kind < SHARE_KINDS; kind++)
+            shares_add(names[i], kind, -(int64_t)shares_used(names[i], kind));
+    return 0;
+}
+
+static void a_tenant_has_half_where_others_are(void **state)
+{
+    assert_true(shares_allow("evil", true, SHARE_LENT, MOST / 2));
+    assert_false(shares_allow("evil", true, SHARE_LENT, MOST / 2 + 1));
+    shares_add("evil", SHARE_LENT, MOST / 2);
+    assert_false(shares_allow("evil", true, SHARE_LENT, 1));
+    assert_true(shares_allow("good", true, SHARE_LENT, 500));
+    assert_true(shares_allow("evil", true, SHARE_DESCRIPTORS, 1)); /* of something else */
+}
+
+static void one_alone_has_all_but_what_the_process_needs(void **state)
+{
+    assert_true(shares_allow("evil", false, SHARE_MAPPINGS, 1500));
+    assert_false(shares_allow("evil", false, SHARE_MAPPINGS, 1501));
+    assert_false(shares_allow("evil", false, SHARE_MAPPINGS, UINT64_MAX));
+}
+
+static void the_last_part_is_for_those_who_have_little(void **state)
+{
+    shares_add("evil", SHARE_DESCRIPTORS, 700);
+    shares_add("good", SHARE_DESCRIPTORS, 600);
+    assert_false(shares_allow("good", true, SHARE_DESCRIPTORS, 1));
+    assert_true(shares_allow("third", true, SHARE_DESCRIPTORS, 12));
+    assert_false(shares_allow("third", true, SHARE_DESCRIPTORS, 13));
+}
+
+static void what_is_given_back_can_be_had_again(void **state)
+{
+    shares_add("evil", SHARE_LENT, 800);
+    shares_add("evil", SHARE_LENT, -300);
+    assert_int_equal(shares_used("evil", SHARE_LENT), 500);
+    assert_true(shares_allow("evil", true, SHARE_LENT, 300));
+    shares_add("evil", SHARE_LENT, -900); /* more than it has */
+    assert_int_equal(shares_used("evil", SHARE_LENT), 0);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_tenant_has_half_where_others_are),
+        CASE(one_alone_has_all_but_what_the_process_needs),
+        CASE(the_last_part_is_for_those_who_have_little),
+        CASE(what_is_given_back_can_be_had_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
