@@ -76,6 +76,16 @@ class Case(unittest.TestCase):
         self.starts += 1
         self.service.start(f'serve-{self.starts}')
 
+    def start_process(self, aggregators):
+        """Not waited for."""
+        self.starts += 1
+        self.service.serve = harness.Process(
+            [GRADPOOL, 'serve', '--state-dir', self.service.state, '--listen',
+             self.service.endpoint, '--aggregators', aggregators, *self.service.options],
+            self.service.folder, f'serve-{self.starts}')
+        self.service.children.append(self.service.serve)
+        return self.service.serve
+
     def restart(self):
         pids = self.leave()
         self.start_again()
@@ -193,17 +203,10 @@ class Restarts(Case):
                                       (2, '--durability', 'replica'), (3, '--scale', 'on')):
             pids = self.leave()
             self.service.options = options
-            self.starts += 1
-            self.service.aggregators = max(aggregators, len(pids))  # none is taken from a job
-            self.service.serve = harness.Process(
-                [GRADPOOL, 'serve', '--state-dir', self.service.state, '--listen',
-                 self.service.endpoint, '--aggregators', aggregators, *options],
-                self.service.folder, f'serve-{self.starts}')
-            self.service.children.append(self.service.serve)
-            until(lambda: set(pids) <= set(self.service.local_aggregators())
-                  and self.service.ask('status').returncode == 0
-                  and set(pids) <= set(self.service.pids()), 'its aggregators are back',
-                  process=self.service.serve)
+            serve = self.start_process(aggregators)
+            until(lambda: serve.text().count(') is back') == len(pids), 'all are back',
+                  process=serve)
+            self.assertLessEqual(set(pids), set(self.service.pids()))
             self.goes_on()
         self.check()
 
@@ -324,12 +327,7 @@ class Longest(Case):
         """Until its log says that both aggregators are back: commands that ask take the cores from
         the jobs, too."""
         self.assertEqual(self.service.stop(signal.SIGTERM), 0)
-        self.starts += 1
-        serve = self.service.serve = harness.Process(
-            [GRADPOOL, 'serve', '--state-dir', self.service.state, '--listen',
-             self.service.endpoint, '--aggregators', 2, *self.service.options],
-            self.service.folder, f'serve-{self.starts}')
-        self.service.children.append(serve)
+        serve = self.start_process(2)
         until(lambda: serve.text().count(') is back') == 2, 'both are back', process=serve)
 
     def test_eight_jobs_notice_no_restart(self):
