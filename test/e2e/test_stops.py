@@ -76,6 +76,16 @@ class Case(unittest.TestCase):
         self.starts += 1
         self.service.start(f'serve-{self.starts}')
 
+    def start_process(self, aggregators):
+        """Not waited for."""
+        self.starts += 1
+        self.service.serve = harness.Process(
+            [GRADPOOL, 'serve', '--state-dir', self.service.state, '--listen',
+             self.service.endpoint, '--aggregators', aggregators, *self.service.options],
+            self.service.folder, f'serve-{self.starts}')
+        self.service.children.append(self.service.serve)
+        return self.service.serve
+
     def restart(self):
         pids = self.leave()
         self.start_again()
@@ -193,17 +203,10 @@ class Restarts(Case):
                                       (2, '--durability', 'replica'), (3, '--scale', 'on')):
             pids = self.leave()
             self.service.options = options
-            self.starts += 1
-            self.service.aggregators = max(aggregators, len(pids))  # none is taken from a job
-            self.service.serve = harness.Process(
-                [GRADPOOL, 'serve', '--state-dir', self.service.state, '--listen',
-                 self.service.endpoint, '--aggregators', aggregators, *options],
-                self.service.folder, f'serve-{self.starts}')
-            self.service.children.append(self.service.serve)
-            until(lambda: set(pids) <= set(self.service.local_aggregators())
-                  and self.service.ask('status').returncode == 0
-                  and set(pids) <= set(self.service.pids()), 'its aggregators are back',
-                  process=self.service.serve)
+            serve = self.start_process(aggregators)
+            until(lambda: serve.text().count(') is back') == len(pids), 'all are back',
+                  process=serve)
+            self.assertLessEqual(set(pids), set(self.service.pids()))
             self.goes_on()
         self.check()
 
@@ -278,7 +281,7 @@ class Ends(Case):
     def test_without_a_start_aggregators_end_after_the_orphan_timeout_and_workers_hear_why(self):
         self.start('--orphan-timeout', '2', aggregators=1)
         workers = self.train()
-        self.leave()
+        self.assertEqual(self.service.stop(signal.SIGTERM), 0)
         for worker in workers:
             self.assertEqual(worker.wait(), 1)
             self.assertIn("job 'job': there has been no coordinator for 2 s (--orphan-timeout)",
@@ -320,20 +323,28 @@ class Longest(Case):
     """Of the iterations of eight jobs: in windows in which the coordinator stops and starts, and in
     as long ones before. Prints the figures; the bound is for a busy host."""
 
+    def restart_unasked(self):
+        """Until its log says that both aggregators are back: commands that ask take the cores from
+        the jobs, too."""
+        self.assertEqual(self.service.stop(signal.SIGTERM), 0)
+        serve = self.start_process(2)
+        until(lambda: serve.text().count(') is back') == 2, 'both are back', process=serve)
+
     def test_eight_jobs_notice_no_restart(self):
         self.start('--scale', 'off')
         processes = ranks.start_ranks('rank_trains', JOBS, GRADPOOL_ENDPOINT=self.service.endpoint,
                                       FOLDER=str(self.service.folder))
         until(lambda: all((self.service.folder / f'trains-{rank}').exists()
                           for rank in range(JOBS)), 'all train', process=self.service.serve)
-        turns = []
+        turns, pids = [], sorted(self.service.pids())
         for _ in range(TURNS):
             began = time.monotonic()
             time.sleep(WINDOW_S)    # a window of the measurement, in which nothing happens
             middle = time.monotonic()
-            self.restart()
+            self.restart_unasked()
             time.sleep(max(0, WINDOW_S - (time.monotonic() - middle)))
             turns.append((began, middle, time.monotonic()))
+        self.assertEqual(sorted(self.service.pids()), pids)
         (self.service.folder / 'end').touch()
         jobs = ranks.finish_ranks(processes)
         self.assertEqual([job['wrong'] for job in jobs], [0] * JOBS)
