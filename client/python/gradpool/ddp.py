@@ -13,7 +13,7 @@ One gradient, from loss.backward() to optimizer.step():
 
 Because a parameter is a tensor and a bucket merely a group (Y1), the new buckets that DDP builds
 after iteration 1 change nothing for the service, except that small gradients side by side are one
-tensor (_runs). DDP's own process group is used for what DDP does at set-up, for
+tensor (_bucket_packs). DDP's own process group is used for what DDP does at set-up, for
 find_unused_parameters and for broadcast_buffers, never for gradients. With an optimizer lanes do
 its steps as well, and write new parameters instead of means (_stepping)."""
 import atexit
@@ -35,7 +35,7 @@ from ._groups import job_name_of, Limit
 from ._membership import join, leave_dropped
 from ._promise import Promise
 from ._residuals import Residuals
-from ._runs import Packs
+from ._bucket_packs import Packs
 from ._stepping import Stepping
 from .client import Job
 from .errors import GradpoolError, mismatch, Timeout

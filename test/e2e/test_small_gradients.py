@@ -40,8 +40,8 @@ class Deep(test_ddp.Rank):
 
 
 def fewest(count):
-    from gradpool import _runs
-    return unittest.mock.patch.object(_runs, 'FEWEST', count)
+    from gradpool import _bucket_packs
+    return unittest.mock.patch.object(_bucket_packs, 'FEWEST', count)
 
 
 def is_pack(name):
