@@ -12,9 +12,10 @@ from test_scripts import job_has, settle
 
 DEEP = 30       # layers
 NOT_ONE = 10 ** 9
-# Options of DistributedDataParallel, and of attach().
-WAYS = ({}, {}), ({'gradient_as_bucket_view': True}, {}), ({}, {'wire': 'float16'}), \
-    ({'static_graph': True}, {}), ({'find_unused_parameters': True}, {})
+VIEWS = {'gradient_as_bucket_view': True}
+# Options of DistributedDataParallel, of attach(), and from how many bytes on views are moved.
+WAYS = (({}, {}, 0), (VIEWS, {}, 0), (VIEWS, {}, NOT_ONE), ({}, {'wire': 'float16'}, 0),
+        ({'static_graph': True}, {}, 0), ({'find_unused_parameters': True}, {}, 0))
 
 
 class Deep(test_ddp.Rank):
@@ -24,7 +25,7 @@ class Deep(test_ddp.Rank):
         nn = self.torch.nn
         layers = [nn.Linear(16, 8)]
         for i in range(DEEP):
-            layers += [nn.Linear(8, 1024), nn.Linear(1024, 8)] if i == DEEP // 2 else []
+            layers += [nn.Linear(8, 4096), nn.Linear(4096, 8)] if i == DEEP // 2 else []
             layers += [nn.Linear(8, 8), nn.Tanh()]
         return nn.Sequential(*layers)
 
@@ -44,6 +45,11 @@ def fewest(count):
     return unittest.mock.patch.object(_bucket_packs, 'FEWEST', count)
 
 
+def moved(size):
+    from gradpool import _buckets
+    return unittest.mock.patch.object(_buckets, 'MOVED_BYTES', size)
+
+
 def is_pack(name):
     return ' more (bucket ' in name
 
@@ -55,11 +61,11 @@ def packs_of(job):
 def rank_trains(rank, workers):
     """Of each way: digests with packs and with parameters alone, and names in the last step."""
     first, found = Deep(rank, workers), []
-    for options, how in WAYS:
+    for options, how, size in WAYS:
         digests = []
         for few in 8, NOT_ONE:
             trainer = Deep.beside(rank, workers, **options)
-            with fewest(few), test_ddp.attach(trainer, **how) as attachment:
+            with fewest(few), moved(size), test_ddp.attach(trainer, **how) as attachment:
                 digest, names = trainer.pushes_of(attachment, test_ddp.train)
                 digests.append(digest)
                 if few == 8:
@@ -67,7 +73,7 @@ def rank_trains(rank, workers):
                     now = sorted(name for push in last for name in push if is_pack(name))
                     harness.until(lambda: sorted(packs_of(attachment.job)) == now,
                                   'packs of the first buckets are given back')
-                    counts = len(sum(last, [])), len(now), len(attachment._buckets)
+                    counts = len(sum(last, [])), len(now)
         found.append([digests, counts])
     first.torch.distributed.barrier()
     return found
@@ -183,11 +189,11 @@ class Runs(test_ddp.Case):
             wanted = test_ddp.reference(2)
         first, second = self.run_ranks('rank_trains')
         self.assertEqual(first, second)
-        for (options, how), (digests, (travelling, packs, buckets)) in zip(WAYS, first):
-            self.assertEqual(len(set(digests)), 1, (options, how))
+        for (*way, _), (digests, (travelling, packs)) in zip(WAYS, first):
+            self.assertEqual(len(set(digests)), 1, way)
             self.assertGreater(packs, 0)
             self.assertLess(travelling, DEEP)
-            self.assertEqual(digests[0] == wanted, not how, (options, how))
+            self.assertEqual(digests[0] == wanted, not way[1], way)
 
     def test_unused_parameters_and_several_passes_change_no_bit(self):
         found = sum(self.run_ranks('rank_accumulates'), [])

@@ -10,6 +10,9 @@ from ._library import Item
 from ._memory import Loan
 from .errors import mismatch
 
+# Moving a view costs as much as copying a gradient of so many bytes out of the bucket and back.
+MOVED_BYTES = 16 << 10
+
 
 def bucket_of(job, bucket, parts, are_views, lends):
     """What starts the means over a torch.distributed.GradBucket, each time that it comes, by
@@ -21,11 +24,17 @@ def bucket_of(job, bucket, parts, are_views, lends):
     buffer = bucket.buffer()
     if is_on_gpu(buffer):
         return Staged(bucket, parts, job)
-    if lends and is_lendable(buffer):
+    if lends and is_lendable(buffer) and not (are_views and _is_crumbled(bucket)):
         flat = lent(job, buffer.numel() * (1 + are_views), buffer.dtype)
         if flat is not None:
             return Moved(bucket, parts, flat) if are_views else Copied(bucket, parts, flat)
     return Copied(bucket, parts, buffer)
+
+
+def _is_crumbled(bucket):
+    """Whether it costs less to copy the gradients of a bucket than to move each of them."""
+    size = bucket.buffer().numel() * bucket.buffer().element_size()
+    return size < MOVED_BYTES * len(bucket.parameters())
 
 
 def parts_of(bucket, tensors):
