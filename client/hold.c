@@ -47,9 +47,12 @@ static uint64_t find_iteration(const struct gp_job *job, const gp_item *items, s
     return is_any ? now : 0;
 }
 
-/* One that never had a round (parameters that are frozen) is part of no iteration so far. */
+/* One that never had a round (parameters that are frozen) is part of no iteration so far. Counts
+ * save most steps the walk over thousands of tensors. */
 static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t scope)
 {
+    if (job->hold.scopes[scope].pushed == job->hold.scopes[scope].parts)
+        return NULL;
     list_for_each (node, &job->tensors) {
         const struct gp_tensor *t = list_entry(node, struct gp_tensor, node);
         uint64_t last = t->iterations[scope];
@@ -138,9 +141,14 @@ static void note_rounds(struct gp_job *job, const gp_item *items, size_t count, 
     struct iterations *its = &job->hold.scopes[scope];
     if (its->now > 0 && iteration > its->now)
         end_iteration(job, scope);
+    its->pushed = iteration > its->now ? 0 : its->pushed;
     its->now = iteration;
-    for (size_t i = 0; i < count; i++)
-        items[i].tensor->iterations[scope] = iteration;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t *last = &items[i].tensor->iterations[scope];
+        its->parts += *last == 0;
+        its->pushed += *last != iteration;
+        *last = iteration;
+    }
 }
 
 void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint8_t operation,
@@ -177,6 +185,15 @@ void hold_note_tensor(gp_tensor *t)
         if (counts(t, scope))
             note_change(t->job, scope);
     hold_check(t->job);
+}
+
+void hold_forget_tensor(const gp_tensor *t)
+{
+    for (uint32_t scope = 0; scope < HOLD_SCOPES; scope++) {
+        struct iterations *its = &t->job->hold.scopes[scope];
+        its->parts -= t->iterations[scope] > 0;
+        its->pushed -= t->iterations[scope] > 0 && t->iterations[scope] == its->now;
+    }
 }
 
 bool hold_stops(const gp_tensor *t)

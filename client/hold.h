@@ -14,6 +14,7 @@
 struct iterations {
     uint64_t now; /* the last that a round was begun of; 0: none was */
     int in_a_row; /* that each tensor had its round in, up to now; -1: this one does not count */
+    uint32_t parts, pushed; /* tensors that ever had a round; those of them that had one in `now` */
 };
 
 /* What the coordinator is told. */
@@ -53,6 +54,8 @@ void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint
                     const uint64_t *iterations);
 /* It was declared: where an iteration ends has to be seen anew. */
 void hold_note_tensor(gp_tensor *t);
+/* It is removed. */
+void hold_forget_tensor(const gp_tensor *t);
 /* The tensor's next push has to wait until the hold is over. */
 bool hold_stops(const gp_tensor *t);
 /* The calling thread waits for others to come (true), or does no more. */

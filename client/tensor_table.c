@@ -260,6 +260,7 @@ void tensor_remove(struct gp_tensor *t)
 {
     struct gp_job *job = t->job;
     unhash(t);
+    hold_forget_tensor(t);
     job->tensors_count--;
     for (uint32_t i = 0; i < t->pieces_count; i++) {
         link_retract(&t->pieces[i]);

@@ -189,6 +189,7 @@ def settle(first):
 
 
 def job_has(tensors):
+    gc.collect()    # the thread that completes pushes may have held a model at the last collection
     job = test_ddp.service.job(os.environ['GRADPOOL_JOB'])
     return (job['tensors'] if job else 0) <= tensors
 

@@ -43,13 +43,14 @@ class _Beginnings:
 class Place:
     """A model's place in `job`.
 
-    beginning  of its tensors' names
-    tensors    to be set once they are declared"""
+    beginning    of its tensors' names
+    tensors      to be set once they are declared
+    is_of_group  the job's ranks are those of the model's process group"""
 
     def __init__(self, job, membership, prefix):
         self._job, self._membership, self._prefix = job, membership, prefix
         self._process = os.getpid()
-        self.tensors = []
+        self.is_of_group, self.tensors = membership is not None, []
         with _lock:
             beginnings = _beginnings.setdefault(job, _Beginnings())
             is_free = prefix not in beginnings.live
@@ -59,6 +60,16 @@ class Place:
             self.beginning = beginnings.take(job, prefix)
         self._live = beginnings.live
         _start()
+
+    def add(self, tensors):
+        """These were declared later."""
+        self.tensors += [tensor for tensor in tensors if tensor not in self.tensors]
+
+    def give_back(self, tensors):
+        """These are not used any more, though the model is."""
+        if tensors:
+            self.tensors = [tensor for tensor in self.tensors if tensor not in tensors]
+            _gone.put((self._job, tensors))
 
     def is_over(self):
         """The tensor has been given back, or the job was left."""

@@ -10,26 +10,41 @@ from ._library import Item
 from ._memory import Loan
 from .errors import mismatch
 
+# Moving a view costs as much as copying a gradient of so many bytes out of the bucket and back.
+MOVED_BYTES = 16 << 10
 
-def bucket_of(job, bucket, tensors, are_views, lends):
+
+def bucket_of(job, bucket, parts, are_views, lends):
     """An object that starts the means over a torch.distributed.GradBucket at each coming of it, by
     start(job, bucket): (the Request, what gives the tensor that DDP gets once that is over).
 
-    tensors    of its parameters
+    parts      [(tensor, its first byte in the bucket)], which cover it
     are_views  .grad are views of it
     lends      lent memory is of use"""
     buffer = bucket.buffer()
+    if is_on_gpu(buffer):
+        return Staged(bucket, parts, job)
+    if lends and is_lendable(buffer) and not (are_views and _is_crumbled(bucket)):
+        flat = lent(job, buffer.numel() * (1 + are_views), buffer.dtype)
+        if flat is not None:
+            return Moved(bucket, parts, flat) if are_views else Copied(bucket, parts, flat)
+    return Copied(bucket, parts, buffer)
+
+
+def _is_crumbled(bucket):
+    """Whether it costs less to copy the gradients of a bucket than to move each of them."""
+    size = bucket.buffer().numel() * bucket.buffer().element_size()
+    return size < MOVED_BYTES * len(bucket.parameters())
+
+
+def parts_of(bucket, tensors):
+    """Each tensor of the bucket's parameters with its first byte in the bucket. Mismatch: a
+    gradient is of another size."""
     for gradient, tensor in zip(bucket.gradients(), tensors):
         if gradient.numel() != tensor.elements:     # lanes would go beyond it
             raise mismatch(f"gradient of '{tensor.name}': {gradient.numel()} elements, declared "
                            f'were {tensor.elements}: change a model before attach()')
-    if is_on_gpu(buffer):
-        return Staged(bucket, tensors, job)
-    if lends and is_lendable(buffer):
-        flat = lent(job, buffer.numel() * (1 + are_views), buffer.dtype)
-        if flat is not None:
-            return Moved(bucket, tensors, flat) if are_views else Copied(bucket, tensors, flat)
-    return Copied(bucket, tensors, buffer)
+    return list(zip(tensors, _offsets(bucket)))
 
 
 def is_stand_in(bucket):
@@ -40,11 +55,16 @@ def is_stand_in(bucket):
                    for parameter, own in zip(bucket.parameters(), bucket.gradients()))
 
 
-def _items(tensors, gradients, results):
-    items = (Item * len(tensors))()
-    for item, tensor, gradient, result in zip(items, tensors, gradients, results):
-        item.tensor, item.gradient, item.result = tensor.handle, gradient, result
+def _items(parts, gradients, results):
+    """`gradients`, `results`: tensors that hold the bucket's."""
+    items, given, taken = (Item * len(parts))(), gradients.data_ptr(), results.data_ptr()
+    for item, (tensor, first) in zip(items, parts):
+        item.tensor, item.gradient, item.result = tensor.handle, given + first, taken + first
     return items
+
+
+def _tensors_of(parts):
+    return [tensor for tensor, _ in parts]
 
 
 def _offsets(bucket):
@@ -63,11 +83,9 @@ def pieces_of(bucket, flat):
 class Copied:
     """Gradients in DDP's memory; their means land in `value`, which may be that."""
 
-    def __init__(self, bucket, tensors, value):
-        self._tensors, self._value, self._buffer = tensors, value, bucket.buffer()
-        offsets = _offsets(bucket)
-        self._items = _items(tensors, [self._buffer.data_ptr() + offset for offset in offsets],
-                             [value.data_ptr() + offset for offset in offsets])
+    def __init__(self, bucket, parts, value):
+        self._tensors, self._value, self._buffer = _tensors_of(parts), value, bucket.buffer()
+        self._items = _items(parts, self._buffer, value)
 
     def start(self, job, _):
         return (job.push_items(self._tensors, self._items, Loan(self._buffer, self._value)),
@@ -80,15 +98,14 @@ class Moved:
     that DDP sees that it has nothing to copy. Where it has, it takes what it is given from the
     beginning of its storage: so that must be one of its own."""
 
-    def __init__(self, bucket, tensors, flat):
-        self._tensors, self._halves, self._now = tensors, flat.view(2, -1).unbind(), 0
+    def __init__(self, bucket, parts, flat):
+        self._tensors, self._now = _tensors_of(parts), 0
+        self._halves = first, second = flat.view(2, -1).unbind()
         self._buffer = bucket.buffer()          # kept for its address
-        self._views = [None] * len(tensors)     # those that were moved
-        size = bucket.buffer().element_size()
+        size = self._buffer.element_size()
         self._offsets = [offset // size for offset in _offsets(bucket)]
-        places = [[half.data_ptr() + offset for offset in _offsets(bucket)]
-                  for half in self._halves]
-        self._items = [_items(tensors, *places), _items(tensors, *reversed(places))]
+        self._views = [None] * len(self._offsets)       # those that were moved
+        self._items = [_items(parts, first, second), _items(parts, second, first)]
 
     def start(self, job, bucket):
         half = self._halves[self._now]
@@ -121,12 +138,11 @@ class Staged:
     """Gradients on a GPU, which go to the host and back. Where they lie there is free again when
     the next ones set off: the script's stream has waited for the copy from there by then."""
 
-    def __init__(self, bucket, tensors, job):
-        self._tensors, self._buffer = tensors, bucket.buffer()
+    def __init__(self, bucket, parts, job):
+        self._tensors, self._buffer = _tensors_of(parts), bucket.buffer()
         crossing = Crossing(job, self._buffer.device)
         self._sent, self._landing = crossing.room(self._buffer), crossing.room(self._buffer)
-        self._items = _items(tensors, *[[host.data_ptr() + offset for offset in _offsets(bucket)]
-                                        for host in (self._sent, self._landing)])
+        self._items = _items(parts, self._sent, self._landing)
 
     def start(self, job, _):
         crossing = Crossing(job, self._buffer.device)

@@ -12,9 +12,10 @@ One gradient, from loss.backward() to optimizer.step():
     thread wakes from the library's wait and completes the Future; backward() returns when all are
 
 Because a parameter is a tensor and a bucket merely a group (Y1), the new buckets that DDP builds
-after iteration 1 change nothing for the service. DDP's own process group is used for what DDP does
-at set-up, for find_unused_parameters and for broadcast_buffers, never for gradients. With an
-optimizer lanes do its steps as well, and write new parameters instead of means (_stepping)."""
+after iteration 1 change nothing for the service, except that small gradients side by side are one
+tensor (_bucket_packs). DDP's own process group is used for what DDP does at set-up, for
+find_unused_parameters and for broadcast_buffers, never for gradients. With an optimizer lanes do
+its steps as well, and write new parameters instead of means (_stepping)."""
 import atexit
 import os
 import sys
@@ -27,13 +28,14 @@ import torch.distributed
 
 from . import _uneven
 from ._attached import Place
-from ._buckets import bucket_of, is_stand_in
+from ._buckets import bucket_of, is_stand_in, parts_of
 from ._completion import complete
 from ._full import elements_of, Full, names_of_sparse
 from ._groups import job_name_of, Limit
 from ._membership import join, leave_dropped
 from ._promise import Promise
 from ._residuals import Residuals
+from ._bucket_packs import Packs
 from ._stepping import Stepping
 from .client import Job
 from .errors import GradpoolError, mismatch, Timeout
@@ -163,6 +165,7 @@ class Attachment:
         known = set(job.tensors())
         if way is None:
             self._tensors = self._declare(parameters, names_of_sparse(model.module), wire)
+            self._packs = Packs(job, place, wire) if place.is_of_group else None
         else:
             way.declare(job, place.beginning, wire)
         place.tensors = [tensor for tensor in job.tensors() if tensor not in known]
@@ -251,8 +254,11 @@ class Attachment:
         if known is None or known[0] != address:
             ids = tuple(map(id, bucket.parameters()))
             is_passing = self._are_views and is_stand_in(bucket)
-            means = bucket_of(self.job, bucket, [self._tensors[one] for one in ids],
-                              self._are_views, self._lends and not is_passing)
+            parts = parts_of(bucket, [self._tensors[one] for one in ids])
+            if self._packs is not None:
+                parts = self._packs.packed(bucket, parts)
+            means = bucket_of(self.job, bucket, parts, self._are_views,
+                              self._lends and not is_passing)
             if not is_passing:
                 self._buckets[bucket.index()] = (address, ids), means
         return means
