@@ -182,6 +182,19 @@ static void lose_keeper(struct worker *w)
     worker_close(w, WORKER_ABSENT);
 }
 
+static void fail_for_end(const struct worker *w, int error)
+{
+    struct lane_job *job = w->job;
+    if (error == -EFAULT)
+        job_fail(job, error,
+                 "rank %u of job '%s' (%s) lent memory without its pages; lend what gp_alloc() "
+                 "gives, and punch no holes into it",
+                 w->number, job->name, w->peer);
+    else
+        job_fail(job, -ECONNRESET, "rank %u of job '%s' (%s) has lost its connection: %s",
+                 w->number, job->name, w->peer, err_text(error ? error : -ECONNRESET));
+}
+
 /* A worker that said goodbye ends only what still waits for its memory; one that vanished ends the
  * job, because its input is gone with it. */
 static void on_closed(const struct fabric_event *event)
@@ -207,9 +220,7 @@ static void on_closed(const struct fabric_event *event)
     } else {
         worker_close(w, WORKER_LOST);
         log_warn("job '%s' lost rank %u (%s)", job->name, w->number, w->peer);
-        job_fail(job, -ECONNRESET, "rank %u of job '%s' (%s) has lost its connection: %s",
-                 w->number, job->name, w->peer,
-                 err_text(event->error ? event->error : -ECONNRESET));
+        fail_for_end(w, event->error);
     }
     job_wake(job);
     job_release(job);
