@@ -46,6 +46,7 @@ static void *run(void *context)
     struct shm_mapper *m = context;
     struct shm_lent *lent;
     leave_core();
+    (void)pthread_setname_np(pthread_self(), "gradpool-mapper");
     pthread_mutex_lock(&m->lock);
     while ((lent = wait_for_work(m))) {
         bool is_over = lent->is_over || m->is_stopping;
