@@ -2,8 +2,8 @@
  * here comes from a process that is not trusted (W9): who it is, its packets, its descriptors. */
 #include "svc/wire/shm_conn.h"
 
+#include "svc/wire/shm_absent.h"
 #include "svc/wire/shm_memory.h"
-#include "svc/wire/shm_prefault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +49,10 @@ static int open_lane(struct shm_fabric *f, const char *address)
     r = shm_socket_listen(address, &f->listener_fd);
     if (r < 0)
         return r;
-    return watch(f, f->listener_fd, EPOLLIN, f);
+    r = shm_mapper_start(&f->mapper);
+    if (r == 0)
+        r = watch(f, f->mapper.news_fd, EPOLLIN | EPOLLET, NULL);
+    return r < 0 ? r : watch(f, f->listener_fd, EPOLLIN, f);
 }
 
 int shm_lane_listen(struct fabric *base, const char *address, char *ret_address)
@@ -172,19 +175,37 @@ void shm_lane_look(struct shm_fabric *f)
             accept_sockets(f);
         else if (events[i].data.ptr)
             shm_conn_look(events[i].data.ptr);
-        /* else an eventfd, never read: the worker could have made that block (S4) */
+        /* else an eventfd, never read: the worker could have made that block (S4); or the mapper's
+         */
     }
+}
+
+/* Whole before a lane touches it, and mapped: whoever connects has populated it (S14). */
+static int map_whole(struct shm_conn *c, int fd, uint64_t bytes, void **ret_base)
+{
+    void *base;
+    int r = shm_memory_map_guarded(fd, bytes, &c->is_poisoned, &base);
+
+    if (r < 0)
+        return r;
+    bool fails = shm_absent_fail(base, bytes);
+    if (shm_absent_fill(base, bytes, fails, fd, 0) < bytes) {
+        shm_memory_unmap(base, bytes);
+        return -EFAULT;
+    }
+    *ret_base = base;
+    return 0;
 }
 
 static int map_hello(struct shm_conn *c, const int fds[2])
 {
     void *rings, *bell;
-    int r = shm_memory_map_guarded(fds[0], sizeof(struct shm_rings), &c->is_poisoned, &rings);
+    int r = map_whole(c, fds[0], sizeof(struct shm_rings), &rings);
 
     if (r < 0)
         return r;
     c->rings = rings;
-    r = shm_memory_map_guarded(fds[1], sizeof(struct shm_bell), &c->is_poisoned, &bell);
+    r = map_whole(c, fds[1], sizeof(struct shm_bell), &bell);
     if (r < 0)
         return r;
     c->peer_bell = bell;
@@ -258,58 +279,4 @@ void shm_lane_refuse(struct fabric_conn *base, int reason)
     if (c->state == SHM_ASKED)
         send_refusal(c->socket, reason);
     shm_conn_drop(c);
-}
-
-/* The record's promise, the packet and the descriptor must agree. */
-static int map_region(struct shm_conn *c, uint32_t id, uint64_t bytes)
-{
-    struct shm_packet lend;
-    int fds[SHM_PACKET_FDS_MAX];
-    size_t fds_count;
-    void *memory;
-    int r = shm_packet_receive(c->socket, &lend, fds, &fds_count);
-
-    if (r < 0)
-        return -EBADMSG; /* it was to be sent before the record */
-    if (lend.kind == SHM_PACKET_LEND && lend.word == id && lend.bytes == bytes && fds_count == 1)
-        r = shm_memory_map_guarded(fds[0], bytes, &c->is_poisoned, &memory);
-    else
-        r = -EBADMSG;
-    shm_fds_close(fds, fds_count);
-    if (r < 0)
-        return r;
-    c->regions[id] = (struct shm_region){.base = memory, .bytes = bytes};
-    shm_prefault_add(shm_owner(c), &c->regions[id]);
-    c->mapped_bytes += bytes;
-    return 0;
-}
-
-int shm_lane_lend(struct shm_conn *c, const struct shm_record *record, uint64_t *ret_bytes)
-{
-    uint64_t bytes;
-
-    memcpy(&bytes, record->body, sizeof bytes);
-    if (record->bytes != sizeof bytes || record->word >= FABRIC_REGIONS_MAX ||
-        c->regions[record->word].base)
-        return -EBADMSG;
-    if (bytes > shm_owner(c)->mapped_bytes_max - c->mapped_bytes)
-        return -ENOSPC;
-    int r = shm_owner(c)->may_lend ? shm_owner(c)->may_lend(c->owner, bytes) : 0;
-    if (r == 0)
-        r = map_region(c, record->word, bytes);
-    if (r < 0)
-        return r;
-    *ret_bytes = bytes;
-    return 0;
-}
-
-int shm_lane_withdraw(struct shm_conn *c, uint32_t id)
-{
-    if (id >= FABRIC_REGIONS_MAX || !c->regions[id].base)
-        return -EBADMSG;
-    shm_prefault_remove(shm_owner(c), &c->regions[id]);
-    shm_memory_unmap(c->regions[id].base, c->regions[id].bytes);
-    c->mapped_bytes -= c->regions[id].bytes;
-    c->regions[id] = (struct shm_region){0};
-    return 0;
 }
