@@ -38,6 +38,7 @@ struct shm_fabric {
     int listener_fd;
     int epoll_fd;
     int spare_fd; /* given up for a moment to turn somebody away when descriptors run out */
+    int rest_fd;  /* a timer: when the listener, which rests, is looked at again */
     int polls_since_sockets;
     int greetings; /* connections in SHM_GREETING */
     uint32_t *allowed_uids;

@@ -315,7 +315,8 @@ class OwnServices(unittest.TestCase):
             service = self.service()
             pids = service.pids()
             self.assertEqual(service.stop(number), code)
-            self.assertEqual(sorted(os.listdir(service.state)), ['lock', 'state.db', 'state.db-used'])
+            self.assertEqual(sorted(os.listdir(service.state)),
+                             ['lock', 'state.db', 'state.db-used'])
             self.assertFalse([pid for pid in pids if is_alive(pid)])
 
     def test_ctrl_c_in_a_terminal_reaches_the_coordinator_only(self):
