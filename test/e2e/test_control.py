@@ -482,7 +482,7 @@ class OwnServices(unittest.TestCase):
         """`command` with a small or read-only file system of its own at <folder>/mounted."""
         target = self.folder / 'mounted'
         target.mkdir(exist_ok=True)
-        mount = f'mount -t tmpfs -o {options} none {target} && exec "$0" "$@"'
+        mount = f'mount -t tmpfs -o mode=0700,{options} none {target} && exec "$0" "$@"'
         process = Process(['unshare', '-m', 'sh', '-c', mount, GRADPOOL, *command], self.folder,
                           name)
         self.ends.callback(process.kill)
