@@ -34,7 +34,8 @@ static void shm_close(struct fabric *base)
     free_all(&f->gone);
     shm_mapper_stop(&f->mapper);
     shm_watch_stop(&f->watch);
-    shm_fds_close((const int[]){f->listener_fd, f->epoll_fd, f->spare_fd, f->bell_fd}, 4);
+    shm_fds_close((const int[]){f->listener_fd, f->epoll_fd, f->spare_fd, f->rest_fd, f->bell_fd},
+                  5);
     shm_memory_unmap(f->bell, sizeof *f->bell);
     free(f->allowed_uids);
     free(f);
@@ -176,7 +177,8 @@ static void shm_abandon_in_child(struct fabric *base)
     list_for_each (node, &f->gone)
         shm_conn_close_fds(list_entry(node, struct shm_conn, link));
     shm_watch_abandon(&f->watch);
-    shm_fds_close((const int[]){f->listener_fd, f->epoll_fd, f->spare_fd, f->bell_fd}, 4);
+    shm_fds_close((const int[]){f->listener_fd, f->epoll_fd, f->spare_fd, f->rest_fd, f->bell_fd},
+                  5);
 }
 
 static const struct fabric_ops ops = {
@@ -236,7 +238,7 @@ static void init(struct shm_fabric *f)
     list_init(&f->conns);
     list_init(&f->gone);
     list_init(&f->news);
-    f->bell_fd = f->listener_fd = f->epoll_fd = f->spare_fd = -1;
+    f->bell_fd = f->listener_fd = f->epoll_fd = f->spare_fd = f->rest_fd = -1;
     shm_watch_init(&f->watch);
     snprintf(f->description, sizeof f->description, "shm: memfd and futex");
 }

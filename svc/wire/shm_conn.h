@@ -39,6 +39,7 @@ struct shm_fabric {
     int listener_fd;
     int epoll_fd;
     int spare_fd; /* given up for a moment to turn somebody away when descriptors run out */
+    int rest_fd;  /* a timer: when the listener, which rests, is looked at again */
     int polls_since_sockets;
     uint32_t polls;
     int greetings; /* connections in SHM_GREETING */

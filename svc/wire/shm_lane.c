@@ -2,6 +2,7 @@
  * here comes from a process that is not trusted (W9): who it is, its packets, its descriptors. */
 #include "svc/wire/shm_conn.h"
 
+#include "svc/base/clock.h"
 #include "svc/wire/shm_absent.h"
 #include "svc/wire/shm_memory.h"
 
@@ -12,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 /* Sockets that have not said HELLO yet; beyond, the oldest is turned away. Each has two
@@ -20,6 +22,12 @@
 #define GREETINGS_PART 16
 /* Sockets looked at in one poll. */
 #define LOOKS_MAX 64
+/* Any user of the host can connect, and each who does costs some 15 us: after so many the listener
+ * rests, for longer where one of them was refused by its uid, so that strangers have some
+ * hundredths of the lane's time at most (T7). */
+#define ACCEPTS_MAX 4
+#define REST_NS (200 * NS_PER_US)
+#define REST_OF_STRANGERS_NS (2 * NS_PER_MS)
 
 static int watch(struct shm_fabric *f, int fd, uint32_t events, void *data)
 {
@@ -52,7 +60,9 @@ static int open_lane(struct shm_fabric *f, const char *address)
     r = shm_mapper_start(&f->mapper);
     if (r == 0)
         r = watch(f, f->mapper.news_fd, EPOLLIN | EPOLLET, NULL);
-    return r < 0 ? r : watch(f, f->listener_fd, EPOLLIN, f);
+    if (r == 0)
+        r = watch(f, f->listener_fd, EPOLLIN, f);
+    return r < 0 ? r : watch(f, f->rest_fd, EPOLLIN, &f->rest_fd);
 }
 
 int shm_lane_listen(struct fabric *base, const char *address, char *ret_address)
@@ -65,7 +75,9 @@ int shm_lane_listen(struct fabric *base, const char *address, char *ret_address)
         f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (f->spare_fd < 0)
         f->spare_fd = open_spare();
-    if (f->epoll_fd < 0 || f->spare_fd < 0)
+    if (f->rest_fd < 0)
+        f->rest_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (f->epoll_fd < 0 || f->spare_fd < 0 || f->rest_fd < 0)
         return -errno;
     int r = open_lane(f, address);
     if (r < 0)
@@ -125,33 +137,59 @@ static void limit_greetings(struct shm_fabric *f)
     }
 }
 
-/* A socket has been accepted: who is it? */
-static void admit(struct shm_fabric *f, int socket)
+/* An accepted socket becomes a connection, or not. false: its user has no business here. */
+static bool admit(struct shm_fabric *f, int socket)
 {
     struct shm_peer peer;
     struct shm_conn *c;
 
     if (shm_socket_peer(socket, &peer) < 0) {
         close(socket);
-        return;
+        return true;
     }
     if (!is_allowed(f, peer.uid)) {
         send_refusal(socket, EACCES);
         shm_fds_close((const int[]){socket, peer.pidfd}, 2);
-        return;
+        return false;
     }
     limit_greetings(f);
     if (shm_conn_create(f, socket, &peer, SHM_GREETING, &c) < 0)
-        return;
+        return true;
     f->greetings++;
     if (watch(f, socket, EPOLLIN | EPOLLRDHUP | EPOLLET, c) < 0 ||
         (peer.pidfd >= 0 && watch(f, peer.pidfd, EPOLLIN | EPOLLET, c) < 0))
         shm_conn_drop(c);
+    return true;
+}
+
+static void watch_listener(struct shm_fabric *f, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = f};
+
+    epoll_ctl(f->epoll_fd, EPOLL_CTL_MOD, f->listener_fd, &event);
+}
+
+static void rest(struct shm_fabric *f, uint64_t rest_ns)
+{
+    struct itimerspec when = {.it_value = {.tv_nsec = (long)rest_ns}};
+
+    if (timerfd_settime(f->rest_fd, 0, &when, NULL) == 0)
+        watch_listener(f, 0);
+}
+
+static void end_rest(struct shm_fabric *f)
+{
+    uint64_t expirations;
+
+    if (read(f->rest_fd, &expirations, sizeof expirations) == sizeof expirations)
+        watch_listener(f, EPOLLIN);
 }
 
 static void accept_sockets(struct shm_fabric *f)
 {
-    for (int i = 0; i < LOOKS_MAX; i++) {
+    bool are_known = true;
+
+    for (int i = 0; i < ACCEPTS_MAX; i++) {
         int socket;
         int r = shm_socket_accept(f->listener_fd, &socket);
 
@@ -160,8 +198,9 @@ static void accept_sockets(struct shm_fabric *f)
         if (r < 0 && r != -ECONNABORTED)
             return;
         if (r == 0)
-            admit(f, socket);
+            are_known &= admit(f, socket);
     }
+    rest(f, are_known ? REST_NS : REST_OF_STRANGERS_NS);
 }
 
 void shm_lane_look(struct shm_fabric *f)
@@ -173,6 +212,8 @@ void shm_lane_look(struct shm_fabric *f)
     for (int i = 0; i < n; i++) {
         if (events[i].data.ptr == f)
             accept_sockets(f);
+        else if (events[i].data.ptr == &f->rest_fd)
+            end_rest(f);
         else if (events[i].data.ptr)
             shm_conn_look(events[i].data.ptr);
         /* else an eventfd, never read: the worker could have made that block (S4); or the mapper's
