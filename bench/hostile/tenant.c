@@ -3,6 +3,7 @@
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"
+#include "svc/base/process.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -78,6 +79,10 @@ bool tenant_join(struct tenant *t, struct channel *ch, const char *job, uint32_t
     join.workers = workers;
     join.node = (char *)"hostile";
     join.pid = (uint32_t)getpid();
+    if (tenant_draw(t, 4) > 0) { /* or nobody can see that this process is dead */
+        join.pid_namespace = process_namespace();
+        join.identity = process_identity(join.pid);
+    }
     request.body_case = BODY(JOIN_REQUEST);
     request.join_request = &join;
     envelope *reply = tenant_call(t, ch, &request);
