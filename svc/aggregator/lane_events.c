@@ -190,7 +190,7 @@ static void lose_keeper(struct worker *w)
     worker_close(w, WORKER_ABSENT);
 }
 
-static void fail_for_end(const struct worker *w, int error)
+static void fail_for_end(struct worker *w, int error)
 {
     struct lane_job *job = w->job;
     if (error == -EFAULT)
