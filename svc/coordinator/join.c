@@ -385,7 +385,9 @@ static void fail_unknown(struct peer *p, uint64_t request, const WIRE(JoinReques
 {
     const struct job *job = jobs_find_id(p->service, join->job_id);
     if (job && job->tenant == p->tenant)
-        peer_fail(p, request, -ESTALE, "rank %u was away from job %s too long and counts as lost",
+        peer_fail(p, request, -ESTALE,
+                  "rank %u of job %s counts as lost: it was away too long, or a lane has lost its "
+                  "connection",
                   join->rank, join->job);
     else
         peer_fail(p, request, -ESTALE,
