@@ -223,9 +223,11 @@ static void on_closed(const struct fabric_event *event)
         worker_close(w, WORKER_LEFT);
         if (!job->is_elastic && transfer_needs(job, w->number))
             job_fail(job, -EPIPE, "rank %u has left job '%s' in mid-round", w->number, job->name);
+    } else if (replace_await(w, event->error)) {
+        /* its time runs */
     } else if (w->is_gone || (job->is_elastic && !job->failure)) {
         lose(w);
-    } else if (!replace_await(w, event->error)) {
+    } else {
         worker_close(w, WORKER_LOST);
         log_warn("job '%s' lost rank %u (%s)", job->name, w->number, w->peer);
         fail_for_end(w, event->error);
