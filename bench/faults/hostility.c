@@ -89,8 +89,8 @@ int hostile_begin(struct hostile *h, const char *listen, uint64_t seed, uint64_t
     snprintf(number, sizeof number, "%llu", (unsigned long long)seed);
     snprintf(slot, sizeof slot, "%llu", (unsigned long long)slot_ms);
     if (process_find_beside("gradpool-bench-hostile", program, sizeof program) < 0) {
-        fprintf(stderr, "gradpool-bench: no program gradpool-bench-hostile beside this one\n");
-        return -ENOENT;
+        fprintf(stderr, "# no hostile tenant: gradpool-bench-hostile is not beside this program\n");
+        return 0;
     }
     int r = make_tenant(h, key);
     if (r < 0)
