@@ -14,7 +14,9 @@ struct arguments {
 enum { KEY_SECONDS = 1000, KEY_SEED, KEY_JSON };
 
 static const struct argp_option options[] = {
-    {"seconds", KEY_SECONDS, "S", 0, "how long something happens (default 40)"},
+    {"seconds", KEY_SECONDS, "S", 0,
+     "how long something happens (default 40); from 20 on a slow "
+     "host has up to three times as long, until each kind was there"},
     {"seed", KEY_SEED, "N", 0, "what happens, and when (default 1)"},
     {"json", KEY_JSON, 0, 0, "the last line is JSON"},
     {0},
@@ -39,27 +41,31 @@ static void print(const struct arguments *a, const struct faults_result *r)
             ? "{\"seed\": %" PRIu64 ", \"seconds\": %" PRIu64 ", \"rounds\": %" PRIu64
               ", \"elements_checked\": %" PRIu64 ", \"kills\": %" PRIu64
               ", \"kills_aggregator\": %" PRIu64 ", \"kills_worker\": %" PRIu64
-              ", \"kills_coordinator\": %" PRIu64 ", \"restarts\": %" PRIu64 ", \"stops\": %" PRIu64
-              ", \"cuts\": %" PRIu64 ", \"wrong\": %" PRIu64 ", \"hangs\": %" PRIu64
-              ", \"longest_wait_s\": %.3f, \"errors\": %" PRIu64 ", \"unnamed_errors\": %" PRIu64
-              ", \"rounds_elastic\": %" PRIu64 ", \"comings\": %" PRIu64 ", \"resizes\": %" PRIu64
-              ", \"drains\": %" PRIu64 ", \"drains_undone\": %" PRIu64 ", \"snapshots\": %" PRIu64
-              ", \"snapshots_refused\": %" PRIu64 ", \"copies_lost\": %" PRIu64
-              ", \"crashes\": %" PRIu64 "}\n"
+              ", \"kills_coordinator\": %" PRIu64 ", \"restarts\": %" PRIu64
+              ", \"retired\": %" PRIu64 ", \"attacks\": %" PRIu64 ", \"attack_kinds\": %" PRIu64
+              ", \"stops\": %" PRIu64 ", \"cuts\": %" PRIu64 ", \"wrong\": %" PRIu64
+              ", \"hangs\": %" PRIu64 ", \"longest_wait_s\": %.3f, \"errors\": %" PRIu64
+              ", \"unnamed_errors\": %" PRIu64 ", \"rounds_elastic\": %" PRIu64
+              ", \"comings\": %" PRIu64 ", \"resizes\": %" PRIu64 ", \"drains\": %" PRIu64
+              ", \"drains_undone\": %" PRIu64 ", \"drains_refused\": %" PRIu64
+              ", \"snapshots\": %" PRIu64 ", \"snapshots_refused\": %" PRIu64
+              ", \"copies_lost\": %" PRIu64 ", \"crashes\": %" PRIu64 "}\n"
             : "seed %" PRIu64 ", %" PRIu64 " s: %" PRIu64 " rounds, %" PRIu64
               " elements checked; %" PRIu64 " kills (aggregators %" PRIu64 ", workers %" PRIu64
               ", coordinator %" PRIu64 "), %" PRIu64 " planned restarts, %" PRIu64
+              " aggregators ended as planned, %" PRIu64 " attacks of %" PRIu64 " kinds, %" PRIu64
               " stops, %" PRIu64 " cuts; %" PRIu64 " elements wrong, %" PRIu64
               " hangs, longest wait %.3f s, %" PRIu64 " errors, %" PRIu64
               " of them name nobody; %" PRIu64
               " rounds of elastic jobs, whose members came again %" PRIu64 " times, %" PRIu64
-              " resizes; %" PRIu64 " drains, %" PRIu64 " taken back, %" PRIu64
+              " resizes; %" PRIu64 " drains, %" PRIu64 " taken back, %" PRIu64 " refused, %" PRIu64
               " snapshots, %" PRIu64 " refused, %" PRIu64 " copies lost, %" PRIu64 " crashes\n";
     printf(format, a->faults.seed, a->faults.seconds, r->rounds, r->elements_checked, kills,
-           r->kills_aggregator, r->kills_worker, r->kills_coordinator, r->restarts, r->stops,
-           r->cuts, r->wrong, r->hangs, (double)r->longest_wait_ns / 1e9, r->errors, r->unnamed,
-           r->rounds_elastic, r->comings, r->resizes, r->drains, r->undone, r->snapshots,
-           r->snapshots_refused, r->copies_lost, r->crashes);
+           r->kills_aggregator, r->kills_worker, r->kills_coordinator, r->restarts, r->retired,
+           r->attacks, r->attack_kinds, r->stops, r->cuts, r->wrong, r->hangs,
+           (double)r->longest_wait_ns / 1e9, r->errors, r->unnamed, r->rounds_elastic, r->comings,
+           r->resizes, r->drains, r->undone, r->drains_refused, r->snapshots, r->snapshots_refused,
+           r->copies_lost, r->crashes);
 }
 
 int faults_command(int argc, char **argv)
@@ -71,11 +77,12 @@ int faults_command(int argc, char **argv)
         parse,
         NULL,
         "Kills with -9, stops and cuts aggregators, workers and the coordinator, which is also "
-        "restarted as planned (SIGTERM), and moves tasks, "
+        "restarted as planned (SIGTERM), as aggregators are ended, and moves tasks, "
         "at random, while six jobs train, two by sums and two by update rules with copies of "
         "parameters and moments, one of each over shared memory and one over TCP, and two whose "
         "workers come and go, by sums and by an update rule with copies; and checks every element "
-        "of every round. Meanwhile aggregators are drained and given back, and snapshots taken "
+        "of every round. Beside them a hostile tenant takes what it can. Meanwhile aggregators are "
+        "drained and given back, and snapshots taken "
         "and checked. A job that fails, as one of two does that lost a worker, is started anew; "
         "what its workers were told is on standard error. It starts "
         "its own service. Exit code 1 if an element was wrong, a wait hung, an error named nobody "

@@ -38,6 +38,7 @@ ARROWS = {
     'svc': SERVICE,
     'client': {'svc/wire', 'svc/state', 'svc/timeline', 'svc/reduce', 'svc/base'},
     'bench/sim': {'packer', 'migrator'},
+    'bench/hostile': {'svc/wire', 'svc/base'},  # sends what no client would
     'bench': {'bench/sim', 'client', 'svc/aggregator', 'svc/reduce', 'svc/cores', 'svc/view',
               'svc/ops', 'svc/state', 'packer', 'migrator', 'svc/base'},
     'test': SERVICE | {'svc', 'client', 'bench', 'bench/sim'},

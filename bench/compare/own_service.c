@@ -61,10 +61,11 @@ static int spawn(struct service *s, const struct service_setting *setting)
     return 0;
 }
 
-/* `gradpool status` says with its exit code whether lanes serve. */
-static int is_up(struct service *s)
+/* `gradpool status` says with its exit code whether all lanes serve, `gradpool jobs` whether the
+ * coordinator answers. */
+static int is_up(struct service *s, const char *command)
 {
-    char *argv[] = {s->program, (char *)"status", (char *)"--endpoint", s->endpoint, NULL};
+    char *argv[] = {s->program, (char *)command, (char *)"--endpoint", s->endpoint, NULL};
     pid_t pid = process_spawn(argv, environ, "/dev/null");
     return pid > 0 && process_reap(pid, clock_now_ns() + START_NS) == 0;
 }
@@ -76,11 +77,11 @@ bool service_has_ended(const struct service *s)
     return r < 0 || end.si_pid == s->coordinator;
 }
 
-static int wait_until_up(struct service *s)
+static int wait_until_up(struct service *s, const char *command)
 {
     uint64_t deadline_ns = clock_now_ns() + START_NS;
     const struct timespec again = {0, ASK_AGAIN_NS};
-    while (!is_up(s)) {
+    while (!is_up(s, command)) {
         if (clock_now_ns() > deadline_ns || service_has_ended(s))
             return -ETIMEDOUT;
         nanosleep(&again, NULL);
@@ -124,7 +125,7 @@ int service_start_as(struct service *s, const struct service_setting *setting)
     if (r == 0)
         r = spawn(s, setting);
     if (r == 0)
-        r = wait_until_up(s);
+        r = wait_until_up(s, "status");
     if (r == 0)
         r = find_aggregators(s);
     if (r == 0)
@@ -138,7 +139,7 @@ int service_start_as(struct service *s, const struct service_setting *setting)
 int service_start_again(struct service *s, const struct service_setting *setting)
 {
     int r = spawn(s, setting);
-    return r == 0 ? wait_until_up(s) : r;
+    return r == 0 ? wait_until_up(s, "jobs") : r;
 }
 
 int service_end(struct service *s)

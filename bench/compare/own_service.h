@@ -30,7 +30,8 @@ struct service_setting {
  * errno, with a text on standard error. */
 int service_start(struct service *s);
 int service_start_as(struct service *s, const struct service_setting *setting);
-/* Starts a coordinator again that was killed, on the same state. Its aggregators come back. */
+/* Starts a coordinator again that has ended, on the same state. Returns when it answers; its
+ * aggregators come back, but for those that leave. */
 int service_start_again(struct service *s, const struct service_setting *setting);
 /* The coordinator has ended by itself: it is still to be reaped. */
 bool service_has_ended(const struct service *s);

@@ -29,9 +29,11 @@ JOBS = (Job('digits', 'CNN, handwritten digits', 2, 400, 0.95),
 class Run:
     """One job's workers, from start to end."""
 
-    def __init__(self, job, phase, stage, steps=None):
-        """`stage`: what the demo runs on (run.py)."""
+    def __init__(self, job, phase, stage, steps=None, holds=()):
+        """`stage`: what the demo runs on (run.py). `holds`: shares of the training at which the
+        workers wait for let_go(), so that no job is over before something happens to it."""
         self.job, self.phase, self.stage = job, phase, stage
+        self._holds = [int(share * (steps or job.steps)) for share in holds]
         self.steps = steps or job.steps
         self._results = [stage.folder / f'{phase}-{job.name}-{rank}.npz'
                          for rank in range(job.workers)]
@@ -42,7 +44,8 @@ class Run:
         node = stage.network.node_of(job.name, rank)
         argv = [sys.executable, stage.here / 'worker.py', job.name, '--data', stage.data,
                 '--store', stage.folder / f'{self.phase}-{job.name}.store',
-                '--steps', self.steps, '--result', self._results[rank]]
+                '--steps', self.steps, '--result', self._results[rank],
+                *(word for step in self._holds for word in ('--hold', step))]
         return stage.children.start(f'{self.phase}-{job.name}-{rank}',
                                     stage.network.inside(node, map(str, argv)), {
             **stage.environment, **stage.network.environment(),
@@ -59,6 +62,11 @@ class Run:
     def reached(self, step):
         return all((last := worker.last('step')) and last['step'] >= step
                    for worker in self.workers)
+
+    def let_go(self):
+        """Starts the workers, or lets them pass the next step at which they are held."""
+        for worker in self.workers:
+            worker.tell('go')
 
     def is_over(self):
         return all(worker.process.poll() is not None for worker in self.workers)
@@ -86,12 +94,6 @@ def wait_ready(runs):
     workers = [worker for run in runs for worker in run.workers]
     runs[0].stage.children.wait('the workers join', lambda: all(w.last('ready') for w in workers),
                                 workers, START_TIMEOUT_S)
-
-
-def go(runs):
-    for run in runs:
-        for worker in run.workers:
-            worker.tell('go')
 
 
 def wait_over(runs):

@@ -2,7 +2,8 @@
 """One worker of a job of the demo: an ordinary DDP script with one line of gradpool in it.
 
 Started by run.py with rank, size, job and endpoint in the environment. Says how it is doing in JSON
-lines on standard output; begins to train when a line comes in on standard input."""
+lines on standard output; begins to train when a line comes in on standard input, and goes on after
+each step of --hold when the next one does."""
 import argparse
 import itertools
 import json
@@ -30,20 +31,26 @@ def parse():
     parser.add_argument('--data', required=True)
     parser.add_argument('--store', required=True, help='file where the ranks meet')
     parser.add_argument('--steps', type=int, required=True)
+    parser.add_argument('--hold', type=int, action='append', default=[], metavar='STEP')
     parser.add_argument('--result', required=True, help='file for parameters and step times')
     return parser.parse_args()
 
 
-def train(model, optimizer, batches, steps):
-    """Trains; returns when each step ended (s, the host's monotonic clock)."""
-    ended_s = []
+def train(model, optimizer, batches, steps, holds):
+    """Trains; returns when each step ended (s, the host's monotonic clock less the time in which
+    the worker was held)."""
+    ended_s, held_s = [], 0
     for step, batch in enumerate(itertools.islice(batches, steps), 1):
         optimizer.zero_grad(set_to_none=True)
         training.backward(model, batch)
         optimizer.step()
-        ended_s.append(time.monotonic())
+        ended_s.append(time.monotonic() - held_s)
         if step % REPORT_EVERY == 0 or step == steps:
             say('step', step=step)
+        if step in holds:
+            began_s = time.monotonic()
+            sys.stdin.readline()
+            held_s += time.monotonic() - began_s
     return ended_s
 
 
@@ -60,7 +67,8 @@ def main():
     if not sys.stdin.readline():
         return 1
     try:
-        ended_s = train(model, optimizer, data.batches(rank, workers), options.steps)
+        ended_s = train(model, optimizer, data.batches(rank, workers), options.steps,
+                        options.hold)
     except RuntimeError:
         attachment.check()      # says what backward() could not
         raise

@@ -21,10 +21,15 @@ static void order(struct drains *d, bool undoes)
 /* One that fails may be in force all the same; so may one that was to be taken back. */
 static void take(struct drains *d, int code)
 {
-    if (code == 0 && d->undoes)
+    if (code != 0) {
+        fprintf(stderr, "# %s aggregator %u: %s\n", d->undoes ? "giving back" : "drain of",
+                d->aggregator, d->errand.text);
+        d->refused++;
+    } else if (d->undoes) {
         d->undone++;
-    else if (code == 0)
+    } else {
         d->done++;
+    }
     if ((code == 0 && d->undoes) || code == EXIT_NOTHING)
         d->aggregator = 0;
 }

@@ -8,7 +8,7 @@ struct drains {
     struct errand errand;
     uint32_t aggregator; /* that is drained, or was to be; 0: none */
     bool undoes;
-    uint64_t done, undone;
+    uint64_t done, undone, refused; /* of these the last: of both */
 };
 
 /* Whatever is due: drains one of the aggregators, as `chance` says, or gives back the one that is

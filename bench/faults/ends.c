@@ -9,11 +9,11 @@
 
 #define EXIT_NOTHING 3 /* the last that `gradpool` documents */
 
-static struct ends_process *find(struct ends *e, pid_t pid)
+static struct ends_process *find(const struct ends *e, pid_t pid)
 {
     for (size_t i = 0; i < ENDS_OPEN_MAX; i++)
         if (e->open[i].pid == pid)
-            return &e->open[i];
+            return (struct ends_process *)&e->open[i];
     return NULL;
 }
 
@@ -67,12 +67,23 @@ void ends_strike(struct ends *e, pid_t pid)
         it->was_struck = true;
 }
 
+void ends_retire(struct ends *e, pid_t pid)
+{
+    struct ends_process *it = find(e, pid);
+    if (it)
+        it->is_leaving = true;
+}
+
 bool ends_was_struck(const struct ends *e, pid_t pid)
 {
-    for (size_t i = 0; i < ENDS_OPEN_MAX; i++)
-        if (e->open[i].pid == pid)
-            return e->open[i].was_struck;
-    return false;
+    const struct ends_process *it = find(e, pid);
+    return it && it->was_struck;
+}
+
+bool ends_was_planned(const struct ends *e, pid_t pid, int status)
+{
+    const struct ends_process *it = find(e, pid);
+    return it && it->is_leaving && !it->was_struck && status == 0;
 }
 
 bool ends_of_aggregator(struct ends *e, pid_t pid, int status)

@@ -18,6 +18,7 @@ struct ends {
     struct ends_process {
         pid_t pid;       /* 0: a free row */
         bool was_struck; /* by ours */
+        bool is_leaving; /* as planned: ours has asked it to end */
     } open[ENDS_OPEN_MAX];
     uint32_t excuses; /* lines of aggregators that could not start, and have not ended yet */
 };
@@ -28,8 +29,12 @@ enum ends_news { ENDS_NOTHING, ENDS_END, ENDS_REPORT };
 enum ends_news ends_read(struct ends *ends, const char *line, pid_t *ret_pid, int *ret_status);
 /* It is to be killed by ours. */
 void ends_strike(struct ends *ends, pid_t pid);
+/* It is asked to end by ours. */
+void ends_retire(struct ends *ends, pid_t pid);
 /* Whether ours killed it. */
 bool ends_was_struck(const struct ends *ends, pid_t pid);
+/* Whether it has ended with this status as ours has asked, so that nothing is lost with it. */
+bool ends_was_planned(const struct ends *ends, pid_t pid, int status);
 /* An aggregator has ended. False: that is a crash. The coordinator kills some, and some cannot
  * start, but say why. */
 bool ends_of_aggregator(struct ends *ends, pid_t pid, int status);

@@ -7,6 +7,7 @@
 #include "bench/compare/own_service.h"
 #include "bench/faults/company.h"
 #include "bench/faults/drains.h"
+#include "bench/faults/hostility.h"
 #include "bench/faults/roam.h"
 #include "bench/faults/snapshots.h"
 #include "bench/faults/strike.h"
@@ -25,7 +26,13 @@
 #define MOVE_MS_MAX 80 /* from its order to what happens next */
 #define SOMEBODY (ELASTIC * PAIR + (JOBS - ELASTIC) * MEMBERS_MOST)
 
-#define WAYS 8
+#define WAYS 10
+
+#define HOSTILE_SLOT_MS 500  /* as many attacks as a short run has time for ... */
+#define HOSTILE_LONG_MS 1500 /* ... and longer ones in a long run */
+#define LONG_S 60
+#define COMPLETE_S 20 /* a run of so many seconds ... */
+#define SLOWER 3      /* ... lasts up to so many times longer, until each kind was there */
 
 struct conductor {
     const struct faults *about;
@@ -38,6 +45,9 @@ struct conductor {
     struct roam roam;
     struct drains drains;
     struct snapshots snapshots;
+    struct hostile hostile;
+    char listen[HOSTILE_LISTEN_BYTES];
+    pid_t leaving; /* the aggregator that was asked to end, until it has; 0: none */
     uint64_t random;
     uint8_t ways[WAYS]; /* of striking: those that are still to come, before all come again */
     uint32_t ways_left;
@@ -74,12 +84,15 @@ static int be_calm(struct conductor *c, uint64_t until_ns)
 
 /* --- strikes --- */
 
-/* Never the last that is up: the jobs need one. */
+/* Never the last that is up and stays: the jobs need one. */
 static pid_t some_aggregator(struct conductor *c)
 {
     pid_t pids[SERVICE_PROCESSES_MAX];
-    int count = look_at_aggregators(&c->service, pids, SERVICE_PROCESSES_MAX);
-    return count > 1 ? pids[draw(c, (uint32_t)count)] : 0;
+    int count = look_at_aggregators(&c->service, pids, SERVICE_PROCESSES_MAX), staying = 0;
+    for (int i = 0; i < count; i++)
+        if (pids[i] != c->leaving)
+            pids[staying++] = pids[i];
+    return staying > 1 ? pids[draw(c, (uint32_t)staying)] : 0;
 }
 
 struct chosen {
@@ -125,6 +138,23 @@ static int kill_aggregator(struct conductor *c)
     kill(pid, SIGKILL);
     tell(c, "killed", "an aggregator", pid);
     c->result->kills_aggregator++;
+    return 0;
+}
+
+/* As planned: what it has moves to others first. One at a time, as an operator does. */
+static int retire_aggregator(struct conductor *c)
+{
+    if (c->leaving > 0 && kill(c->leaving, 0) == 0)
+        return 0;
+    c->leaving = 0;
+    pid_t pid = some_aggregator(c);
+    if (pid <= 0 || kill(pid, 0) < 0)
+        return 0;
+    watch_retire(&c->watch, pid);
+    kill(pid, SIGTERM);
+    tell(c, "ended as planned", "an aggregator", pid);
+    c->leaving = pid;
+    c->result->retired++;
     return 0;
 }
 
@@ -281,6 +311,7 @@ static void take_operated(struct conductor *c)
     snapshots_end(&c->snapshots);
     result->drains = c->drains.done;
     result->undone = c->drains.undone;
+    result->drains_refused = c->drains.refused;
     result->snapshots = c->snapshots.done;
     result->snapshots_refused = c->snapshots.refused;
     result->elements_checked += c->snapshots.elements_checked;
@@ -288,6 +319,21 @@ static void take_operated(struct conductor *c)
     result->unnamed += c->snapshots.unnamed;
     result->hangs += c->drains.errand.hangs + c->snapshots.errand.hangs;
     result->crashes += c->roam.crashes + c->drains.errand.crashes + c->snapshots.errand.crashes;
+}
+
+static int begin_hostile(struct conductor *c)
+{
+    uint64_t slot_ms = c->about->seconds < LONG_S ? HOSTILE_SLOT_MS : HOSTILE_LONG_MS;
+    c->hostile.service = &c->service;
+    return hostile_begin(&c->hostile, c->listen, c->about->seed, slot_ms);
+}
+
+static void end_hostile(struct conductor *c)
+{
+    hostile_end(&c->hostile);
+    c->result->attacks = c->hostile.attacks;
+    c->result->attack_kinds = c->hostile.kinds;
+    c->result->crashes += c->hostile.crashes;
 }
 
 /* A short run has each of them, too. */
@@ -307,21 +353,37 @@ static uint32_t draw_way(struct conductor *c)
 static int strike(struct conductor *c)
 {
     static int (*const ways[WAYS])(struct conductor * c) = {
-        kill_aggregator, kill_worker,   kill_coordinator, stop_somebody,
-        cut_somebody,    stop_somebody, resize_elastic,   restart_coordinator};
+        kill_aggregator, kill_worker,    kill_coordinator,    stop_somebody,     cut_somebody,
+        stop_somebody,   resize_elastic, restart_coordinator, retire_aggregator, kill_worker};
     return ways[draw_way(c)](c);
 }
 
 /* --- all --- */
 
+/* Each kind of strike and of order was there once. */
+static bool is_complete(const struct conductor *c)
+{
+    const struct faults_result *r = c->result;
+    return r->kills_aggregator && r->kills_worker && r->kills_coordinator && r->restarts &&
+           r->retired && r->stops && r->cuts && c->drains.done + c->drains.refused &&
+           c->snapshots.done;
+}
+
+/* A slow host has more time for each kind. */
+static bool goes_on(const struct conductor *c)
+{
+    uint64_t now_ns = clock_now_ns(), for_ns = c->about->seconds * NS_PER_S;
+    return now_ns < c->began_ns + for_ns || (c->about->seconds >= COMPLETE_S && !is_complete(c) &&
+                                             now_ns < c->began_ns + SLOWER * for_ns);
+}
+
 static int rage(struct conductor *c)
 {
-    uint64_t end_ns = clock_now_ns() + c->about->seconds * NS_PER_S;
     c->began_ns = clock_now_ns();
     int r = tend(c, true);
     if (r == 0)
         r = be_calm(c, clock_now_ns() + NS_PER_S);
-    while (r == 0 && clock_now_ns() < end_ns) {
+    while (r == 0 && goes_on(c)) {
         r = draw(c, 4) > 0 ? move_somebody(c) : 0;
         if (r == 0)
             r = operate(c);
@@ -357,7 +419,10 @@ static void keep_log(const struct service *s)
 
 static int train(struct conductor *c)
 {
-    int r = rage(c);
+    int r = begin_hostile(c);
+    if (r == 0)
+        r = rage(c);
+    end_hostile(c);
     take_operated(c); /* while its jobs are there */
     int ended = let_end(c);
     fprintf(stderr, "# moves: %" PRIu64 " ordered, %" PRIu64 " done as ordered\n", c->roam.asked,
@@ -405,6 +470,8 @@ int faults_run(const struct faults *faults, struct faults_result *ret_result)
                                       .stop = "auto",
                                       .piece_max = "262144",
                                       .lanes_per_core = "2"}};
+    hostile_find_listen(c.listen);
+    c.setting.listen = c.listen; /* the same after a restart */
     c.company = (struct company){.about = faults, .result = &result, .service = &c.service};
     int r = run(&c);
     if (r == 0)

@@ -1,5 +1,5 @@
-/* `gradpool-bench faults`: kills, stops and cuts at random, while every element of every round is
- * checked. */
+/* `gradpool-bench faults`: kills, stops, cuts and planned ends at random beside a hostile tenant,
+ * while every element of every round is checked. */
 #ifndef GRADPOOL_BENCH_FAULTS_H
 #define GRADPOOL_BENCH_FAULTS_H
 
@@ -14,9 +14,13 @@ struct faults_result {
     uint64_t rounds, elements_checked, wrong;
     uint64_t kills_aggregator, kills_worker, kills_coordinator, stops, cuts;
     uint64_t restarts;          /* of the coordinator, as planned: SIGTERM and a start */
+    uint64_t retired;           /* aggregators, as planned: SIGTERM */
+    uint64_t attacks;           /* of the hostile tenant ... */
+    uint64_t attack_kinds;      /* ... and how many different ones did something */
     uint64_t rounds_elastic;    /* of all rounds: of jobs whose workers come and go */
     uint64_t comings, resizes;  /* of their members, again; done as asked */
     uint64_t drains, undone;    /* of aggregators; given back */
+    uint64_t drains_refused;    /* of both */
     uint64_t snapshots;         /* that were right */
     uint64_t snapshots_refused; /* there is none, and a sentence why */
     uint64_t hangs;             /* calls of more than 2 s beyond their deadline */

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TENSORS_MAX 5
 #define COMPUTE_NS (4 * NS_PER_MS)
@@ -20,6 +21,7 @@
 #define DECLARE_NS (15 * NS_PER_S) /* VICTIM_TIMEOUT */
 #define LEAVE_NS (10 * NS_PER_S)   /* some steps of a second each */
 #define CONNECT_AGAIN_NS (50 * NS_PER_MS)
+#define LONG_WAIT_NS (4 * NS_PER_S)
 #define TRIES 3 /* of a wait that has timed out */
 
 /* The first tells when to end. Lanes do not reach memory that is not lent. */
@@ -218,7 +220,12 @@ static void note_wait(const struct call *call)
 {
     struct victim_board *board = call->board;
     uint64_t waited_ns = clock_now_ns() - call->began_ns;
-    if (atomic_load(&board->stops) == call->stops && waited_ns > board->longest_wait_ns)
+    if (atomic_load(&board->stops) != call->stops)
+        return;
+    if (waited_ns > LONG_WAIT_NS)
+        fprintf(stderr, "# a wait of pid %d took %.3f s\n", (int)getpid(),
+                (double)waited_ns / NS_PER_S);
+    if (waited_ns > board->longest_wait_ns)
         board->longest_wait_ns = waited_ns;
 }
 

@@ -31,7 +31,7 @@ int watch_init(struct watch *w, struct service *service, struct company *company
 /* Seen late, it may have taken a copy along at any time since the last look. */
 static void judge(struct watch *w, pid_t pid, int status)
 {
-    if (!ends_was_struck(&w->ends, pid))
+    if (!ends_was_struck(&w->ends, pid) && !ends_was_planned(&w->ends, pid, status))
         blame_ended(&w->company->losses, w->looked_ns, clock_now_ns());
     if (!ends_of_aggregator(&w->ends, pid, status))
         company_note_crash(w->company, "an aggregator", pid, status);
@@ -117,6 +117,12 @@ void watch_strike(struct watch *w, pid_t pid)
     read_log(w); /* it may be new */
     ends_strike(&w->ends, pid);
     blame_ended(&w->company->losses, now_ns, now_ns);
+}
+
+void watch_retire(struct watch *w, pid_t pid)
+{
+    read_log(w);
+    ends_retire(&w->ends, pid);
 }
 
 static bool judge_coordinator(struct watch *w, pid_t pid, int status, int expected)

@@ -23,6 +23,8 @@ int watch_init(struct watch *watch, struct service *service, struct company *com
 void watch_look(struct watch *watch);
 /* An aggregator is to be killed now. */
 void watch_strike(struct watch *watch, pid_t pid);
+/* An aggregator is to be asked to end now: that excuses no loss. */
+void watch_retire(struct watch *watch, pid_t pid);
 /* The coordinator has ended, or is to end at once; reaps it. False, and a crash: not in that way
  * (128 + signal, or an exit code). */
 bool watch_bury_coordinator(struct watch *watch, int expected);

@@ -1,5 +1,6 @@
-"""Kills, stops and cuts at random while jobs train, workers of two come and go, and an operator
-drains and takes snapshots: `gradpool-bench faults`, which checks every element of every round.
+"""Kills, stops, cuts and planned ends at random while jobs train, workers of two come and go, an
+operator drains and takes snapshots, and a hostile tenant takes what it can: `gradpool-bench
+faults`, which checks every element of every round.
 GRADPOOL_TEST_LONG makes of one seed ten, each for five minutes. And it sees a crash, which the
 service itself would cover."""
 import contextlib
@@ -20,6 +21,7 @@ SEED = tap.seed(4)
 IS_LONG = bool(os.environ.get('GRADPOOL_TEST_LONG'))
 SECONDS = 300 if IS_LONG else 25
 
+KINDS_LEAST = 6     # of eleven, which did something; each has a second or two in the short form
 WAIT_S = 8  # the deadline of each wait there: none comes to it, whatever was done
 
 
@@ -35,15 +37,19 @@ class Strikes(unittest.TestCase):
     def strike(self, seed):
         answer = harness.run([BENCH, 'faults', '--json', '--seconds', str(SECONDS), '--seed',
                               str(seed)], capture_output=True, text=True, check=False,
-                             timeout=SECONDS + 120)
+                             timeout=3 * SECONDS + 120)
         print(f'# {answer.stdout.strip()}', flush=True)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         told = json.loads(answer.stdout.splitlines()[-1])
         self.assertEqual(told['kills'], told['kills_aggregator'] + told['kills_worker'] +
                          told['kills_coordinator'])
         for name in ('kills_aggregator', 'kills_worker', 'kills_coordinator', 'restarts',
-                     'stops', 'cuts', 'rounds', 'rounds_elastic', 'snapshots', 'drains'):
+                     'retired', 'stops', 'cuts', 'rounds', 'rounds_elastic', 'snapshots',
+                     'attacks'):
             self.assertGreater(told[name], 0, name)
+        # A job of the tenant whose worker is away holds up a drain, which fails and says so.
+        self.assertGreater(told['drains'] + told['drains_refused'], 0)
+        self.assertGreaterEqual(told['attack_kinds'], KINDS_LEAST)
         self.assertGreater(told['elements_checked'], told['rounds'])
         self.assertLess(told['longest_wait_s'], WAIT_S)
         self.assertEqual((told['wrong'], told['hangs'], told['unnamed_errors'], told['crashes']),

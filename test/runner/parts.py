@@ -36,8 +36,8 @@ LONG = {
                   ('plain',), {'torch-whole'}),
     'demo': Part(8, 'bench/demo.sh over both transports and on three nodes', ('plain',)),
     'stragglers': Part(8, 'a slow lane is found and relieved', ('plain',)),
-    'faults': Part(50, 'kills, stops and cuts at random, ten seeds of five minutes each; '
-                   '`faults 4-8` takes seeds', ('plain',)),
+    'faults': Part(50, 'kills, planned ends, stops and cuts at random beside a hostile tenant, ten '
+                   'seeds of five minutes each; `faults 4-8` takes seeds', ('plain',)),
     'fuzz': Part(52, 'the fuzzers explore, ten minutes each', ('explore',), {'explore'}),
 }
 

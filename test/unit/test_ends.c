@@ -98,6 +98,17 @@ static void one_that_was_struck_is_not_missed(void **state)
     assert_int_equal(ends_take_missing(&ends), 0);
 }
 
+static void one_that_ends_as_planned_takes_nothing_along_unless_it_was_struck(void **state)
+{
+    assert_false(ends_was_planned(&ends, 71, 0));
+    ends_retire(&ends, 71);
+    assert_true(ends_was_planned(&ends, 71, 0));
+    assert_false(ends_was_planned(&ends, 71, 128 + SIGTERM));
+    assert_false(ends_was_planned(&ends, 72, 0));
+    ends_strike(&ends, 71);
+    assert_false(ends_was_planned(&ends, 71, 0));
+}
+
 static void a_worker_ends_as_it_has_told(void **state)
 {
     assert_true(ends_of_worker_fit(0, 0, false));
@@ -143,6 +154,8 @@ int main(void)
         cmocka_unit_test_setup(who_cannot_start_says_why_once, begin),
         cmocka_unit_test_setup(one_of_whose_end_nobody_has_told_is_missing, begin),
         cmocka_unit_test_setup(one_that_was_struck_is_not_missed, begin),
+        cmocka_unit_test_setup(one_that_ends_as_planned_takes_nothing_along_unless_it_was_struck,
+                               begin),
         cmocka_unit_test(a_worker_ends_as_it_has_told),
         cmocka_unit_test(a_worker_is_killed_for_a_reason),
         cmocka_unit_test(a_command_ends_with_a_code_that_is_documented),
