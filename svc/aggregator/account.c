@@ -3,6 +3,7 @@
  * A22. */
 #include "svc/aggregator/account.h"
 
+#include "svc/aggregator/lane_policy.h"
 #include "svc/base/clock.h"
 
 /* What an event costs beside its bytes, in bytes that cost as much. */
@@ -29,12 +30,18 @@ static uint64_t weight(const struct fabric_event *event)
     return EVENT_BYTES + (t ? piece_bytes(t->piece, t->elements) : event->bytes);
 }
 
+void account_bill(struct lane_job *job, uint64_t ns)
+{
+    job->busy_ns += ns;
+    job->lane->busy_ns += ns;
+    policy_pay(job, ns);
+}
+
 static void charge(const struct fabric_event *event, uint64_t ns)
 {
     struct lane_job *job = payer(event);
     const struct transfer *t = moved(event);
-    job->busy_ns += ns;
-    job->lane->busy_ns += ns;
+    account_bill(job, ns);
     if (t)
         t->piece->busy_ns += ns;
 }

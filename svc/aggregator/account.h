@@ -4,6 +4,8 @@
 
 #include "svc/aggregator/lane_types.h"
 
+/* So much of the lane's time was the job's. */
+void account_bill(struct lane_job *job, uint64_t ns);
 /* `spent_ns` was taken by this fabric since its last events: whose these are pay for it. */
 void account_events(struct lane *lane, size_t fabric, const struct fabric_event *events, int count,
                     uint64_t spent_ns);

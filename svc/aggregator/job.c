@@ -1,6 +1,7 @@
 /* A job as one lane sees it: its workers' connections, tickets, failure, memory account.
  * Never frees anything that a posted operation may still touch (job_release). README: A3, A5. */
 #include "svc/aggregator/backup.h"
+#include "svc/aggregator/lane_policy.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -29,7 +30,7 @@ static void job_free(struct lane_job *job)
         piece_free(list_entry(node, struct piece, link));
     }
     list_remove(&job->link);
-    list_remove(&job->run_link);
+    policy_forget(job);
     arena_free(arena, &job->account, job->workers);
     arena_free(arena, &job->account, job->table);
     arena_free(arena, &job->account, job->grants);
@@ -69,7 +70,8 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
     job->id = id;
     job->workers_count = workers;
     snprintf(job->name, sizeof job->name, "%s", name);
-    list_init(&job->run_link);
+    list_init(&job->turn.link);
+    policy_set_tenant(job, "");
     list_init(&job->pieces);
     list_init(&job->runnable);
     job->table_size = TABLE_SIZE_LEAST;
@@ -98,12 +100,6 @@ void job_release(struct lane_job *job)
             return;
     }
     job_free(job);
-}
-
-void job_wake(struct lane_job *job)
-{
-    if (list_is_empty(&job->run_link))
-        list_append(&job->lane->running, &job->run_link);
 }
 
 /* The first failure is the cause; what follows from it is noise. Who is connected hears it from

@@ -23,7 +23,7 @@ int lane_create(const struct lane_options *options, struct lane **ret_lane)
     lane->options = *options;
     lane->slowing = options->slowing;
     list_init(&lane->jobs);
-    list_init(&lane->running);
+    policy_init(lane);
     list_init(&lane->telling);
     list_init(&lane->tracings);
     *ret_lane = lane;
@@ -50,6 +50,7 @@ void lane_destroy(struct lane *lane)
         forget_connections(job);
         job_release(job);
     }
+    policy_fini(lane);
     free(lane);
 }
 
@@ -72,15 +73,24 @@ static uint64_t take_events(struct lane *lane, size_t index, uint64_t began_ns)
     return handled_ns;
 }
 
+/* Nobody is heard before the end of a turn: it is bounded by time, too. */
+static bool is_over(const struct lane *lane, uint32_t given, uint64_t spent_ns)
+{
+    uint64_t most_ns = lane->options.turn_ns;
+    return given >= SHARES_PER_TURN || (most_ns > 0 && spent_ns >= most_ns);
+}
+
 static void give_turns(struct lane *lane)
 {
-    for (uint32_t given = 0; given < SHARES_PER_TURN;) {
+    uint64_t spent_ns = 0;
+    for (uint32_t given = 0; !is_over(lane, given, spent_ns);) {
         struct lane_job *job = policy_next(lane);
         if (!job)
             return;
         uint64_t before_ns = job->busy_ns, due_bytes = job->due_bytes;
         slowing_pay(&lane->slowing);
         uint32_t share = transfer_turn(job);
+        spent_ns += job->busy_ns - before_ns;
         account_turn(job, job->busy_ns - before_ns);
         if (job->due_bytes < due_bytes)
             slowing_owe(&lane->slowing, due_bytes - job->due_bytes);
@@ -115,7 +125,7 @@ bool lane_poll(struct lane *lane, uint64_t now_ns)
     }
     give_turns(lane);
     tell(lane);
-    return !list_is_empty(&lane->running);
+    return !line_is_empty(&lane->running);
 }
 
 static bool specs_are_valid(const struct lane_piece *pieces, size_t count)
@@ -194,6 +204,7 @@ void lane_set_lent_limits(struct lane *lane, uint32_t job_id, const struct lane_
     snprintf(job->tenant, sizeof job->tenant, "%s", limits->tenant);
     job->lent_max = *limits;
     job->lent_max.tenant = job->tenant;
+    policy_set_tenant(job, job->tenant);
 }
 
 uint64_t lane_job_memory(const struct lane *lane, uint32_t job_id)
@@ -369,7 +380,7 @@ void lane_each_failure(const struct lane *lane,
 
 bool lane_is_quiet(const struct lane *lane)
 {
-    if (!list_is_empty(&lane->running) || !list_is_empty(&lane->telling))
+    if (!line_is_empty(&lane->running) || !list_is_empty(&lane->telling))
         return false;
     for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
         if (transfer_is_active(list_entry(node, struct lane_job, link)))
