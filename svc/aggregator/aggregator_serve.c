@@ -82,6 +82,7 @@ struct placing {
     struct terms *terms;              /* of each; pieces point into them */
     uint64_t held_bytes, limit_bytes; /* of the lane */
     uint64_t job_bytes;               /* before */
+    char why_not[ERR_TEXT_BYTES];     /* "": no limit of a cgroup */
 };
 
 static int read_pieces(struct placing *placing)
@@ -134,9 +135,12 @@ static int place_prepared(struct aggregator *a, struct placing *placing)
     if (r < 0)
         return r;
     lane_thread_call(thread, set_limits, placing);
-    memory_prepare(thread, &(struct memory_coming){request->job_id, request->workers,
-                                                   placing->pieces, request->n_pieces});
-    r = lane_thread_call(thread, place, placing);
+    r = memory_prepare(thread,
+                       &(struct memory_coming){request->job_id, request->workers, placing->pieces,
+                                               request->n_pieces},
+                       placing->why_not);
+    if (r == 0)
+        r = lane_thread_call(thread, place, placing);
     memory_forget(thread);
     return r;
 }
@@ -152,6 +156,11 @@ static int serve_place(struct aggregator *a, uint64_t id,
     free(placing.terms);
     if (!is_job && r != -ENOSPC)
         return serve_reply(a, id, r);
+    if (placing.why_not[0]) {
+        snprintf(text, sizeof text, "%zu more pieces need %.400s", request->n_pieces,
+                 placing.why_not);
+        return serve_reply_failure(a, id, r, text);
+    }
     snprintf(text, sizeof text,
              "lane %u has no memory for %zu more pieces: it holds %s for %s and may hold %s; "
              "whoever runs gradpool serve can raise --%s-memory-max",

@@ -84,7 +84,9 @@ struct memory_coming {
     const struct lane_piece *pieces; /* about to be placed on the lane */
     size_t count;
 };
-void memory_prepare(struct lane_thread *thread, const struct memory_coming *coming);
+/* -ENOSPC: the memory cgroup has not so much left; `ret_text` says so. */
+int memory_prepare(struct lane_thread *thread, const struct memory_coming *coming,
+                   char ret_text[ERR_TEXT_BYTES]);
 /* Gives back what placing them has left. */
 void memory_forget(struct lane_thread *thread);
 /* What jobs on lanes wait for. */

@@ -60,7 +60,7 @@ size_t wanted_by_jobs(const struct lane *lane, size_t *ret_bytes, size_t room)
     return count;
 }
 
-void wanted_is_ready(struct lane *lane)
+void wanted_is_ready(struct lane *lane, const char *why_not)
 {
     list_for_each (node, &lane->jobs) {
         struct lane_job *job = list_entry(node, struct lane_job, link);
@@ -68,6 +68,8 @@ void wanted_is_ready(struct lane *lane)
             continue;
         job->wants_window = false;
         job->has_window_ready = true;
+        if (why_not)
+            job_fail(job, -ENOSPC, "lane %u: slots need %s", lane->options.id, why_not);
         job_wake(job);
     }
 }

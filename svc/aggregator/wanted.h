@@ -19,7 +19,7 @@ int wanted_by_pieces(struct lane *lane, uint32_t job, uint32_t workers,
 
 /* What jobs wait for, up to `room` allocations; returns how many. */
 size_t wanted_by_jobs(const struct lane *lane, size_t *ret_bytes, size_t room);
-/* It is ready, or cannot be had: the jobs that waited go on. */
-void wanted_is_ready(struct lane *lane);
+/* It is ready: the jobs that waited go on. `why_not`: it cannot be had, and they fail. */
+void wanted_is_ready(struct lane *lane, const char *why_not);
 
 #endif

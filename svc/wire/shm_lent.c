@@ -65,6 +65,8 @@ static void note(struct shm_lent *lent, uint64_t offset, uint64_t end)
     uint64_t last = end >= lent->bytes ? (lent->bytes + page - 1) / page : end / page;
     for (uint64_t i = offset / page; i < last; i++)
         lent->known[i / WORD_PAGES] |= UINT64_C(1) << (i % WORD_PAGES);
+    if (offset <= lent->known_end && last * page > lent->known_end)
+        lent->known_end = last * page < lent->bytes ? last * page : lent->bytes;
 }
 
 static uint64_t fill(struct shm_lent *lent, uint64_t offset, uint64_t bytes)
@@ -119,7 +121,7 @@ int shm_lent_work(struct shm_lent *lent)
     return lent->result == 0 && fill_ahead(lent) ? -EAGAIN : 0;
 }
 
-bool shm_lent_knows(const struct shm_lent *lent, uint64_t offset, uint64_t bytes)
+bool shm_lent_knows_pages(const struct shm_lent *lent, uint64_t offset, uint64_t bytes)
 {
     uint64_t page = page_bytes(), i = offset / page, end = (offset + bytes + page - 1) / page;
     while (i < end) {

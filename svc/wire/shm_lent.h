@@ -20,6 +20,7 @@ struct shm_lent {
     uint64_t bytes;
     bool fails;              /* a touch of an absent page does, and adds none */
     uint64_t *known;         /* bit i: page i was mapped */
+    uint64_t known_end;      /* all pages before were mapped; whole pages, or the end */
     _Atomic bool *poisoned;  /* the connection's */
     uint64_t offset, wanted; /* what is to be mapped */
     uint64_t ahead;          /* and from here on whatever is there */
@@ -43,7 +44,11 @@ void shm_lent_destroy(struct shm_lent *lent);
 int shm_lent_work(struct shm_lent *lent);
 
 /* Whether all pages of that range are known to be mapped; it lies in the region. */
-bool shm_lent_knows(const struct shm_lent *lent, uint64_t offset, uint64_t bytes);
+bool shm_lent_knows_pages(const struct shm_lent *lent, uint64_t offset, uint64_t bytes);
+static inline bool shm_lent_knows(const struct shm_lent *lent, uint64_t offset, uint64_t bytes)
+{
+    return offset + bytes <= lent->known_end || shm_lent_knows_pages(lent, offset, bytes);
+}
 /* Right before a touch: whether its pages are there, where nothing else keeps a touch from adding
  * them. A look is good until `poll` changes. */
 bool shm_lent_is_there(struct shm_lent *lent, uint64_t offset, uint64_t bytes, uint32_t poll);

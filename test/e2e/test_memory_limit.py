@@ -2,7 +2,7 @@
 
 Four jobs of one worker whose tensors together are far longer than the limit train on; with
 GRADPOOL_TEST_LONG tensors of 1 GiB. With userfaultfd, and where a sandbox refuses that. Version 1
-of cgroups alone: version 2 is read alike (test/unit/test_memory_left.c)."""
+of cgroups alone: version 2 is read alike (test/unit/test_doctor.c)."""
 import contextlib
 import os
 import pathlib
@@ -35,6 +35,16 @@ with gradpool.connect() as client, client.join() as job:
 """
 
 
+DECLARE = """
+import sys, numpy, gradpool
+with gradpool.connect() as client, client.join() as job:
+    values = numpy.ones(int(sys.argv[1]), numpy.float32)
+    tensor = job.declare('w', values.size, rule='adam')
+    job.broadcast(tensor, values).wait()
+    job.update(tensor, values, values, lr=0.1).wait()
+"""
+
+
 class Cgroup:
     """A memory cgroup; the processes that begin with its words are in it."""
 
@@ -46,6 +56,12 @@ class Cgroup:
         except OSError as error:
             raise unittest.SkipTest(f'no memory cgroup of version 1 can be made here: {error}')
         self.words = ['sh', '-c', f'echo $$ > {self.path}/tasks && exec "$@"', 'sh']
+
+    def limit(self, limit_bytes):
+        (self.path / 'memory.limit_in_bytes').write_text(str(limit_bytes))
+
+    def used_bytes(self):
+        return int((self.path / 'memory.usage_in_bytes').read_text())
 
     def kills(self):
         lines = (self.path / 'memory.oom_control').read_text().splitlines()
@@ -116,6 +132,37 @@ class Limit(unittest.TestCase):
         self.assertRegex(done.stderr, 'lent memory without its pages|its pages are gone')
         self.expect_unharmed(service)
         self.assertEqual(result(service.worker('after', 0, 1))['wrong'], 0)
+
+    def declare(self, service, elements, name):
+        """What a worker is told that declares a tensor with Adam's state."""
+        done = harness.run([sys.executable, '-c', DECLARE, str(elements)], capture_output=True,
+                           text=True, env={**os.environ, 'GRADPOOL_ENDPOINT': service.endpoint,
+                                           'GRADPOOL_JOB': name, 'RANK': '0', 'WORLD_SIZE': '1'})
+        return done.stderr
+
+    def test_states_beyond_the_limit_are_refused_at_declare(self):
+        service = self.serve(128)
+        self.assertEqual(self.declare(service, 1 << 20, 'fits'), '')        # 24 MiB
+        self.assertRegex(self.declare(service, 16 << 20, 'long'),
+                         r"need 384.* memory cgroup has .* left of 128 MiB \(.*limit_in_bytes")
+        self.assertEqual(self.declare(service, 1 << 20, 'again'), '')
+        self.expect_unharmed(service)
+
+    def test_so_are_those_beyond_a_limit_that_has_become_less(self):
+        service = self.serve(512)
+        self.cgroup.limit(96 << 20)
+        self.assertRegex(self.declare(service, 4 << 20, 'long'),    # 96 MiB
+                         r'memory cgroup has .* left of 96 MiB')
+        self.assertEqual(self.declare(service, 1 << 20, 'fits'), '')
+        self.expect_unharmed(service)
+
+    def test_slots_beyond_the_limit_are_refused_in_the_first_round(self):
+        service = self.serve(512)
+        self.cgroup.limit(self.cgroup.used_bytes() + (6 << 20))
+        worker = service.worker('tcp', 0, 1, '--transport', 'tcp', '--rounds', 3)
+        self.assertNotEqual(worker.wait(), 0)
+        self.assertIn("slots need", worker.text())
+        self.expect_unharmed(service)
 
     def test_a_worker_that_takes_its_pages_back_ends_its_job_alone(self):
         self.punch()
