@@ -1,5 +1,6 @@
 /* A job as one lane sees it: its workers' connections, tickets, failure, memory account.
  * Never frees anything that a posted operation may still touch (job_release). README: A3, A5. */
+#include "svc/aggregator/account.h"
 #include "svc/aggregator/backup.h"
 #include "svc/aggregator/lane_policy.h"
 
@@ -167,6 +168,7 @@ void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *co
     w->fabric = fabric;
     w->conn = conn;
     w->job->lane->connections += !worker_is_keeper(w);
+    account_connection(w->job, fabric, 1);
     snprintf(w->peer, sizeof w->peer, "%s", fabric_peer(conn));
 }
 
@@ -197,6 +199,7 @@ void worker_close(struct worker *w, enum worker_state state)
     w->owes_failure = false;
     w->state = state;
     w->job->lane->connections -= !worker_is_keeper(w);
+    account_connection(w->job, w->fabric, -1);
 }
 
 static void rank_leave(struct rank *rank)

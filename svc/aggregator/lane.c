@@ -69,7 +69,8 @@ static uint64_t take_events(struct lane *lane, size_t index, uint64_t began_ns)
     if (count == 0)
         return polled_ns;
     uint64_t handled_ns = clock_now_ns();
-    lane->unshared_ns[index] += handled_ns - polled_ns;
+    lane->unshared_ns[index] += handled_ns - polled_ns - lane->apart_ns;
+    lane->apart_ns = 0;
     return handled_ns;
 }
 
@@ -162,9 +163,12 @@ int lane_place(struct lane *lane, uint32_t job_id, const char *name, uint32_t wo
     if (job && job->workers_count != workers)
         return -EINVAL;
     bool is_new = !job;
+    uint64_t began_ns = clock_now_ns();
     int r = job ? 0 : job_create(lane, job_id, name, workers, &job);
     if (r == 0)
         r = place_all(job, epoch, recovering, pieces, count);
+    if (job)
+        account_bill(job, clock_now_ns() - began_ns);
     if (r < 0 && is_new && job) {
         job->is_dropped = true;
         job_release(job);
@@ -286,8 +290,9 @@ static void count_copies(const struct lane_job *job, struct lane_job_use *use)
     }
 }
 
-static void measure_job(const struct lane_job *job, struct lane_job_use *use)
+static void measure_job(struct lane_job *job, struct lane_job_use *use)
 {
+    account_looks(job);
     *use = (struct lane_job_use){.job = job->id,
                                  .heap_bytes = job->account.bytes,
                                  .busy_ns = job->busy_ns,
@@ -330,7 +335,7 @@ void lane_measure(struct lane *lane, struct lane_use *ret_use, struct lane_job_u
                   size_t jobs_max)
 {
     *ret_use = (struct lane_use){.arena_bytes = arena_bytes(lane),
-                                 .busy_ns = lane->busy_ns,
+                                 .helped_ns = lane->helped_ns,
                                  .rounds = lane->rounds,
                                  .pushed_bytes = lane->pushed_bytes};
     for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
@@ -338,6 +343,7 @@ void lane_measure(struct lane *lane, struct lane_use *ret_use, struct lane_job_u
             measure_job(list_entry(node, struct lane_job, link), &ret_jobs[ret_use->jobs_count]);
         ret_use->jobs_count++;
     }
+    ret_use->busy_ns = lane->busy_ns;
 }
 
 size_t lane_measure_pieces(const struct lane *lane, uint32_t job_id,

@@ -165,6 +165,7 @@ struct lane_piece_use {
 };
 struct lane_use {
     uint64_t arena_bytes, busy_ns, rounds, pushed_bytes;
+    uint64_t helped_ns; /* of busy_ns, spent by other threads than the lane's */
     size_t jobs_count;
 };
 /* Fills `ret_use` and up to `jobs_max` rows; ret_use->jobs_count says how many there are. */

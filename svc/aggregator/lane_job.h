@@ -4,6 +4,7 @@
 
 #include "svc/aggregator/line.h"
 #include "svc/wire/fabric.h"
+#include "svc/wire/fabric_group.h"
 #include "svc/wire/record.h"
 
 #include <stdbool.h>
@@ -16,8 +17,9 @@ struct lane_tenant {
     struct list link; /* in lane.tenants */
     char name[LANE_NAME_BYTES];
     size_t jobs_count;
-    struct line_entry turn; /* in lane.running while the next is not empty */
-    struct line running;    /* its jobs that can use the core now */
+    struct line_entry turn;    /* in lane.running while the next is not empty */
+    struct line running;       /* its jobs that can use the core now */
+    struct fabric_group group; /* of its connections */
 };
 
 struct lane;

@@ -92,6 +92,7 @@ static void tenant_init(struct lane *lane, struct lane_tenant *tenant, const cha
     bool by_time = lane->options.policy == LANE_FAIR;
     snprintf(tenant->name, sizeof tenant->name, "%s", name);
     list_init(&tenant->turn.link);
+    fabric_group_init(&tenant->group, NULL);
     line_init(&tenant->running, by_time ? lane->options.turn_ns : 0);
     list_append(&lane->tenants, &tenant->link);
 }
@@ -143,8 +144,14 @@ static void leave_tenant(struct lane_job *job)
 
 static void enter_tenant(struct lane_job *job, struct lane_tenant *tenant)
 {
-    job->payer = tenant;
     tenant->jobs_count++;
+    if (job->payer) {
+        fabric_group_move(&job->group, &tenant->group);
+        leave_tenant(job);
+    } else {
+        fabric_group_init(&job->group, &tenant->group);
+    }
+    job->payer = tenant;
 }
 
 void policy_set_tenant(struct lane_job *job, const char *name)
@@ -152,8 +159,6 @@ void policy_set_tenant(struct lane_job *job, const char *name)
     bool was_waiting = line_has(&job->turn);
     if (job->payer && strcmp(job->payer->name, name) == 0)
         return;
-    if (job->payer)
-        leave_tenant(job);
     enter_tenant(job, tenant_find(job->lane, name));
     if (was_waiting)
         job_wake(job);

@@ -116,6 +116,7 @@ struct lane_job {
     struct list link;       /* in lane.jobs */
     struct line_entry turn; /* in tenant.running: something can be done now */
     struct lane *lane;
+    struct fabric_group group; /* of its connections */
     struct lane_tenant *payer; /* its tenant, in whose share of the lane it takes part */
     uint32_t id, workers_count;
     char name[LANE_NAME_BYTES];
@@ -147,6 +148,7 @@ struct lane_job {
     struct record_chosen choices[CHOICES_PER_JOB]; /* by round; W13 */
     struct lane_squares squares;
     uint64_t turn_since_ns; /* of its turn, whose time is not in busy_ns yet; 0: it has none now */
+    struct job_looks looks;
     uint64_t busy_ns, pushed_bytes, rounds;
     uint64_t queue_ns; /* of all its rounds: from ready to the first chunk */
     struct job_ending ending;
@@ -171,8 +173,11 @@ struct lane {
     uint64_t now_ns;                        /* when the turn began */
     uint64_t unshared_ns[LANE_FABRICS_MAX]; /* of polls and the like, nobody's yet (A22) */
     size_t heard;                           /* the fabric that had events last */
-    struct list telling;                    /* workers that are owed a COMMIT or an ERROR */
-    struct list tracings;                   /* jobs that are recorded */
+    struct lane_looks looks;
+    uint64_t apart_ns;    /* of the events at hand, paid for already */
+    uint64_t helped_ns;   /* by other threads, for its jobs */
+    struct list telling;  /* workers that are owed a COMMIT or an ERROR */
+    struct list tracings; /* jobs that are recorded */
 };
 
 /* A keeper of copies, in a worker's place: it has no rank, and none of its duties. */

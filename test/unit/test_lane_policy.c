@@ -1,6 +1,7 @@
 /* Who gets the lane's next chunk (README of svc/aggregator, A20, A77), turn by turn: jobs of one
  * worker each in shared memory, where a chunk is done in the turn that starts it. */
 #include "svc/aggregator/lane_types.h"
+#include "svc/base/clock.h"
 #include "test/unit/lane_rig.h"
 
 #include <setjmp.h>
@@ -210,6 +211,50 @@ static void a_chunk_of_a_wide_sum_is_bounded_over_all_ranks(void **state)
     assert_true(rig_landing(&rig, 0, 0)[WIDE_ELEMENTS - 1] == WIDE);
 }
 
+/* Workers of one job have said more than a poll takes; then one of another says a round. */
+static void a_poll_hears_a_few_of_each_job(void **state)
+{
+    const struct record_query query = {.kind = RECORD_QUERY, .word = 1, .piece = 1, .round = 9};
+    const uint32_t loud = RIG_WORKERS_MAX - 1;
+    rig_start(&rig, "shm");
+    rig_place(&rig, RIG_JOB, loud, 1, 1, 1, false);
+    rig_place(&rig, RIG_JOB + 1, 1, 1, 1, 1, false);
+    for (uint32_t i = 0; i < loud; i++)
+        rig_connect(&rig, i, RIG_JOB, i);
+    rig_connect(&rig, loud, RIG_JOB + 1, 0);
+    for (uint32_t i = 0; i < loud; i++)
+        for (int k = 0; k < 48; k++)
+            assert_int_equal(fabric_send(rig.workers[i].conn, &query, sizeof query, NULL, 0), 0);
+    rig_input(&rig, loud, 0)[0] = 5;
+    rig_say(&rig, loud, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1});
+    (void)lane_poll(rig.lane, 0);
+    (void)lane_poll(rig.lane, 0);
+    assert_true(rig_landing(&rig, loud, 0)[0] == 5);
+}
+
+static void say_one(uint32_t i)
+{
+    rig_input(&rig, i, 0)[0] = 5;
+    rig_say(&rig, i, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1});
+}
+
+/* As S15 of svc/wire counts: two seconds ahead is what it has in hand. */
+static void a_job_that_has_used_up_the_mapper_waits_alone(void **state)
+{
+    rig_start(&rig, "shm");
+    rig_place(&rig, RIG_JOB, 1, 1, 1, 1, false);
+    rig_place(&rig, RIG_JOB + 1, 1, 1, 1, 1, false);
+    uint64_t due_ns = rig_now() + 300 * NS_PER_MS;
+    job_find(rig.lane, RIG_JOB)->group.busy_until_ns = due_ns + 2 * NS_PER_S;
+    rig_connect(&rig, 0, RIG_JOB, 0);
+    say_one(0);
+    rig_connect(&rig, 1, RIG_JOB + 1, 0);
+    say_one(1);
+    rig_until(&rig, rig.workers[1].words_count == 1);
+    rig_until(&rig, rig.workers[0].words_count == 1);
+    assert_true(rig_now() >= due_ns);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 
 int main(void)
@@ -223,6 +268,8 @@ int main(void)
         CASE(a_tenant_with_two_jobs_gets_no_more_than_one_with_one),
         CASE(a_job_that_changes_its_tenant_in_the_line_is_not_lost),
         CASE(a_chunk_of_a_wide_sum_is_bounded_over_all_ranks),
+        CASE(a_poll_hears_a_few_of_each_job),
+        CASE(a_job_that_has_used_up_the_mapper_waits_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
