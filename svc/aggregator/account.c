@@ -55,6 +55,8 @@ static uint32_t looked_at(const struct lane_job *job)
 
 void account_looks(struct lane_job *job)
 {
+    if (job->looks.paid_ns == job->lane->looks.each_ns)
+        return;
     double owed_ns = (job->lane->looks.each_ns - job->looks.paid_ns) * looked_at(job);
     job->looks.paid_ns = job->lane->looks.each_ns;
     if (owed_ns >= 1)

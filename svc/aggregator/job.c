@@ -165,6 +165,7 @@ void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *co
 {
     w->state = WORKER_OPEN;
     w->is_gone = w->has_settings = false;
+    w->posted = 0;
     w->fabric = fabric;
     w->conn = conn;
     w->job->lane->connections += !worker_is_keeper(w);

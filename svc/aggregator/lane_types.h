@@ -104,7 +104,9 @@ struct worker {
     struct announcement *holding;    /* whose payload sits in a receive buffer */
     const void *held;                /* that buffer */
     struct lent lent;
-    struct inbox inbox; /* for short ones */
+    uint32_t posted;      /* reads and writes of its memory */
+    uint64_t answered_ns; /* when one of them was over last, or the first was posted (A79) */
+    struct inbox inbox;   /* for short ones */
     char peer[64];
 };
 

@@ -4,6 +4,7 @@
  * Owns the state of a transfer; never decides what a round is. README: A1, A3, A21. */
 #include "svc/aggregator/account.h"
 #include "svc/aggregator/backup.h"
+#include "svc/aggregator/stuck.h"
 
 #include "svc/base/clock.h"
 
@@ -304,6 +305,8 @@ static int post_place(struct transfer *t, struct transfer *next)
     if (r < 0)
         return transfer_fail(t, t->next_rank, r);
     t->outstanding += (uint32_t)r;
+    if (r > 0)
+        stuck_posted(p->ranks[t->next_rank].worker, 1);
     t->next_rank++;
     if (!next || next->piece->members < t->next_rank)
         return 0;
@@ -317,6 +320,8 @@ static int post_copy(struct transfer *t)
     uint32_t posted;
     int r = backup_post(t, &posted);
     t->outstanding += posted;
+    if (posted > 0)
+        stuck_posted(t->piece->parameters->backup.worker, posted);
     if (r == -ECONNRESET) {
         note_lost_write(t, t->piece->parameters->backup.worker);
         r = 0;
@@ -467,9 +472,10 @@ static void progress_given_up(struct transfer *t)
     job_wake(job);
 }
 
-void transfer_progress(struct transfer *t, const struct worker *w, int error)
+void transfer_progress(struct transfer *t, struct worker *w, int error)
 {
     struct lane_job *job = t->piece->job;
+    stuck_done(w);
     t->outstanding--;
     if (t->is_given_up && !job->failure && !job->is_dropped) {
         progress_given_up(t);
