@@ -205,10 +205,12 @@ bool shm_lending_waits(struct shm_conn *c, struct shm_record *record)
 
 static int resume_lend(struct shm_conn *c, struct shm_lent *lent, struct fabric_event *event)
 {
-    if (lent->result < 0) {
+    int r = lent->result;
+
+    if (r < 0) {
         c->mapped_bytes -= lent->bytes;
-        shm_mapper_end(&shm_owner(c)->mapper, lent);
-        return lent->result;
+        shm_mapper_end(&shm_owner(c)->mapper, lent); /* which frees it */
+        return r;
     }
     c->regions[lent->id] = lent;
     *event = (struct fabric_event){.kind = FABRIC_EVENT_REGION,
