@@ -38,13 +38,6 @@ static int scan_conns(struct fabric_group *group, struct fabric_event *events, i
     return n;
 }
 
-static int share_of(int events_max, size_t groups)
-{
-    int share = events_max / (groups ? (int)groups : 1);
-
-    return share < EVENTS_PER_GROUP_LEAST ? EVENTS_PER_GROUP_LEAST : share;
-}
-
 static size_t length(const struct list *head, size_t most)
 {
     size_t count = 0;
@@ -54,11 +47,20 @@ static size_t length(const struct list *head, size_t most)
     return count;
 }
 
+/* Of so many events, for each group of the list; one alone gets all. */
+static int share_of(const struct list *groups, int events_max)
+{
+    if (groups->next == groups->previous)
+        return events_max;
+    int share = events_max / (int)length(groups, EVENTS_PER_GROUP_LEAST);
+    return share < EVENTS_PER_GROUP_LEAST ? EVENTS_PER_GROUP_LEAST : share;
+}
+
 /* A group's share of what is left, for each member in turn. */
 static int scan_jobs(struct fabric_group *tenant, struct fabric_event *events, int events_max)
 {
     int n = 0, looks_left = LOOKS_PER_TENANT;
-    int share = share_of(events_max, length(&tenant->members, EVENTS_PER_GROUP_LEAST));
+    int share = share_of(&tenant->members, events_max);
 
     list_for_each_safe (node, &tenant->members) {
         int room = events_max - n;
@@ -79,7 +81,7 @@ static int scan_jobs(struct fabric_group *tenant, struct fabric_event *events, i
 int shm_scan(struct shm_fabric *f, struct fabric_event *events, int events_max)
 {
     int all = INT_MAX, n = scan_conns(&f->ungrouped, events, events_max, &all);
-    int share = share_of(events_max, length(&f->tenants, EVENTS_PER_GROUP_LEAST));
+    int share = share_of(&f->tenants, events_max);
 
     list_for_each_safe (node, &f->tenants) {
         int room = events_max - n;
