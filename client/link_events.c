@@ -51,14 +51,12 @@ static void revisit(struct link *l, bool uses_ticket)
 }
 
 /* A network forgets a connection whose two ends live, so that nothing comes for long, or resets it.
- * Where workers come and go, a rank whose lane has seen the end is out (K44 of svc/coordinator).
  * Memory that is shared ends with its process. */
 static bool is_replaceable(const struct link *l, int error)
 {
     bool is_reset = error == -ECONNRESET || error == -ECONNABORTED;
     bool is_cut_off = error == -EHOSTUNREACH || error == -ENETUNREACH || error == -ENETDOWN;
-    bool is_seen = (is_reset || is_cut_off) && !l->job->is_elastic;
-    return l->is_ofi && (error == -ETIMEDOUT || is_seen);
+    return l->is_ofi && (error == -ETIMEDOUT || is_reset || is_cut_off);
 }
 
 /* Another connection may work (L93). Where nothing has come for long, the lane may be gone: the

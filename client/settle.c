@@ -185,6 +185,7 @@ static void take_missing(struct link *l, const struct record_missing *record)
     q->missing_tensor = p->tensor;
     q->missing_round = p->is_entering ? record->round : p->tensor->round;
     memcpy(q->missing, record->ranks, sizeof q->missing);
+    q->missing_have_pushed = record->have_pushed;
 }
 
 static void take_ticket(struct link *l, const struct record_ticket *record)

@@ -99,7 +99,10 @@ static uint32_t missing_count(const struct gp_request *q)
 
 static void say_missing(const struct gp_request *q, char *text)
 {
-    text_append(text, ERR_TEXT_BYTES, "no push from rank%s ", missing_count(q) == 1 ? "" : "s");
+    const char *lacks = q->missing_have_pushed
+                            ? "all ranks have pushed, no answer from the memory of"
+                            : "no push from";
+    text_append(text, ERR_TEXT_BYTES, "%s rank%s ", lacks, missing_count(q) == 1 ? "" : "s");
     append_ranks(q, text);
 }
 

@@ -21,8 +21,8 @@ struct hostile {
  * the kernel gives anybody. */
 void hostile_find_listen(char *ret_listen);
 /* Makes the tenant and starts its process against `listen`, which is that of the service. An attack
- * lasts for two to four times `slot_ms`. Without gradpool-bench-hostile beside this program, which
- * is not installed, there is no tenant. Negative errno, with a text on standard error. */
+ * lasts for two to four times `slot_ms`. Where gradpool-bench-hostile is not beside this program,
+ * as it is not installed, there is no tenant. Negative errno, with a text on standard error. */
 int hostile_begin(struct hostile *h, const char *listen, uint64_t seed, uint64_t slot_ms);
 /* Ends it, and counts. */
 void hostile_end(struct hostile *h);

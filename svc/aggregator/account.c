@@ -3,10 +3,13 @@
  * A22. */
 #include "svc/aggregator/account.h"
 
+#include "svc/aggregator/lane_policy.h"
 #include "svc/base/clock.h"
 
 /* What an event costs beside its bytes, in bytes that cost as much. */
 #define EVENT_BYTES 4096
+/* And a look at a connection. */
+#define LOOK_BYTES 256
 
 static struct lane_job *payer(const struct fabric_event *event)
 {
@@ -29,12 +32,54 @@ static uint64_t weight(const struct fabric_event *event)
     return EVENT_BYTES + (t ? piece_bytes(t->piece, t->elements) : event->bytes);
 }
 
+void account_bill(struct lane_job *job, uint64_t ns)
+{
+    job->busy_ns += ns;
+    job->lane->busy_ns += ns;
+    policy_pay(job, ns);
+}
+
+void account_apart(struct lane_job *job, uint64_t ns)
+{
+    account_bill(job, ns);
+    job->lane->apart_ns += ns;
+}
+
+/* ---- looks at connections ---- */
+
+static uint32_t looked_at(const struct lane_job *job)
+{
+    uint32_t most = FABRIC_GROUP_LOOKS_MAX;
+    return job->looks.connections < most ? job->looks.connections : most;
+}
+
+void account_looks(struct lane_job *job)
+{
+    if (job->looks.paid_ns == job->lane->looks.each_ns)
+        return;
+    double owed_ns = (job->lane->looks.each_ns - job->looks.paid_ns) * looked_at(job);
+    job->looks.paid_ns = job->lane->looks.each_ns;
+    if (owed_ns >= 1)
+        account_bill(job, (uint64_t)owed_ns);
+}
+
+void account_connection(struct lane_job *job, const struct fabric *fabric, int more)
+{
+    if (job->lane->is_closing || !fabric_maps(fabric))
+        return; /* the fabrics are closed already */
+    account_looks(job);
+    job->lane->looks.connections -= looked_at(job);
+    job->looks.connections += (uint32_t)more;
+    job->lane->looks.connections += looked_at(job);
+}
+
 static void charge(const struct fabric_event *event, uint64_t ns)
 {
     struct lane_job *job = payer(event);
     const struct transfer *t = moved(event);
-    job->busy_ns += ns;
-    job->lane->busy_ns += ns;
+    account_looks(job);
+    account_bill(job, ns + event->spent_ns);
+    job->lane->helped_ns += event->spent_ns;
     if (t)
         t->piece->busy_ns += ns;
 }
@@ -42,18 +87,22 @@ static void charge(const struct fabric_event *event, uint64_t ns)
 void account_events(struct lane *lane, size_t fabric, const struct fabric_event *events, int count,
                     uint64_t spent_ns)
 {
-    uint64_t total = 0;
+    bool has_looks = fabric_maps(lane->options.fabrics[fabric]);
+    uint64_t total = 0, looks = has_looks ? (uint64_t)lane->looks.connections * LOOK_BYTES : 0;
     lane->unshared_ns[fabric] += spent_ns;
     if (count == 0)
         return;
     for (int i = 0; i < count; i++)
         total += weight(&events[i]);
+    total += looks;
     double ns_per_weight = total ? (double)lane->unshared_ns[fabric] / (double)total : 0;
     for (int i = 0; i < count; i++) {
         uint64_t paid = weight(&events[i]);
         if (paid > 0)
             charge(&events[i], (uint64_t)((double)paid * ns_per_weight));
     }
+    if (looks > 0)
+        lane->looks.each_ns += LOOK_BYTES * ns_per_weight;
     lane->unshared_ns[fabric] = 0; /* of those who only ask to connect, nobody's */
     lane->heard = fabric;
 }

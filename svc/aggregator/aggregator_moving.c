@@ -4,6 +4,7 @@
 #include "svc/aggregator/aggregator_types.h"
 #include "svc/aggregator/regroup.h"
 #include "svc/aggregator/release.h"
+#include "svc/aggregator/stuck.h"
 #include "svc/base/clock.h"
 #include "svc/base/populate.h"
 
@@ -14,6 +15,8 @@
 
 #define STATE_BYTES_MAX (1u << 20) /* in one answer */
 #define RELEASES_MAX 1024          /* that wait at a time */
+/* Before the coordinator gives the answer up, which then names nobody (10 s). */
+#define LATE_NS (8 * NS_PER_S)
 
 struct release {
     struct release *next;
@@ -24,7 +27,9 @@ struct release {
     struct lane_wish wish;                  /* when that begins */
     bool is_behind;                         /* it is to begin behind a round (A38) */
     bool is_regrouping;                     /* they stay here, for other ranks (A41) */
-    bool is_begun;        /* the lane has let go of them, or will when rounds end */
+    bool is_begun;    /* the lane has let go of them, or will when rounds end */
+    uint64_t late_ns; /* from then on the coordinator is told whom rounds wait for; 0: it was */
+    char text[ERR_TEXT_BYTES];
     size_t count, rested; /* so many, from the first on, have come to rest */
     uint64_t gone[RECORD_MISSING_WORDS];
     uint32_t pieces[];
@@ -65,6 +70,7 @@ static struct release *release_create(uint64_t id, const Gradpool__Wire__Release
     r->lane = request->lane;
     r->job = request->job_id;
     r->count = count;
+    r->late_ns = clock_now_ns() + LATE_NS;
     r->is_behind = request->behind;
     r->is_regrouping = request->gone.len > 0;
     if (count > 0)
@@ -130,6 +136,16 @@ static int note_standings(struct lane *lane, struct release *r)
     return 0;
 }
 
+/* Once: a rank that is stopped in mid-read ends the wait, with its number. */
+static int find_stuck(struct lane *lane, struct release *r)
+{
+    if (r->late_ns == 0 || clock_now_ns() < r->late_ns)
+        return -EAGAIN;
+    r->late_ns = 0;
+    return lane_stuck(lane, r->job, r->pieces, r->count, r->text, sizeof r->text) ? -EHOSTDOWN
+                                                                                  : -EAGAIN;
+}
+
 /* -EAGAIN: rounds are waited for still. */
 static int look(struct lane *lane, void *context)
 {
@@ -138,7 +154,7 @@ static int look(struct lane *lane, void *context)
     if (code < 0)
         return code;
     r->rested += lane_rested(lane, r->job, r->pieces + r->rested, r->count - r->rested);
-    return r->rested < r->count ? -EAGAIN : note_standings(lane, r);
+    return r->rested < r->count ? find_stuck(lane, r) : note_standings(lane, r);
 }
 
 /* Pieces that had come to rest may be gone by now. */
@@ -174,7 +190,10 @@ static int settle(struct aggregator *a, int (*ask)(struct lane *lane, void *cont
             at = &r->next;
             continue;
         }
-        sent = code < 0 ? answer(a, r->id, r->lane, r->job, code) : send_standings(a, r);
+        if (r->text[0])
+            sent = serve_reply_failure(a, r->id, code, r->text);
+        else
+            sent = code < 0 ? answer(a, r->id, r->lane, r->job, code) : send_standings(a, r);
         *at = r->next;
         a->releases_count--;
         release_free(r);
@@ -189,9 +208,11 @@ int moving_recheck(struct aggregator *a) { return settle(a, look_again); }
 int moving_timeout_ms(const struct aggregator *a)
 {
     uint64_t next_ns = UINT64_MAX;
-    for (const struct release *r = a->releases; r; r = r->next)
-        if (!r->is_begun && r->wish.until_ns < next_ns)
-            next_ns = r->wish.until_ns;
+    for (const struct release *r = a->releases; r; r = r->next) {
+        uint64_t due_ns = r->is_begun ? r->late_ns : r->wish.until_ns;
+        if (due_ns > 0 && due_ns < next_ns)
+            next_ns = due_ns;
+    }
     return clock_poll_ms(next_ns, clock_now_ns());
 }
 

@@ -296,7 +296,8 @@ int serve_request(struct aggregator *a, const envelope *request)
 
 struct failure {
     uint32_t job, rank;
-    int code; /* 0: a worker is lost, of a job that may go on */
+    int code;        /* 0: a worker is lost, of a job that may go on */
+    bool may_return; /* that worker, on another connection */
     char text[ERR_TEXT_BYTES];
 };
 
@@ -322,13 +323,15 @@ static void add_failure(void *context, uint32_t job, int code, const char *text)
     snprintf(row->text, sizeof row->text, "%s", text);
 }
 
-static void add_lost(void *context, uint32_t job, uint32_t rank, const char *peer)
+static void add_lost(void *context, uint32_t job, uint32_t rank, const char *peer, bool may_return)
 {
     struct failures *failures = context;
     size_t count = failures->count;
     add_failure(failures, job, 0, peer);
-    if (failures->count > count)
-        failures->rows[count].rank = rank;
+    if (failures->count == count)
+        return;
+    failures->rows[count].rank = rank;
+    failures->rows[count].may_return = may_return;
 }
 
 static int collect_failures(struct lane *lane, void *context)
@@ -348,6 +351,7 @@ static int send_failure(struct aggregator *a, uint32_t lane, const struct failur
         .lane = lane,
         .job_id = row->job,
         .rank = row->rank,
+        .may_return = row->may_return,
         .text = text};
     Gradpool__Wire__LaneFailure failure = {
         .base = PROTOBUF_C_MESSAGE_INIT(&gradpool__wire__lane_failure__descriptor),

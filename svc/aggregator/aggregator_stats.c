@@ -166,7 +166,7 @@ static void add_rows(const struct measurement *m, Gradpool__Wire__LaneUse *use)
 /* Pieces that were asked for come with all rows, whose digest is without them. */
 static void fill_lane_use(const struct measurement *m, uint64_t known, Gradpool__Wire__LaneUse *use)
 {
-    use->cpu_ns = m->cpu_ns;
+    use->cpu_ns = m->cpu_ns + m->use.helped_ns;
     use->core_wait_ns = m->core_wait_ns;
     use->busy_ns = m->use.busy_ns;
     use->arena_bytes = m->use.arena_bytes;

@@ -2,6 +2,8 @@
  * the coordinator said the piece is; a mismatch becomes an error on every rank. README: A1, A4. */
 #include "svc/aggregator/parameters.h"
 #include "svc/aggregator/regroup.h"
+#include "svc/aggregator/stuck.h"
+#include "svc/base/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -414,19 +416,38 @@ static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t 
     return rank->said[0].round < round && rank->said[1].round < round;
 }
 
+/* All have announced; the round waits for the memory of some. */
+static void name_stuck(const struct piece *p, const struct worker *asker,
+                       struct record_missing *missing)
+{
+    uint64_t now_ns = clock_now_ns();
+    for (uint32_t i = 0; i < p->members; i++) {
+        uint32_t number = p->ranks[i].worker->number;
+        if (p->ranks[i].worker == asker || !stuck_holds(p, &p->ranks[i], now_ns))
+            continue;
+        missing->ranks[number / 64] |= UINT64_C(1) << (number % 64);
+        missing->have_pushed = true;
+    }
+}
+
 void answer_query(struct worker *w, const struct record_query *query)
 {
     struct record_missing missing = {.kind = RECORD_MISSING, .word = query->word};
     struct piece *p = piece_find(w->job, query->piece);
     if (!p)
         return;
+    bool lacks_any = false;
     missing.round = p->round;
     for (uint32_t i = 0; i < p->members; i++) {
         const struct rank *rank = &p->ranks[i];
         uint32_t number = rank->worker->number;
-        if (rank->worker != w && is_missing(p, rank, query->round))
-            missing.ranks[number / 64] |= UINT64_C(1) << (number % 64);
+        if (rank->worker == w || !is_missing(p, rank, query->round))
+            continue;
+        missing.ranks[number / 64] |= UINT64_C(1) << (number % 64);
+        lacks_any = true;
     }
+    if (!lacks_any)
+        name_stuck(p, w, &missing);
     /* Whoever asks does so at its deadline and asks again: an answer that finds no room is lost. */
     (void)fabric_send(w->conn, &missing, sizeof missing, NULL, 0);
 }

@@ -19,4 +19,14 @@ struct job_ending {
     struct lane_endings sums;
 };
 
+/* Looks at a job's connections, which each poll costs, with events or without. */
+struct job_looks {
+    uint32_t connections; /* of fabrics that look */
+    double paid_ns;       /* of the lane's each_ns */
+};
+struct lane_looks {
+    uint32_t connections; /* that one poll looks at */
+    double each_ns;       /* what one of them has cost until now */
+};
+
 #endif

@@ -1,6 +1,8 @@
 /* A job as one lane sees it: its workers' connections, tickets, failure, memory account.
  * Never frees anything that a posted operation may still touch (job_release). README: A3, A5. */
+#include "svc/aggregator/account.h"
 #include "svc/aggregator/backup.h"
+#include "svc/aggregator/lane_policy.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -29,7 +31,7 @@ static void job_free(struct lane_job *job)
         piece_free(list_entry(node, struct piece, link));
     }
     list_remove(&job->link);
-    list_remove(&job->run_link);
+    policy_forget(job);
     arena_free(arena, &job->account, job->workers);
     arena_free(arena, &job->account, job->table);
     arena_free(arena, &job->account, job->grants);
@@ -69,7 +71,8 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
     job->id = id;
     job->workers_count = workers;
     snprintf(job->name, sizeof job->name, "%s", name);
-    list_init(&job->run_link);
+    list_init(&job->turn.link);
+    policy_set_tenant(job, "");
     list_init(&job->pieces);
     list_init(&job->runnable);
     job->table_size = TABLE_SIZE_LEAST;
@@ -98,12 +101,6 @@ void job_release(struct lane_job *job)
             return;
     }
     job_free(job);
-}
-
-void job_wake(struct lane_job *job)
-{
-    if (list_is_empty(&job->run_link))
-        list_append(&job->lane->running, &job->run_link);
 }
 
 /* The first failure is the cause; what follows from it is noise. Who is connected hears it from
@@ -168,9 +165,11 @@ void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *co
 {
     w->state = WORKER_OPEN;
     w->is_gone = w->has_settings = false;
+    w->posted = 0;
     w->fabric = fabric;
     w->conn = conn;
     w->job->lane->connections += !worker_is_keeper(w);
+    account_connection(w->job, fabric, 1);
     snprintf(w->peer, sizeof w->peer, "%s", fabric_peer(conn));
 }
 
@@ -202,6 +201,7 @@ void worker_close(struct worker *w, enum worker_state state)
     w->owes_failure = false;
     w->state = state;
     w->job->lane->connections -= !worker_is_keeper(w);
+    account_connection(w->job, w->fabric, -1);
 }
 
 static void rank_leave(struct rank *rank)

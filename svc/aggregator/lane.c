@@ -23,7 +23,7 @@ int lane_create(const struct lane_options *options, struct lane **ret_lane)
     lane->options = *options;
     lane->slowing = options->slowing;
     list_init(&lane->jobs);
-    list_init(&lane->running);
+    policy_init(lane);
     list_init(&lane->telling);
     list_init(&lane->tracings);
     *ret_lane = lane;
@@ -50,6 +50,7 @@ void lane_destroy(struct lane *lane)
         forget_connections(job);
         job_release(job);
     }
+    policy_fini(lane);
     free(lane);
 }
 
@@ -68,19 +69,29 @@ static uint64_t take_events(struct lane *lane, size_t index, uint64_t began_ns)
     if (count == 0)
         return polled_ns;
     uint64_t handled_ns = clock_now_ns();
-    lane->unshared_ns[index] += handled_ns - polled_ns;
+    lane->unshared_ns[index] += handled_ns - polled_ns - lane->apart_ns;
+    lane->apart_ns = 0;
     return handled_ns;
+}
+
+/* Nobody is heard before the end of a turn: it is bounded by time, too. */
+static bool is_over(const struct lane *lane, uint32_t given, uint64_t spent_ns)
+{
+    uint64_t most_ns = lane->options.turn_ns;
+    return given >= SHARES_PER_TURN || (most_ns > 0 && spent_ns >= most_ns);
 }
 
 static void give_turns(struct lane *lane)
 {
-    for (uint32_t given = 0; given < SHARES_PER_TURN;) {
+    uint64_t spent_ns = 0;
+    for (uint32_t given = 0; !is_over(lane, given, spent_ns);) {
         struct lane_job *job = policy_next(lane);
         if (!job)
             return;
         uint64_t before_ns = job->busy_ns, due_bytes = job->due_bytes;
         slowing_pay(&lane->slowing);
         uint32_t share = transfer_turn(job);
+        spent_ns += job->busy_ns - before_ns;
         account_turn(job, job->busy_ns - before_ns);
         if (job->due_bytes < due_bytes)
             slowing_owe(&lane->slowing, due_bytes - job->due_bytes);
@@ -115,7 +126,7 @@ bool lane_poll(struct lane *lane, uint64_t now_ns)
     }
     give_turns(lane);
     tell(lane);
-    return !list_is_empty(&lane->running);
+    return !line_is_empty(&lane->running);
 }
 
 static bool specs_are_valid(const struct lane_piece *pieces, size_t count)
@@ -152,9 +163,12 @@ int lane_place(struct lane *lane, uint32_t job_id, const char *name, uint32_t wo
     if (job && job->workers_count != workers)
         return -EINVAL;
     bool is_new = !job;
+    uint64_t began_ns = clock_now_ns();
     int r = job ? 0 : job_create(lane, job_id, name, workers, &job);
     if (r == 0)
         r = place_all(job, epoch, recovering, pieces, count);
+    if (job)
+        account_bill(job, clock_now_ns() - began_ns);
     if (r < 0 && is_new && job) {
         job->is_dropped = true;
         job_release(job);
@@ -195,6 +209,7 @@ void lane_set_lent_limits(struct lane *lane, uint32_t job_id, const struct lane_
     job->lent_max = *limits;
     job->lent_max.tenant = job->tenant;
     job->account.limit_bytes = limits->memory_bytes_max;
+    policy_set_tenant(job, job->tenant);
 }
 
 uint64_t lane_job_memory(const struct lane *lane, uint32_t job_id)
@@ -276,8 +291,9 @@ static void count_copies(const struct lane_job *job, struct lane_job_use *use)
     }
 }
 
-static void measure_job(const struct lane_job *job, struct lane_job_use *use)
+static void measure_job(struct lane_job *job, struct lane_job_use *use)
 {
+    account_looks(job);
     *use = (struct lane_job_use){.job = job->id,
                                  .heap_bytes = job->account.bytes,
                                  .busy_ns = job->busy_ns,
@@ -320,7 +336,7 @@ void lane_measure(struct lane *lane, struct lane_use *ret_use, struct lane_job_u
                   size_t jobs_max)
 {
     *ret_use = (struct lane_use){.arena_bytes = arena_bytes(lane),
-                                 .busy_ns = lane->busy_ns,
+                                 .helped_ns = lane->helped_ns,
                                  .rounds = lane->rounds,
                                  .pushed_bytes = lane->pushed_bytes};
     for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
@@ -328,6 +344,7 @@ void lane_measure(struct lane *lane, struct lane_use *ret_use, struct lane_job_u
             measure_job(list_entry(node, struct lane_job, link), &ret_jobs[ret_use->jobs_count]);
         ret_use->jobs_count++;
     }
+    ret_use->busy_ns = lane->busy_ns;
 }
 
 size_t lane_measure_pieces(const struct lane *lane, uint32_t job_id,
@@ -379,7 +396,7 @@ void lane_fail_jobs(struct lane *lane, int code, const char *text)
 
 bool lane_is_quiet(const struct lane *lane)
 {
-    if (!list_is_empty(&lane->running) || !list_is_empty(&lane->telling))
+    if (!line_is_empty(&lane->running) || !list_is_empty(&lane->telling))
         return false;
     for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
         if (transfer_is_active(list_entry(node, struct lane_job, link)))

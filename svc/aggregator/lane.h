@@ -36,6 +36,9 @@ struct lane_options {
     size_t fabrics_count;
     enum reduce_set kernels; /* 0: the best this machine has */
     enum lane_policy policy;
+    /* Most of a turn between two looks at the network, and what a job may have of the lane's time
+     * before jobs that have had less (A77); 0: jobs take turns chunk by chunk, however long. */
+    uint64_t turn_ns;
     struct slowing slowing; /* what it points to is lent (A35) */
     uint64_t cache_bytes;   /* of the core's last-level cache; 0: unknown, nothing streams (A18) */
     /* On the lane's thread, after a job has failed (lane_each_failure() tells which); NULL: nobody
@@ -165,6 +168,7 @@ struct lane_piece_use {
 };
 struct lane_use {
     uint64_t arena_bytes, busy_ns, rounds, pushed_bytes;
+    uint64_t helped_ns; /* of busy_ns, spent by other threads than the lane's */
     size_t jobs_count;
 };
 /* Fills `ret_use` and up to `jobs_max` rows; ret_use->jobs_count says how many there are. */

@@ -1,9 +1,11 @@
 /* From fabric events to the lane's objects: who may connect, what a message means, what the end of
  * a connection means. Peers' bytes are copied and checked here before anybody else sees them (W9).
  * README: A4, A5. */
+#include "svc/aggregator/account.h"
 #include "svc/aggregator/backup.h"
 #include "svc/aggregator/replace.h"
 
+#include "svc/base/clock.h"
 #include "svc/base/err.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
@@ -72,6 +74,7 @@ static int admit(struct lane *lane, const struct fabric *fabric, const struct fa
 static void on_request(struct lane *lane, struct fabric *fabric, const struct fabric_event *event)
 {
     struct worker *w = NULL;
+    uint64_t began_ns = clock_now_ns();
     int r = admit(lane, fabric, event, &w);
     if (r == 0) {
         if (w->state == WORKER_AWAY)
@@ -81,6 +84,9 @@ static void on_request(struct lane *lane, struct fabric *fabric, const struct fa
         r = fabric_accept(event->conn, w);
         if (r < 0)
             worker_close(w, WORKER_ABSENT);
+        else
+            fabric_join_group(event->conn, &w->job->group);
+        account_apart(w->job, clock_now_ns() - began_ns);
         return;
     }
     log_warn_rarely("lane %u refuses a connection from %s: %s", lane->options.id,
@@ -223,9 +229,11 @@ static void on_closed(const struct fabric_event *event)
         worker_close(w, WORKER_LEFT);
         if (!job->is_elastic && transfer_needs(job, w->number))
             job_fail(job, -EPIPE, "rank %u has left job '%s' in mid-round", w->number, job->name);
+    } else if (replace_await(w, event->error)) {
+        /* its time runs */
     } else if (w->is_gone || (job->is_elastic && !job->failure)) {
         lose(w);
-    } else if (!replace_await(w, event->error)) {
+    } else {
         worker_close(w, WORKER_LOST);
         log_warn("job '%s' lost rank %u (%s)", job->name, w->number, w->peer);
         fail_for_end(w, event->error);

@@ -2,11 +2,25 @@
 #ifndef GRADPOOL_AGGREGATOR_LANE_JOB_H
 #define GRADPOOL_AGGREGATOR_LANE_JOB_H
 
+#include "svc/aggregator/line.h"
 #include "svc/wire/fabric.h"
+#include "svc/wire/fabric_group.h"
 #include "svc/wire/record.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#define LANE_NAME_BYTES 128
+
+/* Jobs share a lane by tenant first (A77). */
+struct lane_tenant {
+    struct list link; /* in lane.tenants */
+    char name[LANE_NAME_BYTES];
+    size_t jobs_count;
+    struct line_entry turn;    /* in lane.running while the next is not empty */
+    struct line running;       /* its jobs that can use the core now */
+    struct fabric_group group; /* of its connections */
+};
 
 struct lane;
 struct lane_job;
@@ -37,7 +51,8 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
 void job_release(struct lane_job *job);
 void job_fail(struct lane_job *job, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void job_wake(struct lane_job *job); /* something can be done for it now */
+/* Something can be done for it now: it waits for its turn (lane_policy.c). */
+void job_wake(struct lane_job *job);
 int job_grant(struct lane_job *job, const struct record_connect *ticket);
 /* Takes the grant that matches whole, once: -EACCES when there is none. */
 int job_redeem(struct lane_job *job, const struct record_connect *ticket);

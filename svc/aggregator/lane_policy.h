@@ -8,9 +8,23 @@
 /* A job passed over so often in a row is next, however much it has to do (LANE_SHORTEST). */
 #define POLICY_PASSES_MAX 64
 
+void policy_init(struct lane *lane);
+void policy_fini(struct lane *lane);
 /* Takes it out of the line; NULL: nobody is there. */
 struct lane_job *policy_next(struct lane *lane);
 /* It has had its chunk and may want another: back into the line. */
 void policy_put_back(struct lane_job *job);
+
+/* Its tenant, among whose jobs it takes its turns; "": one without a key. Has no effect on a job
+ * that has that tenant. */
+void policy_set_tenant(struct lane_job *job, const char *name);
+/* The job ends. */
+void policy_forget(struct lane_job *job);
+/* It took so much of the lane's time. */
+static inline void policy_pay(struct lane_job *job, uint64_t ns)
+{
+    job->turn.used_ns += ns;
+    job->payer->turn.used_ns += ns;
+}
 
 #endif

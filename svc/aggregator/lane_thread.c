@@ -17,6 +17,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+/* Of a turn: what others wait at most, and a few long chunks (A77). */
+#define TURN_NS (250 * NS_PER_US)
 #define STOP_DEADLINE_NS (2 * NS_PER_S)
 
 struct lane_thread {
@@ -101,6 +103,7 @@ static int open_all(struct lane_thread *t)
     struct lane_options options = {.incarnation = t->options.incarnation,
                                    .kernels = t->options.kernels,
                                    .policy = t->options.policy,
+                                   .turn_ns = TURN_NS,
                                    .slowing = t->options.slowing,
                                    .job_failed = t->options.job_failed,
                                    .moving_news = t->options.moving_news,

@@ -3,6 +3,7 @@
 #ifndef GRADPOOL_AGGREGATOR_LANE_TYPES_H
 #define GRADPOOL_AGGREGATOR_LANE_TYPES_H
 
+#include "svc/aggregator/announcement.h"
 #include "svc/aggregator/ending.h"
 #include "svc/aggregator/inbox.h"
 #include "svc/aggregator/lane_job.h"
@@ -15,31 +16,7 @@
 #include "svc/base/list.h"
 #include "svc/reduce/reduce.h"
 
-#define LANE_NAME_BYTES 128
 #define LANE_TEXT_BYTES 160
-
-/* What a worker said about one round. Two are kept per rank, by the round's last bit (W3). */
-struct announcement {
-    struct list tell_link; /* in worker.owed while something is to be told */
-    uint64_t round;        /* 0: none */
-    uint64_t closed_round; /* whose result answers it, when it came late */
-    uint32_t word;
-    uint8_t standing; /* enum record_standing */
-    uint8_t owes;     /* TELL_* */
-    uint32_t input_region;
-    uint64_t input_offset, input_stride;
-    uint32_t output_region;
-    bool has_output;
-    uint64_t output_offset, output_stride;
-    const struct operation *operation;
-    uint32_t root, priority;
-    float loss;           /* NaN: not told */
-    const void *payload;  /* the input itself (W6): in the inbox, or in a receive that is held */
-    uint32_t inbox_bytes; /* of it, in the inbox */
-};
-
-/* CHOSEN: the set that its round decided, then COMMIT; BACKED: of a copy, not of a round. */
-enum { TELL_COMMIT = 1, TELL_ERROR, TELL_CLOSED, TELL_CHOSEN, TELL_BACKED };
 
 /* A piece as one rank of its set sees it. */
 struct rank {
@@ -126,21 +103,23 @@ struct worker {
     struct announcement *holding;    /* whose payload sits in a receive buffer */
     const void *held;                /* that buffer */
     struct lending lending;
-    struct inbox inbox; /* for short ones */
+    uint32_t posted;      /* reads and writes of its memory */
+    uint64_t answered_ns; /* when one of them was over last, or the first was posted (A79) */
+    struct inbox inbox;   /* for short ones */
     struct breaks breaks;
     char peer[64];
 };
 
-/* Sets of ranks that are known for rounds to come or just gone. */
-#define CHOICES_PER_JOB 4
-
+#define CHOICES_PER_JOB 4 /* sets of ranks that are known for rounds to come or just gone */
 /* Aggregators that keep copies for a job's pieces on one lane: its own, those of lanes before. */
 #define LANE_KEEPERS_MAX 8
 
 struct lane_job {
-    struct list link;     /* in lane.jobs */
-    struct list run_link; /* in lane.running: something can be done now */
+    struct list link;       /* in lane.jobs */
+    struct line_entry turn; /* in tenant.running: something can be done now */
     struct lane *lane;
+    struct fabric_group group; /* of its connections */
+    struct lane_tenant *payer; /* its tenant, in whose share of the lane it takes part */
     uint32_t id, workers_count;
     char name[LANE_NAME_BYTES];
     struct arena_account account;
@@ -171,6 +150,7 @@ struct lane_job {
     struct record_chosen choices[CHOICES_PER_JOB]; /* by round; W13 */
     struct lane_squares squares;
     uint64_t turn_since_ns; /* of its turn, whose time is not in busy_ns yet; 0: it has none now */
+    struct job_looks looks;
     uint64_t busy_ns, pushed_bytes, rounds;
     uint64_t queue_ns; /* of all its rounds: from ready to the first chunk */
     struct job_ending ending;
@@ -183,7 +163,9 @@ struct lane_job {
 struct lane {
     struct lane_options options;
     struct list jobs;
-    struct list running; /* jobs that can use the core now; the first is next */
+    struct line running; /* tenants with jobs that can use the core now */
+    struct list tenants;
+    struct lane_tenant nameless; /* of jobs without a key */
     size_t connections;
     bool is_closing;                    /* the fabrics are closed already */
     bool passes_over[LANE_FABRICS_MAX]; /* in the next turn only */
@@ -193,11 +175,14 @@ struct lane {
     uint64_t now_ns;                        /* when the turn began */
     uint64_t unshared_ns[LANE_FABRICS_MAX]; /* of polls and the like, nobody's yet (A22) */
     size_t heard;                           /* the fabric that had events last */
-    struct list telling;                    /* workers that are owed a COMMIT or an ERROR */
-    struct list tracings;                   /* jobs that are recorded */
+    struct lane_looks looks;
+    uint64_t apart_ns;    /* of the events at hand, paid for already */
+    uint64_t helped_ns;   /* by other threads, for its jobs */
+    struct list telling;  /* workers that are owed a COMMIT or an ERROR */
+    struct list tracings; /* jobs that are recorded */
 };
 
-/* An aggregator that keeps copies, in a worker's place: it has no rank, and none of its duties. */
+/* A keeper of copies, in a worker's place: it has no rank, and none of its duties. */
 static inline bool worker_is_keeper(const struct worker *w) { return w->number & RECORD_KEEPER; }
 static inline uint32_t job_peers(const struct lane_job *job)
 {

@@ -3,6 +3,7 @@
  * a pointer into a worker's memory from one turn to the next: the worker may have taken it back.
  * README: A7, A14, A15. */
 #include "svc/aggregator/backup.h"
+#include "svc/aggregator/stuck.h"
 
 #include <errno.h>
 #include <string.h>
@@ -114,6 +115,7 @@ static int post_read(struct transfer *t, uint32_t place)
         return r;
     t->input[t->sources] = slot;
     t->outstanding++;
+    stuck_posted(w, 1);
     return 0;
 }
 

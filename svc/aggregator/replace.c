@@ -141,8 +141,7 @@ void replace_ended(struct lane_job *job)
 
 bool replace_may_follow(const struct worker *w)
 {
-    bool is_fixed = !w->job->is_elastic && !worker_is_keeper(w);
-    return is_fixed && (w->conn ? is_replaceable(w) : w->state == WORKER_AWAY);
+    return !worker_is_keeper(w) && (w->conn ? is_replaceable(w) : w->state == WORKER_AWAY);
 }
 
 /* Errors that a network causes. All others are the peer's doing, or a lack of ours. */
@@ -157,6 +156,12 @@ static bool is_of_network(int error)
     case -ENETDOWN: return true;
     default: return false;
     }
+}
+
+static void tell_coordinator(struct lane *lane)
+{
+    if (lane->options.job_failed)
+        lane->options.job_failed(lane->options.context);
 }
 
 bool replace_await(struct worker *w, int error)
@@ -174,9 +179,19 @@ bool replace_await(struct worker *w, int error)
     worker_close(w, WORKER_AWAY);
     w->breaks.until_ns = now_ns + AWAY_NS;
     w->breaks.error = error;
-    if (job->lane->options.job_failed)
-        job->lane->options.job_failed(job->lane->options.context);
+    tell_coordinator(job->lane);
     return true;
+}
+
+/* Where workers come and go, the coordinator decides what follows (A40). */
+static void give_up(struct worker *w)
+{
+    if (!w->job->is_elastic)
+        return replace_fail(w, w->breaks.error);
+    log_warn("job '%s': rank %u (%s) has not connected again to lane %u within %u s", w->job->name,
+             w->number, w->peer, w->job->lane->options.id, (unsigned)(AWAY_NS / NS_PER_S));
+    w->state = WORKER_LOST;
+    tell_coordinator(w->job->lane);
 }
 
 static void expire(struct lane_job *job, uint64_t now_ns, uint64_t *next_ns)
@@ -186,7 +201,7 @@ static void expire(struct lane_job *job, uint64_t now_ns, uint64_t *next_ns)
         if (w->state != WORKER_AWAY)
             continue;
         if (now_ns >= w->breaks.until_ns)
-            replace_fail(w, w->breaks.error);
+            give_up(w);
         else if (*next_ns == 0 || w->breaks.until_ns < *next_ns)
             *next_ns = w->breaks.until_ns;
     }

@@ -16,10 +16,10 @@ bool replace_may_follow(const struct worker *w);
 /* The connection of `w` has ended with `error`. true: another may follow, and what was said on this
  * one is forgotten; false: nothing was done, and no other is to be waited for. */
 bool replace_await(struct worker *w, int error);
-/* Nobody waits for another connection of `w` (any longer): its job fails. */
+/* Nobody waits for another connection of `w` (any longer): its job fails. Of fixed ranks only. */
 void replace_fail(struct worker *w, int error);
-/* Fails the jobs of ranks that had their time to connect again. Returns when the next one has had
- * it; 0: no rank is waited for. */
+/* Ranks that had their time to connect again: their jobs fail, or the coordinator decides (A40).
+ * Returns when the next one has had it; 0: no rank is waited for. */
 uint64_t lane_expire_away(struct lane *lane, uint64_t now_ns);
 
 #endif

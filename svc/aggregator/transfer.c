@@ -5,6 +5,7 @@
 #include "svc/aggregator/account.h"
 #include "svc/aggregator/backup.h"
 #include "svc/aggregator/replace.h"
+#include "svc/aggregator/stuck.h"
 
 #include "svc/base/clock.h"
 
@@ -12,6 +13,10 @@
 
 /* A mapped chunk is a unit of fairness between jobs only. */
 #define MAPPED_CHUNK_BYTES ((256u << 10) / TRANSFER_SHORTER)
+/* Of all its inputs and outputs together, where they are more than one pass takes; but each input
+ * has a page of it. */
+#define WIDE_CHUNK_BYTES ((2u << 20) / TRANSFER_SHORTER)
+#define CHUNK_BYTES_LEAST (4u << 10)
 
 bool transfer_is_active(const struct lane_job *job)
 {
@@ -113,11 +118,35 @@ static int sum(struct transfer *t)
     return 0;
 }
 
+/* One pass does not take all inputs. */
+static bool has_passes(const struct piece *p) { return p->members >= REDUCE_SOURCES_MAX; }
+
 /* What a slot must hold of an element: with passes, its partial result. */
 static size_t slot_element_bytes(const struct piece *p)
 {
-    bool has_passes = p->members >= REDUCE_SOURCES_MAX; /* a running sum is one more input */
-    return reduce_element_bytes(has_passes ? reduce_accumulator(p->dtype) : p->dtype);
+    /* A running sum is one more input. */
+    return reduce_element_bytes(has_passes(p) ? reduce_accumulator(p->dtype) : p->dtype);
+}
+
+/* Inputs and outputs of a chunk of the next step. */
+static uint32_t sides(const struct piece *p)
+{
+    bool has_steps = p->steps > 1 && p->operation;
+    bool has_one_input =
+        has_steps && operation_source(p->operation, p->members, p->step) != OPERATION_EVERYBODY;
+    bool has_one_output =
+        has_steps && operation_target(p->operation, p->members, p->step) != OPERATION_EVERYBODY;
+    return (has_one_input ? 1 : p->members) + (has_one_output ? 1 : p->members);
+}
+
+/* Of one input: a chunk of a wide sum would keep the lane as long as its ranks are many. */
+static uint64_t most_bytes(const struct piece *p)
+{
+    if (!has_passes(p))
+        return UINT64_MAX;
+    uint64_t bytes = WIDE_CHUNK_BYTES / sides(p);
+    bytes -= bytes % CHUNK_BYTES_LEAST;
+    return bytes < CHUNK_BYTES_LEAST ? CHUNK_BYTES_LEAST : bytes;
 }
 
 /* With a window, as much as a slot takes. */
@@ -126,8 +155,11 @@ static uint64_t chunk_elements(const struct piece *p)
     uint64_t left = p->elements - p->next_element;
     uint64_t fits = window_slot_bytes(p->job) / slot_element_bytes(p);
     uint64_t chunk = p->job->window ? fits : MAPPED_CHUNK_BYTES / reduce_element_bytes(p->dtype);
+    uint64_t most = most_bytes(p) / reduce_element_bytes(p->dtype);
     if (chunk > fits)
         chunk = fits;
+    if (chunk > most)
+        chunk = most;
     return left < chunk ? left : chunk;
 }
 
@@ -156,10 +188,13 @@ static bool reads_enough(const struct lane_job *job)
     return bytes >= window_slot_bytes(job) * job->workers_count;
 }
 
-/* Of a turn, by its bytes: a worker is woken once for all that a turn has for it. */
+/* Of a turn, by its bytes: a worker is woken once for all that a turn has for it. A chunk of a wide
+ * sum takes a turn's step for each pass. */
 static uint32_t share_of(const struct piece *p, uint64_t elements)
 {
     uint64_t share = piece_bytes(p, elements) * TRANSFER_SHARE / MAPPED_CHUNK_BYTES;
+    if (has_passes(p))
+        share = piece_bytes(p, elements) * REDUCE_SOURCES_MAX * TRANSFER_SHARE / WIDE_CHUNK_BYTES;
     return share < 1 ? 1 : share > TRANSFER_SHARE ? TRANSFER_SHARE : (uint32_t)share;
 }
 
@@ -271,6 +306,8 @@ static int post_place(struct transfer *t, struct transfer *next)
     if (r < 0)
         return transfer_fail(t, t->next_rank, r);
     t->outstanding += (uint32_t)r;
+    if (r > 0)
+        stuck_posted(p->ranks[t->next_rank].worker, 1);
     t->next_rank++;
     if (!next || next->piece->members < t->next_rank)
         return 0;
@@ -284,6 +321,8 @@ static int post_copy(struct transfer *t)
     uint32_t posted;
     int r = backup_post(t, &posted);
     t->outstanding += posted;
+    if (posted > 0)
+        stuck_posted(t->piece->parameters->backup.worker, posted);
     if (r == -ECONNRESET) {
         note_lost_write(t, t->piece->parameters->backup.worker);
         r = 0;
@@ -388,8 +427,7 @@ uint32_t transfer_turn(struct lane_job *job)
     const struct transfer *t = step(job);
     uint64_t spent_ns = clock_now_ns() - job->turn_since_ns;
     job->turn_since_ns = 0;
-    job->busy_ns += spent_ns;
-    job->lane->busy_ns += spent_ns;
+    account_bill(job, spent_ns);
     return t ? t->share : 0;
 }
 
@@ -435,9 +473,10 @@ static void progress_given_up(struct transfer *t)
     job_wake(job);
 }
 
-void transfer_progress(struct transfer *t, const struct worker *w, int error)
+void transfer_progress(struct transfer *t, struct worker *w, int error)
 {
     struct lane_job *job = t->piece->job;
+    stuck_done(w);
     t->outstanding--;
     if (t->is_given_up && !job->failure && !job->is_dropped) {
         progress_given_up(t);

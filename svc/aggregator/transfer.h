@@ -11,7 +11,7 @@
 /* Does one chunk's worth of work for the job, and returns its share; 0: nothing can be done now. */
 uint32_t transfer_turn(struct lane_job *job);
 /* A read or a write of it, by this worker, is over. */
-void transfer_progress(struct transfer *t, const struct worker *w, int error);
+void transfer_progress(struct transfer *t, struct worker *w, int error);
 bool transfer_is_active(const struct lane_job *job);
 /* A chunk not yet summed needs this rank's memory, or one cannot be finished any more. */
 bool transfer_needs(const struct lane_job *job, uint32_t rank);

@@ -119,9 +119,9 @@ const struct knob serve_knobs[] = {
         {"stop", "auto|service|jobs",
          "what SIGTERM does while jobs train: service leaves them and the local aggregators to "
          "the next start with the same --state-dir; jobs ends them, as SIGINT and `gradpool "
-         "stop' do; auto is service, but jobs where local aggregators end with this process: "
-         "as the first of a container, or under systemd, whose KillMode it does not know "
-         "(default: auto)"},
+         "stop' do; auto is service, but where local aggregators end with this process (as the "
+         "first of a container, or under systemd, whose KillMode it does not know) tasks move to "
+         "other aggregators first, and jobs whose tasks cannot move end (default: auto)"},
     LIMIT_TABLE(LIMIT_KNOB){0},
 };
 

@@ -207,6 +207,8 @@ static void try_again(struct timer *timer)
 /* Somebody must be there for jobs that come, or have lost their lanes. */
 static void want_one(struct service *s)
 {
+    if (s->leave_done)
+        return;
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
         if (a->state != AGGREGATOR_LOST && !a->is_stopping)
@@ -241,7 +243,8 @@ void fleet_joined(struct slot *slot)
 
 bool fleet_expects_more(const struct service *s)
 {
-    for (size_t i = 0; i < s->slots_count && s->phase == SERVICE_UP; i++)
+    bool may_start = s->phase == SERVICE_UP && !s->leave_done;
+    for (size_t i = 0; i < s->slots_count && may_start; i++)
         if (s->slots[i].is_wanted && !is_manned(&s->slots[i]))
             return true;
     return false;
@@ -280,7 +283,8 @@ void fleet_want_another(struct service *s)
 bool fleet_is_coming(const struct slot *slot)
 {
     bool waits = !list_is_empty(&slot->again.link) && slot->watch.fd < 0 && !has_aggregator(slot);
-    return slot->is_wanted && !is_manned(slot) && !waits && !fleet_lacks_port(slot);
+    bool may_start = slot->is_wanted && !slot->service->leave_done;
+    return may_start && !is_manned(slot) && !waits && !fleet_lacks_port(slot);
 }
 
 bool fleet_is_any_coming(const struct service *s)

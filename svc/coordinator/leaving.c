@@ -8,6 +8,8 @@
 #include "svc/base/text.h"
 #include "svc/coordinator/keeping.h"
 #include "svc/coordinator/orders.h"
+#include "svc/coordinator/outliving.h"
+#include "svc/coordinator/stopping.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -54,22 +56,25 @@ static bool has_tasks(const struct aggregator *a)
     return false;
 }
 
-static bool others_are_up(const struct service *s)
+static size_t count_others_up(const struct service *s)
 {
+    size_t count = 0;
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
-        if (a->state == AGGREGATOR_UP && !a->is_stopping)
-            return true;
+        count += a->state == AGGREGATOR_UP && !a->is_stopping;
     }
-    return false;
+    return count;
 }
 
-/* Copies of what others own, which somebody else can store. */
+static bool others_are_up(const struct service *s) { return count_others_up(s) > 0; }
+
+/* Copies of what others own, which somebody else can store; where nobody comes, the only other
+ * aggregator is the owner. */
 static bool has_copies(const struct aggregator *a)
 {
     list_for_each (node, &a->service->jobs)
         if (keeping_has(a, list_entry(node, struct job, link), NULL))
-            return others_are_up(a->service);
+            return count_others_up(a->service) > (a->service->leave_done ? 1 : 0);
     return false;
 }
 
@@ -126,16 +131,16 @@ static void tell_done(struct timer *timer)
         done(s);
 }
 
-static bool is_local(const struct aggregator *a) { return a->slot > 0 || a->leaving.slot > 0; }
-
-static void check_done(struct service *s)
+void leaving_check_done(struct service *s)
 {
+    if (!s->leave_done)
+        return;
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
-        if (is_local(a) && a->state != AGGREGATOR_LOST && !a->leaving.is_over)
+        if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             return;
     }
-    if (s->leave_done)
+    if (fleet_is_gone(s))
         timer_start(&s->loop, &s->leave_timer, 0);
 }
 
@@ -151,8 +156,9 @@ static void let_go(struct aggregator *a)
     else
         log_info("%s ends; nothing is lost with it", name);
     events_note(&a->service->events, "leave", "%s ends%s%s", name, *loses ? ": " : "", loses);
+    if (a->service->leave_done)
+        stopping_end_jobs_of(a);
     aggregator_drain_losing(a, loses);
-    check_done(a->service);
 }
 
 /* --- on the way --- */
@@ -209,7 +215,7 @@ static void check(struct aggregator *a)
     const struct service *s = a->service;
     if (l->by_ns == 0 || l->is_over || a->state == AGGREGATOR_LOST || s->phase != SERVICE_UP)
         return;
-    bool is_hopeless = s->leave_done && !others_are_up(s);
+    bool is_hopeless = s->leave_done && !outliving_has_any(s);
     if (clock_now_ns() >= l->by_ns)
         return let_go(a);
     if (a->state != AGGREGATOR_UP)
@@ -238,7 +244,8 @@ static void begin(struct aggregator *a, uint64_t by_ns)
     uint64_t now_ns = clock_now_ns(), named_ns = s->options.start_wait_ns;
     uint64_t wait_ns = named_ns ? named_ns : NEXT_NS;
     bool is_first = l->by_ns == 0;
-    l->by_ns = by_ns;
+    if (is_first || by_ns < l->by_ns)
+        l->by_ns = by_ns;
     if (is_first) {
         uint64_t half_ns = by_ns > now_ns ? (by_ns - now_ns) / 2 : 0;
         l->start_by_ns = now_ns + (wait_ns < half_ns ? wait_ns : half_ns);
@@ -263,11 +270,7 @@ void leaving_handle(struct peer *p, const envelope *message)
 
 void leaving_init(struct aggregator *a) { timer_init(&a->leaving.timer, look); }
 
-void leaving_stop(struct aggregator *a)
-{
-    timer_stop(&a->leaving.timer);
-    check_done(a->service);
-}
+void leaving_stop(struct aggregator *a) { timer_stop(&a->leaving.timer); }
 
 void leaving_check_all(struct service *s)
 {
@@ -284,10 +287,11 @@ void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service
     s->leave_done = done;
     for (size_t i = 0; i < s->slots_count; i++)
         s->slots[i].is_wanted = false;
+    fleet_end_starting(s);
     list_for_each (node, &s->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);
-        if (is_local(a) && a->state != AGGREGATOR_LOST)
+        if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             begin(a, by_ns);
     }
-    check_done(s);
+    leaving_check_done(s);
 }

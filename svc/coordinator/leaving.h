@@ -9,10 +9,13 @@ void leaving_init(struct aggregator *a);
 void leaving_stop(struct aggregator *a);
 /* An aggregator has joined, or is back: those that leave may go on with it. */
 void leaving_check_all(struct service *s);
-/* All local aggregators end, none is replaced: what they have goes to aggregators that are not
- * local, as far as there are any and until `by_ns`; what stays is named in the log. Workers' own
- * copies (--durability worker) need no move. Then `done`, once, from the loop. */
+/* All aggregators that end with this process (outliving.h) leave, none is replaced: what they have
+ * goes to others, as far as there are any and until `by_ns`; jobs with tasks that stay end before
+ * their lanes do (stopping.h). Once the aggregators have ended: `done`, from the loop. */
 void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service *s));
+
+/* Whether they have ended. */
+void leaving_check_done(struct service *s);
 
 /* --- fleet_leaving.c --- */
 

@@ -158,7 +158,8 @@ void members_handle_lost(struct peer *p, const envelope *message)
         said->rank >= job->workers || (job->is_elastic && members_is_new(job, said->rank)))
         return;
     struct session *session = job->sessions[said->rank];
-    if (session && !job->is_elastic)
+    bool stays = !job->is_elastic || (said->may_return && session && is_in(session));
+    if (session && stays)
         session_broken(session, lane->id);
     else if (session && is_in(session))
         session_cut_off(session, lane->id);

@@ -362,7 +362,7 @@ static int decide(struct service *s, struct scaling_look *look)
 void scaling_window(struct service *s)
 {
     struct scaling_look look;
-    if (!s->scaling.is_on || s->phase != SERVICE_UP)
+    if (!s->scaling.is_on || s->phase != SERVICE_UP || s->leave_done)
         return;
     int error = scaling_look_make(s, &look);
     if (error == 0) {

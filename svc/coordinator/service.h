@@ -59,7 +59,7 @@ struct service {
     struct list profiles;  /* how jobs ran before */
     struct list farewells; /* processes that leave their slots: fleet_leaving.c */
     struct timer leave_timer;
-    void (*leave_done)(struct service *s); /* all local aggregators leave: leaving.c */
+    void (*leave_done)(struct service *s); /* all that end with it leave: leaving.c */
     uint64_t profiles_turn;
     struct looks looks;
     struct scaling scaling;
@@ -71,6 +71,7 @@ struct service {
     uint64_t started_ns;
     enum service_phase phase;
     const char *takes_along; /* why local aggregators do not outlive it; NULL: they do */
+    bool ends_container;     /* the end of this process is that of all processes there */
     int ended_by;            /* 0: in order; a second signal; a negative errno: could not go on */
     char node[HOST_NAME_MAX + 1];
     char endpoint_url[300];

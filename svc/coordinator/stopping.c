@@ -1,62 +1,30 @@
 /* The end of the service: in order (jobs, aggregators, itself), at once, or leaving jobs and local
  * aggregators to the next start. Owns the phase of the service from SERVICE_UP on. Must never end a
- * job that a later start can go on with, unless an operator said so. README: K91 to K93. */
+ * job that a later start can go on with, unless an operator said so. README: K91 to K93, K107. */
 #include "svc/coordinator/stopping.h"
 
 #include "svc/base/log.h"
-#include "svc/base/process.h"
-#include "svc/base/text.h"
+#include "svc/coordinator/leaving.h"
+#include "svc/coordinator/outliving.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-/* Inode of the host's own PID namespace (PROC_PID_INIT_INO of the kernel). */
-#define HOST_NAMESPACE UINT64_C(0xeffffffc)
-
-/* --- where local aggregators end with this process --- */
-
-/* The end of the first process ends a container, and so does that of its only child, where the
- * first is an init such as tini. */
-static bool is_first_of_container(void)
-{
-    uint64_t namespace = process_namespace();
-    bool is_inside = namespace != 0 && namespace != HOST_NAMESPACE;
-    return getpid() == 1 || (is_inside && getppid() == 1);
-}
-
-/* The main process of a unit. Which processes systemd kills with it (KillMode) is not known here.
- */
-static bool is_main_of_unit(void)
-{
-    const char *told = getenv("SYSTEMD_EXEC_PID");
-    uint64_t pid;
-    return told && text_parse_u64(told, 1, UINT32_MAX, &pid) == 0 && pid == (uint64_t)getpid();
-}
-
-static const char *why_aggregators_end(void)
-{
-    if (is_first_of_container())
-        return "local aggregators end with this process, the first of its container";
-    if (is_main_of_unit())
-        return "local aggregators may end with this systemd unit; with KillMode=process they stay: "
-               "then give --stop service";
-    return NULL;
-}
+/* --- whether SIGTERM ends jobs --- */
 
 static bool has_local_aggregators(const struct service *s)
 {
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
-        if (a->slot && a->state != AGGREGATOR_LOST)
+        if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             return true;
     }
     return false;
 }
 
-/* Whether SIGTERM ends jobs in training, and why; NULL: they train on (K91, K93). */
+/* Whether SIGTERM takes lanes from jobs in training, and why; NULL: they train on (K91, K93). */
 static const char *why_jobs_end(const struct service *s)
 {
     if (s->options.ends_jobs)
@@ -103,6 +71,7 @@ static void end_jobs(struct service *s, const char *why)
 /* `why`: what workers are told. */
 static void end_in_order(struct service *s, const char *why)
 {
+    s->leave_done = NULL;
     s->phase = SERVICE_DRAINING;
     end_jobs(s, why);
     timer_start(&s->loop, &s->drain_timer, clock_now_ns() + DRAIN_DEADLINE_NS);
@@ -146,6 +115,7 @@ static bool is_about_to_end_jobs(const struct service *s)
 
 void service_check_drained(struct service *s)
 {
+    leaving_check_done(s);
     if (s->phase != SERVICE_DRAINING || is_about_to_end_jobs(s) || !fleet_is_gone(s))
         return;
     list_for_each (node, &s->aggregators)
@@ -157,12 +127,14 @@ void service_check_drained(struct service *s)
 
 /* --- at once --- */
 
-/* Aggregators on other hosts end by themselves. */
+/* Aggregators on other hosts end by themselves; where state leaves, they stay. */
 static void end_now(struct service *s)
 {
     fleet_drain(s, true);
     list_for_each_safe (node, &s->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (s->leave_done && !ends_with_service(a))
+            continue;
         if (a->process.fd >= 0)
             process_kill(a->process.fd, SIGKILL);
         else if (a->peer)
@@ -177,11 +149,70 @@ static void drain_overdue(struct timer *timer)
     end_now(container_of(timer, struct service, drain_timer));
 }
 
+/* --- state leaves first, where local aggregators end with this process --- */
+
+void stopping_end_jobs_of(const struct aggregator *a)
+{
+    struct service *s = a->service;
+    char why[ERR_TEXT_BYTES];
+    list_for_each_safe (node, &s->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        size_t bound = job->failure ? 0 : outliving_count_bound(job, a);
+        if (bound == 0)
+            continue;
+        snprintf(why, sizeof why,
+                 "the operator stopped the service (SIGTERM): %s, and %zu tensor%s could not move "
+                 "to other aggregators in time (--leave-timeout)",
+                 s->takes_along, bound, bound == 1 ? "" : "s");
+        log_warn("job %s ends: %s%s%s", job->name, why, *a->leaving.why ? ": " : "",
+                 a->leaving.why);
+        jobs_fail(job, NULL, -ESHUTDOWN, "%s", why);
+        jobs_end(job);
+    }
+}
+
+/* Where nobody stays, a job has no lane to wait for. */
+static void departed(struct service *s)
+{
+    size_t jobs = outliving_has_any(s) ? count_live_jobs(s) : 0;
+    timer_stop(&s->drain_timer);
+    if (jobs == 0)
+        return end_for_operator(s, "SIGTERM");
+    log_info("leaving: %zu job%s without a coordinator on aggregators that were joined by hand, "
+             "which wait for the next start with --state-dir %s, each for its --orphan-timeout",
+             jobs, jobs == 1 ? " trains on" : "s train on", s->options.state_dir);
+    s->phase = SERVICE_DOWN;
+}
+
+static void depart(struct service *s)
+{
+    uint64_t by_ns = clock_now_ns() + s->options.leave_timeout_ns;
+    log_info("stopping (SIGTERM): %s, so what they have moves to others first, within %llu s "
+             "(--leave-timeout); jobs whose tasks cannot move end; one more signal ends the local "
+             "aggregators at once",
+             s->takes_along, (unsigned long long)(s->options.leave_timeout_ns / NS_PER_S));
+    timer_start(&s->loop, &s->drain_timer, by_ns + DRAIN_DEADLINE_NS);
+    state_leaves(s, by_ns, departed);
+}
+
+/* Jobs whose tasks have moved train on. */
+static void depart_now(struct service *s, int number)
+{
+    log_warn("one more signal: ending at once");
+    s->ended_by = number;
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
+            stopping_end_jobs_of(a);
+    }
+    end_now(s);
+}
+
 /* --- what asks for it --- */
 
 void stopping_init(struct service *s)
 {
-    s->takes_along = why_aggregators_end();
+    outliving_init(s);
     timer_init(&s->drain_timer, drain_overdue);
     timer_init(&s->give_up_timer, give_up);
 }
@@ -192,6 +223,8 @@ static void terminate(struct service *s)
     const char *why = jobs > 0 ? why_jobs_end(s) : NULL;
     if (jobs > 0 && !why)
         return leave(s, jobs);
+    if (why && !s->options.ends_jobs && s->options.leave_timeout_ns && outliving_has_any(s))
+        return depart(s);
     if (why)
         log_warn("SIGTERM ends the jobs: %s", why);
     end_for_operator(s, "SIGTERM");
@@ -202,6 +235,8 @@ void stopping_signal(struct service *s, int number)
     if (number == SIGHUP)
         return log_info("SIGHUP: there is nothing to reload; SIGTERM or `gradpool stop' ends the "
                         "service");
+    if (s->phase == SERVICE_UP && s->leave_done)
+        return depart_now(s, number);
     if (s->phase == SERVICE_UP && number == SIGTERM)
         return terminate(s);
     if (s->phase == SERVICE_UP)

@@ -49,6 +49,34 @@ int fabric_connect(struct fabric *f, const char *address, const void *ticket, si
 }
 
 int fabric_accept(struct fabric_conn *c, void *owner) { return c->fabric->ops->accept(c, owner); }
+
+void fabric_group_init(struct fabric_group *group, struct fabric_group *above)
+{
+    *group = (struct fabric_group){.above = above};
+    list_init(&group->link);
+    list_init(&group->members);
+}
+
+void fabric_group_move(struct fabric_group *group, struct fabric_group *above)
+{
+    struct fabric_group *before = group->above;
+    group->above = above;
+    if (list_is_empty(&group->link))
+        return;
+    list_remove(&group->link);
+    list_append(&above->members, &group->link);
+    if (list_is_empty(&above->link))
+        list_append(&before->link, &above->link); /* into the list of tenants */
+    if (list_is_empty(&before->members))
+        list_remove(&before->link);
+}
+
+void fabric_join_group(struct fabric_conn *c, struct fabric_group *group)
+{
+    if (c->fabric->ops->join_group)
+        c->fabric->ops->join_group(c, group);
+}
+
 void fabric_refuse(struct fabric_conn *c, int reason) { c->fabric->ops->refuse(c, reason); }
 void fabric_disconnect(struct fabric_conn *c) { c->fabric->ops->disconnect(c); }
 

@@ -52,6 +52,7 @@ struct fabric_event {
     const void *data;
     size_t bytes;
     uint32_t word;
+    uint64_t spent_ns; /* by another thread, to map what it names */
 };
 
 struct fabric_options {

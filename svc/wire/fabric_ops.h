@@ -8,6 +8,7 @@
 #define GRADPOOL_WIRE_FABRIC_OPS_H
 
 #include "svc/wire/fabric.h"
+#include "svc/wire/fabric_group.h"
 
 struct fabric_ops {
     const char *kind; /* fabric_kind() */
@@ -17,6 +18,8 @@ struct fabric_ops {
     int (*connect)(struct fabric *f, const char *address, const void *ticket, size_t ticket_bytes,
                    void *owner, struct fabric_conn **ret_conn);
     int (*accept)(struct fabric_conn *c, void *owner);
+    /* NULL: connections take no turns. */
+    void (*join_group)(struct fabric_conn *c, struct fabric_group *group);
     void (*refuse)(struct fabric_conn *c, int reason);
     void (*disconnect)(struct fabric_conn *c);
     void (*fence)(struct fabric_conn *c);

@@ -4,6 +4,7 @@
 #include "svc/wire/fabric_ops.h"
 #include "svc/wire/shm_conn.h"
 #include "svc/wire/shm_memory.h"
+#include "svc/wire/shm_scan.h"
 
 #include "svc/base/cleanup.h"
 
@@ -12,8 +13,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* Events one connection may fill of a poll before others get their turn (W10). */
-#define EVENTS_PER_CONN_MAX 32
 /* A lane that finds work in every poll still looks at its sockets every so often. */
 #define POLLS_WITHOUT_SOCKETS_MAX 16
 #define MAPPED_BYTES_MAX_DEFAULT (UINT64_C(1) << 40)
@@ -88,33 +87,14 @@ static void shm_flush(struct fabric *base)
     }
 }
 
-/* Takes events of each connection in turn; where it has to stop, the next scan begins. */
-static int scan(struct shm_fabric *f, struct fabric_event *events, int events_max)
-{
-    int n = 0;
-
-    list_for_each_safe (node, &f->conns) {
-        int room = events_max - n;
-
-        if (room == 0) {
-            list_remove(&f->conns);
-            list_insert_before(node, &f->conns);
-            break;
-        }
-        n += shm_conn_take(list_entry(node, struct shm_conn, link), events + n,
-                           room < EVENTS_PER_CONN_MAX ? room : EVENTS_PER_CONN_MAX);
-    }
-    return n;
-}
-
 static int lane_scan(struct shm_fabric *f, struct fabric_event *events, int events_max)
 {
-    int n = scan(f, events, events_max);
+    int n = shm_scan(f, events, events_max);
 
     if (n > 0 && ++f->polls_since_sockets < POLLS_WITHOUT_SOCKETS_MAX)
         return n;
     shm_lane_look(f);
-    return n > 0 ? n : scan(f, events, events_max);
+    return n > 0 ? n : shm_scan(f, events, events_max);
 }
 
 static int shm_poll(struct fabric *base, struct fabric_event *events, int events_max)
@@ -131,7 +111,7 @@ static int shm_poll(struct fabric *base, struct fabric_event *events, int events
         n = lane_scan(f, events, events_max);
     } else {
         shm_worker_look(f);
-        n = scan(f, events, events_max);
+        n = shm_scan(f, events, events_max);
     }
     shm_flush(base);
     return n;
@@ -188,6 +168,7 @@ static const struct fabric_ops ops = {
     .listen = shm_lane_listen,
     .connect = shm_worker_connect,
     .accept = shm_lane_accept,
+    .join_group = shm_scan_join,
     .refuse = shm_lane_refuse,
     .disconnect = shm_disconnect,
     .fence = shm_worker_fence,
@@ -236,6 +217,8 @@ static void init(struct shm_fabric *f)
 {
     f->base.ops = &ops;
     list_init(&f->conns);
+    list_init(&f->tenants);
+    fabric_group_init(&f->ungrouped, NULL);
     list_init(&f->gone);
     list_init(&f->news);
     f->bell_fd = f->listener_fd = f->epoll_fd = f->spare_fd = f->rest_fd = -1;

@@ -115,7 +115,7 @@ static bool query_is_sound(const struct record_query *r)
 
 static bool missing_is_sound(const struct record_missing *r)
 {
-    return is_zero(r->reserved, sizeof(r->reserved));
+    return r->have_pushed <= 1 && is_zero(r->reserved, sizeof(r->reserved));
 }
 
 static bool ticket_is_sound(const struct record_ticket *r)

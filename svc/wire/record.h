@@ -136,7 +136,8 @@ struct record_query {
 
 struct record_missing {
     uint8_t kind;
-    uint8_t reserved[3];
+    uint8_t have_pushed; /* 1: these ranks have, but their memory does not answer */
+    uint8_t reserved[2];
     uint32_t word;
     uint64_t round; /* the round the lane is in */
     uint64_t ranks[RECORD_MISSING_WORDS];

@@ -4,6 +4,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/wire/shm_memory.h"
+#include "svc/wire/shm_scan.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -35,6 +36,7 @@ int shm_conn_create(struct shm_fabric *f, int socket, const struct shm_peer *pee
     c->messages_free = UINT64_MAX;
     snprintf(c->peer_text, sizeof c->peer_text, "pid %d uid %u", peer->pid, peer->uid);
     list_append(&f->conns, &c->link);
+    list_append(&f->ungrouped.members, &c->scan_link);
     list_init(&c->news_link);
     *ret_conn = c;
     return 0;
@@ -75,6 +77,7 @@ void shm_conn_free(struct shm_conn *c)
     shm_conn_close_fds(c);
     unmap(c);
     list_remove(&c->link);
+    list_remove(&c->scan_link);
     list_remove(&c->news_link);
     free(c);
 }
@@ -148,6 +151,7 @@ void shm_conn_drop(struct shm_conn *c)
     if (c->state < SHM_ENDED)
         say_goodbye(c, 0);
     c->state = SHM_GONE;
+    shm_scan_remove(c);
     list_remove(&c->link);
     list_append(&shm_owner(c)->gone, &c->link);
 }

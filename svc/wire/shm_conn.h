@@ -27,6 +27,8 @@ enum shm_state {
 struct shm_fabric {
     struct fabric base;
     struct list conns;
+    struct list tenants;           /* groups of connections, and: */
+    struct fabric_group ungrouped; /* those that take no turns */
     struct list gone;
     struct list news; /* connections whose peer flush() looks at */
     struct shm_bell *bell;
@@ -59,8 +61,10 @@ struct shm_completion {
 
 struct shm_conn {
     struct fabric_conn base;
-    struct list link;      /* in conns, or in gone */
-    struct list news_link; /* in news */
+    struct list link;           /* in conns, or in gone */
+    struct list scan_link;      /* in members of: */
+    struct fabric_group *group; /* NULL: ungrouped, or gone */
+    struct list news_link;      /* in news */
     enum shm_state state;
     bool is_surfaced; /* REQUEST has been */
     bool open_due;    /* OPEN is to be surfaced */

@@ -115,10 +115,13 @@ static int take_records(struct shm_conn *c, struct fabric_event *events, int eve
 static int take_mapped(struct shm_conn *c, struct fabric_event *event)
 {
     struct shm_record *record;
+    const struct shm_lent *lent = c->waits;
     int r = shm_lending_resume(c, event, &record);
 
-    if (record)
+    if (record) {
         r = take_message(c, record, event);
+        event->spent_ns = lent->spent_ns;
+    }
     if (r < 0)
         shm_conn_end(c, r, (uint32_t)-r);
     return r > 0;

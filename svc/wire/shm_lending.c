@@ -5,6 +5,7 @@
  * svc/wire/README.md. */
 #include "svc/wire/shm_conn.h"
 
+#include "svc/base/clock.h"
 #include "svc/wire/record.h"
 
 #include <errno.h>
@@ -20,9 +21,37 @@ static struct shm_lent *region_of(const struct shm_conn *c, uint32_t id)
     return id < FABRIC_REGIONS_MAX ? c->regions[id] : NULL;
 }
 
+/* ---- how much of the mapper's time it may have ---- */
+
+/* Beyond a quarter of a second a job's part of it is an eighth, and a tenant's a quarter. */
+#define MAPPING_AHEAD_NS (2 * NS_PER_S)
+#define JOB_TIMES 8
+#define TENANT_TIMES 4
+
+static uint64_t due_of(const struct fabric_group *group)
+{
+    uint64_t due_ns = 0;
+    for (; group; group = group->above)
+        if (group->busy_until_ns > due_ns + MAPPING_AHEAD_NS)
+            due_ns = group->busy_until_ns - MAPPING_AHEAD_NS;
+    return due_ns;
+}
+
+static void charge(struct fabric_group *group, uint64_t spent_ns)
+{
+    uint64_t now_ns = clock_now_ns();
+    for (uint64_t times = JOB_TIMES; group; group = group->above, times = TENANT_TIMES) {
+        if (group->busy_until_ns < now_ns)
+            group->busy_until_ns = now_ns;
+        group->busy_until_ns += times * spent_ns;
+    }
+}
+
 static void give(struct shm_conn *c, struct shm_lent *lent)
 {
     c->waits = lent;
+    lent->spent_ns = 0;
+    lent->due_ns = due_of(c->group);
     shm_mapper_give(&shm_owner(c)->mapper, lent);
 }
 
@@ -189,7 +218,8 @@ static int resume_lend(struct shm_conn *c, struct shm_lent *lent, struct fabric_
                                    .conn = &c->base,
                                    .owner = c->owner,
                                    .word = lent->id,
-                                   .bytes = lent->bytes};
+                                   .bytes = lent->bytes,
+                                   .spent_ns = lent->spent_ns};
     return 1;
 }
 
@@ -202,6 +232,7 @@ int shm_lending_resume(struct shm_conn *c, struct fabric_event *event,
     if (!lent || !shm_lent_is_done(lent))
         return 0;
     c->waits = NULL;
+    charge(c->group, lent->spent_ns);
     if (region_of(c, lent->id) != lent)
         return resume_lend(c, lent, event);
     struct shm_record *record = c->waiting;

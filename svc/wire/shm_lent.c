@@ -3,6 +3,7 @@
  * svc/wire/README.md. */
 #include "svc/wire/shm_lent.h"
 
+#include "svc/base/clock.h"
 #include "svc/wire/shm_absent.h"
 #include "svc/wire/shm_memory.h"
 
@@ -110,7 +111,7 @@ static bool fill_ahead(struct shm_lent *lent)
     return lent->ahead < lent->bytes;
 }
 
-int shm_lent_work(struct shm_lent *lent)
+static int work(struct shm_lent *lent)
 {
     lent->result = lent->base ? 0 : map(lent);
     if (lent->result == 0 && lent->wanted > 0) {
@@ -119,6 +120,14 @@ int shm_lent_work(struct shm_lent *lent)
         return lent->result == 0 ? -EAGAIN : 0;
     }
     return lent->result == 0 && fill_ahead(lent) ? -EAGAIN : 0;
+}
+
+int shm_lent_work(struct shm_lent *lent)
+{
+    uint64_t began_ns = clock_thread_cpu_ns();
+    int r = work(lent);
+    lent->spent_ns += clock_thread_cpu_ns() - began_ns;
+    return r;
 }
 
 bool shm_lent_knows_pages(const struct shm_lent *lent, uint64_t offset, uint64_t bytes)

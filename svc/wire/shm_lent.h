@@ -25,6 +25,8 @@ struct shm_lent {
     uint64_t offset, wanted; /* what is to be mapped */
     uint64_t ahead;          /* and from here on whatever is there */
     int result;              /* 0; -EFAULT: a page that is wanted is absent; errors of mmap */
+    uint64_t due_ns;         /* not to be mapped before */
+    uint64_t spent_ns;       /* on it since it was given */
     bool is_given, is_over;  /* under the mapper's lock: to be mapped; to be unmapped */
     atomic_bool is_done;
     struct {

@@ -3,10 +3,13 @@
  * time. Invariant S12 of svc/wire/README.md. */
 #include "svc/wire/shm_mapper.h"
 
+#include "svc/base/clock.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Threads inherit the core that a lane is bound to; the main thread has what the process may use.
@@ -18,15 +21,41 @@ static void leave_core(void)
         (void)sched_setaffinity(0, sizeof cores, &cores);
 }
 
+/* What is over is due at once. NULL: nothing is due before `ret_due_ns`, if ever. */
+static struct shm_lent *find_due(struct shm_mapper *m, uint64_t now_ns, uint64_t *ret_due_ns)
+{
+    list_for_each (node, &m->queue) {
+        struct shm_lent *lent = list_entry(node, struct shm_lent, link);
+        if (lent->is_over || m->is_stopping || lent->due_ns <= now_ns)
+            return lent;
+        if (lent->due_ns < *ret_due_ns)
+            *ret_due_ns = lent->due_ns;
+    }
+    return NULL;
+}
+
+/* Woken early, or late, it looks again. */
+static void sleep_until(struct shm_mapper *m, uint64_t due_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(due_ns / NS_PER_S),
+                             .tv_nsec = (long)(due_ns % NS_PER_S)};
+    if (due_ns == UINT64_MAX)
+        pthread_cond_wait(&m->has_work, &m->lock);
+    else
+        pthread_cond_timedwait(&m->has_work, &m->lock, &until);
+}
+
 static struct shm_lent *wait_for_work(struct shm_mapper *m)
 {
-    while (list_is_empty(&m->queue) && !m->is_stopping)
-        pthread_cond_wait(&m->has_work, &m->lock);
-    struct list *node = list_first(&m->queue);
-    if (!node)
-        return NULL;
-    list_remove(node);
-    return list_entry(node, struct shm_lent, link);
+    for (;;) {
+        uint64_t due_ns = UINT64_MAX;
+        struct shm_lent *lent = find_due(m, clock_now_ns(), &due_ns);
+        if (lent)
+            list_remove(&lent->link);
+        if (lent || (m->is_stopping && list_is_empty(&m->queue)))
+            return lent;
+        sleep_until(m, due_ns);
+    }
 }
 
 /* The lane may have ended it meanwhile; more of it waits behind the others. */
@@ -74,11 +103,21 @@ static int start_thread(struct shm_mapper *m)
     return r;
 }
 
+/* Waits by the clock that clock_now_ns() reads. */
+static void init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 int shm_mapper_start(struct shm_mapper *m)
 {
     list_init(&m->queue);
     pthread_mutex_init(&m->lock, NULL);
-    pthread_cond_init(&m->has_work, NULL);
+    init_condition(&m->has_work);
     m->is_stopping = false;
     m->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (m->news_fd < 0)

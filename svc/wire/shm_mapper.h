@@ -1,5 +1,6 @@
 /* The thread that maps what workers lend to a lane, and unmaps it: a lane never waits for the
- * kernel's page tables. A region's slices take turns with those of others. */
+ * kernel's page tables. A region's slices take turns with those of others; one that is not due yet
+ * waits (S15). */
 #ifndef GRADPOOL_WIRE_SHM_MAPPER_H
 #define GRADPOOL_WIRE_SHM_MAPPER_H
 

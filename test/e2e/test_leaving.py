@@ -80,7 +80,7 @@ class Case(durability.Case):
         """An aggregator that joins over TCP."""
         there = self.service.endpoint.removeprefix('gradpool://')
         process = Process([GRADPOOL, 'aggregator', '--join', there, '--cores', '0', *options],
-                          self.service.folder, name)
+                          self.service.folder, name, self.service.operator())
         self.service.children.append(process)
         process.wait_for('joined as aggregator')
         return process

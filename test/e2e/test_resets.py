@@ -47,10 +47,10 @@ class Resets(unittest.TestCase):
         """Of all jobs; the other end gets a reset."""
         self.assertGreater(sum(reset_connections(port, end) for port in self.ports), 0)
 
-    def join(self, name):
+    def join(self, name, **how):
         client = gradpool.connect(self.service.endpoint, 'tcp')
         self.addCleanup(client.close)
-        jobs = [client.join(name, rank, WORKERS) for rank in range(WORKERS)]
+        jobs = [client.join(name, rank, WORKERS, **how) for rank in range(WORKERS)]
         for job in jobs:
             self.addCleanup(job.leave)
         return jobs
@@ -180,9 +180,9 @@ class Resets(unittest.TestCase):
             self.reset(ENDS[i % 2])
             self.finish(*pushed)
 
-    def train(self, name, disturb):
+    def train(self, name, disturb, **how):
         """With Adam. All values after each step."""
-        jobs, history = self.join(name), []
+        jobs, history = self.join(name, **how), []
         random = numpy.random.default_rng(20261127)
         tensors = [job.declare('w', SHORT * 10, rule='adam') for job in jobs]
         values = [numpy.ones(SHORT * 10, numpy.float32) for _ in jobs]
@@ -197,12 +197,21 @@ class Resets(unittest.TestCase):
                 request.wait(WAIT_MS)
             self.assertEqual(values[0].tobytes(), values[1].tobytes())
             history.append(values[0].tobytes())
+        self.assertEqual(list(jobs[0].members().ranks), [0, 1])
         return history
 
     def test_parameters_and_moments_are_those_of_an_undisturbed_run(self):
         calm = self.train('calm', lambda step: None)
         shaken = self.train('shaken', lambda step: step % 3 or self.reset(ENDS[step // 3 % 2]))
         self.assertEqual(calm, shaken)
+
+    def test_where_workers_come_and_go_a_rank_stays_in_too(self):
+        calm = self.train('calm', lambda step: None)
+        for name, how in (('goes-on', {'on_worker_loss': 'continue'}), ('grows', {
+                'workers_max': 4})):
+            shaken = self.train(name, lambda step: step % 3 or self.reset(ENDS[step // 3 % 2]),
+                                **how)
+            self.assertEqual(calm, shaken)
 
     def test_a_worker_that_is_killed_where_nobody_sees_its_process_is_named_at_once(self):
         options = ('--transport', 'tcp', '--rounds', 1000000, '--elements', 10000, '--verbose')

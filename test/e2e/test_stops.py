@@ -97,7 +97,8 @@ class Case(unittest.TestCase):
             self.assertEqual(worker.wait(), 1)
             self.assertIn(words, worker.text())
         self.assertEqual(self.service.local_aggregators(), [])
-        self.assertEqual(sorted(os.listdir(self.service.state)), ['lock', 'state.db'])
+        self.assertEqual(sorted(os.listdir(self.service.state)),
+                         ['lock', 'state.db', 'state.db-used'])
 
 
 class Restarts(Case):

@@ -244,7 +244,7 @@ static void note_failure(void *context, uint32_t job, int code, const char *text
     failed->is_reported |= job == failed->id;
 }
 
-static void note_lost(void *context, uint32_t job, uint32_t rank, const char *peer)
+static void note_lost(void *context, uint32_t job, uint32_t rank, const char *peer, bool may_return)
 {
     struct sim_job *of = context;
     (void)peer;

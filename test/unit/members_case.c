@@ -151,17 +151,29 @@ struct told members_told(struct end *e)
     return told;
 }
 
-void members_lose(struct end *lane, uint32_t lane_id, uint32_t job, uint32_t rank)
+static void say_lost(struct end *lane, uint32_t lane_id, uint32_t job, uint32_t rank,
+                     bool may_return)
 {
     WIRE(WorkerLost) lost = GRADPOOL__WIRE__WORKER_LOST__INIT;
     envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
     lost.lane = lane_id;
     lost.job_id = job;
     lost.rank = rank;
+    lost.may_return = may_return;
     lost.text = "";
     message.body_case = BODY(WORKER_LOST);
     message.worker_lost = &lost;
     channel_send(lane->channel, &message);
+}
+
+void members_lose(struct end *lane, uint32_t lane_id, uint32_t job, uint32_t rank)
+{
+    say_lost(lane, lane_id, job, rank, false);
+}
+
+void members_break(struct end *lane, uint32_t job, uint32_t rank)
+{
+    say_lost(lane, lane->lanes[0], job, rank, true);
 }
 
 uint32_t members_routed(struct end *e, uint32_t tensor, uint64_t *ret_ranks)

@@ -40,6 +40,8 @@ struct told {
 struct told members_told(struct end *e);
 /* A lane says that it has lost the rank's connection. */
 void members_lose(struct end *lane, uint32_t lane_id, uint32_t job, uint32_t rank);
+/* The lane waits for another connection of the rank. */
+void members_break(struct end *lane, uint32_t job, uint32_t rank);
 /* The newest routes, taken out of its messages: 0 without one, else its epoch. */
 uint32_t members_routed(struct end *e, uint32_t tensor, uint64_t *ret_ranks);
 

@@ -217,6 +217,7 @@ static void all_local_ones_leave_for_others_and_none_is_replaced(void **state)
 {
     struct rig *rig = *state;
     start_local(rig, 0);
+    int staged = staged_process(rig);
     struct end *local = join_local(rig);
     struct moving m = {.rig = rig, .worker = rig_join(rig, "resnet", 0, 1, &m.session, &m.job)};
     moving_declare(m.worker, "w", &m.piece);
@@ -225,21 +226,28 @@ static void all_local_ones_leave_for_others_and_none_is_replaced(void **state)
     state_leaves(service_of(rig), clock_now_ns() + 60 * NS_PER_S, note_done);
     expect_route(m.worker, other->lanes[0]);
     expect_end(local, "");
+    assert_false(is_done);
+    end_process(rig, local, staged);
     await_done(rig);
     assert_int_equal(rig->starts, 1);
 }
 
-static void without_others_the_local_ones_end_at_once_and_name_what_is_lost(void **state)
+static void without_others_jobs_end_and_then_the_local_ones_at_once(void **state)
 {
     struct rig *rig = *state;
     start_local(rig, 0);
+    int staged = staged_process(rig);
     struct end *local = join_local(rig);
     struct moving m = {.rig = rig, .worker = rig_join(rig, "resnet", 0, 1, &m.session, &m.job)};
     moving_declare(m.worker, "w", &m.piece);
     has_state(&m);
     is_done = false;
     state_leaves(service_of(rig), clock_now_ns() + 3600 * NS_PER_S, note_done);
+    envelope *failure = end_expect(m.worker, BODY(JOB_FAILURE));
+    assert_non_null(strstr(failure->job_failure->text, "1 tensor could not move to other"));
+    message_free(failure);
     expect_end(local, "job resnet loses the state of 1 tensor");
+    end_process(rig, local, staged);
     await_done(rig);
 }
 
@@ -258,7 +266,7 @@ int main(void)
         CASE(a_local_one_has_its_successor_before_it_ends_and_nothing_counts_as_a_crash),
         CASE(with_fixed_ports_the_next_starts_when_they_are_free),
         CASE(all_local_ones_leave_for_others_and_none_is_replaced),
-        CASE(without_others_the_local_ones_end_at_once_and_name_what_is_lost),
+        CASE(without_others_jobs_end_and_then_the_local_ones_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

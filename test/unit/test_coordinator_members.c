@@ -142,6 +142,20 @@ static void a_lane_that_lost_a_worker_puts_it_out(void **state)
     end_expect_none(zero.end, BODY(JOB_FAILURE));
 }
 
+static void one_whose_connection_may_come_back_stays_in_while_it_lives(void **state)
+{
+    struct end *lane = rig_aggregator(*state, 1);
+    struct member zero = members_join(*state, CONTINUES(0)),
+                  one = members_join(*state, CONTINUES(1));
+    members_told(zero.end);
+    members_break(lane, one.job, 1);
+    members_break(lane, one.job, 1); /* again after each join of the aggregator */
+    end_expect_none(zero.end, BODY(MEMBERSHIP));
+    end_expect_none(one.end, BODY(JOB_FAILURE));
+    end_close(one.end);
+    expect_members(zero.end, 5, 3);
+}
+
 static void without_leave_to_go_on_a_lost_worker_fails_the_job(void **state)
 {
     struct end *lane = rig_aggregator(*state, 1);
@@ -394,6 +408,7 @@ int main(void)
         CASE(who_left_may_come_back_and_comes_late),
         CASE(who_leaves_ends_nothing_until_he_is_the_last),
         CASE(a_lane_that_lost_a_worker_puts_it_out),
+        CASE(one_whose_connection_may_come_back_stays_in_while_it_lives),
         CASE(without_leave_to_go_on_a_lost_worker_fails_the_job),
         CASE(a_loss_is_believed_once_and_only_of_who_can_know_it),
         CASE(what_a_lane_lost_before_a_rank_came_back_is_not_about_the_one_who_came),

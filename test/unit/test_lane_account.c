@@ -112,6 +112,38 @@ static void the_time_of_jobs_is_the_time_of_the_lane(void **state)
     assert_int_equal(use.busy_ns, jobs[0].busy_ns + jobs[1].busy_ns);
 }
 
+static uint64_t busy_ns_of(uint32_t id)
+{
+    struct lane_use use;
+    struct lane_job_use jobs[2] = {{0}};
+    lane_measure(rig.lane, &use, jobs, 2);
+    return jobs[jobs[0].job != id].busy_ns;
+}
+
+/* Mapped memory only: a network wakes nobody for a connection that says nothing. */
+static void a_job_pays_for_connections_that_say_nothing(void **state)
+{
+    rig_start_job(&rig, kind, 2, 1, 1000);
+    rig_place(&rig, 9, 1, 1, 1, 1000, false);
+    rig_connect(&rig, 2, 9, 0);
+    uint64_t before_ns = busy_ns_of(RIG_JOB);
+    for (uint64_t round = 1; round <= 50; round++) {
+        say(2, 1, round, 1000);
+        rig_until(&rig, rig.workers[2].commits_count == (int)round);
+    }
+    assert_true((busy_ns_of(RIG_JOB) > before_ns) == fabric_maps(rig.fabric));
+}
+
+static void a_job_pays_for_being_placed_and_admitted(void **state)
+{
+    rig_start(&rig, kind);
+    rig_place(&rig, RIG_JOB, 1, 1, 1, 1000, false);
+    uint64_t placed_ns = rig_use(&rig).busy_ns;
+    assert_true(placed_ns > 0);
+    rig_connect(&rig, 0, RIG_JOB, 0);
+    assert_true(rig_use(&rig).busy_ns > placed_ns);
+}
+
 /* Not a timing: what a job takes is part of the time that went by. */
 static void nobody_pays_for_more_than_there_was(void **state)
 {
@@ -288,6 +320,8 @@ int main(int argc, char **argv)
         CASE(the_piece_that_takes_the_most_time_is_the_reference),
         CASE(the_time_of_pieces_is_time_of_their_job),
         CASE(the_time_of_jobs_is_the_time_of_the_lane),
+        CASE(a_job_pays_for_connections_that_say_nothing),
+        CASE(a_job_pays_for_being_placed_and_admitted),
         CASE(nobody_pays_for_more_than_there_was),
         CASE(a_round_waits_while_another_has_the_core),
         CASE(a_round_that_begins_in_a_turn_waits_from_there),

@@ -1,5 +1,7 @@
-/* Who gets the lane's next chunk (README of svc/aggregator, A20), turn by turn: jobs of one worker
- * each in shared memory, where a chunk is done in the turn that starts it. */
+/* Who gets the lane's next chunk (README of svc/aggregator, A20, A77), turn by turn: jobs of one
+ * worker each in shared memory, where a chunk is done in the turn that starts it. */
+#include "svc/aggregator/lane_types.h"
+#include "svc/base/clock.h"
 #include "test/unit/lane_rig.h"
 
 #include <setjmp.h>
@@ -148,6 +150,111 @@ static void a_long_job_is_not_passed_over_for_ever(void **state)
     assert_true(round * 8 > 16 * 4); /* nearly all the time was the short one's */
 }
 
+static void set_tenant(uint32_t i, const char *tenant)
+{
+    lane_set_lent_limits(rig.lane, RIG_JOB + i, &(struct lane_lent){.tenant = tenant});
+}
+
+static void a_tenant_with_two_jobs_gets_no_more_than_one_with_one(void **state)
+{
+    static const uint32_t chunks[JOBS] = {16, 16, 16};
+    start(LANE_FAIR, chunks);
+    set_tenant(0, "acme");
+    set_tenant(1, "acme");
+    set_tenant(2, "tiny");
+    push_all(chunks);
+    while (landed(2) < 16) {
+        turn();
+        int apart = (int)(landed(0) + landed(1)) - (int)landed(2);
+        assert_in_range(apart + 1, 0, 2);
+    }
+}
+
+static void a_job_that_changes_its_tenant_in_the_line_is_not_lost(void **state)
+{
+    static const uint32_t chunks[JOBS] = {16, 16, 16};
+    start(LANE_FAIR, chunks);
+    push_all(chunks);
+    turn();
+    set_tenant(0, "acme");
+    set_tenant(1, "acme");
+    lane_drop(rig.lane, RIG_JOB + 1, NULL, 0);
+    while (landed(0) + landed(2) < 32)
+        turn();
+}
+
+#define WIDE 12
+#define WIDE_ELEMENTS (1u << 18)
+
+/* With a turn's end after each step. */
+static void a_chunk_of_a_wide_sum_is_bounded_over_all_ranks(void **state)
+{
+    uint32_t landed_elements = 0;
+    rig_start(&rig, "shm");
+    rig.lane->options.turn_ns = 1;
+    rig_place(&rig, RIG_JOB, WIDE, 1, 1, WIDE_ELEMENTS, false);
+    for (uint32_t i = 0; i < WIDE; i++)
+        rig_connect(&rig, i, RIG_JOB, i);
+    for (uint32_t i = 0; i < WIDE; i++) {
+        for (uint32_t e = 0; e < WIDE_ELEMENTS; e++)
+            rig_input(&rig, i, 0)[e] = 1;
+        rig_say(&rig, i,
+                (struct say){.piece = 1, .word = 1, .round = 1, .elements = WIDE_ELEMENTS});
+    }
+    while (landed_elements == 0) {
+        (void)lane_poll(rig.lane, 0);
+        while (rig_landing(&rig, WIDE - 1, 0)[landed_elements] != 0)
+            landed_elements++;
+    }
+    assert_true(landed_elements * sizeof(float) * 2 * WIDE <= 2u << 20);
+    rig_until(&rig, rig.workers[WIDE - 1].words_count == 1);
+    assert_true(rig_landing(&rig, 0, 0)[WIDE_ELEMENTS - 1] == WIDE);
+}
+
+/* Workers of one job have said more than a poll takes; then one of another says a round. */
+static void a_poll_hears_a_few_of_each_job(void **state)
+{
+    const struct record_query query = {.kind = RECORD_QUERY, .word = 1, .piece = 1, .round = 9};
+    const uint32_t loud = RIG_WORKERS_MAX - 1;
+    rig_start(&rig, "shm");
+    rig_place(&rig, RIG_JOB, loud, 1, 1, 1, false);
+    rig_place(&rig, RIG_JOB + 1, 1, 1, 1, 1, false);
+    for (uint32_t i = 0; i < loud; i++)
+        rig_connect(&rig, i, RIG_JOB, i);
+    rig_connect(&rig, loud, RIG_JOB + 1, 0);
+    for (uint32_t i = 0; i < loud; i++)
+        for (int k = 0; k < 48; k++)
+            assert_int_equal(fabric_send(rig.workers[i].conn, &query, sizeof query, NULL, 0), 0);
+    rig_input(&rig, loud, 0)[0] = 5;
+    rig_say(&rig, loud, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1});
+    (void)lane_poll(rig.lane, 0);
+    (void)lane_poll(rig.lane, 0);
+    assert_true(rig_landing(&rig, loud, 0)[0] == 5);
+}
+
+static void say_one(uint32_t i)
+{
+    rig_input(&rig, i, 0)[0] = 5;
+    rig_say(&rig, i, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1});
+}
+
+/* As S15 of svc/wire counts: two seconds ahead is what it has in hand. */
+static void a_job_that_has_used_up_the_mapper_waits_alone(void **state)
+{
+    rig_start(&rig, "shm");
+    rig_place(&rig, RIG_JOB, 1, 1, 1, 1, false);
+    rig_place(&rig, RIG_JOB + 1, 1, 1, 1, 1, false);
+    uint64_t due_ns = rig_now() + 300 * NS_PER_MS;
+    job_find(rig.lane, RIG_JOB)->group.busy_until_ns = due_ns + 2 * NS_PER_S;
+    rig_connect(&rig, 0, RIG_JOB, 0);
+    say_one(0);
+    rig_connect(&rig, 1, RIG_JOB + 1, 0);
+    say_one(1);
+    rig_until(&rig, rig.workers[1].words_count == 1);
+    rig_until(&rig, rig.workers[0].words_count == 1);
+    assert_true(rig_now() >= due_ns);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 
 int main(void)
@@ -158,6 +265,11 @@ int main(void)
         CASE(first_come_is_first_served_to_its_end),
         CASE(least_work_goes_first),
         CASE(a_long_job_is_not_passed_over_for_ever),
+        CASE(a_tenant_with_two_jobs_gets_no_more_than_one_with_one),
+        CASE(a_job_that_changes_its_tenant_in_the_line_is_not_lost),
+        CASE(a_chunk_of_a_wide_sum_is_bounded_over_all_ranks),
+        CASE(a_poll_hears_a_few_of_each_job),
+        CASE(a_job_that_has_used_up_the_mapper_waits_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,7 +118,7 @@ static void expect_entry(uint32_t rank, uint64_t round)
 
 static uint32_t lost;
 
-static void note_lost(void *context, uint32_t job, uint32_t rank, const char *peer)
+static void note_lost(void *context, uint32_t job, uint32_t rank, const char *peer, bool may_return)
 {
     assert_int_equal(job, RIG_JOB);
     lost |= 1u << rank;

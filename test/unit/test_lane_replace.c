@@ -221,7 +221,8 @@ static void reset_oldest(void)
     assert_int_equal(connect(fd, &none, sizeof none), 0);
 }
 
-static void count_lost(void *context, uint32_t job, uint32_t rank, const char *peer)
+static void count_lost(void *context, uint32_t job, uint32_t rank, const char *peer,
+                       bool may_return)
 {
     assert_int_equal(job, RIG_JOB);
     assert_int_equal(rank, 0);
@@ -315,6 +316,32 @@ static void a_rank_that_does_not_come_back_in_its_time_ends_its_job(void **state
     assert_int_equal(lost_ranks(), 0);
 }
 
+static bool is_awaited;
+
+static void note_awaited(void *context, uint32_t job, uint32_t rank, const char *peer,
+                         bool may_return)
+{
+    is_awaited = may_return;
+}
+
+static void where_workers_come_and_go_the_coordinator_decides_after_that(void **state)
+{
+    rig_start_job(&rig, "ofi", 1, 1, SHORT);
+    lane_set_elastic(rig.lane, RIG_JOB);
+    lose_connection();
+    lane_each_lost(rig.lane, note_awaited, NULL);
+    assert_true(is_awaited);
+    rig_connect(&rig, AGAIN, RIG_JOB, 0);
+    assert_int_equal(lost_ranks(), 0);
+    reset_oldest();
+    rig_until(&rig, lost_ranks() == 1);
+    assert_int_equal(lane_expire_away(rig.lane, rig_now() + HOUR_NS), 0);
+    assert_int_equal(lost_ranks(), 1);
+    lane_each_lost(rig.lane, note_awaited, NULL);
+    assert_false(is_awaited);
+    assert_int_equal(failure().code, 0);
+}
+
 /* Else a round that no connection outlives would begin again for ever. */
 static void a_connection_that_is_reset_too_often_ends_the_job(void **state)
 {
@@ -386,6 +413,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_rank_whose_connection_was_reset_connects_again),
     CASE(a_round_that_a_reset_has_cut_is_done_again),
     CASE(a_rank_that_does_not_come_back_in_its_time_ends_its_job),
+    CASE(where_workers_come_and_go_the_coordinator_decides_after_that),
     CASE(a_connection_that_is_reset_too_often_ends_the_job),
     CASE(a_connection_that_is_replaced_too_often_ends_the_job),
     CASE(a_rank_that_has_left_is_waited_for_no_longer),

@@ -1,0 +1,13 @@
+/* Turns of connections, and of groups of them, in a poll. */
+#ifndef GRADPOOL_WIRE_SHM_SCAN_H
+#define GRADPOOL_WIRE_SHM_SCAN_H
+
+#include "svc/wire/shm_conn.h"
+
+/* Takes events of each connection in turn. */
+int shm_scan(struct shm_fabric *f, struct fabric_event *events, int events_max);
+void shm_scan_join(struct fabric_conn *c, struct fabric_group *group);
+/* No scan looks at it any more. */
+void shm_scan_remove(struct shm_conn *c);
+
+#endif

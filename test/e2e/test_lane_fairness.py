@@ -1,0 +1,83 @@
+"""Lane time between jobs of one lane: what a job costs is shown as its own, and a rank that holds a
+round up in mid-transfer is named, to those that wait and to the operator."""
+import re
+import signal
+import unittest
+
+import tap
+from harness import Service, end_training, until
+
+# Rank 1 has pushed and stopped; or stopped before its push, which is another wait.
+NAMED = (r'all ranks have pushed, no answer from the memory of rank 1; rank 1 \(\S+, pid {pid}\) '
+         'has joined, but its process is stopped, by a signal')
+SAID = (r'job stuck: lane \d waits for rank 1 of job stuck \(\S+\): its memory does not answer, '
+        'its process may be stopped')
+
+
+class MidRead(unittest.TestCase):
+    def setUp(self):
+        self.service = Service(aggregators=2)
+        self.addCleanup(self.service.end)
+        self.waits, self.stops = self.service.workers(
+            'stuck', 2, '--rounds', 1000000, '--verbose', '--transport', 'tcp',
+            '--elements', 8000000, '--no-check', environment={'GRADPOOL_STALL_MS': '1000'})
+
+    def rounds(self):
+        return len(re.findall('(?m)^round ', self.waits.text()))
+
+    def stop_in_mid_read(self):
+        """Its push is a message, its memory is read for most of a round: a few tries."""
+        named = re.compile(NAMED.format(pid=self.stops.pid))
+        for _ in range(20):
+            before, at = self.rounds(), len(self.waits.text())
+            until(lambda: self.rounds() > before, 'a round', process=self.waits)
+            self.stops.signal(signal.SIGSTOP)
+            until(lambda: 'has waited for' in self.waits.text()[at:], 'it waits',
+                  process=self.waits)
+            if named.search(self.waits.text()[at:]):
+                return
+            self.stops.signal(signal.SIGCONT)
+        self.fail('never stopped in mid-read: ' + self.waits.tail())
+
+    def test_a_rank_that_is_stopped_in_mid_read_is_named_to_the_others_and_by_drain(self):
+        self.addCleanup(self.stops.signal, signal.SIGCONT)
+        self.stop_in_mid_read()
+        said = ''
+        for aggregator in (1, 2):               # its tensors lie on one of them, or on both
+            if not re.search(SAID, said):
+                answer = self.service.ask('drain', 'aggregator', aggregator)
+                said += answer.stdout + answer.stderr
+        self.assertRegex(said, SAID)
+        self.stops.signal(signal.SIGCONT)
+        before = self.rounds()
+        until(lambda: self.rounds() > before + 2, 'it goes on', process=self.waits)
+        end_training(self.waits, self.stops)
+
+
+class Bills(unittest.TestCase):
+    def setUp(self):
+        self.service = Service(aggregators=1)
+        self.addCleanup(self.service.end)
+
+    def busy(self, name):
+        return self.service.job(name)['use']['busy_ns']
+
+    def is_steady(self, name):
+        before = self.busy(name)
+        return before > 0 and before == self.busy(name)
+
+    def test_a_job_pays_for_connections_that_say_nothing_while_others_train(self):
+        idle = self.service.workers('idle', 3, '--rounds', 1000000, '--verbose')
+        for worker in idle:
+            worker.wait_for('round ')
+            worker.signal(signal.SIGSTOP)
+        until(lambda: self.is_steady('idle'), 'nothing is done for it', process=idle[0])
+        before = self.busy('idle')
+        busy = self.service.worker('busy', 0, 1, '--rounds', 100000000, '--no-check',
+                                   '--elements', 1000, '--verbose')
+        until(lambda: self.busy('idle') > before, 'the bill', process=busy)
+        end_training(busy, *idle)
+
+
+if __name__ == '__main__':
+    tap.main()
