@@ -215,7 +215,8 @@ GP_API const char *gp_tensor_name(const gp_tensor *tensor);
 GP_API uint64_t gp_tensor_elements(const gp_tensor *tensor);
 
 /* Memory that lanes on this host read and write in place: whole pages, zeroed, shared. -ENOMEM,
- * -ENOSPC (also over 512 GiB in all), -EMFILE. Free with gp_free() (NULL is fine), not while a
+ * -ENOSPC (also over 512 GiB in all), -EMFILE. All pages are there when it returns, and are this
+ * process's to pay for, also in its memory cgroup. Free with gp_free() (NULL is fine), not while a
  * request uses it. What gp_keep() was told of outlasts the job, as the caller's: munmap() it. */
 GP_API int gp_alloc(gp_job *job, size_t bytes, void **ret_memory);
 GP_API int gp_keep(gp_job *job, void *memory);

@@ -6,6 +6,7 @@
 #include "client/link.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
+#include "svc/base/populate.h"
 #include "svc/base/process.h"
 #include "svc/base/shortage.h"
 #include "svc/base/text.h"
@@ -423,6 +424,31 @@ void gp_job_leave(gp_job *job)
 
 /* ---- memory ---- */
 
+static void free_lent(struct gp_job *job, void *memory)
+{
+    pthread_mutex_lock(&job->lock);
+    slabs_free(&job->slabs, memory);
+    pthread_mutex_unlock(&job->lock);
+}
+
+/* Pages are added without the lock: other threads of the job train on meanwhile. */
+static int alloc_lent(struct gp_job *job, size_t bytes, void **ret_memory)
+{
+    void *memory;
+    pthread_mutex_lock(&job->lock);
+    int r = slabs_reserve(&job->slabs, bytes, &memory);
+    if (r == 0)
+        link_flush_all(job); /* a new slab is lent before it is needed */
+    pthread_mutex_unlock(&job->lock);
+    if (r == 0 && populate(memory, bytes) < 0) {
+        free_lent(job, memory);
+        r = -ENOMEM;
+    }
+    if (r == 0)
+        *ret_memory = memory;
+    return r;
+}
+
 int gp_alloc(gp_job *job, size_t bytes, void **ret_memory)
 {
     int r = job_check(job);
@@ -430,11 +456,7 @@ int gp_alloc(gp_job *job, size_t bytes, void **ret_memory)
         return r;
     if (!ret_memory)
         return client_error(-EINVAL, "gp_alloc: no place for the result");
-    pthread_mutex_lock(&job->lock);
-    r = slabs_alloc(&job->slabs, bytes, ret_memory);
-    if (r == 0)
-        link_flush_all(job); /* a new slab is lent before it is needed */
-    pthread_mutex_unlock(&job->lock);
+    r = alloc_lent(job, bytes, ret_memory);
     if (r == -ENOSPC)
         return client_error(
             r, "gp_alloc of %zu bytes: a worker can lend 512 GiB in a job, in %d parts", bytes,
@@ -460,7 +482,5 @@ void gp_free(gp_job *job, void *memory)
 {
     if (!memory || !job || fork_is_foreign(job->generation))
         return;
-    pthread_mutex_lock(&job->lock);
-    slabs_free(&job->slabs, memory);
-    pthread_mutex_unlock(&job->lock);
+    free_lent(job, memory);
 }

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ANSWER_WAIT_NS (200 * NS_PER_MS)
+#define ANSWER_WAIT_NS NS_PER_S /* a lane of a busy host answers late */
 #define QUERIES_MAX 8
 #define RANKS_NAMED_MAX 16
 #define TENSORS_NAMED_MAX 3

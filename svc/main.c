@@ -16,6 +16,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 
 static void start_log(const char *who)
 {
@@ -212,4 +214,19 @@ static const struct cli_command commands[] = {
     {0},
 };
 
-int main(int argc, char **argv) { return cli_main(argc, argv, commands); }
+/* The processes that may hold keys: no other process of their user reads their memory or makes them
+ * dump core, and what they start gains no privileges. Not `run`, which holds none and whose workers
+ * are the user's own. */
+static void harden(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "run") == 0)
+        return;
+    (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
+int main(int argc, char **argv)
+{
+    harden(argc, argv);
+    return cli_main(argc, argv, commands);
+}

@@ -102,6 +102,13 @@ static void note_moving(void *context)
     eventfd_write(((struct aggregator *)context)->moving_fd, 1);
 }
 
+static void note_wish(void *context)
+{
+    struct aggregator *a = context;
+    atomic_store(&a->memory_wanted, true);
+    eventfd_write(a->moving_fd, 1);
+}
+
 static int start_lane(struct aggregator *a, size_t index, struct err *err)
 {
     char shm[FABRIC_ADDRESS_BYTES_MAX], ofi[FABRIC_ADDRESS_BYTES_MAX + 256];
@@ -124,6 +131,7 @@ static int start_lane(struct aggregator *a, size_t index, struct err *err)
                                           .slowing = slowing_of(&a->slow, index),
                                           .job_failed = note_failure,
                                           .moving_news = note_moving,
+                                          .memory_wanted = note_wish,
                                           .context = a};
     int r = lane_thread_start(&options, &a->lanes[index], err);
     struct err why = *err;
@@ -314,6 +322,8 @@ static void look_at_moves(struct aggregator *a)
 {
     eventfd_t news;
     bool is_told = eventfd_read(a->moving_fd, &news) == 0;
+    if (is_told && atomic_exchange(&a->memory_wanted, false))
+        memory_serve_wishes(a);
     if (a->channel && (is_told || moving_timeout_ms(a) == 0))
         (void)moving_rested(a);
     if (a->channel && is_told)

@@ -3,6 +3,7 @@
 #include "svc/aggregator/aggregator_types.h"
 
 #include "svc/aggregator/network.h"
+#include "svc/base/cgroup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 
@@ -12,6 +13,18 @@
 
 #define LEAVE_DEADLINE_NS NS_PER_S
 
+/* What the node has, and of a cgroup's limit as much as the node has of the host's memory. */
+static uint64_t lane_memory_bytes(const struct aggregator *a, const struct core *core)
+{
+    uint64_t all = cores_memory_bytes(a->cores), node = core->numa_memory_bytes;
+    struct cgroup_memory group = cgroup_memory("");
+    if (group.limit_bytes == 0)
+        return node;
+    double part = all > 0 && node > 0 && node < all ? (double)node / (double)all : 1;
+    uint64_t granted = (uint64_t)(part * (double)cgroup_memory_for_jobs(group.limit_bytes));
+    return node > 0 && node < granted ? node : granted;
+}
+
 static void fill_offer(struct aggregator *a, size_t i, Gradpool__Wire__LaneOffer *offer)
 {
     struct core core = cores_at(a->cores, i % cores_count(a->cores));
@@ -20,7 +33,7 @@ static void fill_offer(struct aggregator *a, size_t i, Gradpool__Wire__LaneOffer
     offer->core = core.index;
     offer->pu = core.pu;
     offer->numa = core.numa;
-    offer->memory_bytes = core.numa_memory_bytes;
+    offer->memory_bytes = lane_memory_bytes(a, &core);
     offer->piece_bytes = (uint32_t)lane_piece_bytes();
     offer->rank_bytes = (uint32_t)lane_rank_bytes();
     offer->shm = (char *)lane_thread_shm(a->lanes[i]);

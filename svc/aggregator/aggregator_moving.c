@@ -5,6 +5,7 @@
 #include "svc/aggregator/regroup.h"
 #include "svc/aggregator/release.h"
 #include "svc/base/clock.h"
+#include "svc/base/populate.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -284,7 +285,9 @@ static int serve_state(struct aggregator *a, uint64_t id,
                        const Gradpool__Wire__StateRequest *request)
 {
     struct reading reading = {.request = request, .data = malloc(STATE_BYTES_MAX)};
-    int code = reading.data ? serve_call(a, request->lane, read_state, &reading) : -ENOMEM;
+    int code = reading.data ? populate(reading.data, STATE_BYTES_MAX) : -ENOMEM; /* A73 */
+    if (code == 0)
+        code = serve_call(a, request->lane, read_state, &reading);
     int sent = code < 0 ? answer(a, id, request->lane, request->job_id, code)
                         : send_state(a, id, &reading);
     free(reading.data);

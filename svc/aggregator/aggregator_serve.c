@@ -78,30 +78,46 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
 
 struct placing {
     const Gradpool__Wire__PlaceRequest *request;
+    struct lane_piece *pieces;
+    struct terms *terms;              /* of each; pieces point into them */
     uint64_t held_bytes, limit_bytes; /* of the lane */
     uint64_t job_bytes;               /* before */
+    char why_not[ERR_TEXT_BYTES];     /* "": no limit of a cgroup */
 };
+
+static int read_pieces(struct placing *placing)
+{
+    size_t count = placing->request->n_pieces;
+    int r = 0;
+    placing->pieces = calloc(count + 1, sizeof *placing->pieces);
+    placing->terms = calloc(count + 1, sizeof *placing->terms);
+    if (!placing->pieces || !placing->terms)
+        return -ENOMEM;
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = read_spec(placing->request->pieces[i], &placing->terms[i], &placing->pieces[i]);
+    return r;
+}
+
+static int set_limits(struct lane *lane, void *context)
+{
+    const struct placing *placing = context;
+    lane_set_memory_limit(lane, placing->request->memory_bytes_max);
+    lane_set_job_memory_limit(lane, placing->request->job_memory_bytes_max);
+    return 0;
+}
 
 static int place(struct lane *lane, void *context)
 {
     struct placing *placing = context;
     const Gradpool__Wire__PlaceRequest *request = placing->request;
     size_t count = request->n_pieces;
-    struct lane_piece *pieces = calloc(count ? count : 1, sizeof *pieces);
-    struct terms *terms = calloc(count ? count : 1, sizeof *terms);
-    int r = pieces && terms ? 0 : -ENOMEM;
-    for (size_t i = 0; r == 0 && i < count; i++)
-        r = read_spec(request->pieces[i], &terms[i], &pieces[i]);
-    lane_set_memory_limit(lane, request->memory_bytes_max);
-    lane_set_job_memory_limit(lane, request->job_memory_bytes_max);
     placing->job_bytes = lane_job_memory(lane, request->job_id);
-    if (count == 0)
-        r = 0; /* limits alone */
-    else if (r == 0 && request->regroups)
-        r = lane_regroup(lane, request->job_id, request->epoch, pieces, count);
-    else if (r == 0)
+    int r = 0;
+    if (count > 0 && request->regroups)
+        r = lane_regroup(lane, request->job_id, request->epoch, placing->pieces, count);
+    else if (count > 0) /* else limits alone */
         r = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
-                       request->recovering, pieces, count);
+                       request->recovering, placing->pieces, count);
     if (request->is_elastic)
         lane_set_elastic(lane, request->job_id);
     lane_set_lent_limits(lane, request->job_id,
@@ -113,8 +129,24 @@ static int place(struct lane *lane, void *context)
                                              .tenant_regions_max = request->tenant_regions_max,
                                              .tenant = request->tenant});
     lane_memory(lane, &placing->held_bytes, &placing->limit_bytes);
-    free(pieces);
-    free(terms);
+    return r;
+}
+
+static int place_prepared(struct aggregator *a, struct placing *placing)
+{
+    const Gradpool__Wire__PlaceRequest *request = placing->request;
+    struct lane_thread *thread = find_lane(a, request->lane);
+    int r = thread ? read_pieces(placing) : -ENOENT;
+    if (r < 0)
+        return r;
+    lane_thread_call(thread, set_limits, placing);
+    r = memory_prepare(thread,
+                       &(struct memory_coming){request->job_id, request->workers, placing->pieces,
+                                               request->n_pieces},
+                       placing->why_not);
+    if (r == 0)
+        r = lane_thread_call(thread, place, placing);
+    memory_forget(thread);
     return r;
 }
 
@@ -123,10 +155,17 @@ static int serve_place(struct aggregator *a, uint64_t id,
 {
     struct placing placing = {.request = request};
     char text[ERR_TEXT_BYTES], held[32], limit[32];
-    int r = serve_call(a, request->lane, place, &placing);
+    int r = place_prepared(a, &placing);
     bool is_job = r == -EDQUOT;
+    free(placing.pieces);
+    free(placing.terms);
     if (!is_job && r != -ENOSPC)
         return serve_reply(a, id, r);
+    if (placing.why_not[0]) {
+        snprintf(text, sizeof text, "%zu more pieces need %.400s", request->n_pieces,
+                 placing.why_not);
+        return serve_reply_failure(a, id, r, text);
+    }
     snprintf(text, sizeof text,
              "lane %u has no memory for %zu more pieces: it holds %s for %s and may hold %s; "
              "whoever runs gradpool serve can raise --%s-memory-max",

@@ -8,6 +8,7 @@
 #include "svc/wire/channel.h"
 #include "svc/wire/endpoint.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #define AGGREGATOR_LANES_MAX 256
@@ -30,11 +31,12 @@ struct aggregator {
     struct slowing_file slow; /* of all lanes (A35) */
     struct channel *channel;  /* NULL while the coordinator is away */
     int signal_fd;
-    int failure_fd;           /* readable: a lane has a failed job to tell of */
-    int moving_fd;            /* readable: something that a move waits for may have happened */
-    int keep_fd;              /* readable: the keeper has something to ask */
-    struct keeper *keeper;    /* of others' states; NULL: nothing was ever kept here */
-    struct release *releases; /* asked for and not answered, the newest first */
+    int failure_fd;            /* readable: a lane has a failed job to tell of */
+    int moving_fd;             /* readable: something that a move waits for may have happened */
+    atomic_bool memory_wanted; /* by a lane; moving_fd is readable */
+    int keep_fd;               /* readable: the keeper has something to ask */
+    struct keeper *keeper;     /* of others' states; NULL: nothing was ever kept here */
+    struct release *releases;  /* asked for and not answered, the newest first */
     size_t releases_count;
     struct copies_wait *copies_waits; /* likewise, whether copies are whole */
     size_t copies_waits_count;
@@ -80,6 +82,20 @@ int serve_reply_failure(struct aggregator *a, uint64_t id, int code, const char 
 /* Runs `call` on the lane of this number; -ENOENT: there is none. */
 int serve_call(struct aggregator *a, uint32_t lane, int (*call)(struct lane *lane, void *context),
                void *context);
+
+/* aggregator_memory.c: pages that lanes will need (A73). */
+struct memory_coming {
+    uint32_t job, workers;
+    const struct lane_piece *pieces; /* about to be placed on the lane */
+    size_t count;
+};
+/* -ENOSPC: the memory cgroup has not so much left; `ret_text` says so. */
+int memory_prepare(struct lane_thread *thread, const struct memory_coming *coming,
+                   char ret_text[ERR_TEXT_BYTES]);
+/* Gives back what placing them has left. */
+void memory_forget(struct lane_thread *thread);
+/* What jobs on lanes wait for. */
+void memory_serve_wishes(struct aggregator *a);
 
 /* aggregator_moving.c: pieces that go to another lane, or come from one. */
 bool moving_knows(const envelope *request);

@@ -5,9 +5,12 @@
 
 #include "svc/base/cleanup.h"
 #include "svc/base/list.h"
+#include "svc/base/populate.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,6 +19,19 @@ struct count {
     size_t bytes, limit_bytes; /* limit 0: none */
     size_t account_limit_bytes;
     int lack; /* why there was no memory the last time */
+};
+
+/* What the next allocations will get, made by another thread. */
+struct prepared {
+    struct list node;
+    void *memory;
+    size_t bytes; /* as they will be asked for */
+};
+
+struct preparations {
+    pthread_mutex_t lock;
+    struct list blocks;
+    atomic_size_t count; /* of these: the lane takes no lock where there is none */
 };
 
 #ifdef ARENA_MALLOC
@@ -31,6 +47,7 @@ struct block {
 
 struct arena {
     struct count count;
+    struct preparations preparations;
     struct list blocks;
     size_t allocated_bytes; /* atomic: any thread reads it */
 };
@@ -90,6 +107,9 @@ size_t arena_allocated_bytes(const struct arena *arena)
 
 void arena_library(struct library *ret_row) { *ret_row = (struct library){.name = "jemalloc"}; }
 
+/* Its list of blocks is the lane's alone. */
+static void *heap_alloc_whole(struct arena *arena, size_t bytes) { return NULL; }
+
 #else
 
 #include <jemalloc/jemalloc.h>
@@ -103,6 +123,7 @@ struct arena {
     size_t position;
     unsigned index;
     struct count count;
+    struct preparations preparations;
 };
 
 /* jemalloc calls this when the arena grows, rarely: extents are kept and used again. Binding is
@@ -176,6 +197,16 @@ static size_t heap_rounded(size_t bytes, size_t alignment)
 
 static void heap_free(struct arena *arena, void *memory) { dallocx(memory, MALLOCX_TCACHE_NONE); }
 
+/* With its pages. */
+static void *heap_alloc_whole(struct arena *arena, size_t bytes)
+{
+    void *memory = heap_alloc(arena, bytes, (size_t)sysconf(_SC_PAGESIZE));
+    if (!memory || populate(memory, heap_bytes(memory)) == 0)
+        return memory;
+    heap_free(arena, memory);
+    return NULL;
+}
+
 static size_t statistic(const struct arena *arena, const char *format)
 {
     char name[64];
@@ -220,6 +251,8 @@ int arena_create(const struct cores *cores, size_t position, struct arena **ret_
     int r = heap_open(arena, cores, position);
     if (r < 0)
         return r;
+    pthread_mutex_init(&arena->preparations.lock, NULL);
+    list_init(&arena->preparations.blocks);
     *ret_arena = take_ptr(arena);
     return 0;
 }
@@ -228,7 +261,9 @@ void arena_destroy(struct arena *arena)
 {
     if (!arena)
         return;
+    arena_forget_prepared(arena);
     heap_close(arena);
+    pthread_mutex_destroy(&arena->preparations.lock);
     free(arena);
 }
 
@@ -264,12 +299,66 @@ static bool has_room(struct count *count, const struct arena_account *account, s
     return false;
 }
 
+int arena_prepare(struct arena *arena, size_t bytes)
+{
+    struct prepared *block = calloc(1, sizeof *block);
+    void *memory = block ? heap_alloc_whole(arena, bytes) : NULL;
+    if (!memory) {
+        free(block);
+        return -ENOMEM;
+    }
+    *block = (struct prepared){.memory = memory, .bytes = bytes};
+    pthread_mutex_lock(&arena->preparations.lock);
+    list_append(&arena->preparations.blocks, &block->node);
+    atomic_fetch_add(&arena->preparations.count, 1);
+    pthread_mutex_unlock(&arena->preparations.lock);
+    return 0;
+}
+
+/* jemalloc keeps the pages of what is freed, for whatever is allocated next. */
+void arena_warm(struct arena *arena, size_t bytes)
+{
+    size_t more = bytes > SIZE_MAX - ARENA_PREPARED_LEAST ? bytes : bytes + ARENA_PREPARED_LEAST;
+    void *memory = heap_alloc_whole(arena, more);
+    if (memory)
+        heap_free(arena, memory);
+}
+
+/* `bytes` 0: any. NULL: none. */
+static void *take_prepared(struct arena *arena, size_t bytes)
+{
+    struct preparations *all = &arena->preparations;
+    void *memory = NULL;
+    if (atomic_load_explicit(&all->count, memory_order_relaxed) == 0)
+        return NULL;
+    pthread_mutex_lock(&all->lock);
+    list_for_each_safe (node, &all->blocks) {
+        struct prepared *block = list_entry(node, struct prepared, node);
+        if (memory || (bytes && block->bytes != bytes))
+            continue;
+        memory = block->memory;
+        list_remove(node);
+        free(block);
+        atomic_fetch_sub(&all->count, 1);
+    }
+    pthread_mutex_unlock(&all->lock);
+    return memory;
+}
+
+void arena_forget_prepared(struct arena *arena)
+{
+    for (void *memory; (memory = take_prepared(arena, 0));)
+        heap_free(arena, memory);
+}
+
 static void *alloc_counted(struct arena *arena, struct arena_account *account, size_t bytes,
                            size_t alignment)
 {
     if (!has_room(&arena->count, account, bytes))
         return NULL;
-    void *memory = heap_alloc(arena, bytes ? bytes : 1, alignment);
+    void *memory = bytes ? take_prepared(arena, bytes) : NULL;
+    if (!memory)
+        memory = heap_alloc(arena, bytes ? bytes : 1, alignment);
     if (!memory)
         arena->count.lack = -ENOMEM;
     if (memory && !has_room(&arena->count, account, heap_bytes(memory))) { /* as it rounds */

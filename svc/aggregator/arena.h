@@ -2,7 +2,8 @@
  * account of its own, so what a lane and a job hold is known at any moment, lies on the lane's NUMA
  * node, and goes back as a whole.
  *
- * Threads: one at a time allocates and frees (the lane's); arena_allocated_bytes() is for any. */
+ * Threads: one at a time allocates and frees (the lane's); for any are arena_allocated_bytes(),
+ * arena_prepare(), arena_warm() and arena_forget_prepared(). */
 #ifndef GRADPOOL_AGGREGATOR_ARENA_H
 #define GRADPOOL_AGGREGATOR_ARENA_H
 
@@ -49,6 +50,16 @@ void *arena_alloc(struct arena *arena, struct arena_account *account, size_t byt
 void *arena_alloc_aligned(struct arena *arena, struct arena_account *account, size_t bytes);
 /* To the account that it came from. NULL is fine. */
 void arena_free(struct arena *arena, struct arena_account *account, void *memory);
+
+/* The next allocation of exactly so many bytes gets zeroed memory that has its pages, so that the
+ * lane neither clears it nor has faults in it. Not counted until then. At least
+ * ARENA_PREPARED_LEAST. -ENOMEM. */
+#define ARENA_PREPARED_LEAST ((size_t)64 << 10)
+int arena_prepare(struct arena *arena, size_t bytes);
+/* Pages for so many bytes of shorter allocations, if they come soon. */
+void arena_warm(struct arena *arena, size_t bytes);
+/* Gives back what was prepared and nobody has asked for. */
+void arena_forget_prepared(struct arena *arena);
 
 /* What the allocator says is in use: the sum of all accounts. Takes the allocator's locks, tens of
  * microseconds: for statistics, not for the data path. */

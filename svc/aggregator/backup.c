@@ -42,7 +42,8 @@ static int make_known(struct piece *p)
     if (p->parameters->backup.is_known)
         return 0;
     for (size_t i = 0; i < options->fabrics_count; i++) {
-        int r = fabric_pool_register(options->fabrics[i], p->parameters, parameters_bytes(p));
+        int r = fabric_pool_register(options->fabrics[i], p->parameters,
+                                     parameters_bytes(p->terms.rule, p->elements));
         if (r < 0) {
             unregister(p, i);
             return r;

@@ -20,10 +20,11 @@ static size_t part_bytes(const struct lane_job *job)
     return bytes > PART_BYTES_MOST ? PART_BYTES_MOST : bytes;
 }
 
+size_t inbox_bytes(const struct lane_job *job) { return part_bytes(job) * job->workers_count; }
+
 void inbox_open(struct lane_job *job)
 {
-    size_t bytes = part_bytes(job) * job->workers_count;
-    job->inbox = arena_alloc(job->lane->options.arena, &job->account, bytes);
+    job->inbox = arena_alloc(job->lane->options.arena, &job->account, inbox_bytes(job));
     for (uint32_t i = 0; job->inbox && i < job->workers_count; i++) {
         struct inbox *inbox = &job->workers[i].inbox;
         inbox->cells = job->inbox + i * part_bytes(job);

@@ -48,6 +48,14 @@ static void workers_init(struct lane_job *job)
     }
 }
 
+size_t job_bytes(uint32_t workers)
+{
+    size_t peers = workers + LANE_KEEPERS_MAX;
+    return sizeof(struct lane_job) + peers * sizeof(struct worker) +
+           TABLE_SIZE_LEAST * sizeof(struct piece *) +
+           peers * LANE_GRANTS_PER_RANK * sizeof(struct record_connect);
+}
+
 int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t workers,
                struct lane_job **ret_job)
 {

@@ -44,7 +44,9 @@ struct lane_options {
     /* Likewise, after a piece that was released has come to rest, or who is to keep a copy has
      * come, or has it (release.h). */
     void (*moving_news)(void *context);
-    void *context; /* of both */
+    /* Likewise, after a job has begun to wait for memory (wanted.h); NULL: none waits. */
+    void (*memory_wanted)(void *context);
+    void *context; /* of all three */
 };
 
 int lane_create(const struct lane_options *options, struct lane **ret_lane);

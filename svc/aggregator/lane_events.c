@@ -190,6 +190,19 @@ static void lose_keeper(struct worker *w)
     worker_close(w, WORKER_ABSENT);
 }
 
+static void fail_for_end(struct worker *w, int error)
+{
+    struct lane_job *job = w->job;
+    if (error == -EFAULT)
+        return job_fail(job, error,
+                        "rank %u of job '%s' (%s) lent memory without its pages; lend what "
+                        "gp_alloc() gives, and punch no holes into it",
+                        w->number, job->name, w->peer);
+    if (error == -EDQUOT)
+        lending_refused(w);
+    replace_fail(w, error ? error : -ECONNRESET);
+}
+
 /* A worker that said goodbye ends only what still waits for its memory. One that vanished may come
  * again (A70); else its job ends, because its input is gone with it. */
 static void on_closed(const struct fabric_event *event)
@@ -217,9 +230,7 @@ static void on_closed(const struct fabric_event *event)
     } else {
         worker_close(w, WORKER_LOST);
         log_warn("job '%s' lost rank %u (%s)", job->name, w->number, w->peer);
-        if (event->error == -EDQUOT)
-            lending_refused(w);
-        replace_fail(w, event->error ? event->error : -ECONNRESET);
+        fail_for_end(w, event->error);
     }
     job_wake(job);
     job_release(job);

@@ -104,6 +104,7 @@ static int open_all(struct lane_thread *t)
                                    .slowing = t->options.slowing,
                                    .job_failed = t->options.job_failed,
                                    .moving_news = t->options.moving_news,
+                                   .memory_wanted = t->options.memory_wanted,
                                    .context = t->options.context};
     char lack[SHORTAGE_BYTES];
     bind_to_core(t);
@@ -205,6 +206,7 @@ static void loop(struct lane_thread *t)
 static void *thread_main(void *context)
 {
     struct lane_thread *t = context;
+    (void)pthread_setname_np(pthread_self(), "gradpool-lane");
     int r = open_all(t);
     if (r < 0 && t->start_error.code == 0)
         err_set(&t->start_error, r, "the lane on %s: %s", t->about, err_text(r));
@@ -308,6 +310,7 @@ bool lane_thread_is_idle(struct lane_thread *t)
     return poll(fds, t->fabrics_count + 1, 0) == 0;
 }
 
+struct arena *lane_thread_arena(struct lane_thread *t) { return t->arena; }
 const char *lane_thread_shm(const struct lane_thread *t) { return t->shm; }
 const char *lane_thread_ofi(const struct lane_thread *t) { return t->ofi; }
 const char *lane_thread_about(const struct lane_thread *t) { return t->about; }

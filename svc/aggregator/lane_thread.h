@@ -21,6 +21,7 @@ struct lane_thread_options {
     struct slowing slowing;            /* what it points to is lent */
     void (*job_failed)(void *context); /* on the lane's thread, see lane.h */
     void (*moving_news)(void *context);
+    void (*memory_wanted)(void *context);
     void *context;
 };
 
@@ -34,6 +35,9 @@ void lane_thread_stop(struct lane_thread *thread);
  * turn. */
 int lane_thread_call(struct lane_thread *thread, int (*call)(struct lane *lane, void *context),
                      void *context);
+
+/* For arena_prepare() and the like, which any thread may call. */
+struct arena *lane_thread_arena(struct lane_thread *thread);
 
 /* The lane sleeps, and nothing has come that it should wake for. Wakes it not, blocks not. */
 bool lane_thread_is_idle(struct lane_thread *thread);

@@ -150,19 +150,19 @@ struct lane_job {
     uint64_t due_bytes;   /* of these, not started yet */
     uint32_t passes;      /* chunks that others got while it was in the line */
     struct piece **table; /* hash of pieces by id */
-    size_t table_size, pieces_count;
+    size_t table_size, pieces_count, grants_count, grants_max;
     uint64_t step_bytes; /* inputs and results of a round of each piece (A18) */
     struct record_connect *grants;
-    size_t grants_count, grants_max;
     struct transfer transfers[TRANSFERS_PER_JOB];
     char *window;          /* slots of the transfers */
-    size_t reserved_bytes; /* for it */
-    char *inbox;           /* short payloads that wait, of all workers */
-    bool has_left;         /* an orderly goodbye of some rank: no new round can be complete */
-    bool is_dropped;       /* to be freed when its last operation is over */
-    bool is_elastic;       /* workers come and go (A40) */
-    bool has_states;       /* some piece of it keeps parameters, or did */
-    uint32_t replaced;     /* connections of workers that have another now, on their way out */
+    size_t reserved_bytes; /* for it; its pages come from the control thread (A73): */
+    bool wants_window, has_window_ready;
+    char *inbox;       /* short payloads that wait, of all workers */
+    bool has_left;     /* an orderly goodbye of some rank: no new round can be complete */
+    bool is_dropped;   /* to be freed when its last operation is over */
+    bool is_elastic;   /* workers come and go (A40) */
+    bool has_states;   /* some piece of it keeps parameters, or did */
+    uint32_t replaced; /* connections of workers that have another now, on their way out */
     int failure;
     char failure_text[2 * LANE_TEXT_BYTES];
     char tenant[LANE_NAME_BYTES];
@@ -170,9 +170,9 @@ struct lane_job {
     struct lent lent; /* of its workers together, as they were when each last lent something */
     struct record_chosen choices[CHOICES_PER_JOB]; /* by round; W13 */
     struct lane_squares squares;
-    uint64_t busy_ns, pushed_bytes, rounds;
     uint64_t turn_since_ns; /* of its turn, whose time is not in busy_ns yet; 0: it has none now */
-    uint64_t queue_ns;      /* of all its rounds: from ready to the first chunk */
+    uint64_t busy_ns, pushed_bytes, rounds;
+    uint64_t queue_ns; /* of all its rounds: from ready to the first chunk */
     struct job_ending ending;
     size_t wished;            /* pieces that are to be released behind a round (A38) */
     struct piece *worked;     /* whose chunk came last; NULL: gone */

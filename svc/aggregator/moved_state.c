@@ -10,7 +10,6 @@
 
 #define HEAD_MAGIC 0x32535047u /* "GPS2" */
 #define FAILURE_MOST 4095      /* that an ERROR can carry */
-#define PAGE_BYTES_LEAST 4096
 
 /* Followed by the clock of each member, then by the array. Of parameters these are several, and
  * where `has_before` all of them stand there twice, those before first. Little endian, like all
@@ -260,16 +259,6 @@ static void take_parameters(struct parameters *q, const struct head *head)
     q->is_told = head->is_told;
 }
 
-/* The first update here writes the other state: its pages are met now, while the piece rests,
- * rather than in a round that workers wait for (A28). */
-static void meet_other_state(const struct parameters *q, const char *to, uint64_t bytes)
-{
-    ptrdiff_t apart = (char *)q->state[1 - q->now][0] - (char *)q->state[q->now][0];
-    volatile char *other = (volatile char *)to + apart;
-    for (uint64_t i = 0; i < bytes; i += PAGE_BYTES_LEAST)
-        other[i] = 0;
-}
-
 static void write_body(struct piece *p, uint64_t at, const char *data, uint64_t count)
 {
     bool has_before = p->parameters && p->parameters->has_before;
@@ -277,8 +266,6 @@ static void write_body(struct piece *p, uint64_t at, const char *data, uint64_t 
         char *to = body_at(p, has_before, at, &part);
         part = part < count ? part : count;
         memcpy(to, data, part);
-        if (p->parameters && !has_before)
-            meet_other_state(p->parameters, to, part);
     }
 }
 

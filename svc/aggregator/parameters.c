@@ -9,17 +9,18 @@
 
 static size_t arrays_of(const struct piece *p) { return 1 + (size_t)update_moments(p->terms.rule); }
 
-size_t parameters_bytes(const struct piece *p)
+size_t parameters_bytes(enum update_rule rule, uint64_t elements)
 {
-    return sizeof(struct parameters) + 2 * arrays_of(p) * p->elements * sizeof(float);
+    size_t arrays = 1 + (size_t)update_moments(rule);
+    return sizeof(struct parameters) + 2 * arrays * elements * sizeof(float);
 }
 
 struct parameters *parameters_create(const struct piece *p)
 {
     struct lane_job *job = p->job;
     size_t arrays = arrays_of(p), bytes = p->elements * sizeof(float);
-    struct parameters *q =
-        arena_alloc(job->lane->options.arena, &job->account, parameters_bytes(p));
+    struct parameters *q = arena_alloc(job->lane->options.arena, &job->account,
+                                       parameters_bytes(p->terms.rule, p->elements));
     char *next = (char *)(q + 1);
     for (size_t i = 0; q && i < 2 * arrays; i++, next += bytes)
         q->state[i / arrays][i % arrays] = (float *)next;

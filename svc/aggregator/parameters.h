@@ -52,7 +52,7 @@ struct parameters {
 
 /* NULL: no memory. Lies in one block, to be freed as such. */
 struct parameters *parameters_create(const struct piece *p);
-size_t parameters_bytes(const struct piece *p);
+size_t parameters_bytes(enum update_rule rule, uint64_t elements);
 void parameters_tell(struct worker *w, const struct record_settings *told);
 /* Whether the piece may have this operation; a piece without parameters knows no updates. */
 bool parameters_suit(const struct piece *p, const struct operation *operation);

@@ -65,7 +65,8 @@ int transfer_fail(struct transfer *t, uint32_t place, int code)
         t->is_broken = true;
     else if (code != -EAGAIN)
         job_fail(job, code, "tensor '%s': cannot reach the memory of rank %u of job '%s' (%s)",
-                 t->piece->tensor, w->number, job->name, err_text(code));
+                 t->piece->tensor, w->number, job->name,
+                 code == -EFAULT ? "taken back, or its pages are gone" : err_text(code));
     return code;
 }
 

@@ -67,7 +67,7 @@ static int register_all(struct lane_job *job, void *window, size_t bytes)
     return 0;
 }
 
-static size_t window_bytes(const struct lane_job *job)
+size_t window_bytes(const struct lane_job *job)
 {
     size_t bytes = 0;
     for (int i = 0; i < TRANSFERS_PER_JOB; i++)
@@ -133,11 +133,24 @@ static void unreserve(struct lane_job *job)
     job->reserved_bytes = 0;
 }
 
+static bool is_on_the_way(struct lane_job *job)
+{
+    const struct lane_options *options = &job->lane->options;
+    if (job->has_window_ready || !options->memory_wanted)
+        return false;
+    if (!job->wants_window)
+        options->memory_wanted(options->context);
+    job->wants_window = true;
+    return true;
+}
+
 int window_open(struct lane_job *job)
 {
     size_t bytes = window_bytes(job);
     if (job->window)
         return 0;
+    if (is_on_the_way(job))
+        return -EAGAIN;
     unreserve(job);
     char *window = arena_alloc_aligned(job->lane->options.arena, &job->account, bytes);
     if (!window)

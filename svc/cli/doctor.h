@@ -15,9 +15,8 @@ void doctor_say(struct view_checks *checks, const char *name, enum view_verdict 
 void doctor_host(struct view_checks *checks);
 /* The cores that lanes may have, against what the cgroup lets them run. */
 void doctor_cores(struct view_checks *checks, const struct cli_machine *machine);
-/* CPU time that this process's cgroups grant, in cores; 0: no limit. `root` goes before each
- * path. */
-double doctor_cgroup_cores(const char *root);
+/* The memory that the cgroup lets a service, or a worker, hold, and who pays for what is lent. */
+void doctor_memory(struct view_checks *checks);
 /* A connection from this process to itself over each transport. */
 void doctor_fabrics(struct view_checks *checks);
 /* Whether the python3 of PATH finds the package, of this version; and that of the system, if it is

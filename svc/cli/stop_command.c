@@ -18,7 +18,8 @@
 enum { STATE_DIR };
 
 const struct knob stop_knobs[] = {
-    [STATE_DIR] = {"state-dir", "DIR", "that of gradpool serve (default: the same as there)"},
+    [STATE_DIR] = {"state-dir", "DIR", "that of gradpool serve (default: the same as there)",
+                   KNOB_VARIABLE},
     {0},
 };
 

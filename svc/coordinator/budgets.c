@@ -172,6 +172,18 @@ static bool would_fit(const struct packer_request *request, unsigned without)
     return true;
 }
 
+/* Of the largest node: what its lanes said, who know their cgroup, too. */
+static uint64_t node_memory(const struct service *s)
+{
+    uint64_t most = 0;
+    list_for_each (node, &s->aggregators) {
+        const struct aggregator *a = list_entry(node, struct aggregator, link);
+        for (size_t i = 0; i < a->lanes_count; i++)
+            most = a->lanes[i].memory_bytes > most ? a->lanes[i].memory_bytes : most;
+    }
+    return most;
+}
+
 void budgets_name(const struct service *s, const struct packer_request *request, struct err *err)
 {
     static const struct {
@@ -179,16 +191,21 @@ void budgets_name(const struct service *s, const struct packer_request *request,
         const char *text;
     } budgets[] = {
         {BUDGET_LANES, "the memory of lanes that is short, %s each by --lane-memory-max"},
-        {BUDGET_NODES, "the memory of the lanes' NUMA nodes that is short"},
+        {BUDGET_NODES,
+         "the memory of the lanes' NUMA nodes that is short, %s at most, also by their "
+         "cgroup (memory.max, memory.limit_in_bytes)"},
         {BUDGET_NETWORK, "the network of the lanes that is short (--network-gbit)"},
         {BUDGET_LANES | BUDGET_NODES | BUDGET_NETWORK,
          "memory and network of the lanes that are short (--lane-memory-max, "
          "--network-gbit)"}};
-    char most[32], text[160];
-    text_bytes(s->options.limits.most[LIMIT_LANE_MEMORY], most, sizeof most);
+    char most[32], text[256];
     for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
         if (!would_fit(request, budgets[i].without))
             continue;
+        uint64_t bytes = budgets[i].without == BUDGET_NODES
+                             ? node_memory(s)
+                             : s->options.limits.most[LIMIT_LANE_MEMORY];
+        text_bytes(bytes, most, sizeof most);
         snprintf(text, sizeof text, budgets[i].text, most);
         text_append(err->text, sizeof err->text, "; it is %s", text);
         return;

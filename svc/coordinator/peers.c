@@ -392,6 +392,8 @@ void peer_check_held(struct peer *p)
 static bool goes_on(struct peer *p)
 {
     int admitted = frames_admit(p);
+    if (admitted >= 0 && channel_has_more(p->channel))
+        return true;
     if (admitted < 0 && p->has_hung_up)
         peer_break(p); /* the rest will never come */
     p->is_held = admitted < 0;

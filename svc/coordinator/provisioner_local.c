@@ -62,9 +62,13 @@ static void become(const struct command *command, char **environment, int pipe_e
 {
     if (pipe_end >= 0)
         fcntl(pipe_end, F_SETFD, 0); /* open until the aggregator has ended */
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    /* Blocked until the aggregator reads them: a library's constructor has handlers for both that
+     * end a process which is still loading, without a word. */
+    sigset_t held;
+    sigemptyset(&held);
+    sigaddset(&held, SIGTERM);
+    sigaddset(&held, SIGINT);
+    sigprocmask(SIG_SETMASK, &held, NULL);
     setpgid(0, 0);
     /* When we die its group is an orphan, and the kernel hangs up on who is stopped just then. */
     sigaction(SIGHUP, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);

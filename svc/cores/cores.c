@@ -150,6 +150,11 @@ void cores_destroy(struct cores *c)
 
 size_t cores_count(const struct cores *c) { return c->count; }
 
+uint64_t cores_memory_bytes(const struct cores *c)
+{
+    return hwloc_get_root_obj(c->topology)->total_memory;
+}
+
 struct core cores_at(const struct cores *c, size_t position)
 {
     assert(position < c->count);

@@ -28,6 +28,8 @@ int cores_create(const char *list, struct cores **ret_cores, struct err *err);
 void cores_destroy(struct cores *c);
 
 size_t cores_count(const struct cores *c);
+/* Of all NUMA nodes that this process may use; 0: unknown. */
+uint64_t cores_memory_bytes(const struct cores *c);
 /* By position 0 .. count-1, in order of NUMA node, then core. */
 struct core cores_at(const struct cores *c, size_t position);
 

@@ -3,6 +3,8 @@
  * never the states. README: J1, J2. */
 #include "svc/keeper/keeper_types.h"
 
+#include "svc/base/cgroup.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +44,7 @@ static int make_room(struct kept_job *job, uint32_t piece)
 static int create(struct kept_job *job, const struct keeper_copy *spec)
 {
     void *memory;
+    struct cgroup_memory group = cgroup_memory("");
     int r = make_room(job, spec->piece);
     struct kept_copy *copy = r == 0 ? calloc(1, sizeof *copy) : NULL;
     if (!copy)
@@ -49,7 +52,9 @@ static int create(struct kept_job *job, const struct keeper_copy *spec)
     list_init(&copy->unsaid);
     copy->piece = spec->piece;
     copy->bytes = spec->bytes;
-    r = slabs_alloc(&job->slabs, 2 * half_bytes(copy), &memory);
+    r = cgroup_memory_fits(&group, 2 * half_bytes(copy)) ? 0 : -ENOSPC;
+    if (r == 0)
+        r = slabs_alloc(&job->slabs, 2 * half_bytes(copy), &memory);
     if (r < 0) {
         free(copy);
         return r;

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define FRAME_HEADER_BYTES 4
+/* Read of a frame that is not whole in one call: others wait meanwhile. */
+#define RECEIVE_BYTES_MAX (256u << 10)
 /* Structs that one message may unpack to: two bytes of an empty submessage become sixty (H4). */
 #define UNPACKED_BYTES_MAX (8u * CHANNEL_FRAME_BYTES_MAX)
 
@@ -199,13 +201,20 @@ size_t channel_backlog(const struct channel *ch)
     return buffer_waiting(&ch->out) + buffer_waiting(&ch->sealed);
 }
 
+bool channel_has_more(const struct channel *ch) { return ch->is_cut; }
+
 int channel_receive(struct channel *ch, envelope **ret_message)
 {
+    size_t before = buffer_waiting(&ch->in);
     int r = ch->failed;
+    ch->is_cut = false;
     while (r == 0) {
         r = take_frame(ch, ret_message);
         if (r != -EAGAIN || channel_frame_bytes(ch) > ch->held_bytes)
             return r;
+        ch->is_cut = buffer_waiting(&ch->in) > before + RECEIVE_BYTES_MAX;
+        if (ch->is_cut)
+            return -EAGAIN;
         r = channel_read(ch);
     }
     return r;

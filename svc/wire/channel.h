@@ -14,7 +14,7 @@
 
 /* Of all that both ends must agree on, the records of record.h included. README, H10 says when it
  * is raised. */
-#define CHANNEL_VERSION 11
+#define CHANNEL_VERSION 12
 #define CHANNEL_FRAME_BYTES_MAX (16u << 20)
 /* Of the first one that an accepting end takes. */
 #define CHANNEL_GREETING_BYTES_MAX 65535u
@@ -90,6 +90,9 @@ bool channel_was_closed(const struct channel *ch);
 void channel_hold_frames(struct channel *ch, uint32_t bytes);
 /* Of the frame that has begun to come and is not whole; 0: none has. */
 uint32_t channel_frame_bytes(const struct channel *ch);
+/* Whether the last -EAGAIN came after much of a long frame, of which more may be there: the socket
+ * stays readable then. */
+bool channel_has_more(const struct channel *ch);
 /* Bytes that the peer has not taken yet. */
 size_t channel_backlog(const struct channel *ch);
 

@@ -26,6 +26,7 @@ struct channel {
     bool was_closed;          /* that error was the end of what the peer sends */
     uint32_t frame_bytes_max; /* of the next one to come */
     uint32_t held_bytes;      /* longer ones are not read on */
+    bool is_cut;              /* the last receive left bytes to the next one */
     uint64_t last_id;
     enum channel_mode mode;
     struct buffer in, out; /* frames */

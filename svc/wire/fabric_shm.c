@@ -1,10 +1,9 @@
 /* fabric_shm: one host, shared memory. Owns the fabric and its poll loop; connections are in
  * shm_conn.c, what they tell in shm_events.c, what is done on them in shm_verbs.c, the two ends in
- * shm_lane.c and shm_worker.c. Never blocks. Invariants S1 to S12 are in svc/wire/README.md. */
+ * shm_lane.c and shm_worker.c. Never blocks. Invariants S1 to S14 are in svc/wire/README.md. */
 #include "svc/wire/fabric_ops.h"
 #include "svc/wire/shm_conn.h"
 #include "svc/wire/shm_memory.h"
-#include "svc/wire/shm_prefault.h"
 
 #include "svc/base/cleanup.h"
 
@@ -33,8 +32,10 @@ static void shm_close(struct fabric *base)
         shm_conn_end(list_entry(node, struct shm_conn, link), 0, 0);
     free_all(&f->conns);
     free_all(&f->gone);
+    shm_mapper_stop(&f->mapper);
     shm_watch_stop(&f->watch);
-    shm_fds_close((const int[]){f->listener_fd, f->epoll_fd, f->spare_fd, f->bell_fd}, 4);
+    shm_fds_close((const int[]){f->listener_fd, f->epoll_fd, f->spare_fd, f->rest_fd, f->bell_fd},
+                  5);
     shm_memory_unmap(f->bell, sizeof *f->bell);
     free(f->allowed_uids);
     free(f);
@@ -124,6 +125,7 @@ static int shm_poll(struct fabric *base, struct fabric_event *events, int events
     if (f->is_armed)
         shm_bell_get_up(f->bell);
     f->is_armed = false;
+    f->polls++;
     free_all(&f->gone);
     if (f->is_lane) {
         n = lane_scan(f, events, events_max);
@@ -153,7 +155,7 @@ static int shm_arm(struct fabric *base, struct fabric_wait *ret_wait)
     shm_flush(base);
     f->is_armed = true;
     shm_bell_lie_down(f->bell);
-    if (has_work(f) || shm_prefault_some(f)) {
+    if (has_work(f)) {
         shm_bell_get_up(f->bell);
         f->is_armed = false;
         return -EAGAIN;
@@ -175,7 +177,8 @@ static void shm_abandon_in_child(struct fabric *base)
     list_for_each (node, &f->gone)
         shm_conn_close_fds(list_entry(node, struct shm_conn, link));
     shm_watch_abandon(&f->watch);
-    shm_fds_close((const int[]){f->listener_fd, f->epoll_fd, f->spare_fd, f->bell_fd}, 4);
+    shm_fds_close((const int[]){f->listener_fd, f->epoll_fd, f->spare_fd, f->rest_fd, f->bell_fd},
+                  5);
 }
 
 static const struct fabric_ops ops = {
@@ -235,7 +238,7 @@ static void init(struct shm_fabric *f)
     list_init(&f->conns);
     list_init(&f->gone);
     list_init(&f->news);
-    f->bell_fd = f->listener_fd = f->epoll_fd = f->spare_fd = -1;
+    f->bell_fd = f->listener_fd = f->epoll_fd = f->spare_fd = f->rest_fd = -1;
     shm_watch_init(&f->watch);
     snprintf(f->description, sizeof f->description, "shm: memfd and futex");
 }

@@ -4,6 +4,7 @@
 #include "svc/wire/region.h"
 
 #include "svc/base/cleanup.h"
+#include "svc/base/populate.h"
 #include "svc/base/shortage.h"
 
 #include <errno.h>
@@ -43,7 +44,7 @@ static int map(size_t bytes, int flags, int fd, struct region *ret_region)
     return 0;
 }
 
-int region_create(size_t bytes, struct region *ret_region)
+int region_reserve(size_t bytes, struct region *ret_region)
 {
     size_t mapped = whole_pages(bytes);
     if (mapped == 0)
@@ -58,6 +59,19 @@ int region_create(size_t bytes, struct region *ret_region)
     int r = map(mapped, 0, fd, ret_region);
     if (r == 0)
         (void)take_fd(&fd);
+    return r;
+}
+
+int region_create(size_t bytes, struct region *ret_region)
+{
+    struct region region;
+    int r = region_reserve(bytes, &region);
+    if (r == 0 && populate(region.base, region.bytes) < 0) {
+        region_destroy(&region);
+        r = -ENOMEM;
+    }
+    if (r == 0)
+        *ret_region = region;
     return r;
 }
 

@@ -16,9 +16,11 @@ struct region {
     bool is_ours; /* made here */
 };
 
-/* Rounds `bytes` up to pages; pages are zero and appear on first touch. Errors: -ENOMEM, -EMFILE,
- * -ENOSPC, -EFBIG (RLIMIT_FSIZE). */
+/* Rounds `bytes` up to pages, which are zero. All are there: who lends them pays for them (S14).
+ * Errors: -ENOMEM, -EMFILE, -ENOSPC, -EFBIG (RLIMIT_FSIZE). */
 int region_create(size_t bytes, struct region *ret_region);
+/* The same without its pages: to be populated before they are named to a lane. */
+int region_reserve(size_t bytes, struct region *ret_region);
 /* Describes memory that stays the caller's. */
 void region_wrap(void *base, size_t bytes, struct region *ret_region);
 /* Unmaps and closes what region_create() made; wrapped memory is left alone. NULL is fine. */

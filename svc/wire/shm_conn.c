@@ -4,7 +4,6 @@
 
 #include "svc/base/clock.h"
 #include "svc/wire/shm_memory.h"
-#include "svc/wire/shm_prefault.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -58,10 +57,8 @@ static void unwatch(struct shm_conn *c)
 
 static void unmap(struct shm_conn *c)
 {
-    for (uint32_t id = 0; id < FABRIC_REGIONS_MAX; id++) {
-        shm_prefault_remove(shm_owner(c), &c->regions[id]);
-        shm_memory_unmap(c->regions[id].base, c->regions[id].bytes);
-    }
+    if (shm_owner(c)->is_lane)
+        shm_lending_end(c);
     shm_memory_unmap(c->rings, sizeof *c->rings);
     shm_memory_unmap(c->peer_bell, sizeof *c->peer_bell);
 }

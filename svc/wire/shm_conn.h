@@ -6,6 +6,7 @@
 #include "svc/base/list.h"
 #include "svc/wire/fabric_ops.h"
 #include "svc/wire/shm_bell.h"
+#include "svc/wire/shm_mapper.h"
 #include "svc/wire/shm_ring.h"
 #include "svc/wire/shm_socket.h"
 #include "svc/wire/shm_watch.h"
@@ -38,13 +39,15 @@ struct shm_fabric {
     int listener_fd;
     int epoll_fd;
     int spare_fd; /* given up for a moment to turn somebody away when descriptors run out */
+    int rest_fd;  /* a timer: when the listener, which rests, is looked at again */
     int polls_since_sockets;
+    uint32_t polls;
     int greetings; /* connections in SHM_GREETING */
     uint32_t *allowed_uids;
     size_t allowed_uids_count;
     uint64_t mapped_bytes_max;
     int (*may_lend)(void *owner, uint64_t bytes);
-    uint32_t prefaults; /* regions of open connections that are not prefaulted to their end */
+    struct shm_mapper mapper; /* a lane's */
 
     struct shm_watch watch; /* a worker's */
 };
@@ -52,12 +55,6 @@ struct shm_fabric {
 struct shm_completion {
     enum fabric_event_kind kind; /* READ or WRITTEN */
     void *context;
-};
-
-struct shm_region {
-    void *base; /* NULL: none with this id */
-    uint64_t bytes;
-    uint64_t prefaulted_bytes; /* from its beginning on (S12) */
 };
 
 struct shm_conn {
@@ -93,7 +90,9 @@ struct shm_conn {
     uint64_t lent;         /* worker: bit i: region i is lent */
     uint64_t withdrawals;  /* worker: bit i: a WITHDRAW that found the ring full */
     uint64_t mapped_bytes; /* lane: sum of regions */
-    struct shm_region regions[FABRIC_REGIONS_MAX];
+    struct shm_lent *regions[FABRIC_REGIONS_MAX]; /* lane: NULL: none with this id */
+    struct shm_lent *waits;     /* lane: is being mapped, and no record is taken before it is */
+    struct shm_record *waiting; /* of `messages`: names what is being mapped; NULL: a LEND does */
     struct shm_completion completions[SHM_COMPLETIONS_MAX];
     struct shm_record messages[SHM_MESSAGES_MAX];
 };
@@ -164,10 +163,25 @@ void shm_lane_look(struct shm_fabric *f);
 void shm_lane_greet(struct shm_conn *c);
 int shm_lane_accept(struct fabric_conn *c, void *owner);
 void shm_lane_refuse(struct fabric_conn *c, int reason);
-/* A LEND record has come: maps the region whose descriptor is next on the socket. */
-int shm_lane_lend(struct shm_conn *c, const struct shm_record *record, uint64_t *ret_bytes);
-int shm_lane_withdraw(struct shm_conn *c, uint32_t id);
 void shm_lane_unwatch(struct shm_conn *c);
+
+/* shm_lending.c: what is lent to it. */
+
+/* A LEND record has come: its region, whose descriptor is next on the socket, begins to be mapped.
+ */
+int shm_lending_begin(struct shm_conn *c, const struct shm_record *record);
+int shm_lending_withdraw(struct shm_conn *c, uint32_t id);
+void shm_lending_end(struct shm_conn *c);
+/* Whether the record (of `messages`) names pages that must be mapped first: then it waits. */
+bool shm_lending_waits(struct shm_conn *c, struct shm_record *record);
+/* Whether records wait for the mapper, which is not done. */
+bool shm_lending_is_stuck(const struct shm_conn *c);
+/* If the mapper is done: 1: `event` is that; 0: `ret_record`, which has waited, may be handed out,
+ * or NULL: none. -EFAULT: the record names pages that are not there; errors of mmap. */
+int shm_lending_resume(struct shm_conn *c, struct fabric_event *event,
+                       struct shm_record **ret_record);
+/* NULL: not lent, or a page of it is absent. */
+void *shm_lending_place(const struct shm_conn *c, uint32_t id, uint64_t offset, size_t bytes);
 
 /* shm_worker.c: the side that connects. */
 

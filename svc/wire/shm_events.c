@@ -62,40 +62,25 @@ static int take_word(struct shm_conn *c, const struct shm_record *record,
     return 1;
 }
 
-static int take_lend(struct shm_conn *c, const struct shm_record *record,
-                     struct fabric_event *event)
-{
-    uint64_t bytes;
-    int r = shm_lane_lend(c, record, &bytes);
-
-    if (r < 0)
-        return r;
-    *event = event_of(c, FABRIC_EVENT_REGION);
-    event->word = record->word;
-    event->bytes = bytes;
-    return 1;
-}
-
 /* Only workers lend, only lanes say WORD. 1: an event; 0: none; else the connection is over. */
-static int take_record(struct shm_conn *c, const struct shm_record *record,
-                       struct fabric_event *event)
+static int take_record(struct shm_conn *c, struct shm_record *record, struct fabric_event *event)
 {
     bool is_lane = shm_owner(c)->is_lane;
 
     if (record->kind == SHM_RECORD_MESSAGE)
-        return take_message(c, record, event);
+        return is_lane && shm_lending_waits(c, record) ? 0 : take_message(c, record, event);
     if (record->kind == SHM_RECORD_WORD && !is_lane)
         return take_word(c, record, event);
     if (record->kind == SHM_RECORD_LEND && is_lane)
-        return take_lend(c, record, event);
+        return shm_lending_begin(c, record);
     if (record->kind == SHM_RECORD_WITHDRAW && is_lane)
-        return shm_lane_withdraw(c, record->word);
+        return shm_lending_withdraw(c, record->word);
     return -EBADMSG;
 }
 
 static bool is_drained(const struct shm_conn *c)
 {
-    return c->hung_up && c->in.head == c->final_tail;
+    return c->hung_up && !c->waits && c->in.head == c->final_tail;
 }
 
 /* Reads the ring straight into a message buffer that is free; a record of another kind leaves it
@@ -106,7 +91,7 @@ static int take_records(struct shm_conn *c, struct fabric_event *events, int eve
     int n = 0, r = 1;
 
     for (int budget = events_max; budget > 0 && r >= 0; budget--) {
-        if (c->messages_free == 0 || is_drained(c))
+        if (c->messages_free == 0 || c->waits || is_drained(c))
             break;
         struct shm_record *record = &c->messages[__builtin_ctzll(c->messages_free)];
         r = shm_take(&c->in, record);
@@ -124,6 +109,19 @@ static int take_records(struct shm_conn *c, struct fabric_event *events, int eve
     if (r < 0)
         shm_conn_end(c, r, (uint32_t)-r);
     return n;
+}
+
+/* What records have waited for. */
+static int take_mapped(struct shm_conn *c, struct fabric_event *event)
+{
+    struct shm_record *record;
+    int r = shm_lending_resume(c, event, &record);
+
+    if (record)
+        r = take_message(c, record, event);
+    if (r < 0)
+        shm_conn_end(c, r, (uint32_t)-r);
+    return r > 0;
 }
 
 /* Set by the handler of SIGBUS, in this very thread. */
@@ -151,6 +149,8 @@ static int take_open(struct shm_conn *c, struct fabric_event *events, int events
         c->room_wanted = false;
         events[n++] = event_of(c, FABRIC_EVENT_ROOM);
     }
+    if (n < events_max)
+        n += take_mapped(c, events + n);
     if (c->state == SHM_OPEN)
         n += take_records(c, events + n, events_max - n);
     if (c->state == SHM_OPEN && is_drained(c))
@@ -179,6 +179,8 @@ static bool open_has_work(struct shm_conn *c)
     if (is_poisoned(c) || c->open_due || c->completions_head != c->completions_tail ||
         is_drained(c))
         return true;
+    if (c->waits)
+        return !shm_lending_is_stuck(c) || (c->room_wanted && shm_conn_has_room(c));
     if (c->messages_free != 0 && !shm_consumer_is_empty(&c->in))
         return true;
     return c->room_wanted && shm_conn_has_room(c);

@@ -2,8 +2,9 @@
  * here comes from a process that is not trusted (W9): who it is, its packets, its descriptors. */
 #include "svc/wire/shm_conn.h"
 
+#include "svc/base/clock.h"
+#include "svc/wire/shm_absent.h"
 #include "svc/wire/shm_memory.h"
-#include "svc/wire/shm_prefault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 /* Sockets that have not said HELLO yet; beyond, the oldest is turned away. Each has two
@@ -20,6 +22,12 @@
 #define GREETINGS_PART 16
 /* Sockets looked at in one poll. */
 #define LOOKS_MAX 64
+/* Any user of the host can connect, and each who does costs some 15 us: after so many the listener
+ * rests, for longer where one of them was refused by its uid, so that strangers have some
+ * hundredths of the lane's time at most (T7). */
+#define ACCEPTS_MAX 4
+#define REST_NS (200 * NS_PER_US)
+#define REST_OF_STRANGERS_NS (2 * NS_PER_MS)
 
 static int watch(struct shm_fabric *f, int fd, uint32_t events, void *data)
 {
@@ -49,7 +57,12 @@ static int open_lane(struct shm_fabric *f, const char *address)
     r = shm_socket_listen(address, &f->listener_fd);
     if (r < 0)
         return r;
-    return watch(f, f->listener_fd, EPOLLIN, f);
+    r = shm_mapper_start(&f->mapper);
+    if (r == 0)
+        r = watch(f, f->mapper.news_fd, EPOLLIN | EPOLLET, NULL);
+    if (r == 0)
+        r = watch(f, f->listener_fd, EPOLLIN, f);
+    return r < 0 ? r : watch(f, f->rest_fd, EPOLLIN, &f->rest_fd);
 }
 
 int shm_lane_listen(struct fabric *base, const char *address, char *ret_address)
@@ -62,7 +75,9 @@ int shm_lane_listen(struct fabric *base, const char *address, char *ret_address)
         f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (f->spare_fd < 0)
         f->spare_fd = open_spare();
-    if (f->epoll_fd < 0 || f->spare_fd < 0)
+    if (f->rest_fd < 0)
+        f->rest_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (f->epoll_fd < 0 || f->spare_fd < 0 || f->rest_fd < 0)
         return -errno;
     int r = open_lane(f, address);
     if (r < 0)
@@ -122,33 +137,59 @@ static void limit_greetings(struct shm_fabric *f)
     }
 }
 
-/* A socket has been accepted: who is it? */
-static void admit(struct shm_fabric *f, int socket)
+/* An accepted socket becomes a connection, or not. false: its user has no business here. */
+static bool admit(struct shm_fabric *f, int socket)
 {
     struct shm_peer peer;
     struct shm_conn *c;
 
     if (shm_socket_peer(socket, &peer) < 0) {
         close(socket);
-        return;
+        return true;
     }
     if (!is_allowed(f, peer.uid)) {
         send_refusal(socket, EACCES);
         shm_fds_close((const int[]){socket, peer.pidfd}, 2);
-        return;
+        return false;
     }
     limit_greetings(f);
     if (shm_conn_create(f, socket, &peer, SHM_GREETING, &c) < 0)
-        return;
+        return true;
     f->greetings++;
     if (watch(f, socket, EPOLLIN | EPOLLRDHUP | EPOLLET, c) < 0 ||
         (peer.pidfd >= 0 && watch(f, peer.pidfd, EPOLLIN | EPOLLET, c) < 0))
         shm_conn_drop(c);
+    return true;
+}
+
+static void watch_listener(struct shm_fabric *f, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = f};
+
+    epoll_ctl(f->epoll_fd, EPOLL_CTL_MOD, f->listener_fd, &event);
+}
+
+static void rest(struct shm_fabric *f, uint64_t rest_ns)
+{
+    struct itimerspec when = {.it_value = {.tv_nsec = (long)rest_ns}};
+
+    if (timerfd_settime(f->rest_fd, 0, &when, NULL) == 0)
+        watch_listener(f, 0);
+}
+
+static void end_rest(struct shm_fabric *f)
+{
+    uint64_t expirations;
+
+    if (read(f->rest_fd, &expirations, sizeof expirations) == sizeof expirations)
+        watch_listener(f, EPOLLIN);
 }
 
 static void accept_sockets(struct shm_fabric *f)
 {
-    for (int i = 0; i < LOOKS_MAX; i++) {
+    bool are_known = true;
+
+    for (int i = 0; i < ACCEPTS_MAX; i++) {
         int socket;
         int r = shm_socket_accept(f->listener_fd, &socket);
 
@@ -157,8 +198,9 @@ static void accept_sockets(struct shm_fabric *f)
         if (r < 0 && r != -ECONNABORTED)
             return;
         if (r == 0)
-            admit(f, socket);
+            are_known &= admit(f, socket);
     }
+    rest(f, are_known ? REST_NS : REST_OF_STRANGERS_NS);
 }
 
 void shm_lane_look(struct shm_fabric *f)
@@ -170,21 +212,41 @@ void shm_lane_look(struct shm_fabric *f)
     for (int i = 0; i < n; i++) {
         if (events[i].data.ptr == f)
             accept_sockets(f);
+        else if (events[i].data.ptr == &f->rest_fd)
+            end_rest(f);
         else if (events[i].data.ptr)
             shm_conn_look(events[i].data.ptr);
-        /* else an eventfd, never read: the worker could have made that block (S4) */
+        /* else an eventfd, never read: the worker could have made that block (S4); or the mapper's
+         */
     }
+}
+
+/* Whole before a lane touches it, and mapped: whoever connects has populated it (S14). */
+static int map_whole(struct shm_conn *c, int fd, uint64_t bytes, void **ret_base)
+{
+    void *base;
+    int r = shm_memory_map_guarded(fd, bytes, &c->is_poisoned, &base);
+
+    if (r < 0)
+        return r;
+    bool fails = shm_absent_fail(base, bytes);
+    if (shm_absent_fill(base, bytes, fails, fd, 0) < bytes) {
+        shm_memory_unmap(base, bytes);
+        return -EFAULT;
+    }
+    *ret_base = base;
+    return 0;
 }
 
 static int map_hello(struct shm_conn *c, const int fds[2])
 {
     void *rings, *bell;
-    int r = shm_memory_map_guarded(fds[0], sizeof(struct shm_rings), &c->is_poisoned, &rings);
+    int r = map_whole(c, fds[0], sizeof(struct shm_rings), &rings);
 
     if (r < 0)
         return r;
     c->rings = rings;
-    r = shm_memory_map_guarded(fds[1], sizeof(struct shm_bell), &c->is_poisoned, &bell);
+    r = map_whole(c, fds[1], sizeof(struct shm_bell), &bell);
     if (r < 0)
         return r;
     c->peer_bell = bell;
@@ -258,58 +320,4 @@ void shm_lane_refuse(struct fabric_conn *base, int reason)
     if (c->state == SHM_ASKED)
         send_refusal(c->socket, reason);
     shm_conn_drop(c);
-}
-
-/* The record's promise, the packet and the descriptor must agree. */
-static int map_region(struct shm_conn *c, uint32_t id, uint64_t bytes)
-{
-    struct shm_packet lend;
-    int fds[SHM_PACKET_FDS_MAX];
-    size_t fds_count;
-    void *memory;
-    int r = shm_packet_receive(c->socket, &lend, fds, &fds_count);
-
-    if (r < 0)
-        return -EBADMSG; /* it was to be sent before the record */
-    if (lend.kind == SHM_PACKET_LEND && lend.word == id && lend.bytes == bytes && fds_count == 1)
-        r = shm_memory_map_guarded(fds[0], bytes, &c->is_poisoned, &memory);
-    else
-        r = -EBADMSG;
-    shm_fds_close(fds, fds_count);
-    if (r < 0)
-        return r;
-    c->regions[id] = (struct shm_region){.base = memory, .bytes = bytes};
-    shm_prefault_add(shm_owner(c), &c->regions[id]);
-    c->mapped_bytes += bytes;
-    return 0;
-}
-
-int shm_lane_lend(struct shm_conn *c, const struct shm_record *record, uint64_t *ret_bytes)
-{
-    uint64_t bytes;
-
-    memcpy(&bytes, record->body, sizeof bytes);
-    if (record->bytes != sizeof bytes || record->word >= FABRIC_REGIONS_MAX ||
-        c->regions[record->word].base)
-        return -EBADMSG;
-    if (bytes > shm_owner(c)->mapped_bytes_max - c->mapped_bytes)
-        return -ENOSPC;
-    int r = shm_owner(c)->may_lend ? shm_owner(c)->may_lend(c->owner, bytes) : 0;
-    if (r == 0)
-        r = map_region(c, record->word, bytes);
-    if (r < 0)
-        return r;
-    *ret_bytes = bytes;
-    return 0;
-}
-
-int shm_lane_withdraw(struct shm_conn *c, uint32_t id)
-{
-    if (id >= FABRIC_REGIONS_MAX || !c->regions[id].base)
-        return -EBADMSG;
-    shm_prefault_remove(shm_owner(c), &c->regions[id]);
-    shm_memory_unmap(c->regions[id].base, c->regions[id].bytes);
-    c->mapped_bytes -= c->regions[id].bytes;
-    c->regions[id] = (struct shm_region){0};
-    return 0;
 }

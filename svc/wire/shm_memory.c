@@ -4,6 +4,7 @@
 #include "svc/wire/shm_memory.h"
 
 #include "svc/base/cleanup.h"
+#include "svc/base/populate.h"
 #include "svc/base/shortage.h"
 #include "svc/wire/shm_sigbus.h"
 
@@ -37,6 +38,10 @@ int shm_memory_create(const char *name, uint64_t bytes, int *ret_fd, void **ret_
     void *base = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return -errno;
+    if (populate(base, whole) < 0) {
+        munmap(base, whole);
+        return -ENOMEM;
+    }
     *ret_base = base;
     *ret_fd = take_fd(&fd);
     return 0;

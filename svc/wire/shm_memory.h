@@ -7,7 +7,8 @@
 #include <stdint.h>
 
 /* A zeroed memfd of `bytes` (rounded up to pages) that can neither shrink nor grow, mapped for
- * reading and writing. Errors: -ENOMEM, -EMFILE, -ENFILE. */
+ * reading and writing, with all its pages: its maker pays for them (S14). Errors: -ENOMEM, -EMFILE,
+ * -ENFILE. */
 int shm_memory_create(const char *name, uint64_t bytes, int *ret_fd, void **ret_base);
 
 /* From now on others can map it for reading only; mappings that exist keep their rights. */

@@ -12,6 +12,10 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
+/* Short, so that a worker in the queue of strangers has its turn soon (T7). */
+#define BACKLOG 256
+#define CONNECT_WAIT_US 500000
+
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
@@ -48,7 +52,7 @@ int shm_socket_listen(const char *address, int *ret_fd)
 
     if (fd < 0)
         return fd;
-    if (bind(fd, (struct sockaddr *)&name, bytes) < 0 || listen(fd, SOMAXCONN) < 0)
+    if (bind(fd, (struct sockaddr *)&name, bytes) < 0 || listen(fd, BACKLOG) < 0)
         return -errno;
     *ret_fd = take_fd(&fd);
     return 0;
@@ -64,6 +68,21 @@ int shm_socket_accept(int listener, int *ret_fd)
     return 0;
 }
 
+/* Waits for a moment at a queue that is full: strangers may fill it faster than a lane looks. */
+static int connect_in_turn(int fd, const struct sockaddr_un *name, socklen_t bytes)
+{
+    static const struct timeval moment = {.tv_usec = CONNECT_WAIT_US};
+    int flags = fcntl(fd, F_GETFL);
+
+    if (connect(fd, (const struct sockaddr *)name, bytes) == 0)
+        return 0;
+    if (errno != EAGAIN || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &moment, sizeof moment) < 0 ||
+        fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0)
+        return -errno;
+    int r = connect(fd, (const struct sockaddr *)name, bytes) < 0 ? -errno : 0;
+    return fcntl(fd, F_SETFL, flags) < 0 ? -errno : r;
+}
+
 int shm_socket_connect(const char *address, int *ret_fd)
 {
     struct sockaddr_un name;
@@ -72,8 +91,9 @@ int shm_socket_connect(const char *address, int *ret_fd)
 
     if (fd < 0)
         return fd;
-    if (connect(fd, (struct sockaddr *)&name, bytes) < 0)
-        return -errno;
+    int r = connect_in_turn(fd, &name, bytes);
+    if (r < 0)
+        return r;
     *ret_fd = take_fd(&fd);
     return 0;
 }

@@ -121,18 +121,9 @@ void shm_verb_withdraw(struct fabric_conn *base, uint32_t id)
     shm_withdraw_rest(c);
 }
 
-static void *place(const struct shm_conn *c, uint32_t id, uint64_t offset, size_t bytes)
-{
-    if (id >= FABRIC_REGIONS_MAX || !c->regions[id].base)
-        return NULL;
-    if (offset > c->regions[id].bytes || bytes > c->regions[id].bytes - offset)
-        return NULL;
-    return (char *)c->regions[id].base + offset;
-}
-
 void *shm_verb_map(struct fabric_conn *base, uint32_t id, uint64_t offset, size_t bytes)
 {
-    return place(shm_conn(base), id, offset, bytes);
+    return shm_lending_place(shm_conn(base), id, offset, bytes);
 }
 
 bool shm_verb_is_sound(const struct fabric_conn *base)
@@ -144,7 +135,7 @@ uint64_t shm_verb_region_bytes(const struct fabric_conn *base, uint32_t id)
 {
     const struct shm_conn *c = (const struct shm_conn *)base;
 
-    return id < FABRIC_REGIONS_MAX ? c->regions[id].bytes : 0;
+    return id < FABRIC_REGIONS_MAX && c->regions[id] ? c->regions[id]->bytes : 0;
 }
 
 /* Room for one more completion, on a connection that can be used. */
@@ -167,7 +158,7 @@ int shm_verb_read(struct fabric_conn *base, uint32_t id, uint64_t offset, void *
                   void *context)
 {
     struct shm_conn *c = shm_conn(base);
-    const void *source = place(c, id, offset, bytes);
+    const void *source = shm_lending_place(c, id, offset, bytes);
     int r = completable(c);
 
     if (r < 0)
@@ -183,7 +174,7 @@ int shm_verb_write(struct fabric_conn *base, uint32_t id, uint64_t offset, const
                    size_t bytes, void *context)
 {
     struct shm_conn *c = shm_conn(base);
-    void *target = place(c, id, offset, bytes);
+    void *target = shm_lending_place(c, id, offset, bytes);
     int r = completable(c);
 
     if (r < 0)
@@ -199,7 +190,7 @@ int shm_verb_write_word(struct fabric_conn *base, uint32_t id, uint64_t offset, 
                         size_t bytes, uint32_t word, void *context)
 {
     struct shm_conn *c = shm_conn(base);
-    void *target = place(c, id, offset, bytes);
+    void *target = shm_lending_place(c, id, offset, bytes);
     int r = completable(c);
 
     if (r < 0)

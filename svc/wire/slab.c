@@ -4,13 +4,15 @@
  * longer. */
 #include "svc/wire/slab.h"
 
+#include "svc/base/populate.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Slabs double, so that 64 of them hold any model; untouched pages cost nothing. */
+/* Slabs double, so that 64 of them hold any model; pages that nobody has cost nothing. */
 #define SLAB_BYTES_FIRST (UINT64_C(4) << 20)
 #define SLAB_DOUBLINGS_MAX 8
 #define CLASS_LOOKS 8 /* at extents that may be too small, before a class where all are enough */
@@ -89,7 +91,7 @@ static int grow(struct slabs *s, uint64_t bytes)
     uint64_t slab_bytes = SLAB_BYTES_FIRST << doublings;
     if (s->count == FABRIC_REGIONS_MAX || bytes_of_all(s) > SLABS_BYTES_MOST - bytes)
         return -ENOSPC;
-    int r = region_create(bytes > slab_bytes ? bytes : slab_bytes, &slab->region);
+    int r = region_reserve(bytes > slab_bytes ? bytes : slab_bytes, &slab->region);
     if (r < 0)
         return r;
     r = init_extents(slab);
@@ -128,7 +130,7 @@ static int take(struct slab *slab, struct slab_extent *extent, uint64_t bytes, v
     return 0;
 }
 
-int slabs_alloc(struct slabs *s, size_t bytes, void **ret_memory)
+int slabs_reserve(struct slabs *s, size_t bytes, void **ret_memory)
 {
     if (bytes > SLABS_BYTES_MOST)
         return -ENOSPC;
@@ -196,6 +198,19 @@ int slabs_free(struct slabs *s, void *memory)
         return -ENOENT;
     release(slab, extent);
     return 0;
+}
+
+int slabs_alloc(struct slabs *s, size_t bytes, void **ret_memory)
+{
+    void *memory;
+    int r = slabs_reserve(s, bytes, &memory);
+    if (r == 0 && populate(memory, whole_pages(bytes)) < 0) {
+        slabs_free(s, memory);
+        r = -ENOMEM;
+    }
+    if (r == 0)
+        *ret_memory = memory;
+    return r;
 }
 
 int slabs_keep(struct slabs *s, void *memory)

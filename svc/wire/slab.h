@@ -35,9 +35,11 @@ struct slabs {
     uint32_t count;
 };
 
-/* Zeroed whole pages; at least one. A new slab raises `count`: the caller lends it.
+/* Zeroed whole pages, all there; at least one. A new slab raises `count`: the caller lends it.
  * Errors: -ENOMEM, -EMFILE, -ENOSPC (more than SLABS_BYTES_MOST, or than slabs can be lent). */
 int slabs_alloc(struct slabs *s, size_t bytes, void **ret_memory);
+/* The same, but for the pages: the caller populates them before it names them to a lane (S14). */
+int slabs_reserve(struct slabs *s, size_t bytes, void **ret_memory);
 /* The pages go back to the system. -ENOENT: not from here. */
 int slabs_free(struct slabs *s, void *memory);
 /* The pages outlast slabs_fini(). -ENOENT: not from here. */

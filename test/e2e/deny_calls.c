@@ -15,7 +15,9 @@
 static const struct {
     const char *name;
     unsigned number;
-} calls[] = {{"memfd_create", SYS_memfd_create}, {"pidfd_open", SYS_pidfd_open}};
+} calls[] = {{"memfd_create", SYS_memfd_create},
+             {"pidfd_open", SYS_pidfd_open},
+             {"userfaultfd", SYS_userfaultfd}};
 
 static int number_of(const char *name, unsigned *ret_number)
 {

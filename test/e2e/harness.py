@@ -312,6 +312,15 @@ def free_ports(count):
             return first
 
 
+def descriptors(pid):
+    """Entries of a process's descriptors. SkipTest: the service is not dumpable, so that only
+    CAP_SYS_PTRACE sees them."""
+    try:
+        return list(pathlib.Path(f'/proc/{pid}/fd').iterdir())
+    except PermissionError:
+        raise unittest.SkipTest('/proc/PID/fd of the service needs CAP_SYS_PTRACE') from None
+
+
 def connections(pid, port, end='remote', state=ESTABLISHED):
     """A process's TCP connections with that port at that end (local, remote), taken hold of from
     outside. Those that listen are such, too."""
@@ -322,7 +331,7 @@ def connections(pid, port, end='remote', state=ESTABLISHED):
             links[f'socket:[{fields[9]}]'] = int(fields[field].rsplit(':', 1)[1], 16)
     libc = ctypes.CDLL(None, use_errno=True)
     process = os.pidfd_open(pid)
-    for entry in pathlib.Path(f'/proc/{pid}/fd').iterdir():
+    for entry in descriptors(pid):
         with contextlib.suppress(OSError):
             if links.get(os.readlink(entry)) == port:
                 copy = libc.syscall(PIDFD_GETFD, process, int(entry.name), 0)

@@ -94,7 +94,8 @@ class Silence(unittest.TestCase):
         print(f'# a silent host: the job stood still for {taken:.3f} s')
         self.assertLess(taken, BUSY * SILENCE_S)
         finish_training(*workers)
-        self.assertEqual(joined[owner].wait(60), 0)  # it hears that it is not known any more
+        joined[owner].wait_for('counted as lost: it joins as a new one', 60)
+        joined[owner].wait_for('joined as aggregator 3')
 
 
 if __name__ == '__main__':

@@ -19,7 +19,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = {'PYTHONPATH': str(SOURCE / 'client/python'),
            'GRADPOOL_LIBRARY': str(BUILD / 'client/libgradpool.so'), 'PATH': '/usr/bin:/bin'}
 HOST = ['libraries', 'clock', 'nofile', 'memlock', 'dev-shm', 'memfd', 'pidfd', 'futex',
-        'cores', 'shm', 'tcp', 'python']
+        'cores', 'memory', 'lent-pages', 'shm', 'tcp', 'python']
 
 
 def run(*command, environment=None, before=None):

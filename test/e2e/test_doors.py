@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import stat
 import subprocess
+import tempfile
 import unittest
 
 import harness
@@ -158,6 +159,35 @@ class Doors(unittest.TestCase):
                                  capture_output=True, text=True, user=NOBODY, group=1,
                                  extra_groups=groups, cwd='/')
             self.assertEqual(answer.returncode, code, answer.stderr)
+
+    def test_processes_with_keys_gain_no_privileges_and_show_nobody_their_memory(self):
+        service = self.service(aggregators=1)
+        for pid in service.serve.pid, *service.pids():
+            status = pathlib.Path(f'/proc/{pid}/status').read_text()
+            self.assertIn('NoNewPrivs:\t1', status)
+            # /proc of a process that is not dumpable is root's, whoever runs it.
+            self.assertEqual(pathlib.Path(f'/proc/{pid}/mem').stat().st_uid, 0)
+
+    @unittest.skipUnless(os.geteuid() == 0, 'only root can be another user')
+    def test_a_process_of_the_same_user_does_not_read_a_key(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-test-'))
+        self.ends.callback(shutil.rmtree, folder, True)
+        shutil.copy(GRADPOOL, folder / 'gradpool')
+        (folder / 'gradpool').chmod(0o755)
+        os.chown(folder, NOBODY, NOBODY)
+        serve = subprocess.Popen([folder / 'gradpool', 'serve', '--state-dir', folder / 'state',
+                                  '--aggregators', '0', '--listen', 'gradpool://127.0.0.1:0'],
+                                 stderr=subprocess.PIPE, text=True, user=NOBODY, group=NOBODY,
+                                 extra_groups=[], cwd='/')
+        self.ends.callback(serve.stderr.close)
+        self.ends.callback(serve.wait)
+        self.ends.callback(serve.kill)
+        self.assertIn('listening on', serve.stderr.readline())
+        for name in 'mem', 'environ', 'fd', 'maps':
+            answer = harness.run(['/bin/cat' if name != 'fd' else '/bin/ls',
+                                  f'/proc/{serve.pid}/{name}'], capture_output=True, user=NOBODY,
+                                 group=NOBODY, extra_groups=[])
+            self.assertIn(b'Permission denied', answer.stderr, name)
 
     def test_a_group_that_is_none_is_named(self):
         folder = pathlib.Path(self.service(aggregators=0).folder)

@@ -138,7 +138,7 @@ class Fencing(unittest.TestCase):
         memory = lent_memory()
         before = digest_of(memory)
         process.signal(signal.SIGCONT)
-        self.assertEqual(process.wait(), 0, process.tail())
+        process.wait_for('counted as lost: it joins as a new one')
         self.assertIn('is not known here any more', process.text())
         self.assertEqual(digest_of(memory), before)
         training.check()

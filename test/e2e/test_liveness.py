@@ -74,7 +74,7 @@ class Liveness(unittest.TestCase):
         self.replaced(pid)
         self.finish(workers)
 
-    def test_one_on_another_connection_is_lost_and_ends_when_it_wakes(self):
+    def test_one_on_another_connection_is_lost_and_joins_anew_when_it_wakes(self):
         joined = Process([GRADPOOL, 'aggregator', '--join',
                           self.service.endpoint.removeprefix('gradpool://'), '--cores', '0'],
                          self.service.folder, 'joined', self.service.operator())
@@ -86,7 +86,7 @@ class Liveness(unittest.TestCase):
               process=self.service.serve)
         self.finish(workers)
         joined.signal(signal.SIGCONT)
-        self.assertEqual(joined.wait(), 0)
+        joined.wait_for('joined as aggregator 4')
         self.assertIn('is not known here any more', joined.text())
 
     def test_a_coordinator_that_is_stopped_for_longer_kills_nobody(self):

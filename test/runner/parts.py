@@ -30,6 +30,7 @@ LONG = {
     'migrations': Part(10, 'a thousand migrations, and a death at every step of one', ('plain',)),
     'copies': Part(10, 'replicas under losses, resizes and moves', ('plain',)),
     'elastic': Part(10, 'workers that join, leave and die, at every step of a resize', ('plain',)),
+    'memory': Part(5, 'tensors of 1 GiB beside services that may hold 256 and 64 MiB', ('plain',)),
     'large': Part(5, 'gigabytes, and hundreds of jobs', ('plain',)),
     'pytorch': Part(20, "PyTorch's own distributed tests, each rank an interpreter; and on gloo",
                   ('plain',), {'torch-whole'}),

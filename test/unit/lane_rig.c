@@ -1,6 +1,8 @@
 /* See lane_rig.h. */
 #include "test/unit/lane_rig.h"
 
+#include "svc/aggregator/lane_job.h"
+#include "svc/aggregator/lane_types.h"
 #include "svc/base/clock.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/broken_page.h"
@@ -180,6 +182,13 @@ void rig_settle(struct rig *rig)
         rig_turn_gently(rig);
 }
 
+/* A lane may map it later than it hears of the lending. */
+static bool has_region(struct rig *rig, uint32_t job, uint32_t rank)
+{
+    struct worker *w = job_peer(job_find(rig->lane, job), rank);
+    return !w || !w->conn || fabric_region_bytes(w->conn, 0) > 0;
+}
+
 void rig_connect(struct rig *rig, uint32_t i, uint32_t job, uint32_t rank)
 {
     struct rig_worker *w = &rig->workers[i];
@@ -192,6 +201,7 @@ void rig_connect(struct rig *rig, uint32_t i, uint32_t job, uint32_t rank)
     rig_until(rig, w->is_open);
     assert_int_equal(fabric_lend(w->conn, &w->region, 0), 0);
     rig_until(rig, w->next_ticket.magic == RECORD_MAGIC || (rank & RECORD_KEEPER));
+    rig_until(rig, has_region(rig, job, rank));
 }
 
 void rig_start_job(struct rig *rig, const char *kind, uint32_t count, uint32_t pieces,

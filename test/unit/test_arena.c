@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -262,6 +263,43 @@ static void what_lies_behind_the_bytes_that_were_asked_for_is_forbidden_ground(v
 }
 #endif
 
+static size_t pages_there(void *memory, size_t bytes)
+{
+    static unsigned char is_there[1024];
+    size_t there = 0, pages = bytes / (size_t)sysconf(_SC_PAGESIZE);
+    assert_true(pages <= sizeof is_there);
+    assert_int_equal(mincore(memory, bytes, is_there), 0);
+    for (size_t i = 0; i < pages; i++)
+        there += is_there[i] & 1;
+    return there;
+}
+
+static void prepared_memory_is_zeroed_whole_and_the_next_of_its_size(void **state)
+{
+    enum { BYTES = 3 << 20 };
+    struct arena *arena = new_arena();
+    struct arena_account account = {0};
+    char *used = arena_alloc(arena, &account, BYTES);
+    memset(used, 1, BYTES);
+    arena_free(arena, &account, used);
+    if (arena_prepare(arena, BYTES) == 0) { /* not where malloc() stands for the arena */
+        assert_int_equal(account.bytes, 0);
+        assert_int_equal(arena_counted_bytes(arena), 0);
+        char *other = arena_alloc(arena, &account, BYTES + 8192);
+        char *memory = arena_alloc_aligned(arena, &account, BYTES);
+        assert_int_equal(pages_there(memory, BYTES), BYTES / sysconf(_SC_PAGESIZE));
+        assert_true(is_zero(memory, BYTES));
+        assert_int_equal(arena_prepare(arena, BYTES), 0);
+        arena_free(arena, &account, other);
+        arena_free(arena, &account, memory);
+        arena_forget_prepared(arena);
+        assert_int_equal(account.bytes, 0);
+        assert_int_equal(arena_allocated_bytes(arena), 0);
+        assert_int_equal(arena_prepare(arena, BYTES), 0); /* goes with the arena */
+    }
+    arena_destroy(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +312,7 @@ int main(void)
         cmocka_unit_test(an_arena_bound_to_a_core_counts_the_same),
         cmocka_unit_test(any_thread_may_ask_how_much_there_is),
         cmocka_unit_test(destroying_nothing_leaves_other_arenas_alone),
+        cmocka_unit_test(prepared_memory_is_zeroed_whole_and_the_next_of_its_size),
 #ifdef __SANITIZE_ADDRESS__
         cmocka_unit_test(what_lies_behind_the_bytes_that_were_asked_for_is_forbidden_ground),
 #endif

@@ -228,7 +228,7 @@ static void two_hundred_thousand_areas_cost_no_more_each_than_a_few(void **state
     assert_non_null(held);
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < AREAS; i++)
-            assert_int_equal(slabs_alloc(&slabs, 1 + (size_t)i % 9000, &held[i]), 0);
+            assert_int_equal(slabs_reserve(&slabs, 1 + (size_t)i % 9000, &held[i]), 0);
         for (int i = 0; i < AREAS; i++) /* from both ends, and every other one first */
             assert_int_equal(slabs_free(&slabs, held[i % 2 ? i : AREAS - 2 - i]), 0);
         for (int i = 0; i < AREAS; i++)
@@ -237,7 +237,7 @@ static void two_hundred_thousand_areas_cost_no_more_each_than_a_few(void **state
     uint32_t count = slabs.count;
     void *memory;
     for (uint32_t i = 0; i < count; i++) /* all in one piece again */
-        assert_int_equal(slabs_alloc(&slabs, slabs.slab[i].region.bytes, &memory), 0);
+        assert_int_equal(slabs_reserve(&slabs, slabs.slab[i].region.bytes, &memory), 0);
     assert_int_equal(slabs.count, count);
     slabs_fini(&slabs);
     free(held);
@@ -248,8 +248,8 @@ static void more_slabs_than_can_be_lent_are_refused(void **state)
     static struct slabs slabs;
     void *memory;
     for (int i = 0; i < FABRIC_REGIONS_MAX; i++) /* each larger than what any slab has left */
-        assert_int_equal(slabs_alloc(&slabs, UINT64_C(2) << 30, &memory), 0);
-    assert_int_equal(slabs_alloc(&slabs, UINT64_C(2) << 30, &memory), -ENOSPC);
+        assert_int_equal(slabs_reserve(&slabs, UINT64_C(2) << 30, &memory), 0);
+    assert_int_equal(slabs_reserve(&slabs, UINT64_C(2) << 30, &memory), -ENOSPC);
     slabs_fini(&slabs);
 }
 

@@ -1,4 +1,5 @@
 /* What gradpool doctor reckons itself: CPU time that cgroups grant, versions that fit. */
+#include "svc/base/cgroup.h"
 #include "svc/cli/doctor.h"
 
 #include <ftw.h>
@@ -47,7 +48,7 @@ static int remove_root(void **state) { return nftw(root, remove_one, 8, FTW_DEPT
 
 static void assert_cores(double expected)
 {
-    assert_float_equal(doctor_cgroup_cores(root), expected, 1e-9);
+    assert_float_equal(cgroup_cores(root), expected, 1e-9);
 }
 
 static void a_host_without_cgroups_has_no_limit(void **state)
@@ -98,6 +99,49 @@ static void what_is_no_number_is_no_limit(void **state)
     assert_cores(0);
 }
 
+static void assert_memory(uint64_t limit_bytes, uint64_t left_bytes)
+{
+    struct cgroup_memory memory = cgroup_memory(root);
+    assert_int_equal(memory.limit_bytes, limit_bytes);
+    assert_int_equal(memory.left_bytes, left_bytes);
+}
+
+static void the_group_with_the_least_memory_left_counts(void **state)
+{
+    assert_memory(0, UINT64_MAX);
+    write_file("/proc/self/cgroup", "0::/a/b\n");
+    write_file("/sys/fs/cgroup/a/b/memory.max", "max\n");
+    assert_memory(0, UINT64_MAX);
+    write_file("/sys/fs/cgroup/a/memory.max", "1000\n");
+    write_file("/sys/fs/cgroup/a/memory.current", "400\n");
+    write_file("/sys/fs/cgroup/a/memory.stat", "anon 100\nfile 300\nkernel 0\nshmem 200\n");
+    assert_memory(1000, 700); /* of the 300 in files 100 can be had back */
+    write_file("/sys/fs/cgroup/a/b/memory.max", "900\n");
+    write_file("/sys/fs/cgroup/a/b/memory.current", "100\n");
+    assert_memory(1000, 700);
+    write_file("/sys/fs/cgroup/a/b/memory.current", "800\n");
+    assert_memory(900, 100);
+    assert_non_null(strstr(cgroup_memory(root).file, "/sys/fs/cgroup/a/b/memory.max"));
+}
+
+static void memory_of_version_1_is_read_where_it_is_mounted(void **state)
+{
+    write_file("/proc/self/cgroup", "5:memory:/pod\n4:cpu,cpuacct:/job\n0::/\n");
+    write_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    write_file("/sys/fs/cgroup/memory/pod/memory.limit_in_bytes", "268435456\n");
+    write_file("/sys/fs/cgroup/memory/pod/memory.usage_in_bytes", "100000000\n");
+    write_file("/sys/fs/cgroup/memory/pod/memory.stat",
+               "cache 1\nshmem 1\ntotal_cache 60000000\ntotal_shmem 20000000\n");
+    assert_memory(268435456, 208435456);
+    struct cgroup_memory memory = cgroup_memory(root);
+    assert_true(cgroup_memory_fits(&memory, 190000000));
+    assert_false(cgroup_memory_fits(&memory, 200000000)); /* a sixteenth is kept back */
+    write_file("/sys/fs/cgroup/memory/pod/memory.usage_in_bytes", "300000000\n");
+    assert_memory(268435456, 8435456);
+    memory = cgroup_memory(root);
+    assert_false(cgroup_memory_fits(&memory, 1));
+}
+
 static void a_version_fits_if_it_is_not_older_and_of_the_same_first_number(void **state)
 {
     assert_true(doctor_version_fits("1.17", "1.17"));
@@ -122,6 +166,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_path_that_is_not_mounted_falls_back_to_the_top, make_root,
                                         remove_root),
         cmocka_unit_test_setup_teardown(what_is_no_number_is_no_limit, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(the_group_with_the_least_memory_left_counts, make_root,
+                                        remove_root),
+        cmocka_unit_test_setup_teardown(memory_of_version_1_is_read_where_it_is_mounted, make_root,
+                                        remove_root),
         cmocka_unit_test(a_version_fits_if_it_is_not_older_and_of_the_same_first_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,12 +65,40 @@ static void a_refusal_says_who_what_how_much_and_which_option(void **state)
     assert_non_null(strstr(err.text, "may have 1 TiB"));
 }
 
+static void a_tenant_s_own_limits_are_kept_as_text(void **state)
+{
+    struct limits service, own, read;
+    struct err err;
+    char text[LIMITS_TEXT_BYTES];
+    limits_init(&service);
+    own = service;
+    assert_int_equal(limits_set_own(&own, &service, LIMIT_JOB_BYTES, "8K", &err), 0);
+    assert_int_equal(limits_set_own(&own, &service, LIMIT_TENANT_JOBS, "3", &err), 0);
+    assert_int_equal(limits_set_own(&own, &service, LIMIT_LANE_MEMORY, "1G", &err), -EINVAL);
+    assert_int_equal(limits_set_own(&own, &service, LIMITS, "1", &err), -EINVAL);
+    limits_write_own(&own, text, sizeof text);
+    assert_string_equal(text, "job-bytes=8192 tenant-jobs=3");
+    read = service;
+    assert_int_equal(limits_read_own(&read, text), 0);
+    assert_memory_equal(read.most, own.most, sizeof own.most);
+    assert_int_equal(read.own, own.own);
+    assert_int_equal(limits_read_own(&read, ""), 0);
+    assert_int_equal(limits_read_own(&read, "job-bytes"), -EBADMSG);
+    assert_int_equal(limits_read_own(&read, "no-such=1"), -EBADMSG);
+    assert_int_equal(limits_set_own(&own, &service, LIMIT_JOB_BYTES, "default", &err), 0);
+    assert_int_equal(own.most[LIMIT_JOB_BYTES], service.most[LIMIT_JOB_BYTES]);
+    own.tenant = "acme";
+    assert_int_equal(limits_check(&own, LIMIT_TENANT_JOBS, "tenant acme", 3, 1, &err), -EDQUOT);
+    assert_non_null(strstr(err.text, "gradpool tenant set acme --tenant-jobs-max"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_default_is_within_its_bounds_and_reads_as_it_is_shown),
         cmocka_unit_test(bytes_take_a_unit_and_numbers_do_not),
         cmocka_unit_test(a_refusal_says_who_what_how_much_and_which_option),
+        cmocka_unit_test(a_tenant_s_own_limits_are_kept_as_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,11 @@
  * nothing of it and serves the others. */
 #include "test/unit/shm_liar.h"
 
+#include "svc/base/clock.h"
 #include "svc/wire/shm_memory.h"
 #include "svc/wire/shm_socket.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -169,6 +171,41 @@ static void sockets_that_say_nothing_are_bounded_in_number(void **state)
     rig_expect_nothing(rig, &rig->lane);
 }
 
+static size_t count_descriptors(void)
+{
+    size_t count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+
+    assert_non_null(folder);
+    while (readdir(folder))
+        count++;
+    closedir(folder);
+    return count;
+}
+
+/* Of each that is accepted a lane has its socket and a descriptor of its process. */
+static void strangers_are_taken_four_a_look_and_then_the_listener_rests(void **state)
+{
+    struct rig *rig = *state;
+    struct fabric_event events[8];
+    int sockets[40];
+
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(shm_socket_connect(rig->address, &sockets[i]), 0);
+    size_t before = count_descriptors();
+    fabric_poll(rig->lane.fabric, events, 8);
+    assert_in_range(count_descriptors(), before + 1, before + 8);
+    uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+    while (count_descriptors() < before + 40) {
+        size_t had = count_descriptors();
+        fabric_poll(rig->lane.fabric, events, 8);
+        assert_true(count_descriptors() <= had + 8);
+        assert_true(clock_now_ns() < deadline_ns);
+    }
+    rig_connect(rig, 0);
+    shm_fds_close(sockets, 40);
+}
+
 static void without_descriptors_a_lane_turns_away_and_goes_on(void **state)
 {
     struct rig *rig = *state;
@@ -226,6 +263,7 @@ int main(void)
         LIAR_CASE(garbage_instead_of_hello_is_refused_and_leaks_nothing),
         LIAR_CASE(descriptors_that_come_without_a_byte_are_closed),
         LIAR_CASE(sockets_that_say_nothing_are_bounded_in_number),
+        LIAR_CASE(strangers_are_taken_four_a_look_and_then_the_listener_rests),
         LIAR_CASE(without_descriptors_a_lane_turns_away_and_goes_on),
         LIAR_CASE(a_worker_cannot_write_what_lanes_sleep_by),
     };

@@ -1,0 +1,38 @@
+/* Populates memory: by one call where the kernel has it (5.14), else page by page. On a virtual
+ * machine with nested paging the call takes a tenth of the time of the touches. Owns nothing. */
+#include "svc/base/populate.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* Changes no byte, whoever else writes there. */
+static void touch(char *memory, size_t bytes, size_t page)
+{
+    for (size_t at = 0; at < bytes; at += page)
+        (void)__atomic_fetch_or(memory + at, 0, __ATOMIC_RELAXED);
+}
+
+int populate(void *memory, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t before = (uintptr_t)memory % page;
+    char *start = (char *)memory - before;
+    int r;
+    if (bytes == 0)
+        return 0;
+    do
+        r = madvise(start, before + bytes, MADV_POPULATE_WRITE);
+    while (r < 0 && (errno == EINTR || errno == EAGAIN));
+    if (r == 0)
+        return 0;
+    if (errno != EINVAL && errno != EPERM && errno != ENOSYS)
+        return -ENOMEM;
+    touch(start, before + bytes, page);
+    return 0;
+}

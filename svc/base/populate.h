@@ -1,0 +1,12 @@
+/* Memory whose pages are all there before anybody depends on that: no first touch costs a fault
+ * later, and the process that populates is the one that pays. */
+#ifndef GRADPOOL_BASE_POPULATE_H
+#define GRADPOOL_BASE_POPULATE_H
+
+#include <stddef.h>
+
+/* Adds the pages that lack; what is there stays as it is, also while others write it. Errors:
+ * -ENOMEM the host, or this process's memory cgroup, has none to give. */
+int populate(void *memory, size_t bytes);
+
+#endif

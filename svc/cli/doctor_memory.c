@@ -1,0 +1,46 @@
+/* Limits of memory against what a service needs: a lane's own memory counts for the service, what
+ * workers lend counts for the workers. */
+#include "svc/base/cgroup.h"
+#include "svc/base/text.h"
+#include "svc/cli/doctor.h"
+#include "svc/wire/shm_absent.h"
+
+#define SERVICE_LEAST_BYTES (UINT64_C(64) << 20) /* coordinator, lanes, some jobs over a network */
+
+static void check_limit(struct view_checks *checks)
+{
+    struct cgroup_memory memory = cgroup_memory("");
+    char limit[32], left[32];
+    if (memory.limit_bytes == 0) {
+        doctor_say(checks, "memory", VIEW_OK, NULL, "no cgroup limits it");
+        return;
+    }
+    text_bytes(memory.limit_bytes, limit, sizeof limit);
+    text_bytes(memory.left_bytes, left, sizeof left);
+    bool is_short = memory.left_bytes < SERVICE_LEAST_BYTES;
+    doctor_say(checks, "memory", is_short ? VIEW_WARN : VIEW_OK,
+               is_short ? "raise the limit (memory.max, --memory of a container, limits.memory of "
+                          "a pod) before a service starts here"
+                        : NULL,
+               "the cgroup grants %s, of which %s are left (%s): a service needs them for "
+               "parameters and moments that lanes keep, a worker for tensors that it lends",
+               limit, left, memory.file);
+}
+
+static void check_absent_pages(struct view_checks *checks)
+{
+    if (shm_absent_can_fail())
+        doctor_say(checks, "lent-pages", VIEW_OK, NULL,
+                   "lanes never pay for pages that workers lend");
+    else
+        doctor_say(checks, "lent-pages", VIEW_WARN,
+                   "allow userfaultfd in the seccomp profile of the service; Linux 5.14 or later",
+                   "the system call userfaultfd is refused: lanes look at lent memory before each "
+                   "use, which costs CPU time");
+}
+
+void doctor_memory(struct view_checks *checks)
+{
+    check_limit(checks);
+    check_absent_pages(checks);
+}

@@ -1,0 +1,231 @@
+/* The lane's side of what is lent. A region is mapped by the mapper's thread, and so are the pages
+ * that a record names for the first time; the records of that connection wait meanwhile, those of
+ * others do not. What a worker lends without its pages ends its connection: the lane would pay for
+ * them. Everything here comes from a process that is not trusted (W9). Invariants S12 and S14 of
+ * svc/wire/README.md. */
+#include "svc/wire/shm_conn.h"
+
+#include "svc/wire/record.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct span {
+    uint32_t region;
+    uint64_t offset, bytes;
+};
+
+static struct shm_lent *region_of(const struct shm_conn *c, uint32_t id)
+{
+    return id < FABRIC_REGIONS_MAX ? c->regions[id] : NULL;
+}
+
+static void give(struct shm_conn *c, struct shm_lent *lent)
+{
+    c->waits = lent;
+    shm_mapper_give(&shm_owner(c)->mapper, lent);
+}
+
+/* ---- LEND ---- */
+
+/* The record's promise, the packet and the descriptor must agree. */
+static int take_region(struct shm_conn *c, uint32_t id, uint64_t bytes)
+{
+    struct shm_packet packet;
+    int fds[SHM_PACKET_FDS_MAX];
+    size_t fds_count;
+    struct shm_lent *lent;
+    int r = shm_packet_receive(c->socket, &packet, fds, &fds_count);
+
+    if (r < 0)
+        return -EBADMSG; /* it was to be sent before the record */
+    if (packet.kind == SHM_PACKET_LEND && packet.word == id && packet.bytes == bytes &&
+        fds_count == 1)
+        r = shm_lent_create(id, fds[0], bytes, &c->is_poisoned, &lent);
+    else
+        r = -EBADMSG;
+    if (r < 0) {
+        shm_fds_close(fds, fds_count);
+        return r;
+    }
+    c->mapped_bytes += bytes;
+    give(c, lent);
+    return 0;
+}
+
+int shm_lending_begin(struct shm_conn *c, const struct shm_record *record)
+{
+    uint64_t bytes;
+
+    memcpy(&bytes, record->body, sizeof bytes);
+    if (record->bytes != sizeof bytes || record->word >= FABRIC_REGIONS_MAX ||
+        c->regions[record->word])
+        return -EBADMSG;
+    if (bytes > shm_owner(c)->mapped_bytes_max - c->mapped_bytes)
+        return -ENOSPC;
+    int r = shm_owner(c)->may_lend ? shm_owner(c)->may_lend(c->owner, bytes) : 0;
+    return r < 0 ? r : take_region(c, record->word, bytes);
+}
+
+int shm_lending_withdraw(struct shm_conn *c, uint32_t id)
+{
+    struct shm_lent *lent = region_of(c, id);
+
+    if (!lent)
+        return -EBADMSG;
+    c->regions[id] = NULL;
+    c->mapped_bytes -= lent->bytes;
+    shm_mapper_end(&shm_owner(c)->mapper, lent);
+    return 0;
+}
+
+void shm_lending_end(struct shm_conn *c)
+{
+    struct shm_mapper *mapper = &shm_owner(c)->mapper;
+
+    if (c->waits && region_of(c, c->waits->id) != c->waits)
+        shm_mapper_end(mapper, c->waits);
+    c->waits = NULL;
+    for (uint32_t id = 0; id < FABRIC_REGIONS_MAX; id++) {
+        shm_mapper_end(mapper, c->regions[id]);
+        c->regions[id] = NULL;
+    }
+}
+
+/* ---- what records name ---- */
+
+static struct span span_of(uint32_t region, uint64_t offset, uint64_t bytes, uint64_t stride,
+                           uint32_t count)
+{
+    uint64_t before = 0, whole;
+
+    if (count > 1 && __builtin_mul_overflow(stride, count - 1, &before))
+        return (struct span){0};
+    if (__builtin_add_overflow(before, bytes, &whole))
+        return (struct span){0};
+    return (struct span){region, offset, whole};
+}
+
+static size_t spans_of_ready(const struct shm_record *record, struct span spans[2])
+{
+    struct record_ready ready;
+    const struct record_output *output = &ready.output[0];
+
+    memcpy(&ready, record->body, sizeof ready);
+    uint32_t blocks = ready.outputs && output->count ? output->count : 1;
+    spans[0] = span_of(ready.input_region, ready.input_offset, ready.input_bytes,
+                       ready.input_stride, ready.input_stride ? blocks : 1);
+    spans[1] = ready.outputs
+                   ? span_of(output->region, output->offset, output->bytes, output->stride, blocks)
+                   : (struct span){0};
+    return 2;
+}
+
+/* Two places of the same length, one behind the other. */
+static size_t spans_of_backup(const struct shm_record *record, struct span spans[2])
+{
+    struct record_backup told;
+
+    memcpy(&told, record->body, sizeof told);
+    if (told.offset[1] <= told.offset[0])
+        return 0;
+    uint64_t half = told.offset[1] - told.offset[0];
+    spans[0] = span_of(told.region, told.offset[0], half, half, 2);
+    return 1;
+}
+
+/* What has no sense is refused by the lane, which knows the piece. */
+static size_t spans_of(const struct shm_record *record, struct span spans[2])
+{
+    uint8_t kind = record->bytes > 0 ? record->body[0] : 0;
+
+    if (kind == RECORD_READY && record->bytes == sizeof(struct record_ready))
+        return spans_of_ready(record, spans);
+    if (kind == RECORD_BACKUP && record->bytes == sizeof(struct record_backup))
+        return spans_of_backup(record, spans);
+    return 0;
+}
+
+static bool is_new(const struct shm_conn *c, const struct span *span)
+{
+    const struct shm_lent *lent = region_of(c, span->region);
+
+    return lent && span->bytes > 0 && span->offset <= lent->bytes &&
+           span->bytes <= lent->bytes - span->offset &&
+           !shm_lent_knows(lent, span->offset, span->bytes);
+}
+
+bool shm_lending_waits(struct shm_conn *c, struct shm_record *record)
+{
+    struct span spans[2];
+    size_t count = spans_of(record, spans);
+
+    for (size_t i = 0; i < count; i++) {
+        if (!is_new(c, &spans[i]))
+            continue;
+        struct shm_lent *lent = region_of(c, spans[i].region);
+        lent->offset = spans[i].offset;
+        lent->wanted = spans[i].bytes;
+        c->waiting = record;
+        give(c, lent);
+        return true;
+    }
+    return false;
+}
+
+/* ---- what the mapper has done ---- */
+
+static int resume_lend(struct shm_conn *c, struct shm_lent *lent, struct fabric_event *event)
+{
+    int r = lent->result;
+
+    if (r < 0) {
+        c->mapped_bytes -= lent->bytes;
+        shm_mapper_end(&shm_owner(c)->mapper, lent); /* which frees it */
+        return r;
+    }
+    c->regions[lent->id] = lent;
+    *event = (struct fabric_event){.kind = FABRIC_EVENT_REGION,
+                                   .conn = &c->base,
+                                   .owner = c->owner,
+                                   .word = lent->id,
+                                   .bytes = lent->bytes};
+    return 1;
+}
+
+int shm_lending_resume(struct shm_conn *c, struct fabric_event *event,
+                       struct shm_record **ret_record)
+{
+    struct shm_lent *lent = c->waits;
+
+    *ret_record = NULL;
+    if (!lent || !shm_lent_is_done(lent))
+        return 0;
+    c->waits = NULL;
+    if (region_of(c, lent->id) != lent)
+        return resume_lend(c, lent, event);
+    struct shm_record *record = c->waiting;
+    c->waiting = NULL;
+    if (lent->result < 0)
+        return lent->result;
+    if (!shm_lending_waits(c, record))
+        *ret_record = record;
+    return 0;
+}
+
+bool shm_lending_is_stuck(const struct shm_conn *c)
+{
+    return c->waits && !shm_lent_is_done(c->waits);
+}
+
+/* ---- where things lie ---- */
+
+void *shm_lending_place(const struct shm_conn *c, uint32_t id, uint64_t offset, size_t bytes)
+{
+    struct shm_lent *lent = region_of(c, id);
+
+    if (!lent || offset > lent->bytes || bytes > lent->bytes - offset)
+        return NULL;
+    return shm_lent_is_there(lent, offset, bytes, shm_owner(c)->polls) ? (char *)lent->base + offset
+                                                                       : NULL;
+}
