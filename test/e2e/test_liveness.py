@@ -60,7 +60,8 @@ class Liveness(unittest.TestCase):
     def test_a_lane_that_is_stuck_is_a_hung_aggregator_over_tcp(self):
         workers = self.start('--transport', 'tcp')
         pid = self.service.pids()[0]
-        lane = max(int(t.name) for t in pathlib.Path(f'/proc/{pid}/task').iterdir())
+        lane, = (int(t.name) for t in pathlib.Path(f'/proc/{pid}/task').iterdir()
+                 if (t / 'comm').read_text() == 'gradpool-lane\n')
         ptrace(PTRACE_SEIZE, lane)
         ptrace(PTRACE_INTERRUPT, lane)
 
