@@ -285,7 +285,7 @@ static void what_an_operator_has_moved_together_stays_together(void **state)
     struct pair pair = start_pair(rig, 40 * NS_PER_MS);
     struct job *job = job_of(rig, &pair.jobs[0]);
     assert_string_equal(order_hold_text(job, text, sizeof text), "");
-    struct end *operator= rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *operator= rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     envelope request = ENVELOPE_INIT;
     WIRE(MoveRequest) move = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
     move.job = (char *)"one";

@@ -31,9 +31,18 @@ static void expect_refused_for(struct rig *rig, const char *name, const char *wh
     rig_settle(rig);
 }
 
-static void expect_refused(struct rig *rig, const char *name)
+/* K102. */
+static void expect_waits(struct rig *rig, const char *name)
 {
-    expect_refused_for(rig, name, "cannot be placed");
+    uint64_t session;
+    uint32_t id;
+    struct end *worker = rig_join(rig, name, 0, 1, &session, &id);
+    end_declare_one(worker, "w", 1000);
+    envelope *notice = end_expect(worker, BODY(NOTICE));
+    assert_non_null(strstr(notice->notice->text, "beside no job that is not measured yet"));
+    message_free(notice);
+    end_leave(worker);
+    rig_settle(rig);
 }
 
 /* Looks that see nothing train, until that long has passed. */
@@ -54,7 +63,7 @@ static void a_job_that_never_trains_makes_nobody_refusable(void **state)
     limit(rig, 50000, IDLE_NS);
     struct end *aggregator = rig_aggregator(rig, 1);
     struct trained idle = trained_start(rig, "sits", &worker);
-    expect_refused(rig, "known"); /* it may begin any moment */
+    expect_waits(rig, "known"); /* it may begin any moment */
     do_nothing(aggregator, &idle, IDLE_NS);
     assert_int_equal(measure_lane_of(rig, "known"), idle.lane);
 }
@@ -72,7 +81,7 @@ static void who_trains_slowly_is_not_idle(void **state)
     trained_run(aggregator, &slow, 2, PERIOD_NS, 4 * NS_PER_MS);
     aggregator->answers = true;
     rig_settle(rig);
-    expect_refused(rig, "known");
+    expect_waits(rig, "known");
 }
 
 static void after_a_restart_jobs_take_what_is_known_of_them(void **state)
@@ -90,7 +99,7 @@ static void after_a_restart_jobs_take_what_is_known_of_them(void **state)
     rig_crash(rig);
     rig_start(rig);
     rig_rejoin(rig, &before, 1, &held);
-    expect_refused(rig, "second");
+    expect_refused_for(rig, "second", "cannot be placed");
 }
 
 /* As a coordinator left it that ended before lanes had answered. */

@@ -167,13 +167,21 @@ static void a_failed_job_is_still_failed_after_a_restart(void **state)
     struct end *lane = rig_local_aggregator(rig, 1, "");
     struct worker zero = join(rig, 0, 1);
     declare(&zero, "w");
-    rig_kill(rig, lane->process);
+    WIRE(LaneFailure) failure = GRADPOOL__WIRE__LANE_FAILURE__INIT;
+    envelope told = GRADPOOL__WIRE__ENVELOPE__INIT;
+    failure.lane = lane->lanes[0];
+    failure.job_id = zero.job;
+    failure.code = -ECONNRESET;
+    failure.text = (char *)"rank 0 is stuck";
+    told.body_case = BODY(LANE_FAILURE);
+    told.lane_failure = &failure;
+    assert_int_equal(channel_send(lane->channel, &told), 0);
     message_free(end_expect(zero.end, BODY(JOB_FAILURE)));
     rig_crash(rig);
     rig_start(rig);
     resume(rig, &zero, 0, 1);
     envelope *message = end_expect(zero.end, BODY(JOB_FAILURE));
-    assert_non_null(strstr(message->job_failure->text, "aggregator 1"));
+    assert_non_null(strstr(message->job_failure->text, "rank 0 is stuck"));
     message_free(message);
 }
 
