@@ -54,7 +54,7 @@ void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint
                     const uint64_t *iterations);
 /* It was declared: where an iteration ends has to be seen anew. */
 void hold_note_tensor(gp_tensor *t);
-/* It is removed. */
+/* A tensor is removed. */
 void hold_forget_tensor(const gp_tensor *t);
 /* The tensor's next push has to wait until the hold is over. */
 bool hold_stops(const gp_tensor *t);

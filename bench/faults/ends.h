@@ -29,7 +29,7 @@ enum ends_news { ENDS_NOTHING, ENDS_END, ENDS_REPORT };
 enum ends_news ends_read(struct ends *ends, const char *line, pid_t *ret_pid, int *ret_status);
 /* It is to be killed by ours. */
 void ends_strike(struct ends *ends, pid_t pid);
-/* It is asked to end by ours. */
+/* A planned end: this process asked for it. */
 void ends_retire(struct ends *ends, pid_t pid);
 /* Whether ours killed it. */
 bool ends_was_struck(const struct ends *ends, pid_t pid);

@@ -10,7 +10,7 @@ void account_bill(struct lane_job *job, uint64_t ns);
 void account_apart(struct lane_job *job, uint64_t ns);
 /* Its part of the polls until now, for its connections. */
 void account_looks(struct lane_job *job);
-/* It has one more connection, or one less. */
+/* The job has one more connection, or one less. */
 void account_connection(struct lane_job *job, const struct fabric *fabric, int more);
 /* `spent_ns` was taken by this fabric since its last events: whose these are pay for it. */
 void account_events(struct lane *lane, size_t fabric, const struct fabric_event *events, int count,

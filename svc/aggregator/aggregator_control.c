@@ -13,7 +13,7 @@
 
 #define LEAVE_DEADLINE_NS NS_PER_S
 
-/* What the node has, and of a cgroup's limit as much as the node has of the host's memory. */
+/* Memory of the node, and of a cgroup's limit as much as the node has of the host's memory. */
 static uint64_t lane_memory_bytes(const struct aggregator *a, const struct core *core)
 {
     uint64_t all = cores_memory_bytes(a->cores), node = core->numa_memory_bytes;

@@ -94,7 +94,7 @@ int memory_prepare(struct lane_thread *thread, const struct memory_coming *comin
                    char ret_text[ERR_TEXT_BYTES]);
 /* Gives back what placing them has left. */
 void memory_forget(struct lane_thread *thread);
-/* What jobs on lanes wait for. */
+/* Memory that jobs on lanes wait for. */
 void memory_serve_wishes(struct aggregator *a);
 
 /* aggregator_moving.c: pieces that go to another lane, or come from one. */

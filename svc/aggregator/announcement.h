@@ -1,4 +1,4 @@
-/* What a rank has said about a round, for the files of this folder only. */
+/* Announcements of ranks about rounds, for the files of this folder only. */
 #ifndef GRADPOOL_AGGREGATOR_ANNOUNCEMENT_H
 #define GRADPOOL_AGGREGATOR_ANNOUNCEMENT_H
 
@@ -9,7 +9,7 @@
 
 struct operation;
 
-/* What a worker said about one round. Two are kept per rank, by the round's last bit (W3). */
+/* A worker's announcement of one round. Two are kept per rank, by the round's last bit (W3). */
 struct announcement {
     struct list tell_link; /* in worker.owed while something is to be told */
     uint64_t round;        /* 0: none */

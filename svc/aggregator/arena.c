@@ -21,7 +21,7 @@ struct count {
     int lack; /* why there was no memory the last time */
 };
 
-/* What the next allocations will get, made by another thread. */
+/* Memory for the next allocations, made by another thread. */
 struct prepared {
     struct list node;
     void *memory;

@@ -107,7 +107,7 @@ size_t lane_rank_bytes(void);
  * allocation on. */
 void lane_set_memory_limit(struct lane *lane, uint64_t bytes);
 void lane_set_job_memory_limit(struct lane *lane, uint64_t bytes);
-/* What the workers of a job, and of all jobs of its tenant, may lend to the lane, and what the job
+/* Limits of what workers of a job, and of all jobs of its tenant, lend to the lane, and the job's
  * may hold of its memory; 0: no limit. Holds from the next lending, or allocation, on. */
 struct lane_lent {
     uint64_t bytes_max;

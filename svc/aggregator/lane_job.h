@@ -43,7 +43,7 @@ struct breaks {
 
 struct worker *job_peer(struct lane_job *job, uint32_t number); /* NULL: none, or no room */
 struct lane_job *job_find(struct lane *lane, uint32_t id);
-/* What it takes of the arena without pieces. */
+/* Arena memory of a job without pieces. */
 size_t job_bytes(uint32_t workers);
 int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t workers,
                struct lane_job **ret_job);

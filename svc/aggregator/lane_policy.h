@@ -20,7 +20,7 @@ void policy_put_back(struct lane_job *job);
 void policy_set_tenant(struct lane_job *job, const char *name);
 /* The job ends. */
 void policy_forget(struct lane_job *job);
-/* It took so much of the lane's time. */
+/* The job took so much of the lane's time. */
 static inline void policy_pay(struct lane_job *job, uint64_t ns)
 {
     job->turn.used_ns += ns;

@@ -42,7 +42,7 @@ static bool may_go(const struct line *line, const struct line_entry *entry)
     return line->ahead_ns == 0 || entry->used_ns <= line->base_ns + line->ahead_ns;
 }
 
-/* Whoever is too far ahead goes behind the others; NULL: all are. */
+/* A member that is too far ahead goes behind the others; NULL: all are. */
 static struct line_entry *find(struct line *line)
 {
     struct list *stop = NULL, *node;

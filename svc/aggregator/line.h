@@ -26,9 +26,9 @@ static inline bool line_is_empty(const struct line *line)
     return list_is_empty(&line->light) && list_is_empty(&line->rest);
 }
 static inline bool line_has(const struct line_entry *entry) { return !list_is_empty(&entry->link); }
-/* It has something to do, and had not before. */
+/* A member has something to do, and had not before. */
 void line_join(struct line *line, struct line_entry *entry);
-/* It has had its turn, and has more to do. */
+/* A member has had its turn, and has more to do. */
 static inline void line_join_again(struct line *line, struct line_entry *entry)
 {
     list_append(&line->rest, &entry->link);

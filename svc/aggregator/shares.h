@@ -1,4 +1,4 @@
-/* What each tenant has of what an aggregator process has once: address space, mappings and
+/* Shares of tenants in what an aggregator process has once: address space, mappings and
  * descriptors. Any thread; takes a lock, for lending and connecting only. README: A76. */
 #ifndef GRADPOOL_AGGREGATOR_SHARES_H
 #define GRADPOOL_AGGREGATOR_SHARES_H
@@ -17,10 +17,10 @@ enum share_kind {
 /* Whether the tenant may have so much more. `has_others`: other tenants exist, so that no tenant
  * has more than half. A last part is kept for those that have little. */
 bool shares_allow(const char *tenant, bool has_others, enum share_kind kind, uint64_t more);
-/* What it has now; negative: it has given that back. */
+/* The tenant takes so much more; negative: it gives that back. */
 void shares_add(const char *tenant, enum share_kind kind, int64_t more);
 uint64_t shares_used(const char *tenant, enum share_kind kind);
-/* What the process has of it, for all. */
+/* The process's whole of it, for all tenants. */
 uint64_t shares_most(enum share_kind kind);
 
 /* For tests: as if the process had so much; 0: what it has. */

@@ -11,15 +11,15 @@ struct wanted_arrays {
     size_t state_bytes, kept_bytes;
 };
 
-/* What placing them will allocate: arrays, one row a piece, and everything else together. -ENOSPC,
+/* Memory that placing them allocates: arrays, one row a piece, and all else together. -ENOSPC,
  * -EDQUOT: more than the lane, or the job, may hold; nothing should be made ready then. */
 int wanted_by_pieces(struct lane *lane, uint32_t job, uint32_t workers,
                      const struct lane_piece *pieces, size_t count, struct wanted_arrays *ret_rows,
                      size_t *ret_rest_bytes);
 
-/* What jobs wait for, up to `room` allocations; returns how many. */
+/* Allocations that jobs wait for, `room` at most; returns how many. */
 size_t wanted_by_jobs(const struct lane *lane, size_t *ret_bytes, size_t room);
-/* It is ready: the jobs that waited go on. `why_not`: it cannot be had, and they fail. */
+/* The memory is ready: the jobs that waited go on. `why_not`: it cannot be had, and they fail. */
 void wanted_is_ready(struct lane *lane, const char *why_not);
 
 #endif

@@ -46,7 +46,7 @@ static void parse(int argc, char **argv, const char **ret_state_dir)
     knobs_parse(&command, argc, argv, ret_state_dir);
 }
 
-/* What it still says is for nobody; its end is the end of the connection. */
+/* Messages until then are dropped; the end of the service is the end of the connection. */
 static bool has_hung_up(struct channel *channel)
 {
     struct pollfd end = {.fd = channel_fd(channel), .events = POLLIN};

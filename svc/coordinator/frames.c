@@ -51,7 +51,7 @@ int frames_admit(struct peer *p)
 
 bool frames_waits(const struct peer *p) { return !list_is_empty(&p->frame_link); }
 
-/* Those for which there is room now come again by themselves. */
+/* Peers for which there is room now come again by themselves. */
 static void let_others(struct service *s)
 {
     list_for_each_safe (node, &s->frames_waiting) {

@@ -12,7 +12,7 @@
 /* A message has begun, and is not whole. 0: it may go on coming; 1: from now on; -EAGAIN: not yet,
  * peer_check_held() follows once it may. */
 int frames_admit(struct peer *p);
-/* It waits for memory. */
+/* The peer waits for memory. */
 bool frames_waits(const struct peer *p);
 /* A message is whole. */
 void frames_received(struct peer *p);

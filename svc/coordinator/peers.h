@@ -74,9 +74,9 @@ void peer_fail_memory(struct peer *p, uint64_t id);
 bool peer_is_operator(struct peer *p, uint64_t request, const char *what);
 /* The process of its session has ended: once all is read that it sent, the session is lost. */
 void peer_read_out(struct peer *p);
-/* It has a turn, as if something had come from it. */
+/* The peer has a turn, as if something had come from it. */
 void peer_wait_for_turn(struct peer *p);
-/* What it was held for may be over. */
+/* The reason for which the peer was held may be over. */
 void peer_check_held(struct peer *p);
 /* Lets it go from the loop, not before this handler ends. */
 void peer_break(struct peer *p);

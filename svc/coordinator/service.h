@@ -90,7 +90,7 @@ static inline uint64_t piece_bytes_max(const struct service *s)
 }
 
 void service_put_numbers(struct service *s);
-/* What memory or the store did not allow is tried again, of all jobs, after RETRY_NS. */
+/* Work that memory or the store did not allow is tried again, of all jobs, after RETRY_NS. */
 void service_retry_later(struct service *s);
 
 /* --- stopping.c --- */
@@ -126,7 +126,7 @@ void leavers_start(struct service *s);
 /* The view of an operator, but for ranks and limits of jobs: a StatusReply and a JobsReply, the
  * caller's. Figures are the last known ones. -ENOMEM. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);
-/* Who waits for this look at the aggregators, or an earlier one, is answered in its turn. */
+/* A peer that waits for this look at the aggregators, or an earlier one, is answered in its turn. */
 void view_look_over(struct service *s, uint64_t look);
 /* One request of the peer that is ready; false: there is none. */
 bool view_answer(struct peer *p);

@@ -51,7 +51,7 @@ static int check_above(const char *path, struct err *err)
                    path, folder.st_mode & 07777, path);
 }
 
-/* What lies in it is trusted: keys, routes, the socket of operators. */
+/* Files in the state dir are trusted: keys, routes, the socket of operators. */
 static int check_own(const char *path, struct err *err)
 {
     struct stat folder;

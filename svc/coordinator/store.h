@@ -156,7 +156,7 @@ static inline int store_commit(struct store *store, struct err *err)
 {
     return store->ops->commit(store, err);
 }
-/* What was committed is on the disk, and in the file rather than in its log. A failure is logged:
+/* Commits so far are on the disk, and in the file rather than in its log. A failure is logged:
  * it takes nothing back. */
 static inline void store_sync(struct store *store) { store->ops->sync(store); }
 static inline int store_load(struct store *store,

@@ -29,7 +29,7 @@ int store_marker_check(const struct store_marker *marker, const char *path, uint
                        struct err *err);
 /* Makes it, or takes it over. -EACCES, ... */
 int store_marker_open(struct store_marker *marker, struct err *err);
-/* That is not sure to be on disk either: one small write. */
+/* The count is not sure to be on disk either: one small write. */
 void store_marker_write(struct store_marker *marker);
 
 #endif

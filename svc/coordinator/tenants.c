@@ -287,7 +287,7 @@ static struct tenant *find_active(struct peer *p, const envelope *request, const
     return NULL;
 }
 
-/* What jobs have stays; lanes hear what holds from now on (K13). */
+/* Shares that jobs have stay; lanes hear what holds from now on (K13). */
 static void tell_lanes(struct service *s, const struct tenant *tenant)
 {
     list_for_each (node, &s->jobs) {

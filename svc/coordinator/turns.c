@@ -1,4 +1,4 @@
-/* Who is served next: by party, then by connection, whoever has used the least time lately first.
+/* The next to be served: by party, then by connection, the least user of time lately first.
  * Expensive work waits until nothing cheaper has come for a while, since a handler that has begun
  * is not interrupted. Owns the books of CPU time; never the objects that take turns. README: K99,
  * K100. */
@@ -103,7 +103,7 @@ struct turn *turns_bill(struct turns *turns, struct turn *payer)
 
 /* --- waiting --- */
 
-/* Who waits is forgiven at the rate of everybody: level by level, window by window. */
+/* Members that wait are forgiven at the rate of all: level by level, window by window. */
 static void shift_levels(struct party *party, uint64_t window)
 {
     uint64_t passed = window - party->window;
@@ -215,7 +215,7 @@ uint64_t turns_due_ns(struct turns *turns, uint64_t now_ns)
     return due_ns <= now_ns ? 0 : due_ns;
 }
 
-/* What an aggregator answers is no sign that somebody is about to ask more. */
+/* An aggregator's answer is no sign that somebody is about to ask more. */
 static void note_served(struct turns *turns, enum party_kind kind, enum turn_key key)
 {
     if (kind != PARTY_AGGREGATORS)

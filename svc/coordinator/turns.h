@@ -55,13 +55,13 @@ void party_init(struct party *party, enum party_kind kind, uint32_t budget_perce
 /* No turn of it waits any more. */
 void party_fini(struct party *party);
 void turn_init(struct turn *turn, struct party *party, void (*take)(struct turn *turn));
-/* It goes: it neither waits nor pays any more. */
+/* The turn goes: it neither waits nor pays any more. */
 void turn_fini(struct turns *turns, struct turn *turn);
 
 /* Waits from now on, unless it does already. */
 void turn_wait(struct turns *turns, struct turn *turn);
 bool turn_waits(const struct turn *turn);
-/* It belongs to another party, and pays there. */
+/* The turn belongs to another party from now on, and pays there. */
 void turn_join(struct turns *turns, struct turn *turn, struct party *party);
 
 /* When the next turn may be taken; 0: now; UINT64_MAX: none waits. */

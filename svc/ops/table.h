@@ -15,7 +15,7 @@ struct table {
 
 /* Titles end with NULL, at most TABLE_COLUMNS_MAX; one that begins with '>' is for numbers. */
 void table_init(struct table *table, const char *const *titles);
-/* What a terminal would obey becomes '?' (text_disarm()): names are a tenant's choice. */
+/* Bytes that a terminal would obey become '?' (text_disarm()): names are a tenant's choice. */
 void table_add(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Prints whole rows and frees. -ENOMEM, -EIO. */
 int table_print(struct table *table, FILE *out);

@@ -78,7 +78,7 @@ struct view_fact {
     const char *name, *value;
 };
 
-/* What a tenant costs the coordinator; "": those who come without a key. */
+/* Cost of a tenant for the coordinator; "": those who come without a key. */
 struct view_payer {
     const char *tenant;
     uint64_t cpu_ns;

@@ -122,7 +122,7 @@ int limits_read_own(struct limits *limits, const char *text)
     return 0;
 }
 
-/* Who can raise it, and how. */
+/* The advice: by whom and how the limit is raised. */
 static void append_remedy(const struct limits *limits, enum limit limit, struct err *err)
 {
     const char *name = about[limit].name;

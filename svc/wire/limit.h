@@ -77,7 +77,7 @@ struct limit_about {
 
 const struct limit_about *limit_about(enum limit limit);
 
-/* What holds in one service, or for one of its tenants, by enum limit. */
+/* Limits of one service, or of one of its tenants, by enum limit. */
 struct limits {
     uint64_t most[LIMITS];
     uint32_t own;       /* a tenant's: bit i, limit i is its own and not the service's */

@@ -111,7 +111,7 @@ static int take_records(struct shm_conn *c, struct fabric_event *events, int eve
     return n;
 }
 
-/* What records have waited for. */
+/* The mapper is done with what records have waited for. */
 static int take_mapped(struct shm_conn *c, struct fabric_event *event)
 {
     struct shm_record *record;

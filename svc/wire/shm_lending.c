@@ -163,7 +163,7 @@ static size_t spans_of_backup(const struct shm_record *record, struct span spans
     return 1;
 }
 
-/* What has no sense is refused by the lane, which knows the piece. */
+/* A record without sense is refused by the lane, which knows the piece. */
 static size_t spans_of(const struct shm_record *record, struct span spans[2])
 {
     uint8_t kind = record->bytes > 0 ? record->body[0] : 0;

@@ -1,4 +1,4 @@
-/* What is known of a region that a worker lends, and the work of mapping it. Must never add a page
+/* Knowledge of a region that a worker lends, and the work of mapping it. Must never add a page
  * to the region: its worker pays for it, not this process. Invariants S12 and S14 of
  * svc/wire/README.md. */
 #include "svc/wire/shm_lent.h"

@@ -21,7 +21,7 @@ static void leave_core(void)
         (void)sched_setaffinity(0, sizeof cores, &cores);
 }
 
-/* What is over is due at once. NULL: nothing is due before `ret_due_ns`, if ever. */
+/* Work that is over is due at once. NULL: nothing is due before `ret_due_ns`, if ever. */
 static struct shm_lent *find_due(struct shm_mapper *m, uint64_t now_ns, uint64_t *ret_due_ns)
 {
     list_for_each (node, &m->queue) {

@@ -12,7 +12,7 @@
 /* Connections of a tenant that one poll looks at. */
 #define LOOKS_PER_TENANT (2 * FABRIC_GROUP_LOOKS_MAX)
 
-/* What lies behind the node is first the next time. */
+/* The member behind the node is first the next time. */
 static void begin_at(struct list *head, struct list *node)
 {
     list_remove(head);

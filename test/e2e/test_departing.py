@@ -47,7 +47,7 @@ class Case(leaving.Case):
         os.kill(inside, signal.SIGTERM)
 
     def stop_other(self):
-        """It answers nothing, but is not lost yet (--aggregator-timeout)."""
+        """The aggregator answers nothing, but is not lost yet (--aggregator-timeout)."""
         self.other.signal(signal.SIGSTOP)
         self.addCleanup(self.other.signal, signal.SIGCONT)
 

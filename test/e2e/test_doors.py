@@ -1,4 +1,4 @@
-"""Who may give orders: over the Unix socket of the service or with an operator's key, and over
+"""Orders of operators: over the Unix socket of the service or with an operator's key, and over
 loopback nobody without either; what a stranger and a tenant see of the service."""
 import contextlib
 import grp
@@ -33,7 +33,7 @@ class Stranger(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.service = Service(aggregators=1)
-        # What the stranger runs must lie where every user reads.
+        # Programs of the stranger must lie where every user reads.
         cls.program = cls.service.folder / 'gradpool'
         shutil.copy(GRADPOOL, cls.program)
         for path in cls.program, cls.service.folder:

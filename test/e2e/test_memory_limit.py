@@ -134,7 +134,7 @@ class Limit(unittest.TestCase):
         self.assertEqual(result(service.worker('after', 0, 1))['wrong'], 0)
 
     def declare(self, service, elements, name):
-        """What a worker is told that declares a tensor with Adam's state."""
+        """The error of a worker that declares a tensor with Adam's state."""
         done = harness.run([sys.executable, '-c', DECLARE, str(elements)], capture_output=True,
                            text=True, env={**os.environ, 'GRADPOOL_ENDPOINT': service.endpoint,
                                            'GRADPOOL_JOB': name, 'RANK': '0', 'WORLD_SIZE': '1'})

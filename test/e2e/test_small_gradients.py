@@ -30,7 +30,7 @@ class Deep(test_ddp.Rank):
         return nn.Sequential(*layers)
 
     def pushes_of(self, attachment, train):
-        """What train(self) returns, and names of the tensors of each push_items()."""
+        """The result of train(self), and names of the tensors of each push_items()."""
         push_items, names = attachment.job.push_items, []
 
         def note(tensors, *arguments):

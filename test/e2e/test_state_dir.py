@@ -1,4 +1,4 @@
-"""What `gradpool serve` trusts of the folder with its state, and how it begins with one whose files
+"""Trust of `gradpool serve` in the folder with its state, and a start with one whose files
 are lost or damaged."""
 import json
 import os
@@ -25,7 +25,7 @@ class Case(unittest.TestCase):
         self.state = self.folder / 'state'
 
     def refused(self, *options, state=None):
-        """What serve says, which does not start."""
+        """The log of a serve that does not start."""
         answer = harness.run([GRADPOOL, 'serve', '--listen', 'gradpool://127.0.0.1:0',
                               '--aggregators', '0', '--state-dir', state or self.state, *options],
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -298,7 +298,7 @@ class Ends(Case):
 
 
 class FirstOfContainer(Case):
-    """Whose local aggregators end with it."""
+    """A serve whose local aggregators end with it."""
 
     def check_it(self, *init):
         self.start(before=(*harness.container(), *init), aggregators=1)

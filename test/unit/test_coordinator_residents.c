@@ -1,4 +1,4 @@
-/* What the packer and people are told of jobs that share lanes: K15 to K17, K106. */
+/* Figures of jobs that share lanes, for the packer and for people: K15 to K17, K106. */
 #include "svc/base/clock.h"
 #include "test/unit/measure_rig.h"
 

@@ -1,4 +1,4 @@
-/* What outlives the coordinator, what it refuses to start on, and what its end leaves. */
+/* Restarts: state that outlives the coordinator, starts that are refused, ends. */
 #include "test/unit/coordinator_rig.h"
 
 #include "svc/base/clock.h"

@@ -1,4 +1,4 @@
-/* What signals and `gradpool stop` do: leave jobs to the next start, or end them. */
+/* Signals and `gradpool stop`: leave jobs to the next start, or end them. */
 #include "test/unit/coordinator_rig.h"
 
 #include "svc/base/clock.h"

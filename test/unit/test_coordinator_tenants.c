@@ -246,7 +246,7 @@ static envelope *ask_status(struct end *e)
     return reply;
 }
 
-/* What of the service and of others is not the tenant's. */
+/* Figures of the service and of others, which are not the tenant's. */
 static void expect_own_status(struct end *e, size_t lanes, uint32_t tasks)
 {
     envelope *reply = ask_status(e);

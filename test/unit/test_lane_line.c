@@ -106,7 +106,7 @@ static void a_light_one_is_next_when_it_comes(void **state)
     }
 }
 
-/* It goes ahead no longer than a light one would. */
+/* A member goes ahead no longer than a light one would. */
 static void one_that_comes_and_goes_has_no_more_than_the_rest(void **state)
 {
     static const uint64_t cost_ns[3] = {90, 90, 90};

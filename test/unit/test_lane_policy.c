@@ -1,4 +1,4 @@
-/* Who gets the lane's next chunk (README of svc/aggregator, A20, A77), turn by turn: jobs of one
+/* The job that gets the lane's next chunk (README of svc/aggregator, A20, A77), turn by turn: jobs of one
  * worker each in shared memory, where a chunk is done in the turn that starts it. */
 #include "svc/aggregator/lane_types.h"
 #include "svc/base/clock.h"

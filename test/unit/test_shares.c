@@ -1,4 +1,4 @@
-/* What tenants may have of what an aggregator process has once. */
+/* Shares of tenants in what an aggregator process has once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

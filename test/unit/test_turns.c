@@ -1,4 +1,4 @@
-/* Whose turn it is: operators first, then who has used the least; who is over a budget rests. CPU
+/* Turns: operators first, then the least user; a party over its budget rests. CPU
  * time and the clock are the test's. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -34,7 +34,7 @@ static int warnings(const char *name)
     return lines_count;
 }
 
-/* Those of the first two tables unless they are typed, those of others if they say so. */
+/* Options of the first two tables unless they are typed, of others if they say so. */
 static void every_option_that_is_read_from_the_environment_is_known(void **state)
 {
     const struct knob *const tables[] = {
