@@ -1,6 +1,6 @@
-/* Memory that workers lend to a lane, held against what their job and their tenant may, and against the
- * tenant's share of the process. Counts are those of each worker's last lending: only what seems
- * too much is counted anew. README: A17, A76. */
+/* Memory that workers lend to a lane, held against what their job and their tenant may, and against
+ * the tenant's share of the process. Counts are those of each worker's last lending: only what
+ * seems too much is counted anew. README: A17, A76. */
 #include "svc/aggregator/lane_types.h"
 
 #include "svc/aggregator/shares.h"
@@ -116,7 +116,8 @@ static bool exceeds_quota(const struct lane_job *job, uint64_t bytes)
     return most > 0 && (bytes > most || shares_used(job->tenant, SHARE_LENT) > most - bytes);
 }
 
-/* Regions that were promised and are not mapped yet count already: other lanes ask at the same time. */
+/* Regions that were promised and are not mapped yet count already: other lanes ask at the same
+ * time. */
 int lending_may(void *context, uint64_t bytes)
 {
     struct worker *w = context;

@@ -21,8 +21,8 @@ void lane_let_go(struct lane *lane, uint32_t job, const uint64_t *gone);
 int lane_regroup(struct lane *lane, uint32_t job, uint32_t epoch, const struct lane_piece *pieces,
                  size_t count);
 
-/* Ranks whose connection has ended without a goodbye: while another one may follow (A70), and of elastic
- * jobs after that until they are let go. */
+/* Ranks whose connection has ended without a goodbye: while another one may follow (A70), and of
+ * elastic jobs after that until they are let go. */
 void lane_each_lost(const struct lane *lane,
                     void (*each)(void *context, uint32_t job, uint32_t rank, const char *peer,
                                  bool may_return),

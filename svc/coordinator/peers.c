@@ -148,7 +148,7 @@ void peer_finish(struct peer *p)
         shutdown(channel_fd(p->channel), SHUT_WR);
 }
 
-/* A peer that waits for a turn has said enough; the end of the connection is told once at any time. */
+/* A peer that waits for a turn has said enough; the end of the connection is told once, ever. */
 static void update_events(struct peer *p)
 {
     uint32_t events = channel_events(p->channel);
@@ -365,7 +365,8 @@ static void handle_message(struct peer *p, envelope *message)
     visitors_heard(p);
 }
 
-/* A peer that asks for more than it takes is not read on: its requests wait where they cost nothing. */
+/* A peer that asks for more than it takes is not read on: its requests wait where they cost
+ * nothing. */
 static bool is_held_back(const struct peer *p)
 {
     if (p->has_hung_up || p->state != PEER_OPEN || p->aggregator)

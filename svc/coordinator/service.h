@@ -126,7 +126,7 @@ void leavers_start(struct service *s);
 /* The view of an operator, but for ranks and limits of jobs: a StatusReply and a JobsReply, the
  * caller's. Figures are the last known ones. -ENOMEM. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);
-/* A peer that waits for this look at the aggregators, or an earlier one, is answered in its turn. */
+/* A peer that waits for this look at aggregators, or an earlier one, is answered in its turn. */
 void view_look_over(struct service *s, uint64_t look);
 /* One request of the peer that is ready; false: there is none. */
 bool view_answer(struct peer *p);
