@@ -34,18 +34,13 @@ static struct lent count_before(const struct worker *w, uint32_t end)
 /* Since its last lending a worker can only have taken regions back. */
 struct lent lending_count(const struct worker *w) { return count_before(w, w->lending.lent.end); }
 
-static bool maps_memory(const struct worker *w)
-{
-    return strcmp(fabric_kind(w->fabric), "shm") == 0;
-}
-
 static void count(struct worker *w)
 {
     struct lent now = count_before(w, FABRIC_REGIONS_MAX);
     const char *tenant = w->job->tenant;
     uint64_t before_bytes = w->lending.lent.bytes + w->lending.promised.bytes;
     uint32_t before_regions = w->lending.lent.regions + w->lending.promised.regions;
-    if (w->fabric && maps_memory(w)) {
+    if (w->lending.is_mapped) { /* the fabric may be closed already */
         shares_add(tenant, SHARE_LENT, (int64_t)(now.bytes - before_bytes));
         shares_add(tenant, SHARE_MAPPINGS, (int64_t)now.regions - before_regions);
     }
@@ -156,6 +151,7 @@ int lending_connect(struct worker *w, const struct fabric *fabric)
         return -EDQUOT;
     shares_add(w->job->tenant, SHARE_DESCRIPTORS, descriptors);
     w->lending.descriptors = descriptors;
+    w->lending.is_mapped = strcmp(fabric_kind(fabric), "shm") == 0;
     return 0;
 }
 
@@ -163,6 +159,7 @@ void lending_disconnect(struct worker *w)
 {
     shares_add(w->job->tenant, SHARE_DESCRIPTORS, -w->lending.descriptors);
     w->lending.descriptors = 0;
+    w->lending.is_mapped = false;
 }
 
 void lending_refused(struct worker *w)

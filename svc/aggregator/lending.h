@@ -2,6 +2,7 @@
 #ifndef GRADPOOL_AGGREGATOR_LENDING_H
 #define GRADPOOL_AGGREGATOR_LENDING_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct fabric;
@@ -19,6 +20,7 @@ struct lending {
     struct lent promised;   /* is being mapped, and not in that yet */
     uint64_t refused_bytes; /* of a region that was beyond its tenant's share (A76) */
     int descriptors;        /* of its connection */
+    bool is_mapped;         /* its memory is mapped here: its connection is shared memory */
 };
 
 /* What it lends now. */
