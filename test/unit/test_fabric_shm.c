@@ -584,7 +584,7 @@ int main(void)
         FABRIC_CASE(messages_that_are_held_stay_whole),
         FABRIC_CASE(a_killed_worker_is_noticed),
         FABRIC_CASE(a_killed_worker_is_noticed_though_its_child_holds_the_socket),
-#ifndef __SANITIZE_ADDRESS__ /* a forked lane starts a thread, which that sanitizer ends by SIGBUS */
+#ifndef __SANITIZE_ADDRESS__ /* a forked lane starts a thread: SIGBUS there */
         FABRIC_CASE(a_sleeping_worker_is_woken_when_its_lane_is_killed),
         FABRIC_CASE(a_fence_waits_for_a_lane_that_runs_and_leaves_it_alive),
         FABRIC_CASE(a_fence_kills_a_lane_that_does_not_let_go),
