@@ -392,7 +392,6 @@ static void a_fence_stands_though_the_lane_has_said_goodbye(void **state)
 {
     struct rig *rig = *state;
     struct fabric_event event;
-
     rig_connect(rig, 0);
     struct fabric_conn *c = rig->at_worker[0];
     for (int i = 0; i < 500; i++)
@@ -557,7 +556,6 @@ static void a_batch_of_announcements_wakes_its_lane_once(void **state)
     struct rig *rig = *state;
     struct fabric_wait wait;
     uint64_t wakes;
-
     rig_connect(rig, 0);
     rig_expect_nothing(rig, &rig->lane);
     int wake_fd = ((struct shm_conn *)rig->at_lane[0])->wake_fd;
