@@ -16,7 +16,7 @@ struct faults_result {
     uint64_t restarts;          /* of the coordinator, as planned: SIGTERM and a start */
     uint64_t retired;           /* aggregators, as planned: SIGTERM */
     uint64_t attacks;           /* of the hostile tenant ... */
-    uint64_t attack_kinds;      /* ... and how many different ones did something */
+    uint64_t attack_kinds;      /* kinds of attack that did something */
     uint64_t rounds_elastic;    /* of all rounds: of jobs whose workers come and go */
     uint64_t comings, resizes;  /* of their members, again; done as asked */
     uint64_t drains, undone;    /* of aggregators; given back */

@@ -12,7 +12,7 @@
 struct hostile {
     const struct service *service;
     pid_t pid;        /* 0: not running */
-    uint64_t attacks; /* that were made */
+    uint64_t attacks; /* attacks that were made */
     uint64_t kinds;   /* of these, different ones that the service let begin */
     uint64_t crashes; /* the process ended by itself */
 };

@@ -53,7 +53,7 @@ void attack_junk(struct tenant *t);      /* records without sense, and rings ove
 bool tenant_has_time(const struct tenant *t);
 uint32_t tenant_draw(struct tenant *t, uint32_t below);
 void tenant_pause_us(uint64_t us);
-/* A name that no job of an attack before has: the service remembers who has not said goodbye. */
+/* A job name that no earlier attack has used: the service remembers workers without a goodbye. */
 #define TENANT_JOB_BYTES 48
 const char *tenant_name_job(const char *attack, size_t number, char *ret_name);
 
