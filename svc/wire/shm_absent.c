@@ -26,6 +26,7 @@
 
 static int fault_fd = -1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const pthread_once_t never = PTHREAD_ONCE_INIT;
 
 static uint64_t page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
@@ -37,12 +38,23 @@ static bool can_populate(void)
     return madvise(start, 0, MADV_POPULATE_READ) == 0;
 }
 
+/* The descriptor stands for its opener's memory: a range of the child's would be registered in the
+ * parent, which may have anything there. */
+static void forget_fault_fd(void)
+{
+    if (fault_fd >= 0)
+        close(fault_fd);
+    fault_fd = -1;
+    once = never;
+}
+
 static void open_fault_fd(void)
 {
     struct uffdio_api api = {.api = UFFD_API, .features = FEATURES};
     int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
     if (fd < 0)
         return;
+    (void)pthread_atfork(NULL, NULL, forget_fault_fd);
     if (can_populate() && ioctl(fd, UFFDIO_API, &api) == 0 && (api.features & FEATURES) == FEATURES)
         fault_fd = fd;
     else

@@ -582,12 +582,10 @@ int main(void)
         FABRIC_CASE(messages_that_are_held_stay_whole),
         FABRIC_CASE(a_killed_worker_is_noticed),
         FABRIC_CASE(a_killed_worker_is_noticed_though_its_child_holds_the_socket),
-#ifndef __SANITIZE_ADDRESS__ /* a forked lane starts a thread: SIGBUS there */
         FABRIC_CASE(a_sleeping_worker_is_woken_when_its_lane_is_killed),
         FABRIC_CASE(a_fence_waits_for_a_lane_that_runs_and_leaves_it_alive),
         FABRIC_CASE(a_fence_kills_a_lane_that_does_not_let_go),
         FABRIC_CASE(a_lane_that_is_left_has_time_until_it_is_fenced),
-#endif
         FABRIC_CASE(a_fence_stands_until_the_lane_polls_again),
         FABRIC_CASE(a_fence_stands_though_the_lane_has_said_goodbye),
         FABRIC_CASE(a_forked_child_that_lets_go_changes_nothing),

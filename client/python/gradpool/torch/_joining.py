@@ -4,9 +4,11 @@ It goes on with the operations that the ranks have agreed on so far, each time w
 nothing (zeros in a sum, no rows in a gathering), always one round of each, so that others never
 wait for it. When all have joined they stop, tell each other how many rounds of each they have
 begun, and make up for what the others have more."""
+import contextlib
 import functools
 
 from .. import _operations
+from ..errors import PeerLost
 from ._door import door
 from ._handles import poll
 from ._objects import gather_async
@@ -78,6 +80,14 @@ class _Rounds:
         """A little, in the wait of one that is open. Whether there was one."""
         return any(operation.rest(_SLICE_MS) for operation in list(self._open.values()))
 
+    def raise_cause(self):
+        """After the loss of a rank: raises what an open operation says, if anything else. All of
+        them end soon. A rank that is told of a disagreement leaves with the error, and those that
+        have not looked yet are told of that rank elsewhere first."""
+        for operation in self._open.values():
+            with contextlib.suppress(PeerLost):
+                operation.wait()
+
     def end(self, every):
         """All ranks have stopped, with these counts. What was begun for others may be learnt only
         here, so that others alone have counted it."""
@@ -100,15 +110,25 @@ def join(device=-1):
         operation.wait()
     rounds, sets = _Rounds(ranks), [of.sequences() for of in door().sets if of and of.included()]
     done = gather_async(sum(rounds.counts().values()), '(join)', global_process_set)
-    while not poll(done):
-        rounds.go_on()
-        for of in sets:
-            calls = of.joined.calls()
-            if of is ranks:
-                rounds.answer(calls)
-        if not rounds.rest():
-            done.rest(_SLICE_MS)
+    try:
+        _take_part(rounds, done, sets)
+    except PeerLost:
+        rounds.raise_cause()
+        raise
     rounds.end(gather_async(rounds.counts(), '(joined)', global_process_set).wait())
     door().joins += 1
     done = done.wait()
     return max(range(len(done)), key=lambda rank: (done[rank], rank))
+
+
+def _take_part(rounds, done, sets):
+    """Until all have joined, so that `done` is over."""
+    while not poll(done):
+        rounds.go_on()
+        for ranks in sets:
+            calls = ranks.joined.calls()
+            if ranks is global_process_set.sequences():
+                rounds.answer(calls)
+        if not rounds.rest():
+            done.rest(_SLICE_MS)
+    done.wait()

@@ -165,6 +165,10 @@ class Sequence:
         return [NamedPart(slot, functools.partial(self._mark, plan.mark))
                 for plan in self.plans.values() for slot in plan.slots]
 
+    def has_neutral(self):
+        """Whether ranks that have joined go on with something of that name."""
+        return any(plan.neutral for plan in self.plans.values())
+
     def counterparts(self):
         """Marks where this rank has no round: a rank that has marked one tensor has marked all, and
         waits for something in each."""
@@ -396,8 +400,11 @@ class NamedOperation(Operation):
         """Whether ranks that have joined do not begin it by themselves."""
         if self._over.is_set() or not self._has_begun or self._name.startswith('(join'):
             return False
-        is_part = self._group.ranks.members is not None     # join() is of all ranks
-        return self._is_saying or is_part or self._plan.neutral is None
+        if self._group.ranks.members is not None:   # join() is of all ranks
+            return True
+        if self._has_marks and self._group.has_neutral():
+            return False    # a joined rank meets a mark in its next round, and says so
+        return self._is_saying or self._plan.neutral is None
 
     def _for_joined(self):
         """The words by which joined ranks begin the operation: (name, whether the script gave it,
