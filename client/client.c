@@ -146,8 +146,8 @@ static int read_endpoint(const char *given, gp_client *client)
     struct err err = {0};
     const char *text = given ? given : getenv("GRADPOOL_ENDPOINT");
     if (!text || !*text)
-        return client_error(-EINVAL, "no endpoint: pass one, or set GRADPOOL_ENDPOINT to "
-                                     "gradpool://host:port");
+        return client_error(-EDESTADDRREQ, "no endpoint: pass one, or set GRADPOOL_ENDPOINT to "
+                                           "gradpool://host:port");
     if (endpoint_parse(text, &client->endpoint, &err) < 0)
         return client_error_from(&err);
     endpoint_format(&client->endpoint, client->endpoint_text, sizeof client->endpoint_text);

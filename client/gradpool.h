@@ -104,9 +104,10 @@ typedef struct gp_options {
 
 /* Connects to the coordinator at `endpoint` ("gradpool://host:7077"; NULL: GRADPOOL_ENDPOINT).
  * Over TCP it proves the key in GRADPOOL_KEY_FILE or GRADPOOL_KEY, if one is set, in TLS.
- * `options` NULL: all defaults. Errors: -EINVAL (endpoint or option, said which), -ECONNREFUSED,
- * -ECONNRESET (it died meanwhile), -ETIMEDOUT, -EHOSTUNREACH, -ENOENT (unknown host), -EPROTO
- * (versions differ), -ENOKEY (it asks for a key), -EKEYREJECTED (it does not take this one). */
+ * `options` NULL: all defaults. Errors: -EDESTADDRREQ (no endpoint), -EINVAL (endpoint or option,
+ * said which), -ECONNREFUSED, -ECONNRESET (it died meanwhile), -ETIMEDOUT, -EHOSTUNREACH, -ENOENT
+ * (unknown host), -EPROTO (versions differ), -ENOKEY (it asks for a key), -EKEYREJECTED (it does
+ * not take this one). */
 GP_API int gp_connect(const char *endpoint, const gp_options *options, gp_client **ret_client);
 /* Leaves all jobs, closes everything. NULL is fine. */
 GP_API void gp_disconnect(gp_client *client);

@@ -2,10 +2,11 @@
 and never harms its memory."""
 import array
 import errno
+import os
 import signal
 import threading
 import time
-
+from unittest import mock
 
 import ranks
 import progress
@@ -118,6 +119,14 @@ class Arguments(Case):
                 (lambda: gradpool.connect(connect_timeout_ms=2**32), 'connect_timeout_ms is')):
             with self.subTest(words[0]), self.raises(gradpool.Mismatch, *words):
                 call()
+
+    def test_an_endpoint_where_no_service_answers_is_an_error_of_its_own(self):
+        for endpoint, *words in ((None, 'no endpoint', 'GRADPOOL_ENDPOINT'),
+                                 ('gradpool://127.0.0.1:1', 'Connection refused', 'serve')):
+            with self.subTest(endpoint), mock.patch.dict(os.environ), \
+                    self.raises(gradpool.Unreachable, *words):
+                os.environ.pop('GRADPOOL_ENDPOINT', None)
+                gradpool.connect(endpoint, connect_timeout_ms=1)
 
     def test_names_that_c_would_cut_are_refused(self):
         job = self.join()

@@ -30,7 +30,8 @@ static void the_endpoint_comes_from_the_environment(void **state)
 static void an_endpoint_that_is_none_is_refused(void **state)
 {
     gp_client *client;
-    failed(gp_connect(NULL, NULL, &client), -EINVAL, "GRADPOOL_ENDPOINT", "gradpool://", NULL);
+    failed(gp_connect(NULL, NULL, &client), -EDESTADDRREQ, "GRADPOOL_ENDPOINT", "gradpool://",
+           NULL);
     failed(gp_connect("http://host", NULL, &client), -EINVAL, "http://host", NULL);
     failed(gp_connect("gradpool://127.0.0.1:1", NULL, &client), -ECONNREFUSED, "127.0.0.1", "1",
            NULL);

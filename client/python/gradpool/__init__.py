@@ -8,11 +8,12 @@ import importlib
 
 from ._library import lib as _lib
 from .client import Client, connect, Job, job_from_environment, Request, Tensor
-from .errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout
+from .errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout, Unreachable
 
 __version__ = _lib.gp_version().decode()
 __all__ = ['Client', 'codecs', 'connect', 'ddp', 'Forked', 'GradpoolError', 'Job',
-           'job_from_environment', 'Mismatch', 'PeerLost', 'Request', 'Tensor', 'Timeout']
+           'job_from_environment', 'Mismatch', 'PeerLost', 'Request', 'Tensor', 'Timeout',
+           'Unreachable']
 
 
 def __getattr__(name):

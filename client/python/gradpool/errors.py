@@ -18,6 +18,10 @@ class PeerLost(GradpoolError, ConnectionError):
     """The job has failed: a worker, an aggregator or the service is gone. Join again."""
 
 
+class Unreachable(GradpoolError, ConnectionError):
+    """No service answers at the endpoint, or none was named. Nothing was sent."""
+
+
 class Timeout(GradpoolError, TimeoutError):
     """A deadline passed; the text names the ranks that are missing. The request lives on."""
 
@@ -33,9 +37,13 @@ class Forked(GradpoolError):
 _CLASSES = {
     errno.ECONNRESET: PeerLost,
     errno.EPIPE: PeerLost,
-    errno.ECONNREFUSED: PeerLost,
     errno.ESTALE: PeerLost,
     errno.ESHUTDOWN: PeerLost,
+    errno.EDESTADDRREQ: Unreachable,
+    errno.ECONNREFUSED: Unreachable,
+    errno.EHOSTUNREACH: Unreachable,
+    errno.ENETUNREACH: Unreachable,
+    errno.EHOSTDOWN: Unreachable,
     errno.ETIMEDOUT: Timeout,
     errno.EINVAL: Mismatch,
     errno.EEXIST: Mismatch,

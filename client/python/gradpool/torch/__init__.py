@@ -8,7 +8,7 @@
 Ranks are matched by the names of operations, in any order; calls without a name by their order
 among calls of that kind. A name that is under way is refused at once; what ranks disagree about is
 a Mismatch on every one of them. No operation waits longer than GRADPOOL_TIMEOUT_MS."""
-from ..errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout
+from ..errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout, Unreachable
 from ._batch_norm import SyncBatchNorm
 from ._calls import ReduceOp
 from ._collectives import (allgather_async, allreduce_, allreduce_async, allreduce_async_,
@@ -53,7 +53,7 @@ __all__ = ['Adasum', 'add_process_set', 'allgather', 'allgather_async', 'allgath
            'push_pull_async_', 'push_pull_async_inplace', 'push_pull_inplace', 'rank', 'ReduceOp',
            'reducescatter', 'reducescatter_async', 'remove_process_set', 'rocm_built', 'shutdown',
            'size', 'sparse_allreduce_async', 'start_timeline', 'stop_timeline', 'Sum',
-           'SyncBatchNorm', 'synchronize', 'Timeout']
+           'SyncBatchNorm', 'synchronize', 'Timeout', 'Unreachable']
 
 
 def __getattr__(name):
