@@ -23,7 +23,7 @@
 #define AWAY_MS 300             /* of a member, at least */
 #define AWAY_MORE_MS 1500
 #define COMPUTE_NS (4 * NS_PER_MS)        /* of a worker, in each round ... */
-#define COMPUTE_SHORT_NS (20 * NS_PER_MS) /* of a short run, which leaves cores to others */
+#define COMPUTE_SHORT_NS (40 * NS_PER_MS) /* of a short run, which leaves cores to others */
 
 static const char *const transports[] = {"shm", "tcp"};
 
