@@ -30,8 +30,8 @@
 
 #define HOSTILE_SLOT_MS 500  /* as many attacks as a short run has time for ... */
 #define HOSTILE_LONG_MS 1500 /* an attack of a long run */
-#define COMPLETE_S 20 /* a run of so many seconds ... */
-#define SLOWER 3      /* a short run lasts up to so many times longer, until each kind was there */
+#define COMPLETE_S 20        /* a run of so many seconds ... */
+#define SLOWER 3 /* a short run lasts up to so many times longer, until each kind was there */
 
 struct conductor {
     const struct faults *about;

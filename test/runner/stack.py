@@ -39,8 +39,9 @@ def places(pid, tid):
     with open(f'/proc/{pid}/mem', 'rb', buffering=0) as memory:
         memory.seek(stack)
         words = memory.read(STACK_BYTES)
+        words = words[:len(words) // 8 * 8]
     code, found = code_of(pid), []
-    for address in (instruction, *struct.unpack(f'{len(words) // 8}Q', words[:len(words) // 8 * 8])):
+    for address in (instruction, *struct.unpack(f'{len(words) // 8}Q', words)):
         for first, end, offset, path in code:
             if first <= address < end and len(found) < SHOWN:
                 found.append((path, address - first + offset))

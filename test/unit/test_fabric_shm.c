@@ -185,8 +185,8 @@ static pid_t fork_mortal(void)
     return child;
 }
 
-/* The child's part of a case: connects, says so, and waits to be killed. Unless `pipe_ends` is NULL,
- * a child of it holds the socket, too, until the test closes the pipe. */
+/* The child's part of a case: connects, says so, and waits to be killed. With `pipe_ends`, a child
+ * of it holds the socket, too, until the test closes the pipe. */
 static void be_a_worker(const char *address, const int *pipe_ends)
 {
     struct fabric *f;
