@@ -22,6 +22,8 @@
 #define GRACE_NS (5 * NS_PER_S) /* less than what others wait for meanwhile */
 #define AWAY_MS 300             /* of a member, at least */
 #define AWAY_MORE_MS 1500
+#define COMPUTE_NS (4 * NS_PER_MS)        /* of a worker, in each round ... */
+#define COMPUTE_SHORT_NS (40 * NS_PER_MS) /* of a short run, which leaves cores to others */
 
 static const char *const transports[] = {"shm", "tcp"};
 
@@ -37,6 +39,11 @@ static enum gp_durability durability_of(const struct company *c, size_t job)
     if (!has_updates)
         return 0;
     return turn % 2 ? GP_DURABILITY_REPLICA : GP_DURABILITY_WORKER;
+}
+
+static uint64_t compute_ns_of(const struct company *c)
+{
+    return c->about->seconds < FAULTS_LONG_S ? COMPUTE_SHORT_NS : COMPUTE_NS;
 }
 
 static struct ledger *ledger_of(const struct company *c, size_t job)
@@ -97,6 +104,7 @@ static int run_victim(const struct company *c, size_t job, uint32_t rank)
                                   .updates = job >= ELASTIC / 2,
                                   .durability = durability_of(c, job),
                                   .seed = company_seed(c, job),
+                                  .compute_ns = compute_ns_of(c),
                                   .board = company_board(c, job, rank)};
     return victim_run(&victim);
 }
@@ -113,6 +121,7 @@ static int run_member(const struct company *c, size_t job, uint32_t rank)
                                   .durability = durability_of(c, job),
                                   .begins = !j->has_begun,
                                   .seed = company_seed(c, job),
+                                  .compute_ns = compute_ns_of(c),
                                   .board = company_board(c, job, rank),
                                   .ledger = ledger_of(c, job),
                                   .book = &c->memory->book};

@@ -30,9 +30,8 @@
 
 #define HOSTILE_SLOT_MS 500  /* as many attacks as a short run has time for ... */
 #define HOSTILE_LONG_MS 1500 /* an attack of a long run */
-#define LONG_S 60
-#define COMPLETE_S 20 /* a run of so many seconds ... */
-#define SLOWER 3      /* a short run lasts up to so many times longer, until each kind was there */
+#define COMPLETE_S 20        /* a run of so many seconds ... */
+#define SLOWER 3 /* a short run lasts up to so many times longer, until each kind was there */
 
 struct conductor {
     const struct faults *about;
@@ -306,9 +305,6 @@ static int operate(struct conductor *c)
 static void take_operated(struct conductor *c)
 {
     struct faults_result *result = c->result;
-    roam_end(&c->roam);
-    drains_end(&c->drains);
-    snapshots_end(&c->snapshots);
     result->drains = c->drains.done;
     result->undone = c->drains.undone;
     result->drains_refused = c->drains.refused;
@@ -323,7 +319,7 @@ static void take_operated(struct conductor *c)
 
 static int begin_hostile(struct conductor *c)
 {
-    uint64_t slot_ms = c->about->seconds < LONG_S ? HOSTILE_SLOT_MS : HOSTILE_LONG_MS;
+    uint64_t slot_ms = c->about->seconds < FAULTS_LONG_S ? HOSTILE_SLOT_MS : HOSTILE_LONG_MS;
     c->hostile.service = &c->service;
     return hostile_begin(&c->hostile, c->listen, c->about->seed, slot_ms);
 }
@@ -423,8 +419,11 @@ static int train(struct conductor *c)
     if (r == 0)
         r = rage(c);
     end_hostile(c);
-    take_operated(c); /* while its jobs are there */
+    roam_end(&c->roam);
+    snapshots_end(&c->snapshots); /* while its job is there */
     int ended = let_end(c);
+    drains_end(&c->drains); /* a drain that waits for a rank ends with the last job */
+    take_operated(c);
     fprintf(stderr, "# moves: %" PRIu64 " ordered, %" PRIu64 " done as ordered\n", c->roam.asked,
             c->roam.done);
     return r < 0 ? r : ended;

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define FAULTS_LONG_S 60 /* shorter runs have shorter attacks, and workers that rest for longer */
+
 struct faults {
     uint64_t seconds, seed;
 };

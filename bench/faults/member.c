@@ -15,7 +15,6 @@
 #include <string.h>
 #include <time.h>
 
-#define COMPUTE_NS (4 * NS_PER_MS)
 #define JOIN_NS (15 * NS_PER_S) /* until the service knows that the one before has gone */
 #define JOIN_AGAIN_NS (50 * NS_PER_MS)
 #define RESIZE_MS 8000
@@ -269,8 +268,8 @@ static bool is_last(const struct worker *w)
 /* 1: it was the last. */
 static int run_round(struct worker *w)
 {
-    const struct timespec nap = {0, COMPUTE_NS};
     const struct member *a = w->about;
+    const struct timespec nap = {0, (long)a->compute_ns};
     gp_request *request;
     tend_resize(w);
     if (is_unwanted(w))

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #define TENSORS_MAX 5
-#define COMPUTE_NS (4 * NS_PER_MS)
 #define CONNECT_NS (10 * NS_PER_S) /* what the client gives a coordinator, and we all tries */
 #define DECLARE_NS (15 * NS_PER_S) /* VICTIM_TIMEOUT */
 #define LEAVE_NS (10 * NS_PER_S)   /* some steps of a second each */
@@ -254,8 +253,8 @@ static bool sets_parameters(const struct worker *w)
 /* What rank 0 broadcasts comes from its replay; elsewhere the landing area must not hold it yet. */
 static void compute(struct worker *w)
 {
-    const struct timespec nap = {0, COMPUTE_NS};
     const struct victim *a = w->about;
+    const struct timespec nap = {0, (long)a->compute_ns};
     *(float *)w->items[0].gradient = a->rank == 0 && atomic_load(&a->board->ends);
     for (size_t i = 1; i < w->tensors_count; i++) {
         const struct gradient g = {a->seed, i, w->round};

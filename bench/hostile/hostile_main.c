@@ -1,6 +1,6 @@
 /* A tenant that takes what it can: draws one attack after the other, all of them before any comes
- * again, each in a process that is killed when its time is over. Owns that process. Prints a line
- * for each attack: its name, and how much it did. */
+ * again, each in a process that is killed when its time is over, and rests after each. Owns that
+ * process. Prints a line for each attack: its name, and how much it did. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"
@@ -65,6 +65,7 @@ static _Noreturn void run_all(struct tenant *t, uint64_t slot_ms)
             const struct attack *attack = left[at];
             left[at] = left[count - 1];
             run(t, attack, slot_ms);
+            tenant_pause_us(slot_ms * 1000); /* others have the cores for a while */
         }
     }
 }

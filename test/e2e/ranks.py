@@ -8,6 +8,7 @@ A test module calls a function of its own by name, once a rank, each in a proces
 It ends with main(), which is either the tests or, in a fresh interpreter, one rank. Importing torch
 takes two seconds of a core: with main(globals(), forks=True) the tests do, and ranks are forks."""
 import contextlib
+import gc
 import importlib
 import json
 import multiprocessing.util
@@ -123,5 +124,7 @@ def main(module, forks=False):
         sys.exit(one_rank(module, *sys.argv[2:5]))
     if forks:
         importlib.import_module('torch.distributed')
+        gc.collect()
+        gc.freeze()     # a collection of a rank need not look at all of torch
         _forks = True
     return tap.main()

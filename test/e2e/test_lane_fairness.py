@@ -56,7 +56,7 @@ class MidRead(unittest.TestCase):
 
 class Bills(unittest.TestCase):
     def setUp(self):
-        self.service = Service(aggregators=1)
+        self.service = Service('--cores', 0, aggregators=1)     # one lane, at once
         self.addCleanup(self.service.end)
 
     def busy(self, name):

@@ -8,9 +8,11 @@ import time
 
 from outcome import Outcome
 import progress
+import stack
 
 QUIET_S = 180       # without progress: no CPU, no disk, no byte of output
-SILENT_S = 2400     # without a byte of output, however busy
+SILENT_S = 900      # without a byte of output, however busy
+SILENT_LONG_S = 2400    # in a long form, whose cases take longer
 ENDING_S = 0.2      # for processes that end with their program
 KILL_S = 10
 
@@ -46,6 +48,7 @@ class Program:
                        'MALLOC_PERTURB_': perturb}
         self.again = [f'{name}={environment[name]}' for name in
                       ('GRADPOOL_TEST_LONG', 'MALLOC_PERTURB_') if name in environment]
+        self.silent_s = SILENT_LONG_S if environment.get('GRADPOOL_TEST_LONG') else SILENT_S
         folder = self.test.get('workdir') or str(self.build.folder)
         with open(self.path('out'), 'wb') as out, open(self.path('err'), 'wb') as err:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
@@ -81,8 +84,8 @@ class Program:
         """The reason to end the program, or None."""
         if self.quiet_s > QUIET_S:
             return f'no progress for {QUIET_S} s: no CPU used, no output'
-        if time.monotonic() - self.grown_at > SILENT_S and 'explore' not in self.suites:
-            return f'no output for {SILENT_S} s'
+        if time.monotonic() - self.grown_at > self.silent_s and 'explore' not in self.suites:
+            return f'no output for {self.silent_s} s'
         return None
 
     def end(self, reason, pids):
@@ -139,7 +142,8 @@ def kill(pids):
 
 
 def describe(pid):
-    """A line a thread: its state and the kernel function in which it waits."""
+    """A line a thread: its state and the kernel function in which it waits; the stack of one that
+    runs."""
     lines = []
     with contextlib.suppress(OSError):
         with open(f'/proc/{pid}/cmdline', 'rb') as file:
@@ -147,7 +151,10 @@ def describe(pid):
         lines.append(f'{pid} {command}\n')
         for tid in os.listdir(f'/proc/{pid}/task'):
             with open(f'/proc/{pid}/task/{tid}/stat', encoding='utf-8') as stat:
-                state = stat.read().rpartition(')')[2].split()[0]
+                name, _, fields = stat.read().partition('(')[2].rpartition(')')
             with open(f'/proc/{pid}/task/{tid}/wchan', encoding='utf-8') as wchan:
-                lines.append(f'  thread {tid}: {state} in {wchan.read() or "?"}\n')
+                state = fields.split()[0]
+                lines.append(f'  thread {tid} {name}: {state} in {wchan.read() or "?"}\n')
+            if state == 'R':
+                lines += [f'    {place}\n' for place in stack.stack_of(pid, int(tid))]
     return ''.join(lines)

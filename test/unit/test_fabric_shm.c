@@ -3,9 +3,8 @@
 #include "test/unit/fabric_suite.h"
 #include "test/unit/skip.h"
 
-#include "svc/wire/shm_conn.h"
-
 #include "svc/base/clock.h"
+#include "svc/wire/shm_conn.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -22,7 +21,6 @@
 static void name_address(char *ret_address)
 {
     static int count;
-
     snprintf(ret_address, FABRIC_ADDRESS_BYTES_MAX, "@gradpool-test-%d-%d", (int)getpid(), count++);
 }
 
@@ -187,8 +185,9 @@ static pid_t fork_mortal(void)
     return child;
 }
 
-/* The child's part of a case: connects, says so, and waits to be killed. */
-static void be_a_worker(const char *address, bool with_child)
+/* The child's part of a case: connects, says so, and waits to be killed. With `pipe_ends`, a child
+ * of it holds the socket, too, until the test closes the pipe. */
+static void be_a_worker(const char *address, const int *pipe_ends)
 {
     struct fabric *f;
     struct fabric_conn *c;
@@ -199,8 +198,8 @@ static void be_a_worker(const char *address, bool with_child)
     while (event.kind != FABRIC_EVENT_OPEN)
         if (fabric_poll(f, &event, 1) == 0)
             fabric_sleep_ms(f, 1000);
-    if (with_child && fork() == 0) { /* holds the socket, too, and outlives its parent by a while */
-        poll(NULL, 0, 3000);
+    if (pipe_ends && close(pipe_ends[1]) == 0 && fork() == 0) {
+        poll(&(struct pollfd){.fd = pipe_ends[0]}, 1, -1);
         _exit(0);
     }
     fabric_send(c, "ready", 6, NULL, 0);
@@ -218,12 +217,11 @@ static void await_worker(struct rig *rig)
     rig_expect_text(rig, &rig->lane, "ready");
 }
 
-static void killed_worker(struct rig *rig, bool with_child)
+static void killed_worker(struct rig *rig, const int *pipe_ends)
 {
     pid_t child = fork_mortal();
-
     if (child == 0)
-        be_a_worker(rig->address, with_child);
+        be_a_worker(rig->address, pipe_ends);
     await_worker(rig);
     uint64_t before_ns = clock_now_ns();
     kill(child, SIGKILL);
@@ -232,11 +230,15 @@ static void killed_worker(struct rig *rig, bool with_child)
     waitpid(child, NULL, 0);
 }
 
-static void a_killed_worker_is_noticed(void **state) { killed_worker(*state, false); }
+static void a_killed_worker_is_noticed(void **state) { killed_worker(*state, NULL); }
 
 static void a_killed_worker_is_noticed_though_its_child_holds_the_socket(void **state)
 {
-    killed_worker(*state, true);
+    int pipe_ends[2];
+    assert_int_equal(pipe(pipe_ends), 0);
+    killed_worker(*state, pipe_ends);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
 }
 
 /* The child's part: a lane that accepts whoever comes, until it is killed. */
