@@ -54,7 +54,8 @@ static void unwatch_process(struct session *session)
     session->process.fd = -1;
 }
 
-/* Its connection may go on, as that of a visitor. */
+/* Its connection may go on, as that of a visitor; the answers that it waited for were the
+ * session's. */
 static void detach(struct session *session)
 {
     struct peer *p = session->peer;
@@ -64,6 +65,7 @@ static void detach(struct session *session)
     p->session = NULL;
     p->process_ended = false;
     session->job->control_ns += p->turn.cpu_ns - session->billed_ns;
+    waits_cancel(p);
     visitors_return(p);
 }
 

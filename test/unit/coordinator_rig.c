@@ -3,6 +3,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
+#include "svc/base/process.h"
 #include "svc/wire/endpoint.h"
 
 #include <errno.h>
@@ -488,6 +489,16 @@ void join_request(envelope *e, WIRE(JoinRequest) * join, const char *job, uint32
     join->pid = 1000 + rank;
     e->body_case = BODY(JOIN_REQUEST);
     e->join_request = join;
+}
+
+void join_request_of_process(WIRE(JoinRequest) * join, int pid)
+{
+    static char node[HOST_NAME_MAX + 1];
+    gethostname(node, sizeof node - 1);
+    join->node = node;
+    join->pid = (uint32_t)pid;
+    join->pid_namespace = process_namespace();
+    join->identity = process_identity(join->pid);
 }
 
 struct end *rig_join(struct rig *rig, const char *job, uint32_t rank, uint32_t workers,

@@ -120,6 +120,8 @@ void message_free(envelope *message);
 
 void join_request(envelope *e, WIRE(JoinRequest) * join, const char *job, uint32_t rank,
                   uint32_t workers);
+/* As that process of this host, whose end the coordinator hears of. */
+void join_request_of_process(WIRE(JoinRequest) * join, int pid);
 /* A client that has joined; its session and job number. */
 struct end *rig_join(struct rig *rig, const char *job, uint32_t rank, uint32_t workers,
                      uint64_t *ret_session, uint32_t *ret_job);

@@ -14,6 +14,8 @@ static void joining_request(envelope *e, WIRE(JoinRequest) * join, struct joinin
     join_request(e, join, MEMBERS_JOB, how.rank, how.workers);
     join->workers_max = how.workers_max;
     join->continues = how.continues;
+    if (how.pid)
+        join_request_of_process(join, how.pid);
 }
 
 struct end *members_ask(struct rig *rig, struct joining how, uint64_t *ret_id)

@@ -19,6 +19,7 @@ struct member {
 struct joining {
     uint32_t rank, workers, workers_max;
     bool continues;
+    int pid; /* 0: one of another host */
 };
 /* Sent only; the reply is asked for apart. */
 struct end *members_ask(struct rig *rig, struct joining how, uint64_t *ret_id);

@@ -5,7 +5,6 @@
 #include "svc/base/process.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -91,16 +90,12 @@ static bool is_in_container; /* the next worker counts in another PID namespace 
 
 static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
 {
-    static char node[HOST_NAME_MAX + 1];
     envelope request;
     WIRE(JoinRequest) join;
     struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
-    gethostname(node, sizeof node - 1);
     join_request(&request, &join, "resnet", rank, 2);
-    join.node = node;
-    join.pid = (uint32_t)pid;
-    join.pid_namespace = process_namespace() + is_in_container;
-    join.identity = process_identity(join.pid);
+    join_request_of_process(&join, pid);
+    join.pid_namespace += is_in_container;
     envelope *reply = end_ask(e, &request);
     assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
     message_free(reply);

@@ -199,6 +199,28 @@ static void what_a_lane_lost_before_a_rank_came_back_is_not_about_the_one_who_ca
     end_expect_none(one.end, BODY(JOB_FAILURE));
 }
 
+/* Its connection stays open, as a forked child of it would hold it. */
+static void a_process_that_dies_while_its_declare_waits_takes_nothing_along(void **state)
+{
+    struct rig *rig = *state;
+    struct joining how = CONTINUES(1);
+    struct end *lane = rig_aggregator(rig, 1);
+    struct member zero = members_join(rig, CONTINUES(0)), one;
+    how.pid = rig_spawn(rig);
+    one = members_join(rig, how);
+    lane->ignores = BODY(PLACE_REQUEST);
+    uint64_t id = members_declare(zero.end, "w", NULL);
+    envelope *place = end_expect(lane, BODY(PLACE_REQUEST));
+    members_declare(one.end, "w", NULL);
+    rig_settle(rig);
+    rig_kill(rig, how.pid);
+    end_expect_closed(one.end);
+    lane->ignores = 0;
+    end_answer(lane, place);
+    members_declared(zero.end, id, NULL);
+    message_free(place);
+}
+
 static void who_is_away_is_still_in_and_comes_back_to_its_session(void **state)
 {
     struct member zero = members_join(*state, CONTINUES(0)),
@@ -418,6 +440,7 @@ int main(void)
         CASE(who_was_there_to_begin_with_must_agree_with_all),
         CASE(who_may_resize_and_to_what),
         CASE(a_resize_is_told_to_all_and_asks_only),
+        CASE(a_process_that_dies_while_its_declare_waits_takes_nothing_along),
         CASE(who_has_still_to_come_is_not_waited_for_below_the_new_size),
         CASE(who_never_came_is_waited_for_until_the_number_that_holds_is_asked_for),
         CASE(that_the_first_rank_never_came_outlives_the_coordinator),
