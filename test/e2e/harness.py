@@ -283,8 +283,8 @@ class Service:
         if number:
             self.serve.signal(number)
         else:
-            done = run([GRADPOOL, 'stop', '--state-dir', self.state], capture_output=True, text=True,
-                       timeout=90)
+            done = run([GRADPOOL, 'stop', '--state-dir', self.state], capture_output=True,
+                       text=True, timeout=90)
             assert done.returncode == 0, f'gradpool stop: {done.returncode}: {done.stderr}'
         return self.serve.wait()
 
