@@ -28,6 +28,21 @@ find_mirror() {
         awk -v release="$codename" '$1 == release && !found { print $2; found = 1 }'
 }
 
+# Removes the remains of an earlier run of this script alone, and only while nothing uses them.
+clear_half_root() {
+    [ -e "$root" ] || return 0
+    [ "$(cat "$root/.gradpool-root" 2>/dev/null)" = "$mark" ] ||
+        fail "$root was not made by this script: remove it, or set GRADPOOL_PLATFORM_DIR"
+    local process
+    for process in /proc/[0-9]*; do
+        case $(readlink "$process/root" || true) in
+        "$root" | "$root"/*) fail "process ${process#/proc/} runs in $root" ;;
+        esac
+        ! grep -qF " $root" "$process/mountinfo" 2>/dev/null || fail "$root holds mounts"
+    done
+    rm -rf --one-file-system "$root"
+}
+
 # A root counts as whole once its marker is written; a half one is made anew.
 make_root() {
     [ ! -e "$root/.gradpool-whole" ] || return 0
@@ -36,8 +51,9 @@ make_root() {
     mirror=$(find_mirror)
     [ -n "$mirror" ] || fail "the apt sources of this host name no archive of its own release"
     echo "platform.sh: making a root of $release in $root (minutes)"
-    rm -rf --one-file-system "$root"
+    clear_half_root
     mkdir -p "$root"
+    echo "$mark" >"$root/.gradpool-root"
     debootstrap --variant=minbase "$release" "$root" "$mirror" >"$root.log" 2>&1 ||
         fail "debootstrap of $release failed; the end of $root.log: $(tail -n 3 "$root.log")"
     touch "$root/.gradpool-whole"
@@ -76,7 +92,8 @@ install_and_build() {
     inside ninja -C build
 }
 
-cache=${GRADPOOL_PLATFORM_DIR:-/var/tmp/gradpool-platform}
+cache=$(realpath -m "${GRADPOOL_PLATFORM_DIR:-/var/tmp/gradpool-platform}")
+mark="a root of gradpool's test/platform.sh, format 1"
 case ${1:-} in
 '' | -h | --help)
     usage
