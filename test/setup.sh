@@ -10,7 +10,7 @@ packages=(
     libfabric-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev
     libhwloc-dev libjemalloc-dev libsqlite3-dev libjansson-dev libmicrohttpd-dev
     # tests
-    libcmocka-dev python3-scipy binutils clang libclang-rt-14-dev clang-format util-linux spin
+    libcmocka-dev python3-scipy binutils clang libclang-rt-dev clang-format util-linux spin
     # jobs: PyTorch, and data sets that come with scikit-learn
     python3 python3-torch python3-numpy python3-sklearn
     # what gradpool is compared with

@@ -19,6 +19,14 @@
 
 #define EVENTS_MAX 4
 
+/* Since 0.9.77.07 MHD_add_connection() only queues the connection, unless the daemon was started
+ * with this flag; before, the flag does not exist and the connection is taken at once. */
+#if MHD_VERSION >= 0x00097707
+#define WEB_DAEMON_FLAGS (MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_NO_THREAD_SAFETY)
+#else
+#define WEB_DAEMON_FLAGS (MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET)
+#endif
+
 struct visitor {
     struct list link;
     int fd;
@@ -81,11 +89,11 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
 /* Whatever the daemon would say goes nowhere: it speaks of what strangers sent. */
 static int start_daemon(struct web *web)
 {
-    web->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, answer,
-                                   web, MHD_OPTION_CONNECTION_LIMIT, (unsigned)WEB_CONNECTIONS_MAX,
-                                   MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                                   (size_t)WEB_REQUEST_BYTES_MAX, MHD_OPTION_NOTIFY_CONNECTION,
-                                   notice, web, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+    web->daemon =
+        MHD_start_daemon(WEB_DAEMON_FLAGS, 0, NULL, NULL, answer, web, MHD_OPTION_CONNECTION_LIMIT,
+                         (unsigned)WEB_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                         (size_t)WEB_REQUEST_BYTES_MAX, MHD_OPTION_NOTIFY_CONNECTION, notice, web,
+                         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
     return web->daemon ? 0 : -ENOMEM;
 }
 
