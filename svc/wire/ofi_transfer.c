@@ -100,13 +100,15 @@ int ofi_transfer_prepare(struct ofi_conn *c)
     return ofi_errno(r);
 }
 
-/* Gives a receive back to the provider; on an endpoint that has ended it stays with us. */
+/* Gives a receive back to the provider; on an endpoint that has ended it stays with us. libfabric 2
+ * says EAGAIN of such an endpoint: messages that came before its end are still to be read, and the
+ * receives that are posted come back with the end. */
 void ofi_transfer_repost(struct ofi_conn *c, struct ofi_op *op)
 {
     if (c->ep == NULL || c->is_shut)
         return;
     int r = post_receive(c, op);
-    if (r != 0)
+    if (r != 0 && (r != -FI_EAGAIN || c->receives_posted == 0))
         ofi_conn_fail(c, ofi_errno(r));
 }
 
