@@ -17,7 +17,7 @@ struct member {
     bool updates;                  /* with copies of parameters and moment; else sums */
     enum gp_durability durability; /* where these lie */
     bool begins;                   /* one of those that the job begins with */
-    uint64_t seed, compute_ns;     /* what it rests for in each round */
+    uint64_t seed, compute_ns;     /* the pause of the worker in each round */
     struct victim_board *board;
     struct ledger *ledger;
     struct mirror_book *book; /* of updates */
