@@ -319,9 +319,11 @@ static void take_operated(struct conductor *c)
 
 static int begin_hostile(struct conductor *c)
 {
-    uint64_t slot_ms = c->about->seconds < FAULTS_LONG_S ? HOSTILE_SLOT_MS : HOSTILE_LONG_MS;
+    const bool is_short = c->about->seconds < FAULTS_LONG_S;
+    const struct hostile_pace pace = {.slot_ms = is_short ? HOSTILE_SLOT_MS : HOSTILE_LONG_MS,
+                                      .rest_ms = is_short ? HOSTILE_SLOT_MS : 0};
     c->hostile.service = &c->service;
-    return hostile_begin(&c->hostile, c->listen, c->about->seed, slot_ms);
+    return hostile_begin(&c->hostile, c->listen, c->about->seed, &pace);
 }
 
 static void end_hostile(struct conductor *c)

@@ -80,14 +80,17 @@ static int make_tenant(const struct hostile *h, const char *key)
     return -EIO;
 }
 
-int hostile_begin(struct hostile *h, const char *listen, uint64_t seed, uint64_t slot_ms)
+int hostile_begin(struct hostile *h, const char *listen, uint64_t seed,
+                  const struct hostile_pace *pace)
 {
-    char program[PATH_MAX], key[PATH_MAX + 64], output[PATH_MAX + 64], number[24], slot[24];
-    char *argv[] = {program, (char *)listen, number, slot, NULL};
+    char program[PATH_MAX], key[PATH_MAX + 64], output[PATH_MAX + 64], number[24], slot[24],
+        rest[24];
+    char *argv[] = {program, (char *)listen, number, slot, rest, NULL};
     path_of(h, "key", key, sizeof key);
     path_of(h, "output", output, sizeof output);
     snprintf(number, sizeof number, "%llu", (unsigned long long)seed);
-    snprintf(slot, sizeof slot, "%llu", (unsigned long long)slot_ms);
+    snprintf(slot, sizeof slot, "%llu", (unsigned long long)pace->slot_ms);
+    snprintf(rest, sizeof rest, "%llu", (unsigned long long)pace->rest_ms);
     if (process_find_beside("gradpool-bench-hostile", program, sizeof program) < 0) {
         fprintf(stderr, "# no hostile tenant: gradpool-bench-hostile is not beside this program\n");
         return 0;

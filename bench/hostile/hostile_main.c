@@ -54,7 +54,7 @@ static void run(struct tenant *t, const struct attack *attack, uint64_t slot_ms)
     fflush(stdout);
 }
 
-static _Noreturn void run_all(struct tenant *t, uint64_t slot_ms)
+static _Noreturn void run_all(struct tenant *t, uint64_t slot_ms, uint64_t rest_ms)
 {
     for (;;) {
         const struct attack *left[ATTACKS];
@@ -65,7 +65,7 @@ static _Noreturn void run_all(struct tenant *t, uint64_t slot_ms)
             const struct attack *attack = left[at];
             left[at] = left[count - 1];
             run(t, attack, slot_ms);
-            tenant_pause_us(slot_ms * 1000); /* others have the cores for a while */
+            tenant_pause_us(rest_ms * 1000); /* others have the cores for a while */
         }
     }
 }
@@ -74,10 +74,11 @@ int main(int argc, char **argv)
 {
     struct tenant t = {0};
     struct err err = {0};
-    uint64_t slot_ms = 0;
-    if (argc != 4 || text_parse_u64(argv[2], 0, UINT64_MAX, &t.random) < 0 ||
-        text_parse_u64(argv[3], 1, SLOT_MS_MAX, &slot_ms) < 0) {
-        fprintf(stderr, "Usage: gradpool-bench-hostile ENDPOINT SEED SLOT_MS\n");
+    uint64_t slot_ms = 0, rest_ms = 0;
+    if (argc != 5 || text_parse_u64(argv[2], 0, UINT64_MAX, &t.random) < 0 ||
+        text_parse_u64(argv[3], 1, SLOT_MS_MAX, &slot_ms) < 0 ||
+        text_parse_u64(argv[4], 0, SLOT_MS_MAX, &rest_ms) < 0) {
+        fprintf(stderr, "Usage: gradpool-bench-hostile ENDPOINT SEED SLOT_MS REST_MS\n");
         return 2;
     }
     t.done = mmap(NULL, sizeof *t.done, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -88,5 +89,5 @@ int main(int argc, char **argv)
         return 1;
     }
     (void)descriptors_raise(0, "the hostile tenant", &err);
-    run_all(&t, slot_ms);
+    run_all(&t, slot_ms, rest_ms);
 }

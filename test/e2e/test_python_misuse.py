@@ -122,7 +122,8 @@ class Arguments(Case):
 
     def test_an_endpoint_where_no_service_answers_is_an_error_of_its_own(self):
         for endpoint, *words in ((None, 'no endpoint', 'GRADPOOL_ENDPOINT'),
-                                 ('gradpool://127.0.0.1:1', 'Connection refused', 'serve')):
+                                 ('gradpool://127.0.0.1:1', 'Connection refused', 'serve'),
+                                 ('gradpool+unix:///nowhere/gradpool', 'No such file', 'path')):
             with self.subTest(endpoint), mock.patch.dict(os.environ), \
                     self.raises(gradpool.Unreachable, *words):
                 os.environ.pop('GRADPOOL_ENDPOINT', None)

@@ -8,7 +8,6 @@ import time
 
 from outcome import Outcome
 import progress
-import stack
 
 QUIET_S = 180       # without progress: no CPU, no disk, no byte of output
 SILENT_S = 900      # without a byte of output, however busy
@@ -142,8 +141,7 @@ def kill(pids):
 
 
 def describe(pid):
-    """A line a thread: its state and the kernel function in which it waits; the stack of one that
-    runs."""
+    """A line a thread: its state and the kernel function in which it waits."""
     lines = []
     with contextlib.suppress(OSError):
         with open(f'/proc/{pid}/cmdline', 'rb') as file:
@@ -155,6 +153,4 @@ def describe(pid):
             with open(f'/proc/{pid}/task/{tid}/wchan', encoding='utf-8') as wchan:
                 state = fields.split()[0]
                 lines.append(f'  thread {tid} {name}: {state} in {wchan.read() or "?"}\n')
-            if state == 'R':
-                lines += [f'    {place}\n' for place in stack.stack_of(pid, int(tid))]
     return ''.join(lines)

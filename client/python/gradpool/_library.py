@@ -165,11 +165,13 @@ def load():
 lib = load()
 
 
-def check(code):
-    """`code` if it is no error, else raises with the calling thread's last error text."""
+def check(code, classes=None):
+    """`code` if it is no error, else raises with the calling thread's last error text. `classes`:
+    of errors that mean something else in this call, by errno."""
     if code >= 0:
         return code
-    raise error_of(code, (lib.gp_last_error() or lib.gp_strerror(code)).decode(errors='replace'))
+    raise error_of(code, (lib.gp_last_error() or lib.gp_strerror(code)).decode(errors='replace'),
+                   classes)
 
 
 def encode(text, what):

@@ -20,7 +20,7 @@ from ._library import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item, JobSp
 from ._lent import Lent
 from ._memory import Loan
 from ._owned import Owned
-from .errors import error_of, GradpoolError, mismatch, Timeout
+from .errors import error_of, GradpoolError, mismatch, Timeout, Unreachable
 
 DEFAULT_TIMEOUT_MS = 60000
 SIGNALS_MS = 200    # how long a signal may wait for its Python handler
@@ -36,7 +36,8 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
     options = Options(encode(transport, 'transport'), encode(interface, 'interface'),
                       number(connect_timeout_ms, 'connect_timeout_ms', INT_MAX))
     handle = ctypes.c_void_p()
-    check(lib.gp_connect(encode(endpoint, 'endpoint'), ctypes.byref(options), ctypes.byref(handle)))
+    check(lib.gp_connect(encode(endpoint, 'endpoint'), ctypes.byref(options), ctypes.byref(handle)),
+          {errno.ENOENT: Unreachable})      # the name of the host is unknown
     return Client(handle)
 
 

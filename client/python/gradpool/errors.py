@@ -52,9 +52,9 @@ _CLASSES = {
 }
 
 
-def error_of(code, text):
-    """The exception for a negative errno `code` and its sentence."""
-    return _CLASSES.get(-code, GradpoolError)(-code, text)
+def error_of(code, text, classes=None):
+    """The exception for a negative errno `code` and its sentence; `classes` before the others."""
+    return (_CLASSES | (classes or {})).get(-code, GradpoolError)(-code, text)
 
 
 def mismatch(text):
