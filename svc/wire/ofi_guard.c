@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <rdma/fabric.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -144,6 +145,18 @@ EXPORTED int accept(int fd, struct sockaddr *address, socklen_t *bytes)
 {
     struct guard *g = guard_of(fd);
     return g != NULL && g->door != NULL ? ofi_door_take(g->door) : accept4(fd, address, bytes, 0);
+}
+
+/* --- which libfabric ------------------------------------------------------------------------- */
+
+static const uint32_t known_versions[] = {FI_VERSION(1, 17), FI_VERSION(2, 1)};
+
+bool ofi_guard_knows(uint32_t libfabric_version)
+{
+    for (size_t i = 0; i < sizeof known_versions / sizeof *known_versions; i++)
+        if (known_versions[i] == libfabric_version)
+            return true;
+    return false;
 }
 
 static bool is_ours(const char *name, void *call) { return dlsym(RTLD_DEFAULT, name) == call; }

@@ -1,5 +1,6 @@
 /* How a fabric_ofi begins to listen: a passive endpoint of libfabric, and the door in front of it.
  * What was opened before a failure stays in the fabric, whose close_listener() ends it. */
+#include "svc/base/log.h"
 #include "svc/wire/ofi_conn.h"
 #include "svc/wire/ofi_door.h"
 #include "svc/wire/ofi_guard.h"
@@ -7,12 +8,23 @@
 #include <errno.h>
 #include <sys/epoll.h>
 
+static void warn_of_unknown_version(void)
+{
+    if (!ofi_guard_knows(fi_version()))
+        log_warn(
+            "transport=ofi libfabric=%u.%u error=\"hostile peers were never tried against this "
+            "version of libfabric: one of them might end this process\" next=\"use libfabric "
+            "%s, or keep its port to workers that are trusted\"",
+            FI_MAJOR(fi_version()), FI_MINOR(fi_version()), OFI_VERSIONS_KNOWN);
+}
+
 /* Bound already, not listening yet. Without a socket (RDMA) the adapter keeps the door. */
 static int open_door(struct ofi_fabric *f)
 {
     int fd = ofi_socket_find_bound(f->listener);
     if (fd < 0)
         return 0;
+    warn_of_unknown_version();
     int r = ofi_guard_check();
     if (r == 0)
         r = ofi_door_open(fd, &f->door);

@@ -7,6 +7,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/wire/ofi_conn.h"
+#include "svc/wire/ofi_guard.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -309,9 +310,20 @@ static void bytes_by_chance_touch_no_other_connection(void **state)
     bench_close(&b);
 }
 
+/* Fails on a system with another libfabric: run this program and fuzz_tcp_wire there, then add it. */
+static void the_libfabric_that_is_here_is_a_known_one(void **state)
+{
+    (void)state;
+    print_message("# libfabric %u.%u\n", FI_MAJOR(fi_version()), FI_MINOR(fi_version()));
+    assert_true(ofi_guard_knows(fi_version()));
+    assert_false(ofi_guard_knows(FI_VERSION(1, 16)));
+    assert_false(ofi_guard_knows(FI_VERSION(2, 99)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_libfabric_that_is_here_is_a_known_one),
         cmocka_unit_test(every_operation_of_a_header_ends_its_own_connection_only),
         cmocka_unit_test(lengths_that_cannot_be_end_their_own_connection_only),
         cmocka_unit_test(what_is_acknowledged_or_answered_unasked_ends_its_own_connection_only),
