@@ -310,7 +310,7 @@ static void bytes_by_chance_touch_no_other_connection(void **state)
     bench_close(&b);
 }
 
-/* Fails on a system with another libfabric: run this program and fuzz_tcp_wire there, then add it. */
+/* Fails on a system with another libfabric: run this program and fuzz_tcp_wire there, add it. */
 static void the_libfabric_that_is_here_is_a_known_one(void **state)
 {
     (void)state;

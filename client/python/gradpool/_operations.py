@@ -15,28 +15,26 @@ import functools
 import os
 import threading
 import time
+import weakref
 
 import torch
 from torch._C._distributed_c10d import Work
 
-from . import _unattended
+from . import _halves, _unattended
 from ._completion import complete, is_here
 from ._cuda import HERE
 from ._lengths import FIRST, FIRST_BYTES, Habits, Pool
 from ._library import INT_MAX
 from ._promise import Promise
-from .errors import error_of, GradpoolError, overdue, Timeout
+from .errors import error_of, GradpoolError, mismatch, overdue, Timeout
 
 # Tensors that a sequence of operations keeps declared, and their bytes: each has staging memory.
 NAMES_MAX = 256
 BYTES_MAX = 512 << 20
-# Operations that are over and that nobody has asked for yet (Y10).
-_KEPT_MAX = 64
 # Beyond an operation's own deadline, for the thread that watches it.
 GRACE_S = 5.0
 
 _lock = threading.RLock()   # of all slots, and of who sees an operation through
-_kept = collections.deque(maxlen=_KEPT_MAX)
 
 
 def lock():
@@ -252,14 +250,28 @@ class Operation(Work):
         return self._error
 
     def result(self):
+        return self._results()
+
+    def _results(self):
+        if self._result is None:
+            self._result = [reference() for reference in self._references]
+            if any(tensor is None for tensor in self._result):
+                raise mismatch(f'{self._what}: a result is gone, since nobody but this Work held '
+                               f'it while the next {_halves.RECENT} operations ended; hold it')
         return self._result
+
+    def drop_results(self):
+        """Its results, which it does not hold from now on."""
+        results, self._result, self._finish = self._result or (), None, _nothing
+        self._references = [weakref.ref(tensor) for tensor in results]
+        return results
 
     def get_future(self):
         """A Future of the resulting tensors; of a failure it has the text, and RuntimeError."""
         with _lock:
             self._is_asked = True
             is_late = self._promise is None and self._over.is_set()
-            self._promise = self._promise or Promise(self._result)
+            self._promise = self._promise or Promise(self._results())
         if is_late:
             self._complete_future()
         self.hand_over()
@@ -425,7 +437,7 @@ class Operation(Work):
             self._over.set()
             self._group.open.discard(self)
             if not self._is_asked:
-                _kept.append(self)
+                _halves.hold(self)
             if error is None:
                 for part in self._parts:
                     part.leave()

@@ -15,6 +15,7 @@ import datetime
 import threading
 import time
 
+from . import _halves
 from ._completion import is_here
 from ._notices import Notices
 from ._operations import Operation
@@ -136,6 +137,14 @@ class Collective(Operation):
 
     def _waited_s(self):
         return self._group.timeout_s - self._left_s()
+
+
+class Shared(Collective):
+    """One that torch's own code waits for once for each of its results."""
+
+    def end(self, error):
+        super().end(error)
+        _halves.tie(self)
 
 
 class Barrier(Collective):

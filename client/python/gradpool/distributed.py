@@ -11,7 +11,7 @@ on tensors of the two.
 
 Owns what torch calls a ProcessGroup; never torch's store, by which the ranks find each other and
 learn the name of their job (Y111)."""
-import functools
+import inspect
 
 import torch
 import torch.distributed
@@ -19,7 +19,8 @@ from torch.distributed import ReduceOp
 
 from . import _monitored, _unattended, _uneven
 from ._any_source import Claim, Mailbox
-from ._carriers import carrier_of, check_alike, check_place, is_its_own, unload, widened
+from ._arguments import arithmetic, fold_of, only, puts
+from ._carriers import carrier_of, check_alike, is_its_own, unload, widened
 from ._cuda import crossing_of, room_for
 from ._full import full_of, sparse_of
 from ._job_name import job_name
@@ -28,73 +29,14 @@ from ._membership import join
 from ._operations import Names, Operation, Part
 from ._order import Barrier, Collective, Order
 from ._said import Said
+from ._together import Together
 from .errors import GradpoolError, mismatch
 
 # Tensors that two ranks keep declared for each direction, and tag.
 _CHANNEL_NAMES_MAX = 8
 
-_ARITHMETIC = ((ReduceOp.SUM, 'sum'), (ReduceOp.AVG, 'mean'), (ReduceOp.MIN, 'min'),
-               (ReduceOp.MAX, 'max'), (ReduceOp.PRODUCT, 'product'))
-_BITWISE = ((ReduceOp.BAND, torch.bitwise_and), (ReduceOp.BOR, torch.bitwise_or),
-            (ReduceOp.BXOR, torch.bitwise_xor))
 
-
-def _of(table, operation):
-    return next((value for key, value in table if operation == key), None)
-
-
-def _name_of(operation):
-    """As torch calls a reduction, which shows itself as an object."""
-    names = getattr(ReduceOp, 'RedOpType', ReduceOp).__members__
-    return next((name for name in names if operation == getattr(ReduceOp, name)), repr(operation))
-
-
-def _arithmetic(operation, tensor):
-    """The service's name of a reduction, if it makes sense for a tensor. Mismatch: it does not."""
-    name = _of(_ARITHMETIC, operation)
-    if name is None:
-        offered = ', '.join(_name_of(one) for one, _ in _ARITHMETIC)
-        raise mismatch(f'the reduction {_name_of(operation)} of {tensor.dtype} is not offered '
-                       f'here; there are {offered}')
-    if name == 'mean' and not (tensor.is_floating_point() or tensor.is_complex()):
-        raise mismatch(f'{tensor.dtype} has no mean; use ReduceOp.SUM')
-    if name not in ('sum', 'mean') and tensor.is_complex():
-        raise mismatch(f'{tensor.dtype} has no {name}')
-    return name
-
-
-def _only(values):
-    if len(values) != 1:
-        raise mismatch(f'{len(values)} tensors, expected one: a process has one place in a group')
-    return values[0]
-
-
-def _some(tensors, what):
-    if not tensors:
-        raise mismatch(f'{what} of no tensors')
-    return tensors
-
-
-def _check_places(tensors):
-    """Of a tensor, or of lists of them however deep."""
-    if isinstance(tensors, (list, tuple)):
-        for one in tensors:
-            _check_places(one)
-    else:
-        check_place(tensors)
-
-
-def _puts(call):
-    """An operation whose first argument is where results are put: looked at before it has declared
-    or sent anything, and on all ranks alike, also on those that get none."""
-    @functools.wraps(call)
-    def checked(self, places, *rest, **options):
-        _check_places(places)
-        return call(self, places, *rest, **options)
-    return checked
-
-
-class ProcessGroup(torch.distributed.ProcessGroup):
+class ProcessGroup(Together, torch.distributed.ProcessGroup):
     """A group of ranks of a job; made by torch.distributed. Errors are those of gradpool.errors,
     raised by wait(); after the first one every later operation raises it (Y9).
 
@@ -127,6 +69,11 @@ class ProcessGroup(torch.distributed.ProcessGroup):
     def getBackendName(self):
         return 'gradpool'
 
+    @property
+    def group_name(self):
+        """By which torch 2 finds the group again."""
+        return self._name
+
     def fail(self, error):
         """The group has lost an operation: the others cannot be matched any more."""
         if self.failure is None:
@@ -136,23 +83,23 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
     # ---- reductions ----
 
-    @_puts
+    @puts
     def allreduce(self, tensors, opts=None):
         operation = opts.reduceOp if opts else ReduceOp.SUM
-        return self._reduce('all_reduce', _only(tensors), operation, True)
+        return self._reduce('all_reduce', only(tensors), operation, True)
 
-    @_puts
+    @puts
     def reduce(self, tensors, opts):
-        return self._reduce('reduce', _only(tensors), opts.reduceOp,
+        return self._reduce('reduce', only(tensors), opts.reduceOp,
                             self.rank() == opts.rootRank)
 
     def _reduce(self, what, tensor, operation, is_wanted):
         if tensor.is_sparse:
             return self._reduce_sparse(what, tensor, operation, is_wanted)
-        fold = _of(_BITWISE, operation)
+        fold = fold_of(operation)
         if fold is not None:
             return self._fold(what, tensor, fold, is_wanted)
-        name = _arithmetic(operation, tensor)
+        name = arithmetic(operation, tensor)
         given = carrier_of(tensor, False)
         result = given if is_wanted else torch.empty(given.shape, dtype=given.dtype)
         return self._run(what, tensor, [self._push(name, given, result)], [tensor],
@@ -160,7 +107,7 @@ class ProcessGroup(torch.distributed.ProcessGroup):
 
     def _reduce_sparse(self, what, tensor, operation, is_wanted):
         """All in full: which elements the other ranks have is not known before."""
-        name = _arithmetic(operation, tensor)
+        name = arithmetic(operation, tensor)
         if name not in ('sum', 'mean'):
             raise mismatch(f'sparse tensors have no {name}: what is missing in one is no 0 there')
         full = full_of(tensor)
@@ -189,35 +136,33 @@ class ProcessGroup(torch.distributed.ProcessGroup):
                 unload(first, tensor, True)
         return self._run(what, tensor, [self._push('gather', given, whole)], [tensor], finish)
 
-    @_puts
-    def allreduce_coalesced(self, tensors, opts=None):
-        name = _arithmetic(opts.reduceOp if opts else ReduceOp.SUM,
-                           _some(tensors, 'all_reduce_coalesced')[0])
-        given = torch.cat([carrier_of(tensor, False) for tensor in tensors])
-
-        def finish():
-            self._unload_all(given, tensors, False)
-        return self._run('all_reduce_coalesced', given, [self._push(name, given, given)], tensors,
-                         finish)
-
-    @_puts
+    @puts
     def reduce_scatter(self, outputs, inputs, opts):
-        output, inputs = _only(outputs), _only(inputs)
+        output, inputs = only(outputs), only(inputs)
         self._check_count('reduce_scatter', inputs)
         check_alike(inputs, output, 'reduce_scatter')
         given = torch.cat([carrier_of(tensor, False) for tensor in inputs])
         return self._reduce_scatter(output, given, opts.reduceOp)
 
-    @_puts
+    @puts
     def _reduce_scatter_base(self, output, given, opts=None):
+        return self._reduce_scatter(output, self._carrier_to_scatter(output, given),
+                                    opts.reduceOp if opts else ReduceOp.SUM)
+
+    def _carrier_to_scatter(self, output, given):
         if given.numel() != self.size() * output.numel() or given.dtype != output.dtype:
             raise mismatch(f'reduce_scatter: {given.numel()} {given.dtype} in, {output.numel()} '
                            f'{output.dtype} out, in a group of {self.size()}')
-        return self._reduce_scatter(output, carrier_of(given, False),
-                                    opts.reduceOp if opts else ReduceOp.SUM)
+        return carrier_of(given, False)
 
     def _reduce_scatter(self, output, given, operation):
-        name = _arithmetic(operation, output)
+        part, finish = self._reduced(output, given, operation)
+        return self._run('reduce_scatter', output, [part], [output], finish)
+
+    def _reduced(self, output, given, operation):
+        """The part of a carrier whose blocks are reduced, one a rank, and how its own comes into
+        the output."""
+        name = arithmetic(operation, output)
         result = carrier_of(output, False)
         if name == 'mean':
             given = widened(given)
@@ -233,13 +178,13 @@ class ProcessGroup(torch.distributed.ProcessGroup):
             if name == 'mean':
                 found.div_(self.size())
             unload(result.copy_(found), output, False)
-        return self._run('reduce_scatter', output, [part], [output], finish)
+        return part, finish
 
     # ---- one to all, all to one, all to all ----
 
-    @_puts
+    @puts
     def broadcast(self, tensors, opts):
-        tensor = _only(tensors)
+        tensor = only(tensors)
         values, root = carrier_of(tensor, True), self._ranks[opts.rootRank]
         places = (values, None) if self._job.rank == root else (None, values)
 
@@ -249,14 +194,14 @@ class ProcessGroup(torch.distributed.ProcessGroup):
         return self._run('broadcast', tensor, [part], [tensor],
                          lambda: unload(values, tensor, True))
 
-    @_puts
+    @puts
     def allgather(self, outputs, tensors, opts=None):
-        return self._collect('all_gather', _only(tensors), _only(outputs))
+        return self._collect('all_gather', only(tensors), only(outputs))
 
-    @_puts
+    @puts
     def gather(self, outputs, tensors, opts):
         is_root = self.rank() == opts.rootRank
-        return self._collect('gather', _only(tensors), _only(outputs) if is_root else None)
+        return self._collect('gather', only(tensors), only(outputs) if is_root else None)
 
     def _collect(self, what, tensor, outputs):
         given = carrier_of(tensor, True)
@@ -270,55 +215,40 @@ class ProcessGroup(torch.distributed.ProcessGroup):
                 unload(block, output, True)
         return self._run(what, tensor, [self._push('gather', given, whole)], outputs or (), finish)
 
-    @_puts
+    @puts
     def _allgather_base(self, output, tensor, opts=None):
-        if (output.numel(), output.dtype) != (self.size() * tensor.numel(), tensor.dtype) \
-                or not output.is_contiguous():
-            raise mismatch(f'all_gather: {tensor.numel()} {tensor.dtype} in, {output.numel()} '
-                           f'{output.dtype} out, in a group of {self.size()}; the output must be '
-                           'contiguous')
+        self._check_gathered(output, tensor)
         whole = carrier_of(output, True)
         if not is_its_own(output, whole):
             return self._collect('all_gather', tensor, output.view(self.size(), -1).unbind())
         part = self._push('gather', carrier_of(tensor, True), whole)
         return self._run('all_gather', tensor, [part], [output])
 
-    @_puts
-    def allgather_coalesced(self, outputs, tensors, opts=None):
-        self._check_count('all_gather_coalesced', outputs)
-        for of_rank in outputs:
-            if len(of_rank) != len(_some(tensors, 'all_gather_coalesced')):
-                raise mismatch(f'all_gather_coalesced: {len(of_rank)} tensors of a rank for '
-                               f'{len(tensors)}')
-            for output, tensor in zip(of_rank, tensors):
-                check_alike([output], tensor, 'all_gather_coalesced')
-        given = torch.cat([carrier_of(tensor, True) for tensor in tensors])
-        whole = self._room_for_all(given)
+    def _check_gathered(self, output, tensor):
+        if (output.numel(), output.dtype) != (self.size() * tensor.numel(), tensor.dtype) \
+                or not output.is_contiguous():
+            raise mismatch(f'all_gather: {tensor.numel()} {tensor.dtype} in, {output.numel()} '
+                           f'{output.dtype} out, in a group of {self.size()}; the output must be '
+                           'contiguous')
 
-        def finish():
-            for block, of_rank in zip(self._blocks(whole), outputs):
-                self._unload_all(block, of_rank, True)
-        return self._run('all_gather_coalesced', given, [self._push('gather', given, whole)],
-                         [output for of_rank in outputs for output in of_rank], finish)
-
-    @_puts
+    @puts
     def scatter(self, outputs, inputs, opts):
-        output, root = _only(outputs), opts.rootRank
+        output, root = only(outputs), opts.rootRank
         outs, ins = [output.new_empty(0)] * self.size(), [output.new_empty(0)] * self.size()
         if self.rank() == root:
-            ins = _only(inputs)
+            ins = only(inputs)
             self._check_count('scatter', ins)
             check_alike(ins, output, 'scatter')
         outs[root] = output
         return self._exchange('scatter', output, outs, ins)
 
-    @_puts
+    @puts
     def alltoall(self, outputs, inputs, opts=None):
         self._check_count('all_to_all', outputs)
         self._check_count('all_to_all', inputs)
         return self._exchange('all_to_all', outputs[self.rank()], outputs, inputs)
 
-    @_puts
+    @puts
     def alltoall_base(self, output, given, output_splits, input_splits, opts=None):
         if output_splits or input_splits:
             return self._exchange('all_to_all', output, self._split(output, output_splits),
@@ -358,22 +288,22 @@ class ProcessGroup(torch.distributed.ProcessGroup):
     # ---- one to one ----
 
     def send(self, tensors, target, tag):
-        tensor = _only(tensors)
+        tensor = only(tensors)
         return Operation(self, self._told(f'send to rank {target}', tensor),
                          [self._send(('send', tag), target, tensor)], [tensor]).start()
 
-    @_puts
+    @puts
     def recv(self, tensors, source, tag):
-        tensor = _only(tensors)
+        tensor = only(tensors)
         if self._mailbox_key(tensor, tag) in self._mailboxes:
             return self._claim(tensor, tag, (source,))  # it may have come there
         part, finish = self._receive(('send', tag), source, tensor)
         told = self._told(f'recv from rank {source}', tensor)
         return Operation(self, told, [part], [tensor], finish).start()
 
-    @_puts
+    @puts
     def recv_anysource(self, tensors, tag):
-        tensor = _only(tensors)
+        tensor = only(tensors)
         key = self._mailbox_key(tensor, tag)
         if key not in self._mailboxes:
             model = torch.empty_like(tensor)
@@ -512,11 +442,6 @@ class ProcessGroup(torch.distributed.ProcessGroup):
                            f'in a group of {self.size()}')
         return tensor.split(list(sizes))
 
-    def _unload_all(self, carrier, tensors, is_moved):
-        sizes = [carrier_of(tensor, is_moved).numel() for tensor in tensors]
-        for block, tensor in zip(carrier.split(sizes), tensors):
-            unload(block, tensor, is_moved)
-
     def _check_count(self, what, tensors):
         if len(tensors) != self.size():
             raise mismatch(f'{what}: {len(tensors)} tensors for a group of {self.size()}')
@@ -534,6 +459,13 @@ def _make(options, _):
                         ranks or tuple(range(workers)), options.group_rank, options.timeout)
 
 
-torch.distributed.Backend.register_backend('gradpool', _make, extended_api=True)
+def _register():
+    register = torch.distributed.Backend.register_backend
+    has_devices = 'devices' in inspect.signature(register).parameters     # since torch 2
+    register('gradpool', _make, extended_api=True,
+             **({'devices': ['cpu', 'cuda']} if has_devices else {}))
+
+
+_register()
 _monitored.offer()
 _uneven.offer()
