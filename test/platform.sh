@@ -59,14 +59,27 @@ make_root() {
     touch "$root/.gradpool-whole"
 }
 
-# Replaces the sources of an earlier run; builds stay, so that a second run compiles only changes.
+# A commit of all files here that git does not ignore, on no branch.
+commit_tree() {
+    local index
+    index=$(mktemp)
+    cp "$(git rev-parse --git-path index)" "$index"
+    GIT_INDEX_FILE=$index git add -A
+    git -c user.name=platform -c user.email=platform@localhost commit-tree \
+        -m "$(git describe --always)" "$(GIT_INDEX_FILE=$index git write-tree)"
+    rm "$index"
+}
+
+# Brings the sources of an earlier run to this tree: what is the same keeps its time, so that a
+# second run compiles only changes.
 copy_tree() {
-    local copy=$root/gradpool
-    mkdir -p "$copy"
-    find "$copy" -mindepth 1 -maxdepth 1 ! -name 'build*' -exec rm -rf {} +
-    git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
-        [ ! -e "$file" ] || printf '%s\0' "$file"
-    done | tar --null --no-recursion -c -T - | tar -x --no-same-owner -C "$copy"
+    local commit
+    commit=$(commit_tree)
+    git init -q "$root/gradpool"
+    git -C "$root/gradpool" fetch -q --depth 1 \
+        --upload-pack 'git -c uploadpack.allowAnySHA1InWant=true upload-pack' "$PWD" "$commit"
+    git -C "$root/gradpool" -c advice.detachedHead=false checkout -qf FETCH_HEAD
+    git -C "$root/gradpool" clean -fdq
     cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 }
 
@@ -86,8 +99,6 @@ inside() {
 
 install_and_build() {
     inside test/setup.sh --tests
-    # The tidiness test and the version of a build read the list of files from git.
-    inside bash -c 'git init -q . && git add -A'
     inside bash -c '[ -f build/build.ninja ] || meson setup build'
     inside ninja -C build
 }

@@ -18,9 +18,9 @@ packages=(
     # several nodes on one host
     iproute2
 )
-# Who reads the metrics and the report: 800 MiB. A cluster for srun: 20 MiB.
+# Readers of the metrics and the report: 800 MiB. A cluster for srun: 20 MiB. Another release.
 [ "${1:-}" = --tests ] && packages+=(prometheus chromium-headless-shell
-    munge slurmctld slurmd slurm-client)
+    munge slurmctld slurmd slurm-client debootstrap)
 # Of these, what a host with systemd starts at once, or with every boot.
 services=(prometheus munge slurmctld slurmd)
 

@@ -10,7 +10,7 @@ from builds import ADDRESS, CHECKED, THREAD, Build
 # functions and simulated worlds have one thread.
 THREADED = {'unit', 'e2e-sanitized'}
 SANITIZED = THREADED | {'pure', 'fuzz', 'sim'}
-ONLY_LONG = {'torch-whole', 'demo', 'stragglers', 'explore'}
+ONLY_LONG = {'torch-whole', 'demo', 'stragglers', 'explore', 'platform'}
 
 
 @dataclasses.dataclass
@@ -36,6 +36,7 @@ LONG = {
                   ('plain',), {'torch-whole'}),
     'demo': Part(8, 'bench/demo.sh over both transports and on three nodes', ('plain',)),
     'stragglers': Part(8, 'a slow lane is found and relieved', ('plain',)),
+    'platform': Part(55, 'all of it on Debian 13, in a clean root (root; 12 GB)', ('plain',)),
     'faults': Part(50, 'kills, planned ends, stops and cuts at random beside a hostile tenant, ten '
                    'seeds of five minutes each; `faults 4-8` takes seeds', ('plain',)),
     'fuzz': Part(52, 'the fuzzers explore, ten minutes each', ('explore',), {'explore'}),

@@ -1,4 +1,4 @@
-"""Operations on several tensors at once. Those of the same carrier travel as one. torch's functional
+"""Operations on several tensors at once; those of one carrier travel as one. torch's functional
 collectives, and what is built on them, call these for one tensor, too."""
 import torch
 from torch.distributed import ReduceOp
