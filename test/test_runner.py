@@ -259,13 +259,12 @@ class Running(unittest.TestCase):
         self.assertIn('no progress', self.ended['still'].problem)
         self.assertRegex(self.ended['still'].stderr, r'thread \d+ \S+: S in ')
 
-    def test_a_program_that_spins_is_ended_and_names_its_stack(self):
+    def test_a_program_that_spins_is_ended(self):
         program.SILENT_S, before = 1, program.SILENT_S
         self.addCleanup(setattr, program, 'SILENT_S', before)
         self.run_all(self.program('spins', SPINS))
         self.assertEqual('no output for 1 s', self.ended['spins'].problem)
-        self.assertRegex(self.ended['spins'].stderr,
-                         r'thread \d+ \S+: R in .*\n +\S.* \(\S*python3\S*\+0x')
+        self.assertRegex(self.ended['spins'].stderr, r'thread \d+ \S+: R in ')
 
     def test_a_program_that_is_slow_is_not_ended(self):
         program.QUIET_S, before = 1, program.QUIET_S
