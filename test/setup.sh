@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what gradpool needs to build and demonstrate itself on a bare Debian 12 host; with
+# Installs what gradpool needs to build and demonstrate itself on a bare Debian 12 or 13 host; with
 # --tests also the large packages that only tests use. Does nothing, at once, when all of it is
 # there. Called by test/run.sh and bench/demo.sh.
 set -euo pipefail
@@ -43,7 +43,7 @@ quietly() {
 
 main() {
     if ! command -v apt-get >/dev/null; then
-        echo "setup.sh: no apt-get here. gradpool is built on Debian 12; install yourself:" >&2
+        echo "setup.sh: no apt-get here. gradpool is built on Debian 12 and 13; install yourself:" >&2
         printf '  %s\n' "${packages[@]}" >&2
         return 1
     fi

@@ -105,7 +105,7 @@ static void parse(int argc, char **argv, struct run *ret_run)
         .after = "Examples:\n  gradpool run --workers 4 python3 train.py --epochs 3\n"
                  "  gradpool run --nodes 2 --node 1 --master node0:29500 --job big --workers 8 "
                  "python3 train.py\n\n"
-                 "Beside torchrun, which does not start with Debian 12's Python (3.11) unless it "
+                 "Beside torchrun, which does not start on Debian 12 (PyTorch 1.13) unless it "
                  "is given `-r 1 -t 1'. OMP_NUM_THREADS is 1 for more than one worker, if it is "
                  "not set.\n\n"
                  "A line is shown when it has ended, with LF or CR (a bar of progress), has waited "

@@ -45,14 +45,15 @@ static bool can_be_told(const struct job *job, struct piece *piece, enum keeping
     return a && a->state == AGGREGATOR_UP;
 }
 
-static struct told kind_of(const struct job *job, const struct piece *piece, enum keeping_whom whom)
+static void fill_kind(const struct job *job, const struct piece *piece, enum keeping_whom whom,
+                      struct told *ret_kind)
 {
-    return (struct told){.whom = whom,
-                         .job = job->id,
-                         .lane = piece->lane->id,
-                         .keeper = keeper_of(piece, whom),
-                         .when_known = whom == TELL_LANE && piece->keeping.former > 0,
-                         .begins = whom == TELL_KEEPER && piece->keeping.begins};
+    *ret_kind = (struct told){.whom = whom,
+                              .job = job->id,
+                              .lane = piece->lane->id,
+                              .keeper = keeper_of(piece, whom),
+                              .when_known = whom == TELL_LANE && piece->keeping.former > 0,
+                              .begins = whom == TELL_KEEPER && piece->keeping.begins};
 }
 
 static bool is_of_kind(const struct told *told, const struct told *other)
@@ -71,7 +72,8 @@ static size_t gather(struct job *job, struct told *told, enum keeping_whom whom)
             struct piece *piece = &tensor->pieces[i];
             if (!can_be_told(job, piece, whom) || told->count == MESSAGE_PIECES_MAX)
                 continue;
-            struct told kind = kind_of(job, piece, whom);
+            struct told kind;
+            fill_kind(job, piece, whom, &kind);
             if (told->count == 0)
                 *told = kind;
             if (!is_of_kind(told, &kind))

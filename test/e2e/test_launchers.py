@@ -2,6 +2,7 @@
 with the variables of horovodrun and bpslaunch.
 
 A worker is this script with `--worker`; what it found it writes into a file of its rank."""
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -194,9 +195,11 @@ class ByVariables(Launcher):
 
 class Torchrun(Launcher):
     # Debian's torch 1.13 with Python 3.11 fails without a digit after -r and -t.
+    redirects = ('-r', 1, '-t', 1) if importlib.metadata.version('torch').startswith('1.') else ()
+
     @property
     def command(self):
-        return ('torchrun', '-r', 1, '-t', 1, '--monitor_interval', 0.1, '--log_dir', self.folder,
+        return ('torchrun', *self.redirects, '--monitor_interval', 0.1, '--log_dir', self.folder,
                 '--nproc_per_node', WORKERS, '--master_port', free_ports(1), '--no_python')
 
     def test_torchrun_trains_by_ddp_and_by_calls_of_horovod(self):
