@@ -83,16 +83,21 @@ copy_tree() {
     cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 }
 
-# Runs a command in the root. Mounts and processes live in namespaces of their own and end with it.
+# Runs a command in the root, which is a mount of its own, so that tests may mount things in it.
+# Mounts and processes live in namespaces of their own and end with it.
 inside() {
     unshare --mount --pid --fork --kill-child --propagation private bash -euc '
         root=$1
         shift
+        mount --bind "$root" "$root"
         mount -t proc proc "$root/proc"
         mount --rbind /sys "$root/sys"
         mount --rbind /dev "$root/dev"
         mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
-        exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+        cd "$root"
+        pivot_root . .
+        umount -l .
+        exec /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
             LANG=C.UTF-8 TERM="${TERM:-dumb}" bash -euc "cd /gradpool; \"\$@\"" inside "$@"
     ' platform "$root" "$@"
 }

@@ -69,17 +69,17 @@ class TorchSuite(distributed_test.TestDistBackend,
         self._start_processes(torch.multiprocessing.get_context(self.method).Process)
 
     @classmethod
-    def _run(cls, *arguments):
+    def _run(cls, *arguments, **options):
         os.dup2(2, 1)   # what a test prints is no TAP
         if distributed_test.BACKEND != 'gloo':
             distributed_c10d.ProcessGroupGloo = None    # a group of it cannot be made any more
-        super()._run(*arguments)
+        super()._run(*arguments, **options)
 
-    def run_test(self, *arguments):
+    def run_test(self, *arguments, **options):
         group = distributed_c10d._get_default_group()
         is_ours = isinstance(group, gradpool.distributed.ProcessGroup)
         assert is_ours == (distributed_test.BACKEND == 'gradpool'), group
-        super().run_test(*arguments)
+        super().run_test(*arguments, **options)
 
 
 def shipped():
