@@ -11,6 +11,7 @@ import contextlib
 import gc
 import importlib
 import json
+import multiprocessing
 import multiprocessing.util
 import os
 import resource
@@ -95,6 +96,13 @@ def finish_ranks(processes):
 def run_ranks(function, workers, **environment):
     """start_ranks() and finish_ranks()."""
     return finish_ranks(start_ranks(function, workers, **environment))
+
+
+def apart(function, *arguments):
+    """What it returns, called in a fork. Once torch 2 has run a backward() in a process it runs none
+    in forks of it, which ranks are."""
+    with multiprocessing.get_context('fork').Pool(1) as pool:
+        return pool.apply(function, arguments)
 
 
 @contextlib.contextmanager

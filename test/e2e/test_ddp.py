@@ -118,8 +118,12 @@ def train_alone(workers, optimizer_of=sgd, schedule_of=None, mean_of=mean_in_ran
     return each[0]
 
 
-def reference(workers):
+def alone(workers):
     return train_alone(workers).digest()
+
+
+def reference(workers):
+    return ranks.apart(alone, workers)
 
 
 def train(trainer):
