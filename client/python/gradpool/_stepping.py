@@ -25,6 +25,8 @@ _KINDS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
 _NOT_OFFERED = 'amsgrad', 'maximize', 'differentiable', 'capturable'
 _EMBEDDINGS = torch.nn.Embedding, torch.nn.EmbeddingBag
 _REQUIRES_GRAD = operator.attrgetter('requires_grad')
+# A step() that has them tells schedulers of its calls: as torch 1 has them count, and as torch 2.
+_MARKS = '_with_counter', '_wrapped_by_lr_sched'
 _NUMBERS = 'lr', 'weight_decay', 'momentum', 'dampening', 'eps'
 
 
@@ -158,7 +160,8 @@ class Stepping:
             check()
             self._end_step()
             return loss
-        step._with_counter = True
+        for mark in _MARKS:
+            setattr(step, mark, True)
         self._optimizer.step = step
         self._kept.replace_methods(check)
 
@@ -175,6 +178,7 @@ class Stepping:
                            'were. Leave that out, or attach without the optimizer')
         self._unused.check(without, self._had_moments)
         self._optimizer._step_count = getattr(self._optimizer, '_step_count', 0) + 1
+        self._optimizer._opt_called = True
 
     def start(self, job, bucket):
         """Starts the updates of a torch.distributed.GradBucket, as what bucket_of() returns."""
