@@ -417,7 +417,7 @@ def compare_copies_of_optimizers(of):
     file = io.BytesIO()
     torch.save(optimizer, file)
     file.seek(0)
-    for other in copy.deepcopy(optimizer), torch.load(file):
+    for other in copy.deepcopy(optimizer), torch.load(file, weights_only=False):
         of.expect_true('class', isinstance(other, torch.optim.SGD))
         of.expect_true('step of a copy', 'Pass it to DistributedOptimizer()'
                        in of.raised(other.step)[1])

@@ -46,14 +46,14 @@ def module_pickled(of):
     memory = io.BytesIO()
     of.torch.save(of.model.module, memory)
     memory.seek(0)
-    return again(of) and of.are(ONCE, of.torch.load(memory))
+    return again(of) and of.are(ONCE, of.torch.load(memory, weights_only=False))
 
 
 def optimizer_pickled_or_copied(of):
     memory = io.BytesIO()
     of.torch.save(of.optimizer, memory)
     memory.seek(0)
-    for one in of.torch.load(memory), copy.deepcopy(of.optimizer):
+    for one in of.torch.load(memory, weights_only=False), copy.deepcopy(of.optimizer):
         moments = [state['momentum_buffer'] for state in one.state.values()]
         assert len(moments) == 2 and all((moment == 1).all() for moment in moments)
     return again(of)

@@ -226,6 +226,9 @@ class Attachment:
     def __exit__(self, *error):
         self.close()
 
+    def __reduce__(self):
+        return _Copy, ()
+
     def push(self, bucket):
         """Starts the mean over a torch.distributed.GradBucket, in place, or the optimizer's step.
         Returns its Future."""
@@ -276,6 +279,14 @@ class Attachment:
             self.failure = error
             print(f"gradpool: job '{self.job.name}', rank {self.job.rank}: {error}",
                   file=sys.stderr, flush=True)
+
+
+class _Copy:
+    """In place of the attachment in a copy of its model: torch 2 copies the hook's state, too. The
+    copy's own reducer has no hook."""
+
+    def push(self, _):
+        raise mismatch('the model is a copy of an attached one: attach() it, too')
 
 
 class _Push:
