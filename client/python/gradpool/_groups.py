@@ -55,11 +55,23 @@ class Limit:
 
 def _timeout_of(group):
     """(its milliseconds, what set them)"""
-    seconds = getattr(group, 'timeout_s', None)     # one of gradpool.distributed
-    timeout = getattr(getattr(group, 'options', None), '_timeout', None)
-    if timeout is not None:
-        seconds = timeout.total_seconds()
+    seconds = next(filter(None, map(_seconds_of, _backends_of(group))), None)
     if seconds is None:     # a backend that does not say
         return DEFAULT_TIMEOUT_MS, 'attach(timeout_ms=) or GRADPOOL_TIMEOUT_MS'
     return (max(min(int(seconds * 1e3), INT_MAX), 1),
             'init_process_group(timeout=) or new_group(timeout=)')
+
+
+def _backends_of(group):
+    """Of torch 1 the group itself; of torch 2 it has one for each kind of device."""
+    yield group
+    for device in getattr(group, '_device_types', ()):
+        yield group._get_backend(device)
+
+
+def _seconds_of(backend):
+    """None: it does not say."""
+    timeout = getattr(getattr(backend, 'options', None), '_timeout', None)
+    if timeout is not None:
+        return timeout.total_seconds()
+    return getattr(backend, 'timeout_s', None)      # one of gradpool.distributed
