@@ -197,10 +197,21 @@ class Torchrun(Launcher):
     # Debian's torch 1.13 with Python 3.11 fails without a digit after -r and -t.
     redirects = ('-r', 1, '-t', 1) if importlib.metadata.version('torch').startswith('1.') else ()
 
+    @classmethod
+    def setUpClass(cls):
+        from gradpool import _rendezvous    # imports torch, which others here need not
+        cls.has_libuv = _rendezvous.has_libuv()
+        if not cls.has_libuv:
+            cls.environment = {'TORCH_DISABLE_SHARE_RDZV_TCP_STORE': 1}
+
     @property
     def command(self):
+        # Debian's torch 2.6 has torchrun ask for libuv, which it lacks, unless ranks meet in a file.
+        where = ('--master_port', free_ports(1)) if self.has_libuv else (
+            '--rdzv_backend', 'c10d', '--rdzv_endpoint', self.folder / 'rendezvous',
+            '--rdzv_conf', 'store_type=file')
         return ('torchrun', *self.redirects, '--monitor_interval', 0.1, '--log_dir', self.folder,
-                '--nproc_per_node', WORKERS, '--master_port', free_ports(1), '--no_python')
+                '--nproc_per_node', WORKERS, *where, '--no_python')
 
     def test_torchrun_trains_by_ddp_and_by_calls_of_horovod(self):
         self.check('worker_trains', of_training)

@@ -31,7 +31,7 @@ class Writer(nn.Module):
         self.place = nn.Parameter(0.02 * torch.randn(length, width))
         layer = nn.TransformerEncoderLayer(width, heads, 4 * width, dropout=0.0, batch_first=True,
                                            norm_first=True)
-        self.layers = nn.TransformerEncoder(layer, layers)
+        self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.scores = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, characters))
         later = torch.ones(length, length, dtype=torch.bool).triu(1)
         self.register_buffer('later', later, persistent=False)

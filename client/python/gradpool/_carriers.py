@@ -20,6 +20,7 @@ _SHORT_BYTES = 64 << 10
 _NO_ROOM = errno.ENOMEM, errno.ENOSPC, errno.EMFILE
 
 _full = weakref.WeakSet()   # jobs that have no more memory to lend
+_storage_of = getattr(torch.Tensor, 'untyped_storage', torch.Tensor.storage)    # of torch 2, of 1
 
 
 def carrier_of(tensor, is_moved):
@@ -113,7 +114,7 @@ def is_lendable(tensor):
     size = tensor.numel() * tensor.element_size()
     return (size > _SHORT_BYTES and tensor.is_cpu and tensor.layout is torch.strided
             and tensor.dtype in _NATIVE and tensor.is_contiguous() and tensor._base is None
-            and tensor.storage().nbytes() == size)
+            and _storage_of(tensor).nbytes() == size)
 
 
 def lent(job, elements, dtype):

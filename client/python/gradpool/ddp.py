@@ -26,7 +26,7 @@ import weakref
 import torch
 import torch.distributed
 
-from . import _uneven
+from . import _rendezvous, _uneven
 from ._attached import Place
 from ._buckets import bucket_of, is_stand_in, parts_of
 from ._completion import complete
@@ -44,6 +44,7 @@ from .errors import GradpoolError, mismatch, Timeout
 # being abandoned.
 _STOP_S = 2.0
 
+_rendezvous.prepare()
 _uneven.offer()
 _attachments = weakref.WeakSet()    # of this process and those that it is a fork of
 
