@@ -19,6 +19,7 @@ KEYS = {'sgd': (), 'momentum': ('momentum_buffer',), 'nesterov': ('momentum_buff
 _CHUNK_BYTES = 64 << 20     # of states under way at once
 _LENT_FROM = 16384          # elements: shorter ones are copied in any case
 _AGAIN_S = 0.05
+_NOTES_NONE = torch.__version__ < (2, 4)    # of SGD without momentum; later ones have no state then
 _PASSING = errno.EBUSY, errno.EAGAIN, errno.ECONNREFUSED, errno.ECONNRESET
 
 
@@ -194,7 +195,8 @@ class Kept:
         steps = self._read(places, rules)
         for one, tensor in self._tensors.items():
             if tensor not in places:
-                found[one] = {'momentum_buffer': None}
+                if _NOTES_NONE:
+                    found[one] = {'momentum_buffer': None}
             elif steps[tensor]:
                 found[one] = _unpacked(one, rules[tensor], steps[tensor], places.pop(tensor))
         return found
