@@ -99,8 +99,8 @@ def run_ranks(function, workers, **environment):
 
 
 def apart(function, *arguments):
-    """What it returns, called in a fork. Once torch 2 has run a backward() in a process it runs none
-    in forks of it, which ranks are."""
+    """Calls it in a fork and returns the result. After a backward() in a process torch 2 runs none
+    in its forks, which ranks are."""
     with multiprocessing.get_context('fork').Pool(1) as pool:
         return pool.apply(function, arguments)
 

@@ -206,7 +206,7 @@ class Torchrun(Launcher):
 
     @property
     def command(self):
-        # Debian's torch 2.6 has torchrun ask for libuv, which it lacks, unless ranks meet in a file.
+        # Debian's torchrun 2.6 asks for libuv, which it lacks, unless ranks meet in a file.
         where = ('--master_port', free_ports(1)) if self.has_libuv else (
             '--rdzv_backend', 'c10d', '--rdzv_endpoint', self.folder / 'rendezvous',
             '--rdzv_conf', 'store_type=file')

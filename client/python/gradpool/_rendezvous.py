@@ -1,5 +1,5 @@
-"""Scripts that init_process_group() by a host and a port, on a torch that was built without libuv, as
-Debian's is: torch 2.4 and later ask for it all the same, unless USE_LIBUV is 0."""
+"""init_process_group() by a host and a port in a torch that was built without libuv, as Debian's:
+torch 2.4 and later ask for it all the same, unless USE_LIBUV is 0."""
 import os
 
 from torch.distributed import TCPStore
