@@ -43,7 +43,7 @@ quietly() {
 
 main() {
     if ! command -v apt-get >/dev/null; then
-        echo "setup.sh: no apt-get here. gradpool is built on Debian 12 and 13; install yourself:" >&2
+        echo "setup.sh: no apt-get here. gradpool is built on Debian 12, 13; install yourself:" >&2
         printf '  %s\n' "${packages[@]}" >&2
         return 1
     fi
