@@ -208,6 +208,23 @@ void ofi_conn_refuse(struct ofi_conn *c, int reason)
     retire(c);
 }
 
+static bool needs_guard(const struct ofi_conn *c)
+{
+    return c->is_accepted && ofi_fabric_of(c)->door != NULL;
+}
+
+/* From the answer to its request on a peer may write. One whose socket cannot be found has gone. */
+static void guard(struct ofi_conn *c)
+{
+    c->socket_fd = ofi_socket_find(c->ep);
+    if (!needs_guard(c))
+        return;
+    int r = c->socket_fd < 0 ? -ECONNRESET : ofi_guard_begin(c->socket_fd, c->receive_bytes);
+    c->is_guarded = r == 0;
+    if (r < 0)
+        ofi_conn_fail(c, r);
+}
+
 int ofi_conn_accept(struct ofi_conn *c, void *owner)
 {
     if (c->request == NULL)
@@ -226,35 +243,16 @@ int ofi_conn_accept(struct ofi_conn *c, void *owner)
     c->owner = owner;
     c->phase = OFI_OPENING;
     c->is_accepted = true;
+    guard(c);
     return 0;
-}
-
-static bool needs_guard(const struct ofi_conn *c)
-{
-    return c->is_accepted && ofi_fabric_of(c)->door != NULL;
-}
-
-/* Nothing has been read from an accepted socket yet but the request. One that cannot be found has
- * lost its peer. */
-static int guard(struct ofi_conn *c)
-{
-    if (!needs_guard(c))
-        return 0;
-    int r = c->socket_fd < 0 ? -ECONNRESET : ofi_guard_begin(c->socket_fd, c->receive_bytes);
-    c->is_guarded = r == 0;
-    return r;
 }
 
 bool ofi_conn_connected(struct ofi_conn *c, const void *data, size_t data_bytes)
 {
     if (c->phase != OFI_OPENING)
         return false;
-    c->socket_fd = ofi_socket_find(c->ep);
-    int r = guard(c);
-    if (r < 0) {
-        ofi_conn_fail(c, r);
-        return false;
-    }
+    if (!c->is_accepted)
+        c->socket_fd = ofi_socket_find(c->ep);
     /* The accepting side has had its peer's hello with the request. */
     if (data_bytes > 0 && ofi_hello_check(data, data_bytes, &c->hello) < 0) {
         ofi_conn_fail(c, -EPROTO);
