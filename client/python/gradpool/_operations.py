@@ -222,6 +222,10 @@ class Operation(Work):
         """True once the result is in place; raises what went wrong. Timeout: the operation goes on,
         unless its group's own deadline has passed."""
         self._is_asked = True
+        return self.pass_by(timeout)
+
+    def pass_by(self, timeout):
+        """As wait(), by the package itself: torch may yet ask for the end (Y10)."""
         limit_s = timeout.total_seconds() if timeout else max(self._left_s(), 0) + GRACE_S
         if self._take():
             self._see_through(limit_s)
