@@ -150,8 +150,9 @@ class Calls(unittest.TestCase):
         self.assertEqual(self.callees('static int wanted(void) { return wanted(); }\n'), {})
 
     def test_another_module_and_main_make_none(self):
-        tree = {'svc/a/x.c': defines('main', 'y'), 'client/y.c': defines('y', 'main')}
-        self.assertEqual(list(map(dict, house(tree).calls.values())), [{}, {}])
+        tree = {'svc/a/x.c': defines('main', 'y'), 'client/y.c': defines('y'),
+                'svc/a/z.c': defines('z', 'main')}
+        self.assertEqual(list(map(dict, house(tree).calls.values())), [{}, {}, {}])
 
     def test_two_cycles_that_touch_are_one(self):
         tree = {**ring('svc/a', ['p', 'q', 'r']), 'svc/a/s.c': defines('s', 'p')}
@@ -174,6 +175,10 @@ class Headers(unittest.TestCase):
     def test_a_neighbour_or_another_room_is_not(self):
         for header in ('svc/a/low/y.h', 'svc/a/x.h', 'svc/a/internal.h', 'svc/a/high/high.h'):
             self.assertEqual(self.strays(header, 'svc/a/low/x.c'), 1, header)
+
+    def test_a_file_may_declare_its_own_function_first(self):
+        tree = {'svc/a/x.c': 'void x(void);\n' + defines('x')}
+        self.assertEqual(counts(structure.declaration, tree), {})
 
     def test_a_public_header_is_home_for_its_whole_folder(self):
         self.assertEqual(self.strays('client/face.h', 'client/lib/x.c'), 0)
@@ -245,7 +250,7 @@ API WIRE(Reply) * build(struct a *a, void (*done)(int))
 
     def test_a_tag_with_two_definitions_counts_the_larger_one_and_means_its_own_file(self):
         tree = {'svc/a/x.c': struct('x', 'int a') + struct('y', 'struct x x'),
-                'client/x.h': struct('x', 'int a, b, c')}
+                'svc/z.h': struct('x', 'int a, b, c')}
         self.assertEqual(counts(structure.fields, tree), {'x': 3, 'y': 1})
 
 
