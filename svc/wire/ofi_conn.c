@@ -213,7 +213,12 @@ static bool needs_guard(const struct ofi_conn *c)
     return c->is_accepted && ofi_fabric_of(c)->door != NULL;
 }
 
-/* From the answer to its request on a peer may write. One whose socket cannot be found has gone. */
+/* libfabric 2 has answered a request when fi_accept() returns, and reads from then on; 1.17 answers
+ * later, and reads nothing before FI_CONNECTED. */
+static bool has_answered_at_accept(void) { return FI_MAJOR(fi_version()) >= 2; }
+
+/* Between the answer to its request and what it writes next. One whose socket cannot be found has
+ * gone. */
 static void guard(struct ofi_conn *c)
 {
     c->socket_fd = ofi_socket_find(c->ep);
@@ -243,7 +248,8 @@ int ofi_conn_accept(struct ofi_conn *c, void *owner)
     c->owner = owner;
     c->phase = OFI_OPENING;
     c->is_accepted = true;
-    guard(c);
+    if (has_answered_at_accept())
+        guard(c);
     return 0;
 }
 
@@ -251,8 +257,10 @@ bool ofi_conn_connected(struct ofi_conn *c, const void *data, size_t data_bytes)
 {
     if (c->phase != OFI_OPENING)
         return false;
-    if (!c->is_accepted)
-        c->socket_fd = ofi_socket_find(c->ep);
+    if (!c->is_guarded)
+        guard(c);
+    if (c->phase != OFI_OPENING)
+        return false;
     /* The accepting side has had its peer's hello with the request. */
     if (data_bytes > 0 && ofi_hello_check(data, data_bytes, &c->hello) < 0) {
         ofi_conn_fail(c, -EPROTO);
