@@ -211,19 +211,12 @@ static int poll_fabric(struct fabric *base, struct fabric_event *events, int eve
     return batch.count;
 }
 
-/* In libfabric 2 reading one queue may have completed what is another one's, of which fi_trywait()
- * takes back the sign and says that it is quiet (O5). */
-static bool is_empty(struct fid_cq *cq)
-{
-    return FI_MAJOR(fi_version()) < 2 || fi_cq_read(cq, NULL, 0) == -FI_EAGAIN;
-}
-
 static bool may_sleep(struct ofi_fabric *f, struct ofi_conn *c)
 {
     if (c->is_due)
         return false;
     struct fid *cq = c->cq ? &c->cq->fid : NULL;
-    return cq == NULL || (fi_trywait(f->fabric, &cq, 1) == 0 && is_empty(c->cq));
+    return cq == NULL || fi_trywait(f->fabric, &cq, 1) == 0;
 }
 
 static int arm(struct fabric *base, struct fabric_wait *ret_wait)

@@ -316,8 +316,6 @@ static ssize_t read_queue(struct fid_cq *cq, void *buffer, size_t entries_max)
     struct endpoint *e = endpoint_by_context(cq->fid.context);
     struct fi_cq_data_entry *entries = buffer;
     ssize_t got = 0, r = 1;
-    if (entries_max == 0)
-        return e && e->is_held ? -FI_EAGAIN : q->true_cq_ops->read(cq, NULL, 0);
     while (e && (size_t)got < entries_max && (r = read_one(q, cq, e, &entries[got])) == 1)
         got++;
     return got > 0 ? got : e ? r : -FI_EAGAIN;

@@ -257,16 +257,19 @@ class Operation(Work):
         return self._results()
 
     def _results(self):
-        if self._result is None:
-            self._result = [reference() for reference in self._references]
-            if any(tensor is None for tensor in self._result):
-                raise mismatch(f'{self._what}: a result is gone, since nobody but this Work held '
-                               f'it while the next {_halves.RECENT} operations ended; hold it')
-        return self._result
+        if self._result is not None:
+            return self._result
+        found = [reference() for reference in self._references]
+        if any(tensor is None for tensor in found):
+            raise mismatch(f'{self._what}: a result is gone, since nobody but this Work held it '
+                           f'while the next {_halves.RECENT} operations ended; hold it')
+        return found
 
     def drop_results(self):
         """Its results, which it does not hold from now on."""
-        results, self._result, self._finish = self._result or (), None, _nothing
+        if self._result is None:
+            return ()
+        results, self._result, self._finish = self._result, None, _nothing
         self._references = [weakref.ref(tensor) for tensor in results]
         return results
 
