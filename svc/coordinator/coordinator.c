@@ -7,15 +7,15 @@
 #include "svc/base/log.h"
 #include "svc/base/signals.h"
 #include "svc/base/text.h"
-#include "svc/coordinator/asking.h"
-#include "svc/coordinator/keeping.h"
-#include "svc/coordinator/measuring.h"
-#include "svc/coordinator/moving.h"
-#include "svc/coordinator/profiles.h"
-#include "svc/coordinator/saving.h"
+#include "svc/coordinator/measure/history.h"
+#include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/migration/migration.h"
+#include "svc/coordinator/placement/ask_packer.h"
+#include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/snapshot/snapshot.h"
 #include "svc/coordinator/stopping.h"
-#include "svc/coordinator/timelines.h"
+#include "svc/coordinator/timeline/timeline.h"
 
 #include <errno.h>
 #include <fcntl.h>

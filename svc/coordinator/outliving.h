@@ -3,7 +3,7 @@
 #ifndef GRADPOOL_COORDINATOR_OUTLIVING_H
 #define GRADPOOL_COORDINATOR_OUTLIVING_H
 
-#include "svc/coordinator/tensors.h"
+#include "svc/coordinator/job/tensor.h"
 
 struct service;
 

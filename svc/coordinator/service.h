@@ -5,12 +5,12 @@
 
 #include "svc/base/clock.h"
 #include "svc/coordinator/coordinator.h"
-#include "svc/coordinator/events.h"
-#include "svc/coordinator/fleet.h"
-#include "svc/coordinator/looks.h"
-#include "svc/coordinator/scaling.h"
+#include "svc/coordinator/fleet/fleet.h"
+#include "svc/coordinator/fleet/looks.h"
+#include "svc/coordinator/growth/scaling.h"
+#include "svc/coordinator/job/tensor.h"
 #include "svc/coordinator/settings.h"
-#include "svc/coordinator/tensors.h"
+#include "svc/coordinator/store/events.h"
 
 #include <limits.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ struct service {
     size_t outer_descriptors; /* of connections over TCP, and of workers that are watched */
     struct list peers, waits, tenants, jobs, aggregators, migrations, orders, savings, timelines;
     struct list profiles;  /* how jobs ran before */
-    struct list farewells; /* processes that leave their slots: fleet_leaving.c */
+    struct list farewells; /* processes that leave their slots: fleet/farewell.c */
     struct timer leave_timer;
     void (*leave_done)(struct service *s); /* all that end with it leave: leaving.c */
     uint64_t profiles_turn;
@@ -100,7 +100,7 @@ void service_give_up(struct service *s, int code);
 /* After an aggregator or a local process has gone: the end of a drain, perhaps. */
 void service_check_drained(struct service *s);
 
-/* --- liveness.c --- */
+/* --- fleet/ping.c --- */
 
 /* Pings the aggregators from now on. */
 void liveness_start(struct service *s);
@@ -111,17 +111,17 @@ void liveness_heard(struct aggregator *a);
 /* How long it has been silent; 0: it is not. */
 uint64_t liveness_silent_ns(const struct aggregator *a);
 
-/* --- silence.c --- */
+/* --- session/host_silence.c --- */
 
 void silence_start(struct service *s);
 /* Looks from now on whether the host of a peer that is open answers, if that is a worker's. */
 void silence_watch(struct peer *p);
 
-/* --- leavers.c --- */
+/* --- session/goodbye.c --- */
 
 void leavers_start(struct service *s);
 
-/* --- service_view.c --- */
+/* --- view/status.c --- */
 
 /* The view of an operator, but for ranks and limits of jobs: a StatusReply and a JobsReply, the
  * caller's. Figures are the last known ones. -ENOMEM. */
@@ -131,7 +131,7 @@ void view_look_over(struct service *s, uint64_t look);
 /* One request of the peer that is ready; false: there is none. */
 bool view_answer(struct peer *p);
 
-/* --- orders.c --- */
+/* --- order/order.c --- */
 
 void orders_destroy(struct service *s);
 

@@ -3,7 +3,7 @@
 #include "svc/coordinator/settings.h"
 
 #include "svc/base/clock.h"
-#include "svc/coordinator/scaling.h"
+#include "svc/coordinator/growth/scaling.h"
 #include "svc/coordinator/service.h"
 
 #include <assert.h>

@@ -4,7 +4,7 @@
 #include "svc/coordinator/stopping.h"
 
 #include "svc/base/log.h"
-#include "svc/coordinator/leaving.h"
+#include "svc/coordinator/order/leaving.h"
 #include "svc/coordinator/outliving.h"
 #include "svc/coordinator/service.h"
 

@@ -2,7 +2,7 @@
 #ifndef GRADPOOL_COORDINATOR_STOPPING_H
 #define GRADPOOL_COORDINATOR_STOPPING_H
 
-#include "svc/coordinator/tensors.h"
+#include "svc/coordinator/job/tensor.h"
 
 struct service;
 

@@ -1,9 +1,9 @@
 /* What is measured beside others, and what people see of lane time: K15, K16. The aggregators are
  * scripted, and so is their time. */
 #include "svc/base/clock.h"
-#include "svc/coordinator/measuring.h"
+#include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/service.h"
-#include "svc/coordinator/store.h"
+#include "svc/coordinator/store/store.h"
 #include "test/unit/measure_rig.h"
 
 /* Two jobs that train on one lane from the beginning. */

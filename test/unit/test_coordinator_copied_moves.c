@@ -3,7 +3,7 @@
 #include "test/unit/keeping_case.h"
 
 #include "svc/base/clock.h"
-#include "svc/coordinator/keeping.h"
+#include "svc/coordinator/replica/replica.h"
 
 #include <errno.h>
 #include <stdlib.h>

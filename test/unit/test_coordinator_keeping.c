@@ -3,8 +3,8 @@
 #include "test/unit/keeping_case.h"
 
 #include "svc/base/log.h"
-#include "svc/coordinator/keeping.h"
-#include "svc/coordinator/measuring.h"
+#include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/replica/replica.h"
 
 #include <stdlib.h>
 #include <string.h>

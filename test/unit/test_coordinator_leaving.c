@@ -3,7 +3,7 @@
 #include "test/unit/moving_case.h"
 
 #include "svc/base/clock.h"
-#include "svc/coordinator/leaving.h"
+#include "svc/coordinator/order/leaving.h"
 #include "svc/reduce/update.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /* What the coordinator makes of the figures that lanes give: K15. The aggregators are scripted, and
  * so is their time. */
 #include "svc/base/clock.h"
-#include "svc/coordinator/measuring.h"
-#include "svc/coordinator/profiles.h"
+#include "svc/coordinator/measure/history.h"
+#include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/service.h"
-#include "svc/coordinator/store.h"
+#include "svc/coordinator/store/store.h"
 #include "test/unit/measure_rig.h"
 
 #include <errno.h>
