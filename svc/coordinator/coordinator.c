@@ -7,14 +7,25 @@
 #include "svc/base/log.h"
 #include "svc/base/signals.h"
 #include "svc/base/text.h"
-#include "svc/coordinator/measure/history.h"
+#include "svc/coordinator/aggregator/ping.h"
+#include "svc/coordinator/growth/scaling_moves.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/migration/migration.h"
+#include "svc/coordinator/order/order.h"
+#include "svc/coordinator/order/tenant_request.h"
+#include "svc/coordinator/peer/advertise.h"
 #include "svc/coordinator/placement/ask_packer.h"
+#include "svc/coordinator/placement/history.h"
+#include "svc/coordinator/recovery/recovery.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/goodbye.h"
+#include "svc/coordinator/session/host_silence.h"
+#include "svc/coordinator/session/session.h"
 #include "svc/coordinator/snapshot/snapshot.h"
 #include "svc/coordinator/stopping.h"
+#include "svc/coordinator/store/numbers.h"
+#include "svc/coordinator/store/state_dir.h"
 #include "svc/coordinator/timeline/timeline.h"
 
 #include <errno.h>
@@ -96,12 +107,6 @@ static void free_options(struct coordinator_options *o)
 
 /* --- the store --- */
 
-void service_put_numbers(struct service *s)
-{
-    struct store_row row = {.table = STORE_SERVICE, .service = s->numbers};
-    store_put(s->store, &row);
-}
-
 static int restore_row(void *context, const struct store_row *row)
 {
     struct service *s = context;
@@ -176,11 +181,6 @@ static void try_again(struct timer *timer)
     recovery_place_stranded(container_of(timer, struct service, retry_timer));
 }
 
-void service_retry_later(struct service *s)
-{
-    timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
-}
-
 static void are_fit(struct timer *timer)
 {
     keeping_check_all(container_of(timer, struct service, fit_timer));
@@ -199,6 +199,10 @@ static void init_parties(struct service *s)
 
 static void init(struct service *s)
 {
+    s->on_peer = &hooks_of_peers;
+    s->on_aggregator = &hooks_of_aggregators;
+    s->on_job = &hooks_of_jobs;
+    s->on_service = &hooks_of_service;
     init_parties(s);
     list_init(&s->visitors);
     list_init(&s->frames_waiting);

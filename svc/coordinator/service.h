@@ -4,10 +4,11 @@
 #define GRADPOOL_COORDINATOR_SERVICE_H
 
 #include "svc/base/clock.h"
+#include "svc/coordinator/aggregator/looks.h"
 #include "svc/coordinator/coordinator.h"
 #include "svc/coordinator/fleet/fleet.h"
-#include "svc/coordinator/fleet/looks.h"
 #include "svc/coordinator/growth/scaling.h"
+#include "svc/coordinator/hooks.h"
 #include "svc/coordinator/job/tensor.h"
 #include "svc/coordinator/settings.h"
 #include "svc/coordinator/store/events.h"
@@ -28,6 +29,10 @@ enum service_phase { SERVICE_UP, SERVICE_DRAINING, SERVICE_DOWN };
 #define STRANGER_PARTIES 16
 
 struct service {
+    const struct peer_hooks *on_peer;
+    const struct aggregator_hooks *on_aggregator;
+    const struct job_hooks *on_job;
+    const struct service_hooks *on_service;
     struct coordinator_options options; /* strings owned */
     struct loop loop;
     struct store *store;
@@ -89,67 +94,10 @@ static inline uint64_t piece_bytes_max(const struct service *s)
     return named ? named : PACKER_PIECE_BYTES_MAX;
 }
 
-void service_put_numbers(struct service *s);
 /* Work that memory or the store did not allow is tried again, of all jobs, after RETRY_NS. */
-void service_retry_later(struct service *s);
-
-/* --- stopping.c --- */
-
-/* Ends in order, soon, because it cannot go on; the reason has been logged. */
-void service_give_up(struct service *s, int code);
-/* After an aggregator or a local process has gone: the end of a drain, perhaps. */
-void service_check_drained(struct service *s);
-
-/* --- fleet/ping.c --- */
-
-/* Pings the aggregators from now on. */
-void liveness_start(struct service *s);
-/* `a` is up: from now on periods are as short as it needs them. */
-void liveness_joined(struct aggregator *a);
-/* Something came from it. */
-void liveness_heard(struct aggregator *a);
-/* How long it has been silent; 0: it is not. */
-uint64_t liveness_silent_ns(const struct aggregator *a);
-
-/* --- session/host_silence.c --- */
-
-void silence_start(struct service *s);
-/* Looks from now on whether the host of a peer that is open answers, if that is a worker's. */
-void silence_watch(struct peer *p);
-
-/* --- session/goodbye.c --- */
-
-void leavers_start(struct service *s);
-
-/* --- view/status.c --- */
-
-/* The view of an operator, but for ranks and limits of jobs: a StatusReply and a JobsReply, the
- * caller's. Figures are the last known ones. -ENOMEM. */
-int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);
-/* A peer that waits for this look at aggregators, or an earlier one, is answered in its turn. */
-void view_look_over(struct service *s, uint64_t look);
-/* One request of the peer that is ready; false: there is none. */
-bool view_answer(struct peer *p);
-
-/* --- order/order.c --- */
-
-void orders_destroy(struct service *s);
-
-/* --- advertise.c --- */
-
-/* Fills endpoint_url and data_host, once we listen. */
-int advertise_choose(struct service *s, struct err *err);
-
-/* --- state_dir.c --- */
-
-/* As others must be told of it: absolute. `path` may not exist yet. */
-int state_dir_whole(const char *path, char *buffer, size_t buffer_bytes, struct err *err);
-/* Creates what is missing. -EPERM: others can write it, or replace it as a whole. */
-int state_dir_create(const char *path, struct err *err);
-/* Lets the group through the state dir (mode 0710) to the socket in it. -EINVAL: no such group;
- * -EPERM: this user may not give them to it. */
-int state_dir_admit(const char *path, const char *socket, const char *group, struct err *err);
-/* -EBUSY, naming who holds it. The descriptor is the lock. */
-int state_dir_lock(const char *path, int *ret_fd, struct err *err);
+static inline void service_retry_later(struct service *s)
+{
+    timer_start(&s->loop, &s->retry_timer, clock_now_ns() + RETRY_NS);
+}
 
 #endif

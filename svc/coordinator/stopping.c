@@ -4,8 +4,9 @@
 #include "svc/coordinator/stopping.h"
 
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/process.h"
 #include "svc/coordinator/order/leaving.h"
-#include "svc/coordinator/outliving.h"
+#include "svc/coordinator/order/outliving.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -151,26 +152,6 @@ static void drain_overdue(struct timer *timer)
 
 /* --- state leaves first, where local aggregators end with this process --- */
 
-void stopping_end_jobs_of(const struct aggregator *a)
-{
-    struct service *s = a->service;
-    char why[ERR_TEXT_BYTES];
-    list_for_each_safe (node, &s->jobs) {
-        struct job *job = list_entry(node, struct job, link);
-        size_t bound = job->failure ? 0 : outliving_count_bound(job, a);
-        if (bound == 0)
-            continue;
-        snprintf(why, sizeof why,
-                 "the operator stopped the service (SIGTERM): %s, and %zu tensor%s could not move "
-                 "to other aggregators in time (--leave-timeout)",
-                 s->takes_along, bound, bound == 1 ? "" : "s");
-        log_warn("job %s ends: %s%s%s", job->name, why, *a->leaving.why ? ": " : "",
-                 a->leaving.why);
-        jobs_fail(job, NULL, -ESHUTDOWN, "%s", why);
-        jobs_end(job);
-    }
-}
-
 /* Where nobody stays, a job has no lane to wait for. */
 static void departed(struct service *s)
 {
@@ -203,7 +184,7 @@ static void depart_now(struct service *s, int number)
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
-            stopping_end_jobs_of(a);
+            leaving_end_jobs(a);
     }
     end_now(s);
 }

@@ -1,6 +1,7 @@
 /* See keeping_case.h. */
 #include "test/unit/keeping_case.h"
 
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/reduce/update.h"
 #include "svc/wire/terms.h"
 

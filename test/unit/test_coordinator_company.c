@@ -1,6 +1,8 @@
 /* What is measured beside others, and what people see of lane time: K15, K16. The aggregators are
  * scripted, and so is their time. */
 #include "svc/base/clock.h"
+#include "svc/coordinator/aggregator/busy_time.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/store/store.h"

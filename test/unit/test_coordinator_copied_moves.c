@@ -3,6 +3,7 @@
 #include "test/unit/keeping_case.h"
 
 #include "svc/base/clock.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/replica/replica.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
 #include "test/unit/keeping_case.h"
 
 #include "svc/base/clock.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/wire/record.h"
 
 #include <errno.h>

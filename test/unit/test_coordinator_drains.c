@@ -2,6 +2,7 @@
  * happen to lanes meanwhile (K21). */
 #include "test/unit/moving_case.h"
 
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/update.h"
 

@@ -1,8 +1,10 @@
 /* Tasks move so that lanes may park, and so that nobody loses too much (K30). What jobs measure is
  * set by hand; aggregators answer what a move asks of them. */
 #include "svc/base/clock.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/hold.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/migration/migration.h"
-#include "svc/coordinator/order/hold.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/update.h"
 #include "test/unit/measure_rig.h"

@@ -3,6 +3,7 @@
 #include "test/unit/keeping_case.h"
 
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/replica/replica.h"
 

@@ -1,8 +1,11 @@
 /* What the coordinator makes of the figures that lanes give: K15. The aggregators are scripted, and
  * so is their time. */
 #include "svc/base/clock.h"
-#include "svc/coordinator/measure/history.h"
+#include "svc/coordinator/aggregator/busy_time.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/placement/history.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/store/store.h"
 #include "test/unit/measure_rig.h"

@@ -2,6 +2,8 @@
  * what operators order: a task, a job, a lane to be emptied. */
 #include "test/unit/moving_case.h"
 
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/task.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/update.h"
 

@@ -1,6 +1,7 @@
 /* The pool follows the load: lanes open and park, local aggregators start and stop (K30 to K33).
  * Aggregators are scripted, looks follow each other quickly, hold times are short. */
 #include "svc/base/clock.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/service.h"
 #include "test/unit/measure_rig.h"
 

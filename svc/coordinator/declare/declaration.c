@@ -1,16 +1,24 @@
 /* Declaring tensors. The first rank that names a tensor creates it; the others must agree with it.
  * A declare is answered when every lane has confirmed its pieces (K3), so an announcement never
  * comes before its piece is known. */
+#include "svc/coordinator/declare/declaration.h"
+
 #include "packer/packer.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/job/members.h"
 #include "svc/coordinator/job/quota.h"
-#include "svc/coordinator/measure/history.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/membership/membership.h"
-#include "svc/coordinator/peer/kept.h"
+#include "svc/coordinator/placement/apply_plan.h"
+#include "svc/coordinator/placement/history.h"
 #include "svc/coordinator/placement/waiting.h"
+#include "svc/coordinator/route/tell_lane.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/kept.h"
+#include "svc/coordinator/session/wait.h"
+#include "svc/coordinator/store/numbers.h"
 #include "svc/reduce/reduce.h"
 
 #include <errno.h>
@@ -323,7 +331,7 @@ static void adopt(struct declare *d)
     }
     d->created_count = 0;
     d->job->trained_ns = clock_now_ns();
-    measuring_wake(d->job->service);
+    d->job->service->on_service->training_may_begin(d->job->service);
 }
 
 /* What is known of the job from before, found by what it declares first. */
@@ -454,7 +462,7 @@ void declare_handle(struct peer *p, const envelope *request)
         waiting_end(job, false);
         return peer_fail(p, request->id, error, "%s", err.text);
     }
-    scaling_placed(job);
+    waiting_placed(job);
     waiting_end(job, true);
     answer_when_ready(&d);
 }

@@ -1,13 +1,18 @@
 /* Where a job would be placed now, what that would cost whom, whether it would be refused. The job
  * is a trial: it takes the way that a declare takes (K34), belongs to no list but while it is
  * counted, and must leave jobs, lanes, numbers and the store as they were. */
+#include "svc/coordinator/declare/dry_run.h"
+
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/quota.h"
-#include "svc/coordinator/measure/history.h"
 #include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/placement/apply_plan.h"
 #include "svc/coordinator/placement/ask_packer.h"
+#include "svc/coordinator/placement/history.h"
 #include "svc/coordinator/placement/neighbour.h"
+#include "svc/coordinator/placement/reason.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/reduce.h"
 
@@ -107,14 +112,6 @@ static double lane_ns_a_byte(const struct service *s)
         bytes += (double)job->bytes * job->workers;
     }
     return bytes > 0 ? lanes_ns / bytes : 0;
-}
-
-/* A period that is told is taken for that of a job alone here: its lane time dealt over as many
- * lanes as it would be measured on. On fewer it would lengthen itself (L3 of packer). */
-size_t job_own_lanes(const struct job *job)
-{
-    size_t lanes = lanes_on_offer(job->service);
-    return lanes == 0 || lanes > job->workers ? job->workers : lanes;
 }
 
 /* As it ran before, unless it is told how it runs. One who says nothing of his lane time takes what

@@ -1,6 +1,10 @@
 /* Undeclaring tensors: the last rank that does takes the pieces from their lanes. */
+#include "svc/coordinator/declare/undeclare.h"
+
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/declare/declaration.h"
 #include "svc/coordinator/replica/replica.h"
+#include "svc/coordinator/route/tell_lane.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>

@@ -1,6 +1,8 @@
 /* Local aggregators that leave by themselves (SIGTERM): their processes are watched here until they
  * have ended, and their slots have the next ones meanwhile. Owns struct farewell. A planned end
  * counts as no crash. README: K94. */
+#include "svc/coordinator/fleet/farewell.h"
+
 #include "svc/base/log.h"
 #include "svc/coordinator/order/leaving.h"
 
@@ -32,7 +34,7 @@ static void ended(struct source *source, uint32_t events)
     log_info("the local aggregator with pid %d has ended: %s", f->process.pid, how);
     farewell_free(f);
     fleet_check(s);
-    service_check_drained(s);
+    s->on_aggregator->process_ended(s);
 }
 
 /* The descriptor has another to tell from now on. */
@@ -71,7 +73,7 @@ void fleet_leaves(struct aggregator *a)
     size_t open = s->scaling.is_on ? count_open(a) : slot->lanes_count;
     slot->is_wanted &= open > 0 || !fleet_may_stop(s);
     slot->open_count = (uint32_t)open;
-    a->leaving.slot = a->slot;
+    a->former_slot = a->slot;
     a->slot = 0;
     timer_stop(&slot->again);
     if (slot->watch.fd >= 0)
@@ -83,7 +85,7 @@ bool fleet_lacks_port(const struct slot *slot)
 {
     list_for_each (node, &slot->service->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
-        if (a->leaving.slot == slot->number && a->state != AGGREGATOR_LOST)
+        if (a->former_slot == slot->number && a->state != AGGREGATOR_LOST)
             return slot->service->options.data_port > 0;
     }
     return false;

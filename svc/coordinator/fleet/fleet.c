@@ -1,11 +1,16 @@
 /* The local aggregators that should run: one a slot, each on its share of the cores. Owns the
  * slots. Starts what is missing, not more than RESTARTS_MAX times a minute each; never starts one
  * while the slot's former aggregator may still be alive (K4). */
+#include "svc/coordinator/fleet/fleet.h"
+
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/aggregator/process.h"
+#include "svc/coordinator/fleet/farewell.h"
 #include "svc/coordinator/order/leaving.h"
-#include "svc/coordinator/peer/kept.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/kept.h"
 #include "svc/cores/cores.h"
 
 #include <errno.h>
@@ -57,7 +62,7 @@ static void start_failed(struct slot *slot, const char *how)
     log_error("giving up: the local aggregator on cores %s could not start %u times in a row (%s); "
               "the lines above say why",
               slot->cores, slot->start_failures, how);
-    service_give_up(s, -EIO);
+    s->on_service->gives_up(s, -EIO);
 }
 
 static void ended(struct source *source, uint32_t events)
@@ -75,8 +80,7 @@ static void ended(struct source *source, uint32_t events)
     if (gave_up && !slot->has_joined)
         start_failed(slot, how);
     fleet_check(s);
-    kept_check(s, declare_handle);
-    service_check_drained(s);
+    s->on_aggregator->process_ended(s);
 }
 
 void fleet_kill(const struct aggregator *a)
@@ -137,14 +141,6 @@ static uint64_t allowed_at(const struct slot *slot)
     return slot->starts_ns[slot->starts % RESTARTS_MAX] + RESTARTS_PERIOD_NS;
 }
 
-static bool keeps_anything(const struct aggregator *a)
-{
-    list_for_each (node, &a->service->jobs)
-        if (keeping_has(a, list_entry(node, struct job, link), NULL))
-            return true;
-    return false;
-}
-
 static void ask_to_go(struct slot *slot, struct aggregator *a)
 {
     slot->was_asked_to_go = true;
@@ -161,7 +157,7 @@ static void check_leaving(struct slot *slot)
     if (!a || !a->is_stopping)
         return;
     bool is_over = clock_now_ns() >= slot->stop_by_ns;
-    if (!slot->was_asked_to_go && !is_over && keeps_anything(a))
+    if (!slot->was_asked_to_go && !is_over && slot->service->on_aggregator->is_needed(a))
         return timer_start(&slot->service->loop, &slot->again, clock_now_ns() + HANDOVER_LOOK_NS);
     if (!slot->was_asked_to_go)
         return ask_to_go(slot, a);
@@ -314,7 +310,7 @@ void fleet_release(struct aggregator *a)
     slot->is_wanted = slot->was_asked_to_go = false;
     slot->stop_by_ns = clock_now_ns() + HANDOVER_DEADLINE_NS;
     a->is_stopping = true;
-    keeping_check_all(s);
+    s->on_aggregator->is_stopping(a);
     check_leaving(slot);
 }
 

@@ -62,13 +62,4 @@ void fleet_destroy(struct service *s);
 /* Kills the process of an aggregator that was started here and has not ended. */
 void fleet_kill(const struct aggregator *a);
 
-/* --- process.c --- */
-
-/* A pidfd, if `pid` still is the process with that identity; else -ESRCH. -EPERM, -ENOSYS: the
- * process is there, and this host offers no pidfd. */
-int process_open(uint32_t pid, uint64_t identity, int *ret_fd);
-/* false: the process lives, or nobody can tell. */
-bool process_has_ended(uint32_t pid, uint64_t identity);
-void process_kill(int pidfd, int signal);
-
 #endif

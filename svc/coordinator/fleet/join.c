@@ -1,11 +1,15 @@
 /* Aggregators join, rejoin after either side lost the connection or this side restarted, and
  * leave. */
+#include "svc/coordinator/fleet/join.h"
+
 #include "svc/base/log.h"
 #include "svc/base/process.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/order/leaving.h"
-#include "svc/coordinator/peer/kept.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/kept.h"
+#include "svc/coordinator/store/numbers.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -101,12 +105,9 @@ static void join_new(struct peer *p, uint64_t request, const WIRE(AggregatorJoin
              a->lanes_count == 1 ? "" : "s", slot ? " (--aggregators)" : " (gradpool aggregator)");
     if (slot)
         fleet_joined(slot);
-    scaling_joined(a, slot);
     welcome(a, request);
     drop_lost_of_slot(s, a->slot);
-    recovery_place_stranded(s);
-    leaving_check_all(s);
-    kept_check(s, declare_handle);
+    s->on_aggregator->joined(a, slot);
 }
 
 static bool same_lanes(const struct aggregator *a, const WIRE(AggregatorJoin) * join)
@@ -142,13 +143,7 @@ static void rejoin(struct aggregator *a, struct peer *p, uint64_t request,
     aggregator_attach(a, p);
     log_info("%s is back", aggregator_name(a, name, sizeof name));
     welcome(a, request);
-    recovery_reconcile(a, join);
-    recovery_place_stranded(p->service);
-    keeping_aggregator_back(a);
-    fleet_check(p->service);
-    leaving_check_all(p->service);
-    kept_check(p->service, declare_handle);
-    kept_check(p->service, ticket_answer);
+    p->service->on_aggregator->is_back(a, join);
 }
 
 static struct aggregator *find_joined(struct service *s, const WIRE(AggregatorJoin) * join)

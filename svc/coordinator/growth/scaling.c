@@ -5,6 +5,10 @@
 
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/fleet/open_lanes.h"
+#include "svc/coordinator/growth/scaling_moves.h"
+#include "svc/coordinator/growth/scaling_view.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/placement/waiting.h"
@@ -52,57 +56,12 @@ static void note(struct service *s, enum scale_verb verb, const char *text)
 
 /* --- lanes --- */
 
-/* Lost, or soon gone: the next ones open in its place. */
-static bool is_no_more(const struct aggregator *a)
-{
-    return a->state == AGGREGATOR_LOST || a->is_stopping;
-}
-
-/* Open or closing. */
-static size_t open_now(const struct service *s)
-{
-    size_t open = 0;
-    list_for_each (node, &s->aggregators) {
-        const struct aggregator *a = list_entry(node, struct aggregator, link);
-        for (size_t i = 0; i < a->lanes_count && !is_no_more(a); i++)
-            open += a->lanes[i].use == LANE_OPEN || a->lanes[i].use == LANE_CLOSING;
-    }
-    return open;
-}
-
-/* And those about to come. */
-static size_t open_lanes(const struct service *s)
-{
-    size_t open = open_now(s);
-    for (size_t i = 0; i < s->slots_count; i++)
-        open += fleet_is_coming(&s->slots[i]) ? s->slots[i].open_count : 0;
-    return open;
-}
-
-static size_t room_beside(const struct service *s, size_t open)
-{
-    size_t most = s->options.lanes_max;
-    if (most == 0)
-        return SIZE_MAX;
-    return most > open ? most - open : 0;
-}
-
-size_t scaling_room(const struct service *s) { return room_beside(s, open_lanes(s)); }
-
-size_t scaling_room_now(const struct service *s) { return room_beside(s, open_now(s)); }
-
-void scaling_open(struct lane *lane)
-{
-    if (lane->use == LANE_PARKED || lane->use == LANE_CLOSING)
-        lane->use = LANE_OPEN;
-}
-
 static void open_all(struct service *s, const struct scale_decision *d)
 {
     for (size_t i = 0; i < d->lanes_count; i++) {
         struct lane *lane = lane_find(s, d->lanes[i]);
         if (lane)
-            scaling_open(lane);
+            lane_open(lane);
     }
 }
 
@@ -122,10 +81,9 @@ void scaling_joined(struct aggregator *a, const struct slot *slot)
         return;
     for (size_t i = 0; i < a->lanes_count; i++)
         a->lanes[i].use = LANE_PARKED;
-    room = scaling_room(a->service);
+    room = lanes_room(a->service);
     for (size_t i = 0; i < a->lanes_count && i < open && i < room; i++)
         a->lanes[i].use = LANE_OPEN;
-    measuring_wake(a->service);
 }
 
 static void park_beyond(struct service *s, struct aggregator *a, size_t *open)
@@ -213,64 +171,10 @@ static void drain(struct service *s, const struct scaling_look *look,
 
 static void start(struct service *s, const struct scale_decision *d)
 {
-    struct slot *slot = d->lanes_count ? scaling_slot_of_lane(s, d->lanes[0]) : NULL;
+    struct slot *slot = d->lanes_count ? slot_of_lane(s, d->lanes[0]) : NULL;
     if (slot)
         fleet_want(slot, d->lanes_count);
 }
-
-static bool may_wait(const struct job *job)
-{
-    return job->service->phase == SERVICE_UP &&
-           (job->start_by_ns == 0 || job->start_by_ns > clock_now_ns());
-}
-
-static void begin_wait(struct job *job)
-{
-    if (job->start_by_ns == 0)
-        job->start_by_ns = clock_now_ns() + waiting_lane_ns(job);
-}
-
-bool scaling_may_start(const struct job *job)
-{
-    return job->service->scaling.is_on && may_wait(job);
-}
-
-bool scaling_wait_for_any(struct job *job)
-{
-    if (!may_wait(job))
-        return false;
-    begin_wait(job);
-    return true;
-}
-
-static void start_for(struct job *job, struct slot *slot)
-{
-    char text[NOTE_BYTES], prefix[TENANT_PREFIX_BYTES];
-    if (fleet_is_coming(slot))
-        return;
-    snprintf(text, sizeof text, "a local aggregator starts on cores %.64s for job %s%.127s",
-             slot->cores, tenant_prefix(job->tenant, prefix), job->name);
-    note(job->service, SCALE_START, text);
-    fleet_want(slot, 0);
-}
-
-bool scaling_start_for(struct job *job, const struct packer_plan *plan)
-{
-    bool waits = false;
-    for (size_t i = 0; i < plan->shares_count; i++) {
-        if (plan->shares[i].state != PACKER_LANE_UNSTARTED)
-            continue;
-        struct slot *slot = scaling_slot_of_lane(job->service, plan->shares[i].lane);
-        start_for(job, slot);
-        slot->open_count += slot->open_count == 0;
-        waits = true;
-    }
-    if (waits)
-        begin_wait(job);
-    return waits;
-}
-
-void scaling_placed(struct job *job) { job->start_by_ns = job->measure_by_ns = 0; }
 
 /* --- a window --- */
 
@@ -379,7 +283,7 @@ bool scaling_is_due(const struct service *s)
     size_t least = s->options.lanes_min ? s->options.lanes_min : 1;
     if (!s->scaling.is_on)
         return false;
-    return open_lanes(s) > least + s->options.lanes_spare || fleet_may_stop(s);
+    return lanes_open(s) > least + s->options.lanes_spare || fleet_may_stop(s);
 }
 
 uint64_t scaling_hold_ns(uint64_t named_ns) { return named_ns ? named_ns : 30 * NS_PER_S; }

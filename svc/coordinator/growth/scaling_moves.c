@@ -1,7 +1,10 @@
 /* Tasks that growth moves, or that leave slow lanes: one trip a job, batch after batch, so that no
  * more is frozen at a time than an order freezes (K21). Owns struct trip. Decides nothing: what
  * fails is decided anew. */
+#include "svc/coordinator/growth/scaling_moves.h"
+
 #include "svc/base/log.h"
+#include "svc/coordinator/job/task.h"
 #include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/service.h"
 

@@ -1,18 +1,20 @@
 /* What the rules of growth see: lanes, measured jobs and their tasks, put down from the service's
  * own structs. Owns nothing that lasts, changes nothing but what each lane was last seen to have
  * worked. Holds what the rules are owed (packer G10). */
+#include "svc/coordinator/growth/scaling_view.h"
+
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/aggregator/busy_time.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/fleet/open_lanes.h"
+#include "svc/coordinator/job/hold.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/migration/migration.h"
-#include "svc/coordinator/order/hold.h"
 #include "svc/coordinator/placement/neighbour.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-#define SLOT_FIRST UINT32_C(0x80000000) /* above any lane that was ever there */
-#define SLOT_LANES_MAX 4096
 
 /* --- lanes --- */
 
@@ -64,17 +66,6 @@ static void see_lane(struct scaling_look *look, struct lane *lane, bool is_kept)
     budgets_of_lane(&look->budgets, lane, &to->lane);
 }
 
-uint32_t scaling_slot_lane(const struct slot *slot, uint32_t index)
-{
-    return SLOT_FIRST + slot->number * SLOT_LANES_MAX + index;
-}
-
-struct slot *scaling_slot_of_lane(struct service *s, uint32_t lane)
-{
-    uint32_t number = lane >= SLOT_FIRST ? (lane - SLOT_FIRST) / SLOT_LANES_MAX : 0;
-    return number >= 1 && number <= s->slots_count ? &s->slots[number - 1] : NULL;
-}
-
 static void see_slot(struct scaling_look *look, const struct slot *slot)
 {
     bool is_coming = fleet_is_coming(slot);
@@ -82,8 +73,7 @@ static void see_slot(struct scaling_look *look, const struct slot *slot)
         return;
     uint32_t count = is_coming ? slot->open_count : slot->lanes_count;
     for (uint32_t i = 0; i < count; i++)
-        add_lane(look, scaling_slot_lane(slot, i), SLOT_FIRST + slot->number, PACKER_LANE_UNSTARTED,
-                 is_coming);
+        add_lane(look, slot_lane(slot, i), slot_aggregator(slot), PACKER_LANE_UNSTARTED, is_coming);
 }
 
 static int compare_lanes(const void *a, const void *b)

@@ -1,16 +1,20 @@
 /* Jobs: what they hold and how they end. Owns struct job, with its sessions, tensors and shares.
  * A job lives while somebody is in it; a failed one until its last worker has left. */
+#include "svc/coordinator/job/job.h"
+
 #include "packer/packer.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/growth/exploring.h"
-#include "svc/coordinator/measure/history.h"
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/measure/measure.h"
-#include "svc/coordinator/membership/iteration_hold.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/migration/migration.h"
-#include "svc/coordinator/peer/kept.h"
+#include "svc/coordinator/placement/history.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/iteration_hold.h"
+#include "svc/coordinator/session/kept.h"
 #include "svc/coordinator/snapshot/snapshot.h"
 #include "svc/coordinator/view/display.h"
 
@@ -49,13 +53,7 @@ struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, c
 
 void jobs_destroy(struct job *job)
 {
-    moving_end_job(job);
-    saving_give_way(job, "the job has ended");
-    holding_job_ends(job);
-    regrouping_end(job);
-    for (uint32_t rank = 0; job->sessions && rank < job->workers; rank++)
-        if (job->sessions[rank])
-            session_destroy(job->sessions[rank]);
+    job->service->on_job->ends(job);
     while (job->tensors_count > 0)
         jobs_remove_tensor(job, job->tensors[job->tensors_count - 1]);
     list_remove(&job->link);
@@ -63,7 +61,6 @@ void jobs_destroy(struct job *job)
     free(job->tensors);
     free(job->buckets);
     free(job->shares);
-    exploring_free(job->exploring);
     free(job->failure);
     free(job->waits_for);
     free(job->name);
@@ -227,7 +224,7 @@ void jobs_fail(struct job *job, const struct session *except, int code, const ch
         if (session && session != except && session->peer)
             jobs_send_failure(job, code, session->peer);
     }
-    declare_check_waits(job);
+    job->service->on_job->tensors_are_settled(job);
 }
 
 /* What the store keeps by mistake is found empty after a restart, and ends then. */
@@ -255,15 +252,9 @@ static bool job_is_empty(const struct job *job)
 void jobs_end(struct job *job)
 {
     char prefix[TENANT_PREFIX_BYTES];
-    profiles_keep(job);
+    job->service->on_job->is_over(job);
     jobs_forget(job);
-    keeping_end(job);
-    for (size_t i = 0; i < job->shares_count; i++)
-        telling_drop(job->shares[i].lane, job->id, NULL, 0);
     log_info("job %s%s has ended", tenant_prefix(job->tenant, prefix), job->name);
-    display_wake(job->service);
-    kept_check_soon(job->service, join_handle);    /* one may be for the next job of that name */
-    kept_check_soon(job->service, declare_handle); /* its share of lanes is free */
     jobs_destroy(job);
 }
 
@@ -391,55 +382,4 @@ void jobs_remove_tensor(struct job *job, struct tensor *tensor)
     memmove(&job->tensors[at], &job->tensors[at + 1],
             (job->tensors_count - (size_t)at) * sizeof *job->tensors);
     tensor_destroy(tensor);
-}
-
-struct share *jobs_share(struct job *job, struct lane *lane)
-{
-    for (size_t i = 0; i < job->shares_count; i++)
-        if (job->shares[i].lane == lane)
-            return &job->shares[i];
-    struct share *grown = realloc(job->shares, (job->shares_count + 1) * sizeof *grown);
-    if (!grown)
-        return NULL;
-    job->shares = grown;
-    grown[job->shares_count] = (struct share){.lane = lane, .since_ns = clock_now_ns()};
-    return &grown[job->shares_count++];
-}
-
-const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *share)
-{
-    bool is_current = share->lane->aggregator->measured_ns >= share->since_ns;
-    return is_current ? stats_of_job(share->lane, job->id) : NULL;
-}
-
-/* So that what people are shown never goes back (K15). */
-static void leave(struct job *job, const struct share *share)
-{
-    const WIRE(JobUse) *use = jobs_use_of(job, share);
-    if (!use)
-        return;
-    job->left.rounds += use->rounds;
-    job->left.pushed_bytes += use->pushed_bytes;
-    job->left.busy_ns += use->busy_ns;
-    job->left.queue_ns += use->queue_ns;
-    job->left.handled_ns += use->handled_ns;
-    job->left.stalled_ns += use->stalled_ns;
-}
-
-void jobs_forget_share(struct job *job, const struct lane *lane)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < job->shares_count; i++) {
-        if (job->shares[i].lane != lane)
-            job->shares[kept++] = job->shares[i];
-        else
-            leave(job, &job->shares[i]);
-    }
-    job->shares_count = kept;
-}
-
-void jobs_forget_shares(struct job *job, const struct aggregator *a)
-{
-    for (size_t i = 0; i < a->lanes_count; i++)
-        jobs_forget_share(job, &a->lanes[i]);
 }

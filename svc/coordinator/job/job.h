@@ -5,7 +5,7 @@
 #include "packer/phase.h"
 #include "packer/profile.h"
 #include "packer/scale.h"
-#include "svc/coordinator/fleet/aggregator.h"
+#include "svc/coordinator/aggregator/aggregator.h"
 #include "svc/coordinator/peer/tenant.h"
 #include "svc/wire/durability.h"
 #include "svc/wire/terms.h"
@@ -153,6 +153,7 @@ struct job {
     bool continues;                   /* without workers that are lost */
     bool is_elastic;                  /* workers come and go */
     bool tells_leavers;               /* its lanes are to be told who has left */
+    uint32_t claims;                  /* enum claim */
     struct regrouping *regrouping;    /* under way; NULL: none */
     struct holding *holding;          /* likewise */
     enum entering entering;           /* who comes late (membership/late_join.c) */
@@ -234,48 +235,5 @@ struct tensor *jobs_tensor(const struct job *job, uint32_t id);
 struct tensor *jobs_tensor_after(const struct job *job, uint32_t id, size_t *place);
 struct tensor *jobs_tensor_named(const struct job *job, const char *name);
 struct piece *jobs_piece(const struct job *job, uint32_t id, struct tensor **ret_tensor);
-/* The job's share of the lane, made if there is none; NULL: no memory. Valid until the next. */
-struct share *jobs_share(struct job *job, struct lane *lane);
-/* NULL: the lane was not asked since it has the share, or knows nothing of the job. */
-const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *share);
-/* Nothing of the job is on the lane any more; what it has counted is added to what was left. */
-void jobs_forget_share(struct job *job, const struct lane *lane);
-/* The same of all lanes of an aggregator that is lost. */
-void jobs_forget_shares(struct job *job, const struct aggregator *a);
-
-/* --- session.c --- */
-
-struct session *session_create(struct job *job, uint32_t rank, const char *node);
-void session_destroy(struct session *session);
-void session_attach(struct session *session, struct peer *p);
-/* Its connection is gone; it is lost when it has not come back in time, or its process is dead.
- * `was_closed`: the connection was not reset. */
-void session_away(struct session *session, uint64_t grace_ns, bool was_closed);
-/* Another process has come for the rank of one that is away: it is lost when it has not come back
- * in this time. */
-void session_claimed(struct session *session, uint64_t within_ns);
-/* A lane has lost its connection to this worker, which may make another (K6). */
-void session_broken(struct session *session, uint32_t lane);
-/* Its connection to a lane has ended: it leaves a job that continues, and is told so. */
-void session_cut_off(struct session *session, uint32_t lane);
-/* Its host has answered nothing for so long, and will not. */
-void session_silent(struct session *session, uint64_t silent_ns);
-/* Its process has ended, and all is read that it sent. */
-void session_process_ended(struct session *session);
-/* Of the coordinator's thread, for all sessions of the job that are or were. */
-uint64_t session_control_ns(const struct job *job);
-/* It has said goodbye. */
-void session_leave(struct session *session);
-void session_row(const struct session *session, struct store_row *ret_row);
-int session_restore(struct service *s, const struct store_session *row);
-const char *session_state_name(enum session_state state);
-/* "rank 2 of job resnet (node7, pid 4242)"; SESSION_NAME_BYTES are enough. Returns the buffer. */
-const char *session_name(const struct session *session, char *buffer, size_t buffer_bytes);
-
-/* --- session/goodbye.c --- */
-
-/* A rank has left, or a lane has pieces of the job that it had not before: lanes hear soon who will
- * not come. Where workers come and go regroupings tell it. */
-void leavers_changed(struct job *job);
 
 #endif

@@ -2,6 +2,8 @@
  * job stand in it, a tenant's are the sum over its jobs. README: K13. */
 #include "svc/coordinator/job/quota.h"
 
+#include "svc/coordinator/aggregator/busy_time.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/service.h"
 
@@ -69,13 +71,6 @@ void quota_count_lent(struct service *s)
     }
 }
 
-const char *quota_tenant_name(const struct tenant *tenant, char *buffer, size_t buffer_bytes)
-{
-    const char *name = tenant->key.tenant;
-    snprintf(buffer, buffer_bytes, *name ? "tenant %s" : "the tenant without a key%s", name);
-    return buffer;
-}
-
 int quota_check_new_job(const struct service *s, const struct tenant *tenant, const char *name,
                         uint32_t workers, struct err *err)
 {
@@ -87,7 +82,7 @@ int quota_check_new_job(const struct service *s, const struct tenant *tenant, co
     if (error < 0)
         return error;
     quota_of_tenant(s, tenant, &quota);
-    quota_tenant_name(tenant, who, sizeof who);
+    tenant_title(tenant, who, sizeof who);
     error = limits_check(limits, LIMIT_TENANT_JOBS, who, quota.used[LIMIT_TENANT_JOBS], 1, err);
     return error < 0 ? error
                      : limits_check(limits, LIMIT_TENANT_WORKERS, who,
@@ -137,7 +132,7 @@ int quota_check_declared(const struct job *job, struct tensor *const *tensors, s
     int error = check_news(&job->tenant->limits, &quota, LIMIT_JOB_TENSORS, &news, who, err);
     if (error < 0)
         return error;
-    quota_tenant_name(job->tenant, who, sizeof who);
+    tenant_title(job->tenant, who, sizeof who);
     quota_of_tenant(s, job->tenant, &quota);
     return check_news(&job->tenant->limits, &quota, LIMIT_TENANT_TENSORS, &news, who, err);
 }
@@ -147,11 +142,6 @@ int quota_check_count(const struct tenant *tenant, size_t tensors, const char *j
     char who[192];
     snprintf(who, sizeof who, "job %s", job);
     return limits_check(&tenant->limits, LIMIT_JOB_TENSORS, who, 0, tensors, err);
-}
-
-uint64_t quota_most(const struct tenant *tenant, enum limit limit)
-{
-    return tenant->limits.most[limit];
 }
 
 int quota_check_request(const struct job *job, struct err *err)

@@ -16,9 +16,6 @@ void quota_of_tenant(const struct service *s, const struct tenant *tenant, struc
 /* Fills what tenants lend, where each lends most, as lanes counted last. */
 void quota_count_lent(struct service *s);
 
-/* "tenant acme"; fills `buffer` and returns it. */
-const char *quota_tenant_name(const struct tenant *tenant, char *buffer, size_t buffer_bytes);
-
 /* -EDQUOT, with a text that says who, what and what to do. */
 int quota_check_new_job(const struct service *s, const struct tenant *tenant, const char *name,
                         uint32_t workers, struct err *err);
@@ -28,7 +25,6 @@ int quota_check_declared(const struct job *job, struct tensor *const *tensors, s
 /* Whether one request may name so many tensors, before it is worked on. */
 int quota_check_count(const struct tenant *tenant, size_t tensors, const char *job,
                       struct err *err);
-uint64_t quota_most(const struct tenant *tenant, enum limit limit);
 /* One more request that is answered later. */
 int quota_check_request(const struct job *job, struct err *err);
 /* A lane would hold more than it may, with what these new tensors bring: -EDQUOT for the job,

@@ -1,7 +1,10 @@
 /* The tasks of a job: what its pieces make together, the unit of placing and moving. A list is
  * made, looked at, freed; nothing is kept. */
+#include "svc/coordinator/job/task.h"
+
 #include "svc/coordinator/job/tensor.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/store/numbers.h"
 #include "svc/reduce/update.h"
 
 #include <errno.h>

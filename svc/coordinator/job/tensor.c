@@ -1,8 +1,13 @@
 /* Tensors: who has declared them, their rows in the store, their routes on the wire. Owns struct
  * tensor and its pieces. */
+#include "svc/coordinator/job/tensor.h"
+
 #include "packer/packer.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/reduce.h"

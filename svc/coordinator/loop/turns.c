@@ -5,6 +5,7 @@
 #include "svc/coordinator/loop/turns.h"
 
 #include "svc/base/clock.h"
+#include "svc/coordinator/view/pool.h"
 
 #define WINDOW_NS NS_PER_S
 /* Level 0 has used less; each level above twice as much. */

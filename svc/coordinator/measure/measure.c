@@ -3,17 +3,21 @@
  * that and the kept figures. Must never wait for an answer, nor ask often where nothing trains
  * (K15). */
 #include "svc/coordinator/measure/measure.h"
+#include "svc/coordinator/aggregator/busy_time.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/declare/declaration.h"
+#include "svc/coordinator/job/members.h"
 #include "svc/coordinator/replica/replica.h"
 
 #include "svc/base/log.h"
 #include "svc/coordinator/growth/exploring.h"
-#include "svc/coordinator/measure/history.h"
-#include "svc/coordinator/measure/phase.h"
 #include "svc/coordinator/membership/membership.h"
-#include "svc/coordinator/peer/kept.h"
+#include "svc/coordinator/placement/history.h"
 #include "svc/coordinator/placement/neighbour.h"
+#include "svc/coordinator/placement/phase.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/kept.h"
 #include "svc/coordinator/view/display.h"
 
 #include <stdlib.h>
@@ -324,7 +328,7 @@ static void look_around(struct timer *timer)
         trains |= measure(list_entry(node, struct job, link));
     s->idle_looks = trains ? 0 : s->idle_looks + 1;
     if (trains && s->idle_shows > 0)
-        display_wake(s);
+        s->on_service->view_has_changed(s);
     s->measure_wait_ns = s->idle_looks < IDLE_LOOKS ? least_ns(s) : 2 * s->measure_wait_ns;
     if (s->measure_wait_ns > most_ns)
         s->measure_wait_ns = most_ns;
@@ -359,7 +363,7 @@ void measuring_wake(struct service *s)
     bool is_armed = !list_is_empty(&s->measure_timer.link);
     s->measure_wait_ns = least_ns(s);
     s->idle_looks = 0;
-    display_wake(s);
+    s->on_service->view_has_changed(s);
     if (!is_armed || s->measure_timer.deadline_ns > next_ns)
         timer_start(&s->loop, &s->measure_timer, next_ns);
 }

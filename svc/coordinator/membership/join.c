@@ -1,13 +1,21 @@
 /* Workers come and go on purpose: joining a job, resuming after the connection was lost, leaving.
  * Nothing happens that is not in the store first (K1). */
+#include "svc/coordinator/membership/join.h"
+
 #include "svc/base/log.h"
 #include "svc/base/process.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/job/members.h"
 #include "svc/coordinator/job/quota.h"
 #include "svc/coordinator/membership/membership.h"
-#include "svc/coordinator/peer/kept.h"
+#include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/goodbye.h"
+#include "svc/coordinator/session/kept.h"
+#include "svc/coordinator/session/session.h"
+#include "svc/coordinator/session/wait.h"
+#include "svc/coordinator/store/numbers.h"
 #include "svc/coordinator/view/display.h"
 
 #include <errno.h>
@@ -91,11 +99,6 @@ static enum durability durability_of(const struct service *s, const WIRE(JoinReq
 static struct session *session_of(const struct job *job, uint32_t rank)
 {
     return rank < job->workers ? job->sessions[rank] : NULL;
-}
-
-static bool session_is_in(const struct session *session)
-{
-    return session->state == SESSION_JOINED || session->state == SESSION_AWAY;
 }
 
 static const struct session *find_in(const struct job *job, bool is_in)
@@ -347,7 +350,7 @@ static void join_new(struct peer *p, const envelope *message)
     }
     char name[ERR_TEXT_BYTES];
     log_info("%s has joined", session_name(p->session, name, sizeof name));
-    display_wake(p->service);
+    p->service->on_service->view_has_changed(p->service);
     if (job_is_new)
         list_append(&s->jobs, &job->link);
     reply_joined(p->session, request);
@@ -430,6 +433,7 @@ void leave_handle(struct peer *p, const envelope *request)
     log_info("%s has left", session_name(session, name, sizeof name));
     waits_cancel(p);
     struct job *job = session->job;
+    moving_worker_leaves(session->job);
     session_leave(session);
     peer_reply_done(p, request->id);
     if (job->is_elastic && !job->failure)

@@ -2,9 +2,11 @@
  * held at the end of one while lanes hear of them. Where that cannot be, they enter each tensor at
  * its open round. Decides when a regrouping begins, nothing of what it does. README: K52. */
 #include "svc/base/log.h"
-#include "svc/coordinator/membership/iteration_hold.h"
+#include "svc/coordinator/job/claim.h"
+#include "svc/coordinator/job/members.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/iteration_hold.h"
 #include "svc/coordinator/snapshot/snapshot.h"
 
 #include <errno.h>
@@ -40,7 +42,7 @@ static void came(struct service *s, uint64_t id, int code, const char *text)
         told_at_once(job, text);
     holding_end_in(job, CALL_DEADLINE_NS);
     regrouping_check(job);
-    if (!regrouping_is_busy(job))
+    if (!job_has_claim(job, CLAIM_REGROUP))
         holding_end_in(job, DECLARE_NS);
 }
 

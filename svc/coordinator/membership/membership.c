@@ -4,92 +4,12 @@
 #include "svc/coordinator/membership/membership.h"
 
 #include "svc/base/log.h"
+#include "svc/coordinator/job/members.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool has_bit(const uint64_t *ranks, uint32_t rank)
-{
-    return ranks[rank / 64] >> (rank % 64) & 1;
-}
-
-static bool is_in(const struct session *session)
-{
-    return session->state == SESSION_JOINED || session->state == SESSION_AWAY;
-}
-
-bool members_have(const struct job *job, uint32_t rank)
-{
-    const struct session *session = job->sessions[rank];
-    return session ? is_in(session) : rank < job->founding && rank < job->wanted;
-}
-
-bool members_is_gone(const struct job *job, uint32_t rank)
-{
-    return job->is_elastic && job->sessions[rank] && !is_in(job->sessions[rank]);
-}
-
-uint32_t members_count(const struct job *job)
-{
-    uint32_t count = 0;
-    for (uint32_t rank = 0; rank < job->workers; rank++)
-        count += members_have(job, rank);
-    return count;
-}
-
-uint32_t members_training(const struct job *job)
-{
-    uint32_t count = job->is_elastic ? members_count(job) : job->workers;
-    return count ? count : 1;
-}
-
-void members_begin(struct tensor *tensor)
-{
-    const struct job *job = tensor->job;
-    memset(tensor->members, 0, sizeof tensor->members);
-    for (uint32_t rank = 0; rank < job->workers; rank++)
-        if (members_have(job, rank) && terms_have_rank(&tensor->terms, rank))
-            tensor->members[rank / 64] |= UINT64_C(1) << (rank % 64);
-    tensor->grouped = job->version;
-}
-
-const struct terms *members_terms(const struct tensor *tensor, struct terms *buffer)
-{
-    if (!tensor->job->is_elastic)
-        return &tensor->terms;
-    *buffer = tensor->terms;
-    memcpy(buffer->ranks, tensor->members, sizeof buffer->ranks);
-    return buffer;
-}
-
-bool members_has_entered(const struct tensor *tensor, const struct session *session)
-{
-    return !session->job->is_elastic ||
-           (has_bit(tensor->members, session->rank) && session->entered <= tensor->grouped);
-}
-
-bool members_is_new(const struct job *job, uint32_t rank)
-{
-    const struct session *session = job->sessions[rank];
-    if (!session || session->entered == 0)
-        return false;
-    for (size_t i = 0; i < job->tensors_count; i++)
-        if (members_has_entered(job->tensors[i], session))
-            return false;
-    return true;
-}
-
-bool members_is_leaving(const struct job *job, uint32_t rank)
-{
-    if (!job->is_elastic || members_have(job, rank))
-        return false;
-    for (size_t i = 0; i < job->tensors_count; i++)
-        if (!job->tensors[i]->failure && has_bit(job->tensors[i]->members, rank))
-            return true;
-    return false;
-}
 
 /* --- telling --- */
 
@@ -146,23 +66,7 @@ void members_leave(struct session *session)
         log_error("%s", err.text);
     members_tell(job, NULL);
     regrouping_check(job);
-    declare_check_waits(job);
-}
-
-void members_handle_lost(struct peer *p, const envelope *message)
-{
-    const WIRE(WorkerLost) *said = message->worker_lost;
-    struct lane *lane = lane_find(p->service, said->lane);
-    struct job *job = jobs_find_id(p->service, said->job_id);
-    if (!p->aggregator || !lane || lane->aggregator != p->aggregator || !job || job->failure ||
-        said->rank >= job->workers || (job->is_elastic && members_is_new(job, said->rank)))
-        return;
-    struct session *session = job->sessions[said->rank];
-    bool stays = !job->is_elastic || (said->may_return && session && is_in(session));
-    if (session && stays)
-        session_broken(session, lane->id);
-    else if (session && is_in(session))
-        session_cut_off(session, lane->id);
+    job->service->on_job->tensors_are_settled(job);
 }
 
 /* --- resizing --- */

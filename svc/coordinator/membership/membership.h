@@ -6,24 +6,6 @@
 
 /* --- membership.c --- */
 
-/* In the job: has joined and neither left nor been lost, or was there to begin with and is still
- * to come, until the number that holds is asked for. */
-bool members_have(const struct job *job, uint32_t rank);
-uint32_t members_count(const struct job *job);
-/* Whose pushes its figures are of, at least 1: what is counted for each worker is divided by it. */
-uint32_t members_training(const struct job *job);
-/* It was in the job and is not any more: what it has declared it has not. */
-bool members_is_gone(const struct job *job, uint32_t rank);
-/* A tensor that is made now is for all who are in the job, of the ranks that its terms name. */
-void members_begin(struct tensor *tensor);
-/* The tensor's terms as lanes know them: for the ranks whose pushes make its rounds now. */
-const struct terms *members_terms(const struct tensor *tensor, struct terms *buffer);
-/* The worker takes part in the tensor's rounds; one that came late does after a regrouping. */
-bool members_has_entered(const struct tensor *tensor, const struct session *session);
-/* It came late, and lanes know nothing of it yet. */
-bool members_is_new(const struct job *job, uint32_t rank);
-/* Some lane may still have the worker that had this rank before. */
-bool members_is_leaving(const struct job *job, uint32_t rank);
 /* The session has ended for good; the job goes on without it. */
 void members_leave(struct session *session);
 /* In the caller's memory: `ranks` of TERMS_RANK_WORDS. */
@@ -31,7 +13,6 @@ void members_describe(const struct job *job, uint64_t *ranks, WIRE(Membership) *
 /* Membership to a session, or (NULL) to all. */
 void members_tell(const struct job *job, const struct session *to);
 void members_handle_resize(struct peer *p, const envelope *message);
-void members_handle_lost(struct peer *p, const envelope *message);
 
 /* --- late_join.c --- */
 
@@ -52,7 +33,6 @@ void regrouping_check(struct job *job);
 void regrouping_check_all(struct service *s);
 /* Away, lost or on another connection: what it has said of a change under way holds no more. */
 void regrouping_aggregator_gone(const struct aggregator *a);
-bool regrouping_is_busy(const struct job *job);
 /* The job ends. */
 void regrouping_end(struct job *job);
 

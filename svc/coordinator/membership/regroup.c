@@ -3,11 +3,16 @@
  * about who is in a job; must never leave a piece released. README: K41, K42. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/job/claim.h"
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/membership/join.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/migration/migration.h"
-#include "svc/coordinator/peer/kept.h"
 #include "svc/coordinator/replica/replica.h"
+#include "svc/coordinator/route/tell_lane.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/kept.h"
 #include "svc/coordinator/snapshot/snapshot.h"
 
 #include <errno.h>
@@ -42,12 +47,11 @@ static void set_bit(uint64_t *ranks, uint32_t rank)
     ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
 }
 
-bool regrouping_is_busy(const struct job *job) { return job->regrouping; }
-
 void regrouping_end(struct job *job)
 {
     free(job->regrouping);
     job->regrouping = NULL;
+    job_unclaim(job, CLAIM_REGROUP);
 }
 
 /* --- what is to be done --- */
@@ -228,11 +232,11 @@ static void finish(struct job *job)
     log_info("job %s: rounds are made by %u workers, version %u, epoch %u", job->name,
              members_count(job), version, epoch);
     tensors_send_routes(job, NULL, is_of_epoch, &epoch);
-    declare_check_waits(job);
+    job->service->on_job->tensors_are_settled(job);
     entering_went_on(job);
     keeping_check(job);
     regrouping_check(job);
-    kept_check(s, join_handle);
+    s->on_job->ranks_have_changed(s);
 }
 
 /* --- the new ranks --- */
@@ -470,6 +474,7 @@ static void begin(struct job *job, struct regrouping *r)
     r->id = ++job->service->next_id;
     r->version = job->version;
     job->regrouping = r;
+    job_claim(job, CLAIM_REGROUP);
     for (size_t i = 0; i < job->shares_count; i++)
         if (job->shares[i].pieces > 0)
             ask_release(job, job->shares[i].lane);

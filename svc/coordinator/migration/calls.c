@@ -3,106 +3,14 @@
  * about the way of the migration (migration.c does). */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/migration/internal.h"
+#include "svc/coordinator/route/tell_lane.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-static uint32_t lane_of(const struct migration *m, const uint32_t *order, size_t i)
-{
-    const struct traveller *t = &m->travellers[order[i]];
-    return order == m->by_source ? t->source : t->target;
-}
-
-/* Those of one lane and, on the way to it, of one keeper: who asks him sorts them no further. */
-static bool is_together(const struct migration *m, const uint32_t *order, size_t i, size_t k)
-{
-    bool is_kept_alike = m->travellers[order[i]].keeper == m->travellers[order[k]].keeper;
-    return lane_of(m, order, i) == lane_of(m, order, k) && (order == m->by_source || is_kept_alike);
-}
-
-/* The next message's pieces, from `*cursor` on. NULL: no memory. */
-static struct asked *next_message(const struct migration *m, const struct job *job,
-                                  const uint32_t *order, size_t *cursor)
-{
-    size_t room = m->count < MESSAGE_PIECES_MAX ? m->count : MESSAGE_PIECES_MAX, first = *cursor;
-    struct asked *asked = malloc(sizeof *asked + room * sizeof asked->at[0]);
-    if (!asked)
-        return NULL;
-    *asked = (struct asked){.migration = m->id, .turn = m->turn};
-    for (; *cursor < m->count && asked->count < room && is_together(m, order, first, *cursor);
-         ++*cursor)
-        if (jobs_piece(job, m->travellers[order[*cursor]].piece, NULL))
-            asked->at[asked->count++] = order[*cursor];
-    return asked;
-}
-
-static int ask_next(struct migration *m, const uint32_t *order, size_t *cursor, ask_fn ask)
-{
-    struct lane *lane = lane_find(m->service, lane_of(m, order, *cursor));
-    struct asked *asked = next_message(m, migration_job(m), order, cursor);
-    if (!asked)
-        return -ENOMEM;
-    int error = lane && asked->count > 0 ? ask(m, lane, asked) : 1;
-    if (error != 0)
-        free(asked);
-    m->pending += error == 0;
-    return error;
-}
-
-static int ask_all(struct migration *m, const uint32_t *order, ask_fn ask)
-{
-    m->turn++;
-    m->pending = 0;
-    int error = 0;
-    for (size_t cursor = 0; error >= 0 && cursor < m->count;)
-        error = ask_next(m, order, &cursor, ask);
-    return error < 0 ? error : 0;
-}
-
-/* Nobody may answer, because all pieces have been undeclared. */
-void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
-                   void (*then)(struct migration *m))
-{
-    m->then = then;
-    int error = ask_all(m, order, ask);
-    if (error < 0)
-        migration_refused(m, error,
-                          error == -ENOMEM ? "gradpool serve is out of memory"
-                                           : "an aggregator is gone");
-    else if (m->pending == 0)
-        then(m);
-}
-
-/* NULL: nobody waits for that answer any more. */
-static struct migration *waiting(struct service *s, const struct asked *asked)
-{
-    struct migration *m = migration_find(s, asked->migration);
-    return m && m->turn == asked->turn ? m : NULL;
-}
-
-void migration_answered(struct service *s, void *data, const envelope *reply, int code,
-                        const char *text)
-{
-    struct migration *m = waiting(s, data);
-    if (!m)
-        return;
-    if (!reply)
-        return migration_refused(m, code, text);
-    if (--m->pending == 0)
-        m->then(m);
-}
-
-int migration_list(const struct migration *m, const struct asked *asked, uint32_t **ret_pieces)
-{
-    uint32_t *pieces = calloc(asked->count, sizeof *pieces);
-    if (!pieces)
-        return -ENOMEM;
-    for (size_t i = 0; i < asked->count; i++)
-        pieces[i] = m->travellers[asked->at[i]].piece;
-    *ret_pieces = pieces;
-    return 0;
-}
 
 /* --- the target makes room --- */
 
@@ -123,9 +31,9 @@ static int ask_to_place(struct migration *m, struct lane *lane, struct asked *as
                        migration_answered, asked);
 }
 
-void migration_prepare(struct migration *m)
+void migration_prepare(struct migration *m, migration_fn then)
 {
-    migration_ask(m, m->by_target, ask_to_place, migration_begin_copies);
+    migration_ask(m, m->by_target, ask_to_place, then);
 }
 
 /* --- the source finishes its round --- */
@@ -134,7 +42,7 @@ static void released(struct service *s, void *data, const envelope *reply, int c
                      const char *text)
 {
     const struct asked *asked = data;
-    struct migration *m = waiting(s, asked);
+    struct migration *m = migration_awaiting(s, asked);
     if (!m)
         return;
     if (!reply)
@@ -171,10 +79,10 @@ static int ask_to_release(struct migration *m, struct lane *lane, struct asked *
     return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, released, asked);
 }
 
-void migration_release(struct migration *m)
+void migration_release(struct migration *m, migration_fn then)
 {
     m->asks_release = true;
-    migration_ask(m, m->by_source, ask_to_release, migration_send_state);
+    migration_ask(m, m->by_source, ask_to_release, then);
 }
 
 /* --- the target has all it needs --- */
@@ -201,9 +109,9 @@ static int ask_to_install(struct migration *m, struct lane *lane, struct asked *
     return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, migration_answered, asked);
 }
 
-void migration_install(struct migration *m)
+void migration_install(struct migration *m, migration_fn then)
 {
-    migration_ask(m, m->by_target, ask_to_install, migration_finish_copies);
+    migration_ask(m, m->by_target, ask_to_install, then);
 }
 
 /* --- after the switch --- */
@@ -220,15 +128,15 @@ static bool is_empty(const struct job *job, const struct lane *lane)
 /* One that is gone or away has let go: when it is back, it is told what to drop (K9). */
 static void let_go(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
-    struct migration *m = waiting(s, data);
+    struct migration *m = migration_awaiting(s, data);
     if (!m)
         return;
     if (!reply)
         log_warn("a lane did not drop what has moved: %s", text);
     if (code == -ETIMEDOUT)
-        migration_feed(m, MIGRATOR_E_TIMEOUT);
+        m->feed(m, MIGRATOR_E_TIMEOUT);
     else if (--m->pending == 0)
-        migration_feed(m, MIGRATOR_E_RELEASED);
+        m->feed(m, MIGRATOR_E_RELEASED);
 }
 
 static int ask_to_let_go(struct migration *m, struct lane *lane, struct asked *asked)
@@ -257,7 +165,7 @@ static int ask_to_let_go(struct migration *m, struct lane *lane, struct asked *a
 static void meet_again(struct migration *m)
 {
     for (size_t i = 0; i < m->count; i++) {
-        struct lane *lane = lane_find(m->service, lane_of(m, m->by_source, i));
+        struct lane *lane = lane_find(m->service, migration_lane_of(m, m->by_source, i));
         if (lane && lane->aggregator->peer)
             peer_break(lane->aggregator->peer);
     }
@@ -266,10 +174,10 @@ static void meet_again(struct migration *m)
 
 void migration_let_go(struct migration *m)
 {
-    if (ask_all(m, m->by_source, ask_to_let_go) < 0)
+    if (migration_ask_all(m, m->by_source, ask_to_let_go) < 0)
         meet_again(m);
     if (m->pending == 0)
-        migration_feed(m, MIGRATOR_E_RELEASED);
+        m->feed(m, MIGRATOR_E_RELEASED);
 }
 
 /* --- telling lanes, not asking --- */
@@ -308,10 +216,10 @@ static void tell_all(struct migration *m, struct job *job, const uint32_t *order
 {
     _cleanup_free_ uint32_t *pieces = calloc(m->count + 1, sizeof *pieces);
     for (size_t first = 0, end; first < m->count; first = end) {
-        struct lane *lane = lane_find(m->service, lane_of(m, order, first));
+        struct lane *lane = lane_find(m->service, migration_lane_of(m, order, first));
         size_t count = 0;
         for (end = first; end < m->count && end - first < MESSAGE_PIECES_MAX &&
-                          lane_of(m, order, end) == lane_of(m, order, first);
+                          migration_lane_of(m, order, end) == migration_lane_of(m, order, first);
              end++)
             if (pieces && is_told(job, m->travellers[order[end]].piece, telling))
                 pieces[count++] = m->travellers[order[end]].piece;

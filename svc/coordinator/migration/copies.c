@@ -3,6 +3,8 @@
  * which one process alone has a state. Decides nothing about who that is (replica/replica.c does).
  * */
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/migration/internal.h"
 #include "svc/coordinator/replica/replica.h"
 
@@ -87,23 +89,14 @@ static int ask_to_wait(struct migration *m, struct lane *lane, struct asked *ask
     return call_send(lane->aggregator, &e, CALL_DEADLINE_NS, waited, asked);
 }
 
-static void prepared(struct migration *m) { migration_feed(m, MIGRATOR_E_PREPARED); }
-
-static void await_keepers(struct migration *m)
+void migration_begin_copies(struct migration *m, migration_fn then)
 {
-    migration_ask(m, m->by_target, ask_to_wait, prepared);
+    migration_ask(m, m->by_target, ask_to_keep, then);
 }
 
-void migration_begin_copies(struct migration *m)
+void migration_await_copies(struct migration *m, migration_fn then)
 {
-    migration_ask(m, m->by_target, ask_to_keep, await_keepers);
-}
-
-static void installed(struct migration *m) { migration_feed(m, MIGRATOR_E_INSTALLED); }
-
-void migration_finish_copies(struct migration *m)
-{
-    migration_ask(m, m->by_target, ask_to_wait, installed);
+    migration_ask(m, m->by_target, ask_to_wait, then);
 }
 
 /* --- they are not needed --- */

@@ -1,6 +1,5 @@
-/* One migration under way: what migration.c (its states), calls.c (its messages),
- * copies.c (those to keepers of copies) and state.c (what lanes keep for tasks) have
- * in common. Nobody else includes this. */
+/* One migration under way: what the files of this room have in common. Nobody else includes this.
+ * */
 #ifndef GRADPOOL_COORDINATOR_MIGRATION_INTERNAL_H
 #define GRADPOOL_COORDINATOR_MIGRATION_INTERNAL_H
 
@@ -17,6 +16,10 @@ struct traveller {
     bool is_copied;              /* another than now: it has the copy before the switch */
 };
 
+struct migration;
+/* What follows a step, once all lanes have answered. */
+typedef void (*migration_fn)(struct migration *m);
+
 struct migration {
     struct list link; /* in service.migrations */
     struct service *service;
@@ -25,15 +28,16 @@ struct migration {
     enum migrator_state state;
     struct traveller *travellers; /* pieces ascend */
     size_t count;
-    uint32_t *by_source, *by_target;   /* indexes of travellers */
-    uint32_t turn;                     /* of asking; answers of former ones are passed over */
-    uint32_t pending;                  /* answers of this turn */
-    void (*then)(struct migration *m); /* what follows when all have come */
-    bool asks_release;                 /* sources know of it */
-    size_t at;                         /* whose state is asked for next ... */
-    uint64_t offset;                   /* ... from here on */
-    uint32_t parts;                    /* of state that are on their way */
-    uint64_t rested_ns;                /* since when the first source's tasks rest */
+    uint32_t *by_source, *by_target; /* indexes of travellers */
+    uint32_t turn;                   /* of asking; answers of former ones are passed over */
+    uint32_t pending;                /* answers of this turn */
+    migration_fn then;               /* what follows when all have come */
+    void (*feed)(struct migration *m, enum migrator_event event); /* the protocol goes on */
+    bool asks_release;                                            /* sources know of it */
+    size_t at;          /* whose state is asked for next ... */
+    uint64_t offset;    /* ... from here on */
+    uint32_t parts;     /* of state that are on their way */
+    uint64_t rested_ns; /* since when the first source's tasks rest */
     struct moved moved;
     char text[ERR_TEXT_BYTES];
     moving_done_fn done;
@@ -45,14 +49,18 @@ struct migration {
 
 /* From IDLE on; the job's next epoch is its from now on. */
 void migration_begin(struct migration *m, struct job *job);
+
+/* --- ask.c --- */
+
+static inline bool migration_is_over(const struct migration *m)
+{
+    return m->state == MIGRATOR_C_DONE || m->state == MIGRATOR_C_ABORTED;
+}
 /* NULL: it is over, or there is none. */
 struct migration *migration_find(struct service *s, uint64_t id);
 struct job *migration_job(const struct migration *m);
-void migration_feed(struct migration *m, enum migrator_event event);
 /* A side said no, or nothing: -ETIMEDOUT, -ECONNRESET, ... */
 void migration_refused(struct migration *m, int code, const char *text);
-
-/* --- calls.c --- */
 
 /* Pieces of one message, and who waits for the answer. */
 struct asked {
@@ -64,18 +72,26 @@ struct asked {
 /* Asks one lane, or somebody about it. Positive: there is nothing to be asked. */
 typedef int (*ask_fn)(struct migration *m, struct lane *lane, struct asked *asked);
 /* Asks about all of one side (`order`: by_source or by_target), before the switch; then `then`. */
-void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
-                   void (*then)(struct migration *m));
+void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask, migration_fn then);
 /* The answer to that, if it is a Done. */
 void migration_answered(struct service *s, void *data, const envelope *reply, int code,
                         const char *text);
 /* Their numbers, to be freed. */
 int migration_list(const struct migration *m, const struct asked *asked, uint32_t **ret_pieces);
 
-/* Each asks all lanes of its side, and what follows is in the other files. */
-void migration_prepare(struct migration *m);
-void migration_release(struct migration *m);
-void migration_install(struct migration *m);
+/* The lane of that side of order[i]. */
+uint32_t migration_lane_of(const struct migration *m, const uint32_t *order, size_t i);
+/* Asks about all of one side; what follows is for the answers to say. -ENOMEM, -ECONNRESET. */
+int migration_ask_all(struct migration *m, const uint32_t *order, ask_fn ask);
+/* NULL: nobody waits for that answer any more. */
+struct migration *migration_awaiting(struct service *s, const struct asked *asked);
+
+/* --- calls.c --- */
+
+/* Each asks all lanes of its side, then `then`. */
+void migration_prepare(struct migration *m, migration_fn then);
+void migration_release(struct migration *m, migration_fn then);
+void migration_install(struct migration *m, migration_fn then);
 /* Sources drop what has moved, all of the job where nothing else of it is. */
 void migration_let_go(struct migration *m);
 /* Targets forget what did not come, or (`only_gone`) what has been undeclared meanwhile; of no
@@ -85,17 +101,17 @@ void migration_thaw_sources(struct migration *m, struct job *job);
 
 /* --- copies.c --- */
 
-/* Targets have made room: who is to keep copies there, and does not now, begins. Prepared when all
- * of them are at hand. */
-void migration_begin_copies(struct migration *m);
-/* Installed when they have what targets alone would have else. */
-void migration_finish_copies(struct migration *m);
+/* Targets have made room: who is to keep copies there, and does not now, begins. */
+void migration_begin_copies(struct migration *m, migration_fn then);
+/* Targets answer when those are at hand, and again when they have what targets alone would have
+ * else. */
+void migration_await_copies(struct migration *m, migration_fn then);
 /* They need not any more; of what has been undeclared meanwhile, or (`are_all`) of anything. */
 void migration_end_copies(struct migration *m, const struct job *job, bool are_all);
 
 /* --- state.c --- */
 
-/* Carries the state of one piece after the other from source to target (K38), then installs. */
-void migration_send_state(struct migration *m);
+/* Carries the state of one piece after the other from source to target (K38), then `then`. */
+void migration_send_state(struct migration *m, migration_fn then);
 
 #endif

@@ -4,9 +4,13 @@
 #include "svc/coordinator/migration/migration.h"
 
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/fleet/open_lanes.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/migration/internal.h"
 #include "svc/coordinator/replica/replica.h"
+#include "svc/coordinator/session/goodbye.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,28 +18,11 @@
 
 /* --- finding --- */
 
-static bool is_over(const struct migration *m)
-{
-    return m->state == MIGRATOR_C_DONE || m->state == MIGRATOR_C_ABORTED;
-}
-
-struct migration *migration_find(struct service *s, uint64_t id)
-{
-    list_for_each (node, &s->migrations) {
-        struct migration *m = list_entry(node, struct migration, link);
-        if (m->id == id && !is_over(m))
-            return m;
-    }
-    return NULL;
-}
-
-struct job *migration_job(const struct migration *m) { return jobs_find_id(m->service, m->job); }
-
 bool moving_is_busy(const struct job *job)
 {
     list_for_each (node, &job->service->migrations) {
         const struct migration *m = list_entry(node, struct migration, link);
-        if (m->job == job->id && !is_over(m))
+        if (m->job == job->id && !migration_is_over(m))
             return true;
     }
     return false;
@@ -63,7 +50,8 @@ bool moving_has(const struct job *job, uint32_t piece)
 {
     list_for_each (node, &job->service->migrations) {
         const struct migration *m = list_entry(node, struct migration, link);
-        if (m->job == job->id && !is_over(m) && !is_switched(m) && find_traveller(m, piece))
+        if (m->job == job->id && !migration_is_over(m) && !is_switched(m) &&
+            find_traveller(m, piece))
             return true;
     }
     return false;
@@ -85,7 +73,7 @@ bool moving_has_keeper(const struct job *job, const struct aggregator *keeper,
 {
     list_for_each (node, &job->service->migrations) {
         const struct migration *m = list_entry(node, struct migration, link);
-        if (m->job == job->id && !is_over(m) && has_keeper(m, keeper, lane))
+        if (m->job == job->id && !migration_is_over(m) && has_keeper(m, keeper, lane))
             return true;
     }
     return false;
@@ -105,7 +93,7 @@ bool moving_goes_astray(const struct job *job)
 {
     list_for_each (node, &job->service->migrations) {
         const struct migration *m = list_entry(node, struct migration, link);
-        if (m->job == job->id && !is_over(m) && has_withheld_target(m))
+        if (m->job == job->id && !migration_is_over(m) && has_withheld_target(m))
             return true;
     }
     return false;
@@ -127,11 +115,13 @@ static void note_arriving(const struct migration *m, bool begins)
 }
 
 static void report(struct timer *timer);
+static void migration_feed(struct migration *m, enum migrator_event event);
 
 /* Its epoch is taken now and stored with the switch, so that a recovery meanwhile takes another. */
 void migration_begin(struct migration *m, struct job *job)
 {
     timer_init(&m->over, report);
+    m->feed = migration_feed;
     list_append(&m->service->migrations, &m->link);
     m->epoch = ++job->epoch;
     note_arriving(m, true);
@@ -165,7 +155,7 @@ static void report(struct timer *timer)
     if (!job)
         return;
     keeping_check(job);
-    regrouping_check(job);
+    s->on_job->may_regroup(job);
 }
 
 /* Once for each. */
@@ -257,7 +247,7 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     uint64_t lane_ns = take_lane_time(tensor, piece);
     piece_detach(tensor, piece);
     piece_attach(tensor, piece, target);
-    scaling_open(target); /* parked it is no longer, whatever was decided on the way */
+    lane_open(target); /* parked it is no longer, whatever was decided on the way */
     struct share *share = jobs_share(job, target);
     share->lane_ns += lane_ns;
     share->how = t->how ? t->how : share->how;
@@ -310,13 +300,29 @@ static void switch_over(struct migration *m)
     migration_feed(m, is_written ? MIGRATOR_E_ROUTE_WRITTEN : MIGRATOR_E_REFUSED);
 }
 
+/* --- the order of what lanes are asked --- */
+
+static void step_prepared(struct migration *m) { migration_feed(m, MIGRATOR_E_PREPARED); }
+static void step_await_keepers(struct migration *m) { migration_await_copies(m, step_prepared); }
+static void step_begin_copies(struct migration *m)
+{
+    migration_begin_copies(m, step_await_keepers);
+}
+static void step_prepare(struct migration *m) { migration_prepare(m, step_begin_copies); }
+
+static void step_installed(struct migration *m) { migration_feed(m, MIGRATOR_E_INSTALLED); }
+static void step_await_copies(struct migration *m) { migration_await_copies(m, step_installed); }
+static void step_install(struct migration *m) { migration_install(m, step_await_copies); }
+static void step_send_state(struct migration *m) { migration_send_state(m, step_install); }
+static void step_release(struct migration *m) { migration_release(m, step_send_state); }
+
 /* --- events --- */
 
 static void carry_out(struct migration *m, enum migrator_action action, enum migrator_state was)
 {
     switch (action) {
-    case MIGRATOR_A_SEND_PREPARE: return migration_prepare(m);
-    case MIGRATOR_A_SEND_MOVE: return migration_release(m);
+    case MIGRATOR_A_SEND_PREPARE: return step_prepare(m);
+    case MIGRATOR_A_SEND_MOVE: return step_release(m);
     case MIGRATOR_A_WRITE_ROUTE: return switch_over(m);
     case MIGRATOR_A_SEND_ACTIVATE: return activate(m);
     case MIGRATOR_A_SEND_ABORT: return give_up(m, migration_job(m));
@@ -331,19 +337,12 @@ static void carry_out(struct migration *m, enum migrator_action action, enum mig
     }
 }
 
-void migration_feed(struct migration *m, enum migrator_event event)
+static void migration_feed(struct migration *m, enum migrator_event event)
 {
     enum migrator_state was = m->state;
     struct migrator_transition next = migrator_step(was, event, false);
     m->state = next.state;
     carry_out(m, next.action, was);
-}
-
-void migration_refused(struct migration *m, int code, const char *text)
-{
-    m->moved.code = code;
-    snprintf(m->text, sizeof m->text, "%s", text);
-    migration_feed(m, code == -ETIMEDOUT ? MIGRATOR_E_TIMEOUT : MIGRATOR_E_REFUSED);
 }
 
 static bool has_lane_of(const struct migration *m, const struct aggregator *a, bool as_source)
@@ -370,7 +369,7 @@ void moving_worker_leaves(const struct job *job)
 {
     list_for_each (node, &job->service->migrations) {
         struct migration *m = list_entry(node, struct migration, link);
-        if (m->job == job->id && !is_over(m) && !is_switched(m))
+        if (m->job == job->id && !migration_is_over(m) && !is_switched(m))
             migration_refused(m, -EAGAIN, "a worker left the job meanwhile");
     }
 }
@@ -381,7 +380,7 @@ void moving_aggregator_away(struct aggregator *a)
         struct migration *m = list_entry(node, struct migration, link);
         bool takes_part =
             has_lane_of(m, a, true) || has_lane_of(m, a, false) || has_keeper(m, a, NULL);
-        if (!is_over(m) && !is_switched(m) && takes_part)
+        if (!migration_is_over(m) && !is_switched(m) && takes_part)
             migration_refused(m, -ECONNRESET, "an aggregator left its control connection");
     }
 }
@@ -391,7 +390,8 @@ void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper,
 {
     list_for_each (node, &job->service->migrations) {
         struct migration *m = list_entry(node, struct migration, link);
-        if (m->job == job->id && !is_over(m) && !is_switched(m) && has_keeper(m, keeper, lane))
+        if (m->job == job->id && !migration_is_over(m) && !is_switched(m) &&
+            has_keeper(m, keeper, lane))
             migration_refused(m, -EAGAIN, "copies cannot be kept of what would be there");
     }
 }
@@ -400,11 +400,11 @@ void moving_aggregator_lost(struct aggregator *a)
 {
     list_for_each (node, &a->service->migrations) {
         struct migration *m = list_entry(node, struct migration, link);
-        if (!is_over(m) && has_lane_of(m, a, false))
+        if (!migration_is_over(m) && has_lane_of(m, a, false))
             migration_feed(m, MIGRATOR_E_TARGET_LOST);
-        if (!is_over(m) && has_lane_of(m, a, true) && !is_switched(m))
+        if (!migration_is_over(m) && has_lane_of(m, a, true) && !is_switched(m))
             migration_feed(m, MIGRATOR_E_SOURCE_LOST);
-        if (!is_over(m) && !is_switched(m) && waits_for_keeper(m, a))
+        if (!migration_is_over(m) && !is_switched(m) && waits_for_keeper(m, a))
             migration_refused(m, -ECONNRESET, "who keeps copies of what moves is lost");
     }
 }
@@ -414,7 +414,7 @@ void moving_end_job(struct job *job)
 {
     list_for_each (node, &job->service->migrations) {
         struct migration *m = list_entry(node, struct migration, link);
-        if (m->job != job->id || is_over(m))
+        if (m->job != job->id || migration_is_over(m))
             continue;
         bool is_late = is_switched(m);
         m->state = is_late ? MIGRATOR_C_DONE : MIGRATOR_C_ABORTED;

@@ -1,9 +1,13 @@
 /* What a migration takes along, and whether it may begin: looks, and changes nothing until all is
  * there. The way itself is in migration.c. */
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/claim.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/migration/internal.h"
 #include "svc/coordinator/replica/replica.h"
+#include "svc/coordinator/route/tell_lane.h"
 #include "svc/coordinator/snapshot/snapshot.h"
 
 #include <errno.h>
@@ -43,11 +47,11 @@ int moving_check(const struct job *job, struct err *err)
 {
     if (moving_is_busy(job))
         return err_set(err, -EBUSY, "tasks of job %.64s are on their way already", job->name);
-    if (saving_is_busy(job))
+    if (job_has_claim(job, CLAIM_SNAPSHOT))
         return err_set(err, -EBUSY, "a snapshot of job %.64s is being taken", job->name);
     if (job->failure)
         return err_set(err, -EAGAIN, "job %.64s has failed", job->name);
-    if (regrouping_is_busy(job))
+    if (job_has_claim(job, CLAIM_REGROUP))
         return err_set(err, -EAGAIN, "workers of job %.64s come or go", job->name);
     /* Who is away may miss that the lane it knows has let go (K20). */
     for (uint32_t rank = 0; rank < job->workers; rank++)

@@ -1,6 +1,8 @@
 /* What a lane keeps for a task (parameters, moments, a sum that goes on) on its way to the next:
  * pulled from the source, put to the target, a few messages at a time, so that both lanes and the
  * connections work at once and none of them ever holds more than those. It is not looked at. */
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/migration/internal.h"
 
 #include <errno.h>
@@ -117,7 +119,7 @@ static int pull(struct migration *m)
     return ask(m, t->source, &e, &part, got);
 }
 
-/* Asks for as many parts as may be on their way; installs when all have come. */
+/* Asks for as many parts as may be on their way; what follows begins when all have come. */
 static void fill(struct migration *m)
 {
     int error = 0;
@@ -132,11 +134,12 @@ static void fill(struct migration *m)
     if (error < 0)
         migration_refused(m, -ENOMEM, "gradpool serve is out of memory");
     else if (m->parts == 0)
-        migration_install(m);
+        m->then(m);
 }
 
-void migration_send_state(struct migration *m)
+void migration_send_state(struct migration *m, migration_fn then)
 {
+    m->then = then;
     m->at = 0;
     m->offset = 0;
     m->parts = 0;

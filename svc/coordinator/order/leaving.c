@@ -6,18 +6,34 @@
 
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/fleet/farewell.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/order/order.h"
-#include "svc/coordinator/outliving.h"
+#include "svc/coordinator/order/outliving.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/stopping.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PAUSE_NS (100 * NS_PER_MS) /* before another attempt, doubling ... */
 #define PAUSE_MOST_NS NS_PER_S     /* ... up to this */
 #define LOSES_BYTES 768
 #define NEXT_NS (5 * NS_PER_S) /* for the next local one to start, where nobody names a wait */
+
+struct leaving {
+    struct aggregator *aggregator;
+    uint64_t by_ns;       /* the process ends then */
+    uint64_t start_by_ns; /* until then the next local one is waited for */
+    uint64_t pause_ns;    /* before another attempt */
+    bool is_moving;       /* an order is under way */
+    bool is_over;         /* told to drain */
+    char why[256];        /* tasks stayed, last */
+    struct timer timer;
+};
 
 /* --- what is there --- */
 
@@ -116,8 +132,8 @@ static void name_losses(const struct aggregator *a, char *text)
                         *text ? "; " : "", tenant_prefix(job->tenant, prefix), job->name, count,
                         count == 1 ? "" : "s");
     }
-    if (*text && *a->leaving.why)
-        text_append(text, LOSES_BYTES, " (%s)", a->leaving.why);
+    if (*text && *a->leaving->why)
+        text_append(text, LOSES_BYTES, " (%s)", a->leaving->why);
 }
 
 /* --- the end --- */
@@ -144,20 +160,41 @@ void leaving_check_done(struct service *s)
         timer_start(&s->loop, &s->leave_timer, 0);
 }
 
+/* Jobs with tasks on an aggregator that ends with this process, and soon. */
+void leaving_end_jobs(const struct aggregator *a)
+{
+    struct service *s = a->service;
+    const char *stay = a->leaving ? a->leaving->why : "";
+    char why[ERR_TEXT_BYTES];
+    list_for_each_safe (node, &s->jobs) {
+        struct job *job = list_entry(node, struct job, link);
+        size_t bound = job->failure ? 0 : outliving_count_bound(job, a);
+        if (bound == 0)
+            continue;
+        snprintf(why, sizeof why,
+                 "the operator stopped the service (SIGTERM): %s, and %zu tensor%s could not move "
+                 "to other aggregators in time (--leave-timeout)",
+                 s->takes_along, bound, bound == 1 ? "" : "s");
+        log_warn("job %s ends: %s%s%s", job->name, why, *stay ? ": " : "", stay);
+        jobs_fail(job, NULL, -ESHUTDOWN, "%s", why);
+        jobs_end(job);
+    }
+}
+
 static void let_go(struct aggregator *a)
 {
     char name[AGGREGATOR_NAME_BYTES], loses[LOSES_BYTES];
     aggregator_name(a, name, sizeof name);
     name_losses(a, loses);
-    a->leaving.is_over = true;
-    timer_stop(&a->leaving.timer);
+    a->leaving->is_over = true;
+    timer_stop(&a->leaving->timer);
     if (*loses)
         log_warn("%s ends: %s", name, loses);
     else
         log_info("%s ends; nothing is lost with it", name);
     events_note(&a->service->events, "leave", "%s ends%s%s", name, *loses ? ": " : "", loses);
     if (a->service->leave_done)
-        stopping_end_jobs_of(a);
+        leaving_end_jobs(a);
     aggregator_drain_losing(a, loses);
 }
 
@@ -166,13 +203,13 @@ static void let_go(struct aggregator *a)
 static void look_again(struct aggregator *a, uint64_t pause_ns)
 {
     uint64_t at_ns = clock_now_ns() + pause_ns;
-    timer_start(&a->service->loop, &a->leaving.timer,
-                at_ns < a->leaving.by_ns ? at_ns : a->leaving.by_ns);
+    timer_start(&a->service->loop, &a->leaving->timer,
+                at_ns < a->leaving->by_ns ? at_ns : a->leaving->by_ns);
 }
 
 static void pause_a_while(struct aggregator *a)
 {
-    struct leaving *l = &a->leaving;
+    struct leaving *l = a->leaving;
     uint64_t next_ns = l->pause_ns ? 2 * l->pause_ns : PAUSE_NS;
     l->pause_ns = next_ns < PAUSE_MOST_NS ? next_ns : PAUSE_MOST_NS;
     look_again(a, l->pause_ns);
@@ -182,8 +219,8 @@ static void pause_a_while(struct aggregator *a)
 static void moved(struct service *s, const struct order *order)
 {
     struct aggregator *a = aggregator_find(s, order->from_aggregator);
-    struct leaving *l = a ? &a->leaving : NULL;
-    if (!a || l->is_over || a->state == AGGREGATOR_LOST)
+    struct leaving *l = a ? a->leaving : NULL;
+    if (!l || l->is_over)
         return;
     l->is_moving = false;
     snprintf(l->why, sizeof l->why, "%.255s", order->stays);
@@ -196,24 +233,24 @@ static void moved(struct service *s, const struct order *order)
 /* The next local one is worth a moment: else all would crowd on those that are there. */
 static bool waits_for_next(const struct aggregator *a)
 {
-    return clock_now_ns() < a->leaving.start_by_ns && fleet_is_any_coming(a->service);
+    return clock_now_ns() < a->leaving->start_by_ns && fleet_is_any_coming(a->service);
 }
 
 static void move(struct aggregator *a)
 {
-    timer_start(&a->service->loop, &a->leaving.timer, a->leaving.by_ns);
-    a->leaving.is_moving = true;
+    timer_start(&a->service->loop, &a->leaving->timer, a->leaving->by_ns);
+    a->leaving->is_moving = true;
     if (order_leave(a, moved))
         return;
-    a->leaving.is_moving = false;
+    a->leaving->is_moving = false;
     pause_a_while(a);
 }
 
 static void check(struct aggregator *a)
 {
-    struct leaving *l = &a->leaving;
+    struct leaving *l = a->leaving;
     const struct service *s = a->service;
-    if (l->by_ns == 0 || l->is_over || a->state == AGGREGATOR_LOST || s->phase != SERVICE_UP)
+    if (l->is_over || s->phase != SERVICE_UP)
         return;
     bool is_hopeless = s->leave_done && !outliving_has_any(s);
     if (clock_now_ns() >= l->by_ns)
@@ -231,29 +268,45 @@ static void check(struct aggregator *a)
 
 static void look(struct timer *timer)
 {
-    check(container_of(timer, struct aggregator, leaving.timer));
+    check(container_of(timer, struct leaving, timer)->aggregator);
 }
 
 /* --- the beginning --- */
 
+static struct leaving *leaving_create(struct aggregator *a, uint64_t by_ns)
+{
+    struct leaving *l = calloc(1, sizeof *l);
+    uint64_t now_ns = clock_now_ns(), named_ns = a->service->options.start_wait_ns;
+    uint64_t wait_ns = named_ns ? named_ns : NEXT_NS;
+    uint64_t half_ns = by_ns > now_ns ? (by_ns - now_ns) / 2 : 0;
+    if (!l)
+        return NULL;
+    l->aggregator = a;
+    l->by_ns = by_ns;
+    l->start_by_ns = now_ns + (wait_ns < half_ns ? wait_ns : half_ns);
+    timer_init(&l->timer, look);
+    return l;
+}
+
 static void begin(struct aggregator *a, uint64_t by_ns)
 {
-    struct service *s = a->service;
-    struct leaving *l = &a->leaving;
     char name[AGGREGATOR_NAME_BYTES];
-    uint64_t now_ns = clock_now_ns(), named_ns = s->options.start_wait_ns;
-    uint64_t wait_ns = named_ns ? named_ns : NEXT_NS;
-    bool is_first = l->by_ns == 0;
-    if (is_first || by_ns < l->by_ns)
-        l->by_ns = by_ns;
+    uint64_t now_ns = clock_now_ns(), left_ns = by_ns > now_ns ? by_ns - now_ns : 0;
+    bool is_first = !a->leaving;
+    if (is_first)
+        a->leaving = leaving_create(a, by_ns);
+    if (!a->leaving && a->peer)
+        peer_break(a->peer); /* the aggregator tells again when it is back */
+    if (!a->leaving)
+        return;
+    if (by_ns < a->leaving->by_ns)
+        a->leaving->by_ns = by_ns;
     if (is_first) {
-        uint64_t half_ns = by_ns > now_ns ? (by_ns - now_ns) / 2 : 0;
-        l->start_by_ns = now_ns + (wait_ns < half_ns ? wait_ns : half_ns);
         log_info("%s is to end: what it has moves to others, for %.1f s at most",
-                 aggregator_name(a, name, sizeof name), (double)(by_ns - now_ns) / NS_PER_S);
+                 aggregator_name(a, name, sizeof name), (double)left_ns / NS_PER_S);
         a->is_stopping = true;
         fleet_leaves(a);
-        keeping_check_all(s);
+        keeping_check_all(a->service);
     }
     look_again(a, 0);
 }
@@ -268,15 +321,19 @@ void leaving_handle(struct peer *p, const envelope *message)
     begin(a, clock_deadline_ns(clock_now_ns(), (int64_t)message->aggregator_ending->left_ms));
 }
 
-void leaving_init(struct aggregator *a) { timer_init(&a->leaving.timer, look); }
-
-void leaving_stop(struct aggregator *a) { timer_stop(&a->leaving.timer); }
+void leaving_stop(struct aggregator *a)
+{
+    if (a->leaving)
+        timer_stop(&a->leaving->timer);
+    free(a->leaving);
+    a->leaving = NULL;
+}
 
 void leaving_check_all(struct service *s)
 {
     list_for_each (node, &s->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);
-        if (a->leaving.by_ns > 0 && !a->leaving.is_over && !a->leaving.is_moving)
+        if (a->leaving && !a->leaving->is_over && !a->leaving->is_moving)
             look_again(a, 0);
     }
 }

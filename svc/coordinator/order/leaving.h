@@ -4,7 +4,6 @@
 
 #include "svc/coordinator/service.h"
 
-void leaving_init(struct aggregator *a);
 /* The aggregator is lost: nothing more is done for it. */
 void leaving_stop(struct aggregator *a);
 /* An aggregator has joined, or is back: those that leave may go on with it. */
@@ -17,17 +16,9 @@ void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service
 /* Whether they have ended. */
 void leaving_check_done(struct service *s);
 
-/* --- fleet/farewell.c --- */
+/* Jobs with tasks on an aggregator that ends with this process, and soon, fail and end. */
+void leaving_end_jobs(const struct aggregator *a);
 
-/* A local aggregator leaves: its slot is free, and the next one starts there at once, beside it, if
- * one is wanted; not before its end where it has fixed ports (--data-port). */
-void fleet_leaves(struct aggregator *a);
-/* The aggregator that leaves has the ports of this slot. */
-bool fleet_lacks_port(const struct slot *slot);
-/* Processes that have left their slots: ended at once, all gone, freed. */
-void farewells_kill(struct service *s, const struct aggregator *a);
-void farewells_end(struct service *s);
-bool farewells_are_over(const struct service *s);
-void farewells_destroy(struct service *s);
+void leaving_handle(struct peer *p, const envelope *message);
 
 #endif

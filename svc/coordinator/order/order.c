@@ -4,7 +4,13 @@
 
 #include "svc/base/log.h"
 #include "svc/base/text.h"
-#include "svc/coordinator/order/hold.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/fleet/open_lanes.h"
+#include "svc/coordinator/job/hold.h"
+#include "svc/coordinator/job/task.h"
+#include "svc/coordinator/placement/apply_plan.h"
+#include "svc/coordinator/recovery/recovery.h"
+#include "svc/coordinator/session/wait.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -173,7 +179,7 @@ static int check_lane(const struct lane *lane, uint32_t id, struct err *err)
         return err_set(err, -EINVAL, "lane %u is drained", id);
     if (lane->use == LANE_CLOSING)
         return err_set(err, -EBUSY, "lane %u is being emptied", id);
-    if (lane->use == LANE_PARKED && scaling_room(lane->aggregator->service) == 0)
+    if (lane->use == LANE_PARKED && lanes_room(lane->aggregator->service) == 0)
         return err_set(err, -ENOSPC, "lane %u is parked, and no more lanes may be open", id);
     return 0;
 }
@@ -188,7 +194,7 @@ static int choose_lanes(struct order *order, struct job *job, struct err *err)
     int error = check_lane(lane, order->lane, err);
     if (error < 0)
         return error;
-    scaling_open(lane);
+    lane_open(lane);
     order_hold_begin(job, lane);
     for (size_t i = 0; i < order->tasks_count; i++)
         order->tasks[i].lane = lane->id;

@@ -54,4 +54,6 @@ void order_give_back(struct lane *lane, const char *why);
 /* It has been given back: what drains under way have not taken from it stays there. */
 void orders_lane_back(const struct lane *lane);
 
+void orders_destroy(struct service *s);
+
 #endif

@@ -1,7 +1,12 @@
 /* `gradpool move` and `gradpool drain` as they come: who may ask, what is meant, which lanes are
  * given out no longer. order.c carries them out. */
+#include "svc/coordinator/order/request.h"
+
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/fleet/open_lanes.h"
 #include "svc/coordinator/order/order.h"
+#include "svc/coordinator/recovery/recovery.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -94,7 +99,7 @@ static bool lane_is_fit(struct peer *p, uint64_t request, uint32_t id)
                   "lane %u is drained: give it back first (gradpool drain --undo)", id);
     else if (lane->use == LANE_CLOSING)
         peer_fail(p, request, -EBUSY, "lane %u is being emptied: name another, or try again", id);
-    else if (lane->use == LANE_PARKED && scaling_room(p->service) == 0)
+    else if (lane->use == LANE_PARKED && lanes_room(p->service) == 0)
         peer_fail(p, request, -ENOSPC,
                   "lane %u is parked, and no more lanes may be open: raise --lanes-max", id);
     else
@@ -138,7 +143,7 @@ static enum lane_use given_back(const struct lane *lane)
 {
     const struct service *s = lane->aggregator->service;
     bool is_empty = lane->jobs == 0 && lane->arriving == 0;
-    return s->scaling.is_on && is_empty && scaling_room(s) == 0 ? LANE_PARKED : LANE_OPEN;
+    return s->scaling.is_on && is_empty && lanes_room(s) == 0 ? LANE_PARKED : LANE_OPEN;
 }
 
 void order_give_back(struct lane *lane, const char *why)

@@ -1,4 +1,6 @@
 /* What others are told to connect to: given, or found out from where we listen. */
+#include "svc/coordinator/peer/advertise.h"
+
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"

@@ -14,7 +14,7 @@
 static bool has_room(const struct peer *p, uint32_t bytes)
 {
     const struct service *s = p->service;
-    uint64_t most = quota_most(p->tenant, LIMIT_TENANT_MESSAGES);
+    uint64_t most = p->tenant->limits.most[LIMIT_TENANT_MESSAGES];
     if (most > FRAMES_BYTES_MAX / 2 && !tenants_has_one(s))
         most = FRAMES_BYTES_MAX / 2;
     return p->tenant->frame_bytes + bytes <= most && s->frame_bytes + bytes <= FRAMES_BYTES_MAX;

@@ -1,15 +1,17 @@
 /* Control connections: accepting, greeting, handing each message to its handler, letting go. Owns
  * struct peer. A peer is freed only from the loop (its own timer), never inside a handler, so
  * handlers may break any peer at any time (K5). What it sends is read in its turn alone (K99). */
+#include "svc/coordinator/peer/peer.h"
+
 #include "svc/base/log.h"
 #include "svc/base/text.h"
-#include "svc/coordinator/membership/iteration_hold.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/order/leaving.h"
 #include "svc/coordinator/peer/frames.h"
 #include "svc/coordinator/peer/visitors.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/iteration_hold.h"
 #include "svc/coordinator/snapshot/snapshot.h"
 #include "svc/coordinator/stopping.h"
 #include "svc/coordinator/timeline/timeline.h"
@@ -34,47 +36,6 @@
 /* With so much of ours unread, a peer is answered no more. */
 #define BACKLOG_BYTES_READ_ON (256u << 10)
 
-typedef void (*handler_fn)(struct peer *p, const envelope *message);
-
-static const struct {
-    int body;
-    int role;
-    handler_fn handle;
-} handlers[] = {
-    {BODY(JOIN_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, join_handle},
-    {BODY(LEAVE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, leave_handle},
-    {BODY(DECLARE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, declare_handle},
-    {BODY(UNDECLARE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, undeclare_handle},
-    {BODY(RESIZE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, members_handle_resize},
-    {BODY(HELD_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, holding_handle},
-    {BODY(TICKET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, ticket_handle},
-    {BODY(LATE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, late_handle},
-    {BODY(TIMELINE_TOLD), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, timelines_handle_told},
-    {BODY(AGGREGATOR_JOIN), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_join},
-    {BODY(LANE_FAILURE), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_failure},
-    {BODY(WORKER_LOST), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, members_handle_lost},
-    {BODY(COPY_TICKET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, copy_ticket_handle},
-    {BODY(AGGREGATOR_ENDING), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, leaving_handle},
-    {BODY(AGGREGATOR_LEAVE), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_leave},
-    {BODY(STATUS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, view_handle_status},
-    {BODY(JOBS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, view_handle_jobs},
-    {BODY(EXPLAIN_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, explain_handle},
-    {BODY(PLAN_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, plan_handle},
-    {BODY(REPORT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, report_handle},
-    {BODY(MOVE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, order_handle_move},
-    {BODY(DRAIN_LANES_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, order_handle_drain},
-    {BODY(SNAPSHOT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, saving_handle_request},
-    {BODY(SNAPSHOT_NEXT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, saving_handle_next},
-    {BODY(SNAPSHOT_END_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, saving_handle_end},
-    {BODY(TIMELINE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, timelines_handle_request},
-    {BODY(TIMELINE_NEXT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, timelines_handle_next},
-    {BODY(STOP_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, stopping_handle},
-    {BODY(TENANT_ADD_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_add},
-    {BODY(TENANT_SET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_set},
-    {BODY(TENANT_REVOKE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_revoke},
-    {BODY(TENANTS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_list},
-};
-
 bool text_is_plain(const char *text) { return !strchr(text, '"') && text_is_harmless(text); }
 
 bool text_is_node(const char *text) { return strlen(text) <= HOST_NAME_MAX && text_is_plain(text); }
@@ -89,9 +50,7 @@ static void peer_destroy(struct peer *p)
         p->tenant->connections--;
     p->service->outer_descriptors -= !p->is_local;
     visitors_forget(p);
-    waits_cancel(p);
-    saving_peer_gone(p);
-    timelines_peer_gone(p);
+    p->service->on_peer->ends(p);
     timer_stop(&p->timer);
     frames_forget(p);
     turn_fini(&p->service->loop.turns, &p->turn);
@@ -107,11 +66,9 @@ static void peer_gone(struct peer *p)
     struct aggregator *aggregator = p->aggregator;
     struct session *session = p->session;
     bool was_closed = channel_was_closed(p->channel);
+    struct service *s = p->service;
     peer_destroy(p);
-    if (aggregator)
-        aggregator_away(aggregator, aggregator_grace_ns(aggregator));
-    if (session)
-        session_away(session, SESSION_AWAY_NS, was_closed);
+    s->on_peer->connection_ended(aggregator, session, was_closed);
 }
 
 /* A peer that waits for a turn is late by our doing. */
@@ -326,41 +283,16 @@ static void greet(struct peer *p, const envelope *message)
     p->role = hello->role;
     p->state = PEER_OPEN;
     timer_stop(&p->timer);
-    silence_watch(p);
+    p->service->on_peer->opened(p);
     peer_send(p, &e);
-}
-
-/* Only requests are answered: a Failure for a Failure would come back for ever (H9). */
-static void refuse(struct peer *p, const envelope *message, int code, const char *text)
-{
-    if (channel_wants_answer(message))
-        return peer_fail(p, message->id, code, "%s", text);
-    log_debug("%s: message %d was dropped: %s", channel_peer(p->channel), (int)message->body_case,
-              text);
-}
-
-static void handle(struct peer *p, const envelope *message)
-{
-    for (size_t i = 0; i < sizeof handlers / sizeof *handlers; i++) {
-        if (handlers[i].body != (int)message->body_case)
-            continue;
-        if (handlers[i].role == (int)p->role)
-            return handlers[i].handle(p, message);
-        return refuse(p, message, -EPERM, "not for a connection of this role");
-    }
-    if (p->aggregator && channel_is_reply(message))
-        return call_answer(p->aggregator, message);
-    refuse(p, message, -EOPNOTSUPP, "gradpool serve does not answer this message");
 }
 
 static void handle_message(struct peer *p, envelope *message)
 {
-    if (p->aggregator)
-        liveness_heard(p->aggregator);
     if (p->state == PEER_GREETING)
         greet(p, message);
     else if (p->state == PEER_OPEN)
-        handle(p, message);
+        p->service->on_peer->message_came(p, message);
     gradpool__wire__envelope__free_unpacked(message, NULL);
     visitors_heard(p);
 }
@@ -407,7 +339,7 @@ static bool receive(struct peer *p)
     uint64_t began_ns = clock_now_ns();
     for (int i = 0; i < MESSAGES_IN_A_ROW && clock_now_ns() < began_ns + TURN_NS; i++) {
         envelope *message;
-        if (view_answer(p))
+        if (p->service->on_peer->answer_is_ready(p))
             continue;
         p->is_held = is_held_back(p);
         if (p->is_held)
@@ -448,7 +380,7 @@ static void take_turn(struct turn *turn)
     if (is_behind && p->state == PEER_OPEN)
         turn_wait(&p->service->loop.turns, turn);
     else if (p->process_ended && p->session)
-        session_process_ended(p->session);
+        p->service->on_peer->is_read_out(p);
     if (p->state != PEER_BROKEN)
         update_events(p);
 }

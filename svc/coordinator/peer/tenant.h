@@ -45,7 +45,16 @@ bool tenants_has_one(const struct service *s);
 const char *tenant_prefix(const struct tenant *tenant, char *buffer);
 /* For channel_accept_keys(); `context` is the service. -ENOENT, -EKEYREVOKED. */
 int tenants_find_key(void *context, const char *name, struct key *ret_key);
-/* A revoke that a crash cut short is carried on: its jobs end. */
-void tenants_end_revoked(struct service *s);
+
+/* In no store yet. NULL: no memory. */
+struct tenant *tenant_create(struct service *s, const char *name);
+void tenant_destroy(struct tenant *tenant);
+/* Stores it, its secret safely on the disk. */
+int tenant_keep(struct service *s, const struct tenant *tenant, struct err *err);
+/* The local one does not count. */
+size_t tenants_count(struct service *s);
+void tenant_adopt_limits(struct tenant *tenant, const struct limits *limits);
+/* "tenant acme"; fills `buffer` and returns it. */
+const char *tenant_title(const struct tenant *tenant, char *buffer, size_t buffer_bytes);
 
 #endif

@@ -112,7 +112,7 @@ int visitors_admit(struct peer *p, struct tenant *tenant, struct err *err)
 {
     struct service *s = p->service;
     char who[192];
-    quota_tenant_name(tenant, who, sizeof who);
+    tenant_title(tenant, who, sizeof who);
     int error =
         limits_check(&tenant->limits, LIMIT_TENANT_CONNECTIONS, who, tenant->connections, 1, err);
     if (error == 0 && tenant->connections >= share(s))

@@ -1,7 +1,13 @@
 /* Where pieces lie: what becomes of the packer's plan, and what each lane carries. The packer
  * decides (ask_packer.c tells it what there is). */
+#include "svc/coordinator/placement/apply_plan.h"
+
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/fleet/open_lanes.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/placement/ask_packer.h"
+#include "svc/coordinator/placement/reason.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
 
@@ -9,40 +15,6 @@
 #include <stdlib.h>
 
 /* --- what lies where --- */
-
-void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane)
-{
-    struct share *share = jobs_share(tensor->job, lane);
-    uint64_t bytes = tensor_bytes(tensor, piece->elements);
-    if (!share)
-        return service_retry_later(tensor->job->service); /* stays stranded meanwhile */
-    lane->jobs += share->pieces == 0;
-    lane->pieces++;
-    lane->ranks += tensor->job->workers;
-    lane->load_bytes += bytes;
-    share->pieces++;
-    share->bytes += bytes;
-    piece->lane = lane;
-    piece->state = PIECE_PLACED;
-}
-
-void piece_detach(struct tensor *tensor, struct piece *piece)
-{
-    if (!piece->lane)
-        return;
-    struct share *share = jobs_share(tensor->job, piece->lane);
-    uint64_t bytes = tensor_bytes(tensor, piece->elements);
-    share->pieces--;
-    share->bytes -= bytes;
-    piece->regroups = false; /* where it goes nobody has it */
-    piece->lane->load_bytes -= bytes;
-    piece->lane->pieces--;
-    piece->lane->ranks -= tensor->job->workers;
-    if (share->pieces == 0 && piece->lane->jobs-- > 1)
-        piece->lane->shared_ns = clock_now_ns();
-    piece->lane = NULL;
-    piece->state = PIECE_STRANDED;
-}
 
 /* --- planning --- */
 
@@ -113,7 +85,7 @@ static void note_shares(struct job *job, const struct answer *answer, enum ask_f
         struct share *share = lane ? jobs_share(job, lane) : NULL;
         if (!share)
             continue;
-        scaling_open(lane);
+        lane_open(lane);
         share->how = answer->how;
         bool goes_along = why == ASK_FOR_LEAVING || why == ASK_FOR_ENDING; /* with the tasks */
         if (planned->lane_ns > 0 && !goes_along)

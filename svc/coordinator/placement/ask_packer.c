@@ -5,6 +5,9 @@
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/fleet/open_lanes.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/placement/budget.h"
 #include "svc/coordinator/placement/neighbour.h"
 #include "svc/coordinator/placement/shrinking.h"
@@ -207,6 +210,14 @@ size_t lanes_on_offer(const struct service *s)
     return count;
 }
 
+/* A period that is told is taken for that of a job alone here: its lane time dealt over as many
+ * lanes as it would be measured on. On fewer it would lengthen itself (L3 of packer). */
+size_t job_own_lanes(const struct job *job)
+{
+    size_t lanes = lanes_on_offer(job->service);
+    return lanes == 0 || lanes > job->workers ? job->workers : lanes;
+}
+
 static size_t count_lanes(const struct service *s)
 {
     size_t count = 1;
@@ -222,9 +233,8 @@ static size_t add_slot(struct offer *offer, const struct slot *slot)
 {
     bool is_coming = fleet_is_coming(slot);
     for (uint32_t i = 0; i < slot->lanes_count && (is_coming || fleet_may_start(slot)); i++)
-        offer->lanes[offer->count++] = (struct packer_lane){.id = scaling_slot_lane(slot, i),
-                                                            .state = PACKER_LANE_UNSTARTED,
-                                                            .memory_bytes = UINT64_MAX};
+        offer->lanes[offer->count++] = (struct packer_lane){
+            .id = slot_lane(slot, i), .state = PACKER_LANE_UNSTARTED, .memory_bytes = UINT64_MAX};
     return is_coming ? slot->open_count : 0;
 }
 
@@ -268,7 +278,7 @@ static int offer_lanes(const struct job *job, enum ask_for why, bool starts,
     add_lanes(&offer, job, is_offered, why);
     if (offer.count == 0)
         add_lanes(&offer, job, is_last_resort, why);
-    size_t room = has_no_choice(why) ? scaling_room_now(s) : scaling_room(s), coming = 0;
+    size_t room = has_no_choice(why) ? lanes_room_now(s) : lanes_room(s), coming = 0;
     for (size_t i = 0; i < s->slots_count && starts; i++)
         coming += add_slot(&offer, &s->slots[i]);
     qsort(offer.lanes, offer.count, sizeof *offer.lanes, compare_lanes);
@@ -315,14 +325,14 @@ static bool starts_more(struct job *job, const struct packer_request *request,
     struct packer_plan plan;
     struct offer offer;
     bool starts = false;
-    if (!scaling_may_start(job) || offer_lanes(job, ASK_FOR_NEW, true, &offer) < 0)
+    if (!waiting_may_start(job) || offer_lanes(job, ASK_FOR_NEW, true, &offer) < 0)
         return false;
     more.lanes = offer.lanes;
     more.lanes_count = offer.count;
     more.nodes = offer.budgets.nodes;
     more.nodes_count = offer.budgets.count;
     if (offer.count > 0 && packer_place(&more, &plan, NULL, 0) == 0) {
-        starts = job->is_trial || scaling_start_for(job, &plan);
+        starts = job->is_trial || waiting_start_for(job, &plan);
         if (job->is_trial)
             *ret_plan = plan;
         else
@@ -385,7 +395,7 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
 static bool waits_for_any(struct job *job, const struct packer_request *request, enum ask_for why)
 {
     return why == ASK_FOR_NEW && request->lanes_count == 0 && !job->is_trial &&
-           scaling_wait_for_any(job);
+           waiting_for_any(job);
 }
 
 /* A refusal beside a job that is not measured may be none a few rounds later. */

@@ -3,7 +3,7 @@
 #define GRADPOOL_COORDINATOR_PLACEMENT_ASK_PACKER_H
 
 #include "packer/packer.h"
-#include "svc/coordinator/job/tensor.h"
+#include "svc/coordinator/job/task.h"
 
 struct answer {
     struct packer_plan plan; /* for packer_plan_fini() */
@@ -34,16 +34,5 @@ size_t lanes_on_offer(const struct service *s);
 size_t job_own_lanes(const struct job *job);
 /* How its new tensors are cut, before they are described and asked for. */
 void choose_piece_bytes(struct job *job);
-
-/* apply_plan.c: for a trial with these tensors. Pieces get lanes, as long as these run, but nothing
- * lies on them. */
-int placing_try(struct job *job, struct answer *ret_answer, struct err *err);
-
-/* reason.c: why a lane was chosen, in words that follow "lane 3: ". */
-const char *share_why(enum share_how how);
-/* Logs where `count` things of the job go, and why: subject and verb are `one` or `many`. What is
- * not the first of a job is for debugging only: some declare tensor by tensor. */
-void deciding_log(const struct job *job, const char *one, const char *many, size_t count,
-                  bool is_first, const struct answer *answer);
 
 #endif

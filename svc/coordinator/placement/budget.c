@@ -4,6 +4,7 @@
 
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/service.h"
 

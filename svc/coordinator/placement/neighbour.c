@@ -2,7 +2,7 @@
  * lane. In order of lanes and jobs, so that the same service gives the same sums (P1 of packer). */
 #include "svc/coordinator/placement/neighbour.h"
 
-#include "svc/coordinator/measure/phase.h"
+#include "svc/coordinator/placement/phase.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* Says in the log which lanes a job was given and why. Owns the sentences; decides nothing. */
+#include "svc/coordinator/placement/reason.h"
+
 #include "svc/coordinator/placement/ask_packer.h"
 #include "svc/coordinator/service.h"
 

@@ -6,6 +6,7 @@
 #include "packer/elastic.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/job/members.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/service.h"
 

@@ -3,10 +3,13 @@
 #include "svc/coordinator/placement/waiting.h"
 
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/fleet/open_lanes.h"
 #include "svc/coordinator/placement/neighbour.h"
 #include "svc/coordinator/service.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,3 +131,60 @@ uint64_t waiting_left_ns(const struct job *job)
         job->start_by_ns > job->measure_by_ns ? job->start_by_ns : job->measure_by_ns;
     return until_ns > now_ns ? until_ns - now_ns : 1;
 }
+
+/* --- aggregators that start --- */
+
+static bool may_wait(const struct job *job)
+{
+    return job->service->phase == SERVICE_UP &&
+           (job->start_by_ns == 0 || job->start_by_ns > clock_now_ns());
+}
+
+static void begin_wait(struct job *job)
+{
+    if (job->start_by_ns == 0)
+        job->start_by_ns = clock_now_ns() + waiting_lane_ns(job);
+}
+
+bool waiting_may_start(const struct job *job)
+{
+    return job->service->scaling.is_on && may_wait(job);
+}
+
+bool waiting_for_any(struct job *job)
+{
+    if (!may_wait(job))
+        return false;
+    begin_wait(job);
+    return true;
+}
+
+static void start_for(struct job *job, struct slot *slot)
+{
+    char text[640], prefix[TENANT_PREFIX_BYTES];
+    if (fleet_is_coming(slot))
+        return;
+    snprintf(text, sizeof text, "a local aggregator starts on cores %.64s for job %s%.127s",
+             slot->cores, tenant_prefix(job->tenant, prefix), job->name);
+    events_note(&job->service->events, "start", "%s", text);
+    log_info("growth: start: %s", text);
+    fleet_want(slot, 0);
+}
+
+bool waiting_start_for(struct job *job, const struct packer_plan *plan)
+{
+    bool waits = false;
+    for (size_t i = 0; i < plan->shares_count; i++) {
+        if (plan->shares[i].state != PACKER_LANE_UNSTARTED)
+            continue;
+        struct slot *slot = slot_of_lane(job->service, plan->shares[i].lane);
+        start_for(job, slot);
+        slot->open_count += slot->open_count == 0;
+        waits = true;
+    }
+    if (waits)
+        begin_wait(job);
+    return waits;
+}
+
+void waiting_placed(struct job *job) { job->start_by_ns = job->measure_by_ns = 0; }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 struct job;
+struct packer_plan;
 struct packer_request;
 
 /* A declare waits so long for a lane, as its worker has named it. */
@@ -20,5 +21,15 @@ void waiting_end(struct job *job, bool goes_on);
 const struct job *waiting_for_measure(struct job *job, const struct packer_request *request);
 /* Of the wait that a declare begins now. */
 uint64_t waiting_left_ns(const struct job *job);
+
+/* Whether a job that finds no lane as it should may wait for an aggregator to start. */
+bool waiting_may_start(const struct job *job);
+/* Starts the aggregators that the plan needs; false: it needs none. */
+bool waiting_start_for(struct job *job, const struct packer_plan *plan);
+/* For a job that finds no lane at all, under any policy: whether it may wait for an aggregator to
+ * come, and it does then. */
+bool waiting_for_any(struct job *job);
+/* It has its lanes, and waits no longer. */
+void waiting_placed(struct job *job);
 
 #endif

@@ -1,11 +1,19 @@
 /* What happens to pieces when an aggregator is lost or comes back. A lost one is fenced before this
  * file hears of it (K4). Tasks move whole, keep their numbers, and get the job's next epoch. */
+#include "svc/coordinator/recovery/recovery.h"
+
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/declare/declaration.h"
+#include "svc/coordinator/job/share.h"
+#include "svc/coordinator/job/task.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/migration/migration.h"
+#include "svc/coordinator/placement/apply_plan.h"
 #include "svc/coordinator/placement/waiting.h"
 #include "svc/coordinator/replica/replica.h"
+#include "svc/coordinator/route/tell_lane.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/snapshot/snapshot.h"
 
@@ -257,7 +265,7 @@ void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
         struct job *job = list_entry(node, struct job, link);
         telling_place(job);
         tensors_send_routes(job, NULL, is_back, a);
-        declare_check_waits(job);
+        s->on_job->tensors_are_settled(job);
         regrouping_check(job);
     }
 }

@@ -3,6 +3,8 @@
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/tensor.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"

@@ -6,6 +6,9 @@
 #include "packer/packer.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/job/tensor.h"
 #include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/service.h"
@@ -161,7 +164,7 @@ static size_t find_changes(struct job *job, struct change *changes, size_t room)
         for (size_t i = 0; i < tensor->pieces_count && count < room; i++) {
             struct piece *piece = &tensor->pieces[i];
             if (piece->state != PIECE_READY || !wants_copy(tensor, piece) ||
-                moving_has(job, piece->id))
+                job->service->on_job->piece_moves(job, piece->id))
                 continue;
             uint32_t keeper = keeping_choose(tensor, piece, piece->lane);
             if (keeper != piece->keeping.keeper)
@@ -315,7 +318,7 @@ void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane,
 void keeping_unreachable(struct aggregator *a, struct job *job, const struct lane *lane)
 {
     keeping_relieve(a, job, lane->id, "it does not reach that");
-    moving_keeper_unfit(job, a, lane);
+    a->service->on_job->keeper_is_unfit(job, a, lane);
     for (size_t t = 0; t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
             struct keeping *now = &job->tensors[t]->pieces[i].keeping;
@@ -398,7 +401,7 @@ bool keeping_has(const struct aggregator *a, const struct job *job, const struct
             if (is_its && (!lane || piece->lane == lane))
                 return true;
         }
-    return moving_has_keeper(job, a, lane);
+    return a->service->on_job->keeps_what_moves(job, a, lane);
 }
 
 static void ended(struct service *s, void *data, const envelope *reply, int code, const char *text)

@@ -2,6 +2,7 @@
 #ifndef GRADPOOL_COORDINATOR_REPLICA_REPLICA_H
 #define GRADPOOL_COORDINATOR_REPLICA_REPLICA_H
 
+#include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/job/job.h"
 
 /* The aggregator that is to keep a copy of the piece when it lies on that lane; 0: none. The one

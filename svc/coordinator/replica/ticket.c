@@ -1,6 +1,8 @@
 /* Tickets for keepers of copies: as those of workers (route/ticket.c), but asked for and told on
  * the aggregators' own connections, unasked both ways: a keeper asks until it is told something
  * final.  */
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
 #include "svc/wire/record.h"

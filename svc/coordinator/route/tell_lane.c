@@ -1,10 +1,16 @@
 /* Telling lanes what they are to serve, and what no longer. A piece is PIECE_ASKED from the request
  * to the answer; an answer for a piece that has moved meanwhile is passed over. */
+#include "svc/coordinator/route/tell_lane.h"
+
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/members.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/goodbye.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -67,8 +73,8 @@ static void lane_answered(struct service *s, void *data, const envelope *reply, 
     keeping_check(job);
     if (reply && placed->recovering)
         tensors_send_routes(job, NULL, is_of, placed);
-    declare_check_waits(job);
-    regrouping_check(job);
+    s->on_job->tensors_are_settled(job);
+    s->on_job->may_regroup(job);
 }
 
 void telling_spec(const struct tensor *tensor, const struct piece *piece, struct terms *terms,

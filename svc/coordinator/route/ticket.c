@@ -1,9 +1,14 @@
 /* Tickets for the data plane (wire W7): made here, told to the lane first, then to the worker. Must
  * never let a worker take a lane for lost that may come back: nobody would tell it of another one
  * (K56). */
+#include "svc/coordinator/route/ticket.h"
+
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/quota.h"
-#include "svc/coordinator/peer/kept.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/kept.h"
+#include "svc/coordinator/session/wait.h"
 #include "svc/wire/record.h"
 
 #include <errno.h>

@@ -1,6 +1,9 @@
 /* Ranks that have said goodbye, told to the lanes of their job: one that they never spoke to would
  * be waited for there until a deadline. Owns the timer of that. README: K55. */
+#include "svc/coordinator/session/goodbye.h"
+
 #include "svc/base/log.h"
+#include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>

@@ -1,7 +1,10 @@
 /* Whether the hosts of workers are still there. Owns the timer of looks. What is looked at is what
  * the worker's kernel says: a worker that is stopped, or reads nothing, is late and not dead, so no
  * word of its own must ever be needed here (K53). */
+#include "svc/coordinator/session/host_silence.h"
+
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/session.h"
 
 /* --worker-timeout is 8 looks long: quiet for 5 of them, a host is asked, and has 3 to answer. */
 #define LOOKS 8

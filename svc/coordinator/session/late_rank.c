@@ -1,5 +1,7 @@
 /* Knowledge about ranks for which others wait: for the text of an error or of a warning, nothing
  * else. Decides nothing about anybody. README: K77. */
+#include "svc/coordinator/session/late_rank.h"
+
 #include "svc/base/process.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/fleet/fleet.h"

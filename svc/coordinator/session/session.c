@@ -1,11 +1,16 @@
 /* Workers of a job: connected, away, gone. Owns struct session. A worker that is lost fails its
  * job: a sum without it is not the sum that was asked for (K6). */
+#include "svc/coordinator/session/session.h"
+
 #include "svc/base/log.h"
-#include "svc/coordinator/membership/iteration_hold.h"
+#include "svc/coordinator/aggregator/process.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/peer/visitors.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/goodbye.h"
+#include "svc/coordinator/session/iteration_hold.h"
+#include "svc/coordinator/session/wait.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -78,6 +83,13 @@ void session_destroy(struct session *session)
     free(session);
 }
 
+void sessions_destroy(struct job *job)
+{
+    for (uint32_t rank = 0; job->sessions && rank < job->workers; rank++)
+        if (job->sessions[rank])
+            session_destroy(job->sessions[rank]);
+}
+
 void session_row(const struct session *session, struct store_row *ret_row)
 {
     *ret_row = (struct store_row){.table = STORE_SESSION};
@@ -123,7 +135,7 @@ static void lost_because(struct session *session, const char *why)
         peer_break(peer);
     if (job->continues && !job->failure) {
         log_warn("%s is gone%s; its job goes on", session_name(session, name, sizeof name), why);
-        members_leave(session);
+        job->service->on_job->session_is_lost(session);
     } else {
         jobs_fail(job, session, -ECONNRESET, "%s is gone%s",
                   session_name(session, name, sizeof name), why);
@@ -269,11 +281,7 @@ struct session *session_create(struct job *job, uint32_t rank, const char *node)
     return session;
 }
 
-void session_leave(struct session *session)
-{
-    moving_worker_leaves(session->job);
-    end(session, SESSION_LEFT);
-}
+void session_leave(struct session *session) { end(session, SESSION_LEFT); }
 
 int session_restore(struct service *s, const struct store_session *row)
 {

@@ -1,9 +1,11 @@
 /* How the tensors of a snapshot come to stand still: one rank is held at the end of an iteration,
  * then lanes let go of all pieces. Decides which they are; moves nothing. README: K47. */
 #include "svc/base/cleanup.h"
-#include "svc/coordinator/membership/iteration_hold.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/job/claim.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/migration/migration.h"
+#include "svc/coordinator/session/iteration_hold.h"
 #include "svc/coordinator/snapshot/internal.h"
 #include "svc/reduce/update.h"
 
@@ -278,6 +280,7 @@ static void ask_all(struct saving *sv, struct job *job)
     sv->pending = 0;
     sv->state = SAVING_RESTS;
     sv->are_released = true;
+    job_claim(job, CLAIM_SNAPSHOT);
     for (size_t i = 0; i < job->shares_count && r == 0; i++)
         r = ask_lane(sv, job, job->shares[i].lane);
     if (r < 0)
@@ -294,7 +297,7 @@ static int check_job(const struct saving *sv, const struct job *job, struct err 
         return err_set(err, -EPIPE, "job %.64s has failed: %s", job->name, job->failure);
     if (moving_is_busy(job))
         return err_set(err, -EBUSY, "tasks of job %.64s are on their way", job->name);
-    if (regrouping_is_busy(job))
+    if (job_has_claim(job, CLAIM_REGROUP))
         return err_set(err, -EAGAIN, "workers of job %.64s come or go", job->name);
     const struct saving *other = saving_of(job);
     if (other && other != sv)
@@ -353,4 +356,16 @@ void saving_begin(struct saving *sv)
         qsort(sv->wanted, sv->wanted_count, sizeof *sv->wanted, compare_numbers);
     timer_init(&sv->timer, try_again);
     attempt(sv);
+}
+
+void saving_give_way(const struct job *job, const char *why)
+{
+    struct saving *sv = saving_of(job);
+    struct err err;
+    if (!sv || sv->state == SAVING_WAITS)
+        return;
+    if (sv->are_released)
+        return saving_break(sv, -EAGAIN, "job %.64s: no snapshot: %s; try again", job->name, why);
+    err_set(&err, -EAGAIN, "job %.64s: no snapshot: %s", job->name, why);
+    saving_hindered(sv, &err);
 }

@@ -1,6 +1,8 @@
 /* What a snapshot reads of lanes: the arrays of one tensor after the other, some parts at a time,
  * which go on to who asked as they are. Owns the cursor and the parts on their way; never holds
  * more than one answer's worth. README: K47. */
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/snapshot/internal.h"
 
 #include <errno.h>

@@ -6,7 +6,9 @@
 
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
-#include "svc/coordinator/membership/iteration_hold.h"
+#include "svc/coordinator/job/claim.h"
+#include "svc/coordinator/route/tell_lane.h"
+#include "svc/coordinator/session/iteration_hold.h"
 #include "svc/coordinator/snapshot/internal.h"
 
 #include <errno.h>
@@ -39,16 +41,13 @@ struct saving *saving_of(const struct job *job)
     return NULL;
 }
 
-bool saving_is_busy(const struct job *job)
-{
-    const struct saving *sv = saving_of(job);
-    return sv && sv->are_released;
-}
-
 /* --- the end --- */
 
 void saving_free(struct saving *sv)
 {
+    struct job *job = sv->are_released ? jobs_find_id(sv->service, sv->job) : NULL;
+    if (job)
+        job_unclaim(job, CLAIM_SNAPSHOT);
     timer_stop(&sv->timer);
     list_remove(&sv->link);
     saving_forget_batch(sv);
@@ -94,6 +93,8 @@ void saving_let_go_on(struct saving *sv)
                  "snapshot",
                  job->name, sv->tensors_count, sv->pieces[0].round,
                  (double)(clock_now_ns() - sv->stood_ns) / NS_PER_MS);
+    if (job && sv->are_released)
+        job_unclaim(job, CLAIM_SNAPSHOT);
     sv->are_released = false;
     sv->turn++;
 }
@@ -129,18 +130,6 @@ void saving_await(struct saving *sv)
     timer_stop(&sv->timer);
     timer_init(&sv->timer, was_silent);
     timer_start(&sv->service->loop, &sv->timer, clock_now_ns() + SILENCE_NS);
-}
-
-void saving_give_way(const struct job *job, const char *why)
-{
-    struct saving *sv = saving_of(job);
-    struct err err;
-    if (!sv || sv->state == SAVING_WAITS)
-        return;
-    if (sv->are_released)
-        return saving_break(sv, -EAGAIN, "job %.64s: no snapshot: %s; try again", job->name, why);
-    err_set(&err, -EAGAIN, "job %.64s: no snapshot: %s", job->name, why);
-    saving_hindered(sv, &err);
 }
 
 bool saving_takes_long(struct saving *sv)

@@ -5,8 +5,6 @@
 
 #include "svc/coordinator/job/job.h"
 
-/* One of this job is being taken: its tasks stay where they are. */
-bool saving_is_busy(const struct job *job);
 /* What else is to happen to the job goes first: it trains on, and who asked is told why. */
 void saving_give_way(const struct job *job, const char *why);
 /* It is away, or lost: what stands still there is met again when it is back (K19). */
@@ -15,5 +13,9 @@ void saving_aggregator_gone(const struct aggregator *a);
 void saving_peer_gone(const struct peer *p);
 /* At the end of the service: nobody is told anything. */
 void saving_destroy(struct service *s);
+
+void saving_handle_request(struct peer *p, const envelope *message);
+void saving_handle_next(struct peer *p, const envelope *message);
+void saving_handle_end(struct peer *p, const envelope *message);
 
 #endif

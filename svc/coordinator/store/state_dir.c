@@ -1,4 +1,6 @@
 /* The state directory and the lock that keeps a second coordinator out. */
+#include "svc/coordinator/store/state_dir.h"
+
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/service.h"

@@ -1,6 +1,7 @@
 /* Who records for a timeline: asked for a batch, whose answer also says how its clock stands to
  * ours. One question at a time, and one batch that waits to be told: so what this process holds is
  * bounded. README: K54. */
+#include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/timeline/internal.h"
 #include "svc/wire/trace_ring.h"
 

@@ -6,6 +6,7 @@
 
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/view/status.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -30,4 +30,9 @@ void display_wake(struct service *s);
 /* Destroys it; fine without one. */
 void display_end(struct service *s);
 
+struct peer;
+
+/* `gradpool report`: what the display was shown, as a text. */
+void report_handle(struct peer *p, const envelope *message);
+
 #endif

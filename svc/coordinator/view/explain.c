@@ -1,11 +1,16 @@
 /* Why each task of a job lies where it does: what `gradpool explain` asks for. Shows what is kept
  * already, asks nobody, changes nothing. */
+#include "svc/coordinator/view/explain.h"
+
 #include "svc/base/cleanup.h"
-#include "svc/coordinator/measure/phase.h"
+#include "svc/coordinator/job/hold.h"
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/membership/membership.h"
-#include "svc/coordinator/order/hold.h"
 #include "svc/coordinator/placement/ask_packer.h"
 #include "svc/coordinator/placement/neighbour.h"
+#include "svc/coordinator/placement/phase.h"
+#include "svc/coordinator/placement/reason.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>

@@ -2,6 +2,8 @@
  * jobs have there (K98). Owns nothing. */
 #include "svc/coordinator/view/lanes.h"
 
+#include "svc/coordinator/aggregator/busy_time.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/measure/measure.h"
 
 static void add_use(WIRE(LaneUse) * shown, const WIRE(JobUse) * use)

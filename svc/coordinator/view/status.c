@@ -1,12 +1,19 @@
 /* What operators are shown: status and jobs. Asks the aggregators for figures first, and shows the
  * last known ones of those that do not answer in time. Answers are made in turns of those who have
  * asked, who pay for them (K99). */
+#include "svc/coordinator/view/status.h"
+
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/aggregator/ping.h"
+#include "svc/coordinator/job/members.h"
 #include "svc/coordinator/job/quota.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/placement/neighbour.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/session.h"
+#include "svc/coordinator/session/wait.h"
 #include "svc/coordinator/view/lanes.h"
 
 #include <errno.h>
