@@ -30,6 +30,8 @@
 #include "svc/coordinator/view/display.h"
 #include "svc/coordinator/view/status.h"
 
+#include <stdlib.h>
+
 /* --- connections --- */
 
 static void peer_is_read_out(struct peer *p) { session_process_ended(p->session); }

@@ -6,7 +6,6 @@
 
 struct service;
 
-/* Early: a parent that ends later hides what has started this process. */
 void stopping_init(struct service *s);
 /* SIGTERM, SIGINT or SIGHUP. */
 void stopping_signal(struct service *s, int number);

@@ -41,7 +41,7 @@ static void unwatch_process(struct aggregator *a)
 {
     if (a->process.fd < 0)
         return;
-    loop_unwatch(&a->service->loop, &a->process);
+    loop_unwatch(a->service->loop, &a->process);
     close(a->process.fd);
     a->process.fd = -1;
 }
@@ -54,7 +54,7 @@ void aggregator_destroy(struct aggregator *a)
     }
     calls_free(a);
     timer_stop(&a->timer);
-    a->service->on_aggregator->ends(a);
+    a->service->on->aggregator->ends(a);
     unwatch_process(a);
     list_remove(&a->link);
     for (size_t i = 0; i < a->lanes_count; i++) {
@@ -93,14 +93,14 @@ static void lost(struct aggregator *a)
               a->lanes_count, a->lanes_count == 1 ? "" : "s");
     calls_abandon(a, -ECONNRESET, "the aggregator is gone");
     forget(s, a);
-    timer_start(&s->loop, &a->timer, a->is_stopping ? 0 : clock_now_ns() + SHOWN_NS);
-    s->on_aggregator->is_lost(a);
+    timer_start(s->loop, &a->timer, a->is_stopping ? 0 : clock_now_ns() + SHOWN_NS);
+    s->on->aggregator->is_lost(a);
 }
 
 /* Without a pidfd its process may live on; a child of this process is ended for certain. */
 static void lost_alive(struct aggregator *a)
 {
-    a->service->on_aggregator->is_cut_off(a);
+    a->service->on->aggregator->is_cut_off(a);
     lost(a);
 }
 
@@ -127,7 +127,7 @@ void aggregator_drain_losing(struct aggregator *a, const char *loses)
     else if (a->state == AGGREGATOR_AWAY && a->process.fd >= 0)
         process_kill(a->process.fd, SIGTERM);
     else if (a->state == AGGREGATOR_AWAY)
-        timer_start(&a->service->loop, &a->timer, 0); /* it ends without us */
+        timer_start(a->service->loop, &a->timer, 0); /* it ends without us */
 }
 
 void aggregator_hung(struct aggregator *a)
@@ -164,7 +164,7 @@ static void expired(struct timer *timer)
  * that of its process. */
 uint64_t aggregator_grace_ns(const struct aggregator *a)
 {
-    uint64_t timeout_ns = a->service->options.aggregator_timeout_ns;
+    uint64_t timeout_ns = a->service->options->aggregator_timeout_ns;
     if (a->process.fd >= 0)
         return AGGREGATOR_LOCAL_AWAY_NS;
     return timeout_ns ? timeout_ns / 2 : AGGREGATOR_REMOTE_AWAY_NS;
@@ -177,10 +177,10 @@ void aggregator_away(struct aggregator *a, uint64_t grace_ns)
     char name[128];
     a->state = AGGREGATOR_AWAY;
     calls_abandon(a, -ECONNRESET, "the aggregator left its control connection");
-    a->service->on_aggregator->is_away(a);
+    a->service->on->aggregator->is_away(a);
     log_info("%s is away", aggregator_name(a, name, sizeof name));
     bool remote = a->process.fd < 0;
-    timer_start(&a->service->loop, &a->timer,
+    timer_start(a->service->loop, &a->timer,
                 clock_now_ns() + (remote && a->service->phase != SERVICE_UP ? 0 : grace_ns));
 }
 
@@ -190,7 +190,7 @@ void aggregator_watch(struct aggregator *a)
     if (process_open(a->pid, a->identity, &fd) < 0)
         return;
     a->process.fd = fd;
-    if (loop_watch(&a->service->loop, &a->process, EPOLLIN) < 0)
+    if (loop_watch(a->service->loop, &a->process, EPOLLIN) < 0)
         unwatch_process(a);
 }
 
@@ -269,7 +269,7 @@ void aggregator_attach(struct aggregator *a, struct peer *p)
         a->peer = NULL;
         a->state = AGGREGATOR_AWAY;
         calls_abandon(a, -ECONNRESET, "the aggregator came back on another connection");
-        a->service->on_aggregator->is_away(a);
+        a->service->on->aggregator->is_away(a);
     }
     a->peer = p;
     p->aggregator = a;
@@ -278,7 +278,7 @@ void aggregator_attach(struct aggregator *a, struct peer *p)
     a->periods_silent = 0;
     a->silent_ns = 0;
     liveness_joined(a);
-    a->service->on_service->view_has_changed(a->service);
+    a->service->on->service->view_has_changed(a->service);
     timer_stop(&a->timer);
 }
 

@@ -52,9 +52,9 @@ int call_send(struct aggregator *a, envelope *request, uint64_t timeout_ns, call
     if (!call)
         return -ENOMEM;
     struct service *s = a->service;
-    *call = (struct call){.aggregator = a, .id = ++s->next_id, .done = done, .data = data};
+    *call = (struct call){.aggregator = a, .id = ++s->door->next_id, .done = done, .data = data};
     timer_init(&call->timer, call_expired);
-    timer_start(&s->loop, &call->timer, a->peer ? clock_now_ns() + timeout_ns : 0);
+    timer_start(s->loop, &call->timer, a->peer ? clock_now_ns() + timeout_ns : 0);
     list_append(&a->calls, &call->link);
     request->id = call->id;
     if (a->peer)

@@ -6,16 +6,12 @@
 
 struct service;
 
-struct looks {
-    uint64_t number;   /* of the newest */
-    uint64_t began_ns; /* when it began */
-    uint32_t pending;  /* aggregators that have not answered */
-    bool is_wanted;    /* another, by somebody who came later */
-    struct timer timer;
-};
-
-void looks_init(struct looks *looks);
-/* One that begins now or later: the next number. Hook look_is_over follows, perhaps at once. */
+/* -ENOMEM. */
+int looks_create(struct service *s);
+void looks_destroy(struct service *s);
+/* The number of the next look, which begins now or later; hook look_is_over follows, perhaps at
+ * once. */
 void looks_ask(struct service *s);
+uint64_t looks_next(const struct service *s);
 
 #endif

@@ -4,6 +4,9 @@
 
 #include "svc/coordinator/aggregator/aggregator.h"
 
+/* Before anything is restored. -ENOMEM. */
+int liveness_create(struct service *s);
+void liveness_destroy(struct service *s);
 /* Pings the aggregators from now on. */
 void liveness_start(struct service *s);
 /* `a` is up: from now on periods are as short as it needs them. */

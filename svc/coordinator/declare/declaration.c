@@ -24,6 +24,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DECLARE_DEADLINE_NS (30 * NS_PER_S) /* all lanes' answers to one declare */
@@ -104,7 +105,7 @@ static void declare_expired(struct wait *wait)
 
 void declare_check_waits(struct job *job)
 {
-    list_for_each_safe (node, &job->service->waits) {
+    list_for_each_safe (node, &job->service->door->waits) {
         struct wait *wait = list_entry(node, struct wait, link);
         const struct declaration *declaration = wait->data;
         if (wait->expired == declare_expired && declaration->job == job->id &&
@@ -331,7 +332,7 @@ static void adopt(struct declare *d)
     }
     d->created_count = 0;
     d->job->trained_ns = clock_now_ns();
-    d->job->service->on_service->training_may_begin(d->job->service);
+    d->job->service->on->service->training_may_begin(d->job->service);
 }
 
 /* What is known of the job from before, found by what it declares first. */
@@ -419,7 +420,7 @@ static void undo(struct declare *d)
     if (d->job->tensors_count > 0)
         return;
     d->job->layout = 0; /* what it declares first is still to come */
-    d->job->profile = (struct profile){0};
+    *d->job->profile = (struct profile){0};
     d->job->knows_tensors = false;
 }
 

@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PPM 1e6
@@ -28,7 +29,7 @@ static struct job *create(struct peer *p, const WIRE(PlanRequest) * request)
 {
     struct service *s = p->service;
     struct job *job =
-        jobs_create(s, p->tenant, s->numbers.next_job, request->job, request->workers);
+        jobs_create(s, p->tenant, s->numbers->next_job, request->job, request->workers);
     if (!job)
         return NULL;
     job->is_trial = true;
@@ -105,7 +106,7 @@ static double lane_ns_a_byte(const struct service *s)
     double lanes_ns = 0, bytes = 0;
     list_for_each (node, &s->jobs) {
         const struct job *job = list_entry(node, struct job, link);
-        struct profile_times known = profile_known(&job->profile);
+        struct profile_times known = profile_known(job->profile);
         if (known.period_ns == 0)
             continue;
         lanes_ns += (double)known.lanes_ns;
@@ -131,7 +132,7 @@ static void set_times(struct job *job, const WIRE(PlanRequest) * request)
     for (size_t i = 0; i < job->tensors_count && lanes_ns > 0; i++)
         job->tensors[i]->lane_ns = 0;
     if (lanes_ns > 0)
-        profile_recall(&job->profile, &times, true, (uint32_t)job_own_lanes(job),
+        profile_recall(job->profile, &times, true, (uint32_t)job_own_lanes(job),
                        &(struct narrow){0});
 }
 
@@ -203,7 +204,7 @@ static int add_costs(const struct job *trial, const struct packer_resident *jobs
                      WIRE(PlanLane) * lane, WIRE(PlanReply) * reply)
 {
     double none, *before = calloc(2 * count, sizeof *before), *after = before + count;
-    const char *policy = trial->service->options.policy;
+    const char *policy = trial->service->options->policy;
     if (!before)
         return -ENOMEM;
     if (packer_losses(policy, jobs, 0, &none) < 0)
@@ -238,8 +239,8 @@ static int add_lane_costs(const struct job *trial, const struct residents *resid
         memcpy(jobs, residents->jobs + first, count * sizeof *jobs);
     jobs[count] = (struct packer_resident){
         .job = trial->id, .lane_ns = share->lane_ns, .timing = job_timing(trial)};
-    int error = trial->profile.used.period_ns ? add_costs(trial, jobs, count + 1, lane, reply)
-                                              : 0; /* it would be measured first: nobody knows */
+    int error = trial->profile->used.period_ns ? add_costs(trial, jobs, count + 1, lane, reply)
+                                               : 0; /* it would be measured first: nobody knows */
     free(jobs);
     return error;
 }
@@ -304,7 +305,7 @@ static int answer_with(struct job *job, const WIRE(PlanRequest) * request, WIRE(
         set_times(job, request);
         error = place(job, &answer, &err);
     }
-    struct profile_times known = profile_known(&job->profile);
+    struct profile_times known = profile_known(job->profile);
     reply->period_ns = known.period_ns;
     reply->lane_ns = known.lanes_ns;
     reply->code = error;

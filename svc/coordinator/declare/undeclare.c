@@ -8,6 +8,7 @@
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 static int forget(struct job *job, struct tensor *const *tensors, size_t count, struct err *err)
 {

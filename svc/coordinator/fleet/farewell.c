@@ -19,7 +19,7 @@ struct farewell {
 
 static void farewell_free(struct farewell *f)
 {
-    loop_unwatch(&f->service->loop, &f->watch);
+    loop_unwatch(f->service->loop, &f->watch);
     close(f->watch.fd);
     list_remove(&f->link);
     free(f);
@@ -30,11 +30,11 @@ static void ended(struct source *source, uint32_t events)
     struct farewell *f = container_of(source, struct farewell, watch);
     struct service *s = f->service;
     char how[64];
-    s->provisioner->ops->collect(s->provisioner, &f->process, how, sizeof how);
+    s->fleet->provisioner->ops->collect(s->fleet->provisioner, &f->process, how, sizeof how);
     log_info("the local aggregator with pid %d has ended: %s", f->process.pid, how);
     farewell_free(f);
     fleet_check(s);
-    s->on_aggregator->process_ended(s);
+    s->on->aggregator->process_ended(s);
 }
 
 /* The descriptor has another to tell from now on. */
@@ -47,9 +47,9 @@ static void take_process(struct slot *slot)
     *f = (struct farewell){
         .service = s, .process = slot->process, .watch = {.fd = slot->watch.fd, .ready = ended}};
     list_init(&f->link);
-    list_append(&s->farewells, &f->link);
-    loop_unwatch(&s->loop, &slot->watch);
-    loop_watch(&s->loop, &f->watch, EPOLLIN);
+    list_append(&s->fleet->farewells, &f->link);
+    loop_unwatch(s->loop, &slot->watch);
+    loop_watch(s->loop, &f->watch, EPOLLIN);
     slot->watch.fd = -1;
     slot->process = (struct provisioned){.watch_fd = -1};
     if (slot->starts > 0) /* only starts that ended badly are counted */
@@ -67,10 +67,11 @@ static size_t count_open(const struct aggregator *a)
 void fleet_leaves(struct aggregator *a)
 {
     struct service *s = a->service;
-    struct slot *slot = a->slot > 0 && a->slot <= s->slots_count ? &s->slots[a->slot - 1] : NULL;
+    struct slot *slot =
+        a->slot > 0 && a->slot <= s->fleet->slots_count ? &s->fleet->slots[a->slot - 1] : NULL;
     if (!slot)
         return fleet_check(s);
-    size_t open = s->scaling.is_on ? count_open(a) : slot->lanes_count;
+    size_t open = s->scaling->is_on ? count_open(a) : slot->lanes_count;
     slot->is_wanted &= open > 0 || !fleet_may_stop(s);
     slot->open_count = (uint32_t)open;
     a->former_slot = a->slot;
@@ -86,31 +87,31 @@ bool fleet_lacks_port(const struct slot *slot)
     list_for_each (node, &slot->service->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
         if (a->former_slot == slot->number && a->state != AGGREGATOR_LOST)
-            return slot->service->options.data_port > 0;
+            return slot->service->options->data_port > 0;
     }
     return false;
 }
 
 void farewells_kill(struct service *s, const struct aggregator *a)
 {
-    list_for_each (node, &s->farewells) {
+    list_for_each (node, &s->fleet->farewells) {
         struct farewell *f = list_entry(node, struct farewell, link);
         if (f->process.pid == (int)a->pid && a->identity)
-            s->provisioner->ops->stop(s->provisioner, &f->process, true);
+            s->fleet->provisioner->ops->stop(s->fleet->provisioner, &f->process, true);
     }
 }
 
 void farewells_end(struct service *s)
 {
-    list_for_each (node, &s->farewells)
-        s->provisioner->ops->stop(s->provisioner, &list_entry(node, struct farewell, link)->process,
-                                  true);
+    list_for_each (node, &s->fleet->farewells)
+        s->fleet->provisioner->ops->stop(s->fleet->provisioner,
+                                         &list_entry(node, struct farewell, link)->process, true);
 }
 
-bool farewells_are_over(const struct service *s) { return list_is_empty(&s->farewells); }
+bool farewells_are_over(const struct service *s) { return list_is_empty(&s->fleet->farewells); }
 
 void farewells_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->farewells)
+    list_for_each_safe (node, &s->fleet->farewells)
         farewell_free(list_entry(node, struct farewell, link));
 }

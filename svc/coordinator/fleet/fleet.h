@@ -31,7 +31,21 @@ struct slot {
     struct timer again;
 };
 
-int fleet_create(struct service *s, struct err *err);
+struct fleet {
+    struct service *service;
+    struct provisioner *provisioner;
+    struct slot *slots;
+    size_t slots_count;
+    struct list farewells; /* processes that leave their slots (farewell.c) */
+    struct timer leave_timer;
+    void (*leave_done)(
+        struct service *s); /* all that end with the service leave (order/leaving.c) */
+};
+
+/* Without slots. -ENOMEM. */
+int fleet_create(struct service *s);
+/* One slot for each of options.aggregators. */
+int fleet_init(struct service *s, struct err *err);
 /* Starts what is missing. */
 void fleet_check(struct service *s);
 struct slot *fleet_slot_of_grant(struct service *s, const char *grant);

@@ -34,11 +34,11 @@ static struct aggregator *create_from_join(struct peer *p, const WIRE(Aggregator
 {
     struct service *s = p->service;
     struct aggregator *a =
-        aggregator_create(s, s->numbers.next_aggregator, join->node, join->n_lanes);
+        aggregator_create(s, s->numbers->next_aggregator, join->node, join->n_lanes);
     if (!a)
         return NULL;
     for (size_t i = 0; i < join->n_lanes; i++) {
-        if (aggregator_add_lane(a, s->numbers.next_lane + (uint32_t)i, join->lanes[i]) < 0) {
+        if (aggregator_add_lane(a, s->numbers->next_lane + (uint32_t)i, join->lanes[i]) < 0) {
             aggregator_destroy(a);
             return NULL;
         }
@@ -74,7 +74,7 @@ static void drop_lost_of_slot(struct service *s, uint32_t slot)
     list_for_each_safe (node, &s->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);
         if (slot && a->slot == slot && a->state == AGGREGATOR_LOST)
-            timer_start(&s->loop, &a->timer, 0);
+            timer_start(s->loop, &a->timer, 0);
     }
 }
 
@@ -86,14 +86,14 @@ static void join_new(struct peer *p, uint64_t request, const WIRE(AggregatorJoin
     struct aggregator *a = create_from_join(p, join, slot ? slot->number : 0);
     if (!a)
         return peer_fail_memory(p, request);
-    struct store_service before = s->numbers;
-    s->numbers.next_aggregator++;
-    s->numbers.next_lane += (uint32_t)join->n_lanes;
+    struct store_service before = *s->numbers;
+    s->numbers->next_aggregator++;
+    s->numbers->next_lane += (uint32_t)join->n_lanes;
     store_begin(s->store);
     service_put_numbers(s);
     aggregator_put(a);
     if (store_commit(s->store, &err) < 0) {
-        s->numbers = before;
+        *s->numbers = before;
         aggregator_destroy(a);
         return peer_fail(p, request, err.code, "%s", err.text);
     }
@@ -107,7 +107,7 @@ static void join_new(struct peer *p, uint64_t request, const WIRE(AggregatorJoin
         fleet_joined(slot);
     welcome(a, request);
     drop_lost_of_slot(s, a->slot);
-    s->on_aggregator->joined(a, slot);
+    s->on->aggregator->joined(a, slot);
 }
 
 static bool same_lanes(const struct aggregator *a, const WIRE(AggregatorJoin) * join)
@@ -143,7 +143,7 @@ static void rejoin(struct aggregator *a, struct peer *p, uint64_t request,
     aggregator_attach(a, p);
     log_info("%s is back", aggregator_name(a, name, sizeof name));
     welcome(a, request);
-    p->service->on_aggregator->is_back(a, join);
+    p->service->on->aggregator->is_back(a, join);
 }
 
 static struct aggregator *find_joined(struct service *s, const WIRE(AggregatorJoin) * join)
@@ -176,7 +176,7 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(Aggregato
 /* A port may be another service's by now: tasks of strangers are no aggregator's to sum. */
 static bool is_for_this_service(struct peer *p, uint64_t request, const char *named)
 {
-    const char *name = p->service->options.name ? p->service->options.name : "";
+    const char *name = p->service->options->name ? p->service->options->name : "";
     if (strcmp(named, name) == 0)
         return true;
     if (!*name)

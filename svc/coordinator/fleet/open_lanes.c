@@ -29,14 +29,14 @@ static size_t open_now(const struct service *s)
 size_t lanes_open(const struct service *s)
 {
     size_t open = open_now(s);
-    for (size_t i = 0; i < s->slots_count; i++)
-        open += fleet_is_coming(&s->slots[i]) ? s->slots[i].open_count : 0;
+    for (size_t i = 0; i < s->fleet->slots_count; i++)
+        open += fleet_is_coming(&s->fleet->slots[i]) ? s->fleet->slots[i].open_count : 0;
     return open;
 }
 
 static size_t room_beside(const struct service *s, size_t open)
 {
-    size_t most = s->options.lanes_max;
+    size_t most = s->options->lanes_max;
     if (most == 0)
         return SIZE_MAX;
     return most > open ? most - open : 0;
@@ -62,5 +62,5 @@ uint32_t slot_lane(const struct slot *slot, uint32_t index)
 struct slot *slot_of_lane(struct service *s, uint32_t lane)
 {
     uint32_t number = lane >= SLOT_FIRST ? (lane - SLOT_FIRST) / SLOT_LANES_MAX : 0;
-    return number >= 1 && number <= s->slots_count ? &s->slots[number - 1] : NULL;
+    return number >= 1 && number <= s->fleet->slots_count ? &s->fleet->slots[number - 1] : NULL;
 }

@@ -111,8 +111,8 @@ static uint64_t room_bytes(const struct job *job, const struct residents *all,
                            const struct lane *lane)
 {
     const struct share *share = share_on(job, lane);
-    const char *policy = job->service->options.policy;
-    uint64_t lanes_ns = profile_known(&job->profile).lanes_ns;
+    const char *policy = job->service->options->policy;
+    uint64_t lanes_ns = profile_known(job->profile).lanes_ns;
     size_t first, others = lane->jobs - (share != NULL);
     struct packer_resident nobody = {0};
     double none;
@@ -252,7 +252,7 @@ static void note(struct job *job, const struct explore_decision *d)
     static const char *const kinds[] = {"nothing", "explore", "keep", "roll back"};
     if (d->verb == EXPLORE_NOTHING)
         return log_write(LOG_LEVEL_TRACE, "slow lanes: job %s: %s", job->name, d->reason);
-    events_note(&job->service->events, kinds[d->verb], "job %s: %s", job->name, d->reason);
+    events_note(job->service->events, kinds[d->verb], "job %s: %s", job->name, d->reason);
     log_info("slow lanes: job %s: %s: %s", job->name, kinds[d->verb], d->reason);
 }
 
@@ -420,7 +420,7 @@ static bool waits_for_lanes(const struct job *job)
 static bool is_due(struct job *job)
 {
     struct err err;
-    if (!job->service->options.explores || job->failure || order_hold_ns(job) > 0 ||
+    if (!job->service->options->explores || job->failure || order_hold_ns(job) > 0 ||
         job->service->phase != SERVICE_UP || moving_check(job, &err) < 0)
         return false;
     if (!job->exploring)
@@ -432,7 +432,7 @@ void exploring_look(struct job *job, uint64_t rounds, uint64_t elapsed_ns)
 {
     struct sight sight = {0};
     struct explore_decision d;
-    const struct explore_options options = {.is_blind = job->service->options.explores_blindly};
+    const struct explore_options options = {.is_blind = job->service->options->explores_blindly};
     if (!is_due(job))
         return;
     _cleanup_free_ struct explore_move *moves = calloc(job->pieces_count + 1, sizeof *moves);

@@ -50,7 +50,7 @@ static void note(struct service *s, enum scale_verb verb, const char *text)
 {
     if (verb == SCALE_NOTHING)
         return log_write(LOG_LEVEL_TRACE, "growth: %s", text);
-    events_note(&s->events, scaling_verb_name(verb), "%s", text);
+    events_note(s->events, scaling_verb_name(verb), "%s", text);
     log_info("growth: %s: %s", scaling_verb_name(verb), text);
 }
 
@@ -77,7 +77,7 @@ static void park_all(struct service *s, const struct scale_decision *d)
 void scaling_joined(struct aggregator *a, const struct slot *slot)
 {
     size_t open = slot ? slot->open_count : a->lanes_count, room;
-    if (!a->service->scaling.is_on)
+    if (!a->service->scaling->is_on)
         return;
     for (size_t i = 0; i < a->lanes_count; i++)
         a->lanes[i].use = LANE_PARKED;
@@ -92,7 +92,7 @@ static void park_beyond(struct service *s, struct aggregator *a, size_t *open)
         struct lane *lane = &a->lanes[i];
         if (lane->jobs > 0)
             continue;
-        if (*open < s->options.lanes_max)
+        if (*open < s->options->lanes_max)
             ++*open;
         else
             lane->use = LANE_PARKED;
@@ -103,7 +103,7 @@ static void park_beyond(struct service *s, struct aggregator *a, size_t *open)
 void scaling_restored(struct service *s)
 {
     size_t open = 0;
-    if (!s->scaling.is_on || s->options.lanes_max == 0)
+    if (!s->scaling->is_on || s->options->lanes_max == 0)
         return;
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
@@ -124,7 +124,7 @@ static void left(struct lane *lane)
         return;
     lane->use = LANE_OPEN;
     if (lane->jobs > 0)
-        lane->aggregator->service->scaling.state.low_ns = 0;
+        lane->aggregator->service->scaling->state.low_ns = 0;
 }
 
 void scaling_left(struct service *s, uint32_t id)
@@ -204,7 +204,7 @@ static void carry_out(struct service *s, const struct scaling_look *look,
 
 static struct scale_options rules(const struct service *s)
 {
-    const struct coordinator_options *o = &s->options;
+    const struct coordinator_options *o = s->options;
     uint64_t hold_ns = scaling_hold_ns(o->scale_hold_ns);
     return (struct scale_options){.policy = o->policy,
                                   .lanes_min = o->lanes_min,
@@ -217,8 +217,8 @@ static struct scale_options rules(const struct service *s)
 
 const char *scaling_stay_text(const struct job *job, char *text, size_t text_bytes)
 {
-    const struct scale_memory *m = &job->scale_memory;
-    double loss = profile_loss_ppm(&job->profile) / 1e4;
+    const struct scale_memory *m = job->scale_memory;
+    double loss = profile_loss_ppm(job->profile) / 1e4;
     if (m->stay == SCALE_STAY_NOT)
         return "";
     snprintf(
@@ -237,9 +237,9 @@ static void tell_who_stays(struct service *s)
     char prefix[TENANT_PREFIX_BYTES], text[SCALING_STAY_BYTES];
     list_for_each (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
-        if (job->told_stay == job->scale_memory.stay)
+        if (job->told_stay == job->scale_memory->stay)
             continue;
-        job->told_stay = job->scale_memory.stay;
+        job->told_stay = job->scale_memory->stay;
         if (job->told_stay == SCALE_STAY_NOT)
             log_info("growth: job %s%s is within its loss limit again, or is relieved",
                      tenant_prefix(job->tenant, prefix), job->name);
@@ -253,7 +253,7 @@ static int decide(struct service *s, struct scaling_look *look)
 {
     struct scale_decision d;
     struct scale_options options = rules(s);
-    int error = scale_tick(&s->scaling.state, &options, &look->seen, clock_now_ns(), &d);
+    int error = scale_tick(&s->scaling->state, &options, &look->seen, clock_now_ns(), &d);
     if (error < 0)
         return error;
     char named[NOTE_BYTES];
@@ -266,7 +266,7 @@ static int decide(struct service *s, struct scaling_look *look)
 void scaling_window(struct service *s)
 {
     struct scaling_look look;
-    if (!s->scaling.is_on || s->phase != SERVICE_UP || s->leave_done)
+    if (!s->scaling->is_on || s->phase != SERVICE_UP || s->fleet->leave_done)
         return;
     int error = scaling_look_make(s, &look);
     if (error == 0) {
@@ -280,18 +280,25 @@ void scaling_window(struct service *s)
 
 bool scaling_is_due(const struct service *s)
 {
-    size_t least = s->options.lanes_min ? s->options.lanes_min : 1;
-    if (!s->scaling.is_on)
+    size_t least = s->options->lanes_min ? s->options->lanes_min : 1;
+    if (!s->scaling->is_on)
         return false;
-    return lanes_open(s) > least + s->options.lanes_spare || fleet_may_stop(s);
+    return lanes_open(s) > least + s->options->lanes_spare || fleet_may_stop(s);
 }
 
 uint64_t scaling_hold_ns(uint64_t named_ns) { return named_ns ? named_ns : 30 * NS_PER_S; }
 
-void scaling_init(struct service *s)
+int scaling_create(struct service *s)
 {
     struct packer_resident nobody = {0};
     double none;
-    bool has_rule = packer_losses(s->options.policy, &nobody, 0, &none) == 0;
-    s->scaling.is_on = s->options.scales && has_rule;
+    bool has_rule = packer_losses(s->options->policy, &nobody, 0, &none) == 0;
+    s->scaling = calloc(1, sizeof *s->scaling);
+    if (!s->scaling)
+        return -ENOMEM;
+    list_init(&s->scaling->trips);
+    s->scaling->is_on = s->options->scales && has_rule;
+    return 0;
 }
+
+void scaling_destroy(struct service *s) { free(s->scaling); }

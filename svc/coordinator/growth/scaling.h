@@ -19,7 +19,9 @@ struct scaling {
     struct list trips; /* tasks on their way: scaling_moves.c */
 };
 
-void scaling_init(struct service *s);
+/* -ENOMEM. */
+int scaling_create(struct service *s);
+void scaling_destroy(struct service *s);
 /* As it was named; 0: 30 s. */
 uint64_t scaling_hold_ns(uint64_t named_ns);
 /* Lanes of before are as many open as may be (K33). */

@@ -33,7 +33,7 @@ static void trip_free(struct trip *trip)
 
 static struct trip *trip_find(struct service *s, uint64_t id)
 {
-    list_for_each (node, &s->scaling.trips)
+    list_for_each (node, &s->scaling->trips)
         if (list_entry(node, struct trip, link)->id == id)
             return list_entry(node, struct trip, link);
     return NULL;
@@ -41,7 +41,9 @@ static struct trip *trip_find(struct service *s, uint64_t id)
 
 void scaling_moves_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->scaling.trips)
+    if (!s->scaling)
+        return;
+    list_for_each_safe (node, &s->scaling->trips)
         trip_free(list_entry(node, struct trip, link));
 }
 
@@ -71,7 +73,7 @@ static struct trip *trip_create(const struct job *job, const struct task_move *m
     struct trip *trip = calloc(1, sizeof *trip);
     if (!trip)
         return NULL;
-    *trip = (struct trip){.id = ++job->service->next_id,
+    *trip = (struct trip){.id = ++job->service->door->next_id,
                           .job = job->id,
                           .source = source,
                           .moves = calloc(count, sizeof *moves),
@@ -142,7 +144,7 @@ static bool begin(struct job *job, struct trip *trip)
     if (!trip)
         err_set(&err, -ENOMEM, "gradpool serve is out of memory");
     else if (start_batch(job, trip, &err) == 0) {
-        list_append(&job->service->scaling.trips, &trip->link);
+        list_append(&job->service->scaling->trips, &trip->link);
         return true;
     }
     log_warn("%s: tasks of job %s stay where they are: %s",

@@ -89,10 +89,11 @@ static void see_lanes(struct service *s, struct scaling_look *look)
     list_for_each (node, &s->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++)
-            see_lane(look, &a->lanes[i], all_kept || a->slot == 0 || a->slot > s->slots_count);
+            see_lane(look, &a->lanes[i],
+                     all_kept || a->slot == 0 || a->slot > s->fleet->slots_count);
     }
-    for (size_t i = 0; i < s->slots_count; i++)
-        see_slot(look, &s->slots[i]);
+    for (size_t i = 0; i < s->fleet->slots_count; i++)
+        see_slot(look, &s->fleet->slots[i]);
     qsort(look->lanes, look->seen.lanes_count, sizeof *look->lanes, compare_lanes);
 }
 
@@ -220,7 +221,7 @@ static bool is_moving(const struct job *job)
 /* It runs beside others, and nobody can say what that costs it. */
 static bool wants_alone(const struct job *job)
 {
-    return job->profile.now.period_ns > 0 && !profile_knows_alone(&job->profile) &&
+    return job->profile->now.period_ns > 0 && !profile_knows_alone(job->profile) &&
            !job_is_idle(job);
 }
 
@@ -229,8 +230,8 @@ static bool wants_alone(const struct job *job)
 static uint32_t lanes_enough(const struct job *job)
 {
     bool is_sought =
-        !job_is_idle(job) && profile_knows_alone(&job->profile) && !job->service->options.explores;
-    return is_sought ? job->profile.narrow.enough : 0;
+        !job_is_idle(job) && profile_knows_alone(job->profile) && !job->service->options->explores;
+    return is_sought ? job->profile->narrow.enough : 0;
 }
 
 static void see_job(struct scaling_look *look, struct job *job, struct part *parts,
@@ -240,7 +241,7 @@ static void see_job(struct scaling_look *look, struct job *job, struct part *par
     look->owners[position] = job;
     look->jobs[position] = (struct scale_job){.id = job->id,
                                               .workers = job->workers,
-                                              .loss_ppm = profile_loss_ppm(&job->profile),
+                                              .loss_ppm = profile_loss_ppm(job->profile),
                                               .shared_ppm = job_shared_loss_ppm(job),
                                               .knows_shared = job_knows_shared_loss(job),
                                               .timing = job_resident_timing(job),
@@ -248,8 +249,8 @@ static void see_job(struct scaling_look *look, struct job *job, struct part *par
                                               .is_ordered = order_hold_ns(job) > 0,
                                               .wants_alone = wants_alone(job),
                                               .lanes_enough = lanes_enough(job),
-                                              .lanes_next = narrow_next(&job->profile.narrow),
-                                              .memory = &job->scale_memory};
+                                              .lanes_next = narrow_next(&job->profile->narrow),
+                                              .memory = job->scale_memory};
     if (job->start_by_ns > clock_now_ns())
         look->wishes[look->seen.wishes_count++] = (struct scale_wish){job->id, 1};
     add_tasks(look, job, (uint32_t)position, parts, sums);
@@ -266,8 +267,8 @@ static struct sizes count(const struct service *s)
     struct sizes sizes = {1, 1, 1, 1};
     list_for_each (node, &s->aggregators)
         sizes.lanes += list_entry(node, struct aggregator, link)->lanes_count;
-    for (size_t i = 0; i < s->slots_count; i++)
-        sizes.lanes += s->slots[i].lanes_count;
+    for (size_t i = 0; i < s->fleet->slots_count; i++)
+        sizes.lanes += s->fleet->slots[i].lanes_count;
     list_for_each (node, &s->jobs) {
         const struct job *job = list_entry(node, struct job, link);
         sizes.jobs++;

@@ -17,7 +17,7 @@ static bool has_tasks_on(const struct job *job, const struct lane *lane)
 void order_hold_begin(struct job *job, const struct lane *lane)
 {
     struct service *s = job->service;
-    uint64_t until_ns = clock_now_ns() + s->options.order_hold_ns;
+    uint64_t until_ns = clock_now_ns() + s->options->order_hold_ns;
     job->ordered_until_ns = until_ns;
     list_for_each (node, &s->jobs) {
         struct job *other = list_entry(node, struct job, link);

@@ -44,7 +44,9 @@ struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, c
     list_init(&job->link);
     job->name = strdup(name);
     job->sessions = calloc(workers, sizeof *job->sessions);
-    if (!job->name || !job->sessions) {
+    job->profile = calloc(1, sizeof *job->profile);
+    job->scale_memory = calloc(1, sizeof *job->scale_memory);
+    if (!job->name || !job->sessions || !job->profile || !job->scale_memory) {
         jobs_destroy(job);
         return NULL;
     }
@@ -53,7 +55,7 @@ struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, c
 
 void jobs_destroy(struct job *job)
 {
-    job->service->on_job->ends(job);
+    job->service->on->job->ends(job);
     while (job->tensors_count > 0)
         jobs_remove_tensor(job, job->tensors[job->tensors_count - 1]);
     list_remove(&job->link);
@@ -61,6 +63,8 @@ void jobs_destroy(struct job *job)
     free(job->tensors);
     free(job->buckets);
     free(job->shares);
+    free(job->profile);
+    free(job->scale_memory);
     free(job->failure);
     free(job->waits_for);
     free(job->name);
@@ -224,7 +228,7 @@ void jobs_fail(struct job *job, const struct session *except, int code, const ch
         if (session && session != except && session->peer)
             jobs_send_failure(job, code, session->peer);
     }
-    job->service->on_job->tensors_are_settled(job);
+    job->service->on->job->tensors_are_settled(job);
 }
 
 /* What the store keeps by mistake is found empty after a restart, and ends then. */
@@ -252,7 +256,7 @@ static bool job_is_empty(const struct job *job)
 void jobs_end(struct job *job)
 {
     char prefix[TENANT_PREFIX_BYTES];
-    job->service->on_job->is_over(job);
+    job->service->on->job->is_over(job);
     jobs_forget(job);
     log_info("job %s%s has ended", tenant_prefix(job->tenant, prefix), job->name);
     jobs_destroy(job);

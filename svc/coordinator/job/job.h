@@ -176,9 +176,9 @@ struct job {
     struct share *shares;
     size_t shares_count;
     struct left_behind left;
-    struct profile profile;
-    struct scale_memory scale_memory;
-    enum scale_stay told_stay;   /* what the log has said of that */
+    struct profile *profile;
+    struct scale_memory *scale_memory; /* what the rules of growth remember of it */
+    enum scale_stay told_stay;         /* what the log has said of that */
     uint64_t ordered_until_ns;   /* an operator's move holds against growth until then (K105) */
     struct exploring *exploring; /* NULL until it is looked at */
     uint64_t start_by_ns;        /* it waits for an aggregator until then; 0: it does not */

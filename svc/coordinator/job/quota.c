@@ -40,7 +40,7 @@ void quota_of_tenant(const struct service *s, const struct tenant *tenant, struc
 
 static void count_lent_on(struct service *s, const WIRE(LaneUse) * lane)
 {
-    list_for_each (node, &s->tenants)
+    list_for_each (node, &s->door->tenants)
         list_entry(node, struct tenant, link)->regions = 0;
     for (size_t i = 0; lane && i < lane->n_jobs; i++) {
         const struct job *job = jobs_find_id(s, lane->jobs[i]->job_id);
@@ -58,13 +58,13 @@ static void count_lent_on(struct service *s, const WIRE(LaneUse) * lane)
  * that are shown. */
 void quota_count_lent(struct service *s)
 {
-    list_for_each (node, &s->tenants) {
+    list_for_each (node, &s->door->tenants) {
         struct tenant *t = list_entry(node, struct tenant, link);
         t->regions_most = t->lent_most = 0;
     }
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
-        list_for_each (other, &s->tenants)
+        list_for_each (other, &s->door->tenants)
             list_entry(other, struct tenant, link)->lent = 0;
         for (size_t i = 0; i < a->lanes_count; i++)
             count_lent_on(s, stats_of_lane(&a->lanes[i]));
@@ -175,7 +175,7 @@ static int check_lane(struct job *job, struct lane *lane, struct err *err)
     int error = check_job_on_lane(job, lane, more, err);
     if (error < 0)
         return error;
-    error = limits_check(&job->service->options.limits, LIMIT_LANE_MEMORY, who, used, more, err);
+    error = limits_check(&job->service->options->limits, LIMIT_LANE_MEMORY, who, used, more, err);
     if (error < 0 && err)
         err->code = -ENOSPC;
     return error < 0 ? -ENOSPC : 0;

@@ -111,7 +111,7 @@ static uint32_t pieces_of(const struct job *job, uint32_t task)
 static void number_parts(const struct job *job, const struct spot_of_task *pieces, size_t count,
                          uint32_t *ret_tasks)
 {
-    struct store_service *numbers = &job->service->numbers;
+    struct store_service *numbers = job->service->numbers;
     for (size_t first = 0, end; first < count; first = end) {
         for (end = first; end < count && pieces[end].part == pieces[first].part;)
             end++;

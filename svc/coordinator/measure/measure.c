@@ -20,6 +20,7 @@
 #include "svc/coordinator/session/kept.h"
 #include "svc/coordinator/view/display.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #define PPM_PER_PERCENT 1e4
@@ -142,7 +143,7 @@ static void share_lane_time(struct job *job)
     job->has_pieces = false;
     if (job->moved_ns > 0 && job->knows_tensors)
         return profiles_keep(job);
-    double all_ns = 0, lanes_ns = (double)profile_known(&job->profile).lanes_ns;
+    double all_ns = 0, lanes_ns = (double)profile_known(job->profile).lanes_ns;
     for (size_t t = 0; t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++)
             all_ns += (double)job->tensors[t]->pieces[i].busy_ns;
@@ -161,20 +162,20 @@ static void note(struct job *job, enum profile_news news)
     char prefix[TENANT_PREFIX_BYTES];
     if (news == PROFILE_NOTHING)
         return;
-    profile_use(&job->profile);
+    profile_use(job->profile);
     job->wants_pieces = true;
     kept_check_soon(job->service, declare_handle); /* jobs may wait for it to be measured */
     if (news == PROFILE_NARROWED)
         return log_info(
             "job %s%s runs alone on %u lanes: %u are enough, %u too few; it loses %.1f %%",
-            tenant_prefix(job->tenant, prefix), job->name, job->profile.lanes,
-            job->profile.narrow.enough, job->profile.narrow.few,
-            profile_loss_ppm(&job->profile) / PPM_PER_PERCENT);
-    struct profile_times known = profile_known(&job->profile);
+            tenant_prefix(job->tenant, prefix), job->name, job->profile->lanes,
+            job->profile->narrow.enough, job->profile->narrow.few,
+            profile_loss_ppm(job->profile) / PPM_PER_PERCENT);
+    struct profile_times known = profile_known(job->profile);
     log_info("job %s%s %s%s: a round takes %.1f ms and %.3f ms of lane time",
              tenant_prefix(job->tenant, prefix), job->name,
              news == PROFILE_MEASURED ? "is measured" : "has changed",
-             profile_knows_alone(&job->profile) ? "" : " beside others",
+             profile_knows_alone(job->profile) ? "" : " beside others",
              (double)known.period_ns / NS_PER_MS, (double)known.lanes_ns / NS_PER_MS);
 }
 
@@ -222,9 +223,9 @@ static bool measure(struct job *job)
                                     .loss_limit_ppm =
                                         packer_loss_limit_ppm(job_limit_ppm(job), 0, 0),
                                     .is_alone = is_alone};
-    note(job, profile_take(&job->profile, &sample));
+    note(job, profile_take(job->profile, &sample));
     /* What is known from before may lack them, an answer may be lost. */
-    job->wants_pieces |= job->profile.now.period_ns > 0 && !job->knows_tensors;
+    job->wants_pieces |= job->profile->now.period_ns > 0 && !job->knows_tensors;
     job->trained_ns = clock_now_ns();
     exploring_look(job, busiest.rounds, busiest.elapsed_ns);
     return true;
@@ -232,10 +233,18 @@ static bool measure(struct job *job)
 
 /* --- at intervals --- */
 
+struct measuring {
+    struct service *service;
+    struct timer timer;
+    uint64_t scaled_ns;  /* when growth had its last window */
+    uint64_t wait_ns;    /* until the next look at what trains */
+    uint32_t idle_looks; /* in a row that saw nothing train */
+};
+
 static uint64_t least_ns(const struct service *s)
 {
-    uint64_t usual_ns = s->options.explores ? EXPLORE_LOOK_NS : MEASURE_NS;
-    return s->options.measure_ns ? s->options.measure_ns : usual_ns;
+    uint64_t usual_ns = s->options->explores ? EXPLORE_LOOK_NS : MEASURE_NS;
+    return s->options->measure_ns ? s->options->measure_ns : usual_ns;
 }
 
 /* Of the job whose pieces were asked for. */
@@ -312,26 +321,27 @@ void stats_ask(struct aggregator *a, uint32_t job_id)
 static bool is_window(struct service *s)
 {
     uint64_t now_ns = clock_now_ns();
-    bool is_due =
-        s->options.measure_ns || now_ns + EXPLORE_LOOK_NS / 2 >= s->scaled_ns + MEASURE_NS;
+    bool is_due = s->options->measure_ns ||
+                  now_ns + EXPLORE_LOOK_NS / 2 >= s->measuring->scaled_ns + MEASURE_NS;
     if (is_due)
-        s->scaled_ns = now_ns;
+        s->measuring->scaled_ns = now_ns;
     return is_due;
 }
 
 static void look_around(struct timer *timer)
 {
-    struct service *s = container_of(timer, struct service, measure_timer);
+    struct service *s = container_of(timer, struct measuring, timer)->service;
     uint64_t most_ns = MEASURE_IDLE_TIMES * least_ns(s);
     bool trains = false;
     list_for_each (node, &s->jobs)
         trains |= measure(list_entry(node, struct job, link));
-    s->idle_looks = trains ? 0 : s->idle_looks + 1;
-    if (trains && s->idle_shows > 0)
-        s->on_service->view_has_changed(s);
-    s->measure_wait_ns = s->idle_looks < IDLE_LOOKS ? least_ns(s) : 2 * s->measure_wait_ns;
-    if (s->measure_wait_ns > most_ns)
-        s->measure_wait_ns = most_ns;
+    s->measuring->idle_looks = trains ? 0 : s->measuring->idle_looks + 1;
+    if (trains)
+        s->on->service->view_has_changed(s);
+    s->measuring->wait_ns =
+        s->measuring->idle_looks < IDLE_LOOKS ? least_ns(s) : 2 * s->measuring->wait_ns;
+    if (s->measuring->wait_ns > most_ns)
+        s->measuring->wait_ns = most_ns;
     if (is_window(s))
         scaling_window(s);
     if ((list_is_empty(&s->jobs) && !scaling_is_due(s)) || s->phase != SERVICE_UP)
@@ -342,28 +352,40 @@ static void look_around(struct timer *timer)
         if (has_work(a))
             stats_ask(a, job_id);
     }
-    timer_start(&s->loop, timer, clock_now_ns() + s->measure_wait_ns);
+    timer_start(s->loop, timer, clock_now_ns() + s->measuring->wait_ns);
 }
 
-void measuring_init(struct service *s)
+int measuring_create(struct service *s)
 {
-    timer_init(&s->measure_timer, look_around);
-    s->measure_wait_ns = least_ns(s);
+    s->measuring = calloc(1, sizeof *s->measuring);
+    if (!s->measuring)
+        return -ENOMEM;
+    s->measuring->service = s;
+    timer_init(&s->measuring->timer, look_around);
+    s->measuring->wait_ns = least_ns(s);
+    return 0;
 }
+
+void measuring_destroy(struct service *s) { free(s->measuring); }
 
 bool measuring_is_idle(const struct service *s)
 {
-    return list_is_empty(&s->jobs) || s->idle_looks >= IDLE_LOOKS;
+    return list_is_empty(&s->jobs) || s->measuring->idle_looks >= IDLE_LOOKS;
 }
 
 /* Somebody who declares tensor by tensor must not put the next look off for ever. */
 void measuring_wake(struct service *s)
 {
     uint64_t next_ns = clock_now_ns() + least_ns(s);
-    bool is_armed = !list_is_empty(&s->measure_timer.link);
-    s->measure_wait_ns = least_ns(s);
-    s->idle_looks = 0;
-    s->on_service->view_has_changed(s);
-    if (!is_armed || s->measure_timer.deadline_ns > next_ns)
-        timer_start(&s->loop, &s->measure_timer, next_ns);
+    bool is_armed = !list_is_empty(&s->measuring->timer.link);
+    s->measuring->wait_ns = least_ns(s);
+    s->measuring->idle_looks = 0;
+    s->on->service->view_has_changed(s);
+    if (!is_armed || s->measuring->timer.deadline_ns > next_ns)
+        timer_start(s->loop, &s->measuring->timer, next_ns);
+}
+
+bool measuring_is_asleep(const struct service *s)
+{
+    return list_is_empty(&s->measuring->timer.link);
 }

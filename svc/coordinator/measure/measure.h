@@ -10,7 +10,9 @@
 
 struct service;
 
-void measuring_init(struct service *s);
+/* -ENOMEM. */
+int measuring_create(struct service *s);
+void measuring_destroy(struct service *s);
 /* Nothing has trained in the last looks. */
 bool measuring_is_idle(const struct service *s);
 /* There may be something to measure from now on. */
@@ -19,5 +21,8 @@ void measuring_wake(struct service *s);
 /* Asks it for its figures, with the pieces of one job (0: nobody's); they are kept when they come.
  */
 void stats_ask(struct aggregator *a, uint32_t job_id);
+
+/* No look is planned. */
+bool measuring_is_asleep(const struct service *s);
 
 #endif

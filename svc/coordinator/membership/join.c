@@ -31,7 +31,7 @@ static void reply_joined(const struct session *session, uint64_t request)
     WIRE(JoinReply) reply = GRADPOOL__WIRE__JOIN_REPLY__INIT;
     reply.job_id = session->job->id;
     reply.session = session->number;
-    reply.policy = (char *)session->job->service->options.policy;
+    reply.policy = (char *)session->job->service->options->policy;
     reply.is_late = session->entered > 0;
     reply.durability = session->job->durability;
     uint64_t ranks[TERMS_RANK_WORDS];
@@ -93,7 +93,7 @@ static enum durability durability_of(const struct service *s, const WIRE(JoinReq
 {
     if (join->durability)
         return (enum durability)join->durability;
-    return s->options.durability ? s->options.durability : DURABILITY_NONE;
+    return s->options->durability ? s->options->durability : DURABILITY_NONE;
 }
 
 static struct session *session_of(const struct job *job, uint32_t rank)
@@ -204,7 +204,8 @@ static uint64_t identify(const struct peer *p, const WIRE(JoinRequest) * join, u
     *ret_pid = join->pid;
     if (channel_credentials(p->channel, &pid, &uid) == 0)
         return identify_by_socket(join, pid, ret_pid);
-    bool is_here = channel_is_loopback(p->channel) && strcmp(join->node, p->service->node) == 0;
+    bool is_here =
+        channel_is_loopback(p->channel) && strcmp(join->node, p->service->identity->node) == 0;
     if (!is_here || join->pid_namespace == 0 || join->pid_namespace != process_namespace())
         return 0;
     uint64_t identity = process_identity(join->pid);
@@ -249,10 +250,10 @@ static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *j
         if (getrandom(&session->number, sizeof session->number, 0) < 0)
             break;
     take_place(job, session);
-    s->numbers.next_job += job_is_new;
+    s->numbers->next_job += job_is_new;
     int error = keep_joined(session, job_is_new, err);
     if (error < 0) {
-        s->numbers.next_job -= job_is_new;
+        s->numbers->next_job -= job_is_new;
         session_destroy(session);
         return error;
     }
@@ -266,7 +267,7 @@ static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *j
 static struct job *make_job(struct peer *p, const WIRE(JoinRequest) * wanted)
 {
     struct service *s = p->service;
-    struct job *job = jobs_create(s, p->tenant, s->numbers.next_job, wanted->job, room_of(wanted));
+    struct job *job = jobs_create(s, p->tenant, s->numbers->next_job, wanted->job, room_of(wanted));
     if (!job)
         return NULL;
     job->founding = job->wanted = wanted->workers;
@@ -280,7 +281,7 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
 {
     struct err err;
     bool is_keyless = !p->is_local && !channel_tenant(p->channel);
-    if (is_keyless && !p->service->options.insecure && tenants_have_keys(p->service))
+    if (is_keyless && !p->service->options->insecure && tenants_have_keys(p->service))
         peer_fail(p, request, -ENOKEY,
                   "job %s cannot begin without a key, also on this host, since the service has "
                   "tenants: set GRADPOOL_KEY_FILE to a file with a key that an operator made with "
@@ -302,7 +303,7 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
  * that the others can hear of its end in the rest of the time. */
 static bool wait_for_end(struct peer *p, const envelope *message, struct session *taken)
 {
-    uint64_t now_ns = clock_now_ns(), named = p->service->options.job_end_ns;
+    uint64_t now_ns = clock_now_ns(), named = p->service->options->job_end_ns;
     uint64_t limit_ns = named ? named : JOB_END_NS;
     if (p->join_by_ns == 0 && taken && taken->state == SESSION_AWAY)
         session_claimed(taken, limit_ns / 4 * 3);
@@ -350,7 +351,7 @@ static void join_new(struct peer *p, const envelope *message)
     }
     char name[ERR_TEXT_BYTES];
     log_info("%s has joined", session_name(p->session, name, sizeof name));
-    p->service->on_service->view_has_changed(p->service);
+    p->service->on->service->view_has_changed(p->service);
     if (job_is_new)
         list_append(&s->jobs, &job->link);
     reply_joined(p->session, request);

@@ -66,7 +66,7 @@ void members_leave(struct session *session)
         log_error("%s", err.text);
     members_tell(job, NULL);
     regrouping_check(job);
-    job->service->on_job->tensors_are_settled(job);
+    job->service->on->job->tensors_are_settled(job);
 }
 
 /* --- resizing --- */

@@ -232,11 +232,11 @@ static void finish(struct job *job)
     log_info("job %s: rounds are made by %u workers, version %u, epoch %u", job->name,
              members_count(job), version, epoch);
     tensors_send_routes(job, NULL, is_of_epoch, &epoch);
-    job->service->on_job->tensors_are_settled(job);
+    job->service->on->job->tensors_are_settled(job);
     entering_went_on(job);
     keeping_check(job);
     regrouping_check(job);
-    s->on_job->ranks_have_changed(s);
+    s->on->job->ranks_have_changed(s);
 }
 
 /* --- the new ranks --- */
@@ -471,7 +471,7 @@ static void tell_of_more(struct job *job)
 
 static void begin(struct job *job, struct regrouping *r)
 {
-    r->id = ++job->service->next_id;
+    r->id = ++job->service->door->next_id;
     r->version = job->version;
     job->regrouping = r;
     job_claim(job, CLAIM_REGROUP);

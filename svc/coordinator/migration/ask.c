@@ -9,7 +9,7 @@
 
 struct migration *migration_find(struct service *s, uint64_t id)
 {
-    list_for_each (node, &s->migrations) {
+    list_for_each (node, &s->works->migrations) {
         struct migration *m = list_entry(node, struct migration, link);
         if (m->id == id && !migration_is_over(m))
             return m;

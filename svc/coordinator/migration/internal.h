@@ -34,10 +34,8 @@ struct migration {
     migration_fn then;               /* what follows when all have come */
     void (*feed)(struct migration *m, enum migrator_event event); /* the protocol goes on */
     bool asks_release;                                            /* sources know of it */
-    size_t at;          /* whose state is asked for next ... */
-    uint64_t offset;    /* ... from here on */
-    uint32_t parts;     /* of state that are on their way */
-    uint64_t rested_ns; /* since when the first source's tasks rest */
+    struct state_way *way; /* NULL: no state travels (state.c) */
+    uint64_t rested_ns;    /* since when the first source's tasks rest */
     struct moved moved;
     char text[ERR_TEXT_BYTES];
     moving_done_fn done;
@@ -113,5 +111,7 @@ void migration_end_copies(struct migration *m, const struct job *job, bool are_a
 
 /* Carries the state of one piece after the other from source to target (K38), then `then`. */
 void migration_send_state(struct migration *m, migration_fn then);
+
+void migration_forget_state(struct migration *m);
 
 #endif

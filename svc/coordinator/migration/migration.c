@@ -20,7 +20,7 @@
 
 bool moving_is_busy(const struct job *job)
 {
-    list_for_each (node, &job->service->migrations) {
+    list_for_each (node, &job->service->works->migrations) {
         const struct migration *m = list_entry(node, struct migration, link);
         if (m->job == job->id && !migration_is_over(m))
             return true;
@@ -48,7 +48,7 @@ static const struct traveller *find_traveller(const struct migration *m, uint32_
 
 bool moving_has(const struct job *job, uint32_t piece)
 {
-    list_for_each (node, &job->service->migrations) {
+    list_for_each (node, &job->service->works->migrations) {
         const struct migration *m = list_entry(node, struct migration, link);
         if (m->job == job->id && !migration_is_over(m) && !is_switched(m) &&
             find_traveller(m, piece))
@@ -71,7 +71,7 @@ static bool has_keeper(const struct migration *m, const struct aggregator *keepe
 bool moving_has_keeper(const struct job *job, const struct aggregator *keeper,
                        const struct lane *lane)
 {
-    list_for_each (node, &job->service->migrations) {
+    list_for_each (node, &job->service->works->migrations) {
         const struct migration *m = list_entry(node, struct migration, link);
         if (m->job == job->id && !migration_is_over(m) && has_keeper(m, keeper, lane))
             return true;
@@ -91,7 +91,7 @@ static bool has_withheld_target(const struct migration *m)
 
 bool moving_goes_astray(const struct job *job)
 {
-    list_for_each (node, &job->service->migrations) {
+    list_for_each (node, &job->service->works->migrations) {
         const struct migration *m = list_entry(node, struct migration, link);
         if (m->job == job->id && !migration_is_over(m) && has_withheld_target(m))
             return true;
@@ -122,7 +122,7 @@ void migration_begin(struct migration *m, struct job *job)
 {
     timer_init(&m->over, report);
     m->feed = migration_feed;
-    list_append(&m->service->migrations, &m->link);
+    list_append(&m->service->works->migrations, &m->link);
     m->epoch = ++job->epoch;
     note_arriving(m, true);
     migration_feed(m, MIGRATOR_E_START);
@@ -136,6 +136,7 @@ static void migration_free(struct migration *m)
 {
     timer_stop(&m->over);
     list_remove(&m->link);
+    migration_forget_state(m);
     free(m->travellers);
     free(m->by_source);
     free(m->by_target);
@@ -155,7 +156,7 @@ static void report(struct timer *timer)
     if (!job)
         return;
     keeping_check(job);
-    s->on_job->may_regroup(job);
+    s->on->job->may_regroup(job);
 }
 
 /* Once for each. */
@@ -175,10 +176,10 @@ static void finish(struct migration *m)
                  (double)m->moved.state_bytes / (1 << 20), (double)m->moved.longest_ns / NS_PER_MS);
     if (stays || m->moved.longest_ns > 0) {
         log_write(stays ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "%s", text);
-        events_note(&m->service->events, stays ? "stay" : "move", "%s", text);
+        events_note(m->service->events, stays ? "stay" : "move", "%s", text);
     }
     note_arriving(m, false);
-    timer_start(&m->service->loop, &m->over, 0);
+    timer_start(m->service->loop, &m->over, 0);
 }
 
 static void give_up(struct migration *m, struct job *job)
@@ -367,7 +368,7 @@ static bool waits_for_keeper(const struct migration *m, const struct aggregator 
 
 void moving_worker_leaves(const struct job *job)
 {
-    list_for_each (node, &job->service->migrations) {
+    list_for_each (node, &job->service->works->migrations) {
         struct migration *m = list_entry(node, struct migration, link);
         if (m->job == job->id && !migration_is_over(m) && !is_switched(m))
             migration_refused(m, -EAGAIN, "a worker left the job meanwhile");
@@ -376,7 +377,7 @@ void moving_worker_leaves(const struct job *job)
 
 void moving_aggregator_away(struct aggregator *a)
 {
-    list_for_each (node, &a->service->migrations) {
+    list_for_each (node, &a->service->works->migrations) {
         struct migration *m = list_entry(node, struct migration, link);
         bool takes_part =
             has_lane_of(m, a, true) || has_lane_of(m, a, false) || has_keeper(m, a, NULL);
@@ -388,7 +389,7 @@ void moving_aggregator_away(struct aggregator *a)
 void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper,
                          const struct lane *lane)
 {
-    list_for_each (node, &job->service->migrations) {
+    list_for_each (node, &job->service->works->migrations) {
         struct migration *m = list_entry(node, struct migration, link);
         if (m->job == job->id && !migration_is_over(m) && !is_switched(m) &&
             has_keeper(m, keeper, lane))
@@ -398,7 +399,7 @@ void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper,
 
 void moving_aggregator_lost(struct aggregator *a)
 {
-    list_for_each (node, &a->service->migrations) {
+    list_for_each (node, &a->service->works->migrations) {
         struct migration *m = list_entry(node, struct migration, link);
         if (!migration_is_over(m) && has_lane_of(m, a, false))
             migration_feed(m, MIGRATOR_E_TARGET_LOST);
@@ -412,7 +413,7 @@ void moving_aggregator_lost(struct aggregator *a)
 /* Sources are told by whoever ends the job: they have its pieces. */
 void moving_end_job(struct job *job)
 {
-    list_for_each (node, &job->service->migrations) {
+    list_for_each (node, &job->service->works->migrations) {
         struct migration *m = list_entry(node, struct migration, link);
         if (m->job != job->id || migration_is_over(m))
             continue;
@@ -430,6 +431,6 @@ void moving_end_job(struct job *job)
 
 void moving_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->migrations)
+    list_for_each_safe (node, &s->works->migrations)
         migration_free(list_entry(node, struct migration, link));
 }

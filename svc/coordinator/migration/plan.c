@@ -187,7 +187,7 @@ static struct migration *migration_create(struct job *job, struct search *search
     if (!m)
         return NULL;
     *m = (struct migration){.service = job->service,
-                            .id = ++job->service->next_id,
+                            .id = ++job->service->door->next_id,
                             .job = job->id,
                             .state = MIGRATOR_C_IDLE,
                             .travellers = search->travellers,

@@ -11,6 +11,13 @@
 #define PART_BYTES (UINT64_C(1) << 20) /* of one StateReply, less only at the end of a piece */
 #define PARTS_MAX 4                    /* on their way: asked for, or put and not answered */
 
+/* What travels. */
+struct state_way {
+    size_t at;       /* of travellers: whose state is asked for next ... */
+    uint64_t offset; /* ... from here on */
+    uint32_t parts;  /* on their way */
+};
+
 static void fill(struct migration *m);
 
 /* One message's worth. Those of a piece come and go in order: one connection has them all. */
@@ -51,7 +58,7 @@ static void failed(struct migration *m, const struct part *part, int code, const
 {
     if (!is_gone(m, part->at))
         return migration_refused(m, code, text);
-    m->parts--;
+    m->way->parts--;
     fill(m);
 }
 
@@ -63,7 +70,7 @@ static void put(struct service *s, void *data, const envelope *reply, int code, 
         return;
     if (!reply)
         return failed(m, part, code, text);
-    m->parts--;
+    m->way->parts--;
     fill(m);
 }
 
@@ -94,28 +101,28 @@ static void got(struct service *s, void *data, const envelope *reply, int code, 
 
 static void skip(struct migration *m)
 {
-    m->at++;
-    m->offset = 0;
+    m->way->at++;
+    m->way->offset = 0;
 }
 
 static int pull(struct migration *m)
 {
-    const struct traveller *t = &m->travellers[m->at];
-    uint64_t left = t->state_bytes - m->offset;
+    const struct traveller *t = &m->travellers[m->way->at];
+    uint64_t left = t->state_bytes - m->way->offset;
     const struct part part = {.migration = m->id,
-                              .at = m->at,
-                              .offset = m->offset,
+                              .at = m->way->at,
+                              .offset = m->way->offset,
                               .bytes = left < PART_BYTES ? left : PART_BYTES};
     WIRE(StateRequest) request = GRADPOOL__WIRE__STATE_REQUEST__INIT;
     request.lane = t->source;
     request.job_id = m->job;
     request.piece = t->piece;
-    request.offset = m->offset;
+    request.offset = m->way->offset;
     envelope e = ENVELOPE_INIT;
     e.body_case = BODY(STATE_REQUEST);
     e.state_request = &request;
-    m->offset += part.bytes;
-    m->parts++;
+    m->way->offset += part.bytes;
+    m->way->parts++;
     return ask(m, t->source, &e, &part, got);
 }
 
@@ -123,25 +130,32 @@ static int pull(struct migration *m)
 static void fill(struct migration *m)
 {
     int error = 0;
-    while (error == 0 && m->parts < PARTS_MAX) {
-        while (m->at < m->count &&
-               (is_gone(m, m->at) || m->offset == m->travellers[m->at].state_bytes))
+    while (error == 0 && m->way->parts < PARTS_MAX) {
+        while (m->way->at < m->count &&
+               (is_gone(m, m->way->at) || m->way->offset == m->travellers[m->way->at].state_bytes))
             skip(m);
-        if (m->at == m->count)
+        if (m->way->at == m->count)
             break;
         error = pull(m);
     }
     if (error < 0)
         migration_refused(m, -ENOMEM, "gradpool serve is out of memory");
-    else if (m->parts == 0)
+    else if (m->way->parts == 0)
         m->then(m);
 }
 
 void migration_send_state(struct migration *m, migration_fn then)
 {
     m->then = then;
-    m->at = 0;
-    m->offset = 0;
-    m->parts = 0;
+    migration_forget_state(m);
+    m->way = calloc(1, sizeof *m->way);
+    if (!m->way)
+        return migration_refused(m, -ENOMEM, "gradpool serve is out of memory");
     fill(m);
+}
+
+void migration_forget_state(struct migration *m)
+{
+    free(m->way);
+    m->way = NULL;
 }

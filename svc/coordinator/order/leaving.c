@@ -90,7 +90,7 @@ static bool has_copies(const struct aggregator *a)
 {
     list_for_each (node, &a->service->jobs)
         if (keeping_has(a, list_entry(node, struct job, link), NULL))
-            return count_others_up(a->service) > (a->service->leave_done ? 1 : 0);
+            return count_others_up(a->service) > (a->service->fleet->leave_done ? 1 : 0);
     return false;
 }
 
@@ -140,16 +140,16 @@ static void name_losses(const struct aggregator *a, char *text)
 
 static void tell_done(struct timer *timer)
 {
-    struct service *s = container_of(timer, struct service, leave_timer);
-    void (*done)(struct service * s) = s->leave_done;
-    s->leave_done = NULL;
+    struct service *s = container_of(timer, struct fleet, leave_timer)->service;
+    void (*done)(struct service * s) = s->fleet->leave_done;
+    s->fleet->leave_done = NULL;
     if (done)
         done(s);
 }
 
 void leaving_check_done(struct service *s)
 {
-    if (!s->leave_done)
+    if (!s->fleet->leave_done)
         return;
     list_for_each (node, &s->aggregators) {
         const struct aggregator *a = list_entry(node, struct aggregator, link);
@@ -157,7 +157,7 @@ void leaving_check_done(struct service *s)
             return;
     }
     if (fleet_is_gone(s))
-        timer_start(&s->loop, &s->leave_timer, 0);
+        timer_start(s->loop, &s->fleet->leave_timer, 0);
 }
 
 /* Jobs with tasks on an aggregator that ends with this process, and soon. */
@@ -174,7 +174,7 @@ void leaving_end_jobs(const struct aggregator *a)
         snprintf(why, sizeof why,
                  "the operator stopped the service (SIGTERM): %s, and %zu tensor%s could not move "
                  "to other aggregators in time (--leave-timeout)",
-                 s->takes_along, bound, bound == 1 ? "" : "s");
+                 s->ending->takes_along, bound, bound == 1 ? "" : "s");
         log_warn("job %s ends: %s%s%s", job->name, why, *stay ? ": " : "", stay);
         jobs_fail(job, NULL, -ESHUTDOWN, "%s", why);
         jobs_end(job);
@@ -192,8 +192,8 @@ static void let_go(struct aggregator *a)
         log_warn("%s ends: %s", name, loses);
     else
         log_info("%s ends; nothing is lost with it", name);
-    events_note(&a->service->events, "leave", "%s ends%s%s", name, *loses ? ": " : "", loses);
-    if (a->service->leave_done)
+    events_note(a->service->events, "leave", "%s ends%s%s", name, *loses ? ": " : "", loses);
+    if (a->service->fleet->leave_done)
         leaving_end_jobs(a);
     aggregator_drain_losing(a, loses);
 }
@@ -203,7 +203,7 @@ static void let_go(struct aggregator *a)
 static void look_again(struct aggregator *a, uint64_t pause_ns)
 {
     uint64_t at_ns = clock_now_ns() + pause_ns;
-    timer_start(&a->service->loop, &a->leaving->timer,
+    timer_start(a->service->loop, &a->leaving->timer,
                 at_ns < a->leaving->by_ns ? at_ns : a->leaving->by_ns);
 }
 
@@ -238,7 +238,7 @@ static bool waits_for_next(const struct aggregator *a)
 
 static void move(struct aggregator *a)
 {
-    timer_start(&a->service->loop, &a->leaving->timer, a->leaving->by_ns);
+    timer_start(a->service->loop, &a->leaving->timer, a->leaving->by_ns);
     a->leaving->is_moving = true;
     if (order_leave(a, moved))
         return;
@@ -252,7 +252,7 @@ static void check(struct aggregator *a)
     const struct service *s = a->service;
     if (l->is_over || s->phase != SERVICE_UP)
         return;
-    bool is_hopeless = s->leave_done && !outliving_has_any(s);
+    bool is_hopeless = s->fleet->leave_done && !outliving_has_any(s);
     if (clock_now_ns() >= l->by_ns)
         return let_go(a);
     if (a->state != AGGREGATOR_UP)
@@ -276,7 +276,7 @@ static void look(struct timer *timer)
 static struct leaving *leaving_create(struct aggregator *a, uint64_t by_ns)
 {
     struct leaving *l = calloc(1, sizeof *l);
-    uint64_t now_ns = clock_now_ns(), named_ns = a->service->options.start_wait_ns;
+    uint64_t now_ns = clock_now_ns(), named_ns = a->service->options->start_wait_ns;
     uint64_t wait_ns = named_ns ? named_ns : NEXT_NS;
     uint64_t half_ns = by_ns > now_ns ? (by_ns - now_ns) / 2 : 0;
     if (!l)
@@ -340,10 +340,10 @@ void leaving_check_all(struct service *s)
 
 void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service *s))
 {
-    timer_init(&s->leave_timer, tell_done);
-    s->leave_done = done;
-    for (size_t i = 0; i < s->slots_count; i++)
-        s->slots[i].is_wanted = false;
+    timer_init(&s->fleet->leave_timer, tell_done);
+    s->fleet->leave_done = done;
+    for (size_t i = 0; i < s->fleet->slots_count; i++)
+        s->fleet->slots[i].is_wanted = false;
     fleet_end_starting(s);
     list_for_each (node, &s->aggregators) {
         struct aggregator *a = list_entry(node, struct aggregator, link);

@@ -38,7 +38,7 @@ void order_free(struct order *order)
 
 static struct order *order_find(struct service *s, uint64_t id)
 {
-    list_for_each (node, &s->orders)
+    list_for_each (node, &s->works->orders)
         if (list_entry(node, struct order, link)->id == id)
             return list_entry(node, struct order, link);
     return NULL;
@@ -46,14 +46,14 @@ static struct order *order_find(struct service *s, uint64_t id)
 
 void orders_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->orders)
+    list_for_each_safe (node, &s->works->orders)
         order_free(list_entry(node, struct order, link));
 }
 
 /* Without growth and slow-lane experiments there is nothing to hold against. */
 static uint64_t hold_told_ns(const struct service *s)
 {
-    return s->scaling.is_on || s->options.explores ? s->options.order_hold_ns : 0;
+    return s->scaling->is_on || s->options->explores ? s->options->order_hold_ns : 0;
 }
 
 static void answer(struct wait *wait, const struct order *order)
@@ -101,7 +101,7 @@ static void undo_drain(struct order *order)
         }
     }
     if (order->undone > 0)
-        events_note(&s->events, "undrain", "the drain of %s %u is undone: %s",
+        events_note(s->events, "undrain", "the drain of %s %u is undone: %s",
                     order->from_lane ? "lane" : "aggregator",
                     order->from_lane ? order->from_lane : order->from_aggregator, order->stays);
 }
@@ -213,7 +213,7 @@ static bool try_later(struct order *order)
     uint64_t now_ns = clock_now_ns();
     if (now_ns >= order->patience_ns)
         return false;
-    timer_start(&order->service->loop, &order->again, now_ns + order->pause_ns);
+    timer_start(order->service->loop, &order->again, now_ns + order->pause_ns);
     order->pause_ns = order->pause_ns < AGAIN_MOST_NS / 2 ? 2 * order->pause_ns : AGAIN_MOST_NS;
     return true;
 }
@@ -357,7 +357,7 @@ static void step(struct order *order)
 
 void orders_lane_back(const struct lane *lane)
 {
-    list_for_each (node, &lane->aggregator->service->orders) {
+    list_for_each (node, &lane->aggregator->service->works->orders) {
         struct order *order = list_entry(node, struct order, link);
         if (!is_drained_by(order, lane))
             continue;
@@ -382,7 +382,7 @@ static void try_again(struct timer *timer)
 static void begin(struct order *order)
 {
     order->times = 1;
-    list_append(&order->service->orders, &order->link);
+    list_append(&order->service->works->orders, &order->link);
     step(order);
 }
 
@@ -413,7 +413,7 @@ struct order *order_create(struct service *s)
         return NULL;
     }
     order->service = s;
-    order->id = ++s->next_id;
+    order->id = ++s->door->next_id;
     timer_init(&order->again, try_again);
     list_init(&order->link);
     return order;

@@ -7,6 +7,7 @@
 #include "svc/base/text.h"
 #include "svc/coordinator/service.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 /* Inode of the host's own PID namespace (PROC_PID_INIT_INO of the kernel). */
@@ -30,22 +31,30 @@ static bool is_main_of_unit(void)
     return told && text_parse_u64(told, 1, UINT32_MAX, &pid) == 0 && pid == (uint64_t)getpid();
 }
 
-void outliving_init(struct service *s)
+int outliving_create(struct service *s)
 {
-    s->ends_container = is_first_of_container();
-    if (s->ends_container)
-        s->takes_along = "local aggregators end with this process, the first of its container";
+    s->ending = calloc(1, sizeof *s->ending);
+    if (!s->ending)
+        return -ENOMEM;
+    s->ending->service = s;
+    s->ending->ends_container = is_first_of_container();
+    if (s->ending->ends_container)
+        s->ending->takes_along =
+            "local aggregators end with this process, the first of its container";
     else if (is_main_of_unit())
-        s->takes_along =
+        s->ending->takes_along =
             "local aggregators may end with this systemd unit; with KillMode=process they stay: "
             "then give --stop service";
+    return 0;
 }
+
+void outliving_destroy(struct service *s) { free(s->ending); }
 
 /* A process that this one can watch is of the same PID namespace. */
 bool ends_with_service(const struct aggregator *a)
 {
     bool is_local = a->slot > 0 || a->former_slot > 0;
-    return is_local || (a->service->ends_container && a->process.fd >= 0);
+    return is_local || (a->service->ending->ends_container && a->process.fd >= 0);
 }
 
 bool outliving_has_any(const struct service *s)

@@ -7,8 +7,17 @@
 
 struct service;
 
-/* Early: a parent that ends later hides what has started this process. */
-void outliving_init(struct service *s);
+struct service_end {
+    struct service *service;
+    struct timer drain_timer, give_up_timer;
+    const char *takes_along; /* why local aggregators do not outlive the service; NULL: they do */
+    bool ends_container;     /* the end of this process is that of all processes there */
+    int ended_by;            /* 0: in order; a second signal; a negative errno: could not go on */
+};
+
+/* Early: a parent that ends later hides what has started this process. -ENOMEM. */
+int outliving_create(struct service *s);
+void outliving_destroy(struct service *s);
 /* Where local aggregators end with this process (service.takes_along), those, and in a container
  * also those that were joined by hand there. */
 bool ends_with_service(const struct aggregator *a);

@@ -143,7 +143,7 @@ static enum lane_use given_back(const struct lane *lane)
 {
     const struct service *s = lane->aggregator->service;
     bool is_empty = lane->jobs == 0 && lane->arriving == 0;
-    return s->scaling.is_on && is_empty && lanes_room(s) == 0 ? LANE_PARKED : LANE_OPEN;
+    return s->scaling->is_on && is_empty && lanes_room(s) == 0 ? LANE_PARKED : LANE_OPEN;
 }
 
 void order_give_back(struct lane *lane, const char *why)

@@ -62,7 +62,7 @@ static int read_limits(struct service *s, struct limits *limits, WIRE(TenantLimi
         char text[ERR_TEXT_BYTES];
         struct err why;
         enum limit limit = limit_find(named[i]->name);
-        if (limits_set_own(limits, &s->options.limits, limit, named[i]->value, &why) == 0)
+        if (limits_set_own(limits, &s->options->limits, limit, named[i]->value, &why) == 0)
             continue;
         snprintf(text, sizeof text, "%s", why.text);
         return err_set(err, -EINVAL, "--%.32s-max: %s", named[i]->name, text);
@@ -89,7 +89,7 @@ static int add(struct service *s, const WIRE(TenantAddRequest) * wanted, struct 
     struct tenant added = {.is_operator = wanted->is_operator,
                            .added_s = (uint64_t)time(NULL),
                            .loss_limit_ppm = wanted->loss_limit_ppm,
-                           .limits = s->options.limits};
+                           .limits = s->options->limits};
     int error = read_limits(s, &added.limits, wanted->limits, wanted->n_limits, err);
     if (error < 0)
         return error;
@@ -195,7 +195,7 @@ static void end_jobs(struct service *s, const struct tenant *tenant)
 
 static void end_connections(struct service *s, const struct tenant *tenant)
 {
-    list_for_each_safe (node, &s->peers) {
+    list_for_each_safe (node, &s->door->peers) {
         struct peer *p = list_entry(node, struct peer, link);
         if (p->tenant != tenant)
             continue;
@@ -227,7 +227,7 @@ void tenant_handle_revoke(struct peer *p, const envelope *request)
 
 void tenants_end_revoked(struct service *s)
 {
-    list_for_each (node, &s->tenants) {
+    list_for_each (node, &s->door->tenants) {
         const struct tenant *tenant = list_entry(node, struct tenant, link);
         if (tenant->is_revoked)
             end_jobs(s, tenant);
@@ -271,7 +271,7 @@ static void fill_view(struct service *s, const struct tenant *tenant, WIRE(Tenan
     view->loss_limit_ppm = tenant->loss_limit_ppm;
     list_for_each (node, &s->jobs)
         view->jobs += list_entry(node, struct job, link)->tenant == tenant;
-    list_for_each (node, &s->peers)
+    list_for_each (node, &s->door->peers)
         view->connections += list_entry(node, struct peer, link)->tenant == tenant;
 }
 
@@ -286,7 +286,7 @@ void tenant_handle_list(struct peer *p, const envelope *request)
     struct tenant_limits *limits = calloc(count + 1, sizeof *limits);
     WIRE(TenantsReply) reply = GRADPOOL__WIRE__TENANTS_REPLY__INIT;
     envelope e = ENVELOPE_INIT;
-    list_for_each (node, &s->tenants) {
+    list_for_each (node, &s->door->tenants) {
         const struct tenant *tenant = list_entry(node, struct tenant, link);
         if (tenant == tenants_local(s) || !views || !pointers || !limits)
             continue;

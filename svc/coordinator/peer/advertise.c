@@ -27,7 +27,7 @@ static int default_route_address(char *buffer, size_t buffer_bytes)
 
 static int find_host(const struct service *s, char *buffer, size_t buffer_bytes, struct err *err)
 {
-    const char *interface_name = s->options.interface_name;
+    const char *interface_name = s->options->interface_name;
     int error = interface_name ? endpoint_local_address(interface_name, -1, buffer, buffer_bytes)
                                : default_route_address(buffer, buffer_bytes);
     return error < 0 ? err_set(err, error,
@@ -45,12 +45,12 @@ static bool is_loopback_name(const char *host, char address[INET6_ADDRSTRLEN])
 /* Debian gives a host's own name the address 127.0.1.1: lanes there would be out of reach. */
 static void choose_data_host(struct service *s, const char *host)
 {
-    char loopback[INET6_ADDRSTRLEN], *found = s->data_host;
-    snprintf(s->data_host, sizeof s->data_host, "%s", host);
+    char loopback[INET6_ADDRSTRLEN], *found = s->identity->data_host;
+    snprintf(s->identity->data_host, sizeof s->identity->data_host, "%s", host);
     if (!is_loopback_name(host, loopback))
         return;
-    if (default_route_address(found, sizeof s->data_host) < 0)
-        snprintf(found, sizeof s->data_host, "%s", host);
+    if (default_route_address(found, sizeof s->identity->data_host) < 0)
+        snprintf(found, sizeof s->identity->data_host, "%s", host);
     log_warn("host name '%s' is %s on this host, where other hosts reach nothing: lanes listen on "
              "%s; give another address with --advertise, or mend /etc/hosts",
              host, loopback, found);
@@ -59,7 +59,7 @@ static void choose_data_host(struct service *s, const char *host)
 /* A service that only this host reaches, though a name was given. */
 static bool listens_in_vain(const struct service *s)
 {
-    const struct endpoint *e = &s->tcp.endpoint;
+    const struct endpoint *e = &s->door->tcp->endpoint;
     char loopback[INET6_ADDRSTRLEN];
     if (!is_loopback_name(e->host, loopback))
         return false;
@@ -71,16 +71,16 @@ static bool listens_in_vain(const struct service *s)
 
 int advertise_choose(struct service *s, struct err *err)
 {
-    struct endpoint shown = s->tcp.endpoint;
+    struct endpoint shown = s->door->tcp->endpoint;
     bool is_any = strcmp(shown.host, "0.0.0.0") == 0 || strcmp(shown.host, "::") == 0;
-    if (s->options.advertise)
-        snprintf(shown.host, sizeof shown.host, "%s", s->options.advertise);
+    if (s->options->advertise)
+        snprintf(shown.host, sizeof shown.host, "%s", s->options->advertise);
     else if (is_any && find_host(s, shown.host, sizeof shown.host, err) < 0)
         return err->code;
-    endpoint_format(&shown, s->endpoint_url, sizeof s->endpoint_url);
+    endpoint_format(&shown, s->identity->endpoint_url, sizeof s->identity->endpoint_url);
     /* Lanes of a service that only this host reaches choose for themselves. */
-    bool is_local = endpoint_is_loopback(&s->tcp.endpoint) || listens_in_vain(s);
-    if (s->options.advertise || !is_local)
+    bool is_local = endpoint_is_loopback(&s->door->tcp->endpoint) || listens_in_vain(s);
+    if (s->options->advertise || !is_local)
         choose_data_host(s, shown.host);
     return 0;
 }

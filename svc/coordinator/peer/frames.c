@@ -17,16 +17,17 @@ static bool has_room(const struct peer *p, uint32_t bytes)
     uint64_t most = p->tenant->limits.most[LIMIT_TENANT_MESSAGES];
     if (most > FRAMES_BYTES_MAX / 2 && !tenants_has_one(s))
         most = FRAMES_BYTES_MAX / 2;
-    return p->tenant->frame_bytes + bytes <= most && s->frame_bytes + bytes <= FRAMES_BYTES_MAX;
+    return p->tenant->frame_bytes + bytes <= most &&
+           s->door->frame_bytes + bytes <= FRAMES_BYTES_MAX;
 }
 
 static void take(struct peer *p, uint32_t bytes)
 {
     p->frame_bytes = bytes;
     p->tenant->frame_bytes += bytes;
-    p->service->frame_bytes += bytes;
+    p->service->door->frame_bytes += bytes;
     channel_hold_frames(p->channel, bytes);
-    timer_start(&p->service->loop, &p->timer, clock_now_ns() + FRAME_DEADLINE_NS);
+    timer_start(p->service->loop, &p->timer, clock_now_ns() + FRAME_DEADLINE_NS);
 }
 
 int frames_admit(struct peer *p)
@@ -42,7 +43,7 @@ int frames_admit(struct peer *p)
     }
     if (!has_room(p, bytes)) {
         list_remove(&p->frame_link);
-        list_append(&p->service->frames_waiting, &p->frame_link);
+        list_append(&p->service->door->frames_waiting, &p->frame_link);
         return -EAGAIN;
     }
     take(p, bytes);
@@ -54,7 +55,7 @@ bool frames_waits(const struct peer *p) { return !list_is_empty(&p->frame_link);
 /* Peers for which there is room now come again by themselves. */
 static void let_others(struct service *s)
 {
-    list_for_each_safe (node, &s->frames_waiting) {
+    list_for_each_safe (node, &s->door->frames_waiting) {
         struct peer *p = list_entry(node, struct peer, frame_link);
         if (!has_room(p, channel_frame_bytes(p->channel)))
             continue;
@@ -68,7 +69,7 @@ static void give_back(struct peer *p)
     if (p->frame_bytes == 0)
         return;
     p->tenant->frame_bytes -= p->frame_bytes;
-    p->service->frame_bytes -= p->frame_bytes;
+    p->service->door->frame_bytes -= p->frame_bytes;
     p->frame_bytes = 0;
     let_others(p->service);
 }

@@ -48,13 +48,13 @@ static void peer_destroy(struct peer *p)
         p->session->peer = NULL;
     if (p->tenant && !p->is_local)
         p->tenant->connections--;
-    p->service->outer_descriptors -= !p->is_local;
+    p->service->door->outer_descriptors -= !p->is_local;
     visitors_forget(p);
-    p->service->on_peer->ends(p);
+    p->service->on->peer->ends(p);
     timer_stop(&p->timer);
     frames_forget(p);
-    turn_fini(&p->service->loop.turns, &p->turn);
-    loop_unwatch(&p->service->loop, &p->source);
+    turn_fini(&p->service->loop->turns, &p->turn);
+    loop_unwatch(p->service->loop, &p->source);
     list_remove(&p->link);
     channel_destroy(p->channel);
     free(p);
@@ -68,7 +68,7 @@ static void peer_gone(struct peer *p)
     bool was_closed = channel_was_closed(p->channel);
     struct service *s = p->service;
     peer_destroy(p);
-    s->on_peer->connection_ended(aggregator, session, was_closed);
+    s->on->peer->connection_ended(aggregator, session, was_closed);
 }
 
 /* A peer that waits for a turn is late by our doing. */
@@ -77,7 +77,7 @@ static void peer_expired(struct timer *timer)
     struct peer *p = container_of(timer, struct peer, timer);
     bool is_awaited = p->state == PEER_GREETING || p->state == PEER_OPEN;
     if (is_awaited && turn_waits(&p->turn))
-        return timer_start(&p->service->loop, timer, clock_now_ns() + GREET_DEADLINE_NS);
+        return timer_start(p->service->loop, timer, clock_now_ns() + GREET_DEADLINE_NS);
     if (p->state == PEER_GREETING)
         log_warn_rarely("%s did not say hello; closed", channel_peer(p->channel));
     else if (p->state == PEER_OPEN)
@@ -91,7 +91,7 @@ void peer_break(struct peer *p)
     if (p->state == PEER_BROKEN)
         return;
     p->state = PEER_BROKEN;
-    timer_start(&p->service->loop, &p->timer, 0);
+    timer_start(p->service->loop, &p->timer, 0);
 }
 
 /* Lets it go once it has read what was sent. */
@@ -100,7 +100,7 @@ void peer_finish(struct peer *p)
     if (p->state == PEER_BROKEN)
         return;
     p->state = PEER_CLOSING;
-    timer_start(&p->service->loop, &p->timer, clock_now_ns() + CLOSE_DEADLINE_NS);
+    timer_start(p->service->loop, &p->timer, clock_now_ns() + CLOSE_DEADLINE_NS);
     if (!(channel_events(p->channel) & EPOLLOUT))
         shutdown(channel_fd(p->channel), SHUT_WR);
 }
@@ -113,7 +113,7 @@ static void update_events(struct peer *p)
         return; /* it would be told again and again */
     if (turn_waits(&p->turn) || p->is_held)
         events &= ~(uint32_t)EPOLLIN;
-    loop_rewatch_once(&p->service->loop, &p->source, events);
+    loop_rewatch_once(p->service->loop, &p->source, events);
 }
 
 void peer_send(struct peer *p, const envelope *message)
@@ -167,7 +167,7 @@ void peer_fail_memory(struct peer *p, uint64_t id)
  * --insecure (K10). */
 static bool needs_key(const struct peer *p)
 {
-    const struct coordinator_options *o = &p->service->options;
+    const struct coordinator_options *o = p->service->options;
     if (p->is_local)
         return false;
     return o->require_tls || (!o->insecure && !channel_is_loopback(p->channel));
@@ -199,9 +199,9 @@ static void choose_party(struct peer *p, WIRE(Role) role)
 {
     struct service *s = p->service;
     if (role == GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR)
-        turn_join(&s->loop.turns, &p->turn, &s->aggregators_party);
+        turn_join(&s->loop->turns, &p->turn, &s->door->parties[DOOR_AGGREGATORS]);
     else if (!p->is_local || role == GRADPOOL__WIRE__ROLE__ROLE_CLIENT)
-        turn_join(&s->loop.turns, &p->turn, &p->tenant->party);
+        turn_join(&s->loop->turns, &p->turn, &p->tenant->party);
 }
 
 /* Finds out whose connection it is; false: nobody's that may come, and it was told. */
@@ -244,9 +244,9 @@ static void name_doors(const struct peer *p, char *listen, size_t listen_bytes,
 {
     const struct service *s = p->service;
     if (p->is_local)
-        welcome->listen = (char *)endpoint_format(&s->tcp.endpoint, listen, listen_bytes);
+        welcome->listen = (char *)endpoint_format(&s->door->tcp->endpoint, listen, listen_bytes);
     else if (!channel_tenant(p->channel) && channel_is_loopback(p->channel))
-        welcome->socket = (char *)s->local.endpoint.host;
+        welcome->socket = (char *)s->door->local->endpoint.host;
 }
 
 static void greet(struct peer *p, const envelope *message)
@@ -268,12 +268,12 @@ static void greet(struct peer *p, const envelope *message)
     if (!admit(p, message->id, hello))
         return;
     channel_hold_frames(p->channel, FRAME_BYTES_FREE);
-    char listen[sizeof p->service->tcp.endpoint.host + 32];
+    char listen[sizeof p->service->door->tcp->endpoint.host + 32];
     WIRE(Welcome) welcome = GRADPOOL__WIRE__WELCOME__INIT;
     if (hello->role == GRADPOOL__WIRE__ROLE__ROLE_OPERATOR)
         name_doors(p, listen, sizeof listen, &welcome);
     welcome.version = CHANNEL_VERSION;
-    welcome.incarnation = p->service->numbers.incarnation;
+    welcome.incarnation = p->service->numbers->incarnation;
     welcome.program = (char *)"gradpool serve " GRADPOOL_VERSION;
     envelope e = ENVELOPE_INIT;
     e.id = message->id;
@@ -283,7 +283,7 @@ static void greet(struct peer *p, const envelope *message)
     p->role = hello->role;
     p->state = PEER_OPEN;
     timer_stop(&p->timer);
-    p->service->on_peer->opened(p);
+    p->service->on->peer->opened(p);
     peer_send(p, &e);
 }
 
@@ -292,7 +292,7 @@ static void handle_message(struct peer *p, envelope *message)
     if (p->state == PEER_GREETING)
         greet(p, message);
     else if (p->state == PEER_OPEN)
-        p->service->on_peer->message_came(p, message);
+        p->service->on->peer->message_came(p, message);
     gradpool__wire__envelope__free_unpacked(message, NULL);
     visitors_heard(p);
 }
@@ -309,7 +309,7 @@ static bool is_held_back(const struct peer *p)
 
 void peer_wait_for_turn(struct peer *p)
 {
-    turn_wait(&p->service->loop.turns, &p->turn);
+    turn_wait(&p->service->loop->turns, &p->turn);
     update_events(p);
 }
 
@@ -339,7 +339,7 @@ static bool receive(struct peer *p)
     uint64_t began_ns = clock_now_ns();
     for (int i = 0; i < MESSAGES_IN_A_ROW && clock_now_ns() < began_ns + TURN_NS; i++) {
         envelope *message;
-        if (p->service->on_peer->answer_is_ready(p))
+        if (p->service->on->peer->answer_is_ready(p))
             continue;
         p->is_held = is_held_back(p);
         if (p->is_held)
@@ -374,13 +374,13 @@ static void take_turn(struct turn *turn)
     if (p->state == PEER_BROKEN)
         return;
     if (p->state == PEER_GREETING && !p->was_seen)
-        timer_start(&p->service->loop, &p->timer, clock_now_ns() + GREET_DEADLINE_NS);
+        timer_start(p->service->loop, &p->timer, clock_now_ns() + GREET_DEADLINE_NS);
     p->was_seen = true;
     bool is_behind = receive(p);
     if (is_behind && p->state == PEER_OPEN)
-        turn_wait(&p->service->loop.turns, turn);
+        turn_wait(&p->service->loop->turns, turn);
     else if (p->process_ended && p->session)
-        p->service->on_peer->is_read_out(p);
+        p->service->on->peer->is_read_out(p);
     if (p->state != PEER_BROKEN)
         update_events(p);
 }
@@ -396,7 +396,7 @@ static void peer_ready(struct source *source, uint32_t events)
         shutdown(channel_fd(p->channel), SHUT_WR);
     p->has_hung_up |= (events & (EPOLLHUP | EPOLLERR)) != 0;
     if (events & ~(uint32_t)EPOLLOUT)
-        turn_wait(&p->service->loop.turns, &p->turn);
+        turn_wait(&p->service->loop->turns, &p->turn);
     peer_check_held(p);
     update_events(p);
 }
@@ -408,7 +408,7 @@ static struct party *party_of_stranger(struct peer *p)
     uint32_t hash = 2166136261u;
     for (const char *at = text; *at && at != end; at++)
         hash = (hash ^ (uint8_t)*at) * 16777619u;
-    return &p->service->strangers[hash % STRANGER_PARTIES];
+    return &p->service->door->parties[DOOR_STRANGERS + hash % STRANGER_PARTIES];
 }
 
 int peer_accept(struct service *s, int fd)
@@ -434,14 +434,15 @@ int peer_accept(struct service *s, int fd)
     list_init(&p->visit);
     list_init(&p->frame_link);
     list_init(&p->own_waits);
-    turn_init(&p->turn, p->is_local ? &s->operators : party_of_stranger(p), take_turn);
+    turn_init(&p->turn, p->is_local ? &s->door->parties[DOOR_OPERATORS] : party_of_stranger(p),
+              take_turn);
     timer_init(&p->timer, peer_expired);
-    timer_start(&s->loop, &p->timer, clock_now_ns() + GREET_DEADLINE_NS);
-    list_append(&s->peers, &p->link);
-    error = loop_watch(&s->loop, &p->source, EPOLLIN);
+    timer_start(s->loop, &p->timer, clock_now_ns() + GREET_DEADLINE_NS);
+    list_append(&s->door->peers, &p->link);
+    error = loop_watch(s->loop, &p->source, EPOLLIN);
     if (error == 0 && !p->is_local && !visitors_make_room(s, p))
         error = -EMFILE;
-    s->outer_descriptors += !p->is_local;
+    s->door->outer_descriptors += !p->is_local;
     if (error < 0)
         peer_destroy(p);
     return error;
@@ -452,11 +453,11 @@ int peer_accept(struct service *s, int fd)
 static void turn_away(struct service *s, int listening_fd)
 {
     log_warn_rarely("out of file descriptors: a connection was turned away (see ulimit -n)");
-    close(s->spare_fd);
+    close(s->door->spare_fd);
     int fd = accept4(listening_fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0)
         close(fd);
-    s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    s->door->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 static bool accept_one(struct listener *l)
@@ -478,7 +479,7 @@ static void accept_in_turn(struct turn *turn)
     struct listener *l = container_of(turn, struct listener, turn);
     for (int i = 0; i < ACCEPTS_A_TURN && accept_one(l); i++)
         ;
-    loop_rewatch_once(&l->service->loop, &l->source, EPOLLIN);
+    loop_rewatch_once(l->service->loop, &l->source, EPOLLIN);
 }
 
 /* The Unix socket is for operators first. */
@@ -488,7 +489,7 @@ static void listener_ready(struct source *source, uint32_t events)
     if (l->endpoint.is_unix)
         accept_one(l);
     else
-        turn_wait(&l->service->loop.turns, &l->turn);
+        turn_wait(&l->service->loop->turns, &l->turn);
 }
 
 int listener_open(struct service *s, struct listener *l, const char *interface_name,
@@ -500,8 +501,8 @@ int listener_open(struct service *s, struct listener *l, const char *interface_n
         return error;
     l->service = s;
     l->source = (struct source){.fd = fd, .ready = listener_ready};
-    turn_init(&l->turn, &s->door, accept_in_turn);
-    error = loop_watch(&s->loop, &l->source, EPOLLIN | (l->endpoint.is_unix ? 0 : EPOLLONESHOT));
+    turn_init(&l->turn, &s->door->parties[DOOR_OTHERS], accept_in_turn);
+    error = loop_watch(s->loop, &l->source, EPOLLIN | (l->endpoint.is_unix ? 0 : EPOLLONESHOT));
     return error < 0 ? err_set(err, error, "cannot watch a socket: %s", err_text(error)) : 0;
 }
 
@@ -509,8 +510,8 @@ void listener_close(struct listener *l)
 {
     if (l->source.fd < 0)
         return;
-    loop_unwatch(&l->service->loop, &l->source);
-    turn_fini(&l->service->loop.turns, &l->turn);
+    loop_unwatch(l->service->loop, &l->source);
+    turn_fini(&l->service->loop->turns, &l->turn);
     close(l->source.fd);
     l->source.fd = -1;
     if (l->endpoint.is_unix)
@@ -519,6 +520,6 @@ void listener_close(struct listener *l)
 
 void peers_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->peers)
+    list_for_each_safe (node, &s->door->peers)
         peer_destroy(list_entry(node, struct peer, link));
 }

@@ -21,10 +21,10 @@ struct tenant *tenant_create(struct service *s, const char *name)
     if (!tenant)
         return NULL;
     snprintf(tenant->key.tenant, sizeof tenant->key.tenant, "%s", name);
-    tenant->limits = s->options.limits;
+    tenant->limits = s->options->limits;
     tenant->limits.tenant = tenant->key.tenant;
     party_init(&tenant->party, PARTY_OTHERS, tenant_cpu_percent(tenant));
-    list_append(&s->tenants, &tenant->link);
+    list_append(&s->door->tenants, &tenant->link);
     return tenant;
 }
 
@@ -40,18 +40,18 @@ int tenants_init(struct service *s) { return tenant_create(s, "") ? 0 : -ENOMEM;
 
 void tenants_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->tenants)
+    list_for_each_safe (node, &s->door->tenants)
         tenant_destroy(list_entry(node, struct tenant, link));
 }
 
 struct tenant *tenants_local(struct service *s)
 {
-    return list_entry(list_first(&s->tenants), struct tenant, link);
+    return list_entry(list_first(&s->door->tenants), struct tenant, link);
 }
 
 struct tenant *tenants_find(struct service *s, const char *name)
 {
-    list_for_each (node, &s->tenants) {
+    list_for_each (node, &s->door->tenants) {
         struct tenant *tenant = list_entry(node, struct tenant, link);
         if (strcmp(tenant->key.tenant, name) == 0)
             return tenant;
@@ -61,7 +61,7 @@ struct tenant *tenants_find(struct service *s, const char *name)
 
 bool tenants_have_keys(struct service *s)
 {
-    list_for_each (node, &s->tenants) {
+    list_for_each (node, &s->door->tenants) {
         const struct tenant *tenant = list_entry(node, struct tenant, link);
         if (tenant != tenants_local(s) && !tenant->is_operator && !tenant->is_revoked)
             return true;
@@ -72,12 +72,15 @@ bool tenants_have_keys(struct service *s)
 size_t tenants_count(struct service *s)
 {
     size_t count = 0;
-    list_for_each (node, &s->tenants)
+    list_for_each (node, &s->door->tenants)
         count += node != &tenants_local(s)->link;
     return count;
 }
 
-bool tenants_has_one(const struct service *s) { return s->tenants.next->next == &s->tenants; }
+bool tenants_has_one(const struct service *s)
+{
+    return s->door->tenants.next->next == &s->door->tenants;
+}
 
 const char *tenant_prefix(const struct tenant *tenant, char *buffer)
 {

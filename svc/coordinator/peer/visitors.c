@@ -25,7 +25,10 @@ static uint64_t descriptors(void)
 }
 
 /* Counted, not read off the newest number: that is low again whenever somebody goes. */
-bool visitors_are_many(const struct service *s) { return s->outer_descriptors >= descriptors(); }
+bool visitors_are_many(const struct service *s)
+{
+    return s->door->outer_descriptors >= descriptors();
+}
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
@@ -34,14 +37,14 @@ void visitors_forget(struct peer *p)
     if (list_is_empty(&p->visit))
         return;
     list_remove(&p->visit);
-    p->service->visitors_count--;
+    p->service->door->visitors_count--;
 }
 
 static void visitors_add(struct peer *p)
 {
     p->heard_ns = clock_now_ns();
-    list_append(&p->service->visitors, &p->visit);
-    p->service->visitors_count++;
+    list_append(&p->service->door->visitors, &p->visit);
+    p->service->door->visitors_count++;
 }
 
 void visitors_heard(struct peer *p)
@@ -72,28 +75,30 @@ static bool have_one_address(const struct peer *a, const struct peer *b)
  * comes from one address does not drive out others. */
 static struct peer *find_victim(struct service *s, const struct peer *newcomer)
 {
-    list_for_each (node, &s->visitors) {
+    list_for_each (node, &s->door->visitors) {
         struct peer *p = list_entry(node, struct peer, visit);
         if (have_one_address(p, newcomer))
             return p;
     }
-    return list_is_empty(&s->visitors) ? NULL : list_entry(s->visitors.next, struct peer, visit);
+    return list_is_empty(&s->door->visitors)
+               ? NULL
+               : list_entry(s->door->visitors.next, struct peer, visit);
 }
 
 static void send_off(struct service *s, struct peer *victim)
 {
     log_warn_rarely("%s has joined nothing for longest and is closed: %zu such connections "
                     "(--idle-connections-max, ulimit -n)",
-                    channel_peer(victim->channel), s->visitors_count);
+                    channel_peer(victim->channel), s->door->visitors_count);
     visitors_forget(victim);
     peer_break(victim);
 }
 
 bool visitors_make_room(struct service *s, struct peer *p)
 {
-    uint64_t most = least(s->options.limits.most[LIMIT_IDLE_CONNECTIONS], descriptors() / 4);
+    uint64_t most = least(s->options->limits.most[LIMIT_IDLE_CONNECTIONS], descriptors() / 4);
     bool are_many = visitors_are_many(s);
-    struct peer *victim = are_many || s->visitors_count >= most ? find_victim(s, p) : NULL;
+    struct peer *victim = are_many || s->door->visitors_count >= most ? find_victim(s, p) : NULL;
     if (are_many && !victim)
         return false;
     if (victim && (are_many || clock_now_ns() - victim->heard_ns >= BURST_NS))

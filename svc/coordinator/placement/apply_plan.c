@@ -23,9 +23,9 @@ static uint32_t task_for(struct job *job, struct lane *lane, uint64_t bytes)
 {
     struct share *share = jobs_share(job, lane);
     if (!share)
-        return job->service->numbers.next_task++;
+        return job->service->numbers->next_task++;
     if (share->open_task == 0 || share->open_task_bytes + bytes > job->piece_bytes) {
-        share->open_task = job->service->numbers.next_task++;
+        share->open_task = job->service->numbers->next_task++;
         share->open_task_bytes = 0;
     }
     share->open_task_bytes += bytes;
@@ -117,7 +117,7 @@ int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, s
 int placing_try(struct job *job, struct answer *ret_answer, struct err *err)
 {
     size_t count = job->tensors_count;
-    uint32_t next_task = job->service->numbers.next_task;
+    uint32_t next_task = job->service->numbers->next_task;
     _cleanup_free_ struct packer_tensor *items = calloc(count + 1, sizeof *items);
     if (!items)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
@@ -131,7 +131,7 @@ int placing_try(struct job *job, struct answer *ret_answer, struct err *err)
         has_lanes &= ret_answer->plan.shares[i].state != PACKER_LANE_UNSTARTED;
     if (has_lanes)
         error = take_plan(job->tensors, count, &ret_answer->plan, err);
-    job->service->numbers.next_task = next_task;
+    job->service->numbers->next_task = next_task;
     if (error < 0)
         packer_plan_fini(&ret_answer->plan);
     return error;

@@ -29,7 +29,7 @@ struct rest {
 
 static struct rest rest_of(const struct job *job)
 {
-    struct rest rest = {.lane_ns = profile_known(&job->profile).lanes_ns};
+    struct rest rest = {.lane_ns = profile_known(job->profile).lanes_ns};
     for (size_t i = 0; i < job->tensors_count; i++) {
         const struct tensor *tensor = job->tensors[i];
         if (tensor->lane_ns == 0)
@@ -71,7 +71,7 @@ void describe_tensors(const struct job *job, struct tensor *const *tensors, size
 void describe_tasks(const struct job *job, const struct task *tasks, size_t count,
                     struct packer_tensor *ret_items)
 {
-    uint64_t lanes_ns = profile_known(&job->profile).lanes_ns;
+    uint64_t lanes_ns = profile_known(job->profile).lanes_ns;
     for (size_t i = 0; i < count; i++) {
         char name[16];
         snprintf(name, sizeof name, "%u", tasks[i].id);
@@ -185,17 +185,17 @@ static size_t lanes_in_reach(const struct job *job)
 {
     const struct service *s = job->service;
     size_t lanes = lanes_on_offer(s);
-    for (size_t i = 0; i < s->slots_count; i++)
-        lanes += fleet_may_start(&s->slots[i]) ? s->slots[i].lanes_count : 0;
-    if (s->options.lanes_max > 0 && lanes > s->options.lanes_max)
-        lanes = s->options.lanes_max;
+    for (size_t i = 0; i < s->fleet->slots_count; i++)
+        lanes += fleet_may_start(&s->fleet->slots[i]) ? s->fleet->slots[i].lanes_count : 0;
+    if (s->options->lanes_max > 0 && lanes > s->options->lanes_max)
+        lanes = s->options->lanes_max;
     return lanes < job->workers ? lanes : job->workers;
 }
 
 void choose_piece_bytes(struct job *job)
 {
     job->piece_bytes = piece_bytes_max(job->service);
-    if (has_loss_limit(job->service->options.policy))
+    if (has_loss_limit(job->service->options->policy))
         job->piece_bytes = packer_piece_bytes(job->piece_bytes, job->bytes, lanes_in_reach(job));
 }
 
@@ -223,8 +223,8 @@ static size_t count_lanes(const struct service *s)
     size_t count = 1;
     list_for_each (node, &s->aggregators)
         count += list_entry(node, struct aggregator, link)->lanes_count;
-    for (size_t i = 0; i < s->slots_count; i++)
-        count += s->slots[i].lanes_count;
+    for (size_t i = 0; i < s->fleet->slots_count; i++)
+        count += s->fleet->slots[i].lanes_count;
     return count;
 }
 
@@ -279,8 +279,8 @@ static int offer_lanes(const struct job *job, enum ask_for why, bool starts,
     if (offer.count == 0)
         add_lanes(&offer, job, is_last_resort, why);
     size_t room = has_no_choice(why) ? lanes_room_now(s) : lanes_room(s), coming = 0;
-    for (size_t i = 0; i < s->slots_count && starts; i++)
-        coming += add_slot(&offer, &s->slots[i]);
+    for (size_t i = 0; i < s->fleet->slots_count && starts; i++)
+        coming += add_slot(&offer, &s->fleet->slots[i]);
     qsort(offer.lanes, offer.count, sizeof *offer.lanes, compare_lanes);
     leave_out_closed(&offer, room < SIZE_MAX - coming ? room + coming : SIZE_MAX);
     add_residents(&offer);
@@ -304,7 +304,7 @@ static bool somebody_is_there(const struct packer_request *request)
 static bool refusal_stands(const struct job *job, const struct packer_request *request,
                            enum ask_for why)
 {
-    bool must_go_on = has_no_choice(why) || (why == ASK_FOR_NEW && job->profile.now.period_ns > 0);
+    bool must_go_on = has_no_choice(why) || (why == ASK_FOR_NEW && job->profile->now.period_ns > 0);
     return !must_go_on && request->timing.period_ns > 0 && job_limit_ppm(job) > 0 &&
            somebody_is_there(request);
 }
@@ -465,7 +465,7 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
     if (offer_lanes(job, why, false, &offer) < 0)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
     struct packer_request request = {
-        .policy = job->service->options.policy,
+        .policy = job->service->options->policy,
         .piece_bytes_max = why == ASK_FOR_NEW ? job->piece_bytes : piece_bytes_max(job->service),
         .workers = job->workers,
         .job_key = job->id,

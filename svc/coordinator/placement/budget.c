@@ -62,7 +62,7 @@ static uint32_t remote_ranks(const struct job *job, const char *host)
 /* What a job moves there: inputs in, results out. */
 static uint64_t moved_per_s(const struct job *job, const char *host)
 {
-    uint64_t period_ns = profile_known(&job->profile).period_ns, bytes = 0;
+    uint64_t period_ns = profile_known(job->profile).period_ns, bytes = 0;
     for (size_t i = 0; i < job->shares_count && period_ns > 0; i++)
         if (strcmp(job->shares[i].lane->aggregator->node, host) == 0)
             bytes += job->shares[i].bytes;
@@ -109,7 +109,7 @@ static size_t node_of(struct budgets *b, const struct lane *lane)
 
 void budgets_of_lane(struct budgets *b, const struct lane *lane, struct packer_lane *ret_lane)
 {
-    uint64_t most = lane->aggregator->service->options.limits.most[LIMIT_LANE_MEMORY];
+    uint64_t most = lane->aggregator->service->options->limits.most[LIMIT_LANE_MEMORY];
     struct packer_node *node = &b->nodes[ret_lane->node = (uint32_t)node_of(b, lane)];
     /* By count: more is let in than what passes by may take, but less than what stays. */
     uint64_t counted = lane->pieces * lane->piece_bytes + lane->ranks * lane->rank_bytes;
@@ -205,7 +205,7 @@ void budgets_name(const struct service *s, const struct packer_request *request,
             continue;
         uint64_t bytes = budgets[i].without == BUDGET_NODES
                              ? node_memory(s)
-                             : s->options.limits.most[LIMIT_LANE_MEMORY];
+                             : s->options->limits.most[LIMIT_LANE_MEMORY];
         text_bytes(bytes, most, sizeof most);
         snprintf(text, sizeof text, budgets[i].text, most);
         text_append(err->text, sizeof err->text, "; it is %s", text);

@@ -32,6 +32,11 @@ struct past {
     size_t tensors_count;
 };
 
+struct past_jobs {
+    struct list jobs; /* newest last */
+    uint64_t turn;    /* of the newest */
+};
+
 static void past_free(struct past *past)
 {
     if (!past)
@@ -62,7 +67,7 @@ static struct past *past_create(const char *tenant, const char *job, uint32_t wo
 
 static struct past *find(const struct job *job)
 {
-    list_for_each (node, &job->service->profiles) {
+    list_for_each (node, &job->service->history->jobs) {
         struct past *past = list_entry(node, struct past, link);
         if (past->layout == job->layout && past->workers == job->workers &&
             strcmp(past->job, job->name) == 0 && strcmp(past->tenant, job->tenant->key.tenant) == 0)
@@ -98,8 +103,8 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
     /* Of those that were measured together who is missing took nothing to speak of; 0 would mean
      * that nothing is known, and what the job takes as a whole would be looked for there. */
     bool is_whole = past->tensors_count > 0 && past->tensors_count < PROFILES_TENSORS_MAX;
-    if (job->profile.used.period_ns == 0)
-        profile_recall(&job->profile, &past->times, past->is_alone, (uint32_t)job_own_lanes(job),
+    if (job->profile->used.period_ns == 0)
+        profile_recall(job->profile, &past->times, past->is_alone, (uint32_t)job_own_lanes(job),
                        &past->narrow);
     job->knows_tensors = job->knows_tensors || past->tensors_count > 0;
     for (size_t i = 0; i < count; i++) {
@@ -120,7 +125,7 @@ static double scale_of(const struct job *job)
     double all_ns = 0;
     for (size_t i = 0; i < job->tensors_count; i++)
         all_ns += (double)job->tensors[i]->lane_ns;
-    return all_ns > 0 ? (double)profile_known(&job->profile).lanes_ns / all_ns : 1;
+    return all_ns > 0 ? (double)profile_known(job->profile).lanes_ns / all_ns : 1;
 }
 
 static int take_tensors(struct past *past, const struct job *job)
@@ -174,13 +179,13 @@ static void put(struct service *s, const struct past *past)
     struct store_row row;
     struct err err;
     size_t count = 0;
-    list_for_each (node, &s->profiles)
+    list_for_each (node, &s->history->jobs)
         count++;
     store_begin(s->store);
     past_row(past, &row);
     store_put(s->store, &row);
     for (; count > PROFILES_MAX; count--) {
-        struct past *oldest = list_entry(s->profiles.next, struct past, link);
+        struct past *oldest = list_entry(s->history->jobs.next, struct past, link);
         past_row(oldest, &row);
         store_erase(s->store, &row);
         past_free(oldest);
@@ -192,8 +197,8 @@ static void put(struct service *s, const struct past *past)
 void profiles_keep(const struct job *job)
 {
     struct service *s = job->service;
-    struct profile_times known = profile_known(&job->profile);
-    if (job->profile.now.period_ns == 0 || job->layout == 0)
+    struct profile_times known = profile_known(job->profile);
+    if (job->profile->now.period_ns == 0 || job->layout == 0)
         return;
     struct past *past = find(job);
     if (!past)
@@ -204,11 +209,11 @@ void profiles_keep(const struct job *job)
         return log_warn("out of memory: how job %s runs is not kept", job->name);
     }
     past->times = known;
-    past->is_alone = profile_knows_alone(&job->profile);
-    past->narrow = job->profile.narrow;
-    past->turn = ++s->profiles_turn;
+    past->is_alone = profile_knows_alone(job->profile);
+    past->narrow = job->profile->narrow;
+    past->turn = ++s->history->turn;
     list_remove(&past->link);
-    list_append(&s->profiles, &past->link);
+    list_append(&s->history->jobs, &past->link);
     put(s, past);
 }
 
@@ -217,8 +222,8 @@ void profiles_keep(const struct job *job)
 /* Rows come by name: each goes behind what is older. */
 static void insert(struct service *s, struct past *past)
 {
-    struct list *at = &s->profiles;
-    while (at->previous != &s->profiles &&
+    struct list *at = &s->history->jobs;
+    while (at->previous != &s->history->jobs &&
            list_entry(at->previous, struct past, link)->turn > past->turn)
         at = at->previous;
     list_insert_before(at, &past->link);
@@ -248,14 +253,26 @@ int profiles_restore(struct service *s, const struct store_profile *row)
     past->is_alone = row->is_alone != 0;
     past->narrow = (struct narrow){row->few, row->enough, row->spent_ppm};
     past->turn = row->turn;
-    if (row->turn > s->profiles_turn)
-        s->profiles_turn = row->turn;
+    if (row->turn > s->history->turn)
+        s->history->turn = row->turn;
     insert(s, past);
+    return 0;
+}
+
+int profiles_create(struct service *s)
+{
+    s->history = calloc(1, sizeof *s->history);
+    if (!s->history)
+        return -ENOMEM;
+    list_init(&s->history->jobs);
     return 0;
 }
 
 void profiles_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->profiles)
+    if (!s->history)
+        return;
+    list_for_each_safe (node, &s->history->jobs)
         past_free(list_entry(node, struct past, link));
+    free(s->history);
 }

@@ -9,6 +9,8 @@
 
 struct service;
 
+/* -ENOMEM. */
+int profiles_create(struct service *s);
 int profiles_restore(struct service *s, const struct store_profile *row);
 void profiles_destroy(struct service *s);
 /* What is known of the job goes into its profile and into these tensors of it. `job->layout` must

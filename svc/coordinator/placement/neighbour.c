@@ -26,7 +26,7 @@ static int compare_rows(const void *a, const void *b)
 
 uint32_t job_limit_ppm(const struct job *job)
 {
-    uint32_t service_ppm = job->service->options.loss_limit_ppm,
+    uint32_t service_ppm = job->service->options->loss_limit_ppm,
              tenant_ppm = job->tenant->loss_limit_ppm;
     bool is_named = service_ppm || tenant_ppm || job->loss_limit_ppm;
     return is_named ? packer_loss_limit_ppm(service_ppm, tenant_ppm, job->loss_limit_ppm) : 0;
@@ -34,7 +34,7 @@ uint32_t job_limit_ppm(const struct job *job)
 
 struct packer_timing job_timing(const struct job *job)
 {
-    struct profile_times known = profile_known(&job->profile);
+    struct profile_times known = profile_known(job->profile);
     struct phase_burst burst = job_phase(job);
     return (struct packer_timing){.period_ns = known.period_ns,
                                   .spread_ns = known.busiest_ns,
@@ -43,14 +43,14 @@ struct packer_timing job_timing(const struct job *job)
                                   .span_ns = known.span_ns,
                                   .burst_ns = known.burst_ns,
                                   .slack_ns = known.slack_ns,
-                                  .spent_ppm = job->profile.narrow.spent_ppm,
+                                  .spent_ppm = job->profile->narrow.spent_ppm,
                                   .loss_limit_ppm = job_limit_ppm(job)};
 }
 
 /* What people are shown as a whole is the sum of the parts that they are shown (K15). */
 uint64_t job_lane_ns(const struct job *job)
 {
-    uint64_t known_ns = profile_known(&job->profile).lanes_ns, sum_ns = 0;
+    uint64_t known_ns = profile_known(job->profile).lanes_ns, sum_ns = 0;
     for (size_t i = 0; i < job->shares_count && known_ns > 0; i++)
         sum_ns += job->shares[i].pieces ? job->shares[i].lane_ns : 0;
     return sum_ns ? sum_ns : known_ns;
@@ -58,7 +58,7 @@ uint64_t job_lane_ns(const struct job *job)
 
 bool job_knows_shared_loss(const struct job *job)
 {
-    if (job->profile.now.period_ns == 0)
+    if (job->profile->now.period_ns == 0)
         return false;
     for (size_t i = 0; i < job->shares_count; i++)
         if (job->shares[i].pieces > 0 && job->shares[i].handled_ns > 0)
@@ -68,7 +68,7 @@ bool job_knows_shared_loss(const struct job *job)
 
 uint32_t job_shared_loss_ppm(const struct job *job)
 {
-    uint32_t loss_ppm = profile_loss_ppm(&job->profile);
+    uint32_t loss_ppm = profile_loss_ppm(job->profile);
     uint64_t behind_ns = 0;
     for (size_t i = 0; i < job->shares_count; i++) {
         const struct share *share = &job->shares[i];
@@ -76,7 +76,7 @@ uint32_t job_shared_loss_ppm(const struct job *job)
     }
     if (loss_ppm == 0)
         return 0;
-    double shared = (double)behind_ns * 1e6 / (double)job->profile.now.period_ns;
+    double shared = (double)behind_ns * 1e6 / (double)job->profile->now.period_ns;
     return shared < loss_ppm ? (uint32_t)shared : loss_ppm;
 }
 
@@ -90,7 +90,7 @@ static size_t count_shares(const struct service *s)
 
 bool job_is_idle(const struct job *job)
 {
-    uint64_t idle_ns = job->service->options.idle_ns;
+    uint64_t idle_ns = job->service->options->idle_ns;
     return clock_now_ns() - job->trained_ns > (idle_ns ? idle_ns : JOB_IDLE_NS);
 }
 
@@ -107,7 +107,7 @@ struct packer_timing job_resident_timing(const struct job *job)
 /* Its lanes take nobody else while it is seen how many it needs (G12 of packer). */
 static bool is_tried(const struct job *job)
 {
-    return job->scale_memory.narrowed > 0 && job->scale_memory.narrowed < SCALE_ALONE_WINDOWS;
+    return job->scale_memory->narrowed > 0 && job->scale_memory->narrowed < SCALE_ALONE_WINDOWS;
 }
 
 static size_t add_job(const struct job *job, struct row *rows)
@@ -157,8 +157,8 @@ int residents_gather(const struct service *s, const struct job *except,
 int residents_predict(const struct service *s, struct residents *r)
 {
     double none;
-    bool has_rule = packer_losses(s->options.policy, r->jobs, 0, &none) == 0;
-    const char *policy = has_rule ? s->options.policy : "shared";
+    bool has_rule = packer_losses(s->options->policy, r->jobs, 0, &none) == 0;
+    const char *policy = has_rule ? s->options->policy : "shared";
     r->losses = calloc(r->count + 1, sizeof *r->losses);
     if (!r->losses)
         return -ENOMEM;

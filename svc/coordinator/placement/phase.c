@@ -30,7 +30,7 @@ void phases_take_first(struct job *job, const struct share *share, const WIRE(Jo
 
 static bool is_stale(const struct job *job, uint64_t period_ns, uint64_t now_ns)
 {
-    uint64_t look_ns = job->service->options.measure_ns;
+    uint64_t look_ns = job->service->options->measure_ns;
     uint64_t each_ns = period_ns + (look_ns ? look_ns : MEASURE_NS);
     return now_ns - job->trained_ns > STALE_ROUNDS * each_ns;
 }
@@ -39,7 +39,7 @@ static bool is_stale(const struct job *job, uint64_t period_ns, uint64_t now_ns)
 struct phase_burst job_phase(const struct job *job)
 {
     const struct phase_burst none = {0};
-    uint64_t period_ns = job->profile.now.period_ns, now_ns = clock_now_ns();
+    uint64_t period_ns = job->profile->now.period_ns, now_ns = clock_now_ns();
     struct phase_burst all = none;
     if (period_ns == 0 || is_stale(job, period_ns, now_ns))
         return none;

@@ -8,6 +8,7 @@
 #include "svc/base/text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #define LANES_NAMED 8
 #define SENTENCE_BYTES 640
@@ -76,6 +77,6 @@ void deciding_log(const struct job *job, const char *one, const char *many, size
     text_append(text, sizeof text, ": %s", share_why(answer->how));
     name_losses(&answer->plan, text);
     log_write(is_first ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "job %s%s, policy %s: %zu %s to %s",
-              tenant_prefix(job->tenant, prefix), job->name, job->service->options.policy, count,
+              tenant_prefix(job->tenant, prefix), job->name, job->service->options->policy, count,
               count == 1 ? one : many, text);
 }

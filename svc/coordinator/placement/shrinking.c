@@ -24,7 +24,7 @@ static uint32_t lanes_of(const struct job *job)
 static uint32_t tenant_number(const struct service *s, const struct tenant *tenant)
 {
     uint32_t number = 0;
-    list_for_each (node, &s->tenants) {
+    list_for_each (node, &s->door->tenants) {
         if (list_entry(node, struct tenant, link) == tenant)
             break;
         number++;
@@ -36,7 +36,7 @@ static uint32_t tenant_number(const struct service *s, const struct tenant *tena
  * dealt to the workers, lane time grows with them. */
 static struct elastic_job describe(const struct job *job)
 {
-    struct profile_times known = profile_known(&job->profile);
+    struct profile_times known = profile_known(job->profile);
     uint32_t workers = members_count(job), lanes = lanes_of(job);
     double lane_s = (double)known.lanes_ns / NS_PER_S / (lanes ? lanes : 1);
     double rest_s = (double)known.period_ns / NS_PER_S - lane_s;
@@ -83,7 +83,7 @@ static void say(struct job *arriving, const struct elastic_job *jobs,
         arriving->name, tenant_prefix(job->tenant, prefix), job->name, bundle_text(change->by),
         then, now);
     log_info("%s", text);
-    events_note(&arriving->service->events, "shrink", "%s", text);
+    events_note(arriving->service->events, "shrink", "%s", text);
 }
 
 void shrinking_say(struct job *arriving)

@@ -24,7 +24,7 @@ static uint64_t named_ns(uint32_t ms, uint64_t otherwise_ns)
 
 uint64_t waiting_lane_ns(const struct job *job)
 {
-    uint64_t for_all_ns = job->service->options.start_wait_ns;
+    uint64_t for_all_ns = job->service->options->start_wait_ns;
     return for_all_ns ? for_all_ns : named_ns(job->lane_wait_ms, LANE_NS);
 }
 
@@ -148,7 +148,7 @@ static void begin_wait(struct job *job)
 
 bool waiting_may_start(const struct job *job)
 {
-    return job->service->scaling.is_on && may_wait(job);
+    return job->service->scaling->is_on && may_wait(job);
 }
 
 bool waiting_for_any(struct job *job)
@@ -166,7 +166,7 @@ static void start_for(struct job *job, struct slot *slot)
         return;
     snprintf(text, sizeof text, "a local aggregator starts on cores %.64s for job %s%.127s",
              slot->cores, tenant_prefix(job->tenant, prefix), job->name);
-    events_note(&job->service->events, "start", "%s", text);
+    events_note(job->service->events, "start", "%s", text);
     log_info("growth: start: %s", text);
     fleet_want(slot, 0);
 }

@@ -265,7 +265,7 @@ void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
         struct job *job = list_entry(node, struct job, link);
         telling_place(job);
         tensors_send_routes(job, NULL, is_back, a);
-        s->on_job->tensors_are_settled(job);
+        s->on->job->tensors_are_settled(job);
         regrouping_check(job);
     }
 }

@@ -164,7 +164,7 @@ static size_t find_changes(struct job *job, struct change *changes, size_t room)
         for (size_t i = 0; i < tensor->pieces_count && count < room; i++) {
             struct piece *piece = &tensor->pieces[i];
             if (piece->state != PIECE_READY || !wants_copy(tensor, piece) ||
-                job->service->on_job->piece_moves(job, piece->id))
+                job->service->on->job->piece_moves(job, piece->id))
                 continue;
             uint32_t keeper = keeping_choose(tensor, piece, piece->lane);
             if (keeper != piece->keeping.keeper)
@@ -312,13 +312,13 @@ void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane,
     log_warn("job %s: %s keeps no copies of what is on lane %u: %s", job->name,
              aggregator_name(a, name, sizeof name), lane, why);
     a->unfit_until_ns = clock_now_ns() + UNFIT_NS;
-    timer_start(&a->service->loop, &a->service->fit_timer, a->unfit_until_ns);
+    timer_start(a->service->loop, &a->service->retries->unfit, a->unfit_until_ns);
 }
 
 void keeping_unreachable(struct aggregator *a, struct job *job, const struct lane *lane)
 {
     keeping_relieve(a, job, lane->id, "it does not reach that");
-    a->service->on_job->keeper_is_unfit(job, a, lane);
+    a->service->on->job->keeper_is_unfit(job, a, lane);
     for (size_t t = 0; t < job->tensors_count; t++)
         for (size_t i = 0; i < job->tensors[t]->pieces_count; i++) {
             struct keeping *now = &job->tensors[t]->pieces[i].keeping;
@@ -401,7 +401,7 @@ bool keeping_has(const struct aggregator *a, const struct job *job, const struct
             if (is_its && (!lane || piece->lane == lane))
                 return true;
         }
-    return a->service->on_job->keeps_what_moves(job, a, lane);
+    return a->service->on->job->keeps_what_moves(job, a, lane);
 }
 
 static void ended(struct service *s, void *data, const envelope *reply, int code, const char *text)

@@ -73,8 +73,8 @@ static void lane_answered(struct service *s, void *data, const envelope *reply, 
     keeping_check(job);
     if (reply && placed->recovering)
         tensors_send_routes(job, NULL, is_of, placed);
-    s->on_job->tensors_are_settled(job);
-    s->on_job->may_regroup(job);
+    s->on->job->tensors_are_settled(job);
+    s->on->job->may_regroup(job);
 }
 
 void telling_spec(const struct tensor *tensor, const struct piece *piece, struct terms *terms,
@@ -146,7 +146,7 @@ int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_h
     request.pieces = list;
     request.n_pieces = count;
     request.lent_bytes_max = limits->most[LIMIT_JOB_LENT];
-    request.memory_bytes_max = job->service->options.limits.most[LIMIT_LANE_MEMORY];
+    request.memory_bytes_max = job->service->options->limits.most[LIMIT_LANE_MEMORY];
     request.regions_max = (uint32_t)limits->most[LIMIT_JOB_REGIONS];
     request.tenant_regions_max = (uint32_t)limits->most[LIMIT_TENANT_REGIONS];
     request.job_memory_bytes_max = limits->most[LIMIT_JOB_MEMORY];

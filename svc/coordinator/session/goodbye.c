@@ -12,6 +12,12 @@
 /* The ranks of a job end one soon after the other, and then there is nobody to be told. */
 #define TELL_NS (200 * NS_PER_MS)
 
+struct goodbyes {
+    struct service *service;
+    struct timer timer;
+    bool are_due; /* the timer runs */
+};
+
 struct asked {
     uint32_t job, lane;
 };
@@ -36,9 +42,9 @@ void leavers_changed(struct job *job)
     if (job->is_elastic || job->failure || !find_leavers(job, ranks))
         return;
     job->tells_leavers = true;
-    if (!s->tells_leavers)
-        timer_start(&s->loop, &s->leavers_timer, clock_now_ns() + TELL_NS);
-    s->tells_leavers = true;
+    if (!s->goodbyes->are_due)
+        timer_start(s->loop, &s->goodbyes->timer, clock_now_ns() + TELL_NS);
+    s->goodbyes->are_due = true;
 }
 
 /* A lane that has dropped the job waits for nobody. */
@@ -91,8 +97,8 @@ static void tell(struct job *job)
 
 static void tell_all(struct timer *timer)
 {
-    struct service *s = container_of(timer, struct service, leavers_timer);
-    s->tells_leavers = false;
+    struct service *s = container_of(timer, struct goodbyes, timer)->service;
+    s->goodbyes->are_due = false;
     list_for_each (node, &s->jobs) {
         struct job *job = list_entry(node, struct job, link);
         if (job->tells_leavers)
@@ -100,9 +106,20 @@ static void tell_all(struct timer *timer)
     }
 }
 
+int leavers_create(struct service *s)
+{
+    s->goodbyes = calloc(1, sizeof *s->goodbyes);
+    if (!s->goodbyes)
+        return -ENOMEM;
+    s->goodbyes->service = s;
+    timer_init(&s->goodbyes->timer, tell_all);
+    return 0;
+}
+
+void leavers_destroy(struct service *s) { free(s->goodbyes); }
+
 void leavers_start(struct service *s)
 {
-    timer_init(&s->leavers_timer, tell_all);
     list_for_each (node, &s->jobs)
         leavers_changed(list_entry(node, struct job, link));
 }

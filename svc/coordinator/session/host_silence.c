@@ -6,16 +6,24 @@
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/session/session.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 /* --worker-timeout is 8 looks long: quiet for 5 of them, a host is asked, and has 3 to answer. */
 #define LOOKS 8
 #define LOOKS_QUIET 5
 
-static uint64_t period_ns(const struct service *s) { return s->options.worker_timeout_ns / LOOKS; }
+struct silence {
+    struct service *service;
+    struct timer timer; /* of the next look */
+};
+
+static uint64_t period_ns(const struct service *s) { return s->options->worker_timeout_ns / LOOKS; }
 
 /* So seldom its kernel is asked, and so often that one which answers is never quiet for 5 looks. */
 static unsigned ask_s(const struct service *s)
 {
-    uint64_t half_s = s->options.worker_timeout_ns / 2 / NS_PER_S;
+    uint64_t half_s = s->options->worker_timeout_ns / 2 / NS_PER_S;
     return half_s > 0 ? (unsigned)half_s : 1;
 }
 
@@ -56,9 +64,9 @@ static void look_at(struct peer *p, uint64_t now_ns)
  * of the meantime. Without a peer that is looked at there is none: an idle service sleeps. */
 static void looks(struct timer *timer)
 {
-    struct service *s = container_of(timer, struct service, look_timer);
+    struct service *s = container_of(timer, struct silence, timer)->service;
     uint64_t now_ns = clock_now_ns(), soonest_ns = now_ns + period_ns(s), next_ns = UINT64_MAX;
-    list_for_each (node, &s->peers) {
+    list_for_each (node, &s->door->peers) {
         struct peer *p = list_entry(node, struct peer, link);
         if (s->phase != SERVICE_UP || p->state != PEER_OPEN || p->look_ns == 0)
             continue;
@@ -67,21 +75,31 @@ static void looks(struct timer *timer)
             next_ns = p->look_ns;
     }
     if (next_ns < UINT64_MAX)
-        timer_start(&s->loop, timer, next_ns > soonest_ns ? next_ns : soonest_ns);
+        timer_start(s->loop, timer, next_ns > soonest_ns ? next_ns : soonest_ns);
 }
 
-void silence_start(struct service *s) { timer_init(&s->look_timer, looks); }
+int silence_create(struct service *s)
+{
+    s->silence = calloc(1, sizeof *s->silence);
+    if (!s->silence)
+        return -ENOMEM;
+    s->silence->service = s;
+    timer_init(&s->silence->timer, looks);
+    return 0;
+}
+
+void silence_destroy(struct service *s) { free(s->silence); }
 
 /* The end of a process on this host is seen as it is. */
 void silence_watch(struct peer *p)
 {
     struct service *s = p->service;
     bool is_worker = p->role == GRADPOOL__WIRE__ROLE__ROLE_CLIENT;
-    if (!s->options.worker_timeout_ns || !is_worker || p->is_local ||
+    if (!s->options->worker_timeout_ns || !is_worker || p->is_local ||
         channel_is_loopback(p->channel))
         return;
     channel_watch_host(p->channel, ask_s(s));
     p->look_ns = clock_now_ns() + LOOKS_QUIET * period_ns(s);
-    if (list_is_empty(&s->look_timer.link) || s->look_timer.deadline_ns > p->look_ns)
-        timer_start(&s->loop, &s->look_timer, p->look_ns);
+    if (list_is_empty(&s->silence->timer.link) || s->silence->timer.deadline_ns > p->look_ns)
+        timer_start(s->loop, &s->silence->timer, p->look_ns);
 }

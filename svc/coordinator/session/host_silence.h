@@ -4,7 +4,8 @@
 
 #include "svc/coordinator/peer/peer.h"
 
-void silence_start(struct service *s);
+int silence_create(struct service *s);
+void silence_destroy(struct service *s);
 /* Looks from now on whether the host of a peer that is open answers, if that is a worker's. */
 void silence_watch(struct peer *p);
 

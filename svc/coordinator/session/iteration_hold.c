@@ -145,7 +145,7 @@ static void expired(struct timer *timer)
 static void wait_until(struct holding *h, uint64_t until_ns)
 {
     timer_stop(&h->timer);
-    timer_start(&h->job->service->loop, &h->timer, until_ns);
+    timer_start(h->job->service->loop, &h->timer, until_ns);
 }
 
 int holding_begin(struct job *job, enum hold_scope scope, held_fn done, uint64_t context,
@@ -161,7 +161,7 @@ int holding_begin(struct job *job, enum hold_scope scope, held_fn done, uint64_t
     if (!h)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
     *h = (struct holding){.job = job,
-                          .id = ++job->service->next_id,
+                          .id = ++job->service->door->next_id,
                           .until_ns = clock_now_ns() + patience[scope].iteration_ns,
                           .rank = session->rank,
                           .scope = scope,

@@ -27,7 +27,7 @@ static void handle_again(struct wait *wait)
     wait_destroy(wait);
     if (!request)
         return peer_fail_memory(p, id);
-    struct turns *turns = &p->service->loop.turns;
+    struct turns *turns = &p->service->loop->turns;
     struct turn *payer = turns_bill(turns, &p->turn);
     handler(p, request);
     turns_bill(turns, payer);
@@ -71,7 +71,7 @@ static bool is_for(const struct wait *wait, kept_handler handler)
 
 static struct wait *next(struct service *s, kept_handler handler, uint64_t newest)
 {
-    list_for_each (node, &s->waits) {
+    list_for_each (node, &s->door->waits) {
         struct wait *wait = list_entry(node, struct wait, link);
         if (wait->id <= newest && is_for(wait, handler))
             return wait;
@@ -82,16 +82,16 @@ static struct wait *next(struct service *s, kept_handler handler, uint64_t newes
 /* Any handler may end any wait, and those that wait again are newer. */
 void kept_check(struct service *s, kept_handler handler)
 {
-    uint64_t newest = s->next_id;
+    uint64_t newest = s->door->next_id;
     for (struct wait *wait; (wait = next(s, handler, newest));)
         handle_again(wait);
 }
 
 void kept_check_soon(struct service *s, kept_handler handler)
 {
-    list_for_each (node, &s->waits) {
+    list_for_each (node, &s->door->waits) {
         struct wait *wait = list_entry(node, struct wait, link);
         if (is_for(wait, handler))
-            timer_start(&s->loop, &wait->timer, clock_now_ns());
+            timer_start(s->loop, &wait->timer, clock_now_ns());
     }
 }

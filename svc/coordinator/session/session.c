@@ -53,9 +53,9 @@ static void unwatch_process(struct session *session)
 {
     if (session->process.fd < 0)
         return;
-    loop_unwatch(&session->job->service->loop, &session->process);
+    loop_unwatch(session->job->service->loop, &session->process);
     close(session->process.fd);
-    session->job->service->outer_descriptors--;
+    session->job->service->door->outer_descriptors--;
     session->process.fd = -1;
 }
 
@@ -135,7 +135,7 @@ static void lost_because(struct session *session, const char *why)
         peer_break(peer);
     if (job->continues && !job->failure) {
         log_warn("%s is gone%s; its job goes on", session_name(session, name, sizeof name), why);
-        job->service->on_job->session_is_lost(session);
+        job->service->on->job->session_is_lost(session);
     } else {
         jobs_fail(job, session, -ECONNRESET, "%s is gone%s",
                   session_name(session, name, sizeof name), why);
@@ -199,13 +199,13 @@ static void away_too_long(struct timer *timer) { lost(container_of(timer, struct
  * descriptor to spare the end of its connection tells, only later. */
 static void watch_process(struct session *session)
 {
-    struct loop *loop = &session->job->service->loop;
+    struct loop *loop = session->job->service->loop;
     int fd;
     if (session->process.fd >= 0 || visitors_are_many(session->job->service) ||
         process_open(session->pid, session->identity, &fd) < 0)
         return;
     session->process.fd = fd;
-    session->job->service->outer_descriptors++;
+    session->job->service->door->outer_descriptors++;
     if (loop_watch(loop, &session->process, EPOLLIN) < 0)
         unwatch_process(session);
 }
@@ -229,7 +229,7 @@ void session_away(struct session *session, uint64_t grace_ns, bool was_closed)
     bool dead = session->identity && session->process.fd < 0 &&
                 process_has_ended(session->pid, session->identity);
     dead = dead || is_dead_by_ends(session);
-    timer_start(&session->job->service->loop, &session->away, dead ? 0 : clock_now_ns() + grace_ns);
+    timer_start(session->job->service->loop, &session->away, dead ? 0 : clock_now_ns() + grace_ns);
 }
 
 /* After a restart of ours all are away, and have longer. */
@@ -237,7 +237,7 @@ void session_claimed(struct session *session, uint64_t within_ns)
 {
     uint64_t now_ns = clock_now_ns(), until_ns = session->away.deadline_ns;
     if (until_ns > now_ns + within_ns && until_ns <= now_ns + SESSION_AWAY_NS)
-        timer_start(&session->job->service->loop, &session->away, now_ns + within_ns);
+        timer_start(session->job->service->loop, &session->away, now_ns + within_ns);
 }
 
 void session_broken(struct session *session, uint32_t lane)

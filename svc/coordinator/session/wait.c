@@ -25,14 +25,14 @@ struct wait *wait_create(struct peer *p, uint64_t request, uint64_t timeout_ns,
     struct service *s = p->service;
     p->waits++;
     *wait = (struct wait){
-        .id = ++s->next_id, .peer = p, .request = request, .expired = expired, .data = data};
+        .id = ++s->door->next_id, .peer = p, .request = request, .expired = expired, .data = data};
     if (p->session) {
         wait->job = p->session->job->id;
         p->session->job->requests++;
     }
     timer_init(&wait->timer, wait_expired);
-    timer_start(&s->loop, &wait->timer, clock_now_ns() + timeout_ns);
-    list_append(&s->waits, &wait->link);
+    timer_start(s->loop, &wait->timer, clock_now_ns() + timeout_ns);
+    list_append(&s->door->waits, &wait->link);
     list_append(&p->own_waits, &wait->own_link);
     return wait;
 }
@@ -59,7 +59,7 @@ void wait_destroy(struct wait *wait)
 
 struct wait *wait_find(struct service *s, uint64_t id)
 {
-    list_for_each (node, &s->waits) {
+    list_for_each (node, &s->door->waits) {
         struct wait *wait = list_entry(node, struct wait, link);
         if (wait->id == id)
             return wait;

@@ -121,7 +121,7 @@ static void try_later(struct saving *sv, uint64_t wait_ns)
 {
     timer_stop(&sv->timer);
     timer_init(&sv->timer, try_again);
-    timer_start(&sv->service->loop, &sv->timer, clock_now_ns() + wait_ns);
+    timer_start(sv->service->loop, &sv->timer, clock_now_ns() + wait_ns);
 }
 
 /* What hindered may pass: from the beginning once more, as long as there is patience. */

@@ -4,6 +4,7 @@
 #include "svc/coordinator/snapshot/internal.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* -ENOENT: the job has no such tensor. */
@@ -39,7 +40,7 @@ void saving_handle_request(struct peer *p, const envelope *request)
         return peer_fail_memory(p, request->id);
     *sv = (struct saving){.service = s,
                           .peer = p,
-                          .id = ++s->next_id,
+                          .id = ++s->door->next_id,
                           .request = request->id,
                           .job = job->id,
                           .is_between = wanted->between};
@@ -49,7 +50,7 @@ void saving_handle_request(struct peer *p, const envelope *request)
         free(sv->wanted);
         return free(sv);
     }
-    list_append(&s->savings, &sv->link);
+    list_append(&s->works->savings, &sv->link);
     saving_begin(sv);
 }
 

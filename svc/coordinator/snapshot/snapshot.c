@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define SILENCE_NS (5 * NS_PER_S) /* of who has asked, while the job stands still */
 #define STANDS_NS (20 * NS_PER_S) /* that it does in all */
@@ -23,7 +24,7 @@
 
 struct saving *saving_find(struct service *s, uint64_t id)
 {
-    list_for_each (node, &s->savings) {
+    list_for_each (node, &s->works->savings) {
         struct saving *sv = list_entry(node, struct saving, link);
         if (sv->id == id)
             return sv;
@@ -33,7 +34,7 @@ struct saving *saving_find(struct service *s, uint64_t id)
 
 struct saving *saving_of(const struct job *job)
 {
-    list_for_each (node, &job->service->savings) {
+    list_for_each (node, &job->service->works->savings) {
         struct saving *sv = list_entry(node, struct saving, link);
         if (sv->job == job->id && sv->state != SAVING_BROKEN)
             return sv;
@@ -129,7 +130,7 @@ void saving_await(struct saving *sv)
 {
     timer_stop(&sv->timer);
     timer_init(&sv->timer, was_silent);
-    timer_start(&sv->service->loop, &sv->timer, clock_now_ns() + SILENCE_NS);
+    timer_start(sv->service->loop, &sv->timer, clock_now_ns() + SILENCE_NS);
 }
 
 bool saving_takes_long(struct saving *sv)
@@ -155,7 +156,7 @@ static bool is_on(const struct saving *sv, const struct aggregator *a)
 
 void saving_aggregator_gone(const struct aggregator *a)
 {
-    list_for_each_safe (node, &a->service->savings) {
+    list_for_each_safe (node, &a->service->works->savings) {
         struct saving *sv = list_entry(node, struct saving, link);
         if (sv->are_released && is_on(sv, a))
             saving_break(sv, -ECONNRESET, "no snapshot: an aggregator is gone; try again");
@@ -164,7 +165,7 @@ void saving_aggregator_gone(const struct aggregator *a)
 
 void saving_peer_gone(const struct peer *p)
 {
-    list_for_each_safe (node, &p->service->savings) {
+    list_for_each_safe (node, &p->service->works->savings) {
         struct saving *sv = list_entry(node, struct saving, link);
         if (sv->peer != p)
             continue;
@@ -175,6 +176,6 @@ void saving_peer_gone(const struct peer *p)
 
 void saving_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->savings)
+    list_for_each_safe (node, &s->works->savings)
         saving_free(list_entry(node, struct saving, link));
 }

@@ -5,6 +5,6 @@
 
 void service_put_numbers(struct service *s)
 {
-    struct store_row row = {.table = STORE_SERVICE, .service = s->numbers};
+    struct store_row row = {.table = STORE_SERVICE, .service = *s->numbers};
     store_put(s->store, &row);
 }

@@ -20,7 +20,7 @@
 
 struct timeline *timeline_find(struct service *s, uint64_t id)
 {
-    list_for_each (node, &s->timelines) {
+    list_for_each (node, &s->works->timelines) {
         struct timeline *tl = list_entry(node, struct timeline, link);
         if (tl->id == id)
             return tl;
@@ -43,12 +43,12 @@ static void was_silent(struct timer *timer)
 
 static void await(struct timeline *tl)
 {
-    timer_start(&tl->service->loop, &tl->silence, clock_now_ns() + SILENCE_NS);
+    timer_start(tl->service->loop, &tl->silence, clock_now_ns() + SILENCE_NS);
 }
 
 void timelines_peer_gone(const struct peer *p)
 {
-    list_for_each_safe (node, &p->service->timelines) {
+    list_for_each_safe (node, &p->service->works->timelines) {
         struct timeline *tl = list_entry(node, struct timeline, link);
         if (tl->peer == p)
             timeline_free(tl, true);
@@ -57,7 +57,7 @@ void timelines_peer_gone(const struct peer *p)
 
 void timelines_destroy(struct service *s)
 {
-    list_for_each_safe (node, &s->timelines)
+    list_for_each_safe (node, &s->works->timelines)
         timeline_free(list_entry(node, struct timeline, link), false);
 }
 
@@ -67,7 +67,7 @@ static size_t count_all(const struct service *s, uint32_t job, bool *ret_is_busy
 {
     size_t count = 0;
     *ret_is_busy = false;
-    list_for_each (node, &s->timelines) {
+    list_for_each (node, &s->works->timelines) {
         *ret_is_busy |= list_entry(node, struct timeline, link)->job == job;
         count++;
     }
@@ -122,12 +122,12 @@ void timelines_handle_request(struct peer *p, const envelope *message)
     uint64_t now_ns = clock_now_ns();
     *tl = (struct timeline){.service = s,
                             .peer = p,
-                            .id = ++s->next_id,
+                            .id = ++s->door->next_id,
                             .begun_ns = now_ns,
                             .end_ns = now_ns + wanted->for_ns,
                             .job = job->id};
     list_init(&tl->sources);
-    list_append(&s->timelines, &tl->link);
+    list_append(&s->works->timelines, &tl->link);
     timer_init(&tl->silence, was_silent);
     await(tl);
     timeline_ask(tl, job);

@@ -18,24 +18,33 @@
 /* So many times the usual pause, at most, while no job trains, none comes and none goes. */
 #define SHOW_IDLE_TIMES 8
 
+struct showing {
+    struct service *service;
+    struct source source;
+    struct timer run_timer, timer;
+    uint64_t shown_ns;   /* when the display was shown something last */
+    uint64_t pause_ns;   /* from there to the next time, unless nothing trains */
+    uint32_t idle_shows; /* snapshots in a row while nothing trained */
+};
+
 static void run(struct service *s)
 {
-    const struct display *d = &s->options.display;
+    const struct display *d = &s->options->display;
     uint64_t next_ns = d->run(d->context);
     if (next_ns == UINT64_MAX)
-        timer_stop(&s->display_timer);
+        timer_stop(&s->showing->run_timer);
     else
-        timer_start(&s->loop, &s->display_timer, next_ns);
+        timer_start(s->loop, &s->showing->run_timer, next_ns);
 }
 
 static void run_ready(struct source *source, uint32_t events)
 {
-    run(container_of(source, struct service, display_source));
+    run(container_of(source, struct showing, source)->service);
 }
 
 static void run_due(struct timer *timer)
 {
-    run(container_of(timer, struct service, display_timer));
+    run(container_of(timer, struct showing, run_timer)->service);
 }
 
 /* Those that nobody else asks for (K15); what comes is shown next time. */
@@ -50,30 +59,31 @@ static void ask_for_figures(struct service *s, uint64_t now_ns)
 
 static void show(struct timer *timer)
 {
-    struct service *s = container_of(timer, struct service, show_timer);
-    uint64_t began_ns = clock_now_ns(), period_ns = s->options.display.period_ns;
+    struct service *s = container_of(timer, struct showing, timer)->service;
+    uint64_t began_ns = clock_now_ns(), period_ns = s->options->display.period_ns;
     envelope *status, *jobs;
     if (view_build(s, &status, &jobs) == 0)
-        s->options.display.show(s->options.display.context, status, jobs);
-    if (s->idle_shows < 2) /* later they are what they were */
+        s->options->display.show(s->options->display.context, status, jobs);
+    if (s->showing->idle_shows < 2) /* later they are what they were */
         ask_for_figures(s, began_ns);
     uint64_t now_ns = clock_now_ns(), pause_ns = SHOW_COST * (now_ns - began_ns);
     if (pause_ns < period_ns)
         pause_ns = period_ns;
-    s->shown_ns = now_ns;
-    s->show_pause_ns = pause_ns > SHOW_NS ? pause_ns : SHOW_NS;
-    s->idle_shows = measuring_is_idle(s) ? s->idle_shows + 1 : 0;
-    uint64_t times = s->idle_shows < SHOW_IDLE_TIMES ? s->idle_shows + 1 : SHOW_IDLE_TIMES;
-    timer_start(&s->loop, timer, now_ns + times * s->show_pause_ns);
+    s->showing->shown_ns = now_ns;
+    s->showing->pause_ns = pause_ns > SHOW_NS ? pause_ns : SHOW_NS;
+    s->showing->idle_shows = measuring_is_idle(s) ? s->showing->idle_shows + 1 : 0;
+    uint64_t times =
+        s->showing->idle_shows < SHOW_IDLE_TIMES ? s->showing->idle_shows + 1 : SHOW_IDLE_TIMES;
+    timer_start(s->loop, timer, now_ns + times * s->showing->pause_ns);
 }
 
 void display_wake(struct service *s)
 {
-    uint64_t next_ns = s->shown_ns + s->show_pause_ns;
-    bool is_armed = s->show_timer.expired && !list_is_empty(&s->show_timer.link);
-    s->idle_shows = 0;
-    if (is_armed && s->show_timer.deadline_ns > next_ns)
-        timer_start(&s->loop, &s->show_timer, next_ns);
+    uint64_t next_ns = s->showing->shown_ns + s->showing->pause_ns;
+    bool is_armed = !list_is_empty(&s->showing->timer.link);
+    s->showing->idle_shows = 0;
+    if (is_armed && s->showing->timer.deadline_ns > next_ns)
+        timer_start(s->loop, &s->showing->timer, next_ns);
 }
 
 static void send_report(struct peer *p, const envelope *request, char *text, size_t bytes)
@@ -97,13 +107,13 @@ static void send_report(struct peer *p, const envelope *request, char *text, siz
 void report_handle(struct peer *p, const envelope *request)
 {
     struct service *s = p->service;
-    const struct display *d = &s->options.display;
+    const struct display *d = &s->options->display;
     char *text;
     size_t bytes;
     if (!peer_is_operator(p, request->id, "the report, which shows the jobs of all tenants,"))
         return;
-    if (d->context && clock_now_ns() > s->shown_ns + SHOW_NS)
-        show(&s->show_timer);
+    if (d->context && clock_now_ns() > s->showing->shown_ns + SHOW_NS)
+        show(&s->showing->timer);
     int error = d->context ? d->report(d->context, request->report_request->json, &text, &bytes)
                            : -EOPNOTSUPP;
     if (error < 0)
@@ -112,22 +122,33 @@ void report_handle(struct peer *p, const envelope *request)
     free(text);
 }
 
+int display_create(struct service *s)
+{
+    s->showing = calloc(1, sizeof *s->showing);
+    if (!s->showing)
+        return -ENOMEM;
+    s->showing->service = s;
+    timer_init(&s->showing->run_timer, run_due);
+    timer_init(&s->showing->timer, show);
+    return 0;
+}
+
+void display_destroy(struct service *s) { free(s->showing); }
+
 int display_start(struct service *s)
 {
-    timer_init(&s->display_timer, run_due);
-    timer_init(&s->show_timer, show);
-    if (!s->options.display.context)
+    if (!s->options->display.context)
         return 0;
-    timer_start(&s->loop, &s->show_timer, 0);
-    if (s->options.display.fd < 0)
+    timer_start(s->loop, &s->showing->timer, 0);
+    if (s->options->display.fd < 0)
         return 0;
-    s->display_source = (struct source){.fd = s->options.display.fd, .ready = run_ready};
-    return loop_watch(&s->loop, &s->display_source, EPOLLIN);
+    s->showing->source = (struct source){.fd = s->options->display.fd, .ready = run_ready};
+    return loop_watch(s->loop, &s->showing->source, EPOLLIN);
 }
 
 void display_end(struct service *s)
 {
-    struct display *d = &s->options.display;
+    struct display *d = &s->options->display;
     if (d->context)
         d->destroy(d->context);
     d->context = NULL;

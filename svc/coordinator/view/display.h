@@ -23,6 +23,8 @@ struct display {
 
 struct service;
 
+int display_create(struct service *s);
+void display_destroy(struct service *s);
 /* Shows the service from now on, if there is a display in the options. */
 int display_start(struct service *s);
 /* Something has come, gone or begun: the next snapshot waits no longer than usual. */

@@ -236,10 +236,10 @@ static int add_figures(const struct job *job, const struct residents *residents,
     view->workers = members_training(job);
     view->tensors = (uint32_t)job->tensors_count;
     view->tensor_bytes = job->bytes;
-    view->period_ns = job->profile.now.period_ns;
-    view->alone_period_ns = job->profile.alone.period_ns;
+    view->period_ns = job->profile->now.period_ns;
+    view->alone_period_ns = job->profile->alone.period_ns;
     view->lane_ns = job_lane_ns(job);
-    view->loss_ppm = profile_loss_ppm(&job->profile);
+    view->loss_ppm = profile_loss_ppm(job->profile);
     view->predicted_loss_ppm = residents_loss_ppm(residents, job->id, 0);
     view->is_predicted = residents_predicted(residents, job);
     view->loss_limit_ppm = job_limit_ppm(job);

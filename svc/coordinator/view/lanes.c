@@ -61,7 +61,7 @@ WIRE(LaneView) * view_lane(struct pool *pool, const struct lane *lane, const str
         return view;
     view->shm = lane->shm;
     view->ofi = lane->ofi;
-    view->memory_bytes_max = lane->aggregator->service->options.limits.most[LIMIT_LANE_MEMORY];
+    view->memory_bytes_max = lane->aggregator->service->options->limits.most[LIMIT_LANE_MEMORY];
     return view;
 }
 

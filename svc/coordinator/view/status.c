@@ -137,7 +137,7 @@ static WIRE(AggregatorView) * aggregator_view(struct pool *pool, struct service 
     view->state = (char *)aggregator_state_name(a);
     view->silent_ns = liveness_silent_ns(a);
     view->cpu_ns = a->stats && !only ? a->stats->stats_reply->cpu_ns : 0;
-    view->measured_ns = a->stats ? a->measured_ns - s->started_ns : 0;
+    view->measured_ns = a->stats ? a->measured_ns - s->identity->started_ns : 0;
     view->lanes = lanes;
     for (size_t i = 0; i < a->lanes_count; i++)
         if (view_lane_is_shown(&a->lanes[i], only) &&
@@ -190,15 +190,15 @@ static void fill_tasks(const struct service *s, const struct tenant *only,
 /* Those that are remembered; they name jobs of anybody. */
 static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
 {
-    uint64_t ever = s->events.count, first = ever > EVENTS_KEPT ? ever - EVENTS_KEPT : 0;
+    uint64_t ever = s->events->count, first = ever > EVENTS_KEPT ? ever - EVENTS_KEPT : 0;
     reply->events = take(pool, (ever - first) * sizeof *reply->events);
     for (uint64_t i = first; i < ever && reply->events; i++) {
-        const struct event *note = events_at(&s->events, i);
+        const struct event *note = events_at(s->events, i);
         WIRE(EventView) *event = take(pool, sizeof *event);
         if (!event)
             return;
         gradpool__wire__event_view__init(event);
-        event->at_ns = note->at_ns - s->started_ns;
+        event->at_ns = note->at_ns - s->identity->started_ns;
         event->kind = (char *)note->kind;
         event->text = (char *)note->text;
         reply->events[reply->n_events++] = event;
@@ -207,8 +207,8 @@ static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusR
 
 static void fill_payers(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
 {
-    reply->tenants = take(pool, list_length(&s->tenants) * sizeof *reply->tenants);
-    list_for_each (node, &s->tenants) {
+    reply->tenants = take(pool, list_length(&s->door->tenants) * sizeof *reply->tenants);
+    list_for_each (node, &s->door->tenants) {
         const struct tenant *tenant = list_entry(node, struct tenant, link);
         WIRE(TenantUse) *use = reply->tenants ? take(pool, sizeof *use) : NULL;
         if (!use)
@@ -222,22 +222,22 @@ static void fill_payers(struct pool *pool, const struct service *s, WIRE(StatusR
 
 static void fill_for_operators(struct pool *pool, struct service *s, WIRE(StatusReply) * reply)
 {
-    reply->state_dir = (char *)s->options.state_dir;
-    reply->policy = (char *)s->options.policy;
+    reply->state_dir = (char *)s->options->state_dir;
+    reply->policy = (char *)s->options->policy;
     reply->pid = (uint32_t)getpid();
     reply->cpu_ns = clock_process_cpu_ns();
     fill_events(pool, s, reply);
     fill_payers(pool, s, reply);
-    reply->settings = s->settings.list;
-    reply->n_settings = s->settings.count;
+    reply->settings = s->identity->settings->list;
+    reply->n_settings = s->identity->settings->count;
 }
 
 static void fill_status(struct pool *pool, struct service *s, const struct tenant *only,
                         WIRE(StatusReply) * reply)
 {
-    reply->endpoint = s->endpoint_url;
-    reply->uptime_ns = clock_now_ns() - s->started_ns;
-    reply->incarnation = s->numbers.incarnation;
+    reply->endpoint = s->identity->endpoint_url;
+    reply->uptime_ns = clock_now_ns() - s->identity->started_ns;
+    reply->incarnation = s->numbers->incarnation;
     reply->own_only = only != NULL;
     if (!only)
         fill_for_operators(pool, s, reply);
@@ -334,10 +334,10 @@ static void fill_limits(struct pool *pool, const struct job *job, WIRE(JobView) 
 
 static void fill_profile(const struct job *job, WIRE(JobView) * view)
 {
-    view->period_ns = job->profile.now.period_ns;
-    view->alone_period_ns = job->profile.alone.period_ns;
+    view->period_ns = job->profile->now.period_ns;
+    view->alone_period_ns = job->profile->alone.period_ns;
     view->lane_ns = job_lane_ns(job);
-    view->loss_ppm = profile_loss_ppm(&job->profile);
+    view->loss_ppm = profile_loss_ppm(job->profile);
     view->shared_loss_ppm = job_shared_loss_ppm(job);
     view->loss_limit_ppm = job_limit_ppm(job);
     view->durability = job->durability;
@@ -435,7 +435,7 @@ static void make_ready(struct wait *wait)
 
 void view_look_over(struct service *s, uint64_t look)
 {
-    list_for_each (node, &s->waits) {
+    list_for_each (node, &s->door->waits) {
         struct wait *wait = list_entry(node, struct wait, link);
         if (wait->expired == make_ready && ((struct view *)wait->data)->look <= look)
             make_ready(wait);
@@ -465,7 +465,7 @@ static void ask_all(struct peer *p, uint64_t request, bool is_jobs, const char *
     struct wait *wait = wait_create(p, request, VIEW_DEADLINE_NS, make_ready, view);
     if (!wait)
         return;
-    view->look = p->service->looks.number + 1;
+    view->look = looks_next(p->service);
     looks_ask(p->service);
 }
 
