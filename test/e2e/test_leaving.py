@@ -154,7 +154,7 @@ class Local(Case):
                     self.leave((source, target)[number % 2])
                     move.result()
         self.train_while(harm)
-        self.assertNotIn('loses', self.service.serve.text())
+        self.assertNotIn('loses the state', self.service.serve.text())
 
     def test_a_coordinator_that_is_down_is_waited_for(self):
         self.serve()
@@ -176,7 +176,7 @@ class Local(Case):
             ended.result()
         self.train(steps, STEPS)
         self.check(STEPS)
-        self.assertNotIn('loses', self.service.serve.text())
+        self.assertNotIn('loses the state', self.service.serve.text())
 
     def test_a_second_signal_ends_it_at_once(self):
         self.serve()
@@ -272,7 +272,7 @@ class ByHand(Case):
         self.train(20, STEPS)
         self.assertEqual(first.wait(), 0)
         self.check(STEPS)
-        self.assertNotIn('loses', self.service.serve.text())
+        self.assertNotIn('loses the state', self.service.serve.text())
 
     def test_what_has_no_place_in_time_is_named_on_both_sides(self):
         alone = self.by_hand('alone', '--leave-timeout', '1')

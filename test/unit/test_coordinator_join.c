@@ -3,6 +3,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/base/process.h"
+#include "svc/coordinator/service.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -300,7 +301,8 @@ static void a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost(
     WIRE(LeaveRequest) leave = GRADPOOL__WIRE__LEAVE_REQUEST__INIT;
     WIRE(Failure) unasked = GRADPOOL__WIRE__FAILURE__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, NULL);
+    uint32_t job_id;
+    struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, &job_id);
     int pid = rig_spawn(rig);
     struct end *one = join_as(rig, pid, 1);
     request.body_case = BODY(FAILURE);
@@ -311,7 +313,10 @@ static void a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost(
     request.leave_request = &leave;
     end_send(one, &request);
     rig_kill(rig, pid);
-    rig_settle(rig); /* so many messages are several turns */
+    const struct job *job = jobs_find_id(rig->coordinator->service, job_id);
+    uint64_t until_ns = clock_now_ns() + 60 * NS_PER_S;
+    while (job->sessions[1]->state == SESSION_JOINED && clock_now_ns() < until_ns)
+        rig_settle(rig); /* so many messages are several turns */
     end_expect_none(zero, BODY(JOB_FAILURE));
     refused(rig, "resnet", 1, 2, -ESTALE, "has left");
 }
