@@ -3,7 +3,9 @@
  * are wrong for every implementation are refused here, once. */
 #include "svc/wire/fabric.h"
 
+#include "svc/wire/fabric_ofi.h"
 #include "svc/wire/fabric_ops.h"
+#include "svc/wire/fabric_shm.h"
 
 #include <errno.h>
 #include <string.h>

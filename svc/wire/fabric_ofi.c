@@ -1,13 +1,14 @@
 /* fabric_ofi: libfabric's connected endpoints behind fabric.h (README, O1 to O9).
  * Owns one fabric, domain and event queue, and polls its connections. It never sets libfabric's
  * environment and never waits; libfabric itself makes progress only inside fabric_poll(). */
-#include "svc/wire/ofi_pack.h"
+#include "svc/wire/fabric_ofi.h"
 
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
 #include "svc/base/log.h"
 #include "svc/wire/ofi_door.h"
 #include "svc/wire/ofi_guard.h"
+#include "svc/wire/ofi_pack.h"
 
 #include <errno.h>
 #include <poll.h>

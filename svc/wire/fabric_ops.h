@@ -59,8 +59,4 @@ struct fabric_conn {
     struct fabric *fabric;
 };
 
-/* What fabric_open() dispatches to; `options` is never NULL. fabric_mem is made by fabric_mem.h. */
-int fabric_shm_open(const struct fabric_options *options, struct fabric **ret_fabric);
-int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fabric);
-
 #endif
