@@ -6,9 +6,14 @@
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
 #include "svc/base/log.h"
-#include "svc/wire/ofi_door.h"
+#include "svc/wire/ofi_conn.h"
 #include "svc/wire/ofi_guard.h"
+#include "svc/wire/ofi_listen.h"
+#include "svc/wire/ofi_names.h"
 #include "svc/wire/ofi_pack.h"
+#include "svc/wire/ofi_queue.h"
+#include "svc/wire/ofi_send.h"
+#include "svc/wire/ofi_transfer.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -50,7 +55,7 @@ static void on_request(struct ofi_fabric *f, const struct fi_eq_cm_entry *event,
     struct ofi_conn *c = ofi_conn_request(f, event->info, event->data, data_bytes);
     if (c == NULL)
         return;
-    struct fabric_event *e = ofi_emit(batch, c, FABRIC_EVENT_REQUEST);
+    struct fabric_event *e = ofi_queue_emit(batch, c, FABRIC_EVENT_REQUEST);
     e->data = c->hello.ticket;
     e->bytes = c->hello.ticket_bytes;
 }
@@ -68,7 +73,7 @@ static void on_event(struct ofi_fabric *f, uint32_t kind, const struct fi_eq_cm_
     if (kind == FI_SHUTDOWN)
         ofi_conn_shut(c, -ECONNRESET, 0);
     else if (kind == FI_CONNECTED && ofi_conn_connected(c, event->data, data_bytes))
-        ofi_emit(batch, c, FABRIC_EVENT_OPEN);
+        ofi_queue_emit(batch, c, FABRIC_EVENT_OPEN);
 }
 
 static void on_error(struct ofi_fabric *f)
@@ -124,9 +129,9 @@ static void on_timer(struct ofi_fabric *f)
         if (c->phase != OFI_LINGERING && c->phase != OFI_ENDING)
             continue;
         if (c->deadline_ns > now_ns)
-            ofi_timer_set(f, c->deadline_ns);
+            ofi_queue_set_timer(f, c->deadline_ns);
         else
-            ofi_conn_activate(c);
+            ofi_queue_activate(c);
     }
 }
 
@@ -141,10 +146,10 @@ static void find_active(struct ofi_fabric *f)
             on_timer(f);
         else if (ready[i].data.ptr == &f->eq_fd)
             f->is_eq_armed = false;
-        else if (ready[i].data.ptr == f->door)
-            ofi_door_look(f->door);
+        else if (ready[i].data.ptr == f->listener)
+            ofi_listener_look(f->listener);
         else
-            ofi_conn_disarm(c);
+            ofi_queue_disarm(c);
     }
 }
 
@@ -281,8 +286,8 @@ static int open_fabric(struct ofi_fabric *f)
         r = fi_control(&f->eq->fid, FI_GETWAIT, &f->eq_fd);
     if (r != 0)
         return ofi_errno(r);
-    ofi_memory_init(&f->memory, f->domain, f->info);
-    return open_waits(f);
+    r = ofi_memory_create(f->domain, f->info, &f->memory);
+    return r < 0 ? r : open_waits(f);
 }
 
 static bool is_all_gone(struct ofi_fabric *f)
@@ -316,7 +321,7 @@ static void end_all(struct ofi_fabric *f)
     list_for_each (node, &f->conns) {
         struct ofi_conn *c = list_entry(node, struct ofi_conn, in_fabric);
         if (c->ep != NULL)
-            ofi_conn_fail(c, -ECONNRESET);
+            ofi_queue_fail(c, -ECONNRESET);
     }
     poll_until_gone(f, CLOSE_ALL_NS);
     list_for_each_safe (node, &f->conns) {
@@ -340,9 +345,7 @@ static void close_listener(struct ofi_fabric *f)
     list_for_each_safe (node, &f->conns)
         ofi_conn_refuse(list_entry(node, struct ofi_conn, in_fabric), ECONNREFUSED);
     free_gone(f);
-    ofi_door_close(f->door);
-    f->door = NULL;
-    fi_close(&f->listener->fid);
+    ofi_listener_close(f->listener);
     f->listener = NULL;
 }
 
@@ -352,8 +355,7 @@ static void close_fabric(struct fabric *base)
     if (f->epoll_fd >= 0)
         end_all(f);
     close_listener(f);
-    if (f->memory.domain != NULL)
-        ofi_memory_fini(&f->memory);
+    ofi_memory_destroy(f->memory);
     if (f->domain != NULL)
         fi_close(&f->domain->fid);
     if (f->eq != NULL)
@@ -382,7 +384,7 @@ static void abandon_in_child(struct fabric *base)
         if (c->cq_fd >= 0)
             close(c->cq_fd);
     }
-    ofi_door_abandon(f->door);
+    ofi_listener_abandon(f->listener);
     close(f->eq_fd);
     close(f->timer_fd);
     close(f->epoll_fd);
@@ -445,7 +447,7 @@ static int send_message(struct fabric_conn *c, const void *header, size_t header
 
 static void message_done(struct fabric_conn *c, const void *data)
 {
-    ofi_transfer_message_done(ofi_conn_of(c), data);
+    ofi_queue_message_done(ofi_conn_of(c), data);
 }
 
 static int messages_held_max(const struct fabric *base)
@@ -478,12 +480,12 @@ static uint64_t region_bytes(const struct fabric_conn *c, uint32_t id)
 
 static int pool_register(struct fabric *base, void *memory, size_t bytes)
 {
-    return ofi_memory_pool(&fabric_of(base)->memory, memory, bytes);
+    return ofi_memory_pool(fabric_of(base)->memory, memory, bytes);
 }
 
 static void pool_unregister(struct fabric *base, void *memory)
 {
-    ofi_memory_pool_end(&fabric_of(base)->memory, memory);
+    ofi_memory_pool_end(fabric_of(base)->memory, memory);
 }
 
 static int read_from(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
