@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -18,23 +17,6 @@
 #define RECEIVE_BYTES_MAX (256u << 10)
 /* Structs that one message may unpack to: two bytes of an empty submessage become sixty (H4). */
 #define UNPACKED_BYTES_MAX (8u * CHANNEL_FRAME_BYTES_MAX)
-
-/* --- failure --------------------------------------------------------------------------------- */
-
-int channel_fail(struct channel *ch, int code, const char *format, ...)
-{
-    if (ch->failed != 0)
-        return ch->failed;
-    if (code == -EAGAIN)
-        code = -EPROTO; /* callers would come again for ever (H5) */
-    ch->failed = code;
-    int used = snprintf(ch->failure, sizeof(ch->failure), "%s: ", ch->peer);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(ch->failure + used, sizeof(ch->failure) - (size_t)used, format, arguments);
-    va_end(arguments);
-    return code;
-}
 
 /* The first bytes in hex, so that a person sees what knocked at the port. */
 static void describe_bytes(const uint8_t *bytes, size_t count, char *text, size_t text_bytes)

@@ -3,6 +3,8 @@
 #include "svc/wire/channel_types.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -14,6 +16,23 @@
 #define BUFFER_KEPT_BYTES_MAX (64u << 10)
 /* Answers of TLS itself to a peer that does not read them. */
 #define SEALED_BYTES_MAX (256u << 10)
+
+/* --- failure -------------------------------------------------------------------------------- */
+
+int channel_fail(struct channel *ch, int code, const char *format, ...)
+{
+    if (ch->failed != 0)
+        return ch->failed;
+    if (code == -EAGAIN)
+        code = -EPROTO; /* callers would come again for ever (H5) */
+    ch->failed = code;
+    int used = snprintf(ch->failure, sizeof(ch->failure), "%s: ", ch->peer);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(ch->failure + used, sizeof(ch->failure) - (size_t)used, format, arguments);
+    va_end(arguments);
+    return code;
+}
 
 /* --- buffers --------------------------------------------------------------------------------- */
 
